@@ -1,0 +1,258 @@
+"""What checks say: findings with evidence, and remedies as closed data types, not commands."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from gpudoctor.machine import Fact, Gpu, Vendor
+
+Severity = Literal["error", "warning", "note"]
+Confidence = Literal["certain", "likely", "possible"]
+Risk = Literal["safe", "replaces", "root", "reboot"]
+ModuleFlavour = Literal["open", "proprietary"]
+
+
+class Device(Struct, frozen=True):
+    """The card that a finding is about (report JSON, design §3)."""
+
+    vendor: Vendor
+    index: int | None
+    bdf: str | None
+    name: str
+    mig: str | None = None
+
+    @classmethod
+    def of(cls, gpu: Gpu) -> Device:
+        return cls(vendor=gpu.vendor, index=gpu.index, bdf=gpu.bdf, name=gpu.name)
+
+
+class Evidence(Struct, frozen=True):
+    """One fact that a finding rests on, and where it was read."""
+
+    fact: str
+    value: str
+    source: str = ""
+
+    @classmethod
+    def of(cls, name: str, fact: Fact[Any]) -> Evidence:
+        value = fact.state if fact.value is None else str(fact.value)
+        return cls(fact=name, value=value if not fact.why else f"{value} ({fact.why})", source=fact.source)
+
+
+# --- remedies --------------------------------------------------------------------------------------
+# `fix.plan` turns each into steps for the place at hand (pip, uv, conda; apt, dnf, zypper, pacman).
+
+
+class Remedy(Struct, frozen=True, tag=True, tag_field="kind"):
+    """One way out, in the terms of the field."""
+
+
+class ReplaceTorch(Remedy, frozen=True):
+    """Put this build of torch in the place of the present one, with the companions that are installed.
+
+    `build` is the local part (cu128, rocm6.4, cpu); `index_url` "" stands for the package index's own
+    build. `extra` is for indexes that choose device code by an extra ("device-gfx1031").
+    """
+
+    version: str
+    build: str
+    origin: str
+    index_url: str = ""
+    extra: str = ""
+    companions: tuple[tuple[str, str], ...] = ()
+    """(name, version) of torchvision and torchaudio, where installed; versions without local part."""
+    carries: str = ""
+    """What of the machine it serves: "sm_120 natively"."""
+    community: bool = False
+
+
+class ReplacePackage(Remedy, frozen=True):
+    """Install this version of one package (torchvision, numpy ...); `specifier` such as "==0.24.1" or "<2"."""
+
+    name: str
+    specifier: str
+    index_url: str = ""
+    local: str = ""
+    why: str = ""
+
+
+class ReinstallPackage(Remedy, frozen=True):
+    """Install the same version again over damaged or mixed files."""
+
+    name: str
+    version: str
+    index_url: str = ""
+    why: str = ""
+
+
+class RemovePackage(Remedy, frozen=True):
+    name: str
+    why: str = ""
+
+
+class SetVariable(Remedy, frozen=True):
+    """Set a variable for the examined environment (never silently in a start-up file)."""
+
+    name: str
+    value: str
+    why: str = ""
+
+
+class UnsetVariable(Remedy, frozen=True):
+    name: str
+    why: str = ""
+
+
+class InstallDriver(Remedy, frozen=True):
+    """Install an NVIDIA driver of `branch` ("580"), at least `minimum`, in this module flavour."""
+
+    branch: str
+    minimum: str = ""
+    flavour: ModuleFlavour = "open"
+    why: str = ""
+
+
+class InstallRocmDriver(Remedy, frozen=True):
+    """Install or rebuild the AMD kernel driver: amdgpu-dkms, or the kernel's own where `inbox`."""
+
+    inbox: bool = False
+    why: str = ""
+
+
+class RebuildModule(Remedy, frozen=True):
+    """Build the DKMS module for the running kernel (headers included)."""
+
+    module: str
+    version: str = ""
+    why: str = ""
+
+
+class LoadModule(Remedy, frozen=True):
+    """Load a kernel module; `reload` unloads it first."""
+
+    module: str
+    reload: bool = False
+    options: tuple[str, ...] = ()
+    why: str = ""
+
+
+class UnblockModule(Remedy, frozen=True):
+    """Take away the rule that keeps `module` from loading; `source` is the file that holds it."""
+
+    module: str
+    source: str
+    why: str = ""
+
+
+class BlockModule(Remedy, frozen=True):
+    """Keep `module` (nouveau, nova_core) from taking the card."""
+
+    module: str
+    why: str = ""
+
+
+class StartService(Remedy, frozen=True):
+    service: str
+    package: str = ""
+    """To install first; with its exact version, where that matters."""
+    why: str = ""
+
+
+class InstallSystemPackage(Remedy, frozen=True):
+    """A package of the distribution, by its purpose: nvidia-container-toolkit, python-headers, rocm, linux-firmware ..."""
+
+    purpose: str
+    version: str = ""
+    why: str = ""
+
+
+class JoinGroup(Remedy, frozen=True):
+    group: str
+    why: str = ""
+
+
+class AddContainerFlags(Remedy, frozen=True):
+    """Start the container again with what is missing: "nvidia", "amd", "shm" or "ipc"."""
+
+    wants: Literal["nvidia", "amd", "shm", "utility", "recreate"]
+    group_id: int | None = None
+    """Group of /dev/kfd on the host, where it is known."""
+    why: str = ""
+
+
+class Reboot(Remedy, frozen=True):
+    why: str = ""
+
+
+class Manual(Remedy, frozen=True):
+    """Something a person must do (firmware setup, hardware, another image)."""
+
+    text: str
+    why: str = ""
+    risk: Risk = "safe"
+
+
+AnyRemedy = (
+    ReplaceTorch
+    | ReplacePackage
+    | ReinstallPackage
+    | RemovePackage
+    | SetVariable
+    | UnsetVariable
+    | InstallDriver
+    | InstallRocmDriver
+    | RebuildModule
+    | LoadModule
+    | UnblockModule
+    | BlockModule
+    | StartService
+    | InstallSystemPackage
+    | JoinGroup
+    | AddContainerFlags
+    | Reboot
+    | Manual
+)
+
+
+class WayOut(Struct, frozen=True):
+    """One complete way out of a finding: what to do, in order. A finding lists the best one first."""
+
+    title: str
+    remedies: tuple[AnyRemedy, ...]
+
+
+class Finding(Struct, frozen=True):
+    """One fault or remark. `id` and `slug` are filled in by the check that yields it."""
+
+    severity: Severity
+    message: str
+    """One or two sentences for a person: what is wrong, in the field's own terms."""
+    saw: str = ""
+    want: str = ""
+    subject: str = ""
+    """What it is about: "GPU 0 NVIDIA GeForce RTX 5090", "torch 2.6.0+cu124"."""
+    device: Device | None = None
+    confidence: Confidence = "certain"
+    evidence: tuple[Evidence, ...] = ()
+    ways_out: tuple[WayOut, ...] = ()
+    refs: tuple[str, ...] = ()
+    moots: tuple[str, ...] = ()
+    """Slugs of findings that are effects of this one or vanish with its repair: they come after it."""
+    id: str = ""
+    slug: str = ""
+
+
+class NotJudged(Struct, frozen=True):
+    """A question that could not be answered. It `matters` if a usable GPU hangs on it (design §3)."""
+
+    why: str
+    matters: bool = False
+    id: str = ""
+
+
+def gpu_subject(gpu: Gpu) -> str:
+    """How a card is named in a report: "GPU 0 NVIDIA GeForce RTX 5090"."""
+    number = "GPU" if gpu.index is None else f"GPU {gpu.index}"
+    return f"{number} {gpu.name}"

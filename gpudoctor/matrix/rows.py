@@ -1,0 +1,428 @@
+"""One record per kind of row in `compat_matrix.yaml`.
+
+Every row carries `source` and `checked`; a table's head may give them once for all its rows. Versions are
+texts. A field that is None or empty means "not known" unless its comment says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Standing = Literal["supported", "tested", "built", "none"]
+"""How far a vendor stands behind something: documented as supported, tested, merely built."""
+
+Basis = Literal["measured", "documented", "derived", "unknown"]
+"""Where an architecture list comes from; measured (read from the wheel) beats documented."""
+
+
+class Row(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
+    """What every row has."""
+
+    source: str = ""
+    checked: str = ""
+    note: str = ""
+
+
+# --- NVIDIA ---------------------------------------------------------------------------------------
+
+
+class Capability(Row, frozen=True):
+    """One compute capability."""
+
+    capability: str
+    architecture: str
+    tegra: bool = False
+    first_cuda: str
+    last_cuda: str | None = None
+    """Last toolkit that compiles for it; None: none has dropped it."""
+    last_branch: str | None = None
+    """Last driver branch that runs it; None: none has dropped it."""
+
+
+class Architecture(Row, frozen=True):
+    """One NVIDIA architecture: which kernel modules it takes."""
+
+    architecture: str
+    open_modules: Literal["refused", "supported", "required"]
+    open_required_on: tuple[str, ...] = ()
+    """Products on which the open modules are required although the architecture takes both."""
+
+
+class NvidiaChip(Row, frozen=True):
+    chip: str
+    capability: str
+    architecture: str
+    first_driver: str | None = None
+
+
+class NvidiaGpu(Row, frozen=True):
+    """A PCI id of NVIDIA: `pci` is the device part, four lower-case hex digits."""
+
+    pci: str
+    chip: str
+    name: str
+    capability: str | None = None
+    """Where it differs from the chip's (GK110 etc.)."""
+    aliases: tuple[str, ...] = ()
+    ambiguous: tuple[str, ...] = ()
+    """Names among name and aliases that stand for more than one capability."""
+    datacenter: bool = False
+    """Takes part in CUDA forward compatibility (data-centre product)."""
+
+
+class NvidiaSoc(Row, frozen=True):
+    """A card that is no PCI device: Jetson, DGX Spark."""
+
+    name: str
+    capability: str
+    chip: str | None = None
+    aliases: tuple[str, ...] = ()
+    device_tree: tuple[str, ...] = ()
+    """Parts of /proc/device-tree/compatible that name it ("nvidia,tegra234")."""
+    jetson: bool = True
+
+
+class CudaFloor(Row, frozen=True):
+    """Oldest Linux driver that serves any toolkit of this major (minor-version compatibility)."""
+
+    major: str
+    driver: str
+
+
+class CudaToolkit(Row, frozen=True):
+    """A toolkit release and the Linux driver it bundles."""
+
+    cuda: str
+    update: str | None = None
+    driver: str | None = None
+
+
+class DriverBranch(Row, frozen=True):
+    branch: str
+    kind: Literal["production", "new-feature", "long-term", "legacy", "unknown"]
+    end_of_life: str | None = None
+    last_for: tuple[str, ...] = ()
+    latest: str | None = None
+    """A release of it that is known to exist."""
+
+
+class NvidiaKernelLimit(Row, frozen=True):
+    """A driver that does not build or run on some kernels (PEP 440 specifiers)."""
+
+    driver: str
+    kernel: str
+    status: Literal["breaks", "tested"]
+    fixed_by: str = ""
+
+
+# --- AMD ------------------------------------------------------------------------------------------
+
+
+class Override(Struct, frozen=True, forbid_unknown_fields=True):
+    """What HSA_OVERRIDE_GFX_VERSION may say for a target."""
+
+    value: str | None
+    safety: Literal["safe-class", "risky", "unsafe", "none"]
+    note: str = ""
+
+
+class GfxTarget(Row, frozen=True):
+    """One gfx target."""
+
+    gfx: str
+    family: str
+    """RDNA2, CDNA3 ..."""
+    chips: str
+    kind: Literal["dgpu", "apu", "dcgpu"]
+    override: Override
+    generic: tuple[str, ...] = ()
+    """Generic targets whose code it runs: gfx10-3-generic ..."""
+    official_from: str | None = None
+    """First ROCm whose documents name a product with it; None: never named."""
+    official_to: str | None = None
+    official_products: str = ""
+    """Which products, where not all."""
+    atomics: Literal["always", "never", "unless-firmware"] | None = None
+    atomics_firmware: int | None = None
+    """MEC firmware from which PCIe atomics are no longer needed."""
+    first_kernel: str | None = None
+    """First upstream kernel whose KFD knows it."""
+    device_extra: bool = False
+    """AMD's multi-arch index has device wheels for it (torch[device-gfxNNNN])."""
+    device_level: Standing = "none"
+    """How far those go: release-ready = supported, sanity-tested = tested, build-passing = built."""
+
+
+class AmdGpu(Row, frozen=True):
+    """A PCI id of AMD: `pci` is the device part, four lower-case hex digits."""
+
+    pci: str
+    chip: str
+    gfx: str
+    name: str
+    revisions: dict[str, str] = {}
+    aliases: tuple[str, ...] = ()
+    ambiguous: tuple[str, ...] = ()
+
+
+class RocmRelease(Row, frozen=True):
+    version: str
+    date: str | None = None
+    gfx: tuple[str, ...] = ()
+    """Targets its documents support."""
+    kernel_driver: tuple[str, ...] = ()
+    """Kernel-driver releases (ROCm numbers) tested with its user space."""
+
+
+class RocmDriverWindow(Row, frozen=True):
+    """How far the AMD kernel driver (given by the ROCm it came with) and user space may differ."""
+
+    rocm: str
+    """PEP 440 specifier for the user-space release."""
+    rule: Literal["releases", "years"]
+    span: int
+
+
+class AmdgpuDkmsLimit(Row, frozen=True):
+    dkms: str | None = None
+    rocm: str | None = None
+    kernel: str
+    status: Literal["breaks", "needed"]
+    fixed_by: str = ""
+
+
+class RocmBlas(Row, frozen=True):
+    """gfx targets for which the rocBLAS / hipBLASLt of a ROCm ship kernels; None: not known."""
+
+    rocm: str
+    rocblas: tuple[str, ...] | None = None
+    rocblas_basis: Basis = "unknown"
+    hipblaslt: tuple[str, ...] | None = None
+    hipblaslt_basis: Basis = "unknown"
+
+
+class HipblasltUse(Row, frozen=True):
+    """From which ROCm (specifier) torch asks hipBLASLt on which targets."""
+
+    rocm: str
+    gfx: tuple[str, ...]
+
+
+# --- torch ----------------------------------------------------------------------------------------
+
+
+class TorchBuild(Row, frozen=True):
+    """One build of torch: keyed by version, build, origin and platform."""
+
+    version: str
+    """"2.9.1"; a nightly row ends in ".dev*"."""
+    build: str
+    """cpu, cu128, rocm6.4 ..."""
+    origin: Literal["pypi", "download.pytorch.org", "nightly", "amd", "ngc", "conda-forge", "jetson"]
+    platform: str
+    """linux-x86_64 or linux-aarch64."""
+    pythons: tuple[str, ...] = ()
+    cuda: str | None = None
+    rocm: str | None = None
+    archs: tuple[str, ...] | None = None
+    """sm_NN or gfxNNNN; empty for CPU builds; None: not known."""
+    ptx: tuple[str, ...] | None = None
+    partial: tuple[str, ...] = ()
+    linalg: tuple[str, ...] | None = None
+    basis: Basis = "unknown"
+    index: str | None = None
+    """id of its wheel index; by default `pytorch-stable` for download.pytorch.org."""
+    community: bool = False
+
+
+class WheelIndex(Row, frozen=True):
+    """Where builds are had: `template` gets {base}, {build}, {rocm}."""
+
+    id: str
+    base: str
+    template: str = "{base}/{build}"
+    kind: Literal["stable", "nightly", "test"] = "stable"
+    builds: tuple[str, ...] = ()
+    extra: str | None = None
+    """An extra that selects device code, "device-{gfx}"."""
+
+
+class WheelIndexOverride(Struct, frozen=True, forbid_unknown_fields=True):
+    """`wheel_index` of an overlay: a mirror that stands in for pytorch-stable."""
+
+    base: str
+    template: str = "{base}/{build}"
+
+
+class TorchRelease(Row, frozen=True):
+    """What one torch release pins and needs."""
+
+    version: str
+    cuda: str | None = None
+    """CUDA of the package index's own build."""
+    cudnn: str | None = None
+    nccl: str | None = None
+    triton: str | None = None
+    pins: Literal["cu11", "cu12", "cuda-toolkit", "none"] = "none"
+    """How its wheels name their CUDA packages: three generations."""
+    requires_python: str = ""
+
+
+class Companion(Row, frozen=True):
+    """What goes with a torch release. A specifier that is None pins nothing."""
+
+    torch: str
+    torchvision: str | None = None
+    torchvision_torch: str | None = None
+    """What that torchvision requires of torch."""
+    torchvision_also: tuple[str, ...] = ()
+    torchaudio: str | None = None
+    torchaudio_torch: str | None = None
+    triton: str | None = None
+    triton_rocm_package: str | None = None
+
+
+class StableCompanion(Row, frozen=True):
+    """A companion with a stable ABI: from `version` on it serves every torch that matches."""
+
+    package: str
+    version: str
+    torch: str
+
+
+class TorchDependent(Row, frozen=True):
+    """A package that is compiled against torch (xformers, flash-attn, vllm ...) and the torch it was built for."""
+
+    package: str
+    version: str
+    """PEP 440 specifier of the package."""
+    torch: str
+    """PEP 440 specifier of torch."""
+    slug: str
+
+
+class PackageConflict(Row, frozen=True):
+    """Two installed packages that do not go together, by specifier (numpy 2 with old torch ...)."""
+
+    package: str
+    version: str
+    other: str
+    other_version: str
+    slug: str
+
+
+# --- known issues and texts -------------------------------------------------------------------------
+
+
+class IssueVariable(Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    value: str | None = None
+    """None: set to anything."""
+
+
+class IssuePackage(Struct, frozen=True, forbid_unknown_fields=True):
+    package: str
+    specifier: str | None = None
+
+
+class IssueCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """All fields that are given must match; versions are PEP 440 specifiers."""
+
+    vendor: Literal["nvidia", "amd"] | None = None
+    gfx: tuple[str, ...] = ()
+    sm: tuple[str, ...] = ()
+    torch: str | None = None
+    cuda: str | None = None
+    rocm: str | None = None
+    kernel: str | None = None
+    driver: str | None = None
+    """NVIDIA driver, or amdgpu-dkms version for AMD rows."""
+    container: bool | None = None
+    platform: str | None = None
+    packages: tuple[IssuePackage, ...] = ()
+    env: tuple[IssueVariable, ...] = ()
+    min_gpus: int | None = None
+
+
+class KnownIssue(Row, frozen=True):
+    """`trigger` facts: the condition suffices. workload: only some operations are hit, a note until the
+    symptom is seen. symptom: says nothing without its log line or error text."""
+
+    id: str
+    slug: str = "known-issue"
+    severity: Literal["error", "warning", "note"]
+    trigger: Literal["facts", "workload", "symptom"]
+    when: IssueCondition
+    symptom: str
+    workaround: str
+    variables: dict[str, str] = {}
+    """Variables of the workaround, where it is one."""
+    log: str | None = None
+    """id of a kernel-log pattern that is its symptom."""
+    status: str = ""
+    confidence: Literal["high", "medium", "low"] = "medium"
+
+
+class LogPattern(Row, frozen=True):
+    """A line of the kernel log that means something. `pattern` is a Python regular expression with the
+    optional groups bdf, xid and detail."""
+
+    id: str
+    vendor: Literal["nvidia", "amd", "any"]
+    pattern: str
+    meaning: str
+    slug: str | None = None
+    example: str
+    """A real line that it matches (checked at load)."""
+    counterexamples: tuple[str, ...] = ()
+
+
+class XidMeaning(Row, frozen=True):
+    xid: int
+    meaning: str
+    kind: Literal["hardware", "application", "driver", "information"]
+    slug: str | None = None
+
+
+class WslSupport(Row, frozen=True):
+    """ROCm on WSL: cards (gfx) and ROCm releases that AMD's documents name."""
+
+    rocm: str
+    gfx: tuple[str, ...] = ()
+    excluded_names: tuple[str, ...] = ()
+
+
+class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The whole matrix, table by table, in the order of the YAML file."""
+
+    version: str
+    capabilities: tuple[Capability, ...] = ()
+    architectures: tuple[Architecture, ...] = ()
+    nvidia_chips: tuple[NvidiaChip, ...] = ()
+    nvidia_gpus: tuple[NvidiaGpu, ...] = ()
+    nvidia_socs: tuple[NvidiaSoc, ...] = ()
+    cuda_floors: tuple[CudaFloor, ...] = ()
+    cuda_toolkits: tuple[CudaToolkit, ...] = ()
+    driver_branches: tuple[DriverBranch, ...] = ()
+    nvidia_kernel_limits: tuple[NvidiaKernelLimit, ...] = ()
+    gfx_targets: tuple[GfxTarget, ...] = ()
+    amd_gpus: tuple[AmdGpu, ...] = ()
+    rocm_releases: tuple[RocmRelease, ...] = ()
+    rocm_driver_window: tuple[RocmDriverWindow, ...] = ()
+    amdgpu_dkms_limits: tuple[AmdgpuDkmsLimit, ...] = ()
+    rocm_blas: tuple[RocmBlas, ...] = ()
+    hipblaslt_use: tuple[HipblasltUse, ...] = ()
+    wsl_rocm: tuple[WslSupport, ...] = ()
+    torch_builds: tuple[TorchBuild, ...] = ()
+    wheel_indexes: tuple[WheelIndex, ...] = ()
+    wheel_index: WheelIndexOverride | None = None
+    torch_releases: tuple[TorchRelease, ...] = ()
+    companions: tuple[Companion, ...] = ()
+    stable_companions: tuple[StableCompanion, ...] = ()
+    torch_dependents: tuple[TorchDependent, ...] = ()
+    package_conflicts: tuple[PackageConflict, ...] = ()
+    log_patterns: tuple[LogPattern, ...] = ()
+    xids: tuple[XidMeaning, ...] = ()
+    known_issues: tuple[KnownIssue, ...] = ()
