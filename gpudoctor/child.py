@@ -30,7 +30,7 @@ def run_limited(
 
     The child speaks the C locale, has no standard input and its own process group.
     """
-    from gpudoctor.host import CommandResult  # noqa: PLC0415 - host imports this module late, too
+    from gpudoctor.host import CommandResult
 
     source = " ".join(argv[:2]) if argv[0].endswith("python") else argv[0]
     try:
@@ -68,8 +68,8 @@ def run_limited(
 def _collect(process: subprocess.Popen[bytes], streams: dict[str, bytearray], deadline: float) -> bool:
     """Read both streams until they close; False when time or output runs out first."""
     with selectors.DefaultSelector() as selector:
-        for name in streams:
-            selector.register(getattr(process, name), selectors.EVENT_READ, streams[name])
+        for name, buffer in streams.items():
+            selector.register(getattr(process, name), selectors.EVENT_READ, buffer)
         while selector.get_map():
             left = deadline - time.monotonic()
             if left <= 0:

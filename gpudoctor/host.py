@@ -230,11 +230,15 @@ class LiveHost(Host):
             return DeviceNode(path=path, opened=_opening(error))
         opened = _within(NODE_SECONDS, lambda: _try_open(path))
         return DeviceNode(
-            path=path, opened=opened, mode=stat_bits.S_IMODE(found.st_mode), uid=found.st_uid, gid=found.st_gid
+            path=path,
+            opened=opened,
+            mode=stat_bits.S_IMODE(found.st_mode),
+            uid=found.st_uid,
+            gid=found.st_gid,
         )
 
     def run(self, argv: Sequence[str], seconds: float) -> Fact[CommandResult]:
-        from gpudoctor.child import run_limited  # noqa: PLC0415 - only some levels run commands
+        from gpudoctor.child import run_limited
 
         return run_limited(argv, seconds)
 
@@ -433,7 +437,7 @@ def _read_host_file(path: Path) -> HostFile:
         try:
             int(node.mode or "0", 8)
         except ValueError:
-            raise InputError(f"{path.name}: mode {node.mode!r} is not octal, such as \"0660\"") from None
+            raise InputError(f'{path.name}: mode {node.mode!r} is not octal, such as "0660"') from None
     return file
 
 
@@ -478,7 +482,7 @@ def _try_open(path: str) -> Opening:
 
 def _within(seconds: float, attempt: Any) -> Opening:
     """Run `attempt` in a thread that may be left behind: a driver can hang in open()."""
-    import threading  # noqa: PLC0415
+    import threading
 
     answer: list[Opening] = []
     thread = threading.Thread(target=lambda: answer.append(attempt()), daemon=True)

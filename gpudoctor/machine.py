@@ -471,7 +471,17 @@ class ImportTrial(Record, frozen=True):
 
 
 TorchOrigin = Literal[
-    "pypi", "download.pytorch.org", "nightly", "conda-forge", "conda", "ngc", "jetson", "amd", "distribution", "source", "unknown"
+    "pypi",
+    "download.pytorch.org",
+    "nightly",
+    "conda-forge",
+    "conda",
+    "ngc",
+    "jetson",
+    "amd",
+    "distribution",
+    "source",
+    "unknown",
 ]
 
 

@@ -28,7 +28,7 @@ class Row(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, k
 # --- NVIDIA ---------------------------------------------------------------------------------------
 
 
-class Capability(Row, frozen=True):
+class Capability(Row, frozen=True, kw_only=True):
     """One compute capability."""
 
     capability: str
@@ -41,7 +41,7 @@ class Capability(Row, frozen=True):
     """Last driver branch that runs it; None: none has dropped it."""
 
 
-class Architecture(Row, frozen=True):
+class Architecture(Row, frozen=True, kw_only=True):
     """One NVIDIA architecture: which kernel modules it takes."""
 
     architecture: str
@@ -50,14 +50,14 @@ class Architecture(Row, frozen=True):
     """Products on which the open modules are required although the architecture takes both."""
 
 
-class NvidiaChip(Row, frozen=True):
+class NvidiaChip(Row, frozen=True, kw_only=True):
     chip: str
     capability: str
     architecture: str
     first_driver: str | None = None
 
 
-class NvidiaGpu(Row, frozen=True):
+class NvidiaGpu(Row, frozen=True, kw_only=True):
     """A PCI id of NVIDIA: `pci` is the device part, four lower-case hex digits."""
 
     pci: str
@@ -72,7 +72,7 @@ class NvidiaGpu(Row, frozen=True):
     """Takes part in CUDA forward compatibility (data-centre product)."""
 
 
-class NvidiaSoc(Row, frozen=True):
+class NvidiaSoc(Row, frozen=True, kw_only=True):
     """A card that is no PCI device: Jetson, DGX Spark."""
 
     name: str
@@ -84,14 +84,14 @@ class NvidiaSoc(Row, frozen=True):
     jetson: bool = True
 
 
-class CudaFloor(Row, frozen=True):
+class CudaFloor(Row, frozen=True, kw_only=True):
     """Oldest Linux driver that serves any toolkit of this major (minor-version compatibility)."""
 
     major: str
     driver: str
 
 
-class CudaToolkit(Row, frozen=True):
+class CudaToolkit(Row, frozen=True, kw_only=True):
     """A toolkit release and the Linux driver it bundles."""
 
     cuda: str
@@ -99,7 +99,7 @@ class CudaToolkit(Row, frozen=True):
     driver: str | None = None
 
 
-class DriverBranch(Row, frozen=True):
+class DriverBranch(Row, frozen=True, kw_only=True):
     branch: str
     kind: Literal["production", "new-feature", "long-term", "legacy", "unknown"]
     end_of_life: str | None = None
@@ -108,7 +108,7 @@ class DriverBranch(Row, frozen=True):
     """A release of it that is known to exist."""
 
 
-class NvidiaKernelLimit(Row, frozen=True):
+class NvidiaKernelLimit(Row, frozen=True, kw_only=True):
     """A driver that does not build or run on some kernels (PEP 440 specifiers)."""
 
     driver: str
@@ -128,7 +128,7 @@ class Override(Struct, frozen=True, forbid_unknown_fields=True):
     note: str = ""
 
 
-class GfxTarget(Row, frozen=True):
+class GfxTarget(Row, frozen=True, kw_only=True):
     """One gfx target."""
 
     gfx: str
@@ -155,7 +155,7 @@ class GfxTarget(Row, frozen=True):
     """How far those go: release-ready = supported, sanity-tested = tested, build-passing = built."""
 
 
-class AmdGpu(Row, frozen=True):
+class AmdGpu(Row, frozen=True, kw_only=True):
     """A PCI id of AMD: `pci` is the device part, four lower-case hex digits."""
 
     pci: str
@@ -167,7 +167,7 @@ class AmdGpu(Row, frozen=True):
     ambiguous: tuple[str, ...] = ()
 
 
-class RocmRelease(Row, frozen=True):
+class RocmRelease(Row, frozen=True, kw_only=True):
     version: str
     date: str | None = None
     gfx: tuple[str, ...] = ()
@@ -176,7 +176,7 @@ class RocmRelease(Row, frozen=True):
     """Kernel-driver releases (ROCm numbers) tested with its user space."""
 
 
-class RocmDriverWindow(Row, frozen=True):
+class RocmDriverWindow(Row, frozen=True, kw_only=True):
     """How far the AMD kernel driver (given by the ROCm it came with) and user space may differ."""
 
     rocm: str
@@ -185,7 +185,7 @@ class RocmDriverWindow(Row, frozen=True):
     span: int
 
 
-class AmdgpuDkmsLimit(Row, frozen=True):
+class AmdgpuDkmsLimit(Row, frozen=True, kw_only=True):
     dkms: str | None = None
     rocm: str | None = None
     kernel: str
@@ -193,7 +193,7 @@ class AmdgpuDkmsLimit(Row, frozen=True):
     fixed_by: str = ""
 
 
-class RocmBlas(Row, frozen=True):
+class RocmBlas(Row, frozen=True, kw_only=True):
     """gfx targets for which the rocBLAS / hipBLASLt of a ROCm ship kernels; None: not known."""
 
     rocm: str
@@ -203,7 +203,7 @@ class RocmBlas(Row, frozen=True):
     hipblaslt_basis: Basis = "unknown"
 
 
-class HipblasltUse(Row, frozen=True):
+class HipblasltUse(Row, frozen=True, kw_only=True):
     """From which ROCm (specifier) torch asks hipBLASLt on which targets."""
 
     rocm: str
@@ -213,7 +213,7 @@ class HipblasltUse(Row, frozen=True):
 # --- torch ----------------------------------------------------------------------------------------
 
 
-class TorchBuild(Row, frozen=True):
+class TorchBuild(Row, frozen=True, kw_only=True):
     """One build of torch: keyed by version, build, origin and platform."""
 
     version: str
@@ -237,7 +237,7 @@ class TorchBuild(Row, frozen=True):
     community: bool = False
 
 
-class WheelIndex(Row, frozen=True):
+class WheelIndex(Row, frozen=True, kw_only=True):
     """Where builds are had: `template` gets {base}, {build}, {rocm}."""
 
     id: str
@@ -256,7 +256,7 @@ class WheelIndexOverride(Struct, frozen=True, forbid_unknown_fields=True):
     template: str = "{base}/{build}"
 
 
-class TorchRelease(Row, frozen=True):
+class TorchRelease(Row, frozen=True, kw_only=True):
     """What one torch release pins and needs."""
 
     version: str
@@ -270,7 +270,7 @@ class TorchRelease(Row, frozen=True):
     requires_python: str = ""
 
 
-class Companion(Row, frozen=True):
+class Companion(Row, frozen=True, kw_only=True):
     """What goes with a torch release. A specifier that is None pins nothing."""
 
     torch: str
@@ -284,7 +284,7 @@ class Companion(Row, frozen=True):
     triton_rocm_package: str | None = None
 
 
-class StableCompanion(Row, frozen=True):
+class StableCompanion(Row, frozen=True, kw_only=True):
     """A companion with a stable ABI: from `version` on it serves every torch that matches."""
 
     package: str
@@ -292,7 +292,7 @@ class StableCompanion(Row, frozen=True):
     torch: str
 
 
-class TorchDependent(Row, frozen=True):
+class TorchDependent(Row, frozen=True, kw_only=True):
     """A package that is compiled against torch (xformers, flash-attn, vllm ...) and the torch it was built for."""
 
     package: str
@@ -303,7 +303,7 @@ class TorchDependent(Row, frozen=True):
     slug: str
 
 
-class PackageConflict(Row, frozen=True):
+class PackageConflict(Row, frozen=True, kw_only=True):
     """Two installed packages that do not go together, by specifier (numpy 2 with old torch ...)."""
 
     package: str
@@ -346,7 +346,7 @@ class IssueCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     min_gpus: int | None = None
 
 
-class KnownIssue(Row, frozen=True):
+class KnownIssue(Row, frozen=True, kw_only=True):
     """`trigger` facts: the condition suffices. workload: only some operations are hit, a note until the
     symptom is seen. symptom: says nothing without its log line or error text."""
 
@@ -365,7 +365,7 @@ class KnownIssue(Row, frozen=True):
     confidence: Literal["high", "medium", "low"] = "medium"
 
 
-class LogPattern(Row, frozen=True):
+class LogPattern(Row, frozen=True, kw_only=True):
     """A line of the kernel log that means something. `pattern` is a Python regular expression with the
     optional groups bdf, xid and detail."""
 
@@ -379,14 +379,14 @@ class LogPattern(Row, frozen=True):
     counterexamples: tuple[str, ...] = ()
 
 
-class XidMeaning(Row, frozen=True):
+class XidMeaning(Row, frozen=True, kw_only=True):
     xid: int
     meaning: str
     kind: Literal["hardware", "application", "driver", "information"]
     slug: str | None = None
 
 
-class WslSupport(Row, frozen=True):
+class WslSupport(Row, frozen=True, kw_only=True):
     """ROCm on WSL: cards (gfx) and ROCm releases that AMD's documents name."""
 
     rocm: str

@@ -1,0 +1,99 @@
+"""What a check is: a pure function over a `Case`, with its id, its slug and its explanation."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpudoctor.finding import Finding, NotJudged
+from gpudoctor.machine import Gpu, Machine, PythonEnvironment, Torch, Vendor
+from gpudoctor.visibility import Standing, standings
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+Verdicts = Iterable[Finding | NotJudged]
+
+
+class Case:
+    """What checks look at: the machine, the matrix, and what both say together (worked out once)."""
+
+    def __init__(self, machine: Machine, matrix: Matrix) -> None:
+        self.machine = machine
+        self.matrix = matrix
+
+    @cached_property
+    def standings(self) -> tuple[Standing, ...]:
+        """One per card: present, granted, openable, selected."""
+        return standings(self.machine)
+
+    @cached_property
+    def usable(self) -> tuple[Gpu, ...]:
+        """The cards that faults are judged on."""
+        return tuple(standing.gpu for standing in self.standings if standing.usable)
+
+    def usable_of(self, vendor: Vendor) -> tuple[Gpu, ...]:
+        """The usable cards of one vendor."""
+        return tuple(gpu for gpu in self.usable if gpu.vendor == vendor)
+
+    @property
+    def environment(self) -> PythonEnvironment | None:
+        """The examined Python environment, if there is one."""
+        return self.machine.environment.value
+
+    @property
+    def torch(self) -> Torch | None:
+        """The torch of the examined environment, if there is one."""
+        return self.machine.torch
+
+    def variable(self, name: str) -> str | None:
+        """Value of an environment variable; None where it is not set."""
+        return self.machine.variables.get(name)
+
+    @property
+    def in_container(self) -> bool:
+        return self.machine.system.container.known
+
+    @property
+    def platform(self) -> str:
+        """ "linux-x86_64" or "linux-aarch64", as torch wheels name it."""
+        return f"linux-{self.machine.system.arch.value or 'x86_64'}"
+
+
+class Check(Struct, frozen=True):
+    """One check. The docstring of its function is what `gpudoctor explain` prints."""
+
+    id: str
+    slug: str
+    function: Callable[[Case], Verdicts]
+
+    @property
+    def title(self) -> str:
+        """First line of the docstring: what is wrong."""
+        return self.explanation.splitlines()[0]
+
+    @property
+    def explanation(self) -> str:
+        """The whole docstring, cleaned: what, why it matters, how it is judged, how safe the fix is."""
+        return inspect.getdoc(self.function) or ""
+
+    def run(self, case: Case) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
+        """Findings and unanswered questions, stamped with this check's id and slug."""
+        findings: list[Finding] = []
+        open_questions: list[NotJudged] = []
+        for verdict in self.function(case):
+            if isinstance(verdict, Finding):
+                findings.append(replace(verdict, id=self.id, slug=verdict.slug or self.slug))
+            else:
+                open_questions.append(replace(verdict, id=self.id))
+        return tuple(findings), tuple(open_questions)
+
+
+def check(id: str, slug: str) -> Callable[[Callable[[Case], Verdicts]], Check]:
+    """Make a function a check: `@check("GPD402", "torch-no-arch-for-gpu")`."""
+    return lambda function: Check(id=id, slug=slug, function=function)
