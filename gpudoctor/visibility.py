@@ -6,13 +6,17 @@ left out by a variable on purpose is nobody's fault.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from msgspec import Struct
 
-from gpudoctor.machine import Gpu, Machine
+from gpudoctor.machine import DeviceNode, Gpu, Machine, Vendor
 
 Answer = Literal["yes", "no", "unknown"]
+
+_NVIDIA_CARD_NODE = re.compile(r"/dev/nvidia\d+$")
+_REFUSED = ("EACCES", "EPERM")
 
 
 class Standing(Struct, frozen=True):
@@ -32,9 +36,202 @@ class Standing(Struct, frozen=True):
 
     @property
     def usable(self) -> bool:
+        """Nothing is known to keep a process from this card."""
         return "no" not in (self.bound, self.granted, self.openable, self.selected)
 
 
 def standings(machine: Machine) -> tuple[Standing, ...]:
     """One Standing per card of the machine, in the machine's order."""
-    raise NotImplementedError
+    selected = {vendor: _selected(machine, vendor) for vendor in ("nvidia", "amd")}
+    return tuple(_standing(machine, gpu, selected[gpu.vendor]) for gpu in machine.gpus)
+
+
+def _standing(machine: Machine, gpu: Gpu, selected: dict[int, Answer]) -> Standing:
+    bound, granted, openable = (
+        (_nvidia_bound(machine, gpu), _nvidia_granted(machine, gpu), _nvidia_openable(machine, gpu))
+        if gpu.vendor == "nvidia"
+        else (_amd_bound(machine, gpu), _amd_granted(machine, gpu), _amd_openable(machine, gpu))
+    )
+    chosen = selected.get(id(gpu), "yes")
+    reasons = (
+        (bound, f"bound to {gpu.driver.value}" if gpu.driver.known else "no kernel driver has it"),
+        (granted, "its device node is not in this container or job"),
+        (openable, "its device node does not open"),
+        (chosen, "a visibility variable leaves it out"),
+    )
+    why = next((reason for answer, reason in reasons if answer == "no"), "")
+    return Standing(gpu=gpu, bound=bound, granted=granted, openable=openable, selected=chosen, why=why)
+
+
+# --- NVIDIA ----------------------------------------------------------------------------------------
+
+
+def _nvidia_bound(machine: Machine, gpu: Gpu) -> Answer:
+    if gpu.nvml is not None:
+        return "yes"
+    if gpu.driver.known:
+        return "yes" if gpu.driver.value in ("nvidia", "nvgpu", "nvidia-current") else "no"
+    return "no" if gpu.driver.absent else "unknown"
+
+
+def _nvidia_granted(machine: Machine, gpu: Gpu) -> Answer:
+    if not machine.system.container.known or machine.system.wsl.known or machine.system.jetson.known:
+        return "yes"
+    nodes = machine.nvidia.nodes.value
+    if nodes is None:
+        return "no" if machine.nvidia.nodes.absent else "unknown"
+    cards = {node.path for node in nodes if _NVIDIA_CARD_NODE.match(node.path) and node.opened != "ENOENT"}
+    listed = next((api.value.devices for api in machine.nvidia.answered if api.value and api.value.devices), None)
+    if listed and gpu.bdf:
+        return "yes" if any(device.bdf == gpu.bdf for device in listed) else "no"
+    if not cards:
+        return "no"
+    if gpu.nodes:
+        return "yes" if cards.intersection(gpu.nodes) else "no"
+    return "yes" if len(cards) >= len(machine.of_vendor("nvidia")) else "unknown"
+
+
+def _nvidia_openable(machine: Machine, gpu: Gpu) -> Answer:
+    nodes = machine.nvidia.nodes.value
+    if nodes is None:
+        return "unknown"
+    shared = ("/dev/dxg",) if machine.system.wsl.known else ("/dev/nvidiactl",)
+    return _opens(nodes, (*shared, *gpu.nodes))
+
+
+# --- AMD -------------------------------------------------------------------------------------------
+
+
+def _amd_bound(machine: Machine, gpu: Gpu) -> Answer:
+    if gpu.kfd_node is not None or machine.system.wsl.known:
+        return "yes"
+    if gpu.driver.known:
+        return "yes" if gpu.driver.value == "amdgpu" else "no"
+    return "no" if gpu.driver.absent else "unknown"
+
+
+def _amd_granted(machine: Machine, gpu: Gpu) -> Answer:
+    if not machine.system.container.known or machine.system.wsl.known:
+        return "yes"
+    hidden = {node.node for node in machine.amd.topology.value or () if not node.readable}
+    if gpu.kfd_node in hidden or machine.amd.kfd.absent:
+        return "no"
+    nodes = machine.amd.render_nodes.value
+    if nodes is None:
+        return "no" if machine.amd.render_nodes.absent else "unknown"
+    there = {node.path for node in nodes if node.opened != "ENOENT"}
+    if gpu.nodes:
+        return "yes" if there.intersection(gpu.nodes) else "no"
+    return "no" if not there else "unknown"
+
+
+def _amd_openable(machine: Machine, gpu: Gpu) -> Answer:
+    if machine.system.wsl.known:
+        return _opens(machine.nvidia.nodes.value or (), ("/dev/dxg",))
+    if machine.amd.kfd.absent:
+        return "no"
+    kfd = machine.amd.kfd.value
+    nodes = (*((kfd,) if kfd else ()), *(machine.amd.render_nodes.value or ()))
+    return _opens(nodes, ("/dev/kfd", *gpu.nodes))
+
+
+def _opens(nodes: tuple[DeviceNode, ...], paths: tuple[str, ...]) -> Answer:
+    answers = [node.opened for node in nodes if node.path in paths]
+    if any(answer not in ("ok", "untried") for answer in answers):
+        return "no"
+    return "yes" if "ok" in answers else "unknown"
+
+
+# --- visibility variables ----------------------------------------------------------------------------
+
+
+class Selection(Struct, frozen=True):
+    """What a visibility variable's value asks for, entry by entry, against the cards it counts."""
+
+    cards: tuple[Gpu, ...]
+    """Those that remain, in the order asked for."""
+    invalid: tuple[str, ...] = ()
+    """Entries that name no card."""
+    certain: bool = True
+    """False where it cannot be told which cards the entries mean (order or UUIDs not known)."""
+
+
+def select(value: str, cards: tuple[Gpu, ...], *, ordered: bool = True) -> Selection:
+    """Read one variable's value as the runtimes do: entries after the first invalid one do not count.
+
+    `ordered` says whether an index surely means the card at that place: CUDA counts the fastest card
+    first unless CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    """
+    chosen: list[Gpu] = []
+    certain = True
+    for entry in (piece.strip() for piece in value.split(",")):
+        if not entry and len(value.split(",")) == 1:
+            break
+        if re.fullmatch(r"\d+", entry):
+            if int(entry) >= len(cards):
+                return Selection(tuple(chosen), (entry,), certain)
+            chosen.append(cards[int(entry)])
+            continue
+        named = _named(entry, cards)
+        if named is None:
+            return Selection(tuple(chosen), (entry,), certain)
+        certain = certain and len(named) == 1
+        chosen.extend(named)
+    if not ordered and 0 < len(chosen) < len(cards) and len({gpu.arch.value for gpu in cards}) > 1:
+        certain = False
+    return Selection(tuple(chosen), (), certain)
+
+
+def _named(entry: str, cards: tuple[Gpu, ...]) -> tuple[Gpu, ...] | None:
+    """Cards that a UUID entry may mean: one, all of them where UUIDs are not known, None where it names none."""
+    if not re.match(r"(GPU|MIG)-", entry):
+        return None
+    uuids = {gpu.uuid: gpu for gpu in cards if gpu.uuid}
+    if entry.startswith("MIG-"):
+        slices = {mig.uuid: gpu for gpu in cards if gpu.nvml for mig in gpu.nvml.mig_devices if mig.uuid}
+        uuids = {**slices, **{f"MIG-{uuid}": gpu for uuid, gpu in uuids.items()}}
+    if not uuids:
+        return cards
+    found = tuple(gpu for uuid, gpu in uuids.items() if uuid.startswith(entry) or entry.startswith(uuid))
+    return found[:1] or None
+
+
+def visibility_variables(variables: dict[str, str], vendor: Vendor) -> tuple[tuple[str, str], ...]:
+    """The variables that a runtime of that vendor obeys, in the order it applies them, with their values.
+
+    CUDA takes an empty value for "no card"; HIP takes it for "not set".
+    """
+    if vendor == "nvidia":
+        names = ("CUDA_VISIBLE_DEVICES",)
+        return tuple((name, variables[name]) for name in names if name in variables)
+    second = next((name for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES") if variables.get(name)), None)
+    names = ("ROCR_VISIBLE_DEVICES", *((second,) if second else ()))
+    return tuple((name, variables[name]) for name in names if variables.get(name))
+
+
+def runtime_order(machine: Machine, vendor: Vendor) -> tuple[Gpu, ...]:
+    """Cards of a vendor that its runtime counts, in its order: bound, granted and openable ones."""
+    counted = [
+        gpu
+        for gpu in machine.of_vendor(vendor)
+        if "no"
+        not in (
+            (_nvidia_bound(machine, gpu), _nvidia_granted(machine, gpu))
+            if vendor == "nvidia"
+            else (_amd_bound(machine, gpu), _amd_granted(machine, gpu))
+        )
+    ]
+    return tuple(sorted(counted, key=lambda gpu: (gpu.index is None, gpu.index or 0)))
+
+
+def _selected(machine: Machine, vendor: Vendor) -> dict[int, Answer]:
+    remaining = cards = runtime_order(machine, vendor)
+    ordered = vendor == "amd" or machine.variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+    certain = True
+    for _, value in visibility_variables(machine.variables, vendor):
+        selection = select(value, remaining, ordered=ordered)
+        remaining, certain = selection.cards, certain and selection.certain
+    if not certain:
+        return {id(gpu): "unknown" for gpu in cards}
+    kept = {id(gpu) for gpu in remaining}
+    return {id(gpu): "yes" if id(gpu) in kept else "no" for gpu in cards}
