@@ -1,0 +1,77 @@
+"""The one way into a file: reads that are checked against its size, small, and refused with a reason.
+
+Everything here reads with `pread`: nothing is mapped, so a file that is cut while it is read costs an
+error and not a signal, and memory does not grow with the file.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import BinaryIO
+
+PAGE = 4096
+READ_LIMIT = 8 << 20
+"""The most that one read may ask for: tables and strings of an honest library are far smaller."""
+STRING_LIMIT = 4096
+
+
+class NotReadable(Exception):  # noqa: N818 - a state of the file, not a fault of ours
+    """A file that is not what it should be: `reason` says in a few words why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Bounded:
+    """A file, or a stretch of one, whose every read either gives all that was asked for or raises NotReadable.
+
+    Small reads are served from a window, so that headers that lie close together cost one `pread`.
+    """
+
+    def __init__(self, handle: BinaryIO | int | bytes) -> None:
+        """`handle` stays open and stays the caller's; bytes stand for a file that was read already."""
+        self._file: int | None = None
+        self._window = b""
+        self._window_start = 0
+        if isinstance(handle, bytes):
+            self._window = handle
+            self.size = len(handle)
+            return
+        try:
+            self._file = handle if isinstance(handle, int) else handle.fileno()
+            self.size = os.fstat(self._file).st_size
+        except (OSError, ValueError) as error:
+            raise NotReadable(f"cannot be read: {error}") from None
+
+    def read(self, offset: int, length: int, window: int = PAGE) -> bytes:
+        """Exactly `length` bytes from `offset`; at least `window` bytes are fetched where the file has them."""
+        if offset < 0 or length < 0 or offset + length > self.size:
+            raise NotReadable(f"truncated: {length} bytes at {offset} of {self.size}")
+        start = offset - self._window_start
+        if start >= 0 and start + length <= len(self._window):
+            return self._window[start : start + length]
+        if length > READ_LIMIT:
+            raise NotReadable(f"absurd size: a table of {length} bytes")
+        self._window = self._fetch(offset, max(length, window))
+        self._window_start = offset
+        if len(self._window) < length:
+            raise NotReadable(f"truncated: it became shorter than {self.size} bytes while it was read")
+        return self._window[:length]
+
+    def _fetch(self, offset: int, length: int) -> bytes:
+        assert self._file is not None  # bytes are their own window
+        try:
+            return os.pread(self._file, length, offset)
+        except OSError as error:
+            raise NotReadable(f"cannot be read: {error.strerror}") from None
+
+
+def c_string(table: bytes, offset: int) -> str:
+    """The string that starts at `offset` of a string table and ends at its NUL."""
+    if not 0 <= offset < len(table):
+        raise NotReadable("malformed: a name lies outside its string table")
+    end = table.find(b"\0", offset, offset + STRING_LIMIT)
+    if end < 0:
+        raise NotReadable("malformed: a name without an end")
+    return table[offset:end].decode("utf-8", "replace")

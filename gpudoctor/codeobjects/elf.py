@@ -1,0 +1,291 @@
+"""ELF files: sections, what the loader needs of a library, and the symbol versions it asks for and gives.
+
+Sources: System V gABI chapters 4 and 5; the Linux Standard Base on symbol versioning. Little-endian, 32 and 64 bit.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from functools import cached_property
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from gpudoctor.codeobjects.bounded import Bounded, NotReadable, c_string
+
+__all__ = ["Elf", "NotReadable", "Section", "Segment", "open_elf"]
+
+MAGIC = b"\x7fELF"
+
+_SHT_DYNAMIC, _SHT_NOBITS = 6, 8
+_PT_LOAD, _PT_DYNAMIC = 1, 2
+_DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 10, 14, 15, 29
+_DT_VERDEF, _DT_VERDEFNUM, _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
+
+# Honest libraries stay far below these; without them a hostile count would cost time.
+_MOST_SECTIONS = 16384
+_MOST_SEGMENTS = 1024
+_MOST_DYNAMIC = 8192
+_MOST_VERSIONS = 8192
+
+
+class Section(Struct, frozen=True):
+    """A section's place in the file; one without contents (NOBITS) has size 0."""
+
+    name: str
+    offset: int
+    size: int
+    kind: int = 1
+    address: int = 0
+
+
+class Segment(Struct, frozen=True):
+    """A program header: what is mapped from where."""
+
+    kind: int
+    offset: int
+    size: int
+    address: int
+
+
+class _Layout(Struct, frozen=True):
+    """Field layouts of one ELF class; each picks its fields out of the record by index."""
+
+    header: struct.Struct
+    section: struct.Struct
+    segment: struct.Struct
+    dynamic: struct.Struct
+    segment_fields: tuple[int, int, int, int]
+    """Index of type, offset, address and file size."""
+
+
+# e_phoff e_shoff e_flags e_ehsize e_phentsize e_phnum e_shentsize e_shnum e_shstrndx, after e_entry
+_ELF64 = _Layout(
+    struct.Struct("<HHIQQQIHHHHHH"), struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IIQQQQQQ"), struct.Struct("<qQ"),
+    (0, 2, 3, 5),
+)  # fmt: skip
+_ELF32 = _Layout(
+    struct.Struct("<HHIIIIIHHHHHH"), struct.Struct("<IIIIIIIIII"), struct.Struct("<IIIIIIII"), struct.Struct("<iI"),
+    (0, 1, 2, 4),
+)  # fmt: skip
+
+
+class Elf:
+    """One ELF file. Parts are read when they are asked for; each raises NotReadable where it is damaged."""
+
+    def __init__(self, file: Bounded) -> None:
+        self.file = file
+        ident = file.read(0, 16)
+        if ident[:4] != MAGIC:
+            raise NotReadable("not an ELF file")
+        if ident[4] not in (1, 2) or ident[5] not in (1, 2):
+            raise NotReadable("malformed: unknown ELF class or byte order")
+        if ident[5] == 2:
+            raise NotReadable("a big-endian ELF file")
+        self.os_abi, self.abi_version = ident[7], ident[8]
+        self._layout = _ELF64 if ident[4] == 2 else _ELF32
+        fields = self._layout.header.unpack(file.read(16, self._layout.header.size))
+        self.type, self.machine, self.flags = fields[0], fields[1], fields[6]
+        self._segments_at, self._sections_at = fields[4], fields[5]
+        self._segment_size, self._segment_count = fields[8], fields[9]
+        self._section_size, self._section_count, self._names_index = fields[10:13]
+
+    @cached_property
+    def sections(self) -> tuple[Section, ...]:
+        """All sections in file order; empty where the section table was stripped."""
+        records = self._section_records()
+        if not records:
+            return ()
+        index = records[0][6] if self._names_index == 0xFFFF else self._names_index
+        if index >= len(records):
+            raise NotReadable("malformed: no table of section names")
+        names = self.file.read(records[index][4], records[index][5])
+        return tuple(
+            Section(
+                name=c_string(names, record[0]) if record[1] else "",
+                offset=record[4],
+                size=0 if record[1] == _SHT_NOBITS else record[5],
+                kind=record[1],
+                address=record[3],
+            )
+            for record in records
+        )
+
+    def _section_records(self) -> list[tuple[int, ...]]:
+        if not self._sections_at:
+            return []
+        layout = self._layout.section
+        if self._section_size != layout.size:
+            raise NotReadable("malformed: section headers of an unknown size")
+        count = self._section_count
+        if not count:  # more than 65,279 of them: the first one's size field says how many
+            count = layout.unpack(self.file.read(self._sections_at, layout.size))[5]
+        if count > _MOST_SECTIONS:
+            raise NotReadable(f"absurd size: {count} sections")
+        table = self.file.read(self._sections_at, count * layout.size)
+        return list(layout.iter_unpack(table))
+
+    def section(self, name: str) -> Section | None:
+        """The first section of that name."""
+        return next((section for section in self.sections if section.name == name), None)
+
+    @cached_property
+    def segments(self) -> tuple[Segment, ...]:
+        """All program headers."""
+        if not self._segments_at or not self._segment_count:
+            return ()
+        layout = self._layout.segment
+        if self._segment_size != layout.size:
+            raise NotReadable("malformed: program headers of an unknown size")
+        if self._segment_count > _MOST_SEGMENTS:
+            raise NotReadable(f"absurd size: {self._segment_count} program headers")
+        table = self.file.read(self._segments_at, self._segment_count * layout.size)
+        kind, offset, address, size = self._layout.segment_fields
+        return tuple(
+            Segment(kind=r[kind], offset=r[offset], size=r[size], address=r[address])
+            for r in layout.iter_unpack(table)
+        )
+
+    # --- the dynamic section ---
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Names of the libraries that it needs, in the loader's order (DT_NEEDED)."""
+        return self._texts(_DT_NEEDED)
+
+    @property
+    def rpath(self) -> tuple[str, ...]:
+        """Folders of DT_RPATH, as written ("$ORIGIN/../lib")."""
+        return self._folders(_DT_RPATH)
+
+    @property
+    def runpath(self) -> tuple[str, ...]:
+        """Folders of DT_RUNPATH, as written."""
+        return self._folders(_DT_RUNPATH)
+
+    @property
+    def soname(self) -> str | None:
+        """Its own name (DT_SONAME)."""
+        return next(iter(self._texts(_DT_SONAME)), None)
+
+    def needs_version(self, prefix: str) -> str | None:
+        """The highest symbol version below `prefix` that it asks other libraries for.
+
+        `needs_version("GLIBCXX_")` is "3.4.29" for a library that asks for GLIBCXX_3.4.29; None where it asks
+        for none. Versions that are no numbers (GLIBC_PRIVATE) do not count.
+        """
+        return _highest(prefix, self._version_needs)
+
+    def defines_version(self, prefix: str) -> str | None:
+        """The highest symbol version below `prefix` that it provides: "3.4.33" of a libstdc++ for "GLIBCXX_"."""
+        return _highest(prefix, self._version_definitions)
+
+    @cached_property
+    def _dynamic(self) -> dict[int, list[int]]:
+        """Values by tag, in order."""
+        place = next(((s.offset, s.size) for s in self.segments if s.kind == _PT_DYNAMIC), None)
+        if place is None:
+            place = next(((s.offset, s.size) for s in self.sections if s.kind == _SHT_DYNAMIC), None)
+        if place is None:
+            return {}
+        offset, size = place
+        layout = self._layout.dynamic
+        if size > _MOST_DYNAMIC * layout.size:
+            raise NotReadable(f"absurd size: a dynamic section of {size} bytes")
+        entries: dict[int, list[int]] = {}
+        for tag, value in layout.iter_unpack(self.file.read(offset, size - size % layout.size)):
+            if tag == 0:
+                break
+            entries.setdefault(tag, []).append(value)
+        return entries
+
+    def _first(self, tag: int) -> int | None:
+        return next(iter(self._dynamic.get(tag, ())), None)
+
+    @cached_property
+    def _dynamic_strings(self) -> bytes:
+        address, size = self._first(_DT_STRTAB), self._first(_DT_STRSZ)
+        if address is None or size is None:
+            raise NotReadable("malformed: a dynamic section without strings")
+        return self.file.read(self._offset_of(address), size)
+
+    def _offset_of(self, address: int) -> int:
+        """Where in the file the byte lies that is loaded at `address`."""
+        for segment in self.segments:
+            if segment.kind == _PT_LOAD and 0 <= address - segment.address < segment.size:
+                return segment.offset + address - segment.address
+        for section in self.sections:
+            if section.address and 0 <= address - section.address < section.size:
+                return section.offset + address - section.address
+        raise NotReadable("malformed: an address outside of what is loaded")
+
+    def _texts(self, tag: int) -> tuple[str, ...]:
+        return tuple(c_string(self._dynamic_strings, value) for value in self._dynamic.get(tag, ()))
+
+    def _folders(self, tag: int) -> tuple[str, ...]:
+        return tuple(folder for text in self._texts(tag) for folder in text.split(":") if folder)
+
+    # --- symbol versions ---
+
+    @cached_property
+    def _version_needs(self) -> tuple[str, ...]:
+        return tuple(self._walk_versions(_DT_VERNEED, _DT_VERNEEDNUM, count_at=2, first_at=8, next_at=12, step=16))
+
+    @cached_property
+    def _version_definitions(self) -> tuple[str, ...]:
+        return tuple(self._walk_versions(_DT_VERDEF, _DT_VERDEFNUM, count_at=6, first_at=12, next_at=16, step=20))
+
+    def _walk_versions(
+        self, table: int, count: int, *, count_at: int, first_at: int, next_at: int, step: int
+    ) -> Iterator[str]:
+        """Names in a Verneed or Verdef table: groups, each with a chain of names.
+
+        The numbers are where a group's record holds the length of its chain, its start and the next group.
+        """
+        address, groups = self._first(table), self._first(count)
+        if address is None or groups is None:
+            return
+        at, left = self._offset_of(address), _MOST_VERSIONS
+        for _ in range(min(groups, _MOST_VERSIONS)):
+            group = self.file.read(at, step)
+            (names,) = struct.unpack_from("<H", group, count_at)
+            (first,) = struct.unpack_from("<I", group, first_at)
+            (following,) = struct.unpack_from("<I", group, next_at)
+            name_at = at + first
+            for _ in range(names):
+                left -= 1
+                if left < 0:
+                    raise NotReadable("absurd size: too many symbol versions")
+                name, name_step = self._version_name(name_at, table)
+                yield name
+                if not name_step:
+                    break
+                name_at += name_step
+            if not following:
+                return
+            at += following
+
+    def _version_name(self, at: int, table: int) -> tuple[str, int]:
+        """The name of a Vernaux (hash, flags, other, name, next) or Verdaux (name, next), and the step to the next."""
+        layout = "<8xII" if table == _DT_VERNEED else "<II"
+        name, step = struct.unpack(layout, self.file.read(at, struct.calcsize(layout)))
+        return c_string(self._dynamic_strings, name), step
+
+
+def open_elf(handle: BinaryIO | int | bytes) -> Elf:
+    """Read the head of an ELF file that is open for `pread`; the handle must stay open as long as the Elf is used.
+
+    Raises NotReadable, here and from every attribute, for whatever is not a sound ELF file.
+    """
+    return Elf(Bounded(handle))
+
+
+def _highest(prefix: str, names: tuple[str, ...]) -> str | None:
+    numbered: list[tuple[tuple[int, ...], str]] = []
+    for name in names:
+        text = name[len(prefix) :]
+        parts = text.split(".")
+        if name.startswith(prefix) and all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+            numbered.append((tuple(map(int, parts)), text))
+    return max(numbered)[1] if numbered else None
