@@ -199,9 +199,13 @@ class LiveHost(Host):
 
     live = True
 
+    def __init__(self, variables: Mapping[str, str] | None = None) -> None:
+        """`variables` are laid over those of this process (`--env`)."""
+        self._environ: Mapping[str, str] = {**os.environ, **variables} if variables else os.environ
+
     @property
     def environ(self) -> Mapping[str, str]:
-        return os.environ
+        return self._environ
 
     def uname(self) -> Fact[Uname]:
         found = os.uname()

@@ -1,0 +1,19 @@
+"""The door that `gpudoctor` and `python -m gpudoctor` come in by."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; the exit codes are those of design §3."""
+    if not sys.platform.startswith("linux"):
+        print("gpudoctor runs on Linux only (x86-64, aarch64, WSL2).", file=sys.stderr)
+        sys.exit(2)
+    from gpudoctor.cli import run
+
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

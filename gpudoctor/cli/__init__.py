@@ -1,0 +1,62 @@
+"""The command line: thin commands over the doctor."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from gpudoctor import __version__
+from gpudoctor.cli.check import check, snapshot
+from gpudoctor.cli.reference import explain, list_checks, matrix, schema
+
+INTERNAL_FAULT = 70
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="gpudoctor")
+def gpudoctor() -> None:
+    """Say why a GPU does not work with PyTorch, prove it, and give the exact repair."""
+
+
+for command in (check, snapshot, explain, list_checks, matrix, schema):
+    gpudoctor.add_command(command)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line and give its exit code: bad input is one line and 2, our own fault is 70."""
+    from gpudoctor.host import InputError
+
+    try:
+        code = gpudoctor.main(list(arguments), prog_name="gpudoctor", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.Abort:
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except InputError as error:
+        click.echo(f"gpudoctor: {one_line(str(error))}", err=True)
+        return 2
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:
+        if os.environ.get("GPUDOCTOR_TRACEBACK"):
+            raise
+        click.echo(
+            f"gpudoctor: a fault of gpudoctor itself: {type(error).__name__}: {one_line(str(error))}\n"
+            "Please report it; GPUDOCTOR_TRACEBACK=1 shows where it happened.",
+            err=True,
+        )
+        return INTERNAL_FAULT
+    return code if isinstance(code, int) else 0
+
+
+def one_line(text: str) -> str:
+    """A message without line breaks and control characters."""
+    return "".join(c if c.isprintable() else " " for c in text)

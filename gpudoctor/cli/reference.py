@@ -1,0 +1,119 @@
+"""`explain`, `list`, `matrix` and `schema`: what gpudoctor knows, without looking at a machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpudoctor.cli.options import matrix_option
+
+if TYPE_CHECKING:
+    from gpudoctor.check import Check
+
+
+@click.command()
+@click.argument("name", metavar="ID|SLUG")
+def explain(name: str) -> int:
+    """Say what a finding means, why it matters, how it is judged and how safe its fix is."""
+    from gpudoctor.host import InputError
+    from gpudoctor.judge import named
+
+    found = [check for check in named(name) if name.upper() == check.id or name == check.slug]
+    if not found:
+        ids = ", ".join(check.id for check in named(name)[:6])
+        raise InputError(f"{name!r} names several checks ({ids} ...): give one id or slug")
+    _print_markdown("\n\n".join(_explanation(check) for check in found))
+    return 0
+
+
+def _explanation(check: Check) -> str:
+    return f"# {check.id} {check.slug}\n\n{check.explanation}"
+
+
+def _print_markdown(text: str) -> None:
+    if not sys.stdout.isatty():
+        click.echo(text)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(text))
+
+
+@click.command("list")
+@click.option("--format", "style", type=click.Choice(("text", "json")), default="text", envvar="GPUDOCTOR_FORMAT")
+def list_checks(style: str) -> int:
+    """List all checks: id, slug and what is wrong."""
+    from gpudoctor.judge import all_checks
+
+    if style == "json":
+        import msgspec
+
+        rows = [{"id": check.id, "slug": check.slug, "title": check.title} for check in all_checks()]
+        click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
+        return 0
+    width = max(len(check.slug) for check in all_checks())
+    for check in all_checks():
+        click.echo(f"{check.id}  {check.slug:<{width}}  {check.title}")
+    return 0
+
+
+@click.group()
+def matrix() -> None:
+    """Show or validate the compatibility matrix."""
+
+
+@matrix.command()
+@click.argument("table", required=False)
+@click.argument("words", nargs=-1)
+@matrix_option
+def show(table: str | None, words: tuple[str, ...], overlays: tuple[Path, ...]) -> int:
+    """Show the tables, or the rows of TABLE that contain all WORDS."""
+    import msgspec
+
+    from gpudoctor.host import InputError
+    from gpudoctor.matrix.load import load_matrix
+
+    tables = load_matrix(overlays).tables
+    if table is None:
+        click.echo(f"compatibility matrix {tables.version}")
+        for name in tables.__struct_fields__:
+            rows = getattr(tables, name)
+            if isinstance(rows, tuple):
+                click.echo(f"  {name:<24}{len(rows):>5} rows")
+        return 0
+    rows = getattr(tables, table, None) if table in tables.__struct_fields__ else None
+    if not isinstance(rows, tuple):
+        raise InputError(f"the matrix has no table {table!r} (`gpudoctor matrix show` lists them)")
+    for row in rows:
+        text = msgspec.json.encode(row).decode()
+        if all(word.lower() in text.lower() for word in words):
+            click.echo(text)
+    return 0
+
+
+@matrix.command()
+@matrix_option
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+def validate(files: tuple[Path, ...], overlays: tuple[Path, ...]) -> int:
+    """Check every row of the matrix, and of overlay FILES."""
+    from gpudoctor.matrix.load import validate_matrix
+
+    tables = validate_matrix((*overlays, *files))
+    rows = sum(len(value) for name in tables.__struct_fields__ if isinstance(value := getattr(tables, name), tuple))
+    click.echo(f"compatibility matrix {tables.version}: {rows} rows, all valid")
+    return 0
+
+
+@click.command()
+def schema() -> int:
+    """Print the JSON Schema of the report."""
+    import msgspec
+
+    from gpudoctor.report import Report
+
+    click.echo(msgspec.json.format(msgspec.json.encode(msgspec.json.schema(Report)), indent=2).decode())
+    return 0

@@ -1,0 +1,206 @@
+"""From a host to a Machine, to as deep a level as was asked for; and from there to a report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpudoctor.finding import NotJudged
+from gpudoctor.machine import Fact, Level, Machine, PythonEnvironment, unknown
+from gpudoctor.visibility import standings
+
+if TYPE_CHECKING:
+    from gpudoctor.host import Host
+    from gpudoctor.matrix.questions import Matrix
+
+T = TypeVar("T")
+
+DRIVER_SECONDS = 20.0
+IMPORT_SECONDS = 90.0
+_DEPTH: tuple[Level, ...] = ("static", "driver", "quick", "standard", "full")
+
+
+class Survey(Struct, frozen=True):
+    """A probed machine, what its probes could not answer, and what each took (milliseconds)."""
+
+    machine: Machine
+    open_questions: tuple[NotJudged, ...]
+    timings_ms: dict[str, float]
+
+
+class _Probing:
+    """Runs probes one after the other: a crash costs that probe's facts, never the run."""
+
+    def __init__(self) -> None:
+        self.open_questions: list[NotJudged] = []
+        self.timings_ms: dict[str, float] = {}
+
+    def __call__(self, name: str, probe: Callable[[], T], otherwise: T) -> T:
+        from gpudoctor.host import InputError
+
+        started = time.perf_counter()
+        try:
+            return probe()
+        except InputError:
+            raise
+        except Exception as error:  # a probe's fault must not end the run
+            why = f"the {name} probe crashed ({type(error).__name__}: {error}); this is a fault of gpudoctor"
+            self.open_questions.append(NotJudged(id="GPD902", why=why, matters=True))
+            return otherwise
+        finally:
+            self.timings_ms[name] = round((time.perf_counter() - started) * 1000, 1)
+
+
+def survey(host: Host, matrix: Matrix, *, python: str | None = None, level: Level | None = None) -> Survey:
+    """Probe a host. Without a level, `quick` where a usable GPU and a torch are, else `driver`, and torch
+    is started once where there is one; a host that is not live is always read at level static.
+
+    Raises InputError if `python` is no Python environment.
+    """
+    probing = _Probing()
+    machine = _read_files(host, matrix, python, probing)
+    if not host.live:
+        machine = _with_recorded_answers(host, matrix, machine, probing)
+        return Survey(machine, tuple(probing.open_questions), probing.timings_ms)
+    depth = level or _default_level(machine)
+    if _reaches(depth, "driver"):
+        machine = replace(_ask_drivers(host, matrix, machine, probing), level="driver")
+    if machine.torch is not None and (level is None or _reaches(depth, "quick")):
+        machine = _start_torch(host, machine, probing)
+    if _reaches(depth, "quick"):
+        machine = replace(machine, level=depth)
+        why = "the smoke kernels are not part of this version of gpudoctor; torch was only imported"
+        probing.open_questions.append(NotJudged(id="GPD501", why=why, matters=level is not None))
+    return Survey(machine, tuple(probing.open_questions), probing.timings_ms)
+
+
+def _reaches(level: Level, wanted: Level) -> bool:
+    return _DEPTH.index(level) >= _DEPTH.index(wanted)
+
+
+def _default_level(machine: Machine) -> Level:
+    usable = any(standing.usable for standing in standings(machine))
+    return "quick" if usable and machine.torch is not None else "driver"
+
+
+def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probing) -> Machine:
+    """Everything that level static reads: no command, no library opened."""
+    from gpudoctor.host import LiveHost
+    from gpudoctor.machine import AmdStack, LoadPath, NvidiaStack, System
+    from gpudoctor.probes.amd import probe_amd
+    from gpudoctor.probes.kernel_log import probe_kernel_log
+    from gpudoctor.probes.load_path import driver_libraries, userland_version
+    from gpudoctor.probes.nvidia import probe_nvidia
+    from gpudoctor.probes.pci import probe_pci
+    from gpudoctor.probes.python_environment import probe_environment
+    from gpudoctor.probes.system import probe_system
+    from gpudoctor.probes.variables import probe_variables
+
+    system = probing("system", lambda: probe_system(host), System())
+    variables = probing("variables", lambda: probe_variables(host), {})
+    load_path = probing("load path", lambda: driver_libraries(host, variables), LoadPath())
+    pci = probing("pci", lambda: probe_pci(host), unknown("the PCI probe crashed"))
+    nvidia = probing("nvidia", lambda: probe_nvidia(host, pci, system, load_path), NvidiaStack())
+    userland = probing("nvidia libraries", lambda: userland_version(host, load_path), unknown("not read"))
+    amd = probing("amd", lambda: probe_amd(host, pci, system), AmdStack())
+    patterns = matrix.tables.log_patterns
+    log = probing("kernel log", lambda: probe_kernel_log(host, patterns), unknown("the log probe crashed"))
+    # `--python` is always a path of the running system, also where the host is a recording.
+    place = host if python is None else LiveHost()
+    nothing: Fact[PythonEnvironment] = unknown("the environment probe crashed")
+    environment = probing("python", lambda: probe_environment(place, python, variables), nothing)
+    machine = Machine(
+        system=system,
+        nvidia=replace(nvidia, userland=userland),
+        amd=amd,
+        load_path=load_path,
+        environment=environment,
+        variables=variables,
+        kernel_log=log,
+    )
+    return _with_torch_code(place, _with_cards(host, matrix, machine, probing, pci), probing)
+
+
+def _with_cards(host: Host, matrix: Matrix, machine: Machine, probing: _Probing, pci: object = None) -> Machine:
+    """The machine with its cards put together from the bus, KFD and the drivers' answers."""
+    from gpudoctor.probes.cards import assemble
+    from gpudoctor.probes.pci import probe_pci
+
+    bus = probe_pci(host) if pci is None else pci
+    gpus, buses = probing(
+        "cards",
+        lambda: assemble(bus, machine.amd, machine.nvidia, machine.system, matrix),  # type: ignore[arg-type]
+        (machine.gpus, machine.buses),
+    )
+    return replace(machine, gpus=gpus, buses=buses)
+
+
+def _with_torch_code(host: Host, machine: Machine, probing: _Probing) -> Machine:
+    """The architectures that torch's own libraries carry, where they lie there and can be read."""
+    environment, torch = machine.environment.value, machine.torch
+    if environment is None or torch is None or torch.has_cuda_libraries is not True:
+        return machine
+    from gpudoctor.probes.torch_code import read_torch_code
+
+    archs = probing("torch code", lambda: read_torch_code(host, environment, torch.path), torch.archs)
+    return _with_torch(machine, archs=archs)
+
+
+def _with_torch(machine: Machine, **facts: object) -> Machine:
+    environment = machine.environment.value
+    assert environment is not None
+    assert environment.torch.value is not None
+    torch = replace(environment.torch, value=replace(environment.torch.value, **facts))
+    return replace(machine, environment=replace(machine.environment, value=replace(environment, torch=torch)))
+
+
+def _ask_drivers(host: Host, matrix: Matrix, machine: Machine, probing: _Probing) -> Machine:
+    """Level driver: timed children that initialise NVML, libcuda and the HSA runtime."""
+    from gpudoctor.probes.amd_driver import ask_hsa
+    from gpudoctor.probes.nvidia_driver import ask_nvidia
+
+    if _worth_asking_nvidia(machine):
+        silent = unknown("not asked")
+        nvml, cuda, smi = probing("nvidia driver", lambda: ask_nvidia(host, DRIVER_SECONDS), (silent, silent, silent))
+        machine = replace(machine, nvidia=replace(machine.nvidia, nvml=nvml, cuda=cuda, smi=smi))
+        machine = _with_cards(host, matrix, machine, probing)
+    if machine.of_vendor("amd"):
+        hsa = probing("hsa runtime", lambda: ask_hsa(host, machine.load_path, DRIVER_SECONDS), unknown("not asked"))
+        machine = replace(machine, amd=replace(machine.amd, hsa=hsa))
+    return machine
+
+
+def _with_recorded_answers(host: Host, matrix: Matrix, machine: Machine, probing: _Probing) -> Machine:
+    """What a recording kept of the drivers' tools (`commands` of gpudoctor-host.json)."""
+    machine = _ask_drivers(host, matrix, machine, probing)
+    return replace(machine, level="static")
+
+
+def _worth_asking_nvidia(machine: Machine) -> bool:
+    libraries = any(machine.load_path.first(name) for name in ("libnvidia-ml.so.1", "libcuda.so.1"))
+    return bool(libraries or machine.of_vendor("nvidia") or machine.nvidia.nodes.value)
+
+
+def _start_torch(host: Host, machine: Machine, probing: _Probing) -> Machine:
+    """Import torch once, in a child of the examined interpreter."""
+    from gpudoctor.probes.torch_import import try_import
+
+    environment = machine.environment.value
+    assert environment is not None
+    trial = probing(
+        "torch import", lambda: try_import(host, environment, IMPORT_SECONDS), unknown("the import probe crashed")
+    )
+    return _with_torch(machine, trial=trial)
+
+
+def ignore_rules(given: Iterable[str]) -> Mapping[str, str]:
+    """`ID|slug|prefix[=reason]` options as a mapping to the reason."""
+    rules = {}
+    for rule in given:
+        name, _, why = rule.partition("=")
+        rules[name.strip()] = why.strip()
+    return rules

@@ -1,0 +1,162 @@
+"""Running the checks over a machine, putting their findings in order, and giving the verdict (design §3)."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from gpudoctor.check import Case, Check
+from gpudoctor.finding import Finding, NotJudged
+from gpudoctor.host import InputError
+
+if TYPE_CHECKING:
+    from gpudoctor.machine import Machine
+    from gpudoctor.matrix.questions import Matrix
+
+Verdict = Literal["ok", "warning", "error", "unknown"]
+FailOn = Literal["error", "warning", "never"]
+
+_SEVERITIES = ("error", "warning", "note")
+
+
+class Ignored(Struct, frozen=True):
+    """A finding that a person chose to ignore, and why."""
+
+    id: str
+    why: str
+
+
+class Judgement(Struct, frozen=True):
+    """What the checks found, first cause first."""
+
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    ignored: tuple[Ignored, ...]
+    not_judged: tuple[NotJudged, ...]
+
+
+@cache
+def all_checks() -> tuple[Check, ...]:
+    """Every check of `checks/`, by id. A module's attributes that are a Check are its checks."""
+    package = importlib.import_module("gpudoctor.checks")
+    modules = [
+        importlib.import_module(f"gpudoctor.checks.{module.name}")
+        for module in pkgutil.iter_modules(package.__path__)
+    ]
+    found = {value for module in modules for value in vars(module).values() if isinstance(value, Check)}
+    return tuple(sorted(found, key=lambda check: (check.id, check.slug)))
+
+
+def judge(
+    machine: Machine,
+    matrix: Matrix,
+    *,
+    select: Iterable[str] = (),
+    ignore: Mapping[str, str] | None = None,
+    open_questions: Iterable[NotJudged] = (),
+) -> Judgement:
+    """Run the checks.
+
+    `select` and the keys of `ignore` are ids, slugs or prefixes of ids ("GPD4"); `ignore` maps each to a
+    reason. `open_questions` are what the probes already could not answer. Raises InputError for a
+    selection that names no check.
+    """
+    chosen = _chosen(tuple(select))
+    ignored_ids = {check.id: why for name, why in (ignore or {}).items() for check in named(name)}
+    case = Case(machine, matrix)
+    findings: list[Finding] = []
+    questions: list[NotJudged] = list(open_questions)
+    for check in chosen:
+        found, unanswered = _run(check, case)
+        findings.extend(found)
+        questions.extend(unanswered)
+    kept = [finding for finding in findings if finding.id not in ignored_ids]
+    left = tuple(dict.fromkeys(question for question in questions if question.id not in ignored_ids))
+    seen = sorted({finding.id for finding in findings} & ignored_ids.keys())
+    return Judgement(
+        verdict=_verdict(kept, left),
+        findings=in_order(kept),
+        ignored=tuple(Ignored(id=id, why=ignored_ids[id]) for id in seen),
+        not_judged=left,
+    )
+
+
+def exit_code(verdict: Verdict, fail_on: FailOn) -> int:
+    """The exit code of design §3."""
+    if verdict == "warning":
+        return 1 if fail_on == "warning" else 0
+    return 0 if fail_on == "never" else {"ok": 0, "error": 1, "unknown": 3}[verdict]
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """By severity; within it a cause before what it explains, then from the metal up (by id)."""
+    ordered: list[Finding] = []
+    for severity in _SEVERITIES:
+        waiting = sorted((f for f in findings if f.severity == severity), key=_place)
+        while waiting:
+            blocked = {slug for finding in waiting for slug in finding.moots if slug != finding.slug}
+            free = [finding for finding in waiting if finding.slug not in blocked] or waiting[:1]
+            ordered.append(free[0])
+            waiting.remove(free[0])
+    return tuple(ordered)
+
+
+def _place(finding: Finding) -> tuple[str, int]:
+    device = finding.device
+    return finding.id, -1 if device is None or device.index is None else device.index
+
+
+def _verdict(findings: Iterable[Finding], questions: Iterable[NotJudged]) -> Verdict:
+    severities = {finding.severity for finding in findings}
+    if "error" in severities:
+        return "error"
+    if any(question.matters for question in questions):
+        return "unknown"
+    return "warning" if "warning" in severities else "ok"
+
+
+def _run(check: Check, case: Case) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
+    try:
+        return check.run(case)
+    except Exception as error:  # a check that crashes is one line of the report, the rest goes on
+        what = f"{type(error).__name__}: {error}"
+        crash = Finding(
+            id="GPD901",
+            slug="check-crashed",
+            severity="warning",
+            subject=f"gpudoctor's check {check.id}",
+            message=f"The check {check.id} ({check.slug}) crashed and judged nothing. This is a fault of gpudoctor.",
+            saw=what,
+            want="a judgement",
+        )
+        return (crash,), (NotJudged(id=check.id, why=f"the check crashed: {what}", matters=True),)
+
+
+def _chosen(names: tuple[str, ...]) -> tuple[Check, ...]:
+    if not names:
+        return all_checks()
+    wanted = {check for name in names for check in named(name)}
+    return tuple(check for check in all_checks() if check in wanted)
+
+
+def named(name: str) -> tuple[Check, ...]:
+    """The checks that an id, a slug or a prefix of an id names."""
+    upper = name.upper()
+    found = tuple(
+        check
+        for check in all_checks()
+        if check.slug == name or (upper.startswith("GPD") and check.id.startswith(upper))
+    )
+    if not found and upper not in ("GPD9", "GPD901", "GPD902"):
+        import difflib
+
+        known = [check.slug for check in all_checks()] + [check.id for check in all_checks()]
+        near = difflib.get_close_matches(name, known, n=3)
+        hint = f"; near it: {', '.join(near)}" if near else ""
+        raise InputError(f"no check has the id, slug or prefix {name!r}{hint} (`gpudoctor list` shows them all)")
+    return found

@@ -1,0 +1,35 @@
+"""A report as plain data, without what is private unless that is asked for."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+
+from gpudoctor.intake.snapshot import machine_public, map_texts, pseudonyms, public_text
+from gpudoctor.machine import Machine
+from gpudoctor.report import Report
+
+
+def report_data(report: Report, *, private: bool) -> dict[str, Any]:
+    """The report as built-in types, in the order of its contract."""
+    data: dict[str, Any] = msgspec.to_builtins(report)
+    if private:
+        return data
+    home, stand_in = os.path.expanduser("~"), pseudonyms(report.machine)
+    clean = public_text(home, stand_in)
+    public = {key: map_texts(value, clean) for key, value in data.items() if key != "machine"}
+    machine = machine_public(data["machine"], stand_in, home)
+    return {key: machine if key == "machine" else public[key] for key in data}
+
+
+def machine_data(machine: Machine, *, private: bool) -> dict[str, Any]:
+    """A machine as built-in types."""
+    data: dict[str, Any] = msgspec.to_builtins(machine)
+    return data if private else machine_public(data, pseudonyms(machine), os.path.expanduser("~"))
+
+
+def to_json(data: dict[str, Any]) -> str:
+    """JSON text, indented, ending in a line break."""
+    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"

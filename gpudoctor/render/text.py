@@ -1,0 +1,256 @@
+"""The report for a person: what this machine has, the first cause, what was seen and wanted, the way out.
+
+Lines are built as styled spans, and printed through rich on a terminal or as plain text into a pipe.
+Nothing that was read from a machine is taken as markup or as terminal control.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TextIO
+
+from gpudoctor.fix.steps import EnvStep, Fix, ManualStep, RunStep
+from gpudoctor.intake.snapshot import public_text
+
+if TYPE_CHECKING:
+    from gpudoctor.machine import Gpu, Machine
+    from gpudoctor.report import Report, ReportedFinding
+
+Span = tuple[str, str]
+"""(text, style); a style is one of rich's names, "" for none."""
+Line = list[Span]
+
+_MARKS = {"error": ("✗ ERROR", "bold red"), "warning": ("! WARNING", "bold yellow"), "note": ("· note", "cyan")}
+_VERDICTS = {
+    "ok": ("OK", "bold green"),
+    "warning": ("WARNING", "bold yellow"),
+    "error": ("ERROR", "bold red"),
+    "unknown": ("UNKNOWN", "bold magenta"),
+}
+_PLAIN_WIDTH = 100
+
+
+def print_report(
+    report: Report, out: TextIO, *, verbose: bool = False, quiet: bool = False, color: bool = True
+) -> None:
+    """Print a report to `out`: with colour if it is a terminal and `color`, plain text otherwise."""
+    clean = public_text(os.path.expanduser("~"))
+    lines = [[(printable(clean(text)), style) for text, style in line] for line in _lines(report, verbose, quiet)]
+    if color and out.isatty():
+        _print_rich(lines, out)
+    else:
+        _print_plain(lines, out)
+
+
+def printable(text: str) -> str:
+    """Text with control characters, escapes and direction overrides made visible."""
+    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
+
+
+def _print_plain(lines: list[Line], out: TextIO) -> None:
+    import textwrap
+
+    for line in lines:
+        text = "".join(span for span, _ in line)
+        indent = len(text) - len(text.lstrip())
+        keep = any(style == "command" for _, style in line)
+        wrapped = (
+            [text]
+            if keep
+            else textwrap.wrap(
+                text,
+                _PLAIN_WIDTH,
+                subsequent_indent=" " * (indent + 2),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        )
+        out.write("\n".join(wrapped or [""]).rstrip() + "\n")
+
+
+def _print_rich(lines: list[Line], out: TextIO) -> None:
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.text import Text
+
+    console = Console(file=out, highlight=False, soft_wrap=False)
+    for line in lines:
+        body = Text()
+        for text, style in line:
+            body.append(text, style="bold" if style == "command" else style)
+        if any(style == "command" for _, style in line):
+            console.print(body, soft_wrap=True)
+            continue
+        indent = len(body.plain) - len(body.plain.lstrip())
+        console.print(Padding(body[indent:] if indent else body, (0, 0, 0, indent)))
+
+
+def _lines(report: Report, verbose: bool, quiet: bool) -> Iterator[Line]:
+    worst = [finding for finding in report.findings if finding.severity == "error"]
+    if quiet:
+        for finding in worst[:1]:
+            yield from _finding(finding, verbose=False, first=True)
+        return
+    label = report.subject.label if report.subject.kind != "machine" else "this machine"
+    yield [("gpudoctor ", "bold"), (f"{report.gpudoctor} · {label} · level {report.machine.level}", "")]
+    yield []
+    yield from _machine(report.machine)
+    shown = [f for f in report.findings if verbose or f.severity != "note"] or []
+    for number, finding in enumerate(shown):
+        yield []
+        yield from _finding(finding, verbose, first=number == 0)
+    notes = [f for f in report.findings if f.severity == "note" and f not in shown]
+    if notes:
+        yield []
+        yield from (
+            [("  · note  ", "cyan"), (f"{finding.message} ", ""), (f"[{finding.id}]", "dim")] for finding in notes
+        )
+    yield from _open_questions(report, verbose)
+    for ignored in report.ignored:
+        yield [("  ignored  ", "dim"), (f"{ignored.id}{f' ({ignored.why})' if ignored.why else ''}", "dim")]
+    yield []
+    yield _verdict(report)
+
+
+def _machine(machine: Machine) -> Iterator[Line]:
+    for name, value in _inventory(machine):
+        yield [(f"  {name:<9}", "dim"), (value, "")]
+
+
+def _inventory(machine: Machine) -> Iterator[tuple[str, str]]:
+    """What this machine has, a line each."""
+    system = machine.system
+    os_name = system.os.value.name or system.os.value.id if system.os.value else "unknown system"
+    place = next(
+        (
+            f", {name} {fact.value}".rstrip()
+            for name, fact in (
+                ("container:", system.container),
+                ("WSL2", system.wsl),
+                ("VM:", system.virtual_machine),
+            )
+            if fact.known
+        ),
+        "",
+    )
+    yield "System", f"{os_name}, kernel {system.kernel.value or 'unknown'} {system.arch.value or ''}{place}".rstrip()
+    for gpu in machine.gpus:
+        yield (f"GPU {gpu.index}" if gpu.index is not None else "GPU"), _card(gpu)
+    if not machine.gpus:
+        yield "GPU", "none found" if machine.buses.known else f"unknown ({machine.buses.why})"
+    yield from _drivers(machine)
+    environment = machine.environment.value
+    if environment is None:
+        yield (
+            "Python",
+            f"no environment found ({machine.environment.why})" if machine.environment.why else "none found",
+        )
+        return
+    yield "Python", f"{environment.python.value or 'unknown version'} in {environment.prefix} ({environment.kind})"
+    torch = machine.torch
+    if torch is None:
+        yield "torch", "not installed" if environment.torch.absent else f"unknown ({environment.torch.why})"
+        return
+    built = f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.rocm or torch.hip}" if torch.hip else "CPU only"
+    yield "torch", f"{torch.version} ({built}), from {torch.origin}"
+
+
+def _card(gpu: Gpu) -> str:
+    details = [gpu.arch.value or "unknown architecture", gpu.family or ""]
+    if gpu.memory.value:
+        details.append(f"{gpu.memory.value / (1 << 30):.0f} GiB")
+    if gpu.integrated:
+        details.append("integrated")
+    if gpu.driver.known and gpu.driver.value not in ("nvidia", "amdgpu"):
+        details.append(f"held by {gpu.driver.value}")
+    return f"{gpu.name} ({', '.join(filter(None, details))})"
+
+
+def _drivers(machine: Machine) -> Iterator[tuple[str, str]]:
+    module = machine.nvidia.module.value
+    if module is not None:
+        answer = next((api.value for api in machine.nvidia.answered if api.value and api.value.cuda_version), None)
+        serves = f", serves CUDA up to {answer.cuda_version}" if answer else ""
+        flavour = f" ({module.flavour} kernel module)" if module.flavour else ""
+        yield "Driver", f"NVIDIA {module.version}{flavour}{serves}"
+    elif machine.of_vendor("nvidia"):
+        yield "Driver", "NVIDIA: none loaded" if machine.nvidia.module.absent else "NVIDIA: unknown"
+    if machine.of_vendor("amd"):
+        loaded = machine.amd.module
+        yield (
+            "Driver",
+            f"amdgpu {loaded.value}" if loaded.known else f"amdgpu: {'none loaded' if loaded.absent else 'unknown'}",
+        )
+    for install in machine.amd.rocm.value or ():
+        yield "ROCm", f"{install.version} in {install.path}"
+
+
+def _finding(finding: ReportedFinding, verbose: bool, first: bool) -> Iterator[Line]:
+    mark, style = _MARKS[finding.severity]
+    yield [(f"{mark}  ", style), (finding.slug, "bold"), (f" [{finding.id}]", "dim"), (f"  {finding.subject}", "")]
+    yield [(f"    {finding.message}", "")]
+    if finding.saw:
+        yield [("    saw   ", "dim"), (finding.saw, "")]
+    if finding.want:
+        yield [("    want  ", "dim"), (finding.want, "")]
+    if finding.confidence != "certain":
+        yield [(f"    This is {finding.confidence}, not certain.", "dim")]
+    if verbose:
+        for evidence in finding.evidence:
+            yield [
+                (f"    read  {evidence.fact} = {evidence.value}", "dim"),
+                (f"  ({evidence.source})" if evidence.source else "", "dim"),
+            ]
+        if finding.refs:
+            yield [(f"    see   {', '.join(finding.refs)}", "dim")]
+    shown = finding.fixes if first or verbose else finding.fixes[:1]
+    for number, fix in enumerate(shown):
+        yield from _fix(fix, "Way out" if number == 0 else "Or")
+
+
+def _fix(fix: Fix, label: str) -> Iterator[Line]:
+    yield [(f"    {label}: ", "green"), (fix.title, "")]
+    for step in fix.steps:
+        if isinstance(step, RunStep):
+            yield [(f"      {command_line(step.argv)}", "command")]
+        elif isinstance(step, EnvStep):
+            yield [(f"      export {step.name}={shlex.quote(step.value)}", "command")]
+        elif isinstance(step, ManualStep):
+            yield from ([(f"      {line}", "")] for line in step.text.splitlines())
+
+
+def command_line(argv: tuple[str, ...] | list[str]) -> str:
+    """A command as it can be pasted into a shell; a home folder is written ~."""
+    home = os.path.expanduser("~")
+
+    def quoted(argument: str) -> str:
+        if home not in ("/", "") and argument.startswith(home + "/"):
+            return "~/" + shlex.quote(argument[len(home) + 1 :])
+        return shlex.quote(argument)
+
+    return " ".join(quoted(argument) for argument in argv)
+
+
+def _open_questions(report: Report, verbose: bool) -> Iterator[Line]:
+    questions = [q for q in report.not_judged if verbose or q.matters]
+    if questions:
+        yield []
+    for question in questions:
+        style = "magenta" if question.matters else "dim"
+        yield [("  ? not judged  ", style), (f"{question.why} [{question.id}]", "")]
+
+
+def _verdict(report: Report) -> Line:
+    word, style = _VERDICTS[report.verdict]
+    errors = sum(finding.severity == "error" for finding in report.findings)
+    rest = {
+        "ok": "no fault was found.",
+        "warning": "it works, but see above.",
+        "error": f"repair the first finding first (`gpudoctor explain {report.findings[0].id}` says more)."
+        if errors
+        else "",
+        "unknown": "something that decides about a usable GPU could not be judged.",
+    }[report.verdict]
+    return [("Verdict: ", "bold"), (word, style), (f", {rest}", "")]

@@ -1,0 +1,132 @@
+"""The report: the JSON contract of design §3 as records, and how a judgement becomes one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from gpudoctor import __version__
+from gpudoctor.finding import Confidence, Device, Evidence, Finding, NotJudged, Severity
+from gpudoctor.fix.plan import fixes_for
+from gpudoctor.fix.steps import Fix
+from gpudoctor.judge import FailOn, Ignored, Judgement, Verdict, exit_code
+from gpudoctor.machine import Machine, SubjectKind
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+SCHEMA = 1
+
+
+class Subject(Struct, frozen=True):
+    """What was examined: this machine, a root, a snapshot, a description."""
+
+    kind: SubjectKind
+    label: str
+
+
+class ReportedFinding(Struct, frozen=True):
+    """A finding with the steps of its ways out, best way first."""
+
+    id: str
+    slug: str
+    severity: Severity
+    confidence: Confidence
+    subject: str
+    device: Device | None
+    message: str
+    saw: str
+    want: str
+    evidence: tuple[Evidence, ...]
+    fixes: tuple[Fix, ...]
+    refs: tuple[str, ...]
+
+
+class ReportedQuestion(Struct, frozen=True):
+    """A question that was not answered, and whether a usable GPU hangs on it."""
+
+    id: str
+    why: str
+    matters: bool
+
+
+class SmokeKernel(Struct, frozen=True):
+    """One smoke kernel's result."""
+
+    name: str
+    device: str
+    dtype: str
+    status: str
+    ms: float | None = None
+    error: float | None = None
+    tolerance: float | None = None
+    detail: str = ""
+
+
+class Smoke(Struct, frozen=True):
+    """Results of the smoke kernels."""
+
+    level: str
+    kernels: tuple[SmokeKernel, ...]
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What `check --format json` prints."""
+
+    schema: int = SCHEMA
+    gpudoctor: str = __version__
+    matrix: str
+    subject: Subject
+    verdict: Verdict
+    exit_code: int
+    machine: Machine
+    findings: tuple[ReportedFinding, ...]
+    ignored: tuple[Ignored, ...]
+    not_judged: tuple[ReportedQuestion, ...]
+    smoke: Smoke | None = None
+    timings_ms: dict[str, float] = field(default_factory=dict)
+
+
+def make_report(
+    machine: Machine,
+    matrix: Matrix,
+    judgement: Judgement,
+    *,
+    subject: Subject,
+    fail_on: FailOn = "error",
+    timings_ms: dict[str, float] | None = None,
+) -> Report:
+    """The report of a judgement, with the steps that repair each finding here."""
+    return Report(
+        matrix=matrix.tables.version,
+        subject=subject,
+        verdict=judgement.verdict,
+        exit_code=exit_code(judgement.verdict, fail_on),
+        machine=machine,
+        findings=tuple(_reported(finding, machine, matrix) for finding in judgement.findings),
+        ignored=judgement.ignored,
+        not_judged=tuple(_question(question) for question in judgement.not_judged),
+        timings_ms=timings_ms or {},
+    )
+
+
+def _reported(finding: Finding, machine: Machine, matrix: Matrix) -> ReportedFinding:
+    return ReportedFinding(
+        id=finding.id,
+        slug=finding.slug,
+        severity=finding.severity,
+        confidence=finding.confidence,
+        subject=finding.subject,
+        device=finding.device,
+        message=finding.message,
+        saw=finding.saw,
+        want=finding.want,
+        evidence=finding.evidence,
+        fixes=fixes_for(finding, machine, matrix),
+        refs=finding.refs,
+    )
+
+
+def _question(question: NotJudged) -> ReportedQuestion:
+    return ReportedQuestion(id=question.id, why=question.why, matters=question.matters)
