@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.finding import Finding, NotJudged
-from gpudoctor.machine import Gpu, Machine, PythonEnvironment, Torch, Vendor
+from gpudoctor.machine import Gpu, LogFault, Machine, PythonEnvironment, Torch, Vendor
 from gpudoctor.visibility import Standing, standings
 
 if TYPE_CHECKING:
@@ -51,9 +51,27 @@ class Case:
         """The torch of the examined environment, if there is one."""
         return self.machine.torch
 
+    @property
+    def built_for(self) -> Vendor | None:
+        """Whose cards the installed torch is built for; None: no torch, a CPU build, or not known."""
+        if self.torch is None:
+            return None
+        if self.torch.hip or self.torch.rocm:
+            return "amd"
+        return "nvidia" if self.torch.cuda else None
+
     def variable(self, name: str) -> str | None:
         """Value of an environment variable; None where it is not set."""
         return self.machine.variables.get(name)
+
+    def log_faults(self, slug: str) -> tuple[LogFault, ...]:
+        """Lines of the kernel log that the matrix's patterns or Xid table assign to that cause, oldest first."""
+        log = self.machine.kernel_log.value
+        if log is None or not log.faults:
+            return ()
+        meanings = {pattern.id: pattern.slug for pattern in self.matrix.tables.log_patterns}
+        xids = {row.xid: row.slug for row in self.matrix.tables.xids}
+        return tuple(fault for fault in log.faults if slug in (meanings.get(fault.kind), xids.get(fault.xid or -1)))
 
     @property
     def in_container(self) -> bool:
