@@ -83,6 +83,8 @@ class Jetson(Record, frozen=True):
 
     model: str = ""
     l4t: str = ""
+    compatible: str = ""
+    """What /proc/device-tree/compatible says, entries separated by commas or spaces."""
 
 
 class BatchJob(Record, frozen=True):
@@ -226,6 +228,9 @@ class MigDevice(Record, frozen=True):
     uuid: str = ""
 
 
+FabricState = Literal["not-supported", "not-started", "in-progress", "completed"]
+
+
 class NvmlDevice(Record, frozen=True):
     """One card as NVML (or, failing that, nvidia-smi) describes it."""
 
@@ -247,6 +252,10 @@ class NvmlDevice(Record, frozen=True):
     ecc_uncorrectable_ever: int | None = None
     remap_failed: bool | None = None
     remap_pending: bool | None = None
+    pci_id: str | None = None
+    """ "10de:2b85"; under WSL2 the only place that tells it."""
+    fabric: FabricState | None = None
+    """Whether the card has registered with an NVLink fabric; None: not asked, or not known to the driver."""
     lost: bool = False
     """The driver lists it and it does not answer (GPU is lost)."""
     why: str = ""
@@ -263,6 +272,15 @@ class NvidiaApi(Record, frozen=True):
     cuda_version: str | None = None
     """Highest CUDA that this driver serves, "13.0"."""
     devices: tuple[NvmlDevice, ...] | None = None
+
+
+class ProcGpu(Record, frozen=True):
+    """A card as /proc/driver/nvidia/gpus describes it: `minor` is the number N of /dev/nvidiaN."""
+
+    bdf: str
+    model: str = ""
+    minor: int | None = None
+    excluded: bool = False
 
 
 class Fabric(Record, frozen=True):
@@ -288,6 +306,8 @@ class NvidiaStack(Record, frozen=True):
     """/dev/nvidia*, /dev/nvidia-caps/*, /dev/dxg, /dev/nvhost-*."""
     proc_gpus: Fact[tuple[str, ...]] = unknown("not probed")
     """PCI addresses that /proc/driver/nvidia/gpus lists: those that the module has taken."""
+    proc_cards: tuple[ProcGpu, ...] = ()
+    """The same cards, with what their `information` files say."""
     fabric: Fabric = Fabric()
     toolkit: Fact[str] = unknown("not probed")
     """nvidia-container-toolkit on this host (version or path)."""
