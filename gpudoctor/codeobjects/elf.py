@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from gpudoctor.codeobjects.bounded import Bounded, NotReadable, c_string
+from gpudoctor.codeobjects.bounded import STRING_LIMIT, Bounded, NotReadable, c_string
 
 __all__ = ["Elf", "NotReadable", "Section", "Segment", "open_elf"]
 
@@ -204,11 +204,19 @@ class Elf:
         return next(iter(self._dynamic.get(tag, ())), None)
 
     @cached_property
-    def _dynamic_strings(self) -> bytes:
+    def _dynamic_strings(self) -> tuple[int, int]:
+        """Where the string table of the dynamic section lies, and its size."""
         address, size = self._first(_DT_STRTAB), self._first(_DT_STRSZ)
         if address is None or size is None:
             raise NotReadable("malformed: a dynamic section without strings")
-        return self.file.read(self._offset_of(address), size)
+        return self._offset_of(address), size
+
+    def _string(self, offset: int) -> str:
+        """One string of that table: libtorch_cuda.so's has 11 MB, of which a few names are wanted."""
+        start, size = self._dynamic_strings
+        if not 0 <= offset < size:
+            raise NotReadable("malformed: a name lies outside its string table")
+        return c_string(self.file.read(start + offset, min(STRING_LIMIT, size - offset)), 0)
 
     def _offset_of(self, address: int) -> int:
         """Where in the file the byte lies that is loaded at `address`."""
@@ -221,7 +229,7 @@ class Elf:
         raise NotReadable("malformed: an address outside of what is loaded")
 
     def _texts(self, tag: int) -> tuple[str, ...]:
-        return tuple(c_string(self._dynamic_strings, value) for value in self._dynamic.get(tag, ()))
+        return tuple(self._string(value) for value in self._dynamic.get(tag, ()))
 
     def _folders(self, tag: int) -> tuple[str, ...]:
         return tuple(folder for text in self._texts(tag) for folder in text.split(":") if folder)
@@ -267,10 +275,10 @@ class Elf:
             at += following
 
     def _version_name(self, at: int, table: int) -> tuple[str, int]:
-        """The name of a Vernaux (hash, flags, other, name, next) or Verdaux (name, next), and the step to the next."""
+        """The name in a Vernaux (hash, flags, other, name, next) or Verdaux (name, next), and the step onward."""
         layout = "<8xII" if table == _DT_VERNEED else "<II"
         name, step = struct.unpack(layout, self.file.read(at, struct.calcsize(layout)))
-        return c_string(self._dynamic_strings, name), step
+        return self._string(name), step
 
 
 def open_elf(handle: BinaryIO | int | bytes) -> Elf:
