@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Literal
 
@@ -9,13 +10,25 @@ from msgspec import Struct
 
 Runs = Literal["yes", "no", "unknown"]
 
+_NVIDIA = re.compile(r"(?:sm|compute)_(\d+)(\d)([af]?)$")
+
+# Members of a family of `f` code: sm_100f runs on 10.0 and 10.3, and on nothing older than itself.
+_FAMILIES = (
+    frozenset({(10, 0), (10, 3)}),
+    frozenset({(11, 0)}),
+    frozenset({(12, 0), (12, 1)}),
+)
+
+_RANK = {"yes": 2, "unknown": 1, "no": 0}
+
 
 class Answer(Struct, frozen=True):
     """Whether code runs on a card, by which rule, and through which piece of code."""
 
     runs: Runs
     rule: str
-    """Id of the rule: sass-same-major, sass-arch-specific, sass-family, ptx-forward, gfx-same, gfx-generic ..."""
+    """Id of the rule: sass-same-major, sass-arch-specific, sass-family, sass-tegra, ptx-forward, ptx-too-new,
+    ptx-family, ptx-arch-specific, no-nvidia-code, gfx-same, gfx-generic, gfx-features, no-gfx-code, not-an-arch."""
     by: str = ""
     """The architecture that decided ("sm_86", "compute_90")."""
     native: bool = False
@@ -28,14 +41,123 @@ def cuda_runs(
     """Whether code with these SASS and PTX architectures runs on a card.
 
     `sm` is "sm_89"; `sass` items "sm_80", "sm_90a", "sm_100f"; `ptx` items "compute_90", "compute_90a".
-    `ptx_readable` says whether the driver knows that PTX's version (None: not known).
+    `ptx_readable` says whether the driver knows that PTX's version (None: not known). `tegra` says that the
+    card is a Tegra's: code for desktop chips of the same major is not promised to run there.
     """
-    raise NotImplementedError
+    card = _parsed(sm)
+    if card is None:
+        return Answer("unknown", "not-an-arch", sm)
+    answers = [_sass(card, code, tegra) for code in sass]
+    answers += [_ptx(card, code, ptx_readable) for code in ptx]
+    return _best(answers, Answer("no", "no-nvidia-code"))
 
 
 def gfx_runs(gfx: str, code: Collection[str], generics: Collection[str] = ()) -> Answer:
     """Whether code objects for `code` ("gfx1030", "gfx90a:xnack-", "gfx11-generic") run on `gfx`.
 
-    `generics` are the generic targets that the card accepts.
+    `gfx` may carry the card's own modes ("gfx90a:sramecc+:xnack-"); a mode that it does not state is taken at
+    its default (xnack off) or as not known (sramecc). `generics` are the generic targets that the card accepts.
     """
-    raise NotImplementedError
+    name, modes = _target(gfx)
+    if not name.startswith("gfx"):
+        return Answer("unknown", "not-an-arch", gfx)
+    return _best([_gfx(name, modes, item, generics) for item in code], Answer("no", "no-gfx-code"))
+
+
+# --- NVIDIA ----------------------------------------------------------------------------------------
+
+_Capability = tuple[int, int]
+
+
+def _parsed(arch: str) -> tuple[_Capability, str] | None:
+    """("sm_90a" → (9, 0), "a"); None for what is no such name."""
+    found = _NVIDIA.match(arch)
+    return ((int(found[1]), int(found[2])), found[3]) if found else None
+
+
+def _sass(card: tuple[_Capability, str], code: str, tegra: bool) -> Answer:
+    parsed = _parsed(code)
+    if parsed is None:
+        return Answer("unknown", "not-an-arch", code, native=True)
+    target, suffix = parsed
+    have = card[0]
+    if suffix == "a":
+        return Answer("yes" if target == have else "no", "sass-arch-specific", code, native=True)
+    if suffix == "f":
+        return Answer("yes" if _same_family(target, have) else "no", "sass-family", code, native=True)
+    if target[0] != have[0] or target[1] > have[1]:
+        return Answer("no", "sass-same-major", code, native=True)
+    if tegra and target != have:
+        return Answer("unknown", "sass-tegra", code, native=True)
+    return Answer("yes", "sass-same-major", code, native=True)
+
+
+def _ptx(card: tuple[_Capability, str], code: str, readable: bool | None) -> Answer:
+    parsed = _parsed(code)
+    if parsed is None:
+        return Answer("unknown", "not-an-arch", code)
+    target, suffix = parsed
+    have = card[0]
+    if suffix == "a":
+        fits, rule = target == have, "ptx-arch-specific"
+    elif suffix == "f":
+        fits, rule = _same_family(target, have), "ptx-family"
+    else:
+        fits, rule = target <= have, "ptx-forward"
+    if not fits:
+        return Answer("no", rule, code)
+    if readable is None:
+        return Answer("unknown", rule, code)
+    return Answer("yes", rule, code) if readable else Answer("no", "ptx-too-new", code)
+
+
+def _same_family(target: _Capability, have: _Capability) -> bool:
+    """Family code runs on its own chip and on newer members of its family."""
+    return target == have or (target < have and any(target in family and have in family for family in _FAMILIES))
+
+
+# --- AMD -------------------------------------------------------------------------------------------
+
+
+def _target(text: str) -> tuple[str, dict[str, str]]:
+    """("gfx90a:sramecc+:xnack-" → "gfx90a", {"sramecc": "+", "xnack": "-"})."""
+    name, *features = text.strip().removeprefix("amdgcn-amd-amdhsa--").split(":")
+    return name, {feature[:-1]: feature[-1] for feature in features if feature[-1:] in ("+", "-")}
+
+
+def _gfx(name: str, modes: dict[str, str], code: str, generics: Collection[str]) -> Answer:
+    target, wanted = _target(code)
+    if not target.startswith("gfx"):
+        return Answer("unknown", "not-an-arch", code, native=True)
+    generic = target.endswith("-generic")
+    if target != name and not (generic and target in generics):
+        return Answer("no", "gfx-generic" if generic else "gfx-same", code, native=True)
+    fits = [_mode_fits(feature, sign, modes) for feature, sign in wanted.items()]
+    if "no" in fits:
+        return Answer("no", "gfx-features", code, native=True)
+    if "unknown" in fits:
+        return Answer("unknown", "gfx-features", code, native=True)
+    return Answer("yes", "gfx-generic" if generic else "gfx-same", code, native=True)
+
+
+def _mode_fits(feature: str, sign: str, modes: dict[str, str]) -> Runs:
+    """Code that was compiled for one mode needs the card in that mode."""
+    if feature in modes:
+        return "yes" if modes[feature] == sign else "no"
+    if feature == "xnack" and sign == "-":
+        return "yes"
+    if feature == "sramecc" and sign == "+":
+        return "yes"
+    return "unknown"
+
+
+def _best(answers: list[Answer], none: Answer) -> Answer:
+    """The answer that decides: what runs before what may run, machine code before PTX, the closest code last."""
+    if not answers:
+        return none
+    return max(answers, key=lambda answer: (_RANK[answer.runs], answer.native, _nearness(answer.by)))
+
+
+def _nearness(arch: str) -> tuple[int, ...]:
+    parsed = _parsed(arch)
+    return (*parsed[0], bool(parsed[1])) if parsed else (0, 0, 0)

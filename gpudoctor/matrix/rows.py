@@ -120,10 +120,10 @@ class NvidiaKernelLimit(Row, frozen=True, kw_only=True):
 # --- AMD ------------------------------------------------------------------------------------------
 
 
-class Override(Struct, frozen=True, forbid_unknown_fields=True):
+class Override(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """What HSA_OVERRIDE_GFX_VERSION may say for a target."""
 
-    value: str | None
+    value: str | None = None
     safety: Literal["safe-class", "risky", "unsafe", "none"]
     note: str = ""
 
@@ -173,7 +173,11 @@ class RocmRelease(Row, frozen=True, kw_only=True):
     gfx: tuple[str, ...] = ()
     """Targets its documents support."""
     kernel_driver: tuple[str, ...] = ()
-    """Kernel-driver releases (ROCm numbers) tested with its user space."""
+    """Kernel-driver releases tested with its user space (ROCm numbers up to 6.4, AMD's own from 30.10 on)."""
+    driver: str | None = None
+    """AMD's own number of the kernel driver that came with it (30.10 with 7.0)."""
+    dkms: str | None = None
+    """Version of its amdgpu-dkms, where known."""
 
 
 class RocmDriverWindow(Row, frozen=True, kw_only=True):
@@ -426,3 +430,35 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     log_patterns: tuple[LogPattern, ...] = ()
     xids: tuple[XidMeaning, ...] = ()
     known_issues: tuple[KnownIssue, ...] = ()
+
+
+KEYS: dict[str, tuple[str, ...]] = {
+    "capabilities": ("capability",),
+    "architectures": ("architecture",),
+    "nvidia_chips": ("chip",),
+    "nvidia_gpus": ("pci",),
+    "nvidia_socs": ("name",),
+    "cuda_floors": ("major",),
+    "cuda_toolkits": ("cuda", "update"),
+    "driver_branches": ("branch",),
+    "nvidia_kernel_limits": ("driver", "kernel"),
+    "gfx_targets": ("gfx",),
+    "amd_gpus": ("pci",),
+    "rocm_releases": ("version",),
+    "rocm_driver_window": ("rocm",),
+    "amdgpu_dkms_limits": ("dkms", "rocm", "kernel"),
+    "rocm_blas": ("rocm",),
+    "hipblaslt_use": ("rocm",),
+    "wsl_rocm": ("rocm",),
+    "torch_builds": ("version", "build", "origin", "platform"),
+    "wheel_indexes": ("id",),
+    "torch_releases": ("version",),
+    "companions": ("torch",),
+    "stable_companions": ("package",),
+    "torch_dependents": ("package", "version", "torch"),
+    "package_conflicts": ("package", "version", "other", "other_version"),
+    "log_patterns": ("id",),
+    "xids": ("xid",),
+    "known_issues": ("id",),
+}
+"""The tables of rows, and the fields that tell a row from the others of its table."""

@@ -1,0 +1,126 @@
+"""Questions about AMD targets, overrides, ROCm and its kernel driver."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+
+from gpudoctor.matrix.cards import Cards
+from gpudoctor.matrix.rows import AmdgpuDkmsLimit, Override, RocmBlas, RocmRelease, WslSupport
+from gpudoctor.matrix.versions import Figures, figures, matches, minor
+
+_SPARE_DAYS = 200
+"""Patch releases come up to half a year after the release whose date is known: so far a span of years is open."""
+
+
+class AmdQuestions(Cards):
+    """What the AMD tables answer."""
+
+    def override(self, gfx: str) -> Override | None:
+        """Override policy of a target; None if the target is unknown."""
+        row = self.target(gfx)
+        return row.override if row else None
+
+    def gfx_of_override(self, value: str) -> str | None:
+        """The target that an HSA_OVERRIDE_GFX_VERSION value names ("10.3.0" is gfx1030); None: no target."""
+        parts = re.fullmatch(r"(\d{1,2})\.(\d{1,2})\.(\d{1,2})", value.strip())
+        if parts is None:
+            return None
+        major, second, third = (int(part) for part in parts.groups())
+        gfx = f"gfx{major}{second:x}{third:x}"
+        return gfx if gfx in self._targets else None
+
+    def blas(self, rocm: str) -> RocmBlas | None:
+        """BLAS coverage of a ROCm: its own row, else the row of the same minor release."""
+        return _closest(self.tables.rocm_blas, rocm, lambda row: row.rocm)
+
+    def hipblaslt_asked(self, gfx: str, rocm: str) -> bool:
+        """Whether torch of that ROCm asks hipBLASLt on that target at all."""
+        return any(gfx in row.gfx and matches(row.rocm, rocm) for row in self.tables.hipblaslt_use)
+
+    def rocm_release(self, version: str) -> RocmRelease | None:
+        """The release row (exact, else same minor)."""
+        return _closest(self.tables.rocm_releases, version, lambda row: row.version)
+
+    def rocm_driver_fits(self, user_space: str, driver: str) -> bool | None:
+        """Whether a ROCm user space works on the kernel driver of another ROCm release; None: not known.
+
+        `driver` is a ROCm release ("6.2.4") or AMD's own driver number ("30.20")."""
+        release = self.rocm_release(user_space)
+        tested = release.kernel_driver if release else ()
+        if minor(user_space) == minor(driver) or any(minor(row) == minor(driver) for row in tested):
+            return True
+        driver_release = self._release_of_driver(driver)
+        for rule in self.tables.rocm_driver_window:
+            if matches(rule.rocm, user_space) and rule.rule == "releases":
+                return self._within_releases(user_space, driver_release, rule.span)
+            if matches(rule.rocm, user_space) and rule.rule == "years":
+                return self._within_days(user_space, driver_release, rule.span * 365)
+        return None
+
+    def dkms_limits(self, dkms: str | None, rocm: str | None, kernel: str) -> tuple[AmdgpuDkmsLimit, ...]:
+        """Rows that say this amdgpu-dkms breaks on this kernel."""
+        return tuple(
+            row
+            for row in self.tables.amdgpu_dkms_limits
+            if row.status == "breaks" and matches(row.kernel, kernel) and _names(row, dkms, rocm)
+        )
+
+    def wsl_rocm(self, rocm: str) -> WslSupport | None:
+        """What ROCm on WSL supports in that release."""
+        return _closest(self.tables.wsl_rocm, rocm, lambda row: row.rocm)
+
+    # --- the order of releases -----------------------------------------------------------------
+
+    @cached_property
+    def _minors(self) -> list[Figures]:
+        return sorted({minor(row.version) for row in self.tables.rocm_releases})
+
+    def _release_of_driver(self, driver: str) -> str:
+        """The ROCm that AMD's driver number came with: 30.10 is 7.0's. Others are returned as they are."""
+        if figures(driver)[:1] < (30,):
+            return driver
+        numbers = (row for row in self.tables.rocm_releases if row.driver and minor(row.driver) == minor(driver))
+        return next((row.version for row in numbers), driver)
+
+    def _within_releases(self, user_space: str, driver: str, span: int) -> bool | None:
+        if minor(user_space) not in self._minors or minor(driver) not in self._minors:
+            return None
+        return abs(self._minors.index(minor(user_space)) - self._minors.index(minor(driver))) <= span
+
+    def _within_days(self, user_space: str, driver: str, days: int) -> bool | None:
+        from datetime import date
+
+        dates = []
+        for version in (user_space, driver):
+            row = self.rocm_release(version)
+            dated = row if row and row.date else self._dated(minor(version))
+            if dated is None or not dated.date:
+                return None
+            dates.append(date.fromisoformat(dated.date))
+        apart = abs((dates[0] - dates[1]).days)
+        if apart <= days:
+            return True
+        return False if apart > days + _SPARE_DAYS else None
+
+    def _dated(self, release: Figures) -> RocmRelease | None:
+        return next((row for row in self.tables.rocm_releases if row.date and minor(row.version) == release), None)
+
+
+def _names(row: AmdgpuDkmsLimit, dkms: str | None, rocm: str | None) -> bool:
+    """Whether a row speaks of this driver: by its dkms version where both know it, else by its ROCm."""
+    if row.dkms is not None and dkms is not None:
+        return matches(row.dkms, dkms)
+    return row.rocm is not None and rocm is not None and matches(f"=={row.rocm}", rocm)
+
+
+def _closest(rows, version, of):  # type: ignore[no-untyped-def]
+    """The row of a version: exact, else the newest of the same minor release that is not newer, else any of it."""
+    same = [row for row in rows if minor(of(row)) == minor(version)]
+    exact = [row for row in same if figures(of(row)) == figures(version)]
+    older = [row for row in same if figures(of(row)) <= figures(version)]
+    if exact:
+        return exact[0]
+    if older:
+        return max(older, key=lambda row: figures(of(row)))
+    return min(same, key=lambda row: figures(of(row)), default=None)

@@ -1,0 +1,263 @@
+"""Which card is it: by PCI id, device tree, or name."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+
+from msgspec import Struct
+
+from gpudoctor.machine import Vendor
+from gpudoctor.matrix import names
+from gpudoctor.matrix.rows import AmdGpu, Capability, GfxTarget, NvidiaChip, NvidiaGpu, NvidiaSoc, Tables
+
+
+class Identity(Struct, frozen=True):
+    """A card that the matrix knows: what a PCI id, a board name or a described name stands for."""
+
+    vendor: Vendor
+    name: str
+    arch: str
+    """ "sm_120" or "gfx1031"."""
+    chip: str | None = None
+    family: str | None = None
+    """Blackwell, Ampere ...; RDNA2, CDNA3 ..."""
+    pci_id: str | None = None
+    integrated: bool = False
+    datacenter: bool = False
+    """Eligible for CUDA forward compatibility (cuda-compat)."""
+    jetson: bool = False
+    source: str = ""
+
+
+class Cards:
+    """The card tables and the look-ups over them."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+
+    # --- rows ----------------------------------------------------------------------------------
+
+    def capability(self, sm: str) -> Capability | None:
+        """The row of "sm_89" (or "8.9")."""
+        return self._capabilities.get(_dotted(sm))
+
+    def target(self, gfx: str) -> GfxTarget | None:
+        """The row of a gfx target (xnack and sramecc left aside)."""
+        return self._targets.get(gfx.partition(":")[0])
+
+    @cached_property
+    def _capabilities(self) -> dict[str, Capability]:
+        return {row.capability: row for row in self.tables.capabilities}
+
+    @cached_property
+    def _targets(self) -> dict[str, GfxTarget]:
+        return {row.gfx: row for row in self.tables.gfx_targets}
+
+    @cached_property
+    def _chips(self) -> dict[str, NvidiaChip]:
+        return {row.chip: row for row in self.tables.nvidia_chips}
+
+    @cached_property
+    def _nvidia(self) -> dict[str, NvidiaGpu]:
+        return {row.pci: row for row in self.tables.nvidia_gpus}
+
+    @cached_property
+    def _amd(self) -> dict[str, AmdGpu]:
+        return {row.pci: row for row in self.tables.amd_gpus}
+
+    # --- identification ------------------------------------------------------------------------
+
+    def card_by_pci(self, pci_id: str, revision: str | None = None) -> Identity | None:
+        """The card of a PCI id such as "10de:2b85" or "1002:73df" (any case); None if no row has it."""
+        vendor, _, device = pci_id.lower().replace("0x", "").partition(":")
+        if vendor == "10de" and (nvidia := self._nvidia.get(device)):
+            return self._of_nvidia(nvidia)
+        if vendor == "1002" and (amd := self._amd.get(device)):
+            return self._of_amd(amd, revision)
+        return None
+
+    def card_by_device_tree(self, compatible: str) -> Identity | None:
+        """The SoC whose device-tree names occur in `compatible` (NULs or not)."""
+        named = set(re.split(r"[\0\s]+", compatible))
+        for soc in self.tables.nvidia_socs:
+            if named.intersection(soc.device_tree):
+                return self._of_soc(soc)
+        return None
+
+    def cards_by_name(self, name: str) -> tuple[Identity, ...]:
+        """All different architectures that a name may stand for: as people write it ("rx 6700xt", "4090"), as a
+        driver prints it ("NVIDIA H100 80GB HBM3"), a PCI id, a chip, "sm_90", "gfx1031". Empty: unknown;
+        more than one: ambiguous."""
+        text = name.strip()
+        if re.fullmatch(r"(10de|1002):[0-9a-f]{4}", text, re.IGNORECASE):
+            found = self.card_by_pci(text)
+            return (found,) if found else ()
+        direct = self._by_architecture(text)
+        if direct is not None:
+            return (direct,)
+        only = _maker(text)
+        for keys, key in (
+            (self._exact, names.exact_key(text)),
+            (self._short, names.short_key(text)),
+            (self._bare, names.bare_key(text)),
+            (self._loose, names.loose_key(text)),
+        ):
+            found_cards = [card for card in keys.get(key, ()) if only in (None, card.vendor)]
+            if key and found_cards:
+                return _one_per_arch(found_cards)
+        return ()
+
+    def names_near(self, name: str) -> tuple[str, ...]:
+        """At most five known names that resemble an unknown one."""
+        from difflib import get_close_matches
+
+        known = {key: card.name for key, cards in self._short.items() for card in cards[:1]}
+        near = get_close_matches(names.short_key(name), known, n=15, cutoff=0.6)
+        return tuple(dict.fromkeys(known[key] for key in near))[:5]
+
+    def _by_architecture(self, text: str) -> Identity | None:
+        lower = text.lower()
+        if (sm := re.fullmatch(r"sm_?(\d{2,3})[af]?", lower)) and (row := self.capability(f"sm_{sm[1]}")):
+            source = row.source
+            return Identity("nvidia", f"sm_{sm[1]} ({row.architecture})", f"sm_{sm[1]}", None, row.architecture, source=source)
+        if lower.startswith("gfx") and (target := self.target(lower)):
+            return self._of_target(target)
+        chip = self._chips.get(text.upper())
+        if chip is not None:
+            row = self.capability(chip.capability)
+            return Identity(
+                "nvidia",
+                chip.chip,
+                _sm(chip.capability),
+                chip.chip,
+                chip.architecture,
+                jetson=bool(row and row.tegra),
+                source=chip.source,
+            )
+        return None
+
+    # --- identities of rows --------------------------------------------------------------------
+
+    def _of_nvidia(self, row: NvidiaGpu) -> Identity:
+        chip = self._chips[row.chip]
+        capability = row.capability or chip.capability
+        known = self.capability(capability)
+        tegra = bool(known and known.tegra)
+        return Identity(
+            vendor="nvidia",
+            name=f"NVIDIA {row.name}",
+            arch=_sm(capability),
+            chip=row.chip,
+            family=chip.architecture,
+            pci_id=f"10de:{row.pci}",
+            integrated=tegra,
+            datacenter=row.datacenter,
+            jetson=tegra,
+            source=row.source,
+        )
+
+    def _of_soc(self, row: NvidiaSoc) -> Identity:
+        known = self.capability(row.capability)
+        return Identity(
+            vendor="nvidia",
+            name=f"NVIDIA {row.name}",
+            arch=_sm(row.capability),
+            chip=row.chip,
+            family=known.architecture if known else None,
+            integrated=True,
+            jetson=row.jetson,
+            source=row.source,
+        )
+
+    def _of_amd(self, row: AmdGpu, revision: str | None = None) -> Identity:
+        target = self._targets.get(row.gfx)
+        named = row.revisions.get((revision or "").lower().removeprefix("0x").zfill(2))
+        name = named or row.name
+        if not re.match(r"AMD|Radeon|Instinct|Steam", name):
+            name = f"Radeon {name}"
+        return Identity(
+            vendor="amd",
+            name=name if name.startswith("AMD") else f"AMD {name}",
+            arch=row.gfx,
+            chip=row.chip,
+            family=target.family if target else None,
+            pci_id=f"1002:{row.pci}",
+            integrated=bool(target and target.kind == "apu"),
+            source=row.source,
+        )
+
+    def _of_target(self, row: GfxTarget) -> Identity:
+        return Identity(
+            vendor="amd",
+            name=f"{row.gfx} ({row.chips})",
+            arch=row.gfx,
+            chip=None,
+            family=row.family,
+            integrated=row.kind == "apu",
+            source=row.source,
+        )
+
+    # --- names ---------------------------------------------------------------------------------
+
+    @cached_property
+    def _named(self) -> tuple[tuple[str, Identity], ...]:
+        """Every single name of every card, the tables' order kept."""
+        found: list[tuple[str, Identity]] = []
+        for soc in self.tables.nvidia_socs:
+            found += [(alias, self._of_soc(soc)) for alias in (soc.name, *soc.aliases)]
+        for gpu in self.tables.nvidia_gpus:
+            spoken = (*names.alternatives(gpu.name), *gpu.aliases)
+            found += [(alias, self._of_nvidia(gpu)) for alias in spoken]
+        for card in self.tables.amd_gpus:
+            found += [(card.chip, self._of_amd(card)), *((alias, self._of_amd(card)) for alias in names.alternatives(card.name))]
+            revisions = {name: self._of_amd(card, revision) for revision, name in card.revisions.items()}
+            found += [(alias, revisions.get(alias, self._of_amd(card))) for alias in (*revisions, *card.aliases)]
+        return tuple(found)
+
+    @cached_property
+    def _exact(self) -> dict[str, list[Identity]]:
+        return _index(self._named, names.exact_key)
+
+    @cached_property
+    def _short(self) -> dict[str, list[Identity]]:
+        return _index(self._named, names.short_key)
+
+    @cached_property
+    def _bare(self) -> dict[str, list[Identity]]:
+        return _index(self._named, names.bare_key)
+
+    @cached_property
+    def _loose(self) -> dict[str, list[Identity]]:
+        return _index(self._named, names.loose_key)
+
+
+def _index(named, key):  # type: ignore[no-untyped-def]
+    found: dict[str, list[Identity]] = {}
+    for name, card in named:
+        found.setdefault(key(name), []).append(card)
+    return found
+
+
+def _one_per_arch(cards: list[Identity]) -> tuple[Identity, ...]:
+    chosen: dict[str, Identity] = {}
+    for card in cards:
+        chosen.setdefault(card.arch, card)
+    return tuple(chosen.values())
+
+
+def _maker(text: str) -> Vendor | None:
+    """The maker that a name gives away."""
+    lower = text.lower()
+    if re.search(r"nvidia|geforce|quadro|tesla|\b[rg]tx", lower):
+        return "nvidia"
+    return "amd" if re.search(r"\bamd\b|\bati\b|radeon|instinct|\brx", lower) else None
+
+
+def _dotted(sm: str) -> str:
+    digits = sm.lower().removeprefix("sm_").removeprefix("compute_").rstrip("af")
+    return digits if "." in digits else f"{digits[:-1]}.{digits[-1:]}"
+
+
+def _sm(capability: str) -> str:
+    return "sm_" + capability.replace(".", "")

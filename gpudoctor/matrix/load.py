@@ -1,0 +1,303 @@
+"""Reading the matrix: the JSON of an installed gpudoctor, the YAML of a checkout, overlays of a site.
+
+The JSON is made from the YAML when the wheel is built (hatch_build.py); it decodes in milliseconds and was
+validated then. What is read from YAML is validated here; whatever a file holds, the answer is a matrix or a
+`MatrixError` that names file, line and row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from gpudoctor.host import InputError
+from gpudoctor.matrix.questions import Matrix
+from gpudoctor.matrix.rows import KEYS, Row, Tables
+
+SIZE_LIMIT = 8 << 20
+DEPTH_LIMIT = 16
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_JSON = _PACKAGE / "compat_matrix.json"
+
+
+class MatrixError(InputError):
+    """A matrix file that cannot be used."""
+
+
+class Built(Struct, frozen=True):
+    """What the build hook writes: the tables and the hash of the YAML that they were made from."""
+
+    sha256: str
+    tables: Tables
+
+
+class Place(Struct, frozen=True):
+    """Where a row stands in its file: the group of its table (None: the table is one group) and its number."""
+
+    group: int | None
+    row: int
+
+
+class Source(Struct, frozen=True):
+    """One parsed matrix file."""
+
+    path: Path
+    text: str
+    tables: dict[str, Any]
+    places: dict[str, list[Place]]
+
+
+def load_matrix(overlays: Sequence[Path] = ()) -> Matrix:
+    """The matrix of this installation, with the rows of the overlay files added to it or put in the place of
+    rows with the same key. Raises MatrixError."""
+    tables = _own_tables()
+    for path in overlays:
+        tables = _overlaid(tables, read_source(path))
+    return Matrix(tables)
+
+
+def yaml_path() -> Path:
+    """The matrix that people edit: in a checkout beside the package, in a wheel inside it."""
+    checkout = _PACKAGE.parent / "compat_matrix.yaml"
+    return checkout if checkout.is_file() else _PACKAGE / "compat_matrix.yaml"
+
+
+def load_yaml(path: Path) -> Tables:
+    """A whole matrix from its YAML, validated."""
+    source = read_source(path)
+    tables = _converted(source, {})
+    _validate(tables, source, overlay=False)
+    return tables
+
+
+def to_json(path: Path) -> bytes:
+    """The JSON form of a YAML matrix, as it is packed into a wheel."""
+    return msgspec.json.encode(Built(sha256=_hash(path.read_bytes()), tables=load_yaml(path)))
+
+
+def _own_tables() -> Tables:
+    path = yaml_path()
+    if _JSON.is_file():
+        built = _decoded(_JSON.read_bytes())
+        # In a checkout the YAML may have been edited since the JSON was made.
+        if built is not None and (path.parent == _PACKAGE or built.sha256 == _hash(path.read_bytes())):
+            return built.tables
+    return load_yaml(path)
+
+
+def _decoded(content: bytes) -> Built | None:
+    try:
+        return msgspec.json.decode(content, type=Built)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _hash(content: bytes) -> str:
+    from hashlib import sha256
+
+    return sha256(content).hexdigest()
+
+
+# --- YAML -----------------------------------------------------------------------------------------
+
+
+def read_source(path: Path) -> Source:
+    """Parse one matrix file and work its tables out into plain rows. Raises MatrixError."""
+    text = _text(path)
+    document = _parsed(path, text)
+    if not isinstance(document, dict):
+        raise MatrixError(f"{path}: a matrix is a mapping of tables, such as `torch_builds: ...`")
+    tables: dict[str, Any] = {}
+    places: dict[str, list[Place]] = {}
+    for name, content in document.items():
+        if name in KEYS:
+            tables[name], places[name] = _rows(path, name, content)
+        elif name in ("version", "wheel_index"):
+            tables[name] = content
+        else:
+            raise MatrixError(f"{path}: no table is called {str(name)[:60]!r}{_did_you_mean(str(name))}")
+    return Source(path=path, text=text, tables=tables, places=places)
+
+
+def _text(path: Path) -> str:
+    try:
+        if not path.is_file():
+            raise MatrixError(f"{path}: no such file")
+        with path.open("rb") as file:
+            content = file.read(SIZE_LIMIT + 1)
+    except (OSError, ValueError) as error:
+        raise MatrixError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if len(content) > SIZE_LIMIT:
+        raise MatrixError(f"{path}: larger than {SIZE_LIMIT >> 20} MiB: this is no matrix")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise MatrixError(f"{path}:{line}: not UTF-8 text") from None
+
+
+def _parsed(path: Path, text: str) -> Any:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        if path != yaml_path():
+            _refuse_tricks(path, text, loader)
+        return yaml.load(text, Loader=loader)  # noqa: S506 - a safe loader either way
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise MatrixError(f"{place}: not valid YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise MatrixError(f"{path}: not valid YAML: {str(error).splitlines()[0][:200]}") from None
+
+
+def _refuse_tricks(path: Path, text: str, loader: Any) -> None:
+    """A matrix needs no anchors, tags or deep nesting: they only hide rows, or blow a small file up."""
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(text, Loader=loader):
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise MatrixError(f"{path}:{line}: anchors and aliases are not used in a matrix: write the row out")
+        if getattr(event, "tag", None):
+            raise MatrixError(f"{path}:{line}: tags such as {event.tag[:40]} are not used in a matrix")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEPTH_LIMIT:
+                raise MatrixError(f"{path}:{line}: nested more than {DEPTH_LIMIT} deep")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _rows(path: Path, table: str, content: Any) -> tuple[list[Any], list[Place]]:
+    """The rows of a table, each with what its head gives. A table is one group or a list of groups or rows."""
+    single = isinstance(content, dict)
+    if not single and not isinstance(content, list):
+        raise MatrixError(f"{path}: {table}: a table is a head with `rows`, or a list of rows")
+    rows: list[Any] = []
+    places: list[Place] = []
+    for number, group in enumerate([content] if single else content):
+        if not isinstance(group, dict) or "rows" not in group:
+            if single:
+                raise MatrixError(f"{path}: {table}: its head has no `rows`")
+            rows.append(group)
+            places.append(Place(group=None, row=number))
+            continue
+        head = {name: value for name, value in group.items() if name != "rows"}
+        if not isinstance(group["rows"], list):
+            raise MatrixError(f"{path}: {table}: `rows` is no list")
+        for index, row in enumerate(group["rows"]):
+            rows.append({**head, **row} if isinstance(row, dict) else row)
+            places.append(Place(group=None if single else number, row=index))
+    return rows, places
+
+
+def _converted(source: Source, missing: dict[str, Any]) -> Tables:
+    try:
+        return msgspec.convert({**missing, **source.tables}, Tables)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        at = re.search(r" - at `(?:key` in `)?\$\.?(\w+)?(?:\[(\d+)\])?(.*)`$", text)
+        problem = text[: at.start()] if at else text
+        if "`str`, got `int`" in problem or "`str`, got `float`" in problem:
+            problem += " (versions and ids are texts: put it in quotes)"
+        if at is None or at[1] is None:
+            raise MatrixError(f"{source.path}: {problem}") from None
+        where = at[3].lstrip(".") if at[2] is not None else ""
+        raise _error(source, at[1], int(at[2]) if at[2] else None, f"{where}: {problem}" if where else problem) from None
+
+
+def _overlaid(tables: Tables, source: Source) -> Tables:
+    added = _converted(source, {"version": tables.version})
+    merged: dict[str, Any] = {}
+    for name in source.tables:
+        if name in KEYS:
+            rows = {row_key(name, row): row for row in getattr(tables, name)}
+            rows.update((row_key(name, row), row) for row in getattr(added, name))
+            merged[name] = tuple(rows.values())
+        else:
+            merged[name] = getattr(added, name)
+    result = msgspec.structs.replace(tables, **merged)
+    _validate(result, source, overlay=True)
+    return result
+
+
+def row_key(table: str, row: Row) -> tuple[Any, ...]:
+    """What tells a row from the others of its table."""
+    return tuple(getattr(row, field) for field in KEYS[table])
+
+
+# --- what is wrong, and where -----------------------------------------------------------------------
+
+
+def _validate(tables: Tables, source: Source, *, overlay: bool) -> None:
+    from gpudoctor.matrix.validate import problems
+
+    own = None
+    if overlay:
+        own = {
+            name: {row_key(name, row) for row in getattr(_converted(source, {"version": ""}), name)}
+            for name in source.places
+        }
+    for problem in problems(tables, overlay=own):
+        index = problem.index
+        if own is not None and index is not None:
+            index = _index_in(source, tables, problem.table, index)
+        raise _error(source, problem.table, index, problem.text)
+
+
+def _index_in(source: Source, tables: Tables, table: str, index: int) -> int | None:
+    """The number in the overlay of a row that has `index` in the merged table."""
+    wanted = row_key(table, getattr(tables, table)[index])
+    for number, row in enumerate(source.tables.get(table, ())):
+        if isinstance(row, dict) and tuple(row.get(field) for field in KEYS[table]) == wanted:
+            return number
+    return None
+
+
+def _error(source: Source, table: str, index: int | None, problem: str) -> MatrixError:
+    line = _line(source, table, index)
+    where = f"{source.path}:{line}" if line else str(source.path)
+    if index is None:
+        return MatrixError(f"{where}: {table}: {problem}")
+    row = source.tables[table][index] if table in KEYS and index < len(source.tables[table]) else None
+    named = ""
+    if isinstance(row, dict):
+        named = " (" + ", ".join(str(row[field])[:40] for field in KEYS[table] if row.get(field) is not None) + ")"
+    return MatrixError(f"{where}: {table}, row {index + 1}{named}: {problem}")
+
+
+def _line(source: Source, table: str, index: int | None) -> int | None:
+    """The line of a row, found by composing the file once more: only an error pays for it."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        node = _item(yaml.compose(source.text, Loader=loader), table)
+        if node is None or index is None or table not in source.places:
+            return node.start_mark.line + 1 if node else None
+        place = source.places[table][index]
+        group = node if place.group is None else node.value[place.group]
+        rows = group if isinstance(group, yaml.SequenceNode) else _item(group, "rows")
+        return int(rows.value[place.row].start_mark.line) + 1 if rows else None
+    except (yaml.YAMLError, RecursionError, IndexError):
+        return None
+
+
+def _item(node: Any, key: str) -> Any:
+    return next((value for name, value in node.value if name.value == key), None)
+
+
+def _did_you_mean(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, [*KEYS, "wheel_index"], n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,72 @@
+"""How cards are called: one key for the many ways of writing a name.
+
+"NVIDIA GeForce RTX 5090 Laptop GPU", "rtx5090 mobile" and "GeForce RTX 5090 Max-Q / Mobile" are one card.
+"""
+
+from __future__ import annotations
+
+import re
+
+_VENDOR = {"nvidia", "amd", "ati", "corporation", "advanced", "micro", "devices", "inc", "graphics", "card", "gpu"}
+_BRAND = {"geforce", "quadro", "tesla", "grid", "radeon", "instinct", "tm", "r"}
+_TIER = {"rtx", "gtx", "gts", "gt", "rx", "pro", "generation", "edition"}
+_DETAIL = {
+    *("pcie", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "nvl", "oam", "hbm2", "hbm2e", "hbm3", "hbm3e", "gddr6"),
+    *("gddr6x", "mig", "lhr", "oem", "ada", "blackwell", "workstation", "server", "mobile", "ac", "dgxs", "fhhl"),
+    *("vf", "nvgpu", "embedded", "sff", "cnx", "refresh", "cec"),
+}
+_MEMORY = re.compile(r"\d+(?:gb|g)$|\d+g\.\d+gb$")
+_VGPU = re.compile(r"-\d+[qcba]$")
+
+
+def words(name: str) -> list[str]:
+    """A name in lower-case words; every way of saying "laptop" is the word mobile."""
+    text = _VGPU.sub("", name.lower().strip())
+    text = re.sub(r"max-q|max q|laptop|mobile|notebook", " mobile ", text)
+    text = re.sub(r"lite hash rate", " lhr ", text)
+    text = re.sub(r"(\d) (gb)\b", r"\1\2", text)
+    found: list[str] = []
+    for word in re.split(r"[^a-z0-9.]+", text.replace("™", " ").replace("®", " ")):
+        if word and not (word == "mobile" and "mobile" in found):
+            found.append(word)
+    return found
+
+
+def exact_key(name: str) -> str:
+    """The whole name but for the maker: "geforcertx5090"."""
+    return "".join(word for word in words(name) if word not in _VENDOR)
+
+
+def short_key(name: str) -> str:
+    """Without the brand: "rtx5090"."""
+    return "".join(word for word in words(name) if word not in _VENDOR | _BRAND and word != "generation")
+
+
+def bare_key(name: str) -> str:
+    """The figure alone, without brand and tier: "5090", "6700xt"."""
+    return "".join(word for word in words(name) if word not in _VENDOR | _BRAND | _TIER)
+
+
+def loose_key(name: str) -> str:
+    """Without memory size, form factor and generation too: "h100" for "H100 80GB HBM3"."""
+    kept = [word for word in words(name) if word not in _VENDOR | _BRAND | _DETAIL and word != "generation"]
+    return "".join(word for word in kept if not _MEMORY.match(word))
+
+
+def alternatives(name: str) -> tuple[str, ...]:
+    """The single names in one that stands for several: "Radeon RX 6700/6700 XT" gives RX 6700 and RX 6700 XT."""
+    if "/" not in name:
+        return (name,)
+    pieces = [piece.strip() for piece in name.split("/")]
+    found: list[str] = []
+    lead: list[str] = []
+    for piece in pieces:
+        part = piece.split()
+        if not part:
+            continue
+        if re.match(r"\d", part[0]) and lead:
+            part = [*lead, *part]
+        elif any(word.lower() in _TIER for word in part):
+            lead = part[: max(index for index, word in enumerate(part) if word.lower() in _TIER) + 1]
+        found.append(" ".join(part))
+    return (name, *found)

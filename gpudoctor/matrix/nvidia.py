@@ -1,0 +1,115 @@
+"""Questions about NVIDIA drivers, CUDA and kernel modules."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from gpudoctor.matrix.cards import Cards
+from gpudoctor.matrix.rows import CudaToolkit, DriverBranch, NvidiaKernelLimit
+from gpudoctor.matrix.versions import at_least, figures, matches, minor
+
+DriverVerdict = Literal["serves", "minor-version", "too-old", "unknown"]
+"""`serves`: at least the driver that the toolkit bundles; `minor-version`: between the major's floor and
+that (CUDA minor-version compatibility); `too-old`: below the floor."""
+
+
+class NvidiaQuestions(Cards):
+    """What the NVIDIA tables answer."""
+
+    def last_branch(self, sm: str) -> str | None:
+        """Last driver branch that runs a card of this capability ("580"); None: not dropped, or unknown."""
+        row = self.capability(sm)
+        return row.last_branch if row else None
+
+    def first_driver(self, sm: str, chip: str | None = None) -> str | None:
+        """Oldest driver that knows the chip (or any chip of the capability), where a row says so."""
+        if chip is not None and (row := self._chips.get(chip.upper())):
+            return row.first_driver
+        known = self.capability(sm)
+        chips = [c for c in self.tables.nvidia_chips if known and c.capability == known.capability]
+        drivers = [c.first_driver for c in chips if c.first_driver]
+        return min(drivers, key=figures) if drivers else None
+
+    def module_flavour(self, sm: str, name: str = "") -> Literal["refused", "supported", "required"] | None:
+        """What the card says to the open kernel modules (`name` decides Grace Hopper)."""
+        known = self.capability(sm)
+        for row in self.tables.architectures:
+            if known and row.architecture == known.architecture:
+                return "required" if any(product in name for product in row.open_required_on) else row.open_modules
+        return None
+
+    def floor(self, cuda: str) -> str | None:
+        """Oldest driver that serves any toolkit of that CUDA's major."""
+        major = cuda.partition(".")[0]
+        return next((row.driver for row in self.tables.cuda_floors if row.major == major), None)
+
+    def bundled_driver(self, cuda: str) -> str | None:
+        """Driver that the first release of this toolkit bundles ("12.8" gives the GA's)."""
+        row = self._toolkit(cuda)
+        return row.driver if row else None
+
+    def driver_for_cuda(self, driver: str, cuda: str) -> DriverVerdict:
+        """Does this driver run this CUDA?"""
+        if not figures(driver):
+            return "unknown"
+        floor, bundled = self.floor(cuda), self.bundled_driver(cuda)
+        if bundled is not None and at_least(driver, bundled):
+            return "serves"
+        if floor is not None:
+            return "minor-version" if at_least(driver, floor) else "too-old"
+        return "unknown" if bundled is None else "too-old"
+
+    def branch(self, driver: str) -> DriverBranch | None:
+        """The branch row of a driver version."""
+        number = driver.partition(".")[0]
+        return next((row for row in self.tables.driver_branches if row.branch == number), None)
+
+    def branch_to_install(self, sms: tuple[str, ...], at_least: str | None) -> tuple[str, str] | None:
+        """(branch, minimum version) to install for these cards: a maintained branch that still runs all of
+        them and is no older than `at_least`; None where no such branch exists.
+
+        Where no maintained branch is left for a card, its last one is given."""
+        needed = [driver for driver in (at_least, *(self.first_driver(sm) for sm in sms)) if driver]
+        minimum = max(needed, key=figures, default=None)
+        lasts = [last for last in map(self.last_branch, sms) if last]
+        last = min(lasts, key=figures, default=None)
+        fitting = [row for row in self.tables.driver_branches if _fits(row, minimum, last)]
+        maintained = [row for row in fitting if self._maintained(row)]
+        if maintained:
+            long_term = [row for row in maintained if row.kind == "long-term"]
+            chosen = max(long_term or maintained, key=lambda row: figures(row.branch))
+        else:
+            chosen = next((row for row in fitting if row.branch == last), None)
+            if chosen is None:
+                return None
+        same = minimum is not None and figures(minimum)[:1] == figures(chosen.branch)
+        return (chosen.branch, minimum) if same and minimum else (chosen.branch, chosen.branch)
+
+    def kernel_limits(self, driver: str, kernel: str) -> tuple[NvidiaKernelLimit, ...]:
+        """Rows that say this NVIDIA driver breaks on this kernel."""
+        return tuple(
+            row
+            for row in self.tables.nvidia_kernel_limits
+            if row.status == "breaks" and matches(row.driver, driver) and matches(row.kernel, kernel)
+        )
+
+    def _toolkit(self, cuda: str) -> CudaToolkit | None:
+        return next(
+            (row for row in self.tables.cuda_toolkits if minor(row.cuda) == minor(cuda) and not row.update), None
+        )
+
+    def _maintained(self, row: DriverBranch) -> bool:
+        """Whether a branch still gets releases, on the day that the matrix was made."""
+        if row.kind not in ("production", "long-term") or row.end_of_life is None:
+            return False
+        return row.end_of_life[:7] >= ".".join(self.tables.version.split(".")[:2]).replace(".", "-")
+
+
+def _fits(row: DriverBranch, minimum: str | None, last: str | None) -> bool:
+    if last is not None and figures(row.branch) > figures(last):
+        return False
+    if minimum is None:
+        return True
+    if row.latest is not None and figures(row.branch) == figures(minimum)[:1]:
+        return at_least(row.latest, minimum)
+    return figures(row.branch)[:1] >= figures(minimum)[:1]

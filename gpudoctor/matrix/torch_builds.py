@@ -1,0 +1,117 @@
+"""Questions about torch builds, their indexes and their companions."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Literal
+
+from gpudoctor.machine import Torch
+from gpudoctor.matrix.cards import Cards
+from gpudoctor.matrix.rows import Companion, TorchBuild, TorchRelease, WheelIndex
+from gpudoctor.matrix.versions import figures, minor, package_matches
+
+_INDEX_ORIGINS = ("pypi", "download.pytorch.org")
+
+
+class TorchQuestions(Cards):
+    """What the torch tables answer."""
+
+    def build_of(self, torch: Torch, platform: str) -> TorchBuild | None:
+        """The row of an installed torch: same version, build, platform, and the origin where it is known
+        (an unknown origin matches the index builds; nightlies match their pattern rows)."""
+        public, _, local = torch.version.partition("+")
+        build = torch.build or local or None
+        rows = [row for row in self._by_version(public) if row.build == build and row.platform == platform]
+        if torch.origin in ("unknown", *_INDEX_ORIGINS):
+            own = [row for row in rows if row.origin == torch.origin]
+            index = [row for row in rows if row.origin in (*_INDEX_ORIGINS, "nightly")]
+            return (own or index or [None])[0]
+        return next((row for row in rows if row.origin == torch.origin), None)
+
+    def builds(self, platform: str | None = None) -> tuple[TorchBuild, ...]:
+        """All installable builds (no nightlies), newest first."""
+        rows = [
+            row for row in self.tables.torch_builds if row.origin != "nightly" and platform in (None, row.platform)
+        ]
+        return tuple(sorted(rows, key=lambda row: figures(row.version), reverse=True))
+
+    def index_url(self, build: TorchBuild) -> str:
+        """Wheel index of a build; "" for the package index's own. A `wheel_index` overlay replaces
+        pytorch-stable."""
+        if build.origin == "pypi":
+            return ""
+        by_origin = {"download.pytorch.org": "pytorch-stable", "nightly": "pytorch-nightly", "amd": "amd-multi-arch"}
+        id = build.index or by_origin.get(build.origin)
+        mirror = self.tables.wheel_index
+        if id == "pytorch-stable" and mirror is not None:
+            return _filled(mirror.template, mirror.base, build)
+        index = self._indexes.get(id or "")
+        return _filled(index.template, index.base, build) if index else ""
+
+    def wheel_index(self, id: str) -> WheelIndex | None:
+        """The row of a wheel index."""
+        return self._indexes.get(id)
+
+    def release(self, version: str) -> TorchRelease | None:
+        """The release row of "2.9.1" (local part ignored)."""
+        return self._releases.get(version.partition("+")[0])
+
+    def newest_torch(self) -> str:
+        """Newest torch release that the matrix knows."""
+        return max(self._releases, key=figures)
+
+    def companion(self, torch: str) -> Companion | None:
+        """What goes with a torch release (exact, local part ignored)."""
+        return self._companions.get(torch.partition("+")[0])
+
+    def companion_fits(self, package: Literal["torchvision", "torchaudio"], version: str, torch: str) -> bool | None:
+        """Whether an installed torchvision or torchaudio goes with a torch; None: not known."""
+        version, torch = version.partition("+")[0], torch.partition("+")[0]
+        if not re.fullmatch(r"\d+(\.\d+)*(\.post\d+)?", torch) or not re.fullmatch(r"\d+(\.\d+)*(\.post\d+)?", version):
+            return None
+        row = self._companions.get(torch)
+        if row is not None and version in _partners(row, package):
+            return True
+        for stable in self.tables.stable_companions:
+            if stable.package == package and figures(version) >= figures(stable.version):
+                return package_matches(stable.torch, torch)
+        if row is None:
+            return None
+        partner = (_partners(row, package) or ("",))[0]
+        if minor(version) != minor(partner):
+            return False
+        return None if minor(version) == minor(partner) else False
+
+    @cached_property
+    def _versions(self) -> dict[str, list[TorchBuild]]:
+        found: dict[str, list[TorchBuild]] = {}
+        for row in self.tables.torch_builds:
+            found.setdefault(row.version, []).append(row)
+        return found
+
+    def _by_version(self, public: str) -> list[TorchBuild]:
+        patterns = [version for version in self._versions if version.endswith("*") and public.startswith(version[:-1])]
+        return [row for version in (public, *patterns) for row in self._versions.get(version, ())]
+
+    @cached_property
+    def _indexes(self) -> dict[str, WheelIndex]:
+        return {row.id: row for row in self.tables.wheel_indexes}
+
+    @cached_property
+    def _releases(self) -> dict[str, TorchRelease]:
+        return {row.version: row for row in self.tables.torch_releases}
+
+    @cached_property
+    def _companions(self) -> dict[str, Companion]:
+        return {row.torch: row for row in self.tables.companions}
+
+
+def _partners(row: Companion, package: str) -> tuple[str, ...]:
+    if package == "torchvision":
+        return (*((row.torchvision,) if row.torchvision else ()), *row.torchvision_also)
+    return (row.torchaudio,) if row.torchaudio else ()
+
+
+def _filled(template: str, base: str, build: TorchBuild) -> str:
+    return template.format(base=base.rstrip("/"), build=build.build, rocm=build.rocm or "")

@@ -1,0 +1,205 @@
+"""What types cannot say about the matrix: keys, sources, dates, references, specifiers, patterns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import date
+from typing import Any
+
+from msgspec import Struct
+
+from gpudoctor.matrix.questions import Matrix
+from gpudoctor.matrix.rows import (
+    KEYS,
+    AmdGpu,
+    GfxTarget,
+    KnownIssue,
+    LogPattern,
+    NvidiaChip,
+    NvidiaGpu,
+    NvidiaSoc,
+    Tables,
+    TorchBuild,
+)
+from gpudoctor.matrix.versions import check_specifier
+
+_SPECIFIERS = {
+    "nvidia_kernel_limits": ("driver", "kernel"),
+    "amdgpu_dkms_limits": ("dkms", "kernel"),
+    "rocm_driver_window": ("rocm",),
+    "hipblaslt_use": ("rocm",),
+    "companions": ("torchvision_torch", "torchaudio_torch", "triton"),
+    "stable_companions": ("torch",),
+    "torch_dependents": ("version", "torch"),
+    "package_conflicts": ("version", "other_version"),
+    "torch_releases": ("requires_python", "triton"),
+}
+_SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*$")
+
+
+class Problem(Struct, frozen=True):
+    """One thing that is wrong with a table, or with the row that has this number in it."""
+
+    table: str
+    index: int | None
+    text: str
+
+
+def problems(tables: Tables, overlay: dict[str, set[tuple[Any, ...]]] | None = None) -> Iterator[Problem]:
+    """Everything that is wrong. `overlay` names, by key, the rows that came from overlays: these need no source,
+    and only these are looked at."""
+    matrix = Matrix(tables)
+    if not re.match(r"\d{4}\.\d{1,2}(\.\d+)?$", tables.version):
+        yield Problem("version", None, "the matrix's version is YEAR.MONTH.NUMBER")
+    for table, fields in KEYS.items():
+        seen: set[tuple[Any, ...]] = set()
+        for index, row in enumerate(getattr(tables, table)):
+            key = tuple(getattr(row, field) for field in fields)
+            from_overlay = overlay is not None and key in overlay.get(table, ())
+            if overlay is not None and not from_overlay:
+                continue
+            if key in seen:
+                yield Problem(table, index, "a second row with this key")
+            seen.add(key)
+            for text in (*_origin(row, from_overlay), *_specifiers(table, row), *_about(row, matrix)):
+                yield Problem(table, index, text)
+
+
+def _origin(row: Any, from_overlay: bool) -> Iterator[str]:
+    if not from_overlay and not row.source.strip():
+        yield "has no source (give one here or in the table's head)"
+    if not from_overlay and not row.checked:
+        yield "has no date in `checked`"
+    if row.checked:
+        try:
+            date.fromisoformat(row.checked)
+        except ValueError:
+            yield f"checked: {row.checked!r} is no date (YEAR-MONTH-DAY)"
+
+
+def _specifiers(table: str, row: Any) -> Iterator[str]:
+    for field in _SPECIFIERS.get(table, ()):
+        value = getattr(row, field)
+        if value:
+            yield from _specifier(field, value)
+
+
+def _specifier(field: str, value: str) -> Iterator[str]:
+    try:
+        check_specifier(value)
+    except ValueError as error:
+        yield f"{field}: {error}"
+
+
+def _about(row: Any, matrix: Matrix) -> Iterator[str]:
+    rule = _RULES.get(type(row))
+    return rule(row, matrix) if rule else iter(())
+
+
+def _chip(row: NvidiaChip, matrix: Matrix) -> Iterator[str]:
+    if matrix.capability(row.capability) is None:
+        yield f"capability {row.capability} is in no row of capabilities"
+
+
+def _nvidia_gpu(row: NvidiaGpu, matrix: Matrix) -> Iterator[str]:
+    if row.chip not in {chip.chip for chip in matrix.tables.nvidia_chips}:
+        yield f"chip {row.chip} is in no row of nvidia_chips"
+    if row.capability is not None and matrix.capability(row.capability) is None:
+        yield f"capability {row.capability} is in no row of capabilities"
+    yield from _pci(row.pci)
+
+
+def _soc(row: NvidiaSoc, matrix: Matrix) -> Iterator[str]:
+    if matrix.capability(row.capability) is None:
+        yield f"capability {row.capability} is in no row of capabilities"
+
+
+def _amd_gpu(row: AmdGpu, matrix: Matrix) -> Iterator[str]:
+    if matrix.target(row.gfx) is None:
+        yield f"{row.gfx} is in no row of gfx_targets"
+    yield from _pci(row.pci)
+    for revision in row.revisions:
+        if not re.fullmatch(r"[0-9a-f]{2}", revision):
+            yield f"revision {revision!r}: two lower-case hex digits"
+
+
+def _pci(pci: str) -> Iterator[str]:
+    if not re.fullmatch(r"[0-9a-f]{4}", pci):
+        yield f"pci {pci!r}: the device part, four lower-case hex digits"
+
+
+def _target(row: GfxTarget, matrix: Matrix) -> Iterator[str]:
+    value = row.override.value
+    if value is None:
+        return
+    named = matrix.gfx_of_override(value)
+    if named is None:
+        yield f"override {value}: no row of gfx_targets has the target that it names"
+    elif row.override.safety == "safe-class" and (other := matrix.target(named)) and other.family != row.family:
+        yield f"override {value} names {named} of {other.family}: not safe-class for {row.family}"
+
+
+def _build(row: TorchBuild, matrix: Matrix) -> Iterator[str]:
+    for arch in (*(row.archs or ()), *row.partial, *(row.linalg or ()), *(row.ptx or ())):
+        if arch.startswith("gfx"):
+            known = matrix.target(arch) is not None
+        else:
+            known = re.match(r"(sm|compute)_\d+[af]?$", arch) is not None and matrix.capability(arch) is not None
+        if not known:
+            yield f"{arch} is in no row of capabilities or gfx_targets"
+    cuda = re.fullmatch(r"cu(\d+)(\d)", row.build)
+    if cuda and row.cuda != f"{cuda[1]}.{cuda[2]}":
+        yield f"build {row.build} and cuda {row.cuda} do not go together"
+    if row.build.startswith("rocm") and row.rocm != row.build[4:]:
+        yield f"build {row.build} and rocm {row.rocm} do not go together"
+
+
+def _pattern(row: LogPattern, matrix: Matrix) -> Iterator[str]:
+    try:
+        pattern = re.compile(row.pattern)
+    except re.error as error:
+        yield f"pattern: {error}"
+        return
+    if not pattern.search(row.example):
+        yield "the pattern does not match its example"
+    for line in row.counterexamples:
+        if pattern.search(line):
+            yield f"the pattern matches its counterexample {line[:60]!r}"
+    if row.slug is not None and not _SLUG.match(row.slug):
+        yield f"slug {row.slug!r}"
+
+
+def _issue(row: KnownIssue, matrix: Matrix) -> Iterator[str]:
+    when = row.when
+    for field in ("torch", "cuda", "rocm", "kernel", "driver"):
+        value = getattr(when, field)
+        if value:
+            yield from _specifier(field, value)
+    for package in when.packages:
+        if package.specifier:
+            yield from _specifier(package.package, package.specifier)
+    for gfx in when.gfx:
+        if matrix.target(gfx) is None:
+            yield f"{gfx} is in no row of gfx_targets"
+    for sm in when.sm:
+        if matrix.capability(sm) is None:
+            yield f"{sm} is in no row of capabilities"
+    if row.log is not None and row.log not in {pattern.id for pattern in matrix.tables.log_patterns}:
+        yield f"log {row.log!r} is in no row of log_patterns"
+    if not _SLUG.match(row.slug):
+        yield f"slug {row.slug!r}"
+    if row.severity == "error" and row.trigger != "facts":
+        yield "an error needs the trigger facts: a workload or a symptom decides about nothing by itself"
+
+
+_RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
+    NvidiaChip: _chip,
+    NvidiaGpu: _nvidia_gpu,
+    NvidiaSoc: _soc,
+    AmdGpu: _amd_gpu,
+    GfxTarget: _target,
+    TorchBuild: _build,
+    LogPattern: _pattern,
+    KnownIssue: _issue,
+}

@@ -1,0 +1,85 @@
+"""Versions as drivers, kernels, ROCm and CUDA write them: figures, compared figure by figure.
+
+Driver 560.35.03, CUDA 12.8 and ROCm 7.14 (newer than 7.2) are plain figures. Of a kernel release the ABI
+number that Ubuntu and Debian append is the fourth figure: 6.8.0-44-generic is 6.8.0.44.
+"""
+
+from __future__ import annotations
+
+import re
+
+_RELEASE = re.compile(r"\d+(?:[.-]\d+)*")
+_CLAUSE = re.compile(r"\s*(===|==|!=|<=|>=|<|>|~=)\s*([^\s,]+)\s*$")
+
+Figures = tuple[int, ...]
+
+
+def figures(version: str) -> Figures:
+    """The leading figures of a version, trailing zeros left out: "6.8.0-44-generic" is (6, 8, 0, 44); () if it
+    has none."""
+    found = _RELEASE.search(version)
+    if found is None:
+        return ()
+    parts = [int(part[:9]) for part in re.split(r"[.-]", found.group())]
+    while parts and parts[-1] == 0:
+        parts.pop()
+    return tuple(parts) or (0,)
+
+
+def at_least(version: str, floor: str) -> bool:
+    """Whether a version is `floor` or newer."""
+    return figures(version) >= figures(floor)
+
+
+def minor(version: str) -> Figures:
+    """Major and minor release: (6, 4) of "6.4.3"."""
+    return (*figures(version), 0, 0)[:2]
+
+
+def matches(specifier: str, version: str) -> bool:
+    """Whether a version of figures satisfies a PEP 440 specifier set such as ">=6.4,<7" or "==6.8.*"."""
+    return all(_clause(clause, version) for clause in specifier.split(",") if clause.strip())
+
+
+def package_matches(specifier: str, version: str) -> bool:
+    """Whether a Python package's version satisfies a specifier set. The local part does not count; a
+    pre-release does ("2.9.0a0+nv25.10" is older than 2.9.0). A version that is none satisfies nothing."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion
+
+    try:
+        return SpecifierSet(specifier).contains(version.partition("+")[0], prereleases=True)
+    except (InvalidSpecifier, InvalidVersion):
+        return False
+
+
+def check_specifier(specifier: str) -> None:
+    """Raise ValueError for a specifier set that `matches` could not read."""
+    for clause in specifier.split(","):
+        found = _CLAUSE.match(clause)
+        if found is None or not figures(found[2]):
+            raise ValueError(f"{specifier!r} is no version specifier")
+
+
+def _clause(clause: str, version: str) -> bool:
+    found = _CLAUSE.match(clause)
+    if found is None:
+        return False
+    operator, wanted = found.groups()
+    if wanted.endswith(".*"):
+        prefix = tuple(int(part) for part in wanted[:-2].split("."))
+        same = (*figures(version), *([0] * len(prefix)))[: len(prefix)] == prefix
+        return same if operator == "==" else not same
+    have, want = figures(version), figures(wanted)
+    if operator == "~=":
+        prefix = tuple(int(part) for part in wanted.split("."))[:-1]
+        return have >= want and (*have, *([0] * len(prefix)))[: len(prefix)] == prefix
+    return {
+        "==": have == want,
+        "===": have == want,
+        "!=": have != want,
+        "<=": have <= want,
+        ">=": have >= want,
+        "<": have < want,
+        ">": have > want,
+    }[operator]
