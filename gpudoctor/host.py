@@ -23,6 +23,10 @@ from gpudoctor.machine import DeviceNode, Fact, Opening, User, absent, denied, k
 
 TEXT_LIMIT = 1 << 20
 OUTPUT_LIMIT = 1 << 20
+HOST_FILE = "gpudoctor-host.json"
+HOST_FILE_LIMIT = 1 << 26
+KERNEL_LOG_LIMIT = 1 << 23
+KMSG_DEVICE = (1, 11)
 NODE_SECONDS = 2.0
 _MAX_LINKS = 40
 
@@ -107,12 +111,13 @@ class Host(ABC):
         if place is None:
             return self.missing(path)
         try:
+            # Asked first: opening a node or a tape can do something, and a FIFO waits for its writer.
+            if not stat_bits.S_ISREG(os.stat(place).st_mode):
+                return unknown("not a regular file", path)
             descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         except (OSError, ValueError) as error:
             return self._failed(path, error)
         try:
-            if not stat_bits.S_ISREG(os.fstat(descriptor).st_mode):
-                return unknown("not a regular file", path)
             content = os.pread(descriptor, limit, offset)
             while len(content) < limit:
                 more = os.pread(descriptor, limit - len(content), offset + len(content))
@@ -178,11 +183,19 @@ class Host(ABC):
 
     def open_binary(self, path: str) -> IO[bytes] | None:
         """A file opened for `pread`, for readers of large libraries; None if it cannot be."""
-        place = self.locate(path)
+        place = self.locate(path) if self.refusal(path) is None else None
         try:
             return None if place is None or not place.is_file() else place.open("rb", buffering=0)
-        except OSError:
+        except (OSError, ValueError):
             return None
+
+    def capacity(self, path: str) -> Fact[int]:
+        """Size in bytes of the file system mounted at `path`, where this system can be asked for it."""
+        return unknown("not in this recording", path)
+
+    def kernel_messages(self) -> Fact[bytes]:
+        """The kernel's own message buffer as /dev/kmsg gives it: one record a line, oldest first."""
+        return unknown("not in this recording", "/dev/kmsg")
 
     def _failed(self, path: str, error: Exception) -> Fact[Any]:
         if isinstance(error, OSError):
@@ -227,11 +240,35 @@ class LiveHost(Host):
     def missing(self, path: str) -> Fact[Any]:
         return absent(path, "no such file or directory")
 
+    def capacity(self, path: str) -> Fact[int]:
+        try:
+            found = os.statvfs(path)
+        except (OSError, ValueError) as error:
+            return self._failed(path, error)
+        return known(found.f_blocks * found.f_frsize, f"statvfs {path}")
+
+    def kernel_messages(self) -> Fact[bytes]:
+        try:
+            descriptor = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        except OSError as error:
+            return self._failed("/dev/kmsg", error)
+        try:
+            # Some containers put their console there, which must not be read.
+            if os.fstat(descriptor).st_rdev != os.makedev(*KMSG_DEVICE):
+                return unknown("not the kernel's message buffer", "/dev/kmsg")
+            return known(_read_records(descriptor), "/dev/kmsg")
+        except OSError as error:
+            return self._failed("/dev/kmsg", error)
+        finally:
+            os.close(descriptor)
+
     def open_node(self, path: str) -> DeviceNode:
         try:
             found = os.stat(path)
         except OSError as error:
             return DeviceNode(path=path, opened=_opening(error))
+        except ValueError:
+            return DeviceNode(path=path, opened="ENOENT")
         opened = _within(NODE_SECONDS, lambda: _try_open(path))
         return DeviceNode(
             path=path,
@@ -301,6 +338,9 @@ _TREES = (
     "/root",
     "/lib",
 )
+# Folders that every kernel's own /sys and every distribution's root have: where all are, the whole tree is.
+_WHOLE_SYS = frozenset(("bus", "class", "devices", "kernel", "module"))
+_WHOLE_ROOT = frozenset(("bin", "etc", "lib", "sbin", "tmp", "usr", "var"))
 
 
 class RecordedHost(Host):
@@ -310,10 +350,15 @@ class RecordedHost(Host):
 
     def __init__(self, root: Path, variables: Mapping[str, str] | None = None) -> None:
         """Read `gpudoctor-host.json`, if there is one. Raises InputError for a folder that cannot be used."""
-        if not root.is_dir():
-            raise InputError(f"--root {root}: not a folder")
-        self._root = root.resolve()
-        self._file = _read_host_file(self._root / "gpudoctor-host.json")
+        try:
+            os.listdir(root)
+            self._root = root.resolve()
+        except (OSError, ValueError, RuntimeError) as error:
+            reason = (getattr(error, "strerror", None) or str(error)).lower()
+            raise InputError(f"--root {root}: {reason}") from None
+        self._nodes: dict[str, _RecordedNode] = {}
+        self._listings: dict[str, frozenset[str]] = {}
+        self._file = self._read_host_file()
         self._environ = {**self._file.environ, **(variables or {})}
         self._nodes = {posixpath.normpath(path): node for path, node in self._file.nodes.items()}
 
@@ -324,50 +369,53 @@ class RecordedHost(Host):
     def uname(self) -> Fact[Uname]:
         recorded = self._file.uname
         if recorded is not None:
-            return known(Uname(release=recorded.release, machine=recorded.machine), "gpudoctor-host.json")
-        return unknown("the recording states no uname", "gpudoctor-host.json")
+            return known(Uname(release=recorded.release, machine=recorded.machine), HOST_FILE)
+        return unknown("the recording states no uname", HOST_FILE)
 
     def user(self) -> User:
         recorded = self._file.user
         if recorded is None:
             return User(source="not recorded")
-        return User(uid=recorded.uid, gids=recorded.gids, source="gpudoctor-host.json")
+        return User(uid=recorded.uid, gids=recorded.gids, source=HOST_FILE)
 
     def refusal(self, path: str) -> Fact[Any] | None:
-        node = self._nodes.get(posixpath.normpath(path))
-        if node is None or node.open == "ok":
+        """The error recorded for this path, for what it leads to, or for a folder above it."""
+        if not self._nodes:
             return None
-        if node.open == "ENOENT":
-            return absent(path, "no such file or directory")
-        if node.open in ("EACCES", "EPERM"):
-            return denied(path, os.strerror(getattr(errno, node.open)).lower())
-        return unknown(f"opening it fails with {node.open}", path)
+        for start in {posixpath.normpath(path), self.resolve(path) or "/"}:
+            place = start
+            while place not in ("/", ""):
+                node = self._nodes.get(place)
+                if node is not None and node.open != "ok":
+                    return _refused(path, node.open)
+                place = posixpath.dirname(place)
+        return None
 
     def names(self, path: str) -> Fact[tuple[str, ...]]:
         found = super().names(path)
-        folder = posixpath.normpath(path)
-        recorded = {
-            posixpath.basename(node)
-            for node, state in self._nodes.items()
-            if posixpath.dirname(node) == folder and state.open != "ENOENT"
-        }
-        hidden = {
-            posixpath.basename(node)
-            for node, state in self._nodes.items()
-            if posixpath.dirname(node) == folder and state.open == "ENOENT"
-        }
-        if not recorded and not hidden:
+        folder = posixpath.normpath(path).rstrip("/") + "/"
+        named: set[str] = set()
+        hidden: set[str] = set()
+        for node, state in self._nodes.items():
+            if node.startswith(folder):
+                child, _, deeper = node[len(folder) :].partition("/")
+                (hidden if state.open == "ENOENT" and not deeper else named).add(child)
+        if not named and (not hidden or found.value is None):
             return found
-        return known(tuple(sorted((set(found.value or ()) | recorded) - hidden)), path)
+        return known(tuple(sorted((set(found.value or ()) | named) - hidden)), path)
 
     def stat(self, path: str) -> Fact[FileStat]:
-        node = self._nodes.get(posixpath.normpath(path))
-        if node is None or not posixpath.normpath(path).startswith("/dev/"):
-            return super().stat(path)
-        if node.open == "ENOENT":
+        clean = posixpath.normpath(path)
+        node = self._nodes.get(clean)
+        if node is not None and node.open == "ENOENT":
             return absent(path, "no such file or directory")
-        mode = int(node.mode, 8) if node.mode else 0o666
-        return known(FileStat(kind="char", mode=mode, uid=node.uid or 0, gid=node.gid or 0, size=0), path)
+        if node is not None and clean.startswith("/dev/"):
+            mode = int(node.mode, 8) if node.mode else 0o666
+            return known(FileStat(kind="char", mode=mode, uid=node.uid or 0, gid=node.gid or 0, size=0), path)
+        found = super().stat(path)
+        if found.value is None and any(name.startswith(clean + "/") for name in self._nodes):
+            return known(FileStat(kind="folder", mode=0o755, uid=0, gid=0, size=0), HOST_FILE)
+        return found
 
     def locate(self, path: str) -> Path | None:
         resolved = self.resolve(path)
@@ -397,25 +445,51 @@ class RecordedHost(Host):
             if target.startswith("/"):
                 done = []
             todo = [piece for piece in target.split("/") if piece] + todo
-        resolved = self._root.joinpath(*done)
         try:
-            return "/" + "/".join(done) if resolved.exists() else None
-        except (OSError, ValueError):
+            os.lstat(self._root.joinpath(*done))
+        except ValueError:
             return None
+        except OSError as error:
+            # What may not be looked at is there for all we know: reading it will say why it cannot be read.
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return None
+        return "/" + "/".join(done)
 
     def missing(self, path: str) -> Fact[Any]:
         clean = posixpath.normpath(path)
         tree = next((tree for tree in _TREES if clean == tree or clean.startswith(tree + "/")), None)
-        if tree is not None and clean != tree and self._root.joinpath(tree.lstrip("/")).is_dir():
+        if (tree is not None and clean != tree and self._has(tree)) or self._in_whole_tree(clean):
             return absent(path, "no such file or directory")
         return unknown("not in this recording", path)
+
+    def _has(self, tree: str) -> bool:
+        """Whether that tree is recorded. An empty one is a mount point with nothing mounted."""
+        return bool(self._listing(tree))
+
+    def _in_whole_tree(self, path: str) -> bool:
+        """Whether a path lies in a /sys or a root file system that was mounted, not put together."""
+        top = "/" + path.lstrip("/").partition("/")[0]
+        if top == "/sys":
+            return self._listing("/sys") >= _WHOLE_SYS
+        return top not in ("/proc", "/dev", "/run") and self._listing("/") >= _WHOLE_ROOT
+
+    def _listing(self, folder: str) -> frozenset[str]:
+        if folder not in self._listings:
+            place = self.locate(folder)
+            try:
+                self._listings[folder] = frozenset(os.listdir(place) if place else ())
+            except OSError:
+                self._listings[folder] = frozenset()
+        return self._listings[folder]
 
     def open_node(self, path: str) -> DeviceNode:
         node = self._nodes.get(posixpath.normpath(path))
         if node is not None:
             mode = int(node.mode, 8) if node.mode else None
             return DeviceNode(path=path, opened=node.open, mode=mode, uid=node.uid, gid=node.gid)
-        return DeviceNode(path=path, opened="ok" if self.locate(path) else "ENOENT")
+        if self.locate(path) is not None:
+            return DeviceNode(path=path, opened="ok")
+        return DeviceNode(path=path, opened="ENOENT" if self.missing(path).absent else "untried")
 
     def run(self, argv: Sequence[str], seconds: float) -> Fact[CommandResult]:
         """The recorded answer: looked up by the whole command line, then by the command's name."""
@@ -425,24 +499,30 @@ class RecordedHost(Host):
                 return known(self._file.commands[key], f"{key} (recorded)")
         return unknown("not in this recording", command)
 
-
-def _read_host_file(path: Path) -> HostFile:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return HostFile()
-    except OSError as error:
-        raise InputError(f"{path.name}: cannot be read: {error.strerror}") from None
-    try:
-        file = msgspec.json.decode(content, type=HostFile)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path.name}: {error}") from None
-    for node in file.nodes.values():
+    def _read_host_file(self) -> HostFile:
+        content = self.data("/" + HOST_FILE, HOST_FILE_LIMIT)
+        if content.value is None:
+            if self.locate("/" + HOST_FILE) is None:
+                return HostFile()
+            raise InputError(f"{HOST_FILE}: cannot be read: {content.why}")
         try:
-            int(node.mode or "0", 8)
-        except ValueError:
-            raise InputError(f'{path.name}: mode {node.mode!r} is not octal, such as "0660"') from None
-    return file
+            file = msgspec.json.decode(content.value, type=HostFile)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InputError(f"{HOST_FILE}: {error}") from None
+        for node in file.nodes.values():
+            try:
+                int(node.mode or "0", 8)
+            except ValueError:
+                raise InputError(f'{HOST_FILE}: mode {node.mode!r} is not octal, such as "0660"') from None
+        return file
+
+
+def _refused(path: str, opening: Opening) -> Fact[Any]:
+    if opening == "ENOENT":
+        return absent(path, "no such file or directory")
+    if opening in ("EACCES", "EPERM"):
+        return denied(path, os.strerror(getattr(errno, opening)).lower())
+    return unknown(f"opening it fails with {opening}", path)
 
 
 def _kind(mode: int) -> FileKind:
@@ -469,6 +549,24 @@ _OPENINGS: dict[int, Opening] = {
 
 def _opening(error: OSError) -> Opening:
     return _OPENINGS.get(error.errno or 0, "other")
+
+
+def _read_records(descriptor: int) -> bytes:
+    """Every record of /dev/kmsg up to KERNEL_LOG_LIMIT; each read gives one."""
+    records: list[bytes] = []
+    size = 0
+    while size < KERNEL_LOG_LIMIT:
+        try:
+            record = os.read(descriptor, 1 << 14)
+        except BlockingIOError:
+            break
+        except BrokenPipeError:  # overwritten while it was read: the next read goes on behind the gap
+            continue
+        if not record:
+            break
+        records.append(record)
+        size += len(record)
+    return b"".join(records)
 
 
 def _try_open(path: str) -> Opening:

@@ -84,7 +84,7 @@ class Jetson(Record, frozen=True):
     model: str = ""
     l4t: str = ""
     compatible: str = ""
-    """What /proc/device-tree/compatible says, entries separated by commas or spaces."""
+    """What /proc/device-tree/compatible says, entries separated by spaces."""
 
 
 class BatchJob(Record, frozen=True):

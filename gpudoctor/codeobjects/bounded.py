@@ -13,6 +13,7 @@ PAGE = 4096
 READ_LIMIT = 8 << 20
 """The most that one read may ask for: tables and strings of an honest library are far smaller."""
 STRING_LIMIT = 4096
+PADDING_LIMIT = 1 << 20
 
 
 class NotReadable(Exception):  # noqa: N818 - a state of the file, not a fault of ours
@@ -58,6 +59,19 @@ class Bounded:
         if len(self._window) < length:
             raise NotReadable(f"truncated: it became shorter than {self.size} bytes while it was read")
         return self._window[:length]
+
+    def skip_zeros(self, at: int, end: int) -> int:
+        """The next byte from `at` that is not zero, or `end`: linkers align and pad."""
+        limit = at + PADDING_LIMIT
+        while at < end:
+            length = min(64 if at % PAGE else PAGE, end - at)
+            content = self.read(at, length).lstrip(b"\0")
+            at += length - len(content)
+            if content:
+                return at
+            if at > limit:
+                raise NotReadable("malformed: a megabyte of nothing where code should be")
+        return at
 
     def _fetch(self, offset: int, length: int) -> bytes:
         assert self._file is not None  # bytes are their own window

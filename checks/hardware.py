@@ -1,0 +1,289 @@
+"""Cards that are gone, damaged, or cannot start (GPD102 to GPD106)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Case, Verdicts, check
+from gpudoctor.finding import (
+    Device,
+    Evidence,
+    Finding,
+    Manual,
+    Reboot,
+    WayOut,
+    gpu_subject,
+)
+from gpudoctor.machine import Gpu, LogFault
+
+from .unserved import about, names_card, nvidia_refusal, severity, without_kfd
+
+_NVML_LOST = 15
+
+
+def _log_evidence(case: Case, faults: tuple[LogFault, ...]) -> tuple[Evidence, ...]:
+    log = case.machine.kernel_log
+    source = log.value.source if log.value and log.value.source else log.source
+    return tuple(Evidence("kernel_log", fault.line, source) for fault in faults[-2:])
+
+
+def _answers(case: Case, gpu: Gpu) -> bool | None:
+    """Whether the driver lists the card as alive now; None where the driver was not asked."""
+    if gpu.nvml is not None:
+        return not gpu.nvml.lost
+    for api in case.machine.nvidia.answered:
+        if api.value and api.value.devices is not None and api.value.status == 0:
+            return None if any(not device.bdf for device in api.value.devices) else False
+    return None
+
+
+@check("GPD102", "gpu-off-bus")
+def gpu_off_bus(case: Case) -> Verdicts:
+    """A card has fallen off the PCI bus.
+
+    ## Why it matters
+    The card was there at boot and no longer answers: every program on it fails until the machine is power-cycled,
+    and often again soon after. Power supply, riser, slot, heat and a dying card are the usual causes.
+
+    ## How it is judged
+    Certain where the driver calls the card lost, or where its PCI registers read as all ones (revision ff). A line
+    in the kernel log alone (NVIDIA Xid 79) is a note: the card may have been reset since.
+
+    ## Fix safety
+    A power cycle changes nothing on disk. Reseating the card is work on an open machine.
+    """
+    faults = case.log_faults("gpu-off-bus")
+    for gpu in case.machine.gpus:
+        lines = about(gpu, tuple(fault for fault in faults if fault.bdf or len(case.machine.gpus) == 1))
+        alive = _answers(case, gpu)
+        missing = alive is False and bool(lines)
+        unreadable = gpu.vendor == "nvidia" and (gpu.revision or "").removeprefix("0x") == "ff"
+        gone = unreadable or (gpu.nvml is not None and gpu.nvml.lost) or missing
+        if not gone and not lines:
+            continue
+        message = (
+            f"{gpu.name} has fallen off the PCI bus: the driver can no longer reach it."
+            if gone
+            else f"The kernel log says that {gpu.name} fell off the PCI bus earlier in this boot."
+        )
+        saw = "PCI registers read ff" if unreadable else (gpu.nvml.why or "lost" if gone and gpu.nvml else "")
+        yield Finding(
+            severity="error" if gone else "note",
+            message=message,
+            saw=saw or (lines[-1].line if lines else "lost"),
+            want="a card that answers",
+            subject=gpu_subject(gpu),
+            device=Device.of(gpu),
+            confidence="certain" if gone else "possible",
+            evidence=(Evidence("gpu.revision", gpu.revision or "", gpu.source), *_log_evidence(case, lines)),
+            ways_out=(_power_cycle(),) if gone else (),
+            moots=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
+        )
+    lost = case.machine.nvidia.nvml.value
+    if lost and lost.status == _NVML_LOST and not any(gpu.nvml and gpu.nvml.lost for gpu in case.machine.gpus):
+        yield Finding(
+            severity="error",
+            message="The NVIDIA driver says that a card is lost: it has fallen off the PCI bus.",
+            saw=lost.message or f"NVML error {lost.status}",
+            want="cards that answer",
+            subject="NVIDIA driver",
+            evidence=(Evidence.of("nvidia.nvml", case.machine.nvidia.nvml), *_log_evidence(case, faults)),
+            ways_out=(_power_cycle(),),
+            moots=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
+        )
+
+
+def _power_cycle() -> WayOut:
+    text = (
+        "Shut the machine down, take it off the mains for a minute and start it again. If the card is lost again: "
+        "reseat it, check its power cables and temperature, try another slot without a riser; then have it replaced."
+    )
+    return WayOut("Power-cycle the machine and check the card's seat, power and cooling", (Manual(text, risk="reboot"),))
+
+
+@check("GPD103", "gpu-ecc")
+def gpu_ecc(case: Case) -> Verdicts:
+    """A card has uncorrectable memory errors.
+
+    ## Why it matters
+    Uncorrectable errors end the programs that hit them, and a row remapping that failed means that the memory can
+    no longer repair itself.
+
+    ## How it is judged
+    By the driver's own counters: errors since the driver was loaded, a remapping that is pending or has failed, are
+    faults. Counts over the card's life are history: a note. Log lines without counters are a note.
+
+    ## Fix safety
+    A reset or reboot ends every program on the card and changes nothing on disk.
+    """
+    faults = case.log_faults("gpu-ecc")
+    for gpu in case.machine.gpus:
+        state = gpu.nvml
+        lines = about(gpu, tuple(fault for fault in faults if fault.bdf or len(case.machine.gpus) == 1))
+        subject, device = gpu_subject(gpu), Device.of(gpu)
+        if state is not None and state.remap_failed:
+            text = "Take the card out of service and have it replaced: its memory can no longer remap bad rows."
+            yield Finding(
+                severity="error",
+                message=f"{gpu.name}: a memory row could not be remapped. The card needs service.",
+                saw="row remapping failed",
+                want="no failed remapping",
+                subject=subject,
+                device=device,
+                evidence=(Evidence("nvml.remap_failed", "true", "NVML"), *_log_evidence(case, lines)),
+                ways_out=(WayOut("Replace the card", (Manual(text),)),),
+            )
+        elif state is not None and (state.ecc_uncorrectable or state.remap_pending):
+            saw = (
+                f"{state.ecc_uncorrectable} uncorrectable errors since the driver was loaded"
+                if state.ecc_uncorrectable
+                else "a row remapping is pending"
+            )
+            yield Finding(
+                severity="error",
+                message=f"{gpu.name} has uncorrectable memory errors. It must be reset before it is used again.",
+                saw=saw,
+                want="no uncorrectable errors",
+                subject=subject,
+                device=device,
+                evidence=(
+                    Evidence("nvml.ecc_uncorrectable", str(state.ecc_uncorrectable), "NVML"),
+                    Evidence("nvml.remap_pending", str(state.remap_pending), "NVML"),
+                    *_log_evidence(case, lines),
+                ),
+                ways_out=(
+                    WayOut(
+                        "Reboot, so that the bad rows are remapped; replace the card if errors come back",
+                        (Reboot(why="row remapping takes effect at a reset of the card"),),
+                    ),
+                ),
+            )
+        elif (state is not None and state.ecc_uncorrectable_ever) or lines:
+            ever = state.ecc_uncorrectable_ever if state else None
+            yield Finding(
+                severity="note",
+                message=f"{gpu.name} had uncorrectable memory errors in the past; none is open now."
+                if state
+                else f"The kernel log has memory errors of {gpu.name}; its counters were not read.",
+                saw=f"{ever} over the card's life" if ever else lines[-1].line,
+                subject=subject,
+                device=device,
+                confidence="certain" if state else "possible",
+                evidence=(Evidence("nvml.ecc_uncorrectable_ever", str(ever), "NVML"), *_log_evidence(case, lines)),
+            )
+
+
+@check("GPD104", "driver-init-failed-bios")
+def driver_init_failed_bios(case: Case) -> Verdicts:
+    """The NVIDIA driver cannot start a card because of firmware settings.
+
+    ## Why it matters
+    The firmware did not give the card enough address space (Resizable BAR, Above 4G Decoding): the driver sees it
+    on the bus and gives up, nvidia-smi says "No devices were found".
+
+    ## How it is judged
+    By the codes that the driver writes into the kernel log, for a card that the driver does not list as working.
+    At level static the card's present state is not known: then it is likely, not certain.
+
+    ## Fix safety
+    Firmware settings are changed by a person; note the old values. No file on disk changes.
+    """
+    for gpu, lines in _failed_starts(case, "driver-init-failed-bios"):
+        text = (
+            'Enter the firmware setup (BIOS/UEFI), switch on "Above 4G Decoding" and "Resizable BAR" '
+            "(also called Re-Size BAR, Smart Access Memory), update the firmware if they are missing, and boot again."
+        )
+        yield _failed_start(
+            case,
+            gpu,
+            lines,
+            f"The NVIDIA driver cannot start {gpu.name}: the firmware gives it too little address space.",
+            WayOut("Switch on Above 4G Decoding and Resizable BAR in the firmware setup", (Manual(text, risk="reboot"),)),
+        )
+
+
+@check("GPD105", "driver-init-failed-hw")
+def driver_init_failed_hw(case: Case) -> Verdicts:
+    """The NVIDIA driver cannot start a card, and the card's own processor is why.
+
+    ## Why it matters
+    The card's management processor (GSP) or its firmware does not come up: power, seat, slot or the card itself.
+
+    ## How it is judged
+    By the codes that the driver writes into the kernel log, for a card that the driver does not list as working.
+    Settings of the machine's firmware and the wrong module flavour leave similar lines and are looked at first.
+
+    ## Fix safety
+    A power cycle changes nothing on disk. Reseating the card is work on an open machine.
+    """
+    for gpu, lines in _failed_starts(case, "driver-init-failed-hw"):
+        if about(gpu, case.log_faults("driver-init-failed-bios")):
+            continue
+        yield _failed_start(
+            case,
+            gpu,
+            lines,
+            f"The NVIDIA driver cannot start {gpu.name}: the card itself does not come up.",
+            _power_cycle(),
+        )
+
+
+def _failed_starts(case: Case, slug: str) -> list[tuple[Gpu, tuple[LogFault, ...]]]:
+    """Cards with such lines in the log that the driver does not list as working and does not refuse by rule."""
+    found = []
+    for gpu in case.machine.of_vendor("nvidia"):
+        lines = about(gpu, case.log_faults(slug))
+        if lines and not _answers(case, gpu) and not nvidia_refusal(case, gpu) and not case.in_container:
+            found.append((gpu, lines))
+    return found
+
+
+def _failed_start(case: Case, gpu: Gpu, lines: tuple[LogFault, ...], message: str, way_out: WayOut) -> Finding:
+    return Finding(
+        severity="error",
+        message=message,
+        saw=lines[-1].line,
+        want="a card that the driver can start",
+        subject=gpu_subject(gpu),
+        device=Device.of(gpu),
+        confidence="certain" if _answers(case, gpu) is False else "likely",
+        evidence=(Evidence.of("nvidia.nvml", case.machine.nvidia.nvml), *_log_evidence(case, lines)),
+        ways_out=(way_out,),
+        moots=("no-driver", "no-gpu"),
+    )
+
+
+@check("GPD106", "amd-pcie-atomics")
+def amd_pcie_atomics(case: Case) -> Verdicts:
+    """A card's slot does not pass on PCIe atomics, so KFD leaves it out.
+
+    ## Why it matters
+    ROCm needs atomic operations across PCIe on these cards. Without them the kernel driver gives the card a screen
+    but no compute: HIP does not see it.
+
+    ## How it is judged
+    Certain by the kernel's own line ("PCI rejects atomics") for a card without a KFD node. Likely without that line,
+    where the card is bound to amdgpu, KFD lists other nodes but not this one, and the matrix says that it needs
+    atomics.
+
+    ## Fix safety
+    Moving a card to another slot changes nothing on disk.
+    """
+    faults = case.log_faults("amd-pcie-atomics")
+    for gpu in without_kfd(case, "amd-pcie-atomics"):
+        lines = tuple(fault for fault in about(gpu, faults) if names_card(fault, gpu))
+        text = (
+            "Put the card into a slot that is wired to the processor (not to the chipset, no riser, no Thunderbolt); "
+            "in a virtual machine, pass PCIe atomics through. On boards before PCIe 3.0 there is no way."
+        )
+        yield Finding(
+            severity=severity(case, gpu),
+            message=f"The slot of {gpu.name} does not pass on PCIe atomics: the kernel gives it no compute access.",
+            saw=lines[-1].line if lines else "bound to amdgpu, no KFD node",
+            want="a slot with PCIe atomics",
+            subject=gpu_subject(gpu),
+            device=Device.of(gpu),
+            confidence="certain" if lines else "likely",
+            evidence=(*_log_evidence(case, lines), Evidence.of("amd.topology", case.machine.amd.topology)),
+            ways_out=(WayOut("Move the card to a slot that is wired to the processor", (Manual(text),)),),
+            moots=("amd-kfd-missing", "no-gpu"),
+        )
+

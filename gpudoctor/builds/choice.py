@@ -1,0 +1,279 @@
+"""Every torch build that could be installed, judged for a set of cards: can run on all of them, or why not."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from gpudoctor.builds.carried import blas_answer, gfx_answer, is_tegra, ptx_readable
+from gpudoctor.builds.drivers import driver_after_repair, driver_verdict
+from gpudoctor.isa import cuda_runs
+from gpudoctor.machine import Gpu, Machine
+from gpudoctor.matrix.versions import figures
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import DriverVerdict, Matrix
+    from gpudoctor.matrix.rows import Basis, Standing, TorchBuild
+
+INSTALLABLE = ("pypi", "download.pytorch.org", "amd")
+"""Origins that pip and uv install from."""
+
+
+class Choice(Struct, frozen=True):
+    """A build that runs on all the given cards."""
+
+    version: str
+    """Without local part: "2.9.1"."""
+    build: str
+    origin: str
+    index_url: str
+    """"" is the package index's own build."""
+    cuda: str | None
+    rocm: str | None
+    level: Literal["native", "ptx", "cpu"]
+    driver: DriverVerdict
+    """What the driver says to its CUDA; "serves" where none is needed."""
+    basis: Basis
+    standing: Standing
+    """How far those who build it stand behind it for these cards."""
+    community: bool
+    extra: str = ""
+    """Extras that choose device code: "device-gfx1031"."""
+    carries: str = ""
+    """What serves the cards: "sm_120", "sm_89 through sm_86"."""
+    pythons: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
+
+
+class Rejected(Struct, frozen=True):
+    """A build that does not serve, and the first reason why."""
+
+    torch: str
+    build: str
+    why: str
+    origin: str = ""
+    because: Literal["python", "vendor", "unknown", "code", "blas", "driver", "branch"] = "code"
+
+
+def platform_of(machine: Machine) -> str:
+    """Platform as torch wheels name it: "linux-x86_64"."""
+    return f"linux-{machine.system.arch.value or 'x86_64'}"
+
+
+def python_of(machine: Machine) -> str | None:
+    """Python of the examined environment as wheels name it ("3.12", "3.13t"); None: not known."""
+    environment = machine.environment.value
+    return environment.python.value if environment else None
+
+
+def candidates(
+    machine: Machine,
+    matrix: Matrix,
+    gpus: tuple[Gpu, ...],
+    python: str | None,
+    platform: str,
+    *,
+    driver: str | None = None,
+) -> tuple[tuple[Choice, ...], tuple[Rejected, ...]]:
+    """Every installable build of a platform: those that serve all the cards, best first, and the others.
+
+    `python` None leaves the question of the interpreter out; `driver` asks about another driver than the present
+    one. Without cards the CPU builds are the choices.
+    """
+    bench = Bench(machine, matrix, gpus, driver or driver_after_repair(machine, matrix, gpus))
+    judged = [judge(bench, row, python) for row in matrix.builds(platform) if row.origin in INSTALLABLE]
+    choices = sorted((item for item in judged if isinstance(item, Choice)), key=lambda c: _best_first(matrix, c))
+    return tuple(choices), tuple(item for item in judged if isinstance(item, Rejected))
+
+
+class Bench(Struct, frozen=True):
+    """What builds are measured on: the cards of a machine, with the driver that they will have."""
+
+    machine: Machine
+    matrix: Matrix
+    gpus: tuple[Gpu, ...]
+    driver: str | None
+    """The present driver, or the nearest that the cards themselves ask for; None: not known."""
+
+
+def judge(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejected:
+    """One build for the cards of a bench."""
+    vendor = "amd" if row.rocm else "nvidia" if row.cuda else "cpu"
+    if python and not _has_wheel(row, python):
+        span = f" ({_span(row.pythons)})" if row.pythons else ""
+        return _rejected(row, "python", f"no wheel for Python {python}{span}")
+    if vendor == "cpu" and not bench.gpus:
+        return _chosen(bench.matrix, row, level="cpu", carries="no GPU")
+    if vendor == "cpu" or not bench.gpus or {gpu.vendor for gpu in bench.gpus} != {vendor}:
+        kind = {"cpu": "a CPU build", "amd": "a ROCm build: NVIDIA cards cannot use it"}
+        return _rejected(row, "vendor", kind.get(vendor, "a CUDA build: AMD cards cannot use it"))
+    if any(not gpu.arch.value for gpu in bench.gpus):
+        return _rejected(row, "unknown", "the architecture of a card is not known")
+    return _judge_rocm(bench, row) if vendor == "amd" else _judge_cuda(bench, row)
+
+
+def _has_wheel(row: TorchBuild, python: str) -> bool:
+    match = re.match(r"(\d+\.\d+)(?:\.\d+)?(t?)", python)
+    return match is not None and match[1] + match[2] in row.pythons
+
+
+def _judge_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
+    cuda, matrix = row.cuda or "", bench.matrix
+    if row.archs is None:
+        return _rejected(row, "unknown", "which architectures it carries is not known")
+    for gpu in bench.gpus:
+        last = matrix.last_branch(gpu.arch.value or "")
+        floor = matrix.floor(cuda)
+        if last and floor and figures(floor)[:1] > figures(last)[:1]:
+            return _rejected(
+                row,
+                "branch",
+                f"CUDA {cuda} needs a driver from {floor} on; {last} is the last branch for {gpu.name}",
+            )
+    driver = bench.driver
+    verdict = driver_verdict(bench.machine, matrix, cuda, driver)
+    if verdict == "too-old":
+        floor = matrix.floor(cuda)
+        return _rejected(row, "driver", f"driver {driver or ''} is too old for CUDA {cuda} (from {floor} on)")
+    native = True
+    found: list[str] = []
+    for gpu in bench.gpus:
+        sm = gpu.arch.value or ""
+        answer = cuda_runs(
+            sm,
+            row.archs,
+            row.ptx or (),
+            ptx_readable=ptx_readable(bench.machine, matrix, cuda, driver),
+            tegra=is_tegra(bench.machine, matrix, sm),
+        )
+        if answer.runs != "yes":
+            return _rejected(row, "code", f"no code for {sm} ({gpu.name}); it carries {' '.join(row.archs)}")
+        native = native and answer.native
+        found.append(sm if answer.native and answer.by == sm else f"{sm} through {answer.by}")
+    return _chosen(
+        matrix,
+        row,
+        level="native" if native else "ptx",
+        carries=", ".join(dict.fromkeys(found)),
+        driver=verdict,
+    )
+
+
+def _judge_rocm(bench: Bench, row: TorchBuild) -> Choice | Rejected:
+    targets = tuple(dict.fromkeys(gpu.arch.value or "" for gpu in bench.gpus))
+    index = bench.matrix.wheel_index(row.index) if row.index else None
+    if index and index.extra:
+        return _judge_device_wheels(bench, row, targets, index.extra)
+    if row.archs is None:
+        return _rejected(row, "unknown", "which architectures it carries is not known")
+    for gfx in targets:
+        if gfx_answer(bench.matrix, gfx, row.archs).runs != "yes":
+            return _rejected(row, "code", f"no code for {gfx}; it carries {' '.join(row.archs)}")
+        blas = blas_answer(bench.matrix, gfx, row.rocm, None)
+        if blas != "yes":
+            lacks = "has no kernels" if blas == "no" else "is not known to have kernels"
+            return _rejected(row, "blas", f"rocBLAS of ROCm {row.rocm} {lacks} for {gfx}")
+    return _chosen(bench.matrix, row, level="native", carries=", ".join(targets))
+
+
+def _judge_device_wheels(bench: Bench, row: TorchBuild, targets: tuple[str, ...], template: str) -> Choice | Rejected:
+    """A multi-arch build: its device code comes in wheels of their own, chosen by an extra."""
+    rows = [bench.matrix.target(gfx) for gfx in targets]
+    for gfx, target in zip(targets, rows, strict=True):
+        if target is None or not target.device_extra:
+            return _rejected(row, "code", f"that index has no device wheel for {gfx}")
+    levels: tuple[Standing, ...] = ("none", "built", "tested", "supported")
+    standing = min((target.device_level for target in rows if target), key=levels.index)
+    extra = ",".join(template.format(gfx=gfx) for gfx in targets)
+    return _chosen(bench.matrix, row, level="native", carries=", ".join(targets), extra=extra, standing=standing)
+
+
+def _chosen(
+    matrix: Matrix,
+    row: TorchBuild,
+    *,
+    level: Literal["native", "ptx", "cpu"],
+    carries: str,
+    driver: DriverVerdict = "serves",
+    extra: str = "",
+    standing: Standing = "supported",
+) -> Choice:
+    why = [f"carries {carries}" + (" (list not read from the wheel)" if row.basis in ("derived", "unknown") else "")]
+    if row.cuda:
+        said = {
+            "serves": f"the driver serves CUDA {row.cuda}",
+            "minor-version": f"CUDA {row.cuda} by minor-version compatibility",
+            "too-old": "",
+            "unknown": f"needs a driver from {matrix.floor(row.cuda)} on",
+        }
+        why.append(said[driver])
+    if level == "ptx":
+        why.append("compiled from PTX at the first start")
+    if standing in ("tested", "built"):
+        why.append(f"device code only {standing}, not supported")
+    if row.community:
+        why.append("built by the community")
+    return Choice(
+        version=row.version,
+        build=row.build,
+        origin=row.origin,
+        index_url=matrix.index_url(row),
+        cuda=row.cuda,
+        rocm=row.rocm,
+        level=level,
+        driver=driver,
+        basis=row.basis,
+        standing=standing,
+        community=row.community,
+        extra=extra,
+        carries=carries,
+        pythons=row.pythons,
+        why=tuple(why),
+    )
+
+
+def _rejected(
+    row: TorchBuild,
+    because: Literal["python", "vendor", "unknown", "code", "blas", "driver", "branch"],
+    why: str,
+) -> Rejected:
+    return Rejected(torch=row.version, build=row.build, origin=row.origin, because=because, why=why)
+
+
+def _span(pythons: tuple[str, ...]) -> str:
+    return f"{pythons[0]} to {pythons[-1]}" if len(pythons) > 1 else pythons[0]
+
+
+def _best_first(matrix: Matrix, choice: Choice) -> tuple[object, ...]:
+    return (merely_built(choice), tuple(-n for n in figures(choice.version)), *within_version(matrix, choice))
+
+
+def merely_built(choice: Choice) -> bool:
+    """Whether nobody stands behind it: community builds, and device code that was built and never tried."""
+    return choice.community or choice.standing == "built"
+
+
+def within_version(matrix: Matrix, choice: Choice) -> tuple[object, ...]:
+    """Rank among the builds of one torch version, best lowest.
+
+    A driver that serves its CUDA fully before minor-version compatibility, machine code before PTX, then the CUDA
+    nearest to the driver: the newest that it serves, or else the oldest. With an unknown driver the CUDA that the
+    release is made for. A list that was read or documented before a derived one. For ROCm the newest.
+    """
+    release = matrix.release(choice.version)
+    cuda = figures(choice.cuda or choice.rocm or "0")
+    nearness: tuple[object, ...] = tuple(-n for n in cuda)
+    if choice.driver == "minor-version":
+        nearness = cuda
+    elif choice.driver == "unknown":
+        nearness = (choice.cuda != (release.cuda if release else None), *(-n for n in cuda))
+    return (
+        ("serves", "unknown", "minor-version", "too-old").index(choice.driver),
+        choice.level == "ptx",
+        choice.origin == "amd",  # the vendor's own index after torch's own
+        nearness,
+        ("measured", "documented", "derived", "unknown").index(choice.basis),
+        choice.index_url != "",
+    )

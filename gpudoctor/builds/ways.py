@@ -1,0 +1,127 @@
+"""Ways out by another torch, best first: derived from hardware, driver, Python and platform (design §4).
+
+Never from the wrong build that is installed: of that only the version is kept, where a build of it serves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpudoctor.builds.choice import Rejected, candidates, platform_of, python_of
+from gpudoctor.builds.elsewhere import place_of, ways_elsewhere
+from gpudoctor.builds.nearest import nearest, replace_torch, way_to
+from gpudoctor.builds.overrides import override_ways
+from gpudoctor.finding import InstallDriver, Manual, ReplaceTorch, WayOut
+from gpudoctor.machine import Gpu, Machine, Torch
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+
+def replacements(
+    machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], *, keep: Torch | None
+) -> tuple[WayOut, ...]:
+    """Ways out that give these cards a torch they can use, best first; never empty.
+
+    Native builds come before overrides, overrides before the CPU. `keep` is the installed torch, whose version
+    is kept where a build of it serves all the cards on this driver.
+    """
+    place = place_of(machine, keep)
+    special = ways_elsewhere(place, machine, matrix, gpus, keep)
+    if place in ("ngc", "nix"):
+        return special
+    choices, rejected = candidates(machine, matrix, gpus, python_of(machine), platform_of(machine))
+    if place in ("jetson", "conda"):
+        native = [way_to(machine, matrix, choice, keep) for choice in nearest(matrix, choices, keep)[:1]]
+        if place == "jetson" or not special:
+            return (*special, *native) or (_nothing(gpus),)
+        return special
+    ways = [*special, *(way_to(machine, matrix, choice, keep) for choice in nearest(matrix, choices, keep))]
+    if not ways:
+        ways += _after_a_repair(machine, matrix, gpus, keep, rejected)
+    ways += override_ways(machine, matrix, gpus, keep)
+    if not ways:
+        ways.append(_split(machine, matrix, gpus, keep) if len(_kinds(gpus)) > 1 else _nothing(gpus))
+    if any(gpu.vendor == "amd" for gpu in gpus) or not any(_installs(way) for way in ways):
+        ways += _on_the_cpu(machine, matrix, keep)
+    return tuple(ways)
+
+
+def _after_a_repair(
+    machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None, rejected: tuple[Rejected, ...]
+) -> list[WayOut]:
+    """What another driver or another Python would make possible."""
+    ways: list[WayOut] = []
+    python, platform = python_of(machine), platform_of(machine)
+    sms = tuple(gpu.arch.value for gpu in gpus if gpu.arch.value)
+    if any(item.because == "driver" for item in rejected) and all(gpu.vendor == "nvidia" for gpu in gpus):
+        branch = matrix.branch_to_install(sms, None)
+        choices, _ = candidates(machine, matrix, gpus, python, platform, driver=branch[1]) if branch else ((), ())
+        for choice in nearest(matrix, choices, keep)[:1]:
+            refused = any(matrix.module_flavour(gpu.arch.value or "", gpu.name) == "refused" for gpu in gpus)
+            driver = InstallDriver(
+                branch=branch[0] if branch else "",
+                minimum=branch[1] if branch else "",
+                flavour="proprietary" if refused else "open",
+                why="no torch build for these cards runs on the present driver",
+            )
+            ways.append(
+                WayOut(
+                    title=f"Driver {driver.branch}, then torch {choice.version}+{choice.build}",
+                    remedies=(driver, *replace_torch(machine, matrix, choice)),
+                )
+            )
+    if not ways and python:
+        anywhere, _ = candidates(machine, matrix, gpus, None, platform)
+        for choice in nearest(matrix, anywhere, keep)[:1]:
+            other = choice.pythons[-1] if choice.pythons else "of its release"
+            text = (
+                f"torch {choice.version}+{choice.build} serves {choice.carries}, but has no wheel for "
+                f"Python {python}: make a new environment with Python {other} and install it there."
+            )
+            ways.append(WayOut(title="Make a new environment with another Python", remedies=(Manual(text=text),)))
+    return ways
+
+
+def _kinds(gpus: tuple[Gpu, ...]) -> dict[str, list[Gpu]]:
+    kinds: dict[str, list[Gpu]] = {}
+    for gpu in gpus:
+        kinds.setdefault(gpu.arch.value or gpu.name, []).append(gpu)
+    return kinds
+
+
+def _split(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None) -> WayOut:
+    """No build serves all cards: what each of them would need, in an environment of its own."""
+    needs = []
+    for cards in _kinds(gpus).values():
+        choices, _ = candidates(machine, matrix, tuple(cards), python_of(machine), platform_of(machine))
+        best = next(iter(nearest(matrix, choices, keep)), None)
+        names = ", ".join(dict.fromkeys(gpu.name for gpu in cards))
+        needs.append(f"{names}: torch {best.version}+{best.build}" if best else f"{names}: no build at all")
+    text = (
+        "No torch build serves all these cards. Make one environment for each kind, and let it see only its own "
+        f"cards (CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES): {'; '.join(needs)}."
+    )
+    return WayOut(title="One environment for each kind of card", remedies=(Manual(text=text),))
+
+
+def _nothing(gpus: tuple[Gpu, ...]) -> WayOut:
+    names = ", ".join(dict.fromkeys(f"{gpu.name} ({gpu.arch.value or 'unknown'})" for gpu in gpus)) or "no GPU"
+    text = f"No released torch build is known to run on {names} here: build torch from source, or use another card."
+    return WayOut(title="No torch build serves this card", remedies=(Manual(text=text),))
+
+
+def _installs(way: WayOut) -> bool:
+    return any(isinstance(remedy, ReplaceTorch) for remedy in way.remedies)
+
+
+def _on_the_cpu(machine: Machine, matrix: Matrix, keep: Torch | None) -> list[WayOut]:
+    if keep and keep.build == "cpu":
+        return []
+    choices, _ = candidates(machine, matrix, (), python_of(machine), platform_of(machine))
+    named = tuple(choice for choice in choices if choice.index_url)
+    best = nearest(matrix, named, keep)[:1]
+    return [
+        WayOut(title=f"Use the CPU: torch {choice.version}+cpu", remedies=replace_torch(machine, matrix, choice))
+        for choice in best
+    ]

@@ -1,0 +1,299 @@
+"""AMD code in a library or a file of its own: which gfx targets it carries.
+
+Compilers put one offload bundle for each translation unit into `.hip_fatbin`: a table of targets and the code
+objects themselves, either plain or packed as a whole (zlib or zstd). `.hipFatBinSegment` has one wrapper of 24
+bytes for each.
+A multi-arch library has its code in archives beside it instead (kpack) and only refers to them.
+
+Sources: "Clang Offload Bundler" and "User Guide for AMDGPU Backend" of LLVM; rocm-kpack in ROCm/TheRock.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from gpudoctor.codeobjects.bounded import Bounded, NotReadable
+from gpudoctor.codeobjects.elf import Elf, Section
+from gpudoctor.codeobjects.zstd import first_bytes
+
+PLAIN = b"__CLANG_OFFLOAD_BUNDLE__"
+PACKED = b"CCOB"
+CODE, WRAPPERS, KPACK = ".hip_fatbin", ".hipFatBinSegment", ".rocm_kpack_ref"
+EM_AMDGPU = 224
+
+_PAGE = 4096
+_WRAPPER_SIZE = 24
+_KPACK_WRAPPER = 0x4B504948
+_ENTRY = struct.Struct("<QQQ")
+_ZLIB, _ZSTD = 0, 1
+_HEADERS = {  # method, size of the whole packed bundle (version 1 does not say)
+    1: struct.Struct("<6xH12x"),
+    2: struct.Struct("<6xHI12x"),
+    3: struct.Struct("<6xHQ16x"),
+}
+_TARGET = re.compile(r"gfx[0-9][0-9a-z]*(?:-[0-9a-z]+)*(?::[a-z]+[+-])*|amdgcnspirv")
+_MOST_ENTRIES = 512
+_MOST_BUNDLES = 8192
+_TABLE_SIZES = (4096, 65536)
+"""How much of a bundle is unpacked to find its table of targets, at first and at most."""
+
+
+class AmdCode(Struct, frozen=True):
+    """The code of one library or file. `gfx` items are "gfx1030", "gfx90a:sramecc+:xnack-", "gfx11-generic"."""
+
+    gfx: tuple[str, ...] = ()
+    share: dict[str, float] = {}
+    """For each of them, the part of the bundles that carry it, over 0 to 1."""
+    containers: int = 0
+    """Bundles; where only a sample of them was unpacked, `sampled` says how many."""
+    sampled: int | None = None
+    kpack: bool = False
+    """Its device code is in separate archives or packages."""
+    reason: str | None = None
+    """Why it could not be read, or not to its end; what was read till then is given."""
+
+
+def read_amd(elf: Elf, sample: int | None = None) -> AmdCode | None:
+    """The AMD code of a library, or of a code object; None where it has none at all.
+
+    Unpacking costs a millisecond a bundle: with `sample`, only so many packed bundles, evenly spread, are read.
+    Raises NotReadable for a damaged section table.
+    """
+    if elf.machine == EM_AMDGPU:
+        return _code_object(elf)
+    wrappers = elf.section(WRAPPERS)
+    if elf.section(KPACK) is not None or _points_to_kpack(elf.file, wrappers):
+        return AmdCode(kpack=True)
+    sections = [section for section in elf.sections if section.name == CODE and section.size]
+    return _read(elf.file, sections, sample, wrappers) if sections else None
+
+
+def read_bundles(file: Bounded) -> AmdCode:
+    """The code of a file that is an offload bundle itself (.co, .hsaco of kernel libraries)."""
+    return _read(file, [Section(name="", offset=0, size=file.size)], None, None)
+
+
+def gfx_order(target: str) -> tuple[int, str]:
+    """Sort key: gfx906 before gfx90a before gfx1030."""
+    name = target.partition(":")[0].partition("-")[0]
+    return len(name), target
+
+
+class _Bundle(Struct, frozen=True):
+    """Where a bundle's table of targets can be read from."""
+
+    start: int
+    end: int
+    method: int | None = None
+    """None: plain."""
+
+
+def _read(file: Bounded, sections: list[Section], sample: int | None, wrappers: Section | None) -> AmdCode:
+    bundles: list[_Bundle] = []
+    carriers: dict[str, int] = {}
+    reason, read = None, 0
+    try:
+        for section in sections:
+            _find_bundles(file, section, bundles)
+    except NotReadable as error:
+        reason = error.reason
+    chosen = _spread(bundles, sample)
+    try:
+        for bundle in chosen:
+            for target in _targets(file, bundle):
+                carriers[target] = carriers.get(target, 0) + 1
+            read += 1
+    except NotReadable as error:
+        reason = error.reason
+    if reason is not None and read:
+        reason += f" (after {read} bundles)"
+    elif reason is None and wrappers is not None and len(bundles) < wrappers.size // _WRAPPER_SIZE:
+        reason = f"only {len(bundles)} of {wrappers.size // _WRAPPER_SIZE} registered bundles were found"
+    found = sorted(carriers, key=gfx_order)
+    return AmdCode(
+        gfx=tuple(found),
+        share={target: carriers[target] / read for target in found},
+        containers=len(bundles),
+        sampled=read if len(chosen) < len(bundles) else None,
+        reason=reason,
+    )
+
+
+def _spread(bundles: list[_Bundle], sample: int | None) -> list[_Bundle]:
+    """All bundles, or `sample` of them from first to last where they are packed."""
+    if sample is None or len(bundles) <= sample or all(bundle.method is None for bundle in bundles):
+        return bundles
+    return [bundles[index * len(bundles) // sample] for index in range(sample)]
+
+
+def _find_bundles(file: Bounded, section: Section, bundles: list[_Bundle]) -> None:
+    at, end = section.offset, section.offset + section.size
+    if end > file.size:
+        raise NotReadable(f"truncated: its code ends at {end} and the file at {file.size}")
+    while (at := file.skip_zeros(at, end)) < end:
+        if len(bundles) >= _MOST_BUNDLES:
+            raise NotReadable(f"absurd size: more than {_MOST_BUNDLES} bundles")
+        if _starts(file, at, end, PACKED):
+            bundle, at = _packed(file, at, end)
+        elif _starts(file, at, end, PLAIN):
+            bundle = _Bundle(start=at, end=end)
+            at += _plain_size(file, bundle)
+            if at > end:
+                raise NotReadable("malformed: a code object that is larger than its section")
+        else:
+            raise NotReadable(f"malformed: no offload bundle at {at}")
+        bundles.append(bundle)
+
+
+def _plain_size(file: Bounded, bundle: _Bundle) -> int:
+    """Up to the end of the code object that lies last; at least the table itself, so that a walk goes on."""
+    entries = _table(_plain(file, bundle))
+    table = len(PLAIN) + 8 + sum(_ENTRY.size + len(name) for _, _, name in entries)
+    return max(table, *(offset + size for offset, size, _ in entries))
+
+
+def _plain(file: Bounded, bundle: _Bundle) -> Callable[[int], bytes]:
+    return lambda limit: file.read(bundle.start, min(limit, bundle.end - bundle.start))
+
+
+def _starts(file: Bounded, at: int, end: int, magic: bytes) -> bool:
+    return at + len(magic) <= end and file.read(at, len(magic)) == magic
+
+
+def _packed(file: Bounded, at: int, end: int) -> tuple[_Bundle, int]:
+    """A packed bundle, and where it ends."""
+    version = struct.unpack("<4xH", file.read(at, 6))[0]
+    layout = _HEADERS.get(version)
+    if layout is None:
+        raise NotReadable(f"a packed bundle of an unknown version ({version})")
+    method, *sizes = layout.unpack(file.read(at, layout.size))
+    following = at + sizes[0] if sizes else _next_on_page(file, at, end)
+    if not at + layout.size < following <= end:
+        raise NotReadable("malformed: a packed bundle that is larger than its section")
+    return _Bundle(start=at + layout.size, end=following, method=method), following
+
+
+def _next_on_page(file: Bounded, at: int, end: int) -> int:
+    """Where the next bundle starts, which linkers align to pages, after one that does not state its size."""
+    at = (at // _PAGE + 1) * _PAGE
+    for place in range(at, min(end, at + _MOST_BUNDLES * _PAGE), _PAGE):
+        if _starts(file, place, end, PACKED) or _starts(file, place, end, PLAIN):
+            return place
+    return end
+
+
+def _targets(file: Bounded, bundle: _Bundle) -> set[str]:
+    """The targets that a bundle has code for."""
+    start, end = bundle.start, bundle.end
+    if bundle.method is None:
+        entries = _table(_plain(file, bundle))
+    elif bundle.method == _ZSTD:
+        entries = _table(lambda limit: first_bytes(file, start, end, limit))
+    elif bundle.method == _ZLIB:
+        entries = _table(lambda limit: _inflate(_plain(file, bundle)(limit), limit))
+    else:
+        raise NotReadable(f"a bundle that is packed in an unknown way ({bundle.method})")
+    return {_target(name) for _, size, name in entries if size and not name.startswith(b"host-")}
+
+
+def _inflate(data: bytes, limit: int) -> bytes:
+    try:
+        return zlib.decompressobj().decompress(data, limit)
+    except zlib.error:
+        raise NotReadable("malformed: damaged zlib data") from None
+
+
+def _table(content: Callable[[int], bytes]) -> list[tuple[int, int, bytes]]:
+    """A bundle's entries (offset, size, id); `content(n)` gives its first n bytes, or fewer."""
+    for limit in _TABLE_SIZES:
+        data = content(limit)
+        entries = _entries(data)
+        if entries is not None:
+            return entries
+        if len(data) < limit:
+            break
+    raise NotReadable("truncated: a bundle without its whole table of targets")
+
+
+def _entries(data: bytes) -> list[tuple[int, int, bytes]] | None:
+    """What the table says, or None where `data` ends before it does."""
+    if len(data) < len(PLAIN) + 8:
+        return None
+    if data[: len(PLAIN)] != PLAIN:
+        raise NotReadable("malformed: a packed bundle without a bundle in it")
+    count, at = int.from_bytes(data[len(PLAIN) : len(PLAIN) + 8], "little"), len(PLAIN) + 8
+    if not 0 < count <= _MOST_ENTRIES:
+        raise NotReadable(f"absurd size: a bundle of {count} code objects")
+    entries = []
+    for _ in range(count):
+        if at + _ENTRY.size > len(data):
+            return None
+        offset, size, length = _ENTRY.unpack_from(data, at)
+        at += _ENTRY.size
+        if length > _TABLE_SIZES[-1]:
+            raise NotReadable("absurd size: a code object's name")
+        if at + length > len(data):
+            return None
+        entries.append((offset, size, data[at : at + length]))
+        at += length
+    return entries
+
+
+def _target(name: bytes) -> str:
+    """The target in an id such as "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-"."""
+    text = name.rstrip(b"\0").decode("ascii", "replace")
+    start = max(text.find("-gfx"), text.find("-amdgcnspirv")) + 1
+    if not start or not _TARGET.fullmatch(text, start):
+        raise NotReadable(f"malformed: a target named {text[:80]!r}")
+    return text[start:]
+
+
+def _points_to_kpack(file: Bounded, wrappers: Section | None) -> bool:
+    if wrappers is None or wrappers.size < _WRAPPER_SIZE:
+        return False
+    return int.from_bytes(file.read(wrappers.offset, 4), "little") == _KPACK_WRAPPER
+
+
+# --- code objects ---
+
+_PROCESSORS = {
+    0x20: "gfx600", 0x21: "gfx601", 0x22: "gfx700", 0x23: "gfx701", 0x24: "gfx702", 0x25: "gfx703", 0x26: "gfx704",
+    0x28: "gfx801", 0x29: "gfx802", 0x2A: "gfx803", 0x2B: "gfx810", 0x2C: "gfx900", 0x2D: "gfx902", 0x2E: "gfx904",
+    0x2F: "gfx906", 0x30: "gfx908", 0x31: "gfx909", 0x32: "gfx90c", 0x33: "gfx1010", 0x34: "gfx1011",
+    0x35: "gfx1012", 0x36: "gfx1030", 0x37: "gfx1031", 0x38: "gfx1032", 0x39: "gfx1033", 0x3A: "gfx602",
+    0x3B: "gfx705", 0x3C: "gfx805", 0x3D: "gfx1035", 0x3E: "gfx1034", 0x3F: "gfx90a", 0x40: "gfx940",
+    0x41: "gfx1100", 0x42: "gfx1013", 0x43: "gfx1150", 0x44: "gfx1103", 0x45: "gfx1036", 0x46: "gfx1101",
+    0x47: "gfx1102", 0x48: "gfx1200", 0x49: "gfx1250", 0x4A: "gfx1151", 0x4B: "gfx941", 0x4C: "gfx942",
+    0x4E: "gfx1201", 0x4F: "gfx950", 0x51: "gfx9-generic", 0x52: "gfx10-1-generic", 0x53: "gfx10-3-generic",
+    0x54: "gfx11-generic", 0x55: "gfx1152", 0x58: "gfx1153", 0x59: "gfx12-generic", 0x5A: "gfx1251",
+    0x5B: "gfx12-5-generic", 0x5F: "gfx9-4-generic",
+}  # fmt: skip
+"""EF_AMDGPU_MACH of LLVM's BinaryFormat/ELF.h."""
+
+_ABI_V3 = 1
+
+
+def _code_object(elf: Elf) -> AmdCode:
+    processor = _PROCESSORS.get(elf.flags & 0xFF)
+    if processor is None:
+        return AmdCode(containers=1, reason=f"an AMD processor that is not known ({elf.flags & 0xFF:#x})")
+    target = processor + _features(elf.flags, elf.abi_version)
+    return AmdCode(gfx=(target,), share={target: 1.0}, containers=1)
+
+
+def _features(flags: int, abi: int) -> str:
+    """The features that the code insists on; one that is left open, or that the processor lacks, is not named.
+
+    Since code object version 4 each has two bits (2: off, 3: on). Version 3 has one bit (on); where it is not set the
+    code may be for the feature off or for a processor without it, which only the processor could tell.
+    """
+    if abi <= _ABI_V3:
+        return (":sramecc+" if flags & 0x200 else "") + (":xnack+" if flags & 0x100 else "")
+    signs = {2: "-", 3: "+"}
+    sramecc, xnack = signs.get(flags >> 10 & 3), signs.get(flags >> 8 & 3)
+    return (f":sramecc{sramecc}" if sramecc else "") + (f":xnack{xnack}" if xnack else "")

@@ -1,0 +1,74 @@
+"""What one file carries, whatever it is: a library, a code object, a bundle or a fat binary of its own."""
+
+from __future__ import annotations
+
+from typing import BinaryIO
+
+from msgspec import Struct
+
+from gpudoctor.codeobjects import amd, nvidia
+from gpudoctor.codeobjects.amd import AmdCode
+from gpudoctor.codeobjects.bounded import Bounded, NotReadable
+from gpudoctor.codeobjects.elf import MAGIC, Elf
+from gpudoctor.codeobjects.nvidia import NvidiaCode
+
+
+class Code(Struct, frozen=True):
+    """The GPU code of one file: `sass` "sm_90a", `ptx` "compute_90", `gfx` "gfx90a:xnack-".
+
+    A file without any has all empty and no reason.
+    """
+
+    sass: tuple[str, ...] = ()
+    ptx: tuple[str, ...] = ()
+    gfx: tuple[str, ...] = ()
+    relocatable: tuple[str, ...] = ()
+    """NVIDIA code for the device linker only: no driver loads it."""
+    share: dict[str, float] = {}
+    """For each of the first three, the part of the containers (of its vendor) that carry it."""
+    containers: int = 0
+    sampled: int | None = None
+    """AMD: only so many bundles were unpacked."""
+    kpack: bool = False
+    """AMD: its device code is in separate archives or packages."""
+    reason: str | None = None
+    """Why it could not be read, or not to its end."""
+
+    def carried(self, least: float = 0.0) -> tuple[str, ...]:
+        """Architectures whose share of the containers is at least `least`."""
+        return tuple(arch for arch in (*self.sass, *self.ptx, *self.gfx) if self.share[arch] >= least)
+
+
+def read_code(handle: BinaryIO | int | bytes, sample: int | None = None) -> Code:
+    """Read what a file carries, from its headers. Never raises for what the file is: `reason` says what is wrong.
+
+    `handle` is open for `pread`. With `sample`, only so many packed AMD bundles are unpacked (a millisecond each).
+    """
+    try:
+        file = Bounded(handle)
+        head = file.read(0, min(file.size, len(amd.PLAIN)))
+        if head.startswith(MAGIC):
+            elf = Elf(file)
+            return _merged(nvidia.read_nvidia(elf), amd.read_amd(elf, sample))
+        if head.startswith((amd.PLAIN, amd.PACKED)):
+            return _merged(None, amd.read_bundles(file))
+        if head.startswith(nvidia.MAGIC):
+            return _merged(nvidia.read_fatbin(file), None)
+    except NotReadable as error:
+        return Code(reason=error.reason)
+    return Code(reason="not an ELF file")
+
+
+def _merged(cuda: NvidiaCode | None, hip: AmdCode | None) -> Code:
+    cuda, hip = cuda or NvidiaCode(), hip or AmdCode()
+    return Code(
+        sass=cuda.sass,
+        ptx=cuda.ptx,
+        gfx=hip.gfx,
+        relocatable=cuda.relocatable,
+        share={**cuda.share, **hip.share},
+        containers=cuda.containers + hip.containers,
+        sampled=hip.sampled,
+        kpack=hip.kpack,
+        reason=cuda.reason or hip.reason,
+    )

@@ -1,0 +1,169 @@
+"""NVIDIA code in a library: which architectures its fat binaries carry.
+
+A fat binary ("container", one per translation unit) holds entries of machine code (SASS) and PTX. Layout, checked
+against cuobjdump on real wheels:
+
+- container: u32 magic 0xBA55ED50, u16 version 1, u16 header size, u64 payload size; padded to 8 bytes;
+- entry: u16 kind, u16 attributes, u32 header size, u64 payload size, u32 compressed size, u32 option offset,
+  u16 minor, u16 major, u32 architecture, u32 name offset, u32 name length, u64 flags, ...
+
+They lie one after another in `.nv_fatbin`, which the driver loads, and in `__nv_relfatbin`, which only the device
+linker reads: code that is only there runs on no card. `.nvFatBinSegment` has one wrapper of 24 bytes for each.
+Only headers are read; kernels are stepped over.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from msgspec import Struct
+
+from gpudoctor.codeobjects.bounded import Bounded, NotReadable
+from gpudoctor.codeobjects.elf import Elf, Section
+
+MAGIC = b"\x50\xed\x55\xba"
+LOADED, RELOCATABLE, WRAPPERS = ".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment"
+
+_CONTAINER = struct.Struct("<IHHQ")
+_ENTRY = struct.Struct("<HHIQIIHHIIIQ")
+_MAGIC = 0xBA55ED50
+_WRAPPER_SIZE = 24
+_PTX, _SASS = 1, 2
+_ARCH_SPECIFIC, _FAMILY_SPECIFIC = 0x100000, 0x200000
+_MOST_HEADERS = 100_000
+"""The largest libraries have a third of this: a bound on time, for files made to waste it."""
+
+
+class NvidiaCode(Struct, frozen=True):
+    """The code of one library. `sass` items are "sm_80", "sm_90a", "sm_100f"; `ptx` items "compute_90"."""
+
+    sass: tuple[str, ...] = ()
+    ptx: tuple[str, ...] = ()
+    share: dict[str, float] = {}
+    """For each of them, the part of the containers that carry it, over 0 to 1."""
+    containers: int = 0
+    relocatable: tuple[str, ...] = ()
+    """What is in `__nv_relfatbin`: not loadable, and not among the others."""
+    reason: str | None = None
+    """Why it could not be read, or not to its end; what was read till then is given."""
+
+
+def read_nvidia(elf: Elf) -> NvidiaCode | None:
+    """The NVIDIA code of a library; None where it has none at all. Raises NotReadable for a damaged section table."""
+    loaded = [section for section in elf.sections if section.name == LOADED and section.size]
+    linked = [section for section in elf.sections if section.name == RELOCATABLE and section.size]
+    if not loaded and not linked:
+        return None
+    walk, device_linker = _Walk(elf.file), _Walk(elf.file)
+    reason = walk.all(loaded) or device_linker.all(linked)
+    if reason is None:
+        wrappers = elf.section(WRAPPERS)
+        reason = _miscounted(wrappers, walk.containers, walk.containers + device_linker.containers)
+    return walk.result(tuple(sorted(device_linker.carriers, key=arch_order)), reason)
+
+
+def read_fatbin(file: Bounded) -> NvidiaCode:
+    """The code of a fat binary that is a file of its own."""
+    walk = _Walk(file)
+    reason = walk.all([Section(name="", offset=0, size=file.size)])
+    return walk.result((), reason)
+
+
+def arch_order(arch: str) -> tuple[str, int, str]:
+    """Sort key: "sm_90" before "sm_90a" before "sm_100"."""
+    family, _, number = arch.partition("_")
+    digits = number.rstrip("abcdefghijklmnopqrstuvwxyz")
+    return family, int(digits or 0), number[len(digits) :]
+
+
+def _miscounted(wrappers: Section | None, loaded: int, all_containers: int) -> str | None:
+    """A complaint if fewer containers were found than the library registers.
+
+    More are no fault: a linker keeps a container whose registration was dropped.
+    """
+    if wrappers is None or all_containers >= wrappers.size // _WRAPPER_SIZE:
+        return None
+    return f"only {all_containers} of {wrappers.size // _WRAPPER_SIZE} registered containers were found"
+
+
+class _Walk:
+    """Steps from header to header through the containers of some sections."""
+
+    def __init__(self, file: Bounded) -> None:
+        self._file = file
+        self._headers = 0
+        self.containers = 0
+        self.carriers: dict[str, int] = {}
+        """How many containers carry each architecture."""
+
+    def all(self, sections: list[Section]) -> str | None:
+        """Walk through every section; the reason why that did not succeed, if so."""
+        try:
+            for section in sections:
+                self._section(section.offset, section.offset + section.size)
+        except NotReadable as error:
+            return error.reason if not self.containers else f"{error.reason} (after {self.containers} containers)"
+        return None
+
+    def result(self, relocatable: tuple[str, ...], reason: str | None) -> NvidiaCode:
+        found = sorted(self.carriers, key=arch_order)
+        return NvidiaCode(
+            sass=tuple(arch for arch in found if arch.startswith("sm_")),
+            ptx=tuple(arch for arch in found if arch.startswith("compute_")),
+            share={arch: self.carriers[arch] / self.containers for arch in found},
+            containers=self.containers,
+            relocatable=relocatable,
+            reason=reason,
+        )
+
+    def _section(self, at: int, end: int) -> None:
+        if end > self._file.size:
+            raise NotReadable(f"truncated: its code ends at {end} and the file at {self._file.size}")
+        while (at := self._file.skip_zeros(at, end)) < end:
+            at = self._container(at, end)
+
+    def _container(self, at: int, end: int) -> int:
+        """Read one container and return where it ends."""
+        self._count()
+        if at + _CONTAINER.size > end:
+            raise NotReadable("malformed: bytes after the last container")
+        header_size: int
+        payload: int
+        magic, version, header_size, payload = _CONTAINER.unpack(self._file.read(at, _CONTAINER.size))
+        if magic != _MAGIC:
+            raise NotReadable(f"malformed: no fat binary at {at}")
+        if version != 1 or header_size < _CONTAINER.size:
+            raise NotReadable(f"a fat binary of an unknown version ({version})")
+        at += header_size
+        if at + payload > end:
+            raise NotReadable("malformed: a container that is larger than its section")
+        carried = self._entries(at, at + payload)
+        self.containers += 1
+        for arch in carried:
+            self.carriers[arch] = self.carriers.get(arch, 0) + 1
+        return at + payload
+
+    def _entries(self, at: int, end: int) -> set[str]:
+        read, size, unpack = self._file.read, _ENTRY.size, _ENTRY.unpack
+        carried = set()
+        while at + size <= end:
+            self._count()
+            kind, _, header_size, payload, _, _, _, _, arch, _, _, flags = unpack(read(at, size))
+            if header_size < size or at + header_size + payload > end:
+                raise NotReadable("malformed: an entry that is larger than its container")
+            if kind in (_PTX, _SASS):
+                carried.add(_name(kind, arch, flags))
+            at += header_size + payload
+        return carried
+
+    def _count(self) -> None:
+        self._headers += 1
+        if self._headers > _MOST_HEADERS:
+            raise NotReadable(f"absurd size: more than {_MOST_HEADERS} containers and entries")
+
+
+def _name(kind: int, arch: int, flags: int) -> str:
+    if not 10 <= arch < 1000:
+        raise NotReadable(f"malformed: an architecture of {arch}")
+    suffix = "a" if flags & _ARCH_SPECIFIC else "f" if flags & _FAMILY_SPECIFIC else ""
+    return f"{'sm' if kind == _SASS else 'compute'}_{arch}{suffix}"

@@ -1,0 +1,164 @@
+"""Installed distributions, listed by the names of their folders; only those that matter are opened.
+
+Reading the METADATA of 120 packages costs more than everything else that is read of an environment, and the
+folder name already holds name and version (PEP 376, the "Recording installed projects" specification).
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gpudoctor.host import Host
+from gpudoctor.machine import Distribution
+from gpudoctor.probes.import_path import Folder
+
+JUDGED = frozenset({
+    "torch", "torchvision", "torchaudio", "triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm",
+    "xformers", "flash-attn", "vllm", "bitsandbytes", "cuda-toolkit",
+})  # fmt: skip
+"""Distributions whose requirements and installer take part in a judgement."""
+
+_METADATA_LIMIT = 256 << 10
+_MOST_REQUIRES = 500
+_CONDA_NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch", "torchtriton": "triton"}
+_CONDA_WANTED = re.compile(r"(?:lib)?(?:torch|pytorch|triton|cuda|cudnn|cublas|nccl|magma|rocm|hip|numpy|xformers)")
+
+
+def normalised(name: str) -> str:
+    """A distribution's name as PEP 503 compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def distributions_in(host: Host, folders: tuple[Folder, ...]) -> tuple[Distribution, ...]:
+    """All distributions, sorted by name; of two of one name the one in the earlier folder."""
+    found: dict[str, Distribution] = {}
+    for folder in folders:
+        here: dict[str, list[Distribution]] = {}
+        for distribution in _listed(host, folder):
+            here.setdefault(distribution.name, []).append(distribution)
+        for name, several in here.items():
+            found.setdefault(name, several[0] if len(several) == 1 else _present(host, several))
+    return tuple(
+        _opened(host, distribution) if name in JUDGED else distribution
+        for name, distribution in sorted(found.items())
+    )
+
+
+def _listed(host: Host, folder: Folder) -> Iterator[Distribution]:
+    for entry in folder.names:
+        stem, dot, kind = entry.rpartition(".")
+        if not dot or kind not in ("dist-info", "egg-info") or stem.startswith("~"):
+            continue
+        path = posixpath.join(folder.path, entry)
+        if kind == "egg-info":
+            stem = re.sub(r"-py\d+(\.\d+)*$", "", stem)
+        name, dash, version = stem.rpartition("-") if kind == "dist-info" else stem.partition("-")
+        if not dash or "_" in version or not version[:1].isdigit():
+            head = metadata_head(host, path)
+            name, version = head.get("Name", [name or stem])[0], head.get("Version", [""])[0]
+        if name:
+            yield Distribution(name=normalised(name), version=version, path=path)
+
+
+def _present(host: Host, several: list[Distribution]) -> Distribution:
+    """Of several records of one name in one folder the one that is whole, else the newest."""
+    from packaging.version import InvalidVersion, Version
+
+    def order(distribution: Distribution) -> tuple[bool, Version]:
+        try:
+            version = Version(distribution.version)
+        except InvalidVersion:
+            version = Version("0")
+        return host.exists(posixpath.join(distribution.path, "RECORD")), version
+
+    return max(several, key=order)
+
+
+def _opened(host: Host, distribution: Distribution) -> Distribution:
+    """The same with its requirements, its installer and where it came from."""
+    head = metadata_head(host, distribution.path)
+    installer = host.text(posixpath.join(distribution.path, "INSTALLER"), 1024).value or ""
+    return Distribution(
+        name=distribution.name,
+        version=head.get("Version", [distribution.version])[0] or distribution.version,
+        path=distribution.path,
+        installer=installer.split("\n")[0].strip().lower(),
+        requires=tuple(head.get("Requires-Dist", ())[:_MOST_REQUIRES]),
+        direct_url=_direct_url(host, distribution.path),
+    )
+
+
+def metadata_head(host: Host, path: str) -> dict[str, list[str]]:
+    """The header fields Name, Version and Requires-Dist of a .dist-info or .egg-info."""
+    for name in ("METADATA", "PKG-INFO", ""):  # an .egg-info may be the file itself
+        content = host.data(posixpath.join(path, name) if name else path, _METADATA_LIMIT)
+        if content.value is not None:
+            break
+    text = (content.value or b"").decode("utf-8", "replace")
+    head = re.split(r"\r?\n\r?\n", text, maxsplit=1)[0]
+    fields: dict[str, list[str]] = {}
+    for match in re.finditer(r"^(Name|Version|Requires-Dist):[ \t]*(\S[^\r\n]{0,999})", head, re.MULTILINE):
+        fields.setdefault(match.group(1), []).append(match.group(2).strip())
+    return fields
+
+
+def _direct_url(host: Host, path: str) -> str:
+    """The URL of direct_url.json (PEP 610) without user, password, query and fragment."""
+    try:
+        url = str(
+            json.loads(host.text(posixpath.join(path, "direct_url.json"), 64 << 10).value or "{}").get("url", "")
+        )
+    except (ValueError, AttributeError, RecursionError):
+        return ""
+    return re.sub(r"^([a-z+]+://)[^/@]*@", r"\1", re.split(r"[?#]", url)[0])
+
+
+class CondaPackage(Struct, frozen=True):
+    """A record below conda-meta: `build` such as "cuda126_py312_h1234_303"."""
+
+    name: str
+    version: str
+    build: str
+    path: str
+
+
+def conda_packages(host: Host, prefix: str) -> tuple[CondaPackage, ...]:
+    """All packages of a conda prefix, by the names of their records."""
+    folder = posixpath.join(prefix, "conda-meta")
+    found = []
+    for entry in host.names(folder).value or ():
+        parts = entry.removesuffix(".json").rsplit("-", 2)
+        if entry.endswith(".json") and len(parts) == 3:
+            name, version, build = parts
+            found.append(CondaPackage(name=name, version=version, build=build, path=posixpath.join(folder, entry)))
+    return tuple(found)
+
+
+def with_conda(
+    distributions: tuple[Distribution, ...], packages: tuple[CondaPackage, ...]
+) -> tuple[Distribution, ...]:
+    """The list and, of conda's packages, those for GPU work that left no .dist-info."""
+    names = {distribution.name for distribution in distributions}
+    added: dict[str, Distribution] = {}
+    for package in packages:
+        name = _CONDA_NAMES.get(package.name, normalised(package.name))
+        if name not in names and _CONDA_WANTED.match(package.name):
+            added[name] = Distribution(name=name, version=package.version, path=package.path, installer="conda")
+    return tuple(sorted((*distributions, *added.values()), key=lambda distribution: distribution.name))
+
+
+def conda_torch(packages: tuple[CondaPackage, ...]) -> CondaPackage | None:
+    """The record of the package that holds torch's Python files."""
+    return next((package for package in packages if package.name in ("pytorch", "torch")), None)
+
+
+def channel_of(host: Host, package: CondaPackage) -> str:
+    """The channel a conda package came from: conda-forge, pytorch, defaults ..."""
+    head = host.text(package.path, 4 << 20).value or ""
+    found = re.search(r'"channel"\s*:\s*"([^"]{1,300})"', head)
+    return re.sub(r"/(linux-\w+|noarch)/?$", "", found.group(1)).rpartition("/")[2] if found else ""

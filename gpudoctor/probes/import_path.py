@@ -1,0 +1,149 @@
+"""The folders an interpreter imports from, in its order, as CPython's `site` puts them together.
+
+The current folder and the standard library are left out: neither holds installed packages.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from gpudoctor.host import Host
+from gpudoctor.machine import Fact
+from gpudoctor.probes.python_layout import Layout
+
+_PTH_LIMIT = 256 << 10
+_MOST_PTH_LINES = 500
+
+
+class Folder(Struct, frozen=True):
+    """One folder of sys.path and what it holds; `via` is PYTHONPATH, user site, site, system site or .pth."""
+
+    path: str
+    via: str
+    names: frozenset[str]
+
+
+class ImportPath(Struct, frozen=True):
+    """All folders, first one first; `unreadable` are those that are there and could not be listed."""
+
+    folders: tuple[Folder, ...]
+    unreadable: tuple[Fact[tuple[str, ...]], ...] = ()
+
+    @property
+    def site_packages(self) -> tuple[str, ...]:
+        """The folders that installers write to."""
+        return tuple(folder.path for folder in self.folders if folder.via in ("site", "user site", "system site"))
+
+
+def import_path(host: Host, layout: Layout, environ: Mapping[str, str]) -> ImportPath:
+    """What sys.path of a process with these variables holds."""
+    walk = _Walk(host)
+    for part in environ.get("PYTHONPATH", "").split(":"):
+        if part.startswith("/"):  # relative ones depend on where a process is started
+            walk.add(part, "PYTHONPATH")
+    for path, via in _site_folders(host, layout, environ):
+        walk.add_site(path, via)
+    return ImportPath(folders=walk.folders, unreadable=tuple(walk.unreadable))
+
+
+def _site_folders(host: Host, layout: Layout, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Folders whose .pth files count, in order: a venv's own, then the user's, then those of the base."""
+    if layout.python is None:
+        return
+    if layout.kind == "venv":
+        for path in _site_packages(layout.prefix, layout.python):
+            yield path, "site"
+        if not layout.system_site:
+            return
+    user = _user_site(host, layout, environ)
+    if user:
+        yield user, "user site"
+    via = "system site" if layout.kind == "venv" else "site"
+    for path in _base_folders(host, layout.base_prefix, layout.python):
+        yield path, via
+
+
+def _site_packages(prefix: str, python: str) -> list[str]:
+    return [posixpath.join(prefix, lib, f"python{python}", "site-packages") for lib in ("lib64", "lib")]
+
+
+def _base_folders(host: Host, prefix: str, python: str) -> list[str]:
+    """Debian's own Python reads dist-packages only, Fedora's reads /usr/local first; all others their prefix."""
+    debian = "/usr/lib/python3/dist-packages"
+    if prefix != "/usr":
+        return _site_packages(prefix, python)
+    if host.exists(debian):
+        return [f"/usr/local/lib/python{python}/dist-packages", debian, f"/usr/lib/python{python}/dist-packages"]
+    return [*_site_packages("/usr/local", python), *_site_packages(prefix, python)]
+
+
+def _user_site(host: Host, layout: Layout, environ: Mapping[str, str]) -> str | None:
+    if environ.get("PYTHONNOUSERSITE"):
+        return None
+    base = environ.get("PYTHONUSERBASE")
+    if not base:
+        home = environ.get("HOME") or ("/root" if host.user().uid == 0 else "")
+        base = home and posixpath.join(home, ".local")
+    return posixpath.join(base, "lib", f"python{layout.python}", "site-packages") if base else None
+
+
+class _Walk:
+    """Collects folders once each, in order, and follows the path lines of .pth files."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._found: dict[str, Folder] = {}
+        self.unreadable: list[Fact[tuple[str, ...]]] = []
+
+    @property
+    def folders(self) -> tuple[Folder, ...]:
+        return tuple(self._found.values())
+
+    def add(self, path: str, via: str) -> Folder | None:
+        """Look into a folder, unless it was met before; None where there is none."""
+        real = self._host.resolve(path)
+        if real is None or real in self._found:
+            return self._found.get(real or "")
+        names = self._host.names(path)
+        if names.value is not None:
+            folder = Folder(path=posixpath.normpath(path), via=via, names=frozenset(names.value))
+            self._found[real] = folder
+            return folder
+        if names.state == "denied":
+            self.unreadable.append(names)
+        return None
+
+    def add_site(self, path: str, via: str) -> None:
+        """A folder whose .pth files count; it stays where it is if PYTHONPATH named it too."""
+        folder = self.add(path, via)
+        if folder is None:
+            return
+        if folder.via == "PYTHONPATH":
+            real = self._host.resolve(path) or path
+            self._found[real] = Folder(path=folder.path, via=via, names=folder.names)
+        for name in sorted(folder.names):
+            if name.endswith(".pth") and not name.startswith("."):
+                for line in pth_paths(self._host.text(posixpath.join(path, name), _PTH_LIMIT).value or ""):
+                    self.add(posixpath.join(path, line), ".pth")
+
+
+def pth_paths(text: str) -> tuple[str, ...]:
+    """The path lines of a .pth file; its `import` lines are programs and are left alone."""
+    lines = (line.rstrip() for line in text.splitlines()[:_MOST_PTH_LINES])
+    return tuple(line for line in lines if line and not line.startswith(("#", "import ", "import\t")))
+
+
+def editable_torch(host: Host, path: ImportPath) -> str | None:
+    """The torch folder that an editable install's import hook names, read from the hook's text."""
+    for folder in path.folders:
+        for name in folder.names:
+            if re.fullmatch(r"(__editable___?torch_.*_finder|_torch_editable)\.py", name):
+                text = host.text(posixpath.join(folder.path, name)).value or ""
+                found = re.search(r"""['"]torch['"]\s*:\s*['"](/[^'"\n]+)['"]""", text)
+                if found:
+                    return found.group(1).removesuffix("/__init__.py")
+    return None

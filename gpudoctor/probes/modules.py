@@ -1,0 +1,237 @@
+"""Kernel modules: those that are loaded, those that are installed for each kernel, DKMS, and what blocks them."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Literal
+
+from gpudoctor.host import Host
+from gpudoctor.machine import BlockedModule, DkmsModule, Fact, InstalledModule, known, unknown
+from gpudoctor.probes.modinfo import flavour_of_license, flavour_of_source, read_modinfo
+
+MODULES = ("/lib/modules", "/usr/lib/modules")
+DKMS = "/var/lib/dkms"
+
+_INDEX_LIMIT = 8 << 20
+_DEBIAN = re.compile(r"^nvidia_(?:current|tesla|legacy)(?:_\d+(?:xx)?)?(?:_open)?$")
+"""Debian keeps several branches side by side: nvidia-current.ko, nvidia-tesla-535.ko are all "nvidia"."""
+_SUFFIX = re.compile(r"\.ko(?:\.(?:xz|zst|gz))?$")
+# Where modules of these drivers are put below /lib/modules/<kernel>: by DKMS, by distributions' own packages,
+# by NVIDIA's installer, by the kernel itself.
+_PLACES = (
+    "updates/dkms",
+    "updates",
+    "extra",
+    "extramodules",
+    "misc",
+    "kernel/drivers/video",
+    "kernel/drivers/gpu/drm/amd/amdgpu",
+    "kernel/drivers/gpu/drm/nouveau",
+    "kernel/drivers/gpu/nova-core",
+)
+_PARENTS = ("extra", "weak-updates", "weak-updates/updates", "kernel")
+"""Folders with a sub-folder per driver: extra/nvidia, weak-updates/nvidia-580, kernel/nvidia-580-open."""
+
+
+def loaded_modules(host: Host, names: tuple[str, ...]) -> Fact[tuple[str, ...]]:
+    """Which of `names` are loaded or built into the kernel."""
+    listed = host.text("/proc/modules")
+    folders = host.names("/sys/module")
+    if not listed.known and not folders.known:
+        return unknown("neither /proc/modules nor /sys/module can be read", "/proc/modules")
+    present = {line.split()[0] for line in (listed.value or "").splitlines() if line.strip()}
+    present.update(folders.value or ())
+    source = "/proc/modules" if listed.known else "/sys/module"
+    return known(tuple(name for name in names if name in present), source)
+
+
+def installed_modules(host: Host, running: str | None, names: tuple[str, ...]) -> Fact[tuple[InstalledModule, ...]]:
+    """Module files of `names` for all kernels; unknown where those of the running kernel cannot be seen
+    (a container has none) and no other kernel has any."""
+    for root in MODULES:
+        kernels = host.names(root)
+        if kernels.value is not None:
+            break
+    if kernels.value is None:
+        return Fact(state=kernels.state, source=kernels.source, why=kernels.why)
+    folders = tuple(kernel for kernel in kernels.value if kernel[:1].isdigit())
+    found = tuple(
+        module for kernel in folders for module in _of_kernel(host, f"{root}/{kernel}", names, kernel == running)
+    )
+    if not found and running not in folders:
+        return unknown(f"no folder of the running kernel {running or ''}".rstrip(), root)
+    return known(found, root)
+
+
+def _of_kernel(host: Host, root: str, names: tuple[str, ...], indexed: bool) -> list[InstalledModule]:
+    """Module files of one kernel, its own ones last: others are preferred when a module is loaded."""
+    places = [f"{root}/{place}" for place in _PLACES]
+    for parent in _PARENTS:
+        families = host.names(f"{root}/{parent}").value or ()
+        places += [f"{root}/{parent}/{name}" for name in families if name.startswith(("nvidia", "amdgpu"))]
+    files = {
+        f"{place}/{name}" for place in places for name in host.names(place).value or () if module_name(name) in names
+    }
+    if indexed:
+        files.update(f"{root}/{path}" for path in _indexed(host, root, names))
+    modules = [_installed(host, posixpath.basename(root), path) for path in sorted(files)]
+    return sorted(modules, key=lambda module: "/kernel/drivers/" in module.path)
+
+
+def module_name(file_name: str) -> str:
+    """Name of the module that a file holds, "" if it is none: "nvidia-uvm.ko.zst" is nvidia_uvm."""
+    if not _SUFFIX.search(file_name):
+        return ""
+    name = _SUFFIX.sub("", file_name).replace("-", "_")
+    return "nvidia" if _DEBIAN.match(name) else name
+
+
+def _indexed(host: Host, root: str, names: tuple[str, ...]) -> set[str]:
+    """Paths that depmod's index has for these modules: also those in places nobody thought of."""
+    index = host.data(f"{root}/modules.dep", _INDEX_LIMIT).value or b""
+    wanted = b"|".join(re.escape(name.encode()).replace(b"_", b"[-_]") for name in names)
+    lines = re.finditer(rb"^([^:\n]*/(?:" + wanted + rb")\.ko(?:\.\w+)?):", index, re.MULTILINE)
+    paths = {line[1].decode("utf-8", "replace") for line in lines}
+    return {path for path in paths if not path.startswith("/") and host.exists(f"{root}/{path}")}
+
+
+def _installed(host: Host, kernel: str, path: str) -> InstalledModule:
+    folder, file_name = posixpath.split(path)
+    name = module_name(file_name)
+    if name != "nvidia":
+        own = read_modinfo(host, path) if name == "amdgpu" and "/kernel/drivers/" not in path else {}
+        return InstalledModule(name=name, kernel=kernel, path=path, version=own.get("version"))
+    info = read_modinfo(host, path)
+    if not info:
+        # A compressed nvidia.ko is huge; nvidia-modeset comes from the same build and is a fiftieth of it.
+        beside = (other for other in host.names(folder).value or () if re.match(r"nvidia\b.*modeset\.ko", other))
+        info = read_modinfo(host, f"{folder}/{next(beside, '')}")
+    version = info.get("version") or _version_in_path(path)
+    flavour = flavour_of_license(info.get("license")) or ("open" if "-open" in path else None)
+    return InstalledModule(
+        name=name,
+        kernel=kernel,
+        path=path,
+        version=version,
+        flavour=flavour or flavour_of_source(host, version),
+    )
+
+
+def _version_in_path(path: str) -> str | None:
+    found = re.search(r"nvidia[-/](?:open[-/])?(\d{3}\.\d+(?:\.\d+)?)(?:/|-)", path)
+    return found[1] if found else None
+
+
+# --- DKMS ------------------------------------------------------------------------------------------
+
+
+_DKMS_NAMES = {
+    "nvidia": re.compile(r"nvidia(?:-open|-current|-tesla|-legacy|-srv|-\d)?(?:-[-\w.]+)?"),
+    "amdgpu": re.compile(r"amdgpu(?:-dkms)?"),
+}
+_OTHER_DKMS = ("nvidia-fs", "nvidia-peermem", "nvidia-fb")
+
+
+def dkms_modules(host: Host, family: Literal["nvidia", "amdgpu"]) -> Fact[tuple[DkmsModule, ...]]:
+    """What DKMS has of a driver, per version and kernel; a version built for no kernel has kernel "" and
+    status added (its last build may have failed) or broken (its source is gone)."""
+    listing = host.names(DKMS)
+    if listing.value is None:
+        return Fact(state=listing.state, source=listing.source, why=listing.why)
+    named = [name for name in listing.value if _DKMS_NAMES[family].fullmatch(name) and name not in _OTHER_DKMS]
+    trees = tuple(tree for name in named for tree in _dkms_trees(host, name))
+    return known(trees, DKMS)
+
+
+def _dkms_trees(host: Host, name: str) -> list[DkmsModule]:
+    folder = f"{DKMS}/{name}"
+    entries = host.names(folder).value or ()
+    installed = {
+        target for entry in entries if entry.startswith("kernel-") and (target := host.resolve(f"{folder}/{entry}"))
+    }
+    trees: list[DkmsModule] = []
+    for version in (entry for entry in entries if not entry.startswith("kernel-") and entry != "original_module"):
+        inside = host.names(f"{folder}/{version}").value or ()
+        kernels = [entry for entry in inside if entry not in ("source", "build")]
+        for kernel in kernels:
+            for arch in host.names(f"{folder}/{version}/{kernel}").value or ():
+                place = f"{folder}/{version}/{kernel}/{arch}"
+                if host.names(f"{place}/module").value:
+                    status = "installed" if host.resolve(place) in installed else "built"
+                    trees.append(DkmsModule(name, version, kernel, status, place))  # type: ignore[arg-type]
+        if not any(tree.version == version for tree in trees):
+            gone = "source" in inside and host.stat(f"{folder}/{version}/source").absent
+            trees.append(DkmsModule(name, version, "", "broken" if gone else "added", f"{folder}/{version}"))
+    return trees
+
+
+# --- what keeps a module from loading ----------------------------------------------------------------
+
+_RULE_FOLDERS = (
+    "/etc/modprobe.d",
+    "/run/modprobe.d",
+    "/usr/local/lib/modprobe.d",
+    "/usr/lib/modprobe.d",
+    "/lib/modprobe.d",
+)
+# Programs that people switch graphics with; what they wrote was chosen.
+_SWITCHES = (
+    "nvidia-prime",
+    "prime-select",
+    "envycontrol",
+    "system76-power",
+    "supergfx",
+    "optimus-manager",
+    "bumblebee",
+)
+_REFUSALS = ("/bin/false", "/bin/true", "/usr/bin/false", "/usr/bin/true", ":")
+
+
+def blocked_modules(host: Host, names: tuple[str, ...]) -> Fact[tuple[BlockedModule, ...]]:
+    """Rules that keep one of `names` from loading: modprobe.d (the first folder that has a file of a name
+    wins), the kernel command line, switches for hybrid graphics."""
+    rules: list[BlockedModule] = []
+    seen: set[str] = set()
+    readable = False
+    for folder in _RULE_FOLDERS:
+        listing = host.names(folder)
+        readable = readable or not listing.undecided
+        for name in listing.value or ():
+            if name.endswith(".conf") and name not in seen:
+                seen.add(name)
+                rules += _rules_of_file(host, f"{folder}/{name}", names)
+    options = host.text("/proc/cmdline", 16384)
+    rules += _rules_of_command_line(options.value or "", names)
+    if not rules and not readable and not options.known:
+        return unknown("neither modprobe.d nor the kernel command line can be read", _RULE_FOLDERS[0])
+    return known(tuple(rules), "modprobe.d and the kernel command line")
+
+
+def _rules_of_file(host: Host, path: str, names: tuple[str, ...]) -> list[BlockedModule]:
+    text = host.text(path, 65536).value or ""
+    chosen = any(switch in (path + text).lower() for switch in _SWITCHES)
+    rules = []
+    for line in text.splitlines():
+        words = line.split("#")[0].split()
+        module = module_name(words[1] + ".ko") if len(words) > 1 else ""
+        if module not in names:
+            continue
+        refused = words[0] == "install" and len(words) > 2 and words[2] in _REFUSALS
+        turned_off = words[0] == "alias" and words[2:] == ["off"]
+        if words[0] == "blacklist" or refused or turned_off:
+            rules.append(BlockedModule(module, " ".join(words), path, chosen))
+    return rules
+
+
+def _rules_of_command_line(text: str, names: tuple[str, ...]) -> list[BlockedModule]:
+    rules = []
+    for option in text.split():
+        key, _, value = option.partition("=")
+        if key.replace("-", "_") in ("modprobe.blacklist", "module_blacklist", "rd.driver.blacklist"):
+            listed = {name.replace("-", "_") for name in value.split(",")}
+            rules += [BlockedModule(name, option, "/proc/cmdline") for name in names if name in listed]
+        elif option in ("nomodeset", "amdgpu.modeset=0") and "amdgpu" in names:
+            # amdgpu refuses to start without kernel mode setting; NVIDIA's module does not care.
+            rules.append(BlockedModule("amdgpu", option, "/proc/cmdline"))
+    return rules

@@ -1,0 +1,183 @@
+"""The NVIDIA stack as files show it: kernel module, nodes, fabric manager, container toolkit."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.host import Host
+from gpudoctor.machine import (
+    DeviceNode,
+    Fabric,
+    Fact,
+    LoadPath,
+    NvidiaModule,
+    NvidiaStack,
+    ProcGpu,
+    System,
+    absent,
+    known,
+    unknown,
+)
+from gpudoctor.probes.modules import blocked_modules, dkms_modules, installed_modules, loaded_modules
+from gpudoctor.probes.os_packages import package_version
+from gpudoctor.probes.pci import PciDevice, normal_bdf
+
+PROC = "/proc/driver/nvidia"
+MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvgpu", "nouveau", "nova_core", "nova_drm")
+_ON_DISK = ("nvidia", "nouveau", "nova_core")
+_NODE = re.compile(r"nvidia\d+|nvidiactl|nvidia-uvm|nvidia-modeset|nvidia-nvswitch\w+|dxg|nvhost-.+|nvmap|nvgpu")
+_BINARIES = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/nvidia/toolkit", "/opt/nvidia/toolkit")
+_FABRIC_MANAGER = "nv-fabricmanager"
+_FABRIC_PACKAGE = r"nvidia-fabricmanager(?:-\d+)?"
+
+
+def probe_nvidia(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System, load_path: LoadPath) -> NvidiaStack:
+    """Everything that files tell; `nvml`, `cuda` and `smi` are left to level driver."""
+    listed = host.names(f"{PROC}/gpus")
+    cards = tuple(_proc_card(host, name) for name in listed.value or ())
+    loaded = loaded_modules(host, MODULES)
+    return NvidiaStack(
+        module=_module(host, loaded),
+        modules_loaded=loaded,
+        modules_installed=installed_modules(host, system.kernel.value, _ON_DISK),
+        dkms=dkms_modules(host, "nvidia"),
+        blocked=blocked_modules(host, MODULES),
+        userland=_userland(load_path),
+        nodes=_nodes(host),
+        proc_gpus=_listing(listed, tuple(card.bdf for card in cards)),
+        proc_cards=cards,
+        fabric=_fabric(host, pci, system),
+        toolkit=_toolkit(host),
+    )
+
+
+def _listing(listed: Fact[tuple[str, ...]], addresses: tuple[str, ...]) -> Fact[tuple[str, ...]]:
+    return known(addresses, listed.source) if listed.known else listed
+
+
+def _module(host: Host, loaded: Fact[tuple[str, ...]]) -> Fact[NvidiaModule]:
+    banner = host.text(f"{PROC}/version", 4096)
+    if banner.value is not None:
+        module = parse_banner(banner.value)
+        return known(module, banner.source) if module else unknown("no version in it", banner.source)
+    version = host.text("/sys/module/nvidia/version", 256)
+    if version.value:
+        return known(NvidiaModule(version=version.value), version.source)
+    if loaded.value is not None and "nvidia" not in loaded.value:
+        return absent(loaded.source, "the module nvidia is not loaded")
+    return unknown(banner.why or "its version cannot be read", banner.source)
+
+
+def parse_banner(text: str) -> NvidiaModule | None:
+    """/proc/driver/nvidia/version; its build date may be in any language."""
+    found = re.search(r"Kernel Module(?:\s+for\s+\S+)?\s+(\d+\.\d+(?:\.\d+)?)", text)
+    if found is None:
+        return None
+    return NvidiaModule(version=found[1], flavour="open" if "Open Kernel Module" in text else "proprietary")
+
+
+def _proc_card(host: Host, name: str) -> ProcGpu:
+    text = host.text(f"{PROC}/gpus/{name}/information", 4096).value or ""
+    pairs = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+    minor = pairs.get("Device Minor", "")
+    return ProcGpu(
+        bdf=normal_bdf(name) or name,
+        model=pairs.get("Model", "") if pairs.get("Model") != "Unknown" else "",
+        minor=int(minor) if minor.isascii() and minor.isdigit() else None,
+        excluded=pairs.get("GPU Excluded", "") == "Yes",
+    )
+
+
+def _nodes(host: Host) -> Fact[tuple[DeviceNode, ...]]:
+    names = host.names("/dev")
+    if names.value is None:
+        return Fact(state=names.state, source=names.source, why=names.why)
+    nodes = [host.open_node(f"/dev/{name}") for name in names.value if _NODE.fullmatch(name)]
+    # Slices have a node each, there may be a hundred; whether one opens says nothing about the card.
+    for name in host.names("/dev/nvidia-caps").value or ():
+        found = host.stat(path := f"/dev/nvidia-caps/{name}").value
+        if found is not None:
+            nodes.append(DeviceNode(path=path, mode=found.mode, uid=found.uid, gid=found.gid))
+    return known(tuple(nodes), "/dev")
+
+
+def _userland(load_path: LoadPath) -> Fact[str]:
+    for library in load_path.found:
+        ours = library.name in ("libnvidia-ml.so.1", "libcuda.so.1") and library.kind not in ("compat", "stub")
+        if ours and library.version:
+            return known(library.version, library.path)
+    if load_path.complete.known and load_path.searched:
+        return absent("the load path", "no libnvidia-ml.so.1 or libcuda.so.1 of a driver")
+    return unknown("no driver library with a version was found", "the load path")
+
+
+# --- NVSwitch fabric -------------------------------------------------------------------------------
+
+
+def _fabric(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System) -> Fabric:
+    nodes = [name for name in host.names("/dev").value or () if re.fullmatch(r"nvidia-nvswitch\d+", name)]
+    on_bus = [device for device in pci.value or () if device.is_nvswitch]
+    count = max(len(nodes), len(on_bus))
+    switches: Fact[int] = known(count, pci.source if on_bus else "/dev")
+    if not count and not pci.known:
+        switches = Fact(state=pci.state, source=pci.source, why=pci.why)
+    return Fabric(
+        switches=switches,
+        manager_version=_manager_version(host),
+        manager_running=_manager_running(host, system),
+    )
+
+
+def _manager_version(host: Host) -> Fact[str]:
+    binary = next((path for folder in _BINARIES if host.exists(path := f"{folder}/{_FABRIC_MANAGER}")), None)
+    if binary is None:
+        return host.missing(f"/usr/bin/{_FABRIC_MANAGER}")
+    packaged = package_version(host, _FABRIC_PACKAGE)
+    if packaged.value is not None:
+        return known(packaged.value.partition("-")[0], packaged.source)
+    for name in host.names("/usr/share/doc").value or ():
+        found = re.fullmatch(r"nvidia-fabric-?manager-(\d+\.\d+(?:\.\d+)?).*", name)
+        if found:
+            return known(found[1], f"/usr/share/doc/{name}")
+    stated = re.findall(r"Fabric Manager version (?:is )?:?\s*(\d+\.\d+[.\d]*)", _log(host))
+    if stated:
+        return known(stated[-1], "/var/log/fabricmanager.log")
+    return unknown("it is installed; no file tells its version", binary)
+
+
+def _log(host: Host) -> str:
+    return host.text("/var/log/fabricmanager.log").value or ""
+
+
+def _manager_running(host: Host, system: System) -> Fact[bool]:
+    if system.container.known:
+        return unknown("the host's processes are not seen from a container", "/proc")
+    processes = [name for name in host.names("/proc").value or () if name.isdigit()]
+    # The kernel cuts names to 15 characters.
+    comm = _FABRIC_MANAGER[:15]
+    for process in processes:
+        if host.text(f"/proc/{process}/comm", 64).value == comm:
+            return known(True, f"/proc/{process}/comm")
+    if processes and host.live:
+        return known(False, "/proc")
+    for path in (
+        "/run/nvidia-fabricmanager/nv-fabricmanager.pid",
+        "/var/run/nvidia-fabricmanager/nv-fabricmanager.pid",
+    ):
+        if host.exists(path):
+            return known(True, path)
+    return known(False, "/proc") if processes else unknown("no processes in this recording", "/proc")
+
+
+# --- container toolkit -----------------------------------------------------------------------------
+
+
+def _toolkit(host: Host) -> Fact[str]:
+    """Version, else path, of the NVIDIA Container Toolkit on this host."""
+    for name in ("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-cli"):
+        for folder in _BINARIES:
+            path = f"{folder}/{name}"
+            if host.exists(path):
+                packaged = package_version(host, r"nvidia-container-toolkit(?:-base)?")
+                return known(packaged.value or path, packaged.source if packaged.value else path)
+    return host.missing("/usr/bin/nvidia-ctk")

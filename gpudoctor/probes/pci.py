@@ -1,0 +1,150 @@
+"""Cards and NVSwitches on the PCI bus, from sysfs: they show with no driver and no lspci.
+
+In a container sysfs shows the whole host, also what was not granted.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from msgspec import Struct
+
+from gpudoctor.host import Host
+from gpudoctor.machine import Fact, absent, known, unknown
+
+DEVICES = "/sys/bus/pci/devices"
+NVIDIA = "10de"
+AMD = "1002"
+
+_DISPLAY = ("0300", "0302", "0380")
+_ACCELERATOR = "1200"
+_BRIDGE = "0680"
+_LAST_NFORCE = 0x0DFF
+"""nForce chipsets have 0680 bridges too; their ids lie below, those of NVSwitches above."""
+
+
+class PciDevice(Struct, frozen=True):
+    """One function on the bus; ids are lower-case hex without 0x."""
+
+    bdf: str
+    """ "0000:01:00.0"."""
+    vendor: str
+    device: str
+    class_code: str
+    """Six digits: "030000" VGA, "030200" 3D, "038000" other display, "120000" accelerator, "068000" bridge."""
+    revision: str | None = None
+    subsystem: str | None = None
+    driver: Fact[str] = unknown("not recorded")
+    """Kernel driver bound to it; absent: none."""
+    boot_vga: bool = False
+    runtime_status: str | None = None
+    """ "active", "suspended" ..., where the kernel says so."""
+    dead: bool = False
+    """Its configuration space reads all ones: it is listed and no longer answers."""
+    render_nodes: tuple[str, ...] = ()
+    """/dev/dri/renderDN that stand for it."""
+    memory: int | None = None
+    """Video memory in bytes, where amdgpu states it."""
+    source: str = ""
+
+    @property
+    def pci_id(self) -> str:
+        return f"{self.vendor}:{self.device}"
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.class_code[:4] in _DISPLAY or (self.vendor == AMD and self.class_code[:4] == _ACCELERATOR)
+
+    @property
+    def is_nvswitch(self) -> bool:
+        return self.vendor == NVIDIA and self.class_code[:4] == _BRIDGE and int(self.device, 16) > _LAST_NFORCE
+
+
+def normal_bdf(text: str) -> str:
+    """A PCI address as the kernel writes it: "00000000:AD:00.0" is "0000:ad:00.0"."""
+    found = re.fullmatch(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", text.strip().lower())
+    if found is None:
+        return ""
+    return f"{int(found[1] or '0', 16):04x}:{found[2]}"
+
+
+def probe_pci(host: Host) -> Fact[tuple[PciDevice, ...]]:
+    """The GPUs and NVSwitches of NVIDIA and AMD, sorted by address."""
+    listing = host.names(DEVICES)
+    if listing.value is None:
+        return Fact(state=listing.state, source=listing.source, why=listing.why)
+    found = (_read_device(host, bdf) for bdf in listing.value)
+    return known(tuple(device for device in found if device is not None), DEVICES)
+
+
+def _read_device(host: Host, bdf: str) -> PciDevice | None:
+    folder = f"{DEVICES}/{bdf}"
+    # One small read tells nearly everything; a bus may hold hundreds of functions.
+    event = _uevent(host.text(f"{folder}/uevent", 4096).value)
+    vendor, _, device = event.get("PCI_ID", ":").lower().partition(":")
+    vendor = vendor or _hex(host, f"{folder}/vendor") or ""
+    if vendor not in (NVIDIA, AMD):
+        return None
+    class_code = (event.get("PCI_CLASS", "").lower() or _hex(host, f"{folder}/class") or "").zfill(6)
+    device = device or _hex(host, f"{folder}/device") or ""
+    if not re.fullmatch("[0-9a-f]{4}", device) or not re.fullmatch("[0-9a-f]{6}", class_code):
+        return None
+    plain = PciDevice(bdf=normal_bdf(bdf) or bdf, vendor=vendor, device=device, class_code=class_code)
+    if not (plain.is_gpu or plain.is_nvswitch) or host.exists(f"{folder}/physfn"):
+        return None  # a virtual function of a card that the host shares out is no card of its own here
+    status = host.text(f"{folder}/power/runtime_status", 64).value
+    return PciDevice(
+        bdf=plain.bdf,
+        vendor=vendor,
+        device=device,
+        class_code=plain.class_code,
+        revision=_hex(host, f"{folder}/revision"),
+        subsystem=event.get("PCI_SUBSYS_ID", "").lower() or None,
+        driver=_driver(host, folder, event),
+        boot_vga=host.text(f"{folder}/boot_vga", 16).value == "1",
+        runtime_status=status,
+        dead=_dead(host, folder, status),
+        render_nodes=_render_nodes(host, folder),
+        memory=_number(host.text(f"{folder}/mem_info_vram_total", 64).value) if vendor == AMD else None,
+        source=folder,
+    )
+
+
+def _uevent(text: str | None) -> dict[str, str]:
+    pairs = (line.partition("=") for line in (text or "").splitlines())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _hex(host: Host, path: str) -> str | None:
+    text = host.text(path, 64).value
+    return text.lower().removeprefix("0x") if text and re.fullmatch("(0x)?[0-9a-fA-F]{2,6}", text) else None
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and re.fullmatch("[0-9]{1,19}", text) else None
+
+
+def _driver(host: Host, folder: str, event: dict[str, str]) -> Fact[str]:
+    if event.get("DRIVER"):
+        return known(event["DRIVER"], f"{folder}/uevent")
+    link = host.resolve(f"{folder}/driver")
+    if link is not None:
+        return known(posixpath.basename(link), f"{folder}/driver")
+    if event:
+        return absent(f"{folder}/uevent", "no driver is bound")
+    # Without a uevent, only a whole sysfs tells "no driver" from "not recorded".
+    return absent(f"{folder}/driver", "no driver is bound") if host.live else unknown("not recorded", folder)
+
+
+def _dead(host: Host, folder: str, runtime_status: str | None) -> bool:
+    """Whether the configuration space reads all ones. A sleeping card is left asleep."""
+    if runtime_status in ("suspended", "suspending"):
+        return False
+    head = host.data(f"{folder}/config", 4).value
+    return head == b"\xff\xff\xff\xff"
+
+
+def _render_nodes(host: Host, folder: str) -> tuple[str, ...]:
+    names = host.names(f"{folder}/drm").value or ()
+    return tuple(f"/dev/dri/{name}" for name in names if re.fullmatch(r"renderD[0-9]{1,5}", name))

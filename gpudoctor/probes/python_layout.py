@@ -1,0 +1,245 @@
+"""Which interpreter is examined, and how its prefix is laid out: from files and links alone.
+
+An interpreter finds its prefix as CPython's getpath does: a pyvenv.cfg beside the name it was called by
+makes a venv; without one the links are followed to the real file, and its folder decides.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import sys
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct, field
+
+from gpudoctor.host import Host, InputError
+from gpudoctor.machine import EnvironmentKind
+
+_PYTHON_NAME = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)*t?)?$")
+_VERSIONED = re.compile(r"python(\d+\.\d+t?)$")
+_NUMBER = re.compile(r"\d+\.\d+")
+_DISTRIBUTION_PYTHONS = ("/usr/local/bin/python3", "/usr/bin/python3", "/usr")
+_TOOL_MARKS = ("uv-receipt.toml", "pipx_metadata.json")
+_LIBS = ("lib", "lib64")
+
+
+class Layout(Struct, frozen=True):
+    """An interpreter and its prefixes; `python` is "3.12" or "3.13t", None where no file tells."""
+
+    interpreter: str
+    prefix: str
+    base_prefix: str
+    python: str | None
+    kind: EnvironmentKind
+    config: dict[str, str] = field(default_factory=dict)
+    """pyvenv.cfg, keys in lower case."""
+
+    @property
+    def system_site(self) -> bool:
+        """A venv that sees the packages of its base too."""
+        return self.config.get("include-system-site-packages", "").lower() == "true"
+
+
+def find_layout(host: Host, python: str | None, environ: Mapping[str, str]) -> Layout | None:
+    """The layout of `python`, or of the host's active environment; None where a host has no Python.
+
+    Raises InputError where a person named something that is no Python environment.
+    """
+    if python is not None:
+        return _named(host, python)
+    return next((layout for path in _active(host, environ) if (layout := layout_of(host, path))), None)
+
+
+def _named(host: Host, given: str) -> Layout:
+    path = posixpath.abspath(posixpath.expanduser(given))
+    layout = layout_of(host, path)
+    if layout is not None:
+        return layout
+    inner = posixpath.join(path, ".venv")
+    if host.exists(posixpath.join(inner, "pyvenv.cfg")):
+        raise InputError(f"--python {given}: a folder with an environment in it; name {inner}")
+    if not host.exists(path):
+        raise InputError(f"--python {given}: no such file or folder")
+    raise InputError(f"--python {given}: not an interpreter, a venv or a conda prefix")
+
+
+def _active(host: Host, environ: Mapping[str, str]) -> Iterator[str]:
+    """Places to look at, most wanted first."""
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if environ.get(name):
+            yield environ[name]
+    if host.live and not _is_tool(host, sys.prefix, environ):
+        yield sys.executable or sys.prefix
+        return
+    yield from _on_path(host, environ)
+    yield from _DISTRIBUTION_PYTHONS
+    if host.live:
+        yield sys.executable or sys.prefix
+
+
+def _is_tool(host: Host, prefix: str, environ: Mapping[str, str]) -> bool:
+    """Whether gpudoctor was installed by itself (pipx, uv tool, uvx): then its own environment is not meant."""
+    if any(host.exists(posixpath.join(prefix, mark)) for mark in _TOOL_MARKS):
+        return True
+    cache = environ.get("UV_CACHE_DIR") or posixpath.join(environ.get("HOME", "/"), ".cache/uv")
+    return prefix.startswith(cache.rstrip("/") + "/")
+
+
+def _on_path(host: Host, environ: Mapping[str, str]) -> Iterator[str]:
+    for folder in environ.get("PATH", "").split(":"):
+        if folder.startswith("/"):
+            for name in ("python3", "python"):
+                path = posixpath.join(folder, name)
+                if host.stat(path).known or _link_text(host, path):
+                    yield _behind_shim(host, path, environ) or path
+
+
+def _behind_shim(host: Host, path: str, environ: Mapping[str, str]) -> str | None:
+    """The interpreter that a pyenv shim would start: PYENV_VERSION, else the global version file."""
+    folder = posixpath.dirname(path)
+    if posixpath.basename(folder) != "shims":
+        return None
+    root = posixpath.dirname(folder)
+    wanted = environ.get("PYENV_VERSION") or host.text(posixpath.join(root, "version")).value or ""
+    for version in re.split(r"[:\s]+", wanted):
+        real = posixpath.join(root, "versions", version, "bin/python3")
+        if version and version != "system" and "/" not in version and host.exists(real):
+            return real
+    return None
+
+
+def layout_of(host: Host, path: str) -> Layout | None:
+    """The layout of an interpreter, a venv or a conda prefix; None if `path` is none of them."""
+    path = posixpath.normpath(path)
+    found = host.stat(path)
+    if found.value is not None and found.value.kind == "folder":
+        return _of_prefix(host, path)
+    folder, name = posixpath.split(path)
+    if found.value is not None and found.value.kind != "file":
+        return None
+    if not _PYTHON_NAME.match(name) or not (found.known or _link_text(host, path)):
+        return None
+    for place in (posixpath.dirname(folder), folder):
+        if host.exists(posixpath.join(place, "pyvenv.cfg")):
+            return _venv(host, place, path)
+    real = host.resolve(path)
+    if real is None:
+        return None
+    # pyenv, conda and uv link ~/.local/bin/python3.12 and the like to the real one; a Nix wrapper stays itself.
+    for candidate in (real, path):
+        prefix = posixpath.dirname(posixpath.dirname(candidate))
+        if _PYTHON_NAME.match(posixpath.basename(candidate)) and _lib_folders(host, prefix):
+            return _plain(host, prefix, path)
+    return None
+
+
+def _of_prefix(host: Host, prefix: str) -> Layout | None:
+    interpreter = _interpreter_in(host, prefix)
+    if host.exists(posixpath.join(prefix, "pyvenv.cfg")):
+        return _venv(host, prefix, interpreter or posixpath.join(prefix, "bin/python"))
+    recorded = not host.live and (prefix == "/usr" or host.exists(posixpath.join(prefix, "conda-meta")))
+    if (interpreter or recorded) and _lib_folders(host, prefix):
+        return _plain(host, prefix, interpreter or posixpath.join(prefix, "bin/python3"))
+    return None
+
+
+def _interpreter_in(host: Host, prefix: str) -> str | None:
+    for name in ("python", "python3"):
+        path = posixpath.join(prefix, "bin", name)
+        if host.exists(path):
+            return path
+    return None
+
+
+def _venv(host: Host, prefix: str, interpreter: str) -> Layout:
+    config = _read_config(host, posixpath.join(prefix, "pyvenv.cfg"))
+    home = config.get("home", "")
+    base = home and posixpath.dirname(posixpath.normpath(home))
+    stated = _NUMBER.match(config.get("version_info") or config.get("version") or "")
+    python = _python_of(host, prefix, interpreter, stated.group() if stated else None)
+    if base:
+        # The base may itself be a link: uv names cpython-3.12-... for cpython-3.12.7-...
+        real = python and host.resolve(posixpath.join(home, f"python{python}"))
+        base = posixpath.dirname(posixpath.dirname(real)) if real else base
+    return Layout(
+        interpreter=interpreter, prefix=prefix, base_prefix=base or prefix, python=python, kind="venv", config=config
+    )
+
+
+def _plain(host: Host, prefix: str, interpreter: str) -> Layout:
+    python = _python_of(host, prefix, interpreter, _conda_python(host, prefix))
+    kind = _kind(host, prefix)
+    return Layout(interpreter=interpreter, prefix=prefix, base_prefix=prefix, python=python, kind=kind)
+
+
+def _kind(host: Host, prefix: str) -> EnvironmentKind:
+    if host.exists(posixpath.join(prefix, "conda-meta")):
+        return "conda"
+    user = re.match(r"/(?:home/[^/]+|root)/|.*/(?:\.pyenv|\.local)/", prefix + "/")
+    return "user" if user else "system"
+
+
+def _conda_python(host: Host, prefix: str) -> str | None:
+    for name in host.names(posixpath.join(prefix, "conda-meta")).value or ():
+        found = re.match(r"python-(\d+\.\d+)\.\d[^-]*-(.*)\.json$", name)
+        if found:
+            return found.group(1) + ("t" if re.search(r"_cp\d+t$", found.group(2)) else "")
+    return None
+
+
+def _python_of(host: Host, prefix: str, interpreter: str, stated: str | None) -> str | None:
+    """The version: of the real file that the links lead to, else as stated, else by the links' names, else by the
+    folders below lib; the first whose folder is there. A venv keeps the folders of versions it once had."""
+    folders = _lib_folders(host, prefix)
+    real = _VERSIONED.search(host.resolve(interpreter) or "")
+    named = [real.group(1)] if real else []
+    for version in (stated, *_names_along_links(host, interpreter), stated and stated + "t"):
+        if version and version not in named:
+            named.append(version)
+    fits = [version for version in named if version in folders]
+    return next(iter(fits or named), None) or max(folders, key=_order, default=None)
+
+
+def _names_along_links(host: Host, path: str) -> Iterator[str]:
+    for _ in range(8):
+        found = _VERSIONED.search(path)
+        if found:
+            yield found.group(1)
+        target = _link_text(host, path)
+        if target is None:
+            return
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+
+
+def _link_text(host: Host, path: str) -> str | None:
+    """What a link says, also where it leads nowhere on this host."""
+    folder = host.locate(posixpath.dirname(path))
+    if folder is None:
+        return None
+    try:
+        return str((folder / posixpath.basename(path)).readlink())
+    except (OSError, ValueError):
+        return None
+
+
+def _lib_folders(host: Host, prefix: str) -> list[str]:
+    """Versions that have a folder lib/pythonX.Y below the prefix."""
+    found = []
+    for lib in _LIBS:
+        for name in host.names(posixpath.join(prefix, lib)).value or ():
+            match = _VERSIONED.match(name)
+            if match and match.group(1) not in found:
+                found.append(match.group(1))
+    return found
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.rstrip("t").split("."))
+
+
+def _read_config(host: Host, path: str) -> dict[str, str]:
+    """The `key = value` lines of a pyvenv.cfg."""
+    lines = (host.text(path, 64 << 10).value or "").splitlines()
+    pairs = (line.partition("=") for line in lines if "=" in line)
+    return {key.strip().lower(): value.strip() for key, _, value in pairs}

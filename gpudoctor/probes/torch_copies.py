@@ -1,0 +1,108 @@
+"""Every torch that `import torch` could meet, and what earlier installs left behind.
+
+The copies come in the order of sys.path: the first one is imported. Traces follow them: records of a torch
+that is not there, or of another version than the files.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from msgspec import Struct
+
+from gpudoctor.host import Host
+from gpudoctor.machine import TorchCopy
+from gpudoctor.probes.distributions import CondaPackage, metadata_head
+from gpudoctor.probes.import_path import Folder, ImportPath, editable_torch
+from gpudoctor.probes.torch_files import public_part, read_version_file
+
+TRACES = (
+    "left-over dist-info",
+    "dist-info without files",
+    "conda record",
+    "interrupted uninstall",
+    "left-over files",
+)
+"""Values of `TorchCopy.via` that nothing can be imported from; all others are places of sys.path."""
+
+
+class Copies(Struct, frozen=True):
+    """`importable` in the order of sys.path, then `traces`."""
+
+    importable: tuple[TorchCopy, ...]
+    traces: tuple[TorchCopy, ...]
+
+    @property
+    def all(self) -> tuple[TorchCopy, ...]:
+        return (*self.importable, *self.traces)
+
+
+def find_copies(host: Host, path: ImportPath, conda: CondaPackage | None) -> Copies:
+    """All copies and traces of torch on the path, and conda's record of one."""
+    importable: list[TorchCopy] = []
+    traces: list[TorchCopy] = []
+    for folder in path.folders:
+        copy = _copy_in(host, folder)
+        if copy is not None:
+            (traces if copy.via in TRACES else importable).append(copy)
+        traces.extend(_records_in(host, folder, copy))
+    editable = editable_torch(host, path)
+    if editable is not None and host.exists(editable):
+        file = read_version_file(host, editable)
+        importable.append(TorchCopy(path=editable, version=file.version if file else None, via="editable"))
+    if conda is not None and not any(copy.version and _same(copy.version, conda.version) for copy in importable[:1]):
+        traces.append(TorchCopy(path=conda.path, version=conda.version, via="conda record"))
+    return Copies(importable=tuple(importable), traces=tuple(traces))
+
+
+def _copy_in(host: Host, folder: Folder) -> TorchCopy | None:
+    """The torch of one folder: a package, or a module file that stands in its way."""
+    package = posixpath.join(folder.path, "torch")
+    if "torch" in folder.names:
+        file = read_version_file(host, package)
+        version = file.version if file else None
+        if any(host.exists(posixpath.join(package, name)) for name in ("__init__.py", "__init__.pyc")):
+            return TorchCopy(path=package, version=version, via=folder.via)
+        kind = host.stat(package)
+        if kind.value is not None and kind.value.kind == "folder" and "torch.py" not in folder.names:
+            # Python sees a namespace package: it yields to any whole torch further on.
+            return TorchCopy(path=package, version=version, via="left-over files")
+    if "torch.py" in folder.names:
+        return TorchCopy(path=posixpath.join(folder.path, "torch.py"), version=None, via=folder.via)
+    return None
+
+
+def _records_in(host: Host, folder: Folder, copy: TorchCopy | None) -> list[TorchCopy]:
+    """Records of torch beside it that speak of something else."""
+    found = []
+    for name in sorted(folder.names):
+        path = posixpath.join(folder.path, name)
+        if re.fullmatch(r"~+orch(-.*\.dist-info)?", name):
+            found.append(TorchCopy(path=path, version=None, via="interrupted uninstall"))
+    records = record_folders(folder)
+    for name in records:
+        path = posixpath.join(folder.path, name)
+        version = metadata_head(host, path).get("Version", [name[len("torch-") : -len(".dist-info")]])[0]
+        if copy is None and not _is_editable(host, path):
+            found.append(TorchCopy(path=path, version=version, via="dist-info without files"))
+        elif copy is not None and copy.version and not _same(copy.version, version):
+            found.append(TorchCopy(path=path, version=version, via="left-over dist-info"))
+    return found
+
+
+def record_folders(folder: Folder) -> tuple[str, ...]:
+    """Names of torch's own .dist-info folders."""
+    return tuple(sorted(name for name in folder.names if re.fullmatch(r"[Tt]orch-[^-]+\.dist-info", name)))
+
+
+def _is_editable(host: Host, record: str) -> bool:
+    """Its files are elsewhere on purpose: pip notes that in direct_url.json."""
+    return '"editable": true' in (host.text(posixpath.join(record, "direct_url.json"), 64 << 10).value or "")
+
+
+def _same(version: str, other: str) -> bool:
+    """Whether a record speaks of these files: index wheels leave the local part out of their metadata."""
+    if "+" in version and "+" in other:
+        return version == other
+    return public_part(version) == public_part(other)

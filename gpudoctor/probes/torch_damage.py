@@ -1,0 +1,102 @@
+"""Files of torch that are missing or cut short, against what its installer noted in RECORD.
+
+Looked at is what `import torch` cannot do without: torch/*.py, the first file of each of its packages, the
+extension modules, and the libraries in torch/lib, about 200 of 15,000 files. Sizes are compared, contents are
+not: hashing a gigabyte would take seconds. Test data, headers and static libraries may be deleted to save room.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from gpudoctor.codeobjects.elf import NotReadable, open_elf
+from gpudoctor.host import Host
+from gpudoctor.machine import DamagedFile
+
+_RECORD_LIMIT = 16 << 20
+_LOOKED_AT = re.compile(
+    rb"^((?:torch|functorch)/(?:[^/,\n]+\.py|[^/,\n]+/__init__\.py|[^/,\n]+\.so|lib/[^/,\n]+\.so(?:\.[\d.]+)?))"
+    rb",[^,\n]*,([1-9]\d*)\r?$",
+    re.MULTILINE,
+)
+_MOST_FILES = 2000
+_MOST_REPORTED = 20
+
+
+def damaged_files(host: Host, site: str, record: str | None) -> tuple[DamagedFile, ...]:
+    """Damage of the torch in `site`, whose .dist-info is `record` (None: not installed from a wheel).
+
+    Paths are those of the files; at most 20 are named.
+    """
+    content = host.data(posixpath.join(record, "RECORD"), _RECORD_LIMIT).value if record else None
+    if content is None:
+        return _cut_libraries(host, posixpath.join(site, "torch/lib"))
+    damaged: list[DamagedFile] = []
+    listing = _Listing(host)
+    for name, size in _LOOKED_AT.findall(content)[:_MOST_FILES]:
+        path = posixpath.join(site, name.decode("utf-8", "replace"))
+        problem = _problem(host, listing, path, int(size))
+        if problem is not None:
+            damaged.append(problem)
+            if len(damaged) == _MOST_REPORTED:
+                break
+    return tuple(damaged)
+
+
+class _Listing:
+    """Folders already listed, so that a file that is not there is told from one that cannot be seen."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._known: dict[str, frozenset[str] | None] = {}
+
+    def names(self, folder: str) -> frozenset[str] | None:
+        """What a folder holds; empty where it is known to be absent, None where nothing can be said."""
+        if folder not in self._known:
+            names = self._host.names(folder)
+            self._known[folder] = None if names.undecided else frozenset(names.value or ())
+        return self._known[folder]
+
+
+def _problem(host: Host, listing: _Listing, path: str, size: int) -> DamagedFile | None:
+    folder, name = posixpath.split(path)
+    names = listing.names(folder)
+    if names is None:
+        return None
+    if name not in names:
+        compiled = name.endswith(".py") and name + "c" in names  # an image that ships byte code only
+        return None if compiled else DamagedFile(path=path, problem="missing")
+    found = host.stat(path)
+    if found.value is None:
+        return DamagedFile(path=path, problem="missing") if found.absent else None
+    actual = found.value.size
+    if actual == 0:
+        return DamagedFile(path=path, problem="truncated")
+    if name.endswith(".py"):
+        return None if actual == size else DamagedFile(path=path, problem="changed")
+    if actual < size and _is_cut(host, path):
+        return DamagedFile(path=path, problem="truncated")
+    return None if actual == size else DamagedFile(path=path, problem="changed")
+
+
+def _cut_libraries(host: Host, folder: str) -> tuple[DamagedFile, ...]:
+    """Without a RECORD a library can still be seen to end before what its own header promises."""
+    names = (name for name in host.names(folder).value or () if ".so" in name)
+    paths = (posixpath.join(folder, name) for name in names)
+    return tuple(DamagedFile(path=path, problem="truncated") for path in paths if _is_cut(host, path))[
+        :_MOST_REPORTED
+    ]
+
+
+def _is_cut(host: Host, path: str) -> bool:
+    """Whether an ELF file ends before its last segment: `strip` makes a library smaller too, and leaves it whole."""
+    handle = host.open_binary(path)
+    if handle is None:
+        return False
+    with handle:
+        try:
+            elf = open_elf(handle)
+            return any(segment.offset + segment.size > elf.file.size for segment in elf.segments)
+        except NotReadable as error:
+            return not error.reason.startswith("cannot be read")

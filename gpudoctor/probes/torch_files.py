@@ -1,0 +1,186 @@
+"""What torch's own files say of it: version, CUDA, ROCm, build and where the build came from.
+
+torch/version.py is parsed as text and never run. A wheel of the package index writes "2.6.0+cu124" there and
+"2.6.0" into its metadata; a wheel of the PyTorch index writes the local part into both.
+"""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from gpudoctor.host import Host
+from gpudoctor.machine import Distribution, TorchOrigin
+
+_ASSIGNMENT = re.compile(
+    r"^(__version__|debug|cuda|git_version|hip|rocm|xpu)[ \t]*(?::[^=\n]{0,80})?=[ \t]*([^\n]{1,400})$", re.MULTILINE
+)
+_VERSION = re.compile(r"\d+(\.\d+)*[0-9A-Za-z.+_-]*$")
+_INSTALLERS = ("pip", "uv", "poetry", "pdm", "rye", "pipx")
+_GPU_PIN = re.compile(r"(nvidia-|cuda-toolkit|cuda-bindings)", re.IGNORECASE)
+
+
+class VersionFile(Struct, frozen=True):
+    """torch/version.py: `version` "2.9.1+rocm6.4", `cuda` "12.8", `hip` "6.4.43482-0f2d60242", `git` a commit."""
+
+    version: str
+    cuda: str | None = None
+    hip: str | None = None
+    rocm: str | None = None
+    xpu: str | None = None
+    debug: bool = False
+    git: str = ""
+
+
+def parse_version_file(text: str) -> VersionFile | None:
+    """The values that the file assigns; None where it names no version."""
+    values: dict[str, object] = {}
+    for name, literal in _ASSIGNMENT.findall(text[: 64 << 10]):
+        try:
+            values.setdefault(name, ast.literal_eval(literal.strip()))
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+
+    def read(name: str) -> str | None:
+        value = values.get(name)
+        return value if isinstance(value, str) and value and len(value) < 200 else None
+
+    version = read("__version__")
+    if version is None or not _VERSION.match(version):
+        return None
+    return VersionFile(
+        version=version,
+        cuda=read("cuda"),
+        hip=read("hip"),
+        rocm=read("rocm"),
+        xpu=read("xpu"),
+        debug=values.get("debug") is True,
+        git=read("git_version") or "",
+    )
+
+
+def read_version_file(host: Host, torch: str) -> VersionFile | None:
+    """torch/version.py of a torch folder."""
+    return parse_version_file(host.text(posixpath.join(torch, "version.py"), 64 << 10).value or "")
+
+
+def local_part(version: str) -> str:
+    """ "cu128" of "2.9.1+cu128"; empty where there is none."""
+    return version.partition("+")[2]
+
+
+def public_part(version: str) -> str:
+    """ "2.9.1" of "2.9.1+cu128"."""
+    return version.partition("+")[0]
+
+
+def build_of(file: VersionFile) -> str | None:
+    """cu128, rocm6.4, cpu, xpu: from the local part, else from the CUDA or HIP it was built with."""
+    local = local_part(file.version).lower()
+    named = re.match(r"(cu\d{2,3}|cpu|xpu)(?![0-9a-z])|(rocm\d+(?:\.\d+)*)", local)
+    if named:
+        return named.group()
+    if file.cuda:
+        return "cu" + "".join(file.cuda.split(".")[:2])
+    if file.hip or file.rocm:
+        rocm = rocm_of(file)
+        return "rocm" + ".".join(rocm.split(".")[:2]) if rocm else None
+    if file.xpu:
+        return "xpu"
+    return None
+
+
+def rocm_of(file: VersionFile) -> str | None:
+    """The ROCm release of the build: as the local part says ("6.2.4"), else the head of HIP's version."""
+    stated = re.match(r"rocm(\d+(?:\.\d+)*)", local_part(file.version).lower())
+    if stated:
+        return stated.group(1)
+    number = re.match(r"\d+\.\d+(?:\.\d{1,2}(?!\d))?", file.rocm or "") or re.match(r"\d+\.\d+", file.hip or "")
+    return number.group() if number else None
+
+
+class Setting(Struct, frozen=True):
+    """What besides torch's files tells where a torch came from."""
+
+    real_path: str
+    """Where its folder lies, links followed."""
+    distribution: Distribution | None
+    conda_channel: str | None = None
+    """Of the conda record that owns the files; None where conda does not."""
+    editable: bool = False
+    jetson: bool = False
+    ngc: bool = False
+
+
+def origin_of(file: VersionFile, setting: Setting) -> TorchOrigin:
+    """Who built it. The order matters: a tag that only one builder writes goes before a place or an installer."""
+    local, public = local_part(file.version).lower(), public_part(file.version)
+    distribution = setting.distribution
+    requires = distribution.requires if distribution else ()
+    pinned = any(_GPU_PIN.match(line) for line in requires)
+    if re.search(r"(^|\.)nv\d\d\.\d\d", local):
+        return "jetson" if setting.jetson and not setting.ngc else "ngc"
+    if setting.editable:
+        return "source"
+    if setting.conda_channel is not None:
+        return "conda-forge" if setting.conda_channel == "conda-forge" else "conda"
+    if _owned_by_distribution(setting):
+        return "distribution"
+    if local.startswith("rocm") and _is_amd(local, distribution):
+        return "amd"
+    if re.match(r"git[0-9a-f]{4,}", local) or re.search(r"\da\d+$", public):
+        return "ngc" if setting.ngc else "source"
+    if re.search(r"\.dev\d{8}$", public):
+        return "nightly"
+    if setting.jetson and file.cuda and not pinned:
+        return "jetson"
+    if distribution is None:
+        return "unknown"
+    if local_part(distribution.version):
+        return "download.pytorch.org" if _is_index_tag(local) else "unknown"
+    if local or pinned or (file.cuda is None and file.hip is None):
+        return "pypi"
+    return "unknown"
+
+
+def _owned_by_distribution(setting: Setting) -> bool:
+    if setting.real_path.startswith(("/nix/store/", "/gnu/store/")):
+        return True
+    installed = setting.distribution is not None and setting.distribution.installer in _INSTALLERS
+    return bool(re.match(r"/usr/lib(64)?/", setting.real_path)) and not installed
+
+
+def _is_amd(local: str, distribution: Distribution | None) -> bool:
+    """AMD's own wheels name a commit or all three numbers of their ROCm ("rocm7.1.1.lw.git351ff442", "rocm7.14.0");
+    the PyTorch index names two of them since 6.3 and three only for 5.1.1, 5.4.2 and 6.2.4."""
+    numbers = re.match(r"rocm(\d+)\.(\d+)(\.\d+)?(.*)$", local)
+    if numbers is None:
+        return False
+    if "git" in numbers.group(4) or "lw" in numbers.group(4) or re.match(r"a\d", numbers.group(4)):
+        return True
+    if distribution and re.search(r"//repo\.(radeon|amd)\.com/", distribution.direct_url):
+        return True
+    return numbers.group(3) is not None and (int(numbers.group(1)), int(numbers.group(2))) >= (6, 3)
+
+
+def _is_index_tag(local: str) -> bool:
+    return (
+        re.fullmatch(r"cu\d{2,3}|cpu(\.cxx11\.abi)?|xpu|rocm\d+(\.\d+)*|cu\d+\.(with\.)?pypi\.cudnn", local)
+        is not None
+    )
+
+
+def is_ngc(host: Host, environ: Mapping[str, str]) -> bool:
+    """NVIDIA's own container image of PyTorch."""
+    return bool(environ.get("NVIDIA_PYTORCH_VERSION")) or host.exists("/opt/pytorch/pytorch")
+
+
+def is_jetson(host: Host) -> bool:
+    """A Tegra board, or a container made for one."""
+    if host.exists("/etc/nv_tegra_release"):
+        return True
+    return "nvidia,tegra" in (host.text("/proc/device-tree/compatible", 4096).value or "")
