@@ -193,6 +193,9 @@ class Library(Record, frozen=True):
     """What puts it there: LD_LIBRARY_PATH, LD_PRELOAD, ld.so.cache, default, RPATH."""
     mounted: bool | None = None
     """In a container: whether it is a mount from the host (None: not known)."""
+    wins: bool | None = None
+    """Whether loading gives this one and not the wheel's: a DT_RPATH of the library that asks goes before
+    LD_LIBRARY_PATH (None: not known, or nothing of the wheel's competes)."""
 
 
 class LoadPath(Record, frozen=True):
@@ -445,12 +448,17 @@ class Distribution(Record, frozen=True):
 
 
 class TorchCopy(Record, frozen=True):
-    """A copy of torch that `import torch` could meet, in the order of sys.path."""
+    """A copy of torch that `import torch` could meet, in the order of sys.path: the first one is imported.
+
+    Traces that nothing is imported from come after all copies.
+    """
 
     path: str
     version: str | None
     via: str
-    """site, user site, PYTHONPATH, .pth, conda, dist-info without files ..."""
+    """Copies: PYTHONPATH, site, user site, system site (a venv's base), .pth, editable.
+    Traces: left-over dist-info (of another version than the files beside it), dist-info without files,
+    conda record (conda installed another version), interrupted uninstall (~orch), left-over files."""
 
 
 class DamagedFile(Record, frozen=True):
@@ -465,11 +473,14 @@ class CodeArchs(Record, frozen=True):
     """Carried by at least half of the containers: "sm_80", "sm_90a"."""
     ptx: tuple[str, ...] = ()
     partial: tuple[str, ...] = ()
-    """A few kernels only."""
+    """A few kernels only: what fewer than half of the containers carry, of any kind."""
     linalg: tuple[str, ...] = ()
+    """All that libtorch_cuda_linalg carries; PTX, if any, as "compute_90" among them."""
     gfx: tuple[str, ...] = ()
     blas_gfx: tuple[str, ...] | None = None
     """gfx targets that the bundled rocBLAS has kernels for; None: no rocBLAS was found."""
+    blaslt_gfx: tuple[str, ...] | None = None
+    """The same of hipBLASLt."""
     device_packages: tuple[str, ...] = ()
     """A multi-arch host wheel carries no code itself: the device distributions found beside it."""
 

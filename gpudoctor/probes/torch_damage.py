@@ -13,6 +13,7 @@ import re
 from gpudoctor.codeobjects.elf import NotReadable, open_elf
 from gpudoctor.host import Host
 from gpudoctor.machine import DamagedFile
+from gpudoctor.probes.listing import Listing
 
 _RECORD_LIMIT = 16 << 20
 _LOOKED_AT = re.compile(
@@ -33,7 +34,7 @@ def damaged_files(host: Host, site: str, record: str | None) -> tuple[DamagedFil
     if content is None:
         return _cut_libraries(host, posixpath.join(site, "torch/lib"))
     damaged: list[DamagedFile] = []
-    listing = _Listing(host)
+    listing = Listing(host)
     for name, size in _LOOKED_AT.findall(content)[:_MOST_FILES]:
         path = posixpath.join(site, name.decode("utf-8", "replace"))
         problem = _problem(host, listing, path, int(size))
@@ -44,22 +45,7 @@ def damaged_files(host: Host, site: str, record: str | None) -> tuple[DamagedFil
     return tuple(damaged)
 
 
-class _Listing:
-    """Folders already listed, so that a file that is not there is told from one that cannot be seen."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._known: dict[str, frozenset[str] | None] = {}
-
-    def names(self, folder: str) -> frozenset[str] | None:
-        """What a folder holds; empty where it is known to be absent, None where nothing can be said."""
-        if folder not in self._known:
-            names = self._host.names(folder)
-            self._known[folder] = None if names.undecided else frozenset(names.value or ())
-        return self._known[folder]
-
-
-def _problem(host: Host, listing: _Listing, path: str, size: int) -> DamagedFile | None:
+def _problem(host: Host, listing: Listing, path: str, size: int) -> DamagedFile | None:
     folder, name = posixpath.split(path)
     names = listing.names(folder)
     if names is None:
@@ -96,7 +82,7 @@ def _is_cut(host: Host, path: str) -> bool:
         return False
     with handle:
         try:
-            elf = open_elf(handle)
+            elf = open_elf(handle.fileno())
             return any(segment.offset + segment.size > elf.file.size for segment in elf.segments)
         except NotReadable as error:
-            return not error.reason.startswith("cannot be read")
+            return error.reason.startswith("truncated")
