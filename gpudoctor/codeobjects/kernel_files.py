@@ -21,7 +21,7 @@ def tensile_targets(names: Iterable[str]) -> tuple[str, ...]:
     """Targets of a rocBLAS or hipBLASLt folder: "gfx1030" for TensileLibrary_lazy_gfx1030.dat.
 
     The index of a target decides, since the library opens that first; folders of old releases have one index for
-    all targets, and there the kernel files do. hipBLASLt has helper kernels (extop) for targets that it has no GEMM for.
+    all targets, and there the kernel files do. Helper kernels of hipBLASLt (extop) do not make a target served.
     """
     names = tuple(names)
     indexed = {match.group(1) for name in names if (match := _INDEX.fullmatch(name))}

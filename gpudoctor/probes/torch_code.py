@@ -1,0 +1,171 @@
+"""Which GPU architectures torch's own libraries carry, read from the files and from no table.
+
+So a source build, a nightly, a conda or distribution build and a container's own build are judged by what they are.
+Which library decides what is design knowledge: `libtorch_cuda*.so` is built for an architecture that at least half of
+its containers carry (this equals torch.cuda.get_arch_list() for the releases measured); `libtorch_cuda_linalg.so` is
+kept apart; on AMD the BLAS beside torch must have kernels too.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+
+from gpudoctor.codeobjects.kernel_files import kpack_targets, tensile_targets
+from gpudoctor.codeobjects.library import Code, read_code
+from gpudoctor.codeobjects.nvidia import arch_order
+from gpudoctor.host import Host
+from gpudoctor.machine import CodeArchs, Fact, PythonEnvironment, known, unknown
+
+BUILT_FOR = 0.5
+"""The share of containers from which on a library is built for an architecture."""
+_SAMPLE = 16
+"""Packed AMD bundles that are unpacked: they are all built with one list of targets."""
+
+_LIBRARY = re.compile(r"libtorch_(?P<role>cuda|cuda_cu|cuda_cpp|cuda_linalg|hip)\.so(?:\.[0-9.]+)?")
+_DEVICE_PACKAGE = re.compile(r"(?:amd-torch-device|rocm-sdk-device)-gfx[0-9a-z-]+")
+_SYSTEM_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
+_ROCM_FOLDERS = ("/opt/rocm/lib", "/usr/lib64/rocm/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu")
+_MOST_NAMES = 64
+
+
+def read_torch_code(host: Host, environment: PythonEnvironment, torch_path: str) -> Fact[CodeArchs]:
+    """The code of the torch in the folder `torch_path` (".../site-packages/torch").
+
+    Unknown, with a reason, where a library that decides is not there or cannot be read to its end.
+    """
+    folder, libraries = _find_libraries(host, environment, torch_path)
+    if not libraries:
+        return unknown("no libtorch_cuda or libtorch_hip was found", folder)
+    codes: dict[str, list[Code]] = {}
+    for path, role in libraries:
+        code = _read(host, path)
+        if code.reason is not None and role != "cuda_linalg":
+            return unknown(f"{posixpath.basename(path)}: {code.reason}", path)
+        codes.setdefault("cuda" if role.startswith("cuda_c") else role, []).append(code)
+    cuda, hip = _Pool(codes.get("cuda", [])), _Pool(codes.get("hip", []))
+    packages = _device_packages(environment)
+    packed = any(code.kpack for code in codes.get("hip", ()))
+    gfx = _kpack(host, [torch_path], "torch") if packed else hip.built_for("gfx")
+    if packed and not gfx and not packages:
+        why = "libtorch_hip keeps its device code in separate packages, and none of them was found"
+        return unknown(why, libraries[0][0])
+    amd = bool(codes.get("hip"))
+    return known(
+        CodeArchs(
+            sass=cuda.built_for("sm_"),
+            ptx=cuda.built_for("compute_"),
+            partial=(*cuda.a_few(), *hip.a_few()),
+            linalg=tuple(arch for code in codes.get("cuda_linalg", ()) for arch in (*code.sass, *code.ptx)),
+            gfx=gfx,
+            blas_gfx=_kernels(host, environment, torch_path, "rocblas") if amd else None,
+            blaslt_gfx=_kernels(host, environment, torch_path, "hipblaslt") if amd else None,
+            device_packages=packages if amd else (),
+        ),
+        ", ".join(path for path, _ in libraries),
+    )
+
+
+# --- libraries ---
+
+
+def _find_libraries(host: Host, environment: PythonEnvironment, torch_path: str) -> tuple[str, list[tuple[str, str]]]:
+    """The folder that torch's GPU libraries lie in, and their paths with their roles, each file once.
+
+    Wheels have them in torch/lib; conda and distributions in the prefix or among the system's libraries.
+    """
+    wheel = posixpath.join(torch_path, "lib")
+    shared = [posixpath.join(environment.prefix, "lib")] if environment.prefix else []
+    if torch_path.startswith("/usr/lib") or environment.prefix == "/usr":
+        shared += _SYSTEM_FOLDERS
+    for folder in (wheel, *shared):
+        found: dict[str, tuple[str, str]] = {}
+        for name in host.names(folder).value or ():
+            match = _LIBRARY.fullmatch(name)
+            path = posixpath.join(folder, name)
+            if match is not None:
+                found.setdefault(host.resolve(path) or path, (path, match["role"]))
+        if any(role != "cuda_linalg" for _, role in found.values()):
+            return folder, list(found.values())[:_MOST_NAMES]
+    return wheel, []
+
+
+def _read(host: Host, path: str) -> Code:
+    handle = host.open_binary(path)
+    if handle is None:
+        return Code(reason="cannot be opened")
+    with handle:
+        return read_code(handle, sample=_SAMPLE)
+
+
+class _Pool:
+    """Some libraries taken as one: how large a part of all their containers carries each architecture."""
+
+    def __init__(self, codes: list[Code]) -> None:
+        containers = sum(code.containers for code in codes)
+        self._share: dict[str, float] = {}
+        for code in codes:
+            for arch, share in code.share.items():
+                self._share[arch] = self._share.get(arch, 0.0) + share * code.containers / containers
+
+    def built_for(self, kind: str) -> tuple[str, ...]:
+        return self._sorted(a for a, share in self._share.items() if share >= BUILT_FOR and a.startswith(kind))
+
+    def a_few(self) -> tuple[str, ...]:
+        return self._sorted(arch for arch, share in self._share.items() if share < BUILT_FOR)
+
+    def _sorted(self, archs: Iterable[str]) -> tuple[str, ...]:
+        return tuple(sorted(archs, key=_order))
+
+
+def _order(arch: str) -> tuple[str, int, str]:
+    return arch_order(arch) if "_" in arch else ("gfx", len(arch.partition(":")[0]), arch)
+
+
+# --- kernels and device packages beside torch ---
+
+
+def _kernels(host: Host, environment: PythonEnvironment, torch_path: str, library: str) -> tuple[str, ...] | None:
+    """Targets that the rocBLAS or hipBLASLt which this torch loads has kernels for; None where none was found.
+
+    The wheel's own comes first, then ROCm's wheels beside it, then the environment's and the system's ROCm.
+    """
+    kernels = f"{library}/library"
+    variable = "ROCBLAS_TENSILE_LIBPATH" if library == "rocblas" else "HIPBLASLT_TENSILE_LIBPATH"
+    chosen = host.environ.get(variable)
+    sdks = _sdk_folders(host, torch_path)
+    folders = [posixpath.join(torch_path, "lib", kernels), *(posixpath.join(sdk, "lib", kernels) for sdk in sdks)]
+    if environment.prefix:
+        folders.append(posixpath.join(environment.prefix, "lib", kernels))
+    if not _bundled(host, torch_path, library):
+        folders += (posixpath.join(rocm, kernels) for rocm in _ROCM_FOLDERS)
+    for folder in (chosen, *folders) if chosen else folders:
+        targets = tensile_targets(host.names(folder).value or ())
+        if targets:
+            return targets
+    return _kpack(host, sdks, "blas") or None
+
+
+def _bundled(host: Host, torch_path: str, library: str) -> bool:
+    """Whether torch brings that library itself, so that the system's does not count."""
+    names = host.names(posixpath.join(torch_path, "lib")).value or ()
+    return any(name.startswith(f"lib{library}") for name in names)
+
+
+def _sdk_folders(host: Host, torch_path: str) -> list[str]:
+    """ROCm's own wheels beside torch: _rocm_sdk_core, _rocm_sdk_libraries, _rocm_sdk_libraries_gfx110X_all ..."""
+    site = posixpath.dirname(torch_path)
+    names = host.names(site).value or ()
+    return [posixpath.join(site, name) for name in names if name.startswith("_rocm_sdk_")][:_MOST_NAMES]
+
+
+def _kpack(host: Host, folders: list[str], component: str) -> tuple[str, ...]:
+    """Targets of the kpack archives in `.kpack` below some folders."""
+    names = [name for folder in folders for name in host.names(posixpath.join(folder, ".kpack")).value or ()]
+    return kpack_targets(names, component)
+
+
+def _device_packages(environment: PythonEnvironment) -> tuple[str, ...]:
+    distributions = environment.distributions.value or ()
+    return tuple(sorted({d.name for d in distributions if _DEVICE_PACKAGE.fullmatch(d.name)}))
