@@ -1,0 +1,60 @@
+"""What a static check costs, as ratios to a bare Python start, in one run (design: at most 8).
+
+    python benchmarks/startup.py [--python VENV] [--runs 15]
+
+Each command is run in turn with `python -c pass`, so that a slow or drifting machine changes both; the ratio is that of
+the medians of user + system time, and of wall time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+
+def spent(command: Sequence[str]) -> tuple[float, float]:
+    """Processor seconds and wall seconds of one run, output thrown away."""
+    before, started = os.times(), time.perf_counter()
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    after = os.times()
+    cpu = after.children_user + after.children_system - before.children_user - before.children_system
+    return cpu, time.perf_counter() - started
+
+
+def compare(name: str, command: Sequence[str], runs: int) -> None:
+    bare = [sys.executable, "-c", "pass"]
+    spent(command)
+    pairs = [(spent(command), spent(bare)) for _ in range(runs)]
+    cpu, wall = (
+        statistics.median(pair[0][kind] for pair in pairs) / statistics.median(pair[1][kind] for pair in pairs)
+        for kind in (0, 1)
+    )
+    milliseconds = statistics.median(pair[0][1] for pair in pairs) * 1000
+    print(f"{name:<44} {milliseconds:7.1f} ms   cpu {cpu:5.1f} x   wall {wall:5.1f} x   bare Python start")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--python", help="examined environment; a CUDA wheel in it gives the full price")
+    parser.add_argument("--runs", type=int, default=15)
+    options = parser.parse_args()
+    examined = ["--python", options.python] if options.python else []
+    doctor = [sys.executable, "-m", "gpudoctor"]
+    compare("gpudoctor --version", [*doctor, "--version"], options.runs)
+    compare("gpudoctor check --level static", [*doctor, "check", "--level", "static", *examined], options.runs)
+    static_json = [*doctor, "check", "--level", "static", "--format", "json", *examined]
+    compare("gpudoctor check --level static --format json", static_json, options.runs)
+    if options.python:
+        python = os.path.join(options.python, "bin", "python")
+        compare(
+            "python -m torch.utils.collect_env", [python, "-m", "torch.utils.collect_env"], max(3, options.runs // 5)
+        )
+
+
+if __name__ == "__main__":
+    main()

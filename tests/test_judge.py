@@ -1,0 +1,108 @@
+"""Order of findings, verdict and exit code (design §3)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpudoctor import judge as judging
+from gpudoctor.check import Check
+from gpudoctor.finding import Finding, NotJudged
+from gpudoctor.host import InputError
+from gpudoctor.judge import exit_code, in_order, judge
+from gpudoctor.matrix.questions import Matrix
+from gpudoctor.matrix.rows import Tables
+from tests.machines import no_gpu_machine
+
+MATRIX = Matrix(Tables(version="test"))
+
+
+def finding(slug: str, id: str, severity: str = "error", moots: tuple[str, ...] = ()) -> Finding:
+    return Finding(severity=severity, message=slug, slug=slug, id=id, moots=moots)  # type: ignore[arg-type]
+
+
+def judged(monkeypatch: pytest.MonkeyPatch, *verdicts: Finding | NotJudged | Exception, **options):
+    def as_check(number: int, verdict: Finding | NotJudged | Exception) -> Check:
+        def function(case):
+            if isinstance(verdict, Exception):
+                raise verdict
+            yield verdict
+
+        slug = verdict.slug if isinstance(verdict, Finding) else f"question-{number}"
+        id = verdict.id if isinstance(verdict, Finding) else f"GPD10{number}"
+        return Check(id=id, slug=slug, function=function)
+
+    checks = tuple(as_check(number, verdict) for number, verdict in enumerate(verdicts))
+    monkeypatch.setattr(judging, "all_checks", lambda: checks)
+    return judge(no_gpu_machine(), MATRIX, **options)
+
+
+def test_findings_go_by_severity_then_from_the_metal_up():
+    found = in_order([finding("b", "GPD402"), finding("note", "GPD101", "note"), finding("a", "GPD119")])
+    assert [f.slug for f in found] == ["a", "b", "note"]
+
+
+def test_a_cause_comes_before_its_effects_whatever_its_layer():
+    found = in_order([finding("driver-too-old", "GPD301"), finding("torch", "GPD403", moots=("driver-too-old",))])
+    assert [f.slug for f in found] == ["torch", "driver-too-old"]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abcdef"), st.lists(st.sampled_from("abcdef"), max_size=3), st.integers(100, 499)),
+        max_size=8,
+    )
+)
+def test_ordering_loses_nothing_even_if_findings_moot_each_other(rows):
+    given_findings = [finding(slug, f"GPD{n}", moots=tuple(moots)) for slug, moots, n in rows]
+    assert sorted(f.id for f in in_order(given_findings)) == sorted(f.id for f in given_findings)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "fail_on", "code"),
+    [
+        ("ok", "error", 0), ("warning", "error", 0), ("error", "error", 1), ("unknown", "error", 3),
+        ("warning", "warning", 1), ("error", "never", 0), ("unknown", "never", 0), ("unknown", "warning", 3),
+    ],
+)  # fmt: skip
+def test_exit_codes(verdict, fail_on, code):
+    assert exit_code(verdict, fail_on) == code
+
+
+def test_an_open_question_that_matters_makes_the_verdict_unknown(monkeypatch):
+    warning = finding("w", "GPD400", "warning")
+    assert judged(monkeypatch, warning, NotJudged("no access", matters=True)).verdict == "unknown"
+    assert judged(monkeypatch, warning, NotJudged("no access", matters=False)).verdict == "warning"
+
+
+def test_an_error_is_an_error_even_with_open_questions(monkeypatch):
+    assert judged(monkeypatch, finding("e", "GPD400"), NotJudged("?", matters=True)).verdict == "error"
+
+
+@pytest.mark.parametrize("name", ["GPD400", "gpd400", "broken", "GPD4"])
+def test_ignored_findings_leave_the_verdict_and_are_told_with_their_reason(monkeypatch, name):
+    result = judged(monkeypatch, finding("broken", "GPD400"), ignore={name: "old cluster"})
+    assert result.verdict == "ok"
+    assert [(i.id, i.why) for i in result.ignored] == [("GPD400", "old cluster")]
+
+
+def test_ignoring_a_check_ignores_its_open_question_too(monkeypatch):
+    assert judged(monkeypatch, NotJudged("?", matters=True), ignore={"GPD100": ""}).verdict == "ok"
+
+
+def test_select_runs_only_what_was_selected(monkeypatch):
+    result = judged(monkeypatch, finding("a", "GPD100"), finding("b", "GPD400"), select=("b",))
+    assert [f.slug for f in result.findings] == ["b"]
+
+
+def test_a_rule_that_names_no_check_is_bad_input(monkeypatch):
+    with pytest.raises(InputError, match="torch-missin"):
+        judged(monkeypatch, finding("torch-missing", "GPD401"), ignore={"torch-missin": ""})
+
+
+def test_a_check_that_crashes_is_one_finding_and_the_rest_goes_on(monkeypatch):
+    result = judged(monkeypatch, ZeroDivisionError("division by zero"), finding("a", "GPD400", "note"))
+    assert [f.slug for f in result.findings] == ["check-crashed", "a"]
+    assert "division by zero" in result.findings[0].saw
+    assert result.verdict == "unknown"
