@@ -121,11 +121,12 @@ def _fabric(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System) -> Fab
     switches: Fact[int] = known(count, pci.source if on_bus else "/dev")
     if not count and not pci.known:
         switches = Fact(state=pci.state, source=pci.source, why=pci.why)
-    return Fabric(
-        switches=switches,
-        manager_version=_manager_version(host),
-        manager_running=_manager_running(host, system),
-    )
+    version = _manager_version(host)
+    if not count and not version.known:
+        running: Fact[bool] = unknown("not looked for: no NVSwitch and no fabric manager", "/proc")
+    else:
+        running = _manager_running(host, system)
+    return Fabric(switches=switches, manager_version=version, manager_running=running)
 
 
 def _manager_version(host: Host) -> Fact[str]:

@@ -1,0 +1,340 @@
+"""What nvidia-smi printed, in any of its forms: table, -q, -q -x, -L, CSV; and what its failures mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+from gpudoctor.machine import FabricState, MigDevice, NvidiaApi, NvmlDevice
+from gpudoctor.probes.pci import normal_bdf
+
+_MIB = 1 << 20
+Pairs = list[tuple[str, str]]
+"""(path, value) in the order printed: ("fb_memory_usage.total", "23028 MiB")."""
+
+# NVML's codes for what nvidia-smi says when it fails.
+_FAILURES = (
+    ("Driver/library version mismatch", 18),
+    ("couldn't communicate with the NVIDIA driver", 9),
+    ("Driver Not Loaded", 9),
+    ("Insufficient Permissions", 4),
+    ("GPU access blocked by the operating system", 17),
+    ("GPU is lost", 15),
+    ("Shared Library Not Found", 12),
+    ("couldn't find libnvidia-ml.so", 12),
+    ("Unknown Error", 999),
+    ("Failed to initialize NVML", 999),
+    ("NVIDIA-SMI has failed", 999),
+)
+
+
+def parse_smi(text: str, errors: str = "") -> NvidiaApi | None:
+    """One answer out of whatever nvidia-smi printed; None if nothing in it is nvidia-smi's.
+
+    `status` is NVML's code of the failure it speaks of, 0 where it listed cards or found none.
+    """
+    driver, cuda = _versions(text)
+    for parse in (_from_xml, _from_query, _from_table, _from_csv, _from_list):
+        devices = parse(text)
+        if devices is not None:
+            lost = _lost(text + "\n" + errors, devices)
+            return NvidiaApi(
+                0, library="nvidia-smi", driver_version=driver, cuda_version=cuda, devices=devices + lost
+            )
+    both = f"{text}\n{errors}"
+    alone = _lost(both, ())
+    if alone:
+        return NvidiaApi(0, library="nvidia-smi", driver_version=driver, cuda_version=cuda, devices=alone)
+    for sign, status in _FAILURES:
+        if sign in both:
+            line = next(line.strip() for line in both.splitlines() if sign in line)
+            return NvidiaApi(status, message=line[:300], library="nvidia-smi", driver_version=driver)
+    if "No devices were found" in both:
+        return NvidiaApi(0, message="No devices were found", library="nvidia-smi", devices=())
+    return NvidiaApi(0, library="nvidia-smi", driver_version=driver, cuda_version=cuda) if driver else None
+
+
+def _versions(text: str) -> tuple[str | None, str | None]:
+    driver = re.search(
+        r"(?:(?<!Guest )Driver Version\s*:|DRIVER version\s*:|<driver_version>)\s*(\d{3}\.[\d.]+\d)", text
+    )
+    cuda = re.search(r"(?:CUDA Version\s*:|<cuda_version>)\s*(\d+\.\d+)", text)
+    columns = (row.get("driver_version", "") for row in _csv_rows(text))
+    return (driver[1] if driver else next(columns, None) or None, cuda[1] if cuda else None)
+
+
+def _lost(text: str, known: tuple[NvmlDevice, ...]) -> tuple[NvmlDevice, ...]:
+    """Cards that nvidia-smi could not get hold of."""
+    found = re.finditer(
+        r"Unable to determine the device handle for (?:GPU\s*\d*:?\s*)?([0-9A-Fa-f:.]{7,16}): ([^\n]+)", text
+    )
+    addresses = {normal_bdf(line[1]): line[2].strip() for line in found}
+    listed = {device.bdf for device in known}
+    new = [(bdf, why) for bdf, why in addresses.items() if bdf and bdf not in listed]
+    return tuple(NvmlDevice(index=len(known) + n, bdf=bdf, lost=True, why=why) for n, (bdf, why) in enumerate(new))
+
+
+# --- -q and -q -x ----------------------------------------------------------------------------------
+
+
+def _from_xml(text: str) -> tuple[NvmlDevice, ...] | None:
+    if "<nvidia_smi_log" not in text:
+        return None
+    body = text[text.index("<nvidia_smi_log") :].partition("</nvidia_smi_log>")[0]
+    # Not an XML parser: recordings are cut, and quoted badly; every card that is there counts.
+    pieces = re.split(r"<gpu id=[\\\"' ]*([0-9A-Fa-f:.]+)[^>]*>", body)
+    return tuple(
+        _device(n, address, _xml_pairs(piece))
+        for n, (address, piece) in enumerate(zip(pieces[1::2], pieces[2::2], strict=True))
+    )
+
+
+def _xml_pairs(piece: str) -> Pairs:
+    pairs: Pairs = []
+    path: list[str] = []
+    for closing, name, rest, value in re.findall(r"<(/?)([A-Za-z_][\w.-]*)([^<>]*)>([^<]*)", piece):
+        if rest.endswith("/"):
+            continue
+        tag = name.lower()
+        if closing:
+            if tag in path:
+                del path[len(path) - 1 - path[::-1].index(tag) :]
+            continue
+        path.append(tag)
+        pairs.append((".".join(path), value.strip()))
+    return pairs
+
+
+def _from_query(text: str) -> tuple[NvmlDevice, ...] | None:
+    start = text.find("NVSMI LOG")
+    if start < 0:
+        return None
+    body = text[start : text.find("NVSMI LOG", start + 1)] if text.find("NVSMI LOG", start + 1) > 0 else text[start:]
+    pieces = re.split(r"^GPU ([0-9A-Fa-f:.]{7,16})[ \t]*$", body, flags=re.MULTILINE)
+    names = dict(_slices_by_card(text))
+    return tuple(
+        _device(n, address, _query_pairs(piece), names.get(n, ()))
+        for n, (address, piece) in enumerate(zip(pieces[1::2], pieces[2::2], strict=True))
+    )
+
+
+def _query_pairs(piece: str) -> Pairs:
+    pairs: Pairs = []
+    path: list[tuple[int, str]] = []
+    for line in piece.splitlines():
+        if not line.startswith(" ") and line.strip():
+            break
+        key, separator, value = line.partition(":")
+        indent = len(key) - len(key.lstrip())
+        while path and path[-1][0] >= indent:
+            path.pop()
+        name = key.strip().lower().replace(" ", "_")
+        if not name:
+            continue
+        pairs.append((".".join([*(part for _, part in path), name]), value.strip()))
+        if not separator or not value.strip():
+            path.append((indent, name))
+    return pairs
+
+
+def _device(index: int, address: str, pairs: Pairs, profiles: tuple[MigDevice, ...] = ()) -> NvmlDevice:
+    first: dict[str, str] = {}
+    for path, value in pairs:
+        first.setdefault(path, value)
+    compute_processes = sum(
+        path.endswith("type") and value.startswith("C") for path, value in pairs if "process" in path
+    )
+    lost = [value for _, value in pairs if value in ("GPU is lost", "GPU requires reset")]
+    return NvmlDevice(
+        index=index,
+        name=first.get("product_name", ""),
+        bdf=normal_bdf(address),
+        uuid=_some(first.get("gpu_uuid") or first.get("uuid")) or "",
+        pci_id=_pci_id(first.get("pci.device_id") or first.get("pci.pci_device_id")),
+        memory=_mib(first.get("fb_memory_usage.total")),
+        memory_used=_mib(first.get("fb_memory_usage.used")),
+        compute_mode=_compute_mode(first.get("compute_mode")),
+        processes=compute_processes if any("process" in path for path in first) else None,
+        mig=_switch(first.get("mig_mode.current") or first.get("mig_mode.current_mig")),
+        mig_devices=_slices(pairs, profiles),
+        ecc_uncorrectable=_uncorrectable(pairs, "volatile"),
+        ecc_uncorrectable_ever=_uncorrectable(pairs, "aggregate"),
+        remap_failed=_switch(
+            first.get("remapped_rows.remapping_failure_occurred") or first.get("remapped_rows.remapped_row_failure")
+        ),
+        remap_pending=_switch(first.get("remapped_rows.pending") or first.get("remapped_rows.remapped_row_pending")),
+        fabric=_fabric(first.get("fabric.state")),
+        lost=bool(lost),
+        why=lost[0] if lost else "",
+    )
+
+
+def _slices(pairs: Pairs, profiles: tuple[MigDevice, ...]) -> tuple[MigDevice, ...]:
+    memory: list[int | None] = []
+    for path, value in pairs:
+        if path.endswith("mig_device.index"):
+            memory.append(None)
+        elif "mig_device." in path and path.endswith("fb_memory_usage.total") and memory:
+            memory[-1] = _mib(value)
+    if not memory:
+        return profiles
+    named = profiles if len(profiles) == len(memory) else (MigDevice(),) * len(memory)
+    return tuple(
+        MigDevice(profile=name.profile, memory=size, uuid=name.uuid) for name, size in zip(named, memory, strict=True)
+    )
+
+
+def _uncorrectable(pairs: Pairs, counter: Literal["volatile", "aggregate"]) -> int | None:
+    """Sum of the uncorrectable counts; older drivers call them double bit and give a total."""
+    counts = []
+    for path, value in pairs:
+        head, _, rest = path.partition(".")
+        if head != "ecc_errors" or not rest.startswith(f"{counter}."):
+            continue
+        if ("uncorrectable" in rest or rest.endswith("double_bit.total")) and value.isascii() and value.isdigit():
+            counts.append(int(value))
+    return sum(counts) if counts else None
+
+
+# --- the table -------------------------------------------------------------------------------------
+
+_ROW = re.compile(
+    r"^\|\s*(\d+)\s+(\S.*?)\s+(?:On|Off|N/A|ERR!|TCC|WDDM|MCDM)?\s*\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)"
+    r"[^|]*\|\s*([^|]*?)\s*\|",
+    re.MULTILINE,
+)
+
+
+def _from_table(text: str) -> tuple[NvmlDevice, ...] | None:
+    if "| NVIDIA-SMI" not in text:
+        return None
+    body = text[text.index("| NVIDIA-SMI") :]
+    body = body[: body.find("| NVIDIA-SMI", 1)] if body.find("| NVIDIA-SMI", 1) > 0 else body
+    slices = dict(_slices_by_card(text))
+    rows = list(_ROW.finditer(body))
+    found = []
+    for row, following in zip(rows, [*rows[1:], None], strict=True):
+        rest = body[row.end() : following.start() if following else len(body)].splitlines()[1:3]
+        used, total, mode = _second_line(rest[0] if rest else "")
+        mig = re.search(r"\|\s*(Enabled\*?|Disabled\*?)\s*\|\s*$", rest[1]) if len(rest) > 1 else None
+        found.append(
+            NvmlDevice(
+                index=int(row[1]),
+                name=row[2],
+                bdf=normal_bdf(row[3]),
+                memory=total,
+                memory_used=used,
+                compute_mode=_compute_mode(mode),
+                mig=mig[1].startswith("Enabled") if mig else None,
+                mig_devices=slices.get(int(row[1]), ()),
+                ecc_uncorrectable=int(row[4]) if row[4].isascii() and row[4].isdigit() else None,
+            )
+        )
+    return tuple(found)
+
+
+def _second_line(line: str) -> tuple[int | None, int | None, str]:
+    sizes = re.search(r"(\d+)\s*MiB\s*/\s*(\d+)\s*MiB", line)
+    mode = re.search(r"(Default|E\. ?Process|E\. ?Thread|Prohibited)\s*\|", line)
+    used, total = (int(sizes[1]) * _MIB, int(sizes[2]) * _MIB) if sizes else (None, None)
+    return used, total, mode[1] if mode else ""
+
+
+# --- -L and CSV --------------------------------------------------------------------------------------
+
+
+def _from_list(text: str) -> tuple[NvmlDevice, ...] | None:
+    slices = dict(_slices_by_card(text))
+    found = tuple(
+        NvmlDevice(
+            index=int(line[1]),
+            name=line[2].strip(),
+            uuid=line[3],
+            mig=True if slices.get(int(line[1])) else None,
+            mig_devices=slices.get(int(line[1]), ()),
+        )
+        for line in re.finditer(r"^GPU (\d+): (.+?) \(UUID: ([\w-]+)\)", text, re.MULTILINE)
+    )
+    return found or None
+
+
+def _slices_by_card(text: str) -> Iterable[tuple[int, tuple[MigDevice, ...]]]:
+    """MIG slices of each card as -L lists them."""
+    for card in re.finditer(r"^GPU (\d+): .*\n((?:\s+MIG .*(?:\n|$))+)", text, re.MULTILINE):
+        lines = re.finditer(r"^\s+MIG (\S+)\s+Device\s+\d+: \(UUID: ([\w/-]+)\)", card[2], re.MULTILINE)
+        yield int(card[1]), tuple(MigDevice(profile=line[1], uuid=line[2]) for line in lines)
+
+
+_COLUMNS = {"name", "uuid", "driver_version", "pci.bus_id", "index", "compute_cap", "memory.total", "memory.used"}
+
+
+def _from_csv(text: str) -> tuple[NvmlDevice, ...] | None:
+    """`--query-gpu=... --format=csv` with its header line."""
+    found: list[NvmlDevice] = []
+    for row in _csv_rows(text):
+        index, capability = row.get("index", ""), row.get("compute_cap", "")
+        found.append(
+            NvmlDevice(
+                index=int(index) if index.isascii() and index.isdigit() else len(found),
+                name=row.get("name", ""),
+                bdf=normal_bdf(row.get("pci.bus_id", "")),
+                uuid=_some(row.get("uuid")) or "",
+                capability=capability if re.fullmatch(r"\d+\.\d", capability) else None,
+                memory=_mib(row.get("memory.total")),
+                memory_used=_mib(row.get("memory.used")),
+            )
+        )
+    return tuple(found) or None
+
+
+def _csv_rows(text: str) -> list[dict[str, str]]:
+    lines = text.splitlines()
+    for n, line in enumerate(lines):
+        header = [re.sub(r"\s*\[.*\]$", "", cell.strip()) for cell in line.split(",")]
+        if len(_COLUMNS.intersection(header)) > 1 and len(header) == len(set(header)):
+            rows = [[cell.strip() for cell in row.split(",")] for row in lines[n + 1 :]]
+            return [dict(zip(header, row, strict=True)) for row in rows if len(row) == len(header)]
+    return []
+
+
+# --- values ------------------------------------------------------------------------------------------
+
+
+def _some(value: str | None) -> str | None:
+    return None if value is None or value.strip("[]") in ("", "N/A", "Not Supported") else value
+
+
+def _mib(value: str | None) -> int | None:
+    found = re.fullmatch(r"(\d{1,9})(?: MiB)?", value or "")
+    return int(found[1]) * _MIB if found else None
+
+
+def _switch(value: str | None) -> bool | None:
+    return {"Enabled": True, "Yes": True, "Disabled": False, "No": False}.get(value or "")
+
+
+def _compute_mode(value: str | None) -> Literal["default", "exclusive", "prohibited"] | None:
+    if not value:
+        return None
+    if value == "Default":
+        return "default"
+    if value == "Prohibited":
+        return "prohibited"
+    return "exclusive" if value.startswith(("E.", "Exclusive")) else None
+
+
+def _fabric(value: str | None) -> FabricState | None:
+    states: dict[str, FabricState] = {
+        "Completed": "completed",
+        "In Progress": "in-progress",
+        "Not Started": "not-started",
+        "N/A": "not-supported",
+    }
+    return states.get(value or "")
+
+
+def _pci_id(value: str | None) -> str | None:
+    """ "0x232110DE" is device 2321 of vendor 10de."""
+    found = re.fullmatch(r"(?:0x)?([0-9A-Fa-f]{4})(10[Dd][Ee])", value or "")
+    return f"10de:{found[1].lower()}" if found else None
