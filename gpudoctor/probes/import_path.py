@@ -55,7 +55,7 @@ def _site_folders(host: Host, layout: Layout, environ: Mapping[str, str]) -> Ite
     if layout.python is None:
         return
     if layout.kind == "venv":
-        for path in _site_packages(layout.prefix, layout.python):
+        for path in _site_packages(host, layout.prefix, layout.python):
             yield path, "site"
         if not layout.system_site:
             return
@@ -67,18 +67,20 @@ def _site_folders(host: Host, layout: Layout, environ: Mapping[str, str]) -> Ite
         yield path, via
 
 
-def _site_packages(prefix: str, python: str) -> list[str]:
-    return [posixpath.join(prefix, lib, f"python{python}", "site-packages") for lib in ("lib64", "lib")]
+def _site_packages(host: Host, prefix: str, python: str) -> list[str]:
+    folders = [posixpath.join(prefix, lib, f"python{python}", "site-packages") for lib in ("lib64", "lib")]
+    same = host.resolve(folders[0]) in (None, host.resolve(folders[1]))  # a venv's lib64 is a link to its lib
+    return folders[1:] if same else folders
 
 
 def _base_folders(host: Host, prefix: str, python: str) -> list[str]:
     """Debian's own Python reads dist-packages only, Fedora's reads /usr/local first; all others their prefix."""
     debian = "/usr/lib/python3/dist-packages"
     if prefix != "/usr":
-        return _site_packages(prefix, python)
+        return _site_packages(host, prefix, python)
     if host.exists(debian):
         return [f"/usr/local/lib/python{python}/dist-packages", debian, f"/usr/lib/python{python}/dist-packages"]
-    return [*_site_packages("/usr/local", python), *_site_packages(prefix, python)]
+    return [*_site_packages(host, "/usr/local", python), *_site_packages(host, prefix, python)]
 
 
 def _user_site(host: Host, layout: Layout, environ: Mapping[str, str]) -> str | None:

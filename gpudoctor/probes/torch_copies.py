@@ -51,7 +51,7 @@ def find_copies(host: Host, path: ImportPath, conda: CondaPackage | None) -> Cop
     if editable is not None and host.exists(editable):
         file = read_version_file(host, editable)
         importable.append(TorchCopy(path=editable, version=file.version if file else None, via="editable"))
-    if conda is not None and not any(copy.version and _same(copy.version, conda.version) for copy in importable[:1]):
+    if conda is not None and not any(copy.version and record_fits(copy.version, conda.version) for copy in importable[:1]):
         traces.append(TorchCopy(path=conda.path, version=conda.version, via="conda record"))
     return Copies(importable=tuple(importable), traces=tuple(traces))
 
@@ -86,7 +86,7 @@ def _records_in(host: Host, folder: Folder, copy: TorchCopy | None) -> list[Torc
         version = metadata_head(host, path).get("Version", [name[len("torch-") : -len(".dist-info")]])[0]
         if copy is None and not _is_editable(host, path):
             found.append(TorchCopy(path=path, version=version, via="dist-info without files"))
-        elif copy is not None and copy.version and not _same(copy.version, version):
+        elif copy is not None and copy.version and not record_fits(copy.version, version):
             found.append(TorchCopy(path=path, version=version, via="left-over dist-info"))
     return found
 
@@ -101,7 +101,7 @@ def _is_editable(host: Host, record: str) -> bool:
     return '"editable": true' in (host.text(posixpath.join(record, "direct_url.json"), 64 << 10).value or "")
 
 
-def _same(version: str, other: str) -> bool:
+def record_fits(version: str, other: str) -> bool:
     """Whether a record speaks of these files: index wheels leave the local part out of their metadata."""
     if "+" in version and "+" in other:
         return version == other

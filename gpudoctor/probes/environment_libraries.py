@@ -1,0 +1,102 @@
+"""Libraries from outside that an environment's processes load: the C++ runtime, and CUDA or ROCm libraries that
+LD_LIBRARY_PATH or LD_PRELOAD put in the way of the wheel's own.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from gpudoctor.host import Host
+from gpudoctor.machine import Fact, Library, LoadPath, absent, known, unknown
+from gpudoctor.probes.load_path import search
+from gpudoctor.probes.torch_libraries import LibraryWalk, read_elf
+
+STDCXX = "libstdc++.so.6"
+_VARIABLES = ("LD_PRELOAD", "LD_LIBRARY_PATH")
+_GPU_LIBRARY = re.compile(
+    r"lib(cudart|cublas|cublasLt|cudnn|cusparse|cusparseLt|nvJitLink|cufft|curand|cusolver|cupti|nvrtc|nccl"
+    r"|rccl|amdhip64|hsa-runtime64|rocblas|hipblas|hipblaslt|rocsparse|rocsolver|MIOpen)\.so"
+)
+_USUAL_NAMES = (
+    "libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13",
+    "libcublas.so.11", "libcublas.so.12", "libcublas.so.13", "libcublasLt.so.12", "libcublasLt.so.13",
+    "libcudnn.so.8", "libcudnn.so.9", "libcusparse.so.11", "libcusparse.so.12",
+    "libnvJitLink.so.12", "libnvJitLink.so.13", "libnccl.so.2", "librccl.so.1",
+    "libamdhip64.so.5", "libamdhip64.so.6", "libamdhip64.so.7", "libhsa-runtime64.so.1",
+    "librocblas.so.4", "librocblas.so.5", "libMIOpen.so.1",
+)  # fmt: skip
+"""Asked for where no torch says which names it loads."""
+
+
+def foreign_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk | None) -> LoadPath:
+    """GPU libraries that a load-path variable names, of the names that torch asks for; `wins` where that is known."""
+    if not any(environ.get(name) for name in _VARIABLES):
+        return LoadPath(complete=known(True, "no LD_LIBRARY_PATH, no LD_PRELOAD"))
+    asked = [a.name for a in walk.asked if _GPU_LIBRARY.match(a.name)] if walk and walk.asked else []
+    path = search(host, tuple(asked or _USUAL_NAMES), environ)
+    firsts = {library.name: library for library in reversed(path.found)}.values()
+    found = tuple(_judged(library, walk) for library in reversed(firsts) if library.via in _VARIABLES)
+    return LoadPath(found=found, searched=path.searched, complete=path.complete)
+
+
+def _judged(library: Library, walk: LibraryWalk | None) -> Library:
+    """With `wins`: LD_PRELOAD always does; LD_LIBRARY_PATH unless a DT_RPATH leads to the wheel's own copy."""
+    asked = walk.of(library.name) if walk else None
+    if library.via == "LD_PRELOAD":
+        return replace(library, wins=True)
+    if asked is None or asked.path is None:
+        return library
+    return replace(library, wins=posixpath.dirname(asked.path) not in asked.rpath_folders)
+
+
+def cudnn_on_path(libraries: LoadPath) -> Fact[str]:
+    """Version of the cuDNN that a load-path variable puts first."""
+    found = next((library for library in libraries.found if library.name.startswith("libcudnn.so")), None)
+    if found is None:
+        if libraries.complete.value is True:
+            return absent("LD_LIBRARY_PATH", "no cuDNN there")
+        return unknown("the load path could not be read whole", "LD_LIBRARY_PATH")
+    return (
+        known(found.version, found.path) if found.version else unknown("its file name states no version", found.path)
+    )
+
+
+def missing_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk) -> tuple[str, ...]:
+    """Names that torch asks for and that are certainly nowhere: all folders could be read, none has them."""
+    names = walk.of_the_system
+    if not walk.complete or not names:
+        return ()
+    path = search(host, names, environ)
+    if path.complete.value is not True:
+        return ()
+    found = {library.name for library in path.found}
+    return tuple(name for name in names if name not in found)
+
+
+def cxx_runtime(
+    host: Host, environ: Mapping[str, str], walk: LibraryWalk | None, interpreter_rpath: tuple[str, ...]
+) -> tuple[Fact[str], str]:
+    """The highest GLIBCXX of the libstdc++ that torch (else the interpreter) gets, and that library's path."""
+    asked = walk.of(STDCXX) if walk else None
+    before = asked.rpath_folders if asked else interpreter_rpath
+    after = asked.runpath_folders if asked else ()
+    own = _first_in(host, before)
+    system = None if own else search(host, (STDCXX,), environ).first(STDCXX)
+    if own is None and (system is None or system.via not in _VARIABLES):
+        own = _first_in(host, after)
+    path = own or (system.path if system else "")
+    if not path:
+        return unknown(f"no {STDCXX} was found on the load path"), ""
+    heads = read_elf(host, path)
+    if heads is None or heads.defines_glibcxx is None:
+        return unknown("its symbol versions could not be read", path), path
+    return known(heads.defines_glibcxx, path), path
+
+
+def _first_in(host: Host, folders: tuple[str, ...]) -> str | None:
+    paths = (posixpath.join(folder, STDCXX) for folder in folders)
+    return next((path for path in paths if host.exists(path)), None)

@@ -1,0 +1,204 @@
+"""What `import torch` would have the loader load, followed from library to library as ld.so(8) does it.
+
+The walk starts at torch's extension module and stays within the environment: a name that is found in none of
+its folders is asked of the system's load path. It is generous: torch itself preloads from nvidia/*/lib on
+sys.path, and a name that was loaded once serves all, so every folder met serves every library.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+
+from msgspec import Struct
+
+from gpudoctor.codeobjects.elf import Elf, NotReadable, open_elf
+from gpudoctor.host import Host
+from gpudoctor.machine import Fact, absent, known, unknown
+from gpudoctor.probes.import_path import ImportPath
+from gpudoctor.probes.listing import Listing
+
+_MOST_LIBRARIES = 150
+_OF_THE_DRIVER = re.compile(r"lib(cuda|nvidia-.*|nvcuvid|nvoptix)\.so")
+_OF_TORCH = re.compile(r"lib(torch|c10|shm|caffe2)|_C\.")
+_STDCXX = "libstdc++.so.6"
+
+
+class Asked(Struct, frozen=True):
+    """One name that a library asks for. `rpath_folders` go before LD_LIBRARY_PATH, `runpath_folders` after it."""
+
+    name: str
+    by: str
+    rpath_folders: tuple[str, ...]
+    runpath_folders: tuple[str, ...]
+    path: str | None
+    """Where the environment has it; None where only the system might."""
+
+
+class LibraryWalk(Struct, frozen=True):
+    """All names that are asked for, each as the first library asks for it; `complete` unless a folder or a
+    library could not be read."""
+
+    asked: tuple[Asked, ...]
+    glibcxx: Fact[str]
+    complete: bool
+
+    def of(self, name: str) -> Asked | None:
+        """Who asks first for a name."""
+        return next((asked for asked in self.asked if asked.name == name), None)
+
+    @property
+    def of_the_system(self) -> tuple[str, ...]:
+        """Names that the environment does not have; those of the driver are left to the driver's own facts."""
+        return tuple(a.name for a in self.asked if a.path is None and not _OF_THE_DRIVER.match(a.name))
+
+
+def walk_libraries(host: Host, torch: str, path: ImportPath, interpreter_rpath: tuple[str, ...]) -> LibraryWalk:
+    """Follow what the torch folder `torch` needs. `interpreter_rpath` are the folders of its python's DT_RPATH."""
+    walk = _Walk(host, tuple(_preloaded(host, torch, path)))
+    walk.start(torch, interpreter_rpath)
+    return walk.result()
+
+
+def interpreter_rpath(host: Host, interpreter: str) -> tuple[str, ...]:
+    """Folders of a python executable's DT_RPATH (conda's has $ORIGIN/../lib), which it lends to all it loads."""
+    real = host.resolve(interpreter)
+    elf = read_elf(host, real) if real else None
+    return _expanded(elf.rpath, real or "") if elf and not elf.runpath else ()
+
+
+class Heads(Struct, frozen=True):
+    """What one library's dynamic section says."""
+
+    needed: tuple[str, ...]
+    rpath: tuple[str, ...]
+    runpath: tuple[str, ...]
+    glibcxx: str | None
+    defines_glibcxx: str | None
+
+
+def read_elf(host: Host, path: str) -> Heads | None:
+    """The dynamic section of a library; None where it cannot be read."""
+    handle = host.open_binary(path)
+    if handle is None:
+        return None
+    with handle:
+        try:
+            elf: Elf = open_elf(handle.fileno())
+            return Heads(
+                needed=elf.needed,
+                rpath=elf.rpath,
+                runpath=elf.runpath,
+                glibcxx=elf.needs_version("GLIBCXX_") if _OF_TORCH.match(posixpath.basename(path)) else None,
+                defines_glibcxx=elf.defines_version("GLIBCXX_") if "stdc++" in path else None,
+            )
+        except NotReadable:
+            return None
+
+
+def highest(versions: Iterable[str | None]) -> str | None:
+    """The highest of "3.4.29", "3.4.9" ..."""
+    return max((v for v in versions if v), key=lambda v: [int(part) for part in v.split(".")], default=None)
+
+
+def _preloaded(host: Host, torch: str, path: ImportPath) -> Iterator[str]:
+    """Folders that torch preloads from, or finds beside itself, whatever its libraries say."""
+    yield posixpath.join(torch, "lib")
+    for folder in path.folders:
+        if "nvidia" in folder.names:
+            for name in host.names(posixpath.join(folder.path, "nvidia")).value or ():
+                yield posixpath.join(folder.path, "nvidia", name, "lib")
+        for name in sorted(folder.names):
+            if name in ("cusparselt", "nvshmem") or re.match(r"_rocm_sdk_\w+$", name):
+                yield posixpath.join(folder.path, name, "lib")
+            elif name in ("torch.libs", "triton.libs"):
+                yield posixpath.join(folder.path, name)
+
+
+class _Walk:
+    def __init__(self, host: Host, folders: tuple[str, ...]) -> None:
+        self._host = host
+        self._listing = Listing(host)
+        self._folders = dict.fromkeys(folders)
+        self._asked: dict[str, Asked] = {}
+        self._read: set[str] = set()
+        self._glibcxx: list[str | None] = []
+        self._complete = True
+
+    def start(self, torch: str, rpath: tuple[str, ...]) -> None:
+        names = self._listing.names(torch) or frozenset()
+        roots = [posixpath.join(torch, "lib/libtorch_global_deps.so")]
+        roots += [posixpath.join(torch, name) for name in sorted(names) if re.match(r"_C\..*\.so$|_C\.so$", name)]
+        pending = [(root, rpath) for root in roots if self._host.exists(root)]
+        while pending:
+            following: list[tuple[str, tuple[str, ...]]] = []
+            for path, inherited in pending:
+                following.extend(self._follow(path, inherited))
+            # A folder met later may hold what was asked for earlier.
+            following.extend((path, rpath) for path in self._found_late())
+            pending = following
+
+    def _follow(self, path: str, inherited: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Read one library; yields those that it has the loader read for the first time."""
+        if path in self._read:
+            return
+        self._read.add(path)
+        heads = read_elf(self._host, path) if len(self._read) <= _MOST_LIBRARIES else None
+        if heads is None:
+            self._complete = False
+            return
+        self._glibcxx.append(heads.glibcxx)
+        runpath = _expanded(heads.runpath, path)
+        rpath = () if runpath else (*_expanded(heads.rpath, path), *inherited)
+        self._folders.update(dict.fromkeys((*rpath, *runpath)))
+        for name in heads.needed:
+            if name not in self._asked:
+                found = self._find(name)
+                self._asked[name] = Asked(
+                    name=name, by=path, rpath_folders=rpath, runpath_folders=runpath, path=found
+                )
+                if found is not None:
+                    yield found, rpath
+
+    def _find(self, name: str) -> str | None:
+        for folder in self._folders:
+            names = self._listing.names(folder)
+            if names is None:
+                self._complete = False
+            elif name in names:
+                return posixpath.join(folder, name)
+        return None
+
+    def _found_late(self) -> list[str]:
+        found = []
+        for name, asked in list(self._asked.items()):
+            path = self._find(name) if asked.path is None else None
+            if path is not None:
+                self._asked[name] = Asked(
+                    name=name,
+                    by=asked.by,
+                    rpath_folders=asked.rpath_folders,
+                    runpath_folders=asked.runpath_folders,
+                    path=path,
+                )
+                found.append(path)
+        return found
+
+    def result(self) -> LibraryWalk:
+        needed = highest(self._glibcxx)
+        glibcxx: Fact[str]
+        if needed is not None:
+            glibcxx = known(needed, "symbol versions of torch's libraries")
+        elif self._read and self._complete:
+            glibcxx = absent("symbol versions of torch's libraries", "they ask for none")
+        else:
+            glibcxx = unknown("torch's libraries could not be read")
+        return LibraryWalk(asked=tuple(self._asked.values()), glibcxx=glibcxx, complete=self._complete)
+
+
+def _expanded(folders: tuple[str, ...], path: str) -> tuple[str, ...]:
+    """$ORIGIN and ${ORIGIN} put in; folders with other variables left out."""
+    origin = posixpath.dirname(path)
+    texts = (re.sub(r"\$\{?ORIGIN\}?", lambda _: origin, folder) for folder in folders)
+    return tuple(posixpath.normpath(text) for text in texts if text.startswith("/") and "$" not in text)
