@@ -1,0 +1,279 @@
+"""Libraries as the dynamic loader of an examined process would meet them (ld.so(8)); nothing is opened with it."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from gpudoctor.host import Host
+from gpudoctor.machine import Fact, Library, LibraryKind, LoadPath, absent, denied, known, unknown
+from gpudoctor.probes.container import probe_container
+from gpudoctor.probes.loader_cache import (
+    CACHE,
+    CACHE_LIMIT,
+    cached_paths,
+    configured_folders,
+    default_folders,
+)
+from gpudoctor.probes.mounts import Mount, mount_at, mount_below, read_mounts
+
+DRIVER_LIBRARIES = (
+    "libcuda.so.1",
+    "libcuda.so",
+    "libnvidia-ml.so.1",
+    "libnvidia-ptxjitcompiler.so.1",
+    "libhsa-runtime64.so.1",
+    "libamdhip64.so.7",
+    "libamdhip64.so.6",
+    "libamdhip64.so.5",
+    "libamdhip64.so",
+    "libdxcore.so",
+)
+_NIX_DRIVER_FOLDER = "/run/opengl-driver/lib"
+_OTHER_DRIVER_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/lib/nvidia", _NIX_DRIVER_FOLDER)
+
+_ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
+_SONAME_VERSION = re.compile(r"\.so\.(\d+(?:\.\w+)+)$")
+_DRIVER_VERSION = re.compile(r"\d{3,}\.\d+(?:\.\d+)?$")
+_LINK_TEXT = re.compile(r"[\w./+-]+\.so[\w.]*")
+
+_KINDS: tuple[tuple[re.Pattern[str], LibraryKind], ...] = (
+    (re.compile(r"/stubs/"), "stub"),
+    (re.compile(r"/(cuda[^/]*/(\w+/)*compat[^/]*|cuda-compat[^/]*)/"), "compat"),
+    (re.compile(r"/usr/lib/wsl/"), "wsl"),
+    (re.compile(r"/(tegra|tegra-egl|nvgpu)/|/usr/lib/aarch64-linux-gnu/nvidia/lib[^/]*$"), "jetson"),
+    (re.compile(r"/(site|dist)-packages/"), "wheel"),
+    (re.compile(r"^/(usr/local/cuda|opt/rocm|opt/nvidia|usr/lib/rocm)|/lib(hsa-runtime|amdhip)[^/]*$"), "toolkit"),
+)
+_DRIVER_OWN = re.compile(r"lib(cuda|nvidia-[\w-]+|nvcuvid)\.so[\w.]*$")
+
+
+class _Place(Struct, frozen=True):
+    """A folder to look into, or (`file`) one library; `via` is what puts it on the path."""
+
+    path: str
+    via: str
+    file: bool = False
+
+
+def driver_libraries(host: Host, variables: Mapping[str, str]) -> LoadPath:
+    """The user-space halves of the drivers: libcuda, NVML, HSA, HIP, dxcore."""
+    return search(host, DRIVER_LIBRARIES, variables)
+
+
+def search(host: Host, names: Sequence[str], variables: Mapping[str, str]) -> LoadPath:
+    """Look for each name in LD_PRELOAD, LD_LIBRARY_PATH, the loader's cache and its default folders.
+
+    Per name the first entry of `found` is the one that loading gives; those behind it are shadowed.
+    """
+    arch = _arch(host)
+    gaps: list[Fact[object]] = []
+    found: list[Library] = []
+    seen: set[tuple[str, str]] = set()
+    places, by_cache = _places(host, variables, names, arch, gaps)
+    look = _Look(host, arch, gaps)
+    for name in names:
+        for place in (*places.before, *by_cache.get(name, ()), *places.after):
+            library = look.at(place, name)
+            if library is not None and (name, library.path) not in seen:
+                seen.add((name, library.path))
+                found.append(library)
+    folders = dict.fromkeys(place.path for place in (*places.before, *places.after) if not place.file)
+    searched = tuple(folder for folder in folders if host.exists(folder))
+    return LoadPath(found=tuple(found), searched=searched, complete=_complete(gaps, searched, bool(by_cache)))
+
+
+def userland_version(host: Host, load_path: LoadPath) -> Fact[str]:
+    """Version of the NVIDIA driver's own user-space libraries, cuda-compat and stubs left aside.
+
+    They may lie beside the load path, hidden behind cuda-compat; a mount from the host beats an image's own.
+    """
+    own = [library for library in load_path.found if library.kind == "driver" and _DRIVER_OWN.search(library.name)]
+    for library in sorted(own, key=lambda library: (not library.mounted, "nvidia-ml" not in library.name)):
+        if library.version:
+            return known(library.version, library.path)
+    if any(library.kind == "wsl" for library in load_path.found):
+        return unknown("the driver is that of Windows", "/usr/lib/wsl")
+    if any(library.kind == "jetson" for library in load_path.found):
+        return unknown("L4T's libraries carry no version", "load path")
+    for folder in dict.fromkeys((*load_path.searched, *default_folders(_arch(host)), *_OTHER_DRIVER_FOLDERS)):
+        versions = {
+            match[1]
+            for name in host.names(folder).value or ()
+            if (match := re.fullmatch(r"lib(?:cuda|nvidia-ml)\.so\.(\d{3,}\.\d+(?:\.\d+)?)", name))
+            and _kind(f"{folder}/{name}") == "driver"
+        }
+        if versions:
+            return known(max(versions, key=_numbers), folder)
+    if own:
+        return unknown("its libraries carry no version", own[0].path)
+    if load_path.complete.known and load_path.searched:
+        return absent("load path", "no libcuda or libnvidia-ml of a driver")
+    return unknown(load_path.complete.why or "not every folder of the load path could be read", "load path")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def _arch(host: Host) -> str | None:
+    uname = host.uname().value
+    return uname.machine if uname is not None else host.text("/proc/sys/kernel/arch").value
+
+
+# --- where to look -----------------------------------------------------------------------------------
+
+
+class _Places(Struct, frozen=True):
+    before: tuple[_Place, ...]
+    """Looked into before the cache."""
+    after: tuple[_Place, ...]
+
+
+def _places(
+    host: Host, variables: Mapping[str, str], names: Sequence[str], arch: str | None, gaps: list[Fact[object]]
+) -> tuple[_Places, dict[str, tuple[_Place, ...]]]:
+    """Folders before and behind the cache, and what the cache holds by name."""
+    before = (*_preloaded(variables, gaps), *_library_path(host, variables, arch, gaps))
+    after = [_Place(folder, "default") for folder in default_folders(arch)]
+    if host.exists("/nix/store") or host.exists("/etc/NIXOS"):
+        # Nix's own builds carry this folder in their RUNPATH.
+        after.append(_Place(_NIX_DRIVER_FOLDER, "RPATH"))
+    cache = host.data(CACHE, CACHE_LIMIT)
+    cached = None if cache.value is None else cached_paths(cache.value, names, arch)
+    if cached is None:
+        configured = [_Place(folder, "ld.so.conf") for folder in configured_folders(host)]
+        return _Places(before, (*configured, *after)), {}
+    entries = {
+        name: tuple(_Place(path, "ld.so.cache", file=True) for path in paths) for name, paths in cached.items()
+    }
+    return _Places(before, tuple(after)), entries
+
+
+def _preloaded(variables: Mapping[str, str], gaps: list[Fact[object]]) -> Iterator[_Place]:
+    for entry in re.split(r"[:\s]+", variables.get("LD_PRELOAD", "")):
+        if entry.startswith("/") and "$" not in entry:
+            yield _Place(entry, "LD_PRELOAD", file=True)
+        elif "/" in entry:
+            gaps.append(unknown(f"LD_PRELOAD names {entry}, which depends on the process", "LD_PRELOAD"))
+
+
+def _library_path(
+    host: Host, variables: Mapping[str, str], arch: str | None, gaps: list[Fact[object]]
+) -> Iterator[_Place]:
+    """Entries of LD_LIBRARY_PATH: an empty or relative one means the current folder of the process."""
+    value = variables.get("LD_LIBRARY_PATH", "")
+    for entry in re.split(r"[:;]", value) if value else ():
+        if "$ORIGIN" in entry or "${ORIGIN}" in entry or "PLATFORM" in entry:
+            gaps.append(unknown(f"LD_LIBRARY_PATH has {entry}, which depends on the library", "LD_LIBRARY_PATH"))
+            continue
+        for folder in _expanded(entry, arch):
+            if folder.startswith("/"):
+                yield _Place(posixpath.normpath(folder), "LD_LIBRARY_PATH")
+            elif host.live and (here := host.resolve(folder or ".")) is not None:
+                yield _Place(here, "LD_LIBRARY_PATH (current folder)")
+            elif not host.live:
+                gaps.append(unknown("LD_LIBRARY_PATH names the current folder, which is not recorded", entry))
+
+
+def _expanded(entry: str, arch: str | None) -> tuple[str, ...]:
+    """$LIB stands for lib64 or Debian's triplet."""
+    if "$LIB" not in entry and "${LIB}" not in entry:
+        return (entry,)
+    libs = ("lib64", "lib/aarch64-linux-gnu" if arch == "aarch64" else "lib/x86_64-linux-gnu")
+    return tuple(entry.replace("${LIB}", lib).replace("$LIB", lib) for lib in libs)
+
+
+def _complete(gaps: list[Fact[object]], searched: tuple[str, ...], cached: bool) -> Fact[bool]:
+    if not any(folder.startswith(("/usr/lib", "/lib")) for folder in searched) and not cached:
+        return unknown("no library folder is recorded", "load path")
+    if gaps:
+        gap = gaps[0]
+        return denied(gap.source, gap.why) if gap.state == "denied" else unknown(gap.why, gap.source)
+    return known(True, "load path")
+
+
+# --- what lies there ---------------------------------------------------------------------------------
+
+
+class _Look:
+    """Looks at single files; what containers and mounts say is read once, when a library is found."""
+
+    def __init__(self, host: Host, arch: str | None, gaps: list[Fact[object]]) -> None:
+        self._host = host
+        self._arch = arch
+        self._gaps = gaps
+        self._mounts: tuple[Mount, ...] | None = None
+
+    def at(self, place: _Place, name: str) -> Library | None:
+        """The library that `place` gives for `name`, if it gives one."""
+        if place.file and place.via == "LD_PRELOAD" and not _serves(posixpath.basename(place.path), name):
+            return None
+        path = place.path if place.file else f"{place.path}/{name}"
+        stat = self._host.stat(path)
+        if stat.value is None:
+            if stat.state == "denied" or (stat.state == "unknown" and place.via.startswith("LD_")):
+                self._gaps.append(Fact(state=stat.state, source=path, why=stat.why))
+            return None
+        if stat.value.kind != "file" or not self._loadable(path):
+            return None
+        real = self._real(path)
+        mounted, origin = self._mounted(real)
+        return Library(
+            name=name,
+            path=path,
+            version=_version(name, real) or _version(name, origin),
+            kind=_kind(path, real),
+            via=place.via,
+            mounted=mounted,
+        )
+
+    def _loadable(self, path: str) -> bool:
+        """False for a library of another architecture or word size: the loader passes it over."""
+        head = self._host.data(path, 20).value or b""
+        if len(head) < 20 or head[:4] != b"\x7fELF":
+            return True
+        machine = int.from_bytes(head[18:20], "little")
+        wanted = _ELF_MACHINES.get(self._arch or "")
+        return head[4] == 2 and machine in ((wanted,) if wanted else _ELF_MACHINES.values())
+
+    def _real(self, path: str) -> str:
+        """Where links lead. Archives and checkouts may have turned links into files that hold their target."""
+        real = self._host.resolve(path) or path
+        if not self._host.live:
+            target = self._host.text(real, 256).value or ""
+            if _LINK_TEXT.fullmatch(target):
+                beside = posixpath.normpath(posixpath.join(posixpath.dirname(real), target))
+                return beside if self._host.exists(beside) else real
+        return real
+
+    def _mounted(self, real: str) -> tuple[bool | None, str]:
+        """In a container: whether the file comes from outside its image, and under which name there."""
+        if self._mounts is None:
+            inside = probe_container(self._host).known
+            self._mounts = (read_mounts(self._host).value or ()) if inside else ()
+        if not self._mounts:
+            return None, ""
+        mount = mount_below(self._mounts, real)
+        own = mount_at(self._mounts, real)
+        return mount is not None and mount.point != "/", own.root if own is not None else ""
+
+
+def _serves(file: str, name: str) -> bool:
+    """Whether a preloaded file stands for a name: its soname is not read, its file name tells."""
+    return file == name or file.startswith(name.partition(".so")[0] + ".so")
+
+
+def _version(name: str, path: str) -> str | None:
+    match = _SONAME_VERSION.search(path)
+    if match is None:
+        return None
+    own_driver = _DRIVER_OWN.search(name) is not None
+    return None if own_driver and not _DRIVER_VERSION.match(match[1]) else match[1]
+
+
+def _kind(*paths: str) -> LibraryKind:
+    return next((kind for pattern, kind in _KINDS if any(pattern.search(path) for path in paths)), "driver")

@@ -1,0 +1,45 @@
+"""The processor: its architecture and its flags."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.host import Host
+from gpudoctor.machine import Fact, absent, known, unknown
+
+CPUINFO = "/proc/cpuinfo"
+# The first processor's lines: machines with hundreds of them have megabytes.
+_FIRST_PROCESSOR = 1 << 16
+_ELF_MACHINES = {62: "x86_64", 183: "aarch64"}
+_ANY_PROGRAM = ("/bin/sh", "/usr/bin/env", "/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
+
+
+def read_arch(host: Host) -> Fact[str]:
+    """As `uname -m` prints it. A folder that was never started says it by its programs."""
+    uname = host.uname()
+    if uname.value is not None:
+        return known(uname.value.machine, uname.source)
+    stated = host.text("/proc/sys/kernel/arch")
+    if stated.value:
+        return stated
+    text = host.text(CPUINFO, _FIRST_PROCESSOR).value or ""
+    if re.search(r"^flags\s*:.*\blm\b", text, re.MULTILINE):
+        return known("x86_64", CPUINFO)
+    if re.search(r"^CPU architecture\s*:\s*(8|AArch64)", text, re.MULTILINE):
+        return known("aarch64", CPUINFO)
+    for program in _ANY_PROGRAM:
+        head = host.data(program, 20).value or b""
+        if head[:4] == b"\x7fELF" and len(head) == 20:
+            machine = _ELF_MACHINES.get(int.from_bytes(head[18:20], "little"))
+            if machine is not None:
+                return known(machine, program)
+    return unknown("neither uname nor a program tells", uname.source)
+
+
+def read_cpu_flags(host: Host) -> Fact[tuple[str, ...]]:
+    """Of the first processor: `flags` on x86, `Features` on Arm."""
+    text = host.text(CPUINFO, _FIRST_PROCESSOR)
+    if text.value is None:
+        return Fact(state=text.state, source=text.source, why=text.why)
+    match = re.search(r"^(?:flags|Features)\s*:(.*)$", text.value, re.MULTILINE)
+    return known(tuple(match[1].split()), CPUINFO) if match else absent(CPUINFO, "no line of flags")
