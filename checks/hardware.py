@@ -14,7 +14,7 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Gpu, LogFault
 
-from .unserved import about, names_card, nvidia_refusal, severity, without_kfd
+from .unserved import about, called, finding, names_card, nvidia_refusal, without_kfd
 
 _NVML_LOST = 15
 
@@ -96,7 +96,8 @@ def _power_cycle() -> WayOut:
         "Shut the machine down, take it off the mains for a minute and start it again. If the card is lost again: "
         "reseat it, check its power cables and temperature, try another slot without a riser; then have it replaced."
     )
-    return WayOut("Power-cycle the machine and check the card's seat, power and cooling", (Manual(text, risk="reboot"),))
+    title = "Power-cycle the machine and check the card's seat, power and cooling"
+    return WayOut(title, (Manual(text, risk="reboot"),))
 
 
 @check("GPD103", "gpu-ecc")
@@ -196,7 +197,7 @@ def driver_init_failed_bios(case: Case) -> Verdicts:
             gpu,
             lines,
             f"The NVIDIA driver cannot start {gpu.name}: the firmware gives it too little address space.",
-            WayOut("Switch on Above 4G Decoding and Resizable BAR in the firmware setup", (Manual(text, risk="reboot"),)),
+            WayOut("Switch on Above 4G Decoding and Resizable BAR", (Manual(text, risk="reboot"),)),
         )
 
 
@@ -268,22 +269,20 @@ def amd_pcie_atomics(case: Case) -> Verdicts:
     Moving a card to another slot changes nothing on disk.
     """
     faults = case.log_faults("amd-pcie-atomics")
-    for gpu in without_kfd(case, "amd-pcie-atomics"):
-        lines = tuple(fault for fault in about(gpu, faults) if names_card(fault, gpu))
+    for severity, cards in without_kfd(case, "amd-pcie-atomics"):
+        lines = tuple(fault for gpu in cards for fault in about(gpu, faults) if names_card(fault, gpu))
         text = (
             "Put the card into a slot that is wired to the processor (not to the chipset, no riser, no Thunderbolt); "
             "in a virtual machine, pass PCIe atomics through. On boards before PCIe 3.0 there is no way."
         )
-        yield Finding(
-            severity=severity(case, gpu),
-            message=f"The slot of {gpu.name} does not pass on PCIe atomics: the kernel gives it no compute access.",
+        yield finding(
+            severity,
+            cards,
+            message=f"The slot of {called(cards)} does not pass on PCIe atomics: the card gets no compute access.",
             saw=lines[-1].line if lines else "bound to amdgpu, no KFD node",
             want="a slot with PCIe atomics",
-            subject=gpu_subject(gpu),
-            device=Device.of(gpu),
             confidence="certain" if lines else "likely",
             evidence=(*_log_evidence(case, lines), Evidence.of("amd.topology", case.machine.amd.topology)),
             ways_out=(WayOut("Move the card to a slot that is wired to the processor", (Manual(text),)),),
             moots=("amd-kfd-missing", "no-gpu"),
         )
-

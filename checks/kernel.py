@@ -21,28 +21,20 @@ from gpudoctor.finding import (
     WayOut,
     gpu_subject,
 )
-from gpudoctor.machine import Gpu
 
 from .unserved import (
-    amd_reason,
+    because,
     blocked,
+    called,
     core_modules,
+    finding,
     for_running_kernel,
     install_driver,
     kernel_too_old,
-    nvidia_reason,
     nvidia_refusal,
-    severity,
     unbuilt_dkms,
-    unserved,
     without_kfd,
 )
-
-
-def _because(case: Case, slug: str) -> list[Gpu]:
-    """Cards without a working kernel driver for which this is the first reason."""
-    nvidia = [gpu for gpu in unserved(case, "nvidia") if nvidia_reason(case, gpu) == slug]
-    return nvidia + [gpu for gpu in unserved(case, "amd") if amd_reason(case, gpu) == slug]
 
 
 @check("GPD110", "nouveau-conflict")
@@ -58,32 +50,26 @@ def nouveau_conflict(case: Case) -> Verdicts:
     ## Fix safety
     Needs root and a reboot; the screen runs on another driver afterwards. Undone by removing the rule and the driver.
     """
-    for gpu in _because(case, "nouveau-conflict"):
-        rival = gpu.driver.value or "nouveau"
+    for severity, cards in because(case, "nouveau-conflict"):
+        rival = cards[0].driver.value or "nouveau"
         modules = core_modules(case)
-        ready = for_running_kernel(case, modules) is not None and nvidia_refusal(case, gpu) is None
-        install = install_driver(case, (gpu,))
+        ready = for_running_kernel(case, modules) is not None and nvidia_refusal(case, cards[0]) is None
+        way_out = install_driver(case, cards)
         block = BlockModule(rival, why=f"{rival} must not take the card before NVIDIA's driver does")
         reboot = Reboot(why=f"{rival} lets go of the card only at boot")
-        if case.in_container:
-            way_out = install
-        elif ready:
-            way_out = WayOut(f"Keep {rival} from the card and reboot", (block, reboot))
-        else:
-            steps = tuple(remedy for remedy in install.remedies if not isinstance(remedy, Reboot))
-            way_out = WayOut(f"{install.title} in the place of {rival}", (*steps, block, reboot))
-        yield Finding(
-            severity=severity(case, gpu),
-            message=f"The kernel driver {rival} has taken {gpu.name}; CUDA needs NVIDIA's own kernel driver.",
+        if not case.in_container:
+            steps = () if ready else tuple(step for step in way_out.remedies if not isinstance(step, Reboot))
+            title = f"Keep {rival} from the card" if ready else f"{way_out.title} in the place of {rival}"
+            way_out = WayOut(title, (*steps, block, reboot))
+        yield finding(
+            severity,
+            cards,
+            message=f"The kernel driver {rival} has taken {called(cards)}; CUDA needs NVIDIA's own kernel driver.",
             saw=rival,
             want="nvidia",
-            subject=gpu_subject(gpu),
-            device=Device.of(gpu),
             evidence=(
-                Evidence.of("gpu.driver", gpu.driver),
-                Evidence.of("nvidia.modules_installed", case.machine.nvidia.modules_installed)
-                if not modules
-                else Evidence("nvidia.modules_installed", modules[0].path, modules[0].path),
+                Evidence.of("gpu.driver", cards[0].driver),
+                *(Evidence("nvidia.modules_installed", f"{m.name} for {m.kernel}", m.path) for m in modules[:1]),
             ),
             ways_out=(way_out,),
             moots=("no-driver", "no-gpu"),
@@ -105,38 +91,35 @@ def module_blacklisted(case: Case) -> Verdicts:
     ## Fix safety
     Needs root; the rule is kept beside its file, so that it can be put back.
     """
-    for gpu in _because(case, "module-blacklisted"):
-        module = "nvidia" if gpu.vendor == "nvidia" else "amdgpu"
-        rules = blocked(case, gpu.vendor)
+    for severity, cards in because(case, "module-blacklisted"):
+        vendor = cards[0].vendor
+        module = "nvidia" if vendor == "nvidia" else "amdgpu"
+        rules = blocked(case, vendor)
         if rules:
             rule, source, chosen = rules[0].rule, rules[0].source, all(one.chosen for one in rules)
-            remedies = tuple(UnblockModule(module, one.source, why=f"it holds: {one.rule}") for one in rules)
+            unblock = tuple(UnblockModule(module, one.source, why=f"it holds: {one.rule}") for one in rules)
+            way_out = WayOut(f"Take away the rule and load {module}", (*unblock, LoadModule(module)))
         else:
             rule, source, chosen = "nomodeset", case.machine.system.kernel_options.source, False
-            remedies = (UnblockModule(module, source, why="amdgpu does not start under nomodeset"),)
-        yield Finding(
-            severity="note" if chosen else severity(case, gpu),
-            message=f"{gpu.name} is switched off on purpose: {rule}."
+            take_off = UnblockModule(module, source, why="amdgpu does not start under nomodeset")
+            way_out = WayOut("Take nomodeset off the kernel command line", (take_off, Reboot()))
+        yield finding(
+            "note" if chosen else severity,
+            cards,
+            message=f"{called(cards)} is switched off on purpose ({rule})."
             if chosen
-            else f"The kernel module {module} for {gpu.name} is kept from loading by a rule: {rule}.",
+            else f"The kernel module {module} for {called(cards)} is kept from loading by a rule: {rule}",
             saw=rule,
             want=f"{module} loaded",
-            subject=gpu_subject(gpu),
-            device=Device.of(gpu),
-            evidence=(Evidence(f"{gpu.vendor}.blocked", rule, source), Evidence.of("gpu.driver", gpu.driver)),
-            ways_out=(
-                WayOut(
-                    f"Take away the rule and load {module}" if rules else "Take nomodeset off the kernel command line",
-                    (*remedies, LoadModule(module)) if rules else (*remedies, Reboot()),
-                ),
-            ),
+            evidence=(Evidence(f"{vendor}.blocked", rule, source), Evidence.of("gpu.driver", cards[0].driver)),
+            ways_out=(way_out,),
             moots=("no-driver", "no-gpu"),
         )
 
 
 @check("GPD112", "secure-boot-module-rejected")
 def secure_boot_module_rejected(case: Case) -> Verdicts:
-    """Secure Boot refuses the GPU's kernel module, because it is not signed with an enrolled key.
+    """Secure Boot refuses the GPU's kernel module: its key is not enrolled.
 
     ## Why it matters
     The module was built and installed, and the kernel will not load it ("Key was rejected by service").
@@ -149,23 +132,22 @@ def secure_boot_module_rejected(case: Case) -> Verdicts:
     Enrolling a key is done by a person at the console, at the next boot. Switching Secure Boot off lowers the
     machine's protection.
     """
-    for gpu in _because(case, "secure-boot-module-rejected"):
+    for severity, cards in because(case, "secure-boot-module-rejected"):
         lines = case.log_faults("secure-boot-module-rejected")
-        module = "nvidia" if gpu.vendor == "nvidia" else "amdgpu"
+        module = "nvidia" if cards[0].vendor == "nvidia" else "amdgpu"
         enrol = (
             "Sign the module with a machine owner key and enrol that key: "
-            "`sudo mokutil --import /var/lib/shim-signed/mok/MOK.der` (Debian, Ubuntu; DKMS keeps its own key in "
-            '/var/lib/dkms/mok.pub elsewhere), reboot, and choose "Enroll MOK" on the blue screen.'
+            "`sudo mokutil --import /var/lib/shim-signed/mok/MOK.der` (Ubuntu; elsewhere DKMS has it in "
+            '/var/lib/dkms/mok.pub), reboot, and choose "Enroll MOK" on the blue screen.'
         )
         off = "Switch Secure Boot off in the firmware setup, if the rules of this place allow that."
-        yield Finding(
-            severity=severity(case, gpu),
-            message=f"Secure Boot is on and the kernel refuses the module {module} for {gpu.name}: its signature "
-            "is not trusted.",
+        yield finding(
+            severity,
+            cards,
+            message=f"Secure Boot is on and the kernel refuses the module {module} for {called(cards)}: "
+            "its signature is not trusted.",
             saw=lines[-1].line if lines else f"Secure Boot on, {module} installed and not loaded",
             want=f"{module} signed with an enrolled key",
-            subject=gpu_subject(gpu),
-            device=Device.of(gpu),
             confidence="certain" if lines else "likely",
             evidence=(
                 Evidence.of("system.secure_boot", case.machine.system.secure_boot),
@@ -181,7 +163,7 @@ def secure_boot_module_rejected(case: Case) -> Verdicts:
 
 @check("GPD113", "nvidia-dkms-kernel-mismatch")
 def nvidia_dkms_kernel_mismatch(case: Case) -> Verdicts:
-    """The NVIDIA kernel module was built for another kernel than the one that runs.
+    """The NVIDIA kernel module was built for another kernel.
 
     ## Why it matters
     After a kernel update the module has to be built again. Where that failed (no headers, or a driver too old for
@@ -194,40 +176,34 @@ def nvidia_dkms_kernel_mismatch(case: Case) -> Verdicts:
     ## Fix safety
     Needs root; builds and installs a module, and removes nothing.
     """
-    cards = _because(case, "nvidia-dkms-kernel-mismatch")
     kernel = case.machine.system.kernel.value or ""
     modules, trees = core_modules(case), unbuilt_dkms(case, "nvidia")
-    version = next((tree.version for tree in trees), None) or next((m.version for m in modules if m.version), None)
-    elsewhere = sorted({module.kernel for module in modules} | {tree.kernel for tree in trees if tree.kernel})
-    for gpu in cards:
-        limits = case.matrix.kernel_limits(version, kernel) if version else ()
-        rebuild = WayOut(
-            f"Build the module for kernel {kernel}",
-            (
-                RebuildModule("nvidia", version or "", why="needs the headers of the running kernel"),
-                LoadModule("nvidia"),
-            ),
-        )
-        older = WayOut(
-            "Boot the kernel that has the module",
-            (Manual(f"Choose kernel {elsewhere[-1]} in the boot menu.", risk="reboot"),) if elsewhere else (),
-        )
-        newer = install_driver(case, (gpu,))
-        ways_out = (newer,) if limits else (rebuild, newer)
-        yield Finding(
-            severity=severity(case, gpu),
-            message=f"The NVIDIA module{f' {version}' if version else ''} is not there for the running kernel {kernel}"
-            + (f"; this driver does not build on it ({limits[0].kernel})." if limits else "."),
+    built = [(tree.version, tree.kernel) for tree in trees] + [(module.version, module.kernel) for module in modules]
+    version = next((version for version, _ in built if version), None)
+    elsewhere = sorted({other for _, other in built if other} - {kernel})
+    limits = case.matrix.kernel_limits(version, kernel) if version else ()
+    for severity, cards in because(case, "nvidia-dkms-kernel-mismatch"):
+        build = RebuildModule("nvidia", version or "", why="needs the headers of the running kernel")
+        rebuild = WayOut(f"Build the module for kernel {kernel}", (build, LoadModule("nvidia")))
+        newer = install_driver(case, cards)
+        boot = Manual(f"Choose kernel {elsewhere[-1]} in the boot menu.", risk="reboot") if elsewhere else None
+        module = f"NVIDIA module {version}" if version else "NVIDIA module"
+        yield finding(
+            severity,
+            cards,
+            message=f"The {module} was not built for the running kernel {kernel}"
+            + (f": this driver does not build on it (kernel {limits[0].kernel})." if limits else "."),
             saw=", ".join(elsewhere) or "not built",
             want=kernel,
-            subject=gpu_subject(gpu),
-            device=Device.of(gpu),
             evidence=(
                 Evidence.of("system.kernel", case.machine.system.kernel),
                 *(Evidence("nvidia.modules_installed", f"{m.name} for {m.kernel}", m.path) for m in modules[:2]),
                 *(Evidence("nvidia.dkms", f"{t.version} {t.status} for {t.kernel}", t.source) for t in trees[:2]),
             ),
-            ways_out=(*ways_out, *((older,) if elsewhere else ())),
+            ways_out=(
+                *((newer,) if limits else (rebuild, newer)),
+                *((WayOut("Boot the kernel that has the module", (boot,)),) if boot else ()),
+            ),
             refs=tuple(limit.source for limit in limits),
             moots=("no-driver", "no-gpu"),
         )
@@ -248,40 +224,33 @@ def amd_dkms_kernel_mismatch(case: Case) -> Verdicts:
     ## Fix safety
     Needs root. Removing amdgpu-dkms brings back the kernel's own driver; it can be installed again.
     """
-    cards = [*_because(case, "amd-dkms-kernel-mismatch"), *without_kfd(case, "amd-dkms-kernel-mismatch")]
-    kernel = case.machine.system.kernel.value or ""
+    slug, kernel = "amd-dkms-kernel-mismatch", case.machine.system.kernel.value or ""
     trees = unbuilt_dkms(case, "amd")
-    for gpu in cards:
+    for severity, cards in (*because(case, slug), *without_kfd(case, slug)):
         version = trees[0].version
         rocm = case.machine.amd.rocm.value
         limits = case.matrix.dkms_limits(version, rocm[0].version if rocm else None, kernel)
-        rebuild = WayOut(
-            f"Build amdgpu-dkms for kernel {kernel}",
-            (RebuildModule("amdgpu", version, why="needs the headers of the running kernel"), Reboot()),
-        )
-        inbox = WayOut(
-            "Use the kernel's own amdgpu in the place of amdgpu-dkms",
-            (InstallRocmDriver(inbox=True, why="the kernel's own driver needs no build"), Reboot()),
-        )
-        inbox_serves = kernel_too_old(case, gpu) is None
-        ways_out = (rebuild, inbox) if inbox_serves else (rebuild,)
-        if limits:
-            newer = InstallRocmDriver(why=f"amdgpu-dkms {version} does not build on this kernel")
-            ways_out = (inbox,) if inbox_serves else (WayOut("Install a newer amdgpu-dkms", (newer, Reboot())),)
-        yield Finding(
-            severity=severity(case, gpu),
-            message=f"amdgpu-dkms {version} is not installed for the running kernel {kernel}, and {gpu.name} has no "
-            "working kernel driver" + (f"; this release does not build on it ({limits[0].kernel})." if limits else "."),
+        build = RebuildModule("amdgpu", version, why="needs the headers of the running kernel")
+        rebuild = WayOut(f"Build amdgpu-dkms for kernel {kernel}", (build, Reboot()))
+        own = InstallRocmDriver(inbox=True, why="the kernel's own driver needs no build")
+        inbox = WayOut("Use the kernel's own amdgpu in the place of amdgpu-dkms", (own, Reboot()))
+        newer = InstallRocmDriver(why=f"amdgpu-dkms {version} does not build on this kernel")
+        replaced = WayOut("Install a newer amdgpu-dkms", (newer, Reboot()))
+        known = kernel_too_old(case, cards[0]) is None
+        ways_out = ((inbox,) if known else ()) + ((replaced,) if limits else (rebuild,))
+        yield finding(
+            severity,
+            cards,
+            message=f"amdgpu-dkms {version} is not installed for the running kernel {kernel}, and {called(cards)} "
+            "has no working driver" + (f": it does not build there (kernel {limits[0].kernel})." if limits else "."),
             saw=", ".join(f"{tree.status} for {tree.kernel or 'no kernel'}" for tree in trees),
             want=f"installed for {kernel}",
-            subject=gpu_subject(gpu),
-            device=Device.of(gpu),
             evidence=(
                 Evidence.of("system.kernel", case.machine.system.kernel),
                 *(Evidence("amd.dkms", f"{t.version} {t.status} for {t.kernel}", t.source) for t in trees[:2]),
                 Evidence.of("amd.module", case.machine.amd.module),
             ),
-            ways_out=ways_out,
+            ways_out=ways_out if limits else ways_out[::-1],
             refs=tuple(limit.source for limit in limits),
             moots=("no-driver", "amd-kfd-missing", "no-gpu"),
         )
@@ -289,44 +258,38 @@ def amd_dkms_kernel_mismatch(case: Case) -> Verdicts:
 
 @check("GPD115", "amd-kernel-or-runtime-too-old")
 def amd_kernel_or_runtime_too_old(case: Case) -> Verdicts:
-    """The kernel's amdgpu driver, or the HSA runtime, is too old to know the chip.
+    """The kernel's amdgpu driver is too old to know the chip.
 
     ## Why it matters
     A chip that KFD does not know gets no compute node: HIP does not see it, or the runtime fails at its start.
 
     ## How it is judged
     The running kernel is older than the first one that knows the chip, no AMD driver package stands in, and amdgpu
-    or KFD does not have the card. At level driver also where the card is there and the HSA runtime does not start.
+    or KFD does not have the card. Distributions with backports (kernels named el8, el9) make that less certain.
 
     ## Fix safety
     A newer kernel or amdgpu-dkms needs root and a reboot; the old kernel stays in the boot menu.
     """
-    for gpu in [
-        *_because(case, "amd-kernel-or-runtime-too-old"),
-        *without_kfd(case, "amd-kernel-or-runtime-too-old"),
-    ]:
-        kernel, first = case.machine.system.kernel.value or "", kernel_too_old(case, gpu)
-        backports = ".el" in kernel
-        yield Finding(
-            severity=severity(case, gpu),
-            message=f"The running kernel {kernel} is too old for {gpu.name}: Linux {first} is the first that knows it."
+    slug, kernel = "amd-kernel-or-runtime-too-old", case.machine.system.kernel.value or "?"
+    for severity, cards in (*because(case, slug), *without_kfd(case, slug)):
+        first = kernel_too_old(case, cards[0])
+        boot = Manual("Install the distribution's newer kernel (HWE, backports) and boot it.", risk="reboot")
+        yield finding(
+            severity,
+            cards,
+            message=f"Kernel {kernel} is too old for {called(cards)}: Linux {first} is the first that knows it."
             if first
-            else f"The kernel driver does not list {gpu.name} ({gpu.arch.value}) for compute: it does not know the chip.",
+            else f"The kernel driver gives {called(cards)} a screen but no compute, as if it did not know the chip.",
             saw=kernel,
             want=f"Linux {first} or newer, or amdgpu-dkms" if first else "a KFD node for the card",
-            subject=gpu_subject(gpu),
-            device=Device.of(gpu),
-            confidence="possible" if backports or not first else "likely",
+            confidence="possible" if ".el" in kernel or not first else "likely",
             evidence=(
                 Evidence.of("system.kernel", case.machine.system.kernel),
-                Evidence.of("gpu.arch", gpu.arch),
-                Evidence.of("amd.topology", case.machine.amd.topology),
+                Evidence.of("gpu.arch", cards[0].arch),
+                Evidence.of("gpu.driver", cards[0].driver),
             ),
             ways_out=(
-                WayOut(
-                    f"Boot a newer kernel ({first} or later)" if first else "Boot a newer kernel",
-                    (Manual("Install the distribution's newer (HWE, backports) kernel and boot it.", risk="reboot"),),
-                ),
+                WayOut(f"Boot Linux {first} or newer" if first else "Boot a newer kernel", (boot,)),
                 WayOut("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
             ),
             moots=("no-driver", "amd-kfd-missing", "no-gpu"),
@@ -354,29 +317,23 @@ def amd_firmware_regression(case: Case) -> Verdicts:
             bad = next((p.specifier for p in issue.when.packages if p.package == "linux-firmware"), None)
             if gpu.arch.value not in issue.when.gfx or bad is None:
                 continue
-            if not date:
+            if date is None:
                 if installed.undecided:
-                    yield NotJudged(why=f"the version of linux-firmware is not known ({installed.why})")
-                continue
-            if not _matches(date[0], bad):
-                continue
-            yield Finding(
-                severity="warning",
-                message=f"linux-firmware {date[0]} is known to make {gpu.name} unstable: {issue.symptom}.",
-                saw=date[0],
-                want=f"a release other than {bad}",
-                subject=gpu_subject(gpu),
-                device=Device.of(gpu),
-                confidence="likely",
-                evidence=(Evidence.of("amd.firmware_package", installed), Evidence.of("gpu.arch", gpu.arch)),
-                ways_out=(
-                    WayOut(
-                        "Install another release of linux-firmware",
-                        (InstallSystemPackage("linux-firmware", why=issue.workaround), Reboot()),
-                    ),
-                ),
-                refs=(issue.source,),
-            )
+                    yield NotJudged(why=f"the release of linux-firmware is not known ({installed.why})")
+            elif _matches(date[0], bad):
+                another = InstallSystemPackage("linux-firmware", why=issue.workaround)
+                yield Finding(
+                    severity="warning",
+                    message=f"linux-firmware {date[0]} is known to trouble {gpu.name}: {issue.symptom}.",
+                    saw=date[0],
+                    want=f"a release other than {bad}",
+                    subject=gpu_subject(gpu),
+                    device=Device.of(gpu),
+                    confidence="likely",
+                    evidence=(Evidence.of("amd.firmware_package", installed), Evidence.of("gpu.arch", gpu.arch)),
+                    ways_out=(WayOut("Install another release of linux-firmware", (another, Reboot())),),
+                    refs=(issue.source,),
+                )
 
 
 def _matches(date: str, specifier: str) -> bool:

@@ -8,10 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 from gpudoctor.check import Case
-from gpudoctor.finding import InstallDriver, Manual, ModuleFlavour, Reboot, WayOut
+from gpudoctor.finding import (
+    Device,
+    Evidence,
+    Finding,
+    InstallDriver,
+    Manual,
+    ModuleFlavour,
+    Reboot,
+    WayOut,
+    gpu_subject,
+)
 from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import BlockedModule, DkmsModule, Gpu, InstalledModule, LogFault, Vendor
 
@@ -21,7 +31,10 @@ RESERVED = ("vfio-pci", "pci-stub", "pciback", "xen-pciback", "uio_pci_generic",
 RIVALS = ("nouveau", "nova_core", "nova-core", "NovaCore", "nova", "nvidiafb", "rivafb")
 """Kernel drivers that keep NVIDIA's from taking the card."""
 
-Severity = Literal["error", "note"]
+Weight = Literal["error", "note"]
+
+NVML_NOT_LOADED, NVML_MISMATCH = 9, 18
+CUDA_NOT_READY, CUDA_MISMATCH, CUDA_UNKNOWN = 802, 803, 999
 
 
 # --- which cards ------------------------------------------------------------------------------------
@@ -58,7 +71,7 @@ def served(case: Case) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in case.usable if id(gpu) not in out)
 
 
-def severity(case: Case, gpu: Gpu) -> Severity:
+def weight(case: Case, gpu: Gpu) -> Weight:
     """How much it weighs that this card does not work: a note for a display card beside a working one."""
     working = served(case)
     if case.built_for:
@@ -96,6 +109,26 @@ def _computes(case: Case, gpu: Gpu) -> bool:
     return any(cuda_runs(gpu.arch.value, build.archs or (), build.ptx or ()).runs == "yes" for build in builds)
 
 
+def alike(case: Case, cards: list[Gpu]) -> list[tuple[Weight, tuple[Gpu, ...]]]:
+    """Cards of one name and weight together, so that eight equal cards are one finding."""
+    groups: dict[tuple[Weight, str], list[Gpu]] = {}
+    for gpu in cards:
+        groups.setdefault((weight(case, gpu), gpu.name), []).append(gpu)
+    return [(severity, tuple(group)) for (severity, _), group in groups.items()]
+
+
+def finding(severity: Weight, cards: tuple[Gpu, ...], **parts: Any) -> Finding:
+    """A finding about such a group; `parts` are the other fields of a Finding."""
+    device = Device.of(cards[0]) if len(cards) == 1 else None
+    subject = gpu_subject(cards[0]) if len(cards) == 1 else called(cards)
+    return Finding(severity=severity, subject=subject, device=device, **parts)
+
+
+def called(cards: tuple[Gpu, ...]) -> str:
+    """What a message calls such a group: "NVIDIA A100-SXM4-80GB (8 cards)"."""
+    return cards[0].name if len(cards) == 1 else f"{cards[0].name} ({len(cards)} cards)"
+
+
 # --- what is installed ------------------------------------------------------------------------------
 
 
@@ -118,7 +151,7 @@ def for_running_kernel(case: Case, modules: tuple[InstalledModule, ...]) -> Inst
 
 
 def nvidia_driver(case: Case) -> tuple[str | None, ModuleFlavour | None, str]:
-    """Version, flavour and source of the NVIDIA driver: loaded, else installed for this kernel, else its libraries."""
+    """Version, flavour, source of the NVIDIA driver: loaded, else installed for this kernel, else its libraries."""
     loaded = case.machine.nvidia.module
     if loaded.value:
         return loaded.value.version, loaded.value.flavour, loaded.source
@@ -141,12 +174,15 @@ def unbuilt_dkms(case: Case, vendor: Vendor) -> tuple[DkmsModule, ...]:
     """DKMS trees of the vendor's driver, if none of them is installed for the running kernel."""
     kernel = case.machine.system.kernel.value
     trees = (case.machine.nvidia if vendor == "nvidia" else case.machine.amd).dkms.value or ()
-    mine = tuple(
-        tree for tree in trees if (is_nvidia_core(tree.name) if vendor == "nvidia" else tree.name.startswith("amdgpu"))
-    )
+    ours = is_nvidia_core if vendor == "nvidia" else _is_amdgpu
+    mine = tuple(tree for tree in trees if ours(tree.name))
     if kernel is None or case.in_container:
         return ()
     return () if any(tree.kernel == kernel and tree.status == "installed" for tree in mine) else mine
+
+
+def _is_amdgpu(name: str) -> bool:
+    return name in ("amdgpu", "rock")
 
 
 def about(gpu: Gpu, faults: tuple[LogFault, ...]) -> tuple[LogFault, ...]:
@@ -157,12 +193,42 @@ def about(gpu: Gpu, faults: tuple[LogFault, ...]) -> tuple[LogFault, ...]:
     )
 
 
+# --- what the driver itself says (level driver) ---------------------------------------------------------
+
+
+def cuda_status(case: Case) -> int | None:
+    """What cuInit answered; None where nobody asked."""
+    return case.machine.nvidia.cuda.value.status if case.machine.nvidia.cuda.value else None
+
+
+def nvml_status(case: Case) -> int | None:
+    """What NVML (else nvidia-smi) answered; None where nobody asked."""
+    answers = (case.machine.nvidia.nvml.value, case.machine.nvidia.smi.value)
+    return next((answer.status for answer in answers if answer), None)
+
+
+def driver_answers(case: Case) -> tuple[Evidence, ...]:
+    """Module, libraries, and what NVML and CUDA answered where they failed."""
+    module = case.machine.nvidia.module
+    return (
+        Evidence("nvidia.module", module.value.version if module.value else module.state, module.source),
+        Evidence.of("nvidia.userland", case.machine.nvidia.userland),
+        *(
+            Evidence(f"nvidia.{name}", f"error {api.value.status} {api.value.message}".strip(), api.source)
+            for name, api in (("nvml", case.machine.nvidia.nvml), ("cuda", case.machine.nvidia.cuda))
+            if api.value and api.value.status
+        ),
+    )
+
+
 # --- why --------------------------------------------------------------------------------------------
 
 
-def nvidia_reason(case: Case, gpu: Gpu) -> str:
-    """Slug of the first reason why NVIDIA's driver does not have this (unserved) card."""
-    return next(_nvidia_reasons(case, gpu))
+def because(case: Case, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
+    """Unserved cards for which this is the first reason, in groups of equal ones."""
+    nvidia = [gpu for gpu in unserved(case, "nvidia") if next(_nvidia_reasons(case, gpu)) == slug]
+    amd = [gpu for gpu in unserved(case, "amd") if next(_amd_reasons(case, gpu)) == slug]
+    return alike(case, nvidia + amd)
 
 
 def _nvidia_reasons(case: Case, gpu: Gpu) -> Iterator[str]:
@@ -210,11 +276,6 @@ def _branch(version: str) -> int | None:
     return int(found[0]) if found else None
 
 
-def amd_reason(case: Case, gpu: Gpu) -> str:
-    """Slug of the first reason why amdgpu does not have this (unserved) card."""
-    return next(_amd_reasons(case, gpu))
-
-
 def _amd_reasons(case: Case, gpu: Gpu) -> Iterator[str]:
     if not case.in_container and gpu.driver.value != "radeon":
         if blocked(case, "amd") or "nomodeset" in (case.machine.system.kernel_options.value or ()):
@@ -234,8 +295,9 @@ def kernel_too_old(case: Case, gpu: Gpu) -> str | None:
     first, running = target.first_kernel if target else None, case.machine.system.kernel.value
     if first is None or running is None:
         return None
-    installed = any(tree.status == "installed" and tree.kernel == running for tree in case.machine.amd.dkms.value or ())
-    return first if not installed and _numbers(running) < _numbers(first) else None
+    trees = case.machine.amd.dkms.value or ()
+    stands_in = any(tree.status == "installed" and tree.kernel == running for tree in trees)
+    return first if not stands_in and _numbers(running) < _numbers(first) else None
 
 
 def _numbers(kernel: str) -> tuple[int, int]:
@@ -243,14 +305,15 @@ def _numbers(kernel: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def without_kfd(case: Case, slug: str) -> list[Gpu]:
+def without_kfd(case: Case, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
     """Cards that amdgpu has and KFD does not (so: a screen and no compute), for which this is the first reason."""
     machine = case.machine
     readable = all(node.readable for node in machine.amd.topology.value or ())
     if case.in_container or machine.system.wsl.known or not readable or machine.amd.topology.undecided:
         return []
     bound = [gpu for gpu in machine.of_vendor("amd") if gpu.driver.value == "amdgpu" and gpu.kfd_node is None]
-    return [gpu for gpu in bound if gpu.arch.known and next(_kfd_reasons(case, gpu)) == slug]
+    wanted = [gpu for gpu in bound if gpu.arch.known and not (gpu.integrated and weight(case, gpu) == "note")]
+    return alike(case, [gpu for gpu in wanted if next(_kfd_reasons(case, gpu)) == slug])
 
 
 def _kfd_reasons(case: Case, gpu: Gpu) -> Iterator[str]:
@@ -261,7 +324,7 @@ def _kfd_reasons(case: Case, gpu: Gpu) -> Iterator[str]:
         yield "amd-dkms-kernel-mismatch"
     if kernel_too_old(case, gpu):
         yield "amd-kernel-or-runtime-too-old"
-    if case.machine.amd.kfd.absent:
+    if case.machine.amd.kfd.absent or case.machine.amd.topology.absent:
         yield "amd-kfd-missing"
     if target and target.atomics in ("always", "unless-firmware") and not case.machine.kernel_log.known:
         yield "amd-pcie-atomics"

@@ -1,0 +1,204 @@
+"""GPUs inside WSL, where the driver is that of Windows (GPD120, GPD121, GPD214)."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.check import Case, Verdicts, check
+from gpudoctor.finding import Evidence, Finding, Manual, SetVariable, UnsetVariable, WayOut
+
+from .unserved import cuda_status, driver_answers, nvml_status
+
+
+@check("GPD120", "wsl-driver")
+def wsl_driver(case: Case) -> Verdicts:
+    """The NVIDIA driver of Windows does not reach this WSL system.
+
+    ## Why it matters
+    In WSL the driver is that of Windows; Linux sees it through /dev/dxg and /usr/lib/wsl/lib. A Linux driver
+    installed inside WSL puts its own libcuda in front, and CUDA fails.
+
+    ## How it is judged
+    By /dev/dxg, by the first libcuda on the load path, and at level driver by what it answers.
+
+    ## Fix safety
+    Removing the Linux driver packages inside WSL does not touch Windows. Updating WSL ends its running systems.
+    """
+    machine = case.machine
+    if not machine.system.wsl.known or case.in_container or case.built_for == "amd":
+        return
+    first = machine.load_path.first("libcuda.so.1")
+    dxg = _dxg(case)
+    update = WayOut(
+        "Update the Windows driver and WSL",
+        (
+            Manual(
+                "In Windows: install the current NVIDIA driver, then `wsl --update` and `wsl --shutdown`; the system "
+                "must be WSL 2 (`wsl -l -v`). Install no Linux driver inside WSL."
+            ),
+        ),
+    )
+    evidence = (
+        Evidence.of("system.wsl", machine.system.wsl),
+        Evidence("nvidia.nodes", "/dev/dxg" if dxg else "no /dev/dxg", machine.nvidia.nodes.source),
+        Evidence("load_path.libcuda", first.path if first else "absent", first.via if first else "load path"),
+    )
+    moots = ("no-driver", "no-gpu", "driver-too-old")
+    if dxg is False:
+        if case.built_for == "nvidia":
+            message = "This WSL system has no /dev/dxg: Windows gives it no GPU."
+            yield Finding(
+                "error", message, "no /dev/dxg", "/dev/dxg", "WSL", evidence=evidence, ways_out=(update,), moots=moots
+            )
+        return
+    if first is not None and first.kind == "driver" and cuda_status(case) != 0:
+        text = (
+            "Remove the Linux NVIDIA driver packages inside WSL (on Ubuntu: `sudo apt-get purge 'nvidia-driver-*' "
+            "'libnvidia-compute-*'`), then `sudo ldconfig`; /usr/lib/wsl/lib brings the right libcuda."
+        )
+        yield Finding(
+            severity="error",
+            message=f"A Linux NVIDIA driver is installed inside WSL: {first.path} comes before Windows' own "
+            "library in /usr/lib/wsl/lib.",
+            saw=first.path,
+            want="/usr/lib/wsl/lib/libcuda.so.1",
+            subject="WSL",
+            confidence="certain" if cuda_status(case) else "likely",
+            evidence=evidence,
+            ways_out=(WayOut("Remove the Linux driver inside WSL", (Manual(text, risk="root"),)),),
+            moots=moots,
+        )
+        return
+    missing = first is None and machine.load_path.complete.value and bool(machine.load_path.searched)
+    fails = cuda_status(case) not in (None, 0) or nvml_status(case) not in (None, 0)
+    if (
+        case.built_for == "nvidia"
+        and dxg
+        and (missing or fails)
+        and not case.machine.variables.get("CUDA_VISIBLE_DEVICES")
+    ):
+        yield Finding(
+            severity="error",
+            message="Windows' NVIDIA driver does not answer in this WSL system."
+            if fails
+            else "This WSL system has no libcuda: Windows has no NVIDIA driver, or too old a one.",
+            saw=f"CUDA error {cuda_status(case)}, NVML error {nvml_status(case)}" if fails else "no libcuda",
+            want="/usr/lib/wsl/lib/libcuda.so.1 that answers",
+            subject="WSL",
+            confidence="likely",
+            evidence=(*evidence, *driver_answers(case)),
+            ways_out=(update,),
+            moots=moots,
+        )
+
+
+def _dxg(case: Case) -> bool | None:
+    """Whether /dev/dxg is there; None where nobody could look."""
+    nodes = case.machine.nvidia.nodes
+    if nodes.value is not None:
+        return any(node.path == "/dev/dxg" and node.opened != "ENOENT" for node in nodes.value)
+    return False if nodes.absent else None
+
+
+@check("GPD121", "rocm-wsl-unsupported")
+def rocm_wsl_unsupported(case: Case) -> Verdicts:
+    """ROCm on WSL does not support this card, distribution or release.
+
+    ## Why it matters
+    Inside WSL only some Radeon and Ryzen products, ROCm releases and Ubuntu are served; elsewhere the runtime finds
+    no card or fails at its start (HSA_STATUS_ERROR_OUT_OF_RESOURCES).
+
+    ## How it is judged
+    By the matrix's rows of what AMD documents for the ROCm release, for a card that is known. At level driver also
+    where the runtime fails on another distribution than Ubuntu. Never where the runtime lists a GPU.
+
+    ## Fix safety
+    Nothing on this machine is changed: native Linux, Windows' own build, or the CPU are the ways out.
+    """
+    machine, torch = case.machine, case.torch
+    if not machine.system.wsl.known or torch is None or torch.rocm is None or case.built_for != "amd":
+        return
+    hsa = machine.amd.hsa.value
+    if hsa and any(agent.kind == "gpu" for agent in hsa.agents):
+        return
+    row = case.matrix.wsl_rocm(torch.rocm)
+    system = machine.system.os.value
+    for gpu in machine.of_vendor("amd"):
+        excluded = row is not None and any(_is_product(name, gpu.name) for name in row.excluded_names)
+        if row is not None and gpu.arch.known and ((row.gfx and gpu.arch.value not in row.gfx) or excluded):
+            yield _not_on_wsl(case, f"{gpu.name} ({gpu.arch.value})", f"ROCm {torch.rocm}", (row.source,))
+    if hsa and hsa.status and system is not None and system.id != "ubuntu":
+        yield _not_on_wsl(case, system.name or system.id, f"ROCm {torch.rocm}", ())
+
+
+def _is_product(listed: str, name: str) -> bool:
+    """Whether a card's name ends in a listed product name ("RX 7700", not "RX 7700 XT")."""
+    return re.search(rf"(^|\s){re.escape(listed)}$", name, re.IGNORECASE) is not None
+
+
+def _not_on_wsl(case: Case, what: str, release: str, refs: tuple[str, ...]) -> Finding:
+    text = (
+        "Use native Linux, or PyTorch for Windows, for this card; inside WSL: Ubuntu 22.04 or 24.04, with a card and "
+        "a release from AMD's WSL list."
+    )
+    return Finding(
+        severity="error",
+        message=f"{release} inside WSL does not support {what}.",
+        saw=what,
+        want="what AMD lists for ROCm on WSL",
+        subject="ROCm on WSL",
+        confidence="likely",
+        evidence=(Evidence.of("system.wsl", case.machine.system.wsl), Evidence.of("amd.hsa", case.machine.amd.hsa)),
+        ways_out=(WayOut("Run on native Linux or Windows", (Manual(text),)),),
+        refs=refs,
+        moots=("no-gpu", "rocm-wsl-dxg-env"),
+    )
+
+
+@check("GPD214", "rocm-wsl-dxg-env")
+def rocm_wsl_dxg_env(case: Case) -> Verdicts:
+    """ROCm on WSL is not told to look for the card behind /dev/dxg.
+
+    ## Why it matters
+    Inside WSL there is no /dev/kfd. The ROCm releases before 7.13 look for the card behind /dev/dxg only where
+    HSA_ENABLE_DXG_DETECTION=1; later ones do so unless it is 0.
+
+    ## How it is judged
+    By the ROCm that torch brings, the variable, and /dev/dxg. Never where the runtime lists a GPU.
+
+    ## Fix safety
+    The variable has no meaning outside WSL.
+    """
+    machine, torch = case.machine, case.torch
+    if not machine.system.wsl.known or torch is None or torch.rocm is None or _dxg(case) is False:
+        return
+    hsa = machine.amd.hsa.value
+    value = case.variable("HSA_ENABLE_DXG_DETECTION")
+    row = case.matrix.wsl_rocm(torch.rocm)
+    if (hsa and any(agent.kind == "gpu" for agent in hsa.agents)) or row is None:
+        return
+    asked = value == "1" if row.dxg_variable else value != "0"
+    if asked:
+        return
+    name = "HSA_ENABLE_DXG_DETECTION"
+    why = f"ROCm {torch.rocm} looks behind /dev/dxg only when told to"
+    way_out = (
+        WayOut(f"Set {name}=1", (SetVariable(name, "1", why=why),))
+        if row.dxg_variable
+        else WayOut(f"Unset {name}", (UnsetVariable(name, why="0 switches the search behind /dev/dxg off"),))
+    )
+    yield Finding(
+        severity="error",
+        message=f"ROCm {torch.rocm} inside WSL does not look for the GPU: {name} is {value or 'not set'}.",
+        saw=f"{name}={value}" if value is not None else f"{name} not set",
+        want=f"{name}=1" if row.dxg_variable else f"{name} not 0",
+        subject="ROCm on WSL",
+        evidence=(
+            Evidence.of("system.wsl", machine.system.wsl),
+            Evidence("torch.rocm", torch.rocm, torch.source),
+            Evidence(f"variables.{name}", value or "not set", "environment"),
+        ),
+        ways_out=(way_out,),
+        refs=("ROCm/librocdxg#34", "ROCm/rocm-systems#4216"),
+        moots=("no-gpu",),
+    )
