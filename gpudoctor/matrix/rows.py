@@ -396,6 +396,8 @@ class WslSupport(Row, frozen=True, kw_only=True):
     rocm: str
     gfx: tuple[str, ...] = ()
     excluded_names: tuple[str, ...] = ()
+    dxg_variable: bool = False
+    """HSA_ENABLE_DXG_DETECTION=1 has to be set (before ROCm 7.13; later releases look for /dev/dxg themselves)."""
 
 
 class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
