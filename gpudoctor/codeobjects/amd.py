@@ -51,6 +51,8 @@ class AmdCode(Struct, frozen=True):
     """For each of them, the part of the bundles that carry it, over 0 to 1."""
     containers: int = 0
     """Bundles; where only a sample of them was unpacked, `sampled` says how many."""
+    registered: int | None = None
+    """How many bundles the library registers."""
     sampled: int | None = None
     kpack: bool = False
     """Its device code is in separate archives or packages."""
@@ -69,8 +71,11 @@ def read_amd(elf: Elf, sample: int | None = None) -> AmdCode | None:
     wrappers = elf.section(WRAPPERS)
     if elf.section(KPACK) is not None or _points_to_kpack(elf.file, wrappers):
         return AmdCode(kpack=True)
+    registered = wrappers.size // _WRAPPER_SIZE if wrappers else None
     sections = [section for section in elf.sections if section.name == CODE and section.size]
-    return _read(elf.file, sections, sample, wrappers) if sections else None
+    if not sections:
+        return AmdCode(registered=registered, reason="its code lies outside .hip_fatbin") if registered else None
+    return _read(elf.file, sections, sample, registered)
 
 
 def read_bundles(file: Bounded) -> AmdCode:
@@ -93,7 +98,7 @@ class _Bundle(Struct, frozen=True):
     """None: plain."""
 
 
-def _read(file: Bounded, sections: list[Section], sample: int | None, wrappers: Section | None) -> AmdCode:
+def _read(file: Bounded, sections: list[Section], sample: int | None, registered: int | None) -> AmdCode:
     bundles: list[_Bundle] = []
     carriers: dict[str, int] = {}
     reason, read = None, 0
@@ -112,13 +117,12 @@ def _read(file: Bounded, sections: list[Section], sample: int | None, wrappers: 
         reason = error.reason
     if reason is not None and read:
         reason += f" (after {read} bundles)"
-    elif reason is None and wrappers is not None and len(bundles) < wrappers.size // _WRAPPER_SIZE:
-        reason = f"only {len(bundles)} of {wrappers.size // _WRAPPER_SIZE} registered bundles were found"
     found = sorted(carriers, key=gfx_order)
     return AmdCode(
         gfx=tuple(found),
         share={target: carriers[target] / read for target in found},
         containers=len(bundles),
+        registered=registered,
         sampled=read if len(chosen) < len(bundles) else None,
         reason=reason,
     )

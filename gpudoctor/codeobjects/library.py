@@ -27,6 +27,8 @@ class Code(Struct, frozen=True):
     share: dict[str, float] = {}
     """For each of the first three, the part of the containers (of its vendor) that carry it."""
     containers: int = 0
+    registered: int | None = None
+    """How many containers the library registers; see NvidiaCode for why that can be more."""
     sampled: int | None = None
     """AMD: only so many bundles were unpacked."""
     kpack: bool = False
@@ -68,6 +70,7 @@ def _merged(cuda: NvidiaCode | None, hip: AmdCode | None) -> Code:
         relocatable=cuda.relocatable,
         share={**cuda.share, **hip.share},
         containers=cuda.containers + hip.containers,
+        registered=cuda.registered if hip.registered is None else hip.registered + (cuda.registered or 0),
         sampled=hip.sampled,
         kpack=hip.kpack,
         reason=cuda.reason or hip.reason,

@@ -42,6 +42,9 @@ class NvidiaCode(Struct, frozen=True):
     share: dict[str, float] = {}
     """For each of them, the part of the containers that carry it, over 0 to 1."""
     containers: int = 0
+    registered: int | None = None
+    """How many containers the library registers. More than were found lie where only the program itself looks: a
+    cuDNN that was linked into torch 1.13 has 300 in `.data`, and code for the device linker registers too."""
     relocatable: tuple[str, ...] = ()
     """What is in `__nv_relfatbin`: not loadable, and not among the others."""
     reason: str | None = None
@@ -52,21 +55,20 @@ def read_nvidia(elf: Elf) -> NvidiaCode | None:
     """The NVIDIA code of a library; None where it has none at all. Raises NotReadable for a damaged section table."""
     loaded = [section for section in elf.sections if section.name == LOADED and section.size]
     linked = [section for section in elf.sections if section.name == RELOCATABLE and section.size]
+    wrappers = elf.section(WRAPPERS)
+    registered = wrappers.size // _WRAPPER_SIZE if wrappers else None
     if not loaded and not linked:
-        return None
+        return NvidiaCode(registered=registered, reason="its code lies outside .nv_fatbin") if registered else None
     walk, device_linker = _Walk(elf.file), _Walk(elf.file)
     reason = walk.all(loaded) or device_linker.all(linked)
-    if reason is None:
-        wrappers = elf.section(WRAPPERS)
-        reason = _miscounted(wrappers, walk.containers, walk.containers + device_linker.containers)
-    return walk.result(tuple(sorted(device_linker.carriers, key=arch_order)), reason)
+    return walk.result(tuple(sorted(device_linker.carriers, key=arch_order)), registered, reason)
 
 
 def read_fatbin(file: Bounded) -> NvidiaCode:
     """The code of a fat binary that is a file of its own."""
     walk = _Walk(file)
     reason = walk.all([Section(name="", offset=0, size=file.size)])
-    return walk.result((), reason)
+    return walk.result((), None, reason)
 
 
 def arch_order(arch: str) -> tuple[str, int, str]:
@@ -74,16 +76,6 @@ def arch_order(arch: str) -> tuple[str, int, str]:
     family, _, number = arch.partition("_")
     digits = number.rstrip("abcdefghijklmnopqrstuvwxyz")
     return family, int(digits or 0), number[len(digits) :]
-
-
-def _miscounted(wrappers: Section | None, loaded: int, all_containers: int) -> str | None:
-    """A complaint if fewer containers were found than the library registers.
-
-    More are no fault: a linker keeps a container whose registration was dropped.
-    """
-    if wrappers is None or all_containers >= wrappers.size // _WRAPPER_SIZE:
-        return None
-    return f"only {all_containers} of {wrappers.size // _WRAPPER_SIZE} registered containers were found"
 
 
 class _Walk:
@@ -105,13 +97,14 @@ class _Walk:
             return error.reason if not self.containers else f"{error.reason} (after {self.containers} containers)"
         return None
 
-    def result(self, relocatable: tuple[str, ...], reason: str | None) -> NvidiaCode:
+    def result(self, relocatable: tuple[str, ...], registered: int | None, reason: str | None) -> NvidiaCode:
         found = sorted(self.carriers, key=arch_order)
         return NvidiaCode(
             sass=tuple(arch for arch in found if arch.startswith("sm_")),
             ptx=tuple(arch for arch in found if arch.startswith("compute_")),
             share={arch: self.carriers[arch] / self.containers for arch in found},
             containers=self.containers,
+            registered=registered,
             relocatable=relocatable,
             reason=reason,
         )
