@@ -1,0 +1,331 @@
+"""Initialise NVML, then libcuda, and say what they answer. Run as a bare child: either may hang or crash.
+
+Lines: {"doing": step} before a step that may never return; {"missing": api, "why": text};
+{"nvml": answer} and {"cuda": answer} in the shape of gpudoctor.machine.NvidiaApi.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+c_uint, c_ulonglong, byref = ctypes.c_uint, ctypes.c_ulonglong, ctypes.byref
+
+CHANNEL = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def say(**line: Any) -> None:
+    """Write one line to the channel."""
+    os.write(CHANNEL, (json.dumps(line) + "\n").encode())
+
+
+def mapped(name: str) -> str:
+    """Path of the file that a loaded library came from."""
+    try:
+        with open("/proc/self/maps", errors="replace") as maps:
+            return next((line.split(None, 5)[5].strip() for line in maps if "/" + name in line), name)
+    except (OSError, IndexError):
+        return name
+
+
+def load(api: str, name: str) -> Any:
+    """The library as the loader finds it; None, and said so, where it cannot be opened."""
+    say(doing=f"loading {name}")
+    try:
+        return ctypes.CDLL(name)
+    except OSError as error:
+        say(missing=api, why=str(error)[:500])
+        return None
+
+
+# --- NVML ------------------------------------------------------------------------------------------
+
+SUCCESS, NO_PERMISSION, NOT_FOUND, INSUFFICIENT_SIZE, LOST, RESET_REQUIRED = 0, 4, 6, 7, 15, 16
+NO_FUNCTION = 13
+COMPUTE_MODES = {0: "default", 1: "exclusive", 2: "prohibited", 3: "exclusive"}
+FABRIC_STATES = {0: "not-supported", 1: "not-started", 2: "in-progress", 3: "completed"}
+
+
+class PciInfo(ctypes.Structure):
+    _fields_ = [
+        ("legacy", ctypes.c_char * 16),
+        ("domain", c_uint),
+        ("bus", c_uint),
+        ("device", c_uint),
+        ("device_id", c_uint),
+        ("subsystem_id", c_uint),
+        ("bus_id", ctypes.c_char * 32),
+    ]
+
+
+class Memory(ctypes.Structure):
+    _fields_ = [("total", c_ulonglong), ("free", c_ulonglong), ("used", c_ulonglong)]
+
+
+class MemoryV2(ctypes.Structure):
+    _fields_ = [
+        ("version", c_uint),
+        ("total", c_ulonglong),
+        ("reserved", c_ulonglong),
+        ("free", c_ulonglong),
+        ("used", c_ulonglong),
+    ]
+
+
+class FabricInfo(ctypes.Structure):
+    _fields_ = [
+        ("cluster", ctypes.c_ubyte * 16),
+        ("status", c_uint),
+        ("clique", c_uint),
+        ("state", ctypes.c_ubyte),
+    ]
+
+
+class Nvml:
+    """Calls by name: a function that this library does not have answers NO_FUNCTION."""
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
+
+    def call(self, name: str, *arguments: Any) -> int:
+        function = getattr(self.library, name, None)
+        return NO_FUNCTION if function is None else int(function(*arguments))
+
+    def number(self, name: str, handle: Any) -> int | None:
+        value = c_uint()
+        return value.value if self.call(name, handle, byref(value)) == SUCCESS else None
+
+    def text(self, name: str, *handle: Any) -> str:
+        buffer = ctypes.create_string_buffer(96)
+        if self.call(name, *handle, buffer, c_uint(96)) != SUCCESS:
+            return ""
+        return buffer.value.decode("utf-8", "replace")
+
+    def message(self, status: int) -> str:
+        function = getattr(self.library, "nvmlErrorString", None)
+        if function is None:
+            return ""
+        function.restype = ctypes.c_char_p
+        return bytes(function(status) or b"").decode("utf-8", "replace")
+
+
+def ask_nvml() -> None:
+    """Initialise NVML and list its cards. It does not obey CUDA_VISIBLE_DEVICES."""
+    library = load("nvml", "libnvidia-ml.so.1")
+    if library is None:
+        return
+    nvml = Nvml(library)
+    say(doing="nvmlInit")
+    status = nvml.call("nvmlInit_v2")
+    if status == NO_FUNCTION:
+        status = nvml.call("nvmlInit")
+    answer: dict[str, Any] = {
+        "status": status,
+        "message": nvml.message(status),
+        "library": mapped("libnvidia-ml.so"),
+    }
+    if status != SUCCESS:
+        say(nvml=answer)
+        return
+    answer["message"] = ""
+    answer["driver_version"] = nvml.text("nvmlSystemGetDriverVersion") or None
+    version = ctypes.c_int()
+    if nvml.call("nvmlSystemGetCudaDriverVersion", byref(version)) == SUCCESS:
+        answer["cuda_version"] = cuda_version(version.value)
+    say(nvml=dict(answer, message="it did not list its cards"))
+    count = c_uint()
+    if nvml.call("nvmlDeviceGetCount_v2", byref(count)) == SUCCESS:
+        answer["devices"] = [nvml_device(nvml, index) for index in range(min(count.value, 256))]
+    say(nvml=answer)
+
+
+def nvml_device(nvml: Nvml, index: int) -> dict[str, Any]:
+    """One card, in the shape of gpudoctor.machine.NvmlDevice."""
+    say(doing=f"asking NVML for card {index}")
+    handle = ctypes.c_void_p()
+    status = nvml.call("nvmlDeviceGetHandleByIndex_v2", c_uint(index), byref(handle))
+    if status != SUCCESS:
+        lost = status in (LOST, RESET_REQUIRED)
+        return {"index": index, "lost": lost, "why": nvml.message(status) or f"NVML error {status}"}
+    device: dict[str, Any] = {
+        "index": index,
+        "name": nvml.text("nvmlDeviceGetName", handle),
+        "uuid": nvml.text("nvmlDeviceGetUUID", handle),
+    }
+    device.update(nvml_pci(nvml, handle))
+    device.update(nvml_memory(nvml, handle))
+    device.update(nvml_health(nvml, handle))
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    if nvml.call("nvmlDeviceGetCudaComputeCapability", handle, byref(major), byref(minor)) == SUCCESS:
+        device["capability"] = f"{major.value}.{minor.value}"
+    device["compute_mode"] = COMPUTE_MODES.get(
+        -1 if (mode := nvml.number("nvmlDeviceGetComputeMode", handle)) is None else mode
+    )
+    device["processes"] = nvml_processes(nvml, handle)
+    device.update(nvml_mig(nvml, handle))
+    fabric = FabricInfo()
+    if nvml.call("nvmlDeviceGetGpuFabricInfo", handle, byref(fabric)) == SUCCESS:
+        device["fabric"] = FABRIC_STATES.get(fabric.state)
+    return device
+
+
+def nvml_pci(nvml: Nvml, handle: Any) -> dict[str, Any]:
+    """Address and PCI id."""
+    pci = PciInfo()
+    if nvml.call("nvmlDeviceGetPciInfo_v3", handle, byref(pci)) != SUCCESS:
+        return {}
+    text = bytes(pci.bus_id).decode("ascii", "replace")
+    address = text or f"{pci.domain:08x}:{pci.bus:02x}:{pci.device:02x}.0"
+    return {
+        "bdf": address.lower()[-12:].zfill(12),
+        "pci_id": f"{pci.device_id & 0xFFFF:04x}:{pci.device_id >> 16:04x}",
+    }
+
+
+def nvml_memory(nvml: Nvml, handle: Any) -> dict[str, Any]:
+    """Total and used bytes."""
+    # The second form leaves out what the driver keeps for itself; cards that share the system's memory have neither.
+    newer = MemoryV2(version=ctypes.sizeof(MemoryV2) | 2 << 24)
+    if nvml.call("nvmlDeviceGetMemoryInfo_v2", handle, byref(newer)) == SUCCESS:
+        return {"memory": newer.total, "memory_used": newer.used}
+    older = Memory()
+    if nvml.call("nvmlDeviceGetMemoryInfo", handle, byref(older)) == SUCCESS:
+        return {"memory": older.total, "memory_used": older.used}
+    return {}
+
+
+def nvml_health(nvml: Nvml, handle: Any) -> dict[str, Any]:
+    """Uncorrectable errors and row remapping; a lost card gives itself away here."""
+    health: dict[str, Any] = {}
+    for name, counter in (("ecc_uncorrectable", 0), ("ecc_uncorrectable_ever", 1)):
+        errors = c_ulonglong()
+        status = nvml.call("nvmlDeviceGetTotalEccErrors", handle, c_uint(1), c_uint(counter), byref(errors))
+        if status == SUCCESS:
+            health[name] = errors.value
+        elif status in (LOST, RESET_REQUIRED):
+            health.update(lost=True, why=nvml.message(status))
+    correctable, uncorrectable, pending, failed = c_uint(), c_uint(), c_uint(), c_uint()
+    status = nvml.call(
+        "nvmlDeviceGetRemappedRows", handle, byref(correctable), byref(uncorrectable), byref(pending), byref(failed)
+    )
+    if status == SUCCESS:
+        health.update(remap_pending=bool(pending.value), remap_failed=bool(failed.value))
+    elif status in (LOST, RESET_REQUIRED):
+        health.update(lost=True, why=nvml.message(status))
+    return health
+
+
+def nvml_processes(nvml: Nvml, handle: Any) -> int | None:
+    """Number of processes with a compute context."""
+    for name in ("_v3", "_v2", ""):
+        count = c_uint(0)
+        status = nvml.call("nvmlDeviceGetComputeRunningProcesses" + name, handle, byref(count), None)
+        if status in (SUCCESS, INSUFFICIENT_SIZE):
+            return count.value
+    return None
+
+
+def nvml_mig(nvml: Nvml, handle: Any) -> dict[str, Any]:
+    """MIG mode and the slices there are."""
+    current, pending = c_uint(), c_uint()
+    if nvml.call("nvmlDeviceGetMigMode", handle, byref(current), byref(pending)) != SUCCESS:
+        return {}
+    slices = []
+    for index in range(nvml.number("nvmlDeviceGetMaxMigDeviceCount", handle) or 0 if current.value else 0):
+        mig = ctypes.c_void_p()
+        if nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, c_uint(index), byref(mig)) != SUCCESS:
+            continue
+        name = nvml.text("nvmlDeviceGetName", mig)
+        slices.append(
+            {
+                "profile": name.partition(" MIG ")[2],
+                "memory": nvml_memory(nvml, mig).get("memory"),
+                "uuid": nvml.text("nvmlDeviceGetUUID", mig),
+            }
+        )
+    return {"mig": current.value == 1, "mig_devices": slices}
+
+
+# --- libcuda ---------------------------------------------------------------------------------------
+
+
+def cuda_version(number: int) -> str:
+    """13020 is "13.2"."""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def ask_cuda() -> None:
+    """Initialise libcuda as the examined process would: with its variables and load path."""
+    cuda = load("cuda", "libcuda.so.1")
+    if cuda is None:
+        return
+    say(doing="cuInit")
+    status = cuda.cuInit(c_uint(0))
+    answer: dict[str, Any] = {
+        "status": status,
+        "message": cuda_message(cuda, status),
+        "library": mapped("libcuda.so"),
+    }
+    version = ctypes.c_int()
+    if hasattr(cuda, "cuDriverGetVersion") and cuda.cuDriverGetVersion(byref(version)) == SUCCESS and version.value:
+        answer["cuda_version"] = cuda_version(version.value)
+    say(cuda=answer)
+    if status != SUCCESS:
+        return
+    say(doing="asking libcuda for its cards")
+    count = ctypes.c_int()
+    if cuda.cuDeviceGetCount(byref(count)) == SUCCESS:
+        answer["devices"] = [cuda_device(cuda, index) for index in range(min(count.value, 256))]
+        say(cuda=answer)
+
+
+def cuda_message(cuda: Any, status: int) -> str:
+    """Name and text of an error, as the library has them."""
+    if status == SUCCESS:
+        return ""
+    parts = []
+    for name in ("cuGetErrorName", "cuGetErrorString"):
+        text = ctypes.c_char_p()
+        function = getattr(cuda, name, None)
+        if function is not None and function(status, byref(text)) == SUCCESS and text.value:
+            parts.append(text.value.decode("utf-8", "replace"))
+    return ": ".join(parts)
+
+
+def cuda_device(cuda: Any, index: int) -> dict[str, Any]:
+    """One card as libcuda sees it; no context is made on it."""
+    device = ctypes.c_int()
+    found: dict[str, Any] = {"index": index}
+    status = cuda.cuDeviceGet(byref(device), index)
+    if status != SUCCESS:
+        found["why"] = cuda_message(cuda, status)
+        return found
+    name = ctypes.create_string_buffer(256)
+    if cuda.cuDeviceGetName(name, 256, device) == SUCCESS:
+        found["name"] = name.value.decode("utf-8", "replace")
+    address = ctypes.create_string_buffer(32)
+    if cuda.cuDeviceGetPCIBusId(address, 32, device) == SUCCESS:
+        found["bdf"] = address.value.decode("ascii", "replace").lower()
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    if (
+        cuda.cuDeviceGetAttribute(byref(major), 75, device) == SUCCESS
+        and cuda.cuDeviceGetAttribute(byref(minor), 76, device) == SUCCESS
+    ):
+        found["capability"] = f"{major.value}.{minor.value}"
+    memory = ctypes.c_size_t()
+    if cuda.cuDeviceTotalMem_v2(byref(memory), device) == SUCCESS:
+        found["memory"] = memory.value
+    return found
+
+
+if __name__ == "__main__":
+    ask_nvml()
+    ask_cuda()
+    # A driver's own clean-up may hang; nothing here needs it.
+    os._exit(0)

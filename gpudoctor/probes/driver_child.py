@@ -1,0 +1,68 @@
+"""Running the programs of `children/`: bare, timed, with an answer channel of their own.
+
+Driver libraries print what they like, hang and crash; each line that got through before counts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from gpudoctor.child import run_limited
+
+_ANSWERS_LIMIT = 4 << 20
+
+
+class ChildRun(Struct, frozen=True):
+    """The lines a child wrote, and how it ended if not well: "crashed (SIGSEGV)", "gave no answer within 20 s"."""
+
+    lines: tuple[bytes, ...] = ()
+    failure: str = ""
+
+
+def run_child(name: str, arguments: tuple[str, ...], seconds: float, environ: Mapping[str, str]) -> ChildRun:
+    """Run `children/<name>.py` with a bare interpreter, in the examined process's variables. What drivers
+    cache goes to a temporary folder that is removed."""
+    import tempfile
+
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "children", f"{name}.py")
+    try:
+        with tempfile.TemporaryDirectory(prefix="gpudoctor-") as folder:
+            answers = os.path.join(folder, "answers")
+            result = run_limited(
+                (sys.executable, "-I", "-S", "-E", script, answers, *arguments),
+                seconds,
+                environ={**environ, "CUDA_CACHE_PATH": folder},
+                cwd=folder,
+            )
+            lines = _lines(answers)
+    except OSError as error:
+        return ChildRun(failure=f"could not be asked: {error}")
+    if result.value is None:
+        return ChildRun(lines, "gave " + result.why if result.why.startswith("no answer") else result.why)
+    return ChildRun(lines, _ending(result.value.rc, result.value.stderr))
+
+
+def _lines(path: str) -> tuple[bytes, ...]:
+    try:
+        with open(path, "rb") as answers:
+            return tuple(answers.read(_ANSWERS_LIMIT).splitlines())
+    except OSError:
+        return ()
+
+
+def _ending(code: int, errors: str) -> str:
+    if code == 0:
+        return ""
+    if code < 0:
+        import signal
+
+        try:
+            return f"crashed ({signal.Signals(-code).name})"
+        except ValueError:
+            return f"crashed (signal {-code})"
+    last = errors.strip().splitlines()[-1:] or [f"status {code}"]
+    return f"failed: {last[0][:200]}"

@@ -1,0 +1,96 @@
+"""What the NVIDIA driver itself answers: NVML and libcuda in one timed child, nvidia-smi last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from gpudoctor.host import Host
+from gpudoctor.machine import Fact, NvidiaApi, absent, known, unknown
+from gpudoctor.probes.nvidia_smi import parse_smi
+
+_LIBRARY = {"nvml": "libnvidia-ml.so.1", "cuda": "libcuda.so.1"}
+_SMI_SECONDS = 15.0
+_RECORDED = (("nvidia-smi", "-q", "-x"), ("nvidia-smi", "-q"), ("nvidia-smi",), ("nvidia-smi", "-L"))
+
+Answers = tuple[Fact[NvidiaApi], Fact[NvidiaApi], Fact[NvidiaApi]]
+"""NVML, libcuda, nvidia-smi."""
+
+
+class _Line(Struct, frozen=True):
+    """One line of the child (see children/nvidia.py)."""
+
+    doing: str = ""
+    missing: str = ""
+    why: str = ""
+    nvml: NvidiaApi | None = None
+    cuda: NvidiaApi | None = None
+
+
+def ask_nvidia(host: Host, seconds: float = 20.0) -> Answers:
+    """Ask the driver. On a recorded host nothing runs: only what it kept of nvidia-smi is read."""
+    if not host.live:
+        nothing = unknown("libraries of a recording are not opened")
+        return nothing, nothing, _recorded_smi(host)
+    from gpudoctor.probes.driver_child import run_child
+
+    run = run_child("nvidia", (), seconds, host.environ)
+    lines = [line for raw in run.lines if (line := _decoded(raw))]
+    nvml, cuda = _answer("nvml", lines, run.failure), _answer("cuda", lines, run.failure)
+    if nvml.value is not None and nvml.value.status == 0 and nvml.value.devices is not None:
+        return nvml, cuda, unknown("not asked: NVML answered")
+    return nvml, cuda, _smi(host)
+
+
+def _decoded(raw: bytes) -> _Line | None:
+    try:
+        return msgspec.json.decode(raw, type=_Line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _answer(api: str, lines: list[_Line], failure: str) -> Fact[NvidiaApi]:
+    """The last answer of one interface; where there is none, the step at which the child ended."""
+    library = _LIBRARY[api]
+    answers = [answer for line in lines if (answer := getattr(line, api)) is not None]
+    if answers:
+        last: NvidiaApi = answers[-1]
+        if failure and last.status == 0 and last.devices is None:
+            last = msgspec.structs.replace(last, message=f"{_step(lines)}: {failure}")
+        return known(last, last.library or library)
+    for line in lines:
+        if line.missing == api:
+            gone = line.why.startswith(library) and "No such file" in line.why
+            return absent(library, line.why) if gone else unknown(line.why, library)
+    return unknown(f"{_step(lines)}: {failure}" if failure else "the driver's child said nothing of it", library)
+
+
+def _step(lines: list[_Line]) -> str:
+    steps = [line.doing for line in lines if line.doing]
+    return steps[-1] if steps else "starting"
+
+
+def _smi(host: Host) -> Fact[NvidiaApi]:
+    result = host.run(("nvidia-smi", "-q"), _SMI_SECONDS)
+    return _parsed(result)
+
+
+def _recorded_smi(host: Host) -> Fact[NvidiaApi]:
+    """The fullest of the recorded answers."""
+    facts = [_parsed(host.run(argv, _SMI_SECONDS)) for argv in _RECORDED]
+    told = [fact for fact in facts if fact.value is not None]
+    for fact in told:
+        if fact.value is not None and fact.value.devices:
+            return fact
+    return told[0] if told else next((fact for fact in facts if fact.state != "unknown"), facts[0])
+
+
+def _parsed(result: Fact[Any]) -> Fact[NvidiaApi]:
+    if result.value is None:
+        return Fact(state=result.state, source=result.source, why=result.why)
+    api = parse_smi(result.value.stdout, result.value.stderr)
+    if api is None:
+        return unknown("nothing in its output is nvidia-smi's", result.source)
+    return known(api, result.source)
