@@ -19,6 +19,7 @@ from gpudoctor.probes.loader_cache import (
     default_folders,
 )
 from gpudoctor.probes.mounts import Mount, mount_at, mount_below, read_mounts
+from gpudoctor.probes.processor import read_arch
 
 DRIVER_LIBRARIES = (
     "libcuda.so.1",
@@ -33,7 +34,14 @@ DRIVER_LIBRARIES = (
     "libdxcore.so",
 )
 _NIX_DRIVER_FOLDER = "/run/opengl-driver/lib"
-_OTHER_DRIVER_FOLDERS = ("/usr/local/nvidia/lib64", "/usr/lib/nvidia", _NIX_DRIVER_FOLDER)
+# What the files of /etc/ld.so.conf.d name on systems that have such a folder.
+_USUAL_FOLDERS = (
+    "/usr/lib/wsl/lib",
+    "/usr/lib/aarch64-linux-gnu/nvidia",
+    "/usr/lib/aarch64-linux-gnu/tegra",
+    "/usr/local/nvidia/lib64",
+    "/opt/rocm/lib",
+)
 
 _ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
 _SONAME_VERSION = re.compile(r"\.so\.(\d+(?:\.\w+)+)$")
@@ -42,7 +50,7 @@ _LINK_TEXT = re.compile(r"[\w./+-]+\.so[\w.]*")
 
 _KINDS: tuple[tuple[re.Pattern[str], LibraryKind], ...] = (
     (re.compile(r"/stubs/"), "stub"),
-    (re.compile(r"/(cuda[^/]*/(\w+/)*compat[^/]*|cuda-compat[^/]*)/"), "compat"),
+    (re.compile(r"cuda[^/]*/([^/]+/){0,3}compat[^/]*/|/cuda-compat[^/]*/"), "compat"),
     (re.compile(r"/usr/lib/wsl/"), "wsl"),
     (re.compile(r"/(tegra|tegra-egl|nvgpu)/|/usr/lib/aarch64-linux-gnu/nvidia/lib[^/]*$"), "jetson"),
     (re.compile(r"/(site|dist)-packages/"), "wheel"),
@@ -69,7 +77,7 @@ def search(host: Host, names: Sequence[str], variables: Mapping[str, str]) -> Lo
 
     Per name the first entry of `found` is the one that loading gives; those behind it are shadowed.
     """
-    arch = _arch(host)
+    arch = read_arch(host).value
     gaps: list[Fact[object]] = []
     found: list[Library] = []
     seen: set[tuple[str, str]] = set()
@@ -78,8 +86,9 @@ def search(host: Host, names: Sequence[str], variables: Mapping[str, str]) -> Lo
     for name in names:
         for place in (*places.before, *by_cache.get(name, ()), *places.after):
             library = look.at(place, name)
-            if library is not None and (name, library.path) not in seen:
-                seen.add((name, library.path))
+            real = host.resolve(library.path) if library is not None else None
+            if library is not None and (name, real or library.path) not in seen:
+                seen.add((name, real or library.path))
                 found.append(library)
     folders = dict.fromkeys(place.path for place in (*places.before, *places.after) if not place.file)
     searched = tuple(folder for folder in folders if host.exists(folder))
@@ -99,7 +108,7 @@ def userland_version(host: Host, load_path: LoadPath) -> Fact[str]:
         return unknown("the driver is that of Windows", "/usr/lib/wsl")
     if any(library.kind == "jetson" for library in load_path.found):
         return unknown("L4T's libraries carry no version", "load path")
-    for folder in dict.fromkeys((*load_path.searched, *default_folders(_arch(host)), *_OTHER_DRIVER_FOLDERS)):
+    for folder in dict.fromkeys((*load_path.searched, *default_folders(read_arch(host).value), *_USUAL_FOLDERS)):
         versions = {
             match[1]
             for name in host.names(folder).value or ()
@@ -117,11 +126,6 @@ def userland_version(host: Host, load_path: LoadPath) -> Fact[str]:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
-
-
-def _arch(host: Host) -> str | None:
-    uname = host.uname().value
-    return uname.machine if uname is not None else host.text("/proc/sys/kernel/arch").value
 
 
 # --- where to look -----------------------------------------------------------------------------------
@@ -145,11 +149,11 @@ def _places(
     cache = host.data(CACHE, CACHE_LIMIT)
     cached = None if cache.value is None else cached_paths(cache.value, names, arch)
     if cached is None:
-        configured = [_Place(folder, "ld.so.conf") for folder in configured_folders(host)]
-        return _Places(before, (*configured, *after)), {}
-    entries = {
-        name: tuple(_Place(path, "ld.so.cache", file=True) for path in paths) for name, paths in cached.items()
-    }
+        folders = configured_folders(host)
+        if not folders and not host.live:
+            folders = tuple(folder for folder in _USUAL_FOLDERS if host.exists(folder))
+        return _Places(before, (*(_Place(folder, "ld.so.conf") for folder in folders), *after)), {}
+    entries = {name: tuple(_Place(path, "ld.so.cache", True) for path in paths) for name, paths in cached.items()}
     return _Places(before, tuple(after)), entries
 
 
@@ -174,7 +178,7 @@ def _library_path(
             if folder.startswith("/"):
                 yield _Place(posixpath.normpath(folder), "LD_LIBRARY_PATH")
             elif host.live and (here := host.resolve(folder or ".")) is not None:
-                yield _Place(here, "LD_LIBRARY_PATH (current folder)")
+                yield _Place(here, "LD_LIBRARY_PATH")
             elif not host.live:
                 gaps.append(unknown("LD_LIBRARY_PATH names the current folder, which is not recorded", entry))
 
@@ -217,6 +221,8 @@ class _Look:
         if stat.value is None:
             if stat.state == "denied" or (stat.state == "unknown" and place.via.startswith("LD_")):
                 self._gaps.append(Fact(state=stat.state, source=path, why=stat.why))
+            if place.via == "ld.so.cache" and not self._host.live:
+                self._gaps.append(unknown("named in ld.so.cache and not in this recording", path))
             return None
         if stat.value.kind != "file" or not self._loadable(path):
             return None
