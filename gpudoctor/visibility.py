@@ -199,14 +199,14 @@ def _named(entry: str, cards: tuple[Gpu, ...]) -> tuple[Gpu, ...] | None:
 def visibility_variables(variables: dict[str, str], vendor: Vendor) -> tuple[tuple[str, str], ...]:
     """The variables that a runtime of that vendor obeys, in the order it applies them, with their values.
 
-    CUDA takes an empty value for "no card"; HIP takes it for "not set".
+    CUDA and ROCr take an empty value for "no card" (ROCm/legacy-rocm-build#1170); HIP takes it for "not set".
     """
     if vendor == "nvidia":
         names = ("CUDA_VISIBLE_DEVICES",)
         return tuple((name, variables[name]) for name in names if name in variables)
     second = next((name for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES") if variables.get(name)), None)
     names = ("ROCR_VISIBLE_DEVICES", *((second,) if second else ()))
-    return tuple((name, variables[name]) for name in names if variables.get(name))
+    return tuple((name, variables[name]) for name in names if name in variables)
 
 
 def runtime_order(machine: Machine, vendor: Vendor) -> tuple[Gpu, ...]:
@@ -216,9 +216,9 @@ def runtime_order(machine: Machine, vendor: Vendor) -> tuple[Gpu, ...]:
         for gpu in machine.of_vendor(vendor)
         if "no"
         not in (
-            (_nvidia_bound(machine, gpu), _nvidia_granted(machine, gpu))
+            (_nvidia_bound(machine, gpu), _nvidia_granted(machine, gpu), _nvidia_openable(machine, gpu))
             if vendor == "nvidia"
-            else (_amd_bound(machine, gpu), _amd_granted(machine, gpu))
+            else (_amd_bound(machine, gpu), _amd_granted(machine, gpu), _amd_openable(machine, gpu))
         )
     ]
     return tuple(sorted(counted, key=lambda gpu: (gpu.index is None, gpu.index or 0)))

@@ -65,9 +65,20 @@ def test_cuda_visible_devices_ends_at_the_first_entry_that_names_no_card(value, 
     assert usable(nvidia_machine(*FOUR, variables={"CUDA_VISIBLE_DEVICES": value})) == left
 
 
-@pytest.mark.parametrize("name", ["HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"])
+@pytest.mark.parametrize("name", ["HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"])
 def test_hip_takes_an_empty_variable_for_unset(name):
     assert usable(amd_machine(variables={name: ""})) == [0]
+
+
+def test_rocr_takes_an_empty_variable_for_no_card():
+    assert usable(amd_machine(variables={"ROCR_VISIBLE_DEVICES": ""})) == []
+
+
+def test_in_a_job_indexes_count_the_cards_that_its_device_cgroup_lets_open():
+    nodes = [DeviceNode(path="/dev/nvidiactl", opened="ok")]
+    nodes += [DeviceNode(path=f"/dev/nvidia{n}", opened="ok" if n == 3 else "EPERM") for n in range(4)]
+    job = nvidia_machine(*FOUR, variables={"CUDA_VISIBLE_DEVICES": "0"})
+    assert usable(with_stack(job, nodes=known(tuple(nodes), "/dev"))) == [3]
 
 
 def test_hip_counts_within_what_rocr_left():
