@@ -105,7 +105,7 @@ def judge(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejecte
         span = f" ({_span(row.pythons)})" if row.pythons else ""
         return _rejected(row, "python", f"no wheel for Python {python}{span}")
     if vendor == "cpu" and not bench.gpus:
-        return _chosen(bench.matrix, row, level="cpu", carries="no GPU")
+        return _chosen(bench.matrix, row, level="cpu", carries="")
     if vendor == "cpu" or not bench.gpus or {gpu.vendor for gpu in bench.gpus} != {vendor}:
         kind = {"cpu": "a CPU build", "amd": "a ROCm build: NVIDIA cards cannot use it"}
         return _rejected(row, "vendor", kind.get(vendor, "a CUDA build: AMD cards cannot use it"))
@@ -200,7 +200,9 @@ def _chosen(
     extra: str = "",
     standing: Standing = "supported",
 ) -> Choice:
-    why = [f"carries {carries}" + (" (list not read from the wheel)" if row.basis in ("derived", "unknown") else "")]
+    why = [f"carries {carries}" if carries else "runs without a GPU"]
+    if carries and row.basis in ("derived", "unknown"):
+        why[0] += " (list not read from the wheel)"
     if row.cuda:
         said = {
             "serves": f"the driver serves CUDA {row.cuda}",

@@ -65,7 +65,7 @@ def way_to(machine: Machine, matrix: Matrix, choice: Choice, keep: Torch | None)
     if choice.origin == "amd":
         place = f" from AMD's index with {choice.extra}"
     remark = f" ({choice.carries or 'CPU'}" + ("; built, but not tested by AMD)" if merely_built(choice) else ")")
-    verb = "Replace torch by" if keep else "Install"
+    verb = f"Replace torch {keep.version} by" if keep else "Install"
     return WayOut(title=f"{verb} {name}{place}{remark}", remedies=remedies)
 
 

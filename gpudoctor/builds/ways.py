@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpudoctor.builds.carried import carries
 from gpudoctor.builds.choice import Rejected, candidates, platform_of, python_of
 from gpudoctor.builds.elsewhere import place_of, ways_elsewhere
 from gpudoctor.builds.nearest import nearest, replace_torch, way_to
@@ -30,7 +31,11 @@ def replacements(
     special = ways_elsewhere(place, machine, matrix, gpus, keep)
     if place in ("ngc", "nix"):
         return special
+    found = [carries(machine, matrix, gpu) for gpu in gpus]
     choices, rejected = candidates(machine, matrix, gpus, python_of(machine), platform_of(machine))
+    if keep and any("no" in (item.runs, item.blas) for item in found):
+        # What the files show weighs more than a row: the present build is no way out of its own fault.
+        choices = tuple(c for c in choices if (c.version, c.build) != (keep.version.partition("+")[0], keep.build))
     if place in ("jetson", "conda"):
         native = [way_to(machine, matrix, choice, keep) for choice in nearest(matrix, choices, keep)[:1]]
         if place == "jetson" or not special:
@@ -40,6 +45,9 @@ def replacements(
     if not ways:
         ways += _after_a_repair(machine, matrix, gpus, keep, rejected)
     ways += override_ways(machine, matrix, gpus, keep)
+    if not ways and any(item.via_override for item in found) and all(item.runs == "yes" for item in found):
+        text = "Keep the override: no released build carries this card natively here, and this torch works under it."
+        return (WayOut(title="Keep the override", remedies=(Manual(text=text),)),)
     if not ways:
         ways.append(_split(machine, matrix, gpus, keep) if len(_kinds(gpus)) > 1 else _nothing(gpus))
     if any(gpu.vendor == "amd" for gpu in gpus) or not any(_installs(way) for way in ways):
@@ -74,7 +82,7 @@ def _after_a_repair(
     if not ways and python:
         anywhere, _ = candidates(machine, matrix, gpus, None, platform)
         for choice in nearest(matrix, anywhere, keep)[:1]:
-            other = choice.pythons[-1] if choice.pythons else "of its release"
+            other = next((p for p in reversed(choice.pythons) if not p.endswith("t")), "of its release")
             text = (
                 f"torch {choice.version}+{choice.build} serves {choice.carries}, but has no wheel for "
                 f"Python {python}: make a new environment with Python {other} and install it there."
@@ -95,7 +103,10 @@ def _split(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch 
     needs = []
     for cards in _kinds(gpus).values():
         choices, _ = candidates(machine, matrix, tuple(cards), python_of(machine), platform_of(machine))
-        best = next(iter(nearest(matrix, choices, keep)), None)
+        present = (
+            c for c in choices if keep and (c.version, c.build) == (keep.version.partition("+")[0], keep.build)
+        )
+        best = next(present, None) or next(iter(nearest(matrix, choices, keep)), None)
         names = ", ".join(dict.fromkeys(gpu.name for gpu in cards))
         needs.append(f"{names}: torch {best.version}+{best.build}" if best else f"{names}: no build at all")
     text = (

@@ -1,0 +1,1 @@
+"""From remedies to steps: the plan of a repair, and what runs it."""

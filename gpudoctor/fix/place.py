@@ -1,0 +1,139 @@
+"""Where a repair happens: the tool that owns the examined environment, and the system below it."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from msgspec import Struct
+
+from gpudoctor.machine import Machine, PythonEnvironment
+
+Tool = Literal["pip", "uv", "uv-project", "poetry", "pixi", "managed", "nowhere"]
+"""managed: the distribution owns this Python (PEP 668); nowhere: no environment is known."""
+
+Family = Literal["ubuntu", "debian", "fedora", "rhel", "suse", "arch", "other"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_VERSION = re.compile(r"[0-9][A-Za-z0-9.+!_-]*(\.\*)?")
+_CLAUSE = r"(==|!=|<=|>=|<|>|~=)[0-9][A-Za-z0-9.+!_-]*(\.\*)?"
+_SPECIFIER = re.compile(f"{_CLAUSE}(,{_CLAUSE})*")
+_URL = re.compile(r"(https?|file)://[A-Za-z0-9._~:/?#@!$&*+=%\[\]-]+")
+_PATH = re.compile(r"/[^\x00-\x1f\x7f]*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:,/+=-]*")
+
+
+def is_name(text: str) -> bool:
+    """A package, module, service or group name that is safe as an argument."""
+    return len(text) < 200 and _NAME.fullmatch(text) is not None
+
+
+def is_version(text: str) -> bool:
+    """A version, perhaps with a local part or ".*"."""
+    return len(text) < 200 and _VERSION.fullmatch(text) is not None
+
+
+def is_specifier(text: str) -> bool:
+    """A PEP 440 specifier set without spaces."""
+    return len(text) < 200 and _SPECIFIER.fullmatch(text) is not None
+
+
+def is_url(text: str) -> bool:
+    """An index URL without spaces or quotes."""
+    return len(text) < 2000 and _URL.fullmatch(text) is not None
+
+
+def is_path(text: str) -> bool:
+    """An absolute path without control characters: it can never be taken for an option."""
+    return len(text) < 4000 and _PATH.fullmatch(text) is not None
+
+
+def is_variable(name: str, value: str) -> bool:
+    """A variable and a value that mean the same in any shell."""
+    return _VARIABLE.fullmatch(name) is not None and (not value or _VALUE.fullmatch(value) is not None)
+
+
+class Place(Struct, frozen=True):
+    """The environment and system that steps are made for."""
+
+    tool: Tool
+    python: str
+    """Interpreter of the environment; "" where none is known."""
+    prefix: str
+    conda: bool
+    """A conda prefix, whose own packages conda installs."""
+    project: str
+    family: Family
+    container: str
+    """Kind of container, "" on a bare machine."""
+    wsl: bool
+    jetson: bool
+    kernel: str
+    """Kernel release, "" where it is not known or no plain release."""
+    arch: str
+
+    @property
+    def host_is_elsewhere(self) -> bool:
+        """Whether drivers, modules and services belong to another system than the one we are in."""
+        return bool(self.container) or self.wsl
+
+
+def place(machine: Machine) -> Place:
+    """The place of a machine's examined environment."""
+    environment = machine.environment.value
+    system = machine.system
+    kernel = system.kernel.value or ""
+    return Place(
+        tool=_tool(environment),
+        python=_interpreter(environment),
+        prefix=environment.prefix if environment and is_path(environment.prefix) else "",
+        conda=bool(environment and environment.kind == "conda"),
+        project=environment.project if environment and is_path(environment.project) else "",
+        family=_family(machine),
+        container=(system.container.value or "") if system.container.known else "",
+        wsl=system.wsl.known,
+        jetson=system.jetson.known,
+        kernel=kernel if is_name(kernel) or is_version(kernel) else "",
+        arch=system.arch.value or "x86_64",
+    )
+
+
+def _interpreter(environment: PythonEnvironment | None) -> str:
+    if environment is None:
+        return ""
+    own = f"{environment.prefix.rstrip('/')}/bin/python"
+    chosen = own if environment.prefix and environment.kind in ("venv", "conda") else environment.interpreter or own
+    return chosen if is_path(chosen) else ""
+
+
+def _tool(environment: PythonEnvironment | None) -> Tool:
+    if environment is None or not _interpreter(environment):
+        return "nowhere"
+    owners: dict[str, Tool] = {"uv.lock": "uv-project", "poetry.lock": "poetry", "pixi.lock": "pixi"}
+    if environment.lock and environment.project:
+        return owners[environment.lock]
+    if environment.externally_managed:
+        return "managed"
+    return "uv" if environment.uv_managed or not environment.has_pip else "pip"
+
+
+def _family(machine: Machine) -> Family:
+    os = machine.system.os.value
+    if os is None:
+        return "other"
+    kin = (os.id, *os.like)
+    families: tuple[tuple[str, Family], ...] = (
+        ("ubuntu", "ubuntu"),
+        ("debian", "debian"),
+        ("rhel", "rhel"),
+        ("centos", "rhel"),
+        ("fedora", "fedora"),
+        ("suse", "suse"),
+        ("opensuse", "suse"),
+        ("sles", "suse"),
+        ("arch", "arch"),
+    )
+    if os.id == "fedora":
+        return "fedora"
+    return next((family for name, family in families if any(k.startswith(name) for k in kin)), "other")

@@ -1,0 +1,121 @@
+"""Remedies turned into steps for the place at hand: which commands, in which environment, how taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NoReturn
+
+from gpudoctor.finding import (
+    AddContainerFlags,
+    AnyRemedy,
+    BlockModule,
+    Finding,
+    InstallDriver,
+    InstallRocmDriver,
+    InstallSystemPackage,
+    JoinGroup,
+    LoadModule,
+    Manual,
+    Reboot,
+    RebuildModule,
+    ReinstallPackage,
+    RemovePackage,
+    ReplacePackage,
+    ReplaceTorch,
+    SetVariable,
+    StartService,
+    UnblockModule,
+    UnsetVariable,
+)
+from gpudoctor.fix import container_steps, python_steps, system_steps
+from gpudoctor.fix.place import Place, place
+from gpudoctor.fix.steps import Fix, ManualStep, Step
+from gpudoctor.machine import Machine
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+
+def fixes_for(finding: Finding, machine: Machine, matrix: Matrix) -> tuple[Fix, ...]:
+    """The ways out of a finding as steps for this machine, best first. Nothing is run here."""
+    here = place(machine)
+    return tuple(
+        Fix(
+            title=way.title,
+            steps=_once(step for remedy in way.remedies for step in steps_for(remedy, here, machine, matrix)),
+        )
+        for way in finding.ways_out
+    )
+
+
+def _once(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Steps in order, a step that comes twice (two remedies that end in a reboot) only the last time."""
+    kept: list[Step] = []
+    for step in steps:
+        if isinstance(step, ManualStep):
+            kept = [earlier for earlier in kept if not isinstance(earlier, ManualStep) or earlier.text != step.text]
+        if step not in kept:
+            kept.append(step)
+    return tuple(kept)
+
+
+def steps_for(remedy: AnyRemedy, here: Place, machine: Machine, matrix: Matrix) -> tuple[Step, ...]:
+    """The steps of one remedy."""
+    if isinstance(remedy, ReplaceTorch):
+        return python_steps.replace_torch(here, machine, matrix, remedy)
+    if isinstance(remedy, ReplacePackage):
+        return python_steps.replace_package(here, machine, matrix, remedy)
+    if isinstance(remedy, ReinstallPackage):
+        return python_steps.reinstall_package(here, machine, matrix, remedy)
+    if isinstance(remedy, RemovePackage):
+        return python_steps.remove_package(here, machine, matrix, remedy)
+    if isinstance(remedy, SetVariable):
+        return python_steps.set_variable(here, remedy)
+    if isinstance(remedy, UnsetVariable):
+        return python_steps.unset_variable(here, remedy)
+    if isinstance(remedy, AddContainerFlags):
+        return container_steps.add_flags(here, remedy)
+    return _system_steps(remedy, here)
+
+
+def _system_steps(
+    remedy: InstallDriver
+    | InstallRocmDriver
+    | RebuildModule
+    | LoadModule
+    | UnblockModule
+    | BlockModule
+    | StartService
+    | InstallSystemPackage
+    | JoinGroup
+    | Reboot
+    | Manual,
+    here: Place,
+) -> tuple[Step, ...]:
+    if isinstance(remedy, InstallDriver):
+        return system_steps.install_driver(here, remedy)
+    if isinstance(remedy, InstallRocmDriver):
+        return system_steps.install_rocm_driver(here, remedy)
+    if isinstance(remedy, RebuildModule):
+        return system_steps.rebuild_module(here, remedy)
+    if isinstance(remedy, LoadModule):
+        return system_steps.load_module(here, remedy)
+    if isinstance(remedy, UnblockModule):
+        return system_steps.unblock_module(here, remedy)
+    if isinstance(remedy, BlockModule):
+        return system_steps.block_module(here, remedy)
+    if isinstance(remedy, StartService):
+        return system_steps.start_service(here, remedy)
+    if isinstance(remedy, InstallSystemPackage):
+        return system_steps.install_system_package(here, remedy)
+    if isinstance(remedy, JoinGroup):
+        return system_steps.join_group(here, remedy)
+    if isinstance(remedy, Reboot):
+        return (system_steps.reboot(remedy.why),)
+    if isinstance(remedy, Manual):
+        return (ManualStep(text=remedy.text, why=remedy.why, risk=remedy.risk),)
+    return _never(remedy)
+
+
+def _never(remedy: NoReturn) -> NoReturn:
+    raise AssertionError(f"no steps are known for {remedy!r}")

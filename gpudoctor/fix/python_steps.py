@@ -1,0 +1,334 @@
+"""Package remedies as commands for the tool that owns the environment: pip, uv, conda, poetry, pixi."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpudoctor.finding import (
+    ReinstallPackage,
+    RemovePackage,
+    ReplacePackage,
+    ReplaceTorch,
+    SetVariable,
+    UnsetVariable,
+)
+from gpudoctor.fix.place import Place, is_name, is_specifier, is_url, is_variable, is_version
+from gpudoctor.fix.steps import EnvStep, ManualStep, RunStep, Step
+from gpudoctor.machine import Distribution, Machine
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+_EXTRA = re.compile(r"[a-z0-9-]+(,[a-z0-9-]+)*")
+_CONDA_CUDA = re.compile(r"cuda-version>=\d+(\.\d+)?,<\d+")
+_NEW_VENV = ".venv-gpu"
+
+
+class Wanted(Struct, frozen=True):
+    """One package of an install command: `spec` such as "==2.9.1+cu128"."""
+
+    name: str
+    spec: str
+    extra: str = ""
+
+    @property
+    def text(self) -> str:
+        """As pip and uv take it."""
+        return f"{self.name}[{self.extra}]{self.spec}" if self.extra else f"{self.name}{self.spec}"
+
+
+def replace_torch(place: Place, machine: Machine, matrix: Matrix, remedy: ReplaceTorch) -> tuple[Step, ...]:
+    """Another build of torch, its companions in the same command."""
+    if not _is_sound(remedy):
+        return (_by_hand_only(f"torch {remedy.version} ({remedy.build})"),)
+    had = _installed(machine, "torch")
+    build = f"one with code for {remedy.carries}" if remedy.carries else "a CPU build"
+    why = f"torch {had.version} makes way for {build}" if had else f"torch: {build}"
+    if remedy.origin == "conda-forge":
+        return (_conda_torch(place, remedy, why),)
+    wanted = _torch_and_companions(place, remedy)
+    return _install(place, machine, wanted, remedy.index_url, why, undo=_restore(place, machine, matrix, wanted))
+
+
+def replace_package(place: Place, machine: Machine, matrix: Matrix, remedy: ReplacePackage) -> tuple[Step, ...]:
+    """Another version of one package."""
+    local = f"+{remedy.local}" if remedy.local and re.fullmatch(r"==[^,*]+", remedy.specifier) else ""
+    spec = remedy.specifier + local
+    if not (is_name(remedy.name) and (not spec or is_specifier(spec)) and _is_index(remedy.index_url)):
+        return (_by_hand_only(remedy.name),)
+    wanted = (Wanted(name=remedy.name, spec=spec),)
+    undo = _restore(place, machine, matrix, wanted)
+    return _install(place, machine, wanted, remedy.index_url, remedy.why, undo=undo)
+
+
+def reinstall_package(place: Place, machine: Machine, matrix: Matrix, remedy: ReinstallPackage) -> tuple[Step, ...]:
+    """The same version again, over damaged files; what it depends on stays."""
+    index = remedy.index_url or (_index_of_torch(machine, matrix) if remedy.name == "torch" else "") or ""
+    if not (is_name(remedy.name) and is_version(remedy.version) and _is_index(index)):
+        return (_by_hand_only(remedy.name),)
+    found = _installed(machine, remedy.name)
+    if place.conda and found and found.installer == "conda":
+        conda = ("conda", "install", "-y", "-p", place.prefix, "--force-reinstall", f"{remedy.name}={remedy.version}")
+        return (RunStep(argv=conda, why=remedy.why, risk="replaces"),)
+    wanted = (Wanted(name=remedy.name, spec=f"=={remedy.version}"),)
+    if place.tool in ("managed", "nowhere"):
+        return _install(place, machine, wanted, index, remedy.why, undo=())
+    # The files are what is wrong, not the lock of a project: the environment alone is repaired.
+    argv = _install_argv(place, wanted, index, again=(remedy.name,), alone=True)
+    return (RunStep(argv=argv, why=remedy.why, risk="replaces"),)
+
+
+def remove_package(place: Place, machine: Machine, matrix: Matrix, remedy: RemovePackage) -> tuple[Step, ...]:
+    """Take a package out of the environment."""
+    if not is_name(remedy.name):
+        return (_by_hand_only(remedy.name),)
+    found = _installed(machine, remedy.name)
+    if place.tool in ("managed", "nowhere", "uv-project", "poetry", "pixi"):
+        command = {"uv-project": "uv remove", "poetry": "poetry remove", "pixi": "pixi remove"}.get(place.tool)
+        text = f"Remove {remedy.name}" + (f" from the project: {command} {remedy.name}" if command else "")
+        return (ManualStep(text=f"{text}.", why=remedy.why, risk="replaces"),)
+    if place.conda and found and found.installer == "conda":
+        argv: tuple[str, ...] = ("conda", "remove", "-y", "-p", place.prefix, remedy.name)
+        return (RunStep(argv=argv, why=remedy.why, risk="replaces"),)
+    argv = (*_pip(place, "uninstall"), *(("-y",) if place.tool == "pip" else ()), remedy.name)
+    undo = _restore(place, machine, matrix, (Wanted(name=remedy.name, spec=""),))
+    return (RunStep(argv=argv, why=remedy.why, risk="replaces", undo=undo),)
+
+
+def set_variable(place: Place, remedy: SetVariable) -> tuple[Step, ...]:
+    """A variable for this environment: kept by conda, else set for the command alone."""
+    if not is_variable(remedy.name, remedy.value):
+        return (_by_hand_only(f"the variable {remedy.name}"),)
+    if place.conda and place.prefix:
+        config = ("conda", "env", "config", "vars")
+        set_it = (*config, "set", "-p", place.prefix, f"{remedy.name}={remedy.value}")
+        undo = (*config, "unset", "-p", place.prefix, remedy.name)
+        return (RunStep(argv=set_it, why=remedy.why, undo=(undo,)),)
+    return (EnvStep(name=remedy.name, value=remedy.value, why=remedy.why),)
+
+
+def unset_variable(place: Place, remedy: UnsetVariable) -> tuple[Step, ...]:
+    """A variable that must go: whoever set it knows where."""
+    if not is_variable(remedy.name, ""):
+        return (_by_hand_only("that variable"),)
+    where = "the container's start command, Dockerfile or manifest" if place.container else "the shell, unit or job"
+    text = f"unset {remedy.name}\nand take it out of {where} that sets it"
+    return (ManualStep(text=text, why=remedy.why),)
+
+
+# --- commands --------------------------------------------------------------------------------------
+
+
+def _install(
+    place: Place,
+    machine: Machine,
+    wanted: tuple[Wanted, ...],
+    index: str,
+    why: str,
+    *,
+    undo: tuple[tuple[str, ...], ...],
+) -> tuple[Step, ...]:
+    if place.tool == "uv-project":
+        return _uv_project(place, wanted, index, why)
+    if place.tool == "poetry":
+        return _poetry(place, wanted, index, why)
+    if place.tool == "pixi":
+        return (_pixi(wanted, index, why),)
+    if place.tool == "nowhere":
+        options = f" --index-url {index}" if index else ""
+        text = f"In the environment that shall have it: pip install {_line(wanted)}{options}"
+        return (ManualStep(text=text, why=why, risk="replaces"),)
+    if place.tool == "managed":
+        return _in_a_new_venv(place, wanted, index, why)
+    if place.container:
+        why = f"{why}; in this container only: put it into the image too".lstrip("; ")
+    again = tuple(item.name for item in wanted if _would_stay(machine, item))
+    risk = "replaces" if any(_installed(machine, item.name) for item in wanted) else "safe"
+    argv = _install_argv(place, wanted, index, again=again)
+    return (RunStep(argv=argv, why=why, risk="replaces" if risk == "replaces" else "safe", undo=undo),)
+
+
+def _pip(place: Place, verb: str) -> tuple[str, ...]:
+    if place.tool == "uv":
+        return ("uv", "pip", verb, "--python", place.python)
+    return (place.python, "-m", "pip", verb)
+
+
+def _install_argv(
+    place: Place, wanted: Iterable[Wanted], index: str, *, again: tuple[str, ...] = (), alone: bool = False
+) -> tuple[str, ...]:
+    """An install command. `again`: packages that must be installed although their version seems to be there."""
+    options: list[str] = []
+    uv = place.tool != "pip"
+    if again and uv:
+        options += [part for name in again for part in ("--reinstall-package", name)]
+    elif again:
+        options.append("--force-reinstall")
+    if alone:
+        options.append("--no-deps")
+    if index:
+        options += ["--index-url", index]
+    command = ("uv", "pip", "install", "--python", place.python) if uv else _pip(place, "install")
+    return (*command, *options, *(item.text for item in wanted))
+
+
+def _in_a_new_venv(place: Place, wanted: tuple[Wanted, ...], index: str, why: str) -> tuple[Step, ...]:
+    """The distribution owns this Python: nothing is forced into it."""
+    make = RunStep(
+        argv=(place.python, "-m", "venv", _NEW_VENV),
+        why="the distribution manages this Python: packages of your own go into a venv",
+        undo=(("rm", "-r", _NEW_VENV),),
+    )
+    options = ("--index-url", index) if index else ()
+    argv = (f"{_NEW_VENV}/bin/python", "-m", "pip", "install", *options, *(item.text for item in wanted))
+    return (make, RunStep(argv=argv, why=why, undo=()))
+
+
+def _uv_project(place: Place, wanted: tuple[Wanted, ...], index: str, why: str) -> tuple[Step, ...]:
+    names = [item.text for item in wanted]
+    source = f"gpu-{index.rstrip('/').rpartition('/')[2]}"
+    add = ("uv", "add", *(("--index", f"{source}={index}") if index else ()), *names)
+    reason = f"{why}; in the project's lock, or the next sync undoes it"
+    step = RunStep(argv=add, cwd=place.project, why=reason, risk="replaces")
+    if not index:
+        return (step,)
+    sources = "\n".join(f'{item.name} = {{ index = "{source}" }}' for item in wanted)
+    text = (
+        "pyproject.toml then has to say (explicit keeps other packages off that index):\n"
+        f"[tool.uv.sources]\n{sources}\n"
+        f'[[tool.uv.index]]\nname = "{source}"\nurl = "{index}"\nexplicit = true'
+    )
+    return (step, ManualStep(text=text, why="the index is for these packages only"))
+
+
+def _poetry(place: Place, wanted: tuple[Wanted, ...], index: str, why: str) -> tuple[Step, ...]:
+    names = [item.text for item in wanted]
+    if not index:
+        return (RunStep(argv=("poetry", "add", *names), cwd=place.project, why=why, risk="replaces"),)
+    source = f"gpu-{index.rstrip('/').rpartition('/')[2].replace('.', '-')}"
+    declare = RunStep(
+        argv=("poetry", "source", "add", "--priority=explicit", source, index),
+        cwd=place.project,
+        why="the index of that build",
+        undo=(("poetry", "source", "remove", source),),
+    )
+    add = RunStep(argv=("poetry", "add", "--source", source, *names), cwd=place.project, why=why, risk="replaces")
+    return (declare, add)
+
+
+def _pixi(wanted: tuple[Wanted, ...], index: str, why: str) -> ManualStep:
+    where = f', index = "{index}"' if index else ""
+    lines = "\n".join(f'{item.name} = {{ version = "{item.spec}"{where} }}' for item in wanted)
+    text = f"In the project's manifest, then pixi install:\n[pypi-dependencies]\n{lines}"
+    return ManualStep(text=text, why=why, risk="replaces")
+
+
+def _conda_torch(place: Place, remedy: ReplaceTorch, why: str) -> Step:
+    version = remedy.version if remedy.version.startswith(">=") else f"={remedy.version}"
+    packages = (f"pytorch-gpu{version}", remedy.build)
+    if place.tool == "pixi":
+        return ManualStep(text=f"pixi add {' '.join(repr(p) for p in packages)}", why=why, risk="replaces")
+    if not place.prefix:
+        return ManualStep(text=f"conda install -c conda-forge {' '.join(repr(p) for p in packages)}", why=why)
+    argv = ("conda", "install", "-y", "-p", place.prefix, "-c", "conda-forge", *packages)
+    return RunStep(argv=argv, why=f"{why}; conda install --revision takes it back", risk="replaces")
+
+
+# --- versions --------------------------------------------------------------------------------------
+
+
+def _torch_and_companions(place: Place, remedy: ReplaceTorch) -> tuple[Wanted, ...]:
+    """torch with its local part, so that a build of the same version is really replaced."""
+    # CPU wheels for aarch64, and companions there, are not all named by their build.
+    named = bool(remedy.index_url) and (place.arch == "x86_64" or remedy.build != "cpu")
+    wanted = [Wanted("torch", f"=={remedy.version}" + (f"+{remedy.build}" if named else ""), remedy.extra)]
+    for name, version in remedy.companions:
+        local = f"+{remedy.build}" if remedy.index_url and place.arch == "x86_64" and "*" not in version else ""
+        extra = remedy.extra if name == "torchvision" else ""
+        wanted.append(Wanted(name, f"=={version}{local}", extra))
+    return tuple(wanted)
+
+
+def _installed(machine: Machine, name: str) -> Distribution | None:
+    environment = machine.environment.value
+    return environment.distribution(name) if environment else None
+
+
+def _would_stay(machine: Machine, item: Wanted) -> bool:
+    """Whether the installed version satisfies what is wanted, although another build is meant."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    found = _installed(machine, item.name)
+    if found is None or not item.spec.startswith("=="):
+        return False
+    try:
+        return SpecifierSet(item.spec).contains(found.version, prereleases=True)
+    except InvalidSpecifier:
+        return False
+
+
+def _restore(
+    place: Place, machine: Machine, matrix: Matrix, wanted: tuple[Wanted, ...]
+) -> tuple[tuple[str, ...], ...]:
+    """Commands that bring back what is installed now; none where it cannot be had again."""
+    if place.tool not in ("pip", "uv"):
+        return ()
+    had = [(item, found) for item in wanted if (found := _installed(machine, item.name))]
+    new = [item.name for item in wanted if item.spec and not _installed(machine, item.name)]
+    commands: list[tuple[str, ...]] = []
+    if had:
+        index = _index_of_torch(machine, matrix) if any(item.name.startswith("torch") for item, _ in had) else ""
+        lost = index is None or any(found.direct_url or found.installer == "conda" for _, found in had)
+        if lost or not all(is_version(found.version) for _, found in had):
+            return ()
+        back = tuple(Wanted(item.name, f"=={found.version}") for item, found in had)
+        same = tuple(
+            item.name
+            for item, found in had
+            if "+" not in found.version and found.version == item.spec.removeprefix("==").partition("+")[0]
+        )
+        commands.append(_install_argv(place, back, index or "", again=same))
+    if new:
+        commands.append((*_pip(place, "uninstall"), *(("-y",) if place.tool == "pip" else ()), *new))
+    return tuple(commands)
+
+
+def _index_of_torch(machine: Machine, matrix: Matrix) -> str | None:
+    """Index that the installed torch came from; None where it is not known."""
+    torch = machine.torch
+    if torch is None:
+        return ""
+    if torch.origin == "pypi":
+        return ""
+    row = matrix.build_of(torch, f"linux-{machine.system.arch.value or 'x86_64'}")
+    return matrix.index_url(row) if row else None
+
+
+def _is_index(url: str) -> bool:
+    return not url or is_url(url)
+
+
+def _is_sound(remedy: ReplaceTorch) -> bool:
+    """Whether nothing in it could be taken for an option or by a shell."""
+    if remedy.origin == "conda-forge":
+        return is_version(remedy.version.removeprefix(">=")) and _CONDA_CUDA.fullmatch(remedy.build) is not None
+    return (
+        is_version(remedy.version)
+        and is_name(remedy.build)
+        and _is_index(remedy.index_url)
+        and (not remedy.extra or _EXTRA.fullmatch(remedy.extra) is not None)
+        and all(is_name(name) and is_version(version) for name, version in remedy.companions)
+    )
+
+
+def _by_hand_only(what: str) -> ManualStep:
+    shown = "".join(char if char.isprintable() else "?" for char in what)[:120]
+    return ManualStep(text=f"Repair by hand: no command is made for {shown!r}, whose name is not a plain one.")
+
+
+def _line(wanted: tuple[Wanted, ...]) -> str:
+    return " ".join(f"'{item.text}'" if set(item.text) & set("[]<>*") else item.text for item in wanted)
