@@ -355,6 +355,10 @@ class HsaAgent(Record, frozen=True):
     kind: Literal["cpu", "gpu", "other"] = "gpu"
     isa: tuple[str, ...] = ()
     bdf: str | None = None
+    product: str = ""
+    """Marketing name; often only "AMD Radeon Graphics"."""
+    pci_id: str | None = None
+    """ "1002:73df"; unlike `isa` it does not follow HSA_OVERRIDE_GFX_VERSION."""
 
 
 class HsaApi(Record, frozen=True):

@@ -1,0 +1,111 @@
+"""What the HSA runtime itself answers, in a timed child; on a recorded host what rocminfo had printed."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from msgspec import Struct
+
+from gpudoctor.host import Host
+from gpudoctor.machine import Fact, HsaAgent, HsaApi, LoadPath, absent, known, unknown
+
+LIBRARY = "libhsa-runtime64.so.1"
+_USUAL = (f"/opt/rocm/lib/{LIBRARY}", f"/opt/rocm/lib64/{LIBRARY}", f"/opt/rocm/core/lib/{LIBRARY}")
+
+
+class _Line(Struct, frozen=True):
+    """One line of the child (see children/hsa.py)."""
+
+    doing: str = ""
+    missing: bool = False
+    why: str = ""
+    hsa: HsaApi | None = None
+
+
+def ask_hsa(host: Host, load_path: LoadPath, seconds: float = 20.0, *, library: str | None = None) -> Fact[HsaApi]:
+    """Initialise the runtime: `library` (a wheel's own copy), else the load path's, else the one in /opt/rocm."""
+    if not host.live:
+        return _recorded(host)
+    path = library or _library(host, load_path)
+    if path is None:
+        return absent(LIBRARY, "no HSA runtime on the load path or in /opt/rocm")
+    from gpudoctor.probes.driver_child import run_child
+
+    run = run_child("hsa", (path,), seconds, host.environ)
+    lines = [line for raw in run.lines if (line := _decoded(raw))]
+    for line in lines:
+        if line.hsa is not None:
+            return known(line.hsa, path)
+        if line.missing:
+            return unknown(line.why, path)
+    step = next((line.doing for line in reversed(lines) if line.doing), "starting")
+    return unknown(f"{step}: {run.failure or 'said nothing'}", path)
+
+
+def _library(host: Host, load_path: LoadPath) -> str | None:
+    found = load_path.first(LIBRARY)
+    if found is not None:
+        return found.path
+    return next((path for path in _USUAL if host.exists(path)), None)
+
+
+def _decoded(raw: bytes) -> _Line | None:
+    try:
+        return msgspec.json.decode(raw, type=_Line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+# --- rocminfo --------------------------------------------------------------------------------------
+
+_REFUSED = re.compile(
+    r"^(?:Unable to open /dev/kfd.*|ROCk module is NOT loaded.*|Call returned HSA_STATUS_\w+.*)$", re.M
+)
+_HSA_ERROR, _OUT_OF_RESOURCES = 0x1000, 0x1008
+
+
+def _recorded(host: Host) -> Fact[HsaApi]:
+    result = host.run(("rocminfo",), 0)
+    if result.value is None:
+        return Fact(state=result.state, source=result.source, why=result.why)
+    api = parse_rocminfo(f"{result.value.stdout}\n{result.value.stderr}")
+    return known(api, result.source) if api else unknown("nothing in its output is rocminfo's", result.source)
+
+
+def parse_rocminfo(text: str) -> HsaApi | None:
+    """Agents of a rocminfo text, or its refusal as an HSA status; None if it is neither.
+
+    With HSA_OVERRIDE_GFX_VERSION set, the targets are those of the override, not the card's.
+    """
+    agents = tuple(_agent(piece) for piece in re.split(r"^\s*Agent \d+\s*$", text, flags=re.M)[1:])
+    if agents:
+        return HsaApi(0, library="rocminfo", agents=agents)
+    refused = _REFUSED.findall(text)
+    if not refused:
+        return None
+    status = _OUT_OF_RESOURCES if "OUT_OF_RESOURCES" in text else _HSA_ERROR
+    return HsaApi(status, message=refused[0].strip()[:300], library="rocminfo")
+
+
+def _agent(text: str) -> HsaAgent:
+    top: dict[str, str] = {}
+    for key, value in re.findall(r"^  (\S[^:\n]*):+[ \t]*(.*?)[ \t]*$", text, re.M):
+        top.setdefault(key, value)
+    kind = {"CPU": "cpu", "GPU": "gpu"}.get(top.get("Device Type", ""), "other")
+    place = top.get("BDFID", "")
+    number = int(place) if kind == "gpu" and place.isascii() and place.isdigit() else 0
+    domain = top.get("Domain", "0")
+    chip = re.search(r"\(0x([0-9a-f]{4})\)", top.get("Chip ID", ""))
+    return HsaAgent(
+        name=top.get("Name", ""),
+        kind=kind,  # type: ignore[arg-type]
+        isa=tuple(re.findall(r"^\s+Name:\s+amdgcn-amd-amdhsa--(\S+)", text, re.M)),
+        bdf=_bdf(int(domain) if domain.isascii() and domain.isdigit() else 0, number) if number else None,
+        product=top.get("Marketing Name", "") if kind == "gpu" else "",
+        pci_id=f"1002:{chip[1]}" if kind == "gpu" and chip else None,
+    )
+
+
+def _bdf(domain: int, number: int) -> str:
+    return f"{domain:04x}:{number >> 8 & 0xFF:02x}:{number >> 3 & 0x1F:02x}.{number & 7}"
