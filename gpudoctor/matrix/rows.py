@@ -239,6 +239,8 @@ class TorchBuild(Row, frozen=True, kw_only=True):
     index: str | None = None
     """id of its wheel index; by default `pytorch-stable` for download.pytorch.org."""
     community: bool = False
+    extra: str | None = None
+    """An extra that selects device code: "device-{gfx}" makes torch[device-gfx1031]."""
 
 
 class WheelIndex(Row, frozen=True, kw_only=True):
@@ -348,6 +350,8 @@ class IssueCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     packages: tuple[IssuePackage, ...] = ()
     env: tuple[IssueVariable, ...] = ()
     min_gpus: int | None = None
+    firmware: str | None = None
+    """Version of the linux-firmware package (its date)."""
 
 
 class KnownIssue(Row, frozen=True, kw_only=True):
@@ -365,6 +369,8 @@ class KnownIssue(Row, frozen=True, kw_only=True):
     """Variables of the workaround, where it is one."""
     log: str | None = None
     """id of a kernel-log pattern that is its symptom."""
+    xid: int | None = None
+    """Number of the Xid, where that is its symptom."""
     status: str = ""
     confidence: Literal["high", "medium", "low"] = "medium"
 

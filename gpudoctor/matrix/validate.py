@@ -172,7 +172,7 @@ def _pattern(row: LogPattern, matrix: Matrix) -> Iterator[str]:
 
 def _issue(row: KnownIssue, matrix: Matrix) -> Iterator[str]:
     when = row.when
-    for field in ("torch", "cuda", "rocm", "kernel", "driver"):
+    for field in ("torch", "cuda", "rocm", "kernel", "driver", "firmware"):
         value = getattr(when, field)
         if value:
             yield from _specifier(field, value)
