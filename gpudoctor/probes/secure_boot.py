@@ -1,0 +1,51 @@
+"""Whether Secure Boot is enforced, from the firmware's variables (UEFI specification, shim's MokSBState)."""
+
+from __future__ import annotations
+
+from gpudoctor.host import Host
+from gpudoctor.machine import Fact, absent, denied, known, unknown
+
+_FIRMWARE = "/sys/firmware"
+_EFI = "/sys/firmware/efi"
+_VARIABLES = "/sys/firmware/efi/efivars"
+
+
+def probe_secure_boot(host: Host) -> Fact[bool]:
+    """True where the kernel was started under it. A machine with a BIOS has none: absent."""
+    listed = host.names(_VARIABLES)
+    if not listed.value:
+        return _without_variables(host, listed)
+    enforced = _flag(host, listed.value, "SecureBoot")
+    if enforced.value is not True:
+        return enforced
+    # In setup mode nothing is verified; `mokutil --disable-validation` tells the kernel not to.
+    for name in ("SetupMode", "MokSBStateRT"):
+        if _flag(host, listed.value, name).value:
+            return known(False, f"{_VARIABLES}: {name}")
+    return enforced
+
+
+def _without_variables(host: Host, listed: Fact[tuple[str, ...]]) -> Fact[bool]:
+    firmware = host.names(_FIRMWARE)
+    if listed.state == "denied":
+        return denied(_VARIABLES)
+    if host.exists(_EFI):
+        return unknown("the firmware's variables are not mounted", _VARIABLES)
+    if firmware.value:
+        return absent(_FIRMWARE, "not started by UEFI firmware")
+    # Containers hide this tree behind an empty folder.
+    return unknown("the firmware's tree is hidden" if firmware.known else firmware.why, _FIRMWARE)
+
+
+def _flag(host: Host, names: tuple[str, ...], variable: str) -> Fact[bool]:
+    """A variable of one byte, which follows four bytes of attributes."""
+    name = next((name for name in names if name.startswith(variable + "-")), None)
+    if name is None:
+        return absent(_VARIABLES, f"no variable {variable}")
+    path = f"{_VARIABLES}/{name}"
+    content = host.data(path, 64)
+    if content.value is None:
+        return Fact(state=content.state, source=path, why=content.why)
+    if len(content.value) != 5 or content.value[4] > 1:
+        return unknown("not a flag of one byte", path)
+    return known(content.value[4] == 1, path)

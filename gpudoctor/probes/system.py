@@ -1,0 +1,248 @@
+"""The system as a whole: kernel, distribution, processor, memory, and where it runs."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from gpudoctor.host import Host
+from gpudoctor.machine import Fact, Os, System, User, absent, known, unknown
+from gpudoctor.probes.batch_job import probe_job
+from gpudoctor.probes.container import probe_container
+from gpudoctor.probes.mounts import mount_at, read_mounts
+from gpudoctor.probes.processor import read_arch, read_cpu_flags
+from gpudoctor.probes.secure_boot import probe_secure_boot
+from gpudoctor.probes.virtual_machine import probe_virtual_machine
+from gpudoctor.probes.wsl_jetson import probe_jetson, probe_wsl
+
+_OS_RELEASES = ("/etc/os-release", "/usr/lib/os-release")
+_GPU_GROUPS = ("render", "video")
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+# Options of the kernel command line that touch GPUs, their modules, the bus or the IOMMU.
+_OPTION_NAMES = frozenset(
+    (
+        "efi",
+        "initcall_blacklist",
+        "intremap",
+        "iommu",
+        "kaslr",
+        "lockdown",
+        "mem_encrypt",
+        "module_blacklist",
+        "nokaslr",
+        "nomodeset",
+        "nomodule",
+        "numa_balancing",
+        "pci",
+        "pcie_acs_override",
+        "pcie_aspm",
+        "pcie_ports",
+        "rdblacklist",
+        "swiotlb",
+        "video",
+    )
+)
+_OPTION_PREFIXES = (
+    "amd_iommu",
+    "amdgpu.",
+    "amdttm.",
+    "drm.",
+    "intel_iommu",
+    "iommu.",
+    "modprobe.",
+    "module.",
+    "nouveau.",
+    "nova_core.",
+    "nvidia",
+    "radeon.",
+    "rd.driver.",
+    "ttm.",
+    "vfio",
+)
+
+
+def probe_system(host: Host) -> System:
+    """Everything in `machine.System`; each field fails for itself."""
+    kernel = _kernel(host)
+    arch = read_arch(host)
+    flags = read_cpu_flags(host)
+    wsl = probe_wsl(host, kernel)
+    memory = _memory(host)
+    numbers = _group_numbers(host)
+    return System(
+        kernel=kernel,
+        kernel_build=_kernel_build(host),
+        arch=arch,
+        os=_distribution(host),
+        cpu_flags=flags,
+        memory=memory,
+        shm=_shm(host, memory),
+        secure_boot=probe_secure_boot(host),
+        kernel_options=_kernel_options(host),
+        wsl=wsl,
+        jetson=probe_jetson(host, kernel, arch),
+        virtual_machine=probe_virtual_machine(host, flags, wsl),
+        container=probe_container(host),
+        job=probe_job(host),
+        user=_user(host, numbers),
+        suspends=_suspends(host),
+        groups={name: numbers[name] for name in _GPU_GROUPS if name in numbers},
+    )
+
+
+def _kernel(host: Host) -> Fact[str]:
+    uname = host.uname()
+    if uname.value is not None:
+        return known(uname.value.release, uname.source)
+    stated = host.text("/proc/sys/kernel/osrelease", 4096)
+    if stated.value:
+        return stated
+    version = host.text("/proc/version", 4096)
+    match = re.match(r"Linux version (\S+)", version.value or "")
+    return known(match[1], version.source) if match else unknown(uname.why, uname.source)
+
+
+def _kernel_build(host: Host) -> Fact[str]:
+    stated = host.text("/proc/sys/kernel/version", 4096)
+    if stated.value:
+        return stated
+    version = host.text("/proc/version", 4096)
+    match = re.search(r"#\d+.*$", version.value or "")
+    return known(match[0], version.source) if match else unknown(stated.why, stated.source)
+
+
+def _kernel_options(host: Host) -> Fact[tuple[str, ...]]:
+    """What follows `--` is for the first process, not for the kernel."""
+    text = host.text("/proc/cmdline", 1 << 16)
+    if text.value is None:
+        return Fact(state=text.state, source=text.source, why=text.why)
+    options = []
+    for option in text.value.split():
+        if option == "--":
+            break
+        name = option.partition("=")[0].replace("-", "_")
+        if name in _OPTION_NAMES or name.startswith(_OPTION_PREFIXES):
+            options.append(option)
+    return known(tuple(options), text.source)
+
+
+# --- distribution ------------------------------------------------------------------------------------
+
+
+def _distribution(host: Host) -> Fact[Os]:
+    texts = [host.text(path, 1 << 16) for path in _OS_RELEASES]
+    for text in texts:
+        fields = _assignments(text.value or "")
+        if fields.get("ID") or fields.get("NAME"):
+            return known(_os(fields), text.source)
+    if host.live:
+        return _distribution_of_package()
+    unread = next((text for text in texts if not text.known), None)
+    if unread is None:
+        return unknown("it names no distribution", _OS_RELEASES[0])
+    return Fact(state=unread.state, source=unread.source, why=unread.why)
+
+
+def _os(fields: dict[str, str]) -> Os:
+    return Os(
+        id=fields.get("ID", "").lower(),
+        version=fields.get("VERSION_ID", ""),
+        like=tuple(fields.get("ID_LIKE", "").lower().split()),
+        name=fields.get("PRETTY_NAME") or fields.get("NAME", ""),
+    )
+
+
+def _assignments(text: str) -> dict[str, str]:
+    """os-release(5): NAME=value, value quoted as in a shell."""
+    fields = {}
+    for line in text.splitlines():
+        name, equals, value = line.strip().partition("=")
+        if equals and re.fullmatch(r"[A-Z0-9_]+", name):
+            quoted = re.fullmatch(r"""(["'])(.*)\1\s*""", value)
+            fields[name] = re.sub(r"\\(.)", r"\1", quoted[2]) if quoted else value.strip()
+    return fields
+
+
+def _distribution_of_package() -> Fact[Os]:
+    try:
+        import distro
+
+        like = tuple(distro.like().split())
+        found = Os(id=distro.id(), version=distro.version(), like=like, name=distro.name(pretty=True))
+    except Exception as error:  # it runs lsb_release and reads files of its own
+        return unknown(f"distro: {error}", "distro")
+    return known(found, "distro") if found.id else unknown("no os-release", _OS_RELEASES[0])
+
+
+# --- memory ------------------------------------------------------------------------------------------
+
+
+def _memory(host: Host) -> Fact[int]:
+    text = host.text("/proc/meminfo", 1 << 16)
+    match = re.search(r"^MemTotal:\s+(\d+) kB", text.value or "", re.MULTILINE)
+    if match:
+        return known(int(match[1]) * 1024, text.source)
+    if host.live:
+        try:
+            import psutil
+
+            return known(int(psutil.virtual_memory().total), "psutil")
+        except Exception as error:  # it reads the same kind of files
+            return unknown(f"psutil: {error}", "psutil")
+    return unknown(text.why or "no MemTotal", text.source)
+
+
+def _shm(host: Host, memory: Fact[int]) -> Fact[int]:
+    """Size of the file system at /dev/shm; a recording says it in its mount table."""
+    if host.live:
+        return host.capacity("/dev/shm")
+    mounts = read_mounts(host)
+    mount = mount_at(mounts.value or (), "/dev/shm")
+    if mount is None and mounts.known:
+        return absent(mounts.source, "nothing is mounted at /dev/shm")
+    if mount is None:
+        return unknown(mounts.why, mounts.source)
+    stated = next((option[5:] for option in mount.options if option.startswith("size=")), "50%")
+    match = re.fullmatch(r"(\d+)([kmgt]?|%)", stated.lower())
+    if match is None:
+        return unknown(f"size={stated} cannot be read", mounts.source)
+    number, unit = int(match[1]), match[2]
+    if unit != "%" and number:
+        return known(number * _UNITS[unit], mounts.source)
+    # A share of the memory; a size of 0 is no limit.
+    if memory.value is None:
+        return unknown("a share of the memory, whose size is not known", mounts.source)
+    return known(memory.value * number // 100 if unit == "%" else memory.value, mounts.source)
+
+
+# --- user, groups, suspends --------------------------------------------------------------------------
+
+
+def _group_numbers(host: Host) -> dict[str, int]:
+    numbers: dict[str, int] = {}
+    for line in (host.text("/etc/group").value or "").splitlines():
+        fields = line.split(":")
+        if len(fields) >= 3 and fields[2].isdecimal():
+            numbers.setdefault(fields[0], int(fields[2]))
+    return numbers
+
+
+def _user(host: Host, numbers: dict[str, int]) -> User:
+    """Groups above 999 are left without a name: a person's own group is named like the person."""
+    user = host.user()
+    names = {number: name for name, number in reversed(numbers.items()) if number < 1000 or name in _GPU_GROUPS}
+    return replace(user, groups=tuple(names[gid] for gid in user.gids if gid in names))
+
+
+def _suspends(host: Host) -> Fact[int]:
+    for path in ("/sys/power/suspend_stats/success", "/sys/kernel/debug/suspend_stats"):
+        text = host.text(path, 4096)
+        match = re.match(r"(?:success:\s*)?(\d+)", text.value or "")
+        if match:
+            return known(int(match[1]), path)
+    log = host.kernel_messages()
+    if log.value is not None:
+        return known(log.value.count(b"PM: suspend exit"), log.source)
+    return unknown("neither /sys/power/suspend_stats nor the kernel log tells", "/sys/power")

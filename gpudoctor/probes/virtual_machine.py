@@ -1,0 +1,94 @@
+"""Which hypervisor this system runs under, if any."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.host import Host
+from gpudoctor.machine import Fact, absent, known, unknown
+
+_DMI = "/sys/class/dmi/id"
+_DMI_FIELDS = ("sys_vendor", "product_name", "board_vendor", "bios_vendor", "bios_version")
+_AZURE_CHASSIS = "7783-7084-3265-9085-8269-3286-77"
+
+# Firmware texts that only a virtual machine has.
+_VIRTUAL = (
+    (re.compile(r"VMware"), "vmware"),
+    (re.compile(r"Microsoft Corporation\|Virtual Machine"), "hyper-v"),
+    (re.compile(r"innotek|VirtualBox"), "virtualbox"),
+    (re.compile(r"Parallels"), "parallels"),
+    (re.compile(r"HVM domU|\bXen\b"), "xen"),
+    (re.compile(r"OpenStack"), "openstack"),
+    (re.compile(r"Google Compute Engine"), "gce"),
+    (re.compile(r"Firecracker", re.IGNORECASE), "firecracker"),
+    (re.compile(r"Cloud Hypervisor"), "cloud-hypervisor"),
+    (re.compile(r"Nutanix AHV|\bAHV\b"), "nutanix"),
+    (re.compile(r"BHYVE"), "bhyve"),
+    (re.compile(r"Apple.*Virtualization"), "apple"),
+    (re.compile(r"QEMU|Bochs|\bKVM\b|RHEV|oVirt|Standard PC"), "kvm"),
+)
+# Texts of clouds that also rent out whole machines.
+_CLOUDS = (
+    (re.compile(r"Amazon EC2"), "aws"),
+    (re.compile(r"Alibaba Cloud"), "alibaba"),
+    (re.compile(r"Tencent Cloud"), "tencent"),
+    (re.compile(r"Google"), "gce"),
+    (re.compile(r"OracleCloud"), "oracle"),
+    (re.compile(r"DigitalOcean"), "digitalocean"),
+    (re.compile(r"Hetzner"), "hetzner"),
+)
+_DEVICE_TREE_HYPERVISORS = (("xen", "xen"), ("vmware", "vmware"), ("kvm", "kvm"), ("dummy-virt", "kvm"))
+
+
+def probe_virtual_machine(host: Host, flags: Fact[tuple[str, ...]], wsl: Fact[str]) -> Fact[str]:
+    """kvm, vmware, hyper-v, xen, aws, azure, gce, firecracker ...; absent on bare metal.
+
+    On x86 the processor's own flag decides; the firmware's texts say whose hypervisor it is.
+    """
+    if wsl.known:
+        return known("hyper-v", wsl.source)
+    x86 = "fpu" in (flags.value or ())
+    flagged = "hypervisor" in (flags.value or ())
+    if "control_d" in (host.text("/proc/xen/capabilities", 4096).value or ""):
+        return absent("/proc/xen/capabilities", "Xen's first domain owns the hardware")
+    firmware = _firmware(host)
+    for pattern, kind in _VIRTUAL:
+        if pattern.search(firmware):
+            azure = kind == "hyper-v" and host.text(f"{_DMI}/chassis_asset_tag", 4096).value == _AZURE_CHASSIS
+            return known("azure" if azure else kind, _DMI)
+    cloud = next((kind for pattern, kind in _CLOUDS if pattern.search(firmware)), None)
+    whole_machine = "metal" in firmware.lower() if not x86 else not flagged
+    if cloud is not None and not whole_machine:
+        return known(cloud, _DMI)
+    other = _without_firmware(host, firmware)
+    if other is not None:
+        return other
+    if flagged:
+        return known("unknown hypervisor", flags.source)
+    if (flags.known and x86) or firmware:
+        return absent(flags.source if x86 else _DMI, "no sign of a hypervisor")
+    return unknown(flags.why or "neither firmware texts nor a device tree", _DMI)
+
+
+def _firmware(host: Host) -> str:
+    return "|".join(filter(None, (host.text(f"{_DMI}/{name}", 4096).value for name in _DMI_FIELDS)))
+
+
+def _without_firmware(host: Host, firmware: str) -> Fact[str] | None:
+    """What the kernel's own trees say where the firmware says nothing."""
+    kind = host.text("/sys/hypervisor/type", 4096).value
+    if kind:
+        return known(kind, "/sys/hypervisor/type")
+    for path in ("/proc/device-tree/hypervisor/compatible", "/proc/device-tree/compatible"):
+        text = host.text(path, 4096).value or ""
+        for part, name in _DEVICE_TREE_HYPERVISORS:
+            if part in text:
+                return known(name, path)
+    if firmware:
+        return None
+    # The maker's mark in the header of an ACPI table; only root may read it.
+    if (host.data("/sys/firmware/acpi/tables/DSDT", 36).value or b"")[10:16] == b"FIRECK":
+        return known("firecracker", "/sys/firmware/acpi/tables/DSDT")
+    if "firecracker" in (host.text("/proc/cmdline", 1 << 16).value or "").lower():
+        return known("firecracker", "/proc/cmdline")
+    return None
