@@ -428,6 +428,8 @@ class Gpu(Record, frozen=True):
     unified_memory: bool = False
     boot_vga: bool = False
     suspended: bool = False
+    off_bus: bool = False
+    """Listed on the bus, and its configuration space reads all ones: it does not answer now."""
     kfd_node: int | None = None
     uuid: str = ""
     nvml: NvmlDevice | None = None

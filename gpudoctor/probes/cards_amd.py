@@ -1,0 +1,154 @@
+"""AMD's cards: KFD's GPU nodes joined with the PCI devices; under WSL2 the agents of the HSA runtime."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpudoctor.machine import AmdStack, Fact, Gpu, HsaAgent, KfdNode, System, known, unknown
+from gpudoctor.probes.pci import AMD, PciDevice
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Identity, Matrix
+
+
+def amd_cards(pci: Fact[tuple[PciDevice, ...]], stack: AmdStack, system: System, matrix: Matrix) -> tuple[Gpu, ...]:
+    """KFD's GPU nodes in their order (HIP counts them so; a partitioned card has several), then the cards that
+    KFD does not have."""
+    nodes = [node for node in stack.topology.value or () if node.simd_count > 0]
+    devices = {device.bdf: device for device in pci.value or () if device.vendor == AMD and device.is_gpu}
+    cards: list[Gpu] = []
+    joined: set[str] = set()
+    for place, node in enumerate(nodes):
+        device = _device_of(node, devices)
+        if device is not None:
+            joined.add(device.bdf)
+        cards.append(_card(device, node, place, stack, matrix))
+    for bdf, device in sorted(devices.items()):
+        if bdf not in joined and _counts(device, matrix):
+            cards.append(_card(device, None, None, stack, matrix))
+    return tuple(cards) or _agents(stack, system, matrix)
+
+
+def _device_of(node: KfdNode, devices: dict[str, PciDevice]) -> PciDevice | None:
+    """The PCI device of a node; partitions of a card are given function numbers that are not on the bus."""
+    if node.bdf is None:
+        return next(iter(devices.values())) if len(devices) == 1 and node.pci_id is None else None
+    return devices.get(node.bdf) or devices.get(f"{node.bdf[:-1]}0")
+
+
+def _counts(device: PciDevice, matrix: Matrix) -> bool:
+    """Leaves out old ATI chips (management controllers of servers among them) that nothing can compute on.
+
+    A card that the matrix does not know counts if amdgpu has it, or if it is too new for both: ids from 7300 up
+    and those of APUs below 2000. All others without a row are older than amdgpu.
+    """
+    if matrix.card_by_pci(device.pci_id, device.revision) is not None or device.driver.value == "amdgpu":
+        return True
+    number = int(device.device, 16)
+    return device.driver.value != "radeon" and (0x7300 <= number < 0x9000 or 0x1000 <= number < 0x2000)
+
+
+def _card(device: PciDevice | None, node: KfdNode | None, place: int | None, stack: AmdStack, matrix: Matrix) -> Gpu:
+    pci_id = device.pci_id if device else (node.pci_id if node else None)
+    revision = device.revision if device else None
+    identity = matrix.card_by_pci(pci_id, revision) if pci_id else None
+    bdf = device.bdf if device else (node.bdf if node else None)
+    arch = _arch(node, identity, pci_id, stack)
+    name = identity.name if identity else f"AMD {arch.value or 'Radeon'}" + (f" ({pci_id})" if pci_id else "")
+    integrated = identity.integrated if identity else bool(arch.value and _is_apu(matrix, arch.value))
+    return Gpu(
+        vendor="amd",
+        name=name,
+        arch=arch,
+        bdf=bdf,
+        pci_id=pci_id,
+        revision=revision,
+        chip=identity.chip if identity else None,
+        family=_family(matrix, identity, arch),
+        integrated=integrated,
+        datacenter=bool(identity and identity.datacenter),
+        driver=_driver(device, node, stack),
+        index=place,
+        nodes=_nodes(device, node),
+        memory=_memory(device, node, stack),
+        unified_memory=integrated or "MI300A" in name,
+        boot_vga=bool(device and device.boot_vga),
+        suspended=bool(device and device.runtime_status == "suspended"),
+        off_bus=bool(device and device.dead),
+        kfd_node=node.node if node else None,
+        uuid=node.unique_id if node else "",
+        source=device.source if device else stack.topology.source,
+    )
+
+
+def _arch(node: KfdNode | None, identity: Identity | None, pci_id: str | None, stack: AmdStack) -> Fact[str]:
+    if node is not None and node.gfx:
+        return known(node.gfx, f"{stack.topology.source}/{node.node}/properties")
+    if identity is not None:
+        return known(identity.arch, f"{pci_id} in the compatibility matrix")
+    if pci_id:
+        return unknown(f"the compatibility matrix has no row for {pci_id}", "compat_matrix.yaml")
+    return unknown("neither KFD nor the bus tells which card this is")
+
+
+def _family(matrix: Matrix, identity: Identity | None, arch: Fact[str]) -> str | None:
+    target = matrix.target(arch.value) if arch.value else None
+    return target.family if target else (identity.family if identity else None)
+
+
+def _is_apu(matrix: Matrix, gfx: str) -> bool:
+    target = matrix.target(gfx)
+    return bool(target and target.kind == "apu")
+
+
+def _driver(device: PciDevice | None, node: KfdNode | None, stack: AmdStack) -> Fact[str]:
+    if device is not None and not device.driver.undecided:
+        return device.driver
+    if node is not None:
+        return known("amdgpu", stack.topology.source)
+    return device.driver if device is not None else unknown("not on a bus that can be read")
+
+
+def _nodes(device: PciDevice | None, node: KfdNode | None) -> tuple[str, ...]:
+    if node is not None and node.render_minor:
+        return (f"/dev/dri/renderD{node.render_minor}",)
+    return device.render_nodes if device is not None else ()
+
+
+def _memory(device: PciDevice | None, node: KfdNode | None, stack: AmdStack) -> Fact[int]:
+    if node is not None and node.memory:
+        return known(node.memory, stack.topology.source)
+    if device is not None and device.memory:
+        return known(device.memory, f"{device.source}/mem_info_vram_total")
+    return unknown("neither KFD nor amdgpu tells")
+
+
+def _agents(stack: AmdStack, system: System, matrix: Matrix) -> tuple[Gpu, ...]:
+    """Cards that only the HSA runtime shows: WSL2, and recordings that hold no more than rocminfo's text."""
+    agents = [agent for agent in (stack.hsa.value.agents if stack.hsa.value else ()) if agent.kind == "gpu"]
+    return tuple(_of_agent(agent, place, stack, system, matrix) for place, agent in enumerate(agents))
+
+
+def _of_agent(agent: HsaAgent, place: int, stack: AmdStack, system: System, matrix: Matrix) -> Gpu:
+    identity = matrix.card_by_pci(agent.pci_id) if agent.pci_id else None
+    isa = agent.isa[0].partition(":")[0] if agent.isa else agent.name
+    # The runtime's word follows HSA_OVERRIDE_GFX_VERSION; the PCI id does not.
+    gfx = identity.arch if identity else (isa if isa.startswith("gfx") else None)
+    generic = agent.product in ("", "AMD Radeon Graphics", "Vega 20")
+    name = agent.product if not generic else (identity.name if identity else f"AMD {isa}")
+    integrated = bool(identity and identity.integrated)
+    return Gpu(
+        vendor="amd",
+        name=name,
+        arch=known(gfx, stack.hsa.source) if gfx else unknown("the runtime does not tell", stack.hsa.source),
+        bdf=agent.bdf,
+        pci_id=agent.pci_id,
+        chip=identity.chip if identity else None,
+        family=identity.family if identity else None,
+        integrated=integrated,
+        datacenter=bool(identity and identity.datacenter),
+        driver=known("dxgkrnl" if system.wsl.known else "amdgpu", stack.hsa.source),
+        index=place,
+        unified_memory=integrated,
+        source=stack.hsa.source,
+    )

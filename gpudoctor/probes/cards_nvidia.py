@@ -1,0 +1,237 @@
+"""NVIDIA's cards: from PCI, /proc/driver/nvidia, NVML or nvidia-smi; WSL2 and Jetson have no PCI id."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpudoctor.machine import Fact, Gpu, NvidiaStack, NvmlDevice, ProcGpu, System, known, unknown
+from gpudoctor.probes.pci import NVIDIA, PciDevice
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Identity, Matrix
+
+_BOUND = ("nvidia", "nvidia-current", "nvgpu")
+
+
+def nvidia_cards(
+    pci: Fact[tuple[PciDevice, ...]], stack: NvidiaStack, system: System, matrix: Matrix
+) -> tuple[Gpu, ...]:
+    """One Gpu per card, by PCI address, with its place in NVML's order."""
+    told, on_board = _told(stack), None
+    devices = {device.bdf: device for device in pci.value or () if device.vendor == NVIDIA and device.is_gpu}
+    proc = {card.bdf: card for card in stack.proc_cards if not card.excluded}
+    if system.jetson.known:
+        # A Tegra's own card has no address, or one that is on no bus.
+        on_board = next((card for card in told if card.bdf not in devices and card.bdf not in proc), None)
+        told = tuple(card for card in told if card is not on_board)
+    listed = {device.bdf: device for device in told if device.bdf}
+    addresses = sorted({*devices, *proc, *listed})
+    cards = [
+        _card(address, devices.get(address), proc.get(address), listed.get(address), stack, matrix)
+        for address in addresses
+    ]
+    cards += [_card(None, None, None, device, stack, matrix) for device in _without_address(told, cards)]
+    soc = _soc(system, stack, matrix, on_board)
+    if soc is not None and not any(gpu.arch.value == soc.arch.value for gpu in cards):
+        cards.append(soc)
+    if not cards:
+        cards = _unnamed(stack, system)
+    return _in_order(_with_single_node(cards, stack), stack)
+
+
+def _told(stack: NvidiaStack) -> tuple[NvmlDevice, ...]:
+    """The cards that NVML lists, else those of libcuda, else those of nvidia-smi, capabilities filled in from
+    the others. libcuda leaves out what CUDA_VISIBLE_DEVICES hides, so it never takes a card away."""
+    lists = [api.value.devices for api in (stack.nvml, stack.smi, stack.cuda) if api.value and api.value.devices]
+    if not lists:
+        return ()
+    capabilities = {device.bdf: device.capability for devices in lists for device in devices if device.capability}
+    return tuple(
+        _with(device, capability=device.capability or capabilities.get(device.bdf)) if device.bdf else device
+        for device in lists[0]
+    )
+
+
+def _with(device: NvmlDevice, **changes: object) -> NvmlDevice:
+    from msgspec.structs import replace
+
+    return replace(device, **changes)
+
+
+def _without_address(told: tuple[NvmlDevice, ...], cards: list[Gpu]) -> tuple[NvmlDevice, ...]:
+    """Cards that were listed without an address (nvidia-smi -L): new ones only if nothing else showed any."""
+    nameless = tuple(device for device in told if not device.bdf and (device.name or device.lost))
+    return () if cards else nameless
+
+
+def _card(
+    address: str | None,
+    device: PciDevice | None,
+    proc: ProcGpu | None,
+    told: NvmlDevice | None,
+    stack: NvidiaStack,
+    matrix: Matrix,
+) -> Gpu:
+    pci_id = device.pci_id if device else (told.pci_id if told else None)
+    name = (told.name if told else "") or (proc.model if proc else "")
+    identity = _identity(matrix, pci_id, device.revision if device else None, name)
+    arch = _arch(told, identity, pci_id, stack)
+    return Gpu(
+        vendor="nvidia",
+        name=_name(name, identity, pci_id, address),
+        arch=arch,
+        bdf=address,
+        pci_id=pci_id,
+        revision=device.revision if device else None,
+        chip=identity.chip if identity else None,
+        family=_family(matrix, identity, arch),
+        integrated=bool(identity and identity.integrated),
+        datacenter=bool(identity and identity.datacenter),
+        driver=_driver(device, proc, told, stack),
+        nodes=(f"/dev/nvidia{proc.minor}",) if proc and proc.minor is not None else (),
+        memory=_memory(told),
+        unified_memory=bool(identity and identity.integrated),
+        boot_vga=bool(device and device.boot_vga),
+        suspended=bool(device and device.runtime_status == "suspended"),
+        off_bus=bool(device and device.dead),
+        uuid=told.uuid if told else "",
+        nvml=told,
+        source=device.source if device else _source(stack, told),
+    )
+
+
+def _identity(matrix: Matrix, pci_id: str | None, revision: str | None, name: str) -> Identity | None:
+    found = matrix.card_by_pci(pci_id, revision) if pci_id else None
+    return found or identity_by_name(matrix, name)
+
+
+def identity_by_name(matrix: Matrix, name: str) -> Identity | None:
+    """The one card that a driver's name stands for; tables cut long names off with "..."."""
+    whole = re.sub(r"\s+\.\.\.$", "", name)
+    if not whole or whole.endswith("..."):
+        return None
+    found = matrix.cards_by_name(whole)
+    return found[0] if len(found) == 1 else None
+
+
+def _arch(told: NvmlDevice | None, identity: Identity | None, pci_id: str | None, stack: NvidiaStack) -> Fact[str]:
+    if told is not None and told.capability:
+        return known("sm_" + told.capability.replace(".", ""), _source(stack, told))
+    if identity is not None:
+        return known(identity.arch, f"{pci_id or identity.name} in the compatibility matrix")
+    if pci_id:
+        return unknown(f"the compatibility matrix has no row for {pci_id}", "compat_matrix.yaml")
+    return unknown("neither a PCI id nor the driver tells which card this is")
+
+
+def _family(matrix: Matrix, identity: Identity | None, arch: Fact[str]) -> str | None:
+    if identity is not None:
+        return identity.family
+    row = matrix.capability(arch.value) if arch.value else None
+    return row.architecture if row else None
+
+
+def _name(name: str, identity: Identity | None, pci_id: str | None, address: str | None) -> str:
+    if name and not name.endswith("...") and name != "Graphics Device":
+        return name if name.startswith(("NVIDIA", "Tesla", "Quadro", "GRID", "GeForce")) else f"NVIDIA {name}"
+    if identity is not None:
+        return identity.name
+    return name or f"NVIDIA {pci_id or 'GPU at ' + (address or 'an unknown address')}"
+
+
+def _driver(device: PciDevice | None, proc: ProcGpu | None, told: NvmlDevice | None, stack: NvidiaStack) -> Fact[str]:
+    if device is not None and not device.driver.undecided:
+        return device.driver
+    if proc is not None:
+        return known("nvidia", stack.proc_gpus.source)
+    if told is not None and not told.lost:
+        return known("nvidia", _source(stack, told))
+    return device.driver if device is not None else unknown("not on a bus that can be read")
+
+
+def _memory(told: NvmlDevice | None) -> Fact[int]:
+    if told is None:
+        return unknown("the driver was not asked")
+    return known(told.memory, "the driver") if told.memory else unknown("the driver does not tell", "the driver")
+
+
+def _source(stack: NvidiaStack, told: NvmlDevice | None) -> str:
+    for api in (stack.nvml, stack.smi, stack.cuda):
+        if told is not None and api.value and api.value.devices:
+            return api.source
+    return stack.proc_gpus.source
+
+
+# --- no PCI ------------------------------------------------------------------------------------------
+
+
+def _soc(system: System, stack: NvidiaStack, matrix: Matrix, told: NvmlDevice | None) -> Gpu | None:
+    """The graphics part of a Tegra board, from its device tree."""
+    jetson = system.jetson.value
+    if jetson is None:
+        return None
+    identity = matrix.card_by_device_tree(jetson.compatible) if jetson.compatible else None
+    identity = identity or identity_by_name(matrix, jetson.model)
+    source = system.jetson.source
+    arch = _arch(told, identity, None, stack)
+    if identity is None and arch.undecided:
+        arch = unknown(f"{jetson.model or 'this board'} is not in the compatibility matrix", source)
+    loaded = stack.modules_loaded
+    taken = next((name for name in ("nvgpu", "nvidia") if name in (loaded.value or ())), None)
+    return Gpu(
+        vendor="nvidia",
+        name=identity.name if identity else jetson.model or "NVIDIA Jetson",
+        arch=arch,
+        chip=identity.chip if identity else None,
+        family=_family(matrix, identity, arch),
+        integrated=True,
+        driver=known(taken, loaded.source) if taken else unknown("the loaded modules do not tell", loaded.source),
+        memory=_memory(told),
+        unified_memory=True,
+        nvml=told,
+        source=source,
+    )
+
+
+def _unnamed(stack: NvidiaStack, system: System) -> list[Gpu]:
+    """Cards that only a node or a library gives away: WSL2 before the driver is asked, sandboxes without sysfs."""
+    nodes = [node.path for node in stack.nodes.value or () if node.opened != "ENOENT"]
+    why = "no PCI id can be seen here; only the driver can tell (level driver)"
+    if system.wsl.known:
+        if "/dev/dxg" not in nodes or not stack.userland.known:
+            return []
+        named: list[tuple[str, str, Fact[str]]] = [
+            ("NVIDIA GPU of the Windows host", "/dev/dxg", known("dxgkrnl", "/dev/dxg"))
+        ]
+    else:
+        cards = [path for path in nodes if re.fullmatch(r"/dev/nvidia\d+", path)]
+        named = [(f"NVIDIA GPU ({path})", path, known("nvidia", path)) for path in cards]
+    return [
+        Gpu(vendor="nvidia", name=name, arch=unknown(why), driver=driver, nodes=(path,), source=path)
+        for name, path, driver in named
+    ]
+
+
+def _with_single_node(cards: list[Gpu], stack: NvidiaStack) -> list[Gpu]:
+    """Where there is one card and one card node, the node is that card's."""
+    nodes = [
+        n.path for n in stack.nodes.value or () if re.fullmatch(r"/dev/nvidia\d+", n.path) and n.opened != "ENOENT"
+    ]
+    if len(cards) != 1 or len(nodes) != 1 or cards[0].nodes:
+        return cards
+    from msgspec.structs import replace
+
+    return [replace(cards[0], nodes=(nodes[0],))]
+
+
+def _in_order(cards: list[Gpu], stack: NvidiaStack) -> tuple[Gpu, ...]:
+    """Number the cards as NVML does: what it lists, else by address those that its kernel module has."""
+    from msgspec.structs import replace
+
+    if any(gpu.nvml is not None for gpu in cards):
+        return tuple(replace(gpu, index=gpu.nvml.index) if gpu.nvml is not None else gpu for gpu in cards)
+    taken = [gpu for gpu in cards if gpu.driver.value in (*_BOUND, "dxgkrnl")]
+    counted = taken or [gpu for gpu in cards if gpu.driver.value != "vfio-pci"]
+    places = {id(gpu): place for place, gpu in enumerate(counted)}
+    return tuple(replace(gpu, index=places.get(id(gpu))) for gpu in cards)
