@@ -55,7 +55,7 @@ def gpu_off_bus(case: Case) -> Verdicts:
         lines = about(gpu, tuple(fault for fault in faults if fault.bdf or len(case.machine.gpus) == 1))
         alive = _answers(case, gpu)
         missing = alive is False and bool(lines)
-        unreadable = gpu.vendor == "nvidia" and (gpu.revision or "").removeprefix("0x") == "ff"
+        unreadable = gpu.off_bus or (gpu.revision or "").removeprefix("0x") == "ff"
         gone = unreadable or (gpu.nvml is not None and gpu.nvml.lost) or missing
         if not gone and not lines:
             continue

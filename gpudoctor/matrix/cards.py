@@ -55,6 +55,10 @@ class Cards:
         return {row.gfx: row for row in self.tables.gfx_targets}
 
     @cached_property
+    def _soc_chips(self) -> frozenset[str | None]:
+        return frozenset(row.chip for row in self.tables.nvidia_socs)
+
+    @cached_property
     def _chips(self) -> dict[str, NvidiaChip]:
         return {row.chip: row for row in self.tables.nvidia_chips}
 
@@ -151,7 +155,7 @@ class Cards:
             chip=row.chip,
             family=chip.architecture,
             pci_id=f"10de:{row.pci}",
-            integrated=tegra,
+            integrated=tegra or row.chip in self._soc_chips,
             datacenter=row.datacenter,
             jetson=tegra,
             source=row.source,

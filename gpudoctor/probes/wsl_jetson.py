@@ -48,7 +48,8 @@ def probe_jetson(host: Host, kernel: Fact[str], arch: Fact[str]) -> Fact[Jetson]
     )
     source = next((source for sign, source in signs if sign), None)
     if source is not None:
-        return known(Jetson(model=model, l4t=l4t), source)
+        names = " ".join(compatible.replace("\0", " ").split())
+        return known(Jetson(model=model, l4t=l4t, compatible=names), source)
     if compatible or release.absent:
         return absent(f"{tree}/compatible" if compatible else _TEGRA_RELEASE, "no Tegra")
     return unknown(release.why, _TEGRA_RELEASE)
