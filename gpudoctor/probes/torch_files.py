@@ -19,7 +19,7 @@ from gpudoctor.machine import Distribution, TorchOrigin
 _ASSIGNMENT = re.compile(
     r"^(__version__|debug|cuda|git_version|hip|rocm|xpu)[ \t]*(?::[^=\n]{0,80})?=[ \t]*([^\n]{1,400})$", re.MULTILINE
 )
-_VERSION = re.compile(r"\d+(\.\d+)*[0-9A-Za-z.+_-]*$")
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+)*[0-9A-Za-z.+_-]*$")
 _INSTALLERS = ("pip", "uv", "poetry", "pdm", "rye", "pipx")
 _GPU_PIN = re.compile(r"(nvidia-|cuda-toolkit|cuda-bindings)", re.IGNORECASE)
 
