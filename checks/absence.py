@@ -1,0 +1,233 @@
+"""No GPU, or no driver: said only where no more exact cause is known (GPD101, GPD119)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.check import Case, Check, Verdicts, check
+from gpudoctor.finding import (
+    Evidence,
+    Finding,
+    InstallRocmDriver,
+    LoadModule,
+    Manual,
+    NotJudged,
+    Reboot,
+    WayOut,
+)
+from gpudoctor.machine import Gpu
+
+from . import access, cuda_start, driver, hardware, job, kernel, nodes, selection, wsl
+from .job import cpu_task
+from .unserved import (
+    RESERVED,
+    because,
+    called,
+    core_modules,
+    cuda_status,
+    driver_answers,
+    finding,
+    for_running_kernel,
+    install_driver,
+    nvml_status,
+    unserved,
+)
+
+_ELSEWHERE = (2, 34, 46, 100, 804)
+"""Answers of cuInit that speak of something else: memory, a stub, a busy card, no visible card, cuda-compat."""
+
+
+def _exact() -> Iterator[Check]:
+    """The checks that know a cause of their own."""
+    for module in (hardware, kernel, driver, cuda_start, wsl, access, job, nodes, selection):
+        yield from (value for value in vars(module).values() if isinstance(value, Check))
+
+
+def _explained(case: Case, *further: Check) -> bool:
+    """Whether another check already says why there is no usable card: by an error, or a choice that someone made."""
+    findings = (found for check in (*_exact(), *further) for found in check.run(case)[0])
+    chosen = ("module-blacklisted", "cuda-visible-devices")
+    return any(found.severity == "error" or found.slug in chosen for found in findings)
+
+
+@check("GPD101", "no-gpu")
+def no_gpu(case: Case) -> Verdicts:
+    """There is no NVIDIA or AMD GPU that this environment can use.
+
+    ## Why it matters
+    A GPU build of torch does nothing here that a CPU build would not do.
+
+    ## How it is judged
+    By the PCI bus and what stands for it (KFD, WSL, Jetson). Without a GPU build of torch a machine without GPUs is
+    healthy: a note. With one it is an error, unless another check knows the exact cause. Where the bus could not be
+    read, nothing is said.
+
+    ## Fix safety
+    Replacing a GPU build by a CPU build is a way out only where no GPU is meant to be used.
+    """
+    machine, vendor = case.machine, case.built_for
+    if case.usable or machine.assumed or _behind_windows(case):
+        return
+    if not machine.gpus and machine.buses.undecided:
+        yield NotJudged(why=f"the PCI bus could not be read ({machine.buses.why})", matters=vendor is not None)
+        return
+    evidence = (Evidence.of("buses", machine.buses), *(Evidence("gpu", _why(case, gpu)) for gpu in machine.gpus[:4]))
+    if vendor is None:
+        if not machine.gpus:
+            yield Finding(
+                severity="note",
+                message="This machine has no NVIDIA or AMD GPU.",
+                saw="no GPU",
+                subject="machine",
+                evidence=evidence,
+            )
+        return
+    if cpu_task(case) or _explained(case, no_driver):
+        return
+    name = "NVIDIA" if vendor == "nvidia" else "AMD"
+    reserved = [gpu for gpu in machine.gpus if gpu.driver.value in RESERVED]
+    message = f"torch is built for {name} cards, and " + (
+        f"{reserved[0].name} is reserved for virtual machines ({reserved[0].driver.value})."
+        if reserved
+        else "none of this machine's cards can be used."
+        if machine.gpus
+        else "this machine has no GPU."
+    )
+    release = (
+        f"Give the card back to the host: take its id out of the vfio-pci options (/etc/modprobe.d, kernel command "
+        f"line), and reboot. It is {reserved[0].pci_id or reserved[0].name}."
+        if reserved
+        else f"Run this on a machine with an {name} GPU; or install the CPU build of torch, if it shall run here."
+    )
+    title = "Give the card back to the host" if reserved else f"Use a machine with an {name} GPU, or a CPU build"
+    yield Finding(
+        severity="error",
+        message=message,
+        saw=reserved[0].driver.value or "" if reserved else "no usable GPU",
+        want=f"an {name} GPU",
+        subject="machine",
+        confidence="certain" if not machine.gpus or reserved else "likely",
+        evidence=evidence,
+        ways_out=(WayOut(title, (Manual(release, risk="reboot" if reserved else "safe"),)),),
+    )
+
+
+def _behind_windows(case: Case) -> bool:
+    """WSL with /dev/dxg: the card is Windows', and no file names it."""
+    nodes = case.machine.nvidia.nodes.value or ()
+    return case.machine.system.wsl.known and any(node.path == "/dev/dxg" and node.opened == "ok" for node in nodes)
+
+
+def _why(case: Case, gpu: Gpu) -> str:
+    standing = next((standing for standing in case.standings if standing.gpu is gpu), None)
+    return f"{gpu.name}: {standing.why}" if standing and standing.why else gpu.name
+
+
+@check("GPD119", "no-driver")
+def no_driver(case: Case) -> Verdicts:
+    """No kernel driver serves the card, or the driver does not answer.
+
+    ## Why it matters
+    Without its driver a card is only an entry on the bus.
+
+    ## How it is judged
+    The card is on the PCI bus, its vendor's kernel driver does not have it, and no more exact cause is known (another
+    driver, a rule, Secure Boot, a missing build, a branch or flavour that refuses the card). At level driver also
+    where CUDA or NVML fail without a known cause. Cards reserved for virtual machines are left alone.
+
+    ## Fix safety
+    Installing a driver needs root and a reboot; the present one is replaced.
+    """
+    for severity, cards in because(case, "no-driver"):
+        yield _amd_out(case, severity, cards) if cards[0].vendor == "amd" else _nvidia_out(case, severity, cards)
+    if case.machine.of_vendor("nvidia") and not unserved(case, "nvidia"):
+        yield from _silent_driver(case)
+
+
+def _nvidia_out(case: Case, severity: str, cards: tuple[Gpu, ...]) -> Finding:
+    machine = case.machine
+    module = for_running_kernel(case, core_modules(case))
+    loaded = machine.nvidia.module.known
+    install = install_driver(case, cards)
+    where = " on the host of this container" if case.in_container else ""
+    state = "not loaded" if module and not loaded else "loaded, and has not taken the card" if loaded else "absent"
+    if case.in_container or (module is None and not loaded):
+        ways_out: tuple[WayOut, ...] = (install,)
+    elif loaded:
+        look = Manual(
+            "Read why in the kernel log: `sudo dmesg | grep -i -e nvrm -e nvidia`; then reboot.", risk="reboot"
+        )
+        ways_out = (WayOut("Find out why the module leaves the card alone", (look,)), install)
+    else:
+        ways_out = (WayOut("Load the kernel module", (LoadModule("nvidia"),)), install)
+    return finding(
+        "note" if severity == "note" else "error",
+        cards,
+        message=f"No NVIDIA driver serves {called(cards)}{where}: the kernel module is {state}.",
+        saw=f"kernel module {state}",
+        want="the card bound to nvidia",
+        evidence=(
+            Evidence.of("gpu.driver", cards[0].driver),
+            Evidence("nvidia.module", machine.nvidia.module.state, machine.nvidia.module.source),
+            Evidence.of("nvidia.userland", machine.nvidia.userland),
+        ),
+        ways_out=ways_out,
+        moots=("no-gpu", "driver-lib-mismatch"),
+    )
+
+
+def _amd_out(case: Case, severity: str, cards: tuple[Gpu, ...]) -> Finding:
+    machine = case.machine
+    kernel, modules = machine.system.kernel.value, machine.amd.modules_installed.value or ()
+    there = any(module.name == "amdgpu" and module.kernel == kernel for module in modules)
+    old = cards[0].driver.value == "radeon"
+    where = " on the host of this container" if case.in_container else ""
+    if old:
+        text = "Use the CPU build of torch, or another card: ROCm never served this one."
+        ways_out: tuple[WayOut, ...] = (WayOut("Use the CPU or another card", (Manual(text),)),)
+    elif case.in_container:
+        text = "On the host, outside this container: load amdgpu (`sudo modprobe amdgpu`), or install AMD's driver."
+        ways_out = (WayOut("Load amdgpu on the host", (Manual(text, risk="root"),)),)
+    else:
+        load = WayOut("Load the kernel module", (LoadModule("amdgpu"),))
+        install = WayOut("Install the AMD kernel driver", (InstallRocmDriver(), Reboot()))
+        ways_out = (load, install) if there or not modules else (install, load)
+    return finding(
+        "note" if severity == "note" else "error",
+        cards,
+        message=f"{called(cards)} is driven by radeon: ROCm works with amdgpu alone, and this card is too old for it."
+        if old
+        else f"No AMD driver serves {called(cards)}{where}: amdgpu does not have the card.",
+        saw=cards[0].driver.value or "no driver",
+        want="amdgpu",
+        evidence=(
+            Evidence.of("gpu.driver", cards[0].driver),
+            Evidence.of("amd.modules_loaded", machine.amd.modules_loaded),
+        ),
+        ways_out=ways_out,
+        moots=("no-gpu", "amd-kfd-missing"),
+    )
+
+
+def _silent_driver(case: Case) -> Iterator[Finding]:
+    """The card is bound, and NVML or CUDA fail for a reason that no other check knows."""
+    status, nvml = cuda_status(case), nvml_status(case)
+    failed = status not in (None, 0, *_ELSEWHERE) or (status is None and nvml not in (None, 0, 4, 12))
+    if not failed or cpu_task(case) or _explained(case):
+        return
+    api, code = ("CUDA", status) if status else ("NVML", nvml)
+    text = "Read the kernel log (`sudo dmesg | grep -i -e nvrm -e nvidia`), reboot, and install the driver anew if it stays."
+    yield Finding(
+        severity="error",
+        message=f"The NVIDIA driver is there and does not start: {api} answers error {code}.",
+        saw=f"{api} error {code}",
+        want=f"{api} that answers",
+        subject="NVIDIA driver",
+        confidence="likely",
+        evidence=driver_answers(case),
+        ways_out=(
+            WayOut("Reboot", (Reboot(), Manual(text, risk="root"))),
+            install_driver(case, case.machine.of_vendor("nvidia")),
+        ),
+        moots=("no-gpu",),
+    )

@@ -1,0 +1,319 @@
+"""Whether this container was given a GPU, and in working order (GPD201 to GPD204, GPD213)."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.check import Case, Verdicts, check
+from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Manual, WayOut
+from gpudoctor.machine import DeviceNode, Vendor
+
+from .driver import baked_in
+from .job import cpu_task, without_request
+from .unserved import cuda_status, driver_answers, unserved
+
+SHARED = ("/dev/nvidiactl", "/dev/nvidia-uvm")
+"""Nodes that every CUDA program opens."""
+
+_CARD = re.compile(r"/dev/nvidia\d+$")
+_TEGRA = re.compile(r"/dev/(nvhost-gpu|nvhost-ctrl-gpu|nvgpu|nvmap)")
+_SMALL = 1 << 30
+
+
+def nvidia_nodes(case: Case) -> dict[str, DeviceNode] | None:
+    """The nodes of the NVIDIA driver (/dev/dxg in WSL) by path; None where nobody could look."""
+    nodes = case.machine.nvidia.nodes
+    if nodes.value is None:
+        return {} if nodes.absent else None
+    return {node.path: node for node in nodes.value if node.opened != "ENOENT"}
+
+
+def amd_nodes(case: Case) -> tuple[DeviceNode | None, tuple[DeviceNode, ...]] | None:
+    """/dev/kfd, if it is there, and the render nodes; None where nobody could look."""
+    kfd, render = case.machine.amd.kfd, case.machine.amd.render_nodes
+    if kfd.undecided or render.undecided:
+        return None
+    there = kfd.value if kfd.value and kfd.value.opened != "ENOENT" else None
+    return there, tuple(node for node in render.value or () if node.opened != "ENOENT")
+
+
+def _given(case: Case, vendor: Vendor) -> bool | None:
+    """Whether any card of the vendor was put into this container; None where nobody could look."""
+    if vendor == "nvidia" or case.machine.system.wsl.known:
+        nodes = nvidia_nodes(case)
+        if nodes is None:
+            return None
+        if case.machine.system.wsl.known:
+            return "/dev/dxg" in nodes
+        if case.machine.system.jetson.known:
+            return any(_TEGRA.match(path) or _CARD.match(path) for path in nodes)
+        return "/dev/nvidiactl" in nodes and any(_CARD.match(path) for path in nodes)
+    amd = amd_nodes(case)
+    return None if amd is None else amd[0] is not None and bool(amd[1])
+
+
+def _host_has(case: Case, vendor: Vendor) -> bool | None:
+    """Whether the host has a card of the vendor with its driver; None where the container does not show it."""
+    machine = case.machine
+    if machine.of_vendor(vendor):
+        return not unserved(case, vendor)
+    driver = machine.nvidia.module if vendor == "nvidia" else machine.amd.topology
+    if driver.known or machine.system.wsl.known or machine.system.jetson.known:
+        return True
+    return None if machine.buses.undecided else False
+
+
+@check("GPD201", "container-no-gpu")
+def container_no_gpu(case: Case) -> Verdicts:
+    """The container was started without a GPU.
+
+    ## Why it matters
+    A container sees the host's PCI bus, and can use only the device nodes and libraries that were put into it.
+
+    ## How it is judged
+    A GPU build of torch is installed, and the device nodes of its vendor are not in the container (NVIDIA: nvidiactl
+    and a card; AMD: /dev/kfd and a render node; WSL: /dev/dxg), or the driver's libraries are not. The variable
+    NVIDIA_VISIBLE_DEVICES is no evidence: CDI and Kubernetes set it to void.
+
+    ## Fix safety
+    The container has to be started again with more rights to devices; nothing inside it changes.
+    """
+    vendor = case.built_for
+    if not case.in_container or vendor is None or cpu_task(case):
+        return
+    given = _given(case, vendor)
+    if given and vendor == "nvidia":
+        yield from _without_libraries(case)
+    if given is not False or case.usable or _host_has(case, vendor) is False:
+        return
+    if without_request(case) or (vendor == "nvidia" and _asked_for_a_card(case)):
+        return
+    name = "NVIDIA" if vendor == "nvidia" else "AMD"
+    have = amd_nodes(case) if vendor == "amd" and not case.machine.system.wsl.known else None
+    partly = have is not None and (have[0] is not None or have[1])
+    saw = "no GPU device nodes"
+    if have is not None and partly:
+        saw = "/dev/kfd without /dev/dri" if have[0] else "/dev/dri without /dev/kfd"
+    group = next((node.gid for node in (have[0], *have[1]) if node and node.gid), None) if have else None
+    flags = AddContainerFlags(
+        vendor, group_id=group, why=f"torch {case.torch.version if case.torch else ''} needs them"
+    )
+    evident = bool(_host_has(case, vendor))
+    yield Finding(
+        severity="error",
+        message=f"This container was started without a GPU: torch is built for {name} cards and their device nodes "
+        + ("are only partly here." if partly else "are not here."),
+        saw=saw,
+        want="/dev/dxg"
+        if case.machine.system.wsl.known
+        else "/dev/nvidiactl, /dev/nvidia-uvm, /dev/nvidia0"
+        if vendor == "nvidia"
+        else "/dev/kfd and /dev/dri/renderD*",
+        subject="container",
+        confidence="certain" if evident else "likely",
+        evidence=(
+            Evidence.of("system.container", case.machine.system.container),
+            Evidence.of("nvidia.nodes", case.machine.nvidia.nodes)
+            if vendor == "nvidia"
+            else Evidence.of("amd.kfd", case.machine.amd.kfd),
+            *(Evidence("gpu", gpu.name, gpu.source) for gpu in case.machine.of_vendor(vendor)[:2]),
+        ),
+        ways_out=(WayOut("Start the container with the GPU", (flags,)),),
+        moots=("no-gpu", "no-driver", "nvidia-uvm-missing", "libcuda-stub"),
+    )
+
+
+def _without_libraries(case: Case) -> Verdicts:
+    """The device nodes are here, the driver's libraries were not mounted."""
+    path = case.machine.load_path
+    if path.first("libcuda.so.1") or not path.complete.value or not path.searched or cuda_status(case) == 0:
+        return
+    capabilities = case.variable("NVIDIA_DRIVER_CAPABILITIES")
+    named = capabilities is not None and not {"all", "compute"} & set(capabilities.split(","))
+    flags = AddContainerFlags("utility" if named else "nvidia", why="mounts libcuda of the host's driver")
+    yield Finding(
+        severity="error",
+        message="The container has the GPU's device nodes, but not the driver's libraries: libcuda.so.1 is not there"
+        + (f" (NVIDIA_DRIVER_CAPABILITIES={capabilities} leaves out compute)." if named else "."),
+        saw=f"NVIDIA_DRIVER_CAPABILITIES={capabilities}" if named else "no libcuda.so.1 on the load path",
+        want="libcuda.so.1 of the host's driver",
+        subject="container",
+        confidence="likely",
+        evidence=(Evidence("load_path.searched", " ".join(path.searched), "load path"),),
+        ways_out=(WayOut("Start the container with the driver's compute libraries", (flags,)),),
+        moots=("no-gpu", "no-driver", "container-toolkit-missing"),
+    )
+
+
+def _asked_for_a_card(case: Case) -> bool:
+    """NVIDIA_VISIBLE_DEVICES names cards, as people and device plugins do; images set it to "all"."""
+    return (case.variable("NVIDIA_VISIBLE_DEVICES") or "void") not in ("all", "none", "void")
+
+
+@check("GPD202", "container-toolkit-missing")
+def container_toolkit_missing(case: Case) -> Verdicts:
+    """The host does not hand out NVIDIA cards: no container toolkit.
+
+    ## Why it matters
+    Only NVIDIA's container toolkit (or a CDI description that it made) puts cards and driver libraries into
+    containers. Without it a request for a card passes unheard.
+
+    ## How it is judged
+    From inside: the container asks for certain cards (NVIDIA_VISIBLE_DEVICES names them, as device plugins do) and
+    has no device node. What the host has installed cannot be seen from here, so it is likely, not certain.
+
+    ## Fix safety
+    Needs root on the host and a restart of its container engine.
+    """
+    if not case.in_container or case.built_for != "nvidia" or cpu_task(case) or not _asked_for_a_card(case):
+        return
+    if _given(case, "nvidia") is not False or case.usable or _host_has(case, "nvidia") is False:
+        return
+    if without_request(case):
+        return
+    wanted = case.variable("NVIDIA_VISIBLE_DEVICES") or ""
+    text = (
+        "On the host: install nvidia-container-toolkit, then `sudo nvidia-ctk runtime configure --runtime=docker` "
+        "(or containerd, crio) and restart the engine; in Kubernetes make the nvidia runtime class the one that is used."
+    )
+    yield Finding(
+        severity="error",
+        message="The container asks for an NVIDIA card (NVIDIA_VISIBLE_DEVICES) and got none: on the host, "
+        "nvidia-container-toolkit is missing or not in use.",
+        saw=f"NVIDIA_VISIBLE_DEVICES={wanted}, no /dev/nvidia*",
+        want="the nvidia container runtime",
+        subject="container host",
+        confidence="likely",
+        evidence=(
+            Evidence("variables.NVIDIA_VISIBLE_DEVICES", wanted, "environment"),
+            Evidence.of("nvidia.nodes", case.machine.nvidia.nodes),
+        ),
+        ways_out=(
+            WayOut("Set up nvidia-container-toolkit on the host", (Manual(text, risk="root"),)),
+            WayOut("Start the container with the GPU", (AddContainerFlags("nvidia"),)),
+        ),
+        moots=("no-gpu", "no-driver"),
+    )
+
+
+@check("GPD203", "container-cgroup-revoked")
+def container_cgroup_revoked(case: Case) -> Verdicts:
+    """The container's device cgroup refuses the GPU nodes that are there.
+
+    ## Why it matters
+    The node is in the container and opening it is forbidden: after `systemctl daemon-reload` on the host, or where
+    /dev was mounted without rights to the devices. Programs that ran lose the card ("Unknown Error").
+
+    ## How it is judged
+    By opening the nodes: EPERM is the device cgroup's answer, whatever the file mode says. One refused card of
+    several is a card that was not granted, and no fault.
+
+    ## Fix safety
+    The container has to be started again; nothing on the host changes.
+    """
+    if not case.in_container or without_request(case) or cpu_task(case):
+        return
+    refused = _refused(case, "EPERM")
+    if not refused or (case.usable and not any(path.endswith(("ctl", "uvm")) for path in refused)):
+        return
+    vendor: Vendor = "nvidia" if refused[0].startswith("/dev/nvidia") else "amd"
+    again = AddContainerFlags("recreate", why="a new container gets its device rules anew")
+    lasting = (
+        "To keep it from coming back on the host: `sudo nvidia-ctk system create-dev-char-symlinks --create-all`, or "
+        "the cgroupfs driver for the container engine; in LXC, allow the devices (lxc.cgroup2.devices.allow)."
+    )
+    keep = Manual(lasting, risk="root")
+    yield Finding(
+        severity="error",
+        message=f"{', '.join(refused)} cannot be opened: the container's device cgroup forbids it (EPERM).",
+        saw=f"EPERM on {refused[0]}",
+        want="nodes that open",
+        subject="container",
+        evidence=tuple(Evidence(f"{vendor}.nodes", f"{path}: EPERM", path) for path in refused[:3]),
+        ways_out=(
+            WayOut("Start the container anew", (again, keep)),
+            WayOut("Start the container with the GPU as a device", (AddContainerFlags(vendor),)),
+        ),
+        refs=("NVIDIA/nvidia-container-toolkit#48",),
+        moots=("no-gpu", "no-driver", "gpu-device-permission", "amd-device-permission"),
+    )
+
+
+def _refused(case: Case, answer: str) -> tuple[str, ...]:
+    """Nodes whose refusal takes every card away: a shared one, or all that stand for cards."""
+    nvidia = nvidia_nodes(case) or {}
+    shared = [
+        n.path for n in nvidia.values() if n.opened == answer and n.path in ("/dev/nvidiactl", "/dev/nvidia-uvm")
+    ]
+    cards = [node for node in nvidia.values() if _CARD.match(node.path)]
+    if shared or (cards and all(node.opened == answer for node in cards)):
+        return tuple(shared) or tuple(node.path for node in cards)
+    kfd, render = amd_nodes(case) or (None, ())
+    if kfd is not None and kfd.opened == answer:
+        return (kfd.path,)
+    return tuple(node.path for node in render) if kfd and render and all(n.opened == answer for n in render) else ()
+
+
+@check("GPD204", "container-libcuda-baked-in")
+def container_libcuda_baked_in(case: Case) -> Verdicts:
+    """The image brings an NVIDIA driver library that is not the host's.
+
+    ## Why it matters
+    libcuda and libnvidia-ml belong to the host's kernel module and are mounted when the container starts. A copy in
+    the image that comes first on the load path and is of another version fails (CUDA 803, NVML 18).
+
+    ## How it is judged
+    By the first such library on the load path: it is no mount, and its version is not that of the loaded module.
+    cuda-compat and a library of the very version of the module are left alone.
+
+    ## Fix safety
+    The image is built again without the driver packages; toolkits and frameworks do not need them.
+    """
+    library = baked_in(case)
+    module = case.machine.nvidia.module.value
+    if library is None or module is None or cuda_status(case) == 0 or _given(case, "nvidia") is False:
+        return
+    text = (
+        f"Build the image without {library.path}: leave out the packages libnvidia-compute-*, nvidia-driver-*, "
+        "libcuda1 (remove them in the layer that installs them); the container toolkit mounts the host's own."
+    )
+    yield Finding(
+        severity="error",
+        message=f"The image brings {library.path} ({library.version}), and the host's driver is {module.version}: "
+        "the library in the image comes first and does not fit.",
+        saw=f"{library.name} {library.version} in the image",
+        want=f"{library.name} {module.version}, mounted from the host",
+        subject="container image",
+        evidence=(Evidence("load_path", f"{library.path} {library.version}", library.via), *driver_answers(case)),
+        ways_out=(WayOut("Build the image without driver libraries", (Manual(text),)),),
+        moots=("driver-lib-mismatch", "driver-too-old", "no-gpu", "no-driver"),
+    )
+
+
+@check("GPD213", "shm-small")
+def shm_small(case: Case) -> Verdicts:
+    """The container's /dev/shm is too small for data loaders.
+
+    ## Why it matters
+    Data-loader workers and NCCL pass tensors through /dev/shm. Container engines give it 64 MiB: workers die with
+    "bus error", NCCL with "no space left on device".
+
+    ## How it is judged
+    By the size of /dev/shm in a container with torch and a GPU that it can use: less than 1 GiB.
+
+    ## Fix safety
+    The container has to be started again; shared memory is taken only as it is used.
+    """
+    size = case.machine.system.shm
+    if not case.in_container or case.torch is None or not case.usable or size.value is None or size.value >= _SMALL:
+        return
+    yield Finding(
+        severity="warning",
+        message=f"/dev/shm of this container is {size.value >> 20} MiB: data loaders and NCCL need more.",
+        saw=f"{size.value >> 20} MiB",
+        want="1 GiB or more",
+        subject="container",
+        confidence="likely",
+        evidence=(Evidence.of("system.shm", size),),
+        ways_out=(WayOut("Start the container with more shared memory", (AddContainerFlags("shm"),)),),
+    )

@@ -1,0 +1,69 @@
+"""Batch jobs: what they were given, and tasks that are meant to run on the CPU (GPD205)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Case, Verdicts, check
+from gpudoctor.finding import Confidence, Evidence, Finding, Manual, WayOut
+
+from .unserved import unserved
+
+_VISIBILITY = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+
+
+def cpu_task(case: Case) -> bool:
+    """A task of a batch system or of Ray that was made without a GPU on purpose: it hides all of them."""
+    return case.machine.system.job.known and any(case.variable(name) == "" for name in _VISIBILITY)
+
+
+def without_request(case: Case) -> bool:
+    """A batch job that says it has no GPU, or says nothing about GPUs."""
+    job = case.machine.system.job.value
+    return job is not None and not job.gpus
+
+
+@check("GPD205", "job-without-gpu")
+def job_without_gpu(case: Case) -> Verdicts:
+    """The batch job was given no GPU.
+
+    ## Why it matters
+    A cluster hands cards to the jobs that ask for them. Without a request the job runs on a machine without cards, or
+    is kept from those that are there.
+
+    ## How it is judged
+    A GPU build of torch is installed; the job says that it has none, or says nothing, and no card can be used. A CPU
+    task that hides all cards on purpose (an empty CUDA_VISIBLE_DEVICES, as Ray and Slurm set it) is no fault.
+
+    ## Fix safety
+    The job is submitted again; nothing on the machine changes.
+    """
+    job, vendor = case.machine.system.job, case.built_for
+    if job.value is None or vendor is None or not without_request(case) or cpu_task(case) or case.usable:
+        return
+    if unserved(case, vendor) or (not case.machine.gpus and case.machine.buses.undecided and job.value.gpus is None):
+        return
+    refused = [standing for standing in case.standings if standing.openable == "no"]
+    denied = any(node.opened == "EACCES" for node in case.machine.nvidia.nodes.value or ())
+    if job.value.gpus is None and denied:
+        return
+    options = {
+        "slurm": "submit with `--gres=gpu:1` (or `--gpus=1`) on a partition that has GPUs",
+        "ray": "ask for it: `@ray.remote(num_gpus=1)`",
+        "pbs": "submit with `-l select=1:ngpus=1`",
+        "lsf": 'submit with `-gpu "num=1"`',
+        "sge": "submit with `-l gpu=1`",
+        "htcondor": "put `request_gpus = 1` into the submit file",
+    }
+    confidence: Confidence = "certain" if job.value.gpus == 0 else "likely"
+    how = options.get(job.value.kind, "ask the batch system for a GPU")
+    yield Finding(
+        severity="error",
+        message=f"This {job.value.kind} job was given no GPU"
+        + (", and the cards of this machine are closed to it." if refused else "."),
+        saw="no GPU granted" if job.value.gpus == 0 else "no GPU in the job's variables, none that opens",
+        want="a job with a GPU",
+        subject=f"{job.value.kind} job",
+        confidence=confidence,
+        evidence=(Evidence("system.job", f"{job.value.kind}, gpus={job.value.gpus}", job.source),),
+        ways_out=(WayOut("Ask for a GPU", (Manual(f"Ask for a GPU when the job starts: {how}."),)),),
+        moots=("no-gpu", "gpu-device-permission", "amd-device-permission", "container-cgroup-revoked"),
+    )

@@ -1,0 +1,186 @@
+"""Visibility variables, MIG slices and busy cards (GPD210 to GPD212)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Case, Verdicts, check
+from gpudoctor.finding import (
+    Device,
+    Evidence,
+    Finding,
+    Manual,
+    NotJudged,
+    SetVariable,
+    UnsetVariable,
+    WayOut,
+    gpu_subject,
+)
+from gpudoctor.machine import Gpu, Vendor
+from gpudoctor.visibility import Selection, runtime_order, select, visibility_variables
+
+from .job import cpu_task
+
+_ENDS = ("-1", "NoDevFiles")
+"""Entries with which people end a list on purpose."""
+
+_FULL = 0.97
+
+
+@check("GPD210", "cuda-visible-devices")
+def cuda_visible_devices(case: Case) -> Verdicts:
+    """A visibility variable hides every card, or names one that is not there.
+
+    ## Why it matters
+    CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES decide which cards a program sees. CUDA stops
+    reading at the first entry that names no card: what stands behind it is hidden too.
+
+    ## How it is judged
+    As the runtimes read them: an empty value hides all cards from CUDA and ROCr, HIP takes it for unset;
+    HIP counts within what ROCr left. A subset on purpose is no fault. In a task of a batch system or of Ray an empty
+    value marks a CPU task: a note.
+
+    ## Fix safety
+    The variable is changed for the examined environment only.
+    """
+    vendors: tuple[Vendor, ...] = (case.built_for,) if case.built_for else ("nvidia", "amd")
+    for vendor in vendors:
+        remaining = cards = runtime_order(case.machine, vendor)
+        if not cards or any(gpu.nvml is not None and gpu.nvml.mig for gpu in cards):
+            continue
+        for name, value in visibility_variables(case.machine.variables, vendor):
+            selection = select(value, remaining)
+            wrong = tuple(entry for entry in selection.invalid if entry not in _ENDS)
+            if remaining and (not selection.cards or wrong):
+                yield _hidden(case, name, value, remaining, selection)
+                break
+            remaining = selection.cards
+    if case.built_for == "amd" and case.variable("CUDA_VISIBLE_DEVICES") == "" and not cpu_task(case):
+        yield Finding(
+            severity="note",
+            message="CUDA_VISIBLE_DEVICES is empty; HIP takes that for unset and shows every card.",
+            saw="CUDA_VISIBLE_DEVICES=",
+            subject="CUDA_VISIBLE_DEVICES",
+            evidence=(Evidence("variables.CUDA_VISIBLE_DEVICES", "", "environment"),),
+            ways_out=(WayOut("Unset it", (UnsetVariable("CUDA_VISIBLE_DEVICES"),)),),
+        )
+
+
+def _hidden(case: Case, name: str, value: str, cards: tuple[Gpu, ...], selection: Selection) -> Finding:
+    entries = [entry.strip() for entry in value.split(",")]
+    wrong = [entry for entry in selection.invalid if entry not in _ENDS]
+    count = f"{len(cards)} card{'s' if len(cards) > 1 else ''}"
+    on_purpose = cpu_task(case) and not wrong
+    if on_purpose:
+        message = f"{name} hides every card: this is a CPU task of the batch system."
+    elif wrong:
+        hidden = " every card is hidden." if not selection.cards else f" only {len(selection.cards)} can be seen."
+        message = f"{name}={value} names {wrong[0]}, and there are only {count} here (counted from 0):" + hidden
+    else:
+        message = f"{name}={value} hides every card of this machine."
+    kept = ",".join(entry for entry in entries if entry.isdigit() and int(entry) < len(cards))
+    mend = WayOut(f"Set {name}={kept}", (SetVariable(name, kept, why="names only cards that are there"),))
+    unset = WayOut(f"Unset {name}", (UnsetVariable(name, why=f"then all {count} can be seen"),))
+    return Finding(
+        severity="note" if on_purpose or case.built_for is None else "error",
+        message=message,
+        saw=f"{name}={value}",
+        want=f"unset, or numbers from 0 to {len(cards) - 1}" if len(cards) > 1 else "unset, or 0",
+        subject=name,
+        evidence=(
+            Evidence(f"variables.{name}", value, "environment"),
+            Evidence("gpus", ", ".join(gpu.name for gpu in cards), cards[0].source),
+        ),
+        ways_out=() if on_purpose else (mend, unset) if kept else (unset,),
+        moots=("no-gpu",),
+    )
+
+
+@check("GPD211", "mig-confusion")
+def mig_confusion(case: Case) -> Verdicts:
+    """MIG mode is on and the card has no slice to use.
+
+    ## Why it matters
+    With MIG on, programs run on slices only, one per process, chosen by CUDA_VISIBLE_DEVICES=MIG-...; a card without
+    slices serves nobody.
+
+    ## How it is judged
+    At level driver, by what NVML lists: MIG on and no slice. A variable that names a slice which is not there is the
+    same fault. Beside another usable card it is a note. Slices themselves are healthy.
+
+    ## Fix safety
+    Making slices or switching MIG off needs root and that no program uses the card.
+    """
+    cards = case.usable_of("nvidia")
+    divided = [gpu for gpu in case.machine.of_vendor("nvidia") if gpu.nvml is not None and gpu.nvml.mig]
+    bare = [gpu for gpu in divided if gpu.nvml is not None and not gpu.nvml.mig_devices and gpu in cards]
+    for gpu in bare:
+        index = gpu.nvml.index if gpu.nvml else 0
+        make = (
+            f"As root: `nvidia-smi mig -i {index} -lgip` lists the profiles, `nvidia-smi mig -i {index} -cgi PROFILE -C` "
+            "makes slices; then choose one with CUDA_VISIBLE_DEVICES=MIG-... (`nvidia-smi -L`)."
+        )
+        off = f"As root, with no program on the card: `nvidia-smi -i {index} -mig 0` (some cards need a reset)."
+        yield Finding(
+            severity="error" if len(bare) == len(cards) and case.built_for != "amd" else "note",
+            message=f"MIG mode is on for {gpu.name} and it has no slices: no program can use it.",
+            saw="MIG on, no slice",
+            want="a slice, or MIG off",
+            subject=gpu_subject(gpu),
+            device=Device.of(gpu),
+            evidence=(Evidence("nvml.mig", "on, no MIG device", "NVML"),),
+            ways_out=(
+                WayOut("Make slices", (Manual(make, risk="root"),)),
+                WayOut("Switch MIG off", (Manual(off, risk="root"),)),
+            ),
+            moots=("no-gpu",),
+        )
+    value = case.variable("CUDA_VISIBLE_DEVICES") or ""
+    slices = [mig for gpu in divided if gpu.nvml for mig in gpu.nvml.mig_devices]
+    first = value.split(",")[0].strip()
+    if not first.startswith("MIG-") or not slices or not all(mig.uuid for mig in slices):
+        return
+    if any(mig.uuid.startswith(first) for mig in slices) or first.startswith("MIG-GPU-"):
+        return
+    text = "Take the name of a slice from `nvidia-smi -L` and put it into CUDA_VISIBLE_DEVICES."
+    yield Finding(
+        severity="error",
+        message="CUDA_VISIBLE_DEVICES names a MIG slice that is not there; slices get new names when they are made anew.",
+        saw="a MIG name that no slice has",
+        want=f"one of {len(slices)} slices",
+        subject="CUDA_VISIBLE_DEVICES",
+        evidence=(Evidence("nvml.mig_devices", str(len(slices)), "NVML"),),
+        ways_out=(
+            WayOut("Name a slice that is there", (Manual(text),)),
+            WayOut(
+                "Unset CUDA_VISIBLE_DEVICES",
+                (UnsetVariable("CUDA_VISIBLE_DEVICES", why="CUDA takes the first slice"),),
+            ),
+        ),
+        moots=("no-gpu",),
+    )
+
+
+@check("GPD212", "gpu-busy-or-exclusive")
+def gpu_busy_or_exclusive(case: Case) -> Verdicts:
+    """A card is taken in exclusive mode, or its memory is full.
+
+    ## Why it matters
+    New programs on it fail with "all CUDA-capable devices are busy or unavailable" or run out of memory, and that says
+    nothing about the environment.
+
+    ## How it is judged
+    At level driver, by compute mode, processes and memory as NVML gives them. It is never a fault: the card is not
+    judged by kernels while it is taken.
+
+    ## Fix safety
+    There is nothing to repair.
+    """
+    for gpu in case.usable_of("nvidia"):
+        state = gpu.nvml
+        if state is None:
+            continue
+        if state.compute_mode == "prohibited":
+            yield NotJudged(why=f"{gpu_subject(gpu)}: its compute mode allows no program (prohibited)")
+        elif state.compute_mode == "exclusive" and state.processes:
+            yield NotJudged(why=f"{gpu_subject(gpu)}: in exclusive mode and taken by another program")
+        elif state.memory and state.memory_used and state.memory_used > _FULL * state.memory:
+            yield NotJudged(why=f"{gpu_subject(gpu)}: its memory is full")
