@@ -48,6 +48,8 @@ class FileStat(Struct, frozen=True):
     device: tuple[int, int] | None = None
     filesystem: int = 0
     """Number of the file system it lies on: differs from its parent's where something is mounted."""
+    modified: float = 0.0
+    """Seconds since 1970."""
 
 
 class Uname(Struct, frozen=True):
@@ -169,6 +171,7 @@ class Host(ABC):
                 size=found.st_size,
                 device=(os.major(found.st_rdev), os.minor(found.st_rdev)) if node else None,
                 filesystem=found.st_dev,
+                modified=found.st_mtime,
             ),
             path,
         )

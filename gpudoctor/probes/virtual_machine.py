@@ -65,7 +65,7 @@ def probe_virtual_machine(host: Host, flags: Fact[tuple[str, ...]], wsl: Fact[st
         return other
     if flagged:
         return known("unknown hypervisor", flags.source)
-    if (flags.known and x86) or firmware:
+    if firmware or (x86 and host.live):  # kernels of old did not show the flag
         return absent(flags.source if x86 else _DMI, "no sign of a hypervisor")
     return unknown(flags.why or "neither firmware texts nor a device tree", _DMI)
 

@@ -1,0 +1,158 @@
+"""Faults of GPUs and their drivers in the kernel log of this boot, as the matrix's patterns know them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from gpudoctor.host import Host
+from gpudoctor.machine import Fact, KernelLog, LogFault, absent, denied, known, unknown
+from gpudoctor.probes.log_lines import Entry, this_boot
+from gpudoctor.probes.pci_address import find_address, normal_address
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import LogPattern
+
+# The first messages of the boot, and the one file of the system's logging that keeps the rest.
+_FILES = (("/var/log/dmesg",), ("/var/log/kern.log", "/var/log/messages", "/var/log/syslog"))
+_MIXED = ("/var/log/messages", "/var/log/syslog")
+"""Files in which other programs write too."""
+_TAIL = 1 << 20
+_LINE = 500
+"""A fault keeps this much of its line."""
+_MOST_FAULTS = 200
+
+
+def probe_kernel_log(host: Host, patterns: Sequence[LogPattern]) -> Fact[KernelLog]:
+    """The buffer of the running kernel, else the files that keep it. Repetitions keep their first and last line."""
+    buffer = host.kernel_messages()
+    if buffer.value is not None:
+        entries = this_boot(buffer.value.decode("utf-8", "replace"), records=True)
+        return known(KernelLog(faults=_faults(entries, patterns), source=buffer.source), buffer.source)
+    entries, read, failures = (), [], [buffer] if host.live else []
+    for files in _FILES:
+        for path in files:
+            tail = _tail(host, path)
+            if tail.value is None:
+                failures.append(tail)
+                continue
+            written = tail.value.decode("utf-8", "replace")
+            entries += this_boot(written, kernel_only=path in _MIXED, uptime=_uptime(host), started=_started(host))
+            read.append(path)
+            break
+    if read:
+        source = ", ".join(read)
+        return known(KernelLog(faults=_faults(entries, patterns), source=source), source)
+    refused = next((found for found in failures if found.state == "denied"), None)
+    if refused is not None:
+        return denied(refused.source, refused.why)
+    unread = next((found for found in failures if not found.absent), None)
+    return absent("/dev/kmsg", "no log") if unread is None else unknown(unread.why, unread.source)
+
+
+def _tail(host: Host, path: str) -> Fact[bytes]:
+    """The end of a log; one that was last written before this boot is none."""
+    found = host.stat(path)
+    if found.value is None:
+        return Fact(state=found.state, source=found.source, why=found.why)
+    started = _started(host)
+    if started is not None and found.value.modified < started - 60:
+        return absent(path, "not written since the machine was started")
+    offset = max(0, found.value.size - _TAIL)
+    content = host.data(path, _TAIL, offset)
+    if content.value is None or not offset:
+        return content
+    return known(content.value.partition(b"\n")[2], path)
+
+
+def _uptime(host: Host) -> float | None:
+    """Seconds since the running system was started; a recording's log and clocks may be of different moments."""
+    match = re.match(r"\d+(\.\d+)?", host.text("/proc/uptime", 256).value or "") if host.live else None
+    return float(match[0]) if match else None
+
+
+def _started(host: Host) -> int | None:
+    """When the running system was started, in seconds since 1970."""
+    if not host.live:
+        return None
+    match = re.search(r"^btime (\d+)", host.text("/proc/stat").value or "", re.MULTILINE)
+    return int(match[1]) if match else None
+
+
+# --- matching ----------------------------------------------------------------------------------------
+
+
+def _faults(entries: Sequence[Entry], patterns: Sequence[LogPattern]) -> tuple[LogFault, ...]:
+    texts = [entry.text if "\n" not in entry.text else "\n".join(entry.forms()) for entry in entries]
+    whole = "\n".join(texts)
+    compiled = [
+        (pattern.id, needle, re.compile(pattern.pattern))
+        for pattern in patterns
+        if (needle := literal_part(pattern.pattern)) in whole
+    ]
+    first: dict[tuple[str, str | None, int | None], tuple[int, LogFault]] = {}
+    last: dict[tuple[str, str | None, int | None], tuple[int, LogFault]] = {}
+    for place, (entry, text) in enumerate(zip(entries, texts, strict=True)):
+        for kind, needle, regex in compiled:
+            fault = _match(entry, kind, regex) if needle in text else None
+            if fault is not None:
+                key = (fault.kind, fault.bdf, fault.xid)
+                first.setdefault(key, (place, fault))
+                last[key] = (place, fault)
+    ordered = sorted({*first.values(), *last.values()}, key=lambda item: item[0])
+    return tuple(fault for _, fault in ordered)[-_MOST_FAULTS:]
+
+
+def _match(entry: Entry, kind: str, regex: re.Pattern[str]) -> LogFault | None:
+    """A message of several lines is tried as one, then line by line."""
+    match = next(filter(None, (regex.search(form) for form in entry.forms())), None)
+    if match is None:
+        return None
+    groups = match.groupdict()
+    bdf, xid = groups.get("bdf"), groups.get("xid")
+    return LogFault(
+        kind=kind,
+        line=entry.joined[:_LINE],
+        bdf=(normal_address(bdf) if bdf else None) or find_address(entry.joined),
+        xid=int(xid) if xid and xid.isdecimal() else None,
+        seconds=entry.seconds,
+    )
+
+
+def literal_part(pattern: str) -> str:
+    """The longest text that every match of a regular expression holds, as far as easily told; else "".
+
+    Saves running fifty expressions over a hundred thousand lines.
+    """
+    if re.search(r"\(\?[aiLmsux-]", pattern):
+        return ""
+    runs = [""]
+    for token, quantified in _tokens(pattern):
+        if token == "|":
+            return ""
+        if token is None or quantified:
+            runs.append("")
+        else:
+            runs[-1] += token
+    return max(runs, key=len)
+
+
+def _tokens(pattern: str) -> Iterator[tuple[str | None, bool]]:
+    """Characters outside groups and classes, None for anything else; and whether a quantifier follows."""
+    place = depth = 0
+    while place < len(pattern):
+        unit = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", re.DOTALL).match(pattern, place)
+        part = unit[0] if unit else pattern[place]
+        place += len(part)
+        depth += {"(": 1, ")": -1}.get(part, 0)
+        quantifier = re.compile(r"[*+?]|\{\d*,?\d*\}").match(pattern, place)
+        if depth > 0 or part in ("(", ")", ".", "^", "$") or part.startswith("["):
+            yield None, False
+        elif part.startswith("\\"):
+            yield (part[1], quantifier is not None) if not part[1].isalnum() else (None, False)
+        else:
+            yield part, quantifier is not None and part != "|"
+        if quantifier is not None:
+            place = quantifier.end()
+            place += pattern.startswith(("?", "+"), place)

@@ -1,0 +1,172 @@
+"""Lines of a kernel log in all the forms in which people keep it: /dev/kmsg, dmesg, syslog, the journal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+_LINE_LIMIT = 2000
+_CONTINUED = 10
+"""A message has no more further lines than this."""
+_BACKWARDS = 5.0
+"""The clock of one boot does not run back; the log's lines are in order but for moments."""
+
+_SECONDS = r"\[\s*(?P<seconds>\d{1,10}\.\d{1,9})\](?:\s*\[\s*[TC]\d+\])?\s?"
+_LEVEL = re.compile(r"<\d{1,3}>|[a-z]+\s*:[a-z]+\s*:\s")
+_BRACKET = re.compile(_SECONDS)
+_WALL = re.compile(r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]\s?")
+_ISO = re.compile(r"(?P<time>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:(?P<mark>[.,])\d+)?(?P<zone>Z|[+-]\d\d:?\d\d)?\s")
+# The month as the locale writes it: "May", "mar", "11月".
+_SYSLOG = re.compile(r"[^\W_][\w.]{1,8}\s+\d{1,2}\s\d\d:\d\d:\d\d(?:\.\d+)?\s")
+_PROGRAM = re.compile(r"(?P<host>[\w.-]+)\s(?P<program>[\w./@-]+(?:\[\d+\])?):\s")
+_BOOT = re.compile(r"-- (?:Boot [0-9a-f]{32}|Reboot) --|--- reboot ---", re.IGNORECASE)
+_ESCAPE = re.compile(r"\\x([0-9a-f]{2})")
+
+
+class Entry(Struct):
+    """One message. `text` has a line break where it has several lines."""
+
+    text: str
+    seconds: float | None = None
+    """Since boot."""
+    clock: str | None = None
+    """Wall clock where written in ISO form, with its zone."""
+
+    @property
+    def joined(self) -> str:
+        """On one line; the prefix that a driver repeats on each of its lines is taken out."""
+        if "\n" not in self.text:
+            return self.text
+        head, *rest = self.text.split("\n")
+        prefix = head.partition(" ")[0]
+        parts = [part.strip().removeprefix(prefix).strip() if prefix.endswith(":") else part.strip() for part in rest]
+        return " ".join([head.strip(), *filter(None, parts)])
+
+    def forms(self) -> tuple[str, ...]:
+        return (self.text,) if "\n" not in self.text else (self.joined, *self.text.split("\n"))
+
+
+def this_boot(
+    text: str,
+    *,
+    records: bool = False,
+    kernel_only: bool = False,
+    uptime: float | None = None,
+    started: int | None = None,
+) -> tuple[Entry, ...]:
+    """The messages of the last boot that a log shows, oldest first.
+
+    `records`: as /dev/kmsg gives them. `kernel_only`: other programs' lines are between them. `uptime` and
+    `started` (seconds since 1970) tell of a log of which only the end was read what an earlier boot wrote.
+    """
+    entries: list[Entry] = []
+    for entry in _records(text) if records else _lines(text, kernel_only):
+        if entry is None or _begins(entry, entries):
+            entries.clear()
+        if entry is not None:
+            entries.append(entry)
+    return tuple(entry for entry in entries if not _older(entry, uptime, started))
+
+
+def _begins(entry: Entry, before: list[Entry]) -> bool:
+    if entry.text.startswith("Linux version ") and (entry.seconds or 0.0) < 1.0:
+        return True
+    last = next((e.seconds for e in reversed(before) if e.seconds is not None), None)
+    return entry.seconds is not None and last is not None and entry.seconds < last - _BACKWARDS
+
+
+def _older(entry: Entry, uptime: float | None, started: int | None) -> bool:
+    if entry.seconds is not None:
+        return uptime is not None and entry.seconds > uptime + 60
+    if entry.clock is None or started is None:
+        return False
+    from datetime import datetime, timezone
+
+    try:
+        when = datetime.fromisoformat(entry.clock)
+    except ValueError:
+        return False
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=timezone.utc)
+        return when.timestamp() < started - 14 * 3600
+    return when.timestamp() < started - 60
+
+
+# --- forms -------------------------------------------------------------------------------------------
+
+
+def _records(text: str) -> Iterator[Entry]:
+    """ "6,339,5140900,-;NVRM: ..." in microseconds; lines that begin with a space belong to the record above."""
+    for line in text.split("\n"):
+        if line.startswith(" "):
+            continue
+        head, found, message = line.partition(";")
+        fields = head.split(",")
+        if found and len(fields) >= 3 and fields[2].isdecimal():
+            if "\\x" in message:
+                message = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), message)
+            yield Entry(text=message[:_LINE_LIMIT].rstrip(), seconds=int(fields[2]) / 1e6)
+
+
+def _lines(text: str, kernel_only: bool) -> Iterator[Entry | None]:
+    """None stands for the border between two boots. A line without a stamp goes on with the one above."""
+    if re.match(r"\d+,\d+,\d+,[^;\n]{1,40};", text):
+        yield from _records(text)
+        return
+    current: Entry | None = None
+    open_lines = 0
+    for raw in text.split("\n"):
+        line = raw[:_LINE_LIMIT].rstrip()
+        stamped, kernel, entry = _stripped(line)
+        if current is not None and open_lines and line and not stamped:
+            current.text += "\n" + line.strip()
+            open_lines -= 1
+            continue
+        if current is not None:
+            yield current
+        current, open_lines = None, 0
+        if _BOOT.match(line):
+            yield None
+        elif entry.text and (kernel or not kernel_only):
+            current, open_lines = entry, _CONTINUED if stamped else 0
+    if current is not None:
+        yield current
+
+
+def _stripped(line: str) -> tuple[bool, bool, Entry]:
+    """Whether the line had a stamp, whether the kernel wrote it, and what it says."""
+    entry = Entry(text=line)
+    rest, stamped, kernel = line, False, True
+    while level := _LEVEL.match(rest):
+        rest, stamped = rest[level.end() :], True
+    if iso := _ISO.match(rest):
+        rest, stamped = rest[iso.end() :], True
+        entry.clock = iso["time"].replace(" ", "T") + _zone(iso["zone"])
+        if iso["mark"] != ",":  # a comma is dmesg's own; the others name the machine and the program
+            rest, kernel = _without_program(rest)
+    elif syslog := _SYSLOG.match(rest):
+        stamped = True
+        rest, kernel = _without_program(rest[syslog.end() :])
+    elif wall := _WALL.match(rest):
+        rest, stamped = rest[wall.end() :], True
+    if bracket := _BRACKET.match(rest):
+        rest, stamped = rest[bracket.end() :], True
+        entry.seconds = float(bracket["seconds"])
+        program = _PROGRAM.match(rest)
+        if program and program["program"] == "kernel":
+            rest = rest[program.end() :]
+    entry.text = rest.strip()
+    return stamped, kernel, entry
+
+
+def _without_program(text: str) -> tuple[str, bool]:
+    match = _PROGRAM.match(text)
+    return (text, True) if match is None else (text[match.end() :], match["program"] == "kernel")
+
+
+def _zone(text: str | None) -> str:
+    if not text or text == "Z":
+        return "+00:00" if text else ""
+    return text if ":" in text else f"{text[:3]}:{text[3:]}"
