@@ -154,9 +154,8 @@ def _nvidia_out(case: Case, severity: str, cards: tuple[Gpu, ...]) -> Finding:
     if case.in_container or (module is None and not loaded):
         ways_out: tuple[WayOut, ...] = (install,)
     elif loaded:
-        look = Manual(
-            "Read why in the kernel log: `sudo dmesg | grep -i -e nvrm -e nvidia`; then reboot.", risk="reboot"
-        )
+        read = "Read why in the kernel log (`sudo dmesg | grep -i -e nvrm -e nvidia`), and reboot."
+        look = Manual(read, risk="reboot")
         ways_out = (WayOut("Find out why the module leaves the card alone", (look,)), install)
     else:
         ways_out = (WayOut("Load the kernel module", (LoadModule("nvidia"),)), install)
@@ -216,7 +215,7 @@ def _silent_driver(case: Case) -> Iterator[Finding]:
     if not failed or cpu_task(case) or _explained(case):
         return
     api, code = ("CUDA", status) if status else ("NVML", nvml)
-    text = "Read the kernel log (`sudo dmesg | grep -i -e nvrm -e nvidia`), reboot, and install the driver anew if it stays."
+    text = "If it stays, read the kernel log: `sudo dmesg | grep -i -e nvrm -e nvidia`."
     yield Finding(
         severity="error",
         message=f"The NVIDIA driver is there and does not start: {api} answers error {code}.",

@@ -174,7 +174,7 @@ def container_toolkit_missing(case: Case) -> Verdicts:
     wanted = case.variable("NVIDIA_VISIBLE_DEVICES") or ""
     text = (
         "On the host: install nvidia-container-toolkit, then `sudo nvidia-ctk runtime configure --runtime=docker` "
-        "(or containerd, crio) and restart the engine; in Kubernetes make the nvidia runtime class the one that is used."
+        "(or containerd, crio) and restart the engine; in Kubernetes use the nvidia runtime class."
     )
     yield Finding(
         severity="error",

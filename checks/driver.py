@@ -61,7 +61,7 @@ def driver_installed_no_reboot(case: Case) -> Verdicts:
 
 @check("GPD123", "driver-lib-mismatch")
 def driver_lib_mismatch(case: Case) -> Verdicts:
-    """NVIDIA's libraries and its loaded kernel module are of different versions.
+    """NVIDIA's libraries and kernel module are of different versions.
 
     ## Why it matters
     They work only in pairs: NVML says "Driver/library version mismatch" (18), CUDA fails with error 803.
@@ -229,7 +229,7 @@ def nvidia_driver_dropped_gpu(case: Case) -> Verdicts:
 
 @check("GPD125", "blackwell-open-module")
 def blackwell_open_module(case: Case) -> Verdicts:
-    """This card works only with the open kernel modules; the proprietary ones are there.
+    """The card needs the open kernel modules; the proprietary ones are there.
 
     ## Why it matters
     Blackwell and Grace Hopper are served by NVIDIA's open kernel modules alone. With the proprietary ones the card is

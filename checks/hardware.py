@@ -203,7 +203,7 @@ def driver_init_failed_bios(case: Case) -> Verdicts:
 
 @check("GPD105", "driver-init-failed-hw")
 def driver_init_failed_hw(case: Case) -> Verdicts:
-    """The NVIDIA driver cannot start a card, and the card's own processor is why.
+    """The NVIDIA driver cannot start a card: the card itself does not come up.
 
     ## Why it matters
     The card's management processor (GSP) or its firmware does not come up: power, seat, slot or the card itself.

@@ -201,10 +201,9 @@ def nvidia_uvm_missing(case: Case) -> Verdicts:
     if "/dev/nvidiactl" not in nodes or (uvm is not None and not dead) or cuda_status(case) == 0:
         return
     fixed_dev = case.in_container and machine.system.container.value not in _SHARES_DEV
-    rule = next(
-        (r for r in machine.nvidia.blocked.value or () if r.module == "nvidia_uvm" and _forbids(r.rule)), None
-    )
-    if not fixed_dev and cuda_status(case) != CUDA_UNKNOWN and (rule is None or case.in_container):
+    blocked = machine.nvidia.blocked.value or ()
+    rules = [rule for rule in blocked if rule.module == "nvidia_uvm" and _forbids(rule.rule)]
+    if not fixed_dev and cuda_status(case) != CUDA_UNKNOWN and (not rules or case.in_container):
         return
     load = LoadModule("nvidia_uvm", why="it makes /dev/nvidia-uvm")
     unblock = tuple(UnblockModule("nvidia_uvm", rule.source, why=f"it holds: {rule.rule}") for rule in rules)

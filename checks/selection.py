@@ -115,8 +115,8 @@ def mig_confusion(case: Case) -> Verdicts:
     for gpu in bare:
         index = gpu.nvml.index if gpu.nvml else 0
         make = (
-            f"As root: `nvidia-smi mig -i {index} -lgip` lists the profiles, `nvidia-smi mig -i {index} -cgi PROFILE -C` "
-            "makes slices; then choose one with CUDA_VISIBLE_DEVICES=MIG-... (`nvidia-smi -L`)."
+            f"As root: `nvidia-smi mig -i {index} -lgip` lists the profiles, `nvidia-smi mig -i {index} -cgi PROFILE "
+            "-C` makes slices; then choose one with CUDA_VISIBLE_DEVICES=MIG-... (`nvidia-smi -L`)."
         )
         off = f"As root, with no program on the card: `nvidia-smi -i {index} -mig 0` (some cards need a reset)."
         yield Finding(
@@ -140,10 +140,11 @@ def mig_confusion(case: Case) -> Verdicts:
         return
     if any(mig.uuid.startswith(first) for mig in slices) or first.startswith("MIG-GPU-"):
         return
+    unset = UnsetVariable("CUDA_VISIBLE_DEVICES", why="CUDA takes the first slice")
     text = "Take the name of a slice from `nvidia-smi -L` and put it into CUDA_VISIBLE_DEVICES."
     yield Finding(
         severity="error",
-        message="CUDA_VISIBLE_DEVICES names a MIG slice that is not there; slices get new names when they are made anew.",
+        message="CUDA_VISIBLE_DEVICES names a MIG slice that is not there; slices made anew get new names.",
         saw="a MIG name that no slice has",
         want=f"one of {len(slices)} slices",
         subject="CUDA_VISIBLE_DEVICES",
@@ -164,8 +165,8 @@ def gpu_busy_or_exclusive(case: Case) -> Verdicts:
     """A card is taken in exclusive mode, or its memory is full.
 
     ## Why it matters
-    New programs on it fail with "all CUDA-capable devices are busy or unavailable" or run out of memory, and that says
-    nothing about the environment.
+    New programs on it fail with "all CUDA-capable devices are busy or unavailable" or run out of memory, and that
+    says nothing about the environment.
 
     ## How it is judged
     At level driver, by compute mode, processes and memory as NVML gives them. It is never a fault: the card is not
