@@ -114,8 +114,8 @@ def code_of(machine: Machine, matrix: Matrix, torch: Torch, vendor: Vendor) -> C
             source="torch.cuda.get_arch_list()",
         )
     row = matrix.build_of(torch, f"linux-{machine.system.arch.value or 'x86_64'}")
-    if row is None or not row.archs:
-        return None
+    if row is None or not row.archs or row.extra:
+        return None  # a row with an extra lists what can be had, not what was installed
     return Code(
         archs=row.archs,
         ptx=row.ptx or (),

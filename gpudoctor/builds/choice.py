@@ -11,14 +11,17 @@ from gpudoctor.builds.carried import blas_answer, gfx_answer, is_tegra, ptx_read
 from gpudoctor.builds.drivers import driver_after_repair, driver_verdict
 from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import Gpu, Machine
+from gpudoctor.matrix.rows import Basis, Standing
 from gpudoctor.matrix.versions import figures
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import DriverVerdict, Matrix
-    from gpudoctor.matrix.rows import Basis, Standing, TorchBuild
+    from gpudoctor.matrix.rows import TorchBuild
 
 INSTALLABLE = ("pypi", "download.pytorch.org", "amd")
 """Origins that pip and uv install from."""
+
+_STANDINGS: tuple[Standing, ...] = ("none", "built", "tested", "supported")
 
 
 class Choice(Struct, frozen=True):
@@ -44,6 +47,8 @@ class Choice(Struct, frozen=True):
     carries: str = ""
     """What serves the cards: "sm_120", "sm_89 through sm_86"."""
     pythons: tuple[str, ...] = ()
+    lacks_linalg: bool = False
+    """Its torch.linalg library is known to have no code for one of the cards."""
     why: tuple[str, ...] = ()
 
 
@@ -137,7 +142,7 @@ def _judge_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
     if verdict == "too-old":
         floor = matrix.floor(cuda)
         return _rejected(row, "driver", f"driver {driver or ''} is too old for CUDA {cuda} (from {floor} on)")
-    native = True
+    native, lacks_linalg = True, False
     found: list[str] = []
     for gpu in bench.gpus:
         sm = gpu.arch.value or ""
@@ -151,6 +156,7 @@ def _judge_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
         if answer.runs != "yes":
             return _rejected(row, "code", f"no code for {sm} ({gpu.name}); it carries {' '.join(row.archs)}")
         native = native and answer.native
+        lacks_linalg |= bool(row.linalg) and cuda_runs(sm, row.linalg or (), ()).runs == "no"
         found.append(sm if answer.native and answer.by == sm else f"{sm} through {answer.by}")
     return _chosen(
         matrix,
@@ -158,36 +164,33 @@ def _judge_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
         level="native" if native else "ptx",
         carries=", ".join(dict.fromkeys(found)),
         driver=verdict,
+        lacks_linalg=lacks_linalg,
     )
 
 
 def _judge_rocm(bench: Bench, row: TorchBuild) -> Choice | Rejected:
     targets = tuple(dict.fromkeys(gpu.arch.value or "" for gpu in bench.gpus))
-    index = bench.matrix.wheel_index(row.index) if row.index else None
-    if index and index.extra:
-        return _judge_device_wheels(bench, row, targets, index.extra)
     if row.archs is None:
         return _rejected(row, "unknown", "which architectures it carries is not known")
     for gfx in targets:
         if gfx_answer(bench.matrix, gfx, row.archs).runs != "yes":
             return _rejected(row, "code", f"no code for {gfx}; it carries {' '.join(row.archs)}")
-        blas = blas_answer(bench.matrix, gfx, row.rocm, None)
+        blas = blas_answer(bench.matrix, gfx, row.rocm, row.archs if row.extra else None)
         if blas != "yes":
             lacks = "has no kernels" if blas == "no" else "is not known to have kernels"
             return _rejected(row, "blas", f"rocBLAS of ROCm {row.rocm} {lacks} for {gfx}")
-    return _chosen(bench.matrix, row, level="native", carries=", ".join(targets))
+    carries = ", ".join(targets)
+    if not row.extra:
+        return _chosen(bench.matrix, row, level="native", carries=carries)
+    # A multi-arch build: its device code comes in wheels of their own, chosen by extras.
+    extra = ",".join(row.extra.format(gfx=gfx) for gfx in targets)
+    standing = min((_device_level(bench.matrix, gfx) for gfx in targets), key=_STANDINGS.index)
+    return _chosen(bench.matrix, row, level="native", carries=carries, extra=extra, standing=standing)
 
 
-def _judge_device_wheels(bench: Bench, row: TorchBuild, targets: tuple[str, ...], template: str) -> Choice | Rejected:
-    """A multi-arch build: its device code comes in wheels of their own, chosen by an extra."""
-    rows = [bench.matrix.target(gfx) for gfx in targets]
-    for gfx, target in zip(targets, rows, strict=True):
-        if target is None or not target.device_extra:
-            return _rejected(row, "code", f"that index has no device wheel for {gfx}")
-    levels: tuple[Standing, ...] = ("none", "built", "tested", "supported")
-    standing = min((target.device_level for target in rows if target), key=levels.index)
-    extra = ",".join(template.format(gfx=gfx) for gfx in targets)
-    return _chosen(bench.matrix, row, level="native", carries=", ".join(targets), extra=extra, standing=standing)
+def _device_level(matrix: Matrix, gfx: str) -> Standing:
+    target = matrix.target(gfx)
+    return target.device_level if target else "none"
 
 
 def _chosen(
@@ -199,6 +202,7 @@ def _chosen(
     driver: DriverVerdict = "serves",
     extra: str = "",
     standing: Standing = "supported",
+    lacks_linalg: bool = False,
 ) -> Choice:
     why = [f"carries {carries}" if carries else "runs without a GPU"]
     if carries and row.basis in ("derived", "unknown"):
@@ -213,6 +217,8 @@ def _chosen(
         why.append(said[driver])
     if level == "ptx":
         why.append("compiled from PTX at the first start")
+    if lacks_linalg:
+        why.append("torch.linalg has no code for it")
     if standing in ("tested", "built"):
         why.append(f"device code only {standing}, not supported")
     if row.community:
@@ -232,6 +238,7 @@ def _chosen(
         extra=extra,
         carries=carries,
         pythons=row.pythons,
+        lacks_linalg=lacks_linalg,
         why=tuple(why),
     )
 
@@ -249,31 +256,38 @@ def _span(pythons: tuple[str, ...]) -> str:
 
 
 def _best_first(matrix: Matrix, choice: Choice) -> tuple[object, ...]:
-    return (merely_built(choice), tuple(-n for n in figures(choice.version)), *within_version(matrix, choice))
+    return (merely_built(choice), _newest_first(choice.version), *within_version(matrix, choice))
+
+
+def _newest_first(version: str) -> tuple[int, ...]:
+    """A key that sorts versions from the newest to the oldest."""
+    return tuple(-n for n in (*figures(version), 0, 0, 0, 0)[:4])
 
 
 def merely_built(choice: Choice) -> bool:
     """Whether nobody stands behind it: community builds, and device code that was built and never tried."""
-    return choice.community or choice.standing == "built"
+    return choice.community or choice.standing in ("none", "built")
 
 
 def within_version(matrix: Matrix, choice: Choice) -> tuple[object, ...]:
     """Rank among the builds of one torch version, best lowest.
 
-    A driver that serves its CUDA fully before minor-version compatibility, machine code before PTX, then the CUDA
-    nearest to the driver: the newest that it serves, or else the oldest. With an unknown driver the CUDA that the
-    release is made for. A list that was read or documented before a derived one. For ROCm the newest.
+    A driver that serves its CUDA fully before minor-version compatibility, machine code before PTX, all of torch
+    before a build without its linalg part. Then the CUDA nearest to the driver: the newest that it serves, or
+    else the oldest; with an unknown driver the one that the release is made for; of ROCm the newest. Then a list
+    that was read or documented before a derived one.
     """
     release = matrix.release(choice.version)
-    cuda = figures(choice.cuda or choice.rocm or "0")
-    nearness: tuple[object, ...] = tuple(-n for n in cuda)
+    cuda = choice.cuda or choice.rocm or "0"
+    nearness: tuple[object, ...] = _newest_first(cuda)
     if choice.driver == "minor-version":
-        nearness = cuda
+        nearness = figures(cuda)
     elif choice.driver == "unknown":
-        nearness = (choice.cuda != (release.cuda if release else None), *(-n for n in cuda))
+        nearness = (choice.cuda != (release.cuda if release else None), *nearness)
     return (
         ("serves", "unknown", "minor-version", "too-old").index(choice.driver),
         choice.level == "ptx",
+        choice.lacks_linalg,
         choice.origin == "amd",  # the vendor's own index after torch's own
         nearness,
         ("measured", "documented", "derived", "unknown").index(choice.basis),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpudoctor.builds.carried import OVERRIDE
 from gpudoctor.builds.choice import Choice, merely_built, within_version
 from gpudoctor.builds.companions import pairing
-from gpudoctor.finding import AnyRemedy, ReplaceTorch, WayOut
+from gpudoctor.finding import AnyRemedy, ReplaceTorch, UnsetVariable, WayOut
 from gpudoctor.machine import Machine, Torch
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ def _nearest(matrix: Matrix, choices: list[Choice], keep: Torch | None) -> Choic
     return named[0] if named else best
 
 
+def is_build(choice: Choice, torch: Torch) -> bool:
+    """Whether a choice is the build that is installed."""
+    return (choice.version, choice.build) == (torch.version.partition("+")[0], torch.build)
+
+
 def _distance(choice: Choice, keep: Torch) -> tuple[int, tuple[int, ...]]:
     """0 for the kept version, 1 for newer ones (smaller is nearer), 2 for older ones (newer is nearer)."""
     from packaging.version import InvalidVersion, Version
@@ -60,6 +66,10 @@ def _distance(choice: Choice, keep: Torch) -> tuple[int, tuple[int, ...]]:
 def way_to(machine: Machine, matrix: Matrix, choice: Choice, keep: Torch | None) -> WayOut:
     """One choice as a way out, with the companions that are installed."""
     remedies = replace_torch(machine, matrix, choice)
+    if choice.rocm:
+        overrides = sorted(name for name in machine.variables if name.startswith(OVERRIDE))
+        why = "the build carries the card natively, and under the override that code would not be used"
+        remedies += tuple(UnsetVariable(name=name, why=why) for name in overrides)
     name = f"torch {choice.version}+{choice.build}" if choice.index_url else f"torch {choice.version}"
     place = "" if choice.index_url else f" from the package index, which is built for CUDA {choice.cuda}"
     if choice.origin == "amd":

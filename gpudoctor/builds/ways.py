@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpudoctor.builds.carried import carries
 from gpudoctor.builds.choice import Rejected, candidates, platform_of, python_of
 from gpudoctor.builds.elsewhere import place_of, ways_elsewhere
-from gpudoctor.builds.nearest import nearest, replace_torch, way_to
+from gpudoctor.builds.nearest import is_build, nearest, replace_torch, way_to
 from gpudoctor.builds.overrides import override_ways
 from gpudoctor.finding import InstallDriver, Manual, ReplaceTorch, WayOut
 from gpudoctor.machine import Gpu, Machine, Torch
@@ -35,7 +35,7 @@ def replacements(
     choices, rejected = candidates(machine, matrix, gpus, python_of(machine), platform_of(machine))
     if keep and any("no" in (item.runs, item.blas) for item in found):
         # What the files show weighs more than a row: the present build is no way out of its own fault.
-        choices = tuple(c for c in choices if (c.version, c.build) != (keep.version.partition("+")[0], keep.build))
+        choices = tuple(choice for choice in choices if not is_build(choice, keep))
     if place in ("jetson", "conda"):
         native = [way_to(machine, matrix, choice, keep) for choice in nearest(matrix, choices, keep)[:1]]
         if place == "jetson" or not special:

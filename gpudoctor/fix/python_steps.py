@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from gpudoctor.finding import (
     ReinstallPackage,
     RemovePackage,
@@ -17,8 +15,16 @@ from gpudoctor.finding import (
     UnsetVariable,
 )
 from gpudoctor.fix.place import Place, is_name, is_specifier, is_url, is_variable, is_version
+from gpudoctor.fix.requirements import (
+    Wanted,
+    index_of_torch,
+    installed,
+    pinning_another,
+    torch_and_companions,
+    would_stay,
+)
 from gpudoctor.fix.steps import EnvStep, ManualStep, RunStep, Step
-from gpudoctor.machine import Distribution, Machine
+from gpudoctor.machine import Machine
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -28,29 +34,18 @@ _CONDA_CUDA = re.compile(r"cuda-version>=\d+(\.\d+)?,<\d+")
 _NEW_VENV = ".venv-gpu"
 
 
-class Wanted(Struct, frozen=True):
-    """One package of an install command: `spec` such as "==2.9.1+cu128"."""
-
-    name: str
-    spec: str
-    extra: str = ""
-
-    @property
-    def text(self) -> str:
-        """As pip and uv take it."""
-        return f"{self.name}[{self.extra}]{self.spec}" if self.extra else f"{self.name}{self.spec}"
-
-
 def replace_torch(place: Place, machine: Machine, matrix: Matrix, remedy: ReplaceTorch) -> tuple[Step, ...]:
     """Another build of torch, its companions in the same command."""
     if not _is_sound(remedy):
         return (_by_hand_only(f"torch {remedy.version} ({remedy.build})"),)
-    had = _installed(machine, "torch")
+    had = installed(machine, "torch")
     build = f"one with code for {remedy.carries}" if remedy.carries else "a CPU build"
     why = f"torch {had.version} makes way for {build}" if had else f"torch: {build}"
+    if pinned := pinning_another(machine, remedy.version):
+        why += f"; these want another torch: {', '.join(pinned)}"
     if remedy.origin == "conda-forge":
         return (_conda_torch(place, remedy, why),)
-    wanted = _torch_and_companions(place, remedy)
+    wanted = torch_and_companions(place, remedy)
     return _install(place, machine, wanted, remedy.index_url, why, undo=_restore(place, machine, matrix, wanted))
 
 
@@ -67,10 +62,10 @@ def replace_package(place: Place, machine: Machine, matrix: Matrix, remedy: Repl
 
 def reinstall_package(place: Place, machine: Machine, matrix: Matrix, remedy: ReinstallPackage) -> tuple[Step, ...]:
     """The same version again, over damaged files; what it depends on stays."""
-    index = remedy.index_url or (_index_of_torch(machine, matrix) if remedy.name == "torch" else "") or ""
+    index = remedy.index_url or (index_of_torch(machine, matrix) if remedy.name == "torch" else "") or ""
     if not (is_name(remedy.name) and is_version(remedy.version) and _is_index(index)):
         return (_by_hand_only(remedy.name),)
-    found = _installed(machine, remedy.name)
+    found = installed(machine, remedy.name)
     if place.conda and found and found.installer == "conda":
         conda = ("conda", "install", "-y", "-p", place.prefix, "--force-reinstall", f"{remedy.name}={remedy.version}")
         return (RunStep(argv=conda, why=remedy.why, risk="replaces"),)
@@ -86,7 +81,7 @@ def remove_package(place: Place, machine: Machine, matrix: Matrix, remedy: Remov
     """Take a package out of the environment."""
     if not is_name(remedy.name):
         return (_by_hand_only(remedy.name),)
-    found = _installed(machine, remedy.name)
+    found = installed(machine, remedy.name)
     if place.tool in ("managed", "nowhere", "uv-project", "poetry", "pixi"):
         command = {"uv-project": "uv remove", "poetry": "poetry remove", "pixi": "pixi remove"}.get(place.tool)
         text = f"Remove {remedy.name}" + (f" from the project: {command} {remedy.name}" if command else "")
@@ -146,8 +141,8 @@ def _install(
         return _in_a_new_venv(place, wanted, index, why)
     if place.container:
         why = f"{why}; in this container only: put it into the image too".lstrip("; ")
-    again = tuple(item.name for item in wanted if _would_stay(machine, item))
-    risk = "replaces" if any(_installed(machine, item.name) for item in wanted) else "safe"
+    again = tuple(item.name for item in wanted if would_stay(machine, item))
+    risk = "replaces" if any(installed(machine, item.name) for item in wanted) else "safe"
     argv = _install_argv(place, wanted, index, again=again)
     return (RunStep(argv=argv, why=why, risk="replaces" if risk == "replaces" else "safe", undo=undo),)
 
@@ -241,47 +236,17 @@ def _conda_torch(place: Place, remedy: ReplaceTorch, why: str) -> Step:
 # --- versions --------------------------------------------------------------------------------------
 
 
-def _torch_and_companions(place: Place, remedy: ReplaceTorch) -> tuple[Wanted, ...]:
-    """torch with its local part, so that a build of the same version is really replaced."""
-    # CPU wheels for aarch64, and companions there, are not all named by their build.
-    named = bool(remedy.index_url) and (place.arch == "x86_64" or remedy.build != "cpu")
-    wanted = [Wanted("torch", f"=={remedy.version}" + (f"+{remedy.build}" if named else ""), remedy.extra)]
-    for name, version in remedy.companions:
-        local = f"+{remedy.build}" if remedy.index_url and place.arch == "x86_64" and "*" not in version else ""
-        extra = remedy.extra if name == "torchvision" else ""
-        wanted.append(Wanted(name, f"=={version}{local}", extra))
-    return tuple(wanted)
-
-
-def _installed(machine: Machine, name: str) -> Distribution | None:
-    environment = machine.environment.value
-    return environment.distribution(name) if environment else None
-
-
-def _would_stay(machine: Machine, item: Wanted) -> bool:
-    """Whether the installed version satisfies what is wanted, although another build is meant."""
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-    found = _installed(machine, item.name)
-    if found is None or not item.spec.startswith("=="):
-        return False
-    try:
-        return SpecifierSet(item.spec).contains(found.version, prereleases=True)
-    except InvalidSpecifier:
-        return False
-
-
 def _restore(
     place: Place, machine: Machine, matrix: Matrix, wanted: tuple[Wanted, ...]
 ) -> tuple[tuple[str, ...], ...]:
     """Commands that bring back what is installed now; none where it cannot be had again."""
     if place.tool not in ("pip", "uv"):
         return ()
-    had = [(item, found) for item in wanted if (found := _installed(machine, item.name))]
-    new = [item.name for item in wanted if item.spec and not _installed(machine, item.name)]
+    had = [(item, found) for item in wanted if (found := installed(machine, item.name))]
+    new = [item.name for item in wanted if item.spec and not installed(machine, item.name)]
     commands: list[tuple[str, ...]] = []
     if had:
-        index = _index_of_torch(machine, matrix) if any(item.name.startswith("torch") for item, _ in had) else ""
+        index = index_of_torch(machine, matrix) if any(item.name.startswith("torch") for item, _ in had) else ""
         lost = index is None or any(found.direct_url or found.installer == "conda" for _, found in had)
         if lost or not all(is_version(found.version) for _, found in had):
             return ()
@@ -295,17 +260,6 @@ def _restore(
     if new:
         commands.append((*_pip(place, "uninstall"), *(("-y",) if place.tool == "pip" else ()), *new))
     return tuple(commands)
-
-
-def _index_of_torch(machine: Machine, matrix: Matrix) -> str | None:
-    """Index that the installed torch came from; None where it is not known."""
-    torch = machine.torch
-    if torch is None:
-        return ""
-    if torch.origin == "pypi":
-        return ""
-    row = matrix.build_of(torch, f"linux-{machine.system.arch.value or 'x86_64'}")
-    return matrix.index_url(row) if row else None
 
 
 def _is_index(url: str) -> bool:
