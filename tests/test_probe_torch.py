@@ -300,6 +300,22 @@ def test_files_of_another_version_than_their_record(tmp_path: Path) -> None:
     assert torch.version == "2.9.1+cu128"
 
 
+@pytest.mark.parametrize(
+    ("version", "recorded_as"),
+    [
+        ("2.9.0a0+50eac811a6.nv25.09", "2.9.0a0+50eac811a6.nv25.9"),
+        ("2.5.1", "2.5.1+dfsg"),
+        ("2.14.0+rocm7.14", "2.14.0+ROCm7.14"),
+        ("2.9.1+cu128", "2.9.1"),
+    ],
+)
+def test_records_of_the_same_version_written_differently_are_no_left_over(
+    tmp_path: Path, version: str, recorded_as: str
+) -> None:
+    write_torch(write_venv(tmp_path / "venv"), version, "13.0", requires=(), dist_version=recorded_as)
+    assert copies(torch_in(tmp_path / "venv")) == [(version, "site")]
+
+
 def test_a_record_without_files_is_no_torch(tmp_path: Path) -> None:
     write_distribution(write_venv(tmp_path / "venv"), "torch", "2.9.1")
     torch = probe(tmp_path / "venv").torch
@@ -467,3 +483,11 @@ def test_ld_library_path_wins_unless_an_rpath_goes_before_it(
     assert (library.name, library.version, library.wins) == ("libcudnn.so.9", "9.1.0", wins)
     assert library.via == "LD_LIBRARY_PATH"
     assert environment.cudnn_on_path.value == "9.1.0"
+
+
+def test_ld_preload_goes_before_everything(tmp_path: Path) -> None:
+    write_conda(tmp_path / "env")
+    (tmp_path / "env/bin/python3.12").write_bytes(shared_library(rpath="$ORIGIN/../lib"))
+    write_library(tmp_path / "old/libstdc++.so.6", defines=("GLIBCXX_3.4", "GLIBCXX_3.4.20"))
+    preloaded = str(tmp_path / "old/libstdc++.so.6")
+    assert cxx(probe(tmp_path / "env", LD_PRELOAD=preloaded)) == ("3.4.20", preloaded)

@@ -6,11 +6,11 @@ folder name already holds name and version (PEP 376, the "Recording installed pr
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Iterator
 
+import msgspec
 from msgspec import Struct
 
 from gpudoctor.host import Host
@@ -109,13 +109,16 @@ def metadata_head(host: Host, path: str) -> dict[str, list[str]]:
 
 def _direct_url(host: Host, path: str) -> str:
     """The URL of direct_url.json (PEP 610) without user, password, query and fragment."""
+    content = host.data(posixpath.join(path, "direct_url.json"), 64 << 10).value
     try:
-        url = str(
-            json.loads(host.text(posixpath.join(path, "direct_url.json"), 64 << 10).value or "{}").get("url", "")
-        )
-    except (ValueError, AttributeError, RecursionError):
+        url = msgspec.json.decode(content, type=_DirectUrl).url if content else ""
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
     return re.sub(r"^([a-z+]+://)[^/@]*@", r"\1", re.split(r"[?#]", url)[0])
+
+
+class _DirectUrl(Struct):
+    url: str = ""
 
 
 class CondaPackage(Struct, frozen=True):

@@ -39,7 +39,7 @@ def foreign_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk 
     asked = [a.name for a in walk.asked if _GPU_LIBRARY.match(a.name)] if walk and walk.asked else []
     path = search(host, tuple(asked or _USUAL_NAMES), environ)
     firsts = {library.name: library for library in reversed(path.found)}.values()
-    found = tuple(_judged(library, walk) for library in reversed(firsts) if library.via in _VARIABLES)
+    found = tuple(_judged(library, walk) for library in reversed(firsts) if library.via.startswith(_VARIABLES))
     return LoadPath(found=found, searched=path.searched, complete=path.complete)
 
 
@@ -65,30 +65,35 @@ def cudnn_on_path(libraries: LoadPath) -> Fact[str]:
     )
 
 
-def missing_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk) -> tuple[str, ...]:
+def system_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk | None) -> LoadPath:
+    """The C++ runtime and all names that torch's folders do not have, as the system's load path gives them."""
+    return search(host, (*(walk.of_the_system if walk else ()), STDCXX), environ)
+
+
+def missing_libraries(walk: LibraryWalk, system: LoadPath) -> tuple[str, ...]:
     """Names that torch asks for and that are certainly nowhere: all folders could be read, none has them."""
-    names = walk.of_the_system
-    if not walk.complete or not names:
+    if not walk.complete or system.complete.value is not True:
         return ()
-    path = search(host, names, environ)
-    if path.complete.value is not True:
-        return ()
-    found = {library.name for library in path.found}
-    return tuple(name for name in names if name not in found)
+    found = {library.name for library in system.found}
+    return tuple(name for name in walk.of_the_system if name not in found)
 
 
 def cxx_runtime(
-    host: Host, environ: Mapping[str, str], walk: LibraryWalk | None, interpreter_rpath: tuple[str, ...]
+    host: Host, walk: LibraryWalk | None, system: LoadPath, interpreter_rpath: tuple[str, ...]
 ) -> tuple[Fact[str], str]:
-    """The highest GLIBCXX of the libstdc++ that torch (else the interpreter) gets, and that library's path."""
+    """The highest GLIBCXX of the libstdc++ that torch (else the interpreter) gets, and that library's path.
+
+    The loader's order: LD_PRELOAD, DT_RPATH, LD_LIBRARY_PATH, DT_RUNPATH, the cache and the default folders.
+    """
     asked = walk.of(STDCXX) if walk else None
-    before = asked.rpath_folders if asked else interpreter_rpath
-    after = asked.runpath_folders if asked else ()
-    own = _first_in(host, before)
-    system = None if own else search(host, (STDCXX,), environ).first(STDCXX)
-    if own is None and (system is None or system.via not in _VARIABLES):
-        own = _first_in(host, after)
-    path = own or (system.path if system else "")
+    before = _first_in(host, asked.rpath_folders if asked else interpreter_rpath)
+    after = _first_in(host, asked.runpath_folders if asked else ())
+    first = system.first(STDCXX)
+    via = first.via if first else ""
+    if first and (via == "LD_PRELOAD" or (via.startswith("LD_") and before is None)):
+        path = first.path
+    else:
+        path = before or after or (first.path if first else "")
     if not path:
         return unknown(f"no {STDCXX} was found on the load path"), ""
     heads = read_elf(host, path)

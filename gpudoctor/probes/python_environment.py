@@ -14,6 +14,7 @@ from gpudoctor.machine import (
     DamagedFile,
     Distribution,
     Fact,
+    LoadPath,
     PythonEnvironment,
     Torch,
     absent,
@@ -28,7 +29,13 @@ from gpudoctor.probes.distributions import (
     distributions_in,
     with_conda,
 )
-from gpudoctor.probes.environment_libraries import cudnn_on_path, cxx_runtime, foreign_libraries, missing_libraries
+from gpudoctor.probes.environment_libraries import (
+    cudnn_on_path,
+    cxx_runtime,
+    foreign_libraries,
+    missing_libraries,
+    system_libraries,
+)
 from gpudoctor.probes.import_path import ImportPath, import_path
 from gpudoctor.probes.python_layout import Layout, find_layout
 from gpudoctor.probes.torch_copies import Copies, find_copies, record_fits
@@ -73,9 +80,9 @@ def probe_environment(host: Host, python: str | None, variables: Mapping[str, st
         conda=conda_torch(packages),
         rpath=interpreter_rpath(host, layout.interpreter),
     )
-    torch, walk = _torch(surroundings)
+    torch, walk, system = _torch(surroundings)
     libraries = foreign_libraries(host, environ, walk)
-    stdcxx, stdcxx_path = cxx_runtime(host, environ, walk, surroundings.rpath)
+    stdcxx, stdcxx_path = cxx_runtime(host, walk, system, surroundings.rpath)
     project, lock = _project(host, layout)
     return known(
         PythonEnvironment(
@@ -125,17 +132,20 @@ def _listing(path: ImportPath, distributions: tuple[Distribution, ...]) -> Fact[
 # --- torch ---------------------------------------------------------------------------------------
 
 
-def _torch(around: _Surroundings) -> tuple[Fact[Torch], LibraryWalk | None]:
+def _torch(around: _Surroundings) -> tuple[Fact[Torch], LibraryWalk | None, LoadPath]:
+    """Torch, what its libraries ask for, and what the system's load path has of that."""
     host, copies = around.host, find_copies(around.host, around.path, around.conda)
     first = next(iter(copies.importable), None)
     if first is None:
-        return _no_torch(around, copies), None
+        return _no_torch(around, copies), None, system_libraries(host, around.environ, None)
     version_path = posixpath.join(first.path, "version.py")
     file = read_version_file(host, first.path)
     if file is None:
-        return unknown("torch is there, and its version.py names no version", version_path), None
+        why = "torch is there, and its version.py names no version"
+        return unknown(why, version_path), None, system_libraries(host, around.environ, None)
     record = _record_of(around, first.path, file)
     walk = walk_libraries(host, first.path, around.path, around.rpath)
+    system = system_libraries(host, around.environ, walk)
     found = Torch(
         version=file.version,
         build=build_of(file) or _cpu_build(host, around, first.path, file),
@@ -147,11 +157,11 @@ def _torch(around: _Surroundings) -> tuple[Fact[Torch], LibraryWalk | None]:
         copies=copies.all,
         damaged=_damage(host, first.path, record),
         needs_glibcxx=walk.glibcxx,
-        needs_libraries=missing_libraries(host, around.environ, walk),
+        needs_libraries=missing_libraries(walk, system),
         has_cuda_libraries=_has_gpu_libraries(host, around.layout, first.path),
         source=version_path,
     )
-    return known(found, version_path), walk
+    return known(found, version_path), walk, system
 
 
 def _no_torch(around: _Surroundings, copies: Copies) -> Fact[Torch]:

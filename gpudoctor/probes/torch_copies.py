@@ -15,7 +15,7 @@ from gpudoctor.host import Host
 from gpudoctor.machine import TorchCopy
 from gpudoctor.probes.distributions import CondaPackage, metadata_head
 from gpudoctor.probes.import_path import Folder, ImportPath, editable_torch
-from gpudoctor.probes.torch_files import public_part, read_version_file
+from gpudoctor.probes.torch_files import local_part, public_part, read_version_file
 
 TRACES = (
     "left-over dist-info",
@@ -51,7 +51,9 @@ def find_copies(host: Host, path: ImportPath, conda: CondaPackage | None) -> Cop
     if editable is not None and host.exists(editable):
         file = read_version_file(host, editable)
         importable.append(TorchCopy(path=editable, version=file.version if file else None, via="editable"))
-    if conda is not None and not any(copy.version and record_fits(copy.version, conda.version) for copy in importable[:1]):
+    if conda is not None and not any(
+        copy.version and record_fits(copy.version, conda.version) for copy in importable[:1]
+    ):
         traces.append(TorchCopy(path=conda.path, version=conda.version, via="conda record"))
     return Copies(importable=tuple(importable), traces=tuple(traces))
 
@@ -101,8 +103,19 @@ def _is_editable(host: Host, record: str) -> bool:
     return '"editable": true' in (host.text(posixpath.join(record, "direct_url.json"), 64 << 10).value or "")
 
 
-def record_fits(version: str, other: str) -> bool:
-    """Whether a record speaks of these files: index wheels leave the local part out of their metadata."""
-    if "+" in version and "+" in other:
-        return version == other
-    return public_part(version) == public_part(other)
+def record_fits(version: str, recorded: str) -> bool:
+    """Whether a record speaks of files of this version.
+
+    Index wheels leave the local part out of their metadata, and installers normalise it (nv25.09 is nv25.9).
+    """
+    if public_part(version) == public_part(recorded) and not (local_part(version) and local_part(recorded)):
+        return True
+    if version == recorded:
+        return True
+    from packaging.version import InvalidVersion, Version
+
+    try:
+        one, other = Version(version), Version(recorded)
+    except InvalidVersion:
+        return False
+    return one.public == other.public and (one.local == other.local or not (one.local and other.local))

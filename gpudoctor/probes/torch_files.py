@@ -6,7 +6,6 @@ torch/version.py is parsed as text and never run. A wheel of the package index w
 
 from __future__ import annotations
 
-import ast
 import posixpath
 import re
 from collections.abc import Mapping
@@ -17,7 +16,9 @@ from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, TorchOrigin
 
 _ASSIGNMENT = re.compile(
-    r"^(__version__|debug|cuda|git_version|hip|rocm|xpu)[ \t]*(?::[^=\n]{0,80})?=[ \t]*([^\n]{1,400})$", re.MULTILINE
+    r"^(__version__|cuda|git_version|hip|rocm|xpu)[ \t]*(?::[^=\n]{0,80})?=[ \t]*"
+    r"""(?:'([^'\\\n]{1,200})'|"([^"\\\n]{1,200})"|True|False|None)[ \t]*\r?$""",
+    re.MULTILINE,
 )
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*[0-9A-Za-z.+_-]*$")
 _INSTALLERS = ("pip", "uv", "poetry", "pdm", "rye", "pipx")
@@ -32,34 +33,24 @@ class VersionFile(Struct, frozen=True):
     hip: str | None = None
     rocm: str | None = None
     xpu: str | None = None
-    debug: bool = False
     git: str = ""
 
 
 def parse_version_file(text: str) -> VersionFile | None:
-    """The values that the file assigns; None where it names no version."""
-    values: dict[str, object] = {}
-    for name, literal in _ASSIGNMENT.findall(text[: 64 << 10]):
-        try:
-            values.setdefault(name, ast.literal_eval(literal.strip()))
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            continue
-
-    def read(name: str) -> str | None:
-        value = values.get(name)
-        return value if isinstance(value, str) and value and len(value) < 200 else None
-
-    version = read("__version__")
-    if version is None or not _VERSION.match(version):
+    """The texts that the file assigns; None where it names no version."""
+    values: dict[str, str] = {}
+    for name, single, double in _ASSIGNMENT.findall(text[: 64 << 10]):
+        values.setdefault(name, single or double)
+    version = values.get("__version__", "")
+    if not _VERSION.match(version):
         return None
     return VersionFile(
         version=version,
-        cuda=read("cuda"),
-        hip=read("hip"),
-        rocm=read("rocm"),
-        xpu=read("xpu"),
-        debug=values.get("debug") is True,
-        git=read("git_version") or "",
+        cuda=values.get("cuda") or None,
+        hip=values.get("hip") or None,
+        rocm=values.get("rocm") or None,
+        xpu=values.get("xpu") or None,
+        git=values.get("git_version", ""),
     )
 
 
@@ -150,7 +141,7 @@ def origin_of(file: VersionFile, setting: Setting) -> TorchOrigin:
 def _owned_by_distribution(setting: Setting) -> bool:
     if setting.real_path.startswith(("/nix/store/", "/gnu/store/")):
         return True
-    installed = setting.distribution is not None and setting.distribution.installer in _INSTALLERS
+    installed = setting.distribution is not None and setting.distribution.installer.startswith(_INSTALLERS)
     return bool(re.match(r"/usr/lib(64)?/", setting.real_path)) and not installed
 
 

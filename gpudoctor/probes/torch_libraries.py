@@ -65,7 +65,7 @@ def interpreter_rpath(host: Host, interpreter: str) -> tuple[str, ...]:
     """Folders of a python executable's DT_RPATH (conda's has $ORIGIN/../lib), which it lends to all it loads."""
     real = host.resolve(interpreter)
     elf = read_elf(host, real) if real else None
-    return _expanded(elf.rpath, real or "") if elf and not elf.runpath else ()
+    return _expanded(elf.rpath, real or "")[0] if elf and not elf.runpath else ()
 
 
 class Heads(Struct, frozen=True):
@@ -149,8 +149,10 @@ class _Walk:
             self._complete = False
             return
         self._glibcxx.append(heads.glibcxx)
-        runpath = _expanded(heads.runpath, path)
-        rpath = () if runpath else (*_expanded(heads.rpath, path), *inherited)
+        runpath, whole = _expanded(heads.runpath, path)
+        own, own_whole = _expanded(heads.rpath, path)
+        rpath = () if heads.runpath else (*own, *inherited)
+        self._complete = self._complete and whole and own_whole
         self._folders.update(dict.fromkeys((*rpath, *runpath)))
         for name in heads.needed:
             if name not in self._asked:
@@ -197,8 +199,10 @@ class _Walk:
         return LibraryWalk(asked=tuple(self._asked.values()), glibcxx=glibcxx, complete=self._complete)
 
 
-def _expanded(folders: tuple[str, ...], path: str) -> tuple[str, ...]:
-    """$ORIGIN and ${ORIGIN} put in; folders with other variables left out."""
+def _expanded(folders: tuple[str, ...], path: str) -> tuple[tuple[str, ...], bool]:
+    """The folders with $ORIGIN put in, and whether that gave them all: relative ones and other variables
+    depend on the process."""
     origin = posixpath.dirname(path)
-    texts = (re.sub(r"\$\{?ORIGIN\}?", lambda _: origin, folder) for folder in folders)
-    return tuple(posixpath.normpath(text) for text in texts if text.startswith("/") and "$" not in text)
+    texts = [re.sub(r"\$(?:ORIGIN\b|\{ORIGIN\})", lambda _: origin, folder) for folder in folders]
+    usable = tuple(posixpath.normpath(text) for text in texts if text.startswith("/") and "$" not in text)
+    return usable, len(usable) == len(texts)
