@@ -81,10 +81,13 @@ def _recorded_smi(host: Host) -> Fact[NvidiaApi]:
     """The fullest of the recorded answers."""
     facts = [_parsed(host.run(argv, _SMI_SECONDS)) for argv in _RECORDED]
     told = [fact for fact in facts if fact.value is not None]
-    for fact in told:
-        if fact.value is not None and fact.value.devices:
-            return fact
-    return told[0] if told else next((fact for fact in facts if fact.state != "unknown"), facts[0])
+    return max(told, key=_fullness) if told else facts[0]
+
+
+def _fullness(fact: Fact[NvidiaApi]) -> tuple[int, int]:
+    """The long forms give PCI ids, the table and the list do not."""
+    devices = (fact.value.devices if fact.value else None) or ()
+    return sum(device.pci_id is not None for device in devices), len(devices)
 
 
 def _parsed(result: Fact[Any]) -> Fact[NvidiaApi]:

@@ -214,7 +214,7 @@ def _from_table(text: str) -> tuple[NvmlDevice, ...] | None:
     slices = dict(_slices_by_card(text))
     rows = list(_ROW.finditer(body))
     found = []
-    for row, following in zip(rows, [*rows[1:], None], strict=True):
+    for row, following in zip(rows, [*rows[1:], None], strict=False):
         rest = body[row.end() : following.start() if following else len(body)].splitlines()[1:3]
         used, total, mode = _second_line(rest[0] if rest else "")
         mig = re.search(r"\|\s*(Enabled\*?|Disabled\*?)\s*\|\s*$", rest[1]) if len(rest) > 1 else None
