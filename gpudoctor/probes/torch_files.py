@@ -121,7 +121,7 @@ def origin_of(file: VersionFile, setting: Setting) -> TorchOrigin:
         return "conda-forge" if setting.conda_channel == "conda-forge" else "conda"
     if _owned_by_distribution(setting):
         return "distribution"
-    if local.startswith("rocm") and _is_amd(local, distribution):
+    if local.startswith("rocm") and _is_amd(public, local, distribution):
         return "amd"
     if re.match(r"git[0-9a-f]{4,}", local) or re.search(r"\da\d+$", public):
         return "ngc" if setting.ngc else "source"
@@ -145,13 +145,15 @@ def _owned_by_distribution(setting: Setting) -> bool:
     return bool(re.match(r"/usr/lib(64)?/", setting.real_path)) and not installed
 
 
-def _is_amd(local: str, distribution: Distribution | None) -> bool:
-    """AMD's own wheels name a commit or all three numbers of their ROCm ("rocm7.1.1.lw.git351ff442", "rocm7.14.0");
-    the PyTorch index names two of them since 6.3 and three only for 5.1.1, 5.4.2 and 6.2.4."""
+def _is_amd(public: str, local: str, distribution: Distribution | None) -> bool:
+    """AMD's own wheels name a commit or all three numbers of their ROCm ("rocm7.1.1.lw.git351ff442", "rocm7.14.0"),
+    their previews are alphas; the PyTorch index names two numbers since 6.3, three only for 5.1.1, 5.4.2, 6.2.4."""
     numbers = re.match(r"rocm(\d+)\.(\d+)(\.\d+)?(.*)$", local)
     if numbers is None:
         return False
     if "git" in numbers.group(4) or "lw" in numbers.group(4) or re.match(r"a\d", numbers.group(4)):
+        return True
+    if re.search(r"\da\d+$", public):
         return True
     if distribution and re.search(r"//repo\.(radeon|amd)\.com/", distribution.direct_url):
         return True
