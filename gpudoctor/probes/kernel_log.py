@@ -21,7 +21,8 @@ _MIXED = ("/var/log/messages", "/var/log/syslog")
 _TAIL = 1 << 20
 _LINE = 500
 """A fault keeps this much of its line."""
-_MOST_FAULTS = 200
+_MOST_OF_A_KIND = 10
+"""At the beginning, and as many at the end."""
 
 
 def probe_kernel_log(host: Host, patterns: Sequence[LogPattern]) -> Fact[KernelLog]:
@@ -91,33 +92,42 @@ def _faults(entries: Sequence[Entry], patterns: Sequence[LogPattern]) -> tuple[L
         for pattern in patterns
         if (needle := literal_part(pattern.pattern)) in whole
     ]
-    first: dict[tuple[str, str | None, int | None], tuple[int, LogFault]] = {}
-    last: dict[tuple[str, str | None, int | None], tuple[int, LogFault]] = {}
+    kept: dict[str, dict[tuple[str | int | None, ...], list[tuple[int, LogFault]]]] = {}
     for place, (entry, text) in enumerate(zip(entries, texts, strict=True)):
         for kind, needle, regex in compiled:
-            fault = _match(entry, kind, regex) if needle in text else None
-            if fault is not None:
-                key = (fault.kind, fault.bdf, fault.xid)
-                first.setdefault(key, (place, fault))
-                last[key] = (place, fault)
-    ordered = sorted({*first.values(), *last.values()}, key=lambda item: item[0])
-    return tuple(fault for _, fault in ordered)[-_MOST_FAULTS:]
+            match = _match(entry, regex) if needle in text else None
+            if match is not None:
+                fault, detail = _fault(entry, kind, match)
+                same = kept.setdefault(kind, {}).setdefault((fault.bdf, fault.xid, detail), [])
+                same[1:] = [(place, fault)]
+    kinds = ([pair for same in groups.values() for pair in same] for groups in kept.values())
+    found = sorted((pair for kind in kinds for pair in _ends(kind)), key=lambda pair: pair[0])
+    return tuple(fault for _, fault in found)
 
 
-def _match(entry: Entry, kind: str, regex: re.Pattern[str]) -> LogFault | None:
+def _ends(found: list[tuple[int, LogFault]]) -> list[tuple[int, LogFault]]:
+    """A flood of one kind must not push out the others."""
+    ordered = sorted(found, key=lambda pair: pair[0])
+    return ordered if len(ordered) <= 2 * _MOST_OF_A_KIND else ordered[:_MOST_OF_A_KIND] + ordered[-_MOST_OF_A_KIND:]
+
+
+def _match(entry: Entry, regex: re.Pattern[str]) -> re.Match[str] | None:
     """A message of several lines is tried as one, then line by line."""
-    match = next(filter(None, (regex.search(form) for form in entry.forms())), None)
-    if match is None:
-        return None
+    return next(filter(None, (regex.search(form) for form in entry.forms())), None)
+
+
+def _fault(entry: Entry, kind: str, match: re.Match[str]) -> tuple[LogFault, str]:
+    """The fault, and what tells it from another one of its kind on the same card."""
     groups = match.groupdict()
     bdf, xid = groups.get("bdf"), groups.get("xid")
-    return LogFault(
+    fault = LogFault(
         kind=kind,
         line=entry.joined[:_LINE],
         bdf=(normal_address(bdf) if bdf else None) or find_address(entry.joined),
         xid=int(xid) if xid and xid.isdecimal() else None,
         seconds=entry.seconds,
     )
+    return fault, "" if fault.xid is not None else (groups.get("detail") or "")
 
 
 def literal_part(pattern: str) -> str:

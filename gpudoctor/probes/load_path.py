@@ -152,9 +152,16 @@ def _places(
         folders = configured_folders(host)
         if not folders and not host.live:
             folders = tuple(folder for folder in _USUAL_FOLDERS if host.exists(folder))
-        return _Places(before, (*(_Place(folder, "ld.so.conf") for folder in folders), *after)), {}
+        after = [*(_Place(folder, "ld.so.conf") for folder in folders), *after]
+        return _Places(before, _distinct(host, after)), {}
     entries = {name: tuple(_Place(path, "ld.so.cache", True) for path in paths) for name, paths in cached.items()}
-    return _Places(before, tuple(after)), entries
+    return _Places(before, _distinct(host, after)), entries
+
+
+def _distinct(host: Host, places: Sequence[_Place]) -> tuple[_Place, ...]:
+    """Folders that are there, each once: /lib is /usr/lib on most systems of today."""
+    by_real = {host.resolve(place.path): place for place in reversed(places)}
+    return tuple(place for place in places if place in by_real.values() and host.exists(place.path))
 
 
 def _preloaded(variables: Mapping[str, str], gaps: list[Fact[object]]) -> Iterator[_Place]:
