@@ -155,9 +155,9 @@ def _carries_cuda(machine: Machine, matrix: Matrix, torch: Torch, sm: str, code:
     )
 
 
-def ptx_readable(machine: Machine, matrix: Matrix, cuda: str | None, driver: str | None = None) -> bool | None:
+def ptx_readable(machine: Machine, matrix: Matrix, cuda: str | None) -> bool | None:
     """Whether the driver can compile the PTX of this CUDA: only one that serves it fully can."""
-    verdict = driver_verdict(machine, matrix, cuda, driver) if cuda else "unknown"
+    verdict = driver_verdict(machine, matrix, cuda) if cuda else "unknown"
     return None if verdict == "unknown" else verdict == "serves"
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from gpudoctor.builds.carried import blas_answer, gfx_answer, is_tegra, ptx_readable
+from gpudoctor.builds.carried import blas_answer, gfx_answer, is_tegra
 from gpudoctor.builds.drivers import driver_after_repair, driver_verdict
 from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import Gpu, Machine
@@ -93,14 +93,22 @@ def candidates(
     return tuple(choices), tuple(item for item in judged if isinstance(item, Rejected))
 
 
-class Bench(Struct, frozen=True):
+class Bench:
     """What builds are measured on: the cards of a machine, with the driver that they will have."""
 
-    machine: Machine
-    matrix: Matrix
-    gpus: tuple[Gpu, ...]
-    driver: str | None
-    """The present driver, or the nearest that the cards themselves ask for; None: not known."""
+    def __init__(self, machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], driver: str | None) -> None:
+        self.machine = machine
+        self.matrix = matrix
+        self.gpus = gpus
+        self.driver = driver
+        """The present driver, or the nearest that the cards themselves ask for; None: not known."""
+        self._verdicts: dict[str, DriverVerdict] = {}
+
+    def verdict(self, cuda: str) -> DriverVerdict:
+        """What the driver says to a CUDA; asked once for each."""
+        if cuda not in self._verdicts:
+            self._verdicts[cuda] = driver_verdict(self.machine, self.matrix, cuda, self.driver)
+        return self._verdicts[cuda]
 
 
 def judge(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejected:
@@ -137,11 +145,10 @@ def _judge_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
                 "branch",
                 f"CUDA {cuda} needs a driver from {floor} on; {last} is the last branch for {gpu.name}",
             )
-    driver = bench.driver
-    verdict = driver_verdict(bench.machine, matrix, cuda, driver)
+    verdict = bench.verdict(cuda)
     if verdict == "too-old":
         floor = matrix.floor(cuda)
-        return _rejected(row, "driver", f"driver {driver or ''} is too old for CUDA {cuda} (from {floor} on)")
+        return _rejected(row, "driver", f"driver {bench.driver or ''} is too old for CUDA {cuda} (from {floor} on)")
     native, lacks_linalg = True, False
     found: list[str] = []
     for gpu in bench.gpus:
@@ -150,7 +157,7 @@ def _judge_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
             sm,
             row.archs,
             row.ptx or (),
-            ptx_readable=ptx_readable(bench.machine, matrix, cuda, driver),
+            ptx_readable=None if verdict == "unknown" else verdict == "serves",
             tegra=is_tegra(bench.machine, matrix, sm),
         )
         if answer.runs != "yes":

@@ -111,7 +111,7 @@ def _tool(environment: PythonEnvironment | None) -> Tool:
     if environment is None or not _interpreter(environment):
         return "nowhere"
     owners: dict[str, Tool] = {"uv.lock": "uv-project", "poetry.lock": "poetry", "pixi.lock": "pixi"}
-    if environment.lock and environment.project:
+    if environment.lock and is_path(environment.project):
         return owners[environment.lock]
     if environment.externally_managed:
         return "managed"

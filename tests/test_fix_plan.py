@@ -1,0 +1,401 @@
+"""Remedies turned into steps: the right command for the place, and nothing hostile in it."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpudoctor import builds
+from gpudoctor.finding import (
+    AddContainerFlags,
+    AnyRemedy,
+    BlockModule,
+    Finding,
+    InstallDriver,
+    InstallRocmDriver,
+    InstallSystemPackage,
+    JoinGroup,
+    LoadModule,
+    Manual,
+    Reboot,
+    RebuildModule,
+    ReinstallPackage,
+    RemovePackage,
+    ReplacePackage,
+    ReplaceTorch,
+    SetVariable,
+    StartService,
+    UnblockModule,
+    UnsetVariable,
+    WayOut,
+)
+from gpudoctor.fix.plan import fixes_for
+from gpudoctor.fix.steps import EnvStep, Fix, ManualStep, RunStep, Step
+from gpudoctor.machine import Distribution, Jetson, Machine, Os, PythonEnvironment, known
+from gpudoctor.matrix.load import load_matrix
+from tests.machines import amd_gpu, amd_machine, change, environment, nvidia_gpu, nvidia_machine, system, torch
+
+MATRIX = load_matrix()
+PYTORCH = "https://download.pytorch.org/whl"
+
+REMEDIES: dict[type[Any], AnyRemedy] = {
+    ReplaceTorch: ReplaceTorch(
+        version="2.9.1", build="cu128", origin="download.pytorch.org", index_url=f"{PYTORCH}/cu128"
+    ),
+    ReplacePackage: ReplacePackage(name="numpy", specifier="<2"),
+    ReinstallPackage: ReinstallPackage(name="torch", version="2.9.1+cu128"),
+    RemovePackage: RemovePackage(name="torchaudio"),
+    SetVariable: SetVariable(name="HSA_OVERRIDE_GFX_VERSION", value="10.3.0"),
+    UnsetVariable: UnsetVariable(name="HSA_OVERRIDE_GFX_VERSION"),
+    InstallDriver: InstallDriver(branch="580", minimum="580.65.06"),
+    InstallRocmDriver: InstallRocmDriver(),
+    RebuildModule: RebuildModule(module="nvidia", version="580.95.05"),
+    LoadModule: LoadModule(module="nvidia_uvm", reload=True),
+    UnblockModule: UnblockModule(module="nvidia", source="/etc/modprobe.d/nvidia.conf"),
+    BlockModule: BlockModule(module="nouveau"),
+    StartService: StartService(service="nvidia-fabricmanager", package="nvidia-fabricmanager-580==580.95.05"),
+    InstallSystemPackage: InstallSystemPackage(purpose="nvidia-container-toolkit"),
+    JoinGroup: JoinGroup(group="render"),
+    AddContainerFlags: AddContainerFlags(wants="amd", group_id=992),
+    Reboot: Reboot(),
+    Manual: Manual(text="Enable Above 4G Decoding in the firmware setup."),
+}
+
+
+def plan(machine: Machine, *remedies: AnyRemedy) -> tuple[Step, ...]:
+    finding = Finding(severity="error", message="m", ways_out=(WayOut(title="t", remedies=remedies),))
+    return fixes_for(finding, machine, MATRIX)[0].steps
+
+
+def run(machine: Machine, *remedies: AnyRemedy) -> list[str]:
+    return [" ".join(step.argv) for step in plan(machine, *remedies) if isinstance(step, RunStep)]
+
+
+def words(machine: Machine, *remedies: AnyRemedy) -> str:
+    return "\n".join(step.text for step in plan(machine, *remedies) if isinstance(step, ManualStep))
+
+
+def machine_with(patient: PythonEnvironment | None = None, **parts: Any) -> Machine:
+    machine = nvidia_machine(torch=torch("2.9.1+cpu"), **parts)
+    return change(machine, environment=known(patient, "test")) if patient else machine
+
+
+def on(id: str, *like: str, version: str = "24.04") -> Machine:
+    return machine_with(system=system(os=known(Os(id=id, version=version, like=like), "/etc/os-release")))
+
+
+def cpu_environment(**parts: Any) -> PythonEnvironment:
+    return environment(torch("2.9.1+cpu"), **parts)
+
+
+# --- every remedy, everywhere ----------------------------------------------------------------------
+
+
+def places() -> list[Machine]:
+    return [
+        machine_with(),
+        machine_with(cpu_environment(uv_managed=True)),
+        machine_with(cpu_environment(lock="uv.lock", project="/proj")),
+        machine_with(cpu_environment(lock="poetry.lock", project="/proj")),
+        machine_with(cpu_environment(lock="pixi.lock", project="/proj", kind="conda")),
+        machine_with(cpu_environment(kind="conda")),
+        machine_with(
+            cpu_environment(kind="system", externally_managed=True, prefix="/usr", interpreter="/usr/bin/python3")
+        ),
+        machine_with(container="docker"),
+        machine_with(container="kubernetes"),
+        machine_with(system=system(wsl=known("5.15", "uname"))),
+        machine_with(system=system(jetson=known(Jetson(), "x"))),
+        Machine(),
+        *(on(id, *like) for id, like in (("debian", ()), ("fedora", ()), ("rocky", ("rhel", "centos", "fedora")))),
+        *(
+            on(id, *like)
+            for id, like in (("opensuse-leap", ("suse",)), ("arch", ()), ("cachyos", ("arch",)), ("nixos", ()))
+        ),
+    ]
+
+
+def test_every_remedy_has_an_example_here() -> None:
+    assert set(REMEDIES) == set(get_args(AnyRemedy))
+
+
+@pytest.mark.parametrize("remedy", REMEDIES.values(), ids=lambda remedy: type(remedy).__name__)
+def test_every_remedy_has_steps_in_every_place(remedy: AnyRemedy) -> None:
+    for machine in places():
+        steps = plan(machine, remedy)
+        assert steps
+        for step in steps:
+            if isinstance(step, RunStep):
+                assert all(step.argv)
+                assert "--break-system-packages" not in step.argv
+                assert not step.argv[0].startswith("sudo")
+            if isinstance(step, ManualStep):
+                assert step.text
+
+
+def test_steps_are_written_as_the_contract_says() -> None:
+    steps = plan(machine_with(), REMEDIES[ReplaceTorch], REMEDIES[SetVariable], REMEDIES[Manual])
+    run_step, env_step, manual_step = msgspec.json.decode(msgspec.json.encode(steps))
+    assert set(run_step) == {"kind", "argv", "cwd", "env", "why", "risk", "undo"}
+    assert (run_step["kind"], run_step["cwd"], run_step["env"], run_step["risk"]) == ("run", None, {}, "replaces")
+    assert set(env_step) == {"kind", "name", "value", "why", "risk"}
+    assert set(manual_step) == {"kind", "text", "why", "risk"}
+    assert msgspec.json.decode(msgspec.json.encode(Fix(title="t", steps=steps)), type=Fix).steps == steps
+
+
+# --- packages --------------------------------------------------------------------------------------
+
+
+def rtx_5090(patient: PythonEnvironment | None = None, **parts: Any) -> tuple[Machine, WayOut]:
+    old = torch("2.6.0+cu124")
+    packages = {"torchvision": "0.21.0+cu124"}
+    machine = nvidia_machine(
+        nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120"), driver="570.133.07", torch=old, packages=packages, **parts
+    )
+    if patient is not None:
+        machine = change(machine, environment=known(patient, "test"))
+    return machine, builds.replacements(machine, MATRIX, machine.gpus, keep=machine.torch)[0]
+
+
+def with_torchvision(**parts: Any) -> PythonEnvironment:
+    return environment(torch("2.6.0+cu124"), packages={"torchvision": "0.21.0+cu124"}, **parts)
+
+
+def test_pip_gets_versions_with_their_local_part_and_the_undo_brings_back_what_was_there() -> None:
+    machine, way = rtx_5090()
+    (step,) = plan(machine, *way.remedies)
+    assert isinstance(step, RunStep)
+    pip = ("/venv/bin/python", "-m", "pip", "install", "--index-url")
+    assert step.argv == (*pip, f"{PYTORCH}/cu128", "torch==2.7.0+cu128", "torchvision==0.22.0+cu128")
+    assert step.undo == ((*pip, f"{PYTORCH}/cu124", "torch==2.6.0+cu124", "torchvision==0.21.0+cu124"),)
+
+
+def test_uv_owns_its_venvs_and_those_without_pip() -> None:
+    for patient in (with_torchvision(uv_managed=True), with_torchvision(has_pip=False)):
+        machine, way = rtx_5090(patient)
+        (command,) = run(machine, *way.remedies)
+        assert command.startswith("uv pip install --python /venv/bin/python --index-url")
+        assert command.endswith("torch==2.7.0+cu128 torchvision==0.22.0+cu128")
+
+
+def test_a_project_with_a_lock_is_repaired_in_its_lock() -> None:
+    machine, way = rtx_5090(with_torchvision(lock="uv.lock", project="/proj"))
+    step, lines = plan(machine, *way.remedies)
+    assert isinstance(step, RunStep)
+    assert (step.argv[:2], step.cwd) == (("uv", "add"), "/proj")
+    assert "torch==2.7.0+cu128" in step.argv
+    assert isinstance(lines, ManualStep)
+    assert "[tool.uv.sources]" in lines.text
+    assert "explicit = true" in lines.text
+    machine, way = rtx_5090(with_torchvision(lock="poetry.lock", project="/proj"))
+    assert [command.split()[:2] for command in run(machine, *way.remedies)] == [
+        ["poetry", "source"],
+        ["poetry", "add"],
+    ]
+
+
+def test_a_python_of_the_distribution_gets_a_venv() -> None:
+    managed = with_torchvision(kind="system", externally_managed=True, prefix="/usr", interpreter="/usr/bin/python3")
+    machine, way = rtx_5090(managed)
+    make, install = run(machine, *way.remedies)
+    assert make == "/usr/bin/python3 -m venv .venv-gpu"
+    assert install.startswith(".venv-gpu/bin/python -m pip install --index-url")
+
+
+def test_the_same_version_of_another_build_is_really_replaced() -> None:
+    own = ReplaceTorch(version="2.9.1", build="cu128", origin="pypi")
+    assert run(machine_with(), own) == ["/venv/bin/python -m pip install --force-reinstall torch==2.9.1"]
+    uv = machine_with(cpu_environment(uv_managed=True))
+    assert run(uv, own) == ["uv pip install --python /venv/bin/python --reinstall-package torch torch==2.9.1"]
+    (step,) = plan(machine_with(), own)
+    assert isinstance(step, RunStep)
+    assert step.undo[0][-1] == "torch==2.9.1+cpu"
+
+
+def test_undo_of_a_first_installation_takes_it_away() -> None:
+    machine = nvidia_machine(torch=None)
+    (step,) = plan(machine, REMEDIES[ReplaceTorch])
+    assert isinstance(step, RunStep)
+    assert step.risk == "safe"
+    assert step.undo == (("/venv/bin/python", "-m", "pip", "uninstall", "-y", "torch"),)
+
+
+def test_what_cannot_be_had_again_has_no_undo() -> None:
+    patient = change(torch("2.9.0a0+git123"), build=None, origin="source")
+    (step,) = plan(nvidia_machine(torch=patient), REMEDIES[ReplaceTorch])
+    assert isinstance(step, RunStep)
+    assert step.undo == ()
+
+
+def test_packages_that_pin_another_torch_are_named_first() -> None:
+    patient = environment(torch("2.6.0+cu124"))
+    xformers = Distribution(name="xformers", version="0.0.29.post3", requires=("torch==2.6.0", "numpy"))
+    listed = (*(patient.distributions.value or ()), xformers)
+    machine, way = rtx_5090(change(patient, distributions=known(listed, "site")))
+    (step,) = plan(machine, *way.remedies)
+    assert "xformers 0.0.29.post3 (==2.6.0)" in step.why
+
+
+def test_conda_packages_come_from_conda_and_pip_packages_from_pip() -> None:
+    conda = machine_with(cpu_environment(kind="conda", prefix="/opt/conda/envs/ml"))
+    forge = ReplaceTorch(version="2.9.1", build="cuda-version>=12.8,<13", origin="conda-forge")
+    install = "conda install -y -p /opt/conda/envs/ml -c conda-forge pytorch-gpu=2.9.1 cuda-version>=12.8,<13"
+    assert run(conda, forge) == [install]
+    assert run(conda, REMEDIES[ReplaceTorch])[0].startswith("/opt/conda/envs/ml/bin/python -m pip install")
+
+
+def test_amd_device_wheels_are_chosen_by_their_extra() -> None:
+    machine = amd_machine(
+        amd_gpu("AMD Radeon RX 6700 XT", "gfx1031"), torch=torch("2.9.1+rocm6.4"), packages={"torchvision": "0.24.1"}
+    )
+    way = builds.replacements(machine, MATRIX, machine.gpus, keep=machine.torch)[0]
+    (command,) = run(machine, *way.remedies)
+    assert command.endswith("torch[device-gfx1031]==2.11.0+rocm7.14.0 torchvision[device-gfx1031]==0.26.0+rocm7.14.0")
+
+
+def test_damaged_files_are_laid_down_again_from_where_they_came() -> None:
+    machine = nvidia_machine(torch=torch("2.9.1+cu128"))
+    (command,) = run(machine, ReinstallPackage(name="torch", version="2.9.1+cu128"))
+    options = f"--force-reinstall --no-deps --index-url {PYTORCH}/cu128"
+    assert command == f"/venv/bin/python -m pip install {options} torch==2.9.1+cu128"
+
+
+# --- variables -------------------------------------------------------------------------------------
+
+
+def test_conda_keeps_variables_elsewhere_they_are_for_the_command() -> None:
+    variable = SetVariable(name="HSA_OVERRIDE_GFX_VERSION", value="10.3.0")
+    assert plan(machine_with(), variable) == (EnvStep(name="HSA_OVERRIDE_GFX_VERSION", value="10.3.0"),)
+    conda = machine_with(cpu_environment(kind="conda", prefix="/c"))
+    assert run(conda, variable) == ["conda env config vars set -p /c HSA_OVERRIDE_GFX_VERSION=10.3.0"]
+
+
+# --- the system ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("machine", "expected"),
+    [
+        (on("ubuntu", "debian"), "apt-get install -y nvidia-driver-580-open"),
+        (on("rocky", "rhel", "centos", "fedora"), "dnf module install -y nvidia-driver:580-open"),
+    ],
+)
+def test_a_driver_is_installed_by_branch_and_flavour(machine: Machine, expected: str) -> None:
+    steps = plan(machine, REMEDIES[InstallDriver])
+    assert run(machine, REMEDIES[InstallDriver]) == [expected]
+    assert steps[-1].risk == "reboot"
+    assert steps[0].risk == "root"
+
+
+def test_old_cards_get_the_proprietary_modules() -> None:
+    kepler = InstallDriver(branch="470", flavour="proprietary")
+    assert run(on("ubuntu", "debian"), kepler) == ["apt-get install -y nvidia-driver-470"]
+    assert "nvidia-470xx-dkms" in words(on("arch"), kepler)
+
+
+def test_a_driver_belongs_to_the_host_and_to_windows() -> None:
+    for machine, told in (
+        (machine_with(container="docker"), "On the host"),
+        (machine_with(system=system(wsl=known("5.15", "uname"))), "In Windows"),
+        (machine_with(system=system(jetson=known(Jetson(), "x"))), "JetPack"),
+    ):
+        assert run(machine, REMEDIES[InstallDriver]) == []
+        assert told in words(machine, REMEDIES[InstallDriver])
+
+
+def test_dkms_builds_for_the_running_kernel_with_its_headers() -> None:
+    commands = run(on("ubuntu", "debian"), REMEDIES[RebuildModule])
+    assert commands == [
+        "apt-get install -y linux-headers-6.8.0-60-generic",
+        "dkms install nvidia/580.95.05 -k 6.8.0-60-generic",
+        "modprobe nvidia",
+    ]
+    assert run(on("fedora"), REMEDIES[RebuildModule])[0] == "dnf install -y kernel-devel-6.8.0-60-generic"
+
+
+def test_the_fabric_manager_comes_in_the_drivers_version() -> None:
+    assert run(on("ubuntu", "debian"), REMEDIES[StartService]) == [
+        "apt-get install -y nvidia-fabricmanager-580=580.95.05-*",
+        "systemctl enable --now nvidia-fabricmanager",
+    ]
+
+
+def test_containers_are_started_again_with_what_is_missing() -> None:
+    docker = words(machine_with(container="docker"), AddContainerFlags(wants="amd", group_id=992))
+    assert "--device /dev/kfd --device /dev/dri --group-add video --group-add 992" in docker
+    assert "compose" in docker
+    assert "kubernetes" not in docker.lower()
+    assert "nvidia.com/gpu" in words(machine_with(container="kubernetes"), AddContainerFlags(wants="nvidia"))
+    assert "--nv" in words(machine_with(container="apptainer"), AddContainerFlags(wants="nvidia"))
+
+
+def test_a_reboot_is_asked_for_once_and_last() -> None:
+    steps = plan(on("ubuntu", "debian"), REMEDIES[InstallDriver], REMEDIES[InstallRocmDriver])
+    assert [step.risk for step in steps] == ["root", "root", "reboot"]
+
+
+# --- hostile texts ---------------------------------------------------------------------------------
+
+HOSTILE = st.one_of(
+    st.sampled_from(
+        ["-rf", "--index-url=http://evil", "$(reboot)", "a;b", "a b", "`x`", "a\nb", "../x", "", "é", "x\x00"]
+    ),
+    st.text(max_size=30),
+)
+
+
+@given(HOSTILE, HOSTILE)
+def test_no_text_becomes_an_option_or_a_shell_word(one: str, two: str) -> None:
+    machine = machine_with(
+        cpu_environment(prefix=one, interpreter=two, project=two, lock="uv.lock" if two else ""),
+        system=system(kernel=known(one, "uname")),
+    )
+    hostile: list[AnyRemedy] = [
+        ReplaceTorch(version=one, build=two, origin="download.pytorch.org", index_url=two, extra=one),
+        ReplaceTorch(version=one, build=two, origin="conda-forge"),
+        ReplaceTorch(version="2.9.1", build="cu128", origin="pypi", companions=((one, two),)),
+        ReplacePackage(name=one, specifier=two, local=one),
+        ReplacePackage(name="numpy", specifier="==1", index_url=one, local=two),
+        ReinstallPackage(name=one, version=two),
+        RemovePackage(name=one),
+        SetVariable(name=one, value=two),
+        UnsetVariable(name=one),
+        InstallDriver(branch=one, minimum=two),
+        RebuildModule(module=one, version=two),
+        RebuildModule(module="nvidia", version=two),
+        LoadModule(module=one, options=(two,)),
+        UnblockModule(module=one, source=two),
+        BlockModule(module=one),
+        StartService(service=one, package=two),
+        InstallSystemPackage(purpose=one, version=two),
+        JoinGroup(group=one),
+    ]
+    fixed = {
+        "-m",
+        "-y",
+        "-p",
+        "-c",
+        "-k",
+        "-r",
+        "--now",
+        "--python",
+        "--index-url",
+        "--index",
+        "--no-deps",
+        "--source",
+    }
+    fixed |= {"--force-reinstall", "--reinstall-package", "--priority=explicit", "--needed"}
+    for remedy in hostile:
+        for step in plan(machine, remedy):
+            if isinstance(step, RunStep):
+                for argument in (argument for command in (step.argv, *step.undo) for argument in command):
+                    assert not argument.startswith("-") or argument in fixed
+                    assert argument.isprintable() or argument.startswith("/")
+                    assert not set(argument) & set("\n\r\x00`$;|") or argument.startswith("/")
+            if isinstance(step, EnvStep):
+                assert step.name.replace("_", "a").isalnum()
+                assert not set(step.value) & set("\n`$;|&<>\"' ")
