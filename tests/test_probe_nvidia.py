@@ -42,7 +42,7 @@ def stack(root: Path, system: System = BARE, load_path: LoadPath = NOTHING) -> N
             "proprietary",
         ),
         (
-            "NVRM version:  NVIDIA UNIX Open Kernel Module for x86_64  515.57  Release Build Mi 20. Jul 11:53:35 CEST",
+            "NVRM version:  NVIDIA UNIX Open Kernel Module for x86_64  515.57  Release Build Mi 20. Jul 11:53:35",
             "515.57",
             "open",
         ),

@@ -61,7 +61,9 @@ def _module(host: Host, loaded: Fact[tuple[str, ...]]) -> Fact[str]:
 
 def _kfd(host: Host) -> Fact[DeviceNode]:
     node = host.open_node("/dev/kfd")
-    return host.missing("/dev/kfd") if node.opened == "ENOENT" else known(node, "/dev/kfd")
+    if node.opened in ("ENOENT", "untried"):
+        return host.missing("/dev/kfd")
+    return known(node, "/dev/kfd")
 
 
 def _render_nodes(host: Host) -> Fact[tuple[DeviceNode, ...]]:
