@@ -1,0 +1,212 @@
+"""The host as probes see it, and what its answers are made of."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_bits
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from msgspec import Struct
+
+from gpudoctor.machine import DeviceNode, Fact, User, denied, known, unknown
+
+TEXT_LIMIT = 1 << 20
+OUTPUT_LIMIT = 1 << 20
+
+FileKind = Literal["file", "folder", "char", "block", "link", "other"]
+
+
+class InputError(Exception):
+    """Input that a person gave and that cannot be used: the text says what, where, and what to do."""
+
+
+class FileStat(Struct, frozen=True):
+    """What stat says of a path, links followed. `device` is (major, minor) of a node."""
+
+    kind: FileKind
+    mode: int
+    uid: int
+    gid: int
+    size: int
+    device: tuple[int, int] | None = None
+    filesystem: int = 0
+    """Number of the file system it lies on: differs from its parent's where something is mounted."""
+    modified: float = 0.0
+    """Seconds since 1970."""
+
+
+class Uname(Struct, frozen=True):
+    release: str
+    machine: str
+
+
+class CommandResult(Struct, frozen=True):
+    """What a command printed (cut at OUTPUT_LIMIT) and returned; a negative rc is the signal that ended it."""
+
+    stdout: str = ""
+    stderr: str = ""
+    rc: int = 0
+
+
+class Host(ABC):
+    """One machine, read only."""
+
+    live: bool
+    """Whether commands, libraries and children may be run on it."""
+
+    @property
+    @abstractmethod
+    def environ(self) -> Mapping[str, str]:
+        """Environment variables of the examined process."""
+
+    @abstractmethod
+    def uname(self) -> Fact[Uname]: ...
+
+    @abstractmethod
+    def user(self) -> User:
+        """Effective uid and all gids (group names are left to the system probe)."""
+
+    @abstractmethod
+    def place(self, path: str) -> str | None:
+        """Where a path of the machine lies on this system; None if it leads nowhere."""
+
+    def locate(self, path: str) -> Path | None:
+        """`place` as a Path."""
+        place = self.place(path)
+        return None if place is None else Path(place)
+
+    @abstractmethod
+    def missing(self, path: str) -> Fact[Any]:
+        """What the lack of `path` means here: known to be absent, or unknown."""
+
+    @abstractmethod
+    def open_node(self, path: str) -> DeviceNode:
+        """Try to open a device node for reading and writing, and close it again."""
+
+    @abstractmethod
+    def run(self, argv: Sequence[str], seconds: float) -> Fact[CommandResult]:
+        """Run a command with a time limit: unknown when it is missing from a recording or runs out of time,
+        absent when there is no such command."""
+
+    def refusal(self, path: str) -> Fact[Any] | None:
+        """An error that a recording gives for this path, instead of its content."""
+        return None
+
+    def data(self, path: str, limit: int = TEXT_LIMIT, offset: int = 0) -> Fact[bytes]:
+        """At most `limit` bytes of a regular file, from `offset`."""
+        refused = self.refusal(path)
+        if refused is not None:
+            return refused
+        place = self.place(path)
+        if place is None:
+            return self.missing(path)
+        try:
+            # Asked first: opening a node or a tape can do something, and a FIFO waits for its writer.
+            if not stat_bits.S_ISREG(os.stat(place).st_mode):
+                return unknown("not a regular file", path)
+            descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        except (OSError, ValueError) as error:
+            return self._failed(path, error)
+        try:
+            content = os.pread(descriptor, limit, offset)
+            while len(content) < limit:
+                more = os.pread(descriptor, limit - len(content), offset + len(content))
+                if not more:
+                    break
+                content += more
+            return known(content, path)
+        except OSError as error:
+            return self._failed(path, error)
+        finally:
+            os.close(descriptor)
+
+    def text(self, path: str, limit: int = TEXT_LIMIT) -> Fact[str]:
+        """A file's text, bytes that are no UTF-8 replaced, surrounding white space and NULs removed."""
+        content = self.data(path, limit)
+        if content.value is None:
+            return Fact(state=content.state, source=content.source, why=content.why)
+        return known(content.value.decode("utf-8", "replace").strip("\0 \t\r\n"), path)
+
+    def names(self, path: str) -> Fact[tuple[str, ...]]:
+        """What a folder holds, sorted."""
+        refused = self.refusal(path)
+        if refused is not None:
+            return refused
+        place = self.place(path)
+        if place is None:
+            return self.missing(path)
+        try:
+            return known(tuple(sorted(os.listdir(place))), path)
+        except (OSError, ValueError) as error:
+            return self._failed(path, error)
+
+    def stat(self, path: str) -> Fact[FileStat]:
+        """What a path is, links followed."""
+        place = self.place(path)
+        if place is None:
+            return self.missing(path)
+        try:
+            found = os.stat(place)
+        except (OSError, ValueError) as error:
+            return self._failed(path, error)
+        node = stat_bits.S_ISCHR(found.st_mode) or stat_bits.S_ISBLK(found.st_mode)
+        return known(
+            FileStat(
+                kind=_kind(found.st_mode),
+                mode=stat_bits.S_IMODE(found.st_mode),
+                uid=found.st_uid,
+                gid=found.st_gid,
+                size=found.st_size,
+                device=(os.major(found.st_rdev), os.minor(found.st_rdev)) if node else None,
+                filesystem=found.st_dev,
+                modified=found.st_mtime,
+            ),
+            path,
+        )
+
+    def exists(self, path: str) -> bool:
+        """Whether something is known to be there."""
+        return self.stat(path).known
+
+    @abstractmethod
+    def resolve(self, path: str) -> str | None:
+        """The path of the machine that `path` leads to, links followed; None if it leads nowhere."""
+
+    def open_binary(self, path: str) -> IO[bytes] | None:
+        """A file opened for `pread`, for readers of large libraries; None if it cannot be."""
+        place = self.place(path) if self.refusal(path) is None else None
+        try:
+            return None if place is None or not os.path.isfile(place) else open(place, "rb", buffering=0)
+        except (OSError, ValueError):
+            return None
+
+    def capacity(self, path: str) -> Fact[int]:
+        """Size in bytes of the file system mounted at `path`, where this system can be asked for it."""
+        return unknown("not in this recording", path)
+
+    def kernel_messages(self) -> Fact[bytes]:
+        """The kernel's own message buffer as /dev/kmsg gives it: one record a line, oldest first."""
+        return unknown("not in this recording", "/dev/kmsg")
+
+    def _failed(self, path: str, error: Exception) -> Fact[Any]:
+        if isinstance(error, OSError):
+            if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                return self.missing(path)
+            if error.errno in (errno.EACCES, errno.EPERM):
+                return denied(path, os.strerror(error.errno).lower())
+            return unknown((error.strerror or "cannot be read").lower(), path)
+        return unknown(str(error), path)
+
+
+def _kind(mode: int) -> FileKind:
+    if stat_bits.S_ISREG(mode):
+        return "file"
+    if stat_bits.S_ISDIR(mode):
+        return "folder"
+    if stat_bits.S_ISCHR(mode):
+        return "char"
+    return "block" if stat_bits.S_ISBLK(mode) else "other"

@@ -1,0 +1,151 @@
+"""The running system."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat as stat_bits
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gpudoctor.host.base import CommandResult, Host, Uname
+from gpudoctor.machine import DeviceNode, Fact, Opening, User, absent, known, unknown
+
+KERNEL_LOG_LIMIT = 1 << 23
+KMSG_DEVICE = (1, 11)
+NODE_SECONDS = 2.0
+
+
+class LiveHost(Host):
+    """The system that gpudoctor runs on."""
+
+    live = True
+
+    def __init__(self, variables: Mapping[str, str] | None = None) -> None:
+        """`variables` are laid over those of this process (`--env`)."""
+        self._environ: Mapping[str, str] = {**os.environ, **variables} if variables else os.environ
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return self._environ
+
+    def uname(self) -> Fact[Uname]:
+        found = os.uname()
+        return known(Uname(release=found.release, machine=found.machine), "uname")
+
+    def user(self) -> User:
+        gids = tuple(sorted({os.getegid(), *os.getgroups()}))
+        return User(uid=os.geteuid(), gids=gids, source="the running process")
+
+    def place(self, path: str) -> str | None:
+        return path
+
+    def resolve(self, path: str) -> str | None:
+        try:
+            return os.path.realpath(path, strict=True)
+        except (OSError, ValueError):
+            return None
+
+    def missing(self, path: str) -> Fact[Any]:
+        return absent(path, "no such file or directory")
+
+    def capacity(self, path: str) -> Fact[int]:
+        try:
+            found = os.statvfs(path)
+        except (OSError, ValueError) as error:
+            return self._failed(path, error)
+        return known(found.f_blocks * found.f_frsize, f"statvfs {path}")
+
+    def kernel_messages(self) -> Fact[bytes]:
+        try:
+            descriptor = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        except OSError as error:
+            return self._failed("/dev/kmsg", error)
+        try:
+            # Some containers put their console there, which must not be read.
+            if os.fstat(descriptor).st_rdev != os.makedev(*KMSG_DEVICE):
+                return unknown("not the kernel's message buffer", "/dev/kmsg")
+            return known(_read_records(descriptor), "/dev/kmsg")
+        except OSError as error:
+            return self._failed("/dev/kmsg", error)
+        finally:
+            os.close(descriptor)
+
+    def open_node(self, path: str) -> DeviceNode:
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            return DeviceNode(path=path, opened=_opening(error))
+        except ValueError:
+            return DeviceNode(path=path, opened="ENOENT")
+        opened = _within(NODE_SECONDS, lambda: _try_open(path))
+        return DeviceNode(
+            path=path,
+            opened=opened,
+            mode=stat_bits.S_IMODE(found.st_mode),
+            uid=found.st_uid,
+            gid=found.st_gid,
+        )
+
+    def run(self, argv: Sequence[str], seconds: float) -> Fact[CommandResult]:
+        from gpudoctor.child import run_limited
+
+        return run_limited(argv, seconds)
+
+
+_OPENINGS: dict[int, Opening] = {
+    errno.EACCES: "EACCES",
+    errno.EPERM: "EPERM",
+    errno.ENOENT: "ENOENT",
+    errno.ENXIO: "ENXIO",
+    errno.EIO: "EIO",
+    errno.EBUSY: "EBUSY",
+    errno.ENODEV: "ENODEV",
+    errno.EINVAL: "EINVAL",
+}
+
+
+def _opening(error: OSError) -> Opening:
+    return _OPENINGS.get(error.errno or 0, "other")
+
+
+def _read_records(descriptor: int) -> bytes:
+    """Every record of /dev/kmsg up to KERNEL_LOG_LIMIT; each read gives one."""
+    records: list[bytes] = []
+    size = 0
+    while size < KERNEL_LOG_LIMIT:
+        try:
+            record = os.read(descriptor, 1 << 14)
+        except BlockingIOError:
+            break
+        except BrokenPipeError:  # overwritten while it was read: the next read goes on behind the gap
+            continue
+        if not record:
+            break
+        records.append(record)
+        size += len(record)
+    return b"".join(records)
+
+
+def _try_open(path: str) -> Opening:
+    # access(2) asks the mode bits, ACLs and the device cgroup, and does not wake a sleeping card as
+    # opening /dev/nvidia0 or a render node does. Only the control nodes are really opened.
+    card = path.startswith("/dev/dri/") or path.rstrip("0123456789") == "/dev/nvidia"
+    if card and os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        return "ok"
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError as error:
+        return _opening(error)
+    return "ok"
+
+
+def _within(seconds: float, attempt: Callable[[], Opening]) -> Opening:
+    """Run `attempt` in a thread that may be left behind: a driver can hang in open()."""
+    import threading
+
+    answer: list[Opening] = []
+    thread = threading.Thread(target=lambda: answer.append(attempt()), daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return answer[0] if answer else "other"

@@ -1,0 +1,261 @@
+"""A machine in a folder: a mounted image, a container's /host, a recording (design: `--root`)."""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+
+from gpudoctor.host.base import CommandResult, FileStat, Host, InputError, Uname
+from gpudoctor.machine import DeviceNode, Fact, Opening, User, absent, denied, known, unknown
+
+HOST_FILE = "gpudoctor-host.json"
+HOST_FILE_LIMIT = 1 << 26
+_MAX_LINKS = 40
+
+
+class _RecordedUname(Struct, frozen=True):
+    release: str
+    machine: str
+
+
+class _RecordedUser(Struct, frozen=True):
+    uid: int
+    gids: tuple[int, ...] = ()
+
+
+class _RecordedNode(Struct, frozen=True):
+    mode: str | None = None
+    uid: int | None = None
+    gid: int | None = None
+    open: Opening = "ok"
+
+
+class HostFile(Struct, frozen=True):
+    """`gpudoctor-host.json` of a recorded folder: what files cannot hold (design §3)."""
+
+    uname: _RecordedUname | None = None
+    environ: dict[str, str] = field(default_factory=dict)
+    user: _RecordedUser | None = None
+    nodes: dict[str, _RecordedNode] = field(default_factory=dict)
+    commands: dict[str, CommandResult] = field(default_factory=dict)
+
+
+# A path that is missing from a recording is known to be absent only below one of these, if it has that tree.
+_TREES = (
+    "/sys/bus/pci/devices",
+    "/sys/bus",
+    "/sys/class/kfd",
+    "/sys/class/drm",
+    "/sys/class",
+    "/sys/module",
+    "/sys/firmware",
+    "/sys/devices",
+    "/sys",
+    "/proc",
+    "/dev",
+    "/etc",
+    "/lib/modules",
+    "/usr/lib/modules",
+    "/usr/src",
+    "/usr",
+    "/var/lib/dkms",
+    "/var/log",
+    "/var",
+    "/run",
+    "/opt",
+    "/home",
+    "/root",
+    "/lib",
+)
+# Folders that every kernel's own /sys and every distribution's root have: where all are, the whole tree is.
+_WHOLE_SYS = frozenset(("bus", "class", "devices", "kernel", "module"))
+_WHOLE_ROOT = frozenset(("bin", "etc", "lib", "sbin", "tmp", "usr", "var"))
+
+
+class RecordedHost(Host):
+    """A machine below a folder. Links stay inside it; nothing of it is ever run."""
+
+    live = False
+
+    def __init__(self, root: Path, variables: Mapping[str, str] | None = None) -> None:
+        """Read `gpudoctor-host.json`, if there is one. Raises InputError for a folder that cannot be used."""
+        try:
+            os.listdir(root)
+            self._root = str(root.resolve())
+        except (OSError, ValueError, RuntimeError) as error:
+            reason = (getattr(error, "strerror", None) or str(error)).lower()
+            raise InputError(f"--root {root}: {reason}") from None
+        self._nodes: dict[str, _RecordedNode] = {}
+        self._listings: dict[str, frozenset[str]] = {}
+        self._file = self._read_host_file()
+        self._environ = {**self._file.environ, **(variables or {})}
+        self._nodes = {posixpath.normpath(path): node for path, node in self._file.nodes.items()}
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return self._environ
+
+    def uname(self) -> Fact[Uname]:
+        recorded = self._file.uname
+        if recorded is not None:
+            return known(Uname(release=recorded.release, machine=recorded.machine), HOST_FILE)
+        return unknown("the recording states no uname", HOST_FILE)
+
+    def user(self) -> User:
+        recorded = self._file.user
+        if recorded is None:
+            return User(source="not recorded")
+        return User(uid=recorded.uid, gids=recorded.gids, source=HOST_FILE)
+
+    def refusal(self, path: str) -> Fact[Any] | None:
+        """The error recorded for this path, for what it leads to, or for a folder above it."""
+        if not self._nodes:
+            return None
+        for start in {posixpath.normpath(path), self.resolve(path) or "/"}:
+            place = start
+            while place not in ("/", ""):
+                node = self._nodes.get(place)
+                if node is not None and node.open != "ok":
+                    return _refused(path, node.open)
+                place = posixpath.dirname(place)
+        return None
+
+    def names(self, path: str) -> Fact[tuple[str, ...]]:
+        found = super().names(path)
+        folder = posixpath.normpath(path).rstrip("/") + "/"
+        named: set[str] = set()
+        hidden: set[str] = set()
+        for node, state in self._nodes.items():
+            if node.startswith(folder):
+                child, _, deeper = node[len(folder) :].partition("/")
+                (hidden if state.open == "ENOENT" and not deeper else named).add(child)
+        if not named and (not hidden or found.value is None):
+            return found
+        return known(tuple(sorted((set(found.value or ()) | named) - hidden)), path)
+
+    def stat(self, path: str) -> Fact[FileStat]:
+        clean = posixpath.normpath(path)
+        node = self._nodes.get(clean)
+        if node is not None and node.open == "ENOENT":
+            return absent(path, "no such file or directory")
+        if node is not None and clean.startswith("/dev/"):
+            mode = int(node.mode, 8) if node.mode else 0o666
+            return known(FileStat(kind="char", mode=mode, uid=node.uid or 0, gid=node.gid or 0, size=0), path)
+        found = super().stat(path)
+        if found.value is None and any(name.startswith(clean + "/") for name in self._nodes):
+            return known(FileStat(kind="folder", mode=0o755, uid=0, gid=0, size=0), HOST_FILE)
+        return found
+
+    def place(self, path: str) -> str | None:
+        resolved = self.resolve(path)
+        return None if resolved is None else os.path.join(self._root, resolved.lstrip("/"))
+
+    def resolve(self, path: str) -> str | None:
+        """Follow links as they would be followed on that machine: absolute ones start at the root again."""
+        todo = [part for part in path.split("/") if part]
+        done: list[str] = []
+        links = 0
+        while todo:
+            part = todo.pop(0)
+            if part == ".":
+                continue
+            if part == "..":
+                done = done[:-1]
+                continue
+            here = os.path.join(self._root, *done, part)
+            try:
+                target = os.readlink(here)
+            except (OSError, ValueError):
+                done.append(part)
+                continue
+            links += 1
+            if links > _MAX_LINKS:
+                return None
+            if target.startswith("/"):
+                done = []
+            todo = [piece for piece in target.split("/") if piece] + todo
+        try:
+            os.lstat(os.path.join(self._root, *done))
+        except ValueError:
+            return None
+        except OSError as error:
+            # What may not be looked at is there for all we know: reading it will say why it cannot be read.
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return None
+        return "/" + "/".join(done)
+
+    def missing(self, path: str) -> Fact[Any]:
+        clean = posixpath.normpath(path)
+        tree = next((tree for tree in _TREES if clean == tree or clean.startswith(tree + "/")), None)
+        if (tree is not None and clean != tree and self._has(tree)) or self._in_whole_tree(clean):
+            return absent(path, "no such file or directory")
+        return unknown("not in this recording", path)
+
+    def _has(self, tree: str) -> bool:
+        """Whether that tree is recorded. An empty one is a mount point with nothing mounted."""
+        return bool(self._listing(tree))
+
+    def _in_whole_tree(self, path: str) -> bool:
+        """Whether a path lies in a /sys or a root file system that was mounted, not put together."""
+        top = "/" + path.lstrip("/").partition("/")[0]
+        if top == "/sys":
+            return self._listing("/sys") >= _WHOLE_SYS
+        return top not in ("/proc", "/dev", "/run") and self._listing("/") >= _WHOLE_ROOT
+
+    def _listing(self, folder: str) -> frozenset[str]:
+        if folder not in self._listings:
+            place = self.place(folder)
+            try:
+                self._listings[folder] = frozenset(os.listdir(place) if place else ())
+            except OSError:
+                self._listings[folder] = frozenset()
+        return self._listings[folder]
+
+    def open_node(self, path: str) -> DeviceNode:
+        node = self._nodes.get(posixpath.normpath(path))
+        if node is not None:
+            mode = int(node.mode, 8) if node.mode else None
+            return DeviceNode(path=path, opened=node.open, mode=mode, uid=node.uid, gid=node.gid)
+        if self.place(path) is not None:
+            return DeviceNode(path=path, opened="ok")
+        return DeviceNode(path=path, opened="ENOENT" if self.missing(path).absent else "untried")
+
+    def run(self, argv: Sequence[str], seconds: float) -> Fact[CommandResult]:
+        """The recorded answer: looked up by the whole command line, then by the command's name."""
+        command = posixpath.basename(argv[0])
+        for key in (" ".join((command, *argv[1:])), command):
+            if key in self._file.commands:
+                return known(self._file.commands[key], f"{key} (recorded)")
+        return unknown("not in this recording", command)
+
+    def _read_host_file(self) -> HostFile:
+        content = self.data("/" + HOST_FILE, HOST_FILE_LIMIT)
+        if content.value is None:
+            if self.place("/" + HOST_FILE) is None:
+                return HostFile()
+            raise InputError(f"{HOST_FILE}: cannot be read: {content.why}")
+        try:
+            file = msgspec.json.decode(content.value, type=HostFile)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise InputError(f"{HOST_FILE}: {error}") from None
+        for node in file.nodes.values():
+            try:
+                int(node.mode or "0", 8)
+            except ValueError:
+                raise InputError(f'{HOST_FILE}: mode {node.mode!r} is not octal, such as "0660"') from None
+        return file
+
+
+def _refused(path: str, opening: Opening) -> Fact[Any]:
+    if opening == "ENOENT":
+        return absent(path, "no such file or directory")
+    if opening in ("EACCES", "EPERM"):
+        return denied(path, os.strerror(getattr(errno, opening)).lower())
+    return unknown(f"opening it fails with {opening}", path)
