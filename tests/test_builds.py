@@ -187,6 +187,21 @@ def test_an_installed_torchaudio_that_serves_later_torch_is_left_alone_where_the
     assert (remedy.build, remedy.companions) == ("cu132", ())
 
 
+def test_with_an_unknown_driver_the_last_branch_of_the_card_is_the_limit() -> None:
+    card = nvidia_gpu("Tesla K80", "sm_37")
+    nothing = NvidiaStack(module=absent("x"))
+    machine = nvidia_machine(card, torch=torch("2.1.2+cu121"), nvidia=nothing, load_path=LoadPath(), python="3.11")
+    assert first(machine) == f"2.1.2+cu118 {PYTORCH}/cu118"
+    _, rejected = builds.candidates(machine, MATRIX, (card,), "3.11", X86)
+    assert {r.because for r in rejected if r.build.startswith("cu12")} == {"branch"}
+
+
+def test_an_override_that_is_known_to_fail_on_a_rocm_is_offered_on_an_older_one() -> None:
+    machine = amd_machine(amd_gpu("AMD Radeon RX 6700 XT", "gfx1031"), torch=torch("2.13.0+rocm7.2"), python="3.10")
+    override = next(way for way in ways(machine) if any(isinstance(r, SetVariable) for r in way.remedies))
+    assert replaced(override) == f"2.9.1+rocm6.4 {PYTORCH}/rocm6.4"
+
+
 # --- several cards ---------------------------------------------------------------------------------
 
 
