@@ -128,7 +128,8 @@ def test_garbage_in_a_node_is_a_node_without_facts(tmp_path: Path, content: str)
 
 def test_no_kfd_tree_is_unknown_without_sysfs_and_absent_with_it(tmp_path: Path) -> None:
     assert stack(tmp_path).topology.state == "unknown"
-    write(tmp_path, "/sys/class/drm/version", "drm 1.1.0\n")
+    for folder in ("bus", "class", "devices", "kernel", "module"):
+        (tmp_path / "sys" / folder).mkdir(parents=True)
     assert stack(tmp_path).topology.state == "absent"
 
 
