@@ -29,6 +29,5 @@ class MatrixHook(BuildHookInterface[Any]):
             sys.path.remove(str(root))
         made = root / "gpudoctor" / "compat_matrix.json"
         made.write_bytes(to_json(root / "compat_matrix.yaml"))
-        build_data["artifacts"].append("/gpudoctor/compat_matrix.json")
         if version != "editable":
             build_data["force_include"][str(made)] = "gpudoctor/compat_matrix.json"

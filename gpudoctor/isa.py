@@ -19,6 +19,9 @@ _FAMILIES = (
     frozenset({(12, 0), (12, 1)}),
 )
 
+# Before CUDA 13 the chip of Jetson Thor was called sm_101.
+_RENAMED = {(10, 1): (11, 0)}
+
 _RANK = {"yes": 2, "unknown": 1, "no": 0}
 
 
@@ -27,8 +30,9 @@ class Answer(Struct, frozen=True):
 
     runs: Runs
     rule: str
-    """Id of the rule: sass-same-major, sass-arch-specific, sass-family, sass-tegra, ptx-forward, ptx-too-new,
-    ptx-family, ptx-arch-specific, no-nvidia-code, gfx-same, gfx-generic, gfx-features, no-gfx-code, not-an-arch."""
+    """Id of the rule: sass-same-major, sass-arch-specific, sass-family, sass-tegra, sass-renamed, ptx-forward,
+    ptx-too-new, ptx-family, ptx-arch-specific, no-nvidia-code, gfx-same, gfx-generic,
+    gfx-features, no-gfx-code, not-an-arch."""
     by: str = ""
     """The architecture that decided ("sm_86", "compute_90")."""
     native: bool = False
@@ -55,8 +59,9 @@ def cuda_runs(
 def gfx_runs(gfx: str, code: Collection[str], generics: Collection[str] = ()) -> Answer:
     """Whether code objects for `code` ("gfx1030", "gfx90a:xnack-", "gfx11-generic") run on `gfx`.
 
-    `gfx` may carry the card's own modes ("gfx90a:sramecc+:xnack-"); a mode that it does not state is taken at
-    its default (xnack off) or as not known (sramecc). `generics` are the generic targets that the card accepts.
+    `gfx` may carry the card's own modes ("gfx90a:sramecc+:xnack-"). Where it does not, code for the mode that a
+    card is usually in runs, and for the other one it is not known. `generics` are the generic targets that the
+    card accepts.
     """
     name, modes = _target(gfx)
     if not name.startswith("gfx"):
@@ -81,6 +86,8 @@ def _sass(card: tuple[_Capability, str], code: str, tegra: bool) -> Answer:
         return Answer("unknown", "not-an-arch", code, native=True)
     target, suffix = parsed
     have = card[0]
+    if _RENAMED.get(target) == have:
+        return Answer("unknown", "sass-renamed", code, native=True)
     if suffix == "a":
         return Answer("yes" if target == have else "no", "sass-arch-specific", code, native=True)
     if suffix == "f":
@@ -132,30 +139,27 @@ def _gfx(name: str, modes: dict[str, str], code: str, generics: Collection[str])
     generic = target.endswith("-generic")
     if target != name and not (generic and target in generics):
         return Answer("no", "gfx-generic" if generic else "gfx-same", code, native=True)
-    fits = [_mode_fits(feature, sign, modes) for feature, sign in wanted.items()]
-    if "no" in fits:
+    if any(modes.get(feature, sign) != sign for feature, sign in wanted.items()):
         return Answer("no", "gfx-features", code, native=True)
-    if "unknown" in fits:
+    usual = {**_default_modes(name), **modes}
+    if any(usual.get(feature) != sign for feature, sign in wanted.items()):
         return Answer("unknown", "gfx-features", code, native=True)
     return Answer("yes", "gfx-generic" if generic else "gfx-same", code, native=True)
 
 
-def _mode_fits(feature: str, sign: str, modes: dict[str, str]) -> Runs:
-    """Code that was compiled for one mode needs the card in that mode."""
-    if feature in modes:
-        return "yes" if modes[feature] == sign else "no"
-    if feature == "xnack" and sign == "-":
-        return "yes"
-    if feature == "sramecc" and sign == "+":
-        return "yes"
-    return "unknown"
+def _default_modes(name: str) -> dict[str, str]:
+    """How a card stands that does not say, unless somebody changed it: ECC of the registers on, xnack off."""
+    return {"sramecc": "+", "xnack": "+" if name.startswith("gfx125") else "-"}
 
 
 def _best(answers: list[Answer], none: Answer) -> Answer:
     """The answer that decides: what runs before what may run, machine code before PTX, the closest code last."""
     if not answers:
         return none
-    return max(answers, key=lambda answer: (_RANK[answer.runs], answer.native, _nearness(answer.by)))
+    return max(
+        answers,
+        key=lambda answer: (_RANK[answer.runs], answer.rule == "ptx-too-new", answer.native, _nearness(answer.by)),
+    )
 
 
 def _nearness(arch: str) -> tuple[int, ...]:

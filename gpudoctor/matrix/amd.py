@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from functools import cached_property
+from typing import TypeVar
 
 from gpudoctor.matrix.cards import Cards
 from gpudoctor.matrix.rows import AmdgpuDkmsLimit, Override, RocmBlas, RocmRelease, WslSupport
 from gpudoctor.matrix.versions import Figures, figures, matches, minor
+
+R = TypeVar("R")
 
 _SPARE_DAYS = 200
 """Patch releases come up to half a year after the release whose date is known: so far a span of years is open."""
@@ -114,13 +118,8 @@ def _names(row: AmdgpuDkmsLimit, dkms: str | None, rocm: str | None) -> bool:
     return row.rocm is not None and rocm is not None and matches(f"=={row.rocm}", rocm)
 
 
-def _closest(rows, version, of):  # type: ignore[no-untyped-def]
+def _closest(rows: Iterable[R], version: str, of: Callable[[R], str]) -> R | None:
     """The row of a version: exact, else the newest of the same minor release that is not newer, else any of it."""
-    same = [row for row in rows if minor(of(row)) == minor(version)]
-    exact = [row for row in same if figures(of(row)) == figures(version)]
+    same = sorted((row for row in rows if minor(of(row)) == minor(version)), key=lambda row: figures(of(row)))
     older = [row for row in same if figures(of(row)) <= figures(version)]
-    if exact:
-        return exact[0]
-    if older:
-        return max(older, key=lambda row: figures(of(row)))
-    return min(same, key=lambda row: figures(of(row)), default=None)
+    return older[-1] if older else next(iter(same), None)

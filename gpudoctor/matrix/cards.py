@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from msgspec import Struct
@@ -55,12 +56,12 @@ class Cards:
         return {row.gfx: row for row in self.tables.gfx_targets}
 
     @cached_property
-    def _soc_chips(self) -> frozenset[str | None]:
-        return frozenset(row.chip for row in self.tables.nvidia_socs)
-
-    @cached_property
     def _chips(self) -> dict[str, NvidiaChip]:
         return {row.chip: row for row in self.tables.nvidia_chips}
+
+    @cached_property
+    def _socs(self) -> dict[str, NvidiaSoc]:
+        return {row.chip: row for row in self.tables.nvidia_socs if row.chip}
 
     @cached_property
     def _nvidia(self) -> dict[str, NvidiaGpu]:
@@ -78,7 +79,8 @@ class Cards:
         if vendor == "10de" and (nvidia := self._nvidia.get(device)):
             return self._of_nvidia(nvidia)
         if vendor == "1002" and (amd := self._amd.get(device)):
-            return self._of_amd(amd, revision)
+            named = amd.revisions.get((revision or "").lower().removeprefix("0x").zfill(2))
+            return self._of_amd(amd, named or amd.name)
         return None
 
     def card_by_device_tree(self, compatible: str) -> Identity | None:
@@ -95,22 +97,21 @@ class Cards:
         more than one: ambiguous."""
         text = name.strip()
         if re.fullmatch(r"(10de|1002):[0-9a-f]{4}", text, re.IGNORECASE):
-            found = self.card_by_pci(text)
-            return (found,) if found else ()
+            card = self.card_by_pci(text)
+            return (card,) if card else ()
         direct = self._by_architecture(text)
         if direct is not None:
             return (direct,)
-        only = _maker(text)
-        for keys, key in (
-            (self._exact, names.exact_key(text)),
-            (self._short, names.short_key(text)),
-            (self._bare, names.bare_key(text)),
-            (self._loose, names.loose_key(text)),
-        ):
-            found_cards = [card for card in keys.get(key, ()) if only in (None, card.vendor)]
-            if key and found_cards:
-                return _one_per_arch(found_cards)
-        return ()
+        maker = _maker(text)
+        if exact := self._found(self._exact, names.exact_key(text), maker):
+            return exact
+        # A name without brand and detail may be short for several: RTX 6000 is a Quadro, and an Ada card.
+        plain = names.loose_key(text) == names.short_key(text)
+        loose = self._loose.get(names.loose_key(text), ()) if plain else ()
+        for keys, key in ((self._short, names.short_key(text)), (self._bare, names.bare_key(text))):
+            if found := self._found(keys, key, maker, loose):
+                return found
+        return self._found(self._loose, names.loose_key(text), maker)
 
     def names_near(self, name: str) -> tuple[str, ...]:
         """At most five known names that resemble an unknown one."""
@@ -120,24 +121,32 @@ class Cards:
         near = get_close_matches(names.short_key(name), known, n=15, cutoff=0.6)
         return tuple(dict.fromkeys(known[key] for key in near))[:5]
 
+    @staticmethod
+    def _found(
+        keys: Mapping[str, Sequence[Identity]], key: str, maker: Vendor | None, also: Sequence[Identity] = ()
+    ) -> tuple[Identity, ...]:
+        """The cards of a key, one per architecture, the plainest name of each; `also` joins in if there are any."""
+        cards = [card for card in keys.get(key, ()) if key and maker in (None, card.vendor)]
+        if cards:
+            cards += [card for card in also if maker in (None, card.vendor)]
+        chosen: dict[str, Identity] = {}
+        for card in sorted(cards, key=lambda card: len(card.name)):
+            chosen.setdefault(card.arch, card)
+        return tuple(chosen.values())
+
     def _by_architecture(self, text: str) -> Identity | None:
         lower = text.lower()
         if (sm := re.fullmatch(r"sm_?(\d{2,3})[af]?", lower)) and (row := self.capability(f"sm_{sm[1]}")):
-            source = row.source
-            return Identity("nvidia", f"sm_{sm[1]} ({row.architecture})", f"sm_{sm[1]}", None, row.architecture, source=source)
+            arch = f"sm_{sm[1]}"
+            return Identity("nvidia", f"{arch} ({row.architecture})", arch, None, row.architecture, source=row.source)
         if lower.startswith("gfx") and (target := self.target(lower)):
             return self._of_target(target)
         chip = self._chips.get(text.upper())
         if chip is not None:
-            row = self.capability(chip.capability)
+            arch, soc = _sm(chip.capability), self._socs.get(chip.chip)
+            jetson = soc is not None and soc.jetson
             return Identity(
-                "nvidia",
-                chip.chip,
-                _sm(chip.capability),
-                chip.chip,
-                chip.architecture,
-                jetson=bool(row and row.tegra),
-                source=chip.source,
+                "nvidia", chip.chip, arch, chip.chip, chip.architecture, jetson=jetson, source=chip.source
             )
         return None
 
@@ -146,8 +155,7 @@ class Cards:
     def _of_nvidia(self, row: NvidiaGpu) -> Identity:
         chip = self._chips[row.chip]
         capability = row.capability or chip.capability
-        known = self.capability(capability)
-        tegra = bool(known and known.tegra)
+        soc = self._socs.get(row.chip)
         return Identity(
             vendor="nvidia",
             name=f"NVIDIA {row.name}",
@@ -155,9 +163,9 @@ class Cards:
             chip=row.chip,
             family=chip.architecture,
             pci_id=f"10de:{row.pci}",
-            integrated=tegra or row.chip in self._soc_chips,
+            integrated=soc is not None,
             datacenter=row.datacenter,
-            jetson=tegra,
+            jetson=soc is not None and soc.jetson,
             source=row.source,
         )
 
@@ -174,12 +182,10 @@ class Cards:
             source=row.source,
         )
 
-    def _of_amd(self, row: AmdGpu, revision: str | None = None) -> Identity:
+    def _of_amd(self, row: AmdGpu, name: str) -> Identity:
         target = self._targets.get(row.gfx)
-        named = row.revisions.get((revision or "").lower().removeprefix("0x").zfill(2))
-        name = named or row.name
         if not re.match(r"AMD|Radeon|Instinct|Steam", name):
-            name = f"Radeon {name}"
+            name = f"Instinct {name}" if target and target.kind == "dcgpu" else f"Radeon {name}"
         return Identity(
             vendor="amd",
             name=name if name.startswith("AMD") else f"AMD {name}",
@@ -214,9 +220,9 @@ class Cards:
             spoken = (*names.alternatives(gpu.name), *gpu.aliases)
             found += [(alias, self._of_nvidia(gpu)) for alias in spoken]
         for card in self.tables.amd_gpus:
-            found += [(card.chip, self._of_amd(card)), *((alias, self._of_amd(card)) for alias in names.alternatives(card.name))]
-            revisions = {name: self._of_amd(card, revision) for revision, name in card.revisions.items()}
-            found += [(alias, revisions.get(alias, self._of_amd(card))) for alias in (*revisions, *card.aliases)]
+            spoken = (*names.alternatives(card.name), *card.revisions.values(), *card.aliases)
+            found += [(alias, self._of_amd(card, alias)) for alias in spoken]
+            found.append((card.chip, self._of_amd(card, card.name)))
         return tuple(found)
 
     @cached_property
@@ -236,18 +242,11 @@ class Cards:
         return _index(self._named, names.loose_key)
 
 
-def _index(named, key):  # type: ignore[no-untyped-def]
+def _index(named: Iterable[tuple[str, Identity]], key: Callable[[str], str]) -> dict[str, list[Identity]]:
     found: dict[str, list[Identity]] = {}
     for name, card in named:
         found.setdefault(key(name), []).append(card)
     return found
-
-
-def _one_per_arch(cards: list[Identity]) -> tuple[Identity, ...]:
-    chosen: dict[str, Identity] = {}
-    for card in cards:
-        chosen.setdefault(card.arch, card)
-    return tuple(chosen.values())
 
 
 def _maker(text: str) -> Vendor | None:

@@ -149,7 +149,7 @@ def _parsed(path: Path, text: str) -> Any:
     try:
         if path != yaml_path():
             _refuse_tricks(path, text, loader)
-        return yaml.load(text, Loader=loader)  # noqa: S506 - a safe loader either way
+        return yaml.load(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{path}:{mark.line + 1}" if mark else str(path)
@@ -163,6 +163,7 @@ def _refuse_tricks(path: Path, text: str, loader: Any) -> None:
     import yaml
 
     depth = 0
+    event: Any
     for event in yaml.parse(text, Loader=loader):
         line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
@@ -212,7 +213,9 @@ def _converted(source: Source, missing: dict[str, Any]) -> Tables:
         if at is None or at[1] is None:
             raise MatrixError(f"{source.path}: {problem}") from None
         where = at[3].lstrip(".") if at[2] is not None else ""
-        raise _error(source, at[1], int(at[2]) if at[2] else None, f"{where}: {problem}" if where else problem) from None
+        raise _error(
+            source, at[1], int(at[2]) if at[2] else None, f"{where}: {problem}" if where else problem
+        ) from None
 
 
 def _overlaid(tables: Tables, source: Source) -> Tables:

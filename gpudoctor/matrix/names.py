@@ -13,7 +13,7 @@ _TIER = {"rtx", "gtx", "gts", "gt", "rx", "pro", "generation", "edition"}
 _DETAIL = {
     *("pcie", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "nvl", "oam", "hbm2", "hbm2e", "hbm3", "hbm3e", "gddr6"),
     *("gddr6x", "mig", "lhr", "oem", "ada", "blackwell", "workstation", "server", "mobile", "ac", "dgxs", "fhhl"),
-    *("vf", "nvgpu", "embedded", "sff", "cnx", "refresh", "cec"),
+    *("vf", "nvgpu", "embedded", "sff", "cnx", "refresh", "cec", "pascal", "edition", "generation"),
 }
 _MEMORY = re.compile(r"\d+(?:gb|g)$|\d+g\.\d+gb$")
 _VGPU = re.compile(r"-\d+[qcba]$")
@@ -34,7 +34,7 @@ def words(name: str) -> list[str]:
 
 def exact_key(name: str) -> str:
     """The whole name but for the maker: "geforcertx5090"."""
-    return "".join(word for word in words(name) if word not in _VENDOR)
+    return "".join(word for word in words(name) if word not in _VENDOR and word != "generation")
 
 
 def short_key(name: str) -> str:
@@ -49,7 +49,7 @@ def bare_key(name: str) -> str:
 
 def loose_key(name: str) -> str:
     """Without memory size, form factor and generation too: "h100" for "H100 80GB HBM3"."""
-    kept = [word for word in words(name) if word not in _VENDOR | _BRAND | _DETAIL and word != "generation"]
+    kept = [word for word in words(name) if word not in _VENDOR | _BRAND | _DETAIL]
     return "".join(word for word in kept if not _MEMORY.match(word))
 
 

@@ -75,13 +75,14 @@ class NvidiaQuestions(Cards):
         last = min(lasts, key=figures, default=None)
         fitting = [row for row in self.tables.driver_branches if _fits(row, minimum, last)]
         maintained = [row for row in fitting if self._maintained(row)]
-        if maintained:
-            long_term = [row for row in maintained if row.kind == "long-term"]
-            chosen = max(long_term or maintained, key=lambda row: figures(row.branch))
-        else:
-            chosen = next((row for row in fitting if row.branch == last), None)
-            if chosen is None:
-                return None
+        long_term = [row for row in maintained if row.kind == "long-term"]
+        chosen = max(
+            long_term or maintained or [row for row in fitting if row.branch == last],
+            key=lambda row: figures(row.branch),
+            default=None,
+        )
+        if chosen is None:
+            return None
         same = minimum is not None and figures(minimum)[:1] == figures(chosen.branch)
         return (chosen.branch, minimum) if same and minimum else (chosen.branch, chosen.branch)
 

@@ -11,6 +11,7 @@ from gpudoctor.matrix.cards import Cards
 from gpudoctor.matrix.rows import Companion, TorchBuild, TorchRelease, WheelIndex
 from gpudoctor.matrix.versions import figures, minor, package_matches
 
+_RELEASE = re.compile(r"\d+(\.\d+)*(\.post\d+)?$")
 _INDEX_ORIGINS = ("pypi", "download.pytorch.org")
 
 
@@ -26,7 +27,7 @@ class TorchQuestions(Cards):
         if torch.origin in ("unknown", *_INDEX_ORIGINS):
             own = [row for row in rows if row.origin == torch.origin]
             index = [row for row in rows if row.origin in (*_INDEX_ORIGINS, "nightly")]
-            return (own or index or [None])[0]
+            return next(iter(own or index), None)
         return next((row for row in rows if row.origin == torch.origin), None)
 
     def builds(self, platform: str | None = None) -> tuple[TorchBuild, ...]:
@@ -68,7 +69,7 @@ class TorchQuestions(Cards):
     def companion_fits(self, package: Literal["torchvision", "torchaudio"], version: str, torch: str) -> bool | None:
         """Whether an installed torchvision or torchaudio goes with a torch; None: not known."""
         version, torch = version.partition("+")[0], torch.partition("+")[0]
-        if not re.fullmatch(r"\d+(\.\d+)*(\.post\d+)?", torch) or not re.fullmatch(r"\d+(\.\d+)*(\.post\d+)?", version):
+        if not _RELEASE.match(torch) or not _RELEASE.match(version):
             return None
         row = self._companions.get(torch)
         if row is not None and version in _partners(row, package):
@@ -78,10 +79,9 @@ class TorchQuestions(Cards):
                 return package_matches(stable.torch, torch)
         if row is None:
             return None
-        partner = (_partners(row, package) or ("",))[0]
-        if minor(version) != minor(partner):
-            return False
-        return None if minor(version) == minor(partner) else False
+        # Releases before the stable ones pin one torch; of a patch release the pin is often stricter than the ABI.
+        pairs = {minor(partner) for partner in _partners(row, package)}
+        return None if minor(version) in pairs else False
 
     @cached_property
     def _versions(self) -> dict[str, list[TorchBuild]]:
@@ -91,7 +91,9 @@ class TorchQuestions(Cards):
         return found
 
     def _by_version(self, public: str) -> list[TorchBuild]:
-        patterns = [version for version in self._versions if version.endswith("*") and public.startswith(version[:-1])]
+        patterns = [
+            version for version in self._versions if version.endswith("*") and public.startswith(version[:-1])
+        ]
         return [row for version in (public, *patterns) for row in self._versions.get(version, ())]
 
     @cached_property
