@@ -95,9 +95,9 @@ def container_no_gpu(case: Case) -> Verdicts:
     if have is not None and partly:
         saw = "/dev/kfd without /dev/dri" if have[0] else "/dev/dri without /dev/kfd"
     group = next((node.gid for node in (have[0], *have[1]) if node and node.gid), None) if have else None
-    flags = AddContainerFlags(
-        vendor, group_id=group, why=f"torch {case.torch.version if case.torch else ''} needs them"
-    )
+    flags: AddContainerFlags | Manual = AddContainerFlags(vendor, group_id=group, why=f"torch is built for {name}")
+    if vendor == "amd" and case.machine.system.wsl.known:
+        flags = Manual("Start the container with `--device /dev/dxg -v /usr/lib/wsl:/usr/lib/wsl`.")
     evident = bool(_host_has(case, vendor))
     yield Finding(
         severity="error",

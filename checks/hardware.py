@@ -44,7 +44,7 @@ def gpu_off_bus(case: Case) -> Verdicts:
     and often again soon after. Power supply, riser, slot, heat and a dying card are the usual causes.
 
     ## How it is judged
-    Certain where the driver calls the card lost, or where its PCI registers read as all ones (revision ff). A line
+    Certain where the driver calls the card lost, or where its PCI registers read as all ones. A line
     in the kernel log alone (NVIDIA Xid 79) is a note: the card may have been reset since.
 
     ## Fix safety
@@ -55,8 +55,7 @@ def gpu_off_bus(case: Case) -> Verdicts:
         lines = about(gpu, tuple(fault for fault in faults if fault.bdf or len(case.machine.gpus) == 1))
         alive = _answers(case, gpu)
         missing = alive is False and bool(lines)
-        unreadable = gpu.off_bus or (gpu.revision or "").removeprefix("0x") == "ff"
-        gone = unreadable or (gpu.nvml is not None and gpu.nvml.lost) or missing
+        gone = gpu.off_bus or (gpu.nvml is not None and gpu.nvml.lost) or missing
         if not gone and not lines:
             continue
         message = (
@@ -64,7 +63,7 @@ def gpu_off_bus(case: Case) -> Verdicts:
             if gone
             else f"The kernel log says that {gpu.name} fell off the PCI bus earlier in this boot."
         )
-        saw = "PCI registers read ff" if unreadable else (gpu.nvml.why or "lost" if gone and gpu.nvml else "")
+        saw = "PCI registers read ff" if gpu.off_bus else (gpu.nvml.why or "lost" if gone and gpu.nvml else "")
         yield Finding(
             severity="error" if gone else "note",
             message=message,
@@ -73,12 +72,16 @@ def gpu_off_bus(case: Case) -> Verdicts:
             subject=gpu_subject(gpu),
             device=Device.of(gpu),
             confidence="certain" if gone else "possible",
-            evidence=(Evidence("gpu.revision", gpu.revision or "", gpu.source), *_log_evidence(case, lines)),
+            evidence=(Evidence("gpu.off_bus", str(gpu.off_bus).lower(), gpu.source), *_log_evidence(case, lines)),
             ways_out=(_power_cycle(),) if gone else (),
             moots=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
         )
     lost = case.machine.nvidia.nvml.value
-    if lost and lost.status == _NVML_LOST and not any(gpu.nvml and gpu.nvml.lost for gpu in case.machine.gpus):
+    if (
+        lost
+        and lost.status == _NVML_LOST
+        and not any(gpu.off_bus or (gpu.nvml and gpu.nvml.lost) for gpu in case.machine.gpus)
+    ):
         yield Finding(
             severity="error",
             message="The NVIDIA driver says that a card is lost: it has fallen off the PCI bus.",

@@ -314,7 +314,7 @@ def amd_firmware_regression(case: Case) -> Verdicts:
     rows = [issue for issue in case.matrix.known_issues() if issue.slug == "amd-firmware-regression"]
     for gpu in case.usable_of("amd"):
         for issue in rows:
-            bad = next((p.specifier for p in issue.when.packages if p.package == "linux-firmware"), None)
+            bad = issue.when.firmware
             if gpu.arch.value not in issue.when.gfx or bad is None:
                 continue
             if date is None:

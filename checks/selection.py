@@ -151,10 +151,7 @@ def mig_confusion(case: Case) -> Verdicts:
         evidence=(Evidence("nvml.mig_devices", str(len(slices)), "NVML"),),
         ways_out=(
             WayOut("Name a slice that is there", (Manual(text),)),
-            WayOut(
-                "Unset CUDA_VISIBLE_DEVICES",
-                (UnsetVariable("CUDA_VISIBLE_DEVICES", why="CUDA takes the first slice"),),
-            ),
+            WayOut("Unset CUDA_VISIBLE_DEVICES", (unset,)),
         ),
         moots=("no-gpu",),
     )

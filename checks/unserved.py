@@ -86,7 +86,8 @@ def weight(case: Case, gpu: Gpu) -> Weight:
         return "error"
     if case.in_container and case.built_for is None:
         return "note"
-    return "note" if gpu.integrated or not _computes(case, gpu) else "error"
+    by_the_way = gpu.vendor == "amd" and gpu.integrated
+    return "note" if by_the_way or not _computes(case, gpu) else "error"
 
 
 def _older(case: Case, gpu: Gpu, other: Gpu) -> bool:

@@ -1,0 +1,332 @@
+"""Why the kernel has no driver for a card: GPD110 to GPD116, and GPD119."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudoctor.finding import BlockModule, InstallDriver, InstallRocmDriver, RebuildModule, UnblockModule
+from gpudoctor.machine import BlockedModule, DkmsModule, InstalledModule, NvidiaApi, absent, known, unknown
+from tests.check_cases import below_torch, first, found, log, remedies, unanswered
+from tests.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine, torch, with_stack, with_system
+
+RUNNING, BEFORE = "6.8.0-60-generic", "6.8.0-59-generic"
+REJECTED = "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"
+NOTHING_BOUND = absent("/sys/bus/pci/devices/0000:01:00.0/driver")
+
+
+def module(kernel: str = RUNNING, version: str = "580.95.05", flavour: str = "open", name: str = "nvidia"):
+    path = f"/lib/modules/{kernel}/updates/dkms/{name}.ko"
+    return InstalledModule(name=name, kernel=kernel, path=path, version=version, flavour=flavour)  # type: ignore[arg-type]
+
+
+def dkms(kernel: str, status: str, name: str = "nvidia", version: str = "580.95.05"):
+    return DkmsModule(name=name, version=version, kernel=kernel, status=status, source=f"/var/lib/dkms/{name}")  # type: ignore[arg-type]
+
+
+def without_driver(card=None, *modules, torch=torch(), **parts):  # noqa: B008 - frozen
+    """A box whose card no kernel driver has; `modules` lie on disk, user space is of no version unless given."""
+    card = card or nvidia_gpu(driver=NOTHING_BOUND)
+    stack = {
+        "module": absent("/proc/modules", "the module nvidia is not loaded"),
+        "modules_loaded": known((), "/proc/modules"),
+        "modules_installed": known(modules, "/lib/modules"),
+        "userland": absent("the load path"),
+        "nodes": known((), "/dev"),
+        "proc_gpus": absent("/proc/driver/nvidia/gpus"),
+    }
+    return with_stack(nvidia_machine(card, torch=torch), **{**stack, **parts})
+
+
+def amd_without_driver(card=None, **parts):
+    card = card or amd_gpu(driver=absent("driver"), kfd_node=None)
+    stack = {
+        "module": absent("/sys/module/amdgpu"),
+        "modules_loaded": known((), "/proc/modules"),
+        "kfd": absent("/dev/kfd"),
+        "render_nodes": known((), "/dev/dri"),
+        "topology": absent("/sys/class/kfd"),
+    }
+    return with_stack(amd_machine(card), **{**stack, **parts})
+
+
+# --- no driver at all ---
+
+
+def test_a_card_without_any_driver_gets_the_driver_of_its_branch_and_flavour():
+    finding = first(without_driver())
+    assert (finding.slug, remedies(finding)) == ("no-driver", ["InstallDriver", "Reboot"])
+    remedy = finding.ways_out[0].remedies[0]
+    assert isinstance(remedy, InstallDriver)
+    assert remedy.flavour == "open"
+
+
+@pytest.mark.parametrize(
+    ("name", "sm", "branch"), [("NVIDIA GeForce GTX 1080", "sm_61", "580"), ("NVIDIA Tesla K80", "sm_37", "470")]
+)
+def test_an_old_card_gets_its_last_branch_with_proprietary_modules(name, sm, branch):
+    finding = first(without_driver(nvidia_gpu(name, sm, driver=NOTHING_BOUND), torch=torch("1.13.1+cu117")))
+    remedy = finding.ways_out[0].remedies[0]
+    assert isinstance(remedy, InstallDriver)
+    assert (remedy.branch, remedy.flavour) == (branch, "proprietary")
+
+
+def test_a_module_that_is_there_is_loaded_before_anything_is_installed():
+    finding = first(without_driver(None, module()))
+    assert (finding.slug, remedies(finding)) == ("no-driver", ["LoadModule"])
+
+
+def test_eight_equal_cards_are_one_finding():
+    cards = [nvidia_gpu("NVIDIA H100 80GB HBM3", "sm_90", index=n, driver=NOTHING_BOUND) for n in range(8)]
+    machine = change(without_driver(), gpus=tuple(cards))
+    assert [f.subject for f in found(machine, "no-driver")] == ["NVIDIA H100 80GB HBM3 (8 cards)"]
+
+
+def test_a_card_whose_driver_link_was_not_recorded_is_judged_by_the_loaded_modules():
+    card = nvidia_gpu(driver=unknown("not recorded"))
+    assert below_torch(without_driver(card)) == [("no-driver", "error")]
+    assert below_torch(without_driver(card, modules_loaded=unknown("not recorded"), nodes=unknown("x"))) == []
+
+
+def test_in_a_container_the_driver_is_missing_on_the_host():
+    machine = without_driver(None, blocked=known((BlockedModule("nvidia", "blacklist nvidia", "/etc/x"),), "image"))
+    finding = first(with_system(machine, container=known("docker", "/.dockerenv")))
+    assert (finding.slug, remedies(finding)) == ("no-driver", ["Manual"])
+    assert "host" in finding.message
+
+
+def test_wsl_and_jetson_have_no_such_fault():
+    card = nvidia_gpu(driver=unknown("no PCI"), bdf=None)
+    for where in ("wsl", "jetson"):
+        machine = with_system(without_driver(card), **{where: known("x", "x")})
+        assert "no-driver" not in dict(below_torch(machine))
+
+
+def test_an_amd_card_without_amdgpu():
+    finding = first(amd_without_driver())
+    assert (finding.slug, remedies(finding)) == ("no-driver", ["LoadModule"])
+
+
+def test_a_card_of_the_radeon_driver_is_told_that_rocm_never_served_it():
+    card = amd_gpu("AMD Radeon HD 7870", driver=known("radeon", "driver"), kfd_node=None, arch=unknown("not in it"))
+    assert "radeon" in first(amd_without_driver(card)).message
+
+
+def test_a_driver_that_does_not_start_for_no_known_reason():
+    machine = with_stack(nvidia_machine(), cuda=known(NvidiaApi(status=999, message="unknown error"), "libcuda"))
+    assert below_torch(machine) == [("no-driver", "error")]
+    assert remedies(first(machine)) == ["Reboot", "Manual"]
+
+
+@pytest.mark.parametrize("status", [0, 2, 46, 100])
+def test_a_busy_card_or_no_visible_one_is_not_a_missing_driver(status):
+    assert below_torch(with_stack(nvidia_machine(), cuda=known(NvidiaApi(status=status), "libcuda"))) == []
+
+
+# --- a display card beside a working one ---
+
+
+def test_an_old_display_card_without_a_driver_beside_a_working_one_is_a_note():
+    old = nvidia_gpu("NVIDIA GeForce GT 710", "sm_35", index=1, driver=known("nouveau", "driver"))
+    assert below_torch(nvidia_machine(nvidia_gpu(), old)) == [("nouveau-conflict", "note")]
+
+
+def test_the_newer_card_without_a_driver_beside_an_old_one_is_an_error():
+    new = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", driver=known("nouveau", "driver"))
+    old = nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61", index=1)
+    assert below_torch(nvidia_machine(new, old, flavour="proprietary"))[0] == ("nouveau-conflict", "error")
+
+
+def test_an_nvidia_display_card_in_an_amd_box_is_a_note():
+    display = nvidia_gpu(driver=known("nouveau", "driver"), index=1)
+    machine = change(amd_machine(), gpus=(amd_gpu(), display))
+    assert below_torch(machine) == [("nouveau-conflict", "note")]
+
+
+def test_amd_graphics_of_the_processor_do_not_count_as_the_working_card():
+    igpu = amd_gpu("AMD Radeon Graphics", "gfx1036", integrated=True)
+    machine = without_driver()
+    assert below_torch(change(machine, gpus=(*machine.gpus, igpu)))[0] == ("no-driver", "error")
+
+
+# --- nouveau ---
+
+
+@pytest.mark.parametrize("rival", ["nouveau", "nova_core", "NovaCore"])
+def test_a_rival_driver_is_kept_off_and_nvidias_installed(rival):
+    machine = without_driver(nvidia_gpu(driver=known(rival, "driver")), modules_loaded=known((rival,), "proc"))
+    finding = first(machine)
+    assert below_torch(machine) == [("nouveau-conflict", "error")]
+    assert remedies(finding) == ["InstallDriver", "BlockModule", "Reboot"]
+    assert BlockModule(rival, why=f"{rival} must not take the card before NVIDIA's driver does") in (
+        finding.ways_out[0].remedies
+    )
+
+
+def test_with_nvidias_module_there_nouveau_only_has_to_let_go():
+    machine = without_driver(nvidia_gpu(driver=known("nouveau", "driver")), module())
+    assert remedies(first(machine)) == ["BlockModule", "Reboot"]
+
+
+def test_a_module_of_the_wrong_flavour_is_replaced_when_nouveau_goes():
+    card = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", driver=known("nouveau", "driver"))
+    machine = without_driver(card, module(flavour="proprietary"))
+    assert remedies(first(machine)) == ["InstallDriver", "BlockModule", "Reboot"]
+
+
+# --- rules ---
+
+
+def rule(chosen: bool = False, name: str = "nvidia"):
+    return known((BlockedModule(name, f"blacklist {name}", "/etc/modprobe.d/no.conf", chosen=chosen),), "/etc")
+
+
+def test_a_rule_against_an_installed_module_is_taken_away():
+    machine = without_driver(None, module(), blocked=rule())
+    assert below_torch(machine) == [("module-blacklisted", "error")]
+    assert remedies(first(machine)) == ["UnblockModule", "LoadModule"]
+    remedy = first(machine).ways_out[0].remedies[0]
+    assert isinstance(remedy, UnblockModule)
+    assert remedy.source == "/etc/modprobe.d/no.conf"
+
+
+def test_a_card_switched_off_with_prime_select_is_a_note_and_nothing_else():
+    assert below_torch(without_driver(None, module(), blocked=rule(chosen=True))) == [("module-blacklisted", "note")]
+
+
+def test_a_rule_against_a_module_that_is_not_installed_is_no_cause():
+    assert first(without_driver(blocked=rule())).slug == "no-driver"
+
+
+def test_a_rule_against_another_module_or_beside_a_working_card_is_silent():
+    assert below_torch(with_stack(nvidia_machine(), blocked=rule())) == []
+    assert first(without_driver(None, module(), blocked=rule(name="nvidiafb"))).slug == "no-driver"
+
+
+def test_nomodeset_keeps_amdgpu_from_starting():
+    machine = with_system(amd_without_driver(), kernel_options=known(("quiet", "nomodeset"), "/proc/cmdline"))
+    assert below_torch(machine) == [("module-blacklisted", "error")]
+    assert remedies(first(machine)) == ["UnblockModule", "Reboot"]
+
+
+def test_a_rule_against_amdgpu():
+    assert below_torch(amd_without_driver(blocked=rule(name="amdgpu")))[0] == ("module-blacklisted", "error")
+
+
+# --- Secure Boot ---
+
+
+def test_a_rejected_key_is_certain():
+    machine = change(without_driver(None, module()), **log(REJECTED))
+    finding = first(machine)
+    assert (finding.slug, finding.confidence) == ("secure-boot-module-rejected", "certain")
+    assert len(finding.ways_out) == 2
+
+
+def test_secure_boot_and_a_module_that_is_not_loaded_are_likely():
+    machine = with_system(without_driver(None, module()), secure_boot=known(True, "efivars"))
+    assert (first(machine).slug, first(machine).confidence) == ("secure-boot-module-rejected", "likely")
+
+
+@pytest.mark.parametrize("modules", [(), (module(BEFORE),)])
+def test_secure_boot_is_no_cause_where_there_is_no_module_to_load(modules):
+    machine = with_system(without_driver(None, *modules), secure_boot=known(True, "efivars"))
+    assert first(machine).slug != "secure-boot-module-rejected"
+
+
+def test_secure_boot_with_a_loaded_module_is_silent():
+    assert below_torch(with_system(nvidia_machine(), secure_boot=known(True, "efivars"))) == []
+
+
+# --- modules of another kernel ---
+
+
+def test_a_module_of_the_kernel_before_is_built_anew():
+    machine = without_driver(None, module(BEFORE))
+    finding = first(machine)
+    assert below_torch(machine) == [("nvidia-dkms-kernel-mismatch", "error")]
+    assert remedies(finding) == ["RebuildModule", "LoadModule"]
+    assert (finding.saw, finding.want) == (BEFORE, RUNNING)
+
+
+def test_a_dkms_tree_that_was_never_installed_for_this_kernel():
+    machine = without_driver(dkms=known((dkms(BEFORE, "installed"), dkms(RUNNING, "broken")), "dkms"))
+    remedy = first(machine).ways_out[0].remedies[0]
+    assert remedy == RebuildModule("nvidia", "580.95.05", why="needs the headers of the running kernel")
+
+
+def test_a_driver_that_does_not_build_on_this_kernel_is_replaced_not_rebuilt():
+    machine = without_driver(None, module("6.17.0-5-generic", version="580.119.02"))
+    finding = first(with_system(machine, kernel=known("7.0.0-1-generic", "uname")))
+    assert finding.slug == "nvidia-dkms-kernel-mismatch"
+    assert remedies(finding)[0] == "InstallDriver"
+
+
+def test_other_kernels_modules_beside_a_loaded_one_are_silent():
+    assert below_torch(with_stack(nvidia_machine(), modules_installed=known((module(BEFORE),), "lib"))) == []
+
+
+def test_amdgpu_dkms_that_was_not_built():
+    trees = known((dkms(BEFORE, "installed", "amdgpu", "6.12.12"),), "/var/lib/dkms")
+    machine = amd_without_driver(dkms=trees)
+    assert below_torch(machine) == [("amd-dkms-kernel-mismatch", "error")]
+    assert remedies(first(machine)) == ["RebuildModule", "Reboot"]
+
+
+def test_amdgpu_dkms_that_cannot_be_built_gives_way_to_the_kernels_own():
+    trees = known((dkms("6.8.0-60-generic", "installed", "amdgpu", "6.12.12"),), "/var/lib/dkms")
+    machine = with_system(amd_without_driver(dkms=trees), kernel=known("6.14.0-24-generic", "uname"))
+    finding = first(machine)
+    assert finding.slug == "amd-dkms-kernel-mismatch"
+    assert finding.ways_out[0].remedies[0] == InstallRocmDriver(
+        inbox=True, why="the kernel's own driver needs no build"
+    )
+
+
+def test_an_unbuilt_dkms_tree_is_silent_where_the_kernels_own_driver_serves():
+    trees = known((dkms(BEFORE, "installed", "amdgpu", "6.12.12"),), "/var/lib/dkms")
+    assert below_torch(with_stack(amd_machine(), dkms=trees)) == []
+
+
+# --- a kernel older than the card ---
+
+
+def test_a_kernel_from_before_the_card_is_too_old():
+    card = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201", driver=absent("driver"), kfd_node=None)
+    machine = with_system(amd_without_driver(card), kernel=known("6.5.0-45-generic", "uname"))
+    assert below_torch(machine) == [("amd-kernel-or-runtime-too-old", "error")]
+    assert remedies(first(machine)) == ["Manual"]
+
+
+def test_a_driver_package_stands_in_for_an_old_kernel():
+    card = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201")
+    trees = known((dkms("6.5.0-45-generic", "installed", "amdgpu", "6.16.6"),), "/var/lib/dkms")
+    machine = with_system(with_stack(amd_machine(card), dkms=trees), kernel=known("6.5.0-45-generic", "uname"))
+    assert below_torch(machine) == []
+
+
+def test_backports_make_an_old_kernel_number_uncertain():
+    card = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201", driver=absent("driver"), kfd_node=None)
+    machine = with_system(amd_without_driver(card), kernel=known("5.14.0-503.el9.x86_64", "uname"))
+    assert first(machine).confidence == "possible"
+
+
+# --- firmware ---
+
+
+@pytest.mark.parametrize(
+    ("package", "gfx", "found_slugs"),
+    [
+        ("20251125-1", "gfx1151", ["warning"]),
+        ("20240318.git3b128b60-0ubuntu2.20251125", "gfx1151", []),
+        ("20260110-1", "gfx1151", []),
+        ("20251125-1", "gfx1100", []),
+    ],
+)
+def test_a_firmware_release_known_to_trouble_the_card(package, gfx, found_slugs):
+    machine = with_stack(amd_machine(amd_gpu("AMD Radeon", gfx)), firmware_package=known(package, "dpkg"))
+    assert [f.severity for f in found(machine, "amd-firmware-regression")] == found_slugs
+
+
+def test_an_unknown_firmware_release_does_not_matter():
+    machine = with_stack(amd_machine(amd_gpu("AMD Radeon 8060S", "gfx1151")), firmware_package=unknown("no database"))
+    assert [question.matters for question in unanswered(machine, "amd-firmware-regression")] == [False]
