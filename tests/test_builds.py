@@ -12,7 +12,6 @@ from gpudoctor.finding import InstallDriver, Manual, ReplaceTorch, SetVariable, 
 from gpudoctor.isa import cuda_runs, gfx_runs
 from gpudoctor.machine import (
     CodeArchs,
-    Distribution,
     Jetson,
     Library,
     LoadPath,
@@ -20,7 +19,6 @@ from gpudoctor.machine import (
     NvidiaApi,
     NvidiaStack,
     Os,
-    Torch,
     absent,
     known,
 )
@@ -369,6 +367,7 @@ def test_a_native_build_takes_the_override_away() -> None:
         variables={"HSA_OVERRIDE_GFX_VERSION": "10.3.0"},
     )
     assert [r.name for r in ways(machine)[0].remedies if isinstance(r, UnsetVariable)] == ["HSA_OVERRIDE_GFX_VERSION"]
+    assert not any("+cpu" in way.title for way in ways(machine)), "what works is not moved to the CPU"
 
 
 # --- drivers ---------------------------------------------------------------------------------------
@@ -526,8 +525,3 @@ def test_keeping_takes_a_torch_and_nothing_else_from_the_wrong_build() -> None:
 def test_replacements_without_a_torch_give_the_newest_that_serves() -> None:
     machine = nvidia_machine(nvidia_gpu(arch="sm_60"), driver="550.54.15", torch=None)
     assert first(machine) == f"2.14.1+cu126 {PYTORCH}/cu126"
-
-
-def test_torch_is_what_it_says() -> None:
-    assert isinstance(torch(), Torch)
-    assert Distribution(name="torch", version="1").requires == ()

@@ -11,11 +11,12 @@ from gpudoctor.builds.carried import blas_answer, gfx_answer, is_tegra
 from gpudoctor.builds.drivers import driver_after_repair, driver_verdict
 from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import Gpu, Machine
+from gpudoctor.matrix.nvidia import DriverVerdict
 from gpudoctor.matrix.rows import Basis, Standing
 from gpudoctor.matrix.versions import figures
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import DriverVerdict, Matrix
+    from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.rows import TorchBuild
 
 INSTALLABLE = ("pypi", "download.pytorch.org", "amd")

@@ -45,12 +45,13 @@ def replacements(
     if not ways:
         ways += _after_a_repair(machine, matrix, gpus, keep, rejected)
     ways += override_ways(machine, matrix, gpus, keep)
-    if not ways and any(item.via_override for item in found) and all(item.runs == "yes" for item in found):
+    works = any(item.via_override for item in found) and all(item.runs == "yes" for item in found)
+    if works and not ways:
         text = "Keep the override: no released build carries this card natively here, and this torch works under it."
         return (WayOut(title="Keep the override", remedies=(Manual(text=text),)),)
     if not ways:
         ways.append(_split(machine, matrix, gpus, keep) if len(_kinds(gpus)) > 1 else _nothing(gpus))
-    if any(gpu.vendor == "amd" for gpu in gpus) or not any(_installs(way) for way in ways):
+    if not works and (any(gpu.vendor == "amd" for gpu in gpus) or not any(_installs(way) for way in ways)):
         ways += _on_the_cpu(machine, matrix, keep)
     return tuple(ways)
 
