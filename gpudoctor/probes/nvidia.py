@@ -90,11 +90,10 @@ def _proc_card(host: Host, name: str) -> ProcGpu:
 
 def _nodes(host: Host) -> Fact[tuple[DeviceNode, ...]]:
     names = host.names("/dev")
+    if names.value is None:
+        return Fact(state=names.state, source=names.source, why=names.why)
     if not names.value:
-        # An empty /dev is that of an image, not of a machine.
-        return (
-            host.missing("/dev/nvidiactl") if names.known else Fact(names.value, names.state, names.source, names.why)
-        )
+        return host.missing("/dev/nvidiactl")  # an empty /dev is that of an image, not of a machine
     nodes = [host.open_node(f"/dev/{name}") for name in names.value if _NODE.fullmatch(name)]
     # Slices have a node each, there may be a hundred; whether one opens says nothing about the card.
     for name in host.names("/dev/nvidia-caps").value or ():
