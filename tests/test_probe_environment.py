@@ -108,6 +108,17 @@ def test_a_venv_that_once_had_another_python_is_read_for_its_present_one(tmp_pat
     assert environment.torch.absent
 
 
+def test_the_interpreter_that_a_link_leads_to_goes_before_what_a_venv_was_made_for(tmp_path: Path) -> None:
+    write_python(tmp_path / "base", "3.12")
+    write_torch(write_venv(tmp_path / "venv", "3.10", home=str(tmp_path / "base/bin")), "2.0.1+cu117", "11.7")
+    (tmp_path / "venv/lib/python3.12/site-packages").mkdir(parents=True)
+    (tmp_path / "venv/bin/python3.10").unlink()
+    (tmp_path / "venv/bin/python3.10").symlink_to(tmp_path / "base/bin/python3")
+    environment = probe_named(LiveHost(), tmp_path / "venv")
+    assert environment.python.value == "3.12"
+    assert environment.torch.absent
+
+
 def test_a_free_threaded_venv(tmp_path: Path) -> None:
     site = write_venv(tmp_path / "venv", "3.13t")
     write_torch(site)
@@ -328,7 +339,11 @@ def test_of_two_records_of_one_name_the_whole_one_counts(tmp_path: Path) -> None
     assert versions(probe_named(LiveHost(), tmp_path / "venv"))["numpy"] == "1.26.4"
 
 
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00" * 5000, b"Name: torch\n" * 200_000, b"Requires-Dist:\n\n"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff\xfe\x00" * 5000, b"Name: torch\n" * 200_000, b"Requires-Dist:\n\n"],
+    ids=["empty", "binary", "huge", "no values"],
+)
 def test_hostile_metadata_costs_its_own_facts_only(tmp_path: Path, content: bytes) -> None:
     site = write_venv(tmp_path / "venv")
     write_torch(site)

@@ -230,18 +230,28 @@ def test_a_jetson_wheel_without_a_tag_pins_no_nvidia_wheels(tmp_path: Path) -> N
     assert recorded(tmp_path).origin == "jetson"
 
 
-def test_an_editable_checkout_is_a_source_build(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["2.10.0a0+git1234567", "2.10.0"])
+def test_an_editable_checkout_is_a_source_build(tmp_path: Path, version: str) -> None:
     site = write_venv(tmp_path / "venv")
-    package = write_torch(tmp_path / "pytorch", "2.10.0a0+git1234567", "12.8", dist_info=False)
-    (site / "__editable___torch_2_10_0a0_git1234567_finder.py").write_text(
+    package = write_torch(tmp_path / "pytorch", version, "12.8", dist_info=False)
+    (site / "__editable___torch_2_10_0_finder.py").write_text(
         f"MAPPING: dict[str, str] = {{'functorch': '/x', 'torch': {str(package)!r}}}\n"
     )
-    (write_distribution(site, "torch", "2.10.0a0+git1234567") / "direct_url.json").write_text(
+    (write_distribution(site, "torch", version) / "direct_url.json").write_text(
         '{"dir_info": {"editable": true}, "url": "file:///src/pytorch"}'
     )
     torch = torch_in(tmp_path / "venv")
     assert (torch.origin, torch.path, torch.damaged) == ("source", str(package), ())
-    assert copies(torch) == [("2.10.0a0+git1234567", "editable")]
+    assert copies(torch) == [(version, "editable")]
+
+
+def test_a_checkout_on_a_pth_line_is_a_source_build(tmp_path: Path) -> None:
+    site = write_venv(tmp_path / "venv")
+    write_torch(tmp_path / "pytorch", "2.10.0", "12.8", dist_info=False)
+    (tmp_path / "pytorch/setup.py").touch()
+    (site / "easy-install.pth").write_text(f"{tmp_path}/pytorch\n")
+    torch = torch_in(tmp_path / "venv")
+    assert (torch.origin, copies(torch)) == ("source", [("2.10.0", ".pth")])
 
 
 # --- copies --------------------------------------------------------------------------------------
@@ -300,7 +310,7 @@ def test_files_of_another_version_than_their_record(tmp_path: Path) -> None:
     write_torch(write_venv(tmp_path / "venv"), "2.9.1+cu128", "12.8", dist_version="2.4.0")
     torch = torch_in(tmp_path / "venv")
     assert copies(torch) == [("2.9.1+cu128", "site"), ("2.4.0", "left-over dist-info")]
-    assert torch.version == "2.9.1+cu128"
+    assert (torch.version, torch.origin) == ("2.9.1+cu128", "unknown")
 
 
 @pytest.mark.parametrize(
@@ -413,6 +423,16 @@ def test_a_library_that_is_nowhere_is_named(tmp_path: Path) -> None:
     write_library(site / "other/lib/libmadeup_b.so.9")
     write_library(site / "nvidia/cu13/lib/libmadeup_c.so.12")
     assert torch_in(tmp_path / "venv").needs_libraries == ()
+
+
+def test_a_folder_that_is_met_later_serves_what_was_asked_earlier(tmp_path: Path) -> None:
+    """A name that some library loaded serves all: torch loads its CUDA libraries before those that need them."""
+    site = write_venv(tmp_path / "venv")
+    package = write_linked_torch(site, ("libmadeup_a.so.12",))
+    write_library(package / "lib/libc10.so", runpath="$ORIGIN/../../deep/lib", needed=("libmadeup_b.so.1",))
+    write_library(site / "deep/lib/libmadeup_b.so.1", runpath="$ORIGIN")
+    write_library(site / "deep/lib/libmadeup_a.so.12", needed=("libmadeup_c.so.1",))
+    assert torch_in(tmp_path / "venv").needs_libraries == ("libmadeup_c.so.1",)
 
 
 def test_a_folder_of_ld_library_path_serves_what_the_wheel_lacks(tmp_path: Path) -> None:

@@ -120,6 +120,7 @@ def test_a_torch_in_the_current_folder_is_not_met(tmp_path: Path, monkeypatch: p
 
 def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tmp").mkdir()
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     writes = "import os\nopen('here', 'w').close()\nopen(os.environ['TRITON_CACHE_DIR'] + '/x', 'w').close()\n"
     assert trial(tmp_path, writes + WORKING).ok

@@ -50,7 +50,7 @@ def distributions_in(host: Host, folders: tuple[Folder, ...]) -> tuple[Distribut
 
 
 def _listed(host: Host, folder: Folder) -> Iterator[Distribution]:
-    for entry in folder.names:
+    for entry in sorted(folder.names):
         stem, dot, kind = entry.rpartition(".")
         if not dot or kind not in ("dist-info", "egg-info") or stem.startswith("~"):
             continue
