@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import re
 import struct
-import zlib
 from collections.abc import Callable
 
 from msgspec import Struct
 
 from gpudoctor.codeobjects.bounded import Bounded, NotReadable
 from gpudoctor.codeobjects.elf import Elf, Section
-from gpudoctor.codeobjects.zstd import first_bytes
 
 PLAIN = b"__CLANG_OFFLOAD_BUNDLE__"
 PACKED = b"CCOB"
@@ -38,7 +36,8 @@ _HEADERS = {  # method, size of the whole packed bundle (version 1 does not say)
 }
 _TARGET = re.compile(r"gfx[0-9][0-9a-z]*(?:-[0-9a-z]+)*(?::[a-z]+[+-])*|amdgcnspirv")
 _MOST_ENTRIES = 512
-_MOST_BUNDLES = 8192
+_MOST_BUNDLES = 4096
+_MOST_PAGES = 65536
 _TABLE_SIZES = (4096, 65536)
 """How much of a bundle is unpacked to find its table of targets, at first and at most."""
 
@@ -183,9 +182,8 @@ def _packed(file: Bounded, at: int, end: int) -> tuple[_Bundle, int]:
 
 
 def _next_on_page(file: Bounded, at: int, end: int) -> int:
-    """Where the next bundle starts, which linkers align to pages, after one that does not state its size."""
-    at = (at // _PAGE + 1) * _PAGE
-    for place in range(at, min(end, at + _MOST_BUNDLES * _PAGE), _PAGE):
+    """Where the next bundle starts after one that does not state its size: compilers align them to pages."""
+    for place in range(at + _PAGE, min(end, at + _MOST_PAGES * _PAGE), _PAGE):
         if _starts(file, place, end, PACKED) or _starts(file, place, end, PLAIN):
             return place
     return end
@@ -197,6 +195,8 @@ def _targets(file: Bounded, bundle: _Bundle) -> set[str]:
     if bundle.method is None:
         entries = _table(_plain(file, bundle))
     elif bundle.method == _ZSTD:
+        from gpudoctor.codeobjects.zstd import first_bytes
+
         entries = _table(lambda limit: first_bytes(file, start, end, limit))
     elif bundle.method == _ZLIB:
         entries = _table(lambda limit: _inflate(_plain(file, bundle)(limit), limit))
@@ -206,6 +206,8 @@ def _targets(file: Bounded, bundle: _Bundle) -> set[str]:
 
 
 def _inflate(data: bytes, limit: int) -> bytes:
+    import zlib
+
     try:
         return zlib.decompressobj().decompress(data, limit)
     except zlib.error:

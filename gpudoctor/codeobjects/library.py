@@ -48,6 +48,8 @@ def read_code(handle: BinaryIO | int | bytes, sample: int | None = None) -> Code
     """
     try:
         file = Bounded(handle)
+        if not file.size:
+            return Code(reason="an empty file")
         head = file.read(0, min(file.size, len(amd.PLAIN)))
         if head.startswith(MAGIC):
             elf = Elf(file)

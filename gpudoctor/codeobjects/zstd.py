@@ -8,10 +8,10 @@ dictionaries: a millisecond, where unpacking the whole frame would take seconds.
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
 from typing import NamedTuple
 
 from gpudoctor.codeobjects.bounded import Bounded, NotReadable
+from gpudoctor.codeobjects.entropy import BackwardBits, Table, fse_table, huffman_weights, read_distribution
 
 MAGIC = 0xFD2FB528
 _BLOCK_LIMIT = 128 << 10
@@ -45,9 +45,6 @@ _LITERAL_LENGTH = _Kind(
 _OFFSET = _Kind((1, 1, 1, 1, 1, 1, 2, 2, 2, *(1,) * 15, -1, -1, -1, -1, -1), 5, 8, 32)
 _MATCH_LENGTH = _Kind((1, 4, 3, 2, 2, 2, 2, 2, 2, *(1,) * 37, *(-1,) * 7), 6, 9, 53)
 
-_Table = list[tuple[int, int, int]]
-"""An FSE decoding table: for each state its symbol, the bits to read, and the base of the next state."""
-
 
 def first_bytes(file: Bounded, start: int, end: int, wanted: int) -> bytes:
     """At most `wanted` bytes of the content of the frame that lies from `start` to `end` of the file."""
@@ -68,7 +65,7 @@ class _Frame:
         self._out = bytearray()
         self._huffman: list[tuple[int, int]] = []
         self._huffman_bits = 0
-        self._tables: dict[_Kind, _Table] = {}
+        self._tables: dict[_Kind, Table] = {}
         self._offsets = [1, 4, 8]
 
     def content(self) -> bytes:
@@ -120,7 +117,7 @@ class _Frame:
         for shift, kind in ((6, _LITERAL_LENGTH), (4, _OFFSET), (2, _MATCH_LENGTH)):
             table, at = self._sequence_table(data, at, modes >> shift & 3, kind)
             tables.append(table)
-        used = self._run_sequences(_BackwardBits(data[at:]), tables, count, literals)
+        used = self._run_sequences(BackwardBits(data[at:]), tables, count, literals)
         self._out += literals[used:]
 
     def _literals(self, data: bytes) -> tuple[bytes, int]:
@@ -144,15 +141,15 @@ class _Frame:
             raise NotReadable("malformed: damaged zstd data")
         return self._huffman_decode(body, size, streams=1 if form == 0 else 4), length + packed
 
-    def _sequence_table(self, data: bytes, at: int, mode: int, kind: _Kind) -> tuple[_Table, int]:
+    def _sequence_table(self, data: bytes, at: int, mode: int, kind: _Kind) -> tuple[Table, int]:
         if mode == 0:
-            table = _fse_table(kind.default, kind.default_accuracy)
+            table = fse_table(kind.default, kind.default_accuracy)
         elif mode == 1:
             table = [(data[at], 0, 0)]
             at += 1
         elif mode == 2:
-            distribution, accuracy, used = _distribution(data[at:], kind.accuracy_limit, kind.symbols)
-            table = _fse_table(distribution, accuracy)
+            distribution, accuracy, used = read_distribution(data[at:], kind.accuracy_limit, kind.symbols)
+            table = fse_table(distribution, accuracy)
             at += used
         else:
             table = self._tables.get(kind, [])
@@ -161,7 +158,7 @@ class _Frame:
         self._tables[kind] = table
         return table, at
 
-    def _run_sequences(self, bits: _BackwardBits, tables: list[_Table], count: int, literals: bytes) -> int:
+    def _run_sequences(self, bits: BackwardBits, tables: list[Table], count: int, literals: bytes) -> int:
         """Copy literals and matches until enough was written; returns how many literals that took."""
         lengths, offsets, matches = tables
         read, out, used = bits.read, self._out, 0
@@ -183,9 +180,9 @@ class _Frame:
                 offset_state = offset_base + read(offset_bits)
             out += literals[used : used + length]
             used += length
-            self._copy(self._offset(value, length), match)
             if len(out) >= self._wanted:
-                break
+                break  # the literals that follow may not even be decoded
+            self._copy(self._offset(value, length), match)
         return used
 
     def _offset(self, value: int, length: int) -> int:
@@ -215,7 +212,7 @@ class _Frame:
         """Build the table of literals from its description; returns how long that is."""
         size = data[0]
         if size < 128:
-            weights, used = _fse_weights(data[1 : 1 + size]), 1 + size
+            weights, used = huffman_weights(data[1 : 1 + size]), 1 + size
         else:
             count = size - 127
             packed = data[1 : 1 + (count + 1) // 2]
@@ -250,7 +247,7 @@ class _Frame:
         return out
 
     def _huffman_stream(self, data: bytes, size: int) -> bytes:
-        bits, table, width = _BackwardBits(data), self._huffman, self._huffman_bits
+        bits, table, width = BackwardBits(data), self._huffman, self._huffman_bits
         mask, out = (1 << width) - 1, bytearray()
         window, filled = 0, 0
         for _ in range(size):
@@ -264,28 +261,6 @@ class _Frame:
         return bytes(out)
 
 
-class _BackwardBits:
-    """A bit stream that is read from its last byte, whose highest set bit marks the end; zeros precede its start."""
-
-    def __init__(self, data: bytes) -> None:
-        if not data or not data[-1]:
-            raise NotReadable("malformed: damaged zstd data")
-        self._data = data
-        self.left = len(data) * 8 - (9 - data[-1].bit_length())
-
-    def read(self, count: int) -> int:
-        """The next `count` bits as a number."""
-        if not count:
-            return 0
-        high = self.left
-        low = self.left = high - count
-        if low >= 0:
-            return int.from_bytes(self._data[low >> 3 : high + 7 >> 3], "little") >> (low & 7) & (1 << count) - 1
-        if high <= 0:
-            return 0
-        return (int.from_bytes(self._data[: high + 7 >> 3], "little") & (1 << high) - 1) << -low
-
-
 def _sequence_count(data: bytes, at: int) -> tuple[int, int]:
     first = data[at]
     if first < 128:
@@ -293,82 +268,3 @@ def _sequence_count(data: bytes, at: int) -> tuple[int, int]:
     if first < 255:
         return (first - 128 << 8) + data[at + 1], at + 2
     return data[at + 1] + (data[at + 2] << 8) + 0x7F00, at + 3
-
-
-def _distribution(data: bytes, accuracy_limit: int, symbols: int) -> tuple[tuple[int, ...], int, int]:
-    """A transmitted FSE distribution: its probabilities (-1: less than one), accuracy, and length in bytes."""
-    stream = int.from_bytes(data[:512], "little")
-    accuracy = (stream & 15) + 5
-    if accuracy > accuracy_limit:
-        raise NotReadable("malformed: damaged zstd data")
-    at, left = 4, 1 << accuracy
-    counts: list[int] = []
-    while left > 0 and len(counts) < symbols:
-        width = (left + 1).bit_length()
-        value = stream >> at & (1 << width) - 1
-        short = (1 << width) - 1 - (left + 1)  # so many values need one bit less
-        if value & (1 << width - 1) - 1 < short:
-            value &= (1 << width - 1) - 1
-            at += width - 1
-        else:
-            if value >= 1 << width - 1:
-                value -= short
-            at += width
-        count = value - 1
-        counts.append(count)
-        left -= abs(count)
-        if not count:
-            while len(counts) < symbols:
-                repeat = stream >> at & 3
-                at += 2
-                counts += [0] * repeat
-                if repeat < 3:
-                    break
-    if left or len(counts) > symbols or at > 8 * len(data):
-        raise NotReadable("malformed: damaged zstd data")
-    return tuple(counts), accuracy, (at + 7) // 8
-
-
-@lru_cache(maxsize=64)
-def _fse_table(counts: tuple[int, ...], accuracy: int) -> _Table:
-    size = 1 << accuracy
-    symbols = [0] * size
-    high = size - 1
-    for symbol, count in enumerate(counts):
-        if count == -1:
-            symbols[high] = symbol
-            high -= 1
-    step, at = (size >> 1) + (size >> 3) + 3, 0
-    for symbol, count in enumerate(counts):
-        for _ in range(count):
-            symbols[at] = symbol
-            at = at + step & size - 1
-            while at > high:
-                at = at + step & size - 1
-    states = [1 if count == -1 else count for count in counts]
-    table = []
-    for symbol in symbols:
-        state = states[symbol]
-        states[symbol] += 1
-        bits = accuracy + 1 - state.bit_length()
-        table.append((symbol, bits, (state << bits) - size))
-    return table
-
-
-def _fse_weights(data: bytes) -> list[int]:
-    """Huffman weights that were packed with FSE: two states that take turns until the stream ends."""
-    distribution, accuracy, used = _distribution(data, 6, 13)
-    table = _fse_table(distribution, accuracy)
-    bits = _BackwardBits(data[used:])
-    states = [bits.read(accuracy), bits.read(accuracy)]
-    weights: list[int] = []
-    turn = 0
-    while len(weights) < 255:
-        symbol, width, base = table[states[turn]]
-        weights.append(symbol)
-        if bits.left < width:
-            weights.append(table[states[1 - turn]][0])
-            return weights
-        states[turn] = base + bits.read(width)
-        turn = 1 - turn
-    raise NotReadable("malformed: damaged zstd data")

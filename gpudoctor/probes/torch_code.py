@@ -26,7 +26,6 @@ _SAMPLE = 16
 _LIBRARY = re.compile(r"libtorch_(?P<role>cuda|cuda_cu|cuda_cpp|cuda_linalg|hip)\.so(?:\.[0-9.]+)?")
 _DEVICE_PACKAGE = re.compile(r"(?:amd-torch-device|rocm-sdk-device)-gfx[0-9a-z-]+")
 _SYSTEM_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
-_ROCM_FOLDERS = ("/opt/rocm/lib", "/usr/lib64/rocm/lib", "/usr/lib64", "/usr/lib/x86_64-linux-gnu")
 _MOST_NAMES = 64
 
 
@@ -37,7 +36,8 @@ def read_torch_code(host: Host, environment: PythonEnvironment, torch_path: str)
     """
     folder, libraries = _find_libraries(host, environment, torch_path)
     if not libraries:
-        return unknown("no libtorch_cuda or libtorch_hip was found", folder)
+        listing = host.names(folder)
+        return unknown(listing.why if listing.undecided else "no libtorch_cuda or libtorch_hip was found", folder)
     codes: dict[str, list[Code]] = {}
     for path, role in libraries:
         code = _read(host, path)
@@ -139,7 +139,7 @@ def _kernels(host: Host, environment: PythonEnvironment, torch_path: str, librar
     if environment.prefix:
         folders.append(posixpath.join(environment.prefix, "lib", kernels))
     if not _bundled(host, torch_path, library):
-        folders += (posixpath.join(rocm, kernels) for rocm in _ROCM_FOLDERS)
+        folders += _system_kernels(host, library)
     for folder in (chosen, *folders) if chosen else folders:
         targets = tensile_targets(host.names(folder).value or ())
         if targets:
@@ -151,6 +151,14 @@ def _bundled(host: Host, torch_path: str, library: str) -> bool:
     """Whether torch brings that library itself, so that the system's does not count."""
     names = host.names(posixpath.join(torch_path, "lib")).value or ()
     return any(name.startswith(f"lib{library}") for name in names)
+
+
+def _system_kernels(host: Host, library: str) -> list[str]:
+    """Folders of the system's ROCm; Debian has one for each version of the library."""
+    releases = [name for name in host.names("/opt").value or () if name.startswith("rocm")]
+    places = [f"/opt/{name}/lib/{library}" for name in releases] + [f"{lib}/{library}" for lib in _SYSTEM_FOLDERS]
+    versions = [f"{place}/{name}" for place in places for name in host.names(place).value or () if name[:1].isdigit()]
+    return [f"{place}/library" for place in (*places, *versions)][:_MOST_NAMES]
 
 
 def _sdk_folders(host: Host, torch_path: str) -> list[str]:
