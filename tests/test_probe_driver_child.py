@@ -1,0 +1,350 @@
+"""The children that ask the drivers, against stub libraries written in C: every error code, hangs, crashes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.host import LiveHost
+from gpudoctor.machine import Fact, Library, LoadPath, NvidiaApi
+from gpudoctor.probes.amd_driver import LIBRARY, ask_hsa
+from gpudoctor.probes.nvidia_driver import Answers, ask_nvidia
+
+pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler to build the stub libraries with")
+
+# STUB_NVML: status of nvmlInit, or "hang", "crash", "noise"; STUB_CARDS: how many; STUB_LOST: index of a lost one;
+# STUB_STUCK: index of one that never answers; STUB_MIG: slices on card 0.
+NVML = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static int is(const char *n, const char *v) { const char *s = getenv(n); return s && !strcmp(s, v); }
+static int num(const char *n, int d) { const char *s = getenv(n); return s ? atoi(s) : d; }
+static int cards(void) { return num("STUB_CARDS", 1); }
+int nvmlInit_v2(void) {
+  if (is("STUB_NVML", "hang")) for (;;) pause();
+  if (is("STUB_NVML", "crash")) *(volatile int *)0 = 1;
+  if (is("STUB_NVML", "noise")) for (int i = 0; i < 2000; i++) puts("{\"nvml\": 1} \xff\xfe");
+  return num("STUB_NVML", 0);
+}
+const char *nvmlErrorString(int s) {
+  return s == 18 ? "Driver/library version mismatch" : s == 9 ? "Driver Not Loaded"
+       : s == 4 ? "Insufficient Permissions" : s == 15 ? "GPU is lost" : "Unknown Error";
+}
+int nvmlSystemGetDriverVersion(char *b, unsigned n) { snprintf(b, n, "580.95.05"); return 0; }
+int nvmlSystemGetCudaDriverVersion(int *v) { *v = 13000; return 0; }
+int nvmlDeviceGetCount_v2(unsigned *n) { *n = cards(); return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **h) {
+  if ((int)i == num("STUB_STUCK", -1)) for (;;) pause();
+  if ((int)i == num("STUB_LOST", -1)) return 15;
+  *h = (void *)(long)(i + 1); return 0;
+}
+static int slice(void *h) { return (long)h > 100; }
+int nvmlDeviceGetName(void *h, char *b, unsigned n) {
+  snprintf(b, n, slice(h) ? "NVIDIA H100 80GB HBM3 MIG 1g.10gb" : "NVIDIA H100 80GB HBM3"); return 0;
+}
+int nvmlDeviceGetUUID(void *h, char *b, unsigned n) {
+  snprintf(b, n, "%s-%ld", slice(h) ? "MIG" : "GPU", (long)h); return 0;
+}
+struct pci { char legacy[16]; unsigned domain, bus, device, id, sub; char full[32]; };
+int nvmlDeviceGetPciInfo_v3(void *h, struct pci *p) {
+  memset(p, 0, sizeof *p); p->id = 0x233010DE; snprintf(p->full, 32, "00000000:%02lX:00.0", 0x52 + (long)h); return 0;
+}
+struct memory { unsigned long long total, free, used; };
+int nvmlDeviceGetMemoryInfo(void *h, struct memory *m) {
+  if (is("STUB_MEMORY", "shared")) return 3;
+  m->total = (slice(h) ? 10ull : 80ull) << 30; m->used = 1ull << 30; return 0;
+}
+int nvmlDeviceGetCudaComputeCapability(void *h, int *a, int *b) { *a = 9; *b = 0; return 0; }
+int nvmlDeviceGetComputeMode(void *h, int *m) { *m = num("STUB_MODE", 0); return 0; }
+int nvmlDeviceGetTotalEccErrors(void *h, int type, int counter, unsigned long long *n) {
+  if (type != 1) return 2;
+  *n = counter ? 8 : num("STUB_ECC", 0); return 0;
+}
+int nvmlDeviceGetRemappedRows(void *h, unsigned *c, unsigned *u, unsigned *p, unsigned *f) {
+  *c = 0; *u = 1; *p = 1; *f = 0; return 0;
+}
+int nvmlDeviceGetComputeRunningProcesses_v3(void *h, unsigned *n, void *infos) { *n = 3; return 7; }
+int nvmlDeviceGetMigMode(void *h, unsigned *a, unsigned *b) {
+  if (!getenv("STUB_MIG")) return 3;
+  *a = 1; *b = 1; return 0;
+}
+int nvmlDeviceGetMaxMigDeviceCount(void *h, unsigned *n) { *n = 7; return 0; }
+int nvmlDeviceGetMigDeviceHandleByIndex(void *h, unsigned i, void **m) {
+  if ((int)i >= num("STUB_MIG", 0)) return 6;
+  *m = (void *)(long)(101 + i); return 0;
+}
+struct fabric { unsigned char cluster[16]; int status; unsigned clique; unsigned char state; };
+int nvmlDeviceGetGpuFabricInfo(void *h, struct fabric *f) { memset(f, 0, sizeof *f); f->state = 2; return 0; }
+"""
+
+CUDA = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static int is(const char *n, const char *v) { const char *s = getenv(n); return s && !strcmp(s, v); }
+static int hidden(void) { return is("CUDA_VISIBLE_DEVICES", ""); }
+int cuInit(unsigned flags) {
+  if (is("STUB_CUDA", "hang")) for (;;) pause();
+  if (is("STUB_CUDA", "abort")) abort();
+  if (hidden()) return 100;
+  return getenv("STUB_CUDA") ? atoi(getenv("STUB_CUDA")) : 0;
+}
+int cuDriverGetVersion(int *v) { *v = 13020; return 0; }
+int cuGetErrorName(int s, const char **t) { *t = "CUDA_ERROR_SYSTEM_NOT_READY"; return 0; }
+int cuGetErrorString(int s, const char **t) { *t = "system not yet initialized"; return 0; }
+int cuDeviceGetCount(int *n) { *n = 1; return 0; }
+int cuDeviceGet(int *d, int i) { *d = i; return 0; }
+int cuDeviceGetName(char *b, int n, int d) { snprintf(b, n, "NVIDIA H100 80GB HBM3"); return 0; }
+int cuDeviceGetPCIBusId(char *b, int n, int d) { snprintf(b, n, "0000:53:00.0"); return 0; }
+int cuDeviceGetAttribute(int *v, int a, int d) { *v = a == 75 ? 9 : 0; return 0; }
+int cuDeviceTotalMem_v2(size_t *n, int d) { *n = 80ull << 30; return 0; }
+"""
+
+HSA = r"""
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+typedef struct { uint64_t handle; } handle;
+int hsa_init(void) {
+  const char *s = getenv("STUB_HSA");
+  if (s && !strcmp(s, "hang")) for (;;) pause();
+  if (s && !strcmp(s, "crash")) abort();
+  return s ? (int)strtol(s, 0, 0) : 0;
+}
+int hsa_status_string(int s, const char **t) { *t = "HSA_STATUS_ERROR_OUT_OF_RESOURCES: no memory"; return 0; }
+int hsa_iterate_agents(int (*f)(handle, void *), void *d) {
+  for (uint64_t i = 1; i <= 2; i++) { handle h = {i}; f(h, d); }
+  return 0;
+}
+int hsa_agent_get_info(handle a, int what, void *v) {
+  if (what == 0) strcpy(v, a.handle == 1 ? "AMD Ryzen" : "gfx1100");
+  else if (what == 17) *(uint32_t *)v = a.handle == 1 ? 0 : 1;
+  else if (what == 0xA006) *(uint32_t *)v = 0x300;
+  else if (what == 0xA00F) *(uint32_t *)v = 1;
+  else if (what == 0xA000) *(uint32_t *)v = 0x744c;
+  else if (what == 0xA009) strcpy(v, "AMD Radeon RX 7900 XTX");
+  else return 0x1001;
+  return 0;
+}
+static const char *names[] = {"amdgcn-amd-amdhsa--gfx1100", "amdgcn-amd-amdhsa--gfx11-generic"};
+int hsa_agent_iterate_isas(handle a, int (*f)(handle, void *), void *d) {
+  for (uint64_t i = 0; i < 2; i++) { handle h = {i}; f(h, d); }
+  return 0;
+}
+int hsa_isa_get_info_alt(handle i, int what, void *v) {
+  if (what == 0) *(uint32_t *)v = strlen(names[i.handle]) + 1; else strcpy(v, names[i.handle]);
+  return 0;
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def stubs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stubs")
+    for name, source in (("libnvidia-ml.so.1", NVML), ("libcuda.so.1", CUDA), (LIBRARY, HSA)):
+        code = folder / f"{name}.c"
+        code.write_text(source)
+        command = ["gcc", "-shared", "-fPIC", "-w", f"-Wl,-soname,{name}", "-o", str(folder / name), str(code)]
+        subprocess.run(command, check=True, timeout=60)
+    return folder
+
+
+class StubbedHost(LiveHost):
+    """The running system, with the variables of an examined process that would load the stubs."""
+
+    def __init__(self, folder: Path, **variables: str) -> None:
+        self._environ = {"PATH": str(folder), "LD_LIBRARY_PATH": str(folder), **variables}
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return self._environ
+
+    def run(self, argv: object, seconds: float) -> Fact[object]:  # type: ignore[override]
+        return Fact(state="absent", source="nvidia-smi", why="no such command")
+
+
+def ask(stubs: Path, seconds: float = 20.0, **variables: str) -> Answers:
+    return ask_nvidia(StubbedHost(stubs, **variables), seconds)
+
+
+def value(fact: Fact[NvidiaApi]) -> NvidiaApi:
+    assert fact.value is not None, fact
+    return fact.value
+
+
+def test_two_cards_that_answer(stubs: Path) -> None:
+    nvml, cuda, smi = ask(stubs, STUB_CARDS="2", STUB_ECC="5", STUB_MODE="3")
+    api = value(nvml)
+    assert (api.status, api.driver_version, api.cuda_version) == (0, "580.95.05", "13.0")
+    assert api.library == str(stubs / "libnvidia-ml.so.1")
+    first, second = api.devices or ()
+    assert (first.name, first.bdf, first.pci_id) == ("NVIDIA H100 80GB HBM3", "0000:53:00.0", "10de:2330")
+    assert (first.capability, first.memory, first.memory_used) == ("9.0", 80 << 30, 1 << 30)
+    assert (first.compute_mode, first.processes, first.mig) == ("exclusive", 3, None)
+    assert (first.ecc_uncorrectable, first.ecc_uncorrectable_ever) == (5, 8)
+    assert (first.remap_pending, first.remap_failed, first.fabric) == (True, False, "in-progress")
+    assert (second.index, second.bdf) == (1, "0000:54:00.0")
+    seen = value(cuda)
+    assert (seen.status, seen.cuda_version) == (0, "13.2")
+    assert [(d.name, d.capability, d.memory) for d in seen.devices or ()] == [
+        ("NVIDIA H100 80GB HBM3", "9.0", 80 << 30)
+    ]
+    assert smi.state == "unknown", "nvidia-smi is not asked where NVML answered"
+
+
+def test_slices_of_a_card(stubs: Path) -> None:
+    (card,) = value(ask(stubs, STUB_MIG="2")[0]).devices or ()
+    assert card.mig is True
+    assert [(mig.profile, mig.memory, mig.uuid) for mig in card.mig_devices] == [
+        ("1g.10gb", 10 << 30, "MIG-101"),
+        ("1g.10gb", 10 << 30, "MIG-102"),
+    ]
+
+
+def test_a_card_with_the_systems_memory(stubs: Path) -> None:
+    (card,) = value(ask(stubs, STUB_MEMORY="shared")[0]).devices or ()
+    assert (card.memory, card.lost) == (None, False)
+
+
+def test_a_lost_card_among_others(stubs: Path) -> None:
+    cards = value(ask(stubs, STUB_CARDS="3", STUB_LOST="1")[0]).devices or ()
+    assert [card.lost for card in cards] == [False, True, False]
+    assert cards[1].why == "GPU is lost"
+
+
+@pytest.mark.parametrize("status", [4, 9, 15, 18, 999])
+def test_every_refusal_of_nvml(stubs: Path, status: int) -> None:
+    nvml, cuda, smi = ask(stubs, STUB_NVML=str(status))
+    assert (value(nvml).status, value(nvml).devices) == (status, None)
+    assert value(nvml).message
+    assert value(cuda).status == 0, "libcuda is asked all the same"
+    assert smi.state == "absent"
+
+
+@pytest.mark.parametrize("status", [100, 802, 803, 804, 999])
+def test_every_refusal_of_libcuda(stubs: Path, status: int) -> None:
+    nvml, cuda, _ = ask(stubs, STUB_CUDA=str(status))
+    assert value(nvml).status == 0
+    assert (value(cuda).status, value(cuda).devices) == (status, None)
+    assert "CUDA_ERROR" in value(cuda).message
+
+
+def test_libcuda_runs_in_the_examined_processs_variables(stubs: Path) -> None:
+    nvml, cuda, _ = ask(stubs, CUDA_VISIBLE_DEVICES="")
+    assert len(value(nvml).devices or ()) == 1
+    assert value(cuda).status == 100
+
+
+def test_a_hang_in_libcuda_keeps_what_nvml_said(stubs: Path) -> None:
+    nvml, cuda, _ = ask(stubs, 1.0, STUB_CUDA="hang")
+    assert len(value(nvml).devices or ()) == 1
+    assert cuda.state == "unknown"
+    assert cuda.why == "cuInit: gave no answer within 1 s"
+
+
+def test_a_hang_at_one_card_keeps_the_versions_and_lists_no_cards(stubs: Path) -> None:
+    nvml, cuda, _ = ask(stubs, 1.0, STUB_CARDS="2", STUB_STUCK="1")
+    assert (value(nvml).status, value(nvml).driver_version, value(nvml).devices) == (0, "580.95.05", None)
+    assert "card 1" in value(nvml).message
+    assert cuda.state == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("variables", "step"),
+    [({"STUB_NVML": "hang"}, "nvmlInit: gave no answer"), ({"STUB_NVML": "crash"}, "nvmlInit: crashed (SIGSEGV)")],
+)
+def test_nvml_that_never_comes_back(stubs: Path, variables: dict[str, str], step: str) -> None:
+    nvml, cuda, _ = ask(stubs, 1.0, **variables)
+    assert (nvml.state, cuda.state) == ("unknown", "unknown")
+    assert nvml.why.startswith(step)
+
+
+def test_an_abort_in_libcuda(stubs: Path) -> None:
+    nvml, cuda, _ = ask(stubs, STUB_CUDA="abort")
+    assert value(nvml).status == 0
+    assert cuda.why == "cuInit: crashed (SIGABRT)"
+
+
+def test_what_a_library_prints_is_no_answer(stubs: Path) -> None:
+    assert value(ask(stubs, STUB_NVML="noise")[0]).status == 0
+
+
+def test_no_libraries_at_all(tmp_path: Path) -> None:
+    if any(
+        os.path.exists(f"{folder}/libcuda.so.1")
+        for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/local/nvidia/lib64")
+    ):
+        pytest.skip("this machine has an NVIDIA driver")
+    nvml, cuda, smi = ask_nvidia(StubbedHost(tmp_path))
+    assert (nvml.state, cuda.state, smi.state) == ("absent", "absent", "absent")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x7fELF garbage"])
+def test_a_library_that_cannot_be_loaded_is_unknown_with_the_reason(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "libcuda.so.1").write_bytes(content)
+    cuda = ask_nvidia(StubbedHost(tmp_path))[1]
+    assert cuda.state == "unknown"
+    assert "libcuda.so.1" in cuda.why
+
+
+def test_nothing_stays_behind(stubs: Path, tmp_path: Path) -> None:
+    os.environ["TMPDIR"], before = str(tmp_path), os.environ.get("TMPDIR")
+    try:
+        import tempfile
+
+        tempfile.tempdir = None
+        ask(stubs, 1.0, STUB_CUDA="hang")
+        assert list(tmp_path.iterdir()) == []
+    finally:
+        tempfile.tempdir = None
+        if before is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = before
+
+
+# --- HSA -------------------------------------------------------------------------------------------
+
+
+def on_path(stubs: Path) -> LoadPath:
+    return LoadPath(found=(Library(LIBRARY, str(stubs / LIBRARY)),))
+
+
+def test_agents_of_the_runtime(stubs: Path) -> None:
+    api = ask_hsa(StubbedHost(stubs), on_path(stubs)).value
+    assert api is not None
+    assert (api.status, api.library) == (0, str(stubs / LIBRARY))
+    cpu, gpu = api.agents
+    assert (cpu.kind, cpu.name) == ("cpu", "AMD Ryzen")
+    assert (gpu.kind, gpu.name, gpu.isa) == ("gpu", "gfx1100", ("gfx1100", "gfx11-generic"))
+    assert (gpu.bdf, gpu.product, gpu.pci_id) == ("0001:03:00.0", "AMD Radeon RX 7900 XTX", "1002:744c")
+
+
+def test_the_runtime_refuses(stubs: Path) -> None:
+    api = ask_hsa(StubbedHost(stubs, STUB_HSA="0x1008"), on_path(stubs)).value
+    assert api is not None
+    assert (api.status, api.agents) == (0x1008, ())
+    assert "OUT_OF_RESOURCES" in api.message
+
+
+@pytest.mark.parametrize(("how", "why"), [("hang", "gave no answer within 1 s"), ("crash", "crashed (SIGABRT)")])
+def test_the_runtime_never_comes_back(stubs: Path, how: str, why: str) -> None:
+    fact = ask_hsa(StubbedHost(stubs, STUB_HSA=how), on_path(stubs), 1.0)
+    assert (fact.state, fact.why) == ("unknown", f"hsa_init: {why}")
+
+
+def test_a_wheels_own_copy_may_be_named(stubs: Path) -> None:
+    fact = ask_hsa(StubbedHost(stubs), LoadPath(), library=str(stubs / LIBRARY))
+    assert fact.value is not None
+    broken = ask_hsa(StubbedHost(stubs), LoadPath(), library=str(stubs / "libnowhere.so"))
+    assert broken.state == "unknown"
