@@ -68,6 +68,7 @@ def read_distribution(data: bytes, accuracy_limit: int, symbols: int) -> tuple[t
 
 @lru_cache(maxsize=64)
 def fse_table(counts: tuple[int, ...], accuracy: int) -> Table:
+    """The decoding table of a distribution."""
     size = 1 << accuracy
     symbols = [0] * size
     high = size - 1
