@@ -223,9 +223,8 @@ class RecordedHost(Host):
         if node is not None:
             mode = int(node.mode, 8) if node.mode else None
             return DeviceNode(path=path, opened=node.open, mode=mode, uid=node.uid, gid=node.gid)
-        if self.place(path) is not None:
-            return DeviceNode(path=path, opened="ok")
-        return DeviceNode(path=path, opened="ENOENT" if self.missing(path).absent else "untried")
+        answers: dict[str, Opening] = {"known": "ok", "absent": "ENOENT", "denied": "EACCES"}
+        return DeviceNode(path=path, opened=answers.get(self.stat(path).state, "untried"))
 
     def run(self, argv: Sequence[str], seconds: float) -> Fact[CommandResult]:
         """The recorded answer: looked up by the whole command line, then by the command's name."""
