@@ -68,12 +68,19 @@ def _module_is_out(case: Case, vendor: Vendor) -> bool:
 def served(case: Case) -> tuple[Gpu, ...]:
     """Usable cards that nothing speaks against."""
     out = {id(gpu) for vendor in ("nvidia", "amd") for gpu in unserved(case, vendor)}
-    return tuple(gpu for gpu in case.usable if id(gpu) not in out)
+    return tuple(gpu for gpu in case.usable if id(gpu) not in out and not _in_doubt(case, gpu))
+
+
+def _in_doubt(case: Case, gpu: Gpu) -> bool:
+    """Bound to its driver, and refused by it, gone, or without compute all the same."""
+    if gpu.vendor == "nvidia":
+        return gpu.off_bus or (gpu.nvml is None and nvidia_refusal(case, gpu) is not None)
+    return gpu.off_bus or (gpu.kfd_node is None and case.machine.amd.topology.known and not case.in_container)
 
 
 def weight(case: Case, gpu: Gpu) -> Weight:
     """How much it weighs that this card does not work: a note for a display card beside a working one."""
-    working = served(case)
+    working = tuple(other for other in served(case) if other is not gpu)
     if case.built_for:
         working = tuple(other for other in working if other.vendor == case.built_for)
     elif not gpu.integrated:

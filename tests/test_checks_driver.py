@@ -1,0 +1,376 @@
+"""The NVIDIA driver against its libraries, its cards and its services, and WSL: GPD120 to GPD129, GPD214."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudoctor.finding import InstallDriver, LoadModule, StartService
+from gpudoctor.machine import (
+    DeviceNode,
+    Fabric,
+    HsaAgent,
+    HsaApi,
+    InstalledModule,
+    Library,
+    LoadPath,
+    NvidiaApi,
+    NvmlDevice,
+    Os,
+    absent,
+    known,
+    unknown,
+)
+from tests.check_cases import below_torch, first, found, log, remedies
+from tests.machines import (
+    LIB,
+    amd_gpu,
+    amd_machine,
+    change,
+    nvidia_gpu,
+    nvidia_machine,
+    torch,
+    with_stack,
+    with_system,
+)
+
+RUNNING = "6.8.0-60-generic"
+HMM = "nvidia-uvm: uvm_pmm_gpu.c:3176 devmem_alloc_pagemap[pid:92821] request_free_mem_region() err -34"
+H100 = nvidia_gpu("NVIDIA H100 80GB HBM3", "sm_90", datacenter=True)
+GTX_1080 = nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61")
+RTX_5090 = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", index=1)
+
+
+def on_disk(version: str, kernel: str = RUNNING, flavour: str = "open"):
+    path = f"/lib/modules/{kernel}/updates/dkms/nvidia.ko"
+    return known((InstalledModule("nvidia", kernel, path, version, flavour),), "/lib/modules")  # type: ignore[arg-type]
+
+
+def cuda(status: int):
+    return known(NvidiaApi(status=status, library="libcuda.so.1"), "libcuda")
+
+
+def nvml(status: int, *devices: NvmlDevice):
+    return known(NvidiaApi(status=status, library="libnvidia-ml.so.1", devices=devices), "NVML")
+
+
+def updated(loaded: str = "575.64.03", libraries: str = "580.95.05", **parts):
+    return with_stack(nvidia_machine(driver=loaded), userland=known(libraries, f"{LIB}/libcuda.so"), **parts)
+
+
+# --- libraries and module ---
+
+
+def test_an_update_that_waits_for_a_reboot():
+    machine = updated(modules_installed=on_disk("580.95.05"))
+    assert below_torch(machine) == [("driver-installed-no-reboot", "error")]
+    assert remedies(first(machine)) == ["Reboot"]
+
+
+def test_libraries_without_a_module_of_their_version():
+    machine = updated(modules_installed=on_disk("575.64.03"))
+    assert below_torch(machine) == [("driver-lib-mismatch", "error")]
+    assert remedies(first(machine)) == ["InstallDriver", "Reboot"]
+
+
+def test_where_the_modules_on_disk_are_not_known_a_reboot_comes_first():
+    machine = updated(modules_installed=unknown("not recorded"))
+    assert remedies(first(machine)) == ["Reboot"]
+    assert first(machine).confidence == "likely"
+
+
+@pytest.mark.parametrize("parts", [{"nvml": nvml(18)}, {"cuda": cuda(803)}])
+def test_the_drivers_own_word_makes_a_mismatch_certain(parts):
+    machine = updated(modules_installed=on_disk("575.64.03"), **parts)
+    assert (first(machine).slug, first(machine).confidence) == ("driver-lib-mismatch", "certain")
+
+
+def test_nvml_18_without_any_version_read():
+    machine = with_stack(nvidia_machine(), userland=unknown("no version"), nvml=nvml(18))
+    assert below_torch(machine) == [("driver-lib-mismatch", "error")]
+
+
+def test_a_driver_that_answers_is_of_one_version():
+    assert below_torch(updated(cuda=cuda(0))) == []
+    assert below_torch(updated(nvml=nvml(0, NvmlDevice(index=0)))) == []
+
+
+@pytest.mark.parametrize(("loaded", "libraries"), [("580.95.05", "580.95.05"), ("580.95.05", "580.95")])
+def test_the_same_version_is_silent_however_long_it_is_written(loaded, libraries):
+    assert found(updated(loaded, libraries), "driver-lib-mismatch") == []
+
+
+@pytest.mark.parametrize("where", ["wsl", "jetson"])
+def test_versions_differ_by_design_on_wsl_and_jetson(where):
+    assert "driver-lib-mismatch" not in dict(below_torch(with_system(updated(), **{where: known("x", "x")})))
+
+
+def test_in_a_container_the_host_has_to_be_rebooted_and_the_container_made_anew():
+    machine = with_system(updated(), container=known("docker", "/.dockerenv"))
+    assert remedies(first(machine)) == ["AddContainerFlags", "Manual"]
+
+
+def test_a_fabricated_803_of_cuda_compat_takes_compat_off_the_path():
+    compat = Library("libcuda.so.1", "/usr/local/cuda/compat/libcuda.so.1", "570.124.06", "compat", "LD_LIBRARY_PATH")
+    machine = change(nvidia_machine(H100), load_path=LoadPath((compat,), (LIB,), known(True, "ld.so.cache")))
+    finding = found(with_stack(machine, cuda=cuda(803)), "driver-lib-mismatch")[0]
+    assert "/usr/local/cuda/compat" in finding.ways_out[0].remedies[0].text
+
+
+# --- the driver and the card ---
+
+
+def test_590_no_longer_serves_pascal():
+    machine = nvidia_machine(GTX_1080, driver="590.48.01", flavour="proprietary")
+    assert below_torch(machine) == [("nvidia-driver-dropped-gpu", "error")]
+    remedy = first(machine).ways_out[0].remedies[0]
+    assert isinstance(remedy, InstallDriver)
+    assert (remedy.branch, remedy.flavour) == ("580", "proprietary")
+
+
+def test_the_open_590_refuses_pascal_for_its_branch_first():
+    card = change(GTX_1080, driver=absent("driver"))
+    machine = with_stack(
+        nvidia_machine(card, driver="590.48.01"),
+        module=absent("proc"),
+        modules_loaded=known((), "proc"),
+        modules_installed=on_disk("590.48.01"),
+    )
+    assert below_torch(machine) == [("nvidia-driver-dropped-gpu", "error")]
+
+
+def test_580_serves_pascal_and_470_kepler():
+    assert below_torch(nvidia_machine(GTX_1080, driver="580.95.05", flavour="proprietary")) == []
+    kepler = nvidia_gpu("NVIDIA Tesla K80", "sm_37")
+    assert below_torch(nvidia_machine(kepler, driver="470.256.02", flavour="proprietary")) == []
+
+
+def test_a_card_that_the_driver_lists_is_never_dropped():
+    card = change(GTX_1080, nvml=NvmlDevice(index=0, name="NVIDIA GeForce GTX 1080"))
+    machine = with_stack(nvidia_machine(card, driver="590.48.01"), nvml=nvml(0, NvmlDevice(index=0)))
+    assert below_torch(machine) == []
+
+
+def test_blackwell_needs_the_open_modules():
+    machine = nvidia_machine(change(RTX_5090, index=0), driver="570.144", flavour="proprietary")
+    assert below_torch(machine) == [("blackwell-open-module", "error")]
+    remedy = first(machine).ways_out[0].remedies[0]
+    assert isinstance(remedy, InstallDriver)
+    assert remedy.flavour == "open"
+
+
+def test_pascal_is_refused_by_the_open_modules():
+    machine = nvidia_machine(GTX_1080, driver="580.95.05", flavour="open")
+    assert below_torch(machine) == [("open-module-unsupported-gpu", "error")]
+    assert first(machine).ways_out[0].remedies[0].flavour == "proprietary"
+
+
+@pytest.mark.parametrize("flavour", ["open", "proprietary", None])
+def test_ada_takes_both_flavours(flavour):
+    assert below_torch(nvidia_machine(flavour=flavour)) == []
+
+
+def test_gb10_needs_the_open_modules_too():
+    gb10 = nvidia_gpu("NVIDIA GB10", "sm_121", integrated=True, unified_memory=True)
+    assert below_torch(nvidia_machine(gb10, driver="580.95.05", flavour="open")) == []
+    assert below_torch(nvidia_machine(gb10, driver="580.95.05", flavour="proprietary")) == [
+        ("blackwell-open-module", "error")
+    ]
+
+
+def test_grace_hopper_needs_the_open_modules_and_a_plain_h100_does_not():
+    gh200 = nvidia_gpu("NVIDIA GH200 480GB", "sm_90")
+    assert found(nvidia_machine(gh200, flavour="proprietary"), "blackwell-open-module")
+    assert below_torch(nvidia_machine(H100, flavour="proprietary")) == []
+
+
+def test_two_cards_that_no_one_driver_serves_are_told_what_each_needs():
+    finding = first(nvidia_machine(GTX_1080, RTX_5090, driver="580.95.05", flavour="proprietary"))
+    assert finding.slug == "blackwell-open-module"
+    assert finding.device is not None
+    assert finding.device.index == 1
+    assert "GTX 1080" in finding.message
+
+
+def test_two_dropped_cards_do_not_excuse_each_other():
+    second = change(GTX_1080, index=1, boot_vga=True)
+    machine = nvidia_machine(GTX_1080, second, driver="590.48.01", flavour="proprietary")
+    assert below_torch(machine) == [("nvidia-driver-dropped-gpu", "error")]
+
+
+def test_an_older_card_that_the_driver_dropped_beside_a_newer_one_is_a_note():
+    ada = nvidia_gpu(index=1)
+    machine = nvidia_machine(GTX_1080, ada, driver="590.48.01")
+    assert below_torch(machine) == [("nvidia-driver-dropped-gpu", "note")]
+
+
+# --- fabric manager ---
+
+
+def fabric(switches: int = 4, version=absent("/usr/bin"), running: object = unknown("x")):  # noqa: B008 - frozen
+    return Fabric(switches=known(switches, "pci"), manager_version=version, manager_running=running)  # type: ignore[arg-type]
+
+
+def test_switches_without_a_fabric_manager():
+    machine = with_stack(nvidia_machine(H100), fabric=fabric())
+    remedy = first(machine).ways_out[0].remedies[0]
+    assert below_torch(machine) == [("fabric-manager-not-running", "error")]
+    assert isinstance(remedy, StartService)
+    assert remedy.package == "nvidia-fabricmanager=580.95.05"
+
+
+@pytest.mark.parametrize(
+    ("version", "running", "slugs"),
+    [
+        (known("580.95.05", "dpkg"), known(True, "/proc"), []),
+        (known("580.95.05", "dpkg"), known(False, "/proc"), ["fabric-manager-not-running"]),
+        (known("535.183.01", "dpkg"), known(True, "/proc"), ["fabric-manager-not-running"]),
+        (known("580.95.05", "dpkg"), unknown("no /proc"), []),
+        (absent("/usr/bin"), known(True, "/proc"), []),
+        (unknown("no version"), unknown("no /proc"), []),
+    ],
+)
+def test_the_fabric_manager_has_to_run_and_be_the_drivers_twin(version, running, slugs):
+    machine = with_stack(nvidia_machine(H100), fabric=fabric(version=version, running=running))
+    assert [slug for slug, _ in below_torch(machine)] == slugs
+
+
+def test_cuda_that_starts_needs_no_fabric_manager():
+    assert below_torch(with_stack(nvidia_machine(H100), fabric=fabric(), cuda=cuda(0))) == []
+
+
+def test_in_a_container_802_speaks_of_the_host():
+    machine = with_stack(nvidia_machine(H100, container="docker"), cuda=cuda(802))
+    assert below_torch(machine) == [("fabric-manager-not-running", "error")]
+    assert remedies(first(machine)) == ["Manual"]
+    assert below_torch(with_stack(nvidia_machine(H100, container="docker"), fabric=fabric())) == []
+
+
+# --- CUDA's start ---
+
+
+def test_802_on_a_consumer_card_is_the_look_alike():
+    machine = with_stack(nvidia_machine(), cuda=cuda(802))
+    assert below_torch(machine) == [("cuda-init-hmm-kaslr", "error")]
+    assert first(machine).confidence == "possible"
+
+
+@pytest.mark.parametrize("status", [802, 999])
+def test_the_line_of_nvidia_uvm_makes_it_certain(status):
+    machine = with_stack(nvidia_machine(H100, **log(HMM)), cuda=cuda(status))
+    assert below_torch(machine) == [("cuda-init-hmm-kaslr", "error")]
+    remedy = first(machine).ways_out[0].remedies[0]
+    assert isinstance(remedy, LoadModule)
+    assert remedy.options == ("uvm_disable_hmm=1",)
+
+
+def test_the_line_alone_or_a_cuda_that_starts_is_silent():
+    assert below_torch(nvidia_machine(**log(HMM))) == []
+    assert below_torch(with_stack(nvidia_machine(**log(HMM)), cuda=cuda(0))) == []
+
+
+def test_cuda_dead_after_a_suspend():
+    machine = with_system(with_stack(nvidia_machine(), cuda=cuda(999), nvml=nvml(0)), suspends=known(2, "/sys/power"))
+    assert below_torch(machine) == [("nvidia-uvm-after-suspend", "error")]
+    remedy = first(machine).ways_out[0].remedies[0]
+    assert (type(remedy), remedy.reload) == (LoadModule, True)
+
+
+@pytest.mark.parametrize(("status", "suspends"), [(0, 2), (999, 0), (100, 2)])
+def test_without_both_signs_suspend_is_not_blamed(status, suspends):
+    machine = with_system(with_stack(nvidia_machine(), cuda=cuda(status)), suspends=known(suspends, "/sys/power"))
+    assert "nvidia-uvm-after-suspend" not in dict(below_torch(machine))
+
+
+# --- WSL ---
+
+WSL_LIBRARY = Library("libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", None, "wsl", "ld.so.cache")
+LINUX_LIBRARY = Library("libcuda.so.1", f"{LIB}/libcuda.so.535.183.01", "535.183.01", "driver", "ld.so.cache")
+
+
+def wsl(*libraries: Library, dxg: bool = True, patient=torch(), **parts):  # noqa: B008 - frozen
+    nodes = (DeviceNode(path="/dev/dxg", opened="ok"),) if dxg else ()
+    machine = with_stack(
+        nvidia_machine(torch=patient),
+        module=absent("/proc/driver"),
+        modules_loaded=known((), "/proc/modules"),
+        userland=absent("load path"),
+        nodes=known(nodes, "/dev"),
+        **parts,
+    )
+    machine = change(
+        machine, gpus=(), load_path=LoadPath(libraries, (LIB, "/usr/lib/wsl/lib"), known(True, "ld.so.cache"))
+    )
+    return with_system(machine, wsl=known("5.15.153.1-microsoft-standard-WSL2", "uname"))
+
+
+def test_a_healthy_wsl_is_silent():
+    assert below_torch(wsl(WSL_LIBRARY)) == []
+    assert below_torch(wsl(WSL_LIBRARY, cuda=cuda(0), nvml=nvml(0))) == []
+    assert below_torch(wsl(WSL_LIBRARY, LINUX_LIBRARY)) == []
+
+
+def test_a_linux_driver_inside_wsl_that_comes_first():
+    machine = wsl(LINUX_LIBRARY, WSL_LIBRARY)
+    assert below_torch(machine) == [("wsl-driver", "error")]
+    assert "libnvidia-compute" in first(machine).ways_out[0].remedies[0].text
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [wsl(WSL_LIBRARY, dxg=False), wsl(), wsl(WSL_LIBRARY, cuda=cuda(100)), wsl(WSL_LIBRARY, nvml=nvml(9))],
+    ids=["no dxg", "no libcuda", "CUDA sees no card", "NVML fails"],
+)
+def test_windows_driver_that_does_not_reach_wsl(machine):
+    assert below_torch(machine) == [("wsl-driver", "error")]
+    assert "wsl --update" in first(machine).ways_out[0].remedies[0].text
+
+
+def test_wsl_without_a_gpu_and_without_a_gpu_build_is_a_note():
+    assert below_torch(wsl(dxg=False, patient=None)) == [("no-gpu", "note")]
+
+
+def rocm_wsl(version: str, card=None, variables=None, **system):
+    machine = change(wsl(patient=torch(version)), variables=variables or {}, gpus=(card,) if card else ())
+    return with_system(machine, **system)
+
+
+def test_rocm_7_2_on_wsl_is_told_to_look_behind_dxg():
+    machine = rocm_wsl("2.12.0+rocm7.2")
+    assert below_torch(machine) == [("rocm-wsl-dxg-env", "error")]
+    assert first(machine).ways_out[0].remedies[0].value == "1"
+
+
+def test_the_variable_set_or_a_release_that_needs_none_is_silent():
+    assert below_torch(rocm_wsl("2.12.0+rocm7.2", variables={"HSA_ENABLE_DXG_DETECTION": "1"})) == []
+    assert below_torch(rocm_wsl("2.15.0+rocm10.0")) == []
+    assert below_torch(amd_machine(torch=torch("2.12.0+rocm7.2"))) == []
+
+
+def test_a_later_release_looks_unless_it_is_forbidden():
+    machine = rocm_wsl("2.15.0+rocm10.0", variables={"HSA_ENABLE_DXG_DETECTION": "0"})
+    assert (first(machine).slug, remedies(first(machine))) == ("rocm-wsl-dxg-env", ["UnsetVariable"])
+
+
+def test_a_runtime_that_lists_a_card_needs_nothing():
+    hsa = known(HsaApi(status=0, agents=(HsaAgent(name="gfx1100", kind="gpu"),)), "libhsa")
+    machine = rocm_wsl("2.12.0+rocm7.2")
+    assert below_torch(change(machine, amd=change(machine.amd, hsa=hsa))) == []
+
+
+def test_a_card_that_rocm_on_wsl_does_not_serve():
+    card = amd_gpu("AMD Radeon RX 6700 XT", "gfx1031", bdf=None, kfd_node=None)
+    machine = rocm_wsl("2.12.0+rocm7.2", card, {"HSA_ENABLE_DXG_DETECTION": "1"})
+    assert below_torch(machine) == [("rocm-wsl-unsupported", "error")]
+
+
+@pytest.mark.parametrize(("name", "excluded"), [("AMD Radeon RX 7700", True), ("AMD Radeon RX 7800 XT", False)])
+def test_products_that_amd_leaves_out_by_name(name, excluded):
+    card = amd_gpu(name, "gfx1101", bdf=None, kfd_node=None)
+    assert bool(found(rocm_wsl("2.15.0+rocm10.0", card), "rocm-wsl-unsupported")) is excluded
+
+
+def test_another_distribution_whose_runtime_fails():
+    machine = rocm_wsl("2.9.1+rocm6.4", os=known(Os(id="ol", version="9.4", name="Oracle Linux 9.4"), "os-release"))
+    failed = change(machine, amd=change(machine.amd, hsa=known(HsaApi(status=4104), "libhsa")))
+    assert found(machine, "rocm-wsl-unsupported") == []
+    assert [f.severity for f in found(failed, "rocm-wsl-unsupported")] == ["error"]
