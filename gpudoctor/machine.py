@@ -481,7 +481,8 @@ class CodeArchs(Record, frozen=True):
     partial: tuple[str, ...] = ()
     """A few kernels only: what fewer than half of the containers carry, of any kind."""
     linalg: tuple[str, ...] = ()
-    """All that libtorch_cuda_linalg carries; PTX, if any, as "compute_90" among them."""
+    """SASS that libtorch_cuda_linalg carries, however few of its containers do."""
+    linalg_ptx: tuple[str, ...] = ()
     gfx: tuple[str, ...] = ()
     blas_gfx: tuple[str, ...] | None = None
     """gfx targets that the bundled rocBLAS has kernels for; None: no rocBLAS was found."""

@@ -64,11 +64,11 @@ def test_half_of_the_containers_decide(place: Place) -> None:
 def test_split_libraries_count_together_and_linalg_apart(place: Place) -> None:
     place.write("torch/lib/libtorch_cuda_cu.so", cuda_library(*units(8, "sm_70", "sm_80")))
     place.write("torch/lib/libtorch_cuda_cpp.so", cuda_library(*units(4, "sm_35", "sm_70", "sm_80")))
-    place.write("torch/lib/libtorch_cuda_linalg.so", cuda_library(*units(3, "sm_80", "sm_90")))
+    place.write("torch/lib/libtorch_cuda_linalg.so", cuda_library(*units(3, "sm_80", "sm_90", "compute_90")))
     archs = place.read().value
     assert archs is not None
     assert (archs.sass, archs.partial) == (("sm_70", "sm_80"), ("sm_35",))
-    assert archs.linalg == ("sm_80", "sm_90")
+    assert (archs.linalg, archs.linalg_ptx) == (("sm_80", "sm_90"), ("compute_90",))
     assert archs.blas_gfx is None
 
 
