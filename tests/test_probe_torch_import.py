@@ -94,6 +94,12 @@ def test_a_process_that_ends_within_the_import(tmp_path: Path) -> None:
     assert "status 7 during the import" in found.error
 
 
+def test_an_interpreter_that_does_not_start_is_told_from_a_torch_that_does_not(tmp_path: Path) -> None:
+    found = trial(tmp_path, WORKING, PYTHONHOME=str(tmp_path))
+    assert not found.ok
+    assert found.error.startswith("the interpreter itself did not start")
+
+
 def test_an_import_that_hangs_is_unknown_and_said_so(tmp_path: Path) -> None:
     answer = attempt(tmp_path, "import time\ntime.sleep(60)\n", seconds=1)
     assert answer.state == "unknown"

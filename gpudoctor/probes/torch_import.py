@@ -94,12 +94,14 @@ def _trial(result: CommandResult, frame: _Frame | None) -> ImportTrial:
     if frame is not None and frame.step == "raised":
         return ImportTrial(ok=False, error=frame.error[:_ERROR_LIMIT], seconds=frame.seconds)
     said = _last_said(result)
-    if result.rc < 0:
-        return ImportTrial(ok=False, error=said, signal=_signal_name(-result.rc))
+    signal = _signal_name(-result.rc) if result.rc < 0 else ""
     if frame is None:
-        return ImportTrial(ok=False, error=said or f"the interpreter ended with status {result.rc} before the import")
-    ended = f"the process ended with status {result.rc} during the import"
-    return ImportTrial(ok=False, error=f"{ended}: {said}" if said else ended)
+        how = "the interpreter itself did not start" + ("" if signal else f" (status {result.rc})")
+    elif signal:
+        return ImportTrial(ok=False, error=said, signal=signal)
+    else:
+        how = f"the process ended with status {result.rc} during the import"
+    return ImportTrial(ok=False, error=f"{how}: {said}" if said else how, signal=signal)
 
 
 def _imported(frame: _Frame) -> ImportTrial:
