@@ -1,0 +1,484 @@
+"""Containers, jobs, device nodes and visibility variables: GPD201 to GPD213."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudoctor.finding import AddContainerFlags, JoinGroup, SetVariable, UnsetVariable
+from gpudoctor.machine import (
+    BatchJob,
+    BlockedModule,
+    DeviceNode,
+    Jetson,
+    KfdNode,
+    Library,
+    LoadPath,
+    MigDevice,
+    NvidiaApi,
+    NvmlDevice,
+    User,
+    absent,
+    known,
+    unknown,
+)
+from tests.check_cases import below_torch, first, found, remedies, unanswered
+from tests.machines import (
+    LIB,
+    amd_gpu,
+    amd_machine,
+    change,
+    no_gpu_machine,
+    nvidia_gpu,
+    nvidia_machine,
+    torch,
+    with_stack,
+    with_system,
+)
+
+EIGHT = tuple(nvidia_gpu("NVIDIA A100-SXM4-80GB", "sm_80", index=n) for n in range(8))
+NO_NODES = known((), "/dev")
+
+
+def node(path: str, opened: str = "ok", mode: int = 0o666, gid: int = 0) -> DeviceNode:
+    return DeviceNode(path=path, opened=opened, mode=mode, uid=0, gid=gid)  # type: ignore[arg-type]
+
+
+def nodes(*paths: str, **parts):
+    return known(tuple(node(path, **parts) for path in paths), "/dev")
+
+
+def granted(*numbers: int):
+    return nodes("/dev/nvidiactl", "/dev/nvidia-uvm", *(f"/dev/nvidia{n}" for n in numbers))
+
+
+def in_job(machine, kind: str = "slurm", gpus: int | None = None):
+    return with_system(machine, job=known(BatchJob(kind=kind, gpus=gpus), "SLURM_JOB_ID"))
+
+
+def cuda(status: int):
+    return known(NvidiaApi(status=status), "libcuda")
+
+
+# --- containers without a GPU ---
+
+
+def test_a_container_without_the_nodes():
+    machine = with_stack(nvidia_machine(container="docker"), nodes=NO_NODES)
+    assert below_torch(machine) == [("container-no-gpu", "error")]
+    assert first(machine).ways_out[0].remedies == (AddContainerFlags("nvidia", why="torch is built for NVIDIA"),)
+
+
+def test_a_container_that_shows_nothing_of_its_host():
+    machine = no_gpu_machine(torch=torch(), container="docker", buses=unknown("no /sys/bus/pci"))
+    assert [(f.slug, f.confidence) for f in found(machine, "container-no-gpu")] == [("container-no-gpu", "likely")]
+
+
+def test_a_container_on_a_host_without_cards_is_told_that_there_is_no_gpu():
+    assert below_torch(no_gpu_machine(torch=torch(), container="docker")) == [("no-gpu", "error")]
+
+
+@pytest.mark.parametrize("patient", [None, torch("2.13.0+cpu")])
+def test_a_container_that_needs_no_gpu_is_silent(patient):
+    assert below_torch(with_stack(nvidia_machine(container="docker", torch=patient), nodes=NO_NODES)) == []
+
+
+def test_one_card_of_eight_granted_is_healthy():
+    assert below_torch(with_stack(nvidia_machine(*EIGHT, container="docker"), nodes=granted(5))) == []
+
+
+def test_void_of_cdi_and_operators_is_healthy_where_the_nodes_are():
+    machine = nvidia_machine(container="kubernetes", variables={"NVIDIA_VISIBLE_DEVICES": "void"})
+    assert below_torch(machine) == []
+
+
+def test_a_container_in_wsl_has_dxg_and_no_nodes():
+    wsl = with_system(nvidia_machine(container="docker"), wsl=known("5.15-microsoft-standard-WSL2", "uname"))
+    assert below_torch(with_stack(wsl, nodes=nodes("/dev/dxg"), module=absent("proc"))) == []
+    assert first(change(with_stack(wsl, nodes=NO_NODES, module=absent("proc")), gpus=())).slug == "container-no-gpu"
+
+
+def test_a_container_on_a_jetson():
+    orin = nvidia_gpu("Jetson AGX Orin", "sm_87", bdf=None, nodes=(), driver=known("nvgpu", "x"), integrated=True)
+    machine = with_system(nvidia_machine(orin, container="docker"), jetson=known(Jetson(l4t="36.4.3"), "/proc"))
+    assert below_torch(with_stack(machine, nodes=nodes("/dev/nvhost-gpu", "/dev/nvmap"))) == []
+
+
+def test_nodes_without_the_drivers_libraries():
+    machine = change(nvidia_machine(container="docker"), load_path=LoadPath((), (LIB,), known(True, "ld.so.cache")))
+    assert below_torch(machine) == [("container-no-gpu", "error")]
+    graphics = change(machine, variables={"NVIDIA_DRIVER_CAPABILITIES": "graphics,utility"})
+    assert first(graphics).ways_out[0].remedies[0].wants == "utility"
+
+
+def test_an_incomplete_load_path_proves_nothing():
+    machine = change(nvidia_machine(container="docker"), load_path=LoadPath((), (LIB,), unknown("unreadable")))
+    assert below_torch(machine) == []
+
+
+@pytest.mark.parametrize(
+    ("parts", "saw"),
+    [
+        ({"kfd": absent("/dev"), "render_nodes": NO_NODES}, "no GPU device nodes"),
+        ({"render_nodes": NO_NODES}, "/dev/kfd without /dev/dri"),
+        ({"kfd": absent("/dev")}, "/dev/dri without /dev/kfd"),
+    ],
+)
+def test_an_amd_container_needs_kfd_and_a_render_node(parts, saw):
+    machine = with_stack(amd_machine(container="docker"), **parts)
+    assert below_torch(machine) == [("container-no-gpu", "error")]
+    assert first(machine).saw == saw
+    assert first(machine).ways_out[0].remedies[0].wants == "amd"
+
+
+def test_an_amd_container_with_one_of_two_cards_is_healthy():
+    machine = amd_machine(amd_gpu(), amd_gpu(index=1), container="docker")
+    topology = known((KfdNode(node=0), KfdNode(node=1, gfx="gfx1100"), KfdNode(node=2, readable=False)), "kfd")
+    one = with_stack(machine, render_nodes=nodes("/dev/dri/renderD128", mode=0o660, gid=992), topology=topology)
+    assert below_torch(one) == []
+
+
+def test_a_request_by_name_that_nobody_heard_points_at_the_hosts_toolkit():
+    machine = nvidia_machine(container="kubernetes", variables={"NVIDIA_VISIBLE_DEVICES": "GPU-1f2e3d4c"})
+    machine = with_stack(machine, nodes=NO_NODES)
+    assert below_torch(machine) == [("container-toolkit-missing", "error")]
+    assert first(machine).confidence == "likely"
+
+
+@pytest.mark.parametrize("value", ["all", "void", "none", ""])
+def test_what_images_and_cdi_set_is_no_request(value):
+    machine = nvidia_machine(container="docker", variables={"NVIDIA_VISIBLE_DEVICES": value})
+    assert first(with_stack(machine, nodes=NO_NODES)).slug == "container-no-gpu"
+
+
+# --- the device cgroup ---
+
+
+def test_nodes_that_the_device_cgroup_refuses():
+    machine = nvidia_machine(container="docker")
+    revoked = with_stack(machine, nodes=nodes("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0", opened="EPERM"))
+    assert below_torch(revoked) == [("container-cgroup-revoked", "error")]
+    assert remedies(first(revoked)) == ["AddContainerFlags", "Manual"]
+
+
+def test_kfd_that_the_device_cgroup_refuses():
+    kfd = known(node("/dev/kfd", "EPERM"), "/dev/kfd")
+    assert below_torch(with_stack(amd_machine(container="docker"), kfd=kfd)) == [
+        ("container-cgroup-revoked", "error")
+    ]
+
+
+def test_refused_cards_beside_a_granted_one_are_healthy():
+    some = known(
+        (node("/dev/nvidiactl"), node("/dev/nvidia-uvm"), node("/dev/nvidia0"), node("/dev/nvidia1", "EPERM")), "x"
+    )
+    assert below_torch(with_stack(nvidia_machine(*EIGHT[:2], container="docker"), nodes=some)) == []
+
+
+# --- libraries baked into an image ---
+
+
+def baked(version: str, mounted: bool | None, kind: str = "image"):
+    library = Library("libcuda.so.1", f"{LIB}/libcuda.so.{version}", version, kind, "ld.so.cache", mounted)  # type: ignore[arg-type]
+    path = LoadPath((library,), (LIB,), known(True, "ld.so.cache"))
+    machine = change(nvidia_machine(driver="580.95.05", container="docker"), load_path=path)
+    return machine if kind == "compat" else with_stack(machine, userland=known(version, library.path))
+
+
+def test_a_libcuda_of_the_image_that_is_not_the_hosts():
+    machine = baked("550.54.15", False)
+    assert below_torch(machine) == [("container-libcuda-baked-in", "error")]
+    assert "550.54.15" in first(machine).message
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        baked("580.95.05", False),
+        baked("550.54.15", False, "compat"),
+        with_stack(baked("550.54.15", False), cuda=cuda(0)),
+    ],
+    ids=["the host's version", "cuda-compat", "a driver that answers"],
+)
+def test_harmless_libraries_of_an_image(machine):
+    assert below_torch(machine) == []
+
+
+def test_a_mounted_library_of_another_version_is_the_hosts_mismatch():
+    assert [slug for slug, _ in below_torch(baked("550.54.15", True, "driver"))] == ["driver-lib-mismatch"]
+
+
+# --- jobs ---
+
+
+def test_a_job_that_says_it_has_no_gpu():
+    machine = with_stack(in_job(nvidia_machine(*EIGHT), gpus=0), nodes=nodes("/dev/nvidiactl", opened="EPERM"))
+    assert below_torch(machine) == [("job-without-gpu", "error")]
+    assert "--gres=gpu:1" in first(machine).ways_out[0].remedies[0].text
+
+
+def test_a_job_on_a_machine_without_cards():
+    assert below_torch(in_job(no_gpu_machine(torch=torch()))) == [("job-without-gpu", "error")]
+
+
+def test_slurms_no_dev_files():
+    machine = in_job(nvidia_machine(variables={"CUDA_VISIBLE_DEVICES": "NoDevFiles"}), gpus=0)
+    assert below_torch(machine)[0] == ("job-without-gpu", "error")
+
+
+@pytest.mark.parametrize("kind", ["slurm", "ray"])
+def test_a_cpu_task_is_at_most_a_note(kind):
+    machine = in_job(nvidia_machine(variables={"CUDA_VISIBLE_DEVICES": ""}), kind, 0)
+    assert below_torch(machine) == [("cuda-visible-devices", "note")]
+    no_nodes = with_stack(machine, nodes=nodes("/dev/nvidiactl", "/dev/nvidia0", opened="EPERM"))
+    assert "error" not in dict(below_torch(no_nodes)).values()
+
+
+def test_a_job_with_its_card_is_healthy():
+    some = [node("/dev/nvidiactl"), node("/dev/nvidia-uvm")]
+    some += [node(f"/dev/nvidia{n}", "ok" if n == 3 else "EPERM") for n in range(8)]
+    machine = in_job(nvidia_machine(*EIGHT, variables={"CUDA_VISIBLE_DEVICES": "0"}), gpus=1)
+    assert below_torch(with_stack(machine, nodes=known(tuple(some), "/dev"))) == []
+
+
+def test_a_job_on_a_machine_whose_driver_is_gone_blames_the_driver():
+    card = nvidia_gpu(driver=absent("driver"))
+    machine = with_stack(
+        nvidia_machine(card), module=absent("proc"), modules_loaded=known((), "proc"), nodes=NO_NODES
+    )
+    assert below_torch(in_job(machine)) == [("no-driver", "error")]
+
+
+# --- permissions ---
+
+
+def test_nvidia_nodes_of_a_group():
+    machine = with_stack(
+        nvidia_machine(), nodes=nodes("/dev/nvidiactl", "/dev/nvidia0", opened="EACCES", mode=0o660, gid=44)
+    )
+    machine = with_system(machine, user=User(uid=1000, gids=(1000,)))
+    assert below_torch(machine) == [("gpu-device-permission", "error")]
+    assert first(machine).ways_out[0].remedies == (JoinGroup("video", why="it owns /dev/nvidiactl"),)
+
+
+def test_nvidia_nodes_of_root_alone_are_opened_not_joined():
+    machine = with_stack(nvidia_machine(), nodes=nodes("/dev/nvidiactl", opened="EACCES", mode=0o600, gid=0))
+    assert "NVreg_DeviceFileMode" in first(machine).ways_out[0].remedies[0].text
+
+
+def test_one_closed_card_of_several_was_not_granted():
+    some = known((node("/dev/nvidiactl"), node("/dev/nvidia0"), node("/dev/nvidia1", "EACCES", 0o660)), "/dev")
+    assert below_torch(with_stack(nvidia_machine(*EIGHT[:2]), nodes=some)) == []
+
+
+def closed_kfd(gid: int = 992, mode: int = 0o660, container: str | None = None, groups: tuple[int, ...] = (1000,)):
+    machine = amd_machine(container=container)
+    kfd = known(node("/dev/kfd", "EACCES", mode, gid), "/dev/kfd")
+    render = nodes("/dev/dri/renderD128", opened="EACCES", mode=mode, gid=gid)
+    return with_system(with_stack(machine, kfd=kfd, render_nodes=render), user=User(uid=1000, gids=groups))
+
+
+def test_the_group_to_join_is_the_one_that_owns_kfd():
+    assert below_torch(closed_kfd()) == [("amd-device-permission", "error")]
+    assert [r.group for r in first(closed_kfd()).ways_out[0].remedies] == ["render"]
+    assert [r.group for r in first(closed_kfd(gid=44)).ways_out[0].remedies] == ["video"]
+
+
+def test_in_a_container_the_groups_number_counts():
+    finding = first(closed_kfd(gid=109, container="docker"))
+    assert finding.slug == "amd-device-permission"
+    assert finding.ways_out[0].remedies[0].group_id == 109
+
+
+def test_a_group_without_a_name_is_told_by_its_number():
+    assert "109" in first(closed_kfd(gid=109)).ways_out[0].remedies[0].text
+
+
+def test_a_member_of_the_group_is_kept_out_by_a_security_module():
+    assert "SELinux" in first(closed_kfd(groups=(992,))).ways_out[0].remedies[0].text
+    assert "SELinux" in first(closed_kfd(mode=0o666)).ways_out[0].remedies[0].text
+
+
+def test_closed_render_nodes_alone_are_enough():
+    render = nodes("/dev/dri/renderD128", opened="EACCES", mode=0o660, gid=992)
+    machine = with_system(with_stack(amd_machine(), render_nodes=render), user=User(uid=1000, gids=(1000,)))
+    assert below_torch(machine) == [("amd-device-permission", "error")]
+
+
+def test_a_node_that_opens_needs_no_group():
+    assert below_torch(with_system(amd_machine(), user=User(uid=1000, gids=(1000,)))) == []
+
+
+def test_closed_amd_graphics_beside_a_cuda_card_are_silent():
+    igpu = amd_gpu("AMD Radeon Graphics", "gfx1036", integrated=True)
+    amd = closed_kfd().amd
+    assert below_torch(change(nvidia_machine(), gpus=(nvidia_gpu(), igpu), amd=amd)) == []
+
+
+# --- missing nodes ---
+
+
+def test_amdgpu_without_kfd():
+    machine = with_stack(
+        amd_machine(amd_gpu(kfd_node=None)), kfd=absent("/dev/kfd"), topology=absent("/sys/class/kfd")
+    )
+    assert below_torch(machine) == [("amd-kfd-missing", "error")]
+
+
+def test_kfd_with_a_node_in_the_kernel_and_none_in_dev():
+    machine = with_stack(amd_machine(), kfd=absent("/dev/kfd"))
+    assert below_torch(machine) == [("amd-kfd-missing", "error")]
+    assert "udevadm" in first(machine).ways_out[0].remedies[0].text
+
+
+def test_a_container_without_kfd_is_not_a_kernel_without_it():
+    machine = with_stack(amd_machine(container="podman"), kfd=absent("/dev/kfd"))
+    assert below_torch(machine) == [("container-no-gpu", "error")]
+
+
+def test_uvm_missing_in_a_container():
+    machine = with_stack(nvidia_machine(container="docker"), nodes=nodes("/dev/nvidiactl", "/dev/nvidia0"))
+    assert below_torch(machine) == [("nvidia-uvm-missing", "error")]
+    assert remedies(first(machine)) == ["Manual", "AddContainerFlags"]
+
+
+def test_uvm_before_its_first_use_on_bare_metal_is_silent():
+    bare = nodes("/dev/nvidiactl", "/dev/nvidia0")
+    assert below_torch(with_stack(nvidia_machine(), nodes=bare)) == []
+    assert below_torch(with_stack(nvidia_machine(), nodes=NO_NODES)) == []
+    assert below_torch(with_stack(nvidia_machine(container="apptainer"), nodes=bare)) == []
+
+
+def test_uvm_missing_on_bare_metal_where_cuda_fails_for_it():
+    machine = with_stack(nvidia_machine(), nodes=nodes("/dev/nvidiactl", "/dev/nvidia0"), cuda=cuda(999))
+    assert below_torch(machine) == [("nvidia-uvm-missing", "error")]
+    assert remedies(first(machine)) == ["LoadModule"]
+
+
+@pytest.mark.parametrize(("text", "slugs"), [("install nvidia_uvm /bin/false", 1), ("blacklist nvidia_uvm", 0)])
+def test_a_rule_that_really_keeps_uvm_from_loading(text, slugs):
+    rule = known((BlockedModule("nvidia_uvm", text, "/etc/modprobe.d/x.conf"),), "/etc")
+    machine = with_stack(nvidia_machine(), nodes=nodes("/dev/nvidiactl", "/dev/nvidia0"), blocked=rule)
+    assert len(found(machine, "nvidia-uvm-missing")) == slugs
+
+
+# --- visibility variables ---
+
+
+@pytest.mark.parametrize(
+    ("value", "slugs"),
+    [
+        ("", [("cuda-visible-devices", "error")]),
+        ("-1", [("cuda-visible-devices", "error")]),
+        ("8", [("cuda-visible-devices", "error")]),
+        ("0,8", [("cuda-visible-devices", "error")]),
+        ("0", []),
+        ("3,1", []),
+        ("0,1,-1,2", []),
+        ("GPU-1f2e3d4c-0000", []),
+    ],
+)
+def test_cuda_visible_devices_against_eight_cards(value, slugs):
+    assert below_torch(nvidia_machine(*EIGHT, variables={"CUDA_VISIBLE_DEVICES": value})) == slugs
+
+
+def test_an_index_too_far_is_unset_and_a_partly_right_list_is_mended():
+    far = first(nvidia_machine(variables={"CUDA_VISIBLE_DEVICES": "2"}))
+    partly = first(nvidia_machine(*EIGHT, variables={"CUDA_VISIBLE_DEVICES": "0,8"}))
+    assert isinstance(far.ways_out[0].remedies[0], UnsetVariable)
+    assert partly.ways_out[0].remedies[0] == SetVariable(
+        "CUDA_VISIBLE_DEVICES", "0", why="names only cards that are there"
+    )
+
+
+def test_a_uuid_that_no_card_has():
+    card = nvidia_gpu(uuid="GPU-aaaa1111")
+    assert below_torch(nvidia_machine(card, variables={"CUDA_VISIBLE_DEVICES": "GPU-bbbb"}))[0][1] == "error"
+    assert below_torch(nvidia_machine(card, variables={"CUDA_VISIBLE_DEVICES": "GPU-aaaa"})) == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "slugs"),
+    [
+        ({"HIP_VISIBLE_DEVICES": ""}, []),
+        ({"ROCR_VISIBLE_DEVICES": ""}, [("cuda-visible-devices", "error")]),
+        ({"HIP_VISIBLE_DEVICES": "1"}, [("cuda-visible-devices", "error")]),
+        ({"ROCR_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "0"}, [("cuda-visible-devices", "error")]),
+        ({"ROCR_VISIBLE_DEVICES": "0", "HIP_VISIBLE_DEVICES": "0"}, []),
+        ({"CUDA_VISIBLE_DEVICES": ""}, [("cuda-visible-devices", "note")]),
+    ],
+)
+def test_hip_and_rocr_read_them_in_their_own_way(variables, slugs):
+    assert below_torch(amd_machine(variables=variables)) == slugs
+
+
+def test_hip_counts_within_what_rocr_left():
+    cards = tuple(amd_gpu(index=n) for n in range(2))
+    finding = first(amd_machine(*cards, variables={"ROCR_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "1"}))
+    assert finding.subject == "HIP_VISIBLE_DEVICES"
+
+
+def test_without_a_gpu_build_a_variable_is_at_most_a_note():
+    assert below_torch(nvidia_machine(torch=None, variables={"CUDA_VISIBLE_DEVICES": ""})) == [
+        ("cuda-visible-devices", "note")
+    ]
+
+
+def test_the_container_runtimes_variable_hides_nothing_by_itself():
+    assert below_torch(nvidia_machine(variables={"NVIDIA_VISIBLE_DEVICES": "none"})) == []
+
+
+# --- MIG, busy cards, shared memory ---
+
+
+def mig_card(*slices: str, index: int = 0):
+    devices = tuple(MigDevice(profile="1g.10gb", uuid=uuid) for uuid in slices)
+    return nvidia_gpu(
+        "NVIDIA A100-SXM4-80GB", "sm_80", index=index, nvml=NvmlDevice(index=index, mig=True, mig_devices=devices)
+    )
+
+
+def test_mig_without_a_slice():
+    assert below_torch(nvidia_machine(mig_card())) == [("mig-confusion", "error")]
+    assert below_torch(nvidia_machine(mig_card(), EIGHT[1])) == [("mig-confusion", "note")]
+
+
+def test_slices_are_healthy():
+    assert below_torch(nvidia_machine(mig_card("MIG-aaaa", "MIG-bbbb"))) == []
+    chosen = nvidia_machine(mig_card("MIG-aaaa", "MIG-bbbb"), variables={"CUDA_VISIBLE_DEVICES": "MIG-bbbb"})
+    assert below_torch(chosen) == []
+
+
+def test_a_slice_that_is_not_there():
+    machine = nvidia_machine(mig_card("MIG-aaaa"), variables={"CUDA_VISIBLE_DEVICES": "MIG-cccc"})
+    assert below_torch(machine) == [("mig-confusion", "error")]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"compute_mode": "prohibited"},
+        {"compute_mode": "exclusive", "processes": 1},
+        {"memory": 100, "memory_used": 99},
+    ],
+)
+def test_a_busy_card_is_not_judged_and_no_fault(state):
+    machine = nvidia_machine(nvidia_gpu(nvml=NvmlDevice(index=0, **state)))
+    assert below_torch(machine) == []
+    assert [question.matters for question in unanswered(machine, "gpu-busy-or-exclusive")] == [False]
+
+
+def test_a_card_of_unified_memory_is_not_full():
+    machine = nvidia_machine(nvidia_gpu(nvml=NvmlDevice(index=0, memory=None, memory_used=None)))
+    assert unanswered(machine, "gpu-busy-or-exclusive") == []
+
+
+@pytest.mark.parametrize(
+    ("container", "size", "slugs"),
+    [
+        ("docker", 64 << 20, [("shm-small", "warning")]),
+        ("docker", 8 << 30, []),
+        (None, 64 << 20, []),
+    ],
+)
+def test_shared_memory_of_containers(container, size, slugs):
+    assert below_torch(with_system(nvidia_machine(container=container), shm=known(size, "/dev/shm"))) == slugs
