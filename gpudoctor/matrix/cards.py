@@ -103,22 +103,20 @@ class Cards:
         if direct is not None:
             return (direct,)
         maker = _maker(text)
-        if exact := self._found(self._exact, names.exact_key(text), maker):
-            return exact
         # A name without brand and detail may be short for several: RTX 6000 is a Quadro, and an Ada card.
-        plain = names.loose_key(text) == names.short_key(text)
+        plain = not names.branded(text) and names.loose_key(text) == names.short_key(text)
         loose = self._loose.get(names.loose_key(text), ()) if plain else ()
-        for keys, key in ((self._short, names.short_key(text)), (self._bare, names.bare_key(text))):
-            if found := self._found(keys, key, maker, loose):
-                return found
-        return self._found(self._loose, names.loose_key(text), maker)
+        found = self._found(self._short, names.short_key(text), maker, loose)
+        if not found and names.figure_only(text):
+            found = self._found(self._bare, names.bare_key(text), maker, loose)
+        return found or self._found(self._loose, names.loose_key(text), maker)
 
     def names_near(self, name: str) -> tuple[str, ...]:
         """At most five known names that resemble an unknown one."""
         from difflib import get_close_matches
 
         known = {key: card.name for key, cards in self._short.items() for card in cards[:1]}
-        near = get_close_matches(names.short_key(name), known, n=15, cutoff=0.6)
+        near = get_close_matches(names.short_key(name[:100]), known, n=15, cutoff=0.6)
         return tuple(dict.fromkeys(known[key] for key in near))[:5]
 
     @staticmethod
@@ -224,10 +222,6 @@ class Cards:
             found += [(alias, self._of_amd(card, alias)) for alias in spoken]
             found.append((card.chip, self._of_amd(card, card.name)))
         return tuple(found)
-
-    @cached_property
-    def _exact(self) -> dict[str, list[Identity]]:
-        return _index(self._named, names.exact_key)
 
     @cached_property
     def _short(self) -> dict[str, list[Identity]]:

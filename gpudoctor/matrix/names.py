@@ -32,9 +32,14 @@ def words(name: str) -> list[str]:
     return found
 
 
-def exact_key(name: str) -> str:
-    """The whole name but for the maker: "geforcertx5090"."""
-    return "".join(word for word in words(name) if word not in _VENDOR and word != "generation")
+def branded(name: str) -> bool:
+    """Whether a name says which line of products it belongs to: GeForce, Quadro, Radeon ..."""
+    return not _BRAND.isdisjoint(words(name))
+
+
+def figure_only(name: str) -> bool:
+    """Whether a name says neither line nor tier: "4090"."""
+    return (_BRAND | _TIER).isdisjoint(words(name))
 
 
 def short_key(name: str) -> str:
@@ -62,7 +67,7 @@ def alternatives(name: str) -> tuple[str, ...]:
     lead: list[str] = []
     for piece in pieces:
         part = piece.split()
-        if not part:
+        if not part or _MEMORY.match(part[0].lower()):
             continue
         if re.match(r"\d", part[0]) and lead:
             part = [*lead, *part]

@@ -1,0 +1,197 @@
+"""Which card is meant: PCI ids, device trees, and the many ways of writing a name."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpudoctor.matrix.load import load_matrix
+from gpudoctor.matrix.questions import Matrix
+
+
+@pytest.fixture(scope="module")
+def matrix() -> Matrix:
+    return load_matrix()
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        # as people write them
+        ("rx 6700xt", "gfx1031"),
+        ("RX 6700 XT", "gfx1031"),
+        ("6700 xt", "gfx1031"),
+        ("RX 6800", "gfx1030"),
+        ("rx6600", "gfx1032"),
+        ("4090", "sm_89"),
+        ("4060ti", "sm_89"),
+        ("1080 Ti", "sm_61"),
+        ("H100", "sm_90"),
+        ("MI300X", "gfx942"),
+        ("Vega 64", "gfx900"),
+        ("strix halo", "gfx1151"),
+        ("780m", "gfx1103"),
+        ("K80", "sm_37"),
+        ("T4", "sm_75"),
+        ("RTX PRO 6000", "sm_120"),
+        ("RTX 6000 Ada", "sm_89"),
+        ("GTX TITAN X", "sm_52"),
+        # as drivers print them
+        ("NVIDIA H100 80GB HBM3", "sm_90"),
+        ("NVIDIA H100 PCIe", "sm_90"),
+        ("NVIDIA H200", "sm_90"),
+        ("NVIDIA GH200 480GB", "sm_90"),
+        ("NVIDIA A100-SXM4-80GB", "sm_80"),
+        ("NVIDIA A100 80GB PCIe", "sm_80"),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "sm_80"),
+        ("Tesla V100-SXM2-16GB", "sm_70"),
+        ("Tesla P100-PCIE-16GB", "sm_60"),
+        ("NVIDIA GeForce RTX 5090 Laptop GPU", "sm_120"),
+        ("NVIDIA GeForce RTX 3080 Ti Laptop GPU", "sm_86"),
+        ("NVIDIA GeForce GTX 1660 SUPER", "sm_75"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "sm_120"),
+        ("NVIDIA RTX 6000 Ada Generation", "sm_89"),
+        ("Quadro RTX 6000", "sm_75"),
+        ("NVIDIA TITAN X (Pascal)", "sm_61"),
+        ("NVIDIA B200", "sm_100"),
+        ("NVIDIA GB10", "sm_121"),
+        ("Orin (nvgpu)", "sm_87"),
+        ("NVIDIA Thor", "sm_110"),
+        ("GRID A100-10C", "sm_80"),
+        ("NVIDIA A40-48Q", "sm_86"),
+        ("AMD Radeon RX 7900 XTX", "gfx1100"),
+        ("AMD Radeon PRO W7900", "gfx1100"),
+        ("AMD Instinct MI250X / MI250", "gfx90a"),
+        ("Radeon RX 9070 XT", "gfx1201"),
+        # chips, ids, architectures
+        ("GB202", "sm_120"),
+        ("navi 22", "gfx1031"),
+        ("10de:2b85", "sm_120"),
+        ("1002:73DF", "gfx1031"),
+        ("sm_90", "sm_90"),
+        ("sm90a", "sm_90"),
+        ("gfx1031", "gfx1031"),
+        ("gfx90a:sramecc+:xnack-", "gfx90a"),
+    ],
+)
+def test_a_name_stands_for_one_architecture(matrix: Matrix, name: str, arch: str) -> None:
+    assert [card.arch for card in matrix.cards_by_name(name)] == [arch]
+
+
+@pytest.mark.parametrize(
+    ("name", "archs"),
+    [
+        ("GT 730", {"sm_21", "sm_30", "sm_35"}),
+        ("GeForce GTX 860M", {"sm_30", "sm_50"}),
+        ("RTX 6000", {"sm_75", "sm_89"}),
+        ("RTX 5000", {"sm_75", "sm_89"}),
+        ("Titan X", {"sm_52", "sm_61"}),
+        ("580", {"sm_20", "gfx803"}),
+        ("840M", {"sm_50", "gfx1152", "gfx1153"}),
+        ("Radeon 840M", {"gfx1152", "gfx1153"}),
+    ],
+)
+def test_ambiguous_names_give_every_architecture(matrix: Matrix, name: str, archs: set[str]) -> None:
+    assert {card.arch for card in matrix.cards_by_name(name)} == archs
+
+
+def test_unknown_names_are_unknown_and_get_neighbours(matrix: Matrix) -> None:
+    assert matrix.cards_by_name("RTX 5909") == ()
+    assert any("5090" in name for name in matrix.names_near("RTX 5909"))
+    assert any("6700 XT" in name for name in matrix.names_near("RX 6770 XT"))
+    assert len(matrix.names_near("RTX 50")) <= 5
+    for nothing in ("", "   ", "NVIDIA", "Radeon", "GeForce RTX", "10de:ffff", "gfx9999", "sm_1", "/", "()"):
+        assert matrix.cards_by_name(nothing) == (), nothing
+
+
+def test_the_revision_names_the_product(matrix: Matrix) -> None:
+    card = matrix.card_by_pci("1002:73DF", "0xC1")
+    assert card is not None
+    assert (card.name, card.arch, card.family) == ("AMD Radeon RX 6700 XT", "gfx1031", "RDNA2")
+    other = matrix.card_by_pci("1002:73df", "zz")
+    assert other is not None and other.arch == "gfx1031"
+
+
+def test_what_a_pci_id_says(matrix: Matrix) -> None:
+    card = matrix.card_by_pci("10DE:2B85")
+    assert card is not None
+    assert (card.name, card.chip, card.family) == ("NVIDIA GeForce RTX 5090", "GB202", "Blackwell")
+    assert not (card.datacenter or card.integrated or card.jetson)
+    assert matrix.card_by_pci("8086:4680") is None
+    assert matrix.card_by_pci("nonsense") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "datacenter"),
+    [
+        ("Tesla T4", True),
+        ("A100 PCIe 80GB", True),
+        ("H100 SXM5 80GB", True),
+        ("L40S", True),
+        ("A10G", True),
+        ("B200", True),
+        ("GH200", True),
+        ("RTX PRO 6000 Blackwell Server Edition", True),
+        ("GeForce RTX 4090", False),
+        ("Quadro RTX 6000", False),
+        ("RTX 6000 Ada Generation", False),
+        ("RTX A6000", False),
+        ("RTX PRO 6000 Blackwell Workstation Edition", False),
+        ("TITAN RTX", False),
+        ("A2 / A16", True),
+    ],
+)
+def test_forward_compatibility_is_for_data_centre_products(matrix: Matrix, name: str, datacenter: bool) -> None:
+    assert [card.datacenter for card in matrix.cards_by_name(name)] == [datacenter]
+
+
+@pytest.mark.parametrize(
+    ("compatible", "arch", "jetson"),
+    [
+        ("nvidia,p3737-0000+p3701-0005\0nvidia,tegra234", "sm_87", True),
+        ("nvidia,p3450-0000\0nvidia,tegra210\0", "sm_53", True),
+        ("nvidia,p2972-0000 nvidia,tegra194", "sm_72", True),
+        ("nvidia,tegra264", "sm_110", True),
+    ],
+)
+def test_jetsons_by_their_device_tree(matrix: Matrix, compatible: str, arch: str, jetson: bool) -> None:
+    card = matrix.card_by_device_tree(compatible)
+    assert card is not None
+    assert (card.arch, card.jetson, card.integrated) == (arch, jetson, True)
+    assert matrix.card_by_device_tree("raspberrypi,5-model-b\0brcm,bcm2712") is None
+    assert matrix.card_by_device_tree("nvidia,tegra2345") is None
+
+
+def test_the_systems_on_chip_that_are_pci_devices(matrix: Matrix) -> None:
+    spark, thor = matrix.card_by_pci("10de:2e12"), matrix.card_by_pci("10de:2b00")
+    assert spark is not None and thor is not None
+    assert (spark.arch, spark.integrated, spark.jetson) == ("sm_121", True, False)
+    assert (thor.arch, thor.integrated, thor.jetson) == ("sm_110", True, True)
+
+
+def test_every_card_is_found_by_its_own_name(matrix: Matrix) -> None:
+    for row in matrix.tables.nvidia_gpus:
+        card = matrix.card_by_pci(f"10de:{row.pci}")
+        assert card is not None
+        assert card.arch in {found.arch for found in matrix.cards_by_name(card.name)}, card.name
+    for amd in matrix.tables.amd_gpus:
+        for name in (*amd.revisions.values(), *amd.aliases):
+            assert amd.gfx in {found.arch for found in matrix.cards_by_name(name)}, name
+
+
+@given(st.text(max_size=40))
+def test_any_text_gets_an_answer(name: str) -> None:
+    matrix = load_matrix_once()
+    cards = matrix.cards_by_name(name)
+    assert len({card.arch for card in cards}) == len(cards)
+    assert matrix.card_by_pci(name) is None or ":" in name
+
+
+_LOADED: list[Matrix] = []
+
+
+def load_matrix_once() -> Matrix:
+    if not _LOADED:
+        _LOADED.append(load_matrix())
+    return _LOADED[0]
