@@ -1,0 +1,156 @@
+"""Do torchvision and torchaudio go with the installed torch (GPD420, GPD421)."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from gpudoctor.check import Case, Verdicts, check
+from gpudoctor.finding import Evidence, Finding, Manual, ReplacePackage, WayOut
+from gpudoctor.machine import Distribution, Torch
+from gpudoctor.matrix.versions import figures
+
+from .fitting import FROM_AN_INDEX
+
+Package = Literal["torchvision", "torchaudio"]
+
+
+def _installed(case: Case, name: str) -> Distribution | None:
+    return case.environment.distribution(name) if case.environment else None
+
+
+def _public(version: str) -> str:
+    return version.partition("+")[0]
+
+
+def _local(version: str) -> str:
+    return version.partition("+")[2]
+
+
+def _versions(torch: Torch, package: Distribution) -> tuple[Evidence, ...]:
+    return (
+        Evidence(f"{package.name}.version", package.version, package.path),
+        Evidence("torch.version", torch.version, torch.source),
+    )
+
+
+@check("GPD420", "torchvision-mismatch")
+def torchvision_mismatch(case: Case) -> Verdicts:
+    """The installed torchvision does not go with the installed torch.
+
+    ## Why it matters
+    torchvision is compiled against one torch: with another, `import torchvision` fails with "operator
+    torchvision::nms does not exist" or an undefined symbol.
+
+    ## How it is judged
+    By the pairs in the matrix. From 0.29.1 on one torchvision serves all later torch. Builds for another GPU maker or
+    another CUDA major than torch's are a mismatch too. Pairs that conda, NGC images or own builds bring are their
+    own.
+
+    ## Fix safety
+    Replaces torchvision only.
+    """
+    yield from _companion(case, "torchvision")
+
+
+@check("GPD421", "torchaudio-mismatch")
+def torchaudio_mismatch(case: Case) -> Verdicts:
+    """The installed torchaudio does not go with the installed torch.
+
+    ## Why it matters
+    torchaudio is compiled against one torch: with another, its library fails to load (undefined symbol).
+
+    ## How it is judged
+    By the pairs in the matrix. 2.11, the last release, serves every torch from 2.11 on. Builds for another GPU maker
+    or another CUDA major than torch's are a mismatch too. Pairs that conda, NGC images or own builds bring are their
+    own.
+
+    ## Fix safety
+    Replaces torchaudio only.
+    """
+    yield from _companion(case, "torchaudio")
+
+
+def _companion(case: Case, package: Package) -> Verdicts:
+    torch, installed = case.torch, _installed(case, package)
+    if torch is None or installed is None or torch.origin not in FROM_AN_INDEX:
+        return
+    if installed.installer == "conda":
+        return
+    fits = case.matrix.companion_fits(package, installed.version, torch.version)
+    row = case.matrix.companion(torch.version)
+    wanted = (row.torchvision if package == "torchvision" else row.torchaudio) if row else None
+    other = None if fits is False else _other_build(case, torch, installed)
+    if fits is not False and other is None:
+        return
+    message = f"{package} {installed.version} was not built for torch {torch.version}"
+    message += f"; {wanted} is its partner." if fits is False and wanted else "." if other is None else f": {other}."
+    yield Finding(
+        severity="error",
+        message=message,
+        saw=f"{package} {installed.version}",
+        want=f"{package} {wanted or 'of this torch'}{_build_text(torch)}",
+        subject=f"{package} {installed.version}",
+        evidence=_versions(torch, installed),
+        ways_out=(_pair(case, torch, package, wanted),),
+        refs=("PyTorch release compatibility table",),
+    )
+
+
+def _build_text(torch: Torch) -> str:
+    return f" for {torch.build}" if torch.build and _local(torch.version) else ""
+
+
+def _other_build(case: Case, torch: Torch, installed: Distribution) -> str | None:
+    """Why a companion of the right version is a build for other hardware; None where it is not, or not known."""
+    if _has_stable_abi(case, installed):
+        return None
+    label, own = _local(installed.version), torch.build or ""
+    if not label:
+        label = _index_build(case, torch, installed) or ""
+    theirs, ours = _kind(label), _kind(own)
+    if theirs is None or ours is None or theirs == ours:
+        return None
+    return f"it is a build for {label}, torch one for {own}"
+
+
+def _has_stable_abi(case: Case, installed: Distribution) -> bool:
+    return any(
+        row.package == installed.name and figures(_public(installed.version)) >= figures(row.version)
+        for row in case.matrix.tables.stable_companions
+    )
+
+
+def _index_build(case: Case, torch: Torch, installed: Distribution) -> str | None:
+    """What a companion without local part was built for: one of the package index, for the index's own torch."""
+    release = case.matrix.release(torch.version)
+    index = installed.installer in ("pip", "uv") and not installed.direct_url
+    if not index or case.platform != "linux-x86_64" or release is None or not release.cuda:
+        return None
+    return "cu" + release.cuda.replace(".", "")
+
+
+def _kind(build: str) -> tuple[str, int] | None:
+    """What must be equal of two builds: the maker, and the major release of its runtime."""
+    cuda = re.match(r"cu(\d+)\d(?:\D|$)", build)
+    rocm = re.match(r"rocm(\d+)", build)
+    if cuda:
+        return "cuda", int(cuda[1])
+    if rocm:
+        return "rocm", int(rocm[1])
+    return ("cpu", 0) if build == "cpu" else None
+
+
+def _pair(case: Case, torch: Torch, package: Package, wanted: str | None) -> WayOut:
+    if wanted is None:
+        text = f"Install the {package} that was released with torch {_public(torch.version)}."
+        return WayOut(f"Install the {package} of this torch", (Manual(text, risk="replaces"),))
+    row = case.matrix.build_of(torch, case.platform)
+    local = torch.build or ""
+    url = case.matrix.index_url(row) if row else ""
+    if not url:
+        local = ""
+    remedy = ReplacePackage(
+        package, f"=={wanted}", index_url=url, local=local, why=f"the partner of torch {_public(torch.version)}"
+    )
+    return WayOut(f"Install {package} {wanted}", (remedy,))

@@ -1,0 +1,284 @@
+"""The matrix's known issues: conditions that all must match (GPD312 to 315, GPD428 to 440, GPD450)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.builds import cuda_driver
+from gpudoctor.check import Case, Verdicts, check
+from gpudoctor.finding import Evidence, Finding, Manual, SetVariable, Severity, WayOut
+from gpudoctor.machine import Gpu, LogFault
+from gpudoctor.matrix.rows import IssueCondition, KnownIssue
+from gpudoctor.matrix.versions import matches, package_matches
+
+_GENERAL = "known-issue"
+
+
+# --- which rows match ------------------------------------------------------------------------------
+
+
+def _concerned(case: Case, when: IssueCondition) -> tuple[Gpu, ...]:
+    """The usable cards that a condition speaks of; those of torch's own maker only, unless it names packages."""
+    if when.vendor and case.built_for not in (when.vendor, None):
+        return ()
+    if when.vendor and case.built_for is None and not (when.packages and case.torch is None):
+        return ()
+    cards = case.usable_of(when.vendor) if when.vendor else case.usable
+    wanted = (*when.gfx, *when.sm)
+    return tuple(gpu for gpu in cards if not wanted or gpu.arch.value in wanted)
+
+
+def _matches(case: Case, when: IssueCondition) -> bool:
+    """Whether every field that is given matches. What is not known never matches."""
+    cards = _concerned(case, when)
+    needs_card = bool(when.vendor or when.gfx or when.sm or when.min_gpus)
+    if needs_card and len(cards) < (when.min_gpus or 1):
+        return False
+    return all(
+        (_torch(case, when), _system(case, when), _driver(case, when), _packages(case, when), _variables(case, when))
+    )
+
+
+def _torch(case: Case, when: IssueCondition) -> bool:
+    torch = case.torch
+    if when.torch is not None and (torch is None or not package_matches(when.torch, torch.version)):
+        return False
+    if when.cuda is not None and (torch is None or torch.cuda is None or not matches(when.cuda, torch.cuda)):
+        return False
+    return when.rocm is None or (torch is not None and torch.rocm is not None and matches(when.rocm, torch.rocm))
+
+
+def _system(case: Case, when: IssueCondition) -> bool:
+    system = case.machine.system
+    if when.kernel is not None and (system.kernel.value is None or not matches(when.kernel, system.kernel.value)):
+        return False
+    if when.container is not None and (system.container.undecided or case.in_container != when.container):
+        return False
+    if when.firmware is not None:
+        firmware = case.machine.amd.firmware_package.value
+        if firmware is None or not matches(when.firmware, firmware):
+            return False
+    if when.platform == "wsl2":
+        return system.wsl.known
+    return when.platform in (None, case.platform)
+
+
+def _driver(case: Case, when: IssueCondition) -> bool:
+    if when.driver is None:
+        return True
+    amd = case.machine.amd.module.value
+    version = (None if amd == "in-tree" else amd) if when.vendor == "amd" else cuda_driver(case.machine)
+    return version is not None and matches(when.driver, version)
+
+
+def _packages(case: Case, when: IssueCondition) -> bool:
+    for wanted in when.packages:
+        installed = case.environment.distribution(wanted.package) if case.environment else None
+        if installed is None or not (
+            wanted.specifier is None or package_matches(wanted.specifier, installed.version)
+        ):
+            return False
+    return True
+
+
+def _variables(case: Case, when: IssueCondition) -> bool:
+    values = ((case.variable(wanted.name), wanted.value) for wanted in when.env)
+    return all(value is not None and wanted in (None, value) for value, wanted in values)
+
+
+def _symptoms(case: Case, row: KnownIssue) -> tuple[LogFault, ...]:
+    """Lines of this boot's kernel log that are the row's symptom."""
+    log = case.machine.kernel_log.value
+    faults = log.faults if log and row.log else ()
+    return tuple(fault for fault in faults if fault.kind == row.log and row.xid in (None, fault.xid))
+
+
+# --- findings --------------------------------------------------------------------------------------
+
+
+def of_slug(case: Case, slug: str) -> Iterator[Finding]:
+    """One finding for each row of that slug that matches."""
+    for row in case.matrix.known_issues():
+        if row.slug != slug or not _matches(case, row.when) or _worked_around(case, row):
+            continue
+        symptoms = _symptoms(case, row)
+        if row.trigger == "symptom" and not symptoms:
+            continue
+        yield _finding(case, row, symptoms)
+
+
+def _worked_around(case: Case, row: KnownIssue) -> bool:
+    return bool(row.variables) and all(case.variable(name) == value for name, value in row.variables.items())
+
+
+def _severity(row: KnownIssue, seen: bool) -> Severity:
+    """What only some work brings out is a note, unless the row names a cause with a weight of its own; a line of the
+    log is of the past, and never an error."""
+    if row.trigger == "workload" and row.slug == _GENERAL and not seen:
+        return "note"
+    return "warning" if row.severity == "error" and row.trigger != "facts" else row.severity
+
+
+def _finding(case: Case, row: KnownIssue, symptoms: tuple[LogFault, ...]) -> Finding:
+    lead = {"facts": "", "workload": "Some work is hit: ", "symptom": "The kernel log shows it: "}[row.trigger]
+    text = row.symptom if row.symptom.endswith(".") else f"{row.symptom}."
+    confidence = (
+        "certain" if symptoms else {"high": "likely", "medium": "possible", "low": "possible"}[row.confidence]
+    )
+    return Finding(
+        severity=_severity(row, bool(symptoms)),
+        message=f"Known issue {row.id}. {lead}{text} {row.workaround}".strip(),
+        saw=symptoms[-1].line if symptoms else _saw(case, row),
+        want=row.workaround,
+        subject=row.id,
+        confidence=confidence,  # type: ignore[arg-type]
+        evidence=_evidence(case, row, symptoms),
+        ways_out=(_way_out(row),),
+        refs=tuple(ref.strip() for ref in row.source.split(";") if ref.strip()),
+    )
+
+
+def _saw(case: Case, row: KnownIssue) -> str:
+    return ", ".join(f"{item.fact} {item.value}" for item in _evidence(case, row, ()))
+
+
+def _evidence(case: Case, row: KnownIssue, symptoms: tuple[LogFault, ...]) -> tuple[Evidence, ...]:
+    when, torch, system = row.when, case.torch, case.machine.system
+    found = [Evidence("gpu.arch", gpu.arch.value or "", gpu.arch.source) for gpu in _concerned(case, when)[:1]]
+    if torch and (when.torch or when.cuda or when.rocm):
+        found.append(Evidence("torch.version", torch.version, torch.source))
+    if when.kernel:
+        found.append(Evidence.of("kernel", system.kernel))
+    if when.driver:
+        found.append(Evidence("driver", cuda_driver(case.machine) or case.machine.amd.module.value or ""))
+    for wanted in when.packages:
+        installed = case.environment.distribution(wanted.package) if case.environment else None
+        found.append(
+            Evidence(wanted.package, installed.version if installed else "", installed.path if installed else "")
+        )
+    found += [Evidence(item.name, case.variable(item.name) or "", "environment") for item in when.env]
+    found += [Evidence("kernel_log", fault.line, case.machine.kernel_log.source) for fault in symptoms[-2:]]
+    return tuple(found)
+
+
+def _way_out(row: KnownIssue) -> WayOut:
+    settings = tuple(SetVariable(name, value, why=row.symptom) for name, value in row.variables.items())
+    return WayOut(row.workaround, settings or (Manual(row.workaround),))
+
+
+# --- the checks ------------------------------------------------------------------------------------
+
+
+@check("GPD312", "nccl-p2p-hang")
+def nccl_p2p_hang(case: Case) -> Verdicts:
+    """Direct traffic between these cards is known to hang NCCL or RCCL.
+
+    ## Why it matters
+    A run on several cards stops at its first all-reduce, without an error.
+
+    ## How it is judged
+    By the known issues of the matrix: card, driver and number of cards, or the symptom in the kernel log.
+
+    ## Fix safety
+    NCCL_P2P_DISABLE=1 makes traffic between cards slower; nothing else changes.
+    """
+    yield from of_slug(case, "nccl-p2p-hang")
+
+
+@check("GPD313", "amd-sdma-hang")
+def amd_sdma_hang(case: Case) -> Verdicts:
+    """Copies between host and card are known to hang on this card.
+
+    ## Why it matters
+    A copy never returns: the card's SDMA engine does not answer.
+
+    ## How it is judged
+    By the known issues of the matrix: card and ROCm, or the symptom in the kernel log.
+
+    ## Fix safety
+    HSA_ENABLE_SDMA=0 makes copies slower; nothing else changes.
+    """
+    yield from of_slug(case, "amd-sdma-hang")
+
+
+@check("GPD315", "rocm-runtime-bug")
+def rocm_runtime_bug(case: Case) -> Verdicts:
+    """This ROCm is known to have a fault on this card.
+
+    ## Why it matters
+    As the row of the matrix says.
+
+    ## How it is judged
+    By the known issues of the matrix: card, ROCm and torch.
+
+    ## Fix safety
+    As the row of the matrix says.
+    """
+    yield from of_slug(case, "rocm-runtime-bug")
+
+
+@check("GPD428", "ptxas-too-old")
+def ptxas_too_old(case: Case) -> Verdicts:
+    """The ptxas that Triton brings does not know this card.
+
+    ## Why it matters
+    torch.compile and Triton kernels fail with "Value 'sm_121a' is not defined for option 'gpu-name'".
+
+    ## How it is judged
+    By the known issues of the matrix: card and version of Triton.
+
+    ## Fix safety
+    TRITON_PTXAS_PATH has Triton use the ptxas of an installed toolkit; nothing else changes.
+    """
+    yield from of_slug(case, "ptxas-too-old")
+
+
+@check("GPD430", "miopen-kdb-missing")
+def miopen_kdb_missing(case: Case) -> Verdicts:
+    """MIOpen has no ready kernels for this card.
+
+    ## Why it matters
+    The first convolutions are slow, because MIOpen compiles their kernels; it prints "Missing system database file".
+
+    ## How it is judged
+    By the known issues of the matrix.
+
+    ## Fix safety
+    Nothing has to be done.
+    """
+    yield from of_slug(case, "miopen-kdb-missing")
+
+
+@check("GPD440", "rocm-mem-efficient-attention")
+def rocm_mem_efficient_attention(case: Case) -> Verdicts:
+    """Memory-efficient attention of this ROCm build computes wrong values.
+
+    ## Why it matters
+    Results are wrong without any error: corrupted images, diverging training.
+
+    ## How it is judged
+    By the known issues of the matrix: torch and ROCm.
+
+    ## Fix safety
+    The math backend of scaled_dot_product_attention is slower and needs more memory.
+    """
+    yield from of_slug(case, "rocm-mem-efficient-attention")
+
+
+@check("GPD450", _GENERAL)
+def known_issue(case: Case) -> Verdicts:
+    """A known issue of the compatibility matrix applies to this machine.
+
+    ## Why it matters
+    As the row of the matrix says.
+
+    ## How it is judged
+    Every condition of the row must match what is known of the machine. Rows whose condition suffices count as the row
+    says; those that only some work brings out are a note; those that mean nothing without their symptom need its line
+    in the kernel log of this boot. An issue whose workaround is set already is silent. Rows of a cause that has a
+    check of its own belong to that check.
+
+    ## Fix safety
+    As the row of the matrix says.
+    """
+    yield from of_slug(case, _GENERAL)

@@ -1,0 +1,317 @@
+"""Libraries that get in the way of those that torch was built with (GPD304, GPD310, GPD311, GPD316)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Case, Verdicts, check
+from gpudoctor.finding import (
+    AnyRemedy,
+    Evidence,
+    Finding,
+    Manual,
+    RemovePackage,
+    Severity,
+    WayOut,
+)
+from gpudoctor.machine import Distribution, Library
+from gpudoctor.matrix.versions import figures
+
+from .shadowing import (
+    DISTRIBUTIONS,
+    FOLDERS_SHARED_BY,
+    FOUND_LATE,
+    PRELOADS_FROM,
+    clear_the_way,
+    in_the_way,
+    judged_here,
+    older,
+    pinned_again,
+    pins,
+    shadow_evidence,
+    stem_of,
+    wanted_version,
+    wheels_of,
+    works,
+)
+
+# --- the checks ------------------------------------------------------------------------------------
+
+
+@check("GPD304", "ld-library-path-shadow")
+def ld_library_path_shadow(case: Case) -> Verdicts:
+    """A CUDA library from elsewhere is loaded instead of the wheel's.
+
+    ## Why it matters
+    The best known: an nvJitLink older than cuSPARSE needs. `import torch` then fails with "undefined symbol:
+    __nvJitLinkAddData_12_1" or the like.
+
+    ## How it is judged
+    Only libraries that really can win: the wheels' DT_RPATH goes before LD_LIBRARY_PATH for all that torch asks for
+    itself, so a toolkit on LD_LIBRARY_PATH is harmless there; nvJitLink is asked for by cuSPARSE, where the variable
+    wins. Older than the wheel needs is an error; where torch loads its own first, a warning. So is one of NVIDIA's
+    own wheels in another version than torch pins. A newer library is no fault.
+
+    ## Fix safety
+    Takes a folder out of a variable for this process, or installs one package again in this environment.
+    """
+    if not judged_here(case) or works(case):
+        return
+    for stem, base in DISTRIBUTIONS.items():
+        if base in FOLDERS_SHARED_BY:
+            continue
+        wanted = wanted_version(case, base)
+        library = in_the_way(case, stem)
+        if library is not None and older(library.version, wanted):
+            yield _shadowed(case, library, wanted or "")
+            return
+    for base in dict.fromkeys(DISTRIBUTIONS.values()):
+        pin = pins(case).get(base)
+        own = [d for d in wheels_of(case, base) if pin and d.name == (f"{base}-cu{pin[0]}" if pin[0] else base)]
+        if base not in FOLDERS_SHARED_BY and pin and own and older(own[0].version, pin[1]):
+            yield _mixed(case, own[0], base, pin[1])
+
+
+def _shadowed(case: Case, library: Library, wanted: str) -> Finding:
+    assert case.torch is not None
+    preloaded = figures(case.torch.version)[:2] >= PRELOADS_FROM and library.via != "LD_PRELOAD"
+    severity: Severity = "warning" if preloaded and stem_of(library.name) in FOUND_LATE else "error"
+    outcome = (
+        "torch loads its own first, other programs do not" if severity == "warning" else "torch cannot start with it"
+    )
+    return Finding(
+        severity=severity,
+        message=f"{library.via} puts {library.path} ({library.version}) before the wheel's {library.name} "
+        f"({wanted}), "
+        f"which is newer: {outcome}.",
+        saw=library.version or "",
+        want=f"{wanted} or newer",
+        subject=library.name,
+        confidence="likely",
+        evidence=shadow_evidence(case, library, wanted),
+        ways_out=(clear_the_way(case, library),),
+        refs=("pytorch/pytorch#111469", "pytorch/pytorch#152783"),
+        moots=("torch-import-fails",),
+    )
+
+
+def _mixed(case: Case, own: Distribution, base: str, pinned: str) -> Finding:
+    breaks = base in ("nvidia-nvjitlink", "nvidia-cusparse")
+    return Finding(
+        severity="error" if breaks else "warning",
+        message=f"{own.name} {own.version} is installed; this torch needs {pinned}.",
+        saw=own.version,
+        want=pinned,
+        subject=own.name,
+        confidence="likely",
+        evidence=(
+            Evidence(own.name, own.version, own.path),
+            Evidence("torch needs", pinned, "requirements of torch"),
+        ),
+        ways_out=(pinned_again(case, base, pinned, "the version that torch pins"),),
+        moots=("torch-import-fails",),
+    )
+
+
+@check("GPD311", "cudnn-mismatch")
+def cudnn_mismatch(case: Case) -> Verdicts:
+    """The cuDNN that is loaded is not one that this torch can use.
+
+    ## Why it matters
+    torch ends with "cuDNN version incompatibility: PyTorch was compiled against (9, 10, 2) but found runtime version
+    (9, 1, 0)" at the first convolution or already at import.
+
+    ## How it is judged
+    Of another major, or older than the one that torch was compiled against: an error. A newer one of the same major
+    is fine. Looked at are a cuDNN that a load-path variable puts before the wheel's (and that really wins), the
+    installed nvidia-cudnn wheel, and wheels for two CUDA majors that lie in one folder.
+
+    ## Fix safety
+    Takes a folder out of a variable for this process, or installs one package again in this environment.
+    """
+    if not judged_here(case):
+        return
+    wanted = wanted_version(case, "nvidia-cudnn")
+    library = in_the_way(case, "libcudnn")
+    if library is not None and wanted and library.version and _unfit(library.version, wanted):
+        yield _cudnn(
+            f"{library.via} has torch load cuDNN {library.version} from {library.path}; it was built with {wanted}.",
+            library.version,
+            wanted,
+            shadow_evidence(case, library, wanted),
+            clear_the_way(case, library),
+        )
+        return
+    pin = pins(case).get("nvidia-cudnn")
+    found = wheels_of(case, "nvidia-cudnn")
+    if pin is None or not found:
+        return
+    name = f"nvidia-cudnn-cu{pin[0]}" if pin[0] else "nvidia-cudnn"
+    own = next((d for d in found if d.name == name), None)
+    if own is not None and _unfit(own.version, pin[1]):
+        again = pinned_again(case, "nvidia-cudnn", pin[1], "the version that torch was built with")
+        evidence = (
+            Evidence(own.name, own.version, own.path),
+            Evidence("torch needs", pin[1], "requirements of torch"),
+        )
+        yield _cudnn(
+            f"cuDNN {own.version} is installed; this torch was built with {pin[1]}.",
+            own.version,
+            pin[1],
+            evidence,
+            again,
+        )
+        return
+    others = tuple(d for d in found if d.name != name and figures(d.version)[:1] == figures(pin[1])[:1])
+    if not works(case) and any(_unfit(other.version, pin[1]) for other in others):
+        yield _two_in_one_folder(case, "nvidia-cudnn", others, pin[1])
+
+
+def _unfit(version: str, wanted: str) -> bool:
+    """torch's own rule: the same major, and no older minor."""
+    return figures(version)[:1] != figures(wanted)[:1] or figures(version)[:2] < figures(wanted)[:2]
+
+
+def _cudnn(message: str, saw: str, want: str, evidence: tuple[Evidence, ...], way: WayOut) -> Finding:
+    return Finding(
+        severity="error",
+        message=message,
+        saw=saw,
+        want=f"{want}, or a newer one of the same major",
+        subject="cuDNN",
+        evidence=evidence,
+        ways_out=(way,),
+        refs=("pytorch/pytorch#80637",),
+        moots=("torch-import-fails",),
+    )
+
+
+def _two_in_one_folder(case: Case, base: str, others: tuple[Distribution, ...], pinned: str) -> Finding:
+    names = ", ".join(f"{other.name} {other.version}" for other in others)
+    repaired = pinned_again(
+        case, base, pinned, "its files were overwritten by the other wheel's, or taken away with it"
+    )
+    removed: tuple[AnyRemedy, ...] = tuple(
+        RemovePackage(d.name, why="it shares a folder with torch's own") for d in others
+    )
+    return Finding(
+        severity="warning",
+        message=f"{names} lies in the same folder as the {base} that torch pins ({pinned}): the one installed last "
+        "is "
+        "loaded.",
+        saw=names,
+        want=f"only {base} {pinned}",
+        subject=base,
+        confidence="possible",
+        evidence=tuple(Evidence(other.name, other.version, other.path) for other in others),
+        ways_out=(
+            WayOut(
+                f"Remove {', '.join(d.name for d in others)}, then install the pinned one again",
+                (*removed, *repaired.remedies),
+            ),
+        ),
+        refs=("rwth-i6/returnn#1802",),
+        moots=("torch-import-fails",),
+    )
+
+
+@check("GPD310", "nccl-shadowed")
+def nccl_shadowed(case: Case) -> Verdicts:
+    """Another NCCL is loaded instead of the one that torch was built with.
+
+    ## Why it matters
+    An older NCCL lacks functions that torch asks for: `import torch` fails with "undefined symbol: ncclCommRegister",
+    or distributed runs end with a version error.
+
+    ## How it is judged
+    An older NCCL that a load-path variable puts first and that really wins, an older wheel than torch pins, or NCCL
+    wheels for two CUDA majors, which share one folder.
+
+    ## Fix safety
+    Takes a folder out of a variable for this process, or installs packages again in this environment.
+    """
+    if not judged_here(case) or works(case):
+        return
+    wanted = wanted_version(case, "nvidia-nccl")
+    library = in_the_way(case, "libnccl")
+    if library is not None and older(library.version, wanted):
+        yield Finding(
+            severity="warning",
+            message=f"{library.via} has torch load NCCL {library.version} from {library.path}; it was built with "
+            f"{wanted}.",
+            saw=library.version or "",
+            want=f"{wanted} or newer",
+            subject="NCCL",
+            evidence=shadow_evidence(case, library, wanted),
+            ways_out=(clear_the_way(case, library),),
+            refs=("pytorch/pytorch#119932",),
+            moots=("torch-import-fails",),
+        )
+        return
+    pin = pins(case).get("nvidia-nccl")
+    if pin is None:
+        return
+    name = f"nvidia-nccl-cu{pin[0]}" if pin[0] else "nvidia-nccl"
+    found = wheels_of(case, "nvidia-nccl")
+    own = next((d for d in found if d.name == name), None)
+    others = tuple(d for d in found if d.name != name and older(d.version, pin[1]))
+    if own is not None and older(own.version, pin[1]):
+        yield Finding(
+            severity="warning",
+            message=f"{own.name} {own.version} is installed; this torch was built with {pin[1]}.",
+            saw=own.version,
+            want=f"{pin[1]} or newer",
+            subject="NCCL",
+            evidence=(Evidence(own.name, own.version, own.path),),
+            ways_out=(pinned_again(case, "nvidia-nccl", pin[1], "the version that torch pins"),),
+            moots=("torch-import-fails",),
+        )
+    elif own is not None and others:
+        yield _two_in_one_folder(case, "nvidia-nccl", others, pin[1])
+
+
+@check("GPD316", "libstdcxx-too-old")
+def libstdcxx_too_old(case: Case) -> Verdicts:
+    """The C++ runtime library is older than torch needs.
+
+    ## Why it matters
+    `import torch` fails with "version `GLIBCXX_3.4.30' not found". Often an old libstdc++ of a conda environment, or
+    one that LD_LIBRARY_PATH names, is loaded before the system's.
+
+    ## How it is judged
+    The highest GLIBCXX version that torch's libraries ask for against the highest that the libstdc++ found first has.
+
+    ## Fix safety
+    Takes a folder out of a variable, or updates one library in this environment.
+    """
+    environment, torch = case.environment, case.torch
+    needed = torch.needs_glibcxx.value if torch else None
+    there = environment.libstdcxx.value if environment else None
+    if environment is None or torch is None or needed is None or there is None or works(case):
+        return
+    if figures(there) >= figures(needed):
+        return
+    yield Finding(
+        severity="error",
+        message=f"The libstdc++ that is loaded has GLIBCXX {there} at most; torch {torch.version} needs {needed}.",
+        saw=f"GLIBCXX_{there}",
+        want=f"GLIBCXX_{needed}",
+        subject=environment.libstdcxx_path or "libstdc++.so.6",
+        evidence=(
+            Evidence.of("environment.libstdcxx", environment.libstdcxx),
+            Evidence.of("torch.needs_glibcxx", torch.needs_glibcxx),
+        ),
+        ways_out=(_newer_libstdcxx(case, environment.libstdcxx_path, environment.kind == "conda"),),
+        refs=("triton-lang/triton#1543",),
+        moots=("torch-import-fails",),
+    )
+
+
+def _newer_libstdcxx(case: Case, path: str, conda: bool) -> WayOut:
+    library = Library(name="libstdc++.so.6", path=path, via="LD_LIBRARY_PATH")
+    folders = (case.variable("LD_LIBRARY_PATH") or "").split(":")
+    if path and path.rpartition("/")[0] in folders:
+        return clear_the_way(case, library)
+    if conda:
+        text = "conda install -c conda-forge 'libstdcxx-ng>=12' in this environment."
+        return WayOut("Update libstdc++ in the conda environment", (Manual(text, risk="replaces"),))
+    text = "Update the distribution (its libstdc++ is too old for this torch), or use a container of a newer one."
+    return WayOut("Use a newer distribution or container", (Manual(text, risk="root"),))

@@ -1,0 +1,224 @@
+"""Does ROCm fit the kernel driver, and do other AMD cards get in its way (GPD305, GPD307, GPD308)."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.check import Case, Verdicts, check
+from gpudoctor.finding import (
+    Device,
+    Evidence,
+    Finding,
+    InstallRocmDriver,
+    Manual,
+    Reboot,
+    ReplaceTorch,
+    SetVariable,
+    WayOut,
+    gpu_subject,
+)
+from gpudoctor.machine import Gpu, Library
+from gpudoctor.matrix.versions import figures, minor
+
+from .fitting import Fit, better_torch, fits, process_order, spelled, visible_as
+from .shadowing import library_evidence, out_of_the_cache, without_folder
+
+# --- kernel driver ------------------------------------------------------------------------------------------
+
+
+@check("GPD305", "rocm-version-mismatch")
+def rocm_version_mismatch(case: Case) -> Verdicts:
+    """The ROCm of this torch does not fit AMD's kernel driver.
+
+    ## Why it matters
+    User space and kernel driver of ROCm are tested within a window of releases. Outside of it calls fail with
+    "invalid argument", hang, or the card is not found.
+
+    ## How it is judged
+    The amdgpu-dkms driver's ROCm release against the ROCm inside the wheel, by AMD's own rule: two releases apart
+    before 6.4, one year from 6.4 on. The kernel's own driver has no such number and is not judged; a ROCm in /opt
+    that differs from the wheel's is normal. Another ROCm that LD_PRELOAD forces into the process is a warning.
+
+    ## Fix safety
+    Changing the kernel driver needs root and a reboot; the other way out replaces torch.
+    """
+    torch = case.torch
+    if torch is None or not torch.rocm or not case.usable_of("amd"):
+        return
+    driver = _rocm_of_driver(case)
+    if driver is not None and case.matrix.rocm_driver_fits(torch.rocm, driver) is False:
+        yield Finding(
+            severity="error",
+            message=f"torch brings ROCm {torch.rocm}, and the kernel driver is that of ROCm {driver}: too far apart "
+            "to "
+            "work together.",
+            saw=f"kernel driver of ROCm {driver}",
+            want=f"a kernel driver for ROCm {torch.rocm}",
+            subject="AMD kernel driver",
+            confidence="likely",
+            evidence=(
+                Evidence.of("amd.module", case.machine.amd.module),
+                Evidence("torch.rocm", torch.rocm, torch.source),
+            ),
+            ways_out=_rocm_ways_out(case, torch.rocm),
+            refs=("ROCm compatibility matrix, user and kernel-space support",),
+        )
+    environment = case.environment
+    for library in environment.libraries.found if environment else ():
+        major = _hip_major(library)
+        if library.wins and major is not None and major != figures(torch.rocm)[0]:
+            yield Finding(
+                severity="warning",
+                message=f"{library.via} has the process load {library.path}, of ROCm {major}; torch was built with "
+                "ROCm "
+                f"{torch.rocm}.",
+                saw=library.path,
+                want=f"ROCm {torch.rocm} of the wheel",
+                subject=library.name,
+                evidence=library_evidence(case, library),
+                ways_out=(without_folder(case, library, otherwise=out_of_the_cache(library)),),
+            )
+            return
+
+
+def _hip_major(library: Library) -> int | None:
+    """Release of a HIP library by its name: libamdhip64.so.6 is ROCm 6's."""
+    found = re.fullmatch(r"libamdhip64\.so\.(\d+)", library.name)
+    return int(found[1]) if found else None
+
+
+def _rocm_of_driver(case: Case) -> str | None:
+    """The ROCm release that the loaded amdgpu-dkms came with; None for the kernel's own, or where it is not known."""
+    version = case.machine.amd.module.value
+    if not version or not figures(version) or version == "in-tree":
+        return None
+    if figures(version)[0] >= 30:
+        return version
+    releases = [row.version for row in case.matrix.tables.rocm_releases if row.dkms and row.dkms == version]
+    return min(releases, key=minor, default=None)
+
+
+def _rocm_ways_out(case: Case, rocm: str) -> tuple[WayOut, ...]:
+    builds = tuple(
+        way
+        for way in better_torch(case)
+        if any(isinstance(r, ReplaceTorch) and r.build != "cpu" for r in way.remedies)
+    )
+    if case.in_container:
+        text = f"On the host, outside this container: install the amdgpu driver of ROCm {rocm}, or one near it."
+        return (
+            WayOut(f"Install the kernel driver of ROCm {rocm} on the host", (Manual(text, risk="reboot"),)),
+            *builds,
+        )
+    remedies = (
+        InstallRocmDriver(why=f"its release must be near ROCm {rocm}"),
+        Reboot(why="the module is loaded at boot"),
+    )
+    return (WayOut("Install a current AMD kernel driver", remedies), *builds)
+
+
+# --- cards beside the one that is meant ------------------------------------------------------------
+
+
+@check("GPD307", "amd-igpu-interferes")
+def amd_igpu_interferes(case: Case) -> Verdicts:
+    """Integrated AMD graphics get in the way of the card.
+
+    ## Why it matters
+    ROCm counts the graphics of a Ryzen processor too. torch has no code for them; a program that starts on the first
+    GPU dies there with "invalid device function", and some libraries fail on merely seeing them.
+
+    ## How it is judged
+    Integrated graphics that the build has no code for, beside a card that it serves: a note; an error where they are
+    the first GPU of a process. Not seen by a process that a visibility variable limits to the card.
+
+    ## Fix safety
+    A variable hides them from this process. Switching them off in the firmware setup frees memory, too.
+    """
+    all_fits = fits(case)
+    served = tuple(fit.gpu for fit in all_fits if fit.served and not fit.gpu.integrated)
+    if case.built_for != "amd" or not served:
+        return
+    order = process_order(case)
+    for fit in all_fits:
+        if not fit.gpu.integrated or fit.served or fit.carried.runs != "no":
+            continue
+        first = bool(order) and order[0] is fit.gpu
+        where = "comes first, so programs start on it and fail" if first else "is counted as a GPU"
+        yield Finding(
+            severity="error" if first else "note",
+            message=f"The integrated {fit.gpu.name} ({fit.gpu.arch.value}) {where}; this torch has no code for it.",
+            saw=f"{len(order) or len(all_fits)} GPUs, the integrated one among them",
+            want=f"only {', '.join(dict.fromkeys(gpu.name for gpu in served))}",
+            subject=gpu_subject(fit.gpu),
+            device=Device.of(fit.gpu),
+            evidence=_side_evidence(fit),
+            ways_out=_hide(case, served, integrated=True),
+            refs=("ROCm/TheRock#3392",),
+        )
+
+
+@check("GPD308", "amd-unsupported-second-gpu")
+def amd_unsupported_second_gpu(case: Case) -> Verdicts:
+    """A second AMD card that this torch does not serve is visible.
+
+    ## Why it matters
+    A program that uses all GPUs fails on it, and ROCm releases that do not know it may fail at start.
+
+    ## How it is judged
+    A card without code in this build beside one that it serves and that comes first.
+
+    ## Fix safety
+    A variable hides it from this process.
+    """
+    all_fits = fits(case)
+    served = tuple(fit.gpu for fit in all_fits if fit.served and not fit.gpu.integrated)
+    if case.built_for != "amd" or not served:
+        return
+    order = process_order(case)
+    for fit in all_fits:
+        first = bool(order) and order[0] is fit.gpu
+        if fit.gpu.integrated or fit.served or fit.carried.runs != "no" or first or _misled(fit):
+            continue
+        yield Finding(
+            severity="warning",
+            message=f"This torch has no code for the second card {fit.gpu.name} ({fit.gpu.arch.value}): programs "
+            "that use "
+            "all GPUs fail on it.",
+            saw=spelled(fit.carried.code),
+            want=fit.gpu.arch.value or "",
+            subject=gpu_subject(fit.gpu),
+            device=Device.of(fit.gpu),
+            evidence=_side_evidence(fit),
+            ways_out=(*_hide(case, served, integrated=False), *better_torch(case)),
+            refs=("ROCm/legacy-rocm-build#1881",),
+        )
+
+
+def _misled(fit: Fit) -> bool:
+    """An override makes it fail; that has its own finding."""
+    return fit.carried.rule == "override-out-of-generation"
+
+
+def _side_evidence(fit: Fit) -> tuple[Evidence, ...]:
+    return (
+        Evidence.of("gpu.arch", fit.gpu.arch),
+        Evidence("torch.archs", spelled(fit.carried.code), fit.carried.source),
+    )
+
+
+def _hide(case: Case, wanted: tuple[Gpu, ...], *, integrated: bool) -> tuple[WayOut, ...]:
+    ways = []
+    setting = visible_as(case, wanted)
+    if setting is not None:
+        names = ", ".join(dict.fromkeys(gpu.name for gpu in wanted))
+        remedy = SetVariable(setting[0], setting[1], why=f"only {names} is visible then")
+        ways.append(WayOut(f"Show only {names} to the process", (remedy,)))
+    if integrated:
+        text = "Switch the integrated graphics off in the firmware setup (BIOS/UEFI), if no screen hangs on them."
+        ways.append(
+            WayOut("Switch the integrated graphics off in the firmware setup", (Manual(text, risk="reboot"),))
+        )
+    elif not ways:
+        ways.append(WayOut("Hide the card", (Manual("Set HIP_VISIBLE_DEVICES to the numbers of the other cards."),)))
+    return tuple(ways)

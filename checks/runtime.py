@@ -1,0 +1,296 @@
+"""Does the driver run the CUDA or ROCm that torch brings (GPD301 to GPD303, GPD305, GPD309)."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.builds import carries, cuda_driver, driver_verdict
+from gpudoctor.check import Case, Verdicts, check
+from gpudoctor.finding import (
+    Evidence,
+    Finding,
+    Manual,
+    NotJudged,
+    ReplaceTorch,
+    WayOut,
+    gpu_subject,
+)
+from gpudoctor.machine import Gpu, Library
+from gpudoctor.matrix.versions import figures
+
+from .fitting import better_torch
+from .shadowing import library_evidence, out_of_the_cache, without_folder
+from .unserved import driver_for, install_driver
+
+_LIBCUDA = "libcuda.so.1"
+
+
+# --- driver and CUDA -------------------------------------------------------------------------------
+
+
+@check("GPD301", "driver-too-old")
+def driver_too_old(case: Case) -> Verdicts:
+    """The NVIDIA driver is older than the CUDA of this torch needs.
+
+    ## Why it matters
+    CUDA does not start: "The NVIDIA driver on your system is too old", or "CUDA driver version is insufficient for
+    CUDA runtime version".
+
+    ## How it is judged
+    By the libcuda that a program loads: cuda-compat on the load path counts on cards that may use it. Below the
+    oldest driver of the CUDA major it is an error; between that and the driver that the toolkit bundles it is
+    minor-version compatibility, a note. Under WSL2 and on Jetson driver numbers mean something else: there the CUDA
+    release that the driver names decides. A driver older than the card itself is an error too. Where torch has no
+    code for the cards anyway, the build is the fault and not the driver.
+
+    ## Fix safety
+    A driver update needs root and a reboot, and stays within the last branch that runs all cards. The other way out
+    replaces torch by a build for an older CUDA.
+    """
+    cards = case.usable_of("nvidia")
+    outdated = tuple(gpu for gpu in cards if _older_than_card(case, gpu))
+    if outdated:
+        yield _card_needs_newer(case, outdated)
+        return
+    torch = case.torch
+    if torch is None or case.built_for != "nvidia" or torch.cuda is None or not cards:
+        return
+    if all(carries(case.machine, case.matrix, gpu).runs == "no" for gpu in cards):
+        return
+    verdict = driver_verdict(case.machine, case.matrix, torch.cuda)
+    if verdict == "unknown" and not case.machine.system.jetson.known:
+        yield NotJudged(
+            why=f"whether the driver runs CUDA {torch.cuda} is not known: {_why_unknown(case)}", matters=True
+        )
+    elif verdict == "too-old":
+        yield _below_floor(case, torch.cuda)
+    elif verdict == "minor-version":
+        bundled = case.matrix.bundled_driver(torch.cuda)
+        yield Finding(
+            severity="note",
+            message=(
+                f"Driver {_driver_text(case)} is older than the one that came with CUDA {torch.cuda}"
+                f"{f' ({bundled})' if bundled else ''}. It runs this torch by CUDA minor-version compatibility."
+            ),
+            saw=_driver_text(case),
+            want=bundled or f"a driver for CUDA {torch.cuda}",
+            subject="NVIDIA driver",
+            evidence=_driver_evidence(case),
+        )
+
+
+def _older_than_card(case: Case, gpu: Gpu) -> bool:
+    """Whether the kernel driver's branch is older than the first one that knows the card."""
+    module = case.machine.nvidia.module.value
+    answered = gpu.nvml is not None and gpu.nvml.capability is not None
+    if module is None or answered or not gpu.arch.value or _counts_otherwise(case):
+        return False
+    first = case.matrix.first_driver(gpu.arch.value, gpu.chip)
+    return first is not None and figures(module.version)[:1] < figures(first)[:1]
+
+
+def _counts_otherwise(case: Case) -> bool:
+    """WSL2 shows the driver number of Windows, Jetson that of L4T."""
+    return case.machine.system.wsl.known or case.machine.system.jetson.known
+
+
+def _card_needs_newer(case: Case, cards: tuple[Gpu, ...]) -> Finding:
+    gpu = cards[0]
+    first = case.matrix.first_driver(gpu.arch.value or "", gpu.chip) or ""
+    return Finding(
+        severity="error",
+        message=f"Driver {_driver_text(case)} is older than {gpu.name}: drivers know it from {first} on.",
+        saw=_driver_text(case),
+        want=f"{first} or newer",
+        subject=gpu_subject(gpu),
+        evidence=(*_driver_evidence(case), Evidence.of("gpu.arch", gpu.arch)),
+        ways_out=(install_driver(case, case.usable_of("nvidia")),),
+        moots=("no-driver",),
+    )
+
+
+def _below_floor(case: Case, cuda: str) -> Finding:
+    floor = case.matrix.floor(cuda) or ""
+    served = next((api.value.cuda_version for api in case.machine.nvidia.answered if api.value), None)
+    needs = f"CUDA {cuda} needs a driver from {floor} on"
+    if _counts_otherwise(case) and served:
+        needs = f"it serves CUDA up to {served}, torch was built with CUDA {cuda}"
+    assert case.torch is not None
+    return Finding(
+        severity="error",
+        message=f"Driver {_driver_text(case)} is too old for torch {case.torch.version}: {needs}.",
+        saw=_driver_text(case),
+        want=f"a driver for CUDA {cuda}" if _counts_otherwise(case) else f"{floor} or newer",
+        subject="NVIDIA driver",
+        evidence=(*_driver_evidence(case), Evidence("torch.cuda", cuda, case.torch.source)),
+        ways_out=_ways_out(case, floor),
+        refs=("CUDA compatibility guide, minor version compatibility",),
+    )
+
+
+def _ways_out(case: Case, floor: str) -> tuple[WayOut, ...]:
+    """A newer driver, and builds that run on the present one: first what can be done from here."""
+    builds = tuple(
+        way for way in better_torch(case) if any(isinstance(remedy, ReplaceTorch) for remedy in way.remedies[:1])
+    )
+    driver = _driver_way(case, floor)
+    if driver is None:
+        return builds or better_torch(case)
+    return (*builds, driver) if case.in_container else (driver, *builds)
+
+
+def _driver_way(case: Case, floor: str) -> WayOut | None:
+    if case.machine.system.wsl.known:
+        text = "Update the NVIDIA driver in Windows (not in WSL), then run `wsl --shutdown`."
+        return WayOut("Update the NVIDIA driver in Windows", (Manual(text, risk="reboot"),))
+    if case.machine.system.jetson.known:
+        return None
+    cards = case.usable_of("nvidia")
+    remedy = driver_for(case, cards)
+    if remedy is None or figures(remedy.branch)[:1] < figures(floor)[:1]:
+        return None
+    return install_driver(case, cards)
+
+
+def _driver_text(case: Case) -> str:
+    """The driver as a person knows it, with the compat libraries where those are loaded."""
+    stack = case.machine.nvidia
+    loaded = cuda_driver(case.machine)
+    if loaded:
+        return loaded
+    for api in stack.answered:
+        if api.value and api.value.driver_version:
+            return api.value.driver_version
+    return stack.module.value.version if stack.module.value else stack.userland.value or "of this machine"
+
+
+def _why_unknown(case: Case) -> str:
+    if case.machine.system.wsl.known:
+        return "under WSL2 only the driver itself tells (--level driver)"
+    return case.machine.nvidia.module.why or case.machine.nvidia.userland.why or "no driver version was found"
+
+
+def _driver_evidence(case: Case) -> tuple[Evidence, ...]:
+    stack = case.machine.nvidia
+    library = case.machine.load_path.first(_LIBCUDA)
+    found = [Evidence("nvidia.module", stack.module.value.version, stack.module.source)] if stack.module.value else []
+    if library and library.version:
+        found.append(Evidence(_LIBCUDA, library.version, library.path))
+    for api in stack.answered[:1]:
+        if api.value and api.value.cuda_version:
+            found.append(Evidence("driver.cuda_version", api.value.cuda_version, api.source))
+    return tuple(found)
+
+
+# --- the libcuda that is loaded --------------------------------------------------------------------
+
+
+@check("GPD302", "cuda-compat-on-geforce")
+def cuda_compat_on_geforce(case: Case) -> Verdicts:
+    """The cuda-compat libraries are loaded on a card that may not use them.
+
+    ## Why it matters
+    Forward compatibility (a newer libcuda on an older kernel driver) works on data-centre cards, some workstation
+    cards and Jetson. On others CUDA ends with error 804, "forward compatibility was attempted on non supported HW",
+    or 803.
+
+    ## How it is judged
+    The first libcuda.so.1 on the load path is cuda-compat's and a usable card is GeForce or TITAN; certain where the
+    driver itself answered 803 or 804. Which workstation cards are listed is not public: those are not judged
+    from files.
+
+    ## Fix safety
+    Takes one folder out of LD_LIBRARY_PATH for this process. Nothing is removed.
+    """
+    library = case.machine.load_path.first(_LIBCUDA)
+    if library is None or library.kind != "compat" or case.machine.system.jetson.known:
+        return
+    answer = case.machine.nvidia.cuda.value
+    refused = answer is not None and answer.status in (803, 804)
+    cards = tuple(gpu for gpu in case.usable_of("nvidia") if not gpu.datacenter)
+    if not cards or (answer is not None and not refused):
+        return
+    consumer = tuple(gpu for gpu in cards if re.search(r"GeForce|TITAN", gpu.name, re.IGNORECASE))
+    if not consumer and not refused:
+        yield NotJudged(why=f"whether {cards[0].name} may use cuda-compat is not known", matters=True)
+        return
+    gpu = (consumer or cards)[0]
+    yield Finding(
+        severity="error",
+        message=(
+            f"cuda-compat's libcuda{f' {library.version}' if library.version else ''} is loaded instead of the "
+            f"driver's, and {gpu.name} does not support that: CUDA fails with error 804."
+        ),
+        saw=library.path,
+        want="the driver's own libcuda.so.1",
+        subject=gpu_subject(gpu),
+        evidence=(*library_evidence(case, library), Evidence("gpu.name", gpu.name, gpu.source)),
+        ways_out=(_off_the_path(case, library),),
+        refs=("CUDA compatibility guide, forward compatibility", "gpustack/gpustack#1254"),
+        moots=("driver-too-old", "driver-lib-mismatch"),
+    )
+
+
+@check("GPD303", "libcuda-stub")
+def libcuda_stub(case: Case) -> Verdicts:
+    """The toolkit's stub libcuda is loaded instead of the driver's.
+
+    ## Why it matters
+    The stub is there to link against on machines without a driver. Loaded at run time it fails with "CUDA driver is
+    a stub library" (error 34), and torch sees no GPU.
+
+    ## How it is judged
+    The first libcuda.so.1 on the load path lies in a folder of stubs, and an NVIDIA card could be used.
+
+    ## Fix safety
+    Takes one folder out of LD_LIBRARY_PATH for this process. Nothing is removed.
+    """
+    library = case.machine.load_path.first(_LIBCUDA)
+    if library is None or library.kind != "stub" or not case.usable_of("nvidia"):
+        return
+    yield Finding(
+        severity="error",
+        message=f"{library.path} is the CUDA toolkit's stub; it is found before the driver's libcuda and cannot run "
+        "anything.",
+        saw=library.path,
+        want="the driver's own libcuda.so.1",
+        subject="libcuda.so.1",
+        evidence=library_evidence(case, library),
+        ways_out=(_off_the_path(case, library),),
+        moots=("driver-too-old",),
+    )
+
+
+def _off_the_path(case: Case, library: Library) -> WayOut:
+    return without_folder(case, library, otherwise=out_of_the_cache(library))
+
+
+@check("GPD309", "wsl-libcuda-symlink")
+def wsl_libcuda_symlink(case: Case) -> Verdicts:
+    """Under WSL libcuda.so.1 is a file where ldconfig expects a link.
+
+    ## Why it matters
+    ldconfig prints "/usr/lib/wsl/lib/libcuda.so.1 is not a symbolic link". The message is harmless.
+
+    ## How it is judged
+    The libcuda.so.1 of /usr/lib/wsl/lib is a regular file beside other copies of itself.
+
+    ## Fix safety
+    Nothing has to be done.
+    """
+    library = case.machine.load_path.first(_LIBCUDA)
+    copies = [found for found in case.machine.load_path.found if found.kind == "wsl" and found.name == "libcuda.so"]
+    plain = library is not None and library.kind == "wsl" and library.path.endswith("/libcuda.so.1")
+    if not case.machine.system.wsl.known or library is None or not plain or not copies:
+        return
+    if copies[0].path == library.path:
+        return
+    yield Finding(
+        severity="note",
+        message=f"{library.path} is a file, not a link: ldconfig warns about it. That is harmless.",
+        saw="a regular file",
+        subject="libcuda.so.1",
+        confidence="possible",
+        evidence=(Evidence(library.name, "regular file", library.path),),
+        refs=("microsoft/WSL#5663",),
+    )

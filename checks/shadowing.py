@@ -1,0 +1,193 @@
+"""Which libraries really get in the way of those that torch was built with, and how they are taken out of it.
+
+Holds no checks itself.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from gpudoctor.check import Case
+from gpudoctor.finding import Evidence, Manual, ReplacePackage, SetVariable, UnsetVariable, WayOut
+from gpudoctor.machine import Distribution, Library
+from gpudoctor.matrix.versions import figures
+
+from .fitting import FROM_AN_INDEX
+
+DISTRIBUTIONS = {
+    "libcudart": "nvidia-cuda-runtime",
+    "libcublas": "nvidia-cublas",
+    "libcublasLt": "nvidia-cublas",
+    "libcudnn": "nvidia-cudnn",
+    "libcusparse": "nvidia-cusparse",
+    "libcusparseLt": "nvidia-cusparselt",
+    "libnvJitLink": "nvidia-nvjitlink",
+    "libcufft": "nvidia-cufft",
+    "libcurand": "nvidia-curand",
+    "libcusolver": "nvidia-cusolver",
+    "libcupti": "nvidia-cuda-cupti",
+    "libnvrtc": "nvidia-cuda-nvrtc",
+    "libnccl": "nvidia-nccl",
+}
+"""The distribution that brings each library, without its CUDA suffix."""
+
+FOUND_LATE = ("libnvJitLink", "libnvrtc")
+"""Asked for by NVIDIA's own libraries, whose RUNPATH comes after LD_LIBRARY_PATH; all else torch asks for itself,
+with a DT_RPATH that comes before it (read from wheels 1.13 to 2.15 and their nvidia-* wheels)."""
+
+PRELOADS_FROM = (2, 8)
+"""From this torch on nvJitLink is loaded from the wheel before anything asks for it (torch/__init__.py)."""
+
+FOLDERS_SHARED_BY = ("nvidia-cudnn", "nvidia-nccl")
+"""Their wheels for every CUDA major put a library of one name into one folder: the last one installed stays."""
+
+_PIN = re.compile(r"(nvidia-[a-z0-9-]+?)(?:-cu(\d+))?\s*\(?==\s*([\d.]+)")
+
+
+# --- what torch was built with ---------------------------------------------------------------------
+
+
+def stem_of(name: str) -> str:
+    """libcudnn of libcudnn.so.9."""
+    return name.partition(".so")[0]
+
+
+def pins(case: Case) -> dict[str, tuple[str, str]]:
+    """What torch pins, by distribution without suffix: (suffix, version); of the package index where it says none."""
+    torch = case.torch
+    own = case.environment.distribution("torch") if case.environment else None
+    pins = {}
+    for line in own.requires if own else ():
+        found = _PIN.match(line)
+        if found:
+            pins[found[1]] = (found[2] or "", found[3])
+    release = case.matrix.release(torch.version) if torch else None
+    if not pins and torch and release and release.cuda == torch.cuda:
+        suffix = figures(torch.cuda or "")[:1]
+        number = str(suffix[0]) if suffix else ""
+        if release.cudnn:
+            pins["nvidia-cudnn"] = (number, release.cudnn)
+        if release.nccl:
+            pins["nvidia-nccl"] = (number, release.nccl)
+    return pins
+
+
+def wheels_of(case: Case, base: str) -> tuple[Distribution, ...]:
+    """The installed distributions of that name, for any CUDA."""
+    listed = case.environment.distributions.value if case.environment else None
+    return tuple(d for d in listed or () if re.fullmatch(rf"{re.escape(base)}(-cu\d+)?", d.name))
+
+
+def wanted_version(case: Case, base: str) -> str | None:
+    """The version of a library that torch was built with: its pin, else the wheel that is installed for its CUDA."""
+    pin = pins(case).get(base)
+    if pin:
+        return pin[1]
+    major = figures(case.torch.cuda or "")[:1] if case.torch else ()
+    fitting = [d for d in wheels_of(case, base) if major and d.name in (base, f"{base}-cu{major[0]}")]
+    return fitting[0].version if fitting else None
+
+
+def judged_here(case: Case) -> bool:
+    """A CUDA wheel of an index: other builds bring their libraries in their own way."""
+    torch = case.torch
+    return torch is not None and torch.cuda is not None and torch.origin in FROM_AN_INDEX
+
+
+def works(case: Case) -> bool:
+    """Whether torch was imported and found well."""
+    trial = case.torch.trial.value if case.torch else None
+    return bool(trial and trial.ok)
+
+
+def older(version: str | None, wanted: str | None) -> bool:
+    """Older by major or minor release: those are what symbols are versioned by."""
+    if not version or not wanted:
+        return False
+    return figures(version)[:2] < figures(wanted)[:2]
+
+
+def in_the_way(case: Case, stem: str) -> Library | None:
+    """The library of that name that a variable puts before the wheel's own, if it could really be the one loaded."""
+    environment = case.environment
+    for library in environment.libraries.found if environment else ():
+        if stem_of(library.name) == stem and _may_win(case, library):
+            return library
+    return None
+
+
+def _may_win(case: Case, library: Library) -> bool:
+    if library.wins is not None:
+        return library.wins
+    if library.via == "LD_PRELOAD" or stem_of(library.name) in FOUND_LATE:
+        return True
+    own = DISTRIBUTIONS.get(stem_of(library.name))
+    return own is not None and not wheels_of(case, own)
+
+
+def shadow_evidence(case: Case, library: Library, wanted: str | None) -> tuple[Evidence, ...]:
+    """The library, the variable that leads to it, and what torch needs."""
+    return (
+        Evidence(library.name, library.version or "no version", library.path),
+        Evidence(library.via, case.variable(library.via) or "", "environment"),
+        Evidence("torch needs", wanted or "unknown", "requirements of torch"),
+    )
+
+
+def clear_the_way(case: Case, library: Library) -> WayOut:
+    """The way out that has the wheel's own library found again."""
+    return without_folder(case, library, otherwise=WayOut(f"Unset {library.via}", (UnsetVariable(library.via),)))
+
+
+def pinned_again(case: Case, base: str, version: str, why: str) -> WayOut:
+    """Install the pinned version of one of NVIDIA's wheels again."""
+    suffix = pins(case).get(base, ("", ""))[0]
+    name = f"{base}-cu{suffix}" if suffix else base
+    return WayOut(f"Install {name} {version} again", (ReplacePackage(name, f"=={version}", why=why),))
+
+
+# --- out of the way -------------------------------------------------------------------------------
+
+
+def library_evidence(case: Case, library: Library) -> tuple[Evidence, ...]:
+    """The library, and the variable that leads to it."""
+    found = (Evidence(library.name, library.version or "no version", library.path),)
+    value = case.variable(library.via)
+    return (*found, Evidence(library.via, value, "environment")) if value is not None else found
+
+
+def without_folder(case: Case, library: Library, otherwise: WayOut) -> WayOut:
+    """The way out that takes a library's folder (or the library) out of the variable that puts it in the way."""
+    value = case.variable(library.via)
+    if value is None:
+        return otherwise
+    folder = posixpath.dirname(library.path)
+    entries = [
+        entry for entry in re.split(r"[:;]" if library.via == "LD_LIBRARY_PATH" else r"[:\s]+", value) if entry
+    ]
+    kept = [entry for entry in entries if not _leads_to(entry, library.path, folder)]
+    if len(kept) == len(entries):
+        kept = []
+    why = f"{library.name} is then found where it belongs"
+    if not kept:
+        return WayOut(f"Unset {library.via}", (UnsetVariable(library.via, why=why),))
+    return WayOut(f"Take {folder} out of {library.via}", (SetVariable(library.via, ":".join(kept), why=why),))
+
+
+def _leads_to(entry: str, path: str, folder: str) -> bool:
+    """Whether an entry of the variable is that folder or file; links of `cuda` to `cuda-12.4` are taken for one."""
+    plain = posixpath.normpath(entry)
+    return plain in (path, folder) or plain.replace("/cuda/", "/cuda-/") == re.sub(
+        r"/cuda-[\d.]+/", "/cuda-/", folder
+    )
+
+
+def out_of_the_cache(library: Library) -> WayOut:
+    """The way out where the loader's own configuration leads to it."""
+    folder = posixpath.dirname(library.path)
+    text = (
+        f"Take {folder} out of the file below /etc/ld.so.conf.d that names it and run `ldconfig` as root; in an "
+        "image, in its recipe."
+    )
+    return WayOut(f"Take {folder} out of the loader's configuration", (Manual(text, risk="root"),))

@@ -1,0 +1,354 @@
+"""Is a torch there, whole, and the one that is meant (GPD401, GPD410 to GPD412)."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from gpudoctor.check import Case, Verdicts, check
+from gpudoctor.finding import (
+    AnyRemedy,
+    Evidence,
+    Finding,
+    Manual,
+    NotJudged,
+    ReinstallPackage,
+    RemovePackage,
+    UnsetVariable,
+    WayOut,
+)
+from gpudoctor.machine import ImportTrial, Torch, TorchCopy
+
+from .fitting import FROM_AN_INDEX, better_torch
+
+_TRACES = (
+    "left-over dist-info",
+    "dist-info without files",
+    "conda record",
+    "interrupted uninstall",
+    "left-over files",
+)
+"""`TorchCopy.via` of what cannot be imported."""
+
+_AHEAD = ("PYTHONPATH", "user site", ".pth")
+"""Places that can put another torch before the one that is installed in the environment."""
+
+_HIDES_ANOTHER = ("torch-no-arch-for-gpu", "torch-dropped-old-gpu", "torch-rocm-no-arch-for-gpu", "torch-cpu-only")
+_WRONG_COPY = (
+    *_HIDES_ANOTHER,
+    "cuda-torch-on-amd",
+    "torch-wrong-build-or-cpu",
+    "rocblas-no-arch",
+    "driver-too-old",
+    "torch-import-fails",
+    "torch-install-damaged",
+    "torchvision-mismatch",
+    "torchaudio-mismatch",
+    "numpy2-old-torch",
+    "cudnn-mismatch",
+    "nccl-shadowed",
+    "ld-library-path-shadow",
+)
+
+
+@check("GPD401", "torch-missing")
+def torch_missing(case: Case) -> Verdicts:
+    """There is no torch in the examined environment.
+
+    ## Why it matters
+    Nothing that needs torch runs there. Often another environment is meant: `--python` names it.
+
+    ## How it is judged
+    No folder that the interpreter imports from holds a torch.
+
+    ## Fix safety
+    Installs torch into this environment; other packages stay as they are.
+    """
+    environment = case.environment
+    if environment is None:
+        if case.usable and case.machine.environment.undecided:
+            yield NotJudged(why=f"no Python environment was read: {case.machine.environment.why}", matters=True)
+        return
+    if environment.torch.undecided:
+        yield NotJudged(
+            why=f"whether torch is installed is not known: {environment.torch.why}", matters=bool(case.usable)
+        )
+    if not environment.torch.absent:
+        return
+    left_over = f" ({environment.torch.why})" if environment.torch.why else ""
+    yield Finding(
+        severity="note",
+        message=f"There is no torch in {environment.prefix or 'the examined environment'}{left_over}.",
+        saw="no torch",
+        subject="Python environment",
+        evidence=(Evidence.of("environment.torch", environment.torch),),
+        ways_out=better_torch(case) if case.usable else (),
+    )
+
+
+@check("GPD412", "torch-shadowed")
+def torch_shadowed(case: Case) -> Verdicts:
+    """Another torch is imported than the one that is installed.
+
+    ## Why it matters
+    Commands that install or update torch change one copy, and programs import another: nothing seems to help. Mixed
+    files of two versions fail in unforeseeable ways.
+
+    ## How it is judged
+    Every folder that the interpreter imports from is looked into, in its order. An error where PYTHONPATH, the user's
+    site folder or a .pth file puts a torch of another version before the installed one, where a file torch.py stands
+    in the way, or where installers' records speak of another version than the files. Copies of one version, and what
+    an interrupted uninstall leaves, are a note.
+
+    ## Fix safety
+    Unsetting PYTHONPATH affects other packages found through it. Removing a copy needs that copy's own installer.
+    """
+    torch = case.torch
+    if torch is None:
+        return
+    importable = tuple(copy for copy in torch.copies if copy.via not in _TRACES)
+    traces = tuple(copy for copy in torch.copies if copy.via in _TRACES)
+    first, others = importable[:1], importable[1:]
+    if first and first[0].path.endswith("/torch.py"):
+        yield _shadowed(case, torch, first[0], others)
+        return
+    if first and others and first[0].via in _AHEAD:
+        hidden = tuple(copy for copy in others if copy.version != first[0].version)
+        if hidden:
+            yield _shadowed(case, torch, first[0], hidden)
+            return
+        yield _note(f"torch {torch.version} is there twice: {first[0].path} and {others[0].path}.", importable)
+    stale = [trace for trace in traces if trace.via in ("left-over dist-info", "conda record")]
+    if stale:
+        yield _two_records(case, torch, stale[0])
+    elif traces:
+        yield _note(f"An earlier install of torch left {traces[0].path} ({traces[0].via}).", traces)
+
+
+def _shadowed(case: Case, torch: Torch, first: TorchCopy, hidden: tuple[TorchCopy, ...]) -> Finding:
+    also = hidden[0] if hidden else None
+    what = f"torch {first.version}" if first.version else first.path
+    behind = f", before torch {also.version or 'of unknown version'} in {also.path}" if also else ""
+    return Finding(
+        severity="error",
+        message=f"{what} is imported from {posixpath.dirname(first.path)} ({first.via}){behind}.",
+        saw=f"{first.path} ({first.version or 'no version'})",
+        want=f"{also.path} ({also.version or 'no version'})" if also else "the torch package",
+        subject=f"torch {torch.version}",
+        evidence=tuple(
+            Evidence("torch.copy", f"{c.version or 'no version'} ({c.via})", c.path) for c in (first, *hidden)
+        ),
+        ways_out=(_let_through(case, first),),
+        moots=_WRONG_COPY,
+    )
+
+
+def _let_through(case: Case, first: TorchCopy) -> WayOut:
+    folder = posixpath.dirname(first.path)
+    if first.path.endswith("/torch.py"):
+        text = f"Rename {first.path}: a file of that name is imported in the place of torch."
+        return WayOut("Rename the file torch.py", (Manual(text),))
+    if first.via == "PYTHONPATH":
+        why = f"{folder} is then no longer looked into first"
+        return WayOut("Unset PYTHONPATH, or take that folder out of it", (UnsetVariable("PYTHONPATH", why=why),))
+    if first.via == "user site":
+        text = f"Remove the torch in {folder}: start the interpreter's `-m pip uninstall torch` until only the "
+        "other is left."
+        return WayOut("Remove the torch in the user's site folder", (Manual(text, risk="replaces"),))
+    text = f"Take {folder} out of the .pth file that names it, or remove the torch there."
+    return WayOut("Take the folder out of the .pth file", (Manual(text, risk="replaces"),))
+
+
+def _two_records(case: Case, torch: Torch, stale: TorchCopy) -> Finding:
+    remedies: tuple[AnyRemedy, ...] = (
+        RemovePackage("torch", why="all records of it must go"),
+        ReinstallPackage("torch", torch.version, why="files and record of one version"),
+    )
+    if stale.via == "conda record":
+        text = (
+            "Make a new environment and install torch into it once, with conda or with pip, not with both: both "
+            "wrote their files into one folder here."
+        )
+        remedies = (Manual(text, risk="safe"),)
+    return Finding(
+        severity="error",
+        message=f"The files are those of torch {torch.version}, and {posixpath.basename(stale.path)} says "
+        f"{stale.version}: "
+        "two installs of torch are mixed.",
+        saw=f"record of {stale.version}",
+        want=f"one torch, {torch.version}",
+        subject=f"torch {torch.version}",
+        evidence=(
+            Evidence("torch.version", torch.version, torch.source),
+            Evidence("torch.copy", f"{stale.version} ({stale.via})", stale.path),
+        ),
+        ways_out=(WayOut("Install torch cleanly again", remedies),),
+        moots=("torch-install-damaged", "torch-import-fails"),
+    )
+
+
+def _note(message: str, copies: tuple[TorchCopy, ...]) -> Finding:
+    return Finding(
+        severity="note",
+        message=message,
+        saw=", ".join(copy.path for copy in copies),
+        subject="torch",
+        evidence=tuple(Evidence("torch.copy", f"{c.version or 'no version'} ({c.via})", c.path) for c in copies),
+    )
+
+
+@check("GPD411", "torch-install-damaged")
+def torch_install_damaged(case: Case) -> Verdicts:
+    """Files of the installed torch are missing or cut short.
+
+    ## Why it matters
+    A full disk, an interrupted download or two installers at once leave a torch that fails at import, or later.
+
+    ## How it is judged
+    The files that torch cannot do without, against the sizes in the installer's RECORD. Headers, tests and other
+    parts that images leave out to save room do not count; files that were edited are not damage.
+
+    ## Fix safety
+    Installs the same version again.
+    """
+    torch = case.torch
+    damaged = tuple(file for file in torch.damaged if file.problem in ("missing", "truncated")) if torch else ()
+    if torch is None or not damaged or _imported(torch):
+        return
+    more = f" and {len(damaged) - 1} more" if len(damaged) > 1 else ""
+    yield Finding(
+        severity="error",
+        message=f"The installed torch {torch.version} is damaged: {damaged[0].path} is {damaged[0].problem}{more}.",
+        saw=f"{damaged[0].problem}: {damaged[0].path}",
+        want="all files as installed",
+        subject=f"torch {torch.version}",
+        evidence=tuple(Evidence("torch.damaged", file.problem, file.path) for file in damaged[:5]),
+        ways_out=(_again(case, torch),),
+        moots=("torch-import-fails",),
+    )
+
+
+def _imported(torch: Torch) -> bool:
+    trial = torch.trial.value
+    return bool(trial and trial.ok)
+
+
+def _again(case: Case, torch: Torch) -> WayOut:
+    """The same build once more, in the way its origin asks for."""
+    if torch.origin not in FROM_AN_INDEX and torch.origin not in ("nightly", "amd"):
+        text = f"Install torch {torch.version} again in the way it came here (image, conda, distribution, own build)."
+        return WayOut("Install torch again", (Manual(text, risk="replaces"),))
+    row = case.matrix.build_of(torch, case.platform)
+    url = case.matrix.index_url(row) if row else ""
+    remedy = ReinstallPackage("torch", torch.version, index_url=url, why="the same version, with all its files")
+    return WayOut(f"Install torch {torch.version} again", (remedy,))
+
+
+# --- import ----------------------------------------------------------------------------------------
+
+
+@check("GPD410", "torch-import-fails")
+def torch_import_fails(case: Case) -> Verdicts:
+    """`import torch` fails in the examined environment.
+
+    ## Why it matters
+    Nothing that uses torch runs.
+
+    ## How it is judged
+    Certain by trying it in a child of the examined interpreter. From files alone: likely, where torch asks for a
+    library that no folder of the loader has. A processor without AVX2 is a warning by itself: wheels may end with an
+    illegal instruction there.
+
+    ## Fix safety
+    Depends on the reason, which the finding names.
+    """
+    torch = case.torch
+    if torch is None:
+        return
+    trial = torch.trial.value
+    if trial is not None and not trial.ok:
+        yield _failed(case, torch, trial)
+    elif trial is None and torch.needs_libraries:
+        names = ", ".join(torch.needs_libraries[:3])
+        yield Finding(
+            severity="error",
+            message=f"torch {torch.version} needs {names}, which no folder of the loader has: `import torch` fails.",
+            saw="no such library",
+            want=names,
+            subject=f"torch {torch.version}",
+            confidence="likely",
+            evidence=(Evidence("torch.needs_libraries", " ".join(torch.needs_libraries), torch.source),),
+            ways_out=(_again(case, torch),),
+        )
+    elif trial is None and _old_processor(case):
+        yield Finding(
+            severity="warning",
+            message="This processor (or virtual machine) has no AVX2. torch is slow without it, and some builds end "
+            "with "
+            "an illegal instruction.",
+            saw="no avx2",
+            want="a processor with AVX2",
+            subject=f"torch {torch.version}",
+            confidence="possible",
+            evidence=(Evidence.of("cpu_flags", case.machine.system.cpu_flags),),
+        )
+
+
+def _old_processor(case: Case) -> bool:
+    system = case.machine.system
+    return (
+        system.arch.value == "x86_64"
+        and bool(system.cpu_flags.value)
+        and "avx2" not in (system.cpu_flags.value or ())
+    )
+
+
+def _failed(case: Case, torch: Torch, trial: ImportTrial) -> Finding:
+    why, way = _reason(case, torch, trial)
+    died = f"ended with {trial.signal}" if trial.signal else "failed"
+    said = f": {trial.error}" if trial.error else ""
+    return Finding(
+        severity="error",
+        message=f"`import torch` {died}{said}.{f' {why}' if why else ''}".replace("..", "."),
+        saw=trial.signal or trial.error[:200] or "no answer",
+        want="an import that works",
+        subject=f"torch {torch.version}",
+        evidence=(Evidence("torch.trial", trial.signal or trial.error, torch.trial.source),),
+        ways_out=(way,),
+        moots=("python-dev-missing",),
+    )
+
+
+def _reason(case: Case, torch: Torch, trial: ImportTrial) -> tuple[str, WayOut]:
+    """What the error means, and the way out of it."""
+    error = trial.error
+    if trial.signal == "SIGILL":
+        lacking = " This processor has no AVX2." if _old_processor(case) else ""
+        text = (
+            "Use an older processor-neutral build of torch (conda-forge's), or a machine whose processor has AVX2; "
+            "in a "
+            "virtual machine pass the host's processor on (cpu host-passthrough)."
+        )
+        return f"The build uses an instruction that this processor does not know.{lacking}", WayOut(
+            "Use a processor with AVX2, or another build", (Manual(text),)
+        )
+    if "static TLS" in error:
+        text = (
+            "Import torch before other libraries, or start with LD_PRELOAD set to the library that the error names."
+        )
+        return "The process has no room left for thread-local data of this library.", WayOut(
+            "Import torch first", (Manual(text),)
+        )
+    missing = re.search(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file", error)
+    if missing:
+        return f"The library {missing[1]} is nowhere on the load path.", _again(case, torch)
+    if "undefined symbol" in error:
+        variables = [name for name in ("LD_PRELOAD", "LD_LIBRARY_PATH") if case.variable(name)]
+        if variables:
+            return f"A library of another version is loaded, perhaps through {variables[0]}.", WayOut(
+                f"Unset {variables[0]}", (UnsetVariable(variables[0], why="libraries of other versions lie there"),)
+            )
+        return "A library of another version is loaded.", _again(case, torch)
+    if trial.signal:
+        return "", _again(case, torch)
+    return "", _again(case, torch)
