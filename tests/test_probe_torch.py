@@ -83,11 +83,17 @@ def test_the_version_file_is_read_and_never_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["", "\0" * 100, "__version__ = 3\n", "__version__ = '../../x'\n", "__version__ ="]
 )
-def test_a_version_file_that_names_no_version_leaves_torch_unknown_and_not_absent(
-    tmp_path: Path, content: str
-) -> None:
+def test_a_version_file_that_names_no_version_is_damage_where_there_is_a_record(tmp_path: Path, content: str) -> None:
     package = write_torch(write_venv(tmp_path / "venv"))
     (package / "version.py").write_text(content)
+    torch = torch_in(tmp_path / "venv")
+    assert (torch.version, torch.build) == ("2.9.1+cu128", "cu128")
+    assert [Path(file.path).name for file in torch.damaged] == ["version.py"]
+
+
+def test_a_torch_of_which_nothing_names_a_version_is_unknown_and_not_absent(tmp_path: Path) -> None:
+    package = write_torch(write_venv(tmp_path / "venv"), dist_info=False)
+    (package / "version.py").write_text("")
     assert probe(tmp_path / "venv").torch.state == "unknown"
 
 
@@ -284,9 +290,10 @@ def test_a_module_named_torch_on_pythonpath_is_what_would_be_imported(tmp_path: 
     write_torch(write_venv(tmp_path / "venv"))
     (tmp_path / "work").mkdir()
     (tmp_path / "work/torch.py").write_text("print('mine')\n")
-    environment = probe(tmp_path / "venv", PYTHONPATH=str(tmp_path / "work"))
-    assert environment.torch.state == "unknown"
-    assert "torch.py" in environment.torch.source
+    torch = torch_in(tmp_path / "venv", PYTHONPATH=str(tmp_path / "work"))
+    assert copies(torch) == [(None, "PYTHONPATH"), ("2.9.1+cu128", "site")]
+    assert torch.copies[0].path.endswith("/work/torch.py")
+    assert torch.version == "2.9.1+cu128"
 
 
 def test_left_overs_are_traces_after_the_copy(tmp_path: Path) -> None:

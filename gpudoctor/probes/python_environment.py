@@ -17,6 +17,7 @@ from gpudoctor.machine import (
     LoadPath,
     PythonEnvironment,
     Torch,
+    TorchCopy,
     absent,
     known,
     unknown,
@@ -135,14 +136,15 @@ def _listing(path: ImportPath, distributions: tuple[Distribution, ...]) -> Fact[
 def _torch(around: _Surroundings) -> tuple[Fact[Torch], LibraryWalk | None, LoadPath]:
     """Torch, what its libraries ask for, and what the system's load path has of that."""
     host, copies = around.host, find_copies(around.host, around.path, around.conda)
-    first = next(iter(copies.importable), None)
-    if first is None:
+    if not copies.importable:
         return _no_torch(around, copies), None, system_libraries(host, around.environ, None)
+    readable = ((copy, file) for copy in copies.importable if (file := _version_of(around, copy)) is not None)
+    first, file = next(readable, (None, None))
+    if first is None or file is None:
+        why = "what is imported as torch names no version"
+        nothing: Fact[Torch] = unknown(why, copies.importable[0].path)
+        return nothing, None, system_libraries(host, around.environ, None)
     version_path = posixpath.join(first.path, "version.py")
-    file = read_version_file(host, first.path)
-    if file is None:
-        why = "torch is there, and its version.py names no version"
-        return unknown(why, version_path), None, system_libraries(host, around.environ, None)
     record = _record_of(around, first.path, file)
     walk = walk_libraries(host, first.path, around.path, around.rpath)
     system = system_libraries(host, around.environ, walk)
@@ -173,6 +175,16 @@ def _no_torch(around: _Surroundings, copies: Copies) -> Fact[Torch]:
     trace = next(iter(copies.traces), None)
     why = f"no torch there; {trace.via}: {trace.path}" if trace else "no torch there"
     return absent(searched[0], why)
+
+
+def _version_of(around: _Surroundings, copy: TorchCopy) -> VersionFile | None:
+    """What version.py says; where that is damaged, what the record beside it says. None for a torch.py that
+    only stands in the way: then the torch behind it is described, and `copies` has the one that is imported."""
+    file = read_version_file(around.host, copy.path)
+    record = next((d for d in around.distributions if d.name == "torch"), None)
+    if file is None and record and copy.path == posixpath.join(posixpath.dirname(record.path), "torch"):
+        return VersionFile(version=record.version) if record.version else None
+    return file
 
 
 def _record_of(around: _Surroundings, torch: str, file: VersionFile) -> Distribution | None:
