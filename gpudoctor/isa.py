@@ -51,7 +51,7 @@ def cuda_runs(
     card = _parsed(sm)
     if card is None:
         return Answer("unknown", "not-an-arch", sm)
-    answers = [_sass(card, code, tegra) for code in sass]
+    answers = [_sass(card, code, tegra) for code in sass if not code.startswith("compute_")]
     answers += [_ptx(card, code, ptx_readable) for code in ptx]
     return _best(answers, Answer("no", "no-nvidia-code"))
 

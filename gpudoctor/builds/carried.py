@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import GfxTarget
 
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
-_DEVICE_WHEEL = re.compile(r"amd-torch-device-(gfx[0-9a-f]+)$")
+_DEVICE_WHEEL = re.compile(r"amd-torch-device-(gfx[0-9a-f-]+)$")
+_ONE_TARGET = re.compile(r"gfx\d+[0-9a-f]{2}$")
 
 
 class Carried(Struct, frozen=True):
@@ -84,16 +85,15 @@ def torch_vendor(torch: Torch) -> Vendor | str | None:
 def code_of(machine: Machine, matrix: Matrix, torch: Torch, vendor: Vendor) -> Code | None:
     """What an installed torch carries for one vendor's cards; None where nothing tells.
 
-    The order of trust: its own libraries, the list that the build prints, the row of the matrix. A multi-arch
-    host wheel has no code in its libraries: its device distributions stand for it.
+    The order of trust: its own libraries and archives, the device distributions beside a multi-arch host wheel
+    (whose libraries hold no code; a distribution for a whole family does not tell its targets), the list that the
+    build prints, the row of the matrix.
     """
     own = torch.archs.value
     environment = machine.environment.value
     wheels = [d.name for d in (environment.distributions.value or ())] if environment else []
     wheels += own.device_packages if own else ()
     device = tuple(sorted({match[1] for name in wheels if (match := _DEVICE_WHEEL.match(name))}))
-    if vendor == "amd" and device:
-        return Code(archs=device, blas=device, source="device distributions (amd-torch-device-*)")
     read = own and (own.gfx if vendor == "amd" else own.sass or own.ptx)
     if own and read:
         library = "libtorch_hip.so" if vendor == "amd" else "libtorch_cuda.so"
@@ -101,9 +101,12 @@ def code_of(machine: Machine, matrix: Matrix, torch: Torch, vendor: Vendor) -> C
             archs=own.gfx if vendor == "amd" else own.sass,
             ptx=own.ptx,
             partial=own.partial,
-            blas=own.blas_gfx,
+            blas=device or None if own.blas_gfx is None else own.blas_gfx,
             source=torch.archs.source or library,
         )
+    if vendor == "amd" and device:
+        exact = all(_ONE_TARGET.match(name) for name in device)
+        return Code(archs=device, blas=device, source="device distributions (amd-torch-device-*)") if exact else None
     trial = torch.trial.value
     if trial and trial.ok and trial.arch_list:
         printed = trial.arch_list
@@ -177,6 +180,14 @@ def same_generation(card: GfxTarget | None, other: GfxTarget | None) -> bool:
     return card.gfx[:-1] == other.gfx[:-1] and card.family.split()[0] == other.family.split()[0]
 
 
+def within_generation(matrix: Matrix, real: str, named: str) -> bool:
+    """Whether an override to `named` stays within the card's generation, or is one that the matrix knows to hold."""
+    policy = matrix.override(real)
+    if policy and policy.value and matrix.gfx_of_override(policy.value) == named:
+        return policy.safety in ("safe-class", "risky")
+    return real == named or same_generation(matrix.target(real), matrix.target(named))
+
+
 def gfx_answer(matrix: Matrix, gfx: str, archs: tuple[str, ...]) -> Answer:
     """`isa.gfx_runs` with the generic targets that the matrix names for the card."""
     target = matrix.target(gfx)
@@ -197,7 +208,7 @@ def _carries_gfx(machine: Machine, matrix: Matrix, torch: Torch, gpu: Gpu, code:
     real = gpu.arch.value or ""
     value = override_in_force(machine, gpu)
     named = matrix.gfx_of_override(value) if value else None
-    if named and named != real and not same_generation(matrix.target(real), matrix.target(named)):
+    if named and not within_generation(matrix, real, named):
         return Carried(
             runs="no",
             rule="override-out-of-generation",
