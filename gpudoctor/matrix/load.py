@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,7 @@ def to_json(path: Path) -> bytes:
     return msgspec.json.encode(Built(sha256=_hash(path.read_bytes()), tables=load_yaml(path)))
 
 
+@cache
 def _own_tables() -> Tables:
     path = yaml_path()
     if _JSON.is_file():
@@ -223,9 +225,12 @@ def _overlaid(tables: Tables, source: Source) -> Tables:
     merged: dict[str, Any] = {}
     for name in source.tables:
         if name in KEYS:
-            rows = {row_key(name, row): row for row in getattr(tables, name)}
-            rows.update((row_key(name, row), row) for row in getattr(added, name))
-            merged[name] = tuple(rows.values())
+            own = {}
+            for index, row in enumerate(getattr(added, name)):
+                if row_key(name, row) in own:
+                    raise _error(source, name, index, "a second row with this key")
+                own[row_key(name, row)] = row
+            merged[name] = tuple({**{row_key(name, row): row for row in getattr(tables, name)}, **own}.values())
         else:
             merged[name] = getattr(added, name)
     result = msgspec.structs.replace(tables, **merged)

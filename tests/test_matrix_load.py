@@ -1,0 +1,206 @@
+"""Reading matrix files: the project's own, overlays of a site, and whatever else somebody names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpudoctor.host import InputError
+from gpudoctor.matrix.load import MatrixError, load_matrix, load_yaml, to_json, yaml_path
+
+BUILD = '{version: "2.9.1", build: cu128, origin: download.pytorch.org, platform: linux-x86_64, cuda: "12.8"'
+
+
+@pytest.fixture
+def overlay(tmp_path: Path):  # type: ignore[no-untyped-def]
+    def write(text: str | bytes) -> Path:
+        path = tmp_path / "site.yaml"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(MatrixError) as caught:
+        load_matrix([path])
+    assert isinstance(caught.value, InputError)
+    text = str(caught.value)
+    assert str(path) in text and "\n" not in text and len(text) < 600
+    return text
+
+
+def test_the_projects_own_matrix_is_valid() -> None:
+    tables = load_yaml(yaml_path())
+    assert len(tables.nvidia_gpus) > 900 and len(tables.torch_builds) > 280
+
+
+def test_every_row_has_a_source_and_a_date() -> None:
+    tables = load_yaml(yaml_path())
+    for name in ("nvidia_gpus", "torch_builds", "known_issues", "log_patterns", "xids", "rocm_blas"):
+        assert all(row.source and row.checked for row in getattr(tables, name)), name
+
+
+def test_the_json_of_a_wheel_says_the_same(tmp_path: Path) -> None:
+    import msgspec
+
+    from gpudoctor.matrix.load import Built
+
+    built = msgspec.json.decode(to_json(yaml_path()), type=Built)
+    assert built.tables == load_yaml(yaml_path())
+
+
+def test_an_overlay_replaces_a_row_and_adds_one(overlay) -> None:  # type: ignore[no-untyped-def]
+    before = load_matrix()
+    path = overlay(
+        "torch_builds:\n"
+        f"  - {BUILD}, archs: [sm_90], pythons: ['3.12']}}\n"
+        "  - {version: '9.9.0', build: cpu, origin: pypi, platform: linux-x86_64, archs: []}\n"
+        "nvidia_gpus:\n"
+        "  rows:\n"
+        "    - {pci: ffff, chip: GB202, name: GeForce RTX 9999}\n"
+    )
+    after = load_matrix([path])
+    assert len(after.tables.torch_builds) == len(before.tables.torch_builds) + 1
+    changed = [
+        row.archs
+        for row in after.tables.torch_builds
+        if (row.version, row.build, row.origin, row.platform)
+        == ("2.9.1", "cu128", "download.pytorch.org", "linux-x86_64")
+    ]
+    assert changed == [("sm_90",)]
+    card = after.card_by_pci("10de:ffff")
+    assert card is not None and card.arch == "sm_120"
+    assert after.tables.version == before.tables.version
+
+
+def test_an_overlay_names_a_mirror(overlay) -> None:  # type: ignore[no-untyped-def]
+    matrix = load_matrix([overlay("wheel_index: {base: 'https://mirror.example/whl'}\n")])
+    build = next(row for row in matrix.builds() if row.build == "cu128" and row.origin == "download.pytorch.org")
+    assert matrix.index_url(build) == "https://mirror.example/whl/cu128"
+    assert matrix.tables.nvidia_gpus
+
+
+def test_later_overlays_win(tmp_path: Path) -> None:
+    paths = []
+    for number, base in enumerate(("https://one.example", "https://two.example")):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(f"wheel_index: {{base: '{base}'}}\n")
+        paths.append(path)
+    wheel_index = load_matrix(paths).tables.wheel_index
+    assert wheel_index is not None and wheel_index.base == "https://two.example"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("cuda_floors:\n  rows:\n    - {major: '14', driver: 700}\n", 3, "quotes"),
+        ("cuda_floors:\n  - {major: '14'}\n", 2, "driver"),
+        ("cuda_floors:\n  - {major: '14', driver: '700', colour: red}\n", 2, "colour"),
+        ("cuda_floors:\n  - {major: '14', driver: '700'}\n  - {major: '14', driver: '701'}\n", 3, "second row"),
+        ("nvidia_gpus:\n\n  - {pci: ffff, chip: GX999, name: Unheard}\n", 3, "GX999"),
+        ("nvidia_gpus:\n  - {pci: '0xFFFF', chip: GB202, name: X}\n", 2, "hex"),
+        ("amd_gpus:\n  - {pci: ffff, chip: X, gfx: gfx7777, name: X}\n", 2, "gfx7777"),
+        (f"torch_builds:\n  - {BUILD}, archs: [sm_99]}}\n", 2, "sm_99"),
+        (f"torch_builds:\n  - {BUILD.replace('12.8', '12.4')}}}\n", 2, "do not go together"),
+        ("nvidia_kernel_limits:\n  - {driver: '==1', kernel: newer, status: breaks}\n", 2, "specifier"),
+        ("log_patterns:\n  - {id: x, vendor: any, pattern: '(', meaning: m, example: e}\n", 2, "pattern"),
+        ("log_patterns:\n  - {id: x, vendor: any, pattern: abc, meaning: m, example: e}\n", 2, "example"),
+        ("cuda_floors:\n  - {major: '14', driver: '700', checked: yesterday}\n", 2, "yesterday"),
+        (
+            "gfx_targets:\n  - {gfx: gfx1010, family: RDNA1, chips: X, kind: dgpu,"
+            " override: {value: '10.3.0', safety: safe-class}}\n",
+            2,
+            "safe-class",
+        ),
+        ("gfx_targets:\n  - {gfx: gfx1010, family: RDNA1, chips: X, kind: dgpu, override: 10}\n", 2, "override"),
+    ],
+)
+def test_a_wrong_row_is_named_with_its_line(overlay, text: str, line: int, says: str) -> None:  # type: ignore[no-untyped-def]
+    path = overlay(text)
+    message = refused(path)
+    assert message.startswith(f"{path}:{line}: "), message
+    assert says in message
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"- a\n- b\n",
+        b"just text",
+        b"\x00\xff\xfe\x00",
+        b"\xff\xfe",
+        b"\x7fELF\x02\x01\x01" + bytes(100),
+        b"torch_builds: 7\n",
+        b"torch_builds: {source: x}\n",
+        b"torch_builds: {rows: 7}\n",
+        b"torch_builds: [7, null, []]\n",
+        b"torch_bilds: []\n",
+        b"cuda_floors: &a\n  - &b {major: '14', driver: '700'}\n  - *b\n",
+        b"a: &a [x]\nb: &b [*a,*a]\nc: [*b,*b]\n",
+        b"cuda_floors: !!python/object/apply:os.system ['true']\n",
+        b"cuda_floors: !!set {a, b}\n",
+        b"cuda_floors: [" + b"[" * 50_000,
+        b"{" * 50_000,
+        b"? " * 20_000,
+        b"cuda_floors:\n\t- tab\n",
+        b"cuda_floors: [{major: '14', driver: '700'}\n",
+        b"wheel_index: {base: 7}\n",
+        b"wheel_index: nothing\n",
+        b"version: 7\n",
+        b"%YAML 9.9\n---\na: 1\n",
+        b"---\na: 1\n---\nb: 2\n",
+        b"2026-01-01: 7\n",
+        b"[1, 2]: 7\n",
+        b"{a: 1}: 7\n",
+        b"cuda_floors: [{major: '14', driver: '700', 7: x}]\n",
+        b"cuda_floors: [{[1]: x}]\n",
+        b"torch_builds: [{version: 2026-01-01}]\n",
+        b"x" * (9 << 20),
+    ],
+)
+def test_no_file_gives_a_traceback(overlay, content: bytes) -> None:  # type: ignore[no-untyped-def]
+    refused(overlay(content))
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    refused(tmp_path / "nothing.yaml")
+    refused(tmp_path)
+    refused(Path("/dev/zero"))
+    with pytest.raises(MatrixError):
+        load_matrix([Path("a\0b")])
+
+
+def test_a_misspelt_table_gets_a_suggestion(overlay) -> None:  # type: ignore[no-untyped-def]
+    assert "torch_builds" in refused(overlay("torch_build: []\n"))
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_any_bytes(content: bytes) -> None:
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
+        file.write(content)
+        file.flush()
+        try:
+            load_matrix([Path(file.name)])
+        except MatrixError as error:
+            assert "\n" not in str(error)
+
+
+def test_the_whole_matrix_needs_sources(tmp_path: Path) -> None:
+    path = tmp_path / "whole.yaml"
+    row = "    - {major: '14', driver: '700'}\n"
+    path.write_text(f"version: '2026.11'\ncuda_floors:\n  rows:\n{row}")
+    with pytest.raises(MatrixError, match=r"whole\.yaml:4: cuda_floors, row 1 \(14\): has no source"):
+        load_yaml(path)
+    path.write_text(f"version: '2026.11'\ncuda_floors:\n  source: a\n  checked: '2026-11-21'\n  rows:\n{row}{row}")
+    with pytest.raises(MatrixError, match=r"whole\.yaml:7: .*second row"):
+        load_yaml(path)
+    path.write_text("cuda_floors: []\n")
+    with pytest.raises(MatrixError, match="version"):
+        load_yaml(path)
