@@ -18,20 +18,9 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu
 
 from . import access, cuda_start, driver, hardware, job, kernel, nodes, selection, wsl
+from .installed import core_modules, cuda_status, driver_answers, for_running_kernel, install_driver, nvml_status
 from .job import cpu_task
-from .unserved import (
-    RESERVED,
-    because,
-    called,
-    core_modules,
-    cuda_status,
-    driver_answers,
-    finding,
-    for_running_kernel,
-    install_driver,
-    nvml_status,
-    unserved,
-)
+from .unserved import RESERVED, because, called, finding, unserved
 
 _ELSEWHERE = (2, 34, 46, 100, 804)
 """Answers of cuInit that speak of something else: memory, a stub, a busy card, no visible card, cuda-compat."""

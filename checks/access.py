@@ -9,8 +9,9 @@ from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Manual, WayO
 from gpudoctor.machine import DeviceNode, Vendor
 
 from .driver import baked_in
+from .installed import cuda_status, driver_answers
 from .job import cpu_task, without_request
-from .unserved import cuda_status, driver_answers, unserved
+from .unserved import unserved
 
 SHARED = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 """Nodes that every CUDA program opens."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import Evidence, Finding, LoadModule, Manual, Reboot, StartService, WayOut
 
-from .unserved import CUDA_NOT_READY, CUDA_UNKNOWN, cuda_status, driver_answers, nvml_status
+from .installed import CUDA_NOT_READY, CUDA_UNKNOWN, cuda_status, driver_answers, nvml_status
 
 
 @check("GPD127", "fabric-manager-not-running")

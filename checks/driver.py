@@ -6,24 +6,19 @@ from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Manual, Reboot, WayOut
 from gpudoctor.machine import Gpu, Library
 
-from .unserved import (
+from .installed import (
     CUDA_MISMATCH,
     NVML_MISMATCH,
-    Weight,
-    alike,
-    because,
-    called,
-    core_modules,
     cuda_status,
     driver_answers,
     driver_for,
-    finding,
-    for_running_kernel,
     install_driver,
     nvidia_driver,
     nvidia_refusal,
     nvml_status,
+    version_on_disk,
 )
+from .unserved import Weight, alike, because, called, finding
 
 # --- user space against kernel module -----------------------------------------------------------------
 
@@ -131,8 +126,8 @@ def _same(one: str, other: str) -> bool:
 def _on_disk(case: Case, version: str) -> bool:
     if case.in_container:
         return False
-    module = for_running_kernel(case, core_modules(case))
-    return module is not None and module.version is not None and _same(module.version, version)
+    there = version_on_disk(case)
+    return there is not None and _same(there, version)
 
 
 def _compat(case: Case) -> Library | None:

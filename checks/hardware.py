@@ -14,7 +14,8 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Gpu, LogFault
 
-from .unserved import about, called, finding, names_card, nvidia_refusal, without_kfd
+from .installed import nvidia_refusal
+from .unserved import about, called, finding, names_card, without_kfd
 
 _NVML_LOST = 15
 

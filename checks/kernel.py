@@ -22,19 +22,16 @@ from gpudoctor.finding import (
     gpu_subject,
 )
 
-from .unserved import (
-    because,
+from .installed import (
     blocked,
-    called,
     core_modules,
-    finding,
     for_running_kernel,
     install_driver,
     kernel_too_old,
     nvidia_refusal,
     unbuilt_dkms,
-    without_kfd,
 )
+from .unserved import because, called, finding, without_kfd
 
 
 @check("GPD110", "nouveau-conflict")

@@ -18,7 +18,8 @@ from gpudoctor.finding import (
 from gpudoctor.machine import DeviceNode, Vendor
 
 from .access import SHARED, amd_nodes, nvidia_nodes
-from .unserved import CUDA_UNKNOWN, called, cuda_status, driver_answers, finding, served, unserved, without_kfd
+from .installed import CUDA_UNKNOWN, cuda_status, driver_answers
+from .unserved import called, finding, served, unserved, without_kfd
 
 _SHARES_DEV = ("apptainer", "singularity", "charliecloud", "shifter", "enroot", "flatpak", "systemd-nspawn")
 """Containers that use the host's own /dev: nodes appear there as on bare metal."""

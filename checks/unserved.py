@@ -1,4 +1,4 @@
-"""Cards that no working kernel driver serves, the first reason why, and the driver that would serve them.
+"""Cards that no working kernel driver serves, and the first reason why.
 
 One card has one reason. Each check of the kernel and driver layers asks for it and speaks only of its own, so
 that a report names a cause and not its effects. Holds no checks itself.
@@ -11,19 +11,11 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from gpudoctor.check import Case
-from gpudoctor.finding import (
-    Device,
-    Evidence,
-    Finding,
-    InstallDriver,
-    Manual,
-    ModuleFlavour,
-    Reboot,
-    WayOut,
-    gpu_subject,
-)
+from gpudoctor.finding import Device, Finding, gpu_subject
 from gpudoctor.isa import cuda_runs
-from gpudoctor.machine import BlockedModule, DkmsModule, Gpu, InstalledModule, LogFault, Vendor
+from gpudoctor.machine import Gpu, LogFault, Vendor
+
+from .installed import blocked, core_modules, for_running_kernel, kernel_too_old, nvidia_refusal, unbuilt_dkms
 
 RESERVED = ("vfio-pci", "pci-stub", "pciback", "xen-pciback", "uio_pci_generic", "igb_uio")
 """Drivers that hand a card to a virtual machine: chosen, never a fault."""
@@ -33,11 +25,8 @@ RIVALS = ("nouveau", "nova_core", "nova-core", "NovaCore", "nova", "nvidiafb", "
 
 Weight = Literal["error", "note"]
 
-NVML_NOT_LOADED, NVML_MISMATCH = 9, 18
-CUDA_NOT_READY, CUDA_MISMATCH, CUDA_UNKNOWN = 802, 803, 999
 
-
-# --- which cards ------------------------------------------------------------------------------------
+# --- which cards ---
 
 
 def unserved(case: Case, vendor: Vendor) -> tuple[Gpu, ...]:
@@ -137,99 +126,7 @@ def called(cards: tuple[Gpu, ...]) -> str:
     return cards[0].name if len(cards) == 1 else f"{cards[0].name} ({len(cards)} cards)"
 
 
-# --- what is installed ------------------------------------------------------------------------------
-
-
-def core_modules(case: Case) -> tuple[InstalledModule, ...]:
-    """NVIDIA's main module for each kernel that has it, under the names distributions give it."""
-    return tuple(
-        module for module in case.machine.nvidia.modules_installed.value or () if is_nvidia_core(module.name)
-    )
-
-
-def is_nvidia_core(name: str) -> bool:
-    """ "nvidia" itself (also nvidia-current, nvidia-tesla-470 ...), not nvidia_uvm and its other companions."""
-    return bool(re.fullmatch(r"nvidia(_(current|tesla|legacy|open|\d+)\w*)?", name.replace("-", "_")))
-
-
-def for_running_kernel(case: Case, modules: tuple[InstalledModule, ...]) -> InstalledModule | None:
-    """The one of these modules that was built for the kernel that runs."""
-    kernel = case.machine.system.kernel.value
-    return next((module for module in modules if module.kernel == kernel), None)
-
-
-def nvidia_driver(case: Case) -> tuple[str | None, ModuleFlavour | None, str]:
-    """Version, flavour, source of the NVIDIA driver: loaded, else installed for this kernel, else its libraries."""
-    loaded = case.machine.nvidia.module
-    if loaded.value:
-        return loaded.value.version, loaded.value.flavour, loaded.source
-    if not case.in_container and (module := for_running_kernel(case, core_modules(case))):
-        return module.version or case.machine.nvidia.userland.value, module.flavour, module.path
-    return case.machine.nvidia.userland.value, None, case.machine.nvidia.userland.source
-
-
-def blocked(case: Case, vendor: Vendor) -> tuple[BlockedModule, ...]:
-    """Rules that keep the vendor's main module from loading."""
-    if case.in_container:
-        return ()
-    if vendor == "nvidia":
-        rules = case.machine.nvidia.blocked.value or ()
-        return tuple(rule for rule in rules if is_nvidia_core(rule.module))
-    return tuple(rule for rule in case.machine.amd.blocked.value or () if rule.module == "amdgpu")
-
-
-def unbuilt_dkms(case: Case, vendor: Vendor) -> tuple[DkmsModule, ...]:
-    """DKMS trees of the vendor's driver, if none of them is installed for the running kernel."""
-    kernel = case.machine.system.kernel.value
-    trees = (case.machine.nvidia if vendor == "nvidia" else case.machine.amd).dkms.value or ()
-    ours = is_nvidia_core if vendor == "nvidia" else _is_amdgpu
-    mine = tuple(tree for tree in trees if ours(tree.name))
-    if kernel is None or case.in_container:
-        return ()
-    return () if any(tree.kernel == kernel and tree.status == "installed" for tree in mine) else mine
-
-
-def _is_amdgpu(name: str) -> bool:
-    return name in ("amdgpu", "rock")
-
-
-def about(gpu: Gpu, faults: tuple[LogFault, ...]) -> tuple[LogFault, ...]:
-    """The log lines that name this card's slot, or no slot at all."""
-    slot = (gpu.bdf or "").rpartition(".")[0].lower()
-    return tuple(
-        fault for fault in faults if fault.bdf is None or not slot or fault.bdf.lower().partition(".")[0] == slot
-    )
-
-
-# --- what the driver itself says (level driver) ---------------------------------------------------------
-
-
-def cuda_status(case: Case) -> int | None:
-    """What cuInit answered; None where nobody asked."""
-    return case.machine.nvidia.cuda.value.status if case.machine.nvidia.cuda.value else None
-
-
-def nvml_status(case: Case) -> int | None:
-    """What NVML (else nvidia-smi) answered; None where nobody asked."""
-    answers = (case.machine.nvidia.nvml.value, case.machine.nvidia.smi.value)
-    return next((answer.status for answer in answers if answer), None)
-
-
-def driver_answers(case: Case) -> tuple[Evidence, ...]:
-    """Module, libraries, and what NVML and CUDA answered where they failed."""
-    module = case.machine.nvidia.module
-    return (
-        Evidence("nvidia.module", module.value.version if module.value else module.state, module.source),
-        Evidence.of("nvidia.userland", case.machine.nvidia.userland),
-        *(
-            Evidence(f"nvidia.{name}", f"error {api.value.status} {api.value.message}".strip(), api.source)
-            for name, api in (("nvml", case.machine.nvidia.nvml), ("cuda", case.machine.nvidia.cuda))
-            if api.value and api.value.status
-        ),
-    )
-
-
-# --- why --------------------------------------------------------------------------------------------
+# --- why ---
 
 
 def because(case: Case, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
@@ -261,29 +158,6 @@ def _nvidia_reasons(case: Case, gpu: Gpu) -> Iterator[str]:
     yield "no-driver"
 
 
-def nvidia_refusal(case: Case, gpu: Gpu) -> str | None:
-    """Slug of the rule by which the driver that is there refuses this card: its branch, or its module flavour."""
-    version, flavour, _ = nvidia_driver(case)
-    sm = gpu.arch.value
-    if sm is None or version is None:
-        return None
-    last = case.matrix.last_branch(sm)
-    branch = _branch(version)
-    if last is not None and branch is not None and branch > int(last.partition(".")[0]):
-        return "nvidia-driver-dropped-gpu"
-    rule = case.matrix.module_flavour(sm, gpu.name)
-    if rule == "required" and flavour == "proprietary":
-        return "blackwell-open-module"
-    if rule == "refused" and flavour == "open":
-        return "open-module-unsupported-gpu"
-    return None
-
-
-def _branch(version: str) -> int | None:
-    found = re.match(r"\d+", version)
-    return int(found[0]) if found else None
-
-
 def _amd_reasons(case: Case, gpu: Gpu) -> Iterator[str]:
     if not case.in_container and gpu.driver.value != "radeon":
         if blocked(case, "amd") or "nomodeset" in (case.machine.system.kernel_options.value or ()):
@@ -297,27 +171,12 @@ def _amd_reasons(case: Case, gpu: Gpu) -> Iterator[str]:
     yield "no-driver"
 
 
-def kernel_too_old(case: Case, gpu: Gpu) -> str | None:
-    """First kernel that knows the card, if the running one is older and no AMD driver package stands in."""
-    target = case.matrix.target(gpu.arch.value) if gpu.arch.value else None
-    first, running = target.first_kernel if target else None, case.machine.system.kernel.value
-    if first is None or running is None:
-        return None
-    trees = case.machine.amd.dkms.value or ()
-    stands_in = any(tree.status == "installed" and tree.kernel == running for tree in trees)
-    return first if not stands_in and _numbers(running) < _numbers(first) else None
-
-
-def _numbers(kernel: str) -> tuple[int, int]:
-    found = re.match(r"(\d+)\.(\d+)", kernel)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
-
-
 def without_kfd(case: Case, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
     """Cards that amdgpu has and KFD does not (so: a screen and no compute), for which this is the first reason."""
     machine = case.machine
     readable = all(node.readable for node in machine.amd.topology.value or ())
-    if case.in_container or machine.system.wsl.known or not readable or machine.amd.topology.undecided:
+    seen = machine.amd.kfd.absent or not machine.amd.topology.undecided
+    if case.in_container or machine.system.wsl.known or not readable or not seen:
         return []
     bound = [gpu for gpu in machine.of_vendor("amd") if gpu.driver.value == "amdgpu" and gpu.kfd_node is None]
     wanted = [gpu for gpu in bound if gpu.arch.known and not (gpu.integrated and weight(case, gpu) == "note")]
@@ -345,50 +204,9 @@ def names_card(fault: LogFault, gpu: Gpu) -> bool:
     return named is None or gpu.pci_id is None or named[1].lower() == gpu.pci_id.lower()
 
 
-# --- the driver that serves -------------------------------------------------------------------------
-
-
-def flavour_for(case: Case, cards: tuple[Gpu, ...]) -> ModuleFlavour | None:
-    """The kernel-module flavour that all these cards take; None where no flavour serves them all."""
-    rules = {case.matrix.module_flavour(gpu.arch.value, gpu.name) for gpu in cards if gpu.arch.value}
-    if {"required", "refused"} <= rules:
-        return None
-    return "proprietary" if "refused" in rules else "open"
-
-
-def driver_for(case: Case, cards: tuple[Gpu, ...], *, why: str = "") -> InstallDriver | None:
-    """The NVIDIA driver to install for these cards, or None where no one driver serves them all."""
-    sms = tuple(dict.fromkeys(gpu.arch.value for gpu in cards if gpu.arch.value))
-    flavour = flavour_for(case, cards)
-    if not sms or flavour is None:
-        return None
-    cuda = case.torch.cuda if case.torch else None
-    floor = case.matrix.floor(cuda) if cuda else None
-    chosen = case.matrix.branch_to_install(sms, floor) or case.matrix.branch_to_install(sms, None)
-    return InstallDriver(branch=chosen[0], minimum=chosen[1], flavour=flavour, why=why) if chosen else None
-
-
-def install_driver(case: Case, cards: tuple[Gpu, ...]) -> WayOut:
-    """The way out "install the NVIDIA driver that these cards take", on the host where this is a container."""
-    remedy = driver_for(case, cards)
-    if remedy is None:
-        return WayOut("No one driver serves all cards", (Manual(text=_each(case, cards), risk="root"),))
-    what = f"NVIDIA driver {remedy.branch} ({remedy.flavour} kernel modules)"
-    if case.in_container:
-        return WayOut(
-            f"Install {what} on the host",
-            (Manual(text=f"On the host, outside this container: install {what} and reboot.", risk="reboot"),),
-        )
-    return WayOut(f"Install {what}", (remedy, Reboot(why="the new kernel module is loaded at boot")))
-
-
-def _each(case: Case, cards: tuple[Gpu, ...]) -> str:
-    needs = []
-    for gpu in cards:
-        remedy = driver_for(case, (gpu,))
-        if remedy is None:
-            needs.append(f"{gpu.name}: a driver that names it in its list of supported cards")
-        else:
-            needs.append(f"{gpu.name}: driver {remedy.branch} with {remedy.flavour} kernel modules")
-    joint = " These do not go together in one system: choose the card to use." if len(cards) > 1 else ""
-    return f"Install the driver that the card takes. {'; '.join(needs)}.{joint}"
+def about(gpu: Gpu, faults: tuple[LogFault, ...]) -> tuple[LogFault, ...]:
+    """The log lines that name this card's slot, or no slot at all."""
+    slot = (gpu.bdf or "").rpartition(".")[0].lower()
+    return tuple(
+        fault for fault in faults if fault.bdf is None or not slot or fault.bdf.lower().partition(".")[0] == slot
+    )

@@ -7,7 +7,7 @@ import re
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Manual, SetVariable, UnsetVariable, WayOut
 
-from .unserved import cuda_status, driver_answers, nvml_status
+from .installed import cuda_status, driver_answers, nvml_status
 
 
 @check("GPD120", "wsl-driver")
