@@ -84,7 +84,8 @@ def test_a_distribution_that_is_not_stated_is_not_guessed(tmp_path: Path) -> Non
 def test_garbage_costs_its_fact_and_no_more(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     names = (
         "/etc/os-release /etc/group /proc/cmdline /proc/cpuinfo /proc/meminfo /proc/version /proc/mounts "
-        "/proc/1/cgroup /proc/1/mountinfo /proc/sys/kernel/osrelease /sys/power/suspend_stats/success /etc/nv_tegra_release "
+        "/proc/1/cgroup /proc/1/mountinfo /proc/sys/kernel/osrelease /sys/power/suspend_stats/success "
+        "/etc/nv_tegra_release "
         "/sys/firmware/efi/efivars/SecureBoot-8be4df61 /proc/device-tree/compatible /proc/1/environ"
     )
     root = tmp_path_factory.mktemp("garbage")
@@ -171,7 +172,8 @@ def test_a_variable_that_may_not_be_read_is_denied(tmp_path: Path) -> None:
 def test_only_kernel_options_that_matter_are_kept_and_nothing_behind_the_dashes(tmp_path: Path) -> None:
     line = (
         "BOOT_IMAGE=/vmlinuz root=UUID=1f1a quiet nomodeset modprobe.blacklist=nouveau,amdgpu "
-        "rd.driver.blacklist=nouveau nvidia-drm.modeset=1 NVreg=1 amdgpu.ppfeaturemask=0xffffffff iommu=pt amd_iommu=on pci=realloc,noaer "
+        "rd.driver.blacklist=nouveau nvidia-drm.modeset=1 NVreg=1 "
+        "amdgpu.ppfeaturemask=0xffffffff iommu=pt amd_iommu=on pci=realloc,noaer "
         "module_blacklist=nvidia nokaslr vfio-pci.ids=10de:2684 password=x -- nouveau.modeset=0 --token=secret"
     )
     assert system(tmp_path, {"/proc/cmdline": line + "\n"}).kernel_options.value == (
