@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudoctor.host import InputError
-from gpudoctor.matrix.load import MatrixError, load_matrix, load_yaml, to_json, yaml_path
+from gpudoctor.matrix.load import MatrixError, load_matrix, load_yaml, to_json, validate_matrix, yaml_path
 
 BUILD = '{version: "2.9.1", build: cu128, origin: download.pytorch.org, platform: linux-x86_64, cuda: "12.8"'
 
@@ -204,3 +204,14 @@ def test_the_whole_matrix_needs_sources(tmp_path: Path) -> None:
     path.write_text("cuda_floors: []\n")
     with pytest.raises(MatrixError, match="version"):
         load_yaml(path)
+
+
+def test_validating_files_of_both_kinds(overlay) -> None:  # type: ignore[no-untyped-def]
+    assert validate_matrix() == load_yaml(yaml_path())
+    added = validate_matrix([overlay("cuda_floors:\n  - {major: '14', driver: '700'}\n")])
+    assert added.cuda_floors[-1].driver == "700" and added.nvidia_gpus
+    whole = overlay(
+        "version: '2026.11'\ncuda_floors:\n  - {major: '14', driver: '700'}\n  - {major: '15', driver: '7'}\n"
+    )
+    with pytest.raises(MatrixError, match=r":3: .*no source.* \(and 3 more\)"):
+        validate_matrix([whole])

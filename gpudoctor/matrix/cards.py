@@ -85,9 +85,9 @@ class Cards:
 
     def card_by_device_tree(self, compatible: str) -> Identity | None:
         """The SoC whose device-tree names occur in `compatible` (NULs or not)."""
-        named = set(re.split(r"[\0\s]+", compatible))
         for soc in self.tables.nvidia_socs:
-            if named.intersection(soc.device_tree):
+            # No digit may follow: tegra21 is no part of tegra210's name, and the NULs between names may be lost.
+            if any(re.search(re.escape(name) + r"(?!\d)", compatible) for name in soc.device_tree):
                 return self._of_soc(soc)
         return None
 

@@ -77,6 +77,16 @@ def load_yaml(path: Path) -> Tables:
     return tables
 
 
+def validate_matrix(files: Sequence[Path] = ()) -> Tables:
+    """Check every row of the YAML and then of the given files, overlays or whole matrices (those that have a
+    `version`); the tables that come out. Raises MatrixError for the first wrong row, and says how many more."""
+    tables = load_yaml(yaml_path())
+    for path in files:
+        source = read_source(path)
+        tables = load_yaml(path) if "version" in source.tables else _overlaid(tables, source)
+    return tables
+
+
 def to_json(path: Path) -> bytes:
     """The JSON form of a YAML matrix, as it is packed into a wheel."""
     return msgspec.json.encode(Built(sha256=_hash(path.read_bytes()), tables=load_yaml(path)))
@@ -255,11 +265,14 @@ def _validate(tables: Tables, source: Source, *, overlay: bool) -> None:
             name: {row_key(name, row) for row in getattr(_converted(source, {"version": ""}), name)}
             for name in source.places
         }
-    for problem in problems(tables, overlay=own):
-        index = problem.index
-        if own is not None and index is not None:
-            index = _index_in(source, tables, problem.table, index)
-        raise _error(source, problem.table, index, problem.text)
+    found = list(problems(tables, overlay=own))
+    if not found:
+        return
+    first, more = found[0], len(found) - 1
+    index = first.index
+    if own is not None and index is not None:
+        index = _index_in(source, tables, first.table, index)
+    raise _error(source, first.table, index, first.text + (f" (and {more} more)" if more else ""))
 
 
 def _index_in(source: Source, tables: Tables, table: str, index: int) -> int | None:

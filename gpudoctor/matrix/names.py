@@ -13,7 +13,7 @@ _TIER = {"rtx", "gtx", "gts", "gt", "rx", "pro", "generation", "edition"}
 _DETAIL = {
     *("pcie", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "nvl", "oam", "hbm2", "hbm2e", "hbm3", "hbm3e", "gddr6"),
     *("gddr6x", "mig", "lhr", "oem", "ada", "blackwell", "workstation", "server", "mobile", "ac", "dgxs", "fhhl"),
-    *("vf", "nvgpu", "embedded", "sff", "cnx", "refresh", "cec", "pascal", "edition", "generation"),
+    *("vf", "hgx", "nvgpu", "embedded", "sff", "cnx", "refresh", "cec", "pascal", "edition", "generation"),
 }
 _MEMORY = re.compile(r"\d+(?:gb|g)$|\d+g\.\d+gb$")
 _VGPU = re.compile(r"-\d+[qcba]$")
@@ -22,7 +22,7 @@ _VGPU = re.compile(r"-\d+[qcba]$")
 def words(name: str) -> list[str]:
     """A name in lower-case words; every way of saying "laptop" is the word mobile."""
     text = _VGPU.sub("", name.lower().strip())
-    text = re.sub(r"max-q|max q|laptop|mobile|notebook", " mobile ", text)
+    text = re.sub(r"(?:with )?max-q(?: design)?|max q|laptop|mobile|notebook", " mobile ", text)
     text = re.sub(r"lite hash rate", " lhr ", text)
     text = re.sub(r"(\d) (gb)\b", r"\1\2", text)
     found: list[str] = []

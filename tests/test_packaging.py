@@ -1,0 +1,103 @@
+"""What is packed: the sdist builds the wheel, and the wheel holds the checks and the matrix."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """(sdist, wheel), the wheel built from the sdist."""
+    for needed in ("build", "hatchling"):
+        pytest.importorskip(needed, reason=f"{needed} is not installed")
+    out = tmp_path_factory.mktemp("dist")
+    done = subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (sdist,), (wheel,) = out.glob("*.tar.gz"), out.glob("*.whl")
+    return sdist, wheel
+
+
+def test_the_wheel_holds_code_checks_and_matrix_and_no_tests(built: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(built[1]) as archive:
+        names = archive.namelist()
+    assert len(names) == len(set(names))
+    assert {"gpudoctor/compat_matrix.yaml", "gpudoctor/compat_matrix.json", "gpudoctor/checks/__init__.py"} <= set(
+        names
+    )
+    for module in (ROOT / "checks").glob("*.py"):
+        assert f"gpudoctor/checks/{module.name}" in names
+    for module in (ROOT / "gpudoctor").rglob("*.py"):
+        assert str(module.relative_to(ROOT)) in names
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"gpudoctor"}
+
+
+def test_the_sdist_holds_what_a_build_and_a_test_run_need(built: tuple[Path, Path]) -> None:
+    with tarfile.open(built[0]) as archive:
+        names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
+    needed = {"pyproject.toml", "hatch_build.py", "compat_matrix.yaml", "LICENSE", "README.md", "checks/__init__.py"}
+    assert needed <= names
+    assert "tests/test_packaging.py" in names
+    assert "gpudoctor/compat_matrix.json" not in names
+
+
+def test_the_packed_matrix_is_the_one_of_the_checkout(built: tuple[Path, Path]) -> None:
+    from hashlib import sha256
+
+    with zipfile.ZipFile(built[1]) as archive:
+        packed = archive.read("gpudoctor/compat_matrix.yaml")
+        made = json.loads(archive.read("gpudoctor/compat_matrix.json"))
+    assert packed == (ROOT / "compat_matrix.yaml").read_bytes()
+    assert made["sha256"] == sha256(packed).hexdigest()
+
+
+def test_an_installed_wheel_finds_its_checks_and_reads_the_json(built: tuple[Path, Path], tmp_path: Path) -> None:
+    with zipfile.ZipFile(built[1]) as archive:
+        archive.extractall(tmp_path)
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import gpudoctor, gpudoctor.checks, importlib, pkgutil\n"
+        "assert gpudoctor.__file__.startswith(sys.argv[1]), gpudoctor.__file__\n"
+        "assert list(gpudoctor.checks.__path__)[0].startswith(sys.argv[1]), gpudoctor.checks.__path__\n"
+        "for module in pkgutil.iter_modules(gpudoctor.checks.__path__):\n"
+        "    importlib.import_module('gpudoctor.checks.' + module.name)\n"
+        "from gpudoctor.matrix.load import load_matrix\n"
+        "assert load_matrix().card_by_pci('10de:2b85').arch == 'sm_120'\n"
+        "assert 'yaml' not in sys.modules\n"
+        "print('fine')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.stdout == "fine\n", done.stderr
+
+
+def test_a_matrix_that_is_wrong_fails_the_build(tmp_path: Path) -> None:
+    from gpudoctor.matrix.load import MatrixError, to_json
+
+    broken = tmp_path / "compat_matrix.yaml"
+    text = (ROOT / "compat_matrix.yaml").read_text()
+    broken.write_text(text.replace("{pci: 2b85, chip: GB202,", "{pci: 2b85, chip: GB2O2,"))
+    line = next(number for number, row in enumerate(text.splitlines(), 1) if "pci: 2b85" in row)
+    with pytest.raises(MatrixError, match=rf"compat_matrix\.yaml:{line}: nvidia_gpus.*GB2O2"):
+        to_json(broken)
