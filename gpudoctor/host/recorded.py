@@ -148,6 +148,9 @@ class RecordedHost(Host):
         if node is not None and clean.startswith("/dev/"):
             mode = int(node.mode, 8) if node.mode else 0o666
             return known(FileStat(kind="char", mode=mode, uid=node.uid or 0, gid=node.gid or 0, size=0), path)
+        refused = self.refusal(posixpath.dirname(clean))
+        if refused is not None:
+            return Fact(state=refused.state, source=path, why=refused.why)
         found = super().stat(path)
         if found.value is None and any(name.startswith(clean + "/") for name in self._nodes):
             return known(FileStat(kind="folder", mode=0o755, uid=0, gid=0, size=0), HOST_FILE)
