@@ -119,7 +119,7 @@ def _arch(told: NvmlDevice | None, identity: Identity | None, pci_id: str | None
     if told is not None and told.capability:
         return known("sm_" + told.capability.replace(".", ""), _source(stack, told))
     if identity is not None:
-        return known(identity.arch, f"{pci_id or identity.name} in the compatibility matrix")
+        return known(identity.arch, f"{identity.pci_id if pci_id else identity.name} in the compatibility matrix")
     if pci_id:
         return unknown(f"the compatibility matrix has no row for {pci_id}", "compat_matrix.yaml")
     return unknown("neither a PCI id nor the driver tells which card this is")
