@@ -172,13 +172,13 @@ def test_links_stay_below_the_root(tmp_path: Path) -> None:
     assert host.resolve("/absolute") == "/etc/hostname"
 
 
-PARTS = st.sampled_from(["a", "b", "c", "..", "."])
+PARTS = st.sampled_from(["a", "b", "d", "..", "."])
 
 
 @settings(max_examples=60, deadline=None)
 @given(
     links=st.dictionaries(
-        st.sampled_from(["a", "b", "c", "a/a", "b/b"]),
+        st.sampled_from(["a", "b", "d/a", "d/b"]),
         st.tuples(st.booleans(), st.lists(PARTS, max_size=6)),
         max_size=5,
     ),
@@ -189,13 +189,11 @@ def test_no_chain_of_links_leaves_the_root(
 ) -> None:
     outer = tmp_path_factory.mktemp("links")
     root = outer / "root"
-    root.mkdir()
-    for name in "abc":
+    (root / "d").mkdir(parents=True)
+    for name in "abd":
         (outer / name).write_text("outside")
     for name, (absolute, parts) in links.items():
-        place = root / name
-        if place.parent.is_dir() and not place.is_symlink():
-            place.symlink_to(("/" if absolute else "") + "/".join(parts) or ".")
+        (root / name).symlink_to(("/" if absolute else "") + "/".join(parts) or ".")
     host = RecordedHost(root)
     asked = "/" + "/".join(path)
     found = host.locate(asked)
