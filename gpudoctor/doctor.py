@@ -109,10 +109,8 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
     amd = probing("amd", lambda: probe_amd(host, pci, system), AmdStack())
     patterns = matrix.tables.log_patterns
     log = probing("kernel log", lambda: probe_kernel_log(host, patterns), unknown("the log probe crashed"))
-    # `--python` is always a path of the running system, also where the host is a recording.
-    place = host if python is None else LiveHost()
     nothing: Fact[PythonEnvironment] = unknown("the environment probe crashed")
-    environment = probing("python", lambda: probe_environment(place, python, variables), nothing)
+    environment = probing("python", lambda: probe_environment(host, python, variables), nothing)
     machine = Machine(
         system=system,
         nvidia=replace(nvidia, userland=userland),
@@ -122,6 +120,8 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
         variables=variables,
         kernel_log=log,
     )
+    # `--python` is always a path of the running system, also where the host is a recording.
+    place = host if python is None else LiveHost()
     return _with_torch_code(place, _with_cards(host, matrix, machine, probing, pci), probing)
 
 
@@ -163,14 +163,16 @@ def _ask_drivers(host: Host, matrix: Matrix, machine: Machine, probing: _Probing
     from gpudoctor.probes.amd_driver import ask_hsa
     from gpudoctor.probes.nvidia_driver import ask_nvidia
 
-    if _worth_asking_nvidia(machine):
+    recorded = not host.live  # asking a recording costs nothing: what it has of the tools' output is read
+    if recorded or _worth_asking_nvidia(machine):
         silent = unknown("not asked")
         nvml, cuda, smi = probing("nvidia driver", lambda: ask_nvidia(host, DRIVER_SECONDS), (silent, silent, silent))
         machine = replace(machine, nvidia=replace(machine.nvidia, nvml=nvml, cuda=cuda, smi=smi))
         machine = _with_cards(host, matrix, machine, probing)
-    if machine.of_vendor("amd"):
+    if recorded or machine.of_vendor("amd") or machine.load_path.first("libhsa-runtime64.so.1"):
         hsa = probing("hsa runtime", lambda: ask_hsa(host, machine.load_path, DRIVER_SECONDS), unknown("not asked"))
         machine = replace(machine, amd=replace(machine.amd, hsa=hsa))
+        machine = _with_cards(host, matrix, machine, probing)
     return machine
 
 

@@ -174,6 +174,7 @@ def test_rocm_of_a_module_system_and_of_the_distribution(tmp_path: Path) -> None
     write(tmp_path, "/appl/rocm/6.2.0/.info/version", "6.2.0-66")
     host = RecordedHost(tmp_path, {"ROCM_PATH": "/appl/rocm/6.2.0"})
     assert [install.version for install in probe_amd(host, probe_pci(host), System()).rocm.value or ()] == ["6.2.0"]
+    write(tmp_path, f"{NODES}/1/properties", NAVI22)
     status = "Package: libhsa-runtime64-1\nStatus: install ok installed\nVersion: 5.7.1-2build1\n"
     write(tmp_path, "/var/lib/dpkg/status", status)
     assert [(i.version, i.path) for i in stack(tmp_path).rocm.value or ()] == [("5.7.1", "/usr")]

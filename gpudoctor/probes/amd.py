@@ -42,7 +42,7 @@ def probe_amd(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System) -> A
         kfd=_kfd(host),
         render_nodes=_render_nodes(host),
         topology=topology,
-        rocm=_rocm(host),
+        rocm=_rocm(host, here),
         firmware_package=_firmware(host) if here else unknown("not looked for: no AMD card"),
     )
 
@@ -165,8 +165,9 @@ def _links(host: Host, folder: str) -> tuple[str, ...]:
 # --- ROCm and firmware of the system -----------------------------------------------------------------
 
 
-def _rocm(host: Host) -> Fact[tuple[RocmInstall, ...]]:
-    """ROCm installations of the system: below /opt, where ROCM_PATH points, or the distribution's own."""
+def _rocm(host: Host, here: bool) -> Fact[tuple[RocmInstall, ...]]:
+    """ROCm installations of the system: below /opt, where ROCM_PATH points, or the distribution's own (looked
+    for only where there is a card)."""
     listing = host.names("/opt")
     folders = [f"/opt/{name}" for name in listing.value or () if re.fullmatch(r"rocm(-\d.*)?", name)]
     folders += [f"/opt/rocm/{name}" for name in host.names("/opt/rocm").value or () if name.startswith("core-")]
@@ -179,10 +180,11 @@ def _rocm(host: Host) -> Fact[tuple[RocmInstall, ...]]:
             found.setdefault(place, RocmInstall(version=version, path=folder))
     if found:
         return known(tuple(found.values()), "/opt")
-    packaged = package_version(host, r"libhsa-runtime64-1|rocm-core|hsa-rocr")
-    upstream = re.match(r"\d+\.\d+(?:\.\d+)?", packaged.value or "")
-    if upstream:
-        return known((RocmInstall(version=upstream[0], path="/usr"),), packaged.source)
+    if here:
+        packaged = package_version(host, r"libhsa-runtime64-1|rocm-core|hsa-rocr")
+        upstream = re.match(r"\d+\.\d+(?:\.\d+)?", packaged.value or "")
+        if upstream:
+            return known((RocmInstall(version=upstream[0], path="/usr"),), packaged.source)
     if listing.undecided:
         return Fact(state=listing.state, source=listing.source, why=listing.why)
     return known((), "/opt")
