@@ -275,9 +275,11 @@ def open_module_unsupported_gpu(case: Case) -> Verdicts:
             severity,
             cards,
             message=f"{called(cards)} is too old for NVIDIA's open kernel modules ({version}); it needs the "
-            "proprietary ones." + _others(case, cards),
-            saw=f"{flavour} modules {version}",
-            want="proprietary modules",
+            "proprietary ones." + _others(case, cards)
+            if case.matrix.module_flavour(cards[0].arch.value or "", cards[0].name) == "refused"
+            else f"The open kernel modules of driver {version} serve data-centre cards only, not {called(cards)}.",
+            saw=f"{flavour or 'open'} modules {version}",
+            want="proprietary modules, or a newer driver",
             evidence=(
                 Evidence("nvidia.module.flavour", flavour or "", source),
                 Evidence.of("gpu.arch", cards[0].arch),

@@ -14,8 +14,8 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Gpu, LogFault
 
-from .installed import nvidia_refusal
-from .unserved import about, called, finding, names_card, without_kfd
+from .installed import about, nvidia_refusal
+from .unserved import called, finding, names_card, without_kfd
 
 _NVML_LOST = 15
 

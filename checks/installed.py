@@ -9,10 +9,16 @@ import re
 
 from gpudoctor.check import Case
 from gpudoctor.finding import Evidence, InstallDriver, Manual, ModuleFlavour, Reboot, WayOut
-from gpudoctor.machine import BlockedModule, DkmsModule, Gpu, InstalledModule, Vendor
+from gpudoctor.machine import BlockedModule, DkmsModule, Gpu, InstalledModule, LogFault, Vendor
 
 NVML_MISMATCH = 18
 CUDA_NOT_READY, CUDA_MISMATCH, CUDA_UNKNOWN = 802, 803, 999
+
+DROPPED, NEEDS_OPEN, REFUSES_OPEN = (
+    "nvidia-driver-dropped-gpu",
+    "blackwell-open-module",
+    "open-module-unsupported-gpu",
+)
 
 
 def core_modules(case: Case) -> tuple[InstalledModule, ...]:
@@ -74,6 +80,12 @@ def unbuilt_dkms(case: Case, vendor: Vendor) -> tuple[DkmsModule, ...]:
     return () if any(tree.kernel == kernel and tree.status == "installed" for tree in mine) else mine
 
 
+def key_rejected(case: Case, vendor: Vendor) -> tuple[LogFault, ...]:
+    """Lines that say that Secure Boot refused a module of this vendor, or do not say which module."""
+    other = re.compile(r"'(amdgpu|amdkcl|amdttm)" if vendor == "nvidia" else r"'nvidia")
+    return tuple(fault for fault in case.log_faults("secure-boot-module-rejected") if not other.search(fault.line))
+
+
 def _is_amdgpu(name: str) -> bool:
     return name in ("amdgpu", "rock")
 
@@ -109,27 +121,43 @@ def driver_answers(case: Case) -> tuple[Evidence, ...]:
 # --- which cards it refuses ---
 
 
+def about(gpu: Gpu, faults: tuple[LogFault, ...]) -> tuple[LogFault, ...]:
+    """The log lines that name this card's slot, or no slot at all."""
+    slot = (gpu.bdf or "").rpartition(".")[0].lower()
+    return tuple(
+        fault for fault in faults if fault.bdf is None or not slot or fault.bdf.lower().partition(".")[0] == slot
+    )
+
+
 def nvidia_refusal(case: Case, gpu: Gpu) -> str | None:
-    """Slug of the rule by which the driver that is there refuses this card: its branch, or its module flavour."""
+    """Slug of the rule by which the driver that is there refuses this card: its branch, or its module flavour.
+
+    Where the branch or the flavour is not known, the driver's own lines in the kernel log count.
+    """
     version, flavour, _ = nvidia_driver(case)
     sm = gpu.arch.value
-    if sm is None or version is None:
+    if sm is None:
         return None
-    last = case.matrix.last_branch(sm)
-    branch = _branch(version)
-    if last is not None and branch is not None and branch > int(last.partition(".")[0]):
-        return "nvidia-driver-dropped-gpu"
+    last, branch = case.matrix.last_branch(sm), _branch(version or "")
+    if last is not None and (branch > int(last.partition(".")[0]) or (not branch and _says(case, gpu, DROPPED))):
+        return DROPPED
     rule = case.matrix.module_flavour(sm, gpu.name)
-    if rule == "required" and flavour == "proprietary":
-        return "blackwell-open-module"
-    if rule == "refused" and flavour == "open":
-        return "open-module-unsupported-gpu"
-    return None
+    if rule == "required" and (flavour == "proprietary" or (flavour is None and _says(case, gpu, NEEDS_OPEN))):
+        return NEEDS_OPEN
+    if rule == "refused" and (flavour == "open" or (flavour is None and _says(case, gpu, REFUSES_OPEN))):
+        return REFUSES_OPEN
+    # Open modules before 560 serve GeForce cards only when told to, and say so.
+    early = rule == "supported" and flavour == "open" and 0 < branch < 560
+    return REFUSES_OPEN if early and _says(case, gpu, REFUSES_OPEN) else None
 
 
-def _branch(version: str) -> int | None:
+def _says(case: Case, gpu: Gpu, slug: str) -> bool:
+    return bool(about(gpu, case.log_faults(slug)))
+
+
+def _branch(version: str) -> int:
     found = re.match(r"\d+", version)
-    return int(found[0]) if found else None
+    return int(found[0]) if found else 0
 
 
 def kernel_too_old(case: Case, gpu: Gpu) -> str | None:

@@ -28,6 +28,7 @@ from .installed import (
     for_running_kernel,
     install_driver,
     kernel_too_old,
+    key_rejected,
     nvidia_refusal,
     unbuilt_dkms,
 )
@@ -130,7 +131,7 @@ def secure_boot_module_rejected(case: Case) -> Verdicts:
     machine's protection.
     """
     for severity, cards in because(case, "secure-boot-module-rejected"):
-        lines = case.log_faults("secure-boot-module-rejected")
+        lines = key_rejected(case, cards[0].vendor)
         module = "nvidia" if cards[0].vendor == "nvidia" else "amdgpu"
         enrol = (
             "Sign the module with a machine owner key and enrol that key: "
@@ -222,9 +223,9 @@ def amd_dkms_kernel_mismatch(case: Case) -> Verdicts:
     Needs root. Removing amdgpu-dkms brings back the kernel's own driver; it can be installed again.
     """
     slug, kernel = "amd-dkms-kernel-mismatch", case.machine.system.kernel.value or ""
-    trees = unbuilt_dkms(case, "amd")
+    trees, lines = unbuilt_dkms(case, "amd"), case.log_faults(slug)
     for severity, cards in (*because(case, slug), *without_kfd(case, slug)):
-        version = trees[0].version
+        version = trees[0].version if trees else ""
         rocm = case.machine.amd.rocm.value
         limits = case.matrix.dkms_limits(version, rocm[0].version if rocm else None, kernel)
         build = RebuildModule("amdgpu", version, why="needs the headers of the running kernel")
@@ -238,14 +239,16 @@ def amd_dkms_kernel_mismatch(case: Case) -> Verdicts:
         yield finding(
             severity,
             cards,
-            message=f"amdgpu-dkms {version} is not installed for the running kernel {kernel}, and {called(cards)} "
-            "has no working driver" + (f": it does not build there (kernel {limits[0].kernel})." if limits else "."),
-            saw=", ".join(f"{tree.status} for {tree.kernel or 'no kernel'}" for tree in trees),
+            message=f"{f'amdgpu-dkms {version}'.strip()} is not installed for the running kernel {kernel}, and "
+            f"{called(cards)} has no working driver"
+            + (f": it does not build there (kernel {limits[0].kernel})." if limits else "."),
+            saw=", ".join(f"{tree.status} for {tree.kernel or 'no kernel'}" for tree in trees) or lines[-1].line,
             want=f"installed for {kernel}",
             evidence=(
                 Evidence.of("system.kernel", case.machine.system.kernel),
                 *(Evidence("amd.dkms", f"{t.version} {t.status} for {t.kernel}", t.source) for t in trees[:2]),
                 Evidence.of("amd.module", case.machine.amd.module),
+                *(Evidence("kernel_log", line.line, case.machine.kernel_log.source) for line in lines[-1:]),
             ),
             ways_out=ways_out if limits else ways_out[::-1],
             refs=tuple(limit.source for limit in limits),
@@ -269,7 +272,7 @@ def amd_kernel_or_runtime_too_old(case: Case) -> Verdicts:
     """
     slug, kernel = "amd-kernel-or-runtime-too-old", case.machine.system.kernel.value or "?"
     for severity, cards in (*because(case, slug), *without_kfd(case, slug)):
-        first = kernel_too_old(case, cards[0])
+        first, lines = kernel_too_old(case, cards[0]), case.log_faults(slug)
         boot = Manual("Install the distribution's newer kernel (HWE, backports) and boot it.", risk="reboot")
         yield finding(
             severity,
@@ -279,11 +282,12 @@ def amd_kernel_or_runtime_too_old(case: Case) -> Verdicts:
             else f"The kernel driver gives {called(cards)} a screen but no compute, as if it did not know the chip.",
             saw=kernel,
             want=f"Linux {first} or newer, or amdgpu-dkms" if first else "a KFD node for the card",
-            confidence="possible" if ".el" in kernel or not first else "likely",
+            confidence="certain" if lines else "possible" if ".el" in kernel or not first else "likely",
             evidence=(
                 Evidence.of("system.kernel", case.machine.system.kernel),
                 Evidence.of("gpu.arch", cards[0].arch),
                 Evidence.of("gpu.driver", cards[0].driver),
+                *(Evidence("kernel_log", line.line, case.machine.kernel_log.source) for line in lines[-1:]),
             ),
             ways_out=(
                 WayOut(f"Boot Linux {first} or newer" if first else "Boot a newer kernel", (boot,)),

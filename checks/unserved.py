@@ -15,7 +15,16 @@ from gpudoctor.finding import Device, Finding, gpu_subject
 from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import Gpu, LogFault, Vendor
 
-from .installed import blocked, core_modules, for_running_kernel, kernel_too_old, nvidia_refusal, unbuilt_dkms
+from .installed import (
+    about,
+    blocked,
+    core_modules,
+    for_running_kernel,
+    kernel_too_old,
+    key_rejected,
+    nvidia_refusal,
+    unbuilt_dkms,
+)
 
 RESERVED = ("vfio-pci", "pci-stub", "pciback", "xen-pciback", "uio_pci_generic", "igb_uio")
 """Drivers that hand a card to a virtual machine: chosen, never a fault."""
@@ -149,9 +158,10 @@ def _nvidia_reasons(case: Case, gpu: Gpu) -> Iterator[str]:
         ready = for_running_kernel(case, modules) is not None
         if blocked(case, "nvidia") and (modules or not known):
             yield "module-blacklisted"
-        if case.log_faults("secure-boot-module-rejected"):
+        if key_rejected(case, "nvidia") and (ready or not known):
             yield "secure-boot-module-rejected"
-        if not ready and (modules or unbuilt_dkms(case, "nvidia")) and case.machine.system.kernel.known:
+        misbuilt = case.log_faults("nvidia-dkms-kernel-mismatch") or not ready
+        if misbuilt and (modules or unbuilt_dkms(case, "nvidia")) and case.machine.system.kernel.known:
             yield "nvidia-dkms-kernel-mismatch"
         if ready and case.machine.system.secure_boot.value:
             yield "secure-boot-module-rejected"
@@ -162,9 +172,10 @@ def _amd_reasons(case: Case, gpu: Gpu) -> Iterator[str]:
     if not case.in_container and gpu.driver.value != "radeon":
         if blocked(case, "amd") or "nomodeset" in (case.machine.system.kernel_options.value or ()):
             yield "module-blacklisted"
-        if case.log_faults("secure-boot-module-rejected"):
+        if key_rejected(case, "amd"):
             yield "secure-boot-module-rejected"
-        if unbuilt_dkms(case, "amd") and not case.machine.amd.module.known:
+        misbuilt = unbuilt_dkms(case, "amd") or case.log_faults("amd-dkms-kernel-mismatch")
+        if misbuilt and not case.machine.amd.module.known:
             yield "amd-dkms-kernel-mismatch"
         if kernel_too_old(case, gpu):
             yield "amd-kernel-or-runtime-too-old"
@@ -189,7 +200,7 @@ def _kfd_reasons(case: Case, gpu: Gpu) -> Iterator[str]:
         yield "amd-pcie-atomics"
     if unbuilt_dkms(case, "amd"):
         yield "amd-dkms-kernel-mismatch"
-    if kernel_too_old(case, gpu):
+    if kernel_too_old(case, gpu) or case.log_faults("amd-kernel-or-runtime-too-old"):
         yield "amd-kernel-or-runtime-too-old"
     if case.machine.amd.kfd.absent or case.machine.amd.topology.absent:
         yield "amd-kfd-missing"
@@ -202,11 +213,3 @@ def names_card(fault: LogFault, gpu: Gpu) -> bool:
     """Whether a log line speaks of this PCI id, or of none ("skipped device 1002:67df")."""
     named = re.search(r"device ([0-9a-f]{4}:[0-9a-f]{4})", fault.line, re.IGNORECASE)
     return named is None or gpu.pci_id is None or named[1].lower() == gpu.pci_id.lower()
-
-
-def about(gpu: Gpu, faults: tuple[LogFault, ...]) -> tuple[LogFault, ...]:
-    """The log lines that name this card's slot, or no slot at all."""
-    slot = (gpu.bdf or "").rpartition(".")[0].lower()
-    return tuple(
-        fault for fault in faults if fault.bdf is None or not slot or fault.bdf.lower().partition(".")[0] == slot
-    )

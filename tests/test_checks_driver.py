@@ -169,6 +169,20 @@ def test_ada_takes_both_flavours(flavour):
     assert below_torch(nvidia_machine(flavour=flavour)) == []
 
 
+def test_where_the_flavour_is_not_known_the_drivers_own_line_counts():
+    card = change(RTX_5090, index=0)
+    line = "NVRM: installed in this system requires use of the NVIDIA open kernel modules."
+    assert below_torch(nvidia_machine(card, flavour=None)) == []
+    assert below_torch(nvidia_machine(card, flavour=None, **log(line))) == [("blackwell-open-module", "error")]
+
+
+def test_early_open_modules_serve_data_centre_cards_only():
+    line = "NVRM: Open nvidia.ko is only ready for use on Data Center GPUs."
+    machine = nvidia_machine(driver="535.183.01", **log(line))
+    assert below_torch(machine) == [("open-module-unsupported-gpu", "error")]
+    assert below_torch(nvidia_machine(driver="535.183.01")) == []
+
+
 def test_gb10_needs_the_open_modules_too():
     gb10 = nvidia_gpu("NVIDIA GB10", "sm_121", integrated=True, unified_memory=True)
     assert below_torch(nvidia_machine(gb10, driver="580.95.05", flavour="open")) == []

@@ -227,6 +227,19 @@ def test_secure_boot_and_a_module_that_is_not_loaded_are_likely():
     assert (first(machine).slug, first(machine).confidence) == ("secure-boot-module-rejected", "likely")
 
 
+def test_a_line_about_amds_module_does_not_explain_nvidias():
+    machine = change(without_driver(None, module()), **log(REJECTED.replace("nvidia", "amdgpu")))
+    assert first(machine).slug == "no-driver"
+
+
+def test_a_module_refused_for_another_kernel_is_built_anew_though_its_file_is_there():
+    line = "nvidia: disagrees about version of symbol module_layout"
+    assert first(change(without_driver(None, module()), **log(line))).slug == "nvidia-dkms-kernel-mismatch"
+    unknown_symbol = "amdgpu: Unknown symbol amd_iommu_bind_pasid (err 0)"
+    finding = first(change(amd_without_driver(), **log(unknown_symbol)))
+    assert (finding.slug, remedies(finding)) == ("amd-dkms-kernel-mismatch", ["RebuildModule", "Reboot"])
+
+
 @pytest.mark.parametrize("modules", [(), (module(BEFORE),)])
 def test_secure_boot_is_no_cause_where_there_is_no_module_to_load(modules):
     machine = with_system(without_driver(None, *modules), secure_boot=known(True, "efivars"))
@@ -308,6 +321,12 @@ def test_backports_make_an_old_kernel_number_uncertain():
     card = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201", driver=absent("driver"), kfd_node=None)
     machine = with_system(amd_without_driver(card), kernel=known("5.14.0-503.el9.x86_64", "uname"))
     assert first(machine).confidence == "possible"
+
+
+def test_kfds_own_line_about_an_unknown_chip_is_certain():
+    card = amd_gpu("AMD Radeon RX 7900 XTX", "gfx1100", kfd_node=None)
+    machine = amd_machine(card, **log("kfd kfd: amdgpu: GC IP 0b0000  not supported in kfd"))
+    assert (first(machine).slug, first(machine).confidence) == ("amd-kernel-or-runtime-too-old", "certain")
 
 
 # --- firmware ---
