@@ -140,6 +140,7 @@ def test_what_a_pci_id_says(matrix: Matrix) -> None:
         ("RTX PRO 6000 Blackwell Workstation Edition", False),
         ("TITAN RTX", False),
         ("A2 / A16", True),
+        ("T400 4GB / T400E", False),
     ],
 )
 def test_forward_compatibility_is_for_data_centre_products(matrix: Matrix, name: str, datacenter: bool) -> None:
