@@ -62,19 +62,22 @@ def this_boot(
     `started` (seconds since 1970) tell of a log of which only the end was read what an earlier boot wrote.
     """
     entries: list[Entry] = []
+    clock: float | None = None
     for entry in _records(text) if records else _lines(text, kernel_only):
-        if entry is None or _begins(entry, entries):
+        if entry is None or _begins(entry, clock):
             entries.clear()
+            clock = None
         if entry is not None:
             entries.append(entry)
+            clock = clock if entry.seconds is None else entry.seconds
     return tuple(entry for entry in entries if not _older(entry, uptime, started))
 
 
-def _begins(entry: Entry, before: list[Entry]) -> bool:
+def _begins(entry: Entry, clock: float | None) -> bool:
+    """Whether a boot begins with that message; `clock` is the time of the one before."""
     if entry.text.startswith("Linux version ") and (entry.seconds or 0.0) < 1.0:
         return True
-    last = next((e.seconds for e in reversed(before) if e.seconds is not None), None)
-    return entry.seconds is not None and last is not None and entry.seconds < last - _BACKWARDS
+    return entry.seconds is not None and clock is not None and entry.seconds < clock - _BACKWARDS
 
 
 def _older(entry: Entry, uptime: float | None, started: int | None) -> bool:
@@ -119,15 +122,16 @@ def _lines(text: str, kernel_only: bool) -> Iterator[Entry | None]:
     open_lines = 0
     for raw in text.split("\n"):
         line = raw[:_LINE_LIMIT].rstrip()
+        border = _BOOT.match(line) is not None
         stamped, kernel, entry = _stripped(line)
-        if current is not None and open_lines and line and not stamped:
+        if current is not None and open_lines and line and not stamped and not border:
             current.text += "\n" + line.strip()
             open_lines -= 1
             continue
         if current is not None:
             yield current
         current, open_lines = None, 0
-        if _BOOT.match(line):
+        if border:
             yield None
         elif entry.text and (kernel or not kernel_only):
             current, open_lines = entry, _CONTINUED if stamped else 0

@@ -7,7 +7,7 @@ import re
 _ADDRESS = r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?"
 _WHOLE = re.compile(rf"(?:PCI:)?{_ADDRESS}$", re.IGNORECASE)
 _INSIDE = re.compile(
-    r"(?<![0-9a-f:.])([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?)(?![0-9a-f:])",
+    r"(?:(?<=PCI:)|(?<![0-9a-f:.]))([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?)(?![0-9a-f:])",
     re.IGNORECASE,
 )
 
