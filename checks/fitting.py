@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from gpudoctor.builds import Carried, cards_to_serve, carries, replacements
 from gpudoctor.check import Case
-from gpudoctor.finding import Device, Evidence, Finding, Severity, WayOut, gpu_subject
+from gpudoctor.finding import Device, Evidence, Finding, SetVariable, Severity, UnsetVariable, WayOut, gpu_subject
 from gpudoctor.machine import Gpu, Torch
 from gpudoctor.matrix.versions import figures
-from gpudoctor.visibility import select, visibility_variables
+from gpudoctor.visibility import runtime_order, select, visibility_variables
 
 FROM_AN_INDEX = ("pypi", "download.pytorch.org", "unknown")
 """Origins whose versions pair as the package index says; others bring pairs of their own."""
@@ -99,10 +99,15 @@ def better_torch(case: Case) -> tuple[WayOut, ...]:
     return replacements(case.machine, case.matrix, cards, keep=case.torch)
 
 
+def without_variable(way: WayOut, name: str) -> WayOut:
+    """A way out that also does away with a variable, unless it sets or unsets it already."""
+    if any(isinstance(remedy, SetVariable | UnsetVariable) and remedy.name == name for remedy in way.remedies):
+        return way
+    return WayOut(way.title, (*way.remedies, UnsetVariable(name, why="the card's own target then counts")))
+
+
 def process_order(case: Case) -> tuple[Gpu, ...]:
     """AMD cards as a HIP process numbers them, visibility variables applied; empty where that is not known."""
-    from gpudoctor.visibility import runtime_order
-
     cards = runtime_order(case.machine, "amd")
     for _, value in visibility_variables(case.machine.variables, "amd"):
         selection = select(value, cards)
@@ -115,8 +120,6 @@ def process_order(case: Case) -> tuple[Gpu, ...]:
 def visible_as(case: Case, wanted: tuple[Gpu, ...]) -> tuple[str, str] | None:
     """The variable and value that leave only `wanted` of AMD's cards to a process: HIP_VISIBLE_DEVICES counts
     what ROCR_VISIBLE_DEVICES leaves."""
-    from gpudoctor.visibility import runtime_order
-
     cards = runtime_order(case.machine, "amd")
     rocr = case.variable("ROCR_VISIBLE_DEVICES")
     if rocr is not None:

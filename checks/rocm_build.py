@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.builds.carried import OVERRIDE, gfx_answer
 from gpudoctor.check import Case, Verdicts, check
-from gpudoctor.finding import Evidence, Finding, NotJudged, SetVariable, Severity, UnsetVariable, WayOut
+from gpudoctor.finding import Evidence, Finding, NotJudged, ReplaceTorch, SetVariable, Severity, UnsetVariable, WayOut
 from gpudoctor.machine import Torch
 
 from .fitting import (
@@ -19,6 +19,7 @@ from .fitting import (
     process_order,
     spelled,
     why_unknown,
+    without_variable,
 )
 
 
@@ -46,6 +47,8 @@ def torch_rocm_no_arch_for_gpu(case: Case) -> Verdicts:
         return
     for group in alike(all_fits):
         fit = group[0]
+        if _meaningless(case, fit):
+            continue
         if fit.carried.runs == "unknown":
             beside = any(other.served for other in all_fits) and fit.gpu.integrated
             yield NotJudged(why=why_unknown(torch, fit), matters=not beside)
@@ -89,9 +92,18 @@ def _without_gfx(case: Case, torch: Torch, group: tuple[Fit, ...], all_fits: tup
     )
 
 
+def _meaningless(case: Case, fit: Fit) -> bool:
+    """An override that names no target ends every HIP program, whatever the build carries: it has its own finding."""
+    return any(
+        case.variable(name) is not None and case.matrix.gfx_of_override(case.variable(name) or "") is None
+        for name in (OVERRIDE, f"{OVERRIDE}_{fit.gpu.kfd_node}")
+    )
+
+
 def _by_override(case: Case, torch: Torch, group: tuple[Fit, ...]) -> Finding:
     fit = group[0]
     gfx, value = fit.gpu.arch.value or "", fit.carried.via_override or ""
+    name = next((n for n in (f"{OVERRIDE}_{fit.gpu.kfd_node}", OVERRIDE) if case.variable(n) == value), OVERRIDE)
     policy = case.matrix.override(gfx)
     risk = f" Known risks: {policy.note}." if policy and policy.note else ""
     return about(
@@ -99,27 +111,22 @@ def _by_override(case: Case, torch: Torch, group: tuple[Fit, ...]) -> Finding:
         severity="warning",
         message=(
             f"{build_name(torch)} has no code for {fit.gpu.name} ({gfx}); it runs as "
-            f"{case.matrix.gfx_of_override(value)} "
-            f"because {OVERRIDE}={value} is set, a workaround that AMD does not support.{risk}"
+            f"{case.matrix.gfx_of_override(value)} because {name}={value} is set, a workaround that AMD does not "
+            f"support.{risk}"
         ),
-        saw=f"{OVERRIDE}={value}",
+        saw=f"{name}={value}",
         want=f"a build with code for {gfx}",
-        evidence=(*evidence(torch, fit), Evidence(OVERRIDE, value, "environment")),
-        ways_out=_without_override(case),
+        evidence=(*evidence(torch, fit), Evidence(name, value, "environment")),
+        ways_out=_natively(case, name),
         refs=("ROCm/rocBLAS#1339",),
     )
 
 
-def _without_override(case: Case) -> tuple[WayOut, ...]:
-    """Ways out by another torch; one that carries the card natively does away with the override."""
-    names = [name for name in case.machine.variables if name.startswith(OVERRIDE)]
-    unset = tuple(UnsetVariable(name, why="the build carries the card itself") for name in names)
-    found = []
-    for way in better_torch(case):
-        sets = any(isinstance(remedy, SetVariable) for remedy in way.remedies)
-        keeps = sets or way.title.startswith("Keep the override") or not way.remedies
-        found.append(way if keeps else WayOut(way.title, (*way.remedies, *unset)))
-    return tuple(found)
+def _natively(case: Case, name: str) -> tuple[WayOut, ...]:
+    """Ways out by a build that carries the card itself, and needs no override any more."""
+    plain = (way for way in better_torch(case) if not any(isinstance(remedy, SetVariable) for remedy in way.remedies))
+    builds = (way for way in plain if any(isinstance(r, ReplaceTorch) and r.build != "cpu" for r in way.remedies))
+    return tuple(without_variable(way, name) for way in builds)
 
 
 @check("GPD408", "rocblas-no-arch")
@@ -157,7 +164,7 @@ def rocblas_no_arch(case: Case) -> Verdicts:
             saw=f"no rocBLAS kernels for {via or gfx} in ROCm {torch.rocm}",
             want=f"rocBLAS kernels for {gfx}",
             evidence=(*evidence(torch, fit), Evidence("rocblas.archs", *_blas(case, torch))),
-            ways_out=_without_override(case) if severity == "error" else (),
+            ways_out=better_torch(case) if severity == "error" else (),
             refs=("ROCm/legacy-rocm-build#4625",),
             moots=REPAIRED_WITH_TORCH,
         )

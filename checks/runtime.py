@@ -19,8 +19,8 @@ from gpudoctor.machine import Gpu, Library
 from gpudoctor.matrix.versions import figures
 
 from .fitting import better_torch
+from .installed import driver_for, install_driver
 from .shadowing import library_evidence, out_of_the_cache, without_folder
-from .unserved import driver_for, install_driver
 
 _LIBCUDA = "libcuda.so.1"
 

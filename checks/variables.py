@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.builds.carried import OVERRIDE, gfx_answer, override_in_force, same_generation
+from gpudoctor.builds.carried import OVERRIDE, gfx_answer, override_in_force, within_generation
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import (
     AnyRemedy,
@@ -19,7 +19,7 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Gpu
 
-from .fitting import Fit, better_torch, fits, spelled
+from .fitting import Fit, better_torch, fits, spelled, without_variable
 
 # --- HSA_OVERRIDE_GFX_VERSION ----------------------------------------------------------------------
 
@@ -65,18 +65,15 @@ def hsa_override_wrong(case: Case) -> Verdicts:
         if named is None and case.usable_of("amd"):
             yield _meaningless(case, name, value)
             continue
-        across = [gpu for gpu in cards if named and gpu.arch.value and not _within(case, gpu.arch.value, named)]
+        across = [
+            gpu
+            for gpu in cards
+            if named and gpu.arch.value and not within_generation(case.matrix, gpu.arch.value, named)
+        ]
         if across:
             yield _across(case, name, value, named or "", across[0])
             continue
         yield from _needless(case, name, value, named or "", cards)
-
-
-def _within(case: Case, real: str, named: str) -> bool:
-    policy = case.matrix.override(real)
-    if policy is not None and policy.value and case.matrix.gfx_of_override(policy.value) == named:
-        return policy.safety != "unsafe"
-    return real == named or same_generation(case.matrix.target(real), case.matrix.target(named))
 
 
 def _meaningless(case: Case, name: str, value: str) -> Finding:
@@ -113,16 +110,10 @@ def _across(case: Case, name: str, value: str, named: str, gpu: Gpu) -> Finding:
 
 def _ways_out(case: Case, name: str, cards: tuple[Gpu, ...]) -> tuple[WayOut, ...]:
     """Without the variable where torch carries the cards itself; else what else would serve them."""
-    unset = UnsetVariable(name, why="the card's own target then counts")
-    plain = WayOut(f"Unset {name}", (unset,))
+    plain = WayOut(f"Unset {name}", (UnsetVariable(name, why="the card's own target then counts"),))
     if case.torch is None or case.built_for != "amd" or all(_native(case, gpu) for gpu in cards):
         return (plain,)
-    found = []
-    for way in better_torch(case):
-        changed = any(isinstance(remedy, SetVariable) and remedy.name == name for remedy in way.remedies)
-        remedies: tuple[AnyRemedy, ...] = way.remedies if changed else (*way.remedies, unset)
-        found.append(WayOut(way.title, remedies))
-    return tuple(found) or (plain,)
+    return tuple(without_variable(way, name) for way in better_torch(case)) or (plain,)
 
 
 def _native(case: Case, gpu: Gpu) -> bool:

@@ -1,0 +1,349 @@
+"""Driver and CUDA, the libcuda that is loaded, libraries in the way, ROCm and its kernel driver."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudoctor.machine import (
+    ImportTrial,
+    Jetson,
+    Library,
+    LoadPath,
+    NvidiaApi,
+    NvmlDevice,
+    absent,
+    known,
+    unknown,
+)
+from tests.judging import finding, judged, questions, remedies, severity, told, ways
+from tests.machines import (
+    LIB,
+    amd_gpu,
+    amd_machine,
+    change,
+    environment,
+    nvidia_gpu,
+    nvidia_machine,
+    torch,
+    with_environment,
+    with_stack,
+    with_system,
+    with_torch,
+)
+
+RTX_5090 = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", chip="GB202")
+H100 = nvidia_gpu("NVIDIA H100 80GB HBM3", "sm_90", datacenter=True)
+GTX_1080 = nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61")
+OWN = known(
+    environment(torch(), packages={"nvidia-cudnn-cu12": "9.10.2.21", "nvidia-nvjitlink-cu12": "12.8.93"}), "/venv"
+)
+
+
+def loads(machine, path, *, kind="driver", version=None, via="LD_LIBRARY_PATH"):
+    """The machine with another libcuda before the driver's own."""
+    library = Library(name="libcuda.so.1", path=path, version=version, kind=kind, via=via)
+    found = (library, *machine.load_path.found)
+    variables = {**machine.variables, via: path.rpartition("/")[0]} if via == "LD_LIBRARY_PATH" else machine.variables
+    return change(machine, load_path=change(machine.load_path, found=found), variables=variables)
+
+
+# --- driver and CUDA ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gpu", "driver", "build", "weight"),
+    [
+        (RTX_5090, "570.133.07", "2.13.0+cu130", "error"),
+        (RTX_5090, "570.133.07", "2.9.1+cu128", None),
+        (RTX_5090, "580.95.05", "2.13.0+cu130", None),
+        (nvidia_gpu(), "470.256.02", "2.6.0+cu124", "error"),
+        (nvidia_gpu(), "525.60.13", "2.6.0+cu124", "note"),
+        (nvidia_gpu(), "525.53", "2.6.0+cu124", "error"),
+        (nvidia_gpu(), "535.183.01", "2.6.0+cu124", "note"),
+        (nvidia_gpu(), "550.54.14", "2.6.0+cu124", None),
+        (nvidia_gpu(), "570.133.07", "2.9.1+cu128", None),
+    ],
+)
+def test_the_driver_is_held_against_the_cuda_of_torch(gpu, driver, build, weight):
+    assert severity(nvidia_machine(gpu, driver=driver, torch=torch(build)), "driver-too-old") == weight
+
+
+def test_on_bare_metal_the_driver_comes_first_and_in_a_container_the_build():
+    bare = nvidia_machine(RTX_5090, driver="570.133.07", torch=torch("2.13.0+cu130"))
+    inside = change(bare, system=with_system(bare, container=known("docker", "/.dockerenv")).system)
+    assert [way[0].split()[0] for way in ways(bare, "driver-too-old")] == ["InstallDriver", "torch"]
+    assert remedies(bare, "driver-too-old")[0] == "InstallDriver 580"
+    assert [way[0].split()[0] for way in ways(inside, "driver-too-old")] == ["torch", "Manual"]
+    assert "host" in finding(inside, "driver-too-old").ways_out[1].title
+
+
+def test_the_build_of_the_way_out_runs_on_the_present_driver():
+    bare = nvidia_machine(RTX_5090, driver="570.133.07", torch=torch("2.13.0+cu130"))
+    assert remedies(bare, "driver-too-old", 1) == ["torch 2.11.0+cu128"]
+
+
+def test_no_driver_is_offered_beyond_the_last_branch_of_the_card():
+    kepler = nvidia_gpu("Tesla K80", "sm_37", datacenter=True)
+    old = nvidia_machine(kepler, driver="450.51.05", flavour="proprietary", torch=torch("2.1.2+cu118"), python="3.10")
+    offered = [step for way in ways(old, "driver-too-old") for step in way]
+    assert "InstallDriver 470" in offered
+    assert not [step for step in offered if step.startswith("InstallDriver 5")]
+
+
+def test_a_build_without_code_for_the_card_is_the_fault_and_not_the_driver():
+    pascal = nvidia_machine(GTX_1080, driver="535.183.01", flavour="proprietary", torch=torch("2.13.0+cu130"))
+    assert told(pascal) == [("torch-dropped-old-gpu", "error")]
+    assert remedies(pascal, "torch-dropped-old-gpu") == ["torch 2.13.0+cu126"]
+
+
+def test_a_driver_older_than_the_card_is_an_error_whatever_torch_needs():
+    early = nvidia_machine(RTX_5090, driver="550.163.01", torch=torch("2.9.1+cu128"))
+    assert severity(early, "driver-too-old") == "error"
+    answered = change(RTX_5090, nvml=NvmlDevice(index=0, capability="12.0"))
+    assert severity(nvidia_machine(answered, driver="550.163.01"), "driver-too-old") != "error"
+
+
+def test_cuda_compat_raises_the_driver_of_a_data_centre_card():
+    old = nvidia_machine(H100, driver="550.163.01", torch=torch("2.13.0+cu130"))
+    assert severity(old, "driver-too-old") == "error"
+    raised = loads(old, "/usr/local/cuda/compat/libcuda.so.1", kind="compat", version="580.82.07")
+    assert told(raised) == []
+
+
+def test_an_unknown_driver_is_not_judged_and_matters():
+    hidden = with_stack(nvidia_machine(), module=unknown("not recorded"), userland=unknown("not recorded"))
+    assert severity(hidden, "driver-too-old") is None
+    assert [question.id for question in questions(hidden)] == ["GPD301"]
+
+
+def wsl(cuda: str, driver: str = "560.94"):
+    answer = known(NvidiaApi(status=0, driver_version=driver, cuda_version=cuda, devices=()), "nvidia-smi")
+    machine = nvidia_machine(torch=torch("2.9.1+cu126"))
+    machine = with_stack(
+        machine, module=absent("/proc"), userland=unknown("Windows"), smi=answer, nodes=known((), "/dev")
+    )
+    return with_system(machine, wsl=known("5.15.167.4-microsoft-standard-WSL2", "uname"))
+
+
+def test_under_wsl_the_cuda_release_of_the_driver_counts_not_its_number():
+    assert severity(wsl("12.6"), "driver-too-old") is None
+    assert severity(wsl("12.2"), "driver-too-old") == "note"
+    assert severity(wsl("11.8", "522.06"), "driver-too-old") == "error"
+    assert "Windows" in finding(wsl("11.8", "522.06"), "driver-too-old").ways_out[0].title
+
+
+def test_drivers_of_jetson_are_not_compared():
+    orin = nvidia_gpu("NVIDIA Orin", "sm_87", integrated=True)
+    machine = with_system(
+        nvidia_machine(orin, driver="540.4.0", torch=torch("2.9.0+cu130", origin="jetson")),
+        jetson=known(Jetson(model="Orin", l4t="36.4"), "/proc/device-tree"),
+        arch=known("aarch64", "uname"),
+    )
+    assert severity(machine, "driver-too-old") is None
+    assert not [question for question in questions(machine) if question.id == "GPD301"]
+
+
+# --- libcuda -----------------------------------------------------------------------------------------
+
+
+def test_cuda_compat_on_a_geforce_is_an_error_with_the_folder_taken_out():
+    machine = loads(nvidia_machine(driver="550.163.01"), "/usr/local/cuda/compat/libcuda.so.1", kind="compat")
+    machine = change(machine, variables={"LD_LIBRARY_PATH": "/usr/local/cuda/compat:/opt/lib"})
+    assert severity(machine, "cuda-compat-on-geforce") == "error"
+    assert remedies(machine, "cuda-compat-on-geforce") == ["set LD_LIBRARY_PATH=/opt/lib"]
+
+
+def test_cuda_compat_that_is_not_first_or_that_works_is_silent():
+    machine = nvidia_machine(driver="550.163.01")
+    compat = Library(name="libcuda.so.1", path="/usr/local/cuda/compat/libcuda.so.1", kind="compat")
+    behind = change(machine, load_path=change(machine.load_path, found=(*machine.load_path.found, compat)))
+    assert severity(behind, "cuda-compat-on-geforce") is None
+    works = known(NvidiaApi(status=0, cuda_version="12.8", devices=()), "libcuda")
+    first = loads(machine, "/usr/local/cuda/compat/libcuda.so.1", kind="compat")
+    assert severity(with_stack(first, cuda=works), "cuda-compat-on-geforce") is None
+
+
+def test_whether_a_workstation_card_may_use_compat_is_left_open_until_the_driver_says():
+    a6000 = nvidia_gpu("NVIDIA RTX A6000", "sm_86")
+    machine = loads(nvidia_machine(a6000), "/usr/local/cuda/compat/libcuda.so.1", kind="compat")
+    assert severity(machine, "cuda-compat-on-geforce") is None
+    assert [question.id for question in questions(machine)] == ["GPD302"]
+    refused = with_stack(machine, cuda=known(NvidiaApi(status=804, devices=()), "libcuda"))
+    assert severity(refused, "cuda-compat-on-geforce") == "error"
+
+
+def test_a_stub_before_the_driver_is_an_error_where_a_card_could_be_used():
+    stub = "/usr/local/cuda/lib64/stubs/libcuda.so.1"
+    assert remedies(loads(nvidia_machine(), stub, kind="stub"), "libcuda-stub") == ["unset LD_LIBRARY_PATH"]
+    assert severity(loads(amd_machine(), stub, kind="stub"), "libcuda-stub") is None
+
+
+def test_a_library_of_the_loaders_cache_is_taken_out_of_its_configuration():
+    machine = loads(nvidia_machine(), "/usr/local/cuda/compat/libcuda.so.1", kind="compat", via="ld.so.cache")
+    assert "/etc/ld.so.conf.d" in finding(machine, "cuda-compat-on-geforce").ways_out[0].remedies[0].text
+
+
+# --- libraries in the way ------------------------------------------------------------------------------
+
+
+def with_library(name, version, *, via="LD_LIBRARY_PATH", wins=None, build="2.9.1+cu128", packages=None):
+    own = {
+        "nvidia-cudnn-cu12": "9.10.2.21",
+        "nvidia-nvjitlink-cu12": "12.8.93",
+        "nvidia-cublas-cu12": "12.8.4.1",
+        "nvidia-nccl-cu12": "2.27.5",
+    }
+    folder = "/usr/local/cuda-12.4/lib64"
+    library = Library(name=name, path=f"{folder}/{name}", version=version, kind="toolkit", via=via, wins=wins)
+    machine = nvidia_machine(torch=torch(build), packages={**own, **(packages or {})}, variables={via: folder})
+    return with_environment(machine, libraries=LoadPath(found=(library,), searched=(folder,)))
+
+
+def test_an_older_nvjitlink_on_the_path_wins_over_the_wheels():
+    old = with_library(
+        "libnvJitLink.so.12", "12.4.127", build="2.5.1+cu124", packages={"nvidia-nvjitlink-cu12": "12.8.93"}
+    )
+    assert severity(old, "ld-library-path-shadow") == "error"
+    assert remedies(old, "ld-library-path-shadow") == ["unset LD_LIBRARY_PATH"]
+    preloaded = with_library("libnvJitLink.so.12", "12.4.127")
+    assert severity(preloaded, "ld-library-path-shadow") == "warning"
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "wins"),
+    [
+        ("libcublas.so.12", "12.1.3.1", None),
+        ("libcublas.so.12", "12.1.3.1", False),
+        ("libnvJitLink.so.12", "12.4.127", False),
+        ("libnvJitLink.so.12", "12.8.61", True),
+        ("libnvJitLink.so.12", "12.9.86", True),
+        ("libcudnn.so.9", "9.1.0", False),
+        ("libnccl.so.2", "2.19.3", False),
+    ],
+)
+def test_a_toolkit_on_the_path_that_does_not_win_or_is_not_older_is_silent(name, version, wins):
+    assert judged(with_library(name, version, wins=wins)).verdict == "ok"
+
+
+def test_a_library_that_ld_preload_forces_in_wins():
+    assert (
+        severity(with_library("libcublas.so.12", "12.1.3.1", via="LD_PRELOAD"), "ld-library-path-shadow") == "error"
+    )
+
+
+def test_what_was_imported_and_works_is_not_called_shadowed():
+    works = with_torch(
+        with_library("libnvJitLink.so.12", "12.4.127", build="2.5.1+cu124"),
+        trial=known(ImportTrial(ok=True), "child"),
+    )
+    assert severity(works, "ld-library-path-shadow") is None
+
+
+def pinned(requires, packages):
+    machine = nvidia_machine(torch=torch("2.9.1", cuda="12.8", build="cu128"), packages=packages)
+    listed = machine.environment.value.distributions
+    own = tuple(change(d, requires=tuple(requires)) if d.name == "torch" else d for d in listed.value)
+    return with_environment(machine, distributions=known(own, listed.source))
+
+
+CUDNN_PIN = 'nvidia-cudnn-cu12==9.10.2.21; platform_system == "Linux"'
+NCCL_PIN = 'nvidia-nccl-cu12==2.27.5; platform_system == "Linux"'
+
+
+@pytest.mark.parametrize(
+    ("version", "weight"),
+    [("9.1.0.70", "error"), ("8.9.2.26", "error"), ("9.10.2.21", None), ("9.19.0.56", None), ("9.10.1.4", None)],
+)
+def test_cudnn_wheels_by_major_and_minor(version, weight):
+    machine = pinned([CUDNN_PIN], {"nvidia-cudnn-cu12": version})
+    assert severity(machine, "cudnn-mismatch") == weight
+    if weight:
+        assert remedies(machine, "cudnn-mismatch") == ["ReplacePackage nvidia-cudnn-cu12==9.10.2.21"]
+
+
+def test_a_cudnn_on_the_path_that_really_wins():
+    assert severity(with_library("libcudnn.so.9", "9.1.0", wins=True), "cudnn-mismatch") == "error"
+    assert severity(with_library("libcudnn.so.9", "9.12.0", wins=True), "cudnn-mismatch") is None
+
+
+def test_the_package_index_tells_the_cudnn_where_requirements_do_not():
+    machine = nvidia_machine(
+        torch=torch("2.0.1", cuda="11.7", build="cu117"), packages={"nvidia-cudnn-cu11": "8.2.4.15"}
+    )
+    assert severity(machine, "cudnn-mismatch") == "error"
+
+
+def test_an_older_nccl_or_one_of_another_cuda_is_a_warning():
+    older = pinned([NCCL_PIN], {"nvidia-nccl-cu12": "2.19.3"})
+    assert severity(older, "nccl-shadowed") == "warning"
+    mixed = pinned([NCCL_PIN], {"nvidia-nccl-cu12": "2.27.5", "nvidia-nccl-cu11": "2.14.3"})
+    assert severity(mixed, "nccl-shadowed") == "warning"
+    assert remedies(mixed, "nccl-shadowed") == [
+        "RemovePackage nvidia-nccl-cu11",
+        "ReplacePackage nvidia-nccl-cu12==2.27.5",
+    ]
+    assert severity(pinned([NCCL_PIN], {"nvidia-nccl-cu12": "2.30.7"}), "nccl-shadowed") is None
+
+
+def test_an_nvjitlink_wheel_older_than_torch_pins_is_an_error():
+    pin = ["nvidia-nvjitlink-cu12==12.8.93"]
+    assert severity(pinned(pin, {"nvidia-nvjitlink-cu12": "12.4.127"}), "ld-library-path-shadow") == "error"
+    assert severity(pinned(pin, {"nvidia-nvjitlink-cu12": "12.9.86"}), "ld-library-path-shadow") is None
+    cublas = pinned(["nvidia-cublas-cu12==12.8.4.1"], {"nvidia-cublas-cu12": "12.4.5.8"})
+    assert severity(cublas, "ld-library-path-shadow") == "warning"
+
+
+def test_images_and_own_builds_bring_their_own_libraries():
+    for origin in ("ngc", "source", "conda-forge", "jetson"):
+        machine = with_torch(with_library("libcudnn.so.9", "8.2.4", wins=True), origin=origin)
+        assert severity(machine, "cudnn-mismatch") is None
+
+
+def test_a_libstdcxx_that_lacks_what_torch_asks_for():
+    def machine(there, **parts):
+        return with_environment(
+            with_torch(nvidia_machine(), needs_glibcxx=known("3.4.30", "libtorch_cpu.so")),
+            libstdcxx=known(there, "/opt/conda/lib/libstdc++.so.6"),
+            libstdcxx_path="/opt/conda/lib/libstdc++.so.6",
+            **parts,
+        )
+
+    assert severity(machine("3.4.29"), "libstdcxx-too-old") == "error"
+    assert severity(machine("3.4.9"), "libstdcxx-too-old") == "error"
+    assert severity(machine("3.4.30"), "libstdcxx-too-old") is None
+    assert "conda" in finding(machine("3.4.29", kind="conda"), "libstdcxx-too-old").ways_out[0].title
+
+
+# --- ROCm and its kernel driver ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("module", "build", "weight"),
+    [
+        ("in-tree", "2.9.1+rocm6.4", None),
+        ("6.12.12", "2.9.1+rocm6.4", None),
+        ("6.12.12", "2.9.1+rocm6.3", None),
+        ("30.10", "2.10.0+rocm7.0", None),
+        ("30.10", "2.6.0+rocm6.1", "error"),
+        ("6.12.12", "2.4.1+rocm6.0", "error"),
+        ("9.99.99", "2.9.1+rocm6.4", None),
+    ],
+)
+def test_rocm_against_the_kernel_driver(module, build, weight):
+    machine = with_stack(amd_machine(torch=torch(build)), module=known(module, "/sys/module/amdgpu/version"))
+    assert severity(machine, "rocm-version-mismatch") == weight
+
+
+def test_another_rocm_in_opt_is_normal_and_one_forced_by_ld_preload_is_not():
+    def machine(via, wins):
+        library = Library(name="libamdhip64.so.5", path="/opt/rocm/lib/libamdhip64.so.5", via=via, wins=wins)
+        return with_environment(amd_machine(variables={via: "/opt/rocm/lib"}), libraries=LoadPath(found=(library,)))
+
+    assert told(machine("LD_LIBRARY_PATH", False)) == []
+    assert severity(machine("LD_PRELOAD", True), "rocm-version-mismatch") == "warning"
+
+
+def test_a_machine_as_it_should_be_is_silent():
+    for machine in (nvidia_machine(), amd_machine(), nvidia_machine(H100), amd_machine(amd_gpu("MI300X", "gfx942"))):
+        assert (told(machine), questions(machine), judged(machine).verdict) == ([], [], "ok")
+    assert LIB.startswith("/usr/lib")

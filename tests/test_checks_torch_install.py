@@ -1,0 +1,144 @@
+"""Is torch whole, the one that is meant, and can it be imported."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudoctor.machine import DamagedFile, ImportTrial, TorchCopy, known
+from tests.judging import finding, remedies, severity, told
+from tests.machines import nvidia_machine, torch, with_system, with_torch
+
+SITE = "/venv/lib/python3.12/site-packages"
+OWN = TorchCopy(path=f"{SITE}/torch", version="2.9.1+cu128", via="site")
+
+
+def copies(*found):
+    return with_torch(nvidia_machine(), copies=found)
+
+
+# --- copies ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("via", "remedy"), [("PYTHONPATH", "unset PYTHONPATH"), ("user site", "Manual"), (".pth", "Manual")]
+)
+def test_another_version_before_the_installed_one(via, remedy):
+    machine = copies(TorchCopy(path="/srv/old/torch", version="1.13.1+cu117", via=via), OWN)
+    assert told(machine)[0] == ("torch-shadowed", "error")
+    assert remedies(machine, "torch-shadowed") == [remedy]
+
+
+def test_the_wrong_copy_comes_before_what_it_lacks():
+    shadow = TorchCopy(path="/srv/old/torch", version="1.13.1+cu116", via="PYTHONPATH")
+    machine = with_torch(
+        nvidia_machine(torch=torch("1.13.1+cu116"), python="3.10"), copies=(shadow, OWN), damaged=(_cut("libc10.so"),)
+    )
+    assert told(machine)[0] == ("torch-shadowed", "error")
+
+
+def test_copies_that_are_not_in_the_way_are_silent():
+    system = TorchCopy(path="/usr/lib/python3/dist-packages/torch", version="2.6.0+debian", via="system site")
+    assert told(copies(OWN, system)) == []
+    assert told(copies(TorchCopy(path="/apps/pytorch/torch", version="2.9.1", via="PYTHONPATH"))) == []
+
+
+def test_the_same_version_twice_is_a_note():
+    twice = TorchCopy(path="/srv/torch", version="2.9.1+cu128", via="PYTHONPATH")
+    assert severity(copies(twice, OWN), "torch-shadowed") == "note"
+
+
+def test_a_file_named_torch_py_stands_in_the_way():
+    machine = copies(TorchCopy(path="/home/project/torch.py", version=None, via="PYTHONPATH"), OWN)
+    assert "torch.py" in finding(machine, "torch-shadowed").ways_out[0].title
+
+
+@pytest.mark.parametrize(
+    ("via", "weight"),
+    [
+        ("left-over dist-info", "error"),
+        ("conda record", "error"),
+        ("interrupted uninstall", "note"),
+        ("left-over files", "note"),
+        ("dist-info without files", "note"),
+    ],
+)
+def test_traces_of_earlier_installs(via, weight):
+    trace = TorchCopy(path=f"{SITE}/torch-2.6.0.dist-info", version="2.6.0", via=via)
+    assert severity(copies(OWN, trace), "torch-shadowed") == weight
+
+
+# --- damage ------------------------------------------------------------------------------------------
+
+
+def _cut(name, problem="truncated"):
+    return DamagedFile(path=f"{SITE}/torch/lib/{name}", problem=problem)
+
+
+@pytest.mark.parametrize("problem", ["missing", "truncated"])
+def test_missing_and_truncated_files_are_damage_and_installed_again_from_their_index(problem):
+    machine = with_torch(nvidia_machine(), damaged=(_cut("libtorch_cuda.so", problem),))
+    assert told(machine) == [("torch-install-damaged", "error")]
+    remedy = finding(machine, "torch-install-damaged").ways_out[0].remedies[0]
+    assert (remedy.version, remedy.index_url) == ("2.9.1+cu128", "https://download.pytorch.org/whl/cu128")
+
+
+def test_edited_files_and_a_torch_that_works_are_no_damage():
+    assert told(with_torch(nvidia_machine(), damaged=(_cut("x.py", "changed"),))) == []
+    works = known(ImportTrial(ok=True), "child")
+    assert told(with_torch(nvidia_machine(), damaged=(_cut("x.so"),), trial=works)) == []
+
+
+def test_a_build_without_code_for_the_card_is_replaced_not_repaired():
+    machine = with_torch(nvidia_machine(torch=torch("2.9.1+cpu")), damaged=(_cut("libc10.so"),))
+    assert [slug for slug, _ in told(machine)] == ["torch-cpu-only", "torch-install-damaged"]
+
+
+# --- import ------------------------------------------------------------------------------------------
+
+
+def trial(**parts):
+    return known(ImportTrial(ok=False, **parts), "import torch in /venv/bin/python")
+
+
+@pytest.mark.parametrize(
+    ("failed", "text"),
+    [
+        ({"error": "ImportError: libcudnn.so.9: cannot open shared object file: No such file"}, "libcudnn.so.9"),
+        ({"signal": "SIGILL"}, "instruction"),
+        ({"signal": "SIGSEGV"}, "SIGSEGV"),
+        ({"error": "ImportError: /x/libgomp.so.1: cannot allocate memory in static TLS block"}, "thread-local"),
+        ({"error": "ImportError: libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1"}, "another version"),
+        ({"error": "ModuleNotFoundError: No module named 'numpy'"}, "numpy"),
+    ],
+)
+def test_a_failed_import_is_told_with_its_reason(failed, text):
+    machine = with_torch(nvidia_machine(), trial=trial(**failed))
+    assert told(machine) == [("torch-import-fails", "error")]
+    found = finding(machine, "torch-import-fails")
+    assert text in found.message
+    assert found.ways_out[0].remedies
+
+
+def test_an_undefined_symbol_with_a_load_path_variable_set_has_it_unset():
+    failed = trial(error="ImportError: libtorch_cuda.so: undefined symbol: ncclCommRegister")
+    machine = with_torch(nvidia_machine(variables={"LD_LIBRARY_PATH": "/opt/nccl/lib"}), trial=failed)
+    assert remedies(machine, "torch-import-fails") == ["unset LD_LIBRARY_PATH"]
+
+
+def test_the_cause_of_a_failed_import_comes_before_it():
+    machine = with_torch(nvidia_machine(), trial=trial(error="OSError: file too short"), damaged=(_cut("libc10.so"),))
+    assert [slug for slug, _ in told(machine)] == ["torch-install-damaged", "torch-import-fails"]
+
+
+def test_a_library_that_is_nowhere_is_likely_to_fail_and_a_success_says_otherwise():
+    machine = with_torch(nvidia_machine(), needs_libraries=("libcudart.so.12",))
+    assert finding(machine, "torch-import-fails").confidence == "likely"
+    assert told(with_torch(machine, trial=known(ImportTrial(ok=True), "child"))) == []
+
+
+def test_a_processor_without_avx2_is_a_warning_until_torch_was_tried():
+    machine = with_system(nvidia_machine(), cpu_flags=known(("sse4_2",), "/proc/cpuinfo"))
+    assert told(machine) == [("torch-import-fails", "warning")]
+    assert told(with_torch(machine, trial=known(ImportTrial(ok=True), "child"))) == []
+    died = with_torch(machine, trial=trial(signal="SIGILL"))
+    assert "no AVX2" in finding(died, "torch-import-fails").message
