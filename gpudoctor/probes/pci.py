@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, absent, known, unknown
+from gpudoctor.probes.pci_address import normal_address
 
 DEVICES = "/sys/bus/pci/devices"
 NVIDIA = "10de"
@@ -63,10 +64,7 @@ class PciDevice(Struct, frozen=True):
 
 def normal_bdf(text: str) -> str:
     """A PCI address as the kernel writes it: "00000000:AD:00.0" is "0000:ad:00.0"."""
-    found = re.fullmatch(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", text.strip().lower())
-    if found is None:
-        return ""
-    return f"{int(found[1] or '0', 16):04x}:{found[2]}"
+    return normal_address(text) or ""
 
 
 def probe_pci(host: Host) -> Fact[tuple[PciDevice, ...]]:
