@@ -1,0 +1,180 @@
+"""Rows of the matrix's known issues: when they match, what they weigh, what silences them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gpudoctor.judge import judge
+from gpudoctor.machine import KernelLog, LogFault, absent, known, unknown
+from gpudoctor.matrix.questions import Matrix
+from gpudoctor.matrix.rows import IssueCondition, IssuePackage, IssueVariable, KnownIssue
+from tests.check_cases import matrix
+from tests.judging import finding, told
+from tests.machines import (
+    amd_gpu,
+    amd_machine,
+    nvidia_gpu,
+    nvidia_machine,
+    torch,
+    with_environment,
+    with_stack,
+    with_system,
+)
+
+STRIX = amd_gpu("AMD Radeon 8060S", "gfx1151", integrated=True)
+NATIVE = torch("2.10.0+rocm7.1")
+
+
+def told_of(machine, **row):
+    """(slug, severity) with this row as the only known issue."""
+    parts = {
+        "id": "an-issue",
+        "severity": "warning",
+        "trigger": "facts",
+        "symptom": "it hangs",
+        "workaround": "Wait.",
+    }
+    issue = KnownIssue(**{**parts, "source": "owner/repo#1", **row})
+    tables = msgspec.structs.replace(matrix().tables, known_issues=(issue,))
+    return [(f.slug, f.severity) for f in judge(machine, Matrix(tables), select=("GPD312", "GPD4")).findings]
+
+
+WARNED = [("known-issue", "warning")]
+
+
+# --- conditions ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("when", "matches"),
+    [
+        ({"vendor": "nvidia"}, True),
+        ({"vendor": "amd"}, False),
+        ({"vendor": "nvidia", "sm": ("sm_89",)}, True),
+        ({"vendor": "nvidia", "sm": ("sm_120",)}, False),
+        ({"torch": ">=2.9,<2.10"}, True),
+        ({"torch": "<2.9"}, False),
+        ({"cuda": "==12.8.*"}, True),
+        ({"cuda": ">=13"}, False),
+        ({"rocm": ">=6"}, False),
+        ({"kernel": "<6.9"}, True),
+        ({"kernel": ">=6.9"}, False),
+        ({"driver": ">=580,<590"}, True),
+        ({"driver": "<525.105"}, False),
+        ({"container": False}, True),
+        ({"container": True}, False),
+        ({"platform": "wsl2"}, False),
+        ({"platform": "linux-x86_64"}, True),
+        ({"platform": "windows"}, False),
+        ({"packages": (IssuePackage(package="vllm"),)}, True),
+        ({"packages": (IssuePackage(package="vllm", specifier=">=0.12"),)}, False),
+        ({"packages": (IssuePackage(package="jax"),)}, False),
+        ({"env": (IssueVariable(name="NCCL_DEBUG"),)}, True),
+        ({"env": (IssueVariable(name="NCCL_DEBUG", value="INFO"),)}, True),
+        ({"env": (IssueVariable(name="NCCL_DEBUG", value="WARN"),)}, False),
+        ({"env": (IssueVariable(name="NCCL_PROTO"),)}, False),
+        ({"vendor": "nvidia", "min_gpus": 2}, False),
+        ({"vendor": "nvidia", "torch": ">=2.9", "kernel": ">=6.9"}, False),
+    ],
+)
+def test_every_condition_that_is_given_must_match(when, matches):
+    machine = nvidia_machine(packages={"vllm": "0.11.2"}, variables={"NCCL_DEBUG": "INFO"})
+    found = [item for item in told_of(machine, when=IssueCondition(**when)) if item[0] == "known-issue"]
+    assert found == (WARNED if matches else [])
+
+
+@pytest.mark.parametrize(
+    "unread",
+    [
+        lambda m: with_system(m, kernel=unknown("?")),
+        lambda m: with_system(m, container=unknown("?")),
+        lambda m: with_stack(m, module=unknown("?"), userland=unknown("?")),
+        lambda m: with_environment(m, torch=absent("site")),
+        lambda m: with_environment(m, distributions=unknown("?")),
+    ],
+)
+def test_what_is_not_known_never_matches(unread):
+    when = IssueCondition(
+        kernel=">=1", container=False, driver=">=1", torch=">=1", packages=(IssuePackage(package="vllm"),)
+    )
+    machine = nvidia_machine(packages={"vllm": "0.11.2"})
+    assert ("known-issue", "warning") in told_of(machine, when=when)
+    assert "known-issue" not in dict(told_of(unread(machine), when=when))
+
+
+def test_cards_are_counted_once_for_the_row():
+    eight = nvidia_machine(*(nvidia_gpu(index=n) for n in range(8)))
+    assert told_of(eight, when=IssueCondition(vendor="nvidia", sm=("sm_89",), min_gpus=4)) == WARNED
+    assert told_of(eight, when=IssueCondition(vendor="nvidia", min_gpus=9)) == []
+
+
+def test_an_amd_row_does_not_speak_to_a_cuda_build_beside_ryzen_graphics():
+    both = nvidia_machine(nvidia_gpu(), amd_gpu("AMD Radeon 8060S", "gfx1151", integrated=True, kfd_node=None))
+    assert "known-issue" not in dict(told_of(both, when=IssueCondition(vendor="amd", gfx=("gfx1151",))))
+
+
+def test_an_amd_driver_is_its_dkms_version():
+    when = IssueCondition(vendor="amd", driver="<6.16")
+    machine = amd_machine()
+    assert told_of(machine, when=when) == []
+    assert told_of(with_stack(machine, module=known("6.12.12", "/sys/module/amdgpu/version")), when=when) == WARNED
+
+
+# --- weight ----------------------------------------------------------------------------------------------
+
+LOG = known(KernelLog(faults=(LogFault(kind="nvidia-xid", line="Xid 119", xid=119),), source="dmesg"), "dmesg")
+HERE = IssueCondition(vendor="nvidia")
+
+
+def test_facts_count_as_the_row_says_and_workloads_are_a_note():
+    assert told_of(nvidia_machine(), when=HERE, severity="error") == [("known-issue", "error")]
+    assert told_of(nvidia_machine(), when=HERE, severity="error", trigger="workload") == [("known-issue", "note")]
+
+
+def test_a_cause_with_a_weight_of_its_own_keeps_it():
+    row = {"when": HERE, "trigger": "workload", "slug": "nccl-p2p-hang"}
+    assert told_of(nvidia_machine(), **row) == [("nccl-p2p-hang", "warning")]
+
+
+def test_a_symptom_needs_its_line_in_the_log_and_is_never_an_error():
+    row = {"when": HERE, "trigger": "symptom", "log": "nvidia-xid", "xid": 119, "severity": "error"}
+    assert told_of(nvidia_machine(), **row) == []
+    assert told_of(nvidia_machine(kernel_log=LOG), **row) == WARNED
+    assert told_of(nvidia_machine(kernel_log=LOG), **{**row, "xid": 79}) == []
+    assert told_of(nvidia_machine(), when=HERE, trigger="symptom") == []
+
+
+def test_a_workaround_that_is_set_already_silences_the_row():
+    row = {"when": HERE, "variables": {"NCCL_P2P_DISABLE": "1"}}
+    assert told_of(nvidia_machine(), **row) == WARNED
+    assert told_of(nvidia_machine(variables={"NCCL_P2P_DISABLE": "1"}), **row) == []
+
+
+# --- rows of the matrix ------------------------------------------------------------------------------------
+
+
+def test_wrong_results_of_attention_on_rocm():
+    machine = amd_machine(torch=torch("2.4.0+rocm6.1"))
+    assert ("rocm-mem-efficient-attention", "warning") in told(machine)
+    assert finding(machine, "rocm-mem-efficient-attention").refs[0] == "pytorch/pytorch#132004"
+    assert "rocm-mem-efficient-attention" not in dict(told(amd_machine(torch=torch("2.5.1+rocm6.2"))))
+
+
+def test_two_rtx_4090_on_an_early_driver():
+    two = (nvidia_gpu(), nvidia_gpu(index=1))
+    early = nvidia_machine(*two, driver="525.60.13", torch=torch("2.1.2+cu121"))
+    assert dict(told(early))["nccl-p2p-hang"] == "warning"
+    assert "nccl-p2p-hang" not in dict(told(nvidia_machine(*two)))
+
+
+def test_copies_that_hang_on_cezanne_until_the_variable_is_set():
+    apu = amd_gpu("AMD Radeon Graphics", "gfx90c", integrated=True)
+    old = torch("2.2.2+rocm5.7")
+    assert dict(told(amd_machine(apu, torch=old)))["amd-sdma-hang"] == "warning"
+    assert "amd-sdma-hang" not in dict(told(amd_machine(apu, torch=old, variables={"HSA_ENABLE_SDMA": "0"})))
+
+
+def test_common_machines_meet_no_more_than_notes():
+    for machine in (nvidia_machine(), amd_machine(), amd_machine(STRIX, torch=NATIVE)):
+        assert {weight for slug, weight in told(machine) if slug == "known-issue"} <= {"note"}

@@ -1,0 +1,196 @@
+"""Companions of torch, packages compiled against it, NumPy, Triton's headers."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudoctor.machine import absent, known, unknown
+from tests.judging import finding, judged, remedies, severity, told
+from tests.machines import (
+    amd_machine,
+    change,
+    nvidia_gpu,
+    nvidia_machine,
+    torch,
+    with_environment,
+    with_system,
+)
+
+
+def machine(build="2.9.1+cu128", **packages):
+    named = {name.replace("_", "-"): version for name, version in packages.items()}
+    return nvidia_machine(torch=torch(build), packages=named)
+
+
+def listed(base, name, **parts):
+    """The machine with fields of one installed distribution replaced."""
+    found = base.environment.value.distributions
+    own = tuple(change(d, **parts) if d.name == name else d for d in found.value)
+    return with_environment(base, distributions=known(own, found.source))
+
+
+# --- torchvision and torchaudio ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("build", "version", "weight"),
+    [
+        ("2.9.1+cu128", "0.24.1+cu128", None),
+        ("2.9.1+cu128", "0.24.1", None),
+        ("2.9.1+cu128", "0.21.0+cu124", "error"),
+        ("2.9.1+cu128", "0.24.0+cu128", None),
+        ("2.9.1+cu128", "0.24.1+cu126", None),
+        ("2.9.1+cu128", "0.24.1+cu118", "error"),
+        ("2.9.1+cu128", "0.24.1+cpu", "error"),
+        ("2.9.1+cu128", "0.24.1+rocm6.4", "error"),
+        ("2.9.1+rocm6.4", "0.24.1", "error"),
+        ("2.9.1+rocm6.4", "0.24.1+rocm6.4", None),
+        ("2.11.0+cu126", "0.26.0", "error"),
+        ("2.15.0+cu130", "0.29.2", None),
+        ("2.14.0+cu126", "0.29.2", None),
+        ("2.99.0+cu140", "0.41.0", None),
+    ],
+)
+def test_torchvision_by_version_and_build(build, version, weight):
+    assert dict(told(machine(build, torchvision=version), "GPD420")).get("torchvision-mismatch") == weight
+
+
+def test_the_partner_comes_from_the_index_of_torch():
+    found = finding(machine(torchvision="0.21.0+cu124"), "torchvision-mismatch")
+    remedy = found.ways_out[0].remedies[0]
+    assert (remedy.specifier, remedy.local) == ("==0.24.1", "cu128")
+    assert remedy.index_url == "https://download.pytorch.org/whl/cu128"
+    plain = nvidia_machine(torch=torch("2.9.1", cuda="12.8", build="cu128"), packages={"torchvision": "0.21.0"})
+    remedy = finding(plain, "torchvision-mismatch").ways_out[0].remedies[0]
+    assert (remedy.specifier, remedy.local, remedy.index_url) == ("==0.24.1", "", "")
+
+
+@pytest.mark.parametrize(
+    ("build", "version", "weight"),
+    [
+        ("2.9.1+cu128", "2.9.1+cu128", None),
+        ("2.9.1+cu128", "2.6.0+cu124", "error"),
+        ("2.13.0+cu130", "2.11.0+cu130", None),
+        ("2.13.0+cu130", "2.11.0+cu128", None),
+        ("2.15.0+cu130", "2.11.0", None),
+        ("2.10.0+cu128", "2.11.0", "error"),
+    ],
+)
+def test_torchaudio_whose_last_release_serves_all_later_torch(build, version, weight):
+    assert dict(told(machine(build, torchaudio=version), "GPD421")).get("torchaudio-mismatch") == weight
+
+
+@pytest.mark.parametrize(
+    "origin", ["ngc", "source", "conda-forge", "conda", "distribution", "jetson", "amd", "nightly"]
+)
+def test_other_origins_bring_pairs_of_their_own(origin):
+    own = torch("2.9.1", origin=origin, cuda="12.8", build="cu128")
+    found = told(nvidia_machine(torch=own, packages={"torchvision": "0.21.0a0", "torchaudio": "2.1.0"}))
+    assert not [slug for slug, _ in found if slug.endswith("-mismatch")]
+
+
+def test_a_plain_torchvision_on_aarch64_or_from_elsewhere_is_not_judged_by_its_build():
+    base = machine("2.11.0+cu126", torchvision="0.26.0")
+    arm = with_system(base, arch=known("aarch64", "uname"))
+    assert told(arm, "GPD420") == []
+    local = listed(base, "torchvision", direct_url="file:///wheels/torchvision-0.26.0.whl")
+    assert told(local, "GPD420") == []
+
+
+def test_a_wrong_torch_is_told_before_its_companions():
+    wrong = nvidia_machine(
+        nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120"),
+        torch=torch("2.6.0+cu124"),
+        packages={"torchvision": "0.20.0"},
+    )
+    assert [slug for slug, _ in told(wrong)] == ["torch-no-arch-for-gpu", "torchvision-mismatch"]
+
+
+# --- NumPy -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("build", "numpy", "weight"),
+    [("2.2.2+cu121", "2.1.3", "error"), ("2.2.2+cu121", "1.26.4", None), ("2.3.0+cu121", "2.0.0", None)],
+)
+def test_numpy_2_needs_torch_2_3(build, numpy, weight):
+    found = machine(build, numpy=numpy)
+    assert severity(found, "numpy2-old-torch") == weight
+    if weight:
+        assert remedies(found, "numpy2-old-torch") == ["ReplacePackage numpy<2"]
+
+
+# --- compiled against torch --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("requires", "build", "weight"),
+    [
+        (("torch==2.5.1",), "2.9.1+cu128", "error"),
+        (("torch==2.9.0",), "2.9.1+cu128", "warning"),
+        (("torch==2.9.1",), "2.9.1+cu128", None),
+        (("torch>=2.10",), "2.10.0+cu128", None),
+        (("torch",), "2.9.1+cu128", None),
+    ],
+)
+def test_xformers_by_the_torch_that_it_requires(requires, build, weight):
+    base = machine(build, xformers="0.0.99")
+    assert severity(listed(base, "xformers", requires=requires), "xformers-mismatch") == weight
+
+
+def test_the_matrix_tells_where_a_packages_requirements_do_not():
+    found = machine("2.9.1+cu128", vllm="0.20.2")
+    assert severity(found, "vllm-torch-abi") == "error"
+    assert remedies(found, "vllm-torch-abi") == ["ReplacePackage vllm==0.16.0"]
+    assert severity(machine("2.11.0+cu128", vllm="0.20.2"), "vllm-torch-abi") is None
+    assert severity(machine("2.9.1+cu128", vllm="0.20.2+nv26.1"), "vllm-torch-abi") is None
+
+
+@pytest.mark.parametrize(
+    ("url", "weight"),
+    [
+        ("https://x.invalid/flash_attn-2.8.3+cu12torch2.7cxx11abiTRUE-cp312-cp312-linux_x86_64.whl", "error"),
+        ("https://x.invalid/flash_attn-2.8.3+cu12torch2.9cxx11abiTRUE-cp312-cp312-linux_x86_64.whl", None),
+        ("", None),
+    ],
+)
+def test_flash_attn_by_the_name_of_its_wheel(url, weight):
+    base = listed(machine(flash_attn="2.8.3"), "flash-attn", direct_url=url, requires=("torch", "einops"))
+    assert severity(base, "flash-attn-abi") == weight
+
+
+def test_bitsandbytes_told_to_use_another_cuda():
+    def with_variable(value):
+        return change(machine(bitsandbytes="0.48.2"), variables={"BNB_CUDA_VERSION": value})
+
+    assert remedies(with_variable("118"), "bitsandbytes-no-cuda-lib") == ["unset BNB_CUDA_VERSION"]
+    assert severity(with_variable("126"), "bitsandbytes-no-cuda-lib") is None
+    assert severity(machine(bitsandbytes="0.48.2"), "bitsandbytes-no-cuda-lib") is None
+
+
+# --- Triton ------------------------------------------------------------------------------------------------
+
+
+def test_python_headers_are_missed_only_by_triton_on_a_usable_card():
+    with_triton = machine(triton="3.5.1")
+    assert told(with_environment(with_triton, python_headers=known(False, "/usr/include"))) == [
+        ("python-dev-missing", "warning")
+    ]
+    assert severity(with_environment(with_triton, python_headers=absent("/usr/include")), "python-dev-missing")
+    for silent in (
+        with_triton,
+        with_environment(with_triton, python_headers=unknown("not recorded")),
+        with_environment(machine(), python_headers=known(False, "/usr/include")),
+        with_environment(
+            nvidia_machine(nvidia_gpu(driver=known("vfio-pci", "d")), packages={"triton": "3.5.1"}),
+            python_headers=known(False, "/usr/include"),
+        ),
+    ):
+        assert severity(silent, "python-dev-missing") is None
+    rocm = amd_machine(packages={"pytorch-triton-rocm": "3.5.1"})
+    assert severity(with_environment(rocm, python_headers=known(False, "/usr/include")), "python-dev-missing")
+
+
+def test_what_goes_together_is_silent():
+    together = machine(torchvision="0.24.1+cu128", torchaudio="2.9.1+cu128", numpy="2.3.4", triton="3.5.1")
+    assert judged(together).verdict == "ok"

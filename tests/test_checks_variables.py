@@ -1,0 +1,140 @@
+"""Overrides, integrated graphics and second cards, the allocator's variables."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.judging import finding, remedies, severity, told, ways
+from tests.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine, torch
+
+OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
+RX_6700_XT = amd_gpu("AMD Radeon RX 6700 XT", "gfx1031")
+RX_6800_XT = amd_gpu("AMD Radeon RX 6800 XT", "gfx1030")
+
+
+def igpu(index=0):
+    return amd_gpu("AMD Radeon Graphics", "gfx1036", index=index, integrated=True)
+
+
+# --- overrides -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gpu", "value", "weight"),
+    [
+        (RX_6700_XT, "11.0.0", "error"),
+        (RX_6700_XT, "", "error"),
+        (RX_6700_XT, "gfx1030", "error"),
+        (RX_6700_XT, "10.3", "error"),
+        (RX_6700_XT, "99.9.9", "error"),
+        (RX_6700_XT, "10.3.0", None),
+        (RX_6800_XT, "10.3.0", "note"),
+        (RX_6800_XT, "10.3.1", "warning"),
+        (amd_gpu("AMD Radeon RX 7800 XT", "gfx1101"), "11.0.0", "warning"),
+        (amd_gpu("AMD Radeon RX 5700 XT", "gfx1010"), "10.3.0", "error"),
+        (amd_gpu("AMD Radeon 8060S", "gfx1151", integrated=True), "11.0.0", "error"),
+        (amd_gpu("AMD Instinct MI210", "gfx90a"), "10.3.0", "error"),
+        (amd_gpu("AMD Radeon 780M", "gfx1103", integrated=True), "11.0.0", None),
+        (amd_gpu("AMD Radeon Vega", "gfx90c", integrated=True), "9.0.0", None),
+    ],
+)
+def test_an_override_by_card_and_value(gpu, value, weight):
+    assert severity(amd_machine(gpu, variables={OVERRIDE: value}), "hsa-override-wrong") == weight
+
+
+def test_an_override_fault_comes_first_and_its_repair_is_whole():
+    for value in ("11.0.0", ""):
+        machine = amd_machine(RX_6700_XT, variables={OVERRIDE: value})
+        assert told(machine) == [("hsa-override-wrong", "error")]
+        native, override, cpu = ways(machine, "hsa-override-wrong")
+        assert native[1:] == [f"unset {OVERRIDE}"]
+        assert override == [f"set {OVERRIDE}=10.3.0"]
+        assert cpu == ["torch 2.9.1+cpu", f"unset {OVERRIDE}"]
+
+
+def test_where_the_build_carries_the_card_the_override_is_only_unset():
+    machine = amd_machine(variables={OVERRIDE: "10.3.0"})
+    assert ways(machine, "hsa-override-wrong") == [[f"unset {OVERRIDE}"]]
+
+
+def test_the_numbered_form_counts_kfd_nodes_processors_included():
+    first = amd_machine(RX_6700_XT, variables={f"{OVERRIDE}_1": "10.3.0"})
+    assert told(first) == [("torch-rocm-no-arch-for-gpu", "warning")]
+    processor = amd_machine(RX_6700_XT, variables={f"{OVERRIDE}_0": "10.3.0"})
+    assert told(processor) == [("torch-rocm-no-arch-for-gpu", "error")]
+    wrong = amd_machine(RX_6800_XT, variables={f"{OVERRIDE}_1": "11.0.0"})
+    assert remedies(wrong, "hsa-override-wrong") == [f"unset {OVERRIDE}_1"]
+
+
+def test_the_numbered_form_goes_before_the_general_one():
+    both = {OVERRIDE: "11.0.0", f"{OVERRIDE}_1": "10.3.0"}
+    assert told(amd_machine(RX_6700_XT, variables=both)) == [("torch-rocm-no-arch-for-gpu", "warning")]
+
+
+def test_an_override_for_one_card_that_hurts_the_other():
+    machine = amd_machine(RX_6700_XT, amd_gpu(index=1), variables={OVERRIDE: "10.3.0"})
+    assert severity(machine, "hsa-override-wrong") == "error"
+    assert "RX 7900 XTX" in finding(machine, "hsa-override-wrong").message
+
+
+def test_the_variable_means_nothing_to_a_cuda_build():
+    assert told(nvidia_machine(variables={OVERRIDE: "10.3.0"})) == []
+
+
+# --- integrated graphics and second cards ----------------------------------------------------------------
+
+
+def test_integrated_graphics_behind_the_card_are_a_note():
+    machine = amd_machine(amd_gpu(), igpu(1))
+    assert told(machine) == [("amd-igpu-interferes", "note")]
+
+
+def test_integrated_graphics_that_come_first_are_an_error_and_are_hidden():
+    machine = amd_machine(igpu(), amd_gpu(index=1))
+    assert told(machine) == [("amd-igpu-interferes", "error")]
+    assert remedies(machine, "amd-igpu-interferes") == ["set HIP_VISIBLE_DEVICES=1"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "weight"),
+    [
+        ({"HIP_VISIBLE_DEVICES": "1"}, None),
+        ({"ROCR_VISIBLE_DEVICES": "1"}, None),
+        ({"CUDA_VISIBLE_DEVICES": "1"}, None),
+        ({"HIP_VISIBLE_DEVICES": "1,0"}, "note"),
+        ({"HIP_VISIBLE_DEVICES": "0,1"}, "error"),
+    ],
+)
+def test_a_visibility_variable_decides_which_card_comes_first(variables, weight):
+    machine = amd_machine(igpu(), amd_gpu(index=1), variables=variables)
+    assert severity(machine, "amd-igpu-interferes") == weight
+
+
+def test_integrated_graphics_that_the_build_carries_or_that_stand_alone_do_not_interfere():
+    strix = amd_gpu("AMD Radeon 8060S", "gfx1151", integrated=True)
+    native = torch("2.10.0+rocm7.1")
+    assert severity(amd_machine(strix, amd_gpu(index=1), torch=native), "amd-igpu-interferes") is None
+    assert told(amd_machine(igpu())) == [("torch-rocm-no-arch-for-gpu", "error")]
+
+
+def test_a_second_card_without_code_is_a_warning_and_a_first_one_an_error():
+    second = amd_machine(amd_gpu(), change(RX_6700_XT, index=1, kfd_node=2, bdf="0000:04:00.0"))
+    assert told(second) == [("amd-unsupported-second-gpu", "warning")]
+    assert remedies(second, "amd-unsupported-second-gpu") == ["set HIP_VISIBLE_DEVICES=0"]
+    assert told(amd_machine(RX_6700_XT, amd_gpu(index=1))) == [("torch-rocm-no-arch-for-gpu", "error")]
+
+
+# --- allocator -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
+def test_expandable_segments_on_rocm(name):
+    machine = amd_machine(variables={name: "max_split_size_mb:512,expandable_segments:True"})
+    assert told(machine) == [("alloc-conf-expandable-segments-rocm", "warning")]
+    assert remedies(machine, "alloc-conf-expandable-segments-rocm") == [f"set {name}=max_split_size_mb:512"]
+
+
+def test_expandable_segments_elsewhere_are_fine():
+    assert told(nvidia_machine(nvidia_gpu(), variables={"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"})) == []
+    assert told(amd_machine(variables={"PYTORCH_HIP_ALLOC_CONF": "expandable_segments:False"})) == []
+    assert told(amd_machine(variables={"PYTORCH_HIP_ALLOC_CONF": "max_split_size_mb:512"})) == []
