@@ -70,7 +70,7 @@ def _nvidia_bound(machine: Machine, gpu: Gpu) -> Answer:
     if gpu.nvml is not None:
         return "yes"
     if gpu.driver.known:
-        return "yes" if gpu.driver.value in ("nvidia", "nvgpu", "nvidia-current") else "no"
+        return "yes" if gpu.driver.value in ("nvidia", "nvgpu", "nvidia-current", "dxgkrnl") else "no"
     return "no" if gpu.driver.absent else "unknown"
 
 

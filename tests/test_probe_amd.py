@@ -98,11 +98,11 @@ def test_node_numbers_may_have_gaps_and_are_counted_as_numbers(tmp_path: Path) -
 
 def test_a_partitioned_card_in_another_domain(tmp_path: Path) -> None:
     properties = (
-        "simd_count 80\ngfx_target_version 90402\nvendor_id 4098\ndevice_id 29858\nlocation_id 2819\ndomain 1\n"
+        "simd_count 80\ngfx_target_version 90402\nvendor_id 4098\ndevice_id 29858\nlocation_id 3067\ndomain 1\n"
     )
     write(tmp_path, f"{NODES}/21/properties", properties)
     (node,) = stack(tmp_path).topology.value or ()
-    assert (node.gfx, node.bdf, node.pci_id) == ("gfx942", "0001:0b:00.3", "1002:74a2")
+    assert (node.gfx, node.bdf, node.pci_id) == ("gfx942", "0001:0b:1f.3", "1002:74a2")
 
 
 def test_an_old_kernel_tells_no_target(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ int nvmlDeviceGetUUID(void *h, char *b, unsigned n) {
 }
 struct pci { char legacy[16]; unsigned domain, bus, device, id, sub; char full[32]; };
 int nvmlDeviceGetPciInfo_v3(void *h, struct pci *p) {
-  memset(p, 0, sizeof *p); p->id = 0x233010DE; snprintf(p->full, 32, "00000000:%02lX:00.0", 0x52 + (long)h); return 0;
+  memset(p, 0, sizeof *p); p->id = 0x233010DE; snprintf(p->full, 32, "00000000:%02lX:00.0", 0xAB + (long)h); return 0;
 }
 struct memory { unsigned long long total, free, used; };
 int nvmlDeviceGetMemoryInfo(void *h, struct memory *m) {
@@ -103,7 +103,7 @@ int cuGetErrorString(int s, const char **t) { *t = "system not yet initialized";
 int cuDeviceGetCount(int *n) { *n = 1; return 0; }
 int cuDeviceGet(int *d, int i) { *d = i; return 0; }
 int cuDeviceGetName(char *b, int n, int d) { snprintf(b, n, "NVIDIA H100 80GB HBM3"); return 0; }
-int cuDeviceGetPCIBusId(char *b, int n, int d) { snprintf(b, n, "0000:53:00.0"); return 0; }
+int cuDeviceGetPCIBusId(char *b, int n, int d) { snprintf(b, n, "0000:AC:00.0"); return 0; }
 int cuDeviceGetAttribute(int *v, int a, int d) { *v = a == 75 ? 9 : 0; return 0; }
 int cuDeviceTotalMem_v2(size_t *n, int d) { *n = 80ull << 30; return 0; }
 """
@@ -188,12 +188,12 @@ def test_two_cards_that_answer(stubs: Path) -> None:
     assert (api.status, api.driver_version, api.cuda_version) == (0, "580.95.05", "13.0")
     assert api.library == str(stubs / "libnvidia-ml.so.1")
     first, second = api.devices or ()
-    assert (first.name, first.bdf, first.pci_id) == ("NVIDIA H100 80GB HBM3", "0000:53:00.0", "10de:2330")
+    assert (first.name, first.bdf, first.pci_id) == ("NVIDIA H100 80GB HBM3", "0000:ac:00.0", "10de:2330")
     assert (first.capability, first.memory, first.memory_used) == ("9.0", 80 << 30, 1 << 30)
     assert (first.compute_mode, first.processes, first.mig) == ("exclusive", 3, None)
     assert (first.ecc_uncorrectable, first.ecc_uncorrectable_ever) == (5, 8)
     assert (first.remap_pending, first.remap_failed, first.fabric) == (True, False, "in-progress")
-    assert (second.index, second.bdf) == (1, "0000:54:00.0")
+    assert (second.index, second.bdf) == (1, "0000:ad:00.0")
     seen = value(cuda)
     assert (seen.status, seen.cuda_version) == (0, "13.2")
     assert [(d.name, d.capability, d.memory) for d in seen.devices or ()] == [

@@ -227,7 +227,7 @@ XML = """\
   <driver_version>580.65.06</driver_version><cuda_version>13.0</cuda_version>
   <gpu id="00000000:0A:00.0">
     <product_name>NVIDIA B200</product_name><mig_mode><current_mig>Disabled</current_mig></mig_mode>
-    <mig_devices>None</mig_devices><uuid>GPU-1</uuid>
+    <mig_devices>None</mig_devices><vgpu_software/><uuid>GPU-1</uuid>
     <platformInfo><module_id>1</module_id></platformInfo>
     <pci><pci_device_id>290110DE</pci_device_id></pci>
     <fb_memory_usage><total>183359 MiB</total><used>0 MiB</used></fb_memory_usage>

@@ -5,12 +5,14 @@ from __future__ import annotations
 import lzma
 import struct
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudoctor.host import RecordedHost
+from gpudoctor.probes.modinfo import read_modinfo
 from gpudoctor.probes.modules import (
     blocked_modules,
     dkms_modules,
@@ -227,10 +229,10 @@ def test_without_the_running_kernels_folder_nothing_is_claimed(tmp_path: Path) -
 
 @given(st.binary(max_size=400))
 def test_no_bytes_break_the_module_reader(content: bytes) -> None:
-    from gpudoctor.probes.modinfo import _find
-
     for data in (content, elf_module(version="1")[:40] + content):
-        assert isinstance(_find(lambda offset, length, data=data: data[offset : offset + length]), bytes)
+        with TemporaryDirectory() as folder:
+            write(Path(folder), "/nvidia.ko", data)
+            assert isinstance(read_modinfo(RecordedHost(Path(folder)), "/nvidia.ko"), dict)
 
 
 @pytest.mark.parametrize(
