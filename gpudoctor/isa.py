@@ -46,7 +46,7 @@ def cuda_runs(
 
     `sm` is "sm_89"; `sass` items "sm_80", "sm_90a", "sm_100f"; `ptx` items "compute_90", "compute_90a".
     `ptx_readable` says whether the driver knows that PTX's version (None: not known). `tegra` says that the
-    card is a Tegra's: code for desktop chips of the same major is not promised to run there.
+    card is a Tegra's: machine code for desktop chips of the same major does not run there.
     """
     card = _parsed(sm)
     if card is None:
@@ -95,7 +95,8 @@ def _sass(card: tuple[_Capability, str], code: str, tegra: bool) -> Answer:
     if target[0] != have[0] or target[1] > have[1]:
         return Answer("no", "sass-same-major", code, native=True)
     if tegra and target != have:
-        return Answer("unknown", "sass-tegra", code, native=True)
+        # CUDA C++ Programming Guide, binary compatibility: desktop only; seen to fail on Orin (jax-ml/jax#40492)
+        return Answer("no", "sass-tegra", code, native=True)
     return Answer("yes", "sass-same-major", code, native=True)
 
 

@@ -35,7 +35,7 @@ def rtx_5090_with_cu124(host: Host) -> Host:
     return host.ubuntu().nvidia_card("2b85").nvidia_driver("570.133.07").torch("2.6.0+cu124")
 
 
-@fault("torch-no-arch-for-gpu", "cu128")
+@fault("torch-no-arch-for-gpu", "torch==2.9.1+cu130")  # the driver serves CUDA 13.0, so its nearest build
 def rtx_5060_ti_with_the_cu126_build(host: Host) -> Host:
     return host.ubuntu().nvidia_card("2d04").nvidia_driver("580.95.05").torch("2.9.1+cu126")
 

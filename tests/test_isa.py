@@ -64,8 +64,8 @@ def test_the_closest_machine_code_is_named() -> None:
     assert (answer.by, answer.native) == ("sm_86", True)
 
 
-def test_desktop_code_on_tegra_is_not_promised() -> None:
-    assert cuda_runs("sm_87", ["sm_80", "sm_86"], [], tegra=True).runs == "unknown"
+def test_desktop_code_does_not_run_on_tegra() -> None:
+    assert cuda_runs("sm_87", ["sm_80", "sm_86"], [], tegra=True).runs == "no"
     assert cuda_runs("sm_87", ["sm_80", "sm_87"], [], tegra=True).runs == "yes"
     assert cuda_runs("sm_110", ["sm_90", "sm_100", "sm_120"], [], tegra=True).runs == "no"
 

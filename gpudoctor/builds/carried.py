@@ -116,6 +116,10 @@ def code_of(machine: Machine, matrix: Matrix, torch: Torch, vendor: Vendor) -> C
             blas=own.blas_gfx if own else None,
             source="torch.cuda.get_arch_list()",
         )
+    published = matrix.published_archs(torch)
+    if published is not None and vendor == "nvidia":
+        source = f"compat_matrix: published_archs of {published.origin} ({published.basis})"
+        return Code(archs=published.archs, ptx=published.ptx, source=source)
     row = matrix.build_of(torch, f"linux-{machine.system.arch.value or 'x86_64'}")
     if row is None or not row.archs or row.extra:
         return None  # a row with an extra lists what can be had, not what was installed

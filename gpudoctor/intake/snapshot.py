@@ -22,7 +22,7 @@ SNAPSHOT_LIMIT = 64 << 20
 SCHEMA = 1
 
 _HOME = re.compile(r"/(?:home|Users|export/home|var/home)/[^/\s:\"',;]+")
-_CARD = re.compile(r"(?:MIG-)?(?:GPU|MIG)-[0-9a-f]{4,}(?:-[0-9a-f]+)*", re.IGNORECASE)
+_CARD = re.compile(r"\b(?:MIG-)?(?:GPU|MIG)-[0-9a-f]{4,}(?:-[0-9a-f]+)*", re.IGNORECASE)
 _PUBLIC_GROUPS = ("audio", "docker", "kvm", "render", "root", "sudo", "video", "wheel")
 
 

@@ -224,7 +224,7 @@ class TorchBuild(Row, frozen=True, kw_only=True):
     """"2.9.1"; a nightly row ends in ".dev*"."""
     build: str
     """cpu, cu128, rocm6.4 ..."""
-    origin: Literal["pypi", "download.pytorch.org", "nightly", "amd", "ngc", "conda-forge", "jetson"]
+    origin: Literal["pypi", "download.pytorch.org", "nightly", "amd"]
     platform: str
     """linux-x86_64 or linux-aarch64."""
     pythons: tuple[str, ...] = ()
@@ -241,6 +241,19 @@ class TorchBuild(Row, frozen=True, kw_only=True):
     community: bool = False
     extra: str | None = None
     """An extra that selects device code: "device-{gfx}" makes torch[device-gfx1031]."""
+
+
+class PublishedArchs(Row, frozen=True, kw_only=True):
+    """What a publisher outside the wheel indexes builds torch for: asked where its libraries cannot be read."""
+
+    origin: Literal["ngc", "conda-forge", "jetson"]
+    cuda: str | None = None
+    """PEP 440 specifier of the CUDA of the build."""
+    release: str | None = None
+    """PEP 440 specifier of the publisher's own release: "25.10" of a version that ends in .nv25.10."""
+    archs: tuple[str, ...]
+    ptx: tuple[str, ...] = ()
+    basis: Basis = "documented"
 
 
 class WheelIndex(Row, frozen=True, kw_only=True):
@@ -428,6 +441,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     hipblaslt_use: tuple[HipblasltUse, ...] = ()
     wsl_rocm: tuple[WslSupport, ...] = ()
     torch_builds: tuple[TorchBuild, ...] = ()
+    published_archs: tuple[PublishedArchs, ...] = ()
     wheel_indexes: tuple[WheelIndex, ...] = ()
     wheel_index: WheelIndexOverride | None = None
     torch_releases: tuple[TorchRelease, ...] = ()
@@ -459,6 +473,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "hipblaslt_use": ("rocm",),
     "wsl_rocm": ("rocm",),
     "torch_builds": ("version", "build", "origin", "platform"),
+    "published_archs": ("origin", "cuda", "release"),
     "wheel_indexes": ("id",),
     "torch_releases": ("version",),
     "companions": ("torch",),

@@ -8,8 +8,8 @@ from typing import Literal
 
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.cards import Cards
-from gpudoctor.matrix.rows import Companion, TorchBuild, TorchRelease, WheelIndex
-from gpudoctor.matrix.versions import figures, minor, package_matches
+from gpudoctor.matrix.rows import Companion, PublishedArchs, TorchBuild, TorchRelease, WheelIndex
+from gpudoctor.matrix.versions import figures, matches, minor, package_matches
 
 _RELEASE = re.compile(r"\d+(\.\d+)*(\.post\d+)?$")
 _INDEX_ORIGINS = ("pypi", "download.pytorch.org")
@@ -29,6 +29,19 @@ class TorchQuestions(Cards):
             index = [row for row in rows if row.origin in (*_INDEX_ORIGINS, "nightly")]
             return next(iter(own or index), None)
         return next((row for row in rows if row.origin == torch.origin), None)
+
+    def published_archs(self, torch: Torch) -> PublishedArchs | None:
+        """What the publisher of an installed torch (NGC, conda-forge, Jetson) says that it builds for."""
+        release = re.search(r"\.nv(\d+\.\d+)", torch.version)
+        for row in self.tables.published_archs:
+            if row.origin != torch.origin:
+                continue
+            if row.cuda is not None and not (torch.cuda and matches(row.cuda, torch.cuda)):
+                continue
+            if row.release is not None and not (release and matches(row.release, release[1])):
+                continue
+            return row
+        return None
 
     def builds(self, platform: str | None = None) -> tuple[TorchBuild, ...]:
         """All installable builds (no nightlies), newest first."""
