@@ -14,6 +14,7 @@ from tests.judging import finding, told
 from tests.machines import (
     amd_gpu,
     amd_machine,
+    change,
     nvidia_gpu,
     nvidia_machine,
     torch,
@@ -110,7 +111,7 @@ def test_cards_are_counted_once_for_the_row():
 
 
 def test_an_amd_row_does_not_speak_to_a_cuda_build_beside_ryzen_graphics():
-    both = nvidia_machine(nvidia_gpu(), amd_gpu("AMD Radeon 8060S", "gfx1151", integrated=True, kfd_node=None))
+    both = change(nvidia_machine(nvidia_gpu(), STRIX), amd=amd_machine(STRIX).amd)
     assert "known-issue" not in dict(told_of(both, when=IssueCondition(vendor="amd", gfx=("gfx1151",))))
 
 

@@ -134,7 +134,7 @@ def test_a_few_kernels_are_not_support_and_are_named():
 
 @pytest.mark.parametrize(
     ("version", "origin"),
-    [("2.9.0a0+145a3a7bda.nv25.10", "ngc"), ("2.9.0a0+gitdeadbee", "source"), ("2.7.1", "conda-forge")],
+    [("2.9.0a0+gitdeadbee", "source"), ("2.7.1+debian", "distribution"), ("2.9.1.custom", "unknown")],
 )
 def test_builds_without_a_list_are_neither_well_nor_broken(version, origin):
     own = torch(version, origin=origin, cuda="13.0", build="cu130")
@@ -212,6 +212,12 @@ def test_asking_for_hipblaslt_where_torch_does_not_use_it_is_a_note():
     assert severity(amd_machine(strix), "hipblaslt-unsupported-arch") is None
 
 
+def ryzen_beside_nvidia(gfx, build):
+    """An NVIDIA card, and integrated AMD graphics that KFD lists and that can be opened."""
+    graphics = amd_gpu("AMD Radeon Graphics", gfx, integrated=True)
+    return change(nvidia_machine(nvidia_gpu(), graphics, torch=torch(build)), amd=amd_machine(graphics).amd)
+
+
 # --- the wrong kind of build -------------------------------------------------------------------------
 
 
@@ -256,8 +262,11 @@ def test_a_cuda_build_where_an_nvidia_card_only_lacks_its_driver_is_not_the_wron
 
 def test_a_rocm_build_where_the_cards_are_nvidias_even_beside_ryzen_graphics():
     assert told(nvidia_machine(torch=torch("2.9.1+rocm6.4"))) == [("torch-wrong-build-or-cpu", "error")]
-    both = nvidia_machine(nvidia_gpu(), change(amd_gpu(**IGPU), kfd_node=None), torch=torch("2.9.1+rocm6.4"))
-    assert [item for item in told(both, "GPD4") if item[1] == "error"] == [("torch-wrong-build-or-cpu", "error")]
+    assert told(ryzen_beside_nvidia("gfx1036", "2.9.1+rocm6.4")) == [("torch-wrong-build-or-cpu", "error")]
+
+
+def test_a_rocm_build_that_serves_the_ryzen_graphics_is_no_wrong_build():
+    assert told(ryzen_beside_nvidia("gfx1151", "2.10.0+rocm7.1"), "GPD3", "GPD40") == []
 
 
 def test_a_label_that_the_files_do_not_bear_out():
@@ -271,8 +280,7 @@ def test_an_xpu_build_beside_a_card():
 
 
 def test_ryzen_graphics_beside_an_nvidia_card_do_not_matter_to_a_cuda_build():
-    both = nvidia_machine(nvidia_gpu(), change(amd_gpu(**IGPU), kfd_node=None))
-    assert [item for item in told(both, "GPD3", "GPD4") if item[1] != "note"] == []
+    assert told(ryzen_beside_nvidia("gfx1036", "2.9.1+cu128")) == []
 
 
 # --- no torch ----------------------------------------------------------------------------------------
