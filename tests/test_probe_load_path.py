@@ -140,7 +140,8 @@ def test_lib_stands_for_the_folder_of_the_architecture(tmp_path: Path) -> None:
 def test_a_library_of_32_bits_or_another_processor_is_passed_over(tmp_path: Path) -> None:
     root = Root(tmp_path).driver("560.35.03")
     root.driver("535.1.1", "/opt/lib32", machine=I386, bits=32).driver("535.2.2", "/opt/arm", machine=ARM)
-    assert root.libcuda(LD_LIBRARY_PATH="/opt/lib32:/opt/arm").version == "560.35.03"
+    root.driver("535.3.3", "/opt/x32", machine=X86, bits=32)
+    assert root.libcuda(LD_LIBRARY_PATH="/opt/lib32:/opt/arm:/opt/x32").version == "560.35.03"
     root.file("/etc/ld.so.cache", cache([(0x0003, "libcuda.so.1", "/opt/lib32/libcuda.so.1")]))
     assert root.libcuda().version == "560.35.03"
 
