@@ -9,7 +9,17 @@ from msgspec import Struct
 
 from gpudoctor.builds import Carried, cards_to_serve, carries, replacements
 from gpudoctor.check import Case
-from gpudoctor.finding import Device, Evidence, Finding, SetVariable, Severity, UnsetVariable, WayOut, gpu_subject
+from gpudoctor.finding import (
+    Confidence,
+    Device,
+    Evidence,
+    Finding,
+    SetVariable,
+    Severity,
+    UnsetVariable,
+    WayOut,
+    gpu_subject,
+)
 from gpudoctor.machine import Gpu, Torch
 from gpudoctor.matrix.versions import figures
 from gpudoctor.visibility import runtime_order, select, visibility_variables
@@ -84,6 +94,12 @@ def evidence(torch: Torch, fit: Fit) -> tuple[Evidence, ...]:
         Evidence("torch.version", torch.version, torch.source),
         Evidence("torch.archs", spelled(fit.carried.code), fit.carried.source),
     )
+
+
+def confidence(fit: Fit) -> Confidence:
+    """Certain where the code was read, or is that of this very build; likely by a list that was drawn from others."""
+    drawn = "derived" in fit.carried.source or "published" in fit.carried.source
+    return "likely" if drawn else "certain"
 
 
 def spelled(archs: tuple[str, ...]) -> str:

@@ -1,10 +1,9 @@
-"""Does the installed torch have code for the cards (GPD402 to GPD409, GPD413, GPD903)."""
+"""Does the installed torch have code for the NVIDIA cards (GPD402, GPD403, GPD413, GPD903)."""
 
 from __future__ import annotations
 
 import re
 
-from gpudoctor.builds import cards_to_serve
 from gpudoctor.builds.carried import torch_vendor
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import (
@@ -12,11 +11,9 @@ from gpudoctor.finding import (
     Finding,
     Manual,
     NotJudged,
-    Severity,
     WayOut,
 )
 from gpudoctor.isa import cuda_runs
-from gpudoctor.machine import Gpu, Torch
 from gpudoctor.matrix.versions import figures
 
 from .fitting import (
@@ -26,15 +23,13 @@ from .fitting import (
     alike,
     better_torch,
     build_name,
+    confidence,
     evidence,
     fits,
     spelled,
     weight,
     why_unknown,
 )
-
-_RESERVED = ("vfio-pci", "pci-stub", "pciback", "xen-pciback")
-
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
 
@@ -138,6 +133,7 @@ def _without_code(case: Case, group: tuple[Fit, ...], all_fits: tuple[Fit, ...])
         message=message,
         saw=spelled(fit.carried.code),
         want=arch,
+        confidence=confidence(fit),
         evidence=evidence(torch, fit),
         ways_out=better_torch(case) if severity == "error" else (),
         refs=("pytorch/pytorch#149845",) if not _dropped(fit) else ("pytorch/pytorch#157517",),
@@ -198,139 +194,6 @@ def torch_linalg_no_arch(case: Case) -> Verdicts:
                 ),
             ),
         )
-
-
-# --- the wrong kind of build -----------------------------------------------------------------------
-
-
-@check("GPD405", "torch-cpu-only")
-def torch_cpu_only(case: Case) -> Verdicts:
-    """A CPU build of torch is installed although a card could be used.
-
-    ## Why it matters
-    `torch.cuda.is_available()` is False and everything runs on the processor.
-
-    ## How it is judged
-    By torch's own files. An error where a usable card is there that some build serves; integrated graphics alone, or
-    a card that no build serves, is a note. Cards that are reserved, not granted or deselected do not count.
-
-    ## Fix safety
-    Replaces torch and its companions in this environment by a GPU build, which needs several gigabytes.
-    """
-    torch = case.torch
-    if torch is None or torch_vendor(torch) != "cpu" or torch.build == "xpu" or not case.usable:
-        return
-    cards = cards_to_serve(case.machine, case.matrix, case.usable)
-    served = tuple(gpu for gpu in cards if not gpu.integrated and _could_be_served(case, gpu))
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in served or cards))
-    severity: Severity = "error" if served else "note"
-    why = ""
-    if torch.origin in ("pypi", "unknown") and case.platform == "linux-aarch64" and "+" not in torch.version:
-        why = " For aarch64 the package index has CPU builds only, up to torch 2.10."
-    message = f"{build_name(torch)} is a CPU build: it cannot use {names}.{why}"
-    if not served:
-        message = f"{build_name(torch)} is a CPU build; {names} is not used. No other build is needed for it."
-    yield Finding(
-        severity=severity,
-        message=message,
-        saw="CPU build",
-        want="CUDA build" if (served or cards)[0].vendor == "nvidia" else "ROCm build",
-        subject=f"torch {torch.version}",
-        evidence=(
-            Evidence("torch.version", torch.version, torch.source),
-            Evidence("torch.build", torch.build or "no CUDA, no ROCm", torch.source),
-            *(Evidence.of("gpu.arch", gpu.arch) for gpu in cards[:2]),
-        ),
-        ways_out=better_torch(case) if served else (),
-        moots=REPAIRED_WITH_TORCH if served else (),
-    )
-
-
-def _could_be_served(case: Case, gpu: Gpu) -> bool:
-    """Whether any build serves the card, on this driver and Python or others."""
-    if not gpu.arch.value:
-        return True
-    policy = case.matrix.override(gpu.arch.value) if gpu.vendor == "amd" else None
-    if policy and policy.value and policy.safety == "safe-class":
-        return True
-    from gpudoctor.builds import candidates
-
-    choices, rejected = candidates(case.machine, case.matrix, (gpu,), None, case.platform)
-    return bool(choices) or any(item.because == "driver" for item in rejected) or case.machine.system.jetson.known
-
-
-@check("GPD406", "cuda-torch-on-amd")
-def cuda_torch_on_amd(case: Case) -> Verdicts:
-    """A CUDA build of torch is installed on a machine whose cards are AMD's.
-
-    ## Why it matters
-    CUDA builds see no AMD card: `torch.cuda.is_available()` is False. On Linux `pip install torch` brings a CUDA
-    build.
-
-    ## How it is judged
-    The only usable cards are AMD's, and no NVIDIA card is there that a repair could bring back.
-
-    ## Fix safety
-    Replaces torch and its companions in this environment by a ROCm build.
-    """
-    torch = case.torch
-    others = [gpu for gpu in case.machine.of_vendor("nvidia") if gpu.driver.value not in _RESERVED]
-    if torch is None or case.built_for != "nvidia" or others or not case.usable_of("amd"):
-        return
-    yield _other_vendor(case, torch, "a CUDA build, and this machine's cards are AMD's", "ROCm build")
-
-
-@check("GPD407", "torch-wrong-build-or-cpu")
-def torch_wrong_build_or_cpu(case: Case) -> Verdicts:
-    """The installed torch is built for other cards than this machine's.
-
-    ## Why it matters
-    `torch.cuda.is_available()` is False: a ROCm or XPU build sees no NVIDIA card, and a build whose files name
-    neither CUDA nor ROCm uses none.
-
-    ## How it is judged
-    A ROCm build where the cards to use are NVIDIA's; an XPU build beside NVIDIA or AMD cards; a build whose label
-    says CUDA or ROCm while its own files name neither.
-
-    ## Fix safety
-    Replaces torch and its companions in this environment.
-    """
-    torch = case.torch
-    if torch is None or not case.usable:
-        return
-    cards = cards_to_serve(case.machine, case.matrix, case.usable)
-    label = torch.build or torch.version.partition("+")[2]
-    if torch.build == "xpu":
-        yield _other_vendor(case, torch, "a build for Intel GPUs", "CUDA build or ROCm build")
-    elif re.match(r"rocm|cu\d", label) and not (torch.hip or torch.rocm or torch.cuda):
-        yield _other_vendor(case, torch, f"labelled {label}, but its own files name neither CUDA nor ROCm", label)
-    elif case.built_for == "amd" and all(gpu.vendor == "nvidia" for gpu in cards) and not _serves_any(case):
-        yield _other_vendor(case, torch, "a ROCm build, and this machine's cards are NVIDIA's", "CUDA build")
-
-
-def _serves_any(case: Case) -> bool:
-    """Whether the build works on, or may work on, a card of its own maker."""
-    return any(fit.carried.runs != "no" for fit in fits(case))
-
-
-def _other_vendor(case: Case, torch: Torch, what: str, want: str) -> Finding:
-    from gpudoctor.builds import replacements
-
-    cards = cards_to_serve(case.machine, case.matrix, case.usable)
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in cards))
-    return Finding(
-        severity="error",
-        message=f"{build_name(torch)} is {what}: it cannot use {names}.",
-        saw=f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.rocm}" if torch.rocm else torch.build or "neither",
-        want=want,
-        subject=f"torch {torch.version}",
-        evidence=(
-            Evidence("torch.version", torch.version, torch.source),
-            *(Evidence("gpu", gpu.name, gpu.source) for gpu in cards[:2]),
-        ),
-        ways_out=replacements(case.machine, case.matrix, cards, keep=torch),
-        moots=("torch-rocm-no-arch-for-gpu", "amd-igpu-interferes", *REPAIRED_WITH_TORCH),
-    )
 
 
 # --- the matrix ------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def hsa_override_wrong(case: Case) -> Verdicts:
     ## Fix safety
     Unsets or changes a variable for this process.
     """
-    if case.torch is not None and case.built_for == "nvidia":
+    if case.torch is not None and case.built_for != "amd":
         return
     for name, value, cards in _settings(case):
         named = case.matrix.gfx_of_override(value)

@@ -283,6 +283,16 @@ def test_ryzen_graphics_beside_an_nvidia_card_do_not_matter_to_a_cuda_build():
     assert told(ryzen_beside_nvidia("gfx1036", "2.9.1+cu128")) == []
 
 
+def test_a_torch_that_was_imported_and_sees_no_gpu_is_never_well():
+    blind = known(ImportTrial(ok=True, device_count=0, error="CUDA unknown error"), "child")
+    for machine in (nvidia_machine(), amd_machine()):
+        assert told(with_torch(machine, trial=blind)) == [("torch-wrong-build-or-cpu", "error")]
+    hidden = with_torch(nvidia_machine(variables={"CUDA_VISIBLE_DEVICES": ""}), trial=blind)
+    assert severity(hidden, "torch-wrong-build-or-cpu") is None
+    sees = known(ImportTrial(ok=True, device_count=1), "child")
+    assert told(with_torch(nvidia_machine(), trial=sees)) == []
+
+
 # --- no torch ----------------------------------------------------------------------------------------
 
 
