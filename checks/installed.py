@@ -203,7 +203,8 @@ def install_driver(case: Case, cards: tuple[Gpu, ...]) -> WayOut:
     """The way out "install the NVIDIA driver that these cards take", on the host where this is a container."""
     remedy = driver_for(case, cards)
     if remedy is None:
-        return WayOut("No one driver serves all cards", (Manual(text=_each(case, cards), risk="root"),))
+        title = "Choose the card to use: no one driver serves all" if len(cards) > 1 else "Install the card's driver"
+        return WayOut(title, (Manual(text=_each(case, cards), risk="root"),))
     what = f"NVIDIA driver {remedy.branch} ({remedy.flavour} kernel modules)"
     if case.in_container:
         return WayOut(

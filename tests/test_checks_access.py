@@ -174,6 +174,17 @@ def test_refused_cards_beside_a_granted_one_are_healthy():
     assert below_torch(with_stack(nvidia_machine(*EIGHT[:2], container="docker"), nodes=some)) == []
 
 
+def test_a_refused_shared_node_is_named_and_the_cards_are_not():
+    some = (node("/dev/nvidiactl"), node("/dev/nvidia-uvm", "EPERM"), node("/dev/nvidia0"))
+    finding = first(with_stack(nvidia_machine(container="docker"), nodes=known(some, "/dev")))
+    assert (finding.slug, finding.saw) == ("container-cgroup-revoked", "EPERM on /dev/nvidia-uvm")
+
+
+def test_outside_containers_the_device_cgroup_is_not_blamed():
+    refused = nodes("/dev/nvidiactl", "/dev/nvidia0", opened="EPERM")
+    assert found(with_stack(nvidia_machine(), nodes=refused), "container-cgroup-revoked") == []
+
+
 # --- libraries baked into an image ---
 
 
@@ -308,6 +319,21 @@ def test_a_node_that_opens_needs_no_group():
     assert below_torch(with_system(amd_machine(), user=User(uid=1000, gids=(1000,)))) == []
 
 
+def test_a_closed_kfd_beside_open_render_nodes_is_named_alone():
+    machine = with_stack(closed_kfd(), render_nodes=nodes("/dev/dri/renderD128", mode=0o666))
+    finding = first(machine)
+    assert finding.slug == "amd-device-permission"
+    assert len(finding.evidence) == 1
+    assert "mode 0660" in finding.saw
+
+
+def test_a_cuda_build_on_a_box_whose_only_open_card_is_amds_is_told_of_the_closed_one():
+    closed = nodes("/dev/nvidiactl", "/dev/nvidia0", opened="EACCES", mode=0o660, gid=44)
+    both = change(nvidia_machine(), gpus=(nvidia_gpu(), amd_gpu()), amd=amd_machine().amd)
+    machine = change(both, nvidia=change(both.nvidia, nodes=closed))
+    assert [slug for slug, _ in below_torch(machine)] == ["gpu-device-permission"]
+
+
 def test_closed_amd_graphics_beside_a_cuda_card_are_silent():
     igpu = amd_gpu("AMD Radeon Graphics", "gfx1036", integrated=True)
     amd = closed_kfd().amd
@@ -379,6 +405,13 @@ def test_a_rule_that_really_keeps_uvm_from_loading(text, slugs):
 )
 def test_cuda_visible_devices_against_eight_cards(value, slugs):
     assert below_torch(nvidia_machine(*EIGHT, variables={"CUDA_VISIBLE_DEVICES": value})) == slugs
+
+
+def test_the_message_names_the_entry_that_is_wrong():
+    far = first(nvidia_machine(*EIGHT, variables={"CUDA_VISIBLE_DEVICES": "0,8"})).message
+    assert "names 8" in far
+    assert "only 1 can be seen" in far
+    assert "every card" in first(nvidia_machine(variables={"CUDA_VISIBLE_DEVICES": "2"})).message
 
 
 def test_an_index_too_far_is_unset_and_a_partly_right_list_is_mended():
@@ -465,6 +498,19 @@ def test_a_busy_card_is_not_judged_and_no_fault(state):
     machine = nvidia_machine(nvidia_gpu(nvml=NvmlDevice(index=0, **state)))
     assert below_torch(machine) == []
     assert [question.matters for question in unanswered(machine, "gpu-busy-or-exclusive")] == [False]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"compute_mode": "exclusive", "processes": 0},
+        {"compute_mode": "default", "processes": 3},
+        {"memory": 100, "memory_used": 50},
+    ],
+)
+def test_a_card_with_room_is_judged(state):
+    machine = nvidia_machine(nvidia_gpu(nvml=NvmlDevice(index=0, **state)))
+    assert unanswered(machine, "gpu-busy-or-exclusive") == []
 
 
 def test_a_card_of_unified_memory_is_not_full():

@@ -7,6 +7,7 @@ import pytest
 from gpudoctor.finding import InstallDriver, LoadModule, StartService
 from gpudoctor.machine import (
     DeviceNode,
+    DkmsModule,
     Fabric,
     HsaAgent,
     HsaApi,
@@ -116,6 +117,14 @@ def test_a_fabricated_803_of_cuda_compat_takes_compat_off_the_path():
     assert "/usr/local/cuda/compat" in finding.ways_out[0].remedies[0].text
 
 
+def test_the_version_on_disk_may_be_told_by_dkms_alone():
+    module = known((InstalledModule("nvidia", RUNNING, "/lib/modules/x/nvidia.ko", None, None),), "/lib/modules")
+    trees = tuple(DkmsModule("nvidia", "580.95.05", RUNNING, status, "dkms") for status in ("installed",))
+    assert first(updated(modules_installed=module, dkms=known(trees, "dkms"))).slug == "driver-installed-no-reboot"
+    added = (DkmsModule("nvidia", "580.95.05", RUNNING, "added", "dkms"),)
+    assert first(updated(modules_installed=module, dkms=known(added, "dkms"))).slug == "driver-lib-mismatch"
+
+
 # --- the driver and the card ---
 
 
@@ -209,6 +218,13 @@ def test_two_dropped_cards_do_not_excuse_each_other():
     second = change(GTX_1080, index=1, boot_vga=True)
     machine = nvidia_machine(GTX_1080, second, driver="590.48.01", flavour="proprietary")
     assert below_torch(machine) == [("nvidia-driver-dropped-gpu", "error")]
+
+
+def test_where_one_driver_serves_all_cards_the_others_are_not_spoken_of():
+    machine = nvidia_machine(GTX_1080, nvidia_gpu(index=1), driver="590.48.01", flavour="proprietary")
+    finding = first(machine)
+    assert finding.ways_out[0].remedies[0].branch == "580"
+    assert "4090" not in finding.message
 
 
 def test_an_older_card_that_the_driver_dropped_beside_a_newer_one_is_a_note():
@@ -337,6 +353,11 @@ def test_a_linux_driver_inside_wsl_that_comes_first():
 def test_windows_driver_that_does_not_reach_wsl(machine):
     assert below_torch(machine) == [("wsl-driver", "error")]
     assert "wsl --update" in first(machine).ways_out[0].remedies[0].text
+
+
+def test_other_nodes_are_not_dxg():
+    stray = with_stack(wsl(WSL_LIBRARY), nodes=known((DeviceNode(path="/dev/nvhost-ctrl", opened="ok"),), "/dev"))
+    assert below_torch(stray) == [("wsl-driver", "error")]
 
 
 def test_wsl_without_a_gpu_and_without_a_gpu_build_is_a_note():

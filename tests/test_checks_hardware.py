@@ -98,6 +98,12 @@ def test_a_failed_remapping_asks_for_another_card_a_pending_one_for_a_reboot():
     assert ways == [["Manual"], ["Reboot"]]
 
 
+def test_log_lines_about_memory_are_a_note_about_their_card():
+    line = "NVRM: Xid (PCI:0000:02:00): 48, pid=1234, DBE (double bit error)"
+    machine = nvidia_machine(nvidia_gpu(), nvidia_gpu(index=1), **log(line))
+    assert [(f.severity, f.device.index) for f in found(machine, "gpu-ecc")] == [("note", 1)]
+
+
 # --- a driver that cannot start the card ---
 
 

@@ -7,7 +7,17 @@ import pytest
 from gpudoctor.finding import BlockModule, InstallDriver, InstallRocmDriver, RebuildModule, UnblockModule
 from gpudoctor.machine import BlockedModule, DkmsModule, InstalledModule, NvidiaApi, absent, known, unknown
 from tests.check_cases import below_torch, first, found, log, remedies, unanswered
-from tests.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine, torch, with_stack, with_system
+from tests.machines import (
+    amd_gpu,
+    amd_machine,
+    change,
+    nvidia_gpu,
+    nvidia_machine,
+    torch,
+    with_environment,
+    with_stack,
+    with_system,
+)
 
 RUNNING, BEFORE = "6.8.0-60-generic", "6.8.0-59-generic"
 REJECTED = "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"
@@ -107,8 +117,10 @@ def test_an_amd_card_without_amdgpu():
 
 
 def test_a_card_of_the_radeon_driver_is_told_that_rocm_never_served_it():
-    card = amd_gpu("AMD Radeon HD 7870", driver=known("radeon", "driver"), kfd_node=None, arch=unknown("not in it"))
-    assert "radeon" in first(amd_without_driver(card)).message
+    card = amd_gpu("AMD Radeon HD 7870", driver=known("radeon", "driver"), kfd_node=None)
+    finding = first(amd_without_driver(change(card, arch=unknown("not in it"))))
+    assert (finding.slug, finding.severity) == ("no-driver", "error")
+    assert "radeon" in finding.message
 
 
 def test_a_driver_that_does_not_start_for_no_known_reason():
@@ -146,6 +158,43 @@ def test_amd_graphics_of_the_processor_do_not_count_as_the_working_card():
     igpu = amd_gpu("AMD Radeon Graphics", "gfx1036", integrated=True)
     machine = without_driver()
     assert below_torch(change(machine, gpus=(*machine.gpus, igpu)))[0] == ("no-driver", "error")
+
+
+def amd_beside(nvidia_card=None, **amd):
+    """An AMD card beside an NVIDIA one (without a driver unless given), no torch."""
+    machine = without_driver(nvidia_card, torch=None)
+    card = amd_gpu("AMD Radeon", "gfx1036", **amd)
+    return change(machine, gpus=(*machine.gpus, card), amd=amd_machine(card).amd)
+
+
+def test_without_torch_a_discrete_amd_card_does_the_work_and_integrated_graphics_do_not():
+    assert below_torch(amd_beside()) == [("no-driver", "note")]
+    assert below_torch(amd_beside(integrated=True)) == [("no-driver", "error")]
+
+
+def test_without_torch_integrated_amd_graphics_without_a_driver_are_a_note():
+    card = amd_gpu("AMD Radeon Graphics", "gfx1036", integrated=True, driver=absent("driver"), kfd_node=None)
+    bare = amd_without_driver(card)
+    assert below_torch(with_environment(bare, torch=absent("site"))) == [("no-driver", "note")]
+    assert below_torch(bare) == [("no-driver", "error")]
+
+
+def test_a_card_that_no_torch_ever_served_is_a_note_unless_a_gpu_build_is_there():
+    fermi = nvidia_gpu("NVIDIA GeForce GT 610", "sm_21", driver=known("nouveau", "driver"))
+    assert below_torch(without_driver(fermi, torch=None)) == [("nouveau-conflict", "note")]
+    assert below_torch(without_driver(fermi)) == [("nouveau-conflict", "error")]
+
+
+def test_a_card_that_the_matrix_does_not_know_is_not_taken_for_an_old_one():
+    new = change(nvidia_gpu("NVIDIA 10de:9999", driver=NOTHING_BOUND), arch=unknown("no row"))
+    machine = without_driver(new, torch=None)
+    assert below_torch(machine) == [("no-driver", "error")]
+    assert remedies(first(machine)) == ["Manual"]
+
+
+def test_in_a_container_without_a_gpu_build_the_hosts_driver_is_nobodys_trouble():
+    machine = with_system(without_driver(torch=None), container=known("docker", "/.dockerenv"))
+    assert below_torch(machine) == [("no-driver", "note")]
 
 
 # --- nouveau ---
@@ -209,7 +258,9 @@ def test_nomodeset_keeps_amdgpu_from_starting():
 
 
 def test_a_rule_against_amdgpu():
-    assert below_torch(amd_without_driver(blocked=rule(name="amdgpu")))[0] == ("module-blacklisted", "error")
+    machine = amd_without_driver(blocked=rule(name="amdgpu"))
+    assert below_torch(machine) == [("module-blacklisted", "error")]
+    assert [remedy.module for remedy in first(machine).ways_out[0].remedies] == ["amdgpu", "amdgpu"]
 
 
 # --- Secure Boot ---
@@ -315,6 +366,14 @@ def test_a_driver_package_stands_in_for_an_old_kernel():
     trees = known((dkms("6.5.0-45-generic", "installed", "amdgpu", "6.16.6"),), "/var/lib/dkms")
     machine = with_system(with_stack(amd_machine(card), dkms=trees), kernel=known("6.5.0-45-generic", "uname"))
     assert below_torch(machine) == []
+
+
+def test_a_driver_package_for_the_running_kernel_speaks_against_an_old_kernel():
+    card = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201", driver=absent("driver"), kfd_node=None)
+    for kernel, slug in (("6.5.0-45-generic", "no-driver"), ("6.5.0-44-generic", "amd-dkms-kernel-mismatch")):
+        trees = known((dkms(kernel, "installed", "amdgpu", "6.16.6"),), "/var/lib/dkms")
+        machine = with_system(amd_without_driver(card, dkms=trees), kernel=known("6.5.0-45-generic", "uname"))
+        assert first(machine).slug == slug
 
 
 def test_backports_make_an_old_kernel_number_uncertain():
