@@ -59,7 +59,7 @@ def pins(case: Case) -> dict[str, tuple[str, str]]:
     own = case.environment.distribution("torch") if case.environment else None
     pins = {}
     for line in own.requires if own else ():
-        found = _PIN.match(line)
+        found = _PIN.match(line) if _is_for(case, line) else None
         if found:
             pins[found[1]] = (found[2] or "", found[3])
     release = case.matrix.release(torch.version) if torch else None
@@ -71,6 +71,12 @@ def pins(case: Case) -> dict[str, tuple[str, str]]:
         if release.nccl:
             pins["nvidia-nccl"] = (number, release.nccl)
     return pins
+
+
+def _is_for(case: Case, line: str) -> bool:
+    """Whether a requirement is meant for this processor."""
+    machine = re.search(r"platform_machine\s*==\s*[\"'](\w+)", line)
+    return machine is None or case.platform == f"linux-{machine[1]}"
 
 
 def wheels_of(case: Case, base: str) -> tuple[Distribution, ...]:

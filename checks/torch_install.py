@@ -1,9 +1,8 @@
-"""Is a torch there, whole, and the one that is meant (GPD401, GPD410 to GPD412)."""
+"""Is a torch there, whole, and the one that is meant (GPD401, GPD411, GPD412)."""
 
 from __future__ import annotations
 
 import posixpath
-import re
 
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import (
@@ -17,7 +16,7 @@ from gpudoctor.finding import (
     UnsetVariable,
     WayOut,
 )
-from gpudoctor.machine import ImportTrial, Torch, TorchCopy
+from gpudoctor.machine import Torch, TorchCopy
 
 from .fitting import FROM_AN_INDEX, better_torch
 
@@ -223,7 +222,7 @@ def torch_install_damaged(case: Case) -> Verdicts:
         want="all files as installed",
         subject=f"torch {torch.version}",
         evidence=tuple(Evidence("torch.damaged", file.problem, file.path) for file in damaged[:5]),
-        ways_out=(_again(case, torch),),
+        ways_out=(installed_again(case, torch),),
         moots=("torch-import-fails",),
     )
 
@@ -233,7 +232,7 @@ def _imported(torch: Torch) -> bool:
     return bool(trial and trial.ok)
 
 
-def _again(case: Case, torch: Torch) -> WayOut:
+def installed_again(case: Case, torch: Torch) -> WayOut:
     """The same build once more, in the way its origin asks for."""
     if torch.origin not in FROM_AN_INDEX and torch.origin not in ("nightly", "amd"):
         text = f"Install torch {torch.version} again in the way it came here (image, conda, distribution, own build)."
@@ -242,113 +241,3 @@ def _again(case: Case, torch: Torch) -> WayOut:
     url = case.matrix.index_url(row) if row else ""
     remedy = ReinstallPackage("torch", torch.version, index_url=url, why="the same version, with all its files")
     return WayOut(f"Install torch {torch.version} again", (remedy,))
-
-
-# --- import ----------------------------------------------------------------------------------------
-
-
-@check("GPD410", "torch-import-fails")
-def torch_import_fails(case: Case) -> Verdicts:
-    """`import torch` fails in the examined environment.
-
-    ## Why it matters
-    Nothing that uses torch runs.
-
-    ## How it is judged
-    Certain by trying it in a child of the examined interpreter. From files alone: likely, where torch asks for a
-    library that no folder of the loader has. A processor without AVX2 is a warning by itself: wheels may end with an
-    illegal instruction there.
-
-    ## Fix safety
-    Depends on the reason, which the finding names.
-    """
-    torch = case.torch
-    if torch is None:
-        return
-    trial = torch.trial.value
-    if trial is not None and not trial.ok:
-        yield _failed(case, torch, trial)
-    elif trial is None and torch.needs_libraries:
-        names = ", ".join(torch.needs_libraries[:3])
-        yield Finding(
-            severity="error",
-            message=f"torch {torch.version} needs {names}, which no folder of the loader has: `import torch` fails.",
-            saw="no such library",
-            want=names,
-            subject=f"torch {torch.version}",
-            confidence="likely",
-            evidence=(Evidence("torch.needs_libraries", " ".join(torch.needs_libraries), torch.source),),
-            ways_out=(_again(case, torch),),
-        )
-    elif trial is None and _old_processor(case):
-        yield Finding(
-            severity="warning",
-            message="This processor (or virtual machine) has no AVX2. torch is slow without it, and some builds end "
-            "with "
-            "an illegal instruction.",
-            saw="no avx2",
-            want="a processor with AVX2",
-            subject=f"torch {torch.version}",
-            confidence="possible",
-            evidence=(Evidence.of("cpu_flags", case.machine.system.cpu_flags),),
-        )
-
-
-def _old_processor(case: Case) -> bool:
-    system = case.machine.system
-    return (
-        system.arch.value == "x86_64"
-        and bool(system.cpu_flags.value)
-        and "avx2" not in (system.cpu_flags.value or ())
-    )
-
-
-def _failed(case: Case, torch: Torch, trial: ImportTrial) -> Finding:
-    why, way = _reason(case, torch, trial)
-    died = f"ended with {trial.signal}" if trial.signal else "failed"
-    said = f": {trial.error}" if trial.error else ""
-    return Finding(
-        severity="error",
-        message=f"`import torch` {died}{said}.{f' {why}' if why else ''}".replace("..", "."),
-        saw=trial.signal or trial.error[:200] or "no answer",
-        want="an import that works",
-        subject=f"torch {torch.version}",
-        evidence=(Evidence("torch.trial", trial.signal or trial.error, torch.trial.source),),
-        ways_out=(way,),
-        moots=("python-dev-missing",),
-    )
-
-
-def _reason(case: Case, torch: Torch, trial: ImportTrial) -> tuple[str, WayOut]:
-    """What the error means, and the way out of it."""
-    error = trial.error
-    if trial.signal == "SIGILL":
-        lacking = " This processor has no AVX2." if _old_processor(case) else ""
-        text = (
-            "Use an older processor-neutral build of torch (conda-forge's), or a machine whose processor has AVX2; "
-            "in a "
-            "virtual machine pass the host's processor on (cpu host-passthrough)."
-        )
-        return f"The build uses an instruction that this processor does not know.{lacking}", WayOut(
-            "Use a processor with AVX2, or another build", (Manual(text),)
-        )
-    if "static TLS" in error:
-        text = (
-            "Import torch before other libraries, or start with LD_PRELOAD set to the library that the error names."
-        )
-        return "The process has no room left for thread-local data of this library.", WayOut(
-            "Import torch first", (Manual(text),)
-        )
-    missing = re.search(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file", error)
-    if missing:
-        return f"The library {missing[1]} is nowhere on the load path.", _again(case, torch)
-    if "undefined symbol" in error:
-        variables = [name for name in ("LD_PRELOAD", "LD_LIBRARY_PATH") if case.variable(name)]
-        if variables:
-            return f"A library of another version is loaded, perhaps through {variables[0]}.", WayOut(
-                f"Unset {variables[0]}", (UnsetVariable(variables[0], why="libraries of other versions lie there"),)
-            )
-        return "A library of another version is loaded.", _again(case, torch)
-    if trial.signal:
-        return "", _again(case, torch)
-    return "", _again(case, torch)

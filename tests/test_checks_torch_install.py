@@ -6,7 +6,7 @@ import pytest
 
 from gpudoctor.machine import DamagedFile, ImportTrial, TorchCopy, known
 from tests.judging import finding, remedies, severity, told
-from tests.machines import nvidia_machine, torch, with_system, with_torch
+from tests.machines import change, nvidia_machine, torch, with_environment, with_system, with_torch
 
 SITE = "/venv/lib/python3.12/site-packages"
 OWN = TorchCopy(path=f"{SITE}/torch", version="2.9.1+cu128", via="site")
@@ -134,6 +134,15 @@ def test_a_library_that_is_nowhere_is_likely_to_fail_and_a_success_says_otherwis
     machine = with_torch(nvidia_machine(), needs_libraries=("libcudart.so.12",))
     assert finding(machine, "torch-import-fails").confidence == "likely"
     assert told(with_torch(machine, trial=known(ImportTrial(ok=True), "child"))) == []
+
+
+def test_packages_that_torch_requires_and_that_are_not_there_are_installed():
+    machine = with_torch(nvidia_machine(packages={"nvidia-nccl-cu12": "2.27.5"}), needs_libraries=("libcudnn.so.9",))
+    listed = machine.environment.value.distributions
+    wanted = ("nvidia-cudnn-cu12==9.10.2.21", "nvidia-nccl-cu12==2.27.5")
+    own = tuple(change(d, requires=wanted) if d.name == "torch" else d for d in listed.value)
+    machine = with_environment(machine, distributions=known(own, listed.source))
+    assert remedies(machine, "torch-import-fails") == ["ReplacePackage nvidia-cudnn-cu12==9.10.2.21"]
 
 
 def test_a_processor_without_avx2_is_a_warning_until_torch_was_tried():

@@ -1,0 +1,135 @@
+"""Can torch be imported, and if not, why (GPD410)."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.check import Case, Verdicts, check
+from gpudoctor.finding import Evidence, Finding, Manual, ReplacePackage, UnsetVariable, WayOut
+from gpudoctor.machine import ImportTrial, Torch
+
+from .fitting import FROM_AN_INDEX
+from .shadowing import pins
+from .torch_install import installed_again
+
+
+@check("GPD410", "torch-import-fails")
+def torch_import_fails(case: Case) -> Verdicts:
+    """`import torch` fails in the examined environment.
+
+    ## Why it matters
+    Nothing that uses torch runs.
+
+    ## How it is judged
+    Certain by trying it in a child of the examined interpreter. From files alone: likely, where torch asks for a
+    library that no folder of the loader has. A processor without AVX2 is a warning by itself: wheels may end with an
+    illegal instruction there.
+
+    ## Fix safety
+    Depends on the reason, which the finding names.
+    """
+    torch = case.torch
+    if torch is None:
+        return
+    trial = torch.trial.value
+    if trial is not None and not trial.ok:
+        yield _failed(case, torch, trial)
+    elif trial is None and torch.needs_libraries:
+        names = ", ".join(torch.needs_libraries[:3])
+        yield Finding(
+            severity="error",
+            message=f"torch {torch.version} needs {names}, which no folder of the loader has: `import torch` fails.",
+            saw="no such library",
+            want=names,
+            subject=f"torch {torch.version}",
+            confidence="likely",
+            evidence=(Evidence("torch.needs_libraries", " ".join(torch.needs_libraries), torch.source),),
+            ways_out=(_with_what_it_needs(case, torch),),
+        )
+    elif trial is None and _old_processor(case):
+        yield Finding(
+            severity="warning",
+            message="This processor (or virtual machine) has no AVX2. torch is slow without it, and some builds end "
+            "with "
+            "an illegal instruction.",
+            saw="no avx2",
+            want="a processor with AVX2",
+            subject=f"torch {torch.version}",
+            confidence="possible",
+            evidence=(Evidence.of("cpu_flags", case.machine.system.cpu_flags),),
+        )
+
+
+def _old_processor(case: Case) -> bool:
+    system = case.machine.system
+    return (
+        system.arch.value == "x86_64"
+        and bool(system.cpu_flags.value)
+        and "avx2" not in (system.cpu_flags.value or ())
+    )
+
+
+def _failed(case: Case, torch: Torch, trial: ImportTrial) -> Finding:
+    why, way = _reason(case, torch, trial)
+    died = f"ended with {trial.signal}" if trial.signal else "failed"
+    said = f": {trial.error}" if trial.error else ""
+    return Finding(
+        severity="error",
+        message=f"`import torch` {died}{said}.{f' {why}' if why else ''}".replace("..", "."),
+        saw=trial.signal or trial.error[:200] or "no answer",
+        want="an import that works",
+        subject=f"torch {torch.version}",
+        evidence=(Evidence("torch.trial", trial.signal or trial.error, torch.trial.source),),
+        ways_out=(way,),
+        moots=("python-dev-missing",),
+    )
+
+
+def _reason(case: Case, torch: Torch, trial: ImportTrial) -> tuple[str, WayOut]:
+    """What the error means, and the way out of it."""
+    error = trial.error
+    if trial.signal == "SIGILL":
+        lacking = " This processor has no AVX2." if _old_processor(case) else ""
+        text = (
+            "Use an older processor-neutral build of torch (conda-forge's), or a machine whose processor has AVX2; "
+            "in a "
+            "virtual machine pass the host's processor on (cpu host-passthrough)."
+        )
+        return f"The build uses an instruction that this processor does not know.{lacking}", WayOut(
+            "Use a processor with AVX2, or another build", (Manual(text),)
+        )
+    if "static TLS" in error:
+        text = (
+            "Import torch before other libraries, or start with LD_PRELOAD set to the library that the error names."
+        )
+        return "The process has no room left for thread-local data of this library.", WayOut(
+            "Import torch first", (Manual(text),)
+        )
+    missing = re.search(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file", error)
+    if missing:
+        return f"The library {missing[1]} is nowhere on the load path.", _with_what_it_needs(case, torch)
+    if "undefined symbol" in error:
+        variables = [name for name in ("LD_PRELOAD", "LD_LIBRARY_PATH") if case.variable(name)]
+        if variables:
+            return f"A library of another version is loaded, perhaps through {variables[0]}.", WayOut(
+                f"Unset {variables[0]}", (UnsetVariable(variables[0], why="libraries of other versions lie there"),)
+            )
+        return "A library of another version is loaded.", installed_again(case, torch)
+    if trial.signal:
+        return "", installed_again(case, torch)
+    return "", installed_again(case, torch)
+
+
+def _with_what_it_needs(case: Case, torch: Torch) -> WayOut:
+    """The packages that torch requires and that are not installed; all of torch where none is known to lack."""
+    wanted = pins(case) if torch.origin in FROM_AN_INDEX else {}
+    named = {f"{base}-cu{suffix}" if suffix else base: version for base, (suffix, version) in wanted.items()}
+    listed = case.environment.distributions.value if case.environment else None
+    there = {distribution.name for distribution in listed or ()}
+    lacking = {name: version for name, version in named.items() if listed is not None and name not in there}
+    if not lacking:
+        return installed_again(case, torch)
+    remedies = tuple(
+        ReplacePackage(name, f"=={version}", why="torch requires it") for name, version in lacking.items()
+    )
+    return WayOut(f"Install the packages that torch requires and that are not there ({len(lacking)})", remedies)
