@@ -2,8 +2,8 @@
 
     python benchmarks/startup.py [--python VENV] [--runs 15]
 
-Each command is run in turn with `python -c pass`, so that a slow or drifting machine changes both; the ratio is that of
-the medians of user + system time, and of wall time.
+Each command is run in turn with `python -c pass`, so that a slow or drifting machine changes both; the ratio is that
+of the medians of user + system time, and of wall time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=15)
     options = parser.parse_args()
     examined = ["--python", options.python] if options.python else []
-    doctor = [sys.executable, "-m", "gpudoctor"]
+    doctor = [os.path.join(os.path.dirname(sys.executable), "gpudoctor")]
     compare("gpudoctor --version", [*doctor, "--version"], options.runs)
     compare("gpudoctor check --level static", [*doctor, "check", "--level", "static", *examined], options.runs)
     static_json = [*doctor, "check", "--level", "static", "--format", "json", *examined]

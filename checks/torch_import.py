@@ -81,7 +81,7 @@ def _failed(case: Case, torch: Torch, trial: ImportTrial) -> Finding:
         subject=f"torch {torch.version}",
         evidence=(Evidence("torch.trial", trial.signal or trial.error, torch.trial.source),),
         ways_out=(way,),
-        moots=("python-dev-missing",),
+        moots=("python-dev-missing", "no-gpu"),
     )
 
 

@@ -39,6 +39,7 @@ _WRONG_COPY = (
     "torch-wrong-build-or-cpu",
     "rocblas-no-arch",
     "driver-too-old",
+    "no-gpu",
     "torch-import-fails",
     "torch-install-damaged",
     "torchvision-mismatch",
@@ -223,7 +224,7 @@ def torch_install_damaged(case: Case) -> Verdicts:
         subject=f"torch {torch.version}",
         evidence=tuple(Evidence("torch.damaged", file.problem, file.path) for file in damaged[:5]),
         ways_out=(installed_again(case, torch),),
-        moots=("torch-import-fails",),
+        moots=("torch-import-fails", "no-gpu"),
     )
 
 

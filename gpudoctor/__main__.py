@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 
@@ -10,6 +11,8 @@ def main() -> None:
     if not sys.platform.startswith("linux"):
         print("gpudoctor runs on Linux only (x86-64, aarch64, WSL2).", file=sys.stderr)
         sys.exit(2)
+    # A run lasts a tenth of a second and makes few cycles: looking for them costs more than it frees.
+    gc.disable()
     from gpudoctor.cli import run
 
     sys.exit(run(sys.argv[1:]))

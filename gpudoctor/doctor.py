@@ -101,7 +101,8 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
     from gpudoctor.probes.variables import probe_variables
 
     system = probing("system", lambda: probe_system(host), System())
-    variables = probing("variables", lambda: probe_variables(host), {})
+    no_variables: dict[str, str] = {}
+    variables = probing("variables", lambda: probe_variables(host), no_variables)
     load_path = probing("load path", lambda: driver_libraries(host, variables), LoadPath())
     pci = probing("pci", lambda: probe_pci(host), unknown("the PCI probe crashed"))
     nvidia = probing("nvidia", lambda: probe_nvidia(host, pci, system, load_path), NvidiaStack())

@@ -161,7 +161,7 @@ class StartService(Remedy, frozen=True):
 
 
 class InstallSystemPackage(Remedy, frozen=True):
-    """A package of the distribution, by its purpose: nvidia-container-toolkit, python-headers, rocm, linux-firmware ..."""
+    """A package of the distribution, by its purpose: nvidia-container-toolkit, python-headers, linux-firmware ..."""
 
     purpose: str
     version: str = ""

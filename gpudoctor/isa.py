@@ -10,7 +10,7 @@ from msgspec import Struct
 
 Runs = Literal["yes", "no", "unknown"]
 
-_NVIDIA = re.compile(r"(?:sm|compute)_(\d+)(\d)([af]?)$")
+_NVIDIA = r"(?:sm|compute)_(\d+)(\d)([af]?)$"
 
 # Members of a family of `f` code: sm_100f runs on 10.0 and 10.3, and on nothing older than itself.
 _FAMILIES = (
@@ -76,7 +76,7 @@ _Capability = tuple[int, int]
 
 def _parsed(arch: str) -> tuple[_Capability, str] | None:
     """("sm_90a" → (9, 0), "a"); None for what is no such name."""
-    found = _NVIDIA.match(arch)
+    found = re.match(_NVIDIA, arch)
     return ((int(found[1]), int(found[2])), found[3]) if found else None
 
 

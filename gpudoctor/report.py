@@ -8,7 +8,6 @@ from msgspec import Struct, field
 
 from gpudoctor import __version__
 from gpudoctor.finding import Confidence, Device, Evidence, Finding, NotJudged, Severity
-from gpudoctor.fix.plan import fixes_for
 from gpudoctor.fix.steps import Fix
 from gpudoctor.judge import FailOn, Ignored, Judgement, Verdict, exit_code
 from gpudoctor.machine import Machine, SubjectKind
@@ -112,6 +111,11 @@ def make_report(
 
 
 def _reported(finding: Finding, machine: Machine, matrix: Matrix) -> ReportedFinding:
+    fixes: tuple[Fix, ...] = ()
+    if finding.ways_out:
+        from gpudoctor.fix.plan import fixes_for  # a healthy machine needs no plan
+
+        fixes = fixes_for(finding, machine, matrix)
     return ReportedFinding(
         id=finding.id,
         slug=finding.slug,
@@ -123,7 +127,7 @@ def _reported(finding: Finding, machine: Machine, matrix: Matrix) -> ReportedFin
         saw=finding.saw,
         want=finding.want,
         evidence=finding.evidence,
-        fixes=fixes_for(finding, machine, matrix),
+        fixes=fixes,
         refs=finding.refs,
     )
 

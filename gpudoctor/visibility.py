@@ -15,7 +15,7 @@ from gpudoctor.machine import DeviceNode, Gpu, Machine, Vendor
 
 Answer = Literal["yes", "no", "unknown"]
 
-_NVIDIA_CARD_NODE = re.compile(r"/dev/nvidia\d+$")
+_NVIDIA_CARD_NODE = r"/dev/nvidia\d+$"
 _REFUSED = ("EACCES", "EPERM")
 
 
@@ -80,7 +80,7 @@ def _nvidia_granted(machine: Machine, gpu: Gpu) -> Answer:
     nodes = machine.nvidia.nodes.value
     if nodes is None:
         return "no" if machine.nvidia.nodes.absent else "unknown"
-    cards = {node.path for node in nodes if _NVIDIA_CARD_NODE.match(node.path) and node.opened != "ENOENT"}
+    cards = {node.path for node in nodes if re.match(_NVIDIA_CARD_NODE, node.path) and node.opened != "ENOENT"}
     listed = next((api.value.devices for api in machine.nvidia.answered if api.value and api.value.devices), None)
     if listed and gpu.bdf:
         return "yes" if any(device.bdf == gpu.bdf for device in listed) else "no"

@@ -381,7 +381,8 @@ def test_there_are_enough_of_them() -> None:
 def test_a_needed_override_is_a_warning_not_an_error(tmp_path: Path) -> None:
     host = Host(tmp_path).ubuntu().amd_card("73df", 100301).torch("2.9.1+rocm6.4")
     report = host.environ(HSA_OVERRIDE_GFX_VERSION="10.3.0").check()
-    assert [(f["slug"], f["severity"]) for f in report["findings"]][0] == ("torch-rocm-no-arch-for-gpu", "warning")
+    first = report["findings"][0]
+    assert (first["slug"], first["severity"]) == ("torch-rocm-no-arch-for-gpu", "warning")
     assert (report["verdict"], report["exit_code"]) == ("warning", 0)
 
 

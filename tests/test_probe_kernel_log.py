@@ -12,14 +12,24 @@ from hypothesis import strategies as st
 from gpudoctor.host import LiveHost, RecordedHost
 from gpudoctor.machine import Fact, KernelLog, LogFault, denied, known
 from gpudoctor.matrix.load import load_matrix
+from gpudoctor.matrix.needles import literal_part
 from gpudoctor.matrix.rows import LogPattern
-from gpudoctor.probes.kernel_log import literal_part, probe_kernel_log
+from gpudoctor.probes.kernel_log import probe_kernel_log
 from gpudoctor.probes.log_lines import this_boot
 from gpudoctor.probes.pci_address import find_address, normal_address
 
 
 def pattern(name: str, expression: str, example: str = "") -> LogPattern:
-    return LogPattern(id=name, vendor="any", pattern=expression, meaning="", example=example, source="", checked="")
+    return LogPattern(
+        id=name,
+        vendor="any",
+        pattern=expression,
+        meaning="",
+        needle=literal_part(expression),
+        example=example,
+        source="",
+        checked="",
+    )
 
 
 XID = pattern("xid", r"NVRM: Xid \((?P<bdf>[^)]*)\): (?P<xid>\d+)")

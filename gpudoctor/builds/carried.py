@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import GfxTarget
 
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
-_DEVICE_WHEEL = re.compile(r"amd-torch-device-(gfx[0-9a-f-]+)$")
-_ONE_TARGET = re.compile(r"gfx\d+[0-9a-f]{2}$")
+_DEVICE_WHEEL = r"amd-torch-device-(gfx[0-9a-f-]+)$"
+_ONE_TARGET = r"gfx\d+[0-9a-f]{2}$"
 
 
 class Carried(Struct, frozen=True):
@@ -93,7 +93,7 @@ def code_of(machine: Machine, matrix: Matrix, torch: Torch, vendor: Vendor) -> C
     environment = machine.environment.value
     wheels = [d.name for d in (environment.distributions.value or ())] if environment else []
     wheels += own.device_packages if own else ()
-    device = tuple(sorted({match[1] for name in wheels if (match := _DEVICE_WHEEL.match(name))}))
+    device = tuple(sorted({match[1] for name in wheels if (match := re.match(_DEVICE_WHEEL, name))}))
     read = own and (own.gfx if vendor == "amd" else own.sass or own.ptx)
     if own and read:
         library = "libtorch_hip.so" if vendor == "amd" else "libtorch_cuda.so"
@@ -105,7 +105,7 @@ def code_of(machine: Machine, matrix: Matrix, torch: Torch, vendor: Vendor) -> C
             source=torch.archs.source or library,
         )
     if vendor == "amd" and device:
-        exact = all(_ONE_TARGET.match(name) for name in device)
+        exact = all(re.match(_ONE_TARGET, name) for name in device)
         return Code(archs=device, blas=device, source="device distributions (amd-torch-device-*)") if exact else None
     trial = torch.trial.value
     if trial and trial.ok and trial.arch_list:

@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 LEVELS = ("static", "driver", "quick", "standard", "full")
 
 
-class RuleList(click.ParamType):
+class RuleList(click.types.StringParamType):
     """Several rules in one environment variable, parted by commas; one rule on the command line."""
 
     name = "ID|SLUG|PREFIX[=REASON]"

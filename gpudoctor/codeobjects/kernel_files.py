@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 from gpudoctor.codeobjects.amd import gfx_order
 
-_GFX = re.compile(r"gfx[0-9]{3,4}[a-f]?(?![0-9A-Za-z])")
-_INDEX = re.compile(r"TensileLibrary\w*?_(gfx[0-9a-f]+)\.(?:dat|yaml)")
+_GFX = r"gfx[0-9]{3,4}[a-f]?(?![0-9A-Za-z])"
+_INDEX = r"TensileLibrary\w*?_(gfx[0-9a-f]+)\.(?:dat|yaml)"
 _KERNELS = (".dat", ".co", ".hsaco", ".yaml")
-_MIOPEN = re.compile(r"gfx(1[0-9]{3}|[0-9]{2}[0-9a-f])[0-9a-f_]*\.\S*db\S*")
+_MIOPEN = r"gfx(1[0-9]{3}|[0-9]{2}[0-9a-f])[0-9a-f_]*\.\S*db\S*"
 
 
 def tensile_targets(names: Iterable[str]) -> tuple[str, ...]:
@@ -24,22 +24,22 @@ def tensile_targets(names: Iterable[str]) -> tuple[str, ...]:
     all targets, and there the kernel files do. Helper kernels of hipBLASLt (extop) do not make a target served.
     """
     names = tuple(names)
-    indexed = {match.group(1) for name in names if (match := _INDEX.fullmatch(name))}
+    indexed = {match.group(1) for name in names if (match := re.fullmatch(_INDEX, name))}
     if indexed:
         return _sorted(indexed)
     kernels = [name for name in names if name.endswith(_KERNELS) and not name.startswith("extop")]
-    return _sorted({target for name in kernels for target in _GFX.findall(name)})
+    return _sorted({target for name in kernels for target in re.findall(_GFX, name)})
 
 
 def kpack_targets(names: Iterable[str], component: str = "") -> tuple[str, ...]:
     """Targets of kpack archives: "gfx1201" for torch_gfx1201.kpack; `component` is a part of the archive's name."""
     archives = [name for name in names if name.endswith(".kpack") and component in name]
-    return _sorted({target for name in archives for target in _GFX.findall(name)})
+    return _sorted({target for name in archives for target in re.findall(_GFX, name)})
 
 
 def miopen_targets(names: Iterable[str]) -> tuple[str, ...]:
     """Targets of MIOpen databases: "gfx90a" for gfx90a68.kdb (104 compute units) and "gfx1030" for gfx1030_36.db."""
-    return _sorted({"gfx" + match.group(1) for name in names if (match := _MIOPEN.fullmatch(name))})
+    return _sorted({"gfx" + match.group(1) for name in names if (match := re.fullmatch(_MIOPEN, name))})
 
 
 def _sorted(targets: set[str]) -> tuple[str, ...]:

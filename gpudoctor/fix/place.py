@@ -14,44 +14,44 @@ Tool = Literal["pip", "uv", "uv-project", "poetry", "pixi", "managed", "nowhere"
 
 Family = Literal["ubuntu", "debian", "fedora", "rhel", "suse", "arch", "other"]
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_VERSION = re.compile(r"[0-9][A-Za-z0-9.+!_-]*(\.\*)?")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+_VERSION = r"[0-9][A-Za-z0-9.+!_-]*(\.\*)?"
 _CLAUSE = r"(==|!=|<=|>=|<|>|~=)[0-9][A-Za-z0-9.+!_-]*(\.\*)?"
-_SPECIFIER = re.compile(f"{_CLAUSE}(,{_CLAUSE})*")
-_URL = re.compile(r"(https?|file)://[A-Za-z0-9._~:/?#@!$&*+=%\[\]-]+")
-_PATH = re.compile(r"/[^\x00-\x1f\x7f]*")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_VALUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:,/+=-]*")
+_SPECIFIER = f"{_CLAUSE}(,{_CLAUSE})*"
+_URL = r"(https?|file)://[A-Za-z0-9._~:/?#@!$&*+=%\[\]-]+"
+_PATH = r"/[^\x00-\x1f\x7f]*"
+_VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
+_VALUE = r"[A-Za-z0-9][A-Za-z0-9._:,/+=-]*"
 
 
 def is_name(text: str) -> bool:
     """A package, module, service or group name that is safe as an argument."""
-    return len(text) < 200 and _NAME.fullmatch(text) is not None
+    return len(text) < 200 and re.fullmatch(_NAME, text) is not None
 
 
 def is_version(text: str) -> bool:
     """A version, perhaps with a local part or ".*"."""
-    return len(text) < 200 and _VERSION.fullmatch(text) is not None
+    return len(text) < 200 and re.fullmatch(_VERSION, text) is not None
 
 
 def is_specifier(text: str) -> bool:
     """A PEP 440 specifier set without spaces."""
-    return len(text) < 200 and _SPECIFIER.fullmatch(text) is not None
+    return len(text) < 200 and re.fullmatch(_SPECIFIER, text) is not None
 
 
 def is_url(text: str) -> bool:
     """An index URL without spaces or quotes."""
-    return len(text) < 2000 and _URL.fullmatch(text) is not None
+    return len(text) < 2000 and re.fullmatch(_URL, text) is not None
 
 
 def is_path(text: str) -> bool:
     """An absolute path without control characters: it can never be taken for an option."""
-    return len(text) < 4000 and _PATH.fullmatch(text) is not None
+    return len(text) < 4000 and re.fullmatch(_PATH, text) is not None
 
 
 def is_variable(name: str, value: str) -> bool:
     """A variable and a value that mean the same in any shell."""
-    return _VARIABLE.fullmatch(name) is not None and (not value or _VALUE.fullmatch(value) is not None)
+    return re.fullmatch(_VARIABLE, name) is not None and (not value or re.fullmatch(_VALUE, value) is not None)
 
 
 class Place(Struct, frozen=True):

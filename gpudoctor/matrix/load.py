@@ -15,8 +15,10 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.host import InputError
+from gpudoctor.matrix.needles import literal_part
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import KEYS, Row, Tables
 
@@ -213,9 +215,14 @@ def _rows(path: Path, table: str, content: Any) -> tuple[list[Any], list[Place]]
     return rows, places
 
 
+def _with_needles(tables: Tables) -> Tables:
+    patterns = tuple(replace(row, needle=literal_part(row.pattern)) for row in tables.log_patterns)
+    return replace(tables, log_patterns=patterns)
+
+
 def _converted(source: Source, missing: dict[str, Any]) -> Tables:
     try:
-        return msgspec.convert({**missing, **source.tables}, Tables)
+        return _with_needles(msgspec.convert({**missing, **source.tables}, Tables))
     except msgspec.ValidationError as error:
         text = str(error)
         at = re.search(r" - at `(?:key` in `)?\$\.?(\w+)?(?:\[(\d+)\])?(.*)`$", text)
@@ -243,7 +250,7 @@ def _overlaid(tables: Tables, source: Source) -> Tables:
             merged[name] = tuple({**{row_key(name, row): row for row in getattr(tables, name)}, **own}.values())
         else:
             merged[name] = getattr(added, name)
-    result = msgspec.structs.replace(tables, **merged)
+    result = replace(tables, **merged)
     _validate(result, source, overlay=True)
     return result
 

@@ -15,13 +15,13 @@ _DETAIL = {
     *("gddr6x", "mig", "lhr", "oem", "ada", "blackwell", "workstation", "server", "mobile", "ac", "dgxs", "fhhl"),
     *("vf", "hgx", "nvgpu", "embedded", "sff", "cnx", "refresh", "cec", "pascal", "edition", "generation"),
 }
-_MEMORY = re.compile(r"\d+(?:gb|g)$|\d+g\.\d+gb$")
-_VGPU = re.compile(r"-\d+[qcba]$")
+_MEMORY = r"\d+(?:gb|g)$|\d+g\.\d+gb$"
+_VGPU = r"-\d+[qcba]$"
 
 
 def words(name: str) -> list[str]:
     """A name in lower-case words; every way of saying "laptop" is the word mobile."""
-    text = _VGPU.sub("", name.lower().strip())
+    text = re.sub(_VGPU, "", name.lower().strip())
     text = re.sub(r"(?:with )?max-q(?: design)?|max q|laptop|mobile|notebook", " mobile ", text)
     text = re.sub(r"lite hash rate", " lhr ", text)
     text = re.sub(r"(\d) (gb)\b", r"\1\2", text)
@@ -55,7 +55,7 @@ def bare_key(name: str) -> str:
 def loose_key(name: str) -> str:
     """Without memory size, form factor and generation too: "h100" for "H100 80GB HBM3"."""
     kept = [word for word in words(name) if word not in _VENDOR | _BRAND | _DETAIL]
-    return "".join(word for word in kept if not _MEMORY.match(word))
+    return "".join(word for word in kept if not re.match(_MEMORY, word))
 
 
 def alternatives(name: str) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ def alternatives(name: str) -> tuple[str, ...]:
     lead: list[str] = []
     for piece in pieces:
         part = piece.split()
-        if not part or _MEMORY.match(part[0].lower()):
+        if not part or re.match(_MEMORY, part[0].lower()):
             continue
         if re.match(r"\d", part[0]) and lead:
             part = [*lead, *part]

@@ -397,6 +397,8 @@ class LogPattern(Row, frozen=True, kw_only=True):
     pattern: str
     meaning: str
     slug: str | None = None
+    needle: str = ""
+    """Text that every match holds; worked out when the YAML is read, nobody writes it."""
     example: str
     """A real line that it matches (checked at load)."""
     counterexamples: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ from gpudoctor.matrix.cards import Cards
 from gpudoctor.matrix.rows import Companion, PublishedArchs, TorchBuild, TorchRelease, WheelIndex
 from gpudoctor.matrix.versions import figures, matches, minor, package_matches
 
-_RELEASE = re.compile(r"\d+(\.\d+)*(\.post\d+)?$")
+_RELEASE = r"\d+(\.\d+)*(\.post\d+)?$"
 _INDEX_ORIGINS = ("pypi", "download.pytorch.org")
 
 
@@ -82,7 +82,7 @@ class TorchQuestions(Cards):
     def companion_fits(self, package: Literal["torchvision", "torchaudio"], version: str, torch: str) -> bool | None:
         """Whether an installed torchvision or torchaudio goes with a torch; None: not known."""
         version, torch = version.partition("+")[0], torch.partition("+")[0]
-        if not _RELEASE.match(torch) or not _RELEASE.match(version):
+        if not re.match(_RELEASE, torch) or not re.match(_RELEASE, version):
             return None
         row = self._companions.get(torch)
         if row is not None and version in _partners(row, package):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-_RELEASE = re.compile(r"\d+(?:[.-]\d+)*")
-_CLAUSE = re.compile(r"\s*(===|==|!=|<=|>=|<|>|~=)\s*([^\s,]+)\s*$")
+_RELEASE = r"\d+(?:[.-]\d+)*"
+_CLAUSE = r"\s*(===|==|!=|<=|>=|<|>|~=)\s*([^\s,]+)\s*$"
 
 Figures = tuple[int, ...]
 
@@ -17,7 +17,7 @@ Figures = tuple[int, ...]
 def figures(version: str) -> Figures:
     """The leading figures of a version, trailing zeros left out: "6.8.0-44-generic" is (6, 8, 0, 44); () if it
     has none."""
-    found = _RELEASE.search(version)
+    found = re.search(_RELEASE, version)
     if found is None:
         return ()
     parts = [int(part[:9]) for part in re.split(r"[.-]", found.group())]
@@ -56,13 +56,13 @@ def package_matches(specifier: str, version: str) -> bool:
 def check_specifier(specifier: str) -> None:
     """Raise ValueError for a specifier set that `matches` could not read."""
     for clause in specifier.split(","):
-        found = _CLAUSE.match(clause)
+        found = re.match(_CLAUSE, clause)
         if found is None or not figures(found[2]):
             raise ValueError(f"{specifier!r} is no version specifier")
 
 
 def _clause(clause: str, version: str) -> bool:
-    found = _CLAUSE.match(clause)
+    found = re.match(_CLAUSE, clause)
     if found is None:
         return False
     operator, wanted = found.groups()

@@ -46,25 +46,25 @@ _FILES = (
 )
 # Only paths that a containerised process is in: docker.service and libpod-conmon are processes of the host.
 _CGROUPS = (
-    (re.compile(r"/kubepods[-./]|/kubelet[-./]"), "kubernetes"),
-    (re.compile(r"/lxc(\.payload)?[./]|/lxd[./]"), "lxc"),
-    (re.compile(r"/libpod-[0-9a-f]{12,}"), "podman"),
-    (re.compile(r"/crio-[0-9a-f]{12,}"), "kubernetes"),
-    (re.compile(r"/docker[-/][0-9a-f]{12,}|/ecs/|/actions_job/|/buildkit/"), "docker"),
-    (re.compile(r"/cri-containerd[-:]|/containerd/[^/]+/[0-9a-f]{12,}|:cri-containerd:"), "containerd"),
+    (r"/kubepods[-./]|/kubelet[-./]", "kubernetes"),
+    (r"/lxc(\.payload)?[./]|/lxd[./]", "lxc"),
+    (r"/libpod-[0-9a-f]{12,}", "podman"),
+    (r"/crio-[0-9a-f]{12,}", "kubernetes"),
+    (r"/docker[-/][0-9a-f]{12,}|/ecs/|/actions_job/|/buildkit/", "docker"),
+    (r"/cri-containerd[-:]|/containerd/[^/]+/[0-9a-f]{12,}|:cri-containerd:", "containerd"),
 )
 # Where runtimes keep their root file systems: seen in the mount of `/`.
 _ROOTS = (
     (
-        re.compile(r"/docker/(overlay2|vfs|btrfs|aufs|devicemapper|zfs|image|buildkit)|/mapper/docker-"),
+        r"/docker/(overlay2|vfs|btrfs|aufs|devicemapper|zfs|image|buildkit)|/mapper/docker-",
         "docker",
     ),
-    (re.compile(r"/containers/storage/"), "podman"),
-    (re.compile(r"/lxc/|/lxd/|/incus/"), "lxc"),
-    (re.compile(r"/containerd/|io\.containerd"), "containerd"),
-    (re.compile(r"/enroot/"), "enroot"),
-    (re.compile(r"/var/lib/machines/"), "systemd-nspawn"),
-    (re.compile(r"/(apptainer|singularity)/"), "apptainer"),
+    (r"/containers/storage/", "podman"),
+    (r"/lxc/|/lxd/|/incus/", "lxc"),
+    (r"/containerd/|io\.containerd", "containerd"),
+    (r"/enroot/", "enroot"),
+    (r"/var/lib/machines/", "systemd-nspawn"),
+    (r"/(apptainer|singularity)/", "apptainer"),
 )
 _DISK_FILE_SYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs")
 _INIT_CGROUPS = ("/", "/init.scope")
@@ -125,7 +125,7 @@ def _cgroups(host: Host) -> dict[str, tuple[str, ...]]:
 def _from_cgroups(cgroups: dict[str, tuple[str, ...]]) -> Fact[str]:
     for path, groups in cgroups.items():
         for pattern, kind in _CGROUPS:
-            if any(pattern.search(group + "/") for group in groups):
+            if any(re.search(pattern, group + "/") for group in groups):
                 return known(kind, path)
     return absent("/proc/1/cgroup")
 
@@ -136,7 +136,7 @@ def _from_root(mounts: Fact[tuple[Mount, ...]]) -> Fact[str]:
         return absent(mounts.source)
     layers = [option for option in root.options if re.match(r"(lower|upper)dir", option)]
     text = " ".join((root.root, root.source, *layers))
-    kind = next((kind for pattern, kind in _ROOTS if pattern.search(text)), None)
+    kind = next((kind for pattern, kind in _ROOTS if re.search(pattern, text)), None)
     return absent(mounts.source) if kind is None else known(kind, mounts.source)
 
 

@@ -44,9 +44,9 @@ _USUAL_FOLDERS = (
 )
 
 _ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
-_SONAME_VERSION = re.compile(r"\.so\.(\d+(?:\.\w+)+)$")
-_DRIVER_VERSION = re.compile(r"\d{3,}\.\d+(?:\.\d+)?$")
-_LINK_TEXT = re.compile(r"[\w./+-]+\.so[\w.]*")
+_SONAME_VERSION = r"\.so\.(\d+(?:\.\w+)+)$"
+_DRIVER_VERSION = r"\d{3,}\.\d+(?:\.\d+)?$"
+_LINK_TEXT = r"[\w./+-]+\.so[\w.]*"
 
 _KINDS: tuple[tuple[re.Pattern[str], LibraryKind], ...] = (
     (re.compile(r"/stubs/"), "stub"),
@@ -56,7 +56,7 @@ _KINDS: tuple[tuple[re.Pattern[str], LibraryKind], ...] = (
     (re.compile(r"/(site|dist)-packages/"), "wheel"),
     (re.compile(r"^/(usr/local/cuda|opt/rocm|opt/nvidia|usr/lib/rocm)|/lib(hsa-runtime|amdhip)[^/]*$"), "toolkit"),
 )
-_DRIVER_OWN = re.compile(r"lib(cuda|nvidia-[\w-]+|nvcuvid)\.so[\w.]*$")
+_DRIVER_OWN = r"lib(cuda|nvidia-[\w-]+|nvcuvid)\.so[\w.]*$"
 
 
 class _Place(Struct, frozen=True):
@@ -100,7 +100,9 @@ def userland_version(host: Host, load_path: LoadPath) -> Fact[str]:
 
     They may lie beside the load path, hidden behind cuda-compat; a mount from the host beats an image's own.
     """
-    own = [library for library in load_path.found if library.kind == "driver" and _DRIVER_OWN.search(library.name)]
+    own = [
+        library for library in load_path.found if library.kind == "driver" and re.search(_DRIVER_OWN, library.name)
+    ]
     for library in sorted(own, key=lambda library: (not library.mounted, "nvidia-ml" not in library.name)):
         if library.version:
             return known(library.version, library.path)
@@ -258,7 +260,7 @@ class _Look:
         real = self._host.resolve(path) or path
         if not self._host.live:
             target = self._host.text(real, 256).value or ""
-            if _LINK_TEXT.fullmatch(target):
+            if re.fullmatch(_LINK_TEXT, target):
                 beside = posixpath.normpath(posixpath.join(posixpath.dirname(real), target))
                 return beside if self._host.exists(beside) else real
         return real
@@ -281,11 +283,11 @@ def _serves(file: str, name: str) -> bool:
 
 
 def _version(name: str, path: str) -> str | None:
-    match = _SONAME_VERSION.search(path)
+    match = re.search(_SONAME_VERSION, path)
     if match is None:
         return None
-    own_driver = _DRIVER_OWN.search(name) is not None
-    return None if own_driver and not _DRIVER_VERSION.match(match[1]) else match[1]
+    own_driver = re.search(_DRIVER_OWN, name) is not None
+    return None if own_driver and not re.match(_DRIVER_VERSION, match[1]) else match[1]
 
 
 def _kind(*paths: str) -> LibraryKind:

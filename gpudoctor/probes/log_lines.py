@@ -14,15 +14,14 @@ _BACKWARDS = 5.0
 """The clock of one boot does not run back; the log's lines are in order but for moments."""
 
 _SECONDS = r"\[\s*(?P<seconds>\d{1,10}\.\d{1,9})\](?:\s*\[\s*[TC]\d+\])?\s?"
-_LEVEL = re.compile(r"<\d{1,3}>|[a-z]+\s*:[a-z]+\s*:\s")
-_BRACKET = re.compile(_SECONDS)
-_WALL = re.compile(r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]\s?")
-_ISO = re.compile(r"(?P<time>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:(?P<mark>[.,])\d+)?(?P<zone>Z|[+-]\d\d:?\d\d)?\s")
+_LEVEL = r"<\d{1,3}>|[a-z]+\s*:[a-z]+\s*:\s"
+_WALL = r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]\s?"
+_ISO = r"(?P<time>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:(?P<mark>[.,])\d+)?(?P<zone>Z|[+-]\d\d:?\d\d)?\s"
 # The month as the locale writes it: "May", "mar", "11月".
-_SYSLOG = re.compile(r"[^\W_][\w.]{1,8}\s+\d{1,2}\s\d\d:\d\d:\d\d(?:\.\d+)?\s")
-_PROGRAM = re.compile(r"(?P<host>[\w.-]+)\s(?P<program>[\w./@-]+(?:\[\d+\])?):\s")
+_SYSLOG = r"[^\W_][\w.]{1,8}\s+\d{1,2}\s\d\d:\d\d:\d\d(?:\.\d+)?\s"
+_PROGRAM = r"(?P<host>[\w.-]+)\s(?P<program>[\w./@-]+(?:\[\d+\])?):\s"
 _BOOT = re.compile(r"-- (?:Boot [0-9a-f]{32}|Reboot) --|--- reboot ---", re.IGNORECASE)
-_ESCAPE = re.compile(r"\\x([0-9a-f]{2})")
+_ESCAPE = r"\\x([0-9a-f]{2})"
 
 
 class Entry(Struct):
@@ -109,7 +108,7 @@ def _records(text: str) -> Iterator[Entry]:
         fields = head.split(",")
         if found and len(fields) >= 3 and fields[2].isdecimal():
             if "\\x" in message:
-                message = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), message)
+                message = re.sub(_ESCAPE, lambda match: chr(int(match[1], 16)), message)
             yield Entry(text=message[:_LINE_LIMIT].rstrip(), seconds=int(fields[2]) / 1e6)
 
 
@@ -143,22 +142,22 @@ def _stripped(line: str) -> tuple[bool, bool, Entry]:
     """Whether the line had a stamp, whether the kernel wrote it, and what it says."""
     entry = Entry(text=line)
     rest, stamped, kernel = line, False, True
-    while level := _LEVEL.match(rest):
+    while level := re.match(_LEVEL, rest):
         rest, stamped = rest[level.end() :], True
-    if iso := _ISO.match(rest):
+    if iso := re.match(_ISO, rest):
         rest, stamped = rest[iso.end() :], True
         entry.clock = iso["time"].replace(" ", "T") + _zone(iso["zone"])
         if iso["mark"] != ",":  # a comma is dmesg's own; the others name the machine and the program
             rest, kernel = _without_program(rest)
-    elif syslog := _SYSLOG.match(rest):
+    elif syslog := re.match(_SYSLOG, rest):
         stamped = True
         rest, kernel = _without_program(rest[syslog.end() :])
-    elif wall := _WALL.match(rest):
+    elif wall := re.match(_WALL, rest):
         rest, stamped = rest[wall.end() :], True
-    if bracket := _BRACKET.match(rest):
+    if bracket := re.match(_SECONDS, rest):
         rest, stamped = rest[bracket.end() :], True
         entry.seconds = float(bracket["seconds"])
-        program = _PROGRAM.match(rest)
+        program = re.match(_PROGRAM, rest)
         if program and program["program"] == "kernel":
             rest = rest[program.end() :]
     entry.text = rest.strip()
@@ -166,7 +165,7 @@ def _stripped(line: str) -> tuple[bool, bool, Entry]:
 
 
 def _without_program(text: str) -> tuple[str, bool]:
-    match = _PROGRAM.match(text)
+    match = re.match(_PROGRAM, text)
     return (text, True) if match is None else (text[match.end() :], match["program"] == "kernel")
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, known, unknown
 
-_OCTAL = re.compile(r"\\([0-7]{3})")
+_OCTAL = r"\\([0-7]{3})"
 
 
 class Mount(Struct, frozen=True):
@@ -89,4 +89,4 @@ def _parse_mounts(text: str) -> Iterator[Mount]:
 
 def _plain(field: str) -> str:
     """White space and backslashes are written as octal numbers."""
-    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), field) if "\\" in field else field
+    return re.sub(_OCTAL, lambda match: chr(int(match[1], 8)), field) if "\\" in field else field

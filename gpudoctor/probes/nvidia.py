@@ -25,7 +25,7 @@ from gpudoctor.probes.pci import PciDevice, normal_bdf
 PROC = "/proc/driver/nvidia"
 MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvgpu", "nouveau", "nova_core", "nova_drm")
 _ON_DISK = ("nvidia", "nouveau", "nova_core")
-_NODE = re.compile(r"nvidia\d+|nvidiactl|nvidia-uvm|nvidia-modeset|nvidia-nvswitch\w+|dxg|nvhost-.+|nvmap|nvgpu")
+_NODE = r"nvidia\d+|nvidiactl|nvidia-uvm|nvidia-modeset|nvidia-nvswitch\w+|dxg|nvhost-.+|nvmap|nvgpu"
 _BINARIES = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/nvidia/toolkit", "/opt/nvidia/toolkit")
 _FABRIC_MANAGER = "nv-fabricmanager"
 _FABRIC_PACKAGE = r"nvidia-fabricmanager(?:-\d+)?"
@@ -94,7 +94,7 @@ def _nodes(host: Host) -> Fact[tuple[DeviceNode, ...]]:
         return Fact(state=names.state, source=names.source, why=names.why)
     if not names.value:
         return host.missing("/dev/nvidiactl")  # an empty /dev is that of an image, not of a machine
-    nodes = [host.open_node(f"/dev/{name}") for name in names.value if _NODE.fullmatch(name)]
+    nodes = [host.open_node(f"/dev/{name}") for name in names.value if re.fullmatch(_NODE, name)]
     # Slices have a node each, there may be a hundred; whether one opens says nothing about the card.
     for name in host.names("/dev/nvidia-caps").value or ():
         found = host.stat(path := f"/dev/nvidia-caps/{name}").value

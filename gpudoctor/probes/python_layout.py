@@ -16,9 +16,9 @@ from msgspec import Struct, field
 from gpudoctor.host import Host, InputError
 from gpudoctor.machine import EnvironmentKind
 
-_PYTHON_NAME = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)*t?)?$")
-_VERSIONED = re.compile(r"python(\d+\.\d+t?)$")
-_NUMBER = re.compile(r"\d+\.\d+")
+_PYTHON_NAME = r"(?:python|pypy)(?:\d+(?:\.\d+)*t?)?$"
+_VERSIONED = r"python(\d+\.\d+t?)$"
+_NUMBER = r"\d+\.\d+"
 _DISTRIBUTION_PYTHONS = ("/usr/local/bin/python3", "/usr/bin/python3", "/usr")
 _TOOL_MARKS = ("uv-receipt.toml", "pipx_metadata.json")
 _LIBS = ("lib", "lib64")
@@ -118,7 +118,7 @@ def layout_of(host: Host, path: str) -> Layout | None:
     folder, name = posixpath.split(path)
     if found.value is not None and found.value.kind != "file":
         return None
-    if not _PYTHON_NAME.match(name) or not (found.known or _link_text(host, path)):
+    if not re.match(_PYTHON_NAME, name) or not (found.known or _link_text(host, path)):
         return None
     for place in (posixpath.dirname(folder), folder):
         if host.exists(posixpath.join(place, "pyvenv.cfg")):
@@ -129,7 +129,7 @@ def layout_of(host: Host, path: str) -> Layout | None:
     # pyenv, conda and uv link ~/.local/bin/python3.12 and the like to the real one; a Nix wrapper stays itself.
     for candidate in (real, path):
         prefix = posixpath.dirname(posixpath.dirname(candidate))
-        if _PYTHON_NAME.match(posixpath.basename(candidate)) and _lib_folders(host, prefix):
+        if re.match(_PYTHON_NAME, posixpath.basename(candidate)) and _lib_folders(host, prefix):
             return _plain(host, prefix, path)
     return None
 
@@ -156,7 +156,7 @@ def _venv(host: Host, prefix: str, interpreter: str) -> Layout:
     config = _read_config(host, posixpath.join(prefix, "pyvenv.cfg"))
     home = config.get("home", "")
     base = home and posixpath.dirname(posixpath.normpath(home))
-    stated = _NUMBER.match(config.get("version_info") or config.get("version") or "")
+    stated = re.match(_NUMBER, config.get("version_info") or config.get("version") or "")
     python = _python_of(host, prefix, interpreter, stated.group() if stated else None)
     if base:
         # The base may itself be a link: uv names cpython-3.12-... for cpython-3.12.7-...
@@ -192,7 +192,7 @@ def _python_of(host: Host, prefix: str, interpreter: str, stated: str | None) ->
     """The version: of the real file that the links lead to, else as stated, else by the links' names, else by the
     folders below lib; the first whose folder is there. A venv keeps the folders of versions it once had."""
     folders = _lib_folders(host, prefix)
-    real = _VERSIONED.search(host.resolve(interpreter) or "")
+    real = re.search(_VERSIONED, host.resolve(interpreter) or "")
     named = [real.group(1)] if real else []
     for version in (stated, *_names_along_links(host, interpreter), stated and stated + "t"):
         if version and version not in named:
@@ -203,7 +203,7 @@ def _python_of(host: Host, prefix: str, interpreter: str, stated: str | None) ->
 
 def _names_along_links(host: Host, path: str) -> Iterator[str]:
     for _ in range(8):
-        found = _VERSIONED.search(path)
+        found = re.search(_VERSIONED, path)
         if found:
             yield found.group(1)
         target = _link_text(host, path)
@@ -228,7 +228,7 @@ def _lib_folders(host: Host, prefix: str) -> list[str]:
     found = []
     for lib in _LIBS:
         for name in host.names(posixpath.join(prefix, lib)).value or ():
-            match = _VERSIONED.match(name)
+            match = re.match(_VERSIONED, name)
             if match and match.group(1) not in found:
                 found.append(match.group(1))
     return found

@@ -23,8 +23,8 @@ BUILT_FOR = 0.5
 _SAMPLE = 16
 """Packed AMD bundles that are unpacked: they are all built with one list of targets."""
 
-_LIBRARY = re.compile(r"libtorch_(?P<role>cuda|cuda_cu|cuda_cpp|cuda_linalg|hip)\.so(?:\.[0-9.]+)?")
-_DEVICE_PACKAGE = re.compile(r"(?:amd-torch-device|rocm-sdk-device)-gfx[0-9a-z-]+")
+_LIBRARY = r"libtorch_(?P<role>cuda|cuda_cu|cuda_cpp|cuda_linalg|hip)\.so(?:\.[0-9.]+)?"
+_DEVICE_PACKAGE = r"(?:amd-torch-device|rocm-sdk-device)-gfx[0-9a-z-]+"
 _SYSTEM_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 _MOST_NAMES = 64
 
@@ -83,7 +83,7 @@ def _find_libraries(host: Host, environment: PythonEnvironment, torch_path: str)
     for folder in (wheel, *shared):
         found: dict[str, tuple[str, str]] = {}
         for name in host.names(folder).value or ():
-            match = _LIBRARY.fullmatch(name)
+            match = re.fullmatch(_LIBRARY, name)
             path = posixpath.join(folder, name)
             if match is not None:
                 found.setdefault(host.resolve(path) or path, (path, match["role"]))
@@ -177,4 +177,4 @@ def _kpack(host: Host, folders: list[str], component: str) -> tuple[str, ...]:
 
 def _device_packages(environment: PythonEnvironment) -> tuple[str, ...]:
     distributions = environment.distributions.value or ()
-    return tuple(sorted({d.name for d in distributions if _DEVICE_PACKAGE.fullmatch(d.name)}))
+    return tuple(sorted({d.name for d in distributions if re.fullmatch(_DEVICE_PACKAGE, d.name)}))

@@ -20,8 +20,8 @@ from gpudoctor.probes.import_path import ImportPath
 from gpudoctor.probes.listing import Listing
 
 _MOST_LIBRARIES = 150
-_OF_THE_DRIVER = re.compile(r"lib(cuda|nvidia-.*|nvcuvid|nvoptix)\.so")
-_OF_TORCH = re.compile(r"lib(torch|c10|shm|caffe2)|_C\.")
+_OF_THE_DRIVER = r"lib(cuda|nvidia-.*|nvcuvid|nvoptix)\.so"
+_OF_TORCH = r"lib(torch|c10|shm|caffe2)|_C\."
 _STDCXX = "libstdc++.so.6"
 
 
@@ -51,7 +51,7 @@ class LibraryWalk(Struct, frozen=True):
     @property
     def of_the_system(self) -> tuple[str, ...]:
         """Names that the environment does not have; those of the driver are left to the driver's own facts."""
-        return tuple(a.name for a in self.asked if a.path is None and not _OF_THE_DRIVER.match(a.name))
+        return tuple(a.name for a in self.asked if a.path is None and not re.match(_OF_THE_DRIVER, a.name))
 
 
 def walk_libraries(host: Host, torch: str, path: ImportPath, interpreter_rpath: tuple[str, ...]) -> LibraryWalk:
@@ -90,7 +90,7 @@ def read_elf(host: Host, path: str) -> Heads | None:
                 needed=elf.needed,
                 rpath=elf.rpath,
                 runpath=elf.runpath,
-                glibcxx=elf.needs_version("GLIBCXX_") if _OF_TORCH.match(posixpath.basename(path)) else None,
+                glibcxx=elf.needs_version("GLIBCXX_") if re.match(_OF_TORCH, posixpath.basename(path)) else None,
                 defines_glibcxx=elf.defines_version("GLIBCXX_") if "stdc++" in path else None,
             )
         except NotReadable:

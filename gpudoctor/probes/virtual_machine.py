@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, absent, known, unknown
 
@@ -11,31 +9,31 @@ _DMI = "/sys/class/dmi/id"
 _DMI_FIELDS = ("sys_vendor", "product_name", "board_vendor", "bios_vendor", "bios_version")
 _AZURE_CHASSIS = "7783-7084-3265-9085-8269-3286-77"
 
-# Firmware texts that only a virtual machine has.
+# Firmware texts that only a virtual machine has. A text in spaces stands for a whole word.
 _VIRTUAL = (
-    (re.compile(r"VMware"), "vmware"),
-    (re.compile(r"Microsoft Corporation\|Virtual Machine"), "hyper-v"),
-    (re.compile(r"innotek|VirtualBox"), "virtualbox"),
-    (re.compile(r"Parallels"), "parallels"),
-    (re.compile(r"HVM domU|\bXen\b"), "xen"),
-    (re.compile(r"OpenStack"), "openstack"),
-    (re.compile(r"Google Compute Engine"), "gce"),
-    (re.compile(r"Firecracker", re.IGNORECASE), "firecracker"),
-    (re.compile(r"Cloud Hypervisor"), "cloud-hypervisor"),
-    (re.compile(r"Nutanix AHV|\bAHV\b"), "nutanix"),
-    (re.compile(r"BHYVE"), "bhyve"),
-    (re.compile(r"Apple.*Virtualization"), "apple"),
-    (re.compile(r"QEMU|Bochs|\bKVM\b|RHEV|oVirt|Standard PC"), "kvm"),
+    (("VMware",), "vmware"),
+    (("Microsoft Corporation|Virtual Machine",), "hyper-v"),
+    (("innotek", "VirtualBox"), "virtualbox"),
+    (("Parallels",), "parallels"),
+    (("HVM domU", " Xen "), "xen"),
+    (("OpenStack",), "openstack"),
+    (("Google Compute Engine",), "gce"),
+    (("Firecracker", "firecracker"), "firecracker"),
+    (("Cloud Hypervisor",), "cloud-hypervisor"),
+    (("Nutanix AHV", " AHV "), "nutanix"),
+    (("BHYVE",), "bhyve"),
+    (("Apple Virtualization",), "apple"),
+    (("QEMU", "Bochs", " KVM ", "RHEV", "oVirt", "Standard PC"), "kvm"),
 )
 # Texts of clouds that also rent out whole machines.
 _CLOUDS = (
-    (re.compile(r"Amazon EC2"), "aws"),
-    (re.compile(r"Alibaba Cloud"), "alibaba"),
-    (re.compile(r"Tencent Cloud"), "tencent"),
-    (re.compile(r"Google"), "gce"),
-    (re.compile(r"OracleCloud"), "oracle"),
-    (re.compile(r"DigitalOcean"), "digitalocean"),
-    (re.compile(r"Hetzner"), "hetzner"),
+    (("Amazon EC2",), "aws"),
+    (("Alibaba Cloud",), "alibaba"),
+    (("Tencent Cloud",), "tencent"),
+    (("Google",), "gce"),
+    (("OracleCloud",), "oracle"),
+    (("DigitalOcean",), "digitalocean"),
+    (("Hetzner",), "hetzner"),
 )
 _DEVICE_TREE_HYPERVISORS = (("xen", "xen"), ("vmware", "vmware"), ("kvm", "kvm"), ("dummy-virt", "kvm"))
 
@@ -52,11 +50,12 @@ def probe_virtual_machine(host: Host, flags: Fact[tuple[str, ...]], wsl: Fact[st
     if "control_d" in (host.text("/proc/xen/capabilities", 4096).value or ""):
         return absent("/proc/xen/capabilities", "Xen's first domain owns the hardware")
     firmware = _firmware(host)
-    for pattern, kind in _VIRTUAL:
-        if pattern.search(firmware):
+    words = f" {firmware.replace('|', ' ')} "
+    for texts, kind in _VIRTUAL:
+        if any(text in firmware or text in words for text in texts):
             azure = kind == "hyper-v" and host.text(f"{_DMI}/chassis_asset_tag", 4096).value == _AZURE_CHASSIS
             return known("azure" if azure else kind, _DMI)
-    cloud = next((kind for pattern, kind in _CLOUDS if pattern.search(firmware)), None)
+    cloud = next((kind for texts, kind in _CLOUDS if any(text in firmware for text in texts)), None)
     whole_machine = "metal" in firmware.lower() if not x86 else not flagged
     if cloud is not None and not whole_machine:
         return known(cloud, _DMI)
