@@ -65,7 +65,7 @@ def no_gpu(case: Case) -> Verdicts:
         if not machine.gpus:
             yield Finding(
                 severity="note",
-                message="This machine has no NVIDIA or AMD GPU.",
+                message="This machine has no NVIDIA or AMD GPU that can compute.",
                 saw="no GPU",
                 subject="machine",
                 evidence=evidence,
@@ -80,7 +80,7 @@ def no_gpu(case: Case) -> Verdicts:
         if reserved
         else "none of this machine's cards can be used."
         if machine.gpus
-        else "this machine has no GPU."
+        else "this machine has no GPU that can compute."
     )
     release = (
         f"Give the card back to the host: take its id out of the vfio-pci options (/etc/modprobe.d, kernel command "
