@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudoctor.codeobjects.kernel_files import kpack_targets, miopen_targets, tensile_targets
-from gpudoctor.codeobjects.library import read_code
+from gpudoctor.codeobjects.library import Sample, read_code
 from tests.codeobject_files import AMDGPU, NOBITS, bundle, elf, hip_library, packed, wrappers, zstd_stored
 
 # What `zstd -3` and `zstd -19` make of ZSTD_CONTENT: blocks with matches, packed tables and repeated offsets.
@@ -58,7 +58,7 @@ def test_bundles_packed_with_zstd(frame: str, version: int) -> None:
 
 def test_a_sample_of_packed_bundles_is_said_to_be_one() -> None:
     library = hip_library(*(packed(bundle("gfx1030", "gfx942")) for _ in range(40)))
-    whole, some = read_code(library), read_code(library, sample=8)
+    whole, some = read_code(library), read_code(library, sample=Sample(containers=8, bundles=8))
     assert whole.gfx == some.gfx == ("gfx942", "gfx1030")
     assert (whole.sampled, some.sampled) == (None, 8)
     assert some.containers == whole.containers == 40

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudoctor.codeobjects.library import read_code
+from gpudoctor.codeobjects.library import Sample, read_code
 from gpudoctor.codeobjects.nvidia import MAGIC, arch_order
 from tests.codeobject_files import NOBITS, container, cuda_library, elf, entry, wrappers
 
@@ -133,3 +133,11 @@ def test_any_containers_are_read_back(sets: list[set[str]], payload: int) -> Non
     for arch in code.sass + code.ptx:
         assert code.share[arch] == sum(arch in archs for archs in sets) / len(sets)
     assert code.reason is None
+
+
+def test_a_sample_tells_what_a_library_is_built_for_and_says_that_it_is_one() -> None:
+    containers = [container("sm_80", "sm_90", *(("sm_100a",) if n == 5 else ())) for n in range(640)]
+    code = read_code(cuda_library(*containers), sample=Sample(containers=64, bundles=1))
+    assert code.sass == ("sm_80", "sm_90")
+    assert (code.containers, code.sampled) == (640, 64)
+    assert code.carried(least=0.5) == ("sm_80", "sm_90")

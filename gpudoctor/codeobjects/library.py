@@ -30,7 +30,7 @@ class Code(Struct, frozen=True):
     registered: int | None = None
     """How many containers the library registers; see NvidiaCode for why that can be more."""
     sampled: int | None = None
-    """AMD: only so many bundles were unpacked."""
+    """Only so many containers were looked into."""
     kpack: bool = False
     """AMD: its device code is in separate archives or packages."""
     reason: str | None = None
@@ -41,10 +41,17 @@ class Code(Struct, frozen=True):
         return tuple(arch for arch in (*self.sass, *self.ptx, *self.gfx) if self.share[arch] >= least)
 
 
-def read_code(handle: BinaryIO | int | bytes, sample: int | None = None) -> Code:
+class Sample(Struct, frozen=True):
+    """How many containers (NVIDIA) and packed bundles (AMD, a millisecond each) are looked into, evenly spread."""
+
+    containers: int
+    bundles: int
+
+
+def read_code(handle: BinaryIO | int | bytes, sample: Sample | None = None) -> Code:
     """Read what a file carries, from its headers. Never raises for what the file is: `reason` says what is wrong.
 
-    `handle` is open for `pread`. With `sample`, only so many packed AMD bundles are unpacked (a millisecond each).
+    `handle` is open for `pread`. With `sample`, what only few containers carry may be missed.
     """
     try:
         file = Bounded(handle)
@@ -53,7 +60,8 @@ def read_code(handle: BinaryIO | int | bytes, sample: int | None = None) -> Code
         head = file.read(0, min(file.size, len(amd.PLAIN)))
         if head.startswith(MAGIC):
             elf = Elf(file)
-            return _merged(nvidia.read_nvidia(elf), amd.read_amd(elf, sample))
+            cuda = nvidia.read_nvidia(elf, sample.containers if sample else None)
+            return _merged(cuda, amd.read_amd(elf, sample.bundles if sample else None))
         if head.startswith((amd.PLAIN, amd.PACKED)):
             return _merged(None, amd.read_bundles(file))
         if head.startswith(nvidia.MAGIC):
@@ -73,7 +81,7 @@ def _merged(cuda: NvidiaCode | None, hip: AmdCode | None) -> Code:
         share={**cuda.share, **hip.share},
         containers=cuda.containers + hip.containers,
         registered=cuda.registered if hip.registered is None else hip.registered + (cuda.registered or 0),
-        sampled=hip.sampled,
+        sampled=hip.sampled if cuda.sampled is None else cuda.sampled + (hip.sampled or 0),
         kpack=hip.kpack,
         reason=cuda.reason or hip.reason,
     )

@@ -42,6 +42,8 @@ class NvidiaCode(Struct, frozen=True):
     share: dict[str, float] = {}
     """For each of them, the part of the containers that carry it, over 0 to 1."""
     containers: int = 0
+    sampled: int | None = None
+    """So many of the containers were looked into, where not all were: rare architectures may be missing."""
     registered: int | None = None
     """How many containers the library registers. More than were found lie where only the program itself looks: a
     cuDNN that was linked into torch 1.13 has 300 in `.data`, and code for the device linker registers too."""
@@ -51,15 +53,19 @@ class NvidiaCode(Struct, frozen=True):
     """Why it could not be read, or not to its end; what was read till then is given."""
 
 
-def read_nvidia(elf: Elf) -> NvidiaCode | None:
-    """The NVIDIA code of a library; None where it has none at all. Raises NotReadable for a damaged section table."""
+def read_nvidia(elf: Elf, sample: int | None = None) -> NvidiaCode | None:
+    """The NVIDIA code of a library; None where it has none at all. Raises NotReadable for a damaged section table.
+
+    With `sample`, about so many of its containers are looked into, evenly spread; the others are stepped over.
+    """
     loaded = [section for section in elf.sections if section.name == LOADED and section.size]
     linked = [section for section in elf.sections if section.name == RELOCATABLE and section.size]
     wrappers = elf.section(WRAPPERS)
     registered = wrappers.size // _WRAPPER_SIZE if wrappers else None
     if not loaded and not linked:
         return NvidiaCode(registered=registered, reason="its code lies outside .nv_fatbin") if registered else None
-    walk, device_linker = _Walk(elf.file), _Walk(elf.file)
+    every = max(1, (registered or 0) // sample) if sample else 1
+    walk, device_linker = _Walk(elf.file, every), _Walk(elf.file)
     reason = walk.all(loaded) or device_linker.all(linked)
     return walk.result(tuple(sorted(device_linker.carriers, key=arch_order)), registered, reason)
 
@@ -79,11 +85,13 @@ def arch_order(arch: str) -> tuple[str, int, str]:
 
 
 class _Walk:
-    """Steps from header to header through the containers of some sections."""
+    """Steps from header to header through the containers of some sections, and looks into one of `every` few."""
 
-    def __init__(self, file: Bounded) -> None:
+    def __init__(self, file: Bounded, every: int = 1) -> None:
         self._file = file
+        self._every = every
         self._headers = 0
+        self._looked_into = 0
         self.containers = 0
         self.carriers: dict[str, int] = {}
         """How many containers carry each architecture."""
@@ -102,8 +110,9 @@ class _Walk:
         return NvidiaCode(
             sass=tuple(arch for arch in found if arch.startswith("sm_")),
             ptx=tuple(arch for arch in found if arch.startswith("compute_")),
-            share={arch: self.carriers[arch] / self.containers for arch in found},
+            share={arch: self.carriers[arch] / self._looked_into for arch in found},
             containers=self.containers,
+            sampled=self._looked_into if self._every > 1 else None,
             registered=registered,
             relocatable=relocatable,
             reason=reason,
@@ -130,10 +139,12 @@ class _Walk:
         at += header_size
         if at + payload > end:
             raise NotReadable("malformed: a container that is larger than its section")
-        carried = self._entries(at, at + payload)
+        if self.containers % self._every == 0:
+            carried = self._entries(at, at + payload)
+            self._looked_into += 1
+            for arch in carried:
+                self.carriers[arch] = self.carriers.get(arch, 0) + 1
         self.containers += 1
-        for arch in carried:
-            self.carriers[arch] = self.carriers.get(arch, 0) + 1
         return at + payload
 
     def _entries(self, at: int, end: int) -> set[str]:

@@ -13,15 +13,15 @@ import re
 from collections.abc import Iterable
 
 from gpudoctor.codeobjects.kernel_files import kpack_targets, tensile_targets
-from gpudoctor.codeobjects.library import Code, read_code
+from gpudoctor.codeobjects.library import Code, Sample, read_code
 from gpudoctor.codeobjects.nvidia import arch_order
 from gpudoctor.host import Host
 from gpudoctor.machine import CodeArchs, Fact, PythonEnvironment, known, unknown
 
 BUILT_FOR = 0.5
 """The share of containers from which on a library is built for an architecture."""
-_SAMPLE = 16
-"""Packed AMD bundles that are unpacked: they are all built with one list of targets."""
+_SAMPLE = Sample(containers=32, bundles=16)
+"""Enough to tell what a library is built for: its files are nearly all compiled with one list of targets."""
 
 _LIBRARY = r"libtorch_(?P<role>cuda|cuda_cu|cuda_cpp|cuda_linalg|hip)\.so(?:\.[0-9.]+)?"
 _DEVICE_PACKAGE = r"(?:amd-torch-device|rocm-sdk-device)-gfx[0-9a-z-]+"
