@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -9,20 +10,40 @@ from collections.abc import Sequence
 import click
 
 from gpudoctor import __version__
-from gpudoctor.cli.check import check, snapshot
-from gpudoctor.cli.reference import explain, list_checks, matrix, schema
 
 INTERNAL_FAULT = 70
 
+# Where each command is defined; only the module of the one that is run gets imported.
+COMMANDS = {
+    "check": "gpudoctor.cli.check:check",
+    "snapshot": "gpudoctor.cli.check:snapshot",
+    "explain": "gpudoctor.cli.reference:explain",
+    "list": "gpudoctor.cli.reference:list_checks",
+    "matrix": "gpudoctor.cli.reference:matrix",
+    "schema": "gpudoctor.cli.reference:schema",
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands, in the order in which people meet them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="gpudoctor")
 def gpudoctor() -> None:
     """Say why a GPU does not work with PyTorch, prove it, and give the exact repair."""
-
-
-for command in (check, snapshot, explain, list_checks, matrix, schema):
-    gpudoctor.add_command(command)
 
 
 def run(arguments: Sequence[str]) -> int:
