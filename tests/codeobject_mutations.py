@@ -14,13 +14,11 @@ import random
 import resource
 import struct
 import sys
-import sysconfig
 import tempfile
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 from gpudoctor.codeobjects import amd, nvidia, zstd
 from gpudoctor.codeobjects.elf import MAGIC, NotReadable, open_elf
@@ -35,6 +33,7 @@ from tests.codeobject_files import (
     packed,
     zstd_stored,
 )
+from tests.environments import shared_library
 from tests.test_codeobjects_amd import ZSTD_3, ZSTD_19, ZSTD_CONTENT
 
 ADDRESS_SPACE = 400 << 20
@@ -67,8 +66,10 @@ def seeds() -> list[bytes]:
         bundle("gfx1201", "gfx12-generic"),
         elf([(".text", b"code")], machine=AMDGPU, flags=0x53F, abi_version=3),
     ]
-    libraries = Path(sysconfig.get_path("platstdlib"), "lib-dynload").glob("*.so")
-    found += [path.read_bytes() for path in sorted(libraries, key=lambda path: path.stat().st_size)[:1]]
+    needs = {"libc.so.6": ["GLIBC_2.17"], "libstdc++.so.6": ["GLIBCXX_3.4.21"]}
+    found.append(
+        shared_library(["libc.so.6"], runpath="$ORIGIN", soname="libx.so", needs=needs, defines=["GLIBC_2.2"])
+    )
     return found
 
 
