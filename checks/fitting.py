@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from gpudoctor.builds import Carried, cards_to_serve, carries, replacements
+from gpudoctor.builds import Carried, cards_to_serve, carries, replacements, toolkit_knows
 from gpudoctor.check import Case
 from gpudoctor.finding import (
     Confidence,
     Device,
     Evidence,
     Finding,
+    NotJudged,
     SetVariable,
     Severity,
     UnsetVariable,
@@ -27,6 +28,8 @@ from gpudoctor.visibility import runtime_order, select, visibility_variables
 FROM_AN_INDEX = ("pypi", "download.pytorch.org", "unknown")
 """Origins whose versions pair as the package index says; others bring pairs of their own."""
 
+_MADE_FOR_ITS_PLACE = ("source", "conda", "conda-forge", "ngc", "jetson", "distribution")
+"""Origins whose builds are made for the machines they run on: no list of an index can contradict them."""
 
 REPAIRED_WITH_TORCH = (
     "torch-install-damaged",
@@ -153,6 +156,17 @@ def build_name(torch: Torch) -> str:
         return f"torch {torch.version}"
     with_ = f" (CUDA {torch.cuda})" if torch.cuda else f" (ROCm {torch.rocm})" if torch.rocm else ""
     return f"torch {torch.version}{with_}"
+
+
+def not_told(case: Case, fit: Fit, all_fits: tuple[Fit, ...]) -> NotJudged:
+    """That nothing tells whether a build serves a card. It does not matter for integrated graphics beside a card
+    that works, nor for a build that was made for its place by a toolkit that can compile for the card."""
+    torch = case.torch
+    assert torch is not None
+    beside = fit.gpu.integrated and any(other.served for other in all_fits)
+    trusted = fit.carried.rule == "no-list" and torch.origin in _MADE_FOR_ITS_PLACE
+    able = toolkit_knows(case.matrix, torch, fit.gpu) != "not-yet"
+    return NotJudged(why=why_unknown(torch, fit), matters=not (beside or (trusted and able)))
 
 
 def why_unknown(torch: Torch, fit: Fit) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.builds.carried import OVERRIDE, gfx_answer
 from gpudoctor.check import Case, Verdicts, check
-from gpudoctor.finding import Evidence, Finding, NotJudged, ReplaceTorch, SetVariable, Severity, UnsetVariable, WayOut
+from gpudoctor.finding import Evidence, Finding, ReplaceTorch, SetVariable, Severity, UnsetVariable, WayOut
 from gpudoctor.machine import Torch
 
 from .fitting import (
@@ -17,9 +17,9 @@ from .fitting import (
     confidence,
     evidence,
     fits,
+    not_told,
     process_order,
     spelled,
-    why_unknown,
     without_variable,
 )
 
@@ -51,8 +51,7 @@ def torch_rocm_no_arch_for_gpu(case: Case) -> Verdicts:
         if _meaningless(case, fit):
             continue
         if fit.carried.runs == "unknown":
-            beside = any(other.served for other in all_fits) and fit.gpu.integrated
-            yield NotJudged(why=why_unknown(torch, fit), matters=not beside)
+            yield not_told(case, fit, all_fits)
         elif fit.carried.runs == "yes" and fit.carried.via_override and not _native(case, fit):
             yield _by_override(case, torch, group)
         elif fit.carried.runs == "no" and fit.carried.rule != "override-out-of-generation":

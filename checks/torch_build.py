@@ -14,6 +14,7 @@ from gpudoctor.finding import (
     WayOut,
 )
 from gpudoctor.isa import cuda_runs
+from gpudoctor.machine import Torch
 from gpudoctor.matrix.versions import figures
 
 from .fitting import (
@@ -26,9 +27,9 @@ from .fitting import (
     confidence,
     evidence,
     fits,
+    not_told,
     spelled,
     weight,
-    why_unknown,
 )
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
@@ -45,7 +46,9 @@ def torch_no_arch_for_gpu(case: Case) -> Verdicts:
     ## How it is judged
     By the code that torch's own libraries carry, else by the list of that very build in the matrix. Machine code
     runs on the same major capability and an equal or higher minor; PTX on anything newer, if the driver can compile
-    it. A weaker card beside one that works is a note. A build whose list is not known is not judged.
+    it. A weaker card beside one that works is a note. A build whose list is not known is not judged; that does not
+    matter for one that was made for its place (from source, by conda, a distribution, NVIDIA's images) with a CUDA
+    that can compile for the card.
 
     ## Fix safety
     Replaces torch and its companions in this environment; packages that are compiled against torch may need their
@@ -66,8 +69,8 @@ def torch_dropped_old_gpu(case: Case) -> Verdicts:
     execution on the device". A newer driver does not help.
 
     ## How it is judged
-    As torch-no-arch-for-gpu, for a card that is older than everything the build was made for. Builds of the same
-    version for an older CUDA often keep it (cu126 keeps Maxwell to Volta).
+    As torch-no-arch-for-gpu, for a card that is older than everything the build was made for, or than what its CUDA
+    can compile for. Builds of the same version for an older CUDA often keep it (cu126 keeps Maxwell to Volta).
 
     ## Fix safety
     Replaces torch and its companions in this environment; packages that are compiled against torch may need their
@@ -83,7 +86,9 @@ def _lacks_cuda(fit: Fit) -> bool:
 
 
 def _dropped(fit: Fit) -> bool:
-    """Whether the card is older than all that the build has code for."""
+    """Whether the card is older than all that the build has code for, or than its toolkit still compiles for."""
+    if fit.carried.rule == "toolkit-dropped-card":
+        return True
     card = _capability(fit.gpu.arch.value or "")
     code = [_capability(arch) for arch in fit.carried.code]
     return card is not None and all(arch is None or arch > card for arch in code) and bool(code)
@@ -103,42 +108,44 @@ def _no_list(case: Case, all_fits: tuple[Fit, ...]) -> Verdicts:
         yield NotJudged(
             why=f"whether torch {torch.version} is built for CUDA, ROCm or neither is not known", matters=True
         )
-    served = any(fit.served for fit in all_fits)
     unknown = tuple(fit for fit in all_fits if fit.gpu.vendor == "nvidia" and fit.carried.runs == "unknown")
     for group in alike(unknown):
-        yield NotJudged(why=why_unknown(torch, group[0]), matters=not (served and group[0].gpu.integrated))
+        yield not_told(case, group[0], all_fits)
 
 
 def _without_code(case: Case, group: tuple[Fit, ...], all_fits: tuple[Fit, ...]) -> Finding:
     torch, fit = case.torch, group[0]
     assert torch is not None
     severity = weight(fit, all_fits)
-    arch = fit.gpu.arch.value or ""
-    few = f", only a few kernels for {arch}" if fit.carried.partial else ""
-    message = (
-        f"{build_name(torch)} has no kernels for {fit.gpu.name} ({arch}); it was built for "
-        f"{spelled(fit.carried.code)}{few}."
-    )
-    if fit.carried.rule == "ptx-too-new":
-        message = (
-            f"{build_name(torch)} has only PTX for {fit.gpu.name} ({arch}), and this driver is too old to compile "
-            "the "
-            f"PTX of CUDA {torch.cuda}."
-        )
-    if severity == "note":
-        message += " The other cards work."
+    message, saw, want = _lack(case, torch, fit)
     return about(
         group,
         severity=severity,
-        message=message,
-        saw=spelled(fit.carried.code),
-        want=arch,
+        message=message + (" The other cards work." if severity == "note" else ""),
+        saw=saw,
+        want=want,
         confidence=confidence(fit),
         evidence=evidence(torch, fit),
         ways_out=better_torch(case) if severity == "error" else (),
         refs=("pytorch/pytorch#149845",) if not _dropped(fit) else ("pytorch/pytorch#157517",),
         moots=("driver-too-old", *REPAIRED_WITH_TORCH),
     )
+
+
+def _lack(case: Case, torch: Torch, fit: Fit) -> tuple[str, str, str]:
+    """What the build lacks for the card: the sentence, what was seen and what is wanted."""
+    arch = fit.gpu.arch.value or ""
+    card, code = f"{fit.gpu.name} ({arch})", spelled(fit.carried.code)
+    row = case.matrix.capability(arch)
+    if fit.carried.rule == "toolkit-dropped-card" and row:
+        made = f"{build_name(torch)} was built with CUDA {torch.cuda}, which cannot compile for {card}"
+        last = f"CUDA {row.last_cuda}"
+        return f"{made}: {last} was the last that could.", f"CUDA {torch.cuda}", f"{last} or older"
+    if fit.carried.rule == "ptx-too-new":
+        only = f"{build_name(torch)} has only PTX for {card}"
+        return f"{only}, and this driver is too old to compile the PTX of CUDA {torch.cuda}.", code, arch
+    few = f", only a few kernels for {arch}" if fit.carried.partial else ""
+    return f"{build_name(torch)} has no kernels for {card}; it was built for {code}{few}.", code, arch
 
 
 @check("GPD413", "torch-linalg-no-arch")

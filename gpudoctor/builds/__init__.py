@@ -1,7 +1,7 @@
 """Which torch build a machine should have: what the present one carries, what else could be had, the ways out."""
 
 from gpudoctor.builds.cards import cards_to_serve
-from gpudoctor.builds.carried import Carried, carries, override_in_force
+from gpudoctor.builds.carried import Carried, carries, override_in_force, toolkit_knows
 from gpudoctor.builds.choice import Choice, Rejected, candidates, platform_of, python_of
 from gpudoctor.builds.drivers import cuda_driver, driver_verdict
 from gpudoctor.builds.ways import replacements
@@ -19,4 +19,5 @@ __all__ = [
     "platform_of",
     "python_of",
     "replacements",
+    "toolkit_knows",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gpudoctor.builds.drivers import driver_verdict
 from gpudoctor.isa import Answer, Runs, cuda_runs, gfx_runs
 from gpudoctor.machine import Gpu, Machine, Torch, Vendor
+from gpudoctor.matrix.versions import figures, minor
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -26,7 +27,8 @@ class Carried(Struct, frozen=True):
 
     runs: Runs
     rule: str
-    """The rule of isa that decided; else cpu-build, other-vendor, no-torch, no-list, override-out-of-generation."""
+    """The rule of isa that decided; else cpu-build, other-vendor, no-torch, no-list, no-arch,
+    toolkit-dropped-card, override-out-of-generation."""
     by: str = ""
     """The architecture that decided ("sm_86")."""
     code: tuple[str, ...] = ()
@@ -64,6 +66,8 @@ def carries(machine: Machine, matrix: Matrix, gpu: Gpu) -> Carried:
     if vendor is not None and vendor != gpu.vendor:
         return Carried(runs="no", rule="other-vendor", blas="no", source=torch.source)
     code = code_of(machine, matrix, torch, gpu.vendor)
+    if code is None and toolkit_knows(matrix, torch, gpu) == "dropped":
+        return Carried(runs="no", rule="toolkit-dropped-card", blas="no", source=torch.source)
     if code is None:
         return Carried(runs="unknown", rule="no-list")
     if not gpu.arch.value:
@@ -133,6 +137,17 @@ def code_of(machine: Machine, matrix: Matrix, torch: Torch, vendor: Vendor) -> C
 
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
+
+
+def toolkit_knows(matrix: Matrix, torch: Torch, gpu: Gpu) -> Literal["yes", "not-yet", "dropped", "unknown"]:
+    """Whether the CUDA that torch was built with can compile for a card: "not-yet" leaves PTX of an older
+    architecture, which runs on the card; "dropped" leaves nothing."""
+    row = matrix.capability(gpu.arch.value) if gpu.vendor == "nvidia" and gpu.arch.value else None
+    if row is None or not torch.cuda or not figures(torch.cuda):
+        return "unknown"
+    if row.last_cuda is not None and minor(torch.cuda) > minor(row.last_cuda):
+        return "dropped"
+    return "yes" if minor(torch.cuda) >= minor(row.first_cuda) else "not-yet"
 
 
 def is_tegra(machine: Machine, matrix: Matrix, sm: str) -> bool:

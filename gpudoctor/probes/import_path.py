@@ -15,6 +15,7 @@ from gpudoctor.host import Host
 from gpudoctor.machine import Fact
 from gpudoctor.probes.python_layout import Layout
 
+_DEBIAN = "/usr/lib/python3/dist-packages"
 _PTH_LIMIT = 256 << 10
 _MOST_PTH_LINES = 500
 
@@ -53,6 +54,8 @@ def import_path(host: Host, layout: Layout, environ: Mapping[str, str]) -> Impor
 def _site_folders(host: Host, layout: Layout, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Folders whose .pth files count, in order: a venv's own, then the user's, then those of the base."""
     if layout.python is None:
+        if layout.prefix == "/usr":  # the one folder whose name does not tell the version
+            yield _DEBIAN, "site"
         return
     if layout.kind == "venv":
         for path in _site_packages(host, layout.prefix, layout.python):
@@ -75,11 +78,10 @@ def _site_packages(host: Host, prefix: str, python: str) -> list[str]:
 
 def _base_folders(host: Host, prefix: str, python: str) -> list[str]:
     """Debian's own Python reads dist-packages only, Fedora's reads /usr/local first; all others their prefix."""
-    debian = "/usr/lib/python3/dist-packages"
     if prefix != "/usr":
         return _site_packages(host, prefix, python)
-    if host.exists(debian):
-        return [f"/usr/local/lib/python{python}/dist-packages", debian, f"/usr/lib/python{python}/dist-packages"]
+    if host.exists(_DEBIAN):
+        return [f"/usr/local/lib/python{python}/dist-packages", _DEBIAN, f"/usr/lib/python{python}/dist-packages"]
     return [*_site_packages(host, "/usr/local", python), *_site_packages(host, prefix, python)]
 
 

@@ -129,7 +129,7 @@ def layout_of(host: Host, path: str) -> Layout | None:
     # pyenv, conda and uv link ~/.local/bin/python3.12 and the like to the real one; a Nix wrapper stays itself.
     for candidate in (real, path):
         prefix = posixpath.dirname(posixpath.dirname(candidate))
-        if re.match(_PYTHON_NAME, posixpath.basename(candidate)) and _lib_folders(host, prefix):
+        if re.match(_PYTHON_NAME, posixpath.basename(candidate)) and _has_library(host, prefix, candidate):
             return _plain(host, prefix, path)
     return None
 
@@ -138,10 +138,19 @@ def _of_prefix(host: Host, prefix: str) -> Layout | None:
     interpreter = _interpreter_in(host, prefix)
     if host.exists(posixpath.join(prefix, "pyvenv.cfg")):
         return _venv(host, prefix, interpreter or posixpath.join(prefix, "bin/python"))
-    recorded = not host.live and (prefix == "/usr" or host.exists(posixpath.join(prefix, "conda-meta")))
-    if (interpreter or recorded) and _lib_folders(host, prefix):
+    # A recording need not hold the interpreter: what it names as its environment is one.
+    if (interpreter or not host.live) and _has_library(host, prefix, interpreter or ""):
         return _plain(host, prefix, interpreter or posixpath.join(prefix, "bin/python3"))
     return None
+
+
+def _has_library(host: Host, prefix: str, interpreter: str) -> bool:
+    """Whether Python lives in a prefix: by its library; in a recording, which may hold no more of it than the
+    packages, also by an interpreter whose name tells the version, or by Debian's folder of packages."""
+    if _lib_folders(host, prefix):
+        return True
+    named = re.search(_VERSIONED, interpreter) is not None
+    return not host.live and (named or host.exists(posixpath.join(prefix, "lib/python3/dist-packages")))
 
 
 def _interpreter_in(host: Host, prefix: str) -> str | None:

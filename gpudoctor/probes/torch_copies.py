@@ -99,8 +99,8 @@ def record_folders(folder: Folder) -> tuple[str, ...]:
 
 
 def _is_editable(host: Host, record: str) -> bool:
-    """Its files are elsewhere on purpose: pip notes that in direct_url.json."""
-    return '"editable": true' in (host.text(posixpath.join(record, "direct_url.json"), 64 << 10).value or "")
+    """Its files are elsewhere on purpose: installers note that in direct_url.json (pip with spaces, uv without)."""
+    return '"editable":true' in "".join((host.text(posixpath.join(record, "direct_url.json"), 64 << 10).value or "")
 
 
 def record_fits(version: str, recorded: str) -> bool:
