@@ -113,7 +113,7 @@ def torch_wrong_build_or_cpu(case: Case) -> Verdicts:
     label = torch.build or torch.version.partition("+")[2]
     if torch.build == "xpu":
         yield _other_vendor(case, torch, "a build for Intel GPUs", "CUDA build or ROCm build")
-    elif re.match(r"rocm|cu\d", label) and not (torch.hip or torch.rocm or torch.cuda):
+    elif re.match(r"rocm|cu\d", label) and not (torch.hip or torch.rocm or torch.cuda or torch.damaged):
         yield _other_vendor(case, torch, f"labelled {label}, but its own files name neither CUDA nor ROCm", label)
     elif case.built_for == "amd" and all(gpu.vendor == "nvidia" for gpu in cards) and not _serves_any(case):
         yield _other_vendor(case, torch, "a ROCm build, and this machine's cards are NVIDIA's", "CUDA build")

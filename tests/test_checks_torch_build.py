@@ -134,10 +134,16 @@ def test_a_few_kernels_are_not_support_and_are_named():
 
 @pytest.mark.parametrize(
     ("version", "origin"),
-    [("2.9.0a0+gitdeadbee", "source"), ("2.7.1+debian", "distribution"), ("2.9.1.custom", "unknown")],
+    [("2.9.0a0+gitdeadbee", "source"), ("2.7.1+debian", "distribution"), ("2.9.0", "conda")],
 )
-def test_builds_without_a_list_are_neither_well_nor_broken(version, origin):
-    own = torch(version, origin=origin, cuda="13.0", build="cu130")
+def test_builds_made_for_their_place_are_trusted_where_nothing_lists_their_code(version, origin):
+    machine = nvidia_machine(torch=torch(version, origin=origin, cuda="13.0", build="cu130"))
+    assert (told(machine), judged(machine).verdict) == ([], "ok")
+    assert [question.matters for question in judged(machine).not_judged if question.id == "GPD402"] == [False]
+
+
+def test_other_builds_without_a_list_are_neither_well_nor_broken():
+    own = torch("2.9.1.custom", origin="unknown", cuda="13.0", build="cu130")
     machine = nvidia_machine(torch=own)
     assert told(machine) == []
     assert [question.id for question in questions(machine)] == ["GPD402"]

@@ -124,7 +124,10 @@ def code_of(machine: Machine, matrix: Matrix, torch: Torch, vendor: Vendor) -> C
     if published is not None and vendor == "nvidia":
         source = f"compat_matrix: published_archs of {published.origin} ({published.basis})"
         return Code(archs=published.archs, ptx=published.ptx, source=source)
-    row = matrix.build_of(torch, f"linux-{machine.system.arch.value or 'x86_64'}")
+    platform = f"linux-{machine.system.arch.value or 'x86_64'}"
+    row = matrix.build_of(torch, platform)
+    basis = row.basis if row else "derived"
+    row = row or matrix.kin_of(torch, platform)
     if row is None or not row.archs or row.extra:
         return None  # a row with an extra lists what can be had, not what was installed
     return Code(
@@ -132,7 +135,7 @@ def code_of(machine: Machine, matrix: Matrix, torch: Torch, vendor: Vendor) -> C
         ptx=row.ptx or (),
         partial=row.partial,
         blas=own.blas_gfx if own else None,
-        source=f"compat_matrix: torch {row.version} {row.build} ({row.basis})",
+        source=f"compat_matrix: torch {row.version} {row.build} ({basis})",
     )
 
 

@@ -47,7 +47,7 @@ def ways_elsewhere(
     if place == "nix":
         return (_by_hand("Choose the GPU variant in Nix", _nix(gpus), "replaces"),)
     if place == "source":
-        return (_by_hand(f"Build torch again for {wanted}", _source(gpus, archs), "replaces"),)
+        return (_by_hand(f"Build torch again for {wanted}", _source(matrix, gpus, archs), "replaces"),)
     if place == "conda":
         return _conda(machine, matrix, gpus, keep)
     return ()
@@ -82,11 +82,22 @@ def _nix(gpus: tuple[Gpu, ...]) -> str:
     )
 
 
-def _source(gpus: tuple[Gpu, ...], archs: tuple[str, ...]) -> str:
+def _source(matrix: Matrix, gpus: tuple[Gpu, ...], archs: tuple[str, ...]) -> str:
     if any(gpu.vendor == "amd" for gpu in gpus):
         return f'Build torch again with PYTORCH_ROCM_ARCH="{";".join(archs)}".'
     capabilities = (arch.removeprefix("sm_") for arch in archs)
-    return f'Build torch again with TORCH_CUDA_ARCH_LIST="{";".join(f"{c[:-1]}.{c[-1]}" for c in capabilities)}".'
+    wanted = ";".join(f"{c[:-1]}.{c[-1]}" for c in capabilities)
+    return f'Build torch again with TORCH_CUDA_ARCH_LIST="{wanted}"{_toolkits(matrix, archs)}.'
+
+
+def _toolkits(matrix: Matrix, archs: tuple[str, ...]) -> str:
+    """Which CUDA can compile for all of these cards: " and CUDA 11.8 to 12.9"."""
+    rows = [row for arch in archs if (row := matrix.capability(arch))]
+    if not rows:
+        return ""
+    first = max((row.first_cuda for row in rows), key=figures)
+    lasts = [row.last_cuda for row in rows if row.last_cuda]
+    return f" and CUDA {first} to {min(lasts, key=figures)}" if lasts else f" and CUDA {first} or newer"
 
 
 def _conda(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None) -> tuple[WayOut, ...]:

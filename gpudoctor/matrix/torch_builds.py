@@ -30,6 +30,20 @@ class TorchQuestions(Cards):
             return next(iter(own or index), None)
         return next((row for row in rows if row.origin == torch.origin), None)
 
+    def kin_of(self, torch: Torch, platform: str) -> TorchBuild | None:
+        """The build whose architectures an index build without a row most likely shares: the same build of its
+        release (for a nightly, a candidate, a patch release); of the release before for a nightly."""
+        if torch.origin not in ("nightly", *_INDEX_ORIGINS):
+            return None
+        own = minor(torch.version.partition("+")[0])
+        releases = (own, (own[0], own[1] - 1)) if torch.origin == "nightly" else (own,)
+        rows = [
+            row
+            for row in self.tables.torch_builds
+            if (row.build, row.platform) == (torch.build, platform) and row.origin in ("nightly", *_INDEX_ORIGINS)
+        ]
+        return next((row for release in releases for row in rows if row.archs and minor(row.version) == release), None)
+
     def published_archs(self, torch: Torch) -> PublishedArchs | None:
         """What the publisher of an installed torch (NGC, conda-forge, Jetson) says that it builds for."""
         release = re.search(r"\.nv(\d+\.\d+)", torch.version)

@@ -26,6 +26,8 @@ TRACES = (
 )
 """Values of `TorchCopy.via` that nothing can be imported from; all others are places of sys.path."""
 
+_BEGINNINGS = ("__init__.py", "__init__.pyc")
+
 
 class Copies(Struct, frozen=True):
     """`importable` in the order of sys.path, then `traces`."""
@@ -59,20 +61,27 @@ def find_copies(host: Host, path: ImportPath, conda: CondaPackage | None) -> Cop
 
 
 def _copy_in(host: Host, folder: Folder) -> TorchCopy | None:
-    """The torch of one folder: a package, or a module file that stands in its way."""
+    """The torch of one folder: a package, what is left of one, or a module file that stands in its way."""
     package = posixpath.join(folder.path, "torch")
-    if "torch" in folder.names:
-        file = read_version_file(host, package)
-        version = file.version if file else None
-        if any(host.exists(posixpath.join(package, name)) for name in ("__init__.py", "__init__.pyc")):
-            return TorchCopy(path=package, version=version, via=folder.via)
-        kind = host.stat(package)
-        if kind.value is not None and kind.value.kind == "folder" and "torch.py" not in folder.names:
-            # Python sees a namespace package: it yields to any whole torch further on.
-            return TorchCopy(path=package, version=version, via="left-over files")
+    file = read_version_file(host, package) if "torch" in folder.names else None
+    found = TorchCopy(path=package, version=file.version if file else None, via=folder.via)
+    if "torch" in folder.names and any(host.exists(posixpath.join(package, name)) for name in _BEGINNINGS):
+        return found
     if "torch.py" in folder.names:
         return TorchCopy(path=posixpath.join(folder.path, "torch.py"), version=None, via=folder.via)
+    if _recorded_files(host, folder):
+        return found  # installed here, and damaged
+    kind = host.stat(package) if "torch" in folder.names else None
+    if kind is not None and kind.value is not None and kind.value.kind == "folder":
+        # Python sees a namespace package: it yields to any whole torch further on.
+        return TorchCopy(path=package, version=found.version, via="left-over files")
     return None
+
+
+def _recorded_files(host: Host, folder: Folder) -> bool:
+    """Whether a whole record says that torch was installed into this folder."""
+    heads = (host.text(posixpath.join(folder.path, name, "RECORD"), 16 << 20) for name in record_folders(folder))
+    return any("\ntorch/__init__.py," in "\n" + (head.value or "") for head in heads)
 
 
 def _records_in(host: Host, folder: Folder, copy: TorchCopy | None) -> list[TorchCopy]:
@@ -100,7 +109,8 @@ def record_folders(folder: Folder) -> tuple[str, ...]:
 
 def _is_editable(host: Host, record: str) -> bool:
     """Its files are elsewhere on purpose: installers note that in direct_url.json (pip with spaces, uv without)."""
-    return '"editable":true' in "".join((host.text(posixpath.join(record, "direct_url.json"), 64 << 10).value or "")
+    note = host.text(posixpath.join(record, "direct_url.json"), 64 << 10).value or ""
+    return re.search(r'"editable"\s*:\s*true', note) is not None
 
 
 def record_fits(version: str, recorded: str) -> bool:

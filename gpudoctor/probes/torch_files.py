@@ -117,7 +117,7 @@ def origin_of(file: VersionFile, setting: Setting) -> TorchOrigin:
         return "jetson" if setting.jetson and not setting.ngc else "ngc"
     if setting.editable:
         return "source"
-    if setting.conda_channel is not None:
+    if setting.conda_channel is not None or (distribution and distribution.installer == "conda"):
         return "conda-forge" if setting.conda_channel == "conda-forge" else "conda"
     if _owned_by_distribution(setting):
         return "distribution"
