@@ -118,9 +118,11 @@ def _same(one: str, other: str) -> bool:
     """Whether two driver versions agree as far as both go ("580.95" and "580.95.05" may be one)."""
     mine, theirs = one.split("."), other.split(".")
     shorter = min(len(mine), len(theirs))
-    return shorter > 1 and [int(n) if n.isdigit() else n for n in mine[:shorter]] == [
-        int(n) if n.isdigit() else n for n in theirs[:shorter]
-    ]
+    return one == other or (
+        shorter > 1
+        and [int(n) if n.isdigit() else n for n in mine[:shorter]]
+        == [int(n) if n.isdigit() else n for n in theirs[:shorter]]
+    )
 
 
 def _on_disk(case: Case, version: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
@@ -198,12 +198,3 @@ def _start_torch(host: Host, machine: Machine, probing: _Probing) -> Machine:
         "torch import", lambda: try_import(host, environment, IMPORT_SECONDS), unknown("the import probe crashed")
     )
     return _with_torch(machine, trial=trial)
-
-
-def ignore_rules(given: Iterable[str]) -> Mapping[str, str]:
-    """`ID|slug|prefix[=reason]` options as a mapping to the reason."""
-    rules = {}
-    for rule in given:
-        name, _, why = rule.partition("=")
-        rules[name.strip()] = why.strip()
-    return rules

@@ -16,6 +16,7 @@ INTERNAL_FAULT = 70
 # Where each command is defined; only the module of the one that is run gets imported.
 COMMANDS = {
     "check": "gpudoctor.cli.check:check",
+    "whatif": "gpudoctor.cli.check:whatif",
     "snapshot": "gpudoctor.cli.check:snapshot",
     "explain": "gpudoctor.cli.reference:explain",
     "list": "gpudoctor.cli.reference:list_checks",

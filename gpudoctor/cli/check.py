@@ -1,27 +1,35 @@
-"""`gpudoctor check` and `gpudoctor snapshot`."""
+"""`gpudoctor check`, `gpudoctor whatif` and `gpudoctor snapshot`."""
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
 
-from gpudoctor.cli.options import given_variables, machine_options, matrix_option, report_options
+from gpudoctor.cli.options import (
+    Examined,
+    Shown,
+    description_options,
+    machine_options,
+    matrix_option,
+    report_options,
+    variable_option,
+)
+from gpudoctor.cli.present import present
+from gpudoctor.intake.description import Description
 
 if TYPE_CHECKING:
     from gpudoctor.doctor import Survey
-    from gpudoctor.host import Host
-    from gpudoctor.judge import FailOn
     from gpudoctor.machine import Level
     from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.report import Report, Subject
+    from gpudoctor.report import Subject
 
 
 @click.command()
 @machine_options
+@variable_option
 @click.option(
     "--from",
     "snapshot_file",
@@ -29,130 +37,98 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Judge the machine of a snapshot (or of a JSON report) instead of probing one.",
 )
+@description_options
 @matrix_option
 @report_options
 def check(
-    level: str | None,
-    python: str | None,
-    root: Path | None,
-    variables: tuple[str, ...],
+    examined: Examined,
+    variables: dict[str, str],
     snapshot_file: Path | None,
+    description: Description,
     overlays: tuple[Path, ...],
-    style: str,
-    fail_on: str,
-    select: tuple[str, ...],
-    ignore: tuple[str, ...],
-    report_file: Path | None,
-    private: bool,
-    quiet: bool,
-    verbose: bool,
-    no_color: bool,
+    shown: Shown,
 ) -> int:
-    """Say what is wrong with this machine and this Python environment, first cause first."""
-    from gpudoctor.doctor import ignore_rules
-    from gpudoctor.judge import judge
+    """Say what is wrong with this machine and this Python environment, first cause first.
+
+    Described facts (--gpu, --driver ...) stand in the place of those of this machine.
+    """
     from gpudoctor.matrix.load import load_matrix
-    from gpudoctor.report import make_report
 
     matrix = load_matrix(overlays)
-    survey, subject = _examined(level, python, root, variables, snapshot_file, matrix)
-    judgement = judge(
-        survey.machine, matrix, select=select, ignore=ignore_rules(ignore), open_questions=survey.open_questions
-    )
-    report = make_report(
-        survey.machine,
-        matrix,
-        judgement,
-        subject=subject,
-        fail_on=cast("FailOn", fail_on),
-        timings_ms=survey.timings_ms,
-    )
-    if style == "json":
-        from gpudoctor.render.public import report_data, to_json
+    if snapshot_file is not None:
+        survey, subject = _from_snapshot(snapshot_file, examined, variables)
+    else:
+        survey, subject = _probed(examined, variables, description, matrix)
+    return present(_with_description(survey, description, matrix), subject, matrix, shown)
 
-        text = to_json(report_data(report, private=private))
-        sys.stdout.write(text)
-        _write_report_file(report_file, text)
-        return report.exit_code
-    _print_text(report, report_file, verbose=verbose, quiet=quiet, color=not (no_color or os.environ.get("NO_COLOR")))
-    return report.exit_code
+
+@click.command()
+@description_options
+@variable_option
+@matrix_option
+@report_options
+def whatif(description: Description, variables: dict[str, str], overlays: tuple[Path, ...], shown: Shown) -> int:
+    """Judge a machine that is only described; what is not described is taken as healthy."""
+    from gpudoctor.doctor import Survey
+    from gpudoctor.intake.described import imagined
+    from gpudoctor.matrix.load import load_matrix
+    from gpudoctor.report import Subject
+
+    matrix = load_matrix(overlays)
+    machine = imagined(description, variables, matrix)
+    label = ", ".join(filter(None, (*description.gpus, description.driver, description.torch)))
+    return present(Survey(machine, (), {}), Subject(kind="whatif", label=label), matrix, shown)
 
 
 @click.command()
 @machine_options
+@variable_option
 @click.option("--private", is_flag=True, help="Keep home folders, user names, serial numbers and UUIDs.")
-def snapshot(
-    level: str | None, python: str | None, root: Path | None, variables: tuple[str, ...], private: bool
-) -> int:
+def snapshot(examined: Examined, variables: dict[str, str], private: bool) -> int:
     """Print this machine as one JSON document; `check --from FILE` reads it back."""
     from gpudoctor.intake.snapshot import Snapshot
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.public import machine_data, to_json
 
-    survey, _ = _examined(level, python, root, variables, None, load_matrix(()))
+    survey, _ = _probed(examined, variables, Description(), load_matrix(()))
     head = Snapshot(machine=survey.machine)
-    data = {
-        "schema": head.schema,
-        "gpudoctor": head.gpudoctor,
-        "machine": machine_data(survey.machine, private=private),
-    }
-    sys.stdout.write(to_json(data))
+    data = machine_data(survey.machine, private=private)
+    sys.stdout.write(to_json({"schema": head.schema, "gpudoctor": head.gpudoctor, "machine": data}))
     return 0
 
 
-def _examined(
-    level: str | None,
-    python: str | None,
-    root: Path | None,
-    variables: tuple[str, ...],
-    snapshot_file: Path | None,
-    matrix: Matrix,
+def _probed(
+    examined: Examined, variables: dict[str, str], description: Description, matrix: Matrix
 ) -> tuple[Survey, Subject]:
-    """Probe the machine, the root, or read the snapshot."""
-    from gpudoctor.doctor import Survey, survey
+    """Probe this machine, or the one below the root. Where other cards are described, these ones are not asked."""
+    from gpudoctor.doctor import survey
+    from gpudoctor.host import LiveHost, RecordedHost
     from gpudoctor.report import Subject
 
-    environ = given_variables(variables)
-    if snapshot_file is not None:
-        from gpudoctor.intake.snapshot import read_snapshot
-
-        if root is not None or python is not None or level is not None or environ:
-            raise click.UsageError(
-                "--from reads a machine as it was recorded; --root, --python, --level and --env do not go with it"
-            )
-        return Survey(read_snapshot(snapshot_file), (), {}), Subject(kind="snapshot", label=str(snapshot_file))
-    host = _host(root, environ)
-    found = survey(host, matrix, python=python, level=cast("Level | None", level))
-    kind = Subject(kind="machine", label="this machine") if root is None else Subject(kind="root", label=str(root))
-    return found, kind
+    root = examined.root
+    level = examined.level or ("static" if description.gpus else None)
+    host = LiveHost(variables) if root is None else RecordedHost(root, variables)
+    found = survey(host, matrix, python=examined.python, level=cast("Level | None", level))
+    return found, Subject("machine", "this machine") if root is None else Subject("root", str(root))
 
 
-def _host(root: Path | None, environ: dict[str, str]) -> Host:
-    from gpudoctor.host import LiveHost, RecordedHost
+def _from_snapshot(path: Path, examined: Examined, variables: dict[str, str]) -> tuple[Survey, Subject]:
+    from gpudoctor.doctor import Survey
+    from gpudoctor.intake.snapshot import read_snapshot
+    from gpudoctor.report import Subject
 
-    return LiveHost(environ) if root is None else RecordedHost(root, environ)
-
-
-def _write_report_file(path: Path | None, text: str) -> None:
-    from gpudoctor.host import InputError
-
-    if path is None:
-        return
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            f"--report-file {path}: cannot be written: {(error.strerror or str(error)).lower()}"
-        ) from None
+    if examined != Examined(level=None, python=None, root=None) or variables:
+        raise click.UsageError(
+            "--from reads a machine as it was recorded; --root, --python, --level and --env do not go with it"
+        )
+    return Survey(read_snapshot(path), (), {}), Subject(kind="snapshot", label=str(path))
 
 
-def _print_text(report: Report, report_file: Path | None, *, verbose: bool, quiet: bool, color: bool) -> None:
-    import io
+def _with_description(survey: Survey, description: Description, matrix: Matrix) -> Survey:
+    if description.empty:
+        return survey
+    from msgspec.structs import replace
 
-    from gpudoctor.render.text import print_report
+    from gpudoctor.intake.described import described
 
-    print_report(report, sys.stdout, verbose=verbose, quiet=quiet, color=color)
-    if report_file is not None:
-        copy = io.StringIO()
-        print_report(report, copy, verbose=verbose)
-        _write_report_file(report_file, copy.getvalue())
+    return replace(survey, machine=described(survey.machine, description, matrix))

@@ -1,14 +1,21 @@
-"""Options that all commands share, with one environment twin each (empty means unset)."""
+"""Options that several commands share, gathered into one record each, with one environment twin for all of them.
+
+An empty twin means unset.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
+from msgspec import Struct
 
-F = TypeVar("F", bound=Callable[..., Any])
+from gpudoctor.intake.description import Description
+
+Command = Callable[..., int]
 
 LEVELS = ("static", "driver", "quick", "standard", "full")
 
@@ -23,123 +30,155 @@ class RuleList(click.types.StringParamType):
         return [rule.strip() for rule in rv.split(",") if rule.strip()]
 
 
-def machine_options(command: F) -> F:
+class Examined(Struct, frozen=True):
     """Which machine and which environment is examined, and how deeply."""
-    for option in reversed(
-        (
-            click.option(
-                "--level",
-                type=click.Choice(LEVELS),
-                envvar="GPUDOCTOR_LEVEL",
-                help="How deep to look: static reads files only, driver also starts the drivers' "
-                "libraries, quick and more also start torch. [default: quick with a usable GPU and a "
-                "torch, else driver]",
-            ),
-            click.option(
-                "--python",
-                metavar="PATH",
-                envvar="GPUDOCTOR_PYTHON",
-                help="Examined interpreter, venv or conda prefix. [default: the active one]",
-            ),
-            click.option(
-                "--root",
-                type=click.Path(path_type=Path),
-                metavar="DIR",
-                envvar="GPUDOCTOR_ROOT",
-                help="Read the machine below DIR (a mounted image, /host, a recording); nothing is run.",
-            ),
-            click.option(
-                "--env",
-                "variables",
-                multiple=True,
-                metavar="NAME=VALUE",
-                help="A variable of the examined process; with --root only these are set.",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
+
+    level: str | None
+    python: str | None
+    root: Path | None
 
 
-def matrix_option(command: F) -> F:
-    """Rows that are added to the matrix, or replace rows of it."""
-    return click.option(
-        "--matrix",
-        "overlays",
-        multiple=True,
+class Shown(Struct, frozen=True):
+    """Which checks count, and how the report is given."""
+
+    style: str
+    fail_on: str
+    select: tuple[str, ...]
+    ignore: tuple[str, ...]
+    report_file: Path | None
+    private: bool
+    quiet: bool
+    verbose: bool
+    no_color: bool
+
+
+def _gathered(
+    parameter: str, record: type[Struct], *options: Callable[[Command], Command]
+) -> Callable[[Command], Command]:
+    """A decorator: these options reach the command as one record, in one parameter."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def call(**given: Any) -> int:
+            fields = {name: given.pop(name) for name in record.__struct_fields__}
+            return command(**given, **{parameter: record(**fields)})
+
+        decorated: Command = call
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
+
+
+machine_options = _gathered(
+    "examined",
+    Examined,
+    click.option(
+        "--level",
+        type=click.Choice(LEVELS),
+        envvar="GPUDOCTOR_LEVEL",
+        help="How deep to look: static reads files only, driver also starts the drivers' libraries, quick and more "
+        "also start torch. [default: quick with a usable GPU and a torch, else driver]",
+    ),
+    click.option(
+        "--python",
+        metavar="PATH",
+        envvar="GPUDOCTOR_PYTHON",
+        help="Examined interpreter, venv or conda prefix. [default: the active one]",
+    ),
+    click.option(
+        "--root",
         type=click.Path(path_type=Path),
-        metavar="FILE",
-        envvar="GPUDOCTOR_MATRIX",
-        help="YAML file that adds or replaces rows of the compatibility matrix.",
-    )(command)
+        metavar="DIR",
+        envvar="GPUDOCTOR_ROOT",
+        help="Read the machine below DIR (a mounted image, /host, a recording); nothing is run.",
+    ),
+)
+
+description_options = _gathered(
+    "description",
+    Description,
+    click.option(
+        "--gpu", "gpus", multiple=True, metavar="NAME", help="A card: name, PCI id, chip, sm_NN or gfxNNNN."
+    ),
+    click.option("--driver", default="", metavar="VERSION", help="Version of the kernel driver."),
+    click.option("--kernel", default="", metavar="RELEASE"),
+    click.option("--os", default="", metavar="ID-VERSION", help="Such as ubuntu-22.04."),
+    click.option(
+        "--torch", default="", metavar="VERSION[+BUILD]", help="Without +BUILD: the package index's own build."
+    ),
+    click.option("--python-version", default="", metavar="X.Y"),
+)
+
+report_options = _gathered(
+    "shown",
+    Shown,
+    click.option(
+        "--format",
+        "style",
+        type=click.Choice(("text", "json")),
+        default="text",
+        envvar="GPUDOCTOR_FORMAT",
+        show_default=True,
+    ),
+    click.option(
+        "--fail-on",
+        type=click.Choice(("error", "warning", "never")),
+        default="error",
+        envvar="GPUDOCTOR_FAIL_ON",
+        show_default=True,
+        help="What makes the exit code 1.",
+    ),
+    click.option(
+        "--select", multiple=True, type=RuleList(), envvar="GPUDOCTOR_SELECT", help="Run only these checks."
+    ),
+    click.option(
+        "--ignore",
+        multiple=True,
+        type=RuleList(),
+        envvar="GPUDOCTOR_IGNORE",
+        help="Leave these findings out of the verdict; the reason is shown.",
+    ),
+    click.option(
+        "--report-file",
+        type=click.Path(path_type=Path),
+        metavar="PATH",
+        envvar="GPUDOCTOR_REPORT_FILE",
+        help="Write the report to PATH too.",
+    ),
+    click.option(
+        "--private",
+        is_flag=True,
+        envvar="GPUDOCTOR_PRIVATE",
+        help="Keep home folders, user names, serial numbers and UUIDs in JSON.",
+    ),
+    click.option(
+        "-q",
+        "--quiet",
+        is_flag=True,
+        envvar="GPUDOCTOR_QUIET",
+        help="Print the first error only, nothing when there is none.",
+    ),
+    click.option(
+        "-v", "--verbose", is_flag=True, envvar="GPUDOCTOR_VERBOSE", help="Print evidence, notes and all ways out."
+    ),
+    click.option("--no-color", is_flag=True, envvar="GPUDOCTOR_NO_COLOR"),
+)
+
+matrix_option = click.option(
+    "--matrix",
+    "overlays",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    envvar="GPUDOCTOR_MATRIX",
+    help="YAML file that adds or replaces rows of the compatibility matrix.",
+)
 
 
-def report_options(command: F) -> F:
-    """How the report is given."""
-    for option in reversed(
-        (
-            click.option(
-                "--format",
-                "style",
-                type=click.Choice(("text", "json")),
-                default="text",
-                envvar="GPUDOCTOR_FORMAT",
-                show_default=True,
-            ),
-            click.option(
-                "--fail-on",
-                type=click.Choice(("error", "warning", "never")),
-                default="error",
-                envvar="GPUDOCTOR_FAIL_ON",
-                show_default=True,
-                help="What makes the exit code 1.",
-            ),
-            click.option(
-                "--select", multiple=True, type=RuleList(), envvar="GPUDOCTOR_SELECT", help="Run only these checks."
-            ),
-            click.option(
-                "--ignore",
-                multiple=True,
-                type=RuleList(),
-                envvar="GPUDOCTOR_IGNORE",
-                help="Leave these findings out of the verdict; the reason is shown.",
-            ),
-            click.option(
-                "--report-file",
-                type=click.Path(path_type=Path),
-                metavar="PATH",
-                envvar="GPUDOCTOR_REPORT_FILE",
-                help="Write the report to PATH too.",
-            ),
-            click.option(
-                "--private",
-                is_flag=True,
-                envvar="GPUDOCTOR_PRIVATE",
-                help="Keep home folders, user names, serial numbers and UUIDs in JSON.",
-            ),
-            click.option(
-                "-q",
-                "--quiet",
-                is_flag=True,
-                envvar="GPUDOCTOR_QUIET",
-                help="Print the first error only, nothing when there is none.",
-            ),
-            click.option(
-                "-v",
-                "--verbose",
-                is_flag=True,
-                envvar="GPUDOCTOR_VERBOSE",
-                help="Print evidence, notes and all ways out.",
-            ),
-            click.option("--no-color", is_flag=True, envvar="GPUDOCTOR_NO_COLOR"),
-        )
-    ):
-        command = option(command)
-    return command
-
-
-def given_variables(pairs: tuple[str, ...]) -> dict[str, str]:
-    """`--env NAME=VALUE` options as a mapping. Raises click.UsageError for anything else."""
+def _variables(context: click.Context, option: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
+    """`NAME=VALUE` options as a mapping."""
     variables = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -147,3 +186,13 @@ def given_variables(pairs: tuple[str, ...]) -> dict[str, str]:
             raise click.UsageError(f"--env {pair!r}: write NAME=VALUE")
         variables[name] = value
     return variables
+
+
+variable_option = click.option(
+    "--env",
+    "variables",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_variables,
+    help="A variable of the examined process; with --root only these are set.",
+)

@@ -102,6 +102,8 @@ def place(machine: Machine) -> Place:
 def _interpreter(environment: PythonEnvironment | None) -> str:
     if environment is None:
         return ""
+    if not environment.prefix and not environment.interpreter:
+        return "python"  # a described environment: the reader's own
     own = f"{environment.prefix.rstrip('/')}/bin/python"
     chosen = own if environment.prefix and environment.kind in ("venv", "conda") else environment.interpreter or own
     return chosen if is_path(chosen) else ""

@@ -117,12 +117,15 @@ def _lines(report: Report, verbose: bool, quiet: bool) -> Iterator[Line]:
 def _machine(machine: Machine) -> Iterator[Line]:
     for name, value in _inventory(machine):
         yield [(f"  {name:<9}", "dim"), (value, "")]
+    if machine.assumed:
+        yield [(f"  {'assumed':<9}", "dim"), (f"{', '.join(machine.assumed)}; all else that is not named: healthy", "")]
 
 
 def _inventory(machine: Machine) -> Iterator[tuple[str, str]]:
     """What this machine has, a line each."""
     system = machine.system
-    os_name = system.os.value.name or system.os.value.id if system.os.value else "unknown system"
+    os = system.os.value
+    os_name = (os.name or os.id or "any distribution") if os else "unknown system"
     place = next(
         (
             f", {name} {fact.value}".rstrip()
@@ -148,7 +151,8 @@ def _inventory(machine: Machine) -> Iterator[tuple[str, str]]:
             f"no environment found ({machine.environment.why})" if machine.environment.why else "none found",
         )
         return
-    yield "Python", f"{environment.python.value or 'unknown version'} in {environment.prefix} ({environment.kind})"
+    where = f" in {environment.prefix} ({environment.kind})" if environment.prefix else ""
+    yield "Python", f"{environment.python.value or 'unknown version'}{where}"
     torch = machine.torch
     if torch is None:
         yield "torch", "not installed" if environment.torch.absent else f"unknown ({environment.torch.why})"
@@ -176,7 +180,8 @@ def _drivers(machine: Machine) -> Iterator[tuple[str, str]]:
         flavour = f" ({module.flavour} kernel module)" if module.flavour else ""
         yield "Driver", f"NVIDIA {module.version}{flavour}{serves}"
     elif machine.of_vendor("nvidia"):
-        yield "Driver", "NVIDIA: none loaded" if machine.nvidia.module.absent else "NVIDIA: unknown"
+        told = next((api.value.driver_version for api in machine.nvidia.answered if api.value), None)
+        yield "Driver", f"NVIDIA {told or ('none loaded' if machine.nvidia.module.absent else 'unknown')}"
     if machine.of_vendor("amd"):
         loaded = machine.amd.module
         yield (

@@ -1,0 +1,150 @@
+"""Machines that somebody describes: the first slug, the exit code, and that what is proposed would work there."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from gpudoctor.cli import gpudoctor
+from gpudoctor.isa import cuda_runs, gfx_runs
+from gpudoctor.matrix.load import load_matrix
+
+
+def whatif(text: str) -> dict[str, Any]:
+    arguments = [part.replace("~", " ") for part in text.split()]
+    result = CliRunner().invoke(gpudoctor, ["whatif", "--format", "json", *arguments], standalone_mode=False)
+    if result.exception is not None:
+        raise result.exception
+    report: dict[str, Any] = json.loads(result.stdout)
+    return report
+
+
+# In a description a tilde stands for a blank.
+MACHINES = {
+    # what fits
+    "--gpu RTX~5090 --driver 570.133.07 --torch 2.9.1+cu128": (None, 0),
+    "--gpu 4090 --driver 580.95.05 --torch 2.13.0": (None, 0),
+    "--gpu NVIDIA~H100~80GB~HBM3 --driver 550.54.15 --torch 2.6.0+cu124": (None, 0),
+    "--gpu Tesla~V100-SXM2-16GB --driver 580.95.05 --torch 2.9.1+cu128": (None, 0),
+    "--gpu T4 --driver 535.183.01 --torch 2.5.1+cu121": (None, 0),
+    "--gpu 10de:20b2 --driver 535.183.01 --torch 2.8.0+cu128": (None, 0),
+    "--gpu GTX~1080~Ti --driver 580.95.05 --torch 2.14.1+cu126": (None, 0),
+    "--gpu RTX~3090 --gpu RTX~4090 --driver 580.95.05 --torch 2.9.1+cu128": (None, 0),
+    "--gpu DGX~Spark --driver 580.95.05 --torch 2.11.0+cu130": (None, 0),
+    "--gpu B200 --driver 570.133.20 --torch 2.9.1+cu128": (None, 0),
+    "--gpu RX~6800 --torch 2.9.1+rocm6.4": (None, 0),
+    "--gpu RX~7900~XTX --torch 2.6.0+rocm6.2.4": (None, 0),
+    "--gpu MI300X --torch 2.9.1+rocm6.4": (None, 0),
+    "--gpu MI210 --torch 2.5.1+rocm6.2": (None, 0),
+    "--gpu RX~9070~XT --torch 2.9.1+rocm6.4": (None, 0),
+    "--gpu MI50 --torch 2.7.1+rocm6.3": (None, 0),
+    "--gpu RTX~4090 --driver 580.95.05": (None, 0),
+    # no code for the card
+    "--gpu RTX~5090 --driver 570.133.07 --torch 2.6.0+cu124": ("torch-no-arch-for-gpu", 1),
+    "--gpu RTX~5070~Ti --driver 580.95.05 --torch 2.8.0+cu126": ("torch-no-arch-for-gpu", 1),
+    "--gpu B200 --driver 580.95.05 --torch 2.6.0": ("torch-no-arch-for-gpu", 1),
+    "--gpu sm_90 --driver 580.95.05 --torch 1.13.1": ("torch-no-arch-for-gpu", 1),
+    "--gpu GTX~1080~Ti --driver 580.95.05 --torch 2.9.1": ("torch-dropped-old-gpu", 1),
+    "--gpu GTX~970 --driver 580.95.05 --torch 2.8.0": ("torch-dropped-old-gpu", 1),
+    "--gpu V100 --driver 580.95.05 --torch 2.11.0": ("torch-dropped-old-gpu", 1),
+    "--gpu K80 --driver 470.239.06 --torch 2.1.2+cu121 --python-version 3.10": ("torch-dropped-old-gpu", 1),
+    "--gpu rx~6700xt --torch 2.9.1+rocm6.4": ("torch-rocm-no-arch-for-gpu", 1),
+    "--gpu gfx1032 --torch 2.4.1+rocm6.1": ("torch-rocm-no-arch-for-gpu", 1),
+    "--gpu RX~5700~XT --torch 2.9.1+rocm6.4": ("torch-rocm-no-arch-for-gpu", 1),
+    "--gpu gfx1151 --torch 2.9.1+rocm6.4": ("torch-rocm-no-arch-for-gpu", 1),
+    "--gpu MI355X --torch 2.9.1+rocm6.4": ("torch-rocm-no-arch-for-gpu", 1),
+    "--gpu MI50 --torch 2.9.1+rocm6.4": ("rocblas-no-arch", 1),
+    # the driver
+    "--gpu RTX~5090 --driver 570.133.07 --torch 2.13.0+cu130": ("driver-too-old", 1),
+    "--gpu RTX~3090 --driver 470.256.02 --torch 2.6.0+cu124": ("driver-too-old", 1),
+    "--gpu RTX~5090 --driver 550.163.01 --torch 2.9.1+cu128": ("driver-too-old", 1),
+    "--gpu GTX~1080~Ti --driver 590.48.01 --torch 2.9.1+cu126": ("nvidia-driver-dropped-gpu", 1),
+    # the wrong kind
+    "--gpu RTX~4070 --driver 580.95.05 --torch 2.13.0+cpu": ("torch-cpu-only", 1),
+    "--gpu RX~7900~XTX --torch 2.9.1+cpu": ("torch-cpu-only", 1),
+    "--gpu RX~7900~XTX --torch 2.9.1+cu128": ("cuda-torch-on-amd", 1),
+    "--gpu RTX~4090 --driver 580.95.05 --torch 2.9.1+rocm6.4": ("torch-wrong-build-or-cpu", 1),
+    # variables
+    "--gpu RTX~4090 --driver 580.95.05 --torch 2.9.1+cu128 --env CUDA_VISIBLE_DEVICES=3": ("cuda-visible-devices", 1),
+    "--gpu RX~6700~XT --torch 2.9.1+rocm6.4 --env HSA_OVERRIDE_GFX_VERSION=11.0.0": ("hsa-override-wrong", 1),
+    # mixed boxes
+    "--gpu RTX~5090 --gpu RTX~3090 --driver 580.95.05 --torch 2.9.1+cu126": ("torch-no-arch-for-gpu", 1),
+    "--gpu RTX~4090 --gpu GTX~1080~Ti --driver 580.95.05 --torch 2.9.1+cu128": (None, 0),
+    # Blackwell needs the open modules, which refuse Pascal: one driver cannot serve both.
+    "--gpu RTX~5090 --gpu GTX~1080~Ti --driver 580.95.05 --torch 2.9.1+cu126": ("blackwell-open-module", 1),
+    "--gpu RTX~4090 --gpu RX~7900~XTX --driver 580.95.05 --torch 2.9.1+cu128": (None, 0),
+}
+
+
+@pytest.mark.parametrize("described", MACHINES)
+def test_a_described_machine(described: str) -> None:
+    slug, code = MACHINES[described]
+    report = whatif(described)
+    errors = [(f["slug"], f["message"]) for f in report["findings"] if f["severity"] == "error"]
+    assert (errors[0][0] if errors else None) == slug, errors
+    assert report["exit_code"] == code, report["not_judged"]
+    assert report["subject"]["kind"] == "whatif"
+
+
+@pytest.mark.parametrize("described", [text for text, (slug, _) in MACHINES.items() if slug and "torch" in slug])
+def test_a_proposed_build_exists_and_carries_every_judged_card(described: str) -> None:
+    report, matrix = whatif(described), load_matrix()
+    step = report["findings"][0]["fixes"][0]["steps"][0]
+    if step["kind"] != "run":
+        pytest.skip(f"no build serves this machine: {step['text'][:60]}")
+    spec = next(word for word in step["argv"] if word.startswith("torch"))
+    version, _, build = spec.partition("==")[2].partition("+")
+    rows = [
+        row
+        for row in matrix.builds("linux-x86_64")
+        if row.version == version and (row.build == build if build else row.origin == "pypi")
+    ]
+    assert rows, spec
+    python = report["machine"]["environment"]["value"]["python"]["value"]
+    assert python in rows[0].pythons
+    archs = [gpu["arch"]["value"] for gpu in report["machine"]["gpus"]]
+    for arch in archs:
+        runs = (
+            cuda_runs(arch, rows[0].archs or (), ())
+            if arch.startswith("sm_")
+            else gfx_runs(arch, rows[0].archs or ())
+        )
+        assert runs.runs == "yes", (spec, arch)
+
+
+def test_what_was_not_described_is_assumed_and_said_so() -> None:
+    assumed = whatif("--gpu RTX~4090 --torch 2.9.1+cu128")["machine"]["assumed"]
+    assert any(text.startswith("NVIDIA driver") for text in assumed)
+    assert "Python 3.12" in assumed
+
+
+@pytest.mark.parametrize(
+    ("described", "told"),
+    [
+        ("--torch 2.9.1", "--gpu"),
+        ("--gpu RTX~50900", "RTX 5090"),
+        ("--gpu RTX~4090 --torch abc", "not a version"),
+        ("--gpu RTX~4090 --torch 2.9.1+cuXYZ", "no build that is known"),
+        ("--gpu RTX~4090 --torch 9.9.9", "newest known"),
+        ("--gpu RTX~4090 --driver -x", "not a version"),
+        ("--gpu RTX~4090 --python-version three", "write it like 3.12"),
+        ("--gpu RTX~4090 --os ../x", "ubuntu-22.04"),
+        ("--gpu RTX~4090 --env NAME", "NAME=VALUE"),
+    ],
+)
+def test_a_description_that_means_nothing_is_bad_input(described: str, told: str) -> None:
+    with pytest.raises(Exception, match=told):
+        whatif(described)
+
+
+def test_described_cards_stand_in_the_place_of_this_machines(tmp_path) -> None:
+    from tests.hosts import Host, slugs
+
+    host = Host(tmp_path).ubuntu().torch("2.6.0+cu124")
+    assert slugs(host.check(), "error") == ["no-gpu"]
+    described = host.check("--gpu", "RTX 5090", "--driver", "570.133.07")
+    assert slugs(described, "error") == ["torch-no-arch-for-gpu"]
+    assert slugs(host.check("--gpu", "H100", "--driver", "550.54.15"), "error") == []
