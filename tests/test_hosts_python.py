@@ -60,7 +60,7 @@ HEALTHY: dict[str, Callable[[Host], Host]] = {
     "an environment without its interpreter and mark": bare_prefix,
     "an editable install by uv": editable_by_uv,
     "an NGC image": lambda host: rtx(host.docker(), "2330").torch("2.9.0a0+145a3a7bda.nv25.10", cuda="13.0"),
-    "an NGC image of a release without a list": lambda host: rtx(host, "20b2").torch("1.14.0a0+44.nv23.01", cuda="12.0"),
+    "an NGC image without a list": lambda host: rtx(host, "20b2").torch("1.14.0a0+44.nv23.01", cuda="12.0"),
     "a nightly of a known release": lambda host: rtx(host).torch("2.10.0.dev20251101+cu130"),
     "a nightly of the release to come": lambda host: rtx(host).torch("2.16.0.dev20261120+cu130"),
     "a patch release that is not known": lambda host: rtx(host).torch("2.9.7+cu128"),

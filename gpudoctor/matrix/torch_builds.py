@@ -40,9 +40,10 @@ class TorchQuestions(Cards):
         rows = [
             row
             for row in self.tables.torch_builds
-            if (row.build, row.platform) == (torch.build, platform) and row.origin in ("nightly", *_INDEX_ORIGINS)
+            if row.archs and (row.build, row.platform) == (torch.build, platform)
+            if row.origin in ("nightly", *_INDEX_ORIGINS)
         ]
-        return next((row for release in releases for row in rows if row.archs and minor(row.version) == release), None)
+        return next((row for release in releases for row in rows if minor(row.version) == release), None)
 
     def published_archs(self, torch: Torch) -> PublishedArchs | None:
         """What the publisher of an installed torch (NGC, conda-forge, Jetson) says that it builds for."""
