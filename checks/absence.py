@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gpudoctor.check import Case, Check, Verdicts, check
 from gpudoctor.finding import (
+    AddContainerFlags,
     Evidence,
     Finding,
     InstallRocmDriver,
@@ -18,7 +19,15 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu
 
 from . import access, cuda_start, driver, hardware, job, kernel, nodes, selection, wsl
-from .installed import core_modules, cuda_status, driver_answers, for_running_kernel, install_driver, nvml_status
+from .installed import (
+    core_modules,
+    cuda_status,
+    driver_answers,
+    for_running_kernel,
+    install_driver,
+    lists_no_card,
+    nvml_status,
+)
 from .job import cpu_task
 from .unserved import RESERVED, because, called, finding, unserved
 
@@ -200,21 +209,27 @@ def _amd_out(case: Case, severity: str, cards: tuple[Gpu, ...]) -> Finding:
 def _silent_driver(case: Case) -> Iterator[Finding]:
     """The card is bound, and NVML or CUDA fail for a reason that no other check knows."""
     status, nvml = cuda_status(case), nvml_status(case)
+    lists_none = lists_no_card(case) and bool(case.usable_of("nvidia")) and not case.machine.system.jetson.known
     failed = status not in (None, 0, *_ELSEWHERE) or (status is None and nvml not in (None, 0, 4, 12))
+    failed = failed or (lists_none and status != 0)
     if not failed or cpu_task(case) or _explained(case):
         return
     api, code = ("CUDA", status) if status else ("NVML", nvml)
+    said = f"does not start: {api} answers error {code}" if code else "does not find the card"
     text = "If it stays, read the kernel log: `sudo dmesg | grep -i -e nvrm -e nvidia`."
+    on_host = Manual(f"If it stays: reboot the host. {text}", risk="reboot")
     yield Finding(
         severity="error",
-        message=f"The NVIDIA driver is there and does not start: {api} answers error {code}.",
-        saw=f"{api} error {code}",
+        message=f"The NVIDIA driver is there and {said}.",
+        saw=f"{api} error {code}" if code else "No devices were found",
         want=f"{api} that answers",
         subject="NVIDIA driver",
         confidence="likely",
         evidence=driver_answers(case),
         ways_out=(
-            WayOut("Reboot", (Reboot(), Manual(text, risk="root"))),
+            WayOut("Start the container anew; reboot its host", (AddContainerFlags("recreate"), on_host))
+            if case.in_container
+            else WayOut("Reboot", (Reboot(), Manual(text, risk="root"))),
             install_driver(case, case.machine.of_vendor("nvidia")),
         ),
         moots=("no-gpu",),

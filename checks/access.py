@@ -9,7 +9,7 @@ from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Manual, WayO
 from gpudoctor.machine import DeviceNode, Vendor
 
 from .driver import baked_in
-from .installed import cuda_status, driver_answers
+from .installed import NVML_UNKNOWN, cuda_status, driver_answers, nvml_status
 from .job import cpu_task, without_request
 from .unserved import unserved
 
@@ -19,6 +19,7 @@ SHARED = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 _CARD = re.compile(r"/dev/nvidia\d+$")
 _TEGRA = re.compile(r"/dev/(nvhost-gpu|nvhost-ctrl-gpu|nvgpu|nvmap)")
 _SMALL = 1 << 30
+_CUT_OFF = "NVIDIA/nvidia-container-toolkit#48"
 
 
 def nvidia_nodes(case: Case) -> dict[str, DeviceNode] | None:
@@ -207,36 +208,59 @@ def container_cgroup_revoked(case: Case) -> Verdicts:
 
     ## How it is judged
     By opening the nodes: EPERM is the device cgroup's answer, whatever the file mode says. One refused card of
-    several is a card that was not granted, and no fault.
+    several is a card that was not granted, and no fault. Likely where NVML says "Unknown Error" in a container.
 
     ## Fix safety
     The container has to be started again; nothing on the host changes.
     """
-    if not case.in_container or without_request(case) or cpu_task(case):
+    if case.machine.system.container.absent or without_request(case) or cpu_task(case):
         return
     refused = _refused(case, "EPERM")
+    if not refused and case.in_container and nvml_status(case) == NVML_UNKNOWN and cuda_status(case) != 0:
+        yield _cut_off(case)
     if not refused or (case.usable and not any(path.endswith(("ctl", "uvm")) for path in refused)):
         return
     vendor: Vendor = "nvidia" if refused[0].startswith("/dev/nvidia") else "amd"
-    again = AddContainerFlags("recreate", why="a new container gets its device rules anew")
-    lasting = (
-        "To keep it from coming back on the host: `sudo nvidia-ctk system create-dev-char-symlinks --create-all`, or "
-        "the cgroupfs driver for the container engine; in LXC, allow the devices (lxc.cgroup2.devices.allow)."
-    )
-    keep = Manual(lasting, risk="root")
     yield Finding(
         severity="error",
         message=f"{', '.join(refused)} cannot be opened: the container's device cgroup forbids it (EPERM).",
         saw=f"EPERM on {refused[0]}",
         want="nodes that open",
         subject="container",
+        confidence="certain" if case.in_container else "likely",
         evidence=tuple(Evidence(f"{vendor}.nodes", f"{path}: EPERM", path) for path in refused[:3]),
-        ways_out=(
-            WayOut("Start the container anew", (again, keep)),
-            WayOut("Start the container with the GPU as a device", (AddContainerFlags(vendor),)),
-        ),
-        refs=("NVIDIA/nvidia-container-toolkit#48",),
+        ways_out=_anew(vendor),
+        refs=(_CUT_OFF,),
         moots=("no-gpu", "no-driver", "gpu-device-permission", "amd-device-permission"),
+    )
+
+
+def _anew(vendor: Vendor) -> tuple[WayOut, ...]:
+    again = AddContainerFlags("recreate", why="a new container gets its device rules anew")
+    lasting = (
+        "To keep it from coming back on the host: `sudo nvidia-ctk system create-dev-char-symlinks --create-all`, or "
+        "the cgroupfs driver for the container engine; in LXC, allow the devices (lxc.cgroup2.devices.allow)."
+    )
+    return (
+        WayOut("Start the container anew", (again, Manual(lasting, risk="root"))),
+        WayOut("Start the container with the GPU as a device", (AddContainerFlags(vendor),)),
+    )
+
+
+def _cut_off(case: Case) -> Finding:
+    """NVML's word alone: what it says when a running container loses its rights."""
+    return Finding(
+        severity="error",
+        message='The NVIDIA driver answers "Unknown Error" in this container: it seems to have lost its rights to '
+        "the GPU, as after `systemctl daemon-reload` on the host.",
+        saw="NVML Unknown Error",
+        want="nodes that open",
+        subject="container",
+        confidence="likely",
+        evidence=driver_answers(case),
+        ways_out=_anew("nvidia"),
+        refs=(_CUT_OFF,),
+        moots=("no-gpu", "no-driver"),
     )
 
 

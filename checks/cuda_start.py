@@ -18,13 +18,13 @@ def fabric_manager_not_running(case: Case) -> Verdicts:
 
     ## How it is judged
     On bare metal by the switches on the bus and the service. In a container or a virtual machine without switches
-    only the driver's own answer (802) tells, and the host has to be repaired.
+    only the driver's own answer tells (802, or cards that wait for their fabric), and the host has to be repaired.
 
     ## Fix safety
     Starting the service touches no running program that works without it.
     """
     fabric, module = case.machine.nvidia.fabric, case.machine.nvidia.module.value
-    waits = cuda_status(case) == CUDA_NOT_READY
+    waits = cuda_status(case) == CUDA_NOT_READY or _unregistered(case)
     if cuda_status(case) == 0 or not case.machine.of_vendor("nvidia"):
         return
     if not fabric.switches.value or case.in_container:
@@ -69,18 +69,25 @@ def _unready(case: Case) -> Finding:
         "On the host: install nvidia-fabricmanager of exactly the driver's version, start it, look at "
         "`systemctl status nvidia-fabricmanager`. On rented machines: ask the provider, or take another host."
     )
+    refused = cuda_status(case) == CUDA_NOT_READY
+    said = "CUDA says that the system is not yet initialized (802)" if refused else "The cards wait for their fabric"
     return Finding(
         severity="error",
-        message="CUDA says that the system is not yet initialized (802): the host's NVSwitch fabric manager does not "
-        "run or does not fit the driver.",
-        saw="cuInit 802",
-        want="cuInit 0",
+        message=f"{said}: the host's NVSwitch fabric manager does not run or does not fit the driver.",
+        saw="cuInit 802" if refused else "NVLink fabric not set up",
+        want="cuInit 0" if refused else "NVLink fabric completed",
         subject="NVSwitch fabric",
         confidence="likely",
         evidence=driver_answers(case),
         ways_out=(WayOut("Start the fabric manager on the host", (Manual(text, risk="root"),)),),
         moots=("cuda-init-hmm-kaslr", "no-driver", "no-gpu"),
     )
+
+
+def _unregistered(case: Case) -> bool:
+    """NVML says of cards that their NVLink fabric is not set up."""
+    states = [gpu.nvml.fabric for gpu in case.machine.of_vendor("nvidia") if gpu.nvml]
+    return any(state in ("not-started", "in-progress") for state in states)
 
 
 def _hmm(case: Case) -> bool:

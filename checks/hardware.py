@@ -77,19 +77,20 @@ def gpu_off_bus(case: Case) -> Verdicts:
             ways_out=(_power_cycle(),) if gone else (),
             moots=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
         )
-    lost = case.machine.nvidia.nvml.value
+    lost = next((api for api in (case.machine.nvidia.nvml, case.machine.nvidia.smi) if api.value), None)
     if (
         lost
-        and lost.status == _NVML_LOST
+        and lost.value
+        and lost.value.status == _NVML_LOST
         and not any(gpu.off_bus or (gpu.nvml and gpu.nvml.lost) for gpu in case.machine.gpus)
     ):
         yield Finding(
             severity="error",
             message="The NVIDIA driver says that a card is lost: it has fallen off the PCI bus.",
-            saw=lost.message or f"NVML error {lost.status}",
+            saw=lost.value.message or f"NVML error {_NVML_LOST}",
             want="cards that answer",
             subject="NVIDIA driver",
-            evidence=(Evidence.of("nvidia.nvml", case.machine.nvidia.nvml), *_log_evidence(case, faults)),
+            evidence=(Evidence.of("nvidia.nvml", lost), *_log_evidence(case, faults)),
             ways_out=(_power_cycle(),),
             moots=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
         )

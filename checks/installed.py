@@ -11,7 +11,7 @@ from gpudoctor.check import Case
 from gpudoctor.finding import Evidence, InstallDriver, Manual, ModuleFlavour, Reboot, WayOut
 from gpudoctor.machine import BlockedModule, DkmsModule, Gpu, InstalledModule, LogFault, Vendor
 
-NVML_MISMATCH = 18
+NVML_NO_PERMISSION, NVML_MISMATCH, NVML_UNKNOWN = 4, 18, 999
 CUDA_NOT_READY, CUDA_MISMATCH, CUDA_UNKNOWN = 802, 803, 999
 
 DROPPED, NEEDS_OPEN, REFUSES_OPEN = (
@@ -104,6 +104,12 @@ def nvml_status(case: Case) -> int | None:
     return next((answer.status for answer in answers if answer), None)
 
 
+def lists_no_card(case: Case) -> bool:
+    """NVML (else nvidia-smi) started and found no card at all ("No devices were found")."""
+    answers = [api.value for api in (case.machine.nvidia.nvml, case.machine.nvidia.smi) if api.value]
+    return any(a.devices == () for a in answers) and all(a.status == 0 and not a.devices for a in answers)
+
+
 def driver_answers(case: Case) -> tuple[Evidence, ...]:
     """Module, libraries, and what NVML and CUDA answered where they failed."""
     module = case.machine.nvidia.module
@@ -112,7 +118,11 @@ def driver_answers(case: Case) -> tuple[Evidence, ...]:
         Evidence.of("nvidia.userland", case.machine.nvidia.userland),
         *(
             Evidence(f"nvidia.{name}", f"error {api.value.status} {api.value.message}".strip(), api.source)
-            for name, api in (("nvml", case.machine.nvidia.nvml), ("cuda", case.machine.nvidia.cuda))
+            for name, api in (
+                ("nvml", case.machine.nvidia.nvml),
+                ("cuda", case.machine.nvidia.cuda),
+                ("smi", case.machine.nvidia.smi),
+            )
             if api.value and api.value.status
         ),
     )

@@ -32,7 +32,8 @@ from .installed import (
     nvidia_refusal,
     unbuilt_dkms,
 )
-from .unserved import because, called, finding, without_kfd
+from .known_issues import of_slug
+from .unserved import because, called, finding, rival, without_kfd
 
 
 @check("GPD110", "nouveau-conflict")
@@ -49,21 +50,21 @@ def nouveau_conflict(case: Case) -> Verdicts:
     Needs root and a reboot; the screen runs on another driver afterwards. Undone by removing the rule and the driver.
     """
     for severity, cards in because(case, "nouveau-conflict"):
-        rival = cards[0].driver.value or "nouveau"
+        name = rival(case, cards[0]) or "nouveau"
         modules = core_modules(case)
         ready = for_running_kernel(case, modules) is not None and nvidia_refusal(case, cards[0]) is None
         way_out = install_driver(case, cards)
-        block = BlockModule(rival, why=f"{rival} must not take the card before NVIDIA's driver does")
-        reboot = Reboot(why=f"{rival} lets go of the card only at boot")
+        block = BlockModule(name, why=f"{name} must not take the card before NVIDIA's driver does")
+        reboot = Reboot(why=f"{name} lets go of the card only at boot")
         if not case.in_container:
             steps = () if ready else tuple(step for step in way_out.remedies if not isinstance(step, Reboot))
-            title = f"Keep {rival} from the card" if ready else f"{way_out.title} in the place of {rival}"
+            title = f"Keep {name} from the card" if ready else f"{way_out.title} in the place of {name}"
             way_out = WayOut(title, (*steps, block, reboot))
         yield finding(
             severity,
             cards,
-            message=f"The kernel driver {rival} has taken {called(cards)}; CUDA needs NVIDIA's own kernel driver.",
-            saw=rival,
+            message=f"The kernel driver {name} has taken {called(cards)}; CUDA needs NVIDIA's own kernel driver.",
+            saw=name,
             want="nvidia",
             evidence=(
                 Evidence.of("gpu.driver", cards[0].driver),
@@ -305,14 +306,16 @@ def amd_firmware_regression(case: Case) -> Verdicts:
     Some releases of the GPU firmware make ROCm hang or fault on certain chips; another release cures it.
 
     ## How it is judged
-    By rows of the matrix that name the chip and the release of the package linux-firmware.
+    By rows of the matrix that name the chip and the release of the package linux-firmware, or the symptom in the
+    kernel log.
 
     ## Fix safety
     Another release of the package needs root and a reboot; the old one can be installed again.
     """
     installed = case.machine.amd.firmware_package
     date = re.search(r"\d{8}", installed.value or "")
-    rows = [issue for issue in case.matrix.known_issues() if issue.slug == "amd-firmware-regression"]
+    yield from of_slug(case, "amd-firmware-regression")
+    rows = [issue for issue in case.matrix.known_issues() if issue.when.firmware]
     for gpu in case.usable_of("amd"):
         for issue in rows:
             bad = issue.when.firmware

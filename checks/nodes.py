@@ -18,7 +18,7 @@ from gpudoctor.finding import (
 from gpudoctor.machine import DeviceNode, Vendor
 
 from .access import SHARED, amd_nodes, nvidia_nodes
-from .installed import CUDA_UNKNOWN, cuda_status, driver_answers
+from .installed import CUDA_UNKNOWN, NVML_NO_PERMISSION, cuda_status, driver_answers, nvml_status
 from .unserved import called, finding, served, unserved, without_kfd
 
 _SHARES_DEV = ("apptainer", "singularity", "charliecloud", "shifter", "enroot", "flatpak", "systemd-nspawn")
@@ -42,15 +42,19 @@ def gpu_device_permission(case: Case) -> Verdicts:
 
     ## How it is judged
     By opening /dev/nvidiactl, /dev/nvidia-uvm and the cards' nodes: EACCES. Membership in groups is not looked at, so
-    ACLs and rootless containers are judged rightly. One closed card of several is a card that was not granted.
+    ACLs and rootless containers are judged rightly. One closed card of several is a card that was not granted. At
+    level driver also where NVML says "Insufficient Permissions".
 
     ## Fix safety
     Joining a group gives its rights to every program of this user, from the next login on.
     """
     nodes = nvidia_nodes(case) or {}
-    shared = [nodes[path] for path in SHARED if path in nodes and nodes[path].opened == "EACCES"]
+    refusals = _refusals(case)
+    shared = [nodes[path] for path in SHARED if path in nodes and nodes[path].opened in refusals]
     cards = [n for n in nodes.values() if n.path.removeprefix("/dev/nvidia").isdigit()]
-    closed = shared or ([n for n in cards if n.opened == "EACCES"] if _all_closed(cards) else [])
+    closed = shared or ([n for n in cards if n.opened in refusals] if _all_closed(cards, refusals) else [])
+    if not closed and nvml_status(case) == NVML_NO_PERMISSION and cuda_status(case) != 0:
+        closed = [nodes.get(SHARED[0]) or DeviceNode(path=SHARED[0])]
     if not closed or _needless(case, "nvidia"):
         return
     yield _closed(case, "nvidia", closed[0], tuple(closed))
@@ -71,19 +75,27 @@ def amd_device_permission(case: Case) -> Verdicts:
     Joining a group gives its rights to every program of this user, from the next login on.
     """
     kfd, render = amd_nodes(case) or (case.machine.amd.kfd.value, case.machine.amd.render_nodes.value or ())
-    closed = [kfd] if kfd is not None and kfd.opened == "EACCES" else []
-    if not closed and _all_closed(list(render)):
-        closed = [node for node in render if node.opened == "EACCES"]
+    refusals = _refusals(case)
+    closed = [kfd] if kfd is not None and kfd.opened in refusals else []
+    if not closed and _all_closed(list(render), refusals):
+        closed = [node for node in render if node.opened in refusals]
     if not closed or case.machine.system.wsl.known or _needless(case, "amd"):
         return
     if not case.machine.of_vendor("amd") and case.built_for != "amd":
         return
-    others = [node for node in render if node.opened == "EACCES" and node not in closed]
+    others = [node for node in render if node.opened in refusals and node not in closed]
     yield _closed(case, "amd", closed[0], (*closed, *others))
 
 
-def _all_closed(nodes: list[DeviceNode]) -> bool:
-    return any(n.opened == "EACCES" for n in nodes) and not any(n.opened in ("ok", "untried") for n in nodes)
+def _refusals(case: Case) -> tuple[str, ...]:
+    """What a node answers that this user may not open. EPERM comes from a device cgroup: in a container or a batch
+    job that is a matter of how it was started."""
+    alone = case.machine.system.container.absent and not case.machine.system.job.known
+    return ("EACCES", "EPERM") if alone else ("EACCES",)
+
+
+def _all_closed(nodes: list[DeviceNode], refusals: tuple[str, ...]) -> bool:
+    return any(n.opened in refusals for n in nodes) and not any(n.opened in ("ok", "untried") for n in nodes)
 
 
 def _closed(case: Case, vendor: Vendor, node: DeviceNode, closed: tuple[DeviceNode, ...]) -> Finding:
@@ -91,7 +103,7 @@ def _closed(case: Case, vendor: Vendor, node: DeviceNode, closed: tuple[DeviceNo
     return Finding(
         severity="error",
         message=f"This user may not open {node.path} (permission denied): no GPU can be used.",
-        saw=f"EACCES on {node.path}{mode}",
+        saw=f"{'EPERM' if node.opened == 'EPERM' else 'EACCES'} on {node.path}{mode}",
         want="read and write access",
         subject=node.path,
         evidence=tuple(Evidence(f"{vendor}.nodes", f"{n.path}: {n.opened}, gid {n.gid}", n.path) for n in closed[:3]),
@@ -101,8 +113,15 @@ def _closed(case: Case, vendor: Vendor, node: DeviceNode, closed: tuple[DeviceNo
 
 
 def _let_in(case: Case, vendor: Vendor, node: DeviceNode, closed: tuple[DeviceNode, ...]) -> tuple[WayOut, ...]:
+    if node.opened == "EPERM":
+        text = (
+            "A device cgroup forbids it. In a systemd service: allow the devices (`DeviceAllow=char-nvidia rw`, "
+            "`DeviceAllow=char-drm rw`, `DeviceAllow=/dev/kfd rw`), or take away PrivateDevices and DevicePolicy."
+        )
+        return (WayOut("Allow the devices in the service's control group", (Manual(text, risk="root"),)),)
     others_may = node.mode is not None and node.mode & 0o006 == 0o006
-    if others_may or (node.gid is not None and node.gid in case.machine.system.user.gids):
+    group_may = node.mode is None or node.mode & 0o060 == 0o060
+    if others_may or (group_may and node.gid is not None and node.gid in case.machine.system.user.gids):
         text = (
             "The file mode allows it, so a security module forbids it. In a container under SELinux: on the host "
             "`sudo setsebool -P container_use_devices 1`, or start it with `--security-opt label=disable`; else look "

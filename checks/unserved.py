@@ -87,12 +87,14 @@ def weight(case: Case, gpu: Gpu) -> Weight:
         gpu.integrated or gpu.boot_vga or gpu.vendor != other.vendor or _older(case, gpu, other) for other in working
     ):
         return "note"
+    if case.usable and not computes(case, gpu):
+        return "note"
     if case.built_for == gpu.vendor:
         return "error"
     if case.in_container and case.built_for is None:
         return "note"
     by_the_way = gpu.vendor == "amd" and gpu.integrated
-    return "note" if by_the_way or not _computes(case, gpu) else "error"
+    return "note" if by_the_way or not computes(case, gpu) else "error"
 
 
 def _older(case: Case, gpu: Gpu, other: Gpu) -> bool:
@@ -105,7 +107,7 @@ def _capability(gpu: Gpu) -> int | None:
     return int(found[1]) if found else None
 
 
-def _computes(case: Case, gpu: Gpu) -> bool:
+def computes(case: Case, gpu: Gpu) -> bool:
     """Whether some torch build serves the card, or it is too new to be known."""
     if gpu.vendor == "amd":
         return gpu.arch.known or gpu.driver.value != "radeon"
@@ -146,7 +148,7 @@ def because(case: Case, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
 
 
 def _nvidia_reasons(case: Case, gpu: Gpu) -> Iterator[str]:
-    if gpu.driver.value in RIVALS:
+    if rival(case, gpu):
         yield "nouveau-conflict"
     if case.in_container:
         yield "no-driver"
@@ -180,6 +182,14 @@ def _amd_reasons(case: Case, gpu: Gpu) -> Iterator[str]:
         if kernel_too_old(case, gpu):
             yield "amd-kernel-or-runtime-too-old"
     yield "no-driver"
+
+
+def rival(case: Case, gpu: Gpu) -> str | None:
+    """The kernel driver that keeps NVIDIA's from this card: the bound one, else, where that was not recorded, one
+    that is loaded."""
+    if gpu.driver.undecided and not case.in_container:
+        return next((name for name in case.machine.nvidia.modules_loaded.value or () if name in RIVALS), None)
+    return gpu.driver.value if gpu.driver.value in RIVALS else None
 
 
 def without_kfd(case: Case, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:

@@ -283,6 +283,8 @@ class ProcGpu(Record, frozen=True):
     bdf: str
     model: str = ""
     minor: int | None = None
+    uuid: str = ""
+    """"GPU-..."; empty until a program has used the card since boot."""
     excluded: bool = False
 
 

@@ -183,17 +183,18 @@ def select(value: str, cards: tuple[Gpu, ...], *, ordered: bool = True) -> Selec
 
 
 def _named(entry: str, cards: tuple[Gpu, ...]) -> tuple[Gpu, ...] | None:
-    """Cards that a UUID entry may mean: one, all of them where UUIDs are not known, None where it names none."""
+    """Cards that a UUID entry may mean: one, those whose UUIDs are not known, None where it names none."""
     if not re.match(r"(GPU|MIG)-", entry):
         return None
     uuids = {gpu.uuid: gpu for gpu in cards if gpu.uuid}
+    silent = tuple(gpu for gpu in cards if not gpu.uuid)
     if entry.startswith("MIG-"):
+        # Only the driver tells the slices of a card.
+        silent = tuple(gpu for gpu in cards if gpu.nvml is None or not gpu.nvml.uuid)
         slices = {mig.uuid: gpu for gpu in cards if gpu.nvml for mig in gpu.nvml.mig_devices if mig.uuid}
         uuids = {**slices, **{f"MIG-{uuid}": gpu for uuid, gpu in uuids.items()}}
-    if not uuids:
-        return cards
     found = tuple(gpu for uuid, gpu in uuids.items() if uuid.startswith(entry) or entry.startswith(uuid))
-    return found[:1] or None
+    return found[:1] or silent or None
 
 
 def visibility_variables(variables: dict[str, str], vendor: Vendor) -> tuple[tuple[str, str], ...]:

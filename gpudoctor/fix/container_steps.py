@@ -7,8 +7,8 @@ from gpudoctor.fix.place import Place
 from gpudoctor.fix.steps import ManualStep, Step
 
 _NVIDIA = {
-    "docker": "docker run --gpus all ...",
-    "podman": "podman run --device nvidia.com/gpu=all ...   (after nvidia-ctk cdi generate on the host)",
+    "docker": "docker run --gpus all{join} ...",
+    "podman": "podman run --device nvidia.com/gpu=all{join} ...   (after nvidia-ctk cdi generate on the host)",
     "compose": (
         "compose: deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all, capabilities: [gpu]}]}}}"
     ),
@@ -51,5 +51,14 @@ def add_flags(place: Place, remedy: AddContainerFlags) -> tuple[Step, ...]:
         chosen.append("compose")
     number = str(remedy.group_id) if remedy.group_id is not None else "NUMBER-OF-THE-HOSTS-RENDER-GROUP"
     groups = f"--group-add video --group-add {number}"
-    shown = "\n".join(lines[name].replace("{groups}", groups).replace("{number}", number) for name in chosen)
+    join = f" --group-add {number}" if remedy.group_id is not None else ""
+    filled = (("{groups}", groups), ("{number}", number), ("{join}", join))
+    shown = "\n".join(_filled(lines[name], filled) for name in chosen)
     return (ManualStep(text=f"Start the container again with:\n{shown}", why=remedy.why),)
+
+
+def _filled(line: str, values: tuple[tuple[str, str], ...]) -> str:
+    """Not str.format: the lines hold braces of their own."""
+    for name, value in values:
+        line = line.replace(name, value)
+    return line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import posixpath
 import stat as stat_bits
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -175,6 +176,14 @@ class Host(ABC):
     @abstractmethod
     def resolve(self, path: str) -> str | None:
         """The path of the machine that `path` leads to, links followed; None if it leads nowhere."""
+
+    def link(self, path: str) -> str | None:
+        """What a symbolic link holds, whether or not that is there; None if `path` is no link."""
+        folder = self.place(posixpath.dirname(path))
+        try:
+            return None if folder is None else os.readlink(os.path.join(folder, posixpath.basename(path)))
+        except (OSError, ValueError):
+            return None
 
     def open_binary(self, path: str) -> IO[bytes] | None:
         """A file opened for `pread`, for readers of large libraries; None if it cannot be."""

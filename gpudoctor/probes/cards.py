@@ -22,6 +22,9 @@ def assemble(
 ) -> tuple[tuple[Gpu, ...], Fact[bool]]:
     """All cards, NVIDIA's first, each maker's in its runtime's order; and whether the machine could be searched
     for cards at all (absent: it has no PCI bus and nothing that stands for one)."""
+    if pci.value is not None:
+        classed = (device for device in pci.value if device.class_code or matrix.card_by_pci(device.pci_id))
+        pci = known(tuple(classed), pci.source)
     gpus = (*nvidia_cards(pci, nvidia, system, matrix), *amd_cards(pci, amd, system, matrix))
     return gpus, _searched(pci, amd, nvidia, system)
 

@@ -25,6 +25,7 @@ def nvidia_cards(
         # A Tegra's own card has no address, or one that is on no bus.
         on_board = next((card for card in told if card.bdf not in devices and card.bdf not in proc), None)
         told = tuple(card for card in told if card is not on_board)
+    told = _placed(told, devices, proc)
     listed = {device.bdf: device for device in told if device.bdf}
     addresses = sorted({*devices, *proc, *listed})
     cards = [
@@ -51,6 +52,16 @@ def _told(stack: NvidiaStack) -> tuple[NvmlDevice, ...]:
         _with(device, capability=device.capability or capabilities.get(device.bdf)) if device.bdf else device
         for device in lists[0]
     )
+
+
+def _placed(
+    told: tuple[NvmlDevice, ...], devices: dict[str, PciDevice], proc: dict[str, ProcGpu]
+) -> tuple[NvmlDevice, ...]:
+    """`nvidia-smi -L` names no addresses: where it lists all cards that the driver has, they are in bus order."""
+    taken = [bdf for bdf in sorted({*devices, *proc}) if bdf in proc or devices[bdf].driver.value in (None, *_BOUND)]
+    if len(taken) != len(told) or any(device.bdf for device in told):
+        return told
+    return tuple(_with(device, bdf=bdf) for device, bdf in zip(told, taken, strict=True))
 
 
 def _with(device: NvmlDevice, **changes: object) -> NvmlDevice:
@@ -95,7 +106,7 @@ def _card(
         boot_vga=bool(device and device.boot_vga),
         suspended=bool(device and device.runtime_status == "suspended"),
         off_bus=bool(device and device.dead),
-        uuid=told.uuid if told else "",
+        uuid=(told.uuid if told else "") or (proc.uuid if proc else ""),
         nvml=told,
         source=device.source if device else _source(stack, told),
     )
@@ -141,7 +152,7 @@ def _name(name: str, identity: Identity | None, pci_id: str | None, address: str
 
 
 def _driver(device: PciDevice | None, proc: ProcGpu | None, told: NvmlDevice | None, stack: NvidiaStack) -> Fact[str]:
-    if device is not None and not device.driver.undecided:
+    if device is not None and device.driver.known:
         return device.driver
     if proc is not None:
         return known("nvidia", stack.proc_gpus.source)

@@ -79,11 +79,12 @@ def parse_banner(text: str) -> NvidiaModule | None:
 def _proc_card(host: Host, name: str) -> ProcGpu:
     text = host.text(f"{PROC}/gpus/{name}/information", 4096).value or ""
     pairs = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
-    minor = pairs.get("Device Minor", "")
+    minor, uuid = pairs.get("Device Minor", ""), pairs.get("GPU UUID", "")
     return ProcGpu(
         bdf=normal_bdf(name) or name,
         model=pairs.get("Model", "") if pairs.get("Model") != "Unknown" else "",
         minor=int(minor) if minor.isascii() and minor.isdigit() else None,
+        uuid=uuid if re.fullmatch(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", uuid) else "",
         excluded=pairs.get("GPU Excluded", "") == "Yes",
     )
 

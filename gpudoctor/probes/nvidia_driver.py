@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from gpudoctor.host import Host
-from gpudoctor.machine import Fact, NvidiaApi, absent, known, unknown
+from gpudoctor.machine import Fact, NvidiaApi, NvmlDevice, absent, known, unknown
 from gpudoctor.probes.nvidia_smi import parse_smi
 
 _LIBRARY = {"nvml": "libnvidia-ml.so.1", "cuda": "libcuda.so.1"}
@@ -78,10 +78,23 @@ def _smi(host: Host) -> Fact[NvidiaApi]:
 
 
 def _recorded_smi(host: Host) -> Fact[NvidiaApi]:
-    """The fullest of the recorded answers."""
+    """The fullest of the recorded answers; only the list (-L) has the names of MIG slices."""
     facts = [_parsed(host.run(argv, _SMI_SECONDS)) for argv in _RECORDED]
     told = [fact for fact in facts if fact.value is not None]
-    return max(told, key=_fullness) if told else facts[0]
+    if not told:
+        return facts[0]
+    best = max(told, key=_fullness)
+    assert best.value is not None
+    names = {d.index: d for fact in told if fact.value for d in fact.value.devices or () if not d.bdf}
+    devices = best.value.devices and tuple(_named(device, names.get(device.index)) for device in best.value.devices)
+    return known(msgspec.structs.replace(best.value, devices=devices), best.source)
+
+
+def _named(device: NvmlDevice, listed: NvmlDevice | None) -> NvmlDevice:
+    if listed is None or (device.uuid and listed.uuid != device.uuid):
+        return device
+    slices = listed.mig_devices or device.mig_devices
+    return msgspec.structs.replace(device, uuid=listed.uuid, mig_devices=slices, mig=device.mig or listed.mig)
 
 
 def _fullness(fact: Fact[NvidiaApi]) -> tuple[int, int]:

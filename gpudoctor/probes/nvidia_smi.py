@@ -211,7 +211,7 @@ def _from_table(text: str) -> tuple[NvmlDevice, ...] | None:
         return None
     body = text[text.index("| NVIDIA-SMI") :]
     body = body[: body.find("| NVIDIA-SMI", 1)] if body.find("| NVIDIA-SMI", 1) > 0 else body
-    slices = dict(_slices_by_card(text))
+    slices = {**_slices_in_table(body), **dict(_slices_by_card(text))}
     rows = list(_ROW.finditer(body))
     found = []
     for row, following in zip(rows, [*rows[1:], None], strict=False):
@@ -232,6 +232,15 @@ def _from_table(text: str) -> tuple[NvmlDevice, ...] | None:
             )
         )
     return tuple(found)
+
+
+def _slices_in_table(body: str) -> dict[int, tuple[MigDevice, ...]]:
+    """The table below the cards, "| GPU  GI  CI  MIG | Memory-Usage |": names and UUIDs are not in it."""
+    found: dict[int, tuple[MigDevice, ...]] = {}
+    _, _, below = body.partition("| MIG devices:")
+    for row in re.finditer(r"^\|\s*(\d+)\s+\d+\s+\d+\s+\d+\s*\|\s*\d+\s*MiB\s*/\s*(\d+)\s*MiB", below, re.MULTILINE):
+        found[int(row[1])] = (*found.get(int(row[1]), ()), MigDevice(memory=int(row[2]) * _MIB))
+    return found
 
 
 def _second_line(line: str) -> tuple[int | None, int | None, str]:

@@ -33,7 +33,8 @@ class PciDevice(Struct, frozen=True):
     vendor: str
     device: str
     class_code: str
-    """Six digits: "030000" VGA, "030200" 3D, "038000" other display, "120000" accelerator, "068000" bridge."""
+    """Six digits: "030000" VGA, "030200" 3D, "038000" other display, "120000" accelerator, "068000" bridge;
+    "" where a recording has none: then only the matrix can tell what it is."""
     revision: str | None = None
     subsystem: str | None = None
     driver: Fact[str] = unknown("not recorded")
@@ -55,7 +56,7 @@ class PciDevice(Struct, frozen=True):
 
     @property
     def is_gpu(self) -> bool:
-        return self.class_code[:4] in _DISPLAY or (self.vendor == AMD and self.class_code[:4] == _ACCELERATOR)
+        return self.class_code[:4] in ("", *_DISPLAY) or (self.vendor == AMD and self.class_code[:4] == _ACCELERATOR)
 
     @property
     def is_nvswitch(self) -> bool:
@@ -84,9 +85,10 @@ def _read_device(host: Host, bdf: str) -> PciDevice | None:
     vendor = vendor or _hex(host, f"{folder}/vendor") or ""
     if vendor not in (NVIDIA, AMD):
         return None
-    class_code = (event.get("PCI_CLASS", "").lower() or _hex(host, f"{folder}/class") or "").zfill(6)
+    class_code = event.get("PCI_CLASS", "").lower() or _hex(host, f"{folder}/class") or ""
+    class_code = class_code and class_code.zfill(6)
     device = device or _hex(host, f"{folder}/device") or ""
-    if not re.fullmatch("[0-9a-f]{4}", device) or not re.fullmatch("[0-9a-f]{6}", class_code):
+    if not re.fullmatch("[0-9a-f]{4}", device) or not re.fullmatch("([0-9a-f]{6})?", class_code):
         return None
     plain = PciDevice(bdf=normal_bdf(bdf) or bdf, vendor=vendor, device=device, class_code=class_code)
     if not (plain.is_gpu or plain.is_nvswitch) or host.exists(f"{folder}/physfn"):
@@ -126,9 +128,13 @@ def _number(text: str | None) -> int | None:
 def _driver(host: Host, folder: str, event: dict[str, str]) -> Fact[str]:
     if event.get("DRIVER"):
         return known(event["DRIVER"], f"{folder}/uevent")
-    link = host.resolve(f"{folder}/driver")
-    if link is not None:
+    link = host.link(f"{folder}/driver")
+    if link is None and not host.live:
+        link = host.text(f"{folder}/driver", 256).value  # archives and checkouts turn links into files
+    if link:
         return known(posixpath.basename(link), f"{folder}/driver")
+    if host.exists(f"{folder}/driver"):
+        return unknown("it is bound; its driver's name is not recorded", f"{folder}/driver")
     if event:
         return absent(f"{folder}/uevent", "no driver is bound")
     # Without a uevent, only a whole sysfs tells "no driver" from "not recorded".

@@ -1,0 +1,235 @@
+"""Recordings that hold little: what is missing is unknown, never a fault; what is there counts all the same.
+
+And what the driver's own tools said, where that is nearly all there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.hosts import Host, first_fix, slugs
+
+CARD = "/sys/bus/pci/devices/0000:01:00.0"
+NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm")
+BANNER = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder@U22)\n"
+LOST_RIGHTS = "Failed to initialize NVML: Unknown Error\n"
+
+
+def bare(tmp_path: Path, *, numbers: bool = True) -> Host:
+    """An RTX 4090 by the fewest files: the bus, the driver's banner, plain files for nodes, a venv."""
+    host = Host(tmp_path)
+    if numbers:
+        host.file(f"{CARD}/vendor", "0x10de\n").file(f"{CARD}/device", "0x2684\n").file(f"{CARD}/class", "0x030000\n")
+    host.file("/proc/driver/nvidia/version", BANNER)
+    for path in NODES:
+        host.file(path)
+    return host.torch("2.9.1+cu128")
+
+
+def test_a_handful_of_files_is_enough(tmp_path: Path) -> None:
+    report = bare(tmp_path).check()
+    assert (report["verdict"], report["findings"]) == ("ok", [])
+
+
+def _no_class(host: Host) -> Host:
+    return host.remove(f"{CARD}/class")
+
+
+def _a_dangling_driver_link(host: Host) -> Host:
+    host.file(f"{CARD}/uevent", "PCI_CLASS=30000\nPCI_ID=10DE:2684\nPCI_SLOT_NAME=0000:01:00.0\n")
+    return host.link(f"{CARD}/driver", "../../../../bus/pci/drivers/nvidia")
+
+
+def _a_link_that_became_a_file(host: Host) -> Host:
+    return host.file(f"{CARD}/driver", "../../../../bus/pci/drivers/nvidia")
+
+
+def _bound_by_proc_alone(host: Host) -> Host:
+    host.file(f"{CARD}/uevent", "PCI_CLASS=30000\nPCI_ID=10DE:2684\nPCI_SLOT_NAME=0000:01:00.0\n")
+    return host.file("/proc/driver/nvidia/gpus/0000:01:00.0/information", "Device Minor: \t 0\n")
+
+
+def _nodes_by_name_alone(host: Host) -> Host:
+    for path in NODES:
+        host.remove(path).json["nodes"][path] = {"open": "ok"}
+    return host
+
+
+def _no_nodes_at_all(host: Host) -> Host:
+    for path in NODES:
+        host.remove(path)
+    return host
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _no_class,
+        _a_dangling_driver_link,
+        _a_link_that_became_a_file,
+        _bound_by_proc_alone,
+        _nodes_by_name_alone,
+        _no_nodes_at_all,
+    ],
+)
+def test_the_same_card_told_otherwise(tmp_path: Path, change: Callable[[Host], Host]) -> None:
+    report = change(bare(tmp_path)).check()
+    assert (report["verdict"], report["findings"]) == ("ok", [])
+    assert report["machine"]["gpus"][0]["name"] == "NVIDIA GeForce RTX 4090"
+
+
+def test_another_driver_by_a_dangling_link(tmp_path: Path) -> None:
+    host = bare(tmp_path).remove("/proc/driver/nvidia/version").link(f"{CARD}/driver", "../../../drivers/nouveau")
+    assert slugs(host.check(), "error")[0] == "nouveau-conflict"
+
+
+def test_nouveau_among_the_modules_of_a_card_whose_driver_was_not_recorded(tmp_path: Path) -> None:
+    host = bare(tmp_path).remove("/proc/driver/nvidia/version").module("nouveau", "ttm")
+    assert slugs(host.check(), "error")[0] == "nouveau-conflict"
+
+
+# --- what the tools said ----------------------------------------------------------------------------
+
+
+def test_no_devices_were_found_is_not_well(tmp_path: Path) -> None:
+    report = bare(tmp_path).command("nvidia-smi", "No devices were found\n", rc=6).check()
+    assert slugs(report, "error") == ["no-driver"]
+    assert "does not find the card" in report["findings"][0]["message"]
+
+
+def test_nvml_says_that_a_card_is_lost(tmp_path: Path) -> None:
+    text = "Failed to initialize NVML: GPU is lost.  Reboot the system to recover this GPU\n"
+    assert slugs(bare(tmp_path).command("nvidia-smi", text, rc=15).check(), "error")[0] == "gpu-off-bus"
+
+
+def test_nvml_says_that_rights_are_missing(tmp_path: Path) -> None:
+    text = "Failed to initialize NVML: Insufficient Permissions\n"
+    assert slugs(bare(tmp_path).command("nvidia-smi", text, rc=4).check(), "error") == ["gpu-device-permission"]
+
+
+def test_unknown_error_in_a_container_is_a_lost_right(tmp_path: Path) -> None:
+    report = bare(tmp_path).file("/.dockerenv").command("nvidia-smi", LOST_RIGHTS, rc=255).check()
+    assert slugs(report, "error") == ["container-cgroup-revoked"]
+    assert "anew" in first_fix(report)
+
+
+def test_unknown_error_on_bare_metal_is_no_matter_of_containers(tmp_path: Path) -> None:
+    host = bare(tmp_path).file("/proc/1/cgroup", "0::/init.scope\n").command("nvidia-smi", LOST_RIGHTS, rc=255)
+    assert slugs(host.check(), "error") == ["no-driver"]
+
+
+def test_cards_that_wait_for_their_fabric(tmp_path: Path) -> None:
+    host = bare(tmp_path).file(f"{CARD}/device", "0x2330\n").file(f"{CARD}/class", "0x030200\n")
+    host.command(
+        "nvidia-smi -q",
+        "==============NVSMI LOG==============\n\nDriver Version      : 580.95.05\nCUDA Version        : 13.0\n\n"
+        "Attached GPUs       : 1\nGPU 00000000:01:00.0\n    Product Name    : NVIDIA H100 80GB HBM3\n"
+        "    Fabric\n        State       : In Progress\n        Status      : N/A\n",
+    )
+    assert slugs(host.check(), "error") == ["fabric-manager-not-running"]
+
+
+# --- MIG ------------------------------------------------------------------------------------------------
+
+MIG_TABLE = """\
+| NVIDIA-SMI 580.95.05              Driver Version: 580.95.05      CUDA Version: 13.0     |
+|   0  NVIDIA H100 80GB HBM3          On  |   00000000:01:00.0 Off |                   On |
+| N/A   35C    P0             70W /  700W |      44MiB /  81559MiB |     N/A      Default |
+|                                         |                        |              Enabled |
++-----------------------------------------+------------------------+----------------------+
+| MIG devices:                                                                            |
+| GPU  GI  CI  MIG |              Shared Memory-Usage |        Vol|        Shared         |
+|      ID  ID  Dev |                Shared BAR1-Usage | SM     Unc| CE ENC  DEC  OFA  JPG |
+|==================+==================================+===========+=======================|
+"""
+MIG_ROW = """\
+|  0    1   0   0  |              44MiB / 40448MiB    | 60      0 |  3   0    3    0    3 |
+|                  |               0MiB / 65535MiB    |           |                       |
+"""
+MIG_LIST = """\
+GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0a0a0a0a-1111-2222-3333-444444444444)
+  MIG 3g.40gb     Device  0: (UUID: MIG-0b0b0b0b-1111-2222-3333-444444444444)
+"""
+
+
+def h100(tmp_path: Path) -> Host:
+    return bare(tmp_path).file(f"{CARD}/device", "0x2330\n").file(f"{CARD}/class", "0x030200\n")
+
+
+def test_a_slice_in_the_table_is_a_slice(tmp_path: Path) -> None:
+    assert h100(tmp_path).command("nvidia-smi", MIG_TABLE + MIG_ROW).check()["verdict"] == "ok"
+
+
+def test_a_table_without_slices(tmp_path: Path) -> None:
+    none = "|  No MIG devices found                                                                   |\n"
+    report = h100(tmp_path).command("nvidia-smi", MIG_TABLE + none).check()
+    assert slugs(report, "error") == ["mig-confusion"]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("MIG-0b0b0b0b", []), ("MIG-0c0c0c0c", ["mig-confusion"])])
+@pytest.mark.parametrize("table", [True, False])
+def test_the_name_of_a_slice(tmp_path: Path, name: str, expected: list[str], table: bool) -> None:
+    host = h100(tmp_path).command("nvidia-smi -L", MIG_LIST)
+    if table:
+        host.command("nvidia-smi", MIG_TABLE + MIG_ROW)
+    host.environ(CUDA_VISIBLE_DEVICES=f"{name}-1111-2222-3333-444444444444")
+    assert slugs(host.check(), "error") == expected
+
+
+# --- names of cards -------------------------------------------------------------------------------------
+
+OWN = "GPU-0a0a0a0a-1111-2222-3333-444444444444"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (OWN, []),
+        ("GPU-0a0a", []),
+        ("GPU-0c0c0c0c-1111-2222-3333-444444444444", ["cuda-visible-devices"]),
+        ("MIG-0b0b0b0b-1111-2222-3333-444444444444", []),  # only the driver could tell
+    ],
+)
+def test_a_card_chosen_by_its_uuid(tmp_path: Path, value: str, expected: list[str]) -> None:
+    information = f"GPU UUID: \t {OWN}\nDevice Minor: \t 0\n"
+    host = bare(tmp_path).file("/proc/driver/nvidia/gpus/0000:01:00.0/information", information)
+    assert slugs(host.environ(CUDA_VISIBLE_DEVICES=value).check(), "error") == expected
+
+
+def test_a_uuid_that_the_kernel_does_not_tell(tmp_path: Path) -> None:
+    information = "GPU UUID: \t GPU-????????-????-????-????-????????????\nDevice Minor: \t 0\n"
+    host = bare(tmp_path).file("/proc/driver/nvidia/gpus/0000:01:00.0/information", information)
+    assert slugs(host.environ(CUDA_VISIBLE_DEVICES=OWN).check(), "error") == []
+
+
+# --- refused nodes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        ({}, "container-cgroup-revoked"),  # not known where this is: EPERM is a device cgroup's answer all the same
+        ({"/.dockerenv": ""}, "container-cgroup-revoked"),
+        ({"/proc/1/cgroup": "0::/init.scope\n"}, "gpu-device-permission"),
+    ],
+)
+def test_a_device_cgroup_by_the_place_it_is_met_in(tmp_path: Path, place: dict[str, str], expected: str) -> None:
+    host = bare(tmp_path)
+    for path, text in place.items():
+        host.file(path, text)
+    for path in NODES:
+        host.node(path, "EPERM")
+    assert slugs(host.check(), "error") == [expected]
+
+
+def test_the_owning_group_is_in_the_lines_for_the_container(tmp_path: Path) -> None:
+    host = bare(tmp_path).file("/.dockerenv")
+    for path in NODES:
+        host.node(path, "EACCES", mode="0660", gid=44)
+    host.json["user"]["gids"] = [1000]
+    report = host.check()
+    assert slugs(report, "error") == ["gpu-device-permission"]
+    assert "docker run --gpus all --group-add 44 ..." in first_fix(report)
