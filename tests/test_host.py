@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpudoctor.child import run_limited
 from gpudoctor.host import InputError, LiveHost, RecordedHost
+from gpudoctor.host.child import run_limited
 
 LIVE = LiveHost()
 

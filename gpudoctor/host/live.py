@@ -88,7 +88,7 @@ class LiveHost(Host):
         )
 
     def run(self, argv: Sequence[str], seconds: float) -> Fact[CommandResult]:
-        from gpudoctor.child import run_limited
+        from gpudoctor.host.child import run_limited
 
         return run_limited(argv, seconds)
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from gpudoctor.child import run_limited
+from gpudoctor.host.child import run_limited
 
 _ANSWERS_LIMIT = 4 << 20
 

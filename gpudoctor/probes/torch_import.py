@@ -58,7 +58,7 @@ def try_import(
 
 
 def _try_in(folder: Path, interpreter: str, environ: dict[str, str], seconds: float) -> Fact[ImportTrial]:
-    from gpudoctor.child import run_limited
+    from gpudoctor.host.child import run_limited
 
     child = Path(__file__).parent / "children" / "import_torch.py"
     empty, caches, frame = folder / "cwd", folder / "caches", folder / "frame.json"

@@ -10,12 +10,9 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
+from gpudoctor.host.base import CommandResult
 from gpudoctor.machine import Fact, absent, known, unknown
-
-if TYPE_CHECKING:
-    from gpudoctor.host import CommandResult
 
 OUTPUT_LIMIT = 1 << 20
 FLOOD_LIMIT = 64 * OUTPUT_LIMIT
@@ -35,7 +32,6 @@ def run_limited(
     The child speaks the C locale, has no standard input and its own session. A program that starts but does
     not end in time, or floods its output, is unknown; one that is not there is absent.
     """
-    from gpudoctor.host import CommandResult
 
     source = " ".join(argv[:2]) if argv[0].endswith("python") else argv[0]
     try:
