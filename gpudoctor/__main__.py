@@ -11,11 +11,14 @@ def main() -> None:
     if not sys.platform.startswith("linux"):
         print("gpudoctor runs on Linux only (x86-64, aarch64, WSL2).", file=sys.stderr)
         sys.exit(2)
-    # A run lasts a tenth of a second and makes few cycles: looking for them costs more than it frees.
+    # A run lasts a tenth of a second and makes few cycles: looking for them costs more than it frees,
+    # at the exit too, where Python would go through everything that is frozen here.
     gc.disable()
     from gpudoctor.cli import run
 
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    gc.freeze()
+    sys.exit(code)
 
 
 if __name__ == "__main__":
