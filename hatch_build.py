@@ -28,6 +28,6 @@ class MatrixHook(BuildHookInterface[Any]):
         finally:
             sys.path.remove(str(root))
         made = root / "gpudoctor" / "compat_matrix.json"
-        made.write_bytes(to_json(root / "compat_matrix.yaml"))
+        made.write_bytes(to_json(str(root / "compat_matrix.yaml")))
         if version != "editable":
             build_data["force_include"][str(made)] = "gpudoctor/compat_matrix.json"

@@ -1,10 +1,10 @@
 """gpudoctor: why a GPU does not work with PyTorch, and the exact repair."""
 
-from pathlib import Path
+import os
 
 __version__ = "0.1.0"
 
 # In a checkout `checks/` and the matrix lie beside this package; in a wheel they lie inside it.
-_checkout = Path(__file__).resolve().parent.parent
-if (_checkout / "compat_matrix.yaml").is_file():
-    __path__.append(str(_checkout))
+_checkout = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+if os.path.isfile(os.path.join(_checkout, "compat_matrix.yaml")):
+    __path__.append(_checkout)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 @click.option(
     "--from",
     "snapshot_file",
-    type=click.Path(path_type=Path),
+    type=click.Path(),
     metavar="FILE",
     help="Judge the machine of a snapshot (or of a JSON report) instead of probing one.",
 )
@@ -43,9 +42,9 @@ if TYPE_CHECKING:
 def check(
     examined: Examined,
     variables: dict[str, str],
-    snapshot_file: Path | None,
+    snapshot_file: str | None,
     description: Description,
-    overlays: tuple[Path, ...],
+    overlays: tuple[str, ...],
     shown: Shown,
 ) -> int:
     """Say what is wrong with this machine and this Python environment, first cause first.
@@ -67,7 +66,7 @@ def check(
 @variable_option
 @matrix_option
 @report_options
-def whatif(description: Description, variables: dict[str, str], overlays: tuple[Path, ...], shown: Shown) -> int:
+def whatif(description: Description, variables: dict[str, str], overlays: tuple[str, ...], shown: Shown) -> int:
     """Judge a machine that is only described; what is not described is taken as healthy."""
     from gpudoctor.doctor import Survey
     from gpudoctor.intake.described import imagined
@@ -109,10 +108,10 @@ def _probed(
     level = examined.level or ("static" if description.gpus else None)
     host = LiveHost(variables) if root is None else RecordedHost(root, variables)
     found = survey(host, matrix, python=examined.python, level=cast("Level | None", level))
-    return found, Subject("machine", "this machine") if root is None else Subject("root", str(root))
+    return found, Subject("machine", "this machine") if root is None else Subject("root", root)
 
 
-def _from_snapshot(path: Path, examined: Examined, variables: dict[str, str]) -> tuple[Survey, Subject]:
+def _from_snapshot(path: str, examined: Examined, variables: dict[str, str]) -> tuple[Survey, Subject]:
     from gpudoctor.doctor import Survey
     from gpudoctor.intake.snapshot import read_snapshot
     from gpudoctor.report import Subject
@@ -121,7 +120,7 @@ def _from_snapshot(path: Path, examined: Examined, variables: dict[str, str]) ->
         raise click.UsageError(
             "--from reads a machine as it was recorded; --root, --python, --level and --env do not go with it"
         )
-    return Survey(read_snapshot(path), (), {}), Subject(kind="snapshot", label=str(path))
+    return Survey(read_snapshot(path), (), {}), Subject(kind="snapshot", label=path)
 
 
 def _with_description(survey: Survey, description: Description, matrix: Matrix) -> Survey:

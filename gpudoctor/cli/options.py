@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -35,7 +34,7 @@ class Examined(Struct, frozen=True):
 
     level: str | None
     python: str | None
-    root: Path | None
+    root: str | None
 
 
 class Shown(Struct, frozen=True):
@@ -45,7 +44,7 @@ class Shown(Struct, frozen=True):
     fail_on: str
     select: tuple[str, ...]
     ignore: tuple[str, ...]
-    report_file: Path | None
+    report_file: str | None
     private: bool
     quiet: bool
     verbose: bool
@@ -89,7 +88,7 @@ machine_options = _gathered(
     ),
     click.option(
         "--root",
-        type=click.Path(path_type=Path),
+        type=click.Path(),
         metavar="DIR",
         envvar="GPUDOCTOR_ROOT",
         help="Read the machine below DIR (a mounted image, /host, a recording); nothing is run.",
@@ -142,7 +141,7 @@ report_options = _gathered(
     ),
     click.option(
         "--report-file",
-        type=click.Path(path_type=Path),
+        type=click.Path(),
         metavar="PATH",
         envvar="GPUDOCTOR_REPORT_FILE",
         help="Write the report to PATH too.",
@@ -170,7 +169,7 @@ matrix_option = click.option(
     "--matrix",
     "overlays",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=click.Path(),
     metavar="FILE",
     envvar="GPUDOCTOR_MATRIX",
     help="YAML file that adds or replaces rows of the compatibility matrix.",

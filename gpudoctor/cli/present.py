@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
@@ -65,13 +64,14 @@ def _print_text(report: Report, shown: Shown) -> None:
         _write_report_file(shown.report_file, copy.getvalue())
 
 
-def _write_report_file(path: Path | None, text: str) -> None:
+def _write_report_file(path: str | None, text: str) -> None:
     from gpudoctor.host import InputError
 
     if path is None:
         return
     try:
-        path.write_text(text, encoding="utf-8")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
     except OSError as error:
         raise InputError(
             f"--report-file {path}: cannot be written: {(error.strerror or str(error)).lower()}"

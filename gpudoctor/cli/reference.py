@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -70,7 +69,7 @@ def matrix() -> None:
 @click.argument("table", required=False)
 @click.argument("words", nargs=-1)
 @matrix_option
-def show(table: str | None, words: tuple[str, ...], overlays: tuple[Path, ...]) -> int:
+def show(table: str | None, words: tuple[str, ...], overlays: tuple[str, ...]) -> int:
     """Show the tables, or the rows of TABLE that contain all WORDS."""
     import msgspec
 
@@ -97,8 +96,8 @@ def show(table: str | None, words: tuple[str, ...], overlays: tuple[Path, ...]) 
 
 @matrix.command()
 @matrix_option
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-def validate(files: tuple[Path, ...], overlays: tuple[Path, ...]) -> int:
+@click.argument("files", nargs=-1, type=click.Path())
+def validate(files: tuple[str, ...], overlays: tuple[str, ...]) -> int:
     """Check every row of the matrix, and of overlay FILES."""
     from gpudoctor.matrix.load import validate_matrix
 

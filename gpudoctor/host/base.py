@@ -8,7 +8,6 @@ import posixpath
 import stat as stat_bits
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import IO, Any, Literal
 
 from msgspec import Struct
@@ -74,11 +73,6 @@ class Host(ABC):
     @abstractmethod
     def place(self, path: str) -> str | None:
         """Where a path of the machine lies on this system; None if it leads nowhere."""
-
-    def locate(self, path: str) -> Path | None:
-        """`place` as a Path."""
-        place = self.place(path)
-        return None if place is None else Path(place)
 
     @abstractmethod
     def missing(self, path: str) -> Fact[Any]:

@@ -6,7 +6,6 @@ import errno
 import os
 import posixpath
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -84,11 +83,11 @@ class RecordedHost(Host):
 
     live = False
 
-    def __init__(self, root: Path, variables: Mapping[str, str] | None = None) -> None:
+    def __init__(self, root: str, variables: Mapping[str, str] | None = None) -> None:
         """Read `gpudoctor-host.json`, if there is one. Raises InputError for a folder that cannot be used."""
         try:
             os.listdir(root)
-            self._root = str(root.resolve())
+            self._root = os.path.realpath(root)
         except (OSError, ValueError, RuntimeError) as error:
             reason = (getattr(error, "strerror", None) or str(error)).lower()
             raise InputError(f"--root {root}: {reason}") from None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -34,10 +33,10 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     machine: Machine
 
 
-def read_snapshot(path: Path) -> Machine:
+def read_snapshot(path: str) -> Machine:
     """The machine of a snapshot or of a JSON report. Raises InputError with file and place."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             content = file.read(SNAPSHOT_LIMIT + 1)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None

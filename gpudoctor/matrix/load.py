@@ -7,10 +7,10 @@ validated then. What is read from YAML is validated here; whatever a file holds,
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,8 +25,8 @@ from gpudoctor.matrix.rows import KEYS, Row, Tables
 SIZE_LIMIT = 8 << 20
 DEPTH_LIMIT = 16
 
-_PACKAGE = Path(__file__).resolve().parent.parent
-_JSON = _PACKAGE / "compat_matrix.json"
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+_JSON = os.path.join(_PACKAGE, "compat_matrix.json")
 
 
 class MatrixError(InputError):
@@ -50,13 +50,13 @@ class Place(Struct, frozen=True):
 class Source(Struct, frozen=True):
     """One parsed matrix file."""
 
-    path: Path
+    path: str
     text: str
     tables: dict[str, Any]
     places: dict[str, list[Place]]
 
 
-def load_matrix(overlays: Sequence[Path] = ()) -> Matrix:
+def load_matrix(overlays: Sequence[str] = ()) -> Matrix:
     """The matrix of this installation, with the rows of the overlay files added to it or put in the place of
     rows with the same key. Raises MatrixError."""
     tables = _own_tables()
@@ -65,13 +65,13 @@ def load_matrix(overlays: Sequence[Path] = ()) -> Matrix:
     return Matrix(tables)
 
 
-def yaml_path() -> Path:
+def yaml_path() -> str:
     """The matrix that people edit: in a checkout beside the package, in a wheel inside it."""
-    checkout = _PACKAGE.parent / "compat_matrix.yaml"
-    return checkout if checkout.is_file() else _PACKAGE / "compat_matrix.yaml"
+    checkout = os.path.join(os.path.dirname(_PACKAGE), "compat_matrix.yaml")
+    return checkout if os.path.isfile(checkout) else os.path.join(_PACKAGE, "compat_matrix.yaml")
 
 
-def load_yaml(path: Path) -> Tables:
+def load_yaml(path: str) -> Tables:
     """A whole matrix from its YAML, validated."""
     source = read_source(path)
     tables = _converted(source, {})
@@ -79,7 +79,7 @@ def load_yaml(path: Path) -> Tables:
     return tables
 
 
-def validate_matrix(files: Sequence[Path] = ()) -> Tables:
+def validate_matrix(files: Sequence[str] = ()) -> Tables:
     """Check every row of the YAML and then of the given files, overlays or whole matrices (those that have a
     `version`); the tables that come out. Raises MatrixError for the first wrong row, and says how many more."""
     tables = load_yaml(yaml_path())
@@ -89,18 +89,18 @@ def validate_matrix(files: Sequence[Path] = ()) -> Tables:
     return tables
 
 
-def to_json(path: Path) -> bytes:
+def to_json(path: str) -> bytes:
     """The JSON form of a YAML matrix, as it is packed into a wheel."""
-    return msgspec.json.encode(Built(sha256=_hash(path.read_bytes()), tables=load_yaml(path)))
+    return msgspec.json.encode(Built(sha256=_hash(_content(path)), tables=load_yaml(path)))
 
 
 @cache
 def _own_tables() -> Tables:
     path = yaml_path()
-    if _JSON.is_file():
-        built = _decoded(_JSON.read_bytes())
+    if os.path.isfile(_JSON):
+        built = _decoded(_content(_JSON))
         # In a checkout the YAML may have been edited since the JSON was made.
-        if built is not None and (path.parent == _PACKAGE or built.sha256 == _hash(path.read_bytes())):
+        if built is not None and (os.path.dirname(path) == _PACKAGE or built.sha256 == _hash(_content(path))):
             return built.tables
     return load_yaml(path)
 
@@ -112,6 +112,11 @@ def _decoded(content: bytes) -> Built | None:
         return None
 
 
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
 def _hash(content: bytes) -> str:
     from hashlib import sha256
 
@@ -121,7 +126,7 @@ def _hash(content: bytes) -> str:
 # --- YAML -----------------------------------------------------------------------------------------
 
 
-def read_source(path: Path) -> Source:
+def read_source(path: str) -> Source:
     """Parse one matrix file and work its tables out into plain rows. Raises MatrixError."""
     text = _text(path)
     document = _parsed(path, text)
@@ -139,11 +144,11 @@ def read_source(path: Path) -> Source:
     return Source(path=path, text=text, tables=tables, places=places)
 
 
-def _text(path: Path) -> str:
+def _text(path: str) -> str:
     try:
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise MatrixError(f"{path}: no such file")
-        with path.open("rb") as file:
+        with open(path, "rb") as file:
             content = file.read(SIZE_LIMIT + 1)
     except (OSError, ValueError) as error:
         raise MatrixError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
@@ -156,7 +161,7 @@ def _text(path: Path) -> str:
         raise MatrixError(f"{path}:{line}: not UTF-8 text") from None
 
 
-def _parsed(path: Path, text: str) -> Any:
+def _parsed(path: str, text: str) -> Any:
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -172,7 +177,7 @@ def _parsed(path: Path, text: str) -> Any:
         raise MatrixError(f"{path}: not valid YAML: {str(error).splitlines()[0][:200]}") from None
 
 
-def _refuse_tricks(path: Path, text: str, loader: Any) -> None:
+def _refuse_tricks(path: str, text: str, loader: Any) -> None:
     """A matrix needs no anchors, tags or deep nesting: they only hide rows, or blow a small file up."""
     import yaml
 
@@ -192,7 +197,7 @@ def _refuse_tricks(path: Path, text: str, loader: Any) -> None:
             depth -= 1
 
 
-def _rows(path: Path, table: str, content: Any) -> tuple[list[Any], list[Place]]:
+def _rows(path: str, table: str, content: Any) -> tuple[list[Any], list[Place]]:
     """The rows of a table, each with what its head gives. A table is one group or a list of groups or rows."""
     single = isinstance(content, dict)
     if not single and not isinstance(content, list):

@@ -91,7 +91,7 @@ def _on_path(host: Host, environ: Mapping[str, str]) -> Iterator[str]:
         if folder.startswith("/"):
             for name in ("python3", "python"):
                 path = posixpath.join(folder, name)
-                if host.stat(path).known or _link_text(host, path):
+                if host.stat(path).known or host.link(path):
                     yield _behind_shim(host, path, environ) or path
 
 
@@ -118,7 +118,7 @@ def layout_of(host: Host, path: str) -> Layout | None:
     folder, name = posixpath.split(path)
     if found.value is not None and found.value.kind != "file":
         return None
-    if not re.match(_PYTHON_NAME, name) or not (found.known or _link_text(host, path)):
+    if not re.match(_PYTHON_NAME, name) or not (found.known or host.link(path)):
         return None
     for place in (posixpath.dirname(folder), folder):
         if host.exists(posixpath.join(place, "pyvenv.cfg")):
@@ -215,21 +215,10 @@ def _names_along_links(host: Host, path: str) -> Iterator[str]:
         found = re.search(_VERSIONED, path)
         if found:
             yield found.group(1)
-        target = _link_text(host, path)
+        target = host.link(path)
         if target is None:
             return
         path = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-
-
-def _link_text(host: Host, path: str) -> str | None:
-    """What a link says, also where it leads nowhere on this host."""
-    folder = host.locate(posixpath.dirname(path))
-    if folder is None:
-        return None
-    try:
-        return str((folder / posixpath.basename(path)).readlink())
-    except (OSError, ValueError):
-        return None
 
 
 def _lib_folders(host: Host, prefix: str) -> list[str]:
