@@ -19,6 +19,7 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu
 
 from . import access, cuda_start, driver, hardware, job, kernel, nodes, selection, wsl
+from .cards import called, finding
 from .installed import (
     core_modules,
     cuda_status,
@@ -29,7 +30,7 @@ from .installed import (
     nvml_status,
 )
 from .job import cpu_task
-from .unserved import RESERVED, because, called, finding, unserved
+from .unserved import RESERVED, because, unserved
 
 _ELSEWHERE = (2, 34, 46, 100, 804)
 """Answers of cuInit that speak of something else: memory, a stub, a busy card, no visible card, cuda-compat."""

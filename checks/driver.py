@@ -6,19 +6,22 @@ from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Manual, Reboot, WayOut
 from gpudoctor.machine import Gpu, Library
 
+from .cards import called, finding
 from .installed import (
     CUDA_MISMATCH,
     NVML_MISMATCH,
+    core_modules,
     cuda_status,
     driver_answers,
     driver_for,
+    for_running_kernel,
     install_driver,
     nvidia_driver,
     nvidia_refusal,
     nvml_status,
     version_on_disk,
 )
-from .unserved import Weight, alike, because, called, finding
+from .unserved import Weight, alike, because
 
 # --- user space against kernel module -----------------------------------------------------------------
 
@@ -86,7 +89,7 @@ def driver_lib_mismatch(case: Case) -> Verdicts:
     else:
         reboot = WayOut("Reboot, in case an update is waiting for it", (Reboot(),))
         ways_out = (reboot, install_driver(case, cards)) if cards else (reboot,)
-        if case.machine.nvidia.modules_installed.known and versions is not None:
+        if versions is not None and _other_on_disk(case):
             ways_out = ways_out[::-1]
     saw = f"module {versions[0]}, libraries {versions[1]}" if versions else "the driver reports a version mismatch"
     yield Finding(
@@ -130,6 +133,14 @@ def _on_disk(case: Case, version: str) -> bool:
         return False
     there = version_on_disk(case)
     return there is not None and _same(there, version)
+
+
+def _other_on_disk(case: Case) -> bool:
+    """A boot would not bring the libraries' module: the one on disk is of another version, or there is none."""
+    if version_on_disk(case):
+        return True
+    installed = case.machine.nvidia.modules_installed
+    return installed.known and for_running_kernel(case, core_modules(case)) is None
 
 
 def _compat(case: Case) -> Library | None:

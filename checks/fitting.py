@@ -5,25 +5,27 @@ Holds no checks itself.
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct
 
-from gpudoctor.builds import Carried, cards_to_serve, carries, replacements, toolkit_knows
+from gpudoctor.builds import Carried, cards_to_serve, carries, natively, replacements, toolkit_knows
 from gpudoctor.check import Case
 from gpudoctor.finding import (
     Confidence,
-    Device,
     Evidence,
     Finding,
     NotJudged,
+    ReplaceTorch,
     SetVariable,
     Severity,
     UnsetVariable,
     WayOut,
-    gpu_subject,
 )
 from gpudoctor.machine import Gpu, Torch
-from gpudoctor.matrix.versions import figures
 from gpudoctor.visibility import runtime_order, select, visibility_variables
+
+from .cards import finding, older, together
 
 FROM_AN_INDEX = ("pypi", "download.pytorch.org", "unknown")
 """Origins whose versions pair as the package index says; others bring pairs of their own."""
@@ -54,6 +56,11 @@ class Fit(Struct, frozen=True):
     def served(self) -> bool:
         return self.carried.runs == "yes" and self.carried.blas != "no"
 
+    @property
+    def fails(self) -> bool:
+        """Known not to be served: no code, or no BLAS to go with it."""
+        return self.carried.runs == "no" or (self.carried.runs == "yes" and self.carried.blas == "no")
+
 
 def fits(case: Case) -> tuple[Fit, ...]:
     """One per usable card of the vendor that the installed torch is built for; none for other torches."""
@@ -70,24 +77,18 @@ def weight(fit: Fit, all_fits: tuple[Fit, ...]) -> Severity:
     ones is what a program meets first.
     """
     working = [other.gpu for other in all_fits if other.served]
-    weaker = any(figures(fit.gpu.arch.value or "") < figures(other.arch.value or "") for other in working)
+    weaker = any(older(fit.gpu, other) for other in working)
     return "note" if working and (fit.gpu.integrated or weaker) else "error"
 
 
 def alike(some: tuple[Fit, ...]) -> tuple[tuple[Fit, ...], ...]:
-    """Fits of one card name and one answer together, so that eight equal cards are one finding."""
-    groups: dict[tuple[str, str | None, Carried], list[Fit]] = {}
-    for fit in some:
-        groups.setdefault((fit.gpu.name, fit.gpu.arch.value, fit.carried), []).append(fit)
-    return tuple(tuple(group) for group in groups.values())
+    """Fits of one card name and one answer together."""
+    return tuple(together(some, lambda fit: (fit.gpu.name, fit.gpu.arch.value, fit.carried)).values())
 
 
-def about(group: tuple[Fit, ...], **parts: object) -> Finding:
-    """A finding about such a group; `parts` are the other fields of a Finding."""
-    first = group[0].gpu
-    device = Device.of(first) if len(group) == 1 else None
-    subject = gpu_subject(first) if len(group) == 1 else f"{first.name} ({len(group)} cards)"
-    return Finding(subject=subject, device=device, **parts)  # type: ignore[arg-type]
+def about(group: tuple[Fit, ...], severity: Severity, **parts: Any) -> Finding:
+    """A finding about the cards of such a group; `parts` are the other fields of a Finding."""
+    return finding(severity, tuple(fit.gpu for fit in group), **parts)
 
 
 def evidence(torch: Torch, fit: Fit) -> tuple[Evidence, ...]:
@@ -123,6 +124,56 @@ def without_variable(way: WayOut, name: str) -> WayOut:
     if any(isinstance(remedy, SetVariable | UnsetVariable) and remedy.name == name for remedy in way.remedies):
         return way
     return WayOut(way.title, (*way.remedies, UnsetVariable(name, why="the card's own target then counts")))
+
+
+def native(case: Case, fit: Fit) -> Fit:
+    """What the build carries for a card where no override is in force."""
+    return Fit(fit.gpu, natively(case.machine, case.matrix, fit.gpu))
+
+
+def spoiled(case: Case, fit: Fit) -> bool:
+    """A card that the build serves, and that an override keeps from it."""
+    return fit.fails and fit.carried.via_override is not None and native(case, fit).served
+
+
+def misled(fit: Fit) -> bool:
+    """An override takes the card for one of another generation: that has its own finding."""
+    return fit.carried.rule == "override-out-of-generation"
+
+
+def aside(case: Case, fit: Fit, all_fits: tuple[Fit, ...]) -> bool:
+    """An AMD card that does not decide about this environment: integrated graphics beside a card that is made to
+    compute, or a card beside one that works and that a process meets first."""
+    if fit.gpu.integrated and (case.usable_of("nvidia") or any(not other.gpu.integrated for other in all_fits)):
+        return True
+    first = process_order(case)[:1]
+    return any(other.served for other in all_fits) and bool(first and first[0] is not fit.gpu)
+
+
+def ways_for(case: Case, fit: Fit, all_fits: tuple[Fit, ...]) -> tuple[WayOut, ...]:
+    """Ways out for an AMD card that the build does not serve: another build, where one serves it; last, where it
+    serves others, showing a process only those."""
+    cards = cards_to_serve(case.machine, case.matrix, case.usable_of("amd"))
+    others = tuple(other.gpu for other in all_fits if other.served)
+    show = show_only(case, others) if others else None
+    if show is None or any(gpu is fit.gpu for gpu in cards):
+        builds = better_torch(case)
+        return (*(way for way in builds if not _for_the_cpu(way)), show) if show else builds
+    return (show,)
+
+
+def _for_the_cpu(way: WayOut) -> bool:
+    return any(isinstance(remedy, ReplaceTorch) and remedy.build == "cpu" for remedy in way.remedies)
+
+
+def show_only(case: Case, wanted: tuple[Gpu, ...]) -> WayOut | None:
+    """The way out that leaves only `wanted` of AMD's cards to a process, where the variable can be told."""
+    setting = visible_as(case, wanted)
+    if setting is None:
+        return None
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in wanted))
+    remedy = SetVariable(setting[0], setting[1], why=f"only {names} is visible then")
+    return WayOut(f"Show only {names} to the process", (remedy,))
 
 
 def process_order(case: Case) -> tuple[Gpu, ...]:
@@ -174,6 +225,11 @@ def why_unknown(torch: Torch, fit: Fit) -> str:
     if fit.carried.rule == "no-arch":
         return f"the architecture of {fit.gpu.name} is not known, so neither whether {build_name(torch)} has code "
         "for it"
+    if fit.carried.rule == "no-list" and torch.origin == "amd" and not torch.archs.why:
+        return (
+            f"{build_name(torch)} holds no device code itself, and no amd-torch-device-* distribution beside it says "
+            f"that it is for {fit.gpu.arch.value}"
+        )
     if fit.carried.rule == "no-list":
         return f"which architectures {build_name(torch)} was built for is not known ({torch.archs.why or 'no list'})"
     return (

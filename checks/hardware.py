@@ -14,8 +14,9 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Gpu, LogFault
 
+from .cards import called, finding
 from .installed import about, nvidia_refusal
-from .unserved import called, finding, names_card, without_kfd
+from .unserved import names_card, without_kfd
 
 _NVML_LOST = 15
 

@@ -22,6 +22,7 @@ from gpudoctor.finding import (
     gpu_subject,
 )
 
+from .cards import called, finding
 from .installed import (
     blocked,
     core_modules,
@@ -33,7 +34,7 @@ from .installed import (
     unbuilt_dkms,
 )
 from .known_issues import of_slug
-from .unserved import because, called, finding, rival, without_kfd
+from .unserved import because, rival, without_kfd
 
 
 @check("GPD110", "nouveau-conflict")

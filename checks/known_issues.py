@@ -54,10 +54,6 @@ def _system(case: Case, when: IssueCondition) -> bool:
         return False
     if when.container is not None and (system.container.undecided or case.in_container != when.container):
         return False
-    if when.firmware is not None:
-        firmware = case.machine.amd.firmware_package.value
-        if firmware is None or not matches(when.firmware, firmware):
-            return False
     if when.platform == "wsl2":
         return system.wsl.known
     return when.platform in (None, case.platform)
@@ -97,9 +93,9 @@ def _symptoms(case: Case, row: KnownIssue) -> tuple[LogFault, ...]:
 
 
 def of_slug(case: Case, slug: str) -> Iterator[Finding]:
-    """One finding for each row of that slug that matches."""
+    """One finding for each row of that slug that matches; rows about a release of the firmware are left to GPD116."""
     for row in case.matrix.known_issues():
-        if row.slug != slug or not _matches(case, row.when) or _worked_around(case, row):
+        if row.slug != slug or row.when.firmware or not _matches(case, row.when) or _worked_around(case, row):
             continue
         symptoms = _symptoms(case, row)
         if row.trigger == "symptom" and not symptoms:
@@ -108,7 +104,9 @@ def of_slug(case: Case, slug: str) -> Iterator[Finding]:
 
 
 def _worked_around(case: Case, row: KnownIssue) -> bool:
-    return bool(row.variables) and all(case.variable(name) == value for name, value in row.variables.items())
+    """Its variables are set so; of a path any value counts."""
+    settings = ((case.variable(name), value) for name, value in row.variables.items())
+    return bool(row.variables) and all(have == value or (have and value.startswith("/")) for have, value in settings)
 
 
 def _severity(row: KnownIssue, seen: bool) -> Severity:

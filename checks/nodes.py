@@ -18,8 +18,9 @@ from gpudoctor.finding import (
 from gpudoctor.machine import DeviceNode, Vendor
 
 from .access import SHARED, amd_nodes, nvidia_nodes
+from .cards import called, finding
 from .installed import CUDA_UNKNOWN, NVML_NO_PERMISSION, cuda_status, driver_answers, nvml_status
-from .unserved import called, finding, served, unserved, without_kfd
+from .unserved import served, unserved, without_kfd
 
 _SHARES_DEV = ("apptainer", "singularity", "charliecloud", "shifter", "enroot", "flatpak", "systemd-nspawn")
 """Containers that use the host's own /dev: nodes appear there as on bare metal."""

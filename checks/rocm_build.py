@@ -1,10 +1,10 @@
-"""Does the installed ROCm build of torch have code for the AMD cards (GPD404, GPD408, GPD409)."""
+"""Does the installed ROCm build of torch have code for the AMD cards (GPD404, GPD408, GPD409, GPD414)."""
 
 from __future__ import annotations
 
-from gpudoctor.builds.carried import OVERRIDE, gfx_answer
+from gpudoctor.builds.carried import OVERRIDE
 from gpudoctor.check import Case, Verdicts, check
-from gpudoctor.finding import Evidence, Finding, ReplaceTorch, SetVariable, Severity, UnsetVariable, WayOut
+from gpudoctor.finding import Evidence, Finding, ReplaceTorch, UnsetVariable, WayOut
 from gpudoctor.machine import Torch
 
 from .fitting import (
@@ -12,14 +12,18 @@ from .fitting import (
     Fit,
     about,
     alike,
+    aside,
     better_torch,
     build_name,
     confidence,
     evidence,
     fits,
+    misled,
+    native,
     not_told,
-    process_order,
     spelled,
+    spoiled,
+    ways_for,
     without_variable,
 )
 
@@ -48,27 +52,15 @@ def torch_rocm_no_arch_for_gpu(case: Case) -> Verdicts:
         return
     for group in alike(all_fits):
         fit = group[0]
-        if _meaningless(case, fit):
+        if _meaningless(case, fit) or spoiled(case, fit):
             continue
         if fit.carried.runs == "unknown":
             yield not_told(case, fit, all_fits)
-        elif fit.carried.runs == "yes" and fit.carried.via_override and not _native(case, fit):
-            yield _by_override(case, torch, group)
-        elif fit.carried.runs == "no" and fit.carried.rule != "override-out-of-generation":
-            yield from () if _left_to_others(case, fit, all_fits) else (_without_gfx(case, torch, group, all_fits),)
-
-
-def _native(case: Case, fit: Fit) -> bool:
-    """Whether the build carries the card's own target, overrides left aside."""
-    return gfx_answer(case.matrix, fit.gpu.arch.value or "", fit.carried.code).runs == "yes"
-
-
-def _left_to_others(case: Case, fit: Fit, all_fits: tuple[Fit, ...]) -> bool:
-    """A card beside one that works and that a process does not meet first; integrated graphics beside any card."""
-    working = any(other.served for other in all_fits)
-    first = process_order(case)[:1]
-    beside_nvidia = fit.gpu.integrated and bool(case.usable_of("nvidia"))
-    return beside_nvidia or (working and (fit.gpu.integrated or bool(first and first[0] is not fit.gpu)))
+        elif fit.carried.runs == "yes" and fit.carried.via_override and native(case, fit).carried.runs == "no":
+            if not (fit.gpu.integrated and aside(case, fit, all_fits)):
+                yield _by_override(case, torch, group)
+        elif fit.carried.runs == "no" and not misled(fit) and not aside(case, fit, all_fits):
+            yield _without_gfx(case, torch, group, all_fits)
 
 
 def _without_gfx(case: Case, torch: Torch, group: tuple[Fit, ...], all_fits: tuple[Fit, ...]) -> Finding:
@@ -76,18 +68,17 @@ def _without_gfx(case: Case, torch: Torch, group: tuple[Fit, ...], all_fits: tup
     gfx = fit.gpu.arch.value or ""
     tried = f" with {OVERRIDE}={fit.carried.via_override}" if fit.carried.via_override else ""
     first = " It is the first card of a process here." if any(other.served for other in all_fits) else ""
+    listed = f" AMD does not list this card for ROCm {torch.rocm}." if _unlisted(case, torch, fit) else ""
     return about(
         group,
         severity="error",
-        message=(
-            f"{build_name(torch)} has no code for {fit.gpu.name} ({gfx}){tried}; it was built for "
-            f"{spelled(fit.carried.code)}.{first}"
-        ),
+        message=f"{build_name(torch)} has no code for {fit.gpu.name} ({gfx}){tried}; it was built for "
+        f"{spelled(fit.carried.code)}.{first}{listed}",
         saw=spelled(fit.carried.code),
         want=gfx,
         confidence=confidence(fit),
         evidence=evidence(torch, fit),
-        ways_out=better_torch(case),
+        ways_out=ways_for(case, fit, all_fits),
         refs=("pytorch/pytorch#73534",),
         moots=("rocblas-no-arch", *REPAIRED_WITH_TORCH),
     )
@@ -106,7 +97,7 @@ def _by_override(case: Case, torch: Torch, group: tuple[Fit, ...]) -> Finding:
     gfx, value = fit.gpu.arch.value or "", fit.carried.via_override or ""
     name = next((n for n in (f"{OVERRIDE}_{fit.gpu.kfd_node}", OVERRIDE) if case.variable(n) == value), OVERRIDE)
     policy = case.matrix.override(gfx)
-    risk = f" Known risks: {policy.note}." if policy and policy.note else ""
+    risk = f" What is known of it: {policy.note}." if policy and policy.note else ""
     return about(
         group,
         severity="warning",
@@ -118,15 +109,18 @@ def _by_override(case: Case, torch: Torch, group: tuple[Fit, ...]) -> Finding:
         saw=f"{name}={value}",
         want=f"a build with code for {gfx}",
         evidence=(*evidence(torch, fit), Evidence(name, value, "environment")),
-        ways_out=_natively(case, name),
+        ways_out=_natively(case, name, gfx),
         refs=("ROCm/rocBLAS#1339",),
     )
 
 
-def _natively(case: Case, name: str) -> tuple[WayOut, ...]:
+def _natively(case: Case, name: str, gfx: str) -> tuple[WayOut, ...]:
     """Ways out by a build that carries the card itself, and needs no override any more."""
-    plain = (way for way in better_torch(case) if not any(isinstance(remedy, SetVariable) for remedy in way.remedies))
-    builds = (way for way in plain if any(isinstance(r, ReplaceTorch) and r.build != "cpu" for r in way.remedies))
+    builds = (
+        way
+        for way in better_torch(case)
+        if any(isinstance(remedy, ReplaceTorch) and gfx in remedy.carries.split(", ") for remedy in way.remedies)
+    )
     return tuple(without_variable(way, name) for way in builds)
 
 
@@ -151,13 +145,13 @@ def rocblas_no_arch(case: Case) -> Verdicts:
         return
     for group in alike(tuple(fit for fit in all_fits if fit.carried.runs == "yes" and fit.carried.blas == "no")):
         fit = group[0]
-        beside = any(other.served for other in all_fits) and fit.gpu.integrated
+        if spoiled(case, fit) or aside(case, fit, all_fits):
+            continue
         gfx = fit.gpu.arch.value or ""
         via = case.matrix.gfx_of_override(fit.carried.via_override) if fit.carried.via_override else None
-        severity: Severity = "note" if beside else "error"
         yield about(
             group,
-            severity=severity,
+            severity="error",
             message=(
                 f"{build_name(torch)} lists {via or gfx}, but its rocBLAS has no kernels for it: matrix products on "
                 f"{fit.gpu.name} abort."
@@ -165,7 +159,7 @@ def rocblas_no_arch(case: Case) -> Verdicts:
             saw=f"no rocBLAS kernels for {via or gfx} in ROCm {torch.rocm}",
             want=f"rocBLAS kernels for {gfx}",
             evidence=(*evidence(torch, fit), Evidence("rocblas.archs", *_blas(case, torch))),
-            ways_out=better_torch(case) if severity == "error" else (),
+            ways_out=ways_for(case, fit, all_fits),
             refs=("ROCm/legacy-rocm-build#4625",),
             moots=REPAIRED_WITH_TORCH,
         )
@@ -177,6 +171,47 @@ def _blas(case: Case, torch: Torch) -> tuple[str, str]:
         return spelled(own.blas_gfx), torch.archs.source
     row = case.matrix.blas(torch.rocm) if torch.rocm else None
     return spelled(row.rocblas or ()) if row else "unknown", f"compat_matrix: {row.source}" if row else ""
+
+
+def _unlisted(case: Case, torch: Torch, fit: Fit) -> bool:
+    """A card that is known by its name, and not in AMD's list for the ROCm of this torch."""
+    gpu = fit.gpu
+    return (
+        gpu.chip is not None and case.matrix.listed_by_amd(gpu.arch.value or "", gpu.name, torch.rocm or "0") is False
+    )
+
+
+@check("GPD414", "amd-card-not-listed")
+def amd_card_not_listed(case: Case) -> Verdicts:
+    """AMD does not list this card for ROCm, and this torch carries it.
+
+    ## Why it matters
+    The card works: this build has machine code for its own target, as it has for the cards that AMD supports. Faults
+    on it are not AMD's to mend, and guides that ask for an override do not mean this card.
+
+    ## How it is judged
+    The build carries the card's own target, without an override, and AMD's documents for its ROCm release name other
+    products only: of gfx1030 the Radeon PRO W6800 and V620, not the RX 6800 and RX 6900.
+
+    ## Fix safety
+    There is nothing to repair.
+    """
+    torch, all_fits = case.torch, fits(case)
+    if torch is None or case.built_for != "amd":
+        return
+    for group in alike(tuple(fit for fit in all_fits if fit.served and not aside(case, fit, all_fits))):
+        fit = group[0]
+        if fit.carried.via_override or not _unlisted(case, torch, fit):
+            continue
+        yield about(
+            group,
+            severity="note",
+            message=f"AMD does not list {fit.gpu.name} for ROCm {torch.rocm}. {build_name(torch)} carries code for "
+            f"{fit.gpu.arch.value} all the same: no override is needed.",
+            saw=fit.gpu.arch.value or "",
+            evidence=evidence(torch, fit),
+            refs=("ROCm compatibility matrix",),
+        )
 
 
 @check("GPD409", "hipblaslt-unsupported-arch")

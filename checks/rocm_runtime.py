@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from gpudoctor.builds import candidates, cards_to_serve, python_of
+from gpudoctor.builds.nearest import nearest, way_to
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import (
     Device,
@@ -12,15 +14,13 @@ from gpudoctor.finding import (
     InstallRocmDriver,
     Manual,
     Reboot,
-    ReplaceTorch,
-    SetVariable,
     WayOut,
     gpu_subject,
 )
 from gpudoctor.machine import Gpu, Library
 from gpudoctor.matrix.versions import figures, minor
 
-from .fitting import Fit, better_torch, fits, process_order, spelled, visible_as
+from .fitting import Fit, fits, misled, process_order, show_only, spelled, spoiled, ways_for
 from .shadowing import library_evidence, out_of_the_cache, without_folder
 
 # --- kernel driver ------------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ def rocm_version_mismatch(case: Case) -> Verdicts:
                 Evidence.of("amd.module", case.machine.amd.module),
                 Evidence("torch.rocm", torch.rocm, torch.source),
             ),
-            ways_out=_rocm_ways_out(case, torch.rocm),
+            ways_out=_rocm_ways_out(case, torch.rocm, driver),
             refs=("ROCm compatibility matrix, user and kernel-space support",),
         )
     environment = case.environment
@@ -98,12 +98,12 @@ def _rocm_of_driver(case: Case) -> str | None:
     return min(releases, key=minor, default=None)
 
 
-def _rocm_ways_out(case: Case, rocm: str) -> tuple[WayOut, ...]:
-    builds = tuple(
-        way
-        for way in better_torch(case)
-        if any(isinstance(r, ReplaceTorch) and r.build != "cpu" for r in way.remedies)
-    )
+def _rocm_ways_out(case: Case, rocm: str, driver: str) -> tuple[WayOut, ...]:
+    cards = cards_to_serve(case.machine, case.matrix, case.usable_of("amd"))
+    choices, _ = candidates(case.machine, case.matrix, cards, python_of(case.machine), case.platform)
+    fitting = tuple(c for c in choices if c.rocm and case.matrix.rocm_driver_fits(c.rocm, driver))
+    near = nearest(case.matrix, fitting, case.torch)
+    builds = tuple(way_to(case.machine, case.matrix, choice, case.torch) for choice in near)
     if case.in_container:
         text = f"On the host, outside this container: install the amdgpu driver of ROCm {rocm}, or one near it."
         return (
@@ -141,19 +141,20 @@ def amd_igpu_interferes(case: Case) -> Verdicts:
         return
     order = process_order(case)
     for fit in all_fits:
-        if not fit.gpu.integrated or fit.served or fit.carried.runs != "no":
+        if not fit.gpu.integrated or not fit.fails:
             continue
         first = bool(order) and order[0] is fit.gpu
         where = "comes first, so programs start on it and fail" if first else "is counted as a GPU"
+        lacks = "no code" if fit.carried.runs == "no" else "no rocBLAS kernels"
         yield Finding(
             severity="error" if first else "note",
-            message=f"The integrated {fit.gpu.name} ({fit.gpu.arch.value}) {where}; this torch has no code for it.",
+            message=f"The integrated {fit.gpu.name} ({fit.gpu.arch.value}) {where}; this torch has {lacks} for it.",
             saw=f"{len(order) or len(all_fits)} GPUs, the integrated one among them",
             want=f"only {', '.join(dict.fromkeys(gpu.name for gpu in served))}",
             subject=gpu_subject(fit.gpu),
             device=Device.of(fit.gpu),
             evidence=_side_evidence(fit),
-            ways_out=_hide(case, served, integrated=True),
+            ways_out=_without_integrated(case, served),
             refs=("ROCm/TheRock#3392",),
         )
 
@@ -172,32 +173,28 @@ def amd_unsupported_second_gpu(case: Case) -> Verdicts:
     A variable hides it from this process.
     """
     all_fits = fits(case)
-    served = tuple(fit.gpu for fit in all_fits if fit.served and not fit.gpu.integrated)
+    served = tuple(fit.gpu for fit in all_fits if fit.served)
     if case.built_for != "amd" or not served:
         return
     order = process_order(case)
     for fit in all_fits:
-        first = bool(order) and order[0] is fit.gpu
-        if fit.gpu.integrated or fit.served or fit.carried.runs != "no" or first or _misled(fit):
+        first = not order or order[0] is fit.gpu
+        if fit.gpu.integrated or not fit.fails or first or misled(fit) or spoiled(case, fit):
             continue
+        lacks = "no code" if fit.carried.runs == "no" else "no rocBLAS kernels"
+        ways = ways_for(case, fit, all_fits)
         yield Finding(
             severity="warning",
-            message=f"This torch has no code for the second card {fit.gpu.name} ({fit.gpu.arch.value}): programs "
-            "that use "
-            "all GPUs fail on it.",
+            message=f"This torch has {lacks} for the second card {fit.gpu.name} ({fit.gpu.arch.value}): programs "
+            "that use all GPUs fail on it.",
             saw=spelled(fit.carried.code),
             want=fit.gpu.arch.value or "",
             subject=gpu_subject(fit.gpu),
             device=Device.of(fit.gpu),
             evidence=_side_evidence(fit),
-            ways_out=(*_hide(case, served, integrated=False), *better_torch(case)),
+            ways_out=(*ways[-1:], *ways[:-1]),
             refs=("ROCm/legacy-rocm-build#1881",),
         )
-
-
-def _misled(fit: Fit) -> bool:
-    """An override makes it fail; that has its own finding."""
-    return fit.carried.rule == "override-out-of-generation"
 
 
 def _side_evidence(fit: Fit) -> tuple[Evidence, ...]:
@@ -207,18 +204,8 @@ def _side_evidence(fit: Fit) -> tuple[Evidence, ...]:
     )
 
 
-def _hide(case: Case, wanted: tuple[Gpu, ...], *, integrated: bool) -> tuple[WayOut, ...]:
-    ways = []
-    setting = visible_as(case, wanted)
-    if setting is not None:
-        names = ", ".join(dict.fromkeys(gpu.name for gpu in wanted))
-        remedy = SetVariable(setting[0], setting[1], why=f"only {names} is visible then")
-        ways.append(WayOut(f"Show only {names} to the process", (remedy,)))
-    if integrated:
-        text = "Switch the integrated graphics off in the firmware setup (BIOS/UEFI), if no screen hangs on them."
-        ways.append(
-            WayOut("Switch the integrated graphics off in the firmware setup", (Manual(text, risk="reboot"),))
-        )
-    elif not ways:
-        ways.append(WayOut("Hide the card", (Manual("Set HIP_VISIBLE_DEVICES to the numbers of the other cards."),)))
-    return tuple(ways)
+def _without_integrated(case: Case, served: tuple[Gpu, ...]) -> tuple[WayOut, ...]:
+    text = "Switch the integrated graphics off in the firmware setup (BIOS/UEFI), if no screen hangs on them."
+    off = WayOut("Switch the integrated graphics off in the firmware setup", (Manual(text, risk="reboot"),))
+    show = show_only(case, served)
+    return (show, off) if show else (off,)

@@ -11,6 +11,7 @@ from gpudoctor.finding import Evidence, Finding, Manual, Severity, WayOut
 from gpudoctor.machine import Gpu, Torch
 
 from .fitting import REPAIRED_WITH_TORCH, better_torch, build_name, fits
+from .unserved import computes
 
 _RESERVED = ("vfio-pci", "pci-stub", "pciback", "xen-pciback")
 
@@ -33,7 +34,9 @@ def torch_cpu_only(case: Case) -> Verdicts:
     if torch is None or torch_vendor(torch) != "cpu" or torch.build == "xpu" or not case.usable:
         return
     cards = cards_to_serve(case.machine, case.matrix, case.usable)
-    served = tuple(gpu for gpu in cards if not gpu.integrated and _could_be_served(case, gpu))
+    # NVIDIA's integrated GPUs (Jetson, GB10) are there to compute, not for a screen.
+    wanted = tuple(gpu for gpu in cards if gpu.vendor == "nvidia" or not gpu.integrated)
+    served = tuple(gpu for gpu in wanted if _could_be_served(case, gpu))
     names = ", ".join(dict.fromkeys(gpu.name for gpu in served or cards))
     severity: Severity = "error" if served else "note"
     why = ""
@@ -78,13 +81,14 @@ def cuda_torch_on_amd(case: Case) -> Verdicts:
     build.
 
     ## How it is judged
-    The only usable cards are AMD's, and no NVIDIA card is there that a repair could bring back.
+    The only usable cards are AMD's, and no NVIDIA card is there that a repair could bring back to compute.
 
     ## Fix safety
     Replaces torch and its companions in this environment by a ROCm build.
     """
     torch = case.torch
-    others = [gpu for gpu in case.machine.of_vendor("nvidia") if gpu.driver.value not in _RESERVED]
+    nvidia = case.machine.of_vendor("nvidia")
+    others = [gpu for gpu in nvidia if gpu.driver.value not in _RESERVED and computes(case, gpu)]
     if torch is None or case.built_for != "nvidia" or others or not case.usable_of("amd"):
         return
     yield _other_vendor(case, torch, "a CUDA build, and this machine's cards are AMD's", "ROCm build")

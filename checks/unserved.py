@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 from gpudoctor.check import Case
-from gpudoctor.finding import Device, Finding, gpu_subject
 from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import Gpu, LogFault, Vendor
 
+from .cards import older, together
 from .installed import (
     about,
     blocked,
@@ -83,9 +83,7 @@ def weight(case: Case, gpu: Gpu) -> Weight:
         working = tuple(other for other in working if other.vendor == case.built_for)
     elif not gpu.integrated:
         working = tuple(other for other in working if not other.integrated)
-    if any(
-        gpu.integrated or gpu.boot_vga or gpu.vendor != other.vendor or _older(case, gpu, other) for other in working
-    ):
+    if any(gpu.integrated or gpu.boot_vga or gpu.vendor != other.vendor or older(gpu, other) for other in working):
         return "note"
     if case.usable and not computes(case, gpu):
         return "note"
@@ -95,16 +93,6 @@ def weight(case: Case, gpu: Gpu) -> Weight:
         return "note"
     by_the_way = gpu.vendor == "amd" and gpu.integrated
     return "note" if by_the_way or not computes(case, gpu) else "error"
-
-
-def _older(case: Case, gpu: Gpu, other: Gpu) -> bool:
-    mine, theirs = _capability(gpu), _capability(other)
-    return mine is not None and theirs is not None and mine < theirs
-
-
-def _capability(gpu: Gpu) -> int | None:
-    found = re.fullmatch(r"sm_(\d+)", gpu.arch.value or "")
-    return int(found[1]) if found else None
 
 
 def computes(case: Case, gpu: Gpu) -> bool:
@@ -118,23 +106,9 @@ def computes(case: Case, gpu: Gpu) -> bool:
 
 
 def alike(case: Case, cards: list[Gpu]) -> list[tuple[Weight, tuple[Gpu, ...]]]:
-    """Cards of one name and weight together, so that eight equal cards are one finding."""
-    groups: dict[tuple[Weight, str], list[Gpu]] = {}
-    for gpu in cards:
-        groups.setdefault((weight(case, gpu), gpu.name), []).append(gpu)
-    return [(severity, tuple(group)) for (severity, _), group in groups.items()]
-
-
-def finding(severity: Weight, cards: tuple[Gpu, ...], **parts: Any) -> Finding:
-    """A finding about such a group; `parts` are the other fields of a Finding."""
-    device = Device.of(cards[0]) if len(cards) == 1 else None
-    subject = gpu_subject(cards[0]) if len(cards) == 1 else called(cards)
-    return Finding(severity=severity, subject=subject, device=device, **parts)
-
-
-def called(cards: tuple[Gpu, ...]) -> str:
-    """What a message calls such a group: "NVIDIA A100-SXM4-80GB (8 cards)"."""
-    return cards[0].name if len(cards) == 1 else f"{cards[0].name} ({len(cards)} cards)"
+    """Cards of one name and weight together."""
+    groups = together(cards, lambda gpu: (weight(case, gpu), gpu.name))
+    return [(severity, group) for (severity, _), group in groups.items()]
 
 
 # --- why ---

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.builds.carried import OVERRIDE, gfx_answer, override_in_force, within_generation
+from gpudoctor.builds import cards_to_serve, natively
+from gpudoctor.builds.carried import OVERRIDE, override_in_force, within_generation
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import (
     AnyRemedy,
@@ -19,7 +20,7 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Gpu
 
-from .fitting import Fit, better_torch, fits, spelled, without_variable
+from .fitting import aside, better_torch, fits, native, spelled, spoiled, without_variable
 
 # --- HSA_OVERRIDE_GFX_VERSION ----------------------------------------------------------------------
 
@@ -52,8 +53,9 @@ def hsa_override_wrong(case: Case) -> Verdicts:
 
     ## How it is judged
     Against the card's real target, which the kernel tells. An error: across generations, empty, or naming no target.
-    A note: the card's own value. A warning: another value although the build carries the card itself. The form with
-    a number counts KFD nodes, processors included. Within a generation and needed, it is no fault of this check.
+    A note: the card's own value. A warning: another value although the build carries the card itself; an error where
+    it carries no code for that value. Integrated graphics beside a card do not count. The form with a number counts
+    KFD nodes, processors included. Within a generation and needed, it is no fault of this check.
 
     ## Fix safety
     Unsets or changes a variable for this process.
@@ -65,15 +67,18 @@ def hsa_override_wrong(case: Case) -> Verdicts:
         if named is None and case.usable_of("amd"):
             yield _meaningless(case, name, value)
             continue
+        all_fits = fits(case)
+        ignored = [fit.gpu for fit in all_fits if fit.gpu.integrated and aside(case, fit, all_fits)]
+        judged = tuple(gpu for gpu in cards if not any(gpu is other for other in ignored))
         across = [
             gpu
-            for gpu in cards
+            for gpu in judged
             if named and gpu.arch.value and not within_generation(case.matrix, gpu.arch.value, named)
         ]
         if across:
             yield _across(case, name, value, named or "", across[0])
             continue
-        yield from _needless(case, name, value, named or "", cards)
+        yield from _needless(case, name, value, named or "", judged)
 
 
 def _meaningless(case: Case, name: str, value: str) -> Finding:
@@ -102,27 +107,20 @@ def _across(case: Case, name: str, value: str, named: str, gpu: Gpu) -> Finding:
         subject=gpu_subject(gpu),
         device=Device.of(gpu),
         evidence=(Evidence(name, value, "environment"), Evidence.of("gpu.arch", gpu.arch)),
-        ways_out=_ways_out(case, name, (gpu,)),
+        ways_out=_ways_out(case, name, case.usable_of("amd")),
         refs=("ROCm/legacy-rocm-build#5238",),
         moots=("torch-rocm-no-arch-for-gpu", "rocblas-no-arch", "torch-import-fails"),
     )
 
 
-def _ways_out(case: Case, name: str, cards: tuple[Gpu, ...]) -> tuple[WayOut, ...]:
+def _ways_out(case: Case, name: str, usable: tuple[Gpu, ...]) -> tuple[WayOut, ...]:
     """Without the variable where torch carries the cards itself; else what else would serve them."""
     plain = WayOut(f"Unset {name}", (UnsetVariable(name, why="the card's own target then counts"),))
-    if case.torch is None or case.built_for != "amd" or all(_native(case, gpu) for gpu in cards):
+    cards = cards_to_serve(case.machine, case.matrix, usable)
+    own = (natively(case.machine, case.matrix, gpu).runs for gpu in cards)
+    if case.torch is None or case.built_for != "amd" or all(runs == "yes" for runs in own):
         return (plain,)
     return tuple(without_variable(way, name) for way in better_torch(case)) or (plain,)
-
-
-def _native(case: Case, gpu: Gpu) -> bool:
-    """Whether the installed torch carries the card's own target, and is not known to lack its BLAS."""
-    return any(fit.gpu is gpu and _carries_itself(case, fit) for fit in fits(case))
-
-
-def _carries_itself(case: Case, fit: Fit) -> bool:
-    return gfx_answer(case.matrix, fit.gpu.arch.value or "", fit.carried.code).runs == "yes"
 
 
 def _needless(case: Case, name: str, value: str, named: str, cards: tuple[Gpu, ...]) -> Verdicts:
@@ -132,14 +130,15 @@ def _needless(case: Case, name: str, value: str, named: str, cards: tuple[Gpu, .
         if not any(gpu is other for other in cards) or override_in_force(case.machine, gpu) != value:
             continue
         same = gpu.arch.value == named
-        if not same and not _carries_itself(case, fit):
+        if not same and native(case, fit).carried.runs != "yes":
             continue
-        severity: Severity = "note" if same else "warning"
+        breaks = spoiled(case, fit)
+        severity: Severity = "note" if same else "error" if breaks else "warning"
+        message = f"{name}={value} has {gpu.name} run code for {named}, although this torch carries {gpu.arch.value}"
+        message += f", and none for {named}." if breaks else "."
         yield Finding(
             severity=severity,
-            message=f"{name}={value} is not needed: {gpu.name} is {gpu.arch.value} anyway."
-            if same
-            else f"{name}={value} has {gpu.name} run code for {named}, although this torch carries {gpu.arch.value}.",
+            message=f"{name}={value} is not needed: {gpu.name} is {gpu.arch.value} anyway." if same else message,
             saw=f"{name}={value}",
             want="not set",
             subject=gpu_subject(gpu),

@@ -29,7 +29,8 @@ def igpu(index=0):
         (RX_6700_XT, "99.9.9", "error"),
         (RX_6700_XT, "10.3.0", None),
         (RX_6800_XT, "10.3.0", "note"),
-        (RX_6800_XT, "10.3.1", "warning"),
+        (RX_6800_XT, "10.3.1", "error"),  # no wheel of the index carries gfx1031: nothing would run
+        (amd_gpu("AMD Radeon RX 7900 XTX", "gfx1100"), "11.0.1", "warning"),
         (amd_gpu("AMD Radeon RX 7800 XT", "gfx1101"), "11.0.0", "warning"),
         (amd_gpu("AMD Radeon RX 5700 XT", "gfx1010"), "10.3.0", "error"),
         (amd_gpu("AMD Radeon 8060S", "gfx1151", integrated=True), "11.0.0", "error"),

@@ -1,7 +1,7 @@
 """Which torch build a machine should have: what the present one carries, what else could be had, the ways out."""
 
 from gpudoctor.builds.cards import cards_to_serve
-from gpudoctor.builds.carried import Carried, carries, override_in_force, toolkit_knows
+from gpudoctor.builds.carried import Carried, carries, natively, override_in_force, toolkit_knows
 from gpudoctor.builds.choice import Choice, Rejected, candidates, platform_of, python_of
 from gpudoctor.builds.drivers import cuda_driver, driver_verdict
 from gpudoctor.builds.ways import replacements
@@ -15,6 +15,7 @@ __all__ = [
     "carries",
     "cuda_driver",
     "driver_verdict",
+    "natively",
     "override_in_force",
     "platform_of",
     "python_of",

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import GfxTarget
 
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
-_DEVICE_WHEEL = r"amd-torch-device-(gfx[0-9a-f-]+)$"
+_DEVICE_WHEEL = "amd-torch-device-"
+_FAMILY = r"rocm-sdk-libraries-(gfx[0-9a-f]+)(x?)(?:-(\w+))?$"
 _ONE_TARGET = r"gfx\d+[0-9a-f]{2}$"
 
 
@@ -53,6 +54,8 @@ class Code(Struct, frozen=True):
     partial: tuple[str, ...] = ()
     blas: tuple[str, ...] | None = None
     source: str = ""
+    more: bool = False
+    """There may be others: what was found names a family, or what a publisher supports at least."""
 
 
 def carries(machine: Machine, matrix: Matrix, gpu: Gpu) -> Carried:
@@ -91,13 +94,15 @@ def code_of(machine: Machine, matrix: Matrix, torch: Torch, vendor: Vendor) -> C
 
     The order of trust: its own libraries and archives, the device distributions beside a multi-arch host wheel
     (whose libraries hold no code; a distribution for a whole family does not tell its targets), the list that the
-    build prints, the row of the matrix.
+    build prints, the row of the matrix; of AMD's own wheels without a row, what AMD supports with that ROCm.
     """
     own = torch.archs.value
     environment = machine.environment.value
-    wheels = [d.name for d in (environment.distributions.value or ())] if environment else []
+    distributions = environment.distributions if environment else None
+    wheels = [d.name for d in (distributions.value or ())] if distributions else []
     wheels += own.device_packages if own else ()
-    device = tuple(sorted({match[1] for name in wheels if (match := re.match(_DEVICE_WHEEL, name))}))
+    device = sorted({name.removeprefix(_DEVICE_WHEEL) for name in wheels if name.startswith(_DEVICE_WHEEL)})
+    exact = tuple(name for name in device if re.match(_ONE_TARGET, name))
     read = own and (own.gfx if vendor == "amd" else own.sass or own.ptx)
     if own and read:
         library = "libtorch_hip.so" if vendor == "amd" else "libtorch_cuda.so"
@@ -105,12 +110,13 @@ def code_of(machine: Machine, matrix: Matrix, torch: Torch, vendor: Vendor) -> C
             archs=own.gfx if vendor == "amd" else own.sass,
             ptx=own.ptx,
             partial=own.partial,
-            blas=device or None if own.blas_gfx is None else own.blas_gfx,
+            blas=exact or None if own.blas_gfx is None else own.blas_gfx,
             source=torch.archs.source or library,
         )
     if vendor == "amd" and device:
-        exact = all(re.match(_ONE_TARGET, name) for name in device)
-        return Code(archs=device, blas=device, source="device distributions (amd-torch-device-*)") if exact else None
+        families = len(exact) < len(device)
+        source = f"device distributions ({_DEVICE_WHEEL}*)"
+        return Code(archs=exact, blas=None if families else exact, source=source, more=families)
     trial = torch.trial.value
     if trial and trial.ok and trial.arch_list:
         printed = trial.arch_list
@@ -128,6 +134,8 @@ def code_of(machine: Machine, matrix: Matrix, torch: Torch, vendor: Vendor) -> C
     row = matrix.build_of(torch, platform)
     basis = row.basis if row else "derived"
     row = row or matrix.kin_of(torch, platform)
+    if row is None and vendor == "amd" and torch.origin == "amd":
+        return _of_amd(matrix, torch, wheels)
     if row is None or not row.archs or row.extra:
         return None  # a row with an extra lists what can be had, not what was installed
     return Code(
@@ -137,6 +145,29 @@ def code_of(machine: Machine, matrix: Matrix, torch: Torch, vendor: Vendor) -> C
         blas=own.blas_gfx if own else None,
         source=f"compat_matrix: torch {row.version} {row.build} ({basis})",
     )
+
+
+def _of_amd(matrix: Matrix, torch: Torch, wheels: list[str]) -> Code | None:
+    """What AMD's own wheels without a row carry: those of one family by the ROCm libraries beside them
+    (rocm-sdk-libraries-gfx103x-dgpu), those that name their commit what AMD supports with that ROCm, or more."""
+    family = next((found for name in wheels if (found := re.match(_FAMILY, name))), None)
+    if family is not None:
+        prefix, kind = family[1], family[3]
+        targets = matrix.tables.gfx_targets
+        archs = tuple(row.gfx for row in targets if _in_family(row, prefix, bool(family[2]), kind))
+        return Code(archs=archs, blas=archs, source=f"derived: {family[0]}")
+    release = matrix.rocm_release(torch.rocm) if torch.rocm and "git" in torch.version else None
+    if release is None or not release.gfx:
+        return None
+    blas = torch.archs.value.blas_gfx if torch.archs.value else None
+    return Code(archs=release.gfx, blas=blas, source=f"derived: what AMD supports with ROCm {torch.rocm}", more=True)
+
+
+def _in_family(row: GfxTarget, prefix: str, open_ended: bool, kind: str | None) -> bool:
+    """Whether a target is of "gfx1151", "gfx103x-dgpu" or "gfx110x-all"."""
+    if kind in ("dgpu", "apu", "dcgpu") and row.kind != kind:
+        return False
+    return row.gfx == prefix or (open_ended and row.gfx[:-1] == prefix)
 
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
@@ -195,6 +226,17 @@ def override_in_force(machine: Machine, gpu: Gpu) -> str | None:
     return own or machine.variables.get(OVERRIDE) or None
 
 
+def natively(machine: Machine, matrix: Matrix, gpu: Gpu) -> Carried:
+    """What it carries for the card itself, overrides left aside."""
+    return carries(without_overrides(machine), matrix, gpu)
+
+
+def without_overrides(machine: Machine) -> Machine:
+    """The machine with no form of HSA_OVERRIDE_GFX_VERSION set."""
+    kept = {name: value for name, value in machine.variables.items() if not name.startswith(OVERRIDE)}
+    return replace(machine, variables=kept)
+
+
 def same_generation(card: GfxTarget | None, other: GfxTarget | None) -> bool:
     """Whether two targets are of one generation: gfx1031 and gfx1030, not gfx1010 and gfx1030."""
     if card is None or other is None:
@@ -242,9 +284,10 @@ def _carries_gfx(machine: Machine, matrix: Matrix, torch: Torch, gpu: Gpu, code:
         )
     gfx = named or real
     answer = gfx_answer(matrix, gfx, code.archs)
+    open_ended = code.more and answer.runs == "no"
     carried = Carried(
-        runs=answer.runs,
-        rule=answer.rule,
+        runs="unknown" if open_ended else answer.runs,
+        rule="no-list" if open_ended else answer.rule,
         by=answer.by,
         code=code.archs,
         source=code.source,

@@ -76,6 +76,8 @@ def way_to(machine: Machine, matrix: Matrix, choice: Choice, keep: Torch | None)
         place = f" from AMD's index with {choice.extra}"
     remark = f" ({choice.carries or 'CPU'}" + ("; built, but not tested by AMD)" if merely_built(choice) else ")")
     verb = f"Replace torch {keep.version} by" if keep else "Install"
+    if keep and is_build(choice, keep):
+        verb = "Complete"
     return WayOut(title=f"{verb} {name}{place}{remark}", remedies=remedies)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpudoctor.builds.carried import OVERRIDE, carries
+from gpudoctor.builds.carried import OVERRIDE, carries, without_overrides
 from gpudoctor.builds.choice import Choice, candidates, platform_of, python_of
 from gpudoctor.builds.nearest import nearest, replace_torch
 from gpudoctor.finding import AnyRemedy, SetVariable, WayOut
@@ -37,7 +37,7 @@ def override_ways(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep:
     if variables is None:
         return []
     stand_ins = tuple(_stand_in(matrix, gpu, usable) for gpu in gpus)
-    plain = replace(machine, variables={k: v for k, v in machine.variables.items() if not k.startswith(OVERRIDE)})
+    plain = without_overrides(machine)
     remedies: tuple[AnyRemedy, ...] = ()
     if not (keep and _serves(plain, matrix, stand_ins) and not _faults(matrix, usable, keep.rocm)):
         choices, _ = candidates(plain, matrix, stand_ins, python_of(machine), platform_of(machine))

@@ -34,8 +34,9 @@ def replacements(
     found = [carries(machine, matrix, gpu) for gpu in gpus]
     choices, rejected = candidates(machine, matrix, gpus, python_of(machine), platform_of(machine))
     if keep and any("no" in (item.runs, item.blas) for item in found):
-        # What the files show weighs more than a row: the present build is no way out of its own fault.
-        choices = tuple(choice for choice in choices if not is_build(choice, keep))
+        # What the files show weighs more than a row: the present build is no way out of its own fault, unless
+        # device code can be added to it.
+        choices = tuple(choice for choice in choices if choice.extra or not is_build(choice, keep))
     if place in ("jetson", "conda"):
         native = [way_to(machine, matrix, choice, keep) for choice in nearest(matrix, choices, keep)[:1]]
         if place == "jetson" or not special:

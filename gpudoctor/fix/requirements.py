@@ -46,11 +46,12 @@ def installed(machine: Machine, name: str) -> Distribution | None:
 
 
 def would_stay(machine: Machine, item: Wanted) -> bool:
-    """Whether the installed version satisfies what is wanted, although another build is meant."""
+    """Whether the installed version satisfies what is wanted, although another build is meant (extras are added
+    to the same one)."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     found = installed(machine, item.name)
-    if found is None or not item.spec.startswith("=="):
+    if found is None or not item.spec.startswith("==") or item.extra:
         return False
     try:
         return SpecifierSet(item.spec).contains(found.version, prereleases=True)

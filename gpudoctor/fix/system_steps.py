@@ -42,12 +42,13 @@ _REMOVE: dict[Family, tuple[str, ...]] = {
 # Names of packages by purpose; a purpose without a name for a family is told in words.
 _PACKAGES: dict[str, dict[Family, str]] = {
     "nvidia-container-toolkit": dict.fromkeys(_INSTALL, "nvidia-container-toolkit"),
+    # The headers of that very Python: a distribution has several beside its own.
     "python-headers": {
-        "ubuntu": "python3-dev",
-        "debian": "python3-dev",
-        "fedora": "python3-devel",
-        "rhel": "python3-devel",
-        "suse": "python3-devel",
+        "ubuntu": "python{version}-dev",
+        "debian": "python{version}-dev",
+        "fedora": "python{version}-devel",
+        "rhel": "python{version}-devel",
+        "suse": "python{digits}-devel",
         "arch": "python",
     },
     "linux-firmware": {
@@ -95,8 +96,24 @@ def install_driver(place: Place, remedy: InstallDriver) -> tuple[Step, ...]:
         return (ManualStep(text=text, why=remedy.why, risk="reboot"),)
     if outside := elsewhere(place, words + ", and reboot it", remedy.why):
         return (outside,)
+    if not _has_packages(place, remedy.branch):
+        text = (
+            f"{words[0].upper()}{words[1:]}.\nNo package of it is known for this release of the distribution: look for "
+            "one in NVIDIA's repository, or use NVIDIA's own installer (the .run file)."
+        )
+        return (ManualStep(text=text, why=remedy.why, risk="root"), reboot("the new kernel module is loaded"))
     step = _driver_step(place, remedy, words)
     return (step, reboot("the new kernel module is loaded at the next start"))
+
+
+def _has_packages(place: Place, branch: str) -> bool:
+    """Ubuntu before 22.04 stops at branch 550; NVIDIA's modules for dnf are those of release 8 and 9."""
+    major = place.release.partition(".")[0]
+    if not major.isdigit():
+        return True
+    if place.family == "ubuntu":
+        return int(major) >= 22 or int(branch.partition(".")[0]) <= 550
+    return place.family != "rhel" or int(major) in (8, 9)
 
 
 def _driver_step(place: Place, remedy: InstallDriver, words: str) -> Step:
@@ -133,22 +150,19 @@ def reboot(why: str) -> ManualStep:
 
 
 def install_rocm_driver(place: Place, remedy: InstallRocmDriver) -> tuple[Step, ...]:
-    """AMD's kernel driver, or the kernel's own."""
+    """AMD's kernel driver, or the kernel's own in its place."""
     words = (
-        "boot a newer kernel, whose own amdgpu knows the card"
+        "remove amdgpu-dkms, so that the kernel's own amdgpu loads"
         if remedy.inbox
         else "install amdgpu-dkms from AMD's repository for this distribution, with the kernel headers"
     )
     if outside := elsewhere(place, words + ", and reboot", remedy.why):
         return (outside,)
-    if not remedy.inbox and place.family in ("ubuntu", "debian", "rhel", "suse"):
-        argv = (*_INSTALL[place.family], "amdgpu-dkms")
-        step: Step = RunStep(
-            argv=argv,
-            why=f"{remedy.why}; AMD's repository must be enabled".lstrip("; "),
-            risk="root",
-            undo=((*_REMOVE[place.family], "amdgpu-dkms"),),
-        )
+    if place.family in ("ubuntu", "debian", "rhel", "suse"):
+        add, remove = (*_INSTALL[place.family], "amdgpu-dkms"), (*_REMOVE[place.family], "amdgpu-dkms")
+        why = remedy.why if remedy.inbox else f"{remedy.why}; AMD's repository must be enabled".lstrip("; ")
+        argv, undo = (remove, add) if remedy.inbox else (add, remove)
+        step: Step = RunStep(argv=argv, why=why, risk="root", undo=(undo,))
     else:
         step = ManualStep(text=f"{words[0].upper()}{words[1:]}.", why=remedy.why, risk="root")
     return (step, reboot("the new kernel driver is loaded at the next start"))
@@ -308,6 +322,9 @@ def install_system_package(place: Place, remedy: InstallSystemPackage) -> tuple[
         text = f"Install {purpose}" + (f" {_shown(remedy.version)}" if remedy.version else "") + "."
         return (ManualStep(text=text, why=remedy.why, risk="root"),)
     version = remedy.version if is_version(remedy.version) else ""
+    if purpose == "python-headers":
+        named = package.format(version=version or "3", digits=version.replace(".", "") or "3")
+        return (_exact_package(place, named, "", remedy.why),)
     return (_exact_package(place, package, version, remedy.why),)
 
 

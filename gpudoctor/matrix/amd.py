@@ -46,6 +46,21 @@ class AmdQuestions(Cards):
         """The release row (exact, else same minor)."""
         return _closest(self.tables.rocm_releases, version, lambda row: row.version)
 
+    def listed_by_amd(self, gfx: str, name: str, rocm: str) -> bool | None:
+        """Whether AMD's documents for that ROCm name the card; None: not known (of an APU they name processors)."""
+        target = self.target(gfx)
+        releases = [row for row in self.tables.rocm_releases if row.gfx and minor(row.version) == minor(rocm)]
+        if target is None or not releases:
+            return None
+        since = target.official_from
+        if not any(gfx in row.gfx for row in releases) and not (since and minor(since) <= minor(rocm)):
+            return False
+        if not target.official_products:
+            return True
+        if target.kind == "apu":
+            return None
+        return any(re.search(rf"\b{re.escape(product)}\b", name) for product in target.official_products)
+
     def rocm_driver_fits(self, user_space: str, driver: str) -> bool | None:
         """Whether a ROCm user space works on the kernel driver of another ROCm release; None: not known.
 
@@ -112,9 +127,10 @@ class AmdQuestions(Cards):
 
 
 def _names(row: AmdgpuDkmsLimit, dkms: str | None, rocm: str | None) -> bool:
-    """Whether a row speaks of this driver: by its dkms version where both know it, else by its ROCm."""
+    """Whether a row speaks of this driver: by its dkms version where both know it (without the package's revision,
+    "6.12.12-2147987.24.04"), else by its ROCm."""
     if row.dkms is not None and dkms is not None:
-        return matches(row.dkms, dkms)
+        return matches(row.dkms, dkms.partition("-")[0])
     return row.rocm is not None and rocm is not None and matches(f"=={row.rocm}", rocm)
 
 

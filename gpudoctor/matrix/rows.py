@@ -4,7 +4,7 @@ Every row carries `source` and `checked`; a table's head may give them once for 
 texts. A field that is None or empty means "not known" unless its comment says otherwise.
 """
 
-from __future__ import annotations
+# No annotations as texts here: the decoder would compile each of these three hundred at every start.
 
 from typing import Literal
 
@@ -142,8 +142,8 @@ class GfxTarget(Row, frozen=True, kw_only=True):
     official_from: str | None = None
     """First ROCm whose documents name a product with it; None: never named."""
     official_to: str | None = None
-    official_products: str = ""
-    """Which products, where not all."""
+    official_products: tuple[str, ...] = ()
+    """Which products, as their names end, where not all."""
     atomics: Literal["always", "never", "unless-firmware"] | None = None
     atomics_firmware: int | None = None
     """MEC firmware from which PCIe atomics are no longer needed."""
@@ -322,6 +322,17 @@ class TorchDependent(Row, frozen=True, kw_only=True):
     slug: str
 
 
+class LibraryRole(Row, frozen=True, kw_only=True):
+    """What it means that a library has no code for a card. Of a library without a row, some container that runs is
+    enough, and none means that it does not work."""
+
+    library: str
+    """Regular expression for the end of its path, from a slash on."""
+    role: Literal["half", "split", "part", "chosen", "alternative"]
+    """half: built for what half of its containers carry; split: kernels parted by card on purpose; part: few
+    operations need it; chosen: written for chosen cards; alternative: one of several, the one that fits is loaded."""
+
+
 class PackageConflict(Row, frozen=True, kw_only=True):
     """Two installed packages that do not go together, by specifier (numpy 2 with old torch ...)."""
 
@@ -450,6 +461,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     companions: tuple[Companion, ...] = ()
     stable_companions: tuple[StableCompanion, ...] = ()
     torch_dependents: tuple[TorchDependent, ...] = ()
+    library_roles: tuple[LibraryRole, ...] = ()
     package_conflicts: tuple[PackageConflict, ...] = ()
     log_patterns: tuple[LogPattern, ...] = ()
     xids: tuple[XidMeaning, ...] = ()
@@ -481,6 +493,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "companions": ("torch",),
     "stable_companions": ("package",),
     "torch_dependents": ("package", "version", "torch"),
+    "library_roles": ("library",),
     "package_conflicts": ("package", "version", "other", "other_version"),
     "log_patterns": ("id",),
     "xids": ("xid",),

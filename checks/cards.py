@@ -1,0 +1,47 @@
+"""How findings speak of cards: equal ones together, by their names, and which of two is the older.
+
+Holds no checks itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, TypeVar
+
+from gpudoctor.finding import Device, Finding, Severity, gpu_subject
+from gpudoctor.machine import Gpu
+
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+
+
+def together(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, tuple[Item, ...]]:
+    """Items that a report speaks of in one breath, in their order: eight equal cards are one finding."""
+    groups: dict[Key, tuple[Item, ...]] = {}
+    for item in items:
+        groups[key(item)] = (*groups.get(key(item), ()), item)
+    return groups
+
+
+def called(cards: tuple[Gpu, ...]) -> str:
+    """What a message calls a group of equal cards: "NVIDIA A100-SXM4-80GB (8 cards)"."""
+    return cards[0].name if len(cards) == 1 else f"{cards[0].name} ({len(cards)} cards)"
+
+
+def finding(severity: Severity, cards: tuple[Gpu, ...], **parts: Any) -> Finding:
+    """A finding about a group of equal cards; `parts` are the other fields of a Finding."""
+    device = Device.of(cards[0]) if len(cards) == 1 else None
+    subject = gpu_subject(cards[0]) if len(cards) == 1 else called(cards)
+    return Finding(severity=severity, subject=subject, device=device, **parts)
+
+
+def older(gpu: Gpu, other: Gpu) -> bool:
+    """Whether an NVIDIA card is of a lower compute capability than another."""
+    mine, theirs = _capability(gpu), _capability(other)
+    return mine is not None and theirs is not None and mine < theirs
+
+
+def _capability(gpu: Gpu) -> int | None:
+    found = re.fullmatch(r"sm_(\d+)", gpu.arch.value or "")
+    return int(found[1]) if found else None
