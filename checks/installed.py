@@ -52,9 +52,12 @@ def nvidia_driver(case: Case) -> tuple[str | None, ModuleFlavour | None, str]:
 def version_on_disk(case: Case) -> str | None:
     """Version of the NVIDIA module for the running kernel: by its file, else by the DKMS tree it was built from."""
     module = for_running_kernel(case, core_modules(case))
-    if module is None or module.version:
-        return module.version if module else None
-    trees = [tree for tree in case.machine.nvidia.dkms.value or () if tree.kernel == module.kernel]
+    if module is not None and module.version:
+        return module.version
+    if module is None and case.machine.nvidia.modules_installed.known:
+        return None
+    kernel = case.machine.system.kernel.value
+    trees = [tree for tree in case.machine.nvidia.dkms.value or () if kernel and tree.kernel == kernel]
     built = [tree.version for tree in trees if is_nvidia_core(tree.name) and tree.status in ("built", "installed")]
     return built[0] if len(built) == 1 else None
 

@@ -18,15 +18,14 @@ BANNER = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Re
 LOST_RIGHTS = "Failed to initialize NVML: Unknown Error\n"
 
 
-def bare(tmp_path: Path, *, numbers: bool = True) -> Host:
+def bare(tmp_path: Path, *, torch: str = "2.9.1+cu128") -> Host:
     """An RTX 4090 by the fewest files: the bus, the driver's banner, plain files for nodes, a venv."""
     host = Host(tmp_path)
-    if numbers:
-        host.file(f"{CARD}/vendor", "0x10de\n").file(f"{CARD}/device", "0x2684\n").file(f"{CARD}/class", "0x030000\n")
+    host.file(f"{CARD}/vendor", "0x10de\n").file(f"{CARD}/device", "0x2684\n").file(f"{CARD}/class", "0x030000\n")
     host.file("/proc/driver/nvidia/version", BANNER)
     for path in NODES:
         host.file(path)
-    return host.torch("2.9.1+cu128")
+    return host.torch(torch)
 
 
 def test_a_handful_of_files_is_enough(tmp_path: Path) -> None:
@@ -233,3 +232,64 @@ def test_the_owning_group_is_in_the_lines_for_the_container(tmp_path: Path) -> N
     report = host.check()
     assert slugs(report, "error") == ["gpu-device-permission"]
     assert "docker run --gpus all --group-add 44 ..." in first_fix(report)
+
+
+# --- what is on disk -------------------------------------------------------------------------------------
+
+
+def _updated(tmp_path: Path) -> Host:
+    """Libraries of a newer driver than the module that runs."""
+    return bare(tmp_path).nvidia_libraries("580.105.08")
+
+
+def test_a_dkms_tree_alone_tells_that_only_the_boot_is_missing(tmp_path: Path) -> None:
+    host = _updated(tmp_path).file("/var/lib/dkms/nvidia/580.105.08/6.8.0-60-generic/x86_64/module/nvidia.ko.zst")
+    assert slugs(host.check(), "error") == ["driver-installed-no-reboot"]
+
+
+def test_a_module_file_of_which_only_the_strings_were_kept(tmp_path: Path) -> None:
+    strings = b"version=580.105.08\0license=Dual MIT/GPL\0"
+    host = _updated(tmp_path).file("/lib/modules/6.8.0-60-generic/updates/dkms/nvidia.ko", strings)
+    assert slugs(host.check(), "error") == ["driver-installed-no-reboot"]
+
+
+def test_a_module_file_that_does_not_tell_its_version(tmp_path: Path) -> None:
+    report = _updated(tmp_path).file("/lib/modules/6.8.0-60-generic/updates/dkms/nvidia.ko", b"\x7fELF").check()
+    assert slugs(report, "error") == ["driver-lib-mismatch"]
+    assert "reboot" in first_fix(report).lower(), "the cheapest repair first: an update may wait for it"
+
+
+def test_a_module_of_the_old_version_on_disk_asks_for_the_driver(tmp_path: Path) -> None:
+    host = _updated(tmp_path).file("/lib/modules/6.8.0-60-generic/updates/dkms/nvidia.ko", b"version=580.95.05\0")
+    report = host.check()
+    assert slugs(report, "error") == ["driver-lib-mismatch"]
+    assert report["findings"][0]["fixes"][0]["title"].startswith("Install NVIDIA driver")
+
+
+def test_a_linux_driver_inside_wsl(tmp_path: Path) -> None:
+    host = Host(tmp_path).file("/dev/dxg").torch("2.9.1+cu128")
+    host.json["uname"]["release"] = "5.15.167.4-microsoft-standard-WSL2"
+    host.file("/usr/lib/wsl/lib/libcuda.so.1").file("/usr/lib/wsl/lib/libdxcore.so")
+    assert slugs(host.check(), "error") == []
+    assert slugs(host.nvidia_libraries("550.54.15").check(), "error") == ["wsl-driver"]
+
+
+def test_a_card_without_address_space(tmp_path: Path) -> None:
+    lines = (
+        "[    5.0] NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\n"
+        "               NVRM: BAR1 is 0M @ 0x0 (PCI:0000:01:00.0)\n"
+        "[    5.1] nvidia: probe of 0000:01:00.0 failed with error -1\n"
+    )
+    assert slugs(bare(tmp_path).file("/var/log/dmesg", lines).check(), "error") == ["driver-init-failed-bios"]
+
+
+def test_a_cpu_build_on_a_jetson(tmp_path: Path) -> None:
+    host = Host(tmp_path, arch="aarch64").file("/dev/nvhost-gpu").torch("2.9.1+cpu")
+    host.file("/proc/device-tree/compatible", "nvidia,p3737-0000+p3701-0005\0nvidia,tegra234\0")
+    assert slugs(host.check(), "error") == ["torch-cpu-only"]
+
+
+def test_a_cpu_build_on_a_dgx_spark(tmp_path: Path) -> None:
+    host = bare(tmp_path, torch="2.9.1+cpu").file(f"{CARD}/device", "0x2e12\n")
+    host.json["uname"]["machine"] = "aarch64"
+    assert slugs(host.check(), "error") == ["torch-cpu-only"]

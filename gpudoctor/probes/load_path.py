@@ -152,9 +152,9 @@ def _places(
     cached = None if cache.value is None else cached_paths(cache.value, names, arch)
     if cached is None:
         folders = configured_folders(host)
-        if not folders and not host.live:
-            folders = tuple(folder for folder in _USUAL_FOLDERS if host.exists(folder))
         after = [*(_Place(folder, "ld.so.conf") for folder in folders), *after]
+        if not folders and not host.live:
+            after += [_Place(folder, "ld.so.conf") for folder in _USUAL_FOLDERS if host.exists(folder)]
         return _Places(before, _distinct(host, after)), {}
     entries = {name: tuple(_Place(path, "ld.so.cache", True) for path in paths) for name, paths in cached.items()}
     return _Places(before, _distinct(host, after)), entries

@@ -14,12 +14,15 @@ _Reader = Callable[[int, int], bytes]
 _COMPRESSED_LIMIT = 3 << 20
 """Decompressing more than this would cost more than the answer is worth."""
 _PLAIN_LIMIT = 24 << 20
+_STRINGS_LIMIT = 1 << 16
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 
 
 def read_modinfo(host: Host, path: str) -> dict[str, str]:
     """The first value of each key ("version", "license", "vermagic" ...); empty where it cannot be read."""
     section = _section(host, path) if path.endswith(".ko") else _decompressed_section(host, path)
+    if not section and not host.live:
+        section = host.data(path, _STRINGS_LIMIT).value or b""  # a recording may have kept the strings alone
     info: dict[str, str] = {}
     for entry in section.split(b"\0"):
         key, found, value = entry.partition(b"=")
