@@ -60,6 +60,10 @@ class Bounded:
             raise NotReadable(f"truncated: it became shorter than {self.size} bytes while it was read")
         return self._window[:length]
 
+    def beside(self) -> Bounded:
+        """The same file through a window of its own, for reading in two places by turns."""
+        return Bounded(self._window if self._file is None else self._file)
+
     def skip_zeros(self, at: int, end: int) -> int:
         """The next byte from `at` that is not zero, or `end`: linkers align and pad."""
         limit = at + PADDING_LIMIT

@@ -28,6 +28,7 @@ _MOST_SECTIONS = 16384
 _MOST_SEGMENTS = 1024
 _MOST_DYNAMIC = 8192
 _MOST_VERSIONS = 8192
+_NAMES_WINDOW = 4 * STRING_LIMIT
 
 
 class Section(Struct, frozen=True):
@@ -76,6 +77,7 @@ class Elf:
 
     def __init__(self, file: Bounded) -> None:
         self.file = file
+        self._names = file.beside()
         ident = file.read(0, 16)
         if ident[:4] != MAGIC:
             raise NotReadable("not an ELF file")
@@ -216,7 +218,7 @@ class Elf:
         start, size = self._dynamic_strings
         if not 0 <= offset < size:
             raise NotReadable("malformed: a name lies outside its string table")
-        return c_string(self.file.read(start + offset, min(STRING_LIMIT, size - offset)), 0)
+        return c_string(self._names.read(start + offset, min(STRING_LIMIT, size - offset), _NAMES_WINDOW), 0)
 
     def _offset_of(self, address: int) -> int:
         """Where in the file the byte lies that is loaded at `address`."""

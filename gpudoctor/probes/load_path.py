@@ -48,13 +48,13 @@ _SONAME_VERSION = r"\.so\.(\d+(?:\.\w+)+)$"
 _DRIVER_VERSION = r"\d{3,}\.\d+(?:\.\d+)?$"
 _LINK_TEXT = r"[\w./+-]+\.so[\w.]*"
 
-_KINDS: tuple[tuple[re.Pattern[str], LibraryKind], ...] = (
-    (re.compile(r"/stubs/"), "stub"),
-    (re.compile(r"cuda[^/]*/([^/]+/){0,3}compat[^/]*/|/cuda-compat[^/]*/"), "compat"),
-    (re.compile(r"/usr/lib/wsl/"), "wsl"),
-    (re.compile(r"/(tegra|tegra-egl|nvgpu)/|/usr/lib/aarch64-linux-gnu/nvidia/lib[^/]*$"), "jetson"),
-    (re.compile(r"/(site|dist)-packages/"), "wheel"),
-    (re.compile(r"^/(usr/local/cuda|opt/rocm|opt/nvidia|usr/lib/rocm)|/lib(hsa-runtime|amdhip)[^/]*$"), "toolkit"),
+_KINDS: tuple[tuple[str, LibraryKind], ...] = (
+    (r"/stubs/", "stub"),
+    (r"cuda[^/]*/([^/]+/){0,3}compat[^/]*/|/cuda-compat[^/]*/", "compat"),
+    (r"/usr/lib/wsl/", "wsl"),
+    (r"/(tegra|tegra-egl|nvgpu)/|/usr/lib/aarch64-linux-gnu/nvidia/lib[^/]*$", "jetson"),
+    (r"/(site|dist)-packages/", "wheel"),
+    (r"^/(usr/local/cuda|opt/rocm|opt/nvidia|usr/lib/rocm)|/lib(hsa-runtime|amdhip)[^/]*$", "toolkit"),
 )
 _DRIVER_OWN = r"lib(cuda|nvidia-[\w-]+|nvcuvid)\.so[\w.]*$"
 
@@ -112,9 +112,10 @@ def userland_version(host: Host, load_path: LoadPath) -> Fact[str]:
         return unknown("L4T's libraries carry no version", "load path")
     for folder in dict.fromkeys((*load_path.searched, *default_folders(read_arch(host).value), *_USUAL_FOLDERS)):
         versions = {
-            match[1]
+            version
             for name in host.names(folder).value or ()
-            if (match := re.fullmatch(r"lib(?:cuda|nvidia-ml)\.so\.(\d{3,}\.\d+(?:\.\d+)?)", name))
+            if name.startswith(("libcuda.so.", "libnvidia-ml.so."))
+            and re.match(_DRIVER_VERSION, version := name.partition(".so.")[2])
             and _kind(f"{folder}/{name}") == "driver"
         }
         if versions:
@@ -291,4 +292,4 @@ def _version(name: str, path: str) -> str | None:
 
 
 def _kind(*paths: str) -> LibraryKind:
-    return next((kind for pattern, kind in _KINDS if any(pattern.search(path) for path in paths)), "driver")
+    return next((kind for pattern, kind in _KINDS if any(re.search(pattern, path) for path in paths)), "driver")
