@@ -43,8 +43,10 @@ def torch_cpu_only(case: Case) -> Verdicts:
     if torch.origin in ("pypi", "unknown") and case.platform == "linux-aarch64" and "+" not in torch.version:
         why = " For aarch64 the package index has CPU builds only, up to torch 2.10."
     message = f"{build_name(torch)} is a CPU build: it cannot use {names}.{why}"
+    possible = bool(served) or any(_could_be_served(case, gpu) for gpu in cards)
     if not served:
-        message = f"{build_name(torch)} is a CPU build; {names} is not used. No other build is needed for it."
+        other = "A ROCm build could use it." if possible else "No build of torch serves it."
+        message = f"{build_name(torch)} is a CPU build; {names} is not used. {other}"
     yield Finding(
         severity=severity,
         message=message,
@@ -56,7 +58,7 @@ def torch_cpu_only(case: Case) -> Verdicts:
             Evidence("torch.build", torch.build or "no CUDA, no ROCm", torch.source),
             *(Evidence.of("gpu.arch", gpu.arch) for gpu in cards[:2]),
         ),
-        ways_out=better_torch(case) if served else (),
+        ways_out=better_torch(case) if possible else (),
         moots=REPAIRED_WITH_TORCH if served else (),
     )
 
@@ -117,7 +119,7 @@ def torch_wrong_build_or_cpu(case: Case) -> Verdicts:
     label = torch.build or torch.version.partition("+")[2]
     if torch.build == "xpu":
         yield _other_vendor(case, torch, "a build for Intel GPUs", "CUDA build or ROCm build")
-    elif re.match(r"rocm|cu\d", label) and not (torch.hip or torch.rocm or torch.cuda or torch.damaged):
+    elif re.match(r"rocm|cu\d", label) and not (torch.hip or torch.rocm or torch.cuda):
         yield _other_vendor(case, torch, f"labelled {label}, but its own files name neither CUDA nor ROCm", label)
     elif case.built_for == "amd" and all(gpu.vendor == "nvidia" for gpu in cards) and not _serves_any(case):
         yield _other_vendor(case, torch, "a ROCm build, and this machine's cards are NVIDIA's", "CUDA build")

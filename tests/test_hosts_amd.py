@@ -354,3 +354,17 @@ def test_each_known_issue_is_told_once(tmp_path: Path) -> None:
         "/var/lib/dpkg/status", "Package: linux-firmware\nStatus: install ok installed\nVersion: 20251125-0\n\n"
     )
     assert told(host.check()) == [("amd-firmware-regression", "warning")]
+
+
+def test_a_python_without_native_wheels_is_told_which_one_has_them(tmp_path: Path) -> None:
+    report = Host(tmp_path).ubuntu("22.04").amd_card("73df", 100301).torch(WHEEL, python="3.10").check()
+    native, override, _ = report["findings"][0]["fixes"]
+    assert "Python 3.11" in native["steps"][0]["text"]
+    assert f'--index-url {MULTI_ARCH} "torch[device-gfx1031]==2.11.0+rocm7.14.0"' in native["steps"][0]["text"]
+    assert override["steps"][0]["name"] == "HSA_OVERRIDE_GFX_VERSION"
+
+
+def test_a_cpu_build_on_a_strix_halo_is_a_note_that_names_the_other_build(tmp_path: Path) -> None:
+    report = Host(tmp_path).ubuntu(kernel="6.18.6-generic").amd_card("1586", 110501).torch("2.10.0+cpu").check()
+    assert told(report) == [("torch-cpu-only", "note")]
+    assert "torch==2.10.0+rocm7.1" in first_fix(report)

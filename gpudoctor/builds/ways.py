@@ -14,6 +14,7 @@ from gpudoctor.builds.nearest import is_build, nearest, replace_torch, way_to
 from gpudoctor.builds.overrides import override_ways
 from gpudoctor.finding import InstallDriver, Manual, ReplaceTorch, WayOut
 from gpudoctor.machine import Gpu, Machine, Torch
+from gpudoctor.matrix.versions import figures
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -84,13 +85,23 @@ def _after_a_repair(
     if not ways and python:
         anywhere, _ = candidates(machine, matrix, gpus, None, platform)
         for choice in nearest(matrix, anywhere, keep)[:1]:
-            other = next((p for p in reversed(choice.pythons) if not p.endswith("t")), "of its release")
+            other = _nearest_python(python, choice.pythons)
+            index = f" --index-url {choice.index_url}" if choice.index_url else ""
+            extra = f"[{choice.extra}]" if choice.extra else ""
+            wheel = f"torch{extra}=={choice.version}" + (f"+{choice.build}" if choice.index_url else "")
             text = (
                 f"torch {choice.version}+{choice.build} serves {choice.carries}, but has no wheel for "
-                f"Python {python}: make a new environment with Python {other} and install it there."
+                f"Python {python}: make a new environment with Python {other} and install it there: "
+                f'`python -m pip install{index} "{wheel}"`.'
             )
             ways.append(WayOut(title="Make a new environment with another Python", remedies=(Manual(text=text),)))
     return ways
+
+
+def _nearest_python(have: str, pythons: tuple[str, ...]) -> str:
+    """Of the Pythons that a build has wheels for, the one least far from the present one."""
+    plain = [python for python in pythons if not python.endswith("t")]
+    return min(plain, key=lambda python: abs(figures(python)[-1] - figures(have)[-1]), default="of its release")
 
 
 def _kinds(gpus: tuple[Gpu, ...]) -> dict[str, list[Gpu]]:
