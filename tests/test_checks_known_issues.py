@@ -179,3 +179,26 @@ def test_copies_that_hang_on_cezanne_until_the_variable_is_set():
 def test_common_machines_meet_no_more_than_notes():
     for machine in (nvidia_machine(), amd_machine(), amd_machine(STRIX, torch=NATIVE)):
         assert {weight for slug, weight in told(machine) if slug == "known-issue"} <= {"note"}
+
+
+def test_every_row_belongs_to_a_check_that_asks_for_its_slug():
+    """Checks of these slugs exist; a row with another slug would never be told."""
+    asked = {"known-issue", "nccl-p2p-hang", "amd-sdma-hang", "rocm-runtime-bug", "ptxas-too-old"}
+    asked |= {"miopen-kdb-missing", "rocm-mem-efficient-attention", "amd-firmware-regression"}
+    assert {row.slug for row in matrix().known_issues()} == asked
+
+
+@pytest.mark.parametrize(
+    ("triton", "path", "slugs"),
+    [("3.5.0", None, ["ptxas-too-old"]), ("3.6.0", None, []), ("3.5.0", "/opt/cuda-13.1/bin/ptxas", [])],
+)
+def test_a_triton_whose_ptxas_does_not_know_gb10(triton, path, slugs):
+    variables = {"TRITON_PTXAS_PATH": path} if path else {}
+    gb10 = nvidia_gpu("NVIDIA GB10", "sm_121", integrated=True)
+    machine = nvidia_machine(gb10, torch=torch("2.9.1+cu130"), packages={"triton": triton}, variables=variables)
+    assert [slug for slug, severity in told(machine) if severity == "error"] == slugs
+
+
+def test_wheels_that_cannot_read_miopens_kernel_database():
+    machine = amd_machine(amd_gpu("AMD Radeon RX 6800 XT", "gfx1030"), torch=torch("2.0.1+rocm5.4.2"))
+    assert ("miopen-kdb-missing", "note") in told(machine)
