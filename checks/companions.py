@@ -8,6 +8,7 @@ from typing import Literal
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Manual, ReplacePackage, WayOut
 from gpudoctor.machine import Distribution, Torch
+from gpudoctor.matrix.rows import TorchBuild
 from gpudoctor.matrix.versions import figures
 
 from .fitting import FROM_AN_INDEX
@@ -62,8 +63,8 @@ def torchaudio_mismatch(case: Case) -> Verdicts:
 
     ## How it is judged
     By the pairs in the matrix. 2.11, the last release, serves every torch from 2.11 on. Builds for another GPU maker
-    or another CUDA major than torch's are a mismatch too. Pairs that conda, NGC images or own builds bring are their
-    own.
+    or another CUDA than torch's (major and minor: torchaudio compares both) are a mismatch too. Pairs that conda, NGC
+    images or own builds bring are their own.
 
     ## Fix safety
     Replaces torchaudio only.
@@ -103,13 +104,16 @@ def _build_text(torch: Torch) -> str:
 
 def _other_build(case: Case, torch: Torch, installed: Distribution) -> str | None:
     """Why a companion of the right version is a build for other hardware; None where it is not, or not known."""
-    if _has_stable_abi(case, installed):
-        return None
+    # torchaudio compares the CUDA it was compiled with at import, stable ABI or not.
+    exact = installed.name == "torchaudio" and figures(_public(installed.version)) >= (2,)
+    stable = _has_stable_abi(case, installed)
     label, own = _local(installed.version), torch.build or ""
+    if stable and not (exact and label):
+        return None
     if not label:
         label = _index_build(case, torch, installed) or ""
-    theirs, ours = _kind(label), _kind(own)
-    if theirs is None or ours is None or theirs == ours:
+    theirs, ours = _kind(label, exact), _kind(own, exact)
+    if theirs is None or ours is None or theirs == ours or (stable and (theirs[0], ours[0]) != ("cuda", "cuda")):
         return None
     return f"it is a build for {label}, torch one for {own}"
 
@@ -130,15 +134,21 @@ def _index_build(case: Case, torch: Torch, installed: Distribution) -> str | Non
     return "cu" + release.cuda.replace(".", "")
 
 
-def _kind(build: str) -> tuple[str, int] | None:
-    """What must be equal of two builds: the maker, and the major release of its runtime."""
-    cuda = re.match(r"cu(\d+)\d(?:\D|$)", build)
+def _kind(build: str, exact: bool) -> tuple[str, int] | None:
+    """What must be equal of two builds: the maker, and the major release of its runtime; of CUDA the minor one too
+    where they must be `exact`ly the same."""
+    cuda = re.match(r"cu(\d+)(\d)(?:\D|$)", build)
     rocm = re.match(r"rocm(\d+)", build)
     if cuda:
-        return "cuda", int(cuda[1])
+        return "cuda", int(cuda[1] + cuda[2] if exact else cuda[1])
     if rocm:
         return "rocm", int(rocm[1])
     return ("cpu", 0) if build == "cpu" else None
+
+
+def _offered(case: Case, version: str, build: TorchBuild) -> bool:
+    """Whether the index of a build has this torchaudio: they are released with the torch of their number."""
+    return any(row.version == version and row.build == build.build for row in case.matrix.builds(build.platform))
 
 
 def _pair(case: Case, torch: Torch, package: Package, wanted: str | None) -> WayOut:
@@ -150,6 +160,12 @@ def _pair(case: Case, torch: Torch, package: Package, wanted: str | None) -> Way
     url = case.matrix.index_url(row) if row else ""
     if not url:
         local = ""
+    if package == "torchaudio" and row and row.origin == "download.pytorch.org" and not _offered(case, wanted, row):
+        text = (
+            f"There is no {package} {wanted} for {row.build}: uninstall {package}, or install torch "
+            f"{_public(torch.version)} and {package} {wanted} of a CUDA that has both."
+        )
+        return WayOut(f"Do without {package}, or take another CUDA", (Manual(text, risk="replaces"),))
     remedy = ReplacePackage(
         package, f"=={wanted}", index_url=url, local=local, why=f"the partner of torch {_public(torch.version)}"
     )

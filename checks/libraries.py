@@ -270,14 +270,15 @@ def nccl_shadowed(case: Case) -> Verdicts:
 
 @check("GPD316", "libstdcxx-too-old")
 def libstdcxx_too_old(case: Case) -> Verdicts:
-    """The C++ runtime library is older than torch needs.
+    """The C++ runtime library is older than torch or Triton needs.
 
     ## Why it matters
     `import torch` fails with "version `GLIBCXX_3.4.30' not found". Often an old libstdc++ of a conda environment, or
     one that LD_LIBRARY_PATH names, is loaded before the system's.
 
     ## How it is judged
-    The highest GLIBCXX version that torch's libraries ask for against the highest that the libstdc++ found first has.
+    The highest GLIBCXX version that the libraries of torch and Triton ask for against the highest that the libstdc++
+    found first has.
 
     ## Fix safety
     Takes a folder out of a variable, or updates one library in this environment.
@@ -289,9 +290,10 @@ def libstdcxx_too_old(case: Case) -> Verdicts:
         return
     if figures(there) >= figures(needed):
         return
+    asking = "Triton" if torch.needs_glibcxx.source.endswith("/libtriton.so") else f"torch {torch.version}"
     yield Finding(
         severity="error",
-        message=f"The libstdc++ that is loaded has GLIBCXX {there} at most; torch {torch.version} needs {needed}.",
+        message=f"The libstdc++ that is loaded has GLIBCXX {there} at most; {asking} needs {needed}.",
         saw=f"GLIBCXX_{there}",
         want=f"GLIBCXX_{needed}",
         subject=environment.libstdcxx_path or "libstdc++.so.6",

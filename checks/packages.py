@@ -92,7 +92,7 @@ def flash_attn_abi(case: Case) -> Verdicts:
 
     ## How it is judged
     By the torch that the wheel's own name states (…torch2.7cxx11abiTRUE…), as its version or its recorded address
-    keeps it, and by the matrix. One that was compiled here states none and is not judged.
+    keeps it, else by the matrix. One that was compiled here states none and is not judged.
 
     ## Fix safety
     Replaces flash-attn only; where no wheel fits it is compiled, which takes long.

@@ -24,6 +24,8 @@ _ENDS = ("-1", "NoDevFiles")
 
 _FULL = 0.97
 
+_NAME_A_SLICE = "Take the name of a slice (MIG-...) from `nvidia-smi -L` and put it into CUDA_VISIBLE_DEVICES."
+
 
 @check("GPD210", "cuda-visible-devices")
 def cuda_visible_devices(case: Case) -> Verdicts:
@@ -96,7 +98,7 @@ def _hidden(case: Case, name: str, value: str, cards: tuple[Gpu, ...], selection
 
 @check("GPD211", "mig-confusion")
 def mig_confusion(case: Case) -> Verdicts:
-    """MIG mode is on and the card has no slice to use.
+    """MIG: the card has no slice to use, or another than one expects is used.
 
     ## Why it matters
     With MIG on, programs run on slices only, one per process, chosen by CUDA_VISIBLE_DEVICES=MIG-...; a card without
@@ -104,7 +106,8 @@ def mig_confusion(case: Case) -> Verdicts:
 
     ## How it is judged
     At level driver, by what NVML lists: MIG on and no slice. A variable that names a slice which is not there is the
-    same fault. Beside another usable card it is a note. Slices themselves are healthy.
+    same fault. Beside another usable card it is a note. Slices themselves are healthy; several of them and no
+    variable that names one is a note.
 
     ## Fix safety
     Making slices or switching MIG off needs root and that no program uses the card.
@@ -136,12 +139,22 @@ def mig_confusion(case: Case) -> Verdicts:
     value = case.variable("CUDA_VISIBLE_DEVICES") or ""
     slices = [mig for gpu in divided if gpu.nvml for mig in gpu.nvml.mig_devices]
     first = value.split(",")[0].strip()
+    if not value and len(slices) > 1 and case.built_for != "amd":
+        yield Finding(
+            severity="note",
+            message=f"There are {len(slices)} MIG slices. A program sees only one: the first, unless "
+            "CUDA_VISIBLE_DEVICES names another.",
+            saw=f"{len(slices)} slices, CUDA_VISIBLE_DEVICES not set",
+            subject="CUDA_VISIBLE_DEVICES",
+            evidence=(Evidence("nvml.mig_devices", str(len(slices)), "NVML"),),
+            ways_out=(WayOut("To use another slice, name it", (Manual(_NAME_A_SLICE),)),),
+        )
+        return
     if not first.startswith("MIG-") or not slices or not all(mig.uuid for mig in slices):
         return
     if any(mig.uuid.startswith(first) for mig in slices) or first.startswith("MIG-GPU-"):
         return
     unset = UnsetVariable("CUDA_VISIBLE_DEVICES", why="CUDA takes the first slice")
-    text = "Take the name of a slice from `nvidia-smi -L` and put it into CUDA_VISIBLE_DEVICES."
     yield Finding(
         severity="error",
         message="CUDA_VISIBLE_DEVICES names a MIG slice that is not there; slices made anew get new names.",
@@ -150,7 +163,7 @@ def mig_confusion(case: Case) -> Verdicts:
         subject="CUDA_VISIBLE_DEVICES",
         evidence=(Evidence("nvml.mig_devices", str(len(slices)), "NVML"),),
         ways_out=(
-            WayOut("Name a slice that is there", (Manual(text),)),
+            WayOut("Name a slice that is there", (Manual(_NAME_A_SLICE),)),
             WayOut("Unset CUDA_VISIBLE_DEVICES", (unset,)),
         ),
         moots=("no-gpu",),

@@ -69,8 +69,8 @@ def torch_dropped_old_gpu(case: Case) -> Verdicts:
     execution on the device". A newer driver does not help.
 
     ## How it is judged
-    As torch-no-arch-for-gpu, for a card that is older than everything the build was made for, or than what its CUDA
-    can compile for. Builds of the same version for an older CUDA often keep it (cu126 keeps Maxwell to Volta).
+    As torch-no-arch-for-gpu, for a card that is older than what the build was made for, or than what its CUDA can
+    compile for. Builds of the same version for an older CUDA often keep it (cu126 keeps Maxwell to Volta).
 
     ## Fix safety
     Replaces torch and its companions in this environment; packages that are compiled against torch may need their
@@ -90,8 +90,14 @@ def _dropped(fit: Fit) -> bool:
     if fit.carried.rule == "toolkit-dropped-card":
         return True
     card = _capability(fit.gpu.arch.value or "")
-    code = [_capability(arch) for arch in fit.carried.code]
-    return card is not None and all(arch is None or arch > card for arch in code) and bool(code)
+    code = [arch for arch in map(_capability, fit.carried.code) if arch is not None]
+    if card is None or not code:
+        return False
+    # Up to Turing the figures tell the age; of later cards a lower figure may be the newer one (11.0 and 12.0).
+    return card < (max(code) if card < _TURING else min(code))
+
+
+_TURING = 75
 
 
 def _capability(arch: str) -> int | None:

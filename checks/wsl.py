@@ -110,7 +110,8 @@ def rocm_wsl_unsupported(case: Case) -> Verdicts:
 
     ## How it is judged
     By the matrix's rows of what AMD documents for the ROCm release, for a card that is known. At level driver also
-    where the runtime fails on another distribution than Ubuntu. Never where the runtime lists a GPU.
+    where the runtime does not start: on another distribution than Ubuntu that is why, else it is the card or the
+    Windows driver. Never where the runtime lists a GPU.
 
     ## Fix safety
     Nothing on this machine is changed: native Linux, Windows' own build, or the CPU are the ways out.
@@ -129,6 +130,8 @@ def rocm_wsl_unsupported(case: Case) -> Verdicts:
             yield _not_on_wsl(case, f"{gpu.name} ({gpu.arch.value})", f"ROCm {torch.rocm}", (row.source,))
     if hsa and hsa.status and system is not None and system.id != "ubuntu":
         yield _not_on_wsl(case, system.name or system.id, f"ROCm {torch.rocm}", ())
+    elif hsa and hsa.status and not machine.of_vendor("amd") and _looks_behind_dxg(case) is not False:
+        yield _not_on_wsl(case, "this card, or this Windows driver", f"ROCm {torch.rocm}", ())
 
 
 def _is_product(listed: str, name: str) -> bool:
@@ -155,6 +158,15 @@ def _not_on_wsl(case: Case, what: str, release: str, refs: tuple[str, ...]) -> F
     )
 
 
+def _looks_behind_dxg(case: Case) -> bool | None:
+    """Whether torch's ROCm looks for a card behind /dev/dxg; None where the matrix does not know that release."""
+    row = case.matrix.wsl_rocm(case.torch.rocm) if case.torch and case.torch.rocm else None
+    if row is None:
+        return None
+    value = case.variable("HSA_ENABLE_DXG_DETECTION")
+    return value == "1" if row.dxg_variable else value != "0"
+
+
 @check("GPD214", "rocm-wsl-dxg-env")
 def rocm_wsl_dxg_env(case: Case) -> Verdicts:
     """ROCm on WSL is not told to look for the card behind /dev/dxg.
@@ -175,10 +187,7 @@ def rocm_wsl_dxg_env(case: Case) -> Verdicts:
     hsa = machine.amd.hsa.value
     value = case.variable("HSA_ENABLE_DXG_DETECTION")
     row = case.matrix.wsl_rocm(torch.rocm)
-    if (hsa and any(agent.kind == "gpu" for agent in hsa.agents)) or row is None:
-        return
-    asked = value == "1" if row.dxg_variable else value != "0"
-    if asked:
+    if (hsa and any(agent.kind == "gpu" for agent in hsa.agents)) or row is None or _looks_behind_dxg(case):
         return
     name = "HSA_ENABLE_DXG_DETECTION"
     why = f"ROCm {torch.rocm} looks behind /dev/dxg only when told to"

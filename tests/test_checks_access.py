@@ -476,7 +476,8 @@ def test_mig_without_a_slice():
 
 
 def test_slices_are_healthy():
-    assert below_torch(nvidia_machine(mig_card("MIG-aaaa", "MIG-bbbb"))) == []
+    assert below_torch(nvidia_machine(mig_card("MIG-aaaa"))) == []
+    assert below_torch(nvidia_machine(mig_card("MIG-aaaa", "MIG-bbbb"))) == [("mig-confusion", "note")]
     chosen = nvidia_machine(mig_card("MIG-aaaa", "MIG-bbbb"), variables={"CUDA_VISIBLE_DEVICES": "MIG-bbbb"})
     assert below_torch(chosen) == []
 

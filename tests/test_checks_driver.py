@@ -409,3 +409,15 @@ def test_another_distribution_whose_runtime_fails():
     failed = change(machine, amd=change(machine.amd, hsa=known(HsaApi(status=4104), "libhsa")))
     assert found(machine, "rocm-wsl-unsupported") == []
     assert [f.severity for f in found(failed, "rocm-wsl-unsupported")] == ["error"]
+
+
+def test_a_runtime_that_does_not_start_although_it_looks_for_the_card():
+    """No file names the card of a WSL system: only the runtime's own failure tells."""
+    status = known(HsaApi(status=4104), "libhsa")
+    for variables, expected in (
+        ({}, "rocm-wsl-dxg-env"),
+        ({"HSA_ENABLE_DXG_DETECTION": "1"}, "rocm-wsl-unsupported"),
+    ):
+        machine = change(rocm_wsl("2.12.0+rocm7.2", variables=variables), gpus=())
+        machine = change(machine, amd=change(machine.amd, hsa=status))
+        assert below_torch(machine) == [(expected, "error")]

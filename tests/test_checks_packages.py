@@ -71,8 +71,11 @@ def test_the_partner_comes_from_the_index_of_torch():
         ("2.9.1+cu128", "2.9.1+cu128", None),
         ("2.9.1+cu128", "2.6.0+cu124", "error"),
         ("2.13.0+cu130", "2.11.0+cu130", None),
-        ("2.13.0+cu130", "2.11.0+cu128", None),
+        ("2.13.0+cu130", "2.11.0+cu128", "error"),  # it compares the CUDA it was compiled with at import
+        ("2.13.0+cu130", "2.11.0+cpu", None),
         ("2.15.0+cu130", "2.11.0", None),
+        ("2.0.1+cu118", "2.0.2", "error"),  # the package index's own is for CUDA 11.7
+        ("2.0.1+cu117", "2.0.2", None),
         ("2.10.0+cu128", "2.11.0", "error"),
     ],
 )
@@ -136,6 +139,14 @@ def test_numpy_2_needs_torch_2_3(build, numpy, weight):
 def test_xformers_by_the_torch_that_it_requires(requires, build, weight):
     base = machine(build, xformers="0.0.99")
     assert severity(listed(base, "xformers", requires=requires), "xformers-mismatch") == weight
+
+
+@pytest.mark.parametrize(
+    ("build", "version", "weight"),
+    [("2.3.0+cu121", "2.5.7", "error"), ("2.2.2+cu121", "2.5.7", None), ("2.3.0+cu121", "2.5.8", None)],
+)
+def test_flash_attn_whose_wheels_came_before_torch_2_3(build, version, weight):
+    assert severity(machine(build, flash_attn=version), "flash-attn-abi") == weight
 
 
 def test_the_matrix_tells_where_a_packages_requirements_do_not():

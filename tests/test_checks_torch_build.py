@@ -101,6 +101,18 @@ def test_which_build_has_code_for_which_card(arch, build, slug):
     assert told_here == ([slug] if slug else [])
 
 
+@pytest.mark.parametrize(
+    ("arch", "carried", "slug"),
+    [
+        ("sm_61", ("sm_50", "sm_70", "sm_80", "sm_86"), "torch-dropped-old-gpu"),  # a gap in the list
+        ("sm_110", ("sm_80", "sm_90", "sm_100", "sm_120"), "torch-no-arch-for-gpu"),  # newer than sm_120
+    ],
+)
+def test_a_card_in_a_gap_of_the_list_is_older_or_newer_by_its_age(arch, carried, slug):
+    patient = torch("2.9.1+cu128", archs=known(CodeArchs(sass=carried), "libtorch_cuda.so"))
+    assert severity(nvidia_machine(nvidia_gpu("A card", arch), torch=patient), slug) == "error"
+
+
 def test_a_weaker_card_beside_a_working_one_is_a_note_and_a_stronger_one_an_error():
     both = (nvidia_gpu(), nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61", index=1))
     weaker = nvidia_machine(*both, torch=torch("2.9.1+cu128"))

@@ -281,7 +281,8 @@ def test_conda_keeps_variables_elsewhere_they_are_for_the_command() -> None:
     ("machine", "expected"),
     [
         (on("ubuntu", "debian"), "apt-get install -y nvidia-driver-580-open"),
-        (on("rocky", "rhel", "centos", "fedora"), "dnf module install -y nvidia-driver:580-open"),
+        (on("ubuntu", version="22.04"), "apt-get install -y nvidia-driver-580-open"),
+        (on("rocky", "rhel", "centos", "fedora", version="9.4"), "dnf module install -y nvidia-driver:580-open"),
     ],
 )
 def test_a_driver_is_installed_by_branch_and_flavour(machine: Machine, expected: str) -> None:
@@ -289,6 +290,25 @@ def test_a_driver_is_installed_by_branch_and_flavour(machine: Machine, expected:
     assert run(machine, REMEDIES[InstallDriver]) == [expected]
     assert steps[-1].risk == "reboot"
     assert steps[0].risk == "root"
+
+
+@pytest.mark.parametrize("machine", [on("centos", "rhel", "fedora", version="7"), on("ubuntu", version="18.04")])
+def test_no_package_of_a_driver_is_named_where_the_release_has_none(machine: Machine) -> None:
+    assert run(machine, REMEDIES[InstallDriver]) == []
+    assert "580" in words(machine, REMEDIES[InstallDriver])
+
+
+@pytest.mark.parametrize(
+    ("machine", "package"),
+    [
+        (on("ubuntu", "debian"), "apt-get install -y python3.10-dev"),
+        (on("fedora"), "dnf install -y python3.10-devel"),
+        (on("opensuse-leap", "suse"), "zypper --non-interactive install python310-devel"),
+        (on("arch"), "pacman -S --needed --noconfirm python"),
+    ],
+)
+def test_the_headers_are_those_of_the_examined_python(machine: Machine, package: str) -> None:
+    assert run(machine, InstallSystemPackage(purpose="python-headers", version="3.10")) == [package]
 
 
 def test_old_cards_get_the_proprietary_modules() -> None:

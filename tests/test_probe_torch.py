@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudoctor.host import LiveHost, RecordedHost
-from gpudoctor.machine import PythonEnvironment, Torch
+from gpudoctor.machine import PythonEnvironment, Torch, known
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.probes.torch_files import parse_version_file
 from tests.environments import (
@@ -466,6 +466,18 @@ def test_the_newest_cxx_symbols_that_torch_asks_for(tmp_path: Path) -> None:
     needs = {"libstdc++.so.6": ["GLIBCXX_3.4.9", "GLIBCXX_3.4.29"], "libc.so.6": ["GLIBC_2.34"]}
     write_library(package / "lib/libc10.so", needed=("libstdc++.so.6",), needs=needs)
     assert torch_in(tmp_path / "venv").needs_glibcxx.value == "3.4.29"
+
+
+def test_triton_is_loaded_with_the_same_libstdcxx(tmp_path: Path) -> None:
+    site = write_venv(tmp_path / "venv")
+    package = write_linked_torch(site, ())
+    for path, version in ((package / "lib/libc10.so", "3.4.21"), (site / "triton/_C/libtriton.so", "3.4.30")):
+        needs = {"libstdc++.so.6": [f"GLIBCXX_{version}"]}
+        missing = ("libnowhere.so",) if "triton" in path.parts else ()
+        write_library(path, needed=("libstdc++.so.6", *missing), needs=needs)
+    found = torch_in(tmp_path / "venv")
+    assert found.needs_glibcxx == known("3.4.30", str(site / "triton/_C/libtriton.so"))
+    assert found.needs_libraries == ()
 
 
 def cxx(environment: PythonEnvironment) -> tuple[str | None, str]:

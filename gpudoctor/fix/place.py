@@ -65,6 +65,8 @@ class Place(Struct, frozen=True):
     """A conda prefix, whose own packages conda installs."""
     project: str
     family: Family
+    release: str
+    """Version of the distribution, "24.04"; "" where it has none or it is not known."""
     container: str
     """Kind of container, "" on a bare machine."""
     wsl: bool
@@ -91,6 +93,7 @@ def place(machine: Machine) -> Place:
         conda=bool(environment and environment.kind == "conda"),
         project=environment.project if environment and is_path(environment.project) else "",
         family=_family(machine),
+        release=_release(machine),
         container=(system.container.value or "") if system.container.known else "",
         wsl=system.wsl.known,
         jetson=system.jetson.known,
@@ -118,6 +121,13 @@ def _tool(environment: PythonEnvironment | None) -> Tool:
     if environment.externally_managed:
         return "managed"
     return "uv" if environment.uv_managed or not environment.has_pip else "pip"
+
+
+def _release(machine: Machine) -> str:
+    """Only of the distributions themselves: those built on them (Pop!_OS, Mint) count their own way."""
+    os = machine.system.os.value
+    own = os is not None and os.id in ("ubuntu", "rhel", "centos", "rocky", "almalinux", "ol")
+    return os.version if own and os and is_version(os.version) else ""
 
 
 def _family(machine: Machine) -> Family:

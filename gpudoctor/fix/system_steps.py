@@ -98,8 +98,8 @@ def install_driver(place: Place, remedy: InstallDriver) -> tuple[Step, ...]:
         return (outside,)
     if not _has_packages(place, remedy.branch):
         text = (
-            f"{words[0].upper()}{words[1:]}.\nNo package of it is known for this release of the distribution: look for "
-            "one in NVIDIA's repository, or use NVIDIA's own installer (the .run file)."
+            f"{words[0].upper()}{words[1:]}.\nNo package of it is known for this release of the distribution: "
+            "look for one in NVIDIA's repository, or use NVIDIA's own installer (the .run file)."
         )
         return (ManualStep(text=text, why=remedy.why, risk="root"), reboot("the new kernel module is loaded"))
     step = _driver_step(place, remedy, words)

@@ -21,7 +21,7 @@ from gpudoctor.probes.listing import Listing
 
 _MOST_LIBRARIES = 150
 _OF_THE_DRIVER = r"lib(cuda|nvidia-.*|nvcuvid|nvoptix)\.so"
-_OF_TORCH = r"lib(torch|c10|shm|caffe2)|_C\."
+_OF_TORCH = r"lib(torch|c10|shm|caffe2|triton)|_C\."
 _STDCXX = "libstdc++.so.6"
 
 
@@ -58,6 +58,7 @@ def walk_libraries(host: Host, torch: str, path: ImportPath, interpreter_rpath: 
     """Follow what the torch folder `torch` needs. `interpreter_rpath` are the folders of its python's DT_RPATH."""
     walk = _Walk(host, tuple(_preloaded(host, torch, path)))
     walk.start(torch, interpreter_rpath)
+    walk.ask_triton(path)
     return walk.result()
 
 
@@ -123,7 +124,7 @@ class _Walk:
         self._folders = dict.fromkeys(folders)
         self._asked: dict[str, Asked] = {}
         self._read: set[str] = set()
-        self._glibcxx: list[str | None] = []
+        self._glibcxx: dict[str, str] = {}
         self._complete = True
 
     def start(self, torch: str, rpath: tuple[str, ...]) -> None:
@@ -148,7 +149,7 @@ class _Walk:
         if heads is None:
             self._complete = False
             return
-        self._glibcxx.append(heads.glibcxx)
+        self._note_glibcxx(path, heads)
         runpath, whole = _expanded(heads.runpath, path)
         own, own_whole = _expanded(heads.rpath, path)
         rpath = () if heads.runpath else (*own, *inherited)
@@ -162,6 +163,17 @@ class _Walk:
                 )
                 if found is not None:
                     yield found, rpath
+
+    def ask_triton(self, path: ImportPath) -> None:
+        """Triton's library is loaded later than torch's, and with the same libstdc++."""
+        folder = next((folder.path for folder in path.folders if "triton" in folder.names), None)
+        library = posixpath.join(folder, "triton/_C/libtriton.so") if folder else ""
+        if library and self._host.exists(library):
+            self._note_glibcxx(library, read_elf(self._host, library))
+
+    def _note_glibcxx(self, path: str, heads: Heads | None) -> None:
+        if heads is not None and heads.glibcxx:
+            self._glibcxx[path] = heads.glibcxx
 
     def _find(self, name: str) -> str | None:
         for folder in self._folders:
@@ -188,10 +200,11 @@ class _Walk:
         return found
 
     def result(self) -> LibraryWalk:
-        needed = highest(self._glibcxx)
+        needed = highest(self._glibcxx.values())
         glibcxx: Fact[str]
         if needed is not None:
-            glibcxx = known(needed, "symbol versions of torch's libraries")
+            asking = next(path for path, version in self._glibcxx.items() if version == needed)
+            glibcxx = known(needed, asking)
         elif self._read and self._complete:
             glibcxx = absent("symbol versions of torch's libraries", "they ask for none")
         else:
