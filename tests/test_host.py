@@ -225,6 +225,14 @@ def test_a_mounted_sys_is_whole_and_so_is_a_distributions_root(tmp_path: Path) -
     assert host.text("/dev/kfd").state == "unknown" and host.text("/run/x").state == "unknown"
 
 
+@pytest.mark.parametrize("path", ["//etc/x", "//", "/", "", ".", "etc/x", "/../etc//x", "///dev/kfd"])
+def test_any_spelling_of_a_path_is_answered(path: str, tmp_path: Path) -> None:
+    write(tmp_path, "/etc/x", "here")
+    host = recorded(tmp_path, nodes={"//dev/kfd": {"open": "EPERM"}})
+    host.stat(path), host.names(path), host.text(path), host.open_node(path)
+    assert host.open_node("/dev/kfd").opened == "EPERM"
+
+
 def test_recorded_nodes_answer_as_they_did(tmp_path: Path) -> None:
     write(tmp_path, "/dev/nvidia0")
     host = recorded(

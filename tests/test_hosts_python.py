@@ -89,6 +89,11 @@ def without(path: str) -> Callable[[Host], Host]:
     [
         (without("__init__.py"), "torch-install-damaged"),
         (without("version.py"), "torch-install-damaged"),
+        (
+            lambda host: rtx(host).torch("2.9.1+cu128").file(f"{SITE}/torch/version.py", b"\0" * 80),
+            "torch-install-damaged",
+        ),
+        (lambda host: without("version.py")(host).file(f"{SITE}/torch/version.py/x"), "torch-install-damaged"),
         (without("lib/libtorch_cuda.so"), "torch-install-damaged"),
         (lambda host: pascal(host).torch("2.9.0a0+git145a3a7", cuda="13.0"), "torch-dropped-old-gpu"),
         (lambda host: pascal(host).torch("2.16.0+cu134"), "torch-dropped-old-gpu"),

@@ -95,7 +95,7 @@ class RecordedHost(Host):
         self._listings: dict[str, frozenset[str]] = {}
         self._file = self._read_host_file()
         self._environ = {**self._file.environ, **(variables or {})}
-        self._nodes = {posixpath.normpath(path): node for path, node in self._file.nodes.items()}
+        self._nodes = {_absolute(path): node for path, node in self._file.nodes.items()}
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -117,9 +117,9 @@ class RecordedHost(Host):
         """The error recorded for this path, for what it leads to, or for a folder above it."""
         if not self._nodes:
             return None
-        for start in {posixpath.normpath(path), self.resolve(path) or "/"}:
+        for start in {_absolute(path), self.resolve(path) or "/"}:
             place = start
-            while place not in ("/", ""):
+            while place != "/":
                 node = self._nodes.get(place)
                 if node is not None and node.open != "ok":
                     return _refused(path, node.open)
@@ -128,7 +128,7 @@ class RecordedHost(Host):
 
     def names(self, path: str) -> Fact[tuple[str, ...]]:
         found = super().names(path)
-        folder = posixpath.normpath(path).rstrip("/") + "/"
+        folder = _absolute(path).rstrip("/") + "/"
         named: set[str] = set()
         hidden: set[str] = set()
         for node, state in self._nodes.items():
@@ -140,7 +140,7 @@ class RecordedHost(Host):
         return known(tuple(sorted((set(found.value or ()) | named) - hidden)), path)
 
     def stat(self, path: str) -> Fact[FileStat]:
-        clean = posixpath.normpath(path)
+        clean = _absolute(path)
         node = self._nodes.get(clean)
         if node is not None and node.open == "ENOENT":
             return absent(path, "no such file or directory")
@@ -194,7 +194,7 @@ class RecordedHost(Host):
         return "/" + "/".join(done)
 
     def missing(self, path: str) -> Fact[Any]:
-        clean = posixpath.normpath(path)
+        clean = _absolute(path)
         tree = next((tree for tree in _TREES if clean == tree or clean.startswith(tree + "/")), None)
         if (tree is not None and clean != tree and self._has(tree)) or self._in_whole_tree(clean):
             return absent(path, "no such file or directory")
@@ -221,7 +221,7 @@ class RecordedHost(Host):
         return self._listings[folder]
 
     def open_node(self, path: str) -> DeviceNode:
-        node = self._nodes.get(posixpath.normpath(path))
+        node = self._nodes.get(_absolute(path))
         if node is not None:
             mode = int(node.mode, 8) if node.mode else None
             return DeviceNode(path=path, opened=node.open, mode=mode, uid=node.uid, gid=node.gid)
@@ -252,6 +252,11 @@ class RecordedHost(Host):
             except ValueError:
                 raise InputError(f'{HOST_FILE}: mode {node.mode!r} is not octal, such as "0660"') from None
         return file
+
+
+def _absolute(path: str) -> str:
+    """A path from the root, without dots and double slashes (normpath keeps two at the beginning)."""
+    return "/" + posixpath.normpath(path).lstrip("/")
 
 
 def _refused(path: str, opening: Opening) -> Fact[Any]:

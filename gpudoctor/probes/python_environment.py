@@ -45,6 +45,7 @@ from gpudoctor.probes.torch_files import (
     Setting,
     VersionFile,
     build_of,
+    by_label,
     is_jetson,
     is_ngc,
     origin_of,
@@ -183,7 +184,7 @@ def _version_of(around: _Surroundings, copy: TorchCopy) -> VersionFile | None:
     file = read_version_file(around.host, copy.path)
     record = next((d for d in around.distributions if d.name == "torch"), None)
     if file is None and record and copy.path == posixpath.join(posixpath.dirname(record.path), "torch"):
-        return VersionFile(version=record.version) if record.version else None
+        return by_label(record.version) if record.version else None
     return file
 
 
@@ -196,7 +197,12 @@ def _record_of(around: _Surroundings, torch: str, file: VersionFile) -> Distribu
 
 
 def _damage(host: Host, torch: str, record: Distribution | None) -> tuple[DamagedFile, ...]:
-    return damaged_files(host, posixpath.dirname(torch), record.path if record else None)
+    found = damaged_files(host, posixpath.dirname(torch), record.path if record else None)
+    version = posixpath.join(torch, "version.py")
+    text = host.text(version, 64 << 10).value
+    if text is None or "__version__" in text:
+        return found
+    return (DamagedFile(path=version, problem="truncated"), *(file for file in found if file.path != version))
 
 
 def _setting(around: _Surroundings, torch: str, via: str, record: Distribution | None) -> Setting:

@@ -55,6 +55,8 @@ def _problem(host: Host, listing: Listing, path: str, size: int) -> DamagedFile 
     found = host.stat(path)
     if found.value is None:
         return DamagedFile(path=path, problem="missing") if found.absent else None
+    if found.value.kind != "file":
+        return DamagedFile(path=path, problem="missing")
     actual = found.value.size
     if actual == 0:
         return DamagedFile(path=path, problem="truncated")
