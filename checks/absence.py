@@ -18,7 +18,7 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Gpu
 
-from . import access, cuda_start, driver, hardware, job, kernel, nodes, selection, wsl
+from . import access, cuda_start, driver, hardware, job, kernel, nodes, runtime, selection, wsl
 from .cards import called, finding
 from .installed import (
     core_modules,
@@ -32,8 +32,9 @@ from .installed import (
 from .job import cpu_task
 from .unserved import RESERVED, because, unserved
 
-_ELSEWHERE = (2, 34, 46, 100, 804)
-"""Answers of cuInit that speak of something else: memory, a stub, a busy card, no visible card, cuda-compat."""
+_TAKEN = (2, 46)
+"""Answers of cuInit that speak of a card in use: no memory left, busy."""
+_NO_CARD = 100
 
 
 def _exact() -> Iterator[Check]:
@@ -211,12 +212,16 @@ def _silent_driver(case: Case) -> Iterator[Finding]:
     """The card is bound, and NVML or CUDA fail for a reason that no other check knows."""
     status, nvml = cuda_status(case), nvml_status(case)
     lists_none = lists_no_card(case) and bool(case.usable_of("nvidia")) and not case.machine.system.jetson.known
-    failed = status not in (None, 0, *_ELSEWHERE) or (status is None and nvml not in (None, 0, 4, 12))
-    failed = failed or (lists_none and status != 0)
-    if not failed or cpu_task(case) or _explained(case):
+    failed = status not in (None, 0, _NO_CARD, *_TAKEN) or (status is None and nvml not in (None, 0, 4, 12))
+    chosen = case.variable("CUDA_VISIBLE_DEVICES") is not None  # then its value may be the reason
+    cards = [gpu for gpu in case.usable_of("nvidia") if gpu.nvml is None or gpu.nvml.compute_mode != "prohibited"]
+    sees_none = status == _NO_CARD and bool(cards) and not chosen
+    failed = failed or sees_none or (lists_none and status != 0)
+    if not failed or cpu_task(case) or _explained(case, runtime.cuda_compat_on_geforce, runtime.libcuda_stub):
         return
     api, code = ("CUDA", status) if status else ("NVML", nvml)
-    said = f"does not start: {api} answers error {code}" if code else "does not find the card"
+    starts = code in (0, _NO_CARD)
+    said = "does not find the card" if starts else f"does not start: {api} answers error {code}"
     text = "If it stays, read the kernel log: `sudo dmesg | grep -i -e nvrm -e nvidia`."
     on_host = Manual(f"If it stays: reboot the host. {text}", risk="reboot")
     yield Finding(

@@ -15,7 +15,7 @@ from gpudoctor.finding import (
     WayOut,
     gpu_subject,
 )
-from gpudoctor.machine import Gpu, Library
+from gpudoctor.machine import Gpu, Library, LibraryKind, NvidiaApi
 from gpudoctor.matrix.versions import figures
 
 from .fitting import better_torch
@@ -196,16 +196,17 @@ def cuda_compat_on_geforce(case: Case) -> Verdicts:
 
     ## How it is judged
     The first libcuda.so.1 on the load path is cuda-compat's and a usable card is GeForce or TITAN; certain where the
-    driver itself answered 803 or 804. Which workstation cards are listed is not public: those are not judged
-    from files.
+    driver itself answered 803 or 804 (804 is said of nothing else, wherever the library lies). Which workstation
+    cards are listed is not public: those are not judged from files.
 
     ## Fix safety
     Takes one folder out of LD_LIBRARY_PATH for this process. Nothing is removed.
     """
-    library = case.machine.load_path.first(_LIBCUDA)
-    if library is None or library.kind != "compat" or case.machine.system.jetson.known:
+    library, answer = case.machine.load_path.first(_LIBCUDA), case.machine.nvidia.cuda.value
+    if library is None or library.kind != "compat":
+        library = _unseen("compat", answer, 804)
+    if library is None or case.machine.system.jetson.known:
         return
-    answer = case.machine.nvidia.cuda.value
     refused = answer is not None and answer.status in (803, 804)
     cards = tuple(gpu for gpu in case.usable_of("nvidia") if not gpu.datacenter)
     if not cards or (answer is not None and not refused):
@@ -240,13 +241,16 @@ def libcuda_stub(case: Case) -> Verdicts:
     a stub library" (error 34), and torch sees no GPU.
 
     ## How it is judged
-    The first libcuda.so.1 on the load path lies in a folder of stubs, and an NVIDIA card could be used.
+    The first libcuda.so.1 on the load path lies in a folder of stubs, and an NVIDIA card could be used; at level
+    driver also where CUDA itself says so (34).
 
     ## Fix safety
     Takes one folder out of LD_LIBRARY_PATH for this process. Nothing is removed.
     """
     library = case.machine.load_path.first(_LIBCUDA)
-    if library is None or library.kind != "stub" or not case.usable_of("nvidia"):
+    if library is None or library.kind != "stub":
+        library = _unseen("stub", case.machine.nvidia.cuda.value, 34)
+    if library is None or not case.usable_of("nvidia"):
         return
     yield Finding(
         severity="error",
@@ -261,7 +265,18 @@ def libcuda_stub(case: Case) -> Verdicts:
     )
 
 
+def _unseen(kind: LibraryKind, answer: NvidiaApi | None, status: int) -> Library | None:
+    """The libcuda that CUDA itself names by its answer, though it was not met on the load path as such."""
+    if answer is None or answer.status != status:
+        return None
+    return Library(name=_LIBCUDA, path=answer.library or _LIBCUDA, kind=kind, via="the loader")
+
+
 def _off_the_path(case: Case, library: Library) -> WayOut:
+    if library.via == "the loader":
+        what = "cuda-compat" if library.kind == "compat" else "the stubs folder of the CUDA toolkit"
+        text = f"Take {what} off the load path (LD_LIBRARY_PATH, /etc/ld.so.conf.d, an RPATH of the program)."
+        return WayOut("Use the driver's own libcuda", (Manual(text),))
     return without_folder(case, library, otherwise=out_of_the_cache(library))
 
 

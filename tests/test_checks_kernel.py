@@ -129,9 +129,15 @@ def test_a_driver_that_does_not_start_for_no_known_reason():
     assert remedies(first(machine)) == ["Reboot", "Manual"]
 
 
-@pytest.mark.parametrize("status", [0, 2, 46, 100])
-def test_a_busy_card_or_no_visible_one_is_not_a_missing_driver(status):
+@pytest.mark.parametrize("status", [0, 2, 46])
+def test_a_busy_card_is_not_a_missing_driver(status):
     assert below_torch(with_stack(nvidia_machine(), cuda=known(NvidiaApi(status=status), "libcuda"))) == []
+
+
+def test_cuda_that_sees_no_card_is_not_well_unless_a_variable_may_hide_it():
+    machine = with_stack(nvidia_machine(), cuda=known(NvidiaApi(status=100), "libcuda"))
+    assert below_torch(machine) == [("no-driver", "error")]
+    assert below_torch(change(machine, variables={"CUDA_VISIBLE_DEVICES": "GPU-0a0a"})) == []
 
 
 # --- a display card beside a working one ---

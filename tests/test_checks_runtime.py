@@ -178,6 +178,13 @@ def test_a_stub_before_the_driver_is_an_error_where_a_card_could_be_used():
     assert severity(loads(amd_machine(), stub, kind="stub"), "libcuda-stub") is None
 
 
+@pytest.mark.parametrize(("status", "slug"), [(804, "cuda-compat-on-geforce"), (34, "libcuda-stub")])
+def test_cuda_names_the_library_that_the_load_path_did_not_show(status, slug):
+    machine = with_stack(nvidia_machine(), cuda=known(NvidiaApi(status=status), "libcuda"))
+    assert [(name, weight) for name, weight in told(machine) if weight == "error"] == [(slug, "error")]
+    assert "load path" in finding(machine, slug).ways_out[0].remedies[0].text
+
+
 def test_a_library_of_the_loaders_cache_is_taken_out_of_its_configuration():
     machine = loads(nvidia_machine(), "/usr/local/cuda/compat/libcuda.so.1", kind="compat", via="ld.so.cache")
     assert "/etc/ld.so.conf.d" in finding(machine, "cuda-compat-on-geforce").ways_out[0].remedies[0].text
