@@ -14,24 +14,29 @@ if TYPE_CHECKING:
 Together = tuple[tuple[str, str], ...]
 
 
-def pairing(machine: Machine, matrix: Matrix, choice: Choice) -> tuple[Together, tuple[ReplacePackage, ...]]:
+def pairing(
+    machine: Machine, matrix: Matrix, choice: Choice, also: tuple[str, ...] = ()
+) -> tuple[Together, tuple[ReplacePackage, ...]]:
     """(name, version) of the companions to install with a build, and those that its index does not have.
+
+    Those that are installed, and those that `also` names.
 
     A companion of an older torch release that serves later ones (torchaudio 2.11) lies only in the indexes of
     its own release, and in AMD's. Where several versions pair, the minor release is named ("0.29.*").
     """
     environment = machine.environment.value
     row = matrix.companion(choice.version)
-    if environment is None or row is None:
+    if row is None:
         return (), ()
     together: list[tuple[str, str]] = []
     apart: list[ReplacePackage] = []
     for name, version in (("torchvision", row.torchvision), ("torchaudio", row.torchaudio)):
-        installed = environment.distribution(name)
-        if installed is None or not version:
+        installed = environment.distribution(name) if environment else None
+        if not version or (installed is None and name not in also):
             continue
         if name == "torchaudio" and not _in_its_index(machine, matrix, version, choice):
-            if matrix.companion_fits("torchaudio", installed.version, choice.version) is not True:
+            fits = installed and matrix.companion_fits("torchaudio", installed.version, choice.version)
+            if fits is not True:
                 why = f"pairs with torch {choice.version}"
                 apart.append(ReplacePackage(name=name, specifier=f"=={version}", why=why))
             continue

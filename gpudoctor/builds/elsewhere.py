@@ -107,7 +107,7 @@ def _conda(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch 
             "the ROCm wheel of torch into it."
         )
         return (_by_hand("Make a new environment for the ROCm build", text, "safe"),)
-    cuda = _conda_cuda(machine, matrix, gpus)
+    cuda = conda_cuda(machine, matrix, gpus)
     if cuda is None or keep is None:
         return ()
     version = keep.version.partition("+")[0]
@@ -119,7 +119,7 @@ def _conda(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch 
     return (WayOut(title=f"Install the CUDA build of torch from conda-forge ({cuda})", remedies=(remedy,)),)
 
 
-def _conda_cuda(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...]) -> str | None:
+def conda_cuda(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...]) -> str | None:
     """The CUDA releases that know all the cards and that the driver runs, as conda writes them."""
     rows = [matrix.capability(gpu.arch.value or "") for gpu in gpus]
     known = [row for row in rows if row is not None]

@@ -81,9 +81,11 @@ def way_to(machine: Machine, matrix: Matrix, choice: Choice, keep: Torch | None)
     return WayOut(title=f"{verb} {name}{place}{remark}", remedies=remedies)
 
 
-def replace_torch(machine: Machine, matrix: Matrix, choice: Choice) -> tuple[AnyRemedy, ...]:
-    """The remedy that installs a choice, and what else its companions need."""
-    together, apart = pairing(machine, matrix, choice)
+def replace_torch(
+    machine: Machine, matrix: Matrix, choice: Choice, also: tuple[str, ...] = ()
+) -> tuple[AnyRemedy, ...]:
+    """The remedy that installs a choice, and what else its companions (installed ones, and `also`) need."""
+    together, apart = pairing(machine, matrix, choice, also)
     remedy = ReplaceTorch(
         version=choice.version,
         build=choice.build,

@@ -17,7 +17,9 @@ INTERNAL_FAULT = 70
 COMMANDS = {
     "check": "gpudoctor.cli.check:check",
     "whatif": "gpudoctor.cli.check:whatif",
+    "recommend": "gpudoctor.cli.recommend:recommend",
     "snapshot": "gpudoctor.cli.check:snapshot",
+    "scan": "gpudoctor.cli.scan:scan",
     "explain": "gpudoctor.cli.reference:explain",
     "list": "gpudoctor.cli.reference:list_checks",
     "matrix": "gpudoctor.cli.reference:matrix",

@@ -29,8 +29,8 @@ from gpudoctor.machine import Machine
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
-_EXTRA = re.compile(r"[a-z0-9-]+(,[a-z0-9-]+)*")
-_CONDA_CUDA = re.compile(r"cuda-version>=\d+(\.\d+)?,<\d+")
+_EXTRA = r"[a-z0-9-]+(,[a-z0-9-]+)*"
+_CONDA_CUDA = r"cuda-version>=\d+(\.\d+)?,<\d+"
 _NEW_VENV = ".venv-gpu"
 
 
@@ -46,6 +46,8 @@ def replace_torch(place: Place, machine: Machine, matrix: Matrix, remedy: Replac
     if remedy.origin == "conda-forge":
         return (_conda_torch(place, remedy, why),)
     wanted = torch_and_companions(place, remedy)
+    if place.tool in ("uv-project", "poetry", "pixi"):
+        wanted += _from_the_same_index(matrix, remedy)
     return _install(place, machine, wanted, remedy.index_url, why, undo=_restore(place, machine, matrix, wanted))
 
 
@@ -192,10 +194,12 @@ def _uv_project(place: Place, wanted: tuple[Wanted, ...], index: str, why: str) 
     if not index:
         return (step,)
     sources = "\n".join(f'{item.name} = {{ index = "{source}" }}' for item in wanted)
+    explicit = not _device_code_apart(wanted)
+    remark = " (explicit keeps other packages off that index)" if explicit else ""
     text = (
-        "pyproject.toml then has to say (explicit keeps other packages off that index):\n"
+        f"pyproject.toml then has to say{remark}:\n"
         f"[tool.uv.sources]\n{sources}\n"
-        f'[[tool.uv.index]]\nname = "{source}"\nurl = "{index}"\nexplicit = true'
+        f'[[tool.uv.index]]\nname = "{source}"\nurl = "{index}"' + ("\nexplicit = true" if explicit else "")
     )
     return (step, ManualStep(text=text, why="the index is for these packages only"))
 
@@ -216,10 +220,32 @@ def _poetry(place: Place, wanted: tuple[Wanted, ...], index: str, why: str) -> t
 
 
 def _pixi(wanted: tuple[Wanted, ...], index: str, why: str) -> ManualStep:
-    where = f', index = "{index}"' if index else ""
-    lines = "\n".join(f'{item.name} = {{ version = "{item.spec}"{where} }}' for item in wanted)
-    text = f"In the project's manifest, then pixi install:\n[pypi-dependencies]\n{lines}"
+    shared = index and _device_code_apart(wanted)
+    where = f', index = "{index}"' if index and not shared else ""
+    lines = "\n".join(
+        f'{item.name} = {{ version = "{item.spec or "*"}"{_pixi_extras(item)}{where} }}' for item in wanted
+    )
+    options = f'[pypi-options]\nextra-index-urls = ["{index}"]\n' if shared else ""
+    text = f"In the project's manifest, then pixi install:\n{options}[pypi-dependencies]\n{lines}"
     return ManualStep(text=text, why=why, risk="replaces")
+
+
+def _pixi_extras(item: Wanted) -> str:
+    return ", extras = [" + ", ".join(f'"{extra}"' for extra in item.extra.split(",")) + "]" if item.extra else ""
+
+
+def _from_the_same_index(matrix: Matrix, remedy: ReplaceTorch) -> tuple[Wanted, ...]:
+    """What a project must name beside a ROCm torch: its triton lies in that index alone, and a project's index
+    serves direct requirements only."""
+    row = matrix.companion(remedy.version)
+    if not (remedy.build.startswith("rocm") and remedy.index_url and row and row.triton_rocm_package):
+        return ()
+    return (Wanted(row.triton_rocm_package, ""),) if not remedy.extra else ()
+
+
+def _device_code_apart(wanted: Iterable[Wanted]) -> bool:
+    """Whether packages that the wanted ones require lie in their index, too (device code by extras)."""
+    return any(item.extra for item in wanted)
 
 
 def _conda_torch(place: Place, remedy: ReplaceTorch, why: str) -> Step:
@@ -269,12 +295,12 @@ def _is_index(url: str) -> bool:
 def _is_sound(remedy: ReplaceTorch) -> bool:
     """Whether nothing in it could be taken for an option or by a shell."""
     if remedy.origin == "conda-forge":
-        return is_version(remedy.version.removeprefix(">=")) and _CONDA_CUDA.fullmatch(remedy.build) is not None
+        return is_version(remedy.version.removeprefix(">=")) and re.fullmatch(_CONDA_CUDA, remedy.build) is not None
     return (
         is_version(remedy.version)
         and is_name(remedy.build)
         and _is_index(remedy.index_url)
-        and (not remedy.extra or _EXTRA.fullmatch(remedy.extra) is not None)
+        and (not remedy.extra or re.fullmatch(_EXTRA, remedy.extra) is not None)
         and all(is_name(name) and is_version(version) for name, version in remedy.companions)
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.fix.steps import EnvStep, Fix, ManualStep, RunStep
@@ -36,8 +36,13 @@ def print_report(
     report: Report, out: TextIO, *, verbose: bool = False, quiet: bool = False, color: bool = True
 ) -> None:
     """Print a report to `out`: with colour if it is a terminal and `color`, plain text otherwise."""
+    print_lines(_lines(report, verbose, quiet), out, color=color)
+
+
+def print_lines(given: Iterable[Line], out: TextIO, *, color: bool) -> None:
+    """Print lines, home folders left out: with colour if `out` is a terminal and `color`, plain text otherwise."""
     clean = public_text(os.path.expanduser("~"))
-    lines = [[(printable(clean(text)), style) for text, style in line] for line in _lines(report, verbose, quiet)]
+    lines = [[(printable(clean(text)), style) for text, style in line] for line in given]
     if color and out.isatty():
         _print_rich(lines, out)
     else:
@@ -212,10 +217,11 @@ def _finding(finding: ReportedFinding, verbose: bool, first: bool) -> Iterator[L
             yield [(f"    see   {', '.join(finding.refs)}", "dim")]
     shown = finding.fixes if first or verbose else finding.fixes[:1]
     for number, fix in enumerate(shown):
-        yield from _fix(fix, "Way out" if number == 0 else "Or")
+        yield from fix_lines(fix, "Way out" if number == 0 else "Or")
 
 
-def _fix(fix: Fix, label: str) -> Iterator[Line]:
+def fix_lines(fix: Fix, label: str) -> Iterator[Line]:
+    """One way out with its steps."""
     yield [(f"    {label}: ", "green"), (fix.title, "")]
     for step in fix.steps:
         if isinstance(step, RunStep):

@@ -1,0 +1,104 @@
+"""`gpudoctor recommend`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from gpudoctor.cli.options import Examined, description_options, machine_options, matrix_option, variable_option
+
+if TYPE_CHECKING:
+    from gpudoctor.intake.description import Description
+    from gpudoctor.machine import Level, Machine
+    from gpudoctor.matrix.questions import Matrix
+
+
+@click.command()
+@machine_options
+@variable_option
+@description_options
+@matrix_option
+@click.option(
+    "--with",
+    "companions",
+    multiple=True,
+    type=click.Choice(("torchvision", "torchaudio")),
+    help="Install this, too, in the version that pairs. [default: those that are installed]",
+)
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(("text", "json")),
+    default="text",
+    envvar="GPUDOCTOR_FORMAT",
+    show_default=True,
+)
+@click.option("-v", "--verbose", is_flag=True, envvar="GPUDOCTOR_VERBOSE", help="Print all commands of all choices.")
+@click.option("--no-color", is_flag=True, envvar="GPUDOCTOR_NO_COLOR")
+def recommend(
+    examined: Examined,
+    variables: dict[str, str],
+    description: Description,
+    overlays: tuple[str, ...],
+    companions: tuple[str, ...],
+    style: str,
+    verbose: bool,
+    no_color: bool,
+) -> int:
+    """Say which torch build this machine should have, the next best, and why not the others.
+
+    Described facts (--gpu, --driver ...) stand in the place of those of this machine. Exit codes: 0 a build serves,
+    1 none does, 3 a card or the driver is not known.
+    """
+    from gpudoctor.matrix.load import load_matrix
+    from gpudoctor.recommend import recommend as choose
+    from gpudoctor.render.recommend import print_recommendation, recommendation_data
+
+    matrix = load_matrix(overlays)
+    machine = _machine(examined, variables, description, matrix)
+    answer = choose(machine, matrix, companions=companions)
+    if style == "json":
+        from gpudoctor.render.public import to_json
+
+        sys.stdout.write(to_json(recommendation_data(answer)))
+    else:
+        color = not (no_color or os.environ.get("NO_COLOR"))
+        print_recommendation(answer, machine, sys.stdout, verbose=verbose, color=color)
+    return answer.exit_code
+
+
+def _machine(examined: Examined, variables: dict[str, str], description: Description, matrix: Matrix) -> Machine:
+    """The machine from its files; its drivers are started only where the files do not name the driver."""
+    from msgspec.structs import replace
+
+    from gpudoctor.doctor import survey
+    from gpudoctor.host import LiveHost, RecordedHost
+    from gpudoctor.machine import unknown
+
+    host = LiveHost(variables) if examined.root is None else RecordedHost(examined.root, variables)
+    level = cast("Level", examined.level or "static")
+    machine = survey(host, matrix, python=examined.python, level=level).machine
+    if not description.empty:
+        from gpudoctor.intake.described import described
+
+        if description.python_version and not examined.python:
+            machine = replace(machine, environment=unknown("another environment is described"))
+        return described(machine, description, matrix)
+    if examined.level is None and examined.root is None and _files_are_silent(machine):
+        return survey(host, matrix, python=examined.python, level="driver").machine
+    return machine
+
+
+def _files_are_silent(machine: Machine) -> bool:
+    """Whether only the driver itself can tell what is there (WSL2, a container without /sys)."""
+    from gpudoctor.builds import cuda_driver
+
+    nvidia = machine.of_vendor("nvidia")
+    if any(not gpu.arch.value for gpu in machine.gpus):
+        return True
+    if nvidia:
+        return cuda_driver(machine) is None and not machine.nvidia.module.absent
+    return not machine.gpus and (machine.system.wsl.known or not machine.buses.known)

@@ -1,0 +1,127 @@
+"""One torch build as commands for every tool that people install with, not only the one at hand."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpudoctor.finding import AnyRemedy, ReplacePackage, ReplaceTorch
+from gpudoctor.fix import python_steps
+from gpudoctor.fix.place import Place, Tool, place
+from gpudoctor.fix.requirements import torch_and_companions
+from gpudoctor.fix.steps import ManualStep, RunStep, Step
+from gpudoctor.machine import Machine, unknown
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+Commands = dict[str, tuple[str, ...]]
+"""By tool. Argument lists: venv, pip, pip_then, uv_venv, uv, uv_then, uv_add, conda, pixi. Lines of a file:
+pyproject_toml, pixi_toml, environment_yml, dockerfile."""
+
+_VENV = ".venv-gpu"
+
+
+def commands_for(
+    remedies: tuple[AnyRemedy, ...],
+    machine: Machine,
+    matrix: Matrix,
+    *,
+    env: dict[str, str] | None = None,
+    apart: bool = False,
+) -> Commands:
+    """The commands that carry out a ReplaceTorch and what goes with it.
+
+    `env` is what has to be set beside it; `apart` puts it into a new venv, because something else owns the
+    torch of this environment.
+    """
+    torch = next((remedy for remedy in remedies if isinstance(remedy, ReplaceTorch)), None)
+    if torch is None:
+        return {}
+    here = _reader(machine)
+    if torch.origin == "conda-forge":
+        return _conda_forge(here, machine, matrix, torch)
+    own_venv = apart or here.tool == "managed"
+    packages = tuple(remedy for remedy in remedies if isinstance(remedy, ReplacePackage))
+    commands: Commands = {}
+    pip = _argvs(replace(here, tool="managed" if own_venv else "pip"), machine, matrix, torch)
+    commands.update({"venv": pip[0], "pip": pip[1]} if own_venv and len(pip) > 1 else {"pip": pip[0]} if pip else {})
+    inside = replace(here, tool="uv", python=f"{_VENV}/bin/python" if own_venv else here.python)
+    if own_venv:
+        commands["uv_venv"] = ("uv", "venv", _VENV)
+    commands["uv"] = _argvs(inside, machine, matrix, torch)[0]
+    for package in packages:
+        for key, there in (("pip_then", replace(inside, tool="pip")), ("uv_then", inside)):
+            steps = python_steps.replace_package(there, machine, matrix, package)
+            commands[key] = commands.get(key, ()) + next(iter(_runs(steps)), ())
+    commands.update(_project_files(here, machine, matrix, torch, env or {}))
+    return {name: _plain(argv) for name, argv in commands.items() if argv}
+
+
+def _reader(machine: Machine) -> Place:
+    """The place as the reader types in it: the active environment's interpreter is just "python"."""
+    here = place(machine)
+    environment = machine.environment.value
+    active = {machine.variables.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")}
+    if not here.python or (environment and environment.prefix and environment.prefix in active):
+        here = replace(here, python="python")
+    return replace(here, container="")
+
+
+def _argvs(there: Place, machine: Machine, matrix: Matrix, torch: ReplaceTorch) -> list[tuple[str, ...]]:
+    return _runs(python_steps.replace_torch(there, machine, matrix, torch))
+
+
+def _runs(steps: tuple[Step, ...]) -> list[tuple[str, ...]]:
+    return [step.argv for step in steps if isinstance(step, RunStep)]
+
+
+def _plain(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Without `--python python`: uv finds the active environment by itself."""
+    if argv[3:5] == ("--python", "python"):
+        return argv[:3] + argv[5:]
+    return argv
+
+
+def _conda_forge(here: Place, machine: Machine, matrix: Matrix, torch: ReplaceTorch) -> Commands:
+    commands: Commands = {}
+    # Without a prefix the step is a line for a person.
+    tools: tuple[tuple[str, Tool], ...] = (("conda", "pip"), ("pixi", "pixi"))
+    for key, tool in tools:
+        for step in python_steps.replace_torch(replace(here, tool=tool), machine, matrix, torch)[:1]:
+            argv = step.argv if isinstance(step, RunStep) else ()
+            commands[key] = tuple(shlex.split(step.text)) if isinstance(step, ManualStep) else argv
+    return commands
+
+
+def _project_files(
+    here: Place, machine: Machine, matrix: Matrix, torch: ReplaceTorch, env: dict[str, str]
+) -> Commands:
+    """What a project, an environment file or an image says: a fresh place, where nothing is installed yet."""
+    fresh = replace(machine, environment=unknown("a fresh environment"))
+    files: Commands = {}
+    tools: tuple[tuple[Tool, str], ...] = (("uv-project", "pyproject_toml"), ("pixi", "pixi_toml"))
+    for tool, key in tools:
+        for step in python_steps.replace_torch(replace(here, tool=tool, project=""), fresh, matrix, torch):
+            if isinstance(step, RunStep):
+                files["uv_add"] = step.argv
+            elif isinstance(step, ManualStep):
+                lines = step.text.splitlines()
+                start = next((n for n, line in enumerate(lines) if line.startswith("[")), 0)
+                files[key] = tuple(lines[start:])
+    wanted = [item.text for item in torch_and_companions(here, torch)]
+    index = (f"    - --index-url {torch.index_url}",) if torch.index_url else ()
+    files["environment_yml"] = (
+        "dependencies:",
+        "  - pip",
+        "  - pip:",
+        *index,
+        *(f"    - {text}" for text in wanted),
+    )
+    image = _argvs(replace(here, tool="pip", python="python"), fresh, matrix, torch)
+    settings = tuple(f"ENV {name}={value}" for name, value in env.items())
+    run = tuple(f"RUN {shlex.join((*argv[:4], '--no-cache-dir', *argv[4:]))}" for argv in image)
+    files["dockerfile"] = (*settings, *run)
+    return files

@@ -1,0 +1,417 @@
+"""Which torch build a machine should have, the next best ones, and why each other is out.
+
+Pure: a machine and the matrix in, a Recommendation out. Unlike a repair it takes the driver as it is: nothing is
+proposed that the present driver or a card cannot run; what another driver would allow is said apart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
+
+from gpudoctor.builds import Choice, Rejected, candidates, cards_to_serve, cuda_driver, platform_of, python_of
+from gpudoctor.builds.carried import OVERRIDE
+from gpudoctor.builds.choice import INSTALLABLE, merely_built
+from gpudoctor.builds.elsewhere import conda_cuda, place_of, ways_elsewhere
+from gpudoctor.builds.nearest import is_build, nearest, replace_torch
+from gpudoctor.builds.overrides import override_ways
+from gpudoctor.builds.ways import replacements
+from gpudoctor.finding import InstallDriver, Manual, ReplaceTorch, SetVariable, WayOut
+from gpudoctor.fix.commands import commands_for
+from gpudoctor.fix.place import place
+from gpudoctor.fix.plan import steps_for
+from gpudoctor.fix.steps import Fix
+from gpudoctor.machine import Gpu, Machine, Torch
+from gpudoctor.matrix.versions import figures
+from gpudoctor.visibility import standings
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+BuildLevel = Literal["native", "ptx", "override", "cpu", "manual"]
+"""native: machine code for every card; ptx: the driver compiles it; override: an HSA override stands in for native
+code; cpu: no card is used; manual: no wheel is right here, `why` says what is."""
+
+
+class Recommended(Struct, frozen=True):
+    """One build to take. `torch` and `build` are null where the place decides them (NGC, Jetson, Nix, conda)."""
+
+    torch: str | None
+    build: str | None
+    origin: str
+    index_url: str
+    """"" is the package index's own build."""
+    level: BuildLevel
+    env: dict[str, str] = field(default_factory=dict)
+    """Variables that it needs."""
+    commands: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By tool (`gpudoctor.fix.commands.Commands`)."""
+    why: tuple[str, ...] = ()
+
+
+class Out(Struct, frozen=True):
+    """A build that is not proposed, and why."""
+
+    torch: str
+    build: str
+    why: str
+
+
+class Recommendation(Struct, frozen=True):
+    """The answer. `choices` is best first, the CPU last; `otherwise` is what would make another build possible."""
+
+    choices: tuple[Recommended, ...]
+    rejected: tuple[Out, ...]
+    cards: tuple[Gpu, ...] = ()
+    """The cards that the choices serve."""
+    notes: tuple[str, ...] = ()
+    """What the choice rests on: cards left aside, assumptions, unknowns."""
+    otherwise: tuple[Fix, ...] = ()
+    certain: bool = True
+    """False where a card or the driver is not known."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 a choice, 1 no build serves the cards, 3 not known."""
+        if not self.certain:
+            return 3
+        served = any(choice.level != "cpu" for choice in self.choices)
+        return 0 if served or (self.choices and not self.cards) else 1
+
+
+def recommend(machine: Machine, matrix: Matrix, *, companions: tuple[str, ...] = ()) -> Recommendation:
+    """Choose for all the cards of a machine that count; `companions` are installed along with torch."""
+    return _Choosing(machine, matrix, companions).recommendation()
+
+
+class _Choosing:
+    """One machine's question, with what is worked out once."""
+
+    def __init__(self, machine: Machine, matrix: Matrix, companions: tuple[str, ...]) -> None:
+        self.machine = machine
+        self.matrix = matrix
+        self.companions = companions
+        self.keep = machine.torch
+        self.present = _judged(machine)
+        known = tuple(gpu for gpu in self.present if gpu.arch.value)
+        self.cards = cards_to_serve(machine, matrix, known) if known else ()
+        self.place = place_of(machine, self.keep)
+        self.driver = cuda_driver(machine)
+        self.fault = self._driver_fault()
+        self.native, self.rejected = self._candidates(self.cards)
+        if self.fault:
+            self.native = ()
+
+    def recommendation(self) -> Recommendation:
+        choices = self._choices()
+        certain = self._certain()
+        served = any(choice.level != "cpu" for choice in choices)
+        return Recommendation(
+            choices=tuple(choices),
+            rejected=self._out(choices),
+            cards=self.present,
+            notes=tuple(self._notes()),
+            otherwise=() if served or not self.cards else self._otherwise(),
+            certain=certain,
+        )
+
+    # --- the choices -------------------------------------------------------------------------------
+
+    def _choices(self) -> list[Recommended]:
+        if self.cards and self.place in ("jetson", "ngc", "nix"):
+            by_hand = [_by_hand(way, self.place) for way in self._elsewhere()]
+            # A wheel may carry just this board; into an NGC image or a Nix environment none belongs.
+            return by_hand + [self._build(c) for c in self.native[:1] if self.place == "jetson"]
+        if self.cards and self.place == "conda" and (own := self._from_conda()):
+            return [own]
+        if not self.cards:
+            return self._on_the_cpu()
+        found = [self._build(choice, *why) for choice, *why in self._different(self.native)]
+        if not any(choice.origin != "amd" and not merely_built(choice) for choice in self.native):
+            found += self._overrides(bool(self.native))
+        if self.place == "source":
+            found += [_by_hand(way, "source") for way in self._elsewhere()]
+        return found + self._on_the_cpu()
+
+    def _different(self, choices: tuple[Choice, ...]) -> list[tuple[Choice, str]]:
+        """The best build and those that differ from it in kind, with what sets each apart."""
+        sound = [choice for choice in choices if not merely_built(choice)]
+        best = next(iter(sound), None)
+        newest = "the newest release that serves" + (" all these cards" if len(self.cards) > 1 else " here")
+        found: list[tuple[Choice, str]] = [(best, newest)] if best else []
+        kinds = (
+            ("its CUDA is fully served by the driver", [c for c in sound if c.driver == "serves"]),
+            ("all of torch.linalg runs on it", [c for c in sound if not c.lacks_linalg]),
+            ("keeps the installed version", list(self._same_version())),
+            ("the package index's own build: needs no other index", [c for c in sound if not c.index_url]),
+            ("from torch's own index", [c for c in sound if c.origin == "download.pytorch.org"]),
+            ("nobody stands behind it yet", [c for c in choices if merely_built(c)]),
+        )
+        for number, (why, pool) in enumerate(kinds):
+            if number == 0 and best and best.driver != "minor-version":
+                continue
+            if number == 1 and not (best and best.lacks_linalg):
+                continue
+            if number == 4 and not (best and best.origin == "amd"):
+                continue
+            first = next(iter(pool), None)
+            if first and not any(_same(first, chosen) for chosen, _ in found):
+                found.append((first, why))
+        return found
+
+    def _same_version(self) -> tuple[Choice, ...]:
+        if self.keep is None:
+            return ()
+        version = self.keep.version.partition("+")[0]
+        kept = tuple(c for c in self.native if c.version == version)
+        return nearest(self.matrix, kept, self.keep)
+
+    def _build(self, choice: Choice, *remarks: str) -> Recommended:
+        remedies = replace_torch(self.machine, self.matrix, choice, self.companions)
+        why = [*remarks, *choice.why]
+        if choice.origin == "pypi" and choice.cuda:
+            why.append(f"the package index's own {choice.version} is the build for CUDA {choice.cuda}")
+        if choice.origin == "amd":
+            why.append(f"AMD's own index; the device code is chosen by the extra {choice.extra}")
+        if self.keep and is_build(choice, self.keep):
+            why.append("this build is installed")
+        if choice.rocm and (overrides := sorted(n for n in self.machine.variables if n.startswith(OVERRIDE))):
+            why.append(f"unset {', '.join(overrides)}: native code is not used under an override")
+        level: BuildLevel = choice.level
+        return Recommended(
+            torch=choice.version,
+            build=choice.build,
+            origin=choice.origin,
+            index_url=choice.index_url,
+            level=level,
+            commands=commands_for(remedies, self.machine, self.matrix, apart=self._apart),
+            why=tuple(why),
+        )
+
+    @property
+    def _apart(self) -> bool:
+        """Whether a wheel goes into a venv of its own: what owns the torch here must not be written over."""
+        return self.place in ("conda", "distribution")
+
+    def _overrides(self, needless: bool) -> list[Recommended]:
+        """At most one: the code of the generation's listed target, with the override that it needs; a risky one
+        only where nothing is native."""
+        policies = [self.matrix.override(gpu.arch.value or "") for gpu in self.cards]
+        if needless and any(policy is None or policy.safety == "risky" for policy in policies):
+            return []
+        found = []
+        for way in override_ways(self.machine, self.matrix, self.cards, self.keep):
+            torch = next((r for r in way.remedies if isinstance(r, ReplaceTorch)), None)
+            settings = [r for r in way.remedies if isinstance(r, SetVariable)]
+            held = {n: v for n, v in self.machine.variables.items() if n.startswith(OVERRIDE) and v}
+            env = {**held, **{setting.name: setting.value for setting in settings}}
+            version, build = (torch.version, torch.build) if torch else _named(self.keep)
+            why = [way.title, *dict.fromkeys(setting.why for setting in settings)]
+            if torch is None:
+                why.append("the installed torch carries that code")
+            found.append(
+                Recommended(
+                    torch=version,
+                    build=build,
+                    origin=torch.origin if torch else self.keep.origin if self.keep else "",
+                    index_url=torch.index_url if torch else "",
+                    level="override",
+                    env=env,
+                    commands=commands_for(way.remedies, self.machine, self.matrix, env=env, apart=self._apart),
+                    why=tuple(why),
+                )
+            )
+        return found
+
+    def _on_the_cpu(self) -> list[Recommended]:
+        choices, _ = self._candidates(())
+        named = [choice for choice in choices if choice.index_url] or list(choices)
+        remark = "the cards are not used" if self.present else "no GPU that can compute was found"
+        return [self._build(choice, remark) for choice in named[:1]]
+
+    def _elsewhere(self) -> tuple[WayOut, ...]:
+        return ways_elsewhere(self.place, self.machine, self.matrix, self.cards, self.keep)
+
+    def _from_conda(self) -> Recommended | None:
+        """conda-forge's own build, where conda owns the torch of this environment."""
+        cuda = conda_cuda(self.machine, self.matrix, self.cards)
+        if cuda is None or self.fault or any(gpu.vendor != "nvidia" for gpu in self.cards):
+            return None
+        remedy = ReplaceTorch(version=">=2.0", build=cuda, origin="conda-forge", carries="by its recipe")
+        return Recommended(
+            torch=None,
+            build=cuda,
+            origin="conda-forge",
+            index_url="",
+            level="native",
+            commands=commands_for((remedy,), self.machine, self.matrix),
+            why=(
+                "conda owns the torch of this environment: a wheel over it would leave two mixed",
+                f"{cuda}: the CUDA releases that know {_archs(self.cards)} and that the driver runs",
+            ),
+        )
+
+    # --- the others ----------------------------------------------------------------------------------
+
+    def _out(self, choices: list[Recommended]) -> tuple[Out, ...]:
+        """Every other build of the matrix, once, and why not that one."""
+        chosen = {(choice.torch, choice.build) for choice in choices}
+        best = next((f"{c.torch}+{c.build}" for c in choices if c.torch), "")
+        places = {"ngc": "an NGC image", "nix": "a Nix environment", "jetson": "a Jetson", "conda": "conda"}
+        owner = places.get(self.place) if best == "" else None
+        reasons: dict[tuple[str, str], str] = {}
+        for row in self.rejected:
+            kind = row.why.partition(":")[0]
+            unused = "no GPU that can compute was found" if not self.present else "no card's architecture is known"
+            why = row.why if self.cards or row.because != "vendor" else f"{kind}, and {unused}"
+            reasons.setdefault((row.torch, row.build), why)
+        for choice in self._serving_but_for_the_driver() if self.fault else ():
+            reasons[(choice.version, choice.build)] = self.fault
+        for choice in self.native:
+            why = f"would run, too; {best} is proposed before it" if best else "would run, too"
+            reasons[(choice.version, choice.build)] = f"not put into {owner}" if owner else why
+        platform = platform_of(self.machine)
+        for build in self.matrix.builds():
+            if build.origin in INSTALLABLE:
+                only = f"no wheel for {platform} (only for {build.platform})"
+                reasons.setdefault((build.version, build.build), only)
+        rows = ((key, why) for key, why in reasons.items() if key not in chosen)
+        ordered = sorted(rows, key=lambda item: figures(item[0][0]), reverse=True)
+        return tuple(Out(torch=version, build=build, why=why) for (version, build), why in ordered)
+
+    def _serving_but_for_the_driver(self) -> tuple[Choice, ...]:
+        return self._candidates(self.cards)[0]
+
+    def _otherwise(self) -> tuple[Fix, ...]:
+        """What would have to change first: the driver, the Python, one environment for each card."""
+        ways = [
+            way
+            for way in replacements(self.machine, self.matrix, self.cards, keep=None)
+            if not any(
+                isinstance(r, SetVariable) or (isinstance(r, ReplaceTorch) and r.build == "cpu") for r in way.remedies
+            )
+        ]
+        if self.fault:
+            ways = [self._after_the_driver(way) for way in ways]
+        here = place(self.machine)
+        return tuple(
+            Fix(way.title, tuple(s for r in way.remedies for s in steps_for(r, here, self.machine, self.matrix)))
+            for way in ways
+        )
+
+    def _after_the_driver(self, way: WayOut) -> WayOut:
+        if any(isinstance(remedy, InstallDriver) for remedy in way.remedies):
+            return way
+        sms = tuple(gpu.arch.value for gpu in self.cards if gpu.arch.value and gpu.vendor == "nvidia")
+        branch = self.matrix.branch_to_install(sms, None)
+        if branch is None:
+            return way
+        flavours = {self.matrix.module_flavour(gpu.arch.value or "", gpu.name) for gpu in self.cards}
+        install = InstallDriver(
+            branch=branch[0],
+            minimum=branch[1],
+            flavour="proprietary" if "refused" in flavours else "open",
+            why=self.fault,
+        )
+        return WayOut(f"Driver {branch[0]}, then: {way.title}", (install, *way.remedies))
+
+    # --- what it rests on -------------------------------------------------------------------------------
+
+    def _candidates(self, cards: tuple[Gpu, ...]) -> tuple[tuple[Choice, ...], tuple[Rejected, ...]]:
+        python, platform = python_of(self.machine), platform_of(self.machine)
+        return candidates(self.machine, self.matrix, cards, python, platform, driver=self._driver_to_ask())
+
+    def _driver_to_ask(self) -> str | None:
+        """The driver as it is; the one to install where there is none yet."""
+        if self.driver or not self._no_driver:
+            return self.driver
+        sms = tuple(gpu.arch.value for gpu in self.cards if gpu.vendor == "nvidia" and gpu.arch.value)
+        branch = self.matrix.branch_to_install(sms, None) if sms else None
+        return branch[1] if branch else None
+
+    @property
+    def _no_driver(self) -> bool:
+        """Whether no NVIDIA driver is loaded, as far as its number would be known."""
+        system = self.machine.system
+        return self.machine.nvidia.module.absent and not (system.wsl.known or system.jetson.known or self.driver)
+
+    def _driver_fault(self) -> str:
+        """Why the present driver does not run one of the cards at all; "" where it does."""
+        for gpu in self.cards:
+            if gpu.vendor != "nvidia" or not self.driver or not gpu.arch.value:
+                continue
+            first = self.matrix.first_driver(gpu.arch.value, gpu.chip)
+            last = self.matrix.last_branch(gpu.arch.value)
+            if first and figures(self.driver) < figures(first):
+                return f"driver {self.driver} does not know {gpu.name} (from {first} on)"
+            if last and figures(self.driver)[:1] > figures(last)[:1]:
+                return f"driver {self.driver} has dropped {gpu.name} (branch {last} is its last)"
+        return ""
+
+    def _certain(self) -> bool:
+        if self.place in ("jetson", "ngc", "nix") and self.cards:
+            return True
+        if not self.present:
+            return self.machine.buses.known
+        if any(not gpu.arch.value for gpu in self.present if not gpu.integrated) or not self.cards:
+            return False
+        asked = any(gpu.vendor == "nvidia" for gpu in self.cards) and not self._no_driver
+        return not (asked and self.native and all(choice.driver == "unknown" for choice in self.native))
+
+    def _notes(self) -> list[str]:
+        notes = []
+        if self.fault:
+            notes.append(f"{self.fault[0].upper()}{self.fault[1:]}: no torch can use it until that is changed.")
+        if not self.present and not self.machine.buses.known:
+            notes.append(f"Whether there is a GPU is not known ({self.machine.buses.why or 'not probed'}).")
+        for gpu in self.present:
+            if not gpu.arch.value:
+                notes.append(f"The architecture of {gpu.name} is not known: nothing is proposed for it.")
+            elif gpu not in self.cards:
+                why = "integrated" if gpu.integrated else "no build could serve it, or only without the others"
+                notes.append(f"{gpu.name} ({gpu.arch.value}) is left aside: {why}.")
+        if any(gpu.vendor == "nvidia" for gpu in self.cards):
+            if self._no_driver:
+                notes.append(f"No NVIDIA driver is loaded: this is chosen for branch {self._driver_to_ask()}.")
+            elif self.driver is None and not self._certain():
+                notes.append("The driver's version is not known: the choices hold from the driver on that they name.")
+        if python_of(self.machine) is None:
+            notes.append("The Python is not known: not every build has a wheel for every Python.")
+        if self._apart and self.native:
+            owner = "conda" if self.place == "conda" else "The distribution"
+            notes.append(f"{owner} owns the torch of this environment: the wheel goes into a venv of its own.")
+        if self.machine.assumed:
+            notes.append(f"Assumed: {', '.join(self.machine.assumed)}.")
+        return notes
+
+
+def _judged(machine: Machine) -> tuple[Gpu, ...]:
+    """The cards that count: the usable ones; else those that a repair could make usable."""
+    everyone = standings(machine)
+    usable = tuple(standing.gpu for standing in everyone if standing.usable)
+    kept_away = ("vfio-pci", "pci-stub", "xen-pciback")
+    return usable or tuple(
+        standing.gpu
+        for standing in everyone
+        if standing.granted != "no" and standing.selected != "no" and standing.gpu.driver.value not in kept_away
+    )
+
+
+def _by_hand(way: WayOut, origin: str) -> Recommended:
+    texts = tuple(remedy.text for remedy in way.remedies if isinstance(remedy, Manual))
+    return Recommended(
+        torch=None, build=None, origin=origin, index_url="", level="manual", why=(f"{way.title}.", *texts)
+    )
+
+
+def _named(torch: Torch | None) -> tuple[str | None, str | None]:
+    return (torch.version.partition("+")[0], torch.build) if torch else (None, None)
+
+
+def _same(one: Choice, other: Choice) -> bool:
+    return (one.version, one.build) == (other.version, other.build)
+
+
+def _archs(gpus: tuple[Gpu, ...]) -> str:
+    return " and ".join(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))

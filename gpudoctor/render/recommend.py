@@ -1,0 +1,127 @@
+"""A recommendation for a person, and as JSON."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TextIO
+
+from gpudoctor.render.text import Line, command_line, fix_lines, print_lines
+
+if TYPE_CHECKING:
+    from gpudoctor.machine import Gpu, Machine
+    from gpudoctor.recommend import Out, Recommendation, Recommended
+
+_ARGUMENTS = ("venv", "pip", "pip_then", "uv_venv", "uv", "uv_then", "uv_add", "conda", "pixi")
+_FILES = {
+    "pyproject_toml": "pyproject.toml",
+    "pixi_toml": "pixi.toml",
+    "environment_yml": "environment.yml",
+    "dockerfile": "Dockerfile",
+}
+_LABELS = {"pip_then": "pip", "uv_then": "uv", "uv_venv": "uv", "uv_add": "uv"}
+_SHORT = ("venv", "pip", "pip_then", "uv_venv", "uv", "uv_then", "conda", "pixi", "dockerfile")
+_SHOWN_BUILDS = 6
+
+
+def recommendation_data(answer: Recommendation) -> dict[str, Any]:
+    """As built-in types, in the order of the contract: choices, rejected, then what they rest on."""
+    import msgspec
+
+    return {
+        "schema": 1,
+        "choices": msgspec.to_builtins(answer.choices),
+        "rejected": msgspec.to_builtins(answer.rejected),
+        "notes": list(answer.notes),
+        "otherwise": msgspec.to_builtins(answer.otherwise),
+    }
+
+
+def print_recommendation(
+    answer: Recommendation, machine: Machine, out: TextIO, *, verbose: bool = False, color: bool = True
+) -> None:
+    """Print it to `out`: with colour if it is a terminal and `color`, plain text otherwise."""
+    print_lines(_lines(answer, machine, verbose), out, color=color)
+
+
+def _lines(answer: Recommendation, machine: Machine, verbose: bool) -> Iterator[Line]:
+    yield [("For  ", "dim"), (_subject(answer, machine), "")]
+    for note in answer.notes:
+        yield [(f"  · {note}", "cyan")]
+    served = [choice for choice in answer.choices if choice.level != "cpu"]
+    if not served and answer.cards:
+        yield []
+        yield [
+            ("No torch build serves ", "bold red"),
+            ("all of these cards." if len(answer.cards) > 1 else "it.", ""),
+        ]
+        for fix in answer.otherwise:
+            yield from fix_lines(fix, "Way out" if fix is answer.otherwise[0] else "Or")
+    for number, choice in enumerate(answer.choices):
+        yield []
+        yield from _choice(choice, best=number == 0 and (choice in served or not answer.cards), verbose=verbose)
+    yield []
+    yield [("Why not the others:", "bold")]
+    for why, builds in _grouped(answer.rejected).items():
+        yield [(f"  {len(builds):>4}  {why}", ""), (f": {_named(builds)}", "dim")]
+
+
+def _subject(answer: Recommendation, machine: Machine) -> str:
+    from gpudoctor.builds import cuda_driver, platform_of, python_of
+
+    cards = [_card(gpu) for gpu in answer.cards] or ["no GPU"]
+    driver = cuda_driver(machine)
+    nvidia = any(gpu.vendor == "nvidia" for gpu in answer.cards)
+    python = f"Python {python_of(machine) or 'unknown'}"
+    parts = (", ".join(cards), f"driver {driver or 'unknown'}" if nvidia else "", python, platform_of(machine))
+    return ", ".join(filter(None, parts))
+
+
+def _card(gpu: Gpu) -> str:
+    arch = gpu.arch.value or "architecture unknown"
+    return gpu.name if gpu.name.startswith(arch) else f"{gpu.name} ({arch})"
+
+
+def _choice(choice: Recommended, *, best: bool, verbose: bool) -> Iterator[Line]:
+    names = {"cpu": "On the CPU", "override": "With an override"}
+    label = "Best" if best else names.get(choice.level, "Or")
+    yield [(f"{label}: ", "bold green" if best else "bold"), (_title(choice), "bold")]
+    for why in choice.why:
+        yield [(f"    {why}", "")]
+    for name, value in choice.env.items():
+        yield [("    env   ", "dim"), (f"export {name}={shlex.quote(value)}", "command")]
+    shown = choice.commands if verbose else [key for key in choice.commands if key in _SHORT]
+    if not best and not verbose:
+        shown = [key for key in shown if key in ("venv", "pip", "pip_then", "conda")]
+    for key in shown:
+        command = choice.commands[key]
+        if key in _ARGUMENTS:
+            yield [(f"    {_LABELS.get(key, key):<6}", "dim"), (command_line(command), "command")]
+        else:
+            yield [(f"    {_FILES[key]}:", "dim")]
+            yield from ([(f"      {line}", "command")] for line in command)
+
+
+def _title(choice: Recommended) -> str:
+    if choice.torch is None:
+        return "torch from conda-forge" if choice.origin == "conda-forge" else "by hand"
+    name = f"torch {choice.torch}+{choice.build}"
+    return name + {"pypi": " (package index)", "amd": " (AMD's index)"}.get(choice.origin, "")
+
+
+def _grouped(rejected: Iterable[Out]) -> dict[str, list[Out]]:
+    """By reason, without the details that differ from build to build; the largest group last."""
+    groups: dict[str, list[Out]] = {}
+    for row in rejected:
+        why = row.why.partition(";")[0]
+        why = why.partition(" (")[0] if why.startswith("no wheel") else why
+        groups.setdefault(why, []).append(row)
+    return dict(sorted(groups.items(), key=lambda item: len(item[1])))
+
+
+def _named(builds: list[Out]) -> str:
+    """The builds of a group: all of a few, else the releases they span and their kinds."""
+    if len(builds) <= _SHOWN_BUILDS:
+        return ", ".join(f"{row.torch}+{row.build}" for row in builds)
+    kinds = ", ".join(sorted({row.build for row in builds}))
+    return f"{builds[-1].torch} to {builds[0].torch} ({kinds})"
