@@ -48,13 +48,13 @@ class Sample(Struct, frozen=True):
     bundles: int
 
 
-def read_code(handle: BinaryIO | int | bytes, sample: Sample | None = None) -> Code:
+def read_code(handle: BinaryIO | int | bytes | Bounded, sample: Sample | None = None) -> Code:
     """Read what a file carries, from its headers. Never raises for what the file is: `reason` says what is wrong.
 
     `handle` is open for `pread`. With `sample`, what only few containers carry may be missed.
     """
     try:
-        file = Bounded(handle)
+        file = handle if isinstance(handle, Bounded) else Bounded(handle)
         if not file.size:
             return Code(reason="an empty file")
         head = file.read(0, min(file.size, len(amd.PLAIN)))

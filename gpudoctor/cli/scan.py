@@ -1,0 +1,131 @@
+"""`gpudoctor scan`: which GPUs a library, a wheel or an environment really carries code for."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from gpudoctor.cli.options import matrix_option
+
+if TYPE_CHECKING:
+    from gpudoctor.machine import Gpu
+    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.scan.library import Library, Progress
+    from gpudoctor.scan.verdicts import Verdict
+
+UNKNOWN = 3
+
+
+@click.command()
+@click.argument("given", nargs=-1, metavar="[PATH|NAME]...")
+@click.option("--gpu", "gpus", multiple=True, metavar="NAME", help="A card to judge by, not this machine's.")
+@click.option(
+    "--python", metavar="PATH", envvar="GPUDOCTOR_PYTHON", help="Environment that distributions are looked for in."
+)
+@click.option("--matrix-row", is_flag=True, help="Print the matrix's rows for a torch wheel, as YAML.")
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(("text", "json")),
+    default="text",
+    envvar="GPUDOCTOR_FORMAT",
+    show_default=True,
+)
+@matrix_option
+def scan(
+    given: tuple[str, ...],
+    gpus: tuple[str, ...],
+    python: str | None,
+    matrix_row: bool,
+    style: str,
+    overlays: tuple[str, ...],
+) -> int:
+    """Say which GPUs libraries, wheels, installed distributions or whole environments carry code for.
+
+    Without PATH: the active environment. The exit code is 1 if a library that decides has no code for a card,
+    3 if that cannot be told.
+    """
+    from gpudoctor.host import LiveHost
+    from gpudoctor.matrix.load import load_matrix
+    from gpudoctor.render.scanned import scan_data, scan_text
+    from gpudoctor.scan.target import scan as scan_all
+
+    if matrix_row:
+        return _print_rows(given)
+    matrix = load_matrix(overlays)
+    cards, all_named = _cards(gpus, matrix)
+    scanned = scan_all(given, LiveHost(), python, _progress())
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+    libraries = [library for found in scanned for library in found.libraries]
+    judged = _judged(libraries, cards, all_named, matrix)
+    if style == "json":
+        from gpudoctor.render.public import to_json
+
+        sys.stdout.write(to_json(scan_data(scanned, judged)))
+    else:
+        sys.stdout.write(scan_text(scanned, judged))
+    standings = {verdict.standing for _, verdicts in judged for verdict in verdicts}
+    return 1 if "missing" in standings else UNKNOWN if "unknown" in standings else 0
+
+
+def _judged(
+    libraries: list[Library], cards: tuple[Gpu, ...], all_named: bool, matrix: Matrix
+) -> list[tuple[Gpu, list[Verdict]]]:
+    from gpudoctor.scan.verdicts import judge
+
+    return [
+        (gpu, judge(libraries, gpu, () if all_named else tuple(other for other in cards if other is not gpu), matrix))
+        for gpu in cards
+    ]
+
+
+def _cards(names: tuple[str, ...], matrix: Matrix) -> tuple[tuple[Gpu, ...], bool]:
+    """The cards to judge by, and whether a person named them."""
+    if names:
+        from gpudoctor.intake.described import imagined
+        from gpudoctor.intake.description import Description
+
+        return imagined(Description(gpus=names), {}, matrix).gpus, True
+    from gpudoctor.builds import cards_to_serve
+    from gpudoctor.doctor import survey
+    from gpudoctor.host import LiveHost
+    from gpudoctor.visibility import standings
+
+    machine = survey(LiveHost(), matrix, level="static").machine
+    usable = tuple(standing.gpu for standing in standings(machine) if standing.usable and standing.gpu.arch.value)
+    return cards_to_serve(machine, matrix, usable), False
+
+
+def _progress() -> Progress | None:
+    if not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int) -> None:
+        sys.stderr.write(f"\r\x1b[K{done} of {total} libraries")
+        sys.stderr.flush()
+
+    return show
+
+
+def _print_rows(given: tuple[str, ...]) -> int:
+    import os
+
+    from gpudoctor.codeobjects.bounded import NotReadable
+    from gpudoctor.host import InputError
+    from gpudoctor.scan.matrix_row import matrix_rows
+    from gpudoctor.scan.places import Wheel
+    from gpudoctor.scan.target import open_file
+
+    if not given:
+        raise click.UsageError("--matrix-row wants a torch wheel")
+    for path in given:
+        with open_file(path, path) as descriptor:
+            try:
+                rows = matrix_rows(Wheel(descriptor), os.path.basename(path))
+            except (NotReadable, OSError) as error:
+                raise InputError(f"{path}: {error}") from None
+        sys.stdout.write(rows)
+    return 0

@@ -1,0 +1,120 @@
+"""What a scan found, for a person and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from gpudoctor.render.text import printable
+from gpudoctor.scan.library import together
+
+if TYPE_CHECKING:
+    from gpudoctor.codeobjects.library import Code
+    from gpudoctor.machine import Gpu
+    from gpudoctor.scan.library import Library
+    from gpudoctor.scan.target import Scanned
+    from gpudoctor.scan.verdicts import Verdict
+
+_FEW = 0.5
+_MARKS = {"missing": "✗", "unknown": "?", "beside": "·"}
+_MOST_NAMED = 6
+
+
+def scan_data(scanned: Iterable[Scanned], judged: list[tuple[Gpu, list[Verdict]]]) -> dict[str, Any]:
+    """The JSON document; `cards` is there only where cards were judged."""
+    data: dict[str, Any] = {
+        "schema": 1,
+        "libraries": [_library(library) for found in scanned for library in found.libraries],
+    }
+    if judged:
+        data["cards"] = [
+            {
+                "name": gpu.name,
+                "arch": gpu.arch.value,
+                "missing": [_verdict(verdict) for verdict in verdicts if verdict.standing == "missing"],
+                "unknown": [_verdict(verdict) for verdict in verdicts if verdict.standing == "unknown"],
+            }
+            for gpu, verdicts in judged
+        ]
+    return data
+
+
+def _library(library: Library) -> dict[str, Any]:
+    code = library.code
+    return {
+        "path": library.path,
+        "sass": list(code.sass),
+        "ptx": list(code.ptx),
+        "gfx": list(code.gfx),
+        "relocatable": list(code.relocatable),
+        "share": {arch: round(share, 4) for arch, share in code.share.items()},
+        "reason": _reason(code),
+    }
+
+
+def _reason(code: Code) -> str | None:
+    if code.kpack and not code.gfx and code.reason is None:
+        return "its device code is in packages of their own (kpack)"
+    return code.reason
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    paths = [library.path for library in verdict.libraries]
+    return {"distribution": verdict.libraries[0].owner or None, "libraries": paths, "why": verdict.why}
+
+
+def scan_text(scanned: list[Scanned], judged: list[tuple[Gpu, list[Verdict]]]) -> str:
+    """What has no code for the cards, worst first, and then what each library carries."""
+    lines: list[str] = []
+    for gpu, verdicts in judged:
+        lines += [f"{gpu.name} ({gpu.arch.value or 'architecture not known'})", *_card(verdicts), ""]
+    for found in scanned:
+        lines += [found.label, *_inventory(found.libraries), ""]
+    return printable("\n".join(lines))
+
+
+def _card(verdicts: list[Verdict]) -> Iterator[str]:
+    for verdict in verdicts:
+        if verdict.standing == "carried":
+            continue
+        names = ", ".join(library.path.rpartition("/")[2] for library in verdict.libraries[:_MOST_NAMED])
+        owner = f"{verdict.libraries[0].owner}: " if verdict.libraries[0].owner else ""
+        yield f"  {_MARKS[verdict.standing]} {owner}{names}: {verdict.why}"
+        if verdict.standing == "missing":
+            carried = together([library.code for library in verdict.libraries])
+            yield f"      it carries {_archs(carried) or 'nothing'}"
+    bad = {verdict.owner for verdict in verdicts if verdict.standing in ("missing", "unknown")}
+    fine = {verdict.owner: None for verdict in verdicts if verdict.standing == "carried" and verdict.owner not in bad}
+    if fine:
+        yield f"  ✓ {', '.join(sorted(fine))}"
+    if not verdicts:
+        yield "  no library with GPU code"
+
+
+def _inventory(libraries: tuple[Library, ...]) -> Iterator[str]:
+    if not libraries:
+        yield "  no library with GPU code"
+    for library in libraries:
+        count = f" ({library.files} files)" if library.files > 1 else ""
+        yield f"  {library.path}{count}"
+        archs, reason = _archs(library.code), _reason(library.code)
+        if archs:
+            yield f"      {archs}"
+        if library.code.relocatable:
+            yield f"      for the device linker only: {' '.join(library.code.relocatable)}"
+        if reason:
+            yield f"      not read whole: {reason}" if not library.code.kpack else f"      {reason}"
+        if not (archs or library.code.relocatable or reason):
+            yield "      no GPU code"
+
+
+def _archs(code: Code) -> str:
+    """Architectures; those that fewer than half of the containers carry with their share."""
+    return " ".join(
+        arch if code.share.get(arch, 1.0) >= _FEW else f"{arch} ({_percent(code.share[arch])})"
+        for arch in (*code.sass, *code.ptx, *code.gfx)
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share >= 0.1 else f"{share:.1%}"

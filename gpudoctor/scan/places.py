@@ -1,0 +1,118 @@
+"""Where libraries lie: in a folder, in a wheel, or as the record of an installed distribution lists them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from gpudoctor.codeobjects.bounded import NotReadable
+from gpudoctor.codeobjects.library import Code, read_code
+from gpudoctor.codeobjects.zipped import MAGIC, Archive, Member
+
+_NO_CODE_BELOW = frozenset({"__pycache__", "include", ".git", "node_modules"})
+_MOST_FILES = 2_000_000
+_KERNEL_FILES = (".co", ".hsaco", ".hipfb", ".fatbin", ".kpack", ".dat", ".yaml")
+_DATABASES = ("db", ".txt")
+_TEXT = re.compile(rb"[\t\n\r\x20-\x7e]+\Z")
+
+
+class Files:
+    """Files of this machine, by their paths."""
+
+    def __init__(self, paths: Iterable[str] = ()) -> None:
+        self._paths = paths
+
+    def names(self) -> Iterable[str]:
+        """The paths of what may be code or kernels."""
+        return filter(_may_be_code, self._paths)
+
+    def code(self, name: str) -> Code | None:
+        """What the file carries; None for text (a linker script) that goes by a library's name."""
+        try:
+            descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            return Code(reason=f"cannot be opened: {(error.strerror or str(error)).lower()}")
+        try:
+            code = read_code(descriptor)
+            is_text = code.reason == "not an ELF file" and _TEXT.match(os.pread(descriptor, 64, 0))
+        except OSError as error:
+            return Code(reason=f"cannot be read: {(error.strerror or str(error)).lower()}")
+        finally:
+            os.close(descriptor)
+        return None if is_text else code
+
+
+def below(folder: str) -> Iterator[str]:
+    """All files below a folder; links to folders are not followed."""
+    pending, left = [folder], _MOST_FILES
+    while pending:
+        here = pending.pop()
+        try:
+            entries = os.scandir(here)
+        except OSError:
+            continue
+        with entries:
+            for entry in entries:
+                left -= 1
+                if left < 0:
+                    return
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in _NO_CODE_BELOW and not entry.name.endswith(".dist-info"):
+                        pending.append(entry.path)
+                elif not (entry.is_symlink() and _has_target_beside(entry.path)):
+                    yield entry.path
+
+
+def _has_target_beside(link: str) -> bool:
+    """Whether a link names a file of its own folder, as libfoo.so does libfoo.so.1.2: that one is met anyway."""
+    try:
+        return "/" not in os.readlink(link)
+    except OSError:
+        return False
+
+
+def _may_be_code(path: str) -> bool:
+    """A quick look at a name, so that the many other files of an environment cost nothing."""
+    if ".so" in path or path.endswith(_KERNEL_FILES):
+        return True
+    return path.endswith(_DATABASES) and "miopen/db/" in path
+
+
+class Wheel:
+    """A wheel, read inside the zip. Raises NotReadable where it is none."""
+
+    def __init__(self, descriptor: int) -> None:
+        """`descriptor` stays the caller's, and open."""
+        self._archive = Archive(descriptor)
+        self._members = {member.name: member for member in self._archive.members if not member.name.endswith("/")}
+
+    def names(self) -> Iterable[str]:
+        """Paths inside the wheel."""
+        return self._members
+
+    def code(self, name: str) -> Code | None:
+        """What a member carries."""
+        try:
+            file = self._archive.open(self._members[name])
+            code = read_code(file)
+            if code.reason == "not an ELF file" and _TEXT.match(file.read(0, min(64, file.size))):
+                return None
+        except NotReadable as error:
+            return Code(reason=error.reason)
+        return code
+
+    def text(self, matches: Callable[[str], bool], limit: int = 1 << 20) -> str:
+        """The text of the first member whose name matches; empty where there is none that can be read."""
+        member: Member | None = next((m for name, m in self._members.items() if matches(name)), None)
+        if member is None:
+            return ""
+        try:
+            return self._archive.read(member, limit).decode("utf-8", "replace")
+        except NotReadable:
+            return ""
+
+
+def is_zip(descriptor: int) -> bool:
+    """Whether a file starts like a zip archive."""
+    return os.pread(descriptor, len(MAGIC), 0) == MAGIC

@@ -1,0 +1,114 @@
+"""What a person names to be scanned: a library, a wheel, a folder, an environment, a distribution."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpudoctor.codeobjects.bounded import NotReadable
+from gpudoctor.host import Host, InputError
+from gpudoctor.scan import environment
+from gpudoctor.scan.library import Library, Progress, libraries
+from gpudoctor.scan.places import Files, Wheel, below, is_zip
+
+_NOT_CODE = ("not an ELF file", "an empty file")
+_WHEEL_NAME = r"(?P<name>[^-]+)-(?P<version>[^-]+)(?:-\d[^-]*)?-[^-]+-[^-]+-[^-]+\.whl$"
+
+
+class Scanned(Struct, frozen=True):
+    """One thing that was named, and the libraries in it."""
+
+    label: str
+    kind: Literal["library", "wheel", "folder", "distribution", "environment"]
+    libraries: tuple[Library, ...]
+
+
+def scan(given: Sequence[str], host: Host, python: str | None, progress: Progress | None = None) -> list[Scanned]:
+    """Scan all that was named; with nothing, the environment of `python` or the active one.
+
+    Raises InputError for what is nothing of the kind.
+    """
+    if not given:
+        return [_environment(environment.active(host, python), "active environment", progress)]
+    found = [_one(text, host, python, progress) for text in given]
+    if len(found) == 1:
+        return found
+    return [_told_apart(scanned) for scanned in found]
+
+
+def _told_apart(scanned: Scanned) -> Scanned:
+    """Of several wheels, each library's path starts with its wheel's."""
+    if scanned.kind != "wheel":
+        return scanned
+    own = tuple(replace(library, path=f"{scanned.label}/{library.path}") for library in scanned.libraries)
+    return replace(scanned, libraries=own)
+
+
+def _one(text: str, host: Host, python: str | None, progress: Progress | None) -> Scanned:
+    path = os.path.abspath(os.path.expanduser(text))
+    if os.path.isfile(path):
+        return _file(text, path, progress)
+    if os.path.isdir(path):
+        found = environment.at(host, path)
+        if found is not None:
+            return _environment(found, text, progress)
+    if "/" not in text:
+        distribution = environment.active(host, python).named(text) if _is_name(text) else None
+        if distribution is not None:
+            owner = environment.title(distribution)
+            read = libraries(Files(environment.files_of(distribution)), progress)
+            return Scanned(owner, "distribution", tuple(replace(library, owner=owner) for library in read))
+    if os.path.isdir(path):
+        return Scanned(text, "folder", tuple(libraries(Files(below(path)), progress)))
+    if os.path.lexists(path):
+        raise InputError(f"{text}: neither a file nor a folder")
+    what = "no such file or folder" if "/" in text else "no such file or folder, and no installed distribution"
+    raise InputError(f"{text}: {what}")
+
+
+def _is_name(text: str) -> bool:
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}", text) is not None
+
+
+def _file(text: str, path: str, progress: Progress | None) -> Scanned:
+    with open_file(text, path) as descriptor:
+        if is_zip(descriptor):
+            try:
+                wheel = Wheel(descriptor)
+            except NotReadable as error:
+                raise InputError(f"{text}: {error.reason}") from None
+            named = re.match(_WHEEL_NAME, os.path.basename(path))
+            owner = f"{named['name'].replace('_', '-')} {named['version']}" if named else os.path.basename(path)
+            read = tuple(replace(library, owner=owner) for library in libraries(wheel, progress))
+            return Scanned(text, "wheel", read)
+    code = Files().code(path)
+    if code is None or code.reason in _NOT_CODE:
+        raise InputError(f"{text}: {code.reason if code else 'text'}; a library, a wheel or a folder is wanted")
+    return Scanned(text, "library", (Library(path=text, code=code),))
+
+
+class open_file:  # noqa: N801 - a context manager
+    """A file that a person named, open for `pread`. Raises InputError where it cannot be opened."""
+
+    def __init__(self, text: str, path: str) -> None:
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise InputError(f"{text}: {(error.strerror or str(error)).lower()}") from None
+
+    def __enter__(self) -> int:
+        return self._descriptor
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+
+def _environment(found: environment.Environment, label: str, progress: Progress | None) -> Scanned:
+    paths = (path for folder in found.folders for path in below(folder))
+    read = libraries(Files(dict.fromkeys(paths)), progress)
+    return Scanned(label, "environment", tuple(environment.with_owners(read, found.distributions)))

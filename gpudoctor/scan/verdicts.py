@@ -1,0 +1,152 @@
+"""What has no code for a card, by the role of each library (design: half of the containers decides for torch's own;
+of every other library some container that runs is enough).
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from gpudoctor.isa import cuda_runs, gfx_runs
+from gpudoctor.machine import Gpu
+from gpudoctor.scan.library import Library, together
+
+if TYPE_CHECKING:
+    from gpudoctor.codeobjects.library import Code
+    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.matrix.rows import LibraryRole
+
+Standing = Literal["missing", "unknown", "beside", "carried"]
+"""beside: it has no code for the card, and that is no fault."""
+
+HALF = 0.5
+_WORST = {"missing": 0, "unknown": 1, "beside": 2, "carried": 3}
+
+
+class Verdict(Struct, frozen=True):
+    """Whether some libraries that are judged as one carry code for a card, and why that is or is not a fault."""
+
+    libraries: tuple[Library, ...]
+    standing: Standing
+    why: str
+
+    @property
+    def owner(self) -> str:
+        """The distribution, else the library itself."""
+        return _owner(self.libraries[0])
+
+
+def judge(libraries: Iterable[Library], gpu: Gpu, others: tuple[Gpu, ...], matrix: Matrix) -> list[Verdict]:
+    """A verdict for each library (or group of them), worst first. `others` are cards beside this one: what is built
+    for their vendor alone is theirs."""
+    libraries = [library for library in libraries if _decidable(library, matrix)]
+    kpack = {arch for library in libraries if library.path.endswith(".kpack") for arch in library.code.gfx}
+    served: dict[str, set[str]] = {}
+    for library in libraries:
+        served.setdefault(_owner(library), set()).update(_vendors(library.code))
+    groups: dict[tuple[str, str], list[Library]] = {}
+    foreign: dict[str, list[Library]] = {}
+    for library in libraries:
+        if gpu.vendor in (_vendors(library.code) or {gpu.vendor}):
+            groups.setdefault(_group(library, matrix), []).append(library)
+        else:
+            foreign.setdefault(_owner(library), []).append(library)
+    found = [
+        Verdict(tuple(members), *_judge(members, _role(members[0], matrix), gpu, matrix, kpack))
+        for members in groups.values()
+    ]
+    for owner, members in foreign.items():
+        beside = gpu.vendor in served[owner] or any(other.vendor in served[owner] for other in others)
+        why = "built for cards of the other vendor"
+        found.append(Verdict(tuple(members), "beside" if beside else "missing", why))
+    return sorted(found, key=lambda verdict: (_WORST[verdict.standing], verdict.owner, verdict.libraries[0].path))
+
+
+def _group(library: Library, matrix: Matrix) -> tuple[str, str]:
+    """What it is judged together with: torch 1.13 parts its kernels over two libraries, bitsandbytes has several of
+    which one is loaded, code objects lie in a folder for each card. By itself otherwise."""
+    role = _role(library, matrix)
+    if library.kind == "code objects" and library.owner:
+        return library.owner, library.kind
+    if role is not None and role.role in ("half", "alternative"):
+        return library.owner or posixpath.dirname(library.path), role.library
+    return "", library.path
+
+
+def _owner(library: Library) -> str:
+    return library.owner or library.path
+
+
+def _decidable(library: Library, matrix: Matrix) -> bool:
+    """Whether it has, or should have, code that a driver loads."""
+    code = library.code
+    if code.sass or code.ptx or code.gfx or code.kpack:
+        return True
+    role = _role(library, matrix)
+    return code.reason is not None and (code.containers > 0 or (role is not None and role.role == "half"))
+
+
+def _vendors(code: Code) -> set[str]:
+    found = {"nvidia"} if code.sass or code.ptx else set()
+    return found | ({"amd"} if code.gfx or code.kpack else set())
+
+
+def _role(library: Library, matrix: Matrix) -> LibraryRole | None:
+    path = "/" + library.path
+    return next((row for row in matrix.tables.library_roles if re.search(f"/{row.library}$", path)), None)
+
+
+def _judge(
+    members: list[Library], role: LibraryRole | None, gpu: Gpu, matrix: Matrix, kpack: set[str]
+) -> tuple[Standing, str]:
+    code = together([library.code for library in members])
+    name = role.role if role else ""
+    arch = gpu.arch.value or ""
+    runs, by = _runs(code, code.carried(HALF if name == "half" else 0.0), gpu, matrix)
+    if runs == "no" and code.kpack:
+        runs, by = _runs(code, tuple(kpack), gpu, matrix)
+        if runs == "no" and not kpack:
+            return "unknown", "its device code is in packages of their own, one for each card (amd-torch-device-*)"
+    if runs == "yes":
+        few = code.share.get(by, 1.0)
+        note = f", in {few:.1%} of its containers" if few < HALF and name not in ("half", "split") else ""
+        return "carried", f"{by} as PTX, compiled at first start{note}" if by.startswith("compute_") else by + note
+    if runs == "unknown":
+        return "unknown", f"whether {by or 'its code'} runs on {arch or 'this card'} is not known"
+    if code.reason is not None:
+        return "unknown", code.reason
+    if name in ("part", "chosen"):
+        return "beside", (role.note if role else "") or "written for other cards"
+    if _written_for_chosen_cards(code):
+        return "beside", "written for the very cards that it carries"
+    partly = _runs(code, code.carried(), gpu, matrix)[0] == "yes" if name == "half" else False
+    return "missing", "only a few of its kernels are for this card" if partly else "no code for this card"
+
+
+def _runs(code: Code, carried: tuple[str, ...], gpu: Gpu, matrix: Matrix) -> tuple[str, str]:
+    """Whether, and by which of the architectures in `carried`."""
+    arch = gpu.arch.value or ""
+    if gpu.vendor == "amd":
+        target = matrix.target(arch)
+        answer = gfx_runs(
+            arch, [item for item in carried if item.startswith("gfx")], target.generic if target else ()
+        )
+        return answer.runs, answer.by
+    row = matrix.capability(arch) if arch else None
+    answer = cuda_runs(
+        arch,
+        [item for item in carried if item.startswith("sm_")],
+        [item for item in carried if item.startswith("compute_")],
+        ptx_readable=True,
+        tegra=bool(row and row.tegra),
+    )
+    return answer.runs, answer.by
+
+
+def _written_for_chosen_cards(code: Code) -> bool:
+    """Code of which every piece is for one chip or family (sm_90a, sm_100f) leaves the others out on purpose."""
+    return bool(code.sass) and not code.ptx and not code.gfx and all(arch[-1] in "af" for arch in code.sass)
