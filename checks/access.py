@@ -16,8 +16,8 @@ from .unserved import unserved
 SHARED = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 """Nodes that every CUDA program opens."""
 
-_CARD = re.compile(r"/dev/nvidia\d+$")
-_TEGRA = re.compile(r"/dev/(nvhost-gpu|nvhost-ctrl-gpu|nvgpu|nvmap)")
+_CARD = r"/dev/nvidia\d+$"
+_TEGRA = r"/dev/(nvhost-gpu|nvhost-ctrl-gpu|nvgpu|nvmap)"
 _SMALL = 1 << 30
 _CUT_OFF = "NVIDIA/nvidia-container-toolkit#48"
 
@@ -48,8 +48,8 @@ def _given(case: Case, vendor: Vendor) -> bool | None:
         if case.machine.system.wsl.known:
             return "/dev/dxg" in nodes
         if case.machine.system.jetson.known:
-            return any(_TEGRA.match(path) or _CARD.match(path) for path in nodes)
-        return "/dev/nvidiactl" in nodes and any(_CARD.match(path) for path in nodes)
+            return any(re.match(_TEGRA, path) or re.match(_CARD, path) for path in nodes)
+        return "/dev/nvidiactl" in nodes and any(re.match(_CARD, path) for path in nodes)
     amd = amd_nodes(case)
     return None if amd is None else amd[0] is not None and bool(amd[1])
 
@@ -270,7 +270,7 @@ def _refused(case: Case, answer: str) -> tuple[str, ...]:
     shared = [
         n.path for n in nvidia.values() if n.opened == answer and n.path in ("/dev/nvidiactl", "/dev/nvidia-uvm")
     ]
-    cards = [node for node in nvidia.values() if _CARD.match(node.path)]
+    cards = [node for node in nvidia.values() if re.match(_CARD, node.path)]
     if shared or (cards and all(node.opened == answer for node in cards)):
         return tuple(shared) or tuple(node.path for node in cards)
     kfd, render = amd_nodes(case) or (None, ())

@@ -13,7 +13,7 @@ from gpudoctor.matrix.versions import figures, package_matches
 from .fitting import FROM_AN_INDEX
 
 _TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm")
-_TORCH_PIN = re.compile(r"torch\s*\(?==\s*([\d.]+)(?:\.\*)?")
+_TORCH_PIN = r"torch\s*\(?==\s*([\d.]+)(?:\.\*)?"
 
 Package = Literal["torchvision", "torchaudio"]
 
@@ -204,7 +204,7 @@ def _built_for(case: Case, installed: Distribution, slug: str) -> tuple[str, str
     if stated:
         return f"=={stated[1]}.*", installed.direct_url or installed.version
     for line in installed.requires:
-        pin = _TORCH_PIN.match(line)
+        pin = re.match(_TORCH_PIN, line)
         if pin and "extra ==" not in line:
             return (f"=={pin[1]}.*" if ".*" in line else f"=={pin[1]}"), f"requirements of {installed.name}"
     if _local(installed.version) or installed.direct_url:

@@ -42,7 +42,7 @@ PRELOADS_FROM = (2, 8)
 FOLDERS_SHARED_BY = ("nvidia-cudnn", "nvidia-nccl")
 """Their wheels for every CUDA major put a library of one name into one folder: the last one installed stays."""
 
-_PIN = re.compile(r"(nvidia-[a-z0-9-]+?)(?:-cu(\d+))?\s*\(?==\s*([\d.]+)")
+_PIN = r"(nvidia-[a-z0-9-]+?)(?:-cu(\d+))?\s*\(?==\s*([\d.]+)"
 
 
 # --- what torch was built with ---------------------------------------------------------------------
@@ -59,7 +59,7 @@ def pins(case: Case) -> dict[str, tuple[str, str]]:
     own = case.environment.distribution("torch") if case.environment else None
     pins = {}
     for line in own.requires if own else ():
-        found = _PIN.match(line) if _is_for(case, line) else None
+        found = re.match(_PIN, line) if _is_for(case, line) else None
         if found:
             pins[found[1]] = (found[2] or "", found[3])
     release = case.matrix.release(torch.version) if torch else None
@@ -82,7 +82,7 @@ def _is_for(case: Case, line: str) -> bool:
 def wheels_of(case: Case, base: str) -> tuple[Distribution, ...]:
     """The installed distributions of that name, for any CUDA."""
     listed = case.environment.distributions.value if case.environment else None
-    return tuple(d for d in listed or () if re.fullmatch(rf"{re.escape(base)}(-cu\d+)?", d.name))
+    return tuple(d for d in listed or () if d.name.rstrip("0123456789").removesuffix("-cu") == base)
 
 
 def wanted_version(case: Case, base: str) -> str | None:

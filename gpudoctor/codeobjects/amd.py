@@ -34,7 +34,7 @@ _HEADERS = {  # method, size of the whole packed bundle (version 1 does not say)
     2: struct.Struct("<6xHI12x"),
     3: struct.Struct("<6xHQ16x"),
 }
-_TARGET = re.compile(r"gfx[0-9][0-9a-z]*(?:-[0-9a-z]+)*(?::[a-z]+[+-])*|amdgcnspirv")
+_TARGET = r"gfx[0-9][0-9a-z]*(?:-[0-9a-z]+)*(?::[a-z]+[+-])*|amdgcnspirv"
 _MOST_ENTRIES = 512
 _MOST_BUNDLES = 4096
 _MOST_PAGES = 65536
@@ -254,7 +254,7 @@ def _target(name: bytes) -> str:
     """The target in an id such as "hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-"."""
     text = name.rstrip(b"\0").decode("ascii", "replace")
     start = max(text.find("-gfx"), text.find("-amdgcnspirv")) + 1
-    if not start or not _TARGET.fullmatch(text, start):
+    if not start or not re.fullmatch(_TARGET, text[start:]):
         raise NotReadable(f"malformed: a target named {text[:80]!r}")
     return text[start:]
 

@@ -21,7 +21,7 @@ SNAPSHOT_LIMIT = 64 << 20
 SCHEMA = 1
 
 _HOME = re.compile(r"/(?:home|Users|export/home|var/home)/[^/\s:\"',;]+")
-_CARD = re.compile(r"\b(?:MIG-)?(?:GPU|MIG)-[0-9a-f]{4,}(?:-[0-9a-f]+)*", re.IGNORECASE)
+_CARD = r"\b(?:MIG-)?(?:GPU|MIG)-[0-9a-f]{4,}(?:-[0-9a-f]+)*"
 _PUBLIC_GROUPS = ("audio", "docker", "kvm", "render", "root", "sudo", "video", "wheel")
 
 
@@ -126,4 +126,4 @@ class _Pseudonyms:
         return self._names[uuid]
 
     def __call__(self, text: str) -> str:
-        return _CARD.sub(lambda match: self._name(match[0]), text)
+        return re.sub(_CARD, lambda match: self._name(match[0]), text, flags=re.IGNORECASE)

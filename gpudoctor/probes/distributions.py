@@ -26,7 +26,7 @@ JUDGED = frozenset({
 _METADATA_LIMIT = 256 << 10
 _MOST_REQUIRES = 500
 _CONDA_NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch", "torchtriton": "triton"}
-_CONDA_WANTED = re.compile(r"(?:lib)?(?:torch|pytorch|triton|cuda|cudnn|cublas|nccl|magma|rocm|hip|numpy|xformers)")
+_CONDA_WANTED = r"(?:lib)?(?:torch|pytorch|triton|cuda|cudnn|cublas|nccl|magma|rocm|hip|numpy|xformers)"
 
 
 def normalised(name: str) -> str:
@@ -150,7 +150,7 @@ def with_conda(
     added: dict[str, Distribution] = {}
     for package in packages:
         name = _CONDA_NAMES.get(package.name, normalised(package.name))
-        if name not in names and _CONDA_WANTED.match(package.name):
+        if name not in names and re.match(_CONDA_WANTED, package.name):
             added[name] = Distribution(name=name, version=package.version, path=package.path, installer="conda")
     return tuple(sorted((*distributions, *added.values()), key=lambda distribution: distribution.name))
 

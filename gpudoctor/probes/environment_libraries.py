@@ -17,7 +17,7 @@ from gpudoctor.probes.torch_libraries import LibraryWalk, read_elf
 
 STDCXX = "libstdc++.so.6"
 _VARIABLES = ("LD_PRELOAD", "LD_LIBRARY_PATH")
-_GPU_LIBRARY = re.compile(
+_GPU_LIBRARY = (
     r"lib(cudart|cublas|cublasLt|cudnn|cusparse|cusparseLt|nvJitLink|cufft|curand|cusolver|cupti|nvrtc|nccl"
     r"|rccl|amdhip64|hsa-runtime64|rocblas|hipblas|hipblaslt|rocsparse|rocsolver|MIOpen)\.so"
 )
@@ -36,7 +36,7 @@ def foreign_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk 
     """GPU libraries that a load-path variable names, of the names that torch asks for; `wins` where that is known."""
     if not any(environ.get(name) for name in _VARIABLES):
         return LoadPath(complete=known(True, "no LD_LIBRARY_PATH, no LD_PRELOAD"))
-    asked = [a.name for a in walk.asked if _GPU_LIBRARY.match(a.name)] if walk and walk.asked else []
+    asked = [a.name for a in walk.asked if re.match(_GPU_LIBRARY, a.name)] if walk and walk.asked else []
     path = search(host, tuple(asked or _USUAL_NAMES), environ)
     firsts = {library.name: library for library in reversed(path.found)}.values()
     found = tuple(_judged(library, walk) for library in reversed(firsts) if library.via.startswith(_VARIABLES))

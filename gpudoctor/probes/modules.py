@@ -127,8 +127,8 @@ def _version_in_path(path: str) -> str | None:
 
 
 _DKMS_NAMES = {
-    "nvidia": re.compile(r"nvidia(?:-open|-current|-tesla|-legacy|-srv|-\d)?(?:-[-\w.]+)?"),
-    "amdgpu": re.compile(r"amdgpu(?:-dkms)?"),
+    "nvidia": r"nvidia(?:-open|-current|-tesla|-legacy|-srv|-\d)?(?:-[-\w.]+)?",
+    "amdgpu": r"amdgpu(?:-dkms)?",
 }
 _OTHER_DKMS = ("nvidia-fs", "nvidia-peermem", "nvidia-fb")
 
@@ -139,7 +139,7 @@ def dkms_modules(host: Host, family: Literal["nvidia", "amdgpu"]) -> Fact[tuple[
     listing = host.names(DKMS)
     if listing.value is None:
         return Fact(state=listing.state, source=listing.source, why=listing.why)
-    named = [name for name in listing.value if _DKMS_NAMES[family].fullmatch(name) and name not in _OTHER_DKMS]
+    named = [name for name in listing.value if re.fullmatch(_DKMS_NAMES[family], name) and name not in _OTHER_DKMS]
     trees = tuple(tree for name in named for tree in _dkms_trees(host, name))
     return known(trees, DKMS)
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 
 _ADDRESS = r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})(?:\.([0-7]))?"
-_WHOLE = re.compile(rf"(?:PCI:)?{_ADDRESS}$", re.IGNORECASE)
-_INSIDE = re.compile(
-    r"(?:(?<=PCI:)|(?<![0-9a-f:.]))([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?)(?![0-9a-f:])",
-    re.IGNORECASE,
-)
+_WHOLE = rf"(?:PCI:)?{_ADDRESS}$"
+_INSIDE = r"(?:(?<=PCI:)|(?<![0-9a-f:.]))([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?)(?![0-9a-f:])"
 
 
 def normal_address(text: str) -> str | None:
     """ "PCI:0000:01:00", "00000000:01:00.0" and "01:00.0" are all 0000:01:00.0; None for anything else."""
-    match = _WHOLE.match(text.strip())
+    match = re.match(_WHOLE, text.strip(), re.IGNORECASE)
     if match is None:
         return None
     domain = int(match[1] or "0", 16)
@@ -23,5 +20,5 @@ def normal_address(text: str) -> str | None:
 
 def find_address(line: str) -> str | None:
     """The first full address in a line."""
-    match = _INSIDE.search(line)
+    match = re.search(_INSIDE, line, re.IGNORECASE)
     return normal_address(match[1]) if match else None

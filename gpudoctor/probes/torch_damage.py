@@ -16,9 +16,10 @@ from gpudoctor.machine import DamagedFile
 from gpudoctor.probes.listing import Listing
 
 _RECORD_LIMIT = 16 << 20
-_LOOKED_AT = re.compile(
-    rb"\n((?:torch|functorch)/(?:[^/,\n]+\.(?:py|so)|[^/,\n]+/__init__\.py|lib/[^/,\n]+\.so(?:\.[\d.]+)?))"
-    rb",[^,\n]*,([1-9]\d*)"
+# Two lines of three are headers, which are not looked at.
+_LOOKED_AT = (
+    rb"\n((?:torch|functorch)/(?!include/)"
+    rb"(?:[^/,\n]+\.(?:py|so)|[^/,\n]+/__init__\.py|lib/[^/,\n]+\.so(?:\.[\d.]+)?)),[^,\n]*,([1-9]\d*)"
 )
 _MOST_FILES = 2000
 _MOST_REPORTED = 20
@@ -34,7 +35,7 @@ def damaged_files(host: Host, site: str, record: str | None) -> tuple[DamagedFil
         return _cut_libraries(host, posixpath.join(site, "torch/lib"))
     damaged: list[DamagedFile] = []
     listing = Listing(host)
-    for name, size in _LOOKED_AT.findall(b"\n" + content)[:_MOST_FILES]:
+    for name, size in re.findall(_LOOKED_AT, b"\n" + content)[:_MOST_FILES]:
         path = posixpath.join(site, name.decode("utf-8", "replace"))
         problem = _problem(host, listing, path, int(size))
         if problem is not None:
