@@ -185,9 +185,7 @@ def test_an_absurd_directory_is_not_read(tmp_path: Path):
 def test_a_directory_with_64_bit_sizes_is_read(tmp_path: Path):
     library = cuda_library(container("sm_80"))
     path = tmp_path / "x.whl"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        with archive.open("a/x.so", "w", force_zip64=True) as member:
-            member.write(library)
+    write_zip(path, {"a/x.so": library})
     data = bytearray(path.read_bytes())
     entry = data.rindex(b"PK\x01\x02")
     end = data.rindex(b"PK\x05\x06")

@@ -50,6 +50,8 @@ def _told_apart(scanned: Scanned) -> Scanned:
 
 
 def _one(text: str, host: Host, python: str | None, progress: Progress | None) -> Scanned:
+    if not text or "\0" in text:
+        raise InputError("a path or a name is wanted")
     path = os.path.abspath(os.path.expanduser(text))
     if os.path.isfile(path):
         return _file(text, path, progress)
