@@ -1,0 +1,322 @@
+"""Which torch build a machine should have: what is proposed, how it is installed, and why the others are out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from gpudoctor.cli import gpudoctor
+from gpudoctor.isa import cuda_runs
+from gpudoctor.machine import Jetson, absent, known, unknown
+from gpudoctor.matrix.load import load_matrix
+from gpudoctor.recommend import Recommendation, Recommended, recommend
+from tests.machines import (
+    amd_gpu,
+    amd_machine,
+    change,
+    no_gpu_machine,
+    nvidia_gpu,
+    nvidia_machine,
+    torch,
+    with_environment,
+    with_stack,
+    with_system,
+)
+
+MATRIX = load_matrix(())
+PASCAL = nvidia_gpu("NVIDIA GeForce GTX 1080 Ti", "sm_61")
+BLACKWELL = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", index=1, chip="GB202")
+AMPERE = nvidia_gpu("NVIDIA GeForce RTX 3090", "sm_86", chip="GA102")
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(gpudoctor, ["recommend", *arguments], standalone_mode=False)
+    if result.exception is not None:
+        raise result.exception
+    return result.return_value, result.stdout
+
+
+def described(*arguments: str) -> tuple[int, dict[str, Any]]:
+    code, text = run("--format", "json", "--python-version", "3.12", *arguments)
+    return code, json.loads(text)
+
+
+def why_not(answer: Recommendation, version: str, build: str) -> str:
+    return next(row.why for row in answer.rejected if (row.torch, row.build) == (version, build))
+
+
+def best(answer: Recommendation) -> Recommended:
+    return answer.choices[0]
+
+
+# --- NVIDIA ----------------------------------------------------------------------------------------
+
+
+def test_an_old_card_on_a_new_driver_gets_the_build_that_carries_it() -> None:
+    answer = recommend(nvidia_machine(PASCAL, driver="580.126.09", torch=None), MATRIX)
+    assert (best(answer).build, best(answer).level, answer.exit_code) == ("cu126", "native", 0)
+    assert why_not(answer, "2.9.1", "cu128").startswith("no code for sm_61")
+    assert why_not(answer, "2.9.1", "rocm6.4") == "a ROCm build: NVIDIA cards cannot use it"
+    kepler = nvidia_machine(nvidia_gpu("NVIDIA Tesla K80", "sm_37"), driver="470.239.06", torch=None)
+    assert "470 is the last branch" in why_not(recommend(kepler, MATRIX), "2.9.1", "cu128")
+
+
+def test_a_driver_that_has_dropped_the_card_gets_no_build_but_the_way_to_one() -> None:
+    answer = recommend(nvidia_machine(PASCAL, driver="595.10", torch=None), MATRIX)
+    assert [choice.level for choice in answer.choices] == ["cpu"]
+    assert answer.exit_code == 1
+    assert answer.otherwise[0].title.startswith("Driver 580, then: Install torch")
+    assert "has dropped" in why_not(answer, "2.7.1", "cu126")
+
+
+def test_a_driver_older_than_the_card_gets_no_build() -> None:
+    answer = recommend(nvidia_machine(BLACKWELL, driver="565.57.01", torch=None), MATRIX)
+    assert [choice.level for choice in answer.choices] == ["cpu"]
+    assert "570" in answer.notes[0]
+
+
+def test_the_present_driver_decides_and_not_a_newer_one() -> None:
+    answer = recommend(nvidia_machine(BLACKWELL, driver="570.133.07", torch=None), MATRIX)
+    assert best(answer).build in ("cu128", "cu129")
+    assert "too old for CUDA 13.0" in why_not(answer, "2.13.0", "cu130")
+
+
+def test_the_installed_version_and_the_package_index_are_offered_too() -> None:
+    machine = nvidia_machine(AMPERE, driver="550.54.14", torch=torch("2.6.0+cu124"))
+    answer = recommend(machine, MATRIX)
+    kinds = {(choice.torch, choice.build): choice for choice in answer.choices}
+    assert best(answer).torch != "2.6.0"
+    assert "this build is installed" in kinds["2.6.0", "cu124"].why
+    assert any(choice.origin == "pypi" for choice in answer.choices)
+    assert answer.choices[-1].level == "cpu"
+
+
+def test_the_package_index_build_is_pinned_and_says_its_cuda() -> None:
+    answer = recommend(nvidia_machine(AMPERE, driver="580.126.09", torch=None), MATRIX)
+    own = next(choice for choice in answer.choices if choice.origin == "pypi")
+    assert own.commands["pip"][-1] == f"torch=={own.torch}"
+    assert "--index-url" not in own.commands["pip"]
+    assert any("is the build for CUDA" in why for why in own.why)
+
+
+def test_two_cards_without_a_common_build_are_told_what_each_needs() -> None:
+    machine = nvidia_machine(PASCAL, BLACKWELL, driver="580.95.05", torch=None)
+    answer = recommend(machine, MATRIX)
+    assert answer.exit_code == 1
+    text = answer.otherwise[0].steps[0].text  # type: ignore[union-attr]
+    assert "GTX 1080 Ti: torch 2." in text
+    assert "RTX 5090: torch 2." in text
+
+
+def test_two_cards_get_a_build_that_carries_both() -> None:
+    machine = nvidia_machine(AMPERE, BLACKWELL, driver="580.95.05", torch=None)
+    row = next(
+        r for r in MATRIX.builds() if (r.version, r.build) == (best(recommend(machine, MATRIX)).torch, "cu132")
+    )
+    assert all(cuda_runs(sm, row.archs or (), ()).runs == "yes" for sm in ("sm_86", "sm_120"))
+
+
+def test_an_unknown_card_is_unknown_and_no_card_is_the_cpu() -> None:
+    strange = nvidia_gpu("10de:ffff", arch=unknown("not in the matrix"))
+    assert recommend(nvidia_machine(change(strange, arch=unknown("?")), torch=None), MATRIX).exit_code == 3
+    nothing = recommend(no_gpu_machine(), MATRIX)
+    assert (nothing.exit_code, best(nothing).build, best(nothing).level) == (0, "cpu", "cpu")
+    unseen = change(no_gpu_machine(), buses=unknown("no /sys"))
+    assert recommend(unseen, MATRIX).exit_code == 3
+
+
+def test_an_unknown_driver_is_unknown_and_an_absent_one_is_not() -> None:
+    machine = nvidia_machine(AMPERE, torch=None)
+    silent = with_stack(machine, module=unknown("no /proc"), userland=unknown("none"))
+    silent = change(silent, load_path=no_gpu_machine().load_path)
+    assert recommend(silent, MATRIX).exit_code == 3
+    none = with_stack(silent, module=absent("/proc/driver/nvidia"), userland=absent("none"))
+    answer = recommend(none, MATRIX)
+    assert answer.exit_code == 0
+    assert any("No NVIDIA driver is loaded" in note for note in answer.notes)
+
+
+def test_a_python_without_wheels_is_said() -> None:
+    answer = recommend(nvidia_machine(AMPERE, torch=None, python="3.7"), MATRIX)
+    assert best(answer).torch == "1.13.1"
+    assert why_not(answer, "2.9.1", "cu128").startswith("no wheel for Python 3.7")
+
+
+def test_other_platforms_wheels_are_out() -> None:
+    machine = with_system(nvidia_machine(AMPERE, torch=None), arch=known("aarch64", "uname"))
+    assert "no wheel for linux-aarch64" in why_not(recommend(machine, MATRIX), "2.6.0", "cu118")
+
+
+def test_every_build_is_chosen_or_has_a_reason() -> None:
+    answer = recommend(nvidia_machine(AMPERE, torch=None), MATRIX)
+    told = {(row.torch, row.build) for row in answer.rejected} | {(c.torch, c.build) for c in answer.choices}
+    assert told >= {(row.version, row.build) for row in MATRIX.builds("linux-x86_64")}
+    assert len(answer.rejected) == len({(row.torch, row.build) for row in answer.rejected})
+    assert all(row.why for row in answer.rejected)
+
+
+# --- AMD -------------------------------------------------------------------------------------------
+
+
+def test_native_code_comes_before_an_override() -> None:
+    answer = recommend(amd_machine(amd_gpu("AMD Radeon RX 6700 XT", "gfx1031"), torch=None), MATRIX)
+    assert [choice.level for choice in answer.choices] == ["native", "override", "cpu"]
+    assert "torch[device-gfx1031]" in best(answer).commands["pip"][-1]
+    override = answer.choices[1]
+    assert override.env == {"HSA_OVERRIDE_GFX_VERSION": "10.3.0"}
+    assert "ENV HSA_OVERRIDE_GFX_VERSION=10.3.0" in override.commands["dockerfile"]
+    assert not (override.build or "").startswith("rocm7")
+
+
+def test_a_native_choice_says_that_an_override_has_to_go() -> None:
+    machine = amd_machine(
+        amd_gpu("AMD Radeon RX 7900 XTX", "gfx1100"), variables={"HSA_OVERRIDE_GFX_VERSION": "10.3.0"}, torch=None
+    )
+    assert any("unset HSA_OVERRIDE_GFX_VERSION" in why for why in best(recommend(machine, MATRIX)).why)
+
+
+def test_torch_without_a_blas_for_the_card_is_out() -> None:
+    answer = recommend(amd_machine(amd_gpu("AMD Radeon VII", "gfx906"), torch=None), MATRIX)
+    assert best(answer).build == "rocm6.3"
+    assert "rocBLAS" in why_not(answer, "2.9.1", "rocm6.4")
+
+
+def test_an_integrated_card_does_not_decide() -> None:
+    raphael = amd_gpu("AMD Radeon Graphics", "gfx1036", index=1, integrated=True)
+    machine = amd_machine(amd_gpu("AMD Radeon RX 7900 XTX", "gfx1100"), raphael, torch=None)
+    answer = recommend(machine, MATRIX)
+    assert best(answer).index_url.startswith("https://download.pytorch.org/whl/rocm")
+    assert any("gfx1036" in note and "integrated" in note for note in answer.notes)
+
+
+# --- places ----------------------------------------------------------------------------------------
+
+
+def test_a_jetson_is_sent_to_its_own_wheels() -> None:
+    orin = nvidia_gpu("NVIDIA Jetson AGX Orin", "sm_87", integrated=True)
+    machine = with_system(
+        nvidia_machine(orin, torch=None),
+        jetson=known(Jetson(model="Jetson AGX Orin", l4t="36.4.3"), "/proc/device-tree"),
+        arch=known("aarch64", "uname"),
+    )
+    answer = recommend(machine, MATRIX)
+    assert [(choice.level, choice.torch, choice.commands) for choice in answer.choices] == [("manual", None, {})]
+    assert "L4T 36.4.3" in " ".join(best(answer).why)
+    assert answer.exit_code == 0
+
+
+def test_an_ngc_image_is_never_given_a_wheel() -> None:
+    machine = nvidia_machine(
+        BLACKWELL,
+        torch=torch("2.6.0a0+df5bbc09d1.nv24.12", build=None, cuda="12.6", origin="ngc"),
+        container="docker",
+    )
+    answer = recommend(machine, MATRIX)
+    assert [choice.origin for choice in answer.choices] == ["ngc"]
+    assert "nvcr.io/nvidia/pytorch" in " ".join(best(answer).why)
+
+
+def test_nix_is_told_its_own_way() -> None:
+    machine = with_environment(nvidia_machine(AMPERE, torch=None), interpreter="/nix/store/abc-python3/bin/python")
+    answer = recommend(machine, MATRIX)
+    assert [choice.origin for choice in answer.choices] == ["nix"]
+    assert "cudaSupport" in " ".join(best(answer).why)
+
+
+def test_conda_gets_conda_forge() -> None:
+    patient = torch("2.6.0", build=None, cuda="12.6", origin="conda-forge")
+    machine = with_environment(nvidia_machine(BLACKWELL, torch=patient), kind="conda", prefix="/opt/conda/envs/gpu")
+    choice = best(recommend(machine, MATRIX))
+    assert choice.origin == "conda-forge"
+    assert choice.commands["conda"][:5] == ("conda", "install", "-y", "-p", "/opt/conda/envs/gpu")
+    assert choice.commands["conda"][-1] == "cuda-version>=12.8,<14"
+    assert choice.commands["pixi"][:2] == ("pixi", "add")
+    assert "pip" not in choice.commands
+
+
+def test_a_distributions_python_gets_a_venv() -> None:
+    machine = with_environment(nvidia_machine(AMPERE, torch=None), externally_managed=True, kind="system")
+    commands = best(recommend(machine, MATRIX)).commands
+    assert commands["venv"][1:] == ("-m", "venv", ".venv-gpu")
+    assert commands["pip"][0] == ".venv-gpu/bin/python"
+    assert commands["uv_venv"] == ("uv", "venv", ".venv-gpu")
+    assert commands["uv"][3:5] == ("--python", ".venv-gpu/bin/python")
+
+
+# --- commands ----------------------------------------------------------------------------------------
+
+
+def test_companions_come_only_when_asked_for_or_installed() -> None:
+    machine = nvidia_machine(PASCAL, driver="550.54.14", torch=None)
+    assert not any("torchvision" in part for part in best(recommend(machine, MATRIX)).commands["pip"])
+    asked = best(recommend(machine, MATRIX, companions=("torchvision",))).commands
+    assert any(part.startswith("torchvision==0.") for part in asked["pip"])
+    assert any("torchvision" in line for line in asked["pyproject_toml"])
+    had = nvidia_machine(PASCAL, driver="550.54.14", torch=torch("2.6.0+cu124"), packages={"torchvision": "0.21.0"})
+    assert any(part.startswith("torchvision==0.") for part in best(recommend(had, MATRIX)).commands["pip"])
+
+
+def test_a_uv_project_names_the_index_and_what_else_lies_there() -> None:
+    card = amd_gpu("AMD Instinct MI300X", "gfx942")
+    lines = best(recommend(amd_machine(card, torch=None), MATRIX)).commands["pyproject_toml"]
+    text = "\n".join(lines)
+    assert text.startswith("[tool.uv.sources]\ntorch = { index = ")
+    assert "triton-rocm = { index = " in text
+    assert "[[tool.uv.index]]" in text
+    assert lines[-1] == "explicit = true"
+
+
+def test_the_active_environment_is_just_python() -> None:
+    machine = nvidia_machine(PASCAL, torch=None, variables={"VIRTUAL_ENV": "/venv"})
+    commands = best(recommend(machine, MATRIX)).commands
+    assert commands["pip"][:4] == ("python", "-m", "pip", "install")
+    assert commands["uv"][:4] == ("uv", "pip", "install", "--index-url")
+    other = best(recommend(nvidia_machine(PASCAL, torch=None), MATRIX)).commands
+    assert other["pip"][0] == "/venv/bin/python"
+
+
+# --- the command --------------------------------------------------------------------------------------
+
+
+def test_json_has_the_contract() -> None:
+    code, data = described("--gpu", "RTX 5090", "--driver", "570.133.07")
+    assert code == 0
+    assert data["schema"] == 1
+    choice = data["choices"][0]
+    assert list(choice) == ["torch", "build", "origin", "index_url", "level", "env", "commands", "why"]
+    assert choice["commands"]["pip"][-1] == f"torch=={choice['torch']}+{choice['build']}"
+    assert {"pip", "uv"} <= set(choice["commands"])
+    assert all(set(row) == {"torch", "build", "why"} for row in data["rejected"])
+
+
+def test_a_mirror_takes_the_place_of_the_index(tmp_path: Path) -> None:
+    overlay = tmp_path / "site.yaml"
+    overlay.write_text("wheel_index: {base: https://mirror.example/whl}\n")
+    _, data = described("--gpu", "GTX 1080 Ti", "--driver", "550.54.14", "--matrix", str(overlay))
+    assert data["choices"][0]["index_url"] == "https://mirror.example/whl/cu126"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("--gpu", "GTX 1080 Ti", "--driver", "580.95.05"), 0, "Best: torch 2."),
+        (("--gpu", "GTX 1080 Ti", "--driver", "595.10"), 1, "No torch build serves it."),
+        (("--gpu", "gfx1250"), 1, "build torch"),
+    ],
+)
+def test_text_leads_with_what_to_do(arguments: tuple[str, ...], code: int, said: str) -> None:
+    found, text = run("--python-version", "3.12", *arguments)
+    assert found == code
+    assert said in text
+    assert "Why not the others:" in text
+    assert "a ROCm build" in text or "a CUDA build" in text
+
+
+def test_a_name_that_means_nothing_is_bad_input() -> None:
+    from gpudoctor.cli import run as command_line
+
+    assert command_line(["recommend", "--gpu", "RTX 9999"]) == 2
