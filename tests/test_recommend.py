@@ -270,6 +270,14 @@ def test_a_uv_project_names_the_index_and_what_else_lies_there() -> None:
     assert lines[-1] == "explicit = true"
 
 
+def test_device_code_of_amds_index_is_asked_for_in_project_files_too() -> None:
+    card = amd_gpu("AMD Radeon RX 6700 XT", "gfx1031")
+    commands = best(recommend(amd_machine(card, torch=None), MATRIX)).commands
+    assert "torch[device-gfx1031]==" in commands["uv_add"][-1]
+    assert "explicit = true" not in commands["pyproject_toml"]  # its ROCm distributions lie there, too
+    assert any('extras = ["device-gfx1031"]' in line for line in commands["pixi_toml"])
+
+
 def test_the_active_environment_is_just_python() -> None:
     machine = nvidia_machine(PASCAL, torch=None, variables={"VIRTUAL_ENV": "/venv"})
     commands = best(recommend(machine, MATRIX)).commands

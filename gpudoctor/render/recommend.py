@@ -59,7 +59,7 @@ def _lines(answer: Recommendation, machine: Machine, verbose: bool) -> Iterator[
             yield from fix_lines(fix, "Way out" if fix is answer.otherwise[0] else "Or")
     for number, choice in enumerate(answer.choices):
         yield []
-        yield from _choice(choice, best=number == 0 and (choice in served or not answer.cards), verbose=verbose)
+        yield from _choice(choice, best=number == 0 and (choice in served or answer.exit_code == 0), verbose=verbose)
     yield []
     yield [("Why not the others:", "bold")]
     for why, builds in _grouped(answer.rejected).items():

@@ -1,14 +1,12 @@
-"""Which torch build a machine should have, the next best ones, and why each other is out.
+"""From a machine and the matrix to a Recommendation; pure.
 
-Pure: a machine and the matrix in, a Recommendation out. Unlike a repair it takes the driver as it is: nothing is
+Unlike a repair it takes the driver as it is: nothing is
 proposed that the present driver or a card cannot run; what another driver would allow is said apart.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
-
-from msgspec import Struct, field
+from typing import TYPE_CHECKING
 
 from gpudoctor.builds import Choice, Rejected, candidates, cards_to_serve, cuda_driver, platform_of, python_of
 from gpudoctor.builds.carried import OVERRIDE
@@ -24,60 +22,11 @@ from gpudoctor.fix.plan import steps_for
 from gpudoctor.fix.steps import Fix
 from gpudoctor.machine import Gpu, Machine, Torch
 from gpudoctor.matrix.versions import figures
+from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
 from gpudoctor.visibility import standings
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
-
-BuildLevel = Literal["native", "ptx", "override", "cpu", "manual"]
-"""native: machine code for every card; ptx: the driver compiles it; override: an HSA override stands in for native
-code; cpu: no card is used; manual: no wheel is right here, `why` says what is."""
-
-
-class Recommended(Struct, frozen=True):
-    """One build to take. `torch` and `build` are null where the place decides them (NGC, Jetson, Nix, conda)."""
-
-    torch: str | None
-    build: str | None
-    origin: str
-    index_url: str
-    """"" is the package index's own build."""
-    level: BuildLevel
-    env: dict[str, str] = field(default_factory=dict)
-    """Variables that it needs."""
-    commands: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """By tool (`gpudoctor.fix.commands.Commands`)."""
-    why: tuple[str, ...] = ()
-
-
-class Out(Struct, frozen=True):
-    """A build that is not proposed, and why."""
-
-    torch: str
-    build: str
-    why: str
-
-
-class Recommendation(Struct, frozen=True):
-    """The answer. `choices` is best first, the CPU last; `otherwise` is what would make another build possible."""
-
-    choices: tuple[Recommended, ...]
-    rejected: tuple[Out, ...]
-    cards: tuple[Gpu, ...] = ()
-    """The cards that the choices serve."""
-    notes: tuple[str, ...] = ()
-    """What the choice rests on: cards left aside, assumptions, unknowns."""
-    otherwise: tuple[Fix, ...] = ()
-    certain: bool = True
-    """False where a card or the driver is not known."""
-
-    @property
-    def exit_code(self) -> int:
-        """0 a choice, 1 no build serves the cards, 3 not known."""
-        if not self.certain:
-            return 3
-        served = any(choice.level != "cpu" for choice in self.choices)
-        return 0 if served or (self.choices and not self.cards) else 1
 
 
 def recommend(machine: Machine, matrix: Matrix, *, companions: tuple[str, ...] = ()) -> Recommendation:
@@ -227,7 +176,8 @@ class _Choosing:
     def _on_the_cpu(self) -> list[Recommended]:
         choices, _ = self._candidates(())
         named = [choice for choice in choices if choice.index_url] or list(choices)
-        remark = "the cards are not used" if self.present else "no GPU that can compute was found"
+        remark = "no GPU that can compute was found" if self.machine.buses.known else "runs with and without a card"
+        remark = "the cards are not used" if self.present else remark
         return [self._build(choice, remark) for choice in named[:1]]
 
     def _elsewhere(self) -> tuple[WayOut, ...]:

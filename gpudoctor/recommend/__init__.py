@@ -1,0 +1,6 @@
+"""Which torch build a machine should have, the next best ones, and why each other is out."""
+
+from gpudoctor.recommend.choosing import recommend
+from gpudoctor.recommend.records import Out, Recommendation, Recommended
+
+__all__ = ["Out", "Recommendation", "Recommended", "recommend"]

@@ -1,0 +1,60 @@
+"""What `gpudoctor recommend` answers (its JSON is made of these)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from gpudoctor.fix.steps import Fix
+from gpudoctor.machine import Gpu
+
+BuildLevel = Literal["native", "ptx", "override", "cpu", "manual"]
+"""native: machine code for every card; ptx: the driver compiles it; override: an HSA override stands in for native
+code; cpu: no card is used; manual: no wheel is right here, `why` says what is."""
+
+
+class Recommended(Struct, frozen=True):
+    """One build to take. `torch` and `build` are null where the place decides them (NGC, Jetson, Nix, conda)."""
+
+    torch: str | None
+    build: str | None
+    origin: str
+    index_url: str
+    """"" is the package index's own build."""
+    level: BuildLevel
+    env: dict[str, str] = field(default_factory=dict)
+    """Variables that it needs."""
+    commands: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By tool (`gpudoctor.fix.commands.Commands`)."""
+    why: tuple[str, ...] = ()
+
+
+class Out(Struct, frozen=True):
+    """A build that is not proposed, and why."""
+
+    torch: str
+    build: str
+    why: str
+
+
+class Recommendation(Struct, frozen=True):
+    """The answer. `choices` is best first, the CPU last; `otherwise` is what would make another build possible."""
+
+    choices: tuple[Recommended, ...]
+    rejected: tuple[Out, ...]
+    cards: tuple[Gpu, ...] = ()
+    """The cards that the choices serve."""
+    notes: tuple[str, ...] = ()
+    """What the choice rests on: cards left aside, assumptions, unknowns."""
+    otherwise: tuple[Fix, ...] = ()
+    certain: bool = True
+    """False where a card or the driver is not known."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 a choice, 1 no build serves the cards, 3 not known."""
+        if not self.certain:
+            return 3
+        served = any(choice.level != "cpu" for choice in self.choices)
+        return 0 if served or (self.choices and not self.cards) else 1
