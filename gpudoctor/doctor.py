@@ -123,7 +123,8 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
     )
     # `--python` is always a path of the running system, also where the host is a recording.
     place = host if python is None else LiveHost()
-    return _with_torch_code(place, _with_cards(host, matrix, machine, probing, pci), probing)
+    machine = _with_torch_code(place, _with_cards(host, matrix, machine, probing, pci), probing)
+    return _with_extension_code(place, machine, matrix, probing)
 
 
 def _with_cards(host: Host, matrix: Matrix, machine: Machine, probing: _Probing, pci: object = None) -> Machine:
@@ -149,6 +150,17 @@ def _with_torch_code(host: Host, machine: Machine, probing: _Probing) -> Machine
 
     archs = probing("torch code", lambda: read_torch_code(host, environment, torch.path), torch.archs)
     return _with_torch(machine, archs=archs)
+
+
+def _with_extension_code(host: Host, machine: Machine, matrix: Matrix, probing: _Probing) -> Machine:
+    """The architectures of packages that were compiled against torch, where such are installed."""
+    environment, rows = machine.environment.value, matrix.tables.extension_libraries
+    if environment is None or not any(environment.distribution(row.package) for row in rows):
+        return machine
+    from gpudoctor.probes.extension_code import read_extensions
+
+    found = probing("extension code", lambda: read_extensions(host, environment, rows), environment.extensions)
+    return replace(machine, environment=replace(machine.environment, value=replace(environment, extensions=found)))
 
 
 def _with_torch(machine: Machine, **facts: object) -> Machine:

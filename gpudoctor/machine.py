@@ -555,6 +555,17 @@ class Torch(Record, frozen=True):
 EnvironmentKind = Literal["venv", "conda", "system", "user", "unknown"]
 
 
+class ExtensionCode(Record, frozen=True):
+    """The GPU code of the library that an installed package computes with."""
+
+    package: str
+    version: str
+    path: str
+    sass: tuple[str, ...] = ()
+    ptx: tuple[str, ...] = ()
+    gfx: tuple[str, ...] = ()
+
+
 class PythonEnvironment(Record, frozen=True):
     """The examined environment, from its files; its interpreter is never started at level static."""
 
@@ -580,6 +591,8 @@ class PythonEnvironment(Record, frozen=True):
     libstdcxx_path: str = ""
     cudnn_on_path: Fact[str] = unknown("not probed")
     """Version of a libcudnn that a load-path variable puts before the wheel's."""
+    extensions: tuple[ExtensionCode, ...] = ()
+    """Of the packages that the matrix names (flash-attn, vllm ...), where they are installed and could be read."""
     libraries: LoadPath = LoadPath()
     """CUDA/ROCm libraries that LD_LIBRARY_PATH or LD_PRELOAD put in the way of the wheel's own
     (libcudnn, libnvJitLink, libcublas, libnccl, librccl, libamdhip64 ...)."""

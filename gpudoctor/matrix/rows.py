@@ -333,6 +333,22 @@ class LibraryRole(Row, frozen=True, kw_only=True):
     operations need it; chosen: written for chosen cards; alternative: one of several, the one that fits is loaded."""
 
 
+class ExtensionLibrary(Row, frozen=True, kw_only=True):
+    """The library that a package computes with: `check` reads what it was built for."""
+
+    package: str
+    folder: str = ""
+    """Below site-packages."""
+    library: str
+    """Regular expression for its whole file name."""
+    least: str | None = None
+    """Oldest NVIDIA architecture that its source can be compiled for."""
+    build: str | None = None
+    """Variables that make it compile here for a card; {digits} is "120", {dotted} "12.0"."""
+    build_amd: str | None = None
+    """The same for AMD; {gfx} is "gfx1100"."""
+
+
 class PackageConflict(Row, frozen=True, kw_only=True):
     """Two installed packages that do not go together, by specifier (numpy 2 with old torch ...)."""
 
@@ -462,6 +478,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     stable_companions: tuple[StableCompanion, ...] = ()
     torch_dependents: tuple[TorchDependent, ...] = ()
     library_roles: tuple[LibraryRole, ...] = ()
+    extension_libraries: tuple[ExtensionLibrary, ...] = ()
     package_conflicts: tuple[PackageConflict, ...] = ()
     log_patterns: tuple[LogPattern, ...] = ()
     xids: tuple[XidMeaning, ...] = ()
@@ -494,6 +511,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "stable_companions": ("package",),
     "torch_dependents": ("package", "version", "torch"),
     "library_roles": ("library",),
+    "extension_libraries": ("package",),
     "package_conflicts": ("package", "version", "other", "other_version"),
     "log_patterns": ("id",),
     "xids": ("xid",),
