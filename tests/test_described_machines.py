@@ -34,6 +34,7 @@ MACHINES = {
     "--gpu GTX~1080~Ti --driver 580.95.05 --torch 2.14.1+cu126": (None, 0),
     "--gpu RTX~3090 --gpu RTX~4090 --driver 580.95.05 --torch 2.9.1+cu128": (None, 0),
     "--gpu DGX~Spark --driver 580.95.05 --torch 2.11.0+cu130": (None, 0),
+    "--gpu GB10 --driver 580.95.05 --torch 2.13.0+cu130": (None, 0),
     "--gpu B200 --driver 570.133.20 --torch 2.9.1+cu128": (None, 0),
     "--gpu RX~6800 --torch 2.9.1+rocm6.4": (None, 0),
     "--gpu RX~7900~XTX --torch 2.6.0+rocm6.2.4": (None, 0),
@@ -47,6 +48,7 @@ MACHINES = {
     "--gpu RTX~5070~Ti --driver 580.95.05 --torch 2.8.0+cu126": ("torch-no-arch-for-gpu", 1),
     "--gpu B200 --driver 580.95.05 --torch 2.6.0": ("torch-no-arch-for-gpu", 1),
     "--gpu sm_90 --driver 580.95.05 --torch 1.13.1": ("torch-no-arch-for-gpu", 1),
+    "--gpu Jetson~AGX~Orin --driver 540.4.0 --torch 2.11.0": ("torch-no-arch-for-gpu", 1),
     "--gpu GTX~1080~Ti --driver 580.95.05 --torch 2.9.1": ("torch-dropped-old-gpu", 1),
     "--gpu GTX~970 --driver 580.95.05 --torch 2.8.0": ("torch-dropped-old-gpu", 1),
     "--gpu V100 --driver 580.95.05 --torch 2.11.0": ("torch-dropped-old-gpu", 1),
@@ -99,7 +101,7 @@ def test_a_proposed_build_exists_and_carries_every_judged_card(described: str) -
     version, _, build = spec.partition("==")[2].partition("+")
     rows = [
         row
-        for row in matrix.builds("linux-x86_64")
+        for row in matrix.builds()
         if row.version == version and (row.build == build if build else row.origin == "pypi")
     ]
     assert rows, spec

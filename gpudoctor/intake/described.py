@@ -16,7 +16,6 @@ from gpudoctor.intake.description import Description
 from gpudoctor.machine import (
     AmdStack,
     DeviceNode,
-    Fact,
     Gpu,
     Jetson,
     KernelLog,
@@ -106,9 +105,11 @@ def _system(system: System, description: Description) -> System:
 def _with_cards(machine: Machine, description: Description, matrix: Matrix) -> Machine:
     identities = tuple(_card(name, matrix) for name in description.gpus)
     system = machine.system
-    if any(identity.jetson for identity in identities):
-        jetson: Fact[Jetson] = known(Jetson(model=identities[0].name), SOURCE)
-        system = replace(system, arch=known("aarch64", SOURCE), jetson=jetson)
+    if any(identity.vendor == "nvidia" and identity.integrated for identity in identities):
+        system = replace(system, arch=known("aarch64", SOURCE))
+    board = next((identity.name for identity in identities if identity.jetson), None)
+    if board is not None:
+        system = replace(system, jetson=known(Jetson(model=board), SOURCE))
     gpus = _placed(identities)
     described_cards = replace(
         machine,
