@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
+import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,13 +27,15 @@ TORCH = cuda_library(
 )
 
 
+REAL_CARDS = command._cards
+
+
 @pytest.fixture(autouse=True)
 def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine of the tests has no card of its own."""
-    real = command._cards
 
     def cards(names: tuple[str, ...], matrix: Any) -> Any:
-        return real(names, matrix) if names else ((), False)
+        return REAL_CARDS(names, matrix) if names else ((), False)
 
     monkeypatch.setattr(command, "_cards", cards)
 
@@ -275,6 +280,69 @@ def test_names_in_a_wheel_reach_neither_the_disk_nor_the_terminal(tmp_path: Path
     assert scan(path).return_value == 0
     assert "\x1b" not in scan(path).stdout
     assert os.listdir(tmp_path) == ["x.whl"]
+
+
+def test_odd_files_of_an_environment_are_passed_over(tmp_path: Path):
+    site = write_venv(tmp_path / "venv")
+    write_distribution(site, "odd", "1.0", files={"odd/good.so": AMPERE, "odd/empty.so": b""})
+    os.mkfifo(site / "odd" / "pipe.so")
+    (site / "odd" / "gone.so").symlink_to("/nonexistent/gone.so")
+    (site / "odd" / "folder.so").mkdir()
+    (site / os.fsdecode(b"odd/\xff.so")).write_bytes(AMPERE)
+    found = {row["path"].rpartition("/")[2]: row for row in scanned(tmp_path / "venv")["libraries"]}
+    assert found["good.so"]["sass"] == found["\ufffd.so"]["sass"] == ["sm_80", "sm_90"]
+    assert found["empty.so"]["reason"] == "an empty file"
+    assert "no such file" in found["gone.so"]["reason"]
+    assert set(found) == {"good.so", "\ufffd.so", "empty.so", "gone.so"}
+    assert scan(tmp_path / "venv", "--gpu", "A100").return_value == 0
+
+
+def test_this_machines_cards_are_judged_and_a_mixed_box_needs_one_vendor_only(
+    venv: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from gpudoctor import doctor
+    from tests.machines import amd_gpu, nvidia_gpu, nvidia_machine
+
+    monkeypatch.setattr(command, "_cards", REAL_CARDS)
+    found: list[Any] = []
+    monkeypatch.setattr(doctor, "survey", lambda *_, **__: doctor.Survey(found[0], (), {}))
+    found[:] = [nvidia_machine(nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120"))]
+    assert scan(venv).return_value == 1
+    found[:] = [nvidia_machine(nvidia_gpu("NVIDIA A100", "sm_80"), amd_gpu())]
+    assert scan(venv).return_value == 0
+    assert scan(venv, "--gpu", "A100", "--gpu", "RX 7900 XTX").return_value == 1
+
+
+def test_progress_goes_to_a_terminal_only(venv: Path):
+    quiet = subprocess.run(
+        [sys.executable, "-m", "gpudoctor", "scan", str(venv)], capture_output=True, text=True, check=False
+    )
+    assert quiet.stderr == ""
+    master, terminal = os.openpty()
+    shown = subprocess.run(
+        [sys.executable, "-m", "gpudoctor", "scan", str(venv), "--format", "json"],
+        stdout=subprocess.PIPE, stderr=terminal, text=True, check=False,
+    )  # fmt: skip
+    os.close(terminal)
+    assert b"3 of 4 libraries" in os.read(master, 65536)
+    os.close(master)
+    assert json.loads(shown.stdout)["schema"] == 1
+
+
+def test_check_says_the_same_of_an_environment(venv: Path):
+    from tests.environments import write_torch
+
+    site = venv / "lib/python3.12/site-packages"
+    shutil.rmtree(site / "torch-2.9.1.dist-info")
+    write_torch(site, "2.9.1+cu128", libraries={"libtorch_cuda.so": TORCH})
+    result = CliRunner().invoke(
+        gpudoctor,
+        ["check", "--python", str(venv), "--gpu", "RTX 5090", "--driver", "580.95.05", "--level", "static", "-v",
+         "--format", "json", "--select", "GPD427", "--select", "GPD402"],
+        standalone_mode=False,
+    )  # fmt: skip
+    assert result.exception is None, result.exception
+    assert [finding["slug"] for finding in json.loads(result.stdout)["findings"]] == ["ext-built-without-gpu-arch"]
 
 
 @pytest.mark.parametrize("text", ["nothing-of-that-name", "./nothing", "/nonexistent/x.so", "a\nb", ""])

@@ -82,10 +82,15 @@ def libraries(source: Source, progress: Progress | None = None) -> list[Library]
             progress(done, total)
         code = source.code(name)
         if code is not None:
-            found.append(Library(path=name, code=code))
+            found.append(Library(path=_text(name), code=code))
     found += _code_objects(source, objects, lambda done: progress(len(wanted) + done, total) if progress else None)
     found += [_kernel_folder(folder, files) for folder, files in folders.items()]
     return sorted((library for library in found if not library.empty), key=lambda library: library.path)
+
+
+def _text(path: str) -> str:
+    """A path that can be written as UTF-8, whatever bytes a file system has in it."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _is_kernel(name: str) -> bool:
@@ -101,7 +106,9 @@ def _reader(folder: str) -> Callable[[Iterable[str]], tuple[str, ...]] | None:
 def _kernel_folder(folder: str, files: list[str]) -> Library:
     reader = _reader(folder)
     gfx = reader(files) if reader else ()
-    return Library(path=folder, code=Code(gfx=gfx, share=dict.fromkeys(gfx, 1.0)), kind="kernels", files=len(files))
+    return Library(
+        path=_text(folder), code=Code(gfx=gfx, share=dict.fromkeys(gfx, 1.0)), kind="kernels", files=len(files)
+    )
 
 
 def _code_objects(source: Source, names: list[str], progress: Callable[[int], None]) -> list[Library]:
@@ -115,7 +122,7 @@ def _code_objects(source: Source, names: list[str], progress: Callable[[int], No
             top = folder if folder.startswith("/") else "/".join(folder.split("/")[:_FOLDER_DEPTH])
             groups.setdefault(top or ".", []).append(code)
     return [
-        Library(path=folder, code=together(codes), kind="code objects", files=len(codes))
+        Library(path=_text(folder), code=together(codes), kind="code objects", files=len(codes))
         for folder, codes in groups.items()
     ]
 

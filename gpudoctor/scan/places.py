@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator
 
 from gpudoctor.codeobjects.bounded import NotReadable
@@ -34,6 +35,8 @@ class Files:
         except OSError as error:
             return Code(reason=f"cannot be opened: {(error.strerror or str(error)).lower()}")
         try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
             code = read_code(descriptor)
             is_text = code.reason == "not an ELF file" and _TEXT.match(os.pread(descriptor, 64, 0))
         except OSError as error:

@@ -56,6 +56,7 @@ def _one(text: str, host: Host, python: str | None, progress: Progress | None) -
     if os.path.isfile(path):
         return _file(text, path, progress)
     if os.path.isdir(path):
+        _check_listable(text, path)
         found = environment.at(host, path)
         if found is not None:
             return _environment(found, text, progress)
@@ -71,6 +72,13 @@ def _one(text: str, host: Host, python: str | None, progress: Progress | None) -
         raise InputError(f"{text}: neither a file nor a folder")
     what = "no such file or folder" if "/" in text else "no such file or folder, and no installed distribution"
     raise InputError(f"{text}: {what}")
+
+
+def _check_listable(text: str, folder: str) -> None:
+    try:
+        os.scandir(folder).close()
+    except OSError as error:
+        raise InputError(f"{text}: {(error.strerror or str(error)).lower()}") from None
 
 
 def _is_name(text: str) -> bool:
