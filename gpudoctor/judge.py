@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
+import os
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Literal
@@ -43,11 +43,9 @@ class Judgement(Struct, frozen=True):
 @cache
 def all_checks() -> tuple[Check, ...]:
     """Every check of `checks/`, by id. A module's attributes that are a Check are its checks."""
-    package = importlib.import_module("gpudoctor.checks")
-    modules = [
-        importlib.import_module(f"gpudoctor.checks.{module.name}")
-        for module in pkgutil.iter_modules(package.__path__)
-    ]
+    folder = importlib.import_module("gpudoctor.checks").__path__[0]
+    names = (name.removesuffix(".py") for name in os.listdir(folder) if name.endswith(".py"))
+    modules = [importlib.import_module(f"gpudoctor.checks.{name}") for name in names if name != "__init__"]
     found = {value for module in modules for value in vars(module).values() if isinstance(value, Check)}
     return tuple(sorted(found, key=lambda check: (check.id, check.slug)))
 

@@ -64,12 +64,12 @@ class Bounded:
         """The same file through a window of its own, for reading in two places by turns."""
         return Bounded(self._window if self._file is None else self._file)
 
-    def skip_zeros(self, at: int, end: int) -> int:
+    def skip_zeros(self, at: int, end: int, window: int = PAGE) -> int:
         """The next byte from `at` that is not zero, or `end`: linkers align and pad."""
         limit = at + PADDING_LIMIT
         while at < end:
             length = min(64 if at % PAGE else PAGE, end - at)
-            content = self.read(at, length).lstrip(b"\0")
+            content = self.read(at, length, window).lstrip(b"\0")
             at += length - len(content)
             if content:
                 return at

@@ -27,6 +27,8 @@ LOADED, RELOCATABLE, WRAPPERS = ".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegmen
 _CONTAINER = struct.Struct("<IHHQ")
 _ENTRY = struct.Struct("<HHIQIIHHIIIQ")
 _MAGIC = 0xBA55ED50
+_HEADERS = 128
+"""The headers of a container and of its first entry lie together, everything else far apart."""
 _WRAPPER_SIZE = 24
 _PTX, _SASS = 1, 2
 _ARCH_SPECIFIC, _FAMILY_SPECIFIC = 0x100000, 0x200000
@@ -121,7 +123,7 @@ class _Walk:
     def _section(self, at: int, end: int) -> None:
         if end > self._file.size:
             raise NotReadable(f"truncated: its code ends at {end} and the file at {self._file.size}")
-        while (at := self._file.skip_zeros(at, end)) < end:
+        while (at := self._file.skip_zeros(at, end, _HEADERS)) < end:
             at = self._container(at, end)
 
     def _container(self, at: int, end: int) -> int:
@@ -131,7 +133,7 @@ class _Walk:
             raise NotReadable("malformed: bytes after the last container")
         header_size: int
         payload: int
-        magic, version, header_size, payload = _CONTAINER.unpack(self._file.read(at, _CONTAINER.size))
+        magic, version, header_size, payload = _CONTAINER.unpack(self._file.read(at, _CONTAINER.size, _HEADERS))
         if magic != _MAGIC:
             raise NotReadable(f"malformed: no fat binary at {at}")
         if version != 1 or header_size < _CONTAINER.size:
@@ -152,7 +154,7 @@ class _Walk:
         carried = set()
         while at + size <= end:
             self._count()
-            kind, _, header_size, payload, _, _, _, _, arch, _, _, flags = unpack(read(at, size))
+            kind, _, header_size, payload, _, _, _, _, arch, _, _, flags = unpack(read(at, size, _HEADERS))
             if header_size < size or at + header_size + payload > end:
                 raise NotReadable("malformed: an entry that is larger than its container")
             if kind in (_PTX, _SASS):

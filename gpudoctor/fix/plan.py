@@ -27,7 +27,6 @@ from gpudoctor.finding import (
     UnblockModule,
     UnsetVariable,
 )
-from gpudoctor.fix import container_steps, python_steps, system_steps
 from gpudoctor.fix.place import Place, place
 from gpudoctor.fix.steps import Fix, ManualStep, Step
 from gpudoctor.machine import Machine
@@ -61,6 +60,27 @@ def _once(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 def steps_for(remedy: AnyRemedy, here: Place, machine: Machine, matrix: Matrix) -> tuple[Step, ...]:
     """The steps of one remedy."""
+    if isinstance(remedy, Manual):
+        return (ManualStep(text=remedy.text, why=remedy.why, risk=remedy.risk),)
+    if isinstance(remedy, AddContainerFlags):
+        from gpudoctor.fix.container_steps import add_flags
+
+        return add_flags(here, remedy)
+    if isinstance(
+        remedy, (ReplaceTorch, ReplacePackage, ReinstallPackage, RemovePackage, SetVariable, UnsetVariable)
+    ):
+        return _python_steps(remedy, here, machine, matrix)
+    return _system_steps(remedy, here)
+
+
+def _python_steps(
+    remedy: ReplaceTorch | ReplacePackage | ReinstallPackage | RemovePackage | SetVariable | UnsetVariable,
+    here: Place,
+    machine: Machine,
+    matrix: Matrix,
+) -> tuple[Step, ...]:
+    from gpudoctor.fix import python_steps
+
     if isinstance(remedy, ReplaceTorch):
         return python_steps.replace_torch(here, machine, matrix, remedy)
     if isinstance(remedy, ReplacePackage):
@@ -71,11 +91,7 @@ def steps_for(remedy: AnyRemedy, here: Place, machine: Machine, matrix: Matrix) 
         return python_steps.remove_package(here, machine, matrix, remedy)
     if isinstance(remedy, SetVariable):
         return python_steps.set_variable(here, remedy)
-    if isinstance(remedy, UnsetVariable):
-        return python_steps.unset_variable(here, remedy)
-    if isinstance(remedy, AddContainerFlags):
-        return container_steps.add_flags(here, remedy)
-    return _system_steps(remedy, here)
+    return python_steps.unset_variable(here, remedy)
 
 
 def _system_steps(
@@ -88,10 +104,11 @@ def _system_steps(
     | StartService
     | InstallSystemPackage
     | JoinGroup
-    | Reboot
-    | Manual,
+    | Reboot,
     here: Place,
 ) -> tuple[Step, ...]:
+    from gpudoctor.fix import system_steps
+
     if isinstance(remedy, InstallDriver):
         return system_steps.install_driver(here, remedy)
     if isinstance(remedy, InstallRocmDriver):
@@ -112,8 +129,6 @@ def _system_steps(
         return system_steps.join_group(here, remedy)
     if isinstance(remedy, Reboot):
         return (system_steps.reboot(remedy.why),)
-    if isinstance(remedy, Manual):
-        return (ManualStep(text=remedy.text, why=remedy.why, risk=remedy.risk),)
     return _never(remedy)
 
 

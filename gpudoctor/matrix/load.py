@@ -18,7 +18,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.host import InputError
-from gpudoctor.matrix.needles import literal_part
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import KEYS, Row, Tables
 
@@ -221,6 +220,8 @@ def _rows(path: str, table: str, content: Any) -> tuple[list[Any], list[Place]]:
 
 
 def _with_needles(tables: Tables) -> Tables:
+    from gpudoctor.matrix.needles import literal_part
+
     patterns = tuple(replace(row, needle=literal_part(row.pattern)) for row in tables.log_patterns)
     return replace(tables, log_patterns=patterns)
 

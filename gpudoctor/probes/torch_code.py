@@ -24,7 +24,7 @@ _SAMPLE = Sample(containers=32, bundles=16)
 """Enough to tell what a library is built for: its files are nearly all compiled with one list of targets."""
 
 _LIBRARY = r"libtorch_(?P<role>cuda|cuda_cu|cuda_cpp|cuda_linalg|hip)\.so(?:\.[0-9.]+)?"
-_DEVICE_PACKAGE = r"(?:amd-torch-device|rocm-sdk-device)-gfx[0-9a-z-]+"
+_DEVICE_PACKAGES = ("amd-torch-device-gfx", "rocm-sdk-device-gfx")
 _SYSTEM_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 _MOST_NAMES = 64
 
@@ -177,4 +177,4 @@ def _kpack(host: Host, folders: list[str], component: str) -> tuple[str, ...]:
 
 def _device_packages(environment: PythonEnvironment) -> tuple[str, ...]:
     distributions = environment.distributions.value or ()
-    return tuple(sorted({d.name for d in distributions if re.fullmatch(_DEVICE_PACKAGE, d.name)}))
+    return tuple(sorted({d.name for d in distributions if d.name.startswith(_DEVICE_PACKAGES)}))

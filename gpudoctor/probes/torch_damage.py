@@ -11,15 +11,15 @@ import posixpath
 import re
 
 from gpudoctor.codeobjects.elf import NotReadable, open_elf
-from gpudoctor.host import Host
-from gpudoctor.machine import DamagedFile
+from gpudoctor.host import FileStat, Host
+from gpudoctor.machine import DamagedFile, Fact
 from gpudoctor.probes.listing import Listing
 
 _RECORD_LIMIT = 16 << 20
 # Two lines of three are headers, which are not looked at.
 _LOOKED_AT = (
     rb"\n((?:torch|functorch)/(?!include/)"
-    rb"(?:[^/,\n]+\.(?:py|so)|[^/,\n]+/__init__\.py|lib/[^/,\n]+\.so(?:\.[\d.]+)?)),[^,\n]*,([1-9]\d*)"
+    rb"(?:[^/,\n]+\.(?:py|so)|[^/,\n]+/__init__\.py|lib/[^/,\n]+\.so(?:\.[\d.]+)?)),[^,\n]*,([1-9]\d{0,15})\b"
 )
 _MOST_FILES = 2000
 _MOST_REPORTED = 20
@@ -46,26 +46,30 @@ def damaged_files(host: Host, site: str, record: str | None) -> tuple[DamagedFil
 
 
 def _problem(host: Host, listing: Listing, path: str, size: int) -> DamagedFile | None:
-    folder, name = posixpath.split(path)
-    names = listing.names(folder)
-    if names is None:
-        return None
-    if name not in names:
-        compiled = name.endswith(".py") and name + "c" in names  # an image that ships byte code only
-        return None if compiled else DamagedFile(path=path, problem="missing")
     found = host.stat(path)
     if found.value is None:
-        return DamagedFile(path=path, problem="missing") if found.absent else None
+        return DamagedFile(path=path, problem="missing") if _is_gone(listing, path, found) else None
     if found.value.kind != "file":
         return DamagedFile(path=path, problem="missing")
     actual = found.value.size
     if actual == 0:
         return DamagedFile(path=path, problem="truncated")
-    if name.endswith(".py"):
+    if path.endswith(".py"):
         return None if actual == size else DamagedFile(path=path, problem="changed")
     if actual < size and _is_cut(host, path):
         return DamagedFile(path=path, problem="truncated")
     return None if actual == size else DamagedFile(path=path, problem="changed")
+
+
+def _is_gone(listing: Listing, path: str, found: Fact[FileStat]) -> bool:
+    """Whether a file that was not found is surely missing, by the listing of its folder."""
+    folder, name = posixpath.split(path)
+    names = listing.names(folder)
+    if names is None:
+        return False
+    if name in names:
+        return found.absent  # a link that leads nowhere
+    return not (name.endswith(".py") and name + "c" in names)  # an image that ships byte code only
 
 
 def _cut_libraries(host: Host, folder: str) -> tuple[DamagedFile, ...]:
