@@ -120,7 +120,8 @@ def _judge(
     if code.reason is not None:
         return "unknown", code.reason
     if name in ("part", "chosen"):
-        return "beside", (role.note if role else "") or "written for other cards"
+        note = (role.note if role else "") or "written for other cards"
+        return "beside", f"no code for this card, and that is no fault ({note})"
     if _written_for_chosen_cards(code):
         return "beside", "written for the very cards that it carries"
     partly = _runs(code, code.carried(), gpu, matrix)[0] == "yes" if name == "half" else False
