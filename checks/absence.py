@@ -35,6 +35,8 @@ from .unserved import RESERVED, because, unserved
 _TAKEN = (2, 46)
 """Answers of cuInit that speak of a card in use: no memory left, busy."""
 _NO_CARD = 100
+_NOT_LOADED = 9
+"""NVML's code where the kernel module is not loaded."""
 
 
 def _exact() -> Iterator[Check]:
@@ -69,7 +71,9 @@ def no_gpu(case: Case) -> Verdicts:
     if case.usable or machine.assumed or _behind_windows(case):
         return
     if not machine.gpus and machine.buses.undecided:
-        yield NotJudged(why=f"the PCI bus could not be read ({machine.buses.why})", matters=vendor is not None)
+        unknown_torch = case.environment is None or case.environment.torch.undecided
+        why = f"the PCI bus could not be read ({machine.buses.why})"
+        yield NotJudged(why=why, matters=vendor is not None or unknown_torch)
         return
     evidence = (Evidence.of("buses", machine.buses), *(Evidence("gpu", _why(case, gpu)) for gpu in machine.gpus[:4]))
     if vendor is None:
@@ -132,8 +136,10 @@ def no_driver(case: Case) -> Verdicts:
 
     ## How it is judged
     The card is on the PCI bus, its vendor's kernel driver does not have it, and no more exact cause is known (another
-    driver, a rule, Secure Boot, a missing build, a branch or flavour that refuses the card). At level driver also
-    where CUDA or NVML fail without a known cause. Cards reserved for virtual machines are left alone.
+    driver, a rule, Secure Boot, a missing build, a branch or flavour that refuses the card). Also where the module is
+    loaded and libcuda was not installed; where nvidia-smi reaches no driver on a machine whose bus could not be read;
+    and at level driver where CUDA or NVML fail without a known cause. Cards reserved for virtual machines are left
+    alone.
 
     ## Fix safety
     Installing a driver needs root and a reboot; the present one is replaced.
@@ -141,7 +147,69 @@ def no_driver(case: Case) -> Verdicts:
     for severity, cards in because(case, "no-driver"):
         yield _amd_out(case, severity, cards) if cards[0].vendor == "amd" else _nvidia_out(case, severity, cards)
     if case.machine.of_vendor("nvidia") and not unserved(case, "nvidia"):
+        yield from _without_libcuda(case)
         yield from _silent_driver(case)
+    unseen = not case.machine.gpus and case.machine.buses.undecided and case.built_for == "nvidia"
+    if unseen and nvml_status(case) == _NOT_LOADED:
+        yield _nobody_answers(case)
+
+
+def _without_libcuda(case: Case) -> Iterator[Finding]:
+    """The kernel module is loaded, and the half of the driver that programs load was not installed. Where nothing of
+    that half is there, a recording may just not have it."""
+    machine, path = case.machine, case.machine.load_path
+    whole = path.complete.value and path.searched and (path.first("libnvidia-ml.so.1") or machine.level != "static")
+    elsewhere = case.in_container or machine.system.wsl.known or machine.system.jetson.known
+    if not whole or elsewhere or not machine.nvidia.module.known or case.built_for != "nvidia":
+        return
+    if path.first("libcuda.so.1") or cuda_status(case) == 0:
+        return
+    version = machine.nvidia.module.value.version if machine.nvidia.module.value else ""
+    branch = version.partition(".")[0] or "BRANCH"
+    text = (
+        f"Install them in the version of the kernel module{f' ({version})' if version else ''}. Ubuntu: `sudo apt-get"
+        f" install libnvidia-compute-{branch}`; Debian: `sudo apt-get install libcuda1`; Fedora: `sudo dnf install "
+        "xorg-x11-drv-nvidia-cuda`; Arch: `sudo pacman -S nvidia-utils`."
+    )
+    yield Finding(
+        severity="error",
+        message="The NVIDIA kernel driver is loaded, but its CUDA library (libcuda.so.1) is not installed.",
+        saw="no libcuda.so.1 on the load path",
+        want=f"libcuda.so.1 of driver {version}" if version else "libcuda.so.1 of the driver",
+        subject="NVIDIA driver",
+        confidence="likely",
+        evidence=(
+            Evidence.of("nvidia.module", machine.nvidia.module),
+            Evidence("load_path.searched", " ".join(path.searched), "load path"),
+        ),
+        ways_out=(WayOut("Install the driver's CUDA libraries", (Manual(text, risk="root"),)),),
+        moots=("no-gpu",),
+    )
+
+
+def _said(case: Case, api: str) -> str:
+    """What the interface printed when it failed."""
+    facts = (case.machine.nvidia.cuda,) if api == "CUDA" else (case.machine.nvidia.nvml, case.machine.nvidia.smi)
+    return next((fact.value.message for fact in facts if fact.value and fact.value.status), "")
+
+
+def _nobody_answers(case: Case) -> Finding:
+    """The driver's own tool finds no driver, on a machine whose cards nobody could list."""
+    text = (
+        "Install the NVIDIA driver, or load it (`sudo modprobe nvidia`); then `nvidia-smi` must list the card. "
+        "Inside WSL it is the driver of Windows."
+    )
+    return Finding(
+        severity="error",
+        message="No NVIDIA driver answers: nvidia-smi cannot reach it.",
+        saw="driver not loaded",
+        want="a driver that answers",
+        subject="NVIDIA driver",
+        confidence="likely",
+        evidence=driver_answers(case),
+        ways_out=(WayOut("Install or load the NVIDIA driver", (Manual(text, risk="root"),)),),
+        moots=("no-gpu",),
+    )
 
 
 def _nvidia_out(case: Case, severity: str, cards: tuple[Gpu, ...]) -> Finding:
@@ -212,6 +280,8 @@ def _silent_driver(case: Case) -> Iterator[Finding]:
     """The card is bound, and NVML or CUDA fail for a reason that no other check knows."""
     status, nvml = cuda_status(case), nvml_status(case)
     lists_none = lists_no_card(case) and bool(case.usable_of("nvidia")) and not case.machine.system.jetson.known
+    if any(_without_libcuda(case)):
+        return
     failed = status not in (None, 0, _NO_CARD, *_TAKEN) or (status is None and nvml not in (None, 0, 4, 12))
     chosen = case.variable("CUDA_VISIBLE_DEVICES") is not None  # then its value may be the reason
     cards = [gpu for gpu in case.usable_of("nvidia") if gpu.nvml is None or gpu.nvml.compute_mode != "prohibited"]
@@ -227,7 +297,7 @@ def _silent_driver(case: Case) -> Iterator[Finding]:
     yield Finding(
         severity="error",
         message=f"The NVIDIA driver is there and {said}.",
-        saw=f"{api} error {code}" if code else "No devices were found",
+        saw=_said(case, api) or (f"{api} error {code}" if code else "No devices were found"),
         want=f"{api} that answers",
         subject="NVIDIA driver",
         confidence="likely",

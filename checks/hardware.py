@@ -16,7 +16,7 @@ from gpudoctor.machine import Gpu, LogFault
 
 from .cards import called, finding
 from .installed import about, nvidia_refusal
-from .unserved import names_card, without_kfd
+from .unserved import because, names_card, without_kfd
 
 _NVML_LOST = 15
 
@@ -46,18 +46,20 @@ def gpu_off_bus(case: Case) -> Verdicts:
     and often again soon after. Power supply, riser, slot, heat and a dying card are the usual causes.
 
     ## How it is judged
-    Certain where the driver calls the card lost, or where its PCI registers read as all ones. A line
-    in the kernel log alone (NVIDIA Xid 79) is a note: the card may have been reset since.
+    Certain where the driver calls the card lost, where its PCI registers read as all ones, or where the loaded driver
+    did not take the card and says this as the reason. A line in the kernel log alone (NVIDIA Xid 79) is a note: the
+    card may have been reset since.
 
     ## Fix safety
     A power cycle changes nothing on disk. Reseating the card is work on an open machine.
     """
     faults = case.log_faults("gpu-off-bus")
+    refused = {id(gpu) for _, cards in because(case, "gpu-off-bus") for gpu in cards}
     for gpu in case.machine.gpus:
         lines = about(gpu, tuple(fault for fault in faults if fault.bdf or len(case.machine.gpus) == 1))
         alive = _answers(case, gpu)
         missing = alive is False and bool(lines)
-        gone = gpu.off_bus or (gpu.nvml is not None and gpu.nvml.lost) or missing
+        gone = gpu.off_bus or (gpu.nvml is not None and gpu.nvml.lost) or missing or id(gpu) in refused
         if not gone and not lines:
             continue
         message = (

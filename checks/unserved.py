@@ -126,6 +126,8 @@ def _nvidia_reasons(case: Case, gpu: Gpu) -> Iterator[str]:
         yield "nouveau-conflict"
     if case.in_container:
         yield "no-driver"
+    if case.machine.nvidia.module.known and any(f.bdf for f in about(gpu, case.log_faults("gpu-off-bus"))):
+        yield "gpu-off-bus"
     if refusal := nvidia_refusal(case, gpu):
         yield refusal
     if not case.machine.nvidia.module.known:

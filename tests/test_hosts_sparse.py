@@ -293,3 +293,45 @@ def test_a_cpu_build_on_a_dgx_spark(tmp_path: Path) -> None:
     host = bare(tmp_path, torch="2.9.1+cpu").file(f"{CARD}/device", "0x2e12\n")
     host.json["uname"]["machine"] = "aarch64"
     assert slugs(host.check(), "error") == ["torch-cpu-only"]
+
+
+# --- nothing, or next to nothing --------------------------------------------------------------------------------
+
+NO_ANSWER = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"
+
+
+def test_an_empty_folder_is_unknown(tmp_path: Path) -> None:
+    report = Host(tmp_path).check()
+    assert (report["verdict"], report["exit_code"], report["findings"]) == ("unknown", 3, [])
+
+
+def test_a_driver_that_lists_no_card_does_not_make_the_machine_one_without_cards(tmp_path: Path) -> None:
+    report = Host(tmp_path).torch("2.9.1+cu128").command("nvidia-smi", "No devices were found\n", rc=6).check()
+    assert (report["verdict"], slugs(report)) == ("unknown", [])
+
+
+def test_nvidia_smi_reaches_no_driver_and_nothing_else_was_recorded(tmp_path: Path) -> None:
+    with_torch = Host(tmp_path / "a").torch("2.9.1+cu128").command("nvidia-smi", NO_ANSWER, rc=9).check()
+    assert slugs(with_torch, "error") == ["no-driver"]
+    without = Host(tmp_path / "b").command("nvidia-smi", NO_ANSWER, rc=9).check()
+    assert (without["verdict"], slugs(without)) == ("unknown", [])
+
+
+def test_a_driver_without_its_cuda_library(tmp_path: Path) -> None:
+    host = Host(tmp_path).ubuntu().nvidia_card("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+    for name in ("libcuda.so.1", "libcuda.so.580.95.05"):
+        host.remove(f"{host.lib}/{name}")
+    report = host.check()
+    assert slugs(report, "error") == ["no-driver"]
+    assert "libnvidia-compute-580" in first_fix(report)
+
+
+def test_a_card_that_the_loaded_driver_says_has_fallen_off(tmp_path: Path) -> None:
+    host = Host(tmp_path).ubuntu().nvidia_card("26b5", "0000:b3:00.0", driver=None).nvidia_driver("570.158.01")
+    host.file(
+        "/var/log/dmesg",
+        "[ 1843.3] NVRM: The NVIDIA GPU 0000:b3:00.0\n"
+        "           NVRM: (PCI ID: 10de:26b5) installed in this system has\n"
+        "           NVRM: fallen off the bus and is not responding to commands.\n",
+    )
+    assert slugs(host.torch("2.9.1+cu128").check()) == ["gpu-off-bus"]

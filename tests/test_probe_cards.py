@@ -157,7 +157,9 @@ def test_a_card_that_the_table_names_short_is_not_guessed_wrongly() -> None:
         return gpus(nvidia=NvidiaStack(smi=listed))[0].arch.value
 
     assert told("NVIDIA GeForce RTX 4080 ...") == "sm_89"
-    assert told("NVIDIA RTX 4000 Ada Gene...") is None
+    assert told("NVIDIA RTX 4000 Ada Gene...") == "sm_89"
+    assert told("NVIDIA RTX 6000 Ad...") is None  # the Turing card or the Ada card
+    assert told("NVIDIA GeForce RTX 40...") is None
     assert told("Some Other GPU") is None
 
 

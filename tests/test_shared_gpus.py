@@ -94,7 +94,7 @@ SMI: dict[str, Smi] = {
     ),
     f"{GLS}/L40S_smi.out.txt": ("550.127.05", "12.4", 1, "NVIDIA L40S", "sm_89"),
     f"{GLS}/L40S_smi.out_a.txt": ("550.127.05", "12.4", 1, "NVIDIA L40S", "sm_89"),
-    f"{GLS}/RTX4000Ada_smi.out.txt": ("550.90.07", "12.4", 1, "NVIDIA RTX 4000 Ada Gene...", None),
+    f"{GLS}/RTX4000Ada_smi.out.txt": ("550.90.07", "12.4", 1, "NVIDIA RTX 4000 Ada Gene...", "sm_89"),
     f"{GLS}/RTX4000Ada_smi.out_a.txt": ("550.90.07", "12.4", 1, "NVIDIA RTX 4000 Ada Generation", "sm_89"),
     f"{GLS}/RTX4060Ti_smi.out.txt": ("550.54.14", "12.4", 2, "NVIDIA GeForce RTX 4060 Ti", "sm_89"),
     f"{GLS}/RTX4060Ti_smi.out_a.txt": ("550.54.14", "12.4", 2, "NVIDIA GeForce RTX 4060 Ti", "sm_89"),

@@ -32,7 +32,9 @@ def assemble(
 def _searched(pci: Fact[tuple[PciDevice, ...]], amd: AmdStack, nvidia: NvidiaStack, system: System) -> Fact[bool]:
     if pci.known:
         return known(True, pci.source)
-    stand_ins: tuple[Fact[Any], ...] = (nvidia.proc_gpus, amd.topology, *nvidia.answered)
+    # A driver that failed, or listed no card, says nothing of what is on a bus that nobody read.
+    listed = (api for api in nvidia.answered if api.value and api.value.devices)
+    stand_ins: tuple[Fact[Any], ...] = (nvidia.proc_gpus, amd.topology, *listed)
     for fact in stand_ins:
         if fact.known:
             return known(True, fact.source)

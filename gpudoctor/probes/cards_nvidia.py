@@ -118,11 +118,9 @@ def _identity(matrix: Matrix, pci_id: str | None, revision: str | None, name: st
 
 
 def identity_by_name(matrix: Matrix, name: str) -> Identity | None:
-    """The one card that a driver's name stands for; tables cut long names off with "..."."""
-    whole = re.sub(r"\s+\.\.\.$", "", name)
-    if not whole or whole.endswith("..."):
-        return None
-    found = matrix.cards_by_name(whole)
+    """The one card that a driver's name stands for. Tables cut long names off with "..."; the word that was cut
+    is left away, and what is left must stand for one architecture."""
+    found = matrix.cards_by_name(re.sub(r"\s*\S*\.\.\.$", "", name))
     return found[0] if len(found) == 1 else None
 
 
