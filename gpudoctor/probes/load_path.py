@@ -85,10 +85,9 @@ def search(host: Host, names: Sequence[str], variables: Mapping[str, str]) -> Lo
     look = _Look(host, arch, gaps)
     for name in names:
         for place in (*places.before, *by_cache.get(name, ()), *places.after):
-            library = look.at(place, name)
-            real = host.resolve(library.path) if library is not None else None
-            if library is not None and (name, real or library.path) not in seen:
-                seen.add((name, real or library.path))
+            library, real = look.at(place, name) or (None, "")
+            if library is not None and (name, real) not in seen:
+                seen.add((name, real))
                 found.append(library)
     folders = dict.fromkeys(place.path for place in (*places.before, *places.after) if not place.file)
     searched = tuple(folder for folder in folders if host.exists(folder))
@@ -110,7 +109,10 @@ def userland_version(host: Host, load_path: LoadPath) -> Fact[str]:
         return unknown("the driver is that of Windows", "/usr/lib/wsl")
     if any(library.kind == "jetson" for library in load_path.found):
         return unknown("L4T's libraries carry no version", "load path")
-    for folder in dict.fromkeys((*load_path.searched, *default_folders(read_arch(host).value), *_USUAL_FOLDERS)):
+    folders: dict[str | None, str] = {}
+    for folder in (*load_path.searched, *default_folders(read_arch(host).value), *_USUAL_FOLDERS):
+        folders.setdefault(host.resolve(folder), folder)
+    for folder in folders.values():
         versions = {
             version
             for name in host.names(folder).value or ()
@@ -222,8 +224,8 @@ class _Look:
         self._gaps = gaps
         self._mounts: tuple[Mount, ...] | None = None
 
-    def at(self, place: _Place, name: str) -> Library | None:
-        """The library that `place` gives for `name`, if it gives one."""
+    def at(self, place: _Place, name: str) -> tuple[Library, str] | None:
+        """The library that `place` gives for `name`, if it gives one, and where its links lead."""
         if place.file and place.via == "LD_PRELOAD" and not _serves(posixpath.basename(place.path), name):
             return None
         path = place.path if place.file else f"{place.path}/{name}"
@@ -238,7 +240,7 @@ class _Look:
             return None
         real = self._real(path)
         mounted, origin = self._mounted(real)
-        return Library(
+        library = Library(
             name=name,
             path=path,
             version=_version(name, real) or _version(name, origin),
@@ -246,6 +248,7 @@ class _Look:
             via=place.via,
             mounted=mounted,
         )
+        return library, real
 
     def _loadable(self, path: str) -> bool:
         """False for a library of another architecture or word size: the loader passes it over."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Mapping
 from typing import Literal
 
@@ -232,7 +231,7 @@ def _has_gpu_libraries(host: Host, layout: Layout, torch: str) -> bool | None:
     """Whether libtorch_cuda or libtorch_hip lies where libtorch_cpu does; None where no libtorch is found."""
     for folder in _gpu_library_folders(layout, torch):
         names = host.names(folder).value or ()
-        if any(re.match(r"libtorch_(cuda|hip)\w*\.so", name) for name in names):
+        if any(name.startswith(("libtorch_cuda", "libtorch_hip")) and ".so" in name for name in names):
             return True
         if any(name.startswith("libtorch_cpu.so") for name in names):
             return False

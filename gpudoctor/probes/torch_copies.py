@@ -88,8 +88,8 @@ def _records_in(host: Host, folder: Folder, copy: TorchCopy | None) -> list[Torc
     """Records of torch beside it that speak of something else."""
     found = []
     for name in sorted(folder.names):
-        path = posixpath.join(folder.path, name)
-        if re.fullmatch(r"~+orch(-.*\.dist-info)?", name):
+        if name.startswith("~") and re.fullmatch(r"~+orch(-.*\.dist-info)?", name):
+            path = posixpath.join(folder.path, name)
             found.append(TorchCopy(path=path, version=None, via="interrupted uninstall"))
     records = record_folders(folder)
     for name in records:

@@ -22,7 +22,7 @@ _ASSIGNMENT = re.compile(
 )
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*[0-9A-Za-z.+_-]*$")
 _INSTALLERS = ("pip", "uv", "poetry", "pdm", "rye", "pipx")
-_GPU_PIN = re.compile(r"(nvidia-|cuda-toolkit|cuda-bindings)", re.IGNORECASE)
+_GPU_PINS = ("nvidia-", "cuda-toolkit", "cuda-bindings")
 
 
 class VersionFile(Struct, frozen=True):
@@ -121,7 +121,7 @@ def origin_of(file: VersionFile, setting: Setting) -> TorchOrigin:
     local, public = local_part(file.version).lower(), public_part(file.version)
     distribution = setting.distribution
     requires = distribution.requires if distribution else ()
-    pinned = any(_GPU_PIN.match(line) for line in requires)
+    pinned = any(line.lower().startswith(_GPU_PINS) for line in requires)
     if re.search(r"(^|\.)nv\d\d\.\d\d", local):
         return "jetson" if setting.jetson and not setting.ngc else "ngc"
     if setting.editable:
