@@ -43,5 +43,5 @@ def older(gpu: Gpu, other: Gpu) -> bool:
 
 
 def _capability(gpu: Gpu) -> int | None:
-    found = re.fullmatch(r"sm_(\d+)", gpu.arch.value or "")
+    found = re.fullmatch(r"sm_(\d{2,3})", gpu.arch.value or "")
     return int(found[1]) if found else None

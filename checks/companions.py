@@ -137,8 +137,8 @@ def _index_build(case: Case, torch: Torch, installed: Distribution) -> str | Non
 def _kind(build: str, exact: bool) -> tuple[str, int] | None:
     """What must be equal of two builds: the maker, and the major release of its runtime; of CUDA the minor one too
     where they must be `exact`ly the same."""
-    cuda = re.match(r"cu(\d+)(\d)(?:\D|$)", build)
-    rocm = re.match(r"rocm(\d+)", build)
+    cuda = re.match(r"cu(\d{1,3})(\d)(?:\D|$)", build)
+    rocm = re.match(r"rocm(\d{1,9})", build)
     if cuda:
         return "cuda", int(cuda[1] + cuda[2] if exact else cuda[1])
     if rocm:

@@ -123,8 +123,8 @@ def _same(one: str, other: str) -> bool:
     shorter = min(len(mine), len(theirs))
     return one == other or (
         shorter > 1
-        and [int(n) if n.isdigit() else n for n in mine[:shorter]]
-        == [int(n) if n.isdigit() else n for n in theirs[:shorter]]
+        and [int(n[:9]) if n.isdecimal() else n for n in mine[:shorter]]
+        == [int(n[:9]) if n.isdecimal() else n for n in theirs[:shorter]]
     )
 
 

@@ -169,7 +169,7 @@ def _says(case: Case, gpu: Gpu, slug: str) -> bool:
 
 
 def _branch(version: str) -> int:
-    found = re.match(r"\d+", version)
+    found = re.match(r"\d{1,9}", version)
     return int(found[0]) if found else 0
 
 
@@ -185,7 +185,7 @@ def kernel_too_old(case: Case, gpu: Gpu) -> str | None:
 
 
 def _numbers(kernel: str) -> tuple[int, int]:
-    found = re.match(r"(\d+)\.(\d+)", kernel)
+    found = re.match(r"(\d{1,9})\.(\d{1,9})", kernel)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 

@@ -83,7 +83,7 @@ def rocm_version_mismatch(case: Case) -> Verdicts:
 
 def _hip_major(library: Library) -> int | None:
     """Release of a HIP library by its name: libamdhip64.so.6 is ROCm 6's."""
-    found = re.fullmatch(r"libamdhip64\.so\.(\d+)", library.name)
+    found = re.fullmatch(r"libamdhip64\.so\.(\d{1,9})", library.name)
     return int(found[1]) if found else None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import (
     Device,
@@ -75,10 +77,11 @@ def _hidden(case: Case, name: str, value: str, cards: tuple[Gpu, ...], selection
         message = f"{name} hides every card: this is a CPU task of the batch system."
     elif wrong:
         hidden = " every card is hidden." if not selection.cards else f" only {len(selection.cards)} can be seen."
-        message = f"{name}={value} names {wrong[0]}, and there are only {count} here (counted from 0):" + hidden
+        there = f"the cards here are 0 to {len(cards) - 1}" if len(cards) > 1 else "the only card here is number 0"
+        message = f"{name}={value} names {wrong[0]}, and {there}:" + hidden
     else:
         message = f"{name}={value} hides every card of this machine."
-    kept = ",".join(entry for entry in entries if entry.isdigit() and int(entry) < len(cards))
+    kept = ",".join(entry for entry in entries if re.fullmatch("[0-9]{1,9}", entry) and int(entry) < len(cards))
     mend = WayOut(f"Set {name}={kept}", (SetVariable(name, kept, why="names only cards that are there"),))
     unset = WayOut(f"Unset {name}", (UnsetVariable(name, why=f"then all {count} can be seen"),))
     return Finding(

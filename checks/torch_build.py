@@ -101,7 +101,7 @@ _TURING = 75
 
 
 def _capability(arch: str) -> int | None:
-    found = re.match(r"(?:sm|compute)_(\d+)", arch)
+    found = re.match(r"(?:sm|compute)_(\d{2,3})", arch)
     return int(found[1]) if found else None
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 Runs = Literal["yes", "no", "unknown"]
 
-_NVIDIA = r"(?:sm|compute)_(\d+)(\d)([af]?)$"
+_NVIDIA = r"(?:sm|compute)_(\d{1,2})(\d)([af]?)$"
 
 # Members of a family of `f` code: sm_100f runs on 10.0 and 10.3, and on nothing older than itself.
 _FAMILIES = (

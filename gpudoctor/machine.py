@@ -32,6 +32,10 @@ class Fact(Record, Generic[T], frozen=True):
     source: str = ""
     why: str = ""
 
+    def __post_init__(self) -> None:
+        if self.value is None and self.state == "known":
+            raise ValueError("a fact that is known has a value")
+
     @property
     def known(self) -> bool:
         return self.state == "known"

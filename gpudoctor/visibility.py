@@ -168,9 +168,9 @@ def select(value: str, cards: tuple[Gpu, ...], *, ordered: bool = True) -> Selec
         if not entry and len(value.split(",")) == 1:
             break
         if re.fullmatch(r"\d+", entry):
-            if int(entry) >= len(cards):
+            if int(entry[:9]) >= len(cards):
                 return Selection(tuple(chosen), (entry,), certain)
-            chosen.append(cards[int(entry)])
+            chosen.append(cards[int(entry[:9])])
             continue
         named = _named(entry, cards)
         if named is None:

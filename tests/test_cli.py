@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from gpudoctor.render.text import command_line, print_lines
+from tests.environments import write_torch, write_venv
 from tests.hosts import Host, slugs
 
 
@@ -187,6 +190,36 @@ def test_private_details_are_left_out_unless_asked_for(tmp_path: Path):
     for secret in ("alice", "8e5a1f0c"):
         assert secret not in public
         assert secret in private
+
+
+def test_users_and_their_folders_are_left_out_and_nothing_else_changes(tmp_path: Path):
+    host = Host(tmp_path / "root").ubuntu().nvidia_card("2b85").nvidia_driver("570.133.07")
+    host.amd_card("744c", 110000)
+    node = "/sys/class/kfd/kfd/topology/nodes/1/properties"
+    host.file(node, host.path(node).read_text() + "unique_id 12345678901234567890\n")
+    write_torch(write_venv(host.path("/home/alice/my work/.venv")), "2.6.0+cu124", "12.4")
+    host.environ(VIRTUAL_ENV="/home/alice/my work/.venv", ROCR_VISIBLE_DEVICES="GPU-ab54a98ceb1f0ad2")
+    host.environ(LD_LIBRARY_PATH="/scratch/alice/lib:/var/home/bob/lib:/Users/carol/lib")
+    host.file("/home/alice/my work/uv.lock").run()
+    root = str(host.root)
+    here = gpudoctor("check", "--root", root, "--format", "json").stdout
+    snapshot = gpudoctor("snapshot", "--root", root).stdout
+    private = gpudoctor("snapshot", "--root", root, "--private").stdout
+    for secret in ("alice", "bob", "carol", "12345678901234567890", "ab54a98ceb1f0ad2"):
+        assert secret in private and secret not in here + snapshot
+    (tmp_path / "machine.json").write_text(snapshot)
+    again = json.loads(gpudoctor("check", "--from", str(tmp_path / "machine.json"), "--format", "json").stdout)
+    assert "cuda-visible-devices" not in slugs(again)
+    assert again["findings"] == json.loads(here)["findings"]
+    assert again["findings"][0]["fixes"][0]["steps"][0]["kind"] == "run"
+
+
+def test_commands_for_this_machine_keep_the_folder_of_another_user():
+    argv = ("/home/alice/v/bin/python", "-m", "pip", "install", "torch")
+    out = io.StringIO()
+    print_lines([[(command_line(argv), "command")], [("/home/alice/v", "")]], out, color=False, exact_commands=True)
+    assert out.getvalue().splitlines() == ["/home/alice/v/bin/python -m pip install torch", "~/v"]
+    assert command_line(("~/my work/bin/python", "-V")) == "~/'my work/bin/python' -V"
 
 
 def test_check_writes_nothing(broken: Host):

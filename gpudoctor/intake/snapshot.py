@@ -6,8 +6,10 @@ stand-ins, so that a visibility variable still names the same card and no findin
 
 from __future__ import annotations
 
+import os
+import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -20,7 +22,13 @@ from gpudoctor.machine import Machine
 SNAPSHOT_LIMIT = 64 << 20
 SCHEMA = 1
 
-_HOME = re.compile(r"/(?:home|Users|export/home|var/home)/[^/\s:\"',;]+")
+_HOME = re.compile(r"/(?:home|Users|export/home|var/home)/([^/\s:\"',;]+)")
+_NOT_A_USER = frozenset({
+    "amdgpu", "bin", "compat", "conda", "cuda", "data", "debian", "home", "lib", "lib64", "linuxbrew", "local",
+    "nvidia", "opt", "python", "rocm", "root", "share", "shared", "src", "tmp", "torch", "ubuntu", "usr", "var",
+    "venv", "work",
+})  # fmt: skip
+"""Names of home folders that are also common names of other folders."""
 _CARD = r"\b(?:MIG-)?(?:GPU|MIG)-[0-9a-f]{4,}(?:-[0-9a-f]+)*"
 _PUBLIC_GROUPS = ("audio", "docker", "kvm", "render", "root", "sudo", "video", "wheel")
 
@@ -36,7 +44,9 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 def read_snapshot(path: str) -> Machine:
     """The machine of a snapshot or of a JSON report. Raises InputError with file and place."""
     try:
-        with open(path, "rb") as file:
+        # A pipe is welcome; one that nobody writes to is empty, and not waited for.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            os.set_blocking(file.fileno(), True)
             content = file.read(SNAPSHOT_LIMIT + 1)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
@@ -66,19 +76,37 @@ def machine_public(data: dict[str, Any], stand_in: Callable[[str], str], home: s
         user["groups"] = [group for group in user["groups"] if group in _PUBLIC_GROUPS]
     for node in data.get("amd", {}).get("topology", {}).get("value") or ():
         node.pop("unique_id", None)
-    public = public_text(home, stand_in)
-    result = _walk(data, public)
+    result = _walk(data, public_text(home, stand_in, users_in(data, home)))
     assert isinstance(result, dict)
     return result
 
 
-def public_text(home: str = "", stand_in: Callable[[str], str] = lambda text: text) -> Callable[[str], str]:
-    """A function that takes home folders (and card UUIDs, by `stand_in`) out of a text."""
+def users_in(data: Any, home: str) -> frozenset[str]:
+    """Names of the users whose home folders are met in built-in data, and of whoever runs gpudoctor."""
+    names = {posixpath.basename(home)}
+
+    def look(text: str) -> str:
+        names.update(_HOME.findall(text))
+        return text
+
+    _walk(data, look)
+    return frozenset(name for name in names if len(name) > 2 and name not in _NOT_A_USER)
+
+
+def public_text(
+    home: str = "", stand_in: Callable[[str], str] = lambda text: text, users: Iterable[str] = ()
+) -> Callable[[str], str]:
+    """A function that takes home folders, folders named for `users`, and card UUIDs (by `stand_in`) out of a text."""
+    names = "|".join(re.escape(user) for user in sorted(users))
+    named = re.compile(rf"(?<=/)(?:{names})(?=[/\s:\"',;]|$)") if names else None
 
     def clean(text: str) -> str:
         if home and home not in ("/", "/root"):
             text = text.replace(home, "~")
-        return stand_in(_HOME.sub("~", text))
+        text = _HOME.sub("~", text)
+        if named is not None and "http" not in text:
+            text = named.sub("user", text)
+        return stand_in(text)
 
     return clean
 

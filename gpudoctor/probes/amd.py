@@ -88,7 +88,7 @@ def _topology(host: Host) -> Fact[tuple[KfdNode, ...]]:
     for folder in _TOPOLOGY:
         listing = host.names(folder)
         if listing.value is not None:
-            numbers = sorted(int(name) for name in listing.value if name.isascii() and name.isdigit())
+            numbers = sorted(int(name) for name in listing.value if re.fullmatch("[0-9]{1,9}", name))
             return known(tuple(_node(host, f"{folder}/{number}", number) for number in numbers), folder)
         if listing.state == "denied":
             return denied(folder, listing.why)

@@ -94,14 +94,14 @@ def _agent(text: str) -> HsaAgent:
         top.setdefault(key, value)
     kind = {"CPU": "cpu", "GPU": "gpu"}.get(top.get("Device Type", ""), "other")
     place = top.get("BDFID", "")
-    number = int(place) if kind == "gpu" and place.isascii() and place.isdigit() else 0
+    number = int(place) if kind == "gpu" and re.fullmatch("[0-9]{1,9}", place) else 0
     domain = top.get("Domain", "0")
     chip = re.search(r"\(0x([0-9a-f]{4})\)", top.get("Chip ID", ""))
     return HsaAgent(
         name=top.get("Name", ""),
         kind=kind,  # type: ignore[arg-type]
         isa=tuple(re.findall(r"^\s+Name:\s+amdgcn-amd-amdhsa--(\S+)", text, re.M)),
-        bdf=_bdf(int(domain) if domain.isascii() and domain.isdigit() else 0, number) if number else None,
+        bdf=_bdf(int(domain) if re.fullmatch("[0-9]{1,9}", domain) else 0, number) if number else None,
         product=top.get("Marketing Name", "") if kind == "gpu" else "",
         pci_id=f"1002:{chip[1]}" if kind == "gpu" and chip else None,
     )

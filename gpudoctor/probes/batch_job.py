@@ -38,7 +38,7 @@ def _slurm(variables: Variables) -> int | None:
         if variables.get(name) is not None:
             return _listed(variables[name])
     for name in ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE"):
-        number = re.fullmatch(r"(?:[^:,]+:)*(\d+)", variables.get(name, ""))
+        number = re.fullmatch(r"(?:[^:,]+:)*(\d{1,9})", variables.get(name, ""))
         if number:
             return int(number[1])
     # salloc leaves its shell on the machine it was typed on: there no card is granted or refused.
@@ -66,8 +66,8 @@ def _listed(value: str | None) -> int | None:
         return None if value is None else 0
     total = 0
     for entry in re.sub(r"\(.*?\)", "", value).split(","):
-        span = re.fullmatch(r"(\d+)-(\d+)", entry.strip())
-        counted = re.fullmatch(r"gpu(?::[^:]+)*:(\d+)", entry.strip())
+        span = re.fullmatch(r"(\d{1,9})-(\d{1,9})", entry.strip())
+        counted = re.fullmatch(r"gpu(?::[^:]+)*:(\d{1,9})", entry.strip())
         if span:
             total += max(0, int(span[2]) - int(span[1]) + 1)
         elif counted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.machine import AmdStack, Fact, Gpu, HsaAgent, KfdNode, System, known, unknown
@@ -76,9 +77,15 @@ def _card(device: PciDevice | None, node: KfdNode | None, place: int | None, sta
         suspended=bool(device and device.runtime_status == "suspended"),
         off_bus=bool(device and device.dead),
         kfd_node=node.node if node else None,
-        uuid=node.unique_id if node else "",
+        uuid=_uuid(node),
         source=device.source if device else stack.topology.source,
     )
+
+
+def _uuid(node: KfdNode | None) -> str:
+    """As ROCR_VISIBLE_DEVICES names a card: KFD's unique id in hex ("GPU-ab54a98ceb1f0ad2")."""
+    number = node.unique_id if node else ""
+    return f"GPU-{int(number):016x}" if re.fullmatch("[0-9]{1,20}", number) and int(number) else ""
 
 
 def _arch(node: KfdNode | None, identity: Identity | None, pci_id: str | None, stack: AmdStack) -> Fact[str]:

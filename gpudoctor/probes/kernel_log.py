@@ -122,7 +122,7 @@ def _fault(entry: Entry, kind: str, match: re.Match[str]) -> tuple[LogFault, str
         kind=kind,
         line=entry.joined[:_LINE],
         bdf=(normal_address(bdf) if bdf else None) or find_address(entry.joined),
-        xid=int(xid) if xid and xid.isdecimal() else None,
+        xid=int(xid) if xid and re.fullmatch(r"\d{1,9}", xid) else None,
         seconds=entry.seconds,
     )
     return fault, "" if fault.xid is not None else (groups.get("detail") or "")

@@ -106,7 +106,7 @@ def _records(text: str) -> Iterator[Entry]:
             continue
         head, found, message = line.partition(";")
         fields = head.split(",")
-        if found and len(fields) >= 3 and fields[2].isdecimal():
+        if found and len(fields) >= 3 and re.fullmatch(r"\d{1,18}", fields[2]):
             if "\\x" in message:
                 message = re.sub(_ESCAPE, lambda match: chr(int(match[1], 16)), message)
             yield Entry(text=message[:_LINE_LIMIT].rstrip(), seconds=int(fields[2]) / 1e6)

@@ -83,7 +83,7 @@ def _proc_card(host: Host, name: str) -> ProcGpu:
     return ProcGpu(
         bdf=normal_bdf(name) or name,
         model=pairs.get("Model", "") if pairs.get("Model") != "Unknown" else "",
-        minor=int(minor) if minor.isascii() and minor.isdigit() else None,
+        minor=int(minor) if re.fullmatch("[0-9]{1,9}", minor) else None,
         uuid=uuid if re.fullmatch(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", uuid) else "",
         excluded=pairs.get("GPU Excluded", "") == "Yes",
     )

@@ -192,7 +192,7 @@ def _uncorrectable(pairs: Pairs, counter: Literal["volatile", "aggregate"]) -> i
         head, _, rest = path.partition(".")
         if head != "ecc_errors" or not rest.startswith(f"{counter}."):
             continue
-        if ("uncorrectable" in rest or rest.endswith("double_bit.total")) and value.isascii() and value.isdigit():
+        if ("uncorrectable" in rest or rest.endswith("double_bit.total")) and re.fullmatch("[0-9]{1,18}", value):
             counts.append(int(value))
     return sum(counts) if counts else None
 
@@ -200,7 +200,7 @@ def _uncorrectable(pairs: Pairs, counter: Literal["volatile", "aggregate"]) -> i
 # --- the table -------------------------------------------------------------------------------------
 
 _ROW = re.compile(
-    r"^\|\s*(\d+)\s+(\S.*?)\s+(?:On|Off|N/A|ERR!|TCC|WDDM|MCDM)?\s*\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)"
+    r"^\|\s*(\d{1,9})\s+(\S.*?)\s+(?:On|Off|N/A|ERR!|TCC|WDDM|MCDM)?\s*\|\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)"
     r"[^|]*\|\s*([^|]*?)\s*\|",
     re.MULTILINE,
 )
@@ -228,7 +228,7 @@ def _from_table(text: str) -> tuple[NvmlDevice, ...] | None:
                 compute_mode=_compute_mode(mode),
                 mig=mig[1].startswith("Enabled") if mig else None,
                 mig_devices=slices.get(int(row[1]), ()),
-                ecc_uncorrectable=int(row[4]) if row[4].isascii() and row[4].isdigit() else None,
+                ecc_uncorrectable=int(row[4]) if re.fullmatch("[0-9]{1,18}", row[4]) else None,
             )
         )
     return tuple(found)
@@ -238,13 +238,14 @@ def _slices_in_table(body: str) -> dict[int, tuple[MigDevice, ...]]:
     """The table below the cards, "| GPU  GI  CI  MIG | Memory-Usage |": names and UUIDs are not in it."""
     found: dict[int, tuple[MigDevice, ...]] = {}
     _, _, below = body.partition("| MIG devices:")
-    for row in re.finditer(r"^\|\s*(\d+)\s+\d+\s+\d+\s+\d+\s*\|\s*\d+\s*MiB\s*/\s*(\d+)\s*MiB", below, re.MULTILINE):
+    pattern = r"^\|\s*(\d{1,9})\s+\d+\s+\d+\s+\d+\s*\|\s*\d+\s*MiB\s*/\s*(\d{1,9})\s*MiB"
+    for row in re.finditer(pattern, below, re.MULTILINE):
         found[int(row[1])] = (*found.get(int(row[1]), ()), MigDevice(memory=int(row[2]) * _MIB))
     return found
 
 
 def _second_line(line: str) -> tuple[int | None, int | None, str]:
-    sizes = re.search(r"(\d+)\s*MiB\s*/\s*(\d+)\s*MiB", line)
+    sizes = re.search(r"\b(\d{1,9})\s*MiB\s*/\s*(\d{1,9})\s*MiB", line)
     mode = re.search(r"(Default|E\. ?Process|E\. ?Thread|Prohibited)\s*\|", line)
     used, total = (int(sizes[1]) * _MIB, int(sizes[2]) * _MIB) if sizes else (None, None)
     return used, total, mode[1] if mode else ""
@@ -263,14 +264,14 @@ def _from_list(text: str) -> tuple[NvmlDevice, ...] | None:
             mig=True if slices.get(int(line[1])) else None,
             mig_devices=slices.get(int(line[1]), ()),
         )
-        for line in re.finditer(r"^GPU (\d+): (.+?) \(UUID: ([\w-]+)\)", text, re.MULTILINE)
+        for line in re.finditer(r"^GPU (\d{1,9}): (.+?) \(UUID: ([\w-]+)\)", text, re.MULTILINE)
     )
     return found or None
 
 
 def _slices_by_card(text: str) -> Iterable[tuple[int, tuple[MigDevice, ...]]]:
     """MIG slices of each card as -L lists them."""
-    for card in re.finditer(r"^GPU (\d+): .*\n((?:\s+MIG .*(?:\n|$))+)", text, re.MULTILINE):
+    for card in re.finditer(r"^GPU (\d{1,9}): .*\n((?:\s+MIG .*(?:\n|$))+)", text, re.MULTILINE):
         lines = re.finditer(r"^\s+MIG (\S+)\s+Device\s+\d+: \(UUID: ([\w/-]+)\)", card[2], re.MULTILINE)
         yield int(card[1]), tuple(MigDevice(profile=line[1], uuid=line[2]) for line in lines)
 
@@ -285,7 +286,7 @@ def _from_csv(text: str) -> tuple[NvmlDevice, ...] | None:
         index, capability = row.get("index", ""), row.get("compute_cap", "")
         found.append(
             NvmlDevice(
-                index=int(index) if index.isascii() and index.isdigit() else len(found),
+                index=int(index) if re.fullmatch("[0-9]{1,9}", index) else len(found),
                 name=row.get("name", ""),
                 bdf=normal_bdf(row.get("pci.bus_id", "")),
                 uuid=_some(row.get("uuid")) or "",

@@ -181,7 +181,7 @@ def _distribution_of_package() -> Fact[Os]:
 
 def _memory(host: Host) -> Fact[int]:
     text = host.text("/proc/meminfo", 1 << 16)
-    match = re.search(r"^MemTotal:\s+(\d+) kB", text.value or "", re.MULTILINE)
+    match = re.search(r"^MemTotal:\s+(\d{1,15}) kB", text.value or "", re.MULTILINE)
     if match:
         return known(int(match[1]) * 1024, text.source)
     if host.live:
@@ -205,7 +205,7 @@ def _shm(host: Host, memory: Fact[int]) -> Fact[int]:
     if mount is None:
         return unknown(mounts.why, mounts.source)
     stated = next((option[5:] for option in mount.options if option.startswith("size=")), "50%")
-    match = re.fullmatch(r"(\d+)([kmgt]?|%)", stated.lower())
+    match = re.fullmatch(r"(\d{1,15})([kmgt]?|%)", stated.lower())
     if match is None:
         return unknown(f"size={stated} cannot be read", mounts.source)
     number, unit = int(match[1]), match[2]
@@ -224,7 +224,7 @@ def _group_numbers(host: Host) -> dict[str, int]:
     numbers: dict[str, int] = {}
     for line in (host.text("/etc/group").value or "").splitlines():
         fields = line.split(":")
-        if len(fields) >= 3 and fields[2].isdecimal():
+        if len(fields) >= 3 and re.fullmatch(r"\d{1,10}", fields[2]):
             numbers.setdefault(fields[0], int(fields[2]))
     return numbers
 
@@ -239,7 +239,7 @@ def _user(host: Host, numbers: dict[str, int]) -> User:
 def _suspends(host: Host) -> Fact[int]:
     for path in ("/sys/power/suspend_stats/success", "/sys/kernel/debug/suspend_stats"):
         text = host.text(path, 4096)
-        match = re.match(r"(?:success:\s*)?(\d+)", text.value or "")
+        match = re.match(r"(?:success:\s*)?(\d{1,9})\b", text.value or "")
         if match:
             return known(int(match[1]), path)
     log = host.kernel_messages()

@@ -63,9 +63,7 @@ def by_label(version: str) -> VersionFile:
     """What the version of a record alone tells: CUDA or ROCm by its local part ("2.9.1+cu128")."""
     local = local_part(version).lower()
     cuda, rocm = re.match(r"cu(\d\d)(\d)", local), re.match(r"rocm(\d+\.\d+)", local)
-    return VersionFile(
-        version=version, cuda=f"{cuda[1]}.{cuda[2]}" if cuda else None, hip=rocm[1] if rocm else None
-    )
+    return VersionFile(version=version, cuda=f"{cuda[1]}.{cuda[2]}" if cuda else None, hip=rocm[1] if rocm else None)
 
 
 def local_part(version: str) -> str:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from gpudoctor.codeobjects.elf import Elf, NotReadable, open_elf
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, absent, known, unknown
+from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.import_path import ImportPath
 from gpudoctor.probes.listing import Listing
 
@@ -100,7 +101,7 @@ def read_elf(host: Host, path: str) -> Heads | None:
 
 def highest(versions: Iterable[str | None]) -> str | None:
     """The highest of "3.4.29", "3.4.9" ..."""
-    return max((v for v in versions if v), key=lambda v: [int(part) for part in v.split(".")], default=None)
+    return max((v for v in versions if v), key=figures, default=None)
 
 
 def _preloaded(host: Host, torch: str, path: ImportPath) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gpudoctor.intake.snapshot import machine_public, map_texts, pseudonyms, public_text
+from gpudoctor.intake.snapshot import machine_public, map_texts, pseudonyms, public_text, users_in
 from gpudoctor.machine import Machine
 from gpudoctor.report import Report
 
@@ -18,7 +18,7 @@ def report_data(report: Report, *, private: bool) -> dict[str, Any]:
     if private:
         return data
     home, stand_in = os.path.expanduser("~"), pseudonyms(report.machine)
-    clean = public_text(home, stand_in)
+    clean = public_text(home, stand_in, users_in(data, home))
     public = {key: map_texts(value, clean) for key, value in data.items() if key != "machine"}
     machine = machine_public(data["machine"], stand_in, home)
     return {key: machine if key == "machine" else public[key] for key in data}

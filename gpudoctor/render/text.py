@@ -36,13 +36,21 @@ def print_report(
     report: Report, out: TextIO, *, verbose: bool = False, quiet: bool = False, color: bool = True
 ) -> None:
     """Print a report to `out`: with colour if it is a terminal and `color`, plain text otherwise."""
-    print_lines(_lines(report, verbose, quiet), out, color=color)
+    here = report.subject.kind == "machine"
+    print_lines(_lines(report, verbose, quiet), out, color=color, exact_commands=here)
 
 
-def print_lines(given: Iterable[Line], out: TextIO, *, color: bool) -> None:
-    """Print lines, home folders left out: with colour if `out` is a terminal and `color`, plain text otherwise."""
+def print_lines(given: Iterable[Line], out: TextIO, *, color: bool, exact_commands: bool = False) -> None:
+    """Print lines, home folders left out: with colour if `out` is a terminal and `color`, plain text otherwise.
+
+    Commands that are to be pasted here (`exact_commands`) keep another user's home folder.
+    """
     clean = public_text(os.path.expanduser("~"))
-    lines = [[(printable(clean(text)), style) for text, style in line] for line in given]
+
+    def shown(text: str, style: str) -> str:
+        return printable(text if exact_commands and style == "command" else clean(text))
+
+    lines = [[(shown(text, style), style) for text, style in line] for line in given]
     if color and out.isatty():
         _print_rich(lines, out)
     else:
@@ -123,7 +131,10 @@ def _machine(machine: Machine) -> Iterator[Line]:
     for name, value in _inventory(machine):
         yield [(f"  {name:<9}", "dim"), (value, "")]
     if machine.assumed:
-        yield [(f"  {'assumed':<9}", "dim"), (f"{', '.join(machine.assumed)}; all else that is not named: healthy", "")]
+        yield [
+            (f"  {'assumed':<9}", "dim"),
+            (f"{', '.join(machine.assumed)}; all else that is not named: healthy", ""),
+        ]
 
 
 def _inventory(machine: Machine) -> Iterator[tuple[str, str]]:
@@ -228,6 +239,8 @@ def fix_lines(fix: Fix, label: str) -> Iterator[Line]:
             yield [(f"      {command_line(step.argv)}", "command")]
         elif isinstance(step, EnvStep):
             yield [(f"      export {step.name}={shlex.quote(step.value)}", "command")]
+            if step.why:
+                yield [(f"      ({step.why})", "dim")]
         elif isinstance(step, ManualStep):
             yield from ([(f"      {line}", "")] for line in step.text.splitlines())
 
@@ -239,6 +252,8 @@ def command_line(argv: tuple[str, ...] | list[str]) -> str:
     def quoted(argument: str) -> str:
         if home not in ("/", "") and argument.startswith(home + "/"):
             return "~/" + shlex.quote(argument[len(home) + 1 :])
+        if argument.startswith("~/"):  # of a snapshot, which leaves homes out
+            return "~/" + shlex.quote(argument[2:])
         return shlex.quote(argument)
 
     return " ".join(quoted(argument) for argument in argv)
