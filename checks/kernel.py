@@ -331,7 +331,7 @@ def amd_firmware_regression(case: Case) -> Verdicts:
                     severity="warning",
                     message=f"linux-firmware {date[0]} is known to trouble {gpu.name}: {issue.symptom}.",
                     saw=date[0],
-                    want=f"a release other than {bad}",
+                    want=f"another release than {date[0]}",
                     subject=gpu_subject(gpu),
                     device=Device.of(gpu),
                     confidence="likely",

@@ -118,14 +118,14 @@ def _severity(row: KnownIssue, seen: bool) -> Severity:
 
 
 def _finding(case: Case, row: KnownIssue, symptoms: tuple[LogFault, ...]) -> Finding:
-    lead = {"facts": "", "workload": "Some work is hit: ", "symptom": "The kernel log shows it: "}[row.trigger]
+    leads = {"facts": "Known issue", "workload": "Known issue with some work", "symptom": "Known issue, in the log"}
     text = row.symptom if row.symptom.endswith(".") else f"{row.symptom}."
     confidence = (
         "certain" if symptoms else {"high": "likely", "medium": "possible", "low": "possible"}[row.confidence]
     )
     return Finding(
         severity=_severity(row, bool(symptoms)),
-        message=f"Known issue {row.id}. {lead}{text} {row.workaround}".strip(),
+        message=f"{leads[row.trigger]}: {text} {row.workaround}".strip(),
         saw=symptoms[-1].line if symptoms else _saw(case, row),
         want=row.workaround,
         subject=row.id,

@@ -241,7 +241,7 @@ def _rebuilt(case: Case, torch: Torch, name: str, slug: str, built_for: str) -> 
         f"Install torch {built_for.removeprefix('==')}, which this {name} was built for, if a build of it has code "
         "for the cards."
     )
-    return (*ways, WayOut("Or use the torch that it was built for", (Manual(other, risk="replaces"),)))
+    return (*ways, WayOut("Use the torch that it was built for", (Manual(other, risk="replaces"),)))
 
 
 # --- Triton ----------------------------------------------------------------------------------------

@@ -110,9 +110,10 @@ def _card_needs_newer(case: Case, cards: tuple[Gpu, ...]) -> Finding:
 
 
 def _below_floor(case: Case, cuda: str) -> Finding:
-    floor = case.matrix.floor(cuda) or ""
+    # Before CUDA 11 there is no minor-version compatibility: the driver that the toolkit came with is the oldest.
+    floor = case.matrix.floor(cuda) or case.matrix.bundled_driver(cuda) or ""
     served = next((api.value.cuda_version for api in case.machine.nvidia.answered if api.value), None)
-    needs = f"CUDA {cuda} needs a driver from {floor} on"
+    needs = f"CUDA {cuda} needs a driver from {floor} on" if floor else f"CUDA {cuda} needs a newer driver"
     if _counts_otherwise(case) and served:
         needs = f"it serves CUDA up to {served}, torch was built with CUDA {cuda}"
     assert case.torch is not None
@@ -120,7 +121,7 @@ def _below_floor(case: Case, cuda: str) -> Finding:
         severity="error",
         message=f"Driver {_driver_text(case)} is too old for torch {case.torch.version}: {needs}.",
         saw=_driver_text(case),
-        want=f"a driver for CUDA {cuda}" if _counts_otherwise(case) else f"{floor} or newer",
+        want=f"a driver for CUDA {cuda}" if _counts_otherwise(case) or not floor else f"{floor} or newer",
         subject="NVIDIA driver",
         evidence=(*_driver_evidence(case), Evidence("torch.cuda", cuda, case.torch.source)),
         ways_out=_ways_out(case, floor),

@@ -75,7 +75,8 @@ def torch_missing(case: Case) -> Verdicts:
         )
     if not environment.torch.absent:
         return
-    left_over = f" ({environment.torch.why})" if environment.torch.why else ""
+    trace = environment.torch.why.removeprefix("no torch there").removeprefix("; ")
+    left_over = f" ({trace})" if trace else ""
     yield Finding(
         severity="note",
         message=f"There is no torch in {environment.prefix or 'the examined environment'}{left_over}.",

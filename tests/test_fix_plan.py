@@ -274,6 +274,11 @@ def test_conda_keeps_variables_elsewhere_they_are_for_the_command() -> None:
     assert run(conda, variable) == ["conda env config vars set -p /c HSA_OVERRIDE_GFX_VERSION=10.3.0"]
 
 
+def test_a_variable_may_hold_a_path() -> None:
+    (step,) = plan(machine_with(), SetVariable(name="TRITON_PTXAS_PATH", value="/usr/local/cuda/bin/ptxas"))
+    assert step == EnvStep(name="TRITON_PTXAS_PATH", value="/usr/local/cuda/bin/ptxas")
+
+
 # --- the system ------------------------------------------------------------------------------------
 
 

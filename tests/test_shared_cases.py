@@ -77,14 +77,15 @@ def build(host: Host, facts: Facts) -> Host:
 
 
 def _system(host: Host, facts: Facts) -> None:
-    text, platform = str(facts.get("os", "Ubuntu")), str(facts.get("plat", ""))
+    text, platform = str(facts.get("os", "Ubuntu 24.04")), str(facts.get("plat", ""))
     wsl = "WSL" in text + platform
     kernel = re.search(r"Linux-(\S+?)-(?:x86_64|aarch64)", platform)
     release = facts.get("kernel") or (kernel[1] if kernel else None)
     release = release or ("5.15.167.4-microsoft-standard-WSL2" if wsl else "6.8.0-60-generic")
     number = (re.search(r"\d+(\.\d+)?", text.partition("WSL")[0]) or ["24.04"])[0]
     host.ubuntu(number, kernel=release)
-    id, like = next((row for key, row in SYSTEMS.items() if key in text.lower()), SYSTEMS["ubuntu"])
+    named = (row for key, row in SYSTEMS.items() if re.match(key, text.lower()))
+    id, like = next(named, SYSTEMS["ubuntu"] if "WSL" in text else ("other", ""))
     host.file("/etc/os-release", f'ID={id}\nID_LIKE="{like}"\nVERSION_ID="{number}"\nPRETTY_NAME="{text}"\n')
     if wsl:
         host.node("/dev/dxg").file("/etc/ld.so.conf.d/ld.wsl.conf", f"{WSL}\n").file(f"{WSL}/libdxcore.so")
@@ -117,7 +118,8 @@ def _card(host: Host, number: int, name: str, facts: Facts) -> None:
 def _pci_of(card: Identity) -> str:
     """A PCI id with that chip or target, for cards that are named by these."""
     if card.vendor == "nvidia":
-        return next(f"10de:{row.pci}" for row in matrix().tables.nvidia_gpus if row.chip == card.chip)
+        named = [row for row in matrix().tables.nvidia_gpus if row.chip == card.chip]
+        return f"10de:{next((row for row in named if str(card.chip) in row.name), named[0]).pci}"
     return next(f"1002:{row.pci}" for row in matrix().tables.amd_gpus if row.gfx == card.arch)
 
 

@@ -46,7 +46,7 @@ class Choice(Struct, frozen=True):
     extra: str = ""
     """Extras that choose device code: "device-gfx1031"."""
     carries: str = ""
-    """What serves the cards: "sm_120", "sm_89 through sm_86"."""
+    """What serves the cards: "sm_120", "sm_89 runs its sm_86 code"."""
     pythons: tuple[str, ...] = ()
     lacks_linalg: bool = False
     """Its torch.linalg library is known to have no code for one of the cards."""
@@ -165,7 +165,7 @@ def _judge_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
             return _rejected(row, "code", f"no code for {sm} ({gpu.name}); it carries {' '.join(row.archs)}")
         native = native and answer.native
         lacks_linalg |= bool(row.linalg) and cuda_runs(sm, row.linalg or (), ()).runs == "no"
-        found.append(sm if answer.native and answer.by == sm else f"{sm} through {answer.by}")
+        found.append(sm if answer.native and answer.by == sm else f"{sm} runs its {answer.by} code")
     return _chosen(
         matrix,
         row,

@@ -307,7 +307,7 @@ def _is_sound(remedy: ReplaceTorch) -> bool:
 
 def _by_hand_only(what: str) -> ManualStep:
     shown = "".join(char if char.isprintable() else "?" for char in what)[:120]
-    return ManualStep(text=f"Repair by hand: no command is made for {shown!r}, whose name is not a plain one.")
+    return ManualStep(text=f"Repair by hand: no command is made for {shown!r}: its name or value is unusual.")
 
 
 def _line(wanted: tuple[Wanted, ...]) -> str:
