@@ -28,7 +28,7 @@ CODES = {"ok": 0, "warning": 0, "error": 1, "unknown": 3}
 
 TEXTS = (
     "", "-", "--index-url", "-r/etc/passwd", "$(touch pwned)", "`touch pwned`", "a; touch pwned", "a && b", "1e999",
-    "9" * 25, "9" * 5000, "-1", "0", "0x", "nan", "None", "²", "１２", "../../../../etc/passwd", "/", "//", "a\nb",
+    "9" * 25, "9" * 5000, "-1", "0", "0x", "nan", "None", "²", "\u0663", "../../../../etc/passwd", "/", "//", "a\nb",
     "\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "[bold red]x[/]", "[/]", "\u202egnp", "%s{0}{x}", "2.9.1+cu128 --pre",
     "18446744073709551616", "0." * 600, "🧨" * 40,
 )  # fmt: skip
@@ -160,8 +160,9 @@ def spoiled(machine: str, root: Path) -> Iterator[str]:
     for place, way in chance.sample(pairs, PER_MACHINE):
         way(root / place, chance)
         yield f"{way.__name__} {place}"
-        shutil.rmtree(root / place.parts[0])
-        shutil.copytree(whole / place.parts[0], root / place.parts[0], symlinks=True)
+        touched = Path(*place.parts[:-1][:3])
+        shutil.rmtree(root / touched)
+        shutil.copytree(whole / touched, root / touched, symlinks=True)
 
 
 @pytest.fixture(scope="module")
@@ -278,7 +279,7 @@ def test_odd_places_are_one_line_and_2(
         )
     if (option, kind) == ("--root", "folder"):
         return
-    assert run(["check", "--level", "static", option, str(place)]) == 2
+    assert run(["check", option, str(place)]) == 2
     told = capsys.readouterr()
     assert (told.out, told.err.count("\n")) == ("", 1)
 

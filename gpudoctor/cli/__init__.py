@@ -61,7 +61,10 @@ def run(arguments: Sequence[str]) -> int:
     except click.Abort:
         return 130
     except click.ClickException as error:
-        error.show()
+        if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+            error.show()  # the help itself
+        else:
+            click.echo(f"gpudoctor: {one_line(error.format_message())}", err=True)
         return error.exit_code
     except InputError as error:
         click.echo(f"gpudoctor: {one_line(str(error))}", err=True)
