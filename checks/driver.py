@@ -97,7 +97,7 @@ def driver_lib_mismatch(case: Case) -> Verdicts:
         message="The NVIDIA kernel module and the NVIDIA libraries are of different versions"
         + (f" ({versions[0]} and {versions[1]})." if versions else ": the driver refuses to work."),
         saw=saw,
-        want="one version",
+        want="the same version in both",
         subject="NVIDIA driver",
         confidence="certain" if says_so else "likely",
         evidence=driver_answers(case),

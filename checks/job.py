@@ -57,7 +57,7 @@ def job_without_gpu(case: Case) -> Verdicts:
     how = options.get(job.value.kind, "ask the batch system for a GPU")
     yield Finding(
         severity="error",
-        message=f"This {job.value.kind} job was given no GPU"
+        message=f"This job ({job.value.kind}) was given no GPU"
         + (", and the cards of this machine are closed to it." if refused else "."),
         saw="no GPU granted" if job.value.gpus == 0 else "no GPU in the job's variables, none that opens",
         want="a job with a GPU",

@@ -358,6 +358,11 @@ def test_containers_are_started_again_with_what_is_missing() -> None:
     assert "--nv" in words(machine_with(container="apptainer"), AddContainerFlags(wants="nvidia"))
 
 
+def test_a_command_that_two_remedies_ask_for_is_there_once() -> None:
+    commands = run(on("ubuntu", "debian"), REMEDIES[RebuildModule], LoadModule("nvidia", why="another reason"))
+    assert commands.count("modprobe nvidia") == 1
+
+
 def test_a_reboot_is_asked_for_once_and_last() -> None:
     steps = plan(on("ubuntu", "debian"), REMEDIES[InstallDriver], REMEDIES[InstallRocmDriver])
     assert [step.risk for step in steps] == ["root", "root", "reboot"]

@@ -620,6 +620,7 @@ story(
     "LD_LIBRARY_PATH",
     **RTX_3090,
     py="3.10",
+    requires={"torch": ["nvidia-cudnn-cu11==8.7.0.84"]},  # compiled against (8, 7, 0), says the report
     told=shadowed("/usr/lib/cudnn", "libcudnn.so.8", "libcudnn.so.8.6.0"),
 )
 story(
@@ -627,6 +628,7 @@ story(
     "LD_LIBRARY_PATH",
     **RTX_3090,
     py="3.10",
+    requires={"torch": ["nvidia-cudnn-cu11==8.7.0.84"]},  # compiled against (8, 7, 0), says the report
     told=shadowed("/usr/lib/cudnn", "libcudnn.so.8", "libcudnn.so.8.2.4"),
 )
 story("pytorch-132179", "numpy<2", **RTX_3090, py="3.10", cuda="11.7", packages={"numpy": "2.0.1"})

@@ -28,7 +28,7 @@ from gpudoctor.finding import (
     UnsetVariable,
 )
 from gpudoctor.fix.place import Place, place
-from gpudoctor.fix.steps import Fix, ManualStep, Step
+from gpudoctor.fix.steps import Fix, ManualStep, RunStep, Step
 from gpudoctor.machine import Machine
 
 if TYPE_CHECKING:
@@ -53,9 +53,16 @@ def _once(steps: Iterable[Step]) -> tuple[Step, ...]:
     for step in steps:
         if isinstance(step, ManualStep):
             kept = [earlier for earlier in kept if not isinstance(earlier, ManualStep) or earlier.text != step.text]
-        if step not in kept:
+        if not any(_alike(step, earlier) for earlier in kept):
             kept.append(step)
     return tuple(kept)
+
+
+def _alike(one: Step, other: Step) -> bool:
+    """Whether two steps do the same, for whatever reason each was asked for."""
+    if isinstance(one, RunStep) and isinstance(other, RunStep):
+        return (one.argv, one.cwd, one.env) == (other.argv, other.cwd, other.env)
+    return one == other
 
 
 def steps_for(remedy: AnyRemedy, here: Place, machine: Machine, matrix: Matrix) -> tuple[Step, ...]:

@@ -253,8 +253,9 @@ def unblock_module(place: Place, remedy: UnblockModule) -> tuple[Step, ...]:
 def block_module(place: Place, remedy: BlockModule) -> tuple[Step, ...]:
     """A rule in modprobe.d that keeps a rival driver from the card."""
     module = _shown(remedy.module)
+    modeset = f"options {module} modeset=0\n" if module == "nouveau" else ""
     text = (
-        f"Write into /etc/modprobe.d/blacklist-{module}.conf:\nblacklist {module}\noptions {module} modeset=0\n"
+        f"Write into /etc/modprobe.d/blacklist-{module}.conf:\nblacklist {module}\n{modeset}"
         f"then build the initial ramdisk again ({_initramfs(place)}), and reboot."
     )
     if outside := elsewhere(place, text, remedy.why):

@@ -236,7 +236,8 @@ def fix_lines(fix: Fix, label: str) -> Iterator[Line]:
     yield [(f"    {label}: ", "green"), (fix.title, "")]
     for step in fix.steps:
         if isinstance(step, RunStep):
-            yield [(f"      {command_line(step.argv)}", "command")]
+            as_root = "sudo " if step.risk == "root" and os.geteuid() else ""
+            yield [(f"      {as_root}{command_line(step.argv)}", "command")]
         elif isinstance(step, EnvStep):
             yield [(f"      export {step.name}={shlex.quote(step.value)}", "command")]
             if step.why:
