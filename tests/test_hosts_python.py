@@ -111,6 +111,15 @@ def test_a_source_build_is_built_again_with_a_cuda_that_knows_the_card(tmp_path:
     assert 'TORCH_CUDA_ARCH_LIST="6.1" and CUDA 8.0 to 12.9' in step["text"]
 
 
+def test_a_torch_that_may_not_be_looked_into_is_not_taken_for_none(tmp_path: Path) -> None:
+    host = rtx(Host(tmp_path)).venv()
+    assert host.site is not None
+    write_torch(host.site, "2.9.1+cu128", "12.8", dist_info=False)
+    host.json["nodes"][f"{SITE}/torch"] = {"open": "EACCES"}
+    report = host.check()
+    assert ("torch-missing" in slugs(report), report["verdict"]) == (False, "unknown")
+
+
 @pytest.mark.parametrize(
     ("card", "version", "cuda"),
     [

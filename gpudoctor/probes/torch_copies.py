@@ -71,8 +71,12 @@ def _copy_in(host: Host, folder: Folder) -> TorchCopy | None:
         return TorchCopy(path=posixpath.join(folder.path, "torch.py"), version=None, via=folder.via)
     if _recorded_files(host, folder):
         return found  # installed here, and damaged
-    kind = host.stat(package) if "torch" in folder.names else None
-    if kind is not None and kind.value is not None and kind.value.kind == "folder":
+    if "torch" not in folder.names:
+        return None
+    kind = host.stat(package)
+    if kind.undecided:
+        return found  # something of that name is there, and what it is may not be seen
+    if kind.value is not None and kind.value.kind == "folder":
         # Python sees a namespace package: it yields to any whole torch further on.
         return TorchCopy(path=package, version=found.version, via="left-over files")
     return None
