@@ -35,6 +35,11 @@ def without_interpreter(host: Host) -> Host:
     return host
 
 
+def hardly_recorded(host: Host) -> Host:
+    rtx(host).file("/v/lib/python3.12/site-packages/torch/version.py", "__version__ = '2.9.1+cu128'\ncuda = '12.8'\n")
+    return host.file("/v/pyvenv.cfg", "home = /usr/bin\n").environ(VIRTUAL_ENV="/v")
+
+
 def bare_prefix(host: Host) -> Host:
     write_torch(rtx(host).path("/v/lib/python3.12/site-packages"), "2.9.1+cu128", "12.8")
     return host.environ(VIRTUAL_ENV="/v")
@@ -58,6 +63,7 @@ HEALTHY: dict[str, Callable[[Host], Host]] = {
     "a distribution's ROCm build": lambda host: from_debian(host.ubuntu().amd_card("73bf", 100300), hip="5.7.1"),
     "packages without their interpreter": without_interpreter,
     "an environment without its interpreter and mark": bare_prefix,
+    "a torch of which only version.py was recorded": hardly_recorded,
     "an editable install by uv": editable_by_uv,
     "an NGC image": lambda host: rtx(host.docker(), "2330").torch("2.9.0a0+145a3a7bda.nv25.10", cuda="13.0"),
     "an NGC image without a list": lambda host: rtx(host, "20b2").torch("1.14.0a0+44.nv23.01", cuda="12.0"),

@@ -26,8 +26,6 @@ TRACES = (
 )
 """Values of `TorchCopy.via` that nothing can be imported from; all others are places of sys.path."""
 
-_BEGINNINGS = ("__init__.py", "__init__.pyc")
-
 
 class Copies(Struct, frozen=True):
     """`importable` in the order of sys.path, then `traces`."""
@@ -65,7 +63,7 @@ def _copy_in(host: Host, folder: Folder) -> TorchCopy | None:
     package = posixpath.join(folder.path, "torch")
     file = read_version_file(host, package) if "torch" in folder.names else None
     found = TorchCopy(path=package, version=file.version if file else None, via=folder.via)
-    if "torch" in folder.names and any(host.exists(posixpath.join(package, name)) for name in _BEGINNINGS):
+    if "torch" in folder.names and _begins(host, package, file is not None):
         return found
     if "torch.py" in folder.names:
         return TorchCopy(path=posixpath.join(folder.path, "torch.py"), version=None, via=folder.via)
@@ -74,12 +72,18 @@ def _copy_in(host: Host, folder: Folder) -> TorchCopy | None:
     if "torch" not in folder.names:
         return None
     kind = host.stat(package)
-    if kind.undecided:
-        return found  # something of that name is there, and what it is may not be seen
     if kind.value is not None and kind.value.kind == "folder":
         # Python sees a namespace package: it yields to any whole torch further on.
         return TorchCopy(path=package, version=found.version, via="left-over files")
     return None
+
+
+def _begins(host: Host, package: str, versioned: bool) -> bool:
+    """Whether a package is there, or may not be looked into. A recording need not hold more of it than version.py."""
+    if versioned and not host.live:
+        return True
+    beginnings = [host.stat(posixpath.join(package, name)) for name in ("__init__.py", "__init__.pyc")]
+    return any(found.known or found.state == "denied" for found in beginnings)
 
 
 def _recorded_files(host: Host, folder: Folder) -> bool:
