@@ -6,7 +6,7 @@ import re
 
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Manual, ReplacePackage, UnsetVariable, WayOut
-from gpudoctor.machine import ImportTrial, Torch
+from gpudoctor.machine import NOT_STARTED, ImportTrial, Torch
 
 from .fitting import FROM_AN_INDEX
 from .shadowing import pins
@@ -98,6 +98,12 @@ def _reason(case: Case, torch: Torch, trial: ImportTrial) -> tuple[str, WayOut]:
         return f"The build uses an instruction that this processor does not know.{lacking}", WayOut(
             "Use a processor with AVX2, or another build", (Manual(text),)
         )
+    if error.startswith(NOT_STARTED):
+        text = (
+            "Make the environment again with a Python that is there (`python3 -m venv --clear`, `uv venv --clear`, "
+            "or your project's tool), and install its packages again."
+        )
+        return "", WayOut("Make the environment again", (Manual(text, risk="replaces"),))
     if "static TLS" in error:
         text = (
             "Import torch before other libraries, or start with LD_PRELOAD set to the library that the error names."

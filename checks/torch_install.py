@@ -163,7 +163,7 @@ def _let_through(case: Case, first: TorchCopy) -> WayOut:
 def _two_records(case: Case, torch: Torch, stale: TorchCopy) -> Finding:
     remedies: tuple[AnyRemedy, ...] = (
         RemovePackage("torch", why="all records of it must go"),
-        ReinstallPackage("torch", torch.version, why="files and record of one version"),
+        _same_build(case, torch, why="files and record of one version"),
     )
     if stale.via == "conda record":
         text = (
@@ -239,7 +239,17 @@ def installed_again(case: Case, torch: Torch) -> WayOut:
     if torch.origin not in FROM_AN_INDEX and torch.origin not in ("nightly", "amd"):
         text = f"Install torch {torch.version} again in the way it came here (image, conda, distribution, own build)."
         return WayOut("Install torch again", (Manual(text, risk="replaces"),))
-    row = case.matrix.build_of(torch, case.platform)
-    url = case.matrix.index_url(row) if row else ""
-    remedy = ReinstallPackage("torch", torch.version, index_url=url, why="the same version, with all its files")
+    remedy = _same_build(case, torch, "the same version, with all its files")
     return WayOut(f"Install torch {torch.version} again", (remedy,))
+
+
+def _same_build(case: Case, torch: Torch, why: str) -> AnyRemedy:
+    """That very build from where it came: the package index names its own builds without the local part."""
+    row = case.matrix.build_of(torch, case.platform)
+    if row is None and torch.origin != "nightly":
+        row = case.matrix.kin_of(torch, case.platform)
+    url = case.matrix.index_url(row) if row else ""
+    if not url and torch.origin != "pypi" and (row is None or row.origin != "pypi"):
+        return Manual(f"Install torch {torch.version} again from the index that it came from.", risk="replaces")
+    version = torch.version if url else torch.version.partition("+")[0]
+    return ReinstallPackage("torch", version, index_url=url, why=why)

@@ -498,6 +498,10 @@ class CodeArchs(Record, frozen=True):
     """A multi-arch host wheel carries no code itself: the device distributions found beside it."""
 
 
+NOT_STARTED = "the interpreter itself did not start"
+"""How `ImportTrial.error` begins where it is not torch that failed."""
+
+
 class ImportTrial(Record, frozen=True):
     """What `import torch` did in a child of the examined interpreter."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.machine import DamagedFile, ImportTrial, TorchCopy, known
+from gpudoctor.machine import NOT_STARTED, DamagedFile, ImportTrial, TorchCopy, known
 from tests.judging import finding, remedies, severity, told
 from tests.machines import change, nvidia_machine, torch, with_environment, with_system, with_torch
 
@@ -91,6 +91,32 @@ def test_edited_files_and_a_torch_that_works_are_no_damage():
 def test_a_build_without_code_for_the_card_is_replaced_not_repaired():
     machine = with_torch(nvidia_machine(torch=torch("2.9.1+cpu")), damaged=(_cut("libc10.so"),))
     assert [slug for slug, _ in told(machine)] == ["torch-cpu-only", "torch-install-damaged"]
+
+
+@pytest.mark.parametrize(
+    ("patient", "again", "index"),
+    [
+        (torch("2.9.1+cu128"), "2.9.1+cu128", "https://download.pytorch.org/whl/cu128"),
+        (torch("2.9.7+cu128"), "2.9.7+cu128", "https://download.pytorch.org/whl/cu128"),
+        (torch("2.9.1+cu128", origin="pypi"), "2.9.1", ""),
+        (torch("2.9.7+cu128", origin="pypi"), "2.9.7", ""),
+    ],
+)
+def test_the_same_build_is_named_as_its_index_names_it(patient, again, index):
+    machine = with_torch(nvidia_machine(torch=patient), damaged=(_cut("libc10.so"),))
+    remedy = finding(machine, "torch-install-damaged").ways_out[0].remedies[0]
+    assert (remedy.version, remedy.index_url) == (again, index)
+
+
+def test_a_build_whose_index_nobody_knows_is_installed_by_hand():
+    machine = with_torch(nvidia_machine(torch=torch("2.9.1.x+cu999", origin="unknown")), damaged=(_cut("libc10.so"),))
+    assert remedies(machine, "torch-install-damaged") == ["Manual"]
+
+
+def test_an_environment_whose_python_is_gone_is_made_again():
+    gone = ImportTrial(ok=False, error=f"{NOT_STARTED}: /venv/bin/python leads to no Python")
+    machine = with_torch(nvidia_machine(), trial=known(gone, "child"))
+    assert finding(machine, "torch-import-fails").ways_out[0].title == "Make the environment again"
 
 
 # --- import ------------------------------------------------------------------------------------------

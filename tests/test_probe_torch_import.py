@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.host import LiveHost, RecordedHost
-from gpudoctor.machine import Fact, ImportTrial, PythonEnvironment
+from gpudoctor.machine import NOT_STARTED, Fact, ImportTrial, PythonEnvironment
 from gpudoctor.probes.torch_import import try_import
 from tests.environments import write_venv
 
@@ -53,6 +53,13 @@ def test_an_import_that_works(tmp_path: Path) -> None:
     assert (found.ok, found.version, found.cuda, found.hip) == (True, "2.9.1+cu128", "12.8", "")
     assert found.arch_list == ("sm_80", "sm_90", "compute_90")
     assert found.device_count == 2
+
+
+def test_an_empty_folder_of_that_name_is_no_torch(tmp_path: Path) -> None:
+    (write_venv(tmp_path / "venv", PYTHON, home=str(Path(sys.base_prefix) / "bin")) / "torch").mkdir()
+    found = try_import(LiveHost(), PythonEnvironment(interpreter=str(tmp_path / "venv/bin/python")), 20).value
+    assert found is not None
+    assert (found.ok, found.error) == (False, "ImportError: what is imported as torch is an empty folder")
 
 
 def test_stray_output_is_kept_apart(tmp_path: Path) -> None:
@@ -134,9 +141,10 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert not list((tmp_path / "venv").rglob("__pycache__"))
 
 
-def test_an_interpreter_that_is_not_there_is_unknown_or_absent(tmp_path: Path) -> None:
-    gone = PythonEnvironment(interpreter=str(tmp_path / "gone"))
-    assert try_import(LiveHost(), gone).value is None
+def test_an_environment_outlives_the_python_it_was_made_with(tmp_path: Path) -> None:
+    found = try_import(LiveHost(), PythonEnvironment(interpreter=str(tmp_path / "gone"))).value
+    assert found is not None
+    assert (found.ok, found.error.startswith(NOT_STARTED)) == (False, True)
 
 
 def test_below_a_root_nothing_is_started(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ class TorchQuestions(Cards):
             if row.archs and (row.build, row.platform) == (torch.build, platform)
             if row.origin in ("nightly", *_INDEX_ORIGINS)
         ]
+        rows.sort(key=lambda row: row.origin != torch.origin)
         return next((row for release in releases for row in rows if minor(row.version) == release), None)
 
     def published_archs(self, torch: Torch) -> PublishedArchs | None:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from gpudoctor.host import CommandResult, Host
-from gpudoctor.machine import Fact, ImportTrial, PythonEnvironment, known, unknown
+from gpudoctor.machine import NOT_STARTED, Fact, ImportTrial, PythonEnvironment, known, unknown
 
 _CACHES = (
     "XDG_CACHE_HOME", "CUDA_CACHE_PATH", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "MIOPEN_USER_DB_PATH",
@@ -74,6 +74,8 @@ def _try_in(folder: Path, interpreter: str, environ: dict[str, str], seconds: fl
     read = _read_frame(frame)
     if answer.value is not None:
         return known(_trial(answer.value, read), source)
+    if answer.absent:  # a venv outlives the Python that it was made with
+        return known(ImportTrial(ok=False, error=f"{NOT_STARTED}: {interpreter} leads to no Python"), source)
     if read is not None and read.step == "imported":  # it hung in counting the GPUs: no fault of the import
         return known(_imported(read), source)
     why = answer.why if read is None else f"import torch gave no answer within {seconds:g} s"
@@ -96,7 +98,7 @@ def _trial(result: CommandResult, frame: _Frame | None) -> ImportTrial:
     said = _last_said(result)
     signal = _signal_name(-result.rc) if result.rc < 0 else ""
     if frame is None:
-        how = "the interpreter itself did not start" + ("" if signal else f" (status {result.rc})")
+        how = NOT_STARTED + ("" if signal else f" (status {result.rc})")
     elif signal:
         return ImportTrial(ok=False, error=said, signal=signal)
     else:

@@ -48,6 +48,12 @@ def main(path: str) -> None:
     except BaseException as error:
         write(path, {"step": "raised", "error": last_line(error)[:2000], "seconds": time.monotonic() - start})
         return
+    if not hasattr(torch, "__version__"):
+        what = (
+            "what is imported as torch is an empty folder" if getattr(torch, "__file__", None) is None else "no torch"
+        )
+        write(path, {"step": "raised", "error": "ImportError: " + what, "seconds": time.monotonic() - start})
+        return
     frame = describe(torch)
     frame["seconds"] = time.monotonic() - start
     frame["step"] = "imported"
