@@ -221,6 +221,27 @@ def test_commands_for_this_machine_keep_the_folder_of_another_user():
     assert command_line(("~/my work/bin/python", "-V")) == "~/'my work/bin/python' -V"
 
 
+def test_names_that_are_no_utf8_do_not_end_the_report(broken: Host):
+    os.mkdir(os.fsencode(broken.root / "opt/venv/lib/python3.12/site-packages") + b"/x\xff-1.0.dist-info")
+    for arguments in (("check", "--format", "json"), ("snapshot",)):
+        result = gpudoctor(*arguments, "--root", str(broken.root))
+        assert (result.returncode, result.stderr) == (int(arguments[0] == "check"), "")
+        assert "x?" in json.dumps(json.loads(result.stdout))
+
+
+def test_a_terminal_without_unicode_a_full_disk_and_a_closed_output(broken: Host):
+    check = f"{sys.executable} -m gpudoctor check --root {broken.root}"
+    for command, code in ((f"PYTHONIOENCODING=ascii {check}", 1), (f"{check} > /dev/full", 2), (f"{check} >&-", 1)):
+        result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
+        assert result.returncode == code, result.stderr
+        assert "fault of gpudoctor" not in result.stderr
+
+
+def test_a_pipe_gets_lines_of_80_columns(broken: Host):
+    lines = gpudoctor("check", "--root", str(broken.root), "-v").stdout.splitlines()
+    assert [line for line in lines if len(line) > 80 and " " in line.strip() and "pip install" not in line] == []
+
+
 def test_check_writes_nothing(broken: Host):
     def state() -> dict[str, tuple[int, bytes]]:
         files = [p for p in broken.root.rglob("*") if p.is_file()]

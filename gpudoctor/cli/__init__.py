@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -53,6 +55,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line and give its exit code: bad input is one line and 2, our own fault is 70."""
     from gpudoctor.host import InputError
 
+    _make_writable()
     try:
         code = gpudoctor.main(list(arguments), prog_name="gpudoctor", standalone_mode=False)
         sys.stdout.flush()
@@ -70,9 +73,13 @@ def run(arguments: Sequence[str]) -> int:
         click.echo(f"gpudoctor: {one_line(str(error))}", err=True)
         return 2
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 141
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            _discard_output()
+            click.echo(f"gpudoctor: the output cannot be written: {one_line(str(error.strerror)).lower()}", err=True)
+            return 2
         if os.environ.get("GPUDOCTOR_TRACEBACK"):
             raise
         click.echo(
@@ -82,6 +89,19 @@ def run(arguments: Sequence[str]) -> int:
         )
         return INTERNAL_FAULT
     return code if isinstance(code, int) else 0
+
+
+def _make_writable() -> None:
+    """A stream that was closed takes everything; a character that its encoding lacks becomes "?"."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - as long as the program
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def _discard_output() -> None:
+    """What is still buffered must not fail once more at the end of the program."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def one_line(text: str) -> str:

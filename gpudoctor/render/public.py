@@ -31,5 +31,9 @@ def machine_data(machine: Machine, *, private: bool) -> dict[str, Any]:
 
 
 def to_json(data: dict[str, Any]) -> str:
-    """JSON text, indented, ending in a line break."""
-    return msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n"
+    """JSON text, indented, ending in a line break. Bytes of names that are no UTF-8 become "?"."""
+    try:
+        text = msgspec.json.encode(data)
+    except UnicodeEncodeError:
+        text = msgspec.json.encode(map_texts(data, lambda text: text.encode("utf-8", "replace").decode()))
+    return msgspec.json.format(text, indent=2).decode() + "\n"

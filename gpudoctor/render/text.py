@@ -29,7 +29,7 @@ _VERDICTS = {
     "error": ("ERROR", "bold red"),
     "unknown": ("UNKNOWN", "bold magenta"),
 }
-_PLAIN_WIDTH = 100
+_PLAIN_WIDTH = 80
 
 
 def print_report(
@@ -65,6 +65,8 @@ def printable(text: str) -> str:
 def _print_plain(lines: list[Line], out: TextIO) -> None:
     import textwrap
 
+    terminal = os.get_terminal_size(out.fileno()).columns if out.isatty() else 0
+    width = terminal or _PLAIN_WIDTH  # a terminal that was told no size has none
     for line in lines:
         text = "".join(span for span, _ in line)
         indent = len(text) - len(text.lstrip())
@@ -74,7 +76,7 @@ def _print_plain(lines: list[Line], out: TextIO) -> None:
             if keep
             else textwrap.wrap(
                 text,
-                _PLAIN_WIDTH,
+                width,
                 subsequent_indent=" " * (indent + 2),
                 break_long_words=False,
                 break_on_hyphens=False,
@@ -97,7 +99,7 @@ def _print_rich(lines: list[Line], out: TextIO) -> None:
             console.print(body, soft_wrap=True)
             continue
         indent = len(body.plain) - len(body.plain.lstrip())
-        console.print(Padding(body[indent:] if indent else body, (0, 0, 0, indent)))
+        console.print(Padding(body[indent:] if indent else body, (0, 0, 0, indent), expand=False))
 
 
 def _lines(report: Report, verbose: bool, quiet: bool) -> Iterator[Line]:
