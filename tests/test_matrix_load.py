@@ -151,6 +151,8 @@ def test_a_wrong_row_is_named_with_its_line(overlay, text: str, line: int, says:
         b"cuda_floors: [{major: '14', driver: '700'}\n",
         b"wheel_index: {base: 7}\n",
         b"wheel_index: nothing\n",
+        b"wheel_index: {base: 'https://x.example', template: '{base}/{nope}'}\n",
+        b"wheel_index: {base: 'https://x.example', template: '{build.__class__}'}\n",
         b"version: 7\n",
         b"%YAML 9.9\n---\na: 1\n",
         b"---\na: 1\n---\nb: 2\n",

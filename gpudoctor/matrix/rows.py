@@ -267,12 +267,25 @@ class WheelIndex(Row, frozen=True, kw_only=True):
     extra: str | None = None
     """An extra that selects device code, "device-{gfx}"."""
 
+    def __post_init__(self) -> None:
+        _check_template(self.template)
+
 
 class WheelIndexOverride(Struct, frozen=True, forbid_unknown_fields=True):
     """`wheel_index` of an overlay: a mirror that stands in for pytorch-stable."""
 
     base: str
     template: str = "{base}/{build}"
+
+    def __post_init__(self) -> None:
+        _check_template(self.template)
+
+
+def _check_template(template: str) -> None:
+    for name in ("{base}", "{build}", "{rocm}"):
+        template = template.replace(name, "")
+    if "{" in template or "}" in template:
+        raise ValueError("a template is made of {base}, {build} and {rocm}")
 
 
 class TorchRelease(Row, frozen=True, kw_only=True):
