@@ -632,6 +632,58 @@ class KernelLog(Record, frozen=True):
     source: str = ""
 
 
+# --- smoke kernels ---------------------------------------------------------------------------------
+
+SmokeStatus = Literal["pass", "wrong", "error", "crash", "timeout", "skipped"]
+
+
+class SmokeDevice(Record, frozen=True):
+    """A device as torch names it ("cuda:0" on CUDA and ROCm alike, "cpu")."""
+
+    name: str
+    product: str = ""
+    arch: str = ""
+    """ "sm_90" or "gfx1030": as the runtime tells it, so an override of the gfx name shows here."""
+    bdf: str | None = None
+    uuid: str = ""
+    memory: int | None = None
+    free: int | None = None
+    """Bytes that were free before the kernels ran."""
+
+
+class SmokeKernel(Record, frozen=True):
+    """What one smoke kernel did on one device with one dtype."""
+
+    name: str
+    device: str
+    dtype: str = ""
+    status: SmokeStatus = "pass"
+    ms: float | None = None
+    error: float | None = None
+    """Largest deviation from the float64 reference, in the measure that `tolerance` bounds."""
+    tolerance: float | None = None
+    detail: str = ""
+    """One sentence for a person: what was wrong, why it was skipped."""
+    message: str = ""
+    """The error as raised, or the last words of a process that died."""
+    signal: str = ""
+    """SIGSEGV ... where the process died of one."""
+    measures: dict[str, float] = field(default_factory=dict)
+    """Figures that it measured: gb_per_s, tflops."""
+
+
+class Smoke(Record, frozen=True):
+    """Smoke kernels that were run in the examined interpreter, in their order."""
+
+    level: Literal["quick", "standard", "full"]
+    devices: tuple[SmokeDevice, ...] = ()
+    kernels: tuple[SmokeKernel, ...] = ()
+    why: str = ""
+    """Why nothing, or not all, was run."""
+    asked: bool = True
+    """Whether a person asked for the level (else it was the default)."""
+
+
 # --- the whole -----------------------------------------------------------------------------------
 
 Level = Literal["static", "driver", "quick", "standard", "full"]
@@ -653,6 +705,8 @@ class Machine(Record, frozen=True):
     variables: dict[str, str] = field(default_factory=dict)
     """Environment variables that matter here, of the examined process."""
     kernel_log: Fact[KernelLog] = unknown("not probed")
+    smoke: Smoke | None = None
+    """What the smoke kernels did, where they were run."""
     level: Level = "static"
     """How deep it was probed."""
     assumed: tuple[str, ...] = ()
