@@ -7,11 +7,11 @@ from typing import Tuple
 
 from .kernel import LEVELS, Kernel
 
-_MODULES: Tuple[str, ...] = ()
+_MODULES: tuple[str, ...] = ()
 """Modules of kernels, in order; each lists its own in the order of their definition."""
 
 
-def all_kernels() -> Tuple[Kernel, ...]:
+def all_kernels() -> tuple[Kernel, ...]:
     """Every kernel; those of a level come before those of the next."""
     found = [
         value

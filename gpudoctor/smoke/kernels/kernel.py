@@ -7,7 +7,7 @@ here imports it at its top: a kernel gets it from its `Run`.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, NamedTuple, NoReturn, Optional, Tuple
+from typing import Any, Callable, NamedTuple, NoReturn
 
 LEVELS = ("quick", "standard", "full")
 
@@ -22,10 +22,10 @@ class Outcome(NamedTuple):
     `error` is NaN where outputs held NaN, infinities or elements that were never written.
     """
 
-    error: Optional[float] = None
-    tolerance: Optional[float] = None
+    error: float | None = None
+    tolerance: float | None = None
     detail: str = ""
-    measures: Dict[str, float] = {}
+    measures: dict[str, float] = {}
 
 
 class Run:
@@ -84,7 +84,7 @@ class Kernel(NamedTuple):
 
     name: str
     level: str
-    dtypes: Tuple[str, ...]
+    dtypes: tuple[str, ...]
     seconds: float
     cards: int
     """How many devices it takes at once: 1, or 2 for those between all cards of one kind."""
@@ -97,7 +97,7 @@ class Kernel(NamedTuple):
 
 
 def kernel(
-    name: str, level: str, dtypes: Tuple[str, ...] = ("",), seconds: float = 20.0, cards: int = 1
+    name: str, level: str, dtypes: tuple[str, ...] = ("",), seconds: float = 20.0, cards: int = 1
 ) -> Callable[[Callable[[Run], Outcome]], Kernel]:
     """Make a function a kernel: `@kernel("matmul", "quick", dtypes=("float32", "float16"))`."""
     assert level in LEVELS
