@@ -16,6 +16,7 @@ from gpudoctor.visibility import Standing, standings
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.requirement import Requirement
 
 Verdicts = Iterable[Finding | NotJudged]
 
@@ -23,9 +24,10 @@ Verdicts = Iterable[Finding | NotJudged]
 class Case:
     """What checks look at: the machine, the matrix, and what both say together (worked out once)."""
 
-    def __init__(self, machine: Machine, matrix: Matrix) -> None:
+    def __init__(self, machine: Machine, matrix: Matrix, required: tuple[Requirement, ...] = ()) -> None:
         self.machine = machine
         self.matrix = matrix
+        self.required = required
 
     @cached_property
     def standings(self) -> tuple[Standing, ...]:

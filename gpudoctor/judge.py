@@ -17,6 +17,7 @@ from gpudoctor.host import InputError
 if TYPE_CHECKING:
     from gpudoctor.machine import Machine
     from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.requirement import Requirement
 
 Verdict = Literal["ok", "warning", "error", "unknown"]
 FailOn = Literal["error", "warning", "never"]
@@ -57,16 +58,17 @@ def judge(
     select: Iterable[str] = (),
     ignore: Mapping[str, str] | None = None,
     open_questions: Iterable[NotJudged] = (),
+    required: Iterable[Requirement] = (),
 ) -> Judgement:
     """Run the checks.
 
     `select` and the keys of `ignore` are ids, slugs or prefixes of ids ("GPD4"); `ignore` maps each to a
-    reason. `open_questions` are what the probes already could not answer. Raises InputError for a
-    selection that names no check.
+    reason. `open_questions` are what the probes already could not answer; `required` is what a job asks of the
+    machine. Raises InputError for a selection that names no check.
     """
     chosen = _chosen(tuple(select))
     ignored_ids = {check.id: why for name, why in (ignore or {}).items() for check in named(name)}
-    case = Case(machine, matrix)
+    case = Case(machine, matrix, tuple(required))
     findings: list[Finding] = []
     questions: list[NotJudged] = list(open_questions)
     for check in chosen:

@@ -263,6 +263,8 @@ class NvmlDevice(Record, frozen=True):
     """ "10de:2b85"; under WSL2 the only place that tells it."""
     fabric: FabricState | None = None
     """Whether the card has registered with an NVLink fabric; None: not asked, or not known to the driver."""
+    peers: tuple[int, ...] | None = None
+    """Indices of the cards whose memory it can reach directly; only libcuda tells."""
     lost: bool = False
     """The driver lists it and it does not answer (GPU is lost)."""
     why: str = ""

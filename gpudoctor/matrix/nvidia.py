@@ -48,6 +48,12 @@ class NvidiaQuestions(Cards):
         row = self._toolkit(cuda)
         return row.driver if row else None
 
+    def cuda_served(self, driver: str) -> str | None:
+        """Newest CUDA release whose first toolkit bundles this driver or an older one; None: older than all."""
+        rows = [row for row in self.tables.cuda_toolkits if row.driver and not row.update]
+        served = [row.cuda for row in rows if row.driver and at_least(driver, row.driver)]
+        return max(served, key=figures, default=None)
+
     def driver_for_cuda(self, driver: str, cuda: str) -> DriverVerdict:
         """Does this driver run this CUDA?"""
         if not figures(driver):

@@ -281,8 +281,14 @@ def ask_cuda() -> None:
     say(doing="asking libcuda for its cards")
     count = ctypes.c_int()
     if cuda.cuDeviceGetCount(byref(count)) == SUCCESS:
-        answer["devices"] = [cuda_device(cuda, index) for index in range(min(count.value, 256))]
+        cards = range(min(count.value, 256))
+        answer["devices"] = [cuda_device(cuda, index) for index in cards]
         say(cuda=answer)
+        if hasattr(cuda, "cuDeviceCanAccessPeer"):
+            say(doing="asking libcuda which cards reach each other")
+            for index in cards:
+                answer["devices"][index]["peers"] = cuda_peers(cuda, index, cards)
+            say(cuda=answer)
 
 
 def cuda_message(cuda: Any, status: int) -> str:
@@ -322,6 +328,16 @@ def cuda_device(cuda: Any, index: int) -> dict[str, Any]:
     if cuda.cuDeviceTotalMem_v2(byref(memory), device) == SUCCESS:
         found["memory"] = memory.value
     return found
+
+
+def cuda_peers(cuda: Any, index: int, cards: range) -> list[int]:
+    """Cards whose memory this one can reach directly."""
+    reached = ctypes.c_int()
+    return [
+        other
+        for other in cards
+        if other != index and cuda.cuDeviceCanAccessPeer(byref(reached), index, other) == SUCCESS and reached.value
+    ]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,166 @@
+"""What a job asks of a machine, as one small form: `gpu>=8`, `gpu.memory>=70GiB`, `any(gfx in gfx942,gfx950)`.
+
+    requirement = comparison | "any(" comparison ")" | flag
+    comparison  = field operator value            flag = "p2p" | "same-model"
+
+A field of a card holds for all usable cards, with `any(...)` for at least one; without a usable card it never holds.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, cast
+
+from msgspec import Struct
+
+Kind = Literal["count", "size", "version", "text", "arch", "flag"]
+Operator = Literal[">=", "<=", "==", "!=", "~=", ">", "<", "in", ""]
+
+
+class Field(Struct, frozen=True):
+    """Something that can be required: what it is, and whether each card has its own."""
+
+    kind: Kind
+    per_card: bool
+    meaning: str
+
+
+FIELDS = {
+    "gpu": Field("count", False, "usable GPUs; a card in MIG mode counts as one, as a process sees one slice"),
+    "gpu.model": Field("text", True, "name of the card as the driver prints it"),
+    "gpu.memory": Field(
+        "size", True, "memory of the card; of a MIG slice its own; of unified memory what it may use"
+    ),
+    "sm": Field("version", True, "CUDA compute capability"),
+    "gfx": Field("arch", True, "AMD gfx target"),
+    "driver": Field("version", False, "NVIDIA driver"),
+    "driver.cuda": Field("version", False, "highest CUDA that the NVIDIA driver serves"),
+    "torch": Field("version", False, "torch of the examined environment; 2.9.0a0 counts as 2.9"),
+    "torch.cuda": Field("version", False, "CUDA that torch was built with"),
+    "rocm": Field("version", False, "ROCm that torch was built with, else the installed one"),
+    "shm": Field("size", False, "size of /dev/shm"),
+    "p2p": Field("flag", False, "every usable card reaches every other's memory"),
+    "same-model": Field("flag", False, "all usable cards are of one model"),
+}
+
+_OPERATORS: dict[Kind, tuple[Operator, ...]] = {
+    "count": (">=", "<=", "==", "!=", ">", "<"),
+    "size": (">=", "<=", "==", "!=", ">", "<"),
+    "version": (">=", "<=", "==", "!=", ">", "<"),
+    "text": ("~=", "==", "!=", "in"),
+    "arch": ("==", "!=", "in"),
+    "flag": (),
+}
+_UNITS = {
+    "": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40,
+}  # fmt: skip
+_FORM = re.compile(
+    r"(?P<name>[A-Za-z0-9.-]+?)\s*(?:(?P<operator>>=|<=|==|!=|~=|>|<|\bin\b)\s*(?P<value>.*))?", re.DOTALL
+)
+_LENGTH = 1000
+
+
+class RequirementError(ValueError):
+    """A text that is no requirement: what is wrong with it, and what would be right."""
+
+
+class Requirement(Struct, frozen=True):
+    """One requirement; `values` holds more than one only after `in`."""
+
+    text: str
+    name: str
+    operator: Operator = ""
+    values: tuple[str, ...] = ()
+    any: bool = False
+
+    @property
+    def field(self) -> Field:
+        return FIELDS[self.name]
+
+    @property
+    def size(self) -> int:
+        """The required size in bytes."""
+        return _size(self.values[0]) or 0
+
+
+def parse(text: str) -> Requirement:
+    """Read one requirement. Raises RequirementError."""
+    inner = text.strip()
+    if len(inner) > _LENGTH:
+        raise RequirementError(f"{inner[:40]!r}... is longer than {_LENGTH} characters")
+    any_card = re.fullmatch(r"any\s*\((.*)\)", inner, re.DOTALL)
+    found = _FORM.fullmatch((any_card[1] if any_card else inner).strip())
+    if found is None:
+        raise RequirementError(f"{text!r} is no requirement; write one such as {_example('gpu')} or {_example('sm')}")
+    name, operator, value = found["name"], found["operator"] or "", found["value"]
+    field = FIELDS.get(name)
+    if field is None:
+        raise RequirementError(f"{text!r}: nothing is called {name!r}{_near(name)}; known are {', '.join(FIELDS)}")
+    if any_card and not field.per_card:
+        raise RequirementError(f"{text!r}: any(...) is for what each card has, and {name} is of the whole machine")
+    _check_operator(text, name, field, operator)
+    values = _values(text, name, field, operator, value or "")
+    return Requirement(text=inner, name=name, operator=cast(Operator, operator), values=values, any=bool(any_card))
+
+
+def _check_operator(text: str, name: str, field: Field, operator: str) -> None:
+    allowed = _OPERATORS[field.kind]
+    if not allowed and operator:
+        raise RequirementError(f"{text!r}: {name} stands alone, nothing follows it")
+    if allowed and not operator:
+        raise RequirementError(f"{text!r}: {name} needs a comparison, such as {_example(name)}")
+    if operator and operator not in allowed:
+        raise RequirementError(
+            f"{text!r}: {name} takes {' '.join(allowed)}, not {operator}; such as {_example(name)}"
+        )
+
+
+def _values(text: str, name: str, field: Field, operator: str, value: str) -> tuple[str, ...]:
+    if not operator:
+        return ()
+    parts = value.split(",") if operator == "in" else [value]
+    values = tuple(_unquoted(part) for part in parts)
+    for one in values:
+        if not _is_sound(field.kind, one):
+            raise RequirementError(f"{text!r}: {one!r} is no value for {name}; write it as in {_example(name)}")
+    return values
+
+
+def _is_sound(kind: Kind, value: str) -> bool:
+    if kind == "size":
+        return _size(value) is not None
+    patterns = {"count": r"\d{1,6}", "version": r"\d{1,9}(\.\d{1,9}){0,5}", "arch": "gfx[0-9a-f]{3,5}", "text": ".+"}
+    return re.fullmatch(patterns[kind], value) is not None
+
+
+def _unquoted(text: str) -> str:
+    text = text.strip()
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        return text[1:-1].strip()
+    return text
+
+
+def _size(text: str) -> int | None:
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*([KMGT]?I?B?|)", text.strip(), re.IGNORECASE)
+    if found is None:
+        return None
+    unit = found[2].upper()
+    # As `docker run --shm-size` has it: a bare letter is a power of two.
+    factor = _UNITS.get(unit, _UNITS.get(f"{unit}IB"))
+    return None if factor is None else int(float(found[1]) * factor)
+
+
+def _example(name: str) -> str:
+    return {
+        "gpu": "gpu>=1", "gpu.model": 'gpu.model~="H100"', "gpu.memory": "gpu.memory>=70GiB", "sm": "sm>=8.0",
+        "gfx": "gfx in gfx942,gfx950", "driver": "driver>=550", "driver.cuda": "driver.cuda>=12.4",
+        "torch": "torch>=2.6", "torch.cuda": "torch.cuda>=12.4", "rocm": "rocm>=6.4", "shm": "shm>=8GiB",
+    }.get(name, name)  # fmt: skip
+
+
+def _near(name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, FIELDS, n=1)
+    return f" (near it: {near[0]})" if near else ""

@@ -1,0 +1,183 @@
+"""Requirements: what is read from a text, and what holds on which machine."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from gpudoctor.judge import Judgement, judge
+from gpudoctor.machine import Machine, MigDevice, NvidiaApi, NvmlDevice, absent, known, unknown
+from gpudoctor.requirement import FIELDS, RequirementError, parse
+from tests.check_cases import matrix
+from tests.machines import amd_gpu, amd_machine, nvidia_gpu, nvidia_machine, torch
+
+H100 = "NVIDIA H100 80GB HBM3"
+
+
+def hopper(count: int = 1) -> Machine:
+    cards = tuple(nvidia_gpu(H100, "sm_90", index=n, memory=known(81559 << 20, "nvml")) for n in range(count))
+    return nvidia_machine(*cards, driver="550.54.15", torch=torch("2.6.0+cu124"))
+
+
+def judged(machine: Machine, *texts: str) -> Judgement:
+    return judge(machine, matrix(), select=["GPD910"], required=[parse(text) for text in texts])
+
+
+def holds(machine: Machine, text: str) -> bool | None:
+    """None: cannot be told."""
+    found = judged(machine, text)
+    if found.verdict == "unknown":
+        return None
+    return not found.findings
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gpu>=1", True),
+        ("gpu == 8", False),
+        ("gpu<=1", True),
+        ('gpu.model~="H100"', True),
+        ("gpu.model~=h100 80gb", True),
+        ("gpu.model==H100", False),
+        ("gpu.model in 'NVIDIA A100', NVIDIA H100 80GB HBM3", True),
+        ("gpu.model!=NVIDIA L4", True),
+        ("gpu.memory>=70GiB", True),
+        ("gpu.memory>=80GB", True),
+        ("gpu.memory>=80GiB", False),
+        ("sm>=8.0", True),
+        ("sm==9.0", True),
+        ("sm>=10.0", False),
+        ("gfx in gfx942,gfx950", False),
+        ("driver>=550", True),
+        ("driver>=550.54.15", True),
+        ("driver>=550.90", False),
+        ("driver==550", True),
+        ("driver.cuda>=12.4", True),
+        ("driver.cuda>=12.8", False),
+        ("torch>=2.6", True),
+        ("torch==2.6", True),
+        ("torch<2.6", False),
+        ("torch.cuda>=12.4", True),
+        ("torch.cuda>=12.10", False),
+        ("shm>=8GiB", True),
+        ("shm>=64g", False),
+        ("same-model", True),
+        ("p2p", True),
+    ],
+)
+def test_on_a_machine_with_one_h100(text: str, expected: bool) -> None:
+    assert holds(hopper(), text) is expected
+
+
+def test_all_cards_count_unless_any_is_said() -> None:
+    mixed = nvidia_machine(
+        nvidia_gpu(H100, "sm_90", index=0),
+        nvidia_gpu("NVIDIA GeForce RTX 2080", "sm_75", index=1),
+        driver="580.95.05",
+    )
+    assert holds(mixed, "sm>=8.0") is False
+    assert holds(mixed, "any(sm>=8.0)") is True
+    assert holds(mixed, "any(sm>=10.0)") is False
+    assert holds(mixed, "same-model") is False
+
+
+def test_nothing_that_is_asked_of_cards_holds_without_one() -> None:
+    none = replace(hopper(), gpus=())
+    asked = ("gpu>=1", "gpu.memory>=1GiB", "any(gpu.memory>=1GiB)", "sm>=1.0", "gpu.model!=x", "same-model", "p2p")
+    assert {text: holds(none, text) for text in asked} == dict.fromkeys(asked, False)
+
+
+def test_cards_that_cannot_be_used_do_not_count_and_are_named() -> None:
+    machine = hopper(2)
+    deselected = replace(machine, variables={**machine.variables, "CUDA_VISIBLE_DEVICES": "0"})
+    (finding,) = judged(deselected, "gpu==2").findings
+    assert "1 usable GPU" in finding.saw
+    assert "a visibility variable leaves it out" in finding.saw
+
+
+def test_a_version_before_its_release_counts_as_that_release() -> None:
+    ngc = nvidia_machine(
+        nvidia_gpu(), torch=torch("2.9.0a0+145a3a7bda.nv25.10", build=None, cuda="13.0", origin="ngc")
+    )
+    assert holds(ngc, "torch>=2.9") is True
+    assert holds(ngc, "torch>=2.9.1") is False
+
+
+def test_a_mig_slice_counts_with_its_own_memory() -> None:
+    slices = (MigDevice(profile="1g.10gb", memory=9984 << 20),)
+    card = nvidia_gpu(H100, "sm_90", memory=known(81559 << 20, "nvml"))
+    card = replace(card, nvml=NvmlDevice(index=0, bdf=card.bdf or "", mig=True, mig_devices=slices))
+    assert holds(nvidia_machine(card), "gpu.memory>=70GiB") is False
+    assert holds(nvidia_machine(card), "gpu.memory>=9GiB") is True
+
+
+def test_unified_memory_is_what_the_card_may_use() -> None:
+    gb10 = nvidia_gpu("NVIDIA GB10", "sm_121", memory=absent("nvml"), unified_memory=True, integrated=True)
+    assert holds(nvidia_machine(gb10), "gpu.memory>=60GiB") is True
+
+
+def test_what_is_not_known_is_neither_met_nor_refused() -> None:
+    blind = nvidia_machine(nvidia_gpu(memory=unknown("level static")))
+    assert holds(blind, "gpu.memory>=1GiB") is None
+    assert holds(hopper(2), "p2p") is None
+    unread = replace(hopper(), system=replace(hopper().system, shm=unknown("no such tree")))
+    assert holds(unread, "shm>=1MiB") is None
+
+
+@pytest.mark.parametrize(("peers", "expected"), [([(1,), (0,)], True), ([(1,), ()], False)])
+def test_peer_access_is_what_libcuda_says(peers: list[tuple[int, ...]], expected: bool) -> None:
+    machine = hopper(2)
+    devices = tuple(NvmlDevice(index=n, peers=reached) for n, reached in enumerate(peers))
+    asked = replace(machine.nvidia, cuda=known(NvidiaApi(status=0, devices=devices), "libcuda"))
+    assert holds(replace(machine, nvidia=asked), "p2p") is expected
+
+
+def test_amd_cards_have_a_gfx_target_and_no_compute_capability() -> None:
+    machine = amd_machine(amd_gpu("AMD Instinct MI300X", "gfx942"), torch=torch("2.9.1+rocm6.4"))
+    assert holds(machine, "gfx in gfx942,gfx950") is True
+    assert holds(machine, "sm>=8.0") is False
+    assert holds(machine, "rocm>=6.4") is True
+    assert holds(machine, "rocm>=7") is False
+    assert holds(machine, "driver>=550") is False
+    assert holds(machine, "torch.cuda>=11") is False
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no requirement"),
+        ("any(", "no requirement"),
+        ("drivr>=550", "near it: driver"),
+        ("gpu", "gpu>=1"),
+        ("gpu>=", "no value"),
+        ("gpu>=two", "no value"),
+        ("driver~=550", "takes >="),
+        ("torch>=2.6.x", "torch>=2.6"),
+        ("gpu.memory>=70", None),
+        ("gpu.memory>=70 parsecs", "gpu.memory>=70GiB"),
+        ("any(torch>=2)", "whole machine"),
+        ("p2p>=1", "stands alone"),
+        ("gfx in gfx942,", "no value"),
+        ("gpu>=1; rm -rf /", "no value"),
+    ],
+)
+def test_what_is_no_requirement_is_told_with_an_example(text: str, told: str | None) -> None:
+    if told is None:
+        assert parse(text).values == ("70",)
+        return
+    with pytest.raises(RequirementError, match=told):
+        parse(text)
+
+
+@given(st.text(max_size=80) | st.tuples(st.sampled_from([*FIELDS]), st.text(max_size=20)).map("".join))
+def test_any_text_is_read_or_refused_in_a_sentence(text: str) -> None:
+    try:
+        requirement = parse(text)
+    except RequirementError as error:
+        assert str(error)
+    else:
+        assert requirement.name in FIELDS
+        assert holds(hopper(), text) in (True, False, None)
