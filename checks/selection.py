@@ -17,14 +17,12 @@ from gpudoctor.finding import (
     gpu_subject,
 )
 from gpudoctor.machine import Gpu, Vendor
-from gpudoctor.visibility import Selection, runtime_order, select, visibility_variables
+from gpudoctor.visibility import Selection, runtime_order, select, taken, visibility_variables
 
 from .job import cpu_task
 
 _ENDS = ("-1", "NoDevFiles")
 """Entries with which people end a list on purpose."""
-
-_FULL = 0.97
 
 _NAME_A_SLICE = "Take the name of a slice (MIG-...) from `nvidia-smi -L` and put it into CUDA_VISIBLE_DEVICES."
 
@@ -188,13 +186,7 @@ def gpu_busy_or_exclusive(case: Case) -> Verdicts:
     ## Fix safety
     There is nothing to repair.
     """
-    for gpu in case.usable_of("nvidia"):
-        state = gpu.nvml
-        if state is None:
-            continue
-        if state.compute_mode == "prohibited":
-            yield NotJudged(why=f"{gpu_subject(gpu)}: its compute mode allows no program (prohibited)")
-        elif state.compute_mode == "exclusive" and state.processes:
-            yield NotJudged(why=f"{gpu_subject(gpu)}: in exclusive mode and taken by another program")
-        elif state.memory and state.memory_used and state.memory_used > _FULL * state.memory:
-            yield NotJudged(why=f"{gpu_subject(gpu)}: its memory is full")
+    for gpu in case.usable:
+        why = taken(gpu)
+        if why:
+            yield NotJudged(why=f"{gpu_subject(gpu)}: {why}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
@@ -10,7 +10,8 @@ from gpudoctor import __version__
 from gpudoctor.finding import Confidence, Device, Evidence, Finding, NotJudged, Severity
 from gpudoctor.fix.steps import Fix
 from gpudoctor.judge import FailOn, Ignored, Judgement, Verdict, exit_code
-from gpudoctor.machine import Machine, SubjectKind
+from gpudoctor.machine import Machine, SmokeStatus, SubjectKind
+from gpudoctor.machine import Smoke as SmokeRun
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -51,22 +52,23 @@ class ReportedQuestion(Struct, frozen=True):
 
 
 class SmokeKernel(Struct, frozen=True):
-    """One smoke kernel's result."""
+    """What one smoke kernel did on one device with one dtype. `ms` is milliseconds; `error` and `tolerance` are in
+    the same measure; null: not measured, or (an error with status wrong) no number at all."""
 
     name: str
     device: str
     dtype: str
-    status: str
-    ms: float | None = None
-    error: float | None = None
-    tolerance: float | None = None
-    detail: str = ""
+    status: SmokeStatus
+    ms: float | None
+    error: float | None
+    tolerance: float | None
+    detail: str
 
 
 class Smoke(Struct, frozen=True):
-    """Results of the smoke kernels."""
+    """Results of the smoke kernels; `level` is the one that was asked for."""
 
-    level: str
+    level: Literal["quick", "standard", "full"]
     kernels: tuple[SmokeKernel, ...]
 
 
@@ -106,6 +108,7 @@ def make_report(
         findings=tuple(_reported(finding, machine, matrix) for finding in judgement.findings),
         ignored=judgement.ignored,
         not_judged=tuple(_question(question) for question in judgement.not_judged),
+        smoke=_smoke(machine.smoke) if machine.smoke else None,
         timings_ms=timings_ms or {},
     )
 
@@ -129,6 +132,26 @@ def _reported(finding: Finding, machine: Machine, matrix: Matrix) -> ReportedFin
         evidence=finding.evidence,
         fixes=fixes,
         refs=finding.refs,
+    )
+
+
+def _smoke(run: SmokeRun) -> Smoke:
+    """The results as the contract has them; signals, measures and last words stay in the machine."""
+    return Smoke(
+        level=run.level,
+        kernels=tuple(
+            SmokeKernel(
+                name=kernel.name,
+                device=kernel.device,
+                dtype=kernel.dtype,
+                status=kernel.status,
+                ms=kernel.ms,
+                error=kernel.error,
+                tolerance=kernel.tolerance,
+                detail=kernel.detail or kernel.message,
+            )
+            for kernel in run.kernels
+        ),
     )
 
 

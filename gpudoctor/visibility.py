@@ -17,6 +17,7 @@ Answer = Literal["yes", "no", "unknown"]
 
 _NVIDIA_CARD_NODE = r"/dev/nvidia\d+$"
 _REFUSED = ("EACCES", "EPERM")
+_FULL = 0.97
 
 
 class Standing(Struct, frozen=True):
@@ -140,6 +141,20 @@ def _opens(nodes: tuple[DeviceNode, ...], paths: tuple[str, ...]) -> Answer:
     if any(answer not in ("ok", "untried") for answer in answers):
         return "no"
     return "yes" if "ok" in answers else "unknown"
+
+
+def taken(gpu: Gpu) -> str:
+    """What keeps a new program from computing on this card for now: its mode, or others on it; "" if nothing does."""
+    state = gpu.nvml
+    if state is None:
+        return ""
+    if state.compute_mode == "prohibited":
+        return "its compute mode allows no program (prohibited)"
+    if state.compute_mode == "exclusive" and state.processes:
+        return "in exclusive mode and taken by another program"
+    if state.memory and state.memory_used and state.memory_used > _FULL * state.memory:
+        return "its memory is full"
+    return ""
 
 
 # --- visibility variables ----------------------------------------------------------------------------
