@@ -53,12 +53,12 @@ def _once(steps: Iterable[Step]) -> tuple[Step, ...]:
     for step in steps:
         if isinstance(step, ManualStep):
             kept = [earlier for earlier in kept if not isinstance(earlier, ManualStep) or earlier.text != step.text]
-        if not any(_alike(step, earlier) for earlier in kept):
+        if not any(alike(step, earlier) for earlier in kept):
             kept.append(step)
     return tuple(kept)
 
 
-def _alike(one: Step, other: Step) -> bool:
+def alike(one: Step, other: Step) -> bool:
     """Whether two steps do the same, for whatever reason each was asked for."""
     if isinstance(one, RunStep) and isinstance(other, RunStep):
         return (one.argv, one.cwd, one.env) == (other.argv, other.cwd, other.env)
