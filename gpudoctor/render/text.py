@@ -15,7 +15,6 @@ from gpudoctor.fix.steps import EnvStep, Fix, ManualStep, RunStep
 from gpudoctor.intake.snapshot import public_text
 
 if TYPE_CHECKING:
-    from gpudoctor.machine import Gpu, Machine
     from gpudoctor.report import Report, ReportedFinding
 
 Span = tuple[str, str]
@@ -33,11 +32,20 @@ _PLAIN_WIDTH = 80
 
 
 def print_report(
-    report: Report, out: TextIO, *, verbose: bool = False, quiet: bool = False, color: bool = True
+    report: Report,
+    out: TextIO,
+    *,
+    verbose: bool = False,
+    quiet: bool = False,
+    color: bool = True,
+    smoke_only: bool = False,
 ) -> None:
-    """Print a report to `out`: with colour if it is a terminal and `color`, plain text otherwise."""
+    """Print a report to `out`: with colour if it is a terminal and `color`, plain text otherwise.
+
+    `smoke_only`: of the machine nothing but what the smoke kernels did.
+    """
     here = report.subject.kind == "machine"
-    print_lines(_lines(report, verbose, quiet), out, color=color, exact_commands=here)
+    print_lines(_lines(report, verbose, quiet, smoke_only), out, color=color, exact_commands=here)
 
 
 def print_lines(given: Iterable[Line], out: TextIO, *, color: bool, exact_commands: bool = False) -> None:
@@ -102,7 +110,7 @@ def _print_rich(lines: list[Line], out: TextIO) -> None:
         console.print(Padding(body[indent:] if indent else body, (0, 0, 0, indent), expand=False))
 
 
-def _lines(report: Report, verbose: bool, quiet: bool) -> Iterator[Line]:
+def _lines(report: Report, verbose: bool, quiet: bool, smoke_only: bool) -> Iterator[Line]:
     worst = [finding for finding in report.findings if finding.severity == "error"]
     if quiet:
         for finding in worst[:1]:
@@ -111,7 +119,16 @@ def _lines(report: Report, verbose: bool, quiet: bool) -> Iterator[Line]:
     label = report.subject.label if report.subject.kind != "machine" else "this machine"
     yield [("gpudoctor ", "bold"), (f"{report.gpudoctor} · {label} · level {report.machine.level}", "")]
     yield []
-    yield from _machine(report.machine)
+    if not smoke_only:
+        from gpudoctor.render.inventory import inventory
+
+        yield from inventory(report)
+    if report.machine.smoke is not None and (smoke_only or verbose):
+        from gpudoctor.render.smoke import smoke_table
+
+        if not smoke_only:
+            yield []
+        yield from smoke_table(report.machine.smoke)
     shown = [f for f in report.findings if verbose or f.severity != "note"] or []
     for number, finding in enumerate(shown):
         yield []
@@ -127,87 +144,6 @@ def _lines(report: Report, verbose: bool, quiet: bool) -> Iterator[Line]:
         yield [("  ignored  ", "dim"), (f"{ignored.id}{f' ({ignored.why})' if ignored.why else ''}", "dim")]
     yield []
     yield _verdict(report)
-
-
-def _machine(machine: Machine) -> Iterator[Line]:
-    for name, value in _inventory(machine):
-        yield [(f"  {name:<9}", "dim"), (value, "")]
-    if machine.assumed:
-        yield [
-            (f"  {'assumed':<9}", "dim"),
-            (f"{', '.join(machine.assumed)}; all else that is not named: healthy", ""),
-        ]
-
-
-def _inventory(machine: Machine) -> Iterator[tuple[str, str]]:
-    """What this machine has, a line each."""
-    system = machine.system
-    os = system.os.value
-    os_name = (os.name or os.id or "any distribution") if os else "unknown system"
-    place = next(
-        (
-            f", {name} {fact.value}".rstrip()
-            for name, fact in (
-                ("container:", system.container),
-                ("WSL2", system.wsl),
-                ("VM:", system.virtual_machine),
-            )
-            if fact.known
-        ),
-        "",
-    )
-    yield "System", f"{os_name}, kernel {system.kernel.value or 'unknown'} {system.arch.value or ''}{place}".rstrip()
-    for gpu in machine.gpus:
-        yield (f"GPU {gpu.index}" if gpu.index is not None else "GPU"), _card(gpu)
-    if not machine.gpus:
-        yield "GPU", "none found" if machine.buses.known else f"unknown ({machine.buses.why})"
-    yield from _drivers(machine)
-    environment = machine.environment.value
-    if environment is None:
-        yield (
-            "Python",
-            f"no environment found ({machine.environment.why})" if machine.environment.why else "none found",
-        )
-        return
-    where = f" in {environment.prefix} ({environment.kind})" if environment.prefix else ""
-    yield "Python", f"{environment.python.value or 'unknown version'}{where}"
-    torch = machine.torch
-    if torch is None:
-        yield "torch", "not installed" if environment.torch.absent else f"unknown ({environment.torch.why})"
-        return
-    built = f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.rocm or torch.hip}" if torch.hip else "CPU only"
-    yield "torch", f"{torch.version} ({built}), from {torch.origin}"
-
-
-def _card(gpu: Gpu) -> str:
-    details = [gpu.arch.value or "unknown architecture", gpu.family or ""]
-    if gpu.memory.value:
-        details.append(f"{gpu.memory.value / (1 << 30):.0f} GiB")
-    if gpu.integrated:
-        details.append("integrated")
-    if gpu.driver.known and gpu.driver.value not in ("nvidia", "amdgpu"):
-        details.append(f"held by {gpu.driver.value}")
-    return f"{gpu.name} ({', '.join(filter(None, details))})"
-
-
-def _drivers(machine: Machine) -> Iterator[tuple[str, str]]:
-    module = machine.nvidia.module.value
-    if module is not None:
-        answer = next((api.value for api in machine.nvidia.answered if api.value and api.value.cuda_version), None)
-        serves = f", serves CUDA up to {answer.cuda_version}" if answer else ""
-        flavour = f" ({module.flavour} kernel module)" if module.flavour else ""
-        yield "Driver", f"NVIDIA {module.version}{flavour}{serves}"
-    elif machine.of_vendor("nvidia"):
-        told = next((api.value.driver_version for api in machine.nvidia.answered if api.value), None)
-        yield "Driver", f"NVIDIA {told or ('none loaded' if machine.nvidia.module.absent else 'unknown')}"
-    if machine.of_vendor("amd"):
-        loaded = machine.amd.module
-        yield (
-            "Driver",
-            f"amdgpu {loaded.value}" if loaded.known else f"amdgpu: {'none loaded' if loaded.absent else 'unknown'}",
-        )
-    for install in machine.amd.rocm.value or ():
-        yield "ROCm", f"{install.version} in {install.path}"
 
 
 def _finding(finding: ReportedFinding, verbose: bool, first: bool) -> Iterator[Line]:

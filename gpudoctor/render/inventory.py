@@ -1,0 +1,98 @@
+"""What a machine has, for a person: system, cards, drivers, Python, torch, smoke kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpudoctor.machine import Gpu, Machine
+    from gpudoctor.render.text import Line
+    from gpudoctor.report import Report
+
+
+def inventory(report: Report) -> Iterator[Line]:
+    """What the machine and the examined environment have, a line each."""
+    machine = report.machine
+    for name, value in _parts(machine):
+        yield [(f"  {name:<9}", "dim"), (value, "")]
+    if machine.smoke is not None:
+        from gpudoctor.render.smoke import smoke_summary
+
+        yield [(f"  {'Smoke':<9}", "dim"), (smoke_summary(machine.smoke, report.timings_ms.get("smoke")), "")]
+    if machine.assumed:
+        yield [
+            (f"  {'assumed':<9}", "dim"),
+            (f"{', '.join(machine.assumed)}; all else that is not named: healthy", ""),
+        ]
+
+
+def _parts(machine: Machine) -> Iterator[tuple[str, str]]:
+    """Name and value of each line."""
+    system = machine.system
+    os = system.os.value
+    os_name = (os.name or os.id or "any distribution") if os else "unknown system"
+    place = next(
+        (
+            f", {name} {fact.value}".rstrip()
+            for name, fact in (
+                ("container:", system.container),
+                ("WSL2", system.wsl),
+                ("VM:", system.virtual_machine),
+            )
+            if fact.known
+        ),
+        "",
+    )
+    yield "System", f"{os_name}, kernel {system.kernel.value or 'unknown'} {system.arch.value or ''}{place}".rstrip()
+    for gpu in machine.gpus:
+        yield (f"GPU {gpu.index}" if gpu.index is not None else "GPU"), _card(gpu)
+    if not machine.gpus:
+        yield "GPU", "none found" if machine.buses.known else f"unknown ({machine.buses.why})"
+    yield from _drivers(machine)
+    environment = machine.environment.value
+    if environment is None:
+        yield (
+            "Python",
+            f"no environment found ({machine.environment.why})" if machine.environment.why else "none found",
+        )
+        return
+    where = f" in {environment.prefix} ({environment.kind})" if environment.prefix else ""
+    yield "Python", f"{environment.python.value or 'unknown version'}{where}"
+    torch = machine.torch
+    if torch is None:
+        yield "torch", "not installed" if environment.torch.absent else f"unknown ({environment.torch.why})"
+        return
+    built = f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.rocm or torch.hip}" if torch.hip else "CPU only"
+    yield "torch", f"{torch.version} ({built}), from {torch.origin}"
+
+
+def _card(gpu: Gpu) -> str:
+    details = [gpu.arch.value or "unknown architecture", gpu.family or ""]
+    if gpu.memory.value:
+        details.append(f"{gpu.memory.value / (1 << 30):.0f} GiB")
+    if gpu.integrated:
+        details.append("integrated")
+    if gpu.driver.known and gpu.driver.value not in ("nvidia", "amdgpu"):
+        details.append(f"held by {gpu.driver.value}")
+    return f"{gpu.name} ({', '.join(filter(None, details))})"
+
+
+def _drivers(machine: Machine) -> Iterator[tuple[str, str]]:
+    module = machine.nvidia.module.value
+    if module is not None:
+        answer = next((api.value for api in machine.nvidia.answered if api.value and api.value.cuda_version), None)
+        serves = f", serves CUDA up to {answer.cuda_version}" if answer else ""
+        flavour = f" ({module.flavour} kernel module)" if module.flavour else ""
+        yield "Driver", f"NVIDIA {module.version}{flavour}{serves}"
+    elif machine.of_vendor("nvidia"):
+        told = next((api.value.driver_version for api in machine.nvidia.answered if api.value), None)
+        yield "Driver", f"NVIDIA {told or ('none loaded' if machine.nvidia.module.absent else 'unknown')}"
+    if machine.of_vendor("amd"):
+        loaded = machine.amd.module
+        yield (
+            "Driver",
+            f"amdgpu {loaded.value}" if loaded.known else f"amdgpu: {'none loaded' if loaded.absent else 'unknown'}",
+        )
+    for install in machine.amd.rocm.value or ():
+        yield "ROCm", f"{install.version} in {install.path}"
