@@ -222,8 +222,11 @@ def _rows(path: str, table: str, content: Any) -> tuple[list[Any], list[Place]]:
 def _with_needles(tables: Tables) -> Tables:
     from gpudoctor.matrix.needles import literal_part
 
-    patterns = tuple(replace(row, needle=literal_part(row.pattern)) for row in tables.log_patterns)
-    return replace(tables, log_patterns=patterns)
+    return replace(
+        tables,
+        log_patterns=tuple(replace(row, needle=literal_part(row.pattern)) for row in tables.log_patterns),
+        error_patterns=tuple(replace(row, needle=literal_part(row.pattern)) for row in tables.error_patterns),
+    )
 
 
 def _converted(source: Source, missing: dict[str, Any]) -> Tables:

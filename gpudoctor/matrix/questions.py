@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gpudoctor.matrix.amd import AmdQuestions
 from gpudoctor.matrix.cards import Identity
+from gpudoctor.matrix.errors import ErrorQuestions
 from gpudoctor.matrix.nvidia import DriverVerdict, NvidiaQuestions
 from gpudoctor.matrix.rows import KnownIssue
 from gpudoctor.matrix.torch_builds import TorchQuestions
@@ -15,7 +16,7 @@ from gpudoctor.matrix.torch_builds import TorchQuestions
 __all__ = ["DriverVerdict", "Identity", "Matrix"]
 
 
-class Matrix(NvidiaQuestions, AmdQuestions, TorchQuestions):
+class Matrix(NvidiaQuestions, AmdQuestions, TorchQuestions, ErrorQuestions):
     """The loaded rows and the questions that they answer."""
 
     def known_issues(self) -> tuple[KnownIssue, ...]:

@@ -451,6 +451,35 @@ class XidMeaning(Row, frozen=True, kw_only=True):
     slug: str | None = None
 
 
+class ErrorPattern(Row, frozen=True, kw_only=True):
+    """An error text that tells its cause, as torch, the runtimes, their libraries or the loader print it.
+
+    The first row that matches wins: exact texts stand before general ones. `pattern` is looked for line by line.
+    """
+
+    id: str
+    vendor: Literal["nvidia", "amd", "any"]
+    """Whose cards print it; torch for ROCm says "CUDA error" in places."""
+    pattern: str
+    meaning: str
+    slug: str
+    also: tuple[str, ...] = ()
+    """Slugs of other causes that print this text: whichever of them the facts show is the cause."""
+    stops: bool = False
+    """Nothing on the card computes with this cause."""
+    about: Literal["card", "environment"] = "card"
+    severity: Literal["error", "warning", "note"] = "error"
+    """How much a kernel that fails for this cause weighs; a note names a text that explains no failure."""
+    workaround: str
+    variables: dict[str, str] = {}
+    """Variables of the workaround, where it is one."""
+    needle: str = ""
+    """Text that every match holds; worked out when the YAML is read, nobody writes it."""
+    example: str
+    """A real text that it matches (checked at load)."""
+    counterexamples: tuple[str, ...] = ()
+
+
 class WslSupport(Row, frozen=True, kw_only=True):
     """ROCm on WSL: cards (gfx) and ROCm releases that AMD's documents name."""
 
@@ -494,6 +523,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     extension_libraries: tuple[ExtensionLibrary, ...] = ()
     package_conflicts: tuple[PackageConflict, ...] = ()
     log_patterns: tuple[LogPattern, ...] = ()
+    error_patterns: tuple[ErrorPattern, ...] = ()
     xids: tuple[XidMeaning, ...] = ()
     known_issues: tuple[KnownIssue, ...] = ()
 
@@ -527,6 +557,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "extension_libraries": ("package",),
     "package_conflicts": ("package", "version", "other", "other_version"),
     "log_patterns": ("id",),
+    "error_patterns": ("id",),
     "xids": ("xid",),
     "known_issues": ("id",),
 }

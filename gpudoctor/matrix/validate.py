@@ -13,6 +13,7 @@ from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import (
     KEYS,
     AmdGpu,
+    ErrorPattern,
     GfxTarget,
     KnownIssue,
     LogPattern,
@@ -155,19 +156,28 @@ def _build(row: TorchBuild, matrix: Matrix) -> Iterator[str]:
         yield f"build {row.build} and rocm {row.rocm} do not go together"
 
 
-def _pattern(row: LogPattern, matrix: Matrix) -> Iterator[str]:
+def _pattern(row: LogPattern | ErrorPattern, matrix: Matrix) -> Iterator[str]:
     try:
         pattern = re.compile(row.pattern)
     except re.error as error:
         yield f"pattern: {error}"
         return
-    if not pattern.search(row.example):
+    if not any(map(pattern.search, row.example.splitlines())):
         yield "the pattern does not match its example"
     for line in row.counterexamples:
         if pattern.search(line):
             yield f"the pattern matches its counterexample {line[:60]!r}"
-    if row.slug is not None and not _SLUG.match(row.slug):
-        yield f"slug {row.slug!r}"
+    for slug in (row.slug, *(row.also if isinstance(row, ErrorPattern) else ())):
+        if slug is not None and not _SLUG.match(slug):
+            yield f"slug {slug!r}"
+
+
+def _error(row: ErrorPattern, matrix: Matrix) -> Iterator[str]:
+    yield from _pattern(row, matrix)
+    if re.search(r"[*+}]\)[*+{]", row.pattern):
+        yield "the pattern repeats what repeats already: that may take for ever on some text"
+    if matrix.cause_of(row.example, None if row.vendor == "any" else row.vendor) != row:
+        yield "a row before it matches its example: exact texts stand before general ones"
 
 
 def _issue(row: KnownIssue, matrix: Matrix) -> Iterator[str]:
@@ -201,5 +211,6 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     GfxTarget: _target,
     TorchBuild: _build,
     LogPattern: _pattern,
+    ErrorPattern: _error,
     KnownIssue: _issue,
 }
