@@ -1,0 +1,265 @@
+"""What several findings want, as one list of remedies: each thing once, nothing that another makes needless.
+
+The finding that comes first is the cause: what it wants stands, and a later one that wants the contrary is named.
+What was judged against a torch that is about to be replaced is left to the next check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpudoctor.finding import (
+    AddContainerFlags,
+    AnyRemedy,
+    BlockModule,
+    Finding,
+    InstallDriver,
+    InstallRocmDriver,
+    InstallSystemPackage,
+    LoadModule,
+    Manual,
+    ReinstallPackage,
+    RemovePackage,
+    ReplacePackage,
+    ReplaceTorch,
+    SetVariable,
+    UnblockModule,
+    UnsetVariable,
+    WayOut,
+)
+from gpudoctor.matrix.versions import figures
+
+DRIVER, CONTAINER, RUNTIME, TORCH, PACKAGES, VARIABLES = range(6)
+"""The order of a repair, from the metal up."""
+
+_COMPANIONS = ("torchvision", "torchaudio")
+_OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
+_OF_PACKAGES = (ReplacePackage, ReinstallPackage, RemovePackage)
+_OF_VARIABLES = (SetVariable, UnsetVariable)
+
+Stance = Literal["apart", "covered", "later", "conflict"]
+
+
+class Choice(Struct, frozen=True):
+    """A finding and the way out of it that is taken."""
+
+    finding: Finding
+    way: WayOut
+
+
+class Task(Struct, frozen=True):
+    """A remedy, the findings that want it, and when it is done."""
+
+    remedy: AnyRemedy
+    because: tuple[Finding, ...]
+    stage: int
+    ends: bool
+    """The last remedy of its way out: a reboot after it can wait for that of the others."""
+
+
+class Merged(Struct, frozen=True):
+    """Tasks in the order in which they are done; findings that are left to the next check; what does not go together
+    (sentences)."""
+
+    tasks: tuple[Task, ...] = ()
+    left: tuple[Finding, ...] = ()
+    conflicts: tuple[str, ...] = ()
+
+
+def merged(choices: Sequence[Choice], *, keep_all: bool = False) -> Merged:
+    """One list out of all ways out. `keep_all`: these findings were named by a person; none is left as an effect of
+    another."""
+    taken, effects = (list(choices), []) if keep_all else _without_effects(choices)
+    result = _resolved(taken)
+    return replace(result, left=(*result.left, *effects))
+
+
+def _resolved(choices: Sequence[Choice]) -> Merged:
+    owner = next((choice for choice in choices if _torch_of(choice.way)), None)
+    result = _accept(choices, owner)
+    if owner is None or any(owner.finding in task.because for task in result.tasks):
+        return result
+    # Another of its remedies does not go with an earlier finding's: then its torch is not installed, either.
+    rest = _resolved([choice for choice in choices if choice is not owner])
+    refused = tuple(line for line in result.conflicts if line.startswith(named(owner.finding)))
+    return replace(rest, conflicts=(*refused, *rest.conflicts))
+
+
+def named(finding: Finding) -> str:
+    """How a finding is named in a sentence."""
+    return f"{finding.slug} [{finding.id}]"
+
+
+def _without_effects(choices: Sequence[Choice]) -> tuple[list[Choice], list[Finding]]:
+    """Findings that vanish with the repair of an earlier one are judged again after it."""
+    taken: list[Choice] = []
+    effects: list[Finding] = []
+    for choice in choices:
+        slug = choice.finding.slug
+        if any(slug in earlier.finding.moots and slug != earlier.finding.slug for earlier in taken):
+            effects.append(choice.finding)
+        else:
+            taken.append(choice)
+    return taken, effects
+
+
+def _torch_of(way: WayOut) -> ReplaceTorch | None:
+    return next((remedy for remedy in way.remedies if isinstance(remedy, ReplaceTorch)), None)
+
+
+def _accept(choices: Sequence[Choice], owner: Choice | None) -> Merged:
+    """Every way out as a whole, or not at all: half of one repairs nothing.
+
+    The torch that will be installed (by `owner`) is on the list from the start: what comes before it is judged by
+    it, too.
+    """
+    torch = _torch_of(owner.way) if owner else None
+    tasks = [Task(torch, (), TORCH, ends=False)] if torch else []
+    left: list[Finding] = []
+    conflicts: list[str] = []
+    for choice in choices:
+        finding, way = choice.finding, choice.way
+        found = _towards(way, tasks)
+        if any(stance == "conflict" for stance, _ in found):
+            way = next((other for other in finding.ways_out if _is_covered(other, tasks)), way)
+            found = _towards(way, tasks)
+        against = next((at for stance, at in found if stance == "conflict"), None)
+        if against is not None:
+            conflicts.append(_refused(choice, tasks[against], owner))
+        elif any(stance == "later" for stance, _ in found):
+            left.append(finding)
+        else:
+            _add(tasks, finding, way, [at for _, at in found])
+    return Merged(tuple(sorted(tasks, key=lambda task: task.stage)), tuple(left), tuple(conflicts))
+
+
+def _add(tasks: list[Task], finding: Finding, way: WayOut, covering: Sequence[int | None]) -> None:
+    """Put a way out on the list; `covering`: for each of its remedies the place of the task that does it already."""
+    for number, (remedy, at) in enumerate(zip(way.remedies, covering, strict=True)):
+        if at is None:
+            tasks.append(Task(remedy, (finding,), _stage(way, number, finding), number == len(way.remedies) - 1))
+        else:
+            because = tasks[at].because if finding in tasks[at].because else (*tasks[at].because, finding)
+            tasks[at] = replace(tasks[at], remedy=_joined(tasks[at].remedy, remedy), because=because)
+
+
+def _joined(remedy: AnyRemedy, other: AnyRemedy) -> AnyRemedy:
+    """Two replacements of torch by one build: the companions of both."""
+    if isinstance(remedy, ReplaceTorch) and isinstance(other, ReplaceTorch):
+        return replace(remedy, companions=tuple({**dict(other.companions), **dict(remedy.companions)}.items()))
+    return remedy
+
+
+def _refused(choice: Choice, task: Task, owner: Choice | None) -> str:
+    first = task.because or ((owner.finding,) if owner else ())
+    return (
+        f'{named(choice.finding)} is not repaired in this run: "{choice.way.title}" does not go with what '
+        f"{', '.join(named(finding) for finding in first)} needs."
+    )
+
+
+# --- what two remedies are to each other ----------------------------------------------------------
+
+
+def _is_covered(way: WayOut, tasks: Sequence[Task]) -> bool:
+    return bool(way.remedies) and all(stance == "covered" for stance, _ in _towards(way, tasks))
+
+
+def _towards(way: WayOut, tasks: Sequence[Task]) -> list[tuple[Stance, int | None]]:
+    """What each remedy of a way out is to all that is on the list, and the place of the task that says so.
+
+    A way out that brings the torch itself knows what goes with it: nothing of it waits.
+    """
+    weights: tuple[Stance, ...] = ("conflict", "covered") if _torch_of(way) else ("conflict", "covered", "later")
+    found: list[tuple[Stance, int | None]] = []
+    for remedy in way.remedies:
+        by_stance: dict[Stance, int] = {}
+        for at, task in enumerate(tasks):
+            by_stance.setdefault(_stance(remedy, task.remedy), at)
+        stance: Stance = next((stance for stance in weights if stance in by_stance), "apart")
+        found.append((stance, None if stance == "apart" else by_stance[stance]))
+    return found
+
+
+def _stance(new: AnyRemedy, old: AnyRemedy) -> Stance:
+    if _aim(new) == _aim(old):
+        return "covered"
+    if isinstance(old, ReplaceTorch):
+        return _towards_torch(new, old)
+    if isinstance(new, _OF_VARIABLES) and isinstance(old, _OF_VARIABLES):
+        return "conflict" if new.name == old.name else "apart"
+    if isinstance(new, _OF_PACKAGES) and isinstance(old, _OF_PACKAGES):
+        return _of_one_package(new, old)
+    if isinstance(new, InstallDriver) and isinstance(old, InstallDriver):
+        enough = figures(old.minimum or old.branch) >= figures(new.minimum or new.branch)
+        return "covered" if enough and new.flavour == old.flavour else "conflict"
+    if isinstance(new, InstallRocmDriver) and isinstance(old, InstallRocmDriver):
+        return "conflict"
+    if isinstance(new, LoadModule | UnblockModule | BlockModule) and isinstance(
+        old, LoadModule | UnblockModule | BlockModule
+    ):
+        rivals = isinstance(new, BlockModule) != isinstance(old, BlockModule)
+        return "conflict" if rivals and new.module == old.module else "apart"
+    return "apart"
+
+
+def _aim(remedy: AnyRemedy) -> AnyRemedy:
+    """A remedy without the words that say why."""
+    if isinstance(remedy, ReplaceTorch):
+        return replace(remedy, carries="", community=False, companions=())
+    return replace(remedy, why="")
+
+
+def _towards_torch(new: AnyRemedy, torch: ReplaceTorch) -> Stance:
+    if isinstance(new, ReplaceTorch):
+        return "conflict"
+    brought = {"torch", *(name for name, _ in torch.companions)}
+    if isinstance(new, ReplacePackage | ReinstallPackage) and new.name in brought:
+        return "covered"
+    if isinstance(new, _OF_PACKAGES) and new.name != "torch":
+        return "later"  # what fits the old torch need not fit the new one
+    if isinstance(new, SetVariable) and new.name.startswith(_OVERRIDE):
+        return "later"  # a build that carries the card needs none
+    return "apart"
+
+
+def _of_one_package(
+    new: ReplacePackage | ReinstallPackage | RemovePackage, old: ReplacePackage | ReinstallPackage | RemovePackage
+) -> Stance:
+    if new.name != old.name:
+        return "apart"
+    again = isinstance(new, ReinstallPackage) and isinstance(old, ReplacePackage)
+    return "covered" if again else "conflict"
+
+
+# --- when ----------------------------------------------------------------------------------------------
+
+
+def _stage(way: WayOut, number: int, finding: Finding) -> int:
+    """Words for a person stay beside the remedy that they go with; alone they belong to the layer of the fault."""
+    before, after = way.remedies[number::-1], way.remedies[number:]
+    for remedy in (*before, *after):
+        if not isinstance(remedy, Manual):
+            return _stage_of(remedy)
+    layers = {"1": DRIVER, "2": CONTAINER, "3": RUNTIME}
+    layer = finding.id.removeprefix("GPD")
+    return layers.get(layer[:1], TORCH if layer < "420" else PACKAGES)
+
+
+def _stage_of(remedy: AnyRemedy) -> int:
+    if isinstance(remedy, ReplaceTorch):
+        return TORCH
+    if isinstance(remedy, _OF_PACKAGES):
+        return TORCH if remedy.name == "torch" else PACKAGES
+    if isinstance(remedy, _OF_VARIABLES):
+        return VARIABLES
+    if isinstance(remedy, AddContainerFlags):
+        return CONTAINER
+    if isinstance(remedy, InstallSystemPackage):
+        kinds = {"nvidia-container-toolkit": CONTAINER, "linux-firmware": DRIVER}
+        return kinds.get(remedy.purpose, RUNTIME)
+    return DRIVER

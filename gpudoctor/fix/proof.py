@@ -1,0 +1,69 @@
+"""What a repair did, by a second look at the machine: the findings of before against those of after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpudoctor.finding import Finding, NotJudged, SetVariable, UnsetVariable
+from gpudoctor.machine import Machine
+
+
+class Proof(Struct, frozen=True):
+    """Errors and warnings of the two looks, by what became of them."""
+
+    repaired: tuple[Finding, ...]
+    left: tuple[Finding, ...]
+    new: tuple[Finding, ...]
+    by_variables: tuple[Finding, ...]
+    """Of those that are there afterwards: only a variable is wanting, which no repair puts into a start-up file."""
+    questions: tuple[str, ...]
+    """What decides about a usable GPU and could not be judged afterwards."""
+    verdict: str
+
+
+def proof(
+    before: Sequence[Finding],
+    after: Sequence[Finding],
+    under_variables: Sequence[Finding],
+    questions: Iterable[NotJudged],
+    verdict: str,
+) -> Proof:
+    """Compare two judgements of one machine; `under_variables` is the second one as it is for a process that has
+    the variables of `gpudoctor env`."""
+    unanswered = {question.id: question.why for question in questions if question.matters}
+    old, new = _weighty(before), _weighty(after)
+    still = {_key(finding) for finding in _weighty(under_variables)}
+    had, has = ({_key(finding) for finding in findings} for findings in (old, new))
+    lasting = tuple(finding for finding in new if _key(finding) in still)
+    return Proof(
+        repaired=tuple(finding for finding in old if _key(finding) not in has and finding.id not in unanswered),
+        left=tuple(finding for finding in lasting if _key(finding) in had),
+        new=tuple(finding for finding in lasting if _key(finding) not in had),
+        by_variables=tuple(finding for finding in new if _key(finding) not in still),
+        questions=tuple(unanswered.values()),
+        verdict=verdict,
+    )
+
+
+def with_variables(machine: Machine, variables: Iterable[SetVariable | UnsetVariable]) -> Machine:
+    """The machine as a process finds it that has these variables."""
+    environ = dict(machine.variables)
+    for variable in variables:
+        if isinstance(variable, SetVariable):
+            environ[variable.name] = variable.value
+        else:
+            environ.pop(variable.name, None)
+    return replace(machine, variables=environ)
+
+
+def _weighty(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(finding for finding in findings if finding.severity != "note")
+
+
+def _key(finding: Finding) -> tuple[str, str, str]:
+    """The fault and its card. Subjects name versions, which a repair changes; a known issue is told by its words."""
+    device = f"{finding.device.vendor} {finding.device.index} {finding.device.bdf}" if finding.device else ""
+    return finding.id, device, finding.message if finding.slug == "known-issue" else ""

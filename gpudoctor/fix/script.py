@@ -1,0 +1,113 @@
+"""The plan of a repair as a POSIX shell script, to be read and then run somewhere else.
+
+Nothing that was read from a machine reaches the shell unquoted, the start of an argument or a line of its own.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+
+from gpudoctor.finding import UnsetVariable
+from gpudoctor.fix.repair import PlannedStep, Repair, Variable
+from gpudoctor.fix.steps import EnvStep, RunStep
+
+_HEAD = """\
+#!/bin/sh
+# A repair by gpudoctor {version} for {subject}.
+# Read it before you run it. It stops at the first command that fails.
+set -eu
+if [ "$(id -u)" -eq 0 ]; then sudo=; else sudo=sudo; fi
+"""
+
+
+def shell_script(plan: Repair, *, version: str, subject: str) -> str:
+    """All of a plan: commands as they are, what a person does as comments."""
+    lines = [_HEAD.format(version=version, subject=printable(subject))]
+    lines += [f"# These want another torch: {printable(', '.join(plan.pinned))}\n"] if plan.pinned else []
+    stopped = False
+    for number, planned in enumerate(plan.steps, 1):
+        lines += [f"{line}\n" for line in ("", *_step(number, planned, stopped))]
+        stopped = stopped or planned.stops
+    lines += ["\n", *(f"{line}\n" for line in _comment(plan.after))]
+    return "".join(lines)
+
+
+def _step(number: int, planned: PlannedStep, stopped: bool) -> Iterator[str]:
+    step = planned.step
+    mark = f" (shown only: {planned.why_not})" if planned.why_not else ""
+    reasons = f"{step.why} [{', '.join(planned.because)}]".strip()
+    yield from _comment(f"{number}. {reasons}{mark}")
+    if planned.replaces:
+        yield from _comment(f"   replaces {', '.join(planned.replaces)}")
+    if isinstance(step, RunStep):
+        for argv in step.undo:
+            yield from _comment(f"   taken back by: {quoted(argv)}")
+        yield from _command(step, stopped)
+    elif isinstance(step, EnvStep):
+        yield from _comment(f"   In the shell that starts the program: export {step.name}={shlex.quote(step.value)}")
+    else:
+        yield from (line for text in step.text.split("\n") for line in _comment(f"   {text}"))
+
+
+def _command(step: RunStep, stopped: bool) -> Iterator[str]:
+    words = (*step.argv, *step.env.values(), step.cwd or "")
+    if not all(word.isprintable() for word in words):
+        yield from _comment("   No command is written for it: a name in it has characters that cannot be shown.")
+        return
+    line = quoted(step.argv)
+    if step.env:
+        line = f"env {' '.join(f'{name}={shlex.quote(value)}' for name, value in sorted(step.env.items()))} {line}"
+    if step.risk == "root":
+        line = f"$sudo {line}"
+    if step.cwd:
+        line = f"( cd {quoted((step.cwd,))} && {line} )"
+    yield f"# after the step above: {line}" if stopped else line
+
+
+def quoted(argv: Iterable[str]) -> str:
+    """An argument list as one line for a shell. "~/" at its start stands for a home folder that was left out."""
+    return " ".join(f'"$HOME"/{shlex.quote(a[2:])}' if a.startswith("~/") else shlex.quote(a) for a in argv)
+
+
+def printable(text: str) -> str:
+    """One line without control characters."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def _comment(text: str) -> Iterator[str]:
+    """A text as comment lines: whatever is in it, no line of it is a command."""
+    yield from (f"# {printable(line)}".rstrip() for line in re.split(r"[\r\n]", text))
+
+
+# --- variables --------------------------------------------------------------------------------------------
+
+
+def variable_lines(variables: Iterable[Variable], shell: str) -> str:
+    """Lines for `eval` (sh) or `source` (fish) that set and unset variables; no comments, as an unquoted `eval` makes
+    one line of them all."""
+    lines: list[str] = []
+    for variable in variables:
+        if isinstance(variable, UnsetVariable):
+            lines.append(f"set -e {variable.name};" if shell == "fish" else f"unset {variable.name};")
+        elif shell == "fish":
+            lines.append(f"set -gx {variable.name} {_fish(variable.value)};")
+        else:
+            lines.append(f"export {variable.name}={shlex.quote(variable.value)};")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def variable_data(variables: Iterable[Variable]) -> Mapping[str, object]:
+    """As JSON: what to set, and what to unset."""
+    chosen = tuple(variables)
+    return {
+        "schema": 1,
+        "set": {one.name: one.value for one in chosen if not isinstance(one, UnsetVariable)},
+        "unset": [one.name for one in chosen if isinstance(one, UnsetVariable)],
+    }
+
+
+def _fish(value: str) -> str:
+    """In fish a single-quoted text knows \\\\ and \\' only."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,140 @@
+"""The plan of a repair, what became of it, and the journal: for a person, and as JSON (design §3)."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+from gpudoctor.fix.steps import EnvStep, RunStep
+from gpudoctor.render.text import Line, command_line, print_lines
+
+if TYPE_CHECKING:
+    from gpudoctor.finding import Finding, Risk
+    from gpudoctor.fix.proof import Proof
+    from gpudoctor.fix.repair import PlannedStep, Repair
+
+_RISKS: dict[Risk, str] = {
+    "safe": "none: nothing is replaced",
+    "replaces": "packages of this environment are replaced",
+    "root": "changes the system, as root",
+    "reboot": "takes effect with a reboot",
+}
+
+
+def repair_data(plan: Repair) -> dict[str, Any]:
+    """As built-in types, in the order of the contract."""
+    import msgspec
+
+    steps = [
+        {
+            **msgspec.to_builtins(planned.step),
+            "because": list(planned.because),
+            "state": planned.state,
+        }
+        for planned in plan.steps
+    ]
+    return {"schema": 1, "steps": steps, "after": plan.after}
+
+
+def print_repair(plan: Repair, findings: Sequence[Finding], out: TextIO, *, color: bool, here: bool) -> None:
+    """Print the plan for these findings. `here`: its commands are for this machine, and are printed exactly."""
+    print_lines(_plan(plan, findings), out, color=color, exact_commands=here)
+
+
+def _plan(plan: Repair, findings: Sequence[Finding]) -> Iterator[Line]:
+    names = {finding.id: finding.slug for finding in findings}
+    if plan.pinned:
+        yield [("! These installed packages want another torch than the one that comes: ", "bold yellow")]
+        yield from ([(f"    {package}", "")] for package in plan.pinned)
+        yield []
+    for number, planned in enumerate(plan.steps, 1):
+        yield from _step(number, planned, names)
+        yield []
+    yield from ([(sentence, "")] for sentence in plan.after.split("\n"))
+
+
+def _step(number: int, planned: PlannedStep, names: dict[str, str]) -> Iterator[Line]:
+    step = planned.step
+    mark = [(f"   not run: {planned.why_not}", "yellow")] if planned.why_not else []
+    because = ", ".join(f"{names.get(id, id)} [{id}]" for id in planned.because)
+    yield [(f"{number}. ", "bold"), (because, "bold"), *mark]
+    if isinstance(step, RunStep):
+        as_root = "sudo " if step.risk == "root" and planned.why_not else ""
+        inside = f"cd {command_line([step.cwd])} && " if step.cwd else ""
+        variables = "".join(f"{name}={shlex.quote(value)} " for name, value in step.env.items())
+        yield [(f"     {inside}{as_root}{variables}{command_line(step.argv)}", "command")]
+    elif isinstance(step, EnvStep):
+        yield [(f"     export {step.name}={shlex.quote(step.value)}", "command")]
+    else:
+        yield from ([(f"     {line}", "")] for line in step.text.splitlines())
+    yield from _details(planned)
+
+
+def _details(planned: PlannedStep) -> Iterator[Line]:
+    step = planned.step
+    if step.why:
+        yield _detail("why", step.why)
+    if planned.replaces:
+        yield _detail("replaces", ", ".join(planned.replaces))
+    if step.risk != "safe" or isinstance(step, RunStep):
+        yield _detail("risk", _RISKS[step.risk])
+    if not isinstance(step, RunStep):
+        return
+    if planned.state == "will run" and step.risk not in ("root", "reboot"):
+        yield _detail("undo", "gpudoctor fix --undo")
+    elif step.undo:
+        for number, argv in enumerate(step.undo):
+            as_root = "sudo " if step.risk == "root" and planned.why_not else ""
+            yield [(f"     {'undo' if number == 0 else '':<9}", "dim"), (as_root + command_line(argv), "command")]
+
+
+def _detail(name: str, text: str) -> Line:
+    return [(f"     {name:<9}", "dim"), (text, "")]
+
+
+# --- what became of it ------------------------------------------------------------------------------------
+
+
+def proof_data(proof: Proof) -> dict[str, Any]:
+    """What the second look at the machine found: ids."""
+    return {
+        "repaired": _ids(proof.repaired),
+        "left": _ids(proof.left),
+        "new": _ids(proof.new),
+        "variables": _ids(proof.by_variables),
+        "verdict": proof.verdict,
+    }
+
+
+def _ids(findings: Iterable[Finding]) -> list[str]:
+    return list(dict.fromkeys(finding.id for finding in findings))
+
+
+def print_proof(proof: Proof, out: TextIO, *, color: bool) -> None:
+    """Print what is repaired, what is left and what is new."""
+    print_lines(_proof(proof), out, color=color)
+
+
+def _proof(proof: Proof) -> Iterator[Line]:
+    for finding in proof.repaired:
+        yield [("✓ repaired  ", "bold green"), _name(finding)]
+    for finding in proof.by_variables:
+        yield [("· variable  ", "cyan"), _name(finding), (f"  {finding.message}", "")]
+    if proof.by_variables:
+        yield [
+            ("    Set by ", ""),
+            ('eval "$(gpudoctor env)"', "bold"),
+            (" in a shell, or by gpudoctor preflight --set-env -- COMMAND for one command.", ""),
+        ]
+    for finding in proof.left:
+        yield [("✗ still there  ", "bold red"), _name(finding), (f"  {finding.message}", "")]
+    for finding in proof.new:
+        yield [("! new  ", "bold yellow"), _name(finding), (f"  {finding.message}", "")]
+    for why in proof.questions:
+        yield [("? not judged  ", "magenta"), (why, "")]
+    yield [("Verdict: ", "bold"), (proof.verdict.upper(), "bold")]
+
+
+def _name(finding: Finding) -> tuple[str, str]:
+    return f"{finding.slug} [{finding.id}]", "bold"
