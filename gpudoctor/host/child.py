@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-import select
 import selectors
-import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from gpudoctor.host.base import CommandResult
+from gpudoctor.host.processes import end_all, has_ended
 from gpudoctor.machine import Fact, absent, known, unknown
 
 OUTPUT_LIMIT = 1 << 20
@@ -61,7 +59,7 @@ def run_limited(
     try:
         failure = _collect(process, streams, seconds)
     finally:
-        _end(process, watch)
+        end_all(process, watch)
     if failure:
         return unknown(failure, source)
     return known(
@@ -84,7 +82,7 @@ def _collect(process: subprocess.Popen[bytes], streams: dict[str, bytearray], se
             selector.register(getattr(process, name), selectors.EVENT_READ, buffer)
         while True:
             now = time.monotonic()
-            if ended is None and _has_ended(process):
+            if ended is None and has_ended(process):
                 ended = now
             if ended is not None and (not selector.get_map() or now - ended > CLOSING_SECONDS):
                 return ""
@@ -101,45 +99,3 @@ def _collect(process: subprocess.Popen[bytes], streams: dict[str, bytearray], se
                     selector.unregister(key.fileobj)
                 elif len(key.data) < OUTPUT_LIMIT:
                     key.data.extend(chunk[: OUTPUT_LIMIT - len(key.data)])
-
-
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it has ended; not collected yet, so that its number cannot become another process's."""
-    try:
-        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return True
-
-
-def _end(process: subprocess.Popen[bytes], watch: int) -> None:
-    """Kill the child's group and whatever left the group; collect the child.
-
-    Every descendant has inherited the writing end of `watch`: while one lives, reading it does not end.
-    """
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    for stream in (process.stdout, process.stderr):
-        if stream is not None:
-            stream.close()
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(1.0)
-    for _ in range(3):
-        if select.select([watch], [], [], 0.05)[0]:
-            break
-        for number in _holders(f"pipe:[{os.fstat(watch).st_ino}]"):
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(number, signal.SIGKILL)
-    os.close(watch)
-
-
-def _holders(pipe: str) -> list[int]:
-    """Processes of this user that hold the writing end of a pipe."""
-    found: list[int] = []
-    for number in filter(str.isdigit, os.listdir("/proc")):
-        folder = f"/proc/{number}/fd"
-        with suppress(OSError):
-            for descriptor in os.listdir(folder):
-                link = f"{folder}/{descriptor}"
-                if os.readlink(link) == pipe and os.lstat(link).st_mode & 0o200:
-                    found.append(int(number))
-    return found

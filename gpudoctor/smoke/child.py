@@ -1,0 +1,326 @@
+"""One child in the examined interpreter: its start, its messages, its last words, and its end."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import selectors
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from gpudoctor.host.interrupts import Interruptions
+from gpudoctor.host.processes import end_all, has_ended, kill, marked
+from gpudoctor.smoke.kernels.channel import GarbledError, Message, Reader, send
+from gpudoctor.smoke.shared_memory import SharedMemory
+
+_BOOTSTRAP = """
+import importlib.util, sys
+folder = sys.argv[1]
+if sys.path[0] == "":
+    del sys.path[0]
+spec = importlib.util.spec_from_file_location(
+    "gpudoctor_smoke", folder + "/__init__.py", submodule_search_locations=[folder])
+package = importlib.util.module_from_spec(spec)
+sys.modules["gpudoctor_smoke"] = package
+spec.loader.exec_module(package)
+from gpudoctor_smoke import serve
+serve.main(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], int(sys.argv[5]), sys.argv[6] == "count")
+"""
+"""Loads the kernels' folder as a package of its own name: no folder of ours comes onto sys.path."""
+
+_CACHES = (
+    "XDG_CACHE_HOME", "CUDA_CACHE_PATH", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_HOME",
+    "TORCH_EXTENSIONS_DIR", "MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR", "AMD_COMGR_CACHE_DIR",
+    "MPLCONFIGDIR", "NUMBA_CACHE_DIR", "TMPDIR",
+)  # fmt: skip
+_MARK = "GPUDOCTOR_CHILD"
+_POLL_SECONDS = 0.25
+_TAIL_LIMIT = 1 << 14
+_SAID_LIMIT = 2000
+_TRACE_SECONDS = 1.0
+"""How long a hanging child gets to write where it is."""
+_SILENCE_SECONDS = 3.0
+"""Without a beat for so long, no other Python thread can run: something holds the GIL."""
+_CLOSED_SECONDS = 1.0
+_TRACKER_SECONDS = 0.5
+_END_SECONDS = 10.0
+"""A process with contexts on eight cards needs seconds to end."""
+
+
+class Lost(Exception):  # noqa: N818 - what became of a child, not an error of this program
+    """The child is of no use any more: it ended, gave no answer in time, was stopped, or wrote what is no message."""
+
+    def __init__(
+        self,
+        how: Literal["ended", "silent", "stopped", "garbled"],
+        status: int | None,
+        said: str,
+        place: str,
+        gil: bool,
+    ) -> None:
+        super().__init__(how)
+        self.how = how
+        self.status = status
+        """Exit status; negative: the signal that ended or stopped it."""
+        self.said = said
+        """The last lines that it printed."""
+        self.place = place
+        """Where its Python was: "relu in torch/nn/functional.py line 12"."""
+        self.gil = gil
+        """Whether it held the GIL while it gave no answer."""
+
+    @property
+    def signal(self) -> str:
+        """SIGSEGV ..., or empty."""
+        if self.status is None or self.status >= 0:
+            return ""
+        try:
+            return signal.Signals(-self.status).name
+        except ValueError:
+            return f"signal {-self.status}"
+
+    @property
+    def last_line(self) -> str:
+        return self.said.rpartition("\n")[2]
+
+    def sentence(self, seconds: float) -> str:
+        """What happened, for a person; `seconds` is the time limit that there was."""
+        if self.how == "silent":
+            held = "; it waits in native code and holds the GIL" if self.gil else ""
+            text = f"no answer within {seconds:g} s{held}"
+        elif self.how == "stopped":
+            text = f"the process was stopped ({self.signal})"
+        elif self.how == "garbled":
+            text = "the process wrote into gpudoctor's channel, or closed it"
+        elif self.signal == "SIGKILL":
+            text = "the process was killed (SIGKILL), as Linux does where memory runs out"
+        else:
+            text = f"the process ended with {self.signal or f'status {self.status}'}"
+        return f"{text}, at {self.place}" if self.place else text
+
+
+class Child:
+    """A running child; `end` it. Raises OSError where the interpreter cannot be started."""
+
+    def __init__(
+        self,
+        interpreter: str,
+        environ: Mapping[str, str],
+        folder: Path,
+        kernels: Path,
+        interruptions: Interruptions,
+        *,
+        count: bool,
+    ) -> None:
+        """`folder` is for what it may write; with `count` it counts torch's devices after the import."""
+        self._trace = folder / f"trace-{secrets.token_hex(4)}"
+        self._interruptions = interruptions
+        self._mark = secrets.token_hex(16)
+        self._shared_memory = SharedMemory()
+        self._reader = Reader()
+        self._pending: deque[Message] = deque()
+        self._tails = {"stdout": b"", "stderr": b""}
+        self._garbled = self._closed = self._ready = False
+        self._beat = time.monotonic()
+        self._start(interpreter, environ, folder, kernels, count)
+
+    def _start(self, interpreter: str, environ: Mapping[str, str], folder: Path, kernels: Path, count: bool) -> None:
+        cwd, caches = folder / f"cwd-{self._mark[:8]}", folder / "caches"
+        cwd.mkdir()
+        caches.mkdir(exist_ok=True)
+        watch, held = os.pipe()
+        commands, self._commands = os.pipe()
+        self._events, events = os.pipe()
+        arguments = (kernels, commands, events, self._trace, os.getpid(), "count" if count else "")
+        own = {"PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C", _MARK: self._mark}
+        try:
+            self._process = subprocess.Popen(
+                [interpreter, "-c", _BOOTSTRAP, *map(str, arguments)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**environ, **dict.fromkeys(_CACHES, str(caches)), **own},
+                cwd=cwd,
+                start_new_session=True,
+                pass_fds=(held, commands, events),
+            )
+        except (OSError, ValueError, subprocess.SubprocessError):
+            for descriptor in (watch, self._commands, self._events):
+                os.close(descriptor)
+            raise
+        finally:
+            for descriptor in (held, commands, events):
+                os.close(descriptor)
+        self._watch = watch
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._interruptions, selectors.EVENT_READ, "interruptions")
+        self._selector.register(self._events, selectors.EVENT_READ, "events")
+        for name in self._tails:
+            stream = getattr(self._process, name)
+            self._selector.register(stream, selectors.EVENT_READ, name)
+
+    def send(self, message: Message) -> None:
+        """Tell the child something. One that is gone is noticed by `receive`."""
+        with suppress(OSError):
+            send(self._commands, message)
+
+    def forget_words(self) -> None:
+        """What was said so far belongs to an earlier step."""
+        self._tails = dict.fromkeys(self._tails, b"")
+
+    def receive(self, seconds: float) -> Message:
+        """The next message but a beat. Raises Lost, also when there is none within `seconds`."""
+        deadline = time.monotonic() + seconds
+        closed_since: float | None = None
+        while True:
+            ended = has_ended(self._process)
+            self._pump(0.0 if ended or self._pending else min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+            if self._pending:
+                return self._pending.popleft()
+            now = time.monotonic()
+            if ended:
+                raise self.lost("ended")
+            if self._garbled:
+                raise self.lost("garbled")
+            if self._closed:
+                closed_since = closed_since or now
+                if now - closed_since > _CLOSED_SECONDS:
+                    raise self.lost("garbled")
+                time.sleep(0.005)
+            if self._stopped_by() is not None:
+                raise self.lost("stopped")
+            if now >= deadline:
+                raise self.lost("silent")
+
+    def _pump(self, seconds: float) -> None:
+        """Take what comes within `seconds`: printed text before messages, since it was printed before them."""
+        ready = [key for key, _ in self._selector.select(seconds)]
+        self._interruptions.check()
+        for key in sorted(ready, key=lambda key: key.data == "events"):
+            data = os.read(key.fd, 1 << 16)
+            if not data:
+                self._selector.unregister(key.fileobj)
+                self._closed = self._closed or key.data == "events"
+            elif key.data == "events":
+                self._take(data)
+            else:
+                self._tails[key.data] = (self._tails[key.data] + data)[-_TAIL_LIMIT:]
+
+    def _take(self, data: bytes) -> None:
+        self._beat = time.monotonic()
+        self._ready = True
+        if self._shared_memory.grown:
+            self._shared_memory.note(self._numbers())
+        try:
+            for message in self._reader.feed(data) if not self._garbled else ():
+                if message.get("event") != "beat":
+                    self._pending.append(message)
+        except GarbledError:
+            self._garbled = True
+
+    def _numbers(self) -> list[int]:
+        """The child and every descendant."""
+        return [self._process.pid, *(number for number in marked(f"{_MARK}={self._mark}"))]
+
+    def _stopped_by(self) -> int | None:
+        with suppress(ChildProcessError):
+            state = os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+            return None if state is None else state.si_status
+        return None
+
+    def lost(self, how: Literal["ended", "silent", "stopped", "garbled"]) -> Lost:
+        """What became of the child; one that hangs is asked where it is."""
+        gil = how == "silent" and self._ready and time.monotonic() - self._beat > _SILENCE_SECONDS
+        status: int | None = None
+        if how == "silent" and self._ready:
+            self._ask_place()
+        elif how == "stopped":
+            status = -(self._stopped_by() or signal.SIGSTOP)
+        elif how == "ended":
+            self._drain()
+            self._process.wait()
+            status = self._process.returncode
+        return Lost(how, status, self._said(), self._place(), gil)
+
+    def _ask_place(self) -> None:
+        """The signal's handler is C: it answers while the GIL is held."""
+        with suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGUSR1)
+        deadline = time.monotonic() + _TRACE_SECONDS
+        while time.monotonic() < deadline and not has_ended(self._process) and not self._place():
+            time.sleep(0.01)
+        self._drain()
+
+    def _drain(self) -> None:
+        """Take what was printed last; something that the child left running may print for ever."""
+        for _ in range(64):
+            left = [key.data for key in self._selector.get_map().values() if key.data in self._tails]
+            if not left or not any(key.data in left for key, _ in self._selector.select(0)):
+                return
+            self._pump(0)
+
+    def _said(self) -> str:
+        """The last lines that say something, of the error output and else of the other."""
+        for name in ("stderr", "stdout"):
+            text = self._tails[name].decode("utf-8", "replace")
+            lines = [line.strip() for line in text.splitlines() if re.search(r"\w", line)]
+            if lines:
+                return "\n".join(lines[-10:])[-_SAID_LIMIT:]
+        return ""
+
+    def _place(self) -> str:
+        """The innermost Python line of the thread that a signal met."""
+        with suppress(OSError), open(self._trace, encoding="utf-8", errors="replace") as trace:
+            block = re.split(
+                r"^(?:Current thread .*|Stack) \(most recent call first\):$", trace.read(1 << 16), flags=re.M
+            )
+            frame = re.search(r'File "([^"]*)", line (\d+) in (\S+)', block[-1]) if len(block) > 1 else None
+            if frame:
+                return f"{frame.group(3)} in {'/'.join(frame.group(1).split('/')[-2:])} line {frame.group(2)}"
+        return ""
+
+    def end(self, patient: bool = False) -> bool:
+        """End it with all that it started; no file of its shared memory stays. False: it cannot be ended.
+
+        With `patient`, one that has nothing more to do ends by itself.
+        """
+        os.close(self._commands)
+        self._shared_memory.note(self._numbers())
+        deadline = time.monotonic() + (1.0 if patient else 0.0)
+        while time.monotonic() < deadline and not has_ended(self._process):
+            time.sleep(0.002)
+        if not has_ended(self._process):
+            kill(self._process.pid)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_END_SECONDS)
+        self._end_descendants()
+        self._selector.close()
+        os.close(self._events)
+        ended = end_all(self._process, self._watch)
+        self._shared_memory.remove()
+        return ended
+
+    def _end_descendants(self) -> None:
+        """Python's resource trackers come last: they remove what their users leave, and end by themselves."""
+        patience = time.monotonic() + _TRACKER_SECONDS
+        while time.monotonic() < patience + _TRACKER_SECONDS:
+            left = self._numbers()[1:]
+            if not left:
+                return
+            for number in left:
+                if time.monotonic() > patience or not _is_tracker(number):
+                    kill(number)
+            time.sleep(0.01)
+
+
+def _is_tracker(number: int) -> bool:
+    with suppress(OSError), open(f"/proc/{number}/cmdline", "rb") as line:
+        return b"resource_tracker" in line.read()
+    return False

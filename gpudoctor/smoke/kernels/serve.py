@@ -1,0 +1,268 @@
+"""The child's main loop: import torch, count and list the devices, run the kernels it is told to.
+
+Runs in the examined interpreter, started by gpudoctor.smoke.child. Every step that may not come back is told
+before it begins; a thread tells that the process still runs Python while a kernel computes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gc
+import importlib
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any, Iterator
+
+from . import all_kernels
+from .channel import GarbledError, Message, Reader, send
+from .kernel import Kernel, Outcome, Run, Skip
+from .listing import list_devices
+
+BEAT_SECONDS = 0.5
+MESSAGE_LIMIT = 4000
+DEATH_OF_PARENT = 1
+"""PR_SET_PDEATHSIG of prctl."""
+
+
+class Channel:
+    """Both pipes to gpudoctor; neither is inherited by what a kernel starts."""
+
+    def __init__(self, commands: int, events: int) -> None:
+        os.set_inheritable(commands, False)
+        os.set_inheritable(events, False)
+        self._commands, self._events = commands, events
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+
+    def tell(self, event: str, **content: Any) -> None:
+        """Send one event. Ends the process where gpudoctor is gone, and a fork that came back from a kernel."""
+        if os.getpid() != self._process:
+            os._exit(70)
+        try:
+            with self._lock:
+                send(self._events, {"event": event, **content})
+        except OSError:
+            os._exit(70)
+
+    def commands(self) -> Iterator[Message]:
+        """Commands until gpudoctor closes its end."""
+        reader = Reader()
+        while True:
+            data = os.read(self._commands, 1 << 16)
+            if not data:
+                return
+            yield from reader.feed(data)
+
+    def beat(self) -> None:
+        """Tell for ever that this process still runs Python."""
+        while True:
+            time.sleep(BEAT_SECONDS)
+            self.tell("beat")
+
+
+def main(commands: int, events: int, trace: str, parent: int, count: bool) -> None:
+    """Serve until the commands end. `trace` is the file that gets the Python lines of a crash."""
+    _prepare(trace, parent)
+    channel = Channel(commands, events)
+    channel.tell("importing")
+    threading.Thread(target=channel.beat, daemon=True).start()
+    torch = _import_torch(channel)
+    if torch is not None:
+        if count:
+            _count(torch, channel)
+        # A garbled command: gpudoctor is not what writes there.
+        with contextlib.suppress(GarbledError):
+            for command in channel.commands():
+                _obey(command, torch, channel)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(0)  # what torch does at exit is no part of the trial
+
+
+def _prepare(trace: str, parent: int) -> None:
+    """No core file, first choice of the kernel when memory runs out, no life without gpudoctor, last words."""
+    try:
+        import resource
+
+        # With 1, and not with 0, Linux hands no core to a program (systemd-coredump) either.
+        hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+        limit = 1 if hard else 0
+        resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
+    except (ImportError, ValueError, OSError):
+        pass
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("1000")
+    with contextlib.suppress(ImportError, OSError, AttributeError):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(DEATH_OF_PARENT, int(signal.SIGKILL), 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(70)
+    with contextlib.suppress(OSError, ValueError):
+        # Never closed: it is written when nothing else works any more.
+        handle = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        faulthandler.enable(handle, all_threads=False)
+        faulthandler.register(signal.SIGUSR1, handle, all_threads=True)
+
+
+def _import_torch(channel: Channel) -> Any:
+    """torch, or None where it raised; either is told."""
+    start = time.monotonic()
+    try:
+        torch = importlib.import_module("torch")
+    except BaseException as error:  # SystemExit and KeyboardInterrupt are failures of an import, too
+        channel.tell("raised", error=_last_line(error), seconds=time.monotonic() - start)
+        return None
+    if not hasattr(torch, "__version__"):
+        empty = getattr(torch, "__file__", None) is None
+        what = "what is imported as torch is an empty folder" if empty else "no torch"
+        channel.tell("raised", error="ImportError: " + what, seconds=time.monotonic() - start)
+        return None
+    channel.tell("imported", seconds=time.monotonic() - start, **_describe(torch))
+    return torch
+
+
+def _describe(torch: Any) -> dict[str, Any]:
+    """Versions and architectures that torch names without touching a GPU."""
+    version = getattr(torch, "version", None)
+    try:
+        arch_list = [str(arch) for arch in (torch._C._cuda_getArchFlags() or "").split()]
+    except Exception:
+        arch_list = []
+    return {
+        "version": str(torch.__version__),
+        "cuda": str(getattr(version, "cuda", None) or ""),
+        "hip": str(getattr(version, "hip", None) or ""),
+        "arch_list": arch_list,
+    }
+
+
+def _count(torch: Any, channel: Channel) -> None:
+    """Tell the number of GPUs; no context is made on any."""
+    try:
+        channel.tell("counted", device_count=int(torch.cuda.device_count()))
+    except Exception as error:
+        channel.tell("counted", device_error=_last_line(error)[:500])
+
+
+def _obey(command: Message, torch: Any, channel: Channel) -> None:
+    """One command: list the devices, or run one kernel."""
+    if command["do"] == "list":
+        try:
+            channel.tell("devices", devices=list_devices(torch, command["untouched"]))
+        except Exception as error:
+            channel.tell("devices", error=_last_line(error))
+        return
+    channel.tell("started", job=command["job"])
+    start = time.monotonic()
+    try:
+        result = _run(command, torch)
+    except BaseException as error:  # SystemExit of a kernel's library must not end the process unseen
+        result = {"status": "error", "message": _last_line(error), **_judge_error(error, command["device"], torch)}
+    result.setdefault("ms", round((time.monotonic() - start) * 1000, 3))
+    with contextlib.suppress(Exception):
+        _free(torch)
+    channel.tell("finished", job=command["job"], **result)
+
+
+def _run(command: Message, torch: Any) -> dict[str, Any]:
+    """Run a kernel and say whether its deviation is within its tolerance."""
+    kernel = _kernel(command["kernel"])
+    run = Run(
+        torch, command["device"], command["dtype"], command["seed"], command["seconds"], minutes=command["minutes"]
+    )
+    torch_seed = getattr(torch, "manual_seed", None)
+    if torch_seed is not None:
+        torch_seed(command["seed"])
+    start = time.monotonic()
+    try:
+        outcome = kernel.function(run)
+    except Skip as skip:
+        return {"status": "skipped", "detail": str(skip)}
+    return {"ms": round((time.monotonic() - start) * 1000, 3), **_judge(outcome)}
+
+
+def _kernel(name: str) -> Kernel:
+    return next(kernel for kernel in all_kernels() if kernel.name == name)
+
+
+def _judge(outcome: Outcome) -> dict[str, Any]:
+    error = None if outcome.error is None else float(outcome.error)
+    tolerance = None if outcome.tolerance is None else float(outcome.tolerance)
+    right = error is None or (tolerance is not None and error <= tolerance)  # never with a NaN
+    return {
+        "status": "pass" if right else "wrong",
+        "error": error,
+        "tolerance": tolerance,
+        "detail": str(outcome.detail),
+        "measures": {str(name): float(value) for name, value in outcome.measures.items()},
+    }
+
+
+def _judge_error(error: BaseException, device: str, torch: Any) -> dict[str, Any]:
+    """Whether memory ran out, and whether the device answers after the error."""
+    # Its frames hold the kernel's tensors.
+    error.__traceback__ = None
+    gc.collect()
+    if _is_out_of_memory(error, torch):
+        others = _held_by_others(device, torch)
+        if others:
+            return {"status": "skipped", "detail": "out of memory: " + others}
+        return {"detail": "ran out of memory"}
+    return {"sticky": device.startswith("cuda") and not _answers(device, torch)}
+
+
+def _is_out_of_memory(error: BaseException, torch: Any) -> bool:
+    kinds = (MemoryError, getattr(torch, "OutOfMemoryError", None), getattr(torch.cuda, "OutOfMemoryError", None))
+    if any(isinstance(kind, type) and isinstance(error, kind) for kind in kinds):
+        return True
+    text = str(error)
+    return "DefaultCPUAllocator" in text and "memory" in text
+
+
+def _held_by_others(device: str, torch: Any) -> str:
+    """What other processes hold of a card, where that is so much that a kernel's lack of memory is theirs."""
+    if not device.startswith("cuda"):
+        return ""
+    try:
+        torch.cuda.empty_cache()
+        free, total = torch.cuda.mem_get_info(device if ":" in device else None)
+        own = torch.cuda.memory_reserved(device if ":" in device else None)
+    except Exception:
+        return ""
+    others = total - free - own - OWN_CONTEXT
+    return f"other processes hold {others / 2**30:.1f} of {total / 2**30:.1f} GiB" if others > total / 5 else ""
+
+
+OWN_CONTEXT = 1 << 30
+"""Bytes that the driver takes at most for this process's own context and code."""
+
+
+def _answers(device: str, torch: Any) -> bool:
+    """Whether the device still copies data there and back; the first try may get an older error's report."""
+    for _ in range(2):
+        try:
+            torch.cuda.synchronize(device if ":" in device else None)
+            if float(torch.ones(1).to(device).cpu()[0]) == 1.0:
+                return True
+        except Exception:
+            continue
+    return False
+
+
+def _free(torch: Any) -> None:
+    """Give back what a kernel left: the next one must not run out of memory because of it."""
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+def _last_line(error: BaseException) -> str:
+    """The error as the last line of a traceback names it."""
+    text = " ".join(str(error).split())
+    return (type(error).__name__ + (": " + text if text else ""))[:MESSAGE_LIMIT]

@@ -1,0 +1,183 @@
+"""The smoke run: torch imported once in a child of the examined interpreter, then kernel by kernel."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from gpudoctor.host import Host
+from gpudoctor.host.interrupts import Interruptions, deferred
+from gpudoctor.machine import Fact, ImportTrial, PythonEnvironment, Smoke, SmokeDevice, SmokeKernel, unknown
+from gpudoctor.smoke import plan
+from gpudoctor.smoke.child import Child, Lost
+from gpudoctor.smoke.plan import KERNELS, Limits, Request
+from gpudoctor.smoke.runner import Progress, Runner, Starting, loss
+from gpudoctor.smoke.trial import not_started, try_import
+
+if TYPE_CHECKING:
+    from gpudoctor.smoke.kernels.kernel import Kernel
+
+__all__ = ["Limits", "Performed", "Progress", "Request", "Starting", "ignore", "perform"]
+
+_LIMITS = Limits()
+
+LISTING = "devices"
+"""Name of the result that tells that torch could not list its devices."""
+
+
+class Performed(Struct, frozen=True):
+    """What the import did and, where a level was asked for, what the kernels did."""
+
+    trial: Fact[ImportTrial]
+    smoke: Smoke | None = None
+
+
+def ignore(_: SmokeKernel | Starting) -> None:
+    """Progress that nobody looks at."""
+
+
+def perform(
+    host: Host,
+    environment: PythonEnvironment,
+    request: Request,
+    progress: Progress = ignore,
+    *,
+    kernels: Path = KERNELS,
+    limits: Limits = _LIMITS,
+) -> Performed:
+    """Import torch in the environment's interpreter and run what is asked for; nothing is left behind.
+
+    Raises InputError for a kernel or device that there is not. A signal that comes meanwhile (Ctrl-C, SIGTERM)
+    takes its course when the children are gone.
+    """
+    plan.check_device_names(request)
+    chosen = plan.choose_kernels(request, plan.declared(kernels)) if request.level else ()
+    refusal = "" if environment.interpreter else "the environment has no interpreter"
+    refusal = refusal if host.live else "nothing is run below a root"
+    if refusal:
+        return _nothing(unknown(refusal), request, refusal)
+    performed: Performed | None = None
+    with deferred() as interruptions:
+        try:
+            made = tempfile.TemporaryDirectory(prefix="gpudoctor-smoke-", ignore_cleanup_errors=True)
+        except OSError as error:
+            why = f"no temporary folder: {error.strerror}"
+            return _nothing(unknown(why), request, why)
+        with made as folder:
+            session = _Session(host, environment.interpreter, request, progress, limits, chosen)
+            performed = session.perform(Path(folder), kernels, interruptions)
+    assert performed is not None
+    return performed
+
+
+def _nothing(trial: Fact[ImportTrial], request: Request, why: str) -> Performed:
+    """Nothing could be run."""
+    if request.level is None:
+        return Performed(trial)
+    return Performed(trial, Smoke(level=request.level, why=why, asked=request.asked))
+
+
+class _Listed(Struct):
+    devices: tuple[SmokeDevice, ...] = ()
+    error: str = ""
+
+
+class _Session:
+    """One request in one environment."""
+
+    def __init__(
+        self,
+        host: Host,
+        interpreter: str,
+        request: Request,
+        progress: Progress,
+        limits: Limits,
+        kernels: tuple[Kernel, ...],
+    ) -> None:
+        self._host, self._interpreter, self._request = host, interpreter, request
+        self._progress, self._limits, self._kernels = progress, limits, kernels
+
+    def perform(self, folder: Path, kernels: Path, interruptions: Interruptions) -> Performed:
+        """Import, list, run."""
+
+        def start(count: bool = False) -> Child:
+            return Child(self._interpreter, self._host.environ, folder, kernels, interruptions, count=count)
+
+        source = f"import torch in {self._interpreter}"
+        with Runner(start, self._interpreter, self._limits) as runner:
+            try:
+                child = runner.adopt(start(count=True))
+            except FileNotFoundError:
+                trial = not_started(self._interpreter)
+                return _nothing(trial, self._request, trial.value.error if trial.value else "")
+            except (OSError, ValueError) as error:
+                why = f"cannot be started: {error}"
+                return _nothing(unknown(why, source), self._request, why)
+            trial, lost = try_import(child, self._interpreter, self._limits.importing, count=True)
+            if lost is not None:
+                runner.drop()
+            if trial.value is None or not trial.value.ok:
+                said = trial.why if trial.value is None else trial.value.signal or trial.value.error
+                return _nothing(trial, self._request, f"torch cannot be imported: {said}")
+            if self._request.level is None:
+                return Performed(trial)
+            return Performed(trial, self._smoke(runner, trial.value, lost))
+
+    def _smoke(self, runner: Runner, trial: ImportTrial, lost: Lost | None) -> Smoke:
+        """List the devices and run the kernels. `lost`: what became of the first child in counting them."""
+        request = self._request
+        level = request.level
+        assert level is not None
+        if request.devices == () and not trial.cuda and not trial.hip:
+            request = msgspec.structs.replace(request, devices=("cpu",))
+        gpus: tuple[SmokeDevice, ...] = ()
+        failed: SmokeKernel | None = None
+        if plan.wants_gpus(request):
+            try:
+                if lost is not None:
+                    raise lost
+                gpus = self._list(runner)
+            except Lost as now:
+                seconds = self._limits.importing if lost else self._limits.listing
+                failed = loss(LISTING, "cuda", "", now, seconds)
+            except _ListingError as error:
+                failed = SmokeKernel(name=LISTING, device="cuda", status="error", message=str(error))
+        if failed is not None:
+            self._progress(failed)
+            devices: tuple[SmokeDevice, ...] = (self._cpu(),) if plan.wants_cpu(request) else ()
+        else:
+            devices = plan.choose_devices(request, gpus, self._cpu())
+        jobs = plan.jobs(request, self._kernels, devices, len(gpus))
+        results = runner.run(jobs, self._limits.in_all(request, len(devices)), self._progress)
+        why = runner.why or ("torch could not list its devices" if failed else "" if devices else "torch sees no GPU")
+        return Smoke(
+            level=level,
+            devices=devices,
+            kernels=(*((failed,) if failed else ()), *results),
+            why=why,
+            asked=request.asked,
+        )
+
+    def _cpu(self) -> SmokeDevice:
+        uname = self._host.uname().value
+        return SmokeDevice(name="cpu", arch=uname.machine if uname else "")
+
+    def _list(self, runner: Runner) -> tuple[SmokeDevice, ...]:
+        """Every GPU that torch sees. Raises Lost, and _ListingError where torch raises."""
+        command = {"do": "list", "untouched": list(self._request.blocked)}
+        answer = runner.ask(command, "devices", self._limits.listing)
+        try:
+            listed = msgspec.convert(answer, _Listed)
+        except msgspec.ValidationError as error:
+            raise _ListingError(f"what torch says of its devices cannot be read: {error}") from None
+        if listed.error:
+            raise _ListingError(listed.error)
+        return listed.devices
+
+
+class _ListingError(Exception):
+    """torch raised when it was asked for its devices."""
