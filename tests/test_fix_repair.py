@@ -1,0 +1,432 @@
+"""The plan of a repair: what several findings want as one ordered list, and which of it is run."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from gpudoctor.finding import (
+    AddContainerFlags,
+    AnyRemedy,
+    BlockModule,
+    Finding,
+    InstallDriver,
+    LoadModule,
+    Manual,
+    Reboot,
+    ReinstallPackage,
+    RemovePackage,
+    ReplacePackage,
+    ReplaceTorch,
+    SetVariable,
+    UnsetVariable,
+    WayOut,
+)
+from gpudoctor.fix.repair import Allowed, NoSuchWayError, Repair, repair, variables_for
+from gpudoctor.fix.script import shell_script, variable_lines
+from gpudoctor.fix.steps import EnvStep, ManualStep, RunStep
+from gpudoctor.machine import Machine, known
+from tests.check_cases import matrix
+from tests.judging import judged
+from tests.machines import amd_gpu, amd_machine, environment, nvidia_gpu, nvidia_machine, torch, with_environment
+
+PACKAGES = Allowed(packages=True)
+EVERYTHING = Allowed(packages=True, system=True)
+INDEX = "https://example.org/whl/cu128"
+TORCH = ReplaceTorch(version="2.9.1", build="cu128", origin="download.pytorch.org", index_url=INDEX)
+OTHER_TORCH = ReplaceTorch(version="2.7.0", build="cu126", origin="download.pytorch.org", index_url=INDEX)
+WITH_VISION = ReplaceTorch(
+    version="2.9.1",
+    build="cu128",
+    origin="download.pytorch.org",
+    index_url=INDEX,
+    companions=(("torchvision", "0.24.1"),),
+)
+DRIVER = InstallDriver(branch="580", minimum="580.65.06", flavour="open")
+
+
+def wants(slug: str, *remedies: AnyRemedy, id: str = "GPD402", severity: str = "error", **parts: object) -> Finding:
+    """A finding with one way out."""
+    way = WayOut(f"repair {slug}", remedies)
+    return Finding(severity, f"{slug} is wrong.", id=id, slug=slug, ways_out=(way,), **parts)  # type: ignore[arg-type]
+
+
+def plan(*findings: Finding, machine: Machine | None = None, allowed: Allowed = PACKAGES, **asked: object) -> Repair:
+    patient = machine or nvidia_machine(torch=torch("2.9.1+cpu"), packages={"torchvision": "0.24.1+cpu"})
+    return repair(findings, patient, matrix(), allowed, **asked)  # type: ignore[arg-type]
+
+
+def short(found: Repair) -> list[str]:
+    """What each step is about, in order."""
+    told = []
+    for planned in found.steps:
+        step = planned.step
+        if isinstance(step, RunStep):
+            told.append(" ".join(part for part in step.argv if not part.startswith(("-", "/", "http"))))
+        else:
+            told.append(step.name if isinstance(step, EnvStep) else step.text)
+    return told
+
+
+def states(found: Repair) -> list[str]:
+    return [planned.state for planned in found.steps]
+
+
+# --- what belongs together ----------------------------------------------------------------------------------
+
+
+def test_findings_that_want_the_same_torch_are_one_step_with_both_reasons():
+    found = plan(wants("a", TORCH, id="GPD402"), wants("b", TORCH, id="GPD405"))
+    (step,) = found.steps
+    assert step.because == ("GPD402", "GPD405")
+    assert (step.state, step.replaces, found.conflicts) == ("will run", ("torch 2.9.1+cpu",), ())
+
+
+def test_a_torch_that_comes_brings_its_companions_and_makes_the_old_one_needless():
+    damaged = wants("damaged", ReinstallPackage("torch", "2.9.1+cpu"), id="GPD411")
+    vision = wants("vision", ReplacePackage("torchvision", "==0.24.1"), id="GPD420", severity="warning")
+    for order in ((damaged, wants("arch", WITH_VISION), vision), (vision, damaged, wants("arch", WITH_VISION))):
+        (step,) = plan(*order).steps
+        assert "torch==2.9.1+cu128" in step.step.argv  # type: ignore[union-attr]
+        assert set(step.because) == {"GPD402", "GPD411", "GPD420"}
+        assert step.replaces == ("torch 2.9.1+cpu", "torchvision 0.24.1+cpu")
+
+
+def test_companions_of_two_findings_come_together():
+    (step,) = plan(wants("a", TORCH), wants("b", WITH_VISION, id="GPD405")).steps
+    assert "torchvision==0.24.1+cu128" in step.step.argv  # type: ignore[union-attr]
+
+
+def test_all_records_of_a_mixed_torch_are_removed_before_the_new_one():
+    mixed = wants("mixed", RemovePackage("torch"), ReinstallPackage("torch", "2.9.1+cpu"), id="GPD412")
+    found = plan(wants("arch", TORCH), mixed)
+    assert sorted(planned.because for planned in found.steps) == [("GPD402", "GPD412"), ("GPD412",)]
+
+
+def test_a_package_for_the_old_torch_is_judged_again_with_the_new_one():
+    numpy = wants("numpy2-old-torch", ReplacePackage("numpy", "<2"), id="GPD422", severity="warning")
+    found = plan(numpy, wants("arch", TORCH))
+    assert len(found.steps) == 1
+    assert found.left == ("numpy2-old-torch [GPD422]",)
+    assert "numpy2-old-torch [GPD422]" in found.after
+    assert short(plan(numpy)) == ["pip install numpy<2"]
+
+
+def test_a_package_that_the_way_out_itself_names_comes_with_its_torch():
+    own = wants("flash", TORCH, ReplacePackage("flash-attn", "==2.8.0"))
+    assert [text.split()[-1] for text in short(plan(own))] == ["torch==2.9.1+cu128", "flash-attn==2.8.0"]
+
+
+def test_an_override_waits_for_the_native_build():
+    override = wants("override", SetVariable("HSA_OVERRIDE_GFX_VERSION", "10.3.0"), id="GPD306")
+    found = plan(override, wants("arch", TORCH))
+    assert not any(isinstance(planned.step, EnvStep) for planned in found.steps)
+    assert found.left == ("override [GPD306]",)
+    together = wants("arch", TORCH, SetVariable("HSA_OVERRIDE_GFX_VERSION", "10.3.0"))
+    assert short(plan(together, override))[1:] == ["HSA_OVERRIDE_GFX_VERSION"]
+
+
+def test_one_driver_that_is_new_enough_for_both():
+    older = wants("older", InstallDriver(branch="570", minimum="570.26", flavour="open"), id="GPD301")
+    found = plan(wants("a", DRIVER, Reboot(), id="GPD119"), older)
+    assert len(found.steps) == 2
+    assert found.steps[0].because == ("GPD119", "GPD301")
+    assert found.conflicts == ()
+
+
+# --- what does not go together ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (TORCH, OTHER_TORCH),
+        (SetVariable("A", "1"), SetVariable("A", "2")),
+        (SetVariable("A", "1"), UnsetVariable("A")),
+        (ReplacePackage("numpy", "<2"), ReplacePackage("numpy", ">=2")),
+        (ReplacePackage("numpy", "<2"), RemovePackage("numpy")),
+        (DRIVER, InstallDriver(branch="580", flavour="proprietary")),
+        (DRIVER, InstallDriver(branch="590", minimum="590.44.01", flavour="open")),
+        (LoadModule("nouveau"), BlockModule("nouveau")),
+    ],
+)
+def test_the_finding_that_comes_first_has_its_way_and_the_other_is_named(first: AnyRemedy, second: AnyRemedy):
+    found = plan(wants("cause", first, id="GPD410"), wants("other", second, id="GPD420"))
+    assert short(found) == short(plan(wants("cause", first, id="GPD410")))
+    (conflict,) = found.conflicts
+    assert conflict.startswith("other [GPD420]")
+    assert "cause [GPD410]" in conflict
+    assert conflict in found.after
+
+
+def test_half_of_a_way_out_is_never_taken():
+    other = wants("other", SetVariable("A", "1"), OTHER_TORCH, id="GPD420")
+    found = plan(wants("cause", TORCH), other)
+    assert len(found.steps) == 1
+    assert len(found.conflicts) == 1
+
+
+def test_a_torch_whose_finding_is_refused_is_not_installed():
+    refused = wants("refused", SetVariable("A", "2"), TORCH, id="GPD404")
+    numpy = wants("numpy", ReplacePackage("numpy", "<2"), id="GPD422", severity="warning")
+    found = plan(wants("first", SetVariable("A", "1"), id="GPD210"), refused, numpy)
+    assert short(found) == ["pip install numpy<2", "A"]
+    assert [line.split()[0] for line in found.conflicts] == ["refused"]
+
+
+def test_another_way_out_that_the_plan_makes_anyway_settles_a_conflict():
+    other = Finding(
+        "error", "", id="GPD405", slug="other", ways_out=(WayOut("x", (OTHER_TORCH,)), WayOut("y", (TORCH,)))
+    )
+    found = plan(wants("cause", TORCH), other)
+    assert (len(found.steps), found.conflicts) == (1, ())
+    assert found.steps[0].because == ("GPD402", "GPD405")
+
+
+def test_an_effect_of_an_earlier_finding_waits_for_the_next_check():
+    cause = wants("cause", TORCH, moots=("effect",))
+    effect = wants("effect", OTHER_TORCH, id="GPD420")
+    found = plan(cause, effect)
+    assert (len(found.steps), found.conflicts, found.left) == (1, (), ("effect [GPD420]",))
+
+
+# --- order, and where a plan stops --------------------------------------------------------------------------
+
+
+def test_a_repair_goes_from_the_metal_up_and_reboots_once_at_its_end():
+    found = plan(
+        wants("variable", SetVariable("A", "1"), id="GPD306", severity="warning"),
+        wants("package", ReplacePackage("numpy", "<2"), id="GPD422", severity="warning"),
+        wants("uvm", LoadModule("nvidia_uvm"), id="GPD209", severity="warning"),
+        wants("memory", AddContainerFlags("shm"), id="GPD213", severity="warning"),
+        wants("driver", DRIVER, Reboot(), id="GPD301", severity="warning"),
+    )
+    told = short(found)
+    assert [text.split()[0] for text in told[:3]] == ["modprobe", "apt-get", "Reboot."]
+    assert [told[4], told[5]] == ["pip install numpy<2", "A"]
+    assert told.count("Reboot.") == 1
+
+
+def test_nothing_comes_after_a_step_for_root_that_an_error_needs():
+    found = plan(wants("driver", DRIVER, Reboot(), id="GPD301"), wants("arch", TORCH))
+    assert states(found) == ["shown only"] * 3
+    assert "needs root" in found.steps[0].why_not
+    assert "gpudoctor check" in found.after
+    as_root = plan(wants("driver", DRIVER, Reboot(), id="GPD301"), wants("arch", TORCH), allowed=EVERYTHING)
+    assert states(as_root) == ["will run", "shown only", "shown only"]
+
+
+def test_a_warning_about_the_system_does_not_hold_up_the_packages():
+    slot = wants("slot", Manual("Move the card.", risk="reboot"), id="GPD106", severity="warning")
+    assert states(plan(slot, wants("arch", TORCH))) == ["shown only", "will run"]
+
+
+def test_a_container_that_must_be_started_anew_comes_before_its_packages():
+    found = plan(wants("no-gpu", AddContainerFlags("nvidia"), id="GPD201"), wants("arch", TORCH))
+    assert states(found) == ["shown only", "shown only"]
+
+
+def test_where_nothing_may_run_everything_is_shown_and_the_reason_told():
+    found = plan(wants("arch", TORCH), allowed=Allowed(why_not="This is a snapshot."))
+    assert states(found) == ["shown only"]
+    assert "This is a snapshot." in found.after
+    assert found.to_run == ()
+
+
+def test_a_python_of_the_distribution_gets_a_venv_of_its_own_which_a_person_makes():
+    base = nvidia_machine(torch=torch("2.9.1+cpu"))
+    managed = with_environment(base, kind="system", externally_managed=True)
+    found = plan(wants("arch", TORCH), machine=managed)
+    assert set(states(found)) == {"shown only"}
+
+
+def test_variables_of_conda_are_run_and_others_are_not():
+    override = wants("v", SetVariable("MIOPEN_FIND_MODE", "2"), id="GPD430", severity="warning")
+    conda = with_environment(nvidia_machine(), kind="conda", prefix="/opt/conda/envs/a")
+    (step,) = plan(override, machine=conda).steps
+    assert isinstance(step.step, RunStep)
+    assert step.state == "will run"
+    found = plan(override)
+    assert states(found) == ["shown only"]
+    assert 'eval "$(gpudoctor env)"' in found.after
+
+
+# --- what is asked for --------------------------------------------------------------------------------------
+
+
+def test_notes_are_left_alone_unless_they_are_named():
+    note = wants("remark", UnsetVariable("A"), id="GPD306", severity="note")
+    assert plan(note).steps == ()
+    assert len(plan(note, only=("GPD306",)).steps) == 1
+
+
+def test_only_what_is_named_is_repaired():
+    cause = wants("cause", TORCH, moots=("effect",))
+    effect = wants("effect", ReplacePackage("numpy", "<2"), id="GPD422")
+    assert short(plan(cause, effect, only=("GPD422",))) == ["pip install numpy<2"]
+
+
+def test_another_way_out_of_the_first_finding_or_of_the_named_one():
+    two = Finding("error", "", id="GPD402", slug="two", ways_out=(WayOut("x", (TORCH,)), WayOut("y", (OTHER_TORCH,))))
+    later = wants("later", ReplacePackage("torchvision", "==0.22.0"), id="GPD420")
+    assert "2.7.0" in short(plan(two, later, alternative=2))[0]
+    assert "2.7.0" in short(plan(later, two, only=("GPD402",), alternative=2))[0]
+    with pytest.raises(NoSuchWayError, match=r"two \[GPD402\] has 2 ways out"):
+        plan(two, alternative=3)
+    with pytest.raises(NoSuchWayError):
+        plan(alternative=2)
+
+
+def test_packages_that_pin_the_old_torch_are_named_first():
+    from gpudoctor.machine import Distribution
+
+    patient = nvidia_machine(torch=torch("2.7.0+cpu"))
+    pins = Distribution(name="pinning", version="1.0", installer="pip", requires=("torch==2.7.0",))
+    own = patient.environment.value
+    assert own is not None
+    distributions = (*(own.distributions.value or ()), pins)
+    patient = with_environment(patient, distributions=known(distributions, "site"))
+    assert plan(wants("arch", TORCH), machine=patient).pinned == ("pinning 1.0 (==2.7.0)",)
+
+
+# --- real findings ------------------------------------------------------------------------------------------
+
+
+def test_a_cpu_torch_beside_a_mismatched_torchvision_is_one_command():
+    machine = nvidia_machine(
+        nvidia_gpu("NVIDIA GeForce RTX 4070", "sm_89"),
+        torch=torch("2.9.1+cpu"),
+        packages={"torchvision": "0.20.0+cpu"},
+    )
+    found = repair(judged(machine).findings, machine, matrix(), PACKAGES)
+    (step,) = [planned for planned in found.steps if planned.state == "will run"]
+    assert isinstance(step.step, RunStep)
+    assert any(word.startswith("torch==") and "+cpu" not in word for word in step.step.argv)
+    assert any(word.startswith("torchvision==0.24.1") for word in step.step.argv)
+
+
+def test_the_override_of_gfx1031_is_what_a_process_can_have_without_another_torch():
+    machine = amd_machine(amd_gpu("AMD Radeon RX 6700 XT", "gfx1031"), torch=torch("2.9.1+rocm6.4"))
+    findings = judged(machine).findings
+    assert variables_for(findings) == (
+        SetVariable("HSA_OVERRIDE_GFX_VERSION", "10.3.0", why=variables_for(findings)[0].why),
+    )
+
+
+def test_variables_are_those_of_the_first_way_that_needs_nothing_else():
+    first = Finding(
+        "error",
+        "",
+        id="GPD404",
+        slug="a",
+        ways_out=(
+            WayOut("", (TORCH,)),
+            WayOut("", (TORCH, SetVariable("A", "1"))),
+            WayOut("", (UnsetVariable("A"),)),
+        ),
+    )
+    second = wants("b", SetVariable("A", "2"), SetVariable("B", "x; reboot"), id="GPD420", severity="warning")
+    note = wants("c", SetVariable("C", "1"), severity="note")
+    assert variables_for((first, second, note)) == (UnsetVariable("A"),)
+
+
+# --- scripts ------------------------------------------------------------------------------------------------
+
+HOSTILE = (
+    "$(touch pwned)",
+    "`touch pwned`",
+    "'; touch pwned; '",
+    "-rf",
+    "a\nb",
+    "a\x1b[2J",
+    "\u202ecod",
+    "\r\ntouch pwned",
+)
+
+
+def runnable(script: str) -> list[str]:
+    """The lines of a script that a shell would run."""
+    return [line for line in script.splitlines() if line and not line.startswith("#")]
+
+
+def test_a_script_runs_what_the_plan_says(tmp_path):
+    found = plan(wants("arch", TORCH), wants("v", SetVariable("A", "1"), id="GPD306", severity="warning"))
+    script = shell_script(found, version="1", subject="a machine")
+    (command,) = runnable(script)[2:]
+    assert command == "/venv/bin/python -m pip install --index-url " + f"{INDEX} torch==2.9.1+cu128"
+    path = tmp_path / "repair.sh"
+    path.write_text(script)
+    subprocess.run(["sh", "-n", str(path)], check=True)
+
+
+def test_a_script_goes_no_further_than_the_reboot():
+    script = shell_script(
+        plan(wants("driver", DRIVER, Reboot(), id="GPD301"), wants("arch", TORCH)), version="1", subject="x"
+    )
+    commands = runnable(script)[2:]
+    assert len(commands) == 1
+    assert commands[0].startswith("$sudo apt-get install")
+    assert "# after the step above: /venv/bin/python" in script
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_no_text_of_a_machine_reaches_the_shell(hostile: str, tmp_path):
+    machine = nvidia_machine(torch=torch("2.9.1+cpu"))
+    patient = environment(torch("2.9.1+cpu"), prefix=f"/{hostile}", interpreter=f"/{hostile}/bin/python")
+    machine = with_environment(machine, prefix=patient.prefix, interpreter=patient.interpreter)
+    findings = (
+        wants(hostile, TORCH),
+        wants("b", ReplacePackage(hostile, "<2", why=hostile), id="GPD422"),
+        wants("c", SetVariable("A", hostile, why=hostile), id="GPD306"),
+        wants("d", Manual(hostile, why=hostile), id="GPD103"),
+        wants("e", LoadModule(hostile, why=hostile), id="GPD209"),
+    )
+    found = plan(*findings, machine=machine)
+    for planned in found.steps:
+        if isinstance(planned.step, RunStep):
+            assert not planned.step.argv[0].startswith("-")
+            assert not any(set("\x1b\r\n") & set(word) for word in planned.step.argv)
+            assert hostile not in planned.step.argv
+    script = shell_script(found, version="1", subject=hostile)
+    assert "\x1b" not in script
+    assert "\u202e" not in script
+    # The commands of the plan are not there, so sh fails at the first; what was put into the texts must not run.
+    path = tmp_path / "repair.sh"
+    path.write_text(script)
+    subprocess.run(["sh", "-n", str(path)], check=True)
+    subprocess.run(["sh", str(path)], cwd=tmp_path, capture_output=True, check=False)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["repair.sh"]
+
+
+def test_lines_for_a_shell_set_and_unset():
+    variables = (SetVariable("A", "a b'c"), UnsetVariable("B"))
+    out = subprocess.run(
+        ["sh", "-c", f'B=1; eval {repr_sh(variable_lines(variables, "sh"))}; echo "$A|${{B-gone}}"'],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert out.stdout == "a b'c|gone\n"
+    assert variable_lines(variables, "fish") == "set -gx A 'a b\\'c';\nset -e B;\n"
+
+
+def repr_sh(text: str) -> str:
+    import shlex
+
+    return shlex.quote(text)
+
+
+def test_a_home_folder_that_a_snapshot_leaves_out_is_that_of_the_reader():
+    machine = with_environment(
+        nvidia_machine(torch=torch("2.9.1+cpu")), prefix="~/my venv", interpreter="~/my venv/bin/python"
+    )
+    script = shell_script(plan(wants("arch", TORCH), machine=machine), version="1", subject="x")
+    assert runnable(script)[-1].startswith("\"$HOME\"/'my venv/bin/python' -m pip install")
+
+
+def test_steps_for_a_person_keep_their_words():
+    found = plan(wants("a", Manual("Look here.\nThen there.", why="because"), id="GPD103"))
+    (step,) = found.steps
+    assert step.step == ManualStep(text="Look here.\nThen there.", why="because")
+    assert (step.state, step.why_not) == ("shown only", "by hand")
