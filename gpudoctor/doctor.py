@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.finding import NotJudged
-from gpudoctor.machine import Fact, Level, Machine, PythonEnvironment, unknown
-from gpudoctor.visibility import standings
+from gpudoctor.machine import Fact, Level, Machine, PythonEnvironment, Smoke, unknown
+from gpudoctor.visibility import standings, taken
 
 if TYPE_CHECKING:
     from gpudoctor.host import Host
     from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.smoke.plan import Request, SmokeLevel
+    from gpudoctor.smoke.session import Progress
 
 T = TypeVar("T")
 
 DRIVER_SECONDS = 20.0
-IMPORT_SECONDS = 90.0
 _DEPTH: tuple[Level, ...] = ("static", "driver", "quick", "standard", "full")
 
 
@@ -55,11 +56,22 @@ class _Probing:
             self.timings_ms[name] = round((time.perf_counter() - started) * 1000, 1)
 
 
-def survey(host: Host, matrix: Matrix, *, python: str | None = None, level: Level | None = None) -> Survey:
+def survey(
+    host: Host,
+    matrix: Matrix,
+    *,
+    python: str | None = None,
+    level: Level | None = None,
+    kernels: bool = True,
+    request: Request | None = None,
+    progress: Progress | None = None,
+) -> Survey:
     """Probe a host. Without a level, `quick` where a usable GPU and a torch are, else `driver`, and torch
     is started once where there is one; a host that is not live is always read at level static.
 
-    Raises InputError if `python` is no Python environment.
+    `kernels` false: no smoke kernel is run, however deep the level. `request` names kernels, devices and limits
+    (the rest of it is filled in here); `progress` is told of each kernel.
+    Raises InputError if `python` is no Python environment, or for a device that torch does not see.
     """
     probing = _Probing()
     machine = _read_files(host, matrix, python, probing)
@@ -69,12 +81,10 @@ def survey(host: Host, matrix: Matrix, *, python: str | None = None, level: Leve
     depth = level or _default_level(machine)
     if _reaches(depth, "driver"):
         machine = replace(_ask_drivers(host, matrix, machine, probing), level="driver")
-    if machine.torch is not None and (level is None or _reaches(depth, "quick")):
-        machine = _start_torch(host, machine, probing)
-    if _reaches(depth, "quick"):
-        machine = replace(machine, level=depth)
-        why = "the smoke kernels are not part of this version of gpudoctor; torch was only imported"
-        probing.open_questions.append(NotJudged(id="GPD501", why=why, matters=level is not None))
+    if level is None or _reaches(depth, "quick"):
+        asked = level is not None
+        run = Smoke(level=cast("SmokeLevel", depth), asked=asked) if kernels and _reaches(depth, "quick") else None
+        machine = _start_torch(host, machine, run, request, progress, probing)
     return Survey(machine, tuple(probing.open_questions), probing.timings_ms)
 
 
@@ -83,8 +93,11 @@ def _reaches(level: Level, wanted: Level) -> bool:
 
 
 def _default_level(machine: Machine) -> Level:
-    usable = any(standing.usable for standing in standings(machine))
-    return "quick" if usable and machine.torch is not None else "driver"
+    return "quick" if _usable(machine) and machine.torch is not None else "driver"
+
+
+def _usable(machine: Machine) -> bool:
+    return any(standing.usable for standing in standings(machine))
 
 
 def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probing) -> Machine:
@@ -200,13 +213,41 @@ def _worth_asking_nvidia(machine: Machine) -> bool:
     return bool(libraries or machine.of_vendor("nvidia") or machine.nvidia.nodes.value)
 
 
-def _start_torch(host: Host, machine: Machine, probing: _Probing) -> Machine:
-    """Import torch once, in a child of the examined interpreter."""
-    from gpudoctor.probes.torch_import import try_import
-
+def _start_torch(
+    host: Host,
+    machine: Machine,
+    run: Smoke | None,
+    request: Request | None,
+    progress: Progress | None,
+    probing: _Probing,
+) -> Machine:
+    """Import torch once, in a child of the examined interpreter, and run the kernels of `run`'s level there."""
     environment = machine.environment.value
-    assert environment is not None
-    trial = probing(
-        "torch import", lambda: try_import(host, environment, IMPORT_SECONDS), unknown("the import probe crashed")
+    if environment is None or machine.torch is None:
+        return machine if run is None else replace(machine, smoke=replace(run, why=_no_torch(machine)))
+    from gpudoctor.smoke import session
+
+    chosen = request or session.Request(level=None)
+    whole = replace(
+        chosen,
+        level=run.level if run else None,
+        devices=chosen.devices or (() if _usable(machine) else ("cpu",)),
+        asked=run.asked if run else False,
+        blocked={key: why for gpu in machine.gpus if (why := taken(gpu)) for key in (gpu.bdf, gpu.uuid) if key},
     )
-    return _with_torch(machine, trial=trial)
+    crashed = "the smoke session crashed"
+    performed = probing(
+        "smoke" if run else "torch import",
+        lambda: session.perform(host, environment, whole, progress or session.ignore),
+        session.Performed(trial=unknown(crashed), smoke=replace(run, why=crashed) if run else None),
+    )
+    machine = replace(_with_torch(machine, trial=performed.trial), smoke=performed.smoke)
+    computed = any(kernel.status != "skipped" for kernel in performed.smoke.kernels) if performed.smoke else False
+    return replace(machine, level=run.level) if run and computed else machine
+
+
+def _no_torch(machine: Machine) -> str:
+    if machine.environment.value is None:
+        return "there is no Python environment to run them in"
+    torch = machine.environment.value.torch
+    return "no torch is installed" if torch.absent else f"torch could not be looked into: {torch.why}"

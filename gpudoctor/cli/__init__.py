@@ -21,6 +21,7 @@ COMMANDS = {
     "whatif": "gpudoctor.cli.check:whatif",
     "recommend": "gpudoctor.cli.recommend:recommend",
     "snapshot": "gpudoctor.cli.check:snapshot",
+    "smoke": "gpudoctor.cli.smoke:smoke",
     "scan": "gpudoctor.cli.scan:scan",
     "explain": "gpudoctor.cli.reference:explain",
     "list": "gpudoctor.cli.reference:list_checks",
@@ -53,6 +54,7 @@ def gpudoctor() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and give its exit code: bad input is one line and 2, our own fault is 70."""
+    from gpudoctor.cli.ending import Ended
     from gpudoctor.host import InputError
 
     _make_writable()
@@ -63,6 +65,8 @@ def run(arguments: Sequence[str]) -> int:
         return done.exit_code
     except click.Abort:
         return 130
+    except Ended as ended:
+        return ended.exit_code
     except click.ClickException as error:
         if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
             error.show()  # the help itself

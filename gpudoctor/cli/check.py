@@ -17,13 +17,16 @@ from gpudoctor.cli.options import (
     variable_option,
 )
 from gpudoctor.cli.present import present
+from gpudoctor.cli.progress import progress_line
 from gpudoctor.intake.description import Description
 
 if TYPE_CHECKING:
+    from gpudoctor.cli.progress import ProgressLine
     from gpudoctor.doctor import Survey
     from gpudoctor.machine import Level
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.report import Subject
+    from gpudoctor.smoke.plan import Request
 
 
 @click.command()
@@ -57,7 +60,8 @@ def check(
     if snapshot_file is not None:
         survey, subject = _from_snapshot(snapshot_file, examined, variables)
     else:
-        survey, subject = _probed(examined, variables, description, matrix)
+        progress = progress_line(shown.style, shown.quiet)
+        survey, subject = _probed(examined, variables, description, matrix, progress)
     return present(_with_description(survey, description, matrix), subject, matrix, shown)
 
 
@@ -89,7 +93,7 @@ def snapshot(examined: Examined, variables: dict[str, str], private: bool) -> in
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.public import machine_data, to_json
 
-    survey, _ = _probed(examined, variables, Description(), load_matrix(()))
+    survey, _ = _probed(examined, variables, Description(), load_matrix(()), progress_line())
     head = Snapshot(machine=survey.machine)
     data = machine_data(survey.machine, private=private)
     sys.stdout.write(to_json({"schema": head.schema, "gpudoctor": head.gpudoctor, "machine": data}))
@@ -97,18 +101,38 @@ def snapshot(examined: Examined, variables: dict[str, str], private: bool) -> in
 
 
 def _probed(
-    examined: Examined, variables: dict[str, str], description: Description, matrix: Matrix
+    examined: Examined, variables: dict[str, str], description: Description, matrix: Matrix, progress: ProgressLine
 ) -> tuple[Survey, Subject]:
     """Probe this machine, or the one below the root. Where other cards are described, these ones are not asked."""
+    from gpudoctor.cli.ending import ending_in_order
     from gpudoctor.doctor import survey
     from gpudoctor.host import LiveHost, RecordedHost
     from gpudoctor.report import Subject
 
     root = examined.root
-    level = examined.level or ("static" if description.gpus else None)
+    level = cast("Level | None", examined.level or ("static" if description.gpus else None))
     host = LiveHost(variables) if root is None else RecordedHost(root, variables)
-    found = survey(host, matrix, python=examined.python, level=cast("Level | None", level))
+    # Of a described machine the kernels can prove nothing but this torch, on the CPU: if a person asks for them.
+    installed = not (description.torch or description.python_version)
+    kernels = description.empty or (examined.level is not None and installed)
+    request = None if description.empty or not kernels else _on_the_cpu()
+    with ending_in_order(), progress:
+        found = survey(
+            host,
+            matrix,
+            python=examined.python,
+            level=level,
+            kernels=kernels,
+            request=request,
+            progress=progress,
+        )
     return found, Subject("machine", "this machine") if root is None else Subject("root", root)
+
+
+def _on_the_cpu() -> Request:
+    from gpudoctor.smoke.plan import Request
+
+    return Request(level=None, devices=("cpu",))
 
 
 def _from_snapshot(path: str, examined: Examined, variables: dict[str, str]) -> tuple[Survey, Subject]:

@@ -17,6 +17,7 @@ from gpudoctor.intake.description import Description
 Command = Callable[..., int]
 
 LEVELS = ("static", "driver", "quick", "standard", "full")
+KERNEL_LEVELS = LEVELS[2:]
 
 
 class RuleList(click.types.StringParamType):
@@ -70,6 +71,13 @@ def _gathered(
     return decorate
 
 
+_python_option = click.option(
+    "--python",
+    metavar="PATH",
+    envvar="GPUDOCTOR_PYTHON",
+    help="Examined interpreter, venv or conda prefix. [default: the active one]",
+)
+
 machine_options = _gathered(
     "examined",
     Examined,
@@ -77,15 +85,10 @@ machine_options = _gathered(
         "--level",
         type=click.Choice(LEVELS),
         envvar="GPUDOCTOR_LEVEL",
-        help="How deep to look: static reads files only, driver also starts the drivers' libraries, quick and more "
-        "also start torch. [default: quick with a usable GPU and a torch, else driver]",
+        help="How deep to look: static reads files only, driver also starts the drivers' libraries, quick, standard "
+        "and full also compute with torch. [default: quick with a usable GPU and a torch, else driver]",
     ),
-    click.option(
-        "--python",
-        metavar="PATH",
-        envvar="GPUDOCTOR_PYTHON",
-        help="Examined interpreter, venv or conda prefix. [default: the active one]",
-    ),
+    _python_option,
     click.option(
         "--root",
         type=click.Path(),
@@ -93,6 +96,20 @@ machine_options = _gathered(
         envvar="GPUDOCTOR_ROOT",
         help="Read the machine below DIR (a mounted image, /host, a recording); nothing is run.",
     ),
+)
+
+# What computes does so on the running system: below a root nothing is run.
+computing_options = _gathered(
+    "examined",
+    Examined,
+    click.option(
+        "--level",
+        type=click.Choice(KERNEL_LEVELS),
+        envvar="GPUDOCTOR_LEVEL",
+        help="How much to compute. [default: quick, or what --kernel and --minutes need]",
+    ),
+    _python_option,
+    click.option("--root", type=click.Path(), envvar="GPUDOCTOR_ROOT", hidden=True),
 )
 
 description_options = _gathered(

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from gpudoctor.report import Report, Subject
 
 
-def present(survey: Survey, subject: Subject, matrix: Matrix, shown: Shown) -> int:
-    """Judge, print the report to stdout (and to the report file), and give its exit code."""
+def present(survey: Survey, subject: Subject, matrix: Matrix, shown: Shown, *, smoke_only: bool = False) -> int:
+    """Judge, print the report to stdout (and to the report file), and give its exit code.
+
+    `smoke_only`: a text has of the machine only what the smoke kernels did.
+    """
     from gpudoctor.judge import judge
     from gpudoctor.report import make_report
 
@@ -41,7 +44,7 @@ def present(survey: Survey, subject: Subject, matrix: Matrix, shown: Shown) -> i
         sys.stdout.write(text)
         _write_report_file(shown.report_file, text)
     else:
-        _print_text(report, shown)
+        _print_text(report, shown, smoke_only)
     return report.exit_code
 
 
@@ -51,16 +54,16 @@ def _ignored(rules: tuple[str, ...]) -> dict[str, str]:
     return {name.strip(): why.strip() for name, _, why in parts}
 
 
-def _print_text(report: Report, shown: Shown) -> None:
+def _print_text(report: Report, shown: Shown, smoke_only: bool) -> None:
     import io
 
     from gpudoctor.render.text import print_report
 
     color = not (shown.no_color or os.environ.get("NO_COLOR"))
-    print_report(report, sys.stdout, verbose=shown.verbose, quiet=shown.quiet, color=color)
+    print_report(report, sys.stdout, verbose=shown.verbose, quiet=shown.quiet, color=color, smoke_only=smoke_only)
     if shown.report_file is not None:
         copy = io.StringIO()
-        print_report(report, copy, verbose=shown.verbose)
+        print_report(report, copy, verbose=shown.verbose, smoke_only=smoke_only)
         _write_report_file(shown.report_file, copy.getvalue())
 
 

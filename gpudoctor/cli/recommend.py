@@ -80,7 +80,7 @@ def _machine(examined: Examined, variables: dict[str, str], description: Descrip
 
     host = LiveHost(variables) if examined.root is None else RecordedHost(examined.root, variables)
     level = cast("Level", examined.level or "static")
-    machine = survey(host, matrix, python=examined.python, level=level).machine
+    machine = survey(host, matrix, python=examined.python, level=level, kernels=False).machine
     if not description.empty:
         from gpudoctor.intake.described import described
 

@@ -55,8 +55,10 @@ def smoke_table(smoke: Smoke) -> Iterator[Line]:
         for alike in _alike(kernels):
             yield from _row(alike)
         yield from _skipped(kernel for kernel in kernels if kernel.status == "skipped")
-    if smoke.why:
-        yield [(f"  {smoke.why if smoke.kernels else f'No kernel was run: {smoke.why}'}", "")]
+    if not smoke.kernels:
+        yield [(f"  No kernel was run{f': {smoke.why}' if smoke.why else ''}.", "")]
+    elif smoke.why:
+        yield [(f"  {smoke.why}", "")]
 
 
 def _alike(kernels: Iterable[SmokeKernel]) -> Iterator[tuple[SmokeKernel, ...]]:
@@ -96,8 +98,9 @@ def _worst(alike: tuple[SmokeKernel, ...]) -> str:
 
 
 def _said(kernel: SmokeKernel) -> str:
-    """Signal, detail and message of a kernel, those that there are, each once."""
-    message = kernel.message if kernel.message not in kernel.detail else ""
+    """Signal, detail and the last line of the message of a kernel, those that there are, each once."""
+    last = kernel.message.rpartition("\n")[2]
+    message = last if last not in kernel.detail else ""
     signal = kernel.signal if kernel.signal not in kernel.detail + message else ""
     return ": ".join(filter(None, (signal, kernel.detail, message)))
 

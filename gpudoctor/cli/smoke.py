@@ -1,0 +1,137 @@
+"""`gpudoctor smoke`."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from gpudoctor.cli.options import (
+    KERNEL_LEVELS,
+    Examined,
+    Shown,
+    computing_options,
+    matrix_option,
+    report_options,
+    variable_option,
+)
+from gpudoctor.cli.present import present
+
+if TYPE_CHECKING:
+    from gpudoctor.machine import Level
+    from gpudoctor.smoke.kernels.kernel import Kernel
+    from gpudoctor.smoke.plan import Request
+
+
+def _positive(context: click.Context, option: click.Parameter, number: float | None) -> float | None:
+    if number is not None and not (number > 0 and math.isfinite(number)):
+        raise click.UsageError(f"{option.opts[0]} {number:g}: write a number above 0")
+    return number
+
+
+@click.command()
+@click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="cuda:N|cuda|cpu|all",
+    help="Compute there. [default: every GPU that torch sees, else the CPU]",
+)
+@click.option("--kernel", "names", multiple=True, metavar="NAME", help="Run this kernel only, whatever its level.")
+@click.option(
+    "--timeout", type=float, metavar="SECONDS", callback=_positive, help="Time limit of each kernel, not its own."
+)
+@click.option("--minutes", type=float, callback=_positive, help="How long the soak of level full lasts.")
+@click.option("--list", "only_list", is_flag=True, help="List the kernels and run none.")
+@computing_options
+@variable_option
+@matrix_option
+@report_options
+def smoke(
+    devices: tuple[str, ...],
+    names: tuple[str, ...],
+    timeout: float | None,
+    minutes: float | None,
+    only_list: bool,
+    examined: Examined,
+    variables: dict[str, str],
+    overlays: tuple[str, ...],
+    shown: Shown,
+) -> int:
+    """Prove that torch computes here, and computes right: run small kernels and compare their results.
+
+    Each one runs in a child of the examined Python, with a time limit; what crashes or hangs costs that kernel only.
+    The report is that of `check`, with the kernels first.
+    """
+    from gpudoctor.host import InputError
+
+    if only_list:
+        return _list(shown.style)
+    if examined.root is not None:
+        raise InputError("smoke computes on the running system: --root (GPUDOCTOR_ROOT) does not go with it")
+    from gpudoctor.cli.ending import ending_in_order
+    from gpudoctor.cli.progress import progress_line
+    from gpudoctor.doctor import survey
+    from gpudoctor.host import LiveHost
+    from gpudoctor.matrix.load import load_matrix
+    from gpudoctor.report import Subject
+    from gpudoctor.smoke.kernels import all_kernels
+    from gpudoctor.smoke.plan import Request
+
+    request = Request(level=None, devices=devices, kernels=names, seconds=timeout, minutes=minutes or 0.0)
+    level = _level(examined.level, request, all_kernels())
+    matrix = load_matrix(overlays)
+    with ending_in_order(), progress_line(shown.style, shown.quiet) as progress:
+        found = survey(
+            LiveHost(variables),
+            matrix,
+            python=examined.python,
+            level=level,
+            request=request,
+            progress=progress,
+        )
+    return present(found, Subject("machine", "this machine"), matrix, shown, smoke_only=True)
+
+
+def _level(given: str | None, request: Request, kernels: Sequence[Kernel]) -> Level:
+    """The level that was asked for, or the lowest that has all that was. Raises InputError for unknown names."""
+    from gpudoctor.smoke.plan import check_device_names, choose_kernels
+
+    check_device_names(request)
+    if request.minutes and given not in (None, "full"):
+        raise click.UsageError(f"--minutes belongs to the soak, which --level {given} does not have")
+    levels = [kernel.level for kernel in choose_kernels(request, kernels)] if request.kernels else []
+    if given or request.minutes or not levels:
+        levels.append(given or ("full" if request.minutes else "quick"))
+    return cast("Level", max(levels, key=KERNEL_LEVELS.index))
+
+
+def _list(style: str) -> int:
+    """Print every kernel: level, name, dtypes, time limit in seconds for each of them, what it computes."""
+    from gpudoctor.smoke.kernels import all_kernels
+
+    kernels = all_kernels()
+    if style == "json":
+        from gpudoctor.render.public import to_json
+
+        rows = [
+            {
+                "name": kernel.name,
+                "level": kernel.level,
+                "dtypes": [dtype for dtype in kernel.dtypes if dtype],
+                "seconds": kernel.seconds,
+                "devices": kernel.cards,
+                "title": kernel.title,
+            }
+            for kernel in kernels
+        ]
+        sys.stdout.write(to_json({"schema": 1, "kernels": rows}))
+        return 0
+    width = max((len(kernel.name) for kernel in kernels), default=0)
+    for kernel in kernels:
+        dtypes = f" [{' '.join(kernel.dtypes)}]" if any(kernel.dtypes) else ""
+        click.echo(f"{kernel.level:<9} {kernel.name:<{width}}  {kernel.seconds:>4g} s  {kernel.title}{dtypes}")
+    return 0
