@@ -31,9 +31,10 @@ def called(cards: tuple[Gpu, ...]) -> str:
 
 def finding(severity: Severity, cards: tuple[Gpu, ...], **parts: Any) -> Finding:
     """A finding about a group of equal cards; `parts` are the other fields of a Finding."""
-    device = Device.of(cards[0]) if len(cards) == 1 else None
+    devices = tuple(Device.of(gpu) for gpu in cards)
+    device = devices[0] if len(cards) == 1 else None
     subject = gpu_subject(cards[0]) if len(cards) == 1 else called(cards)
-    return Finding(severity=severity, subject=subject, device=device, **parts)
+    return Finding(severity=severity, subject=subject, device=device, cards=devices, **parts)
 
 
 def older(gpu: Gpu, other: Gpu) -> bool:

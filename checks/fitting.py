@@ -23,7 +23,7 @@ from gpudoctor.finding import (
     WayOut,
 )
 from gpudoctor.machine import Gpu, Torch
-from gpudoctor.visibility import runtime_order, select, visibility_variables
+from gpudoctor.visibility import in_process_order, runtime_order, select
 
 from .cards import finding, older, together
 
@@ -178,13 +178,7 @@ def show_only(case: Case, wanted: tuple[Gpu, ...]) -> WayOut | None:
 
 def process_order(case: Case) -> tuple[Gpu, ...]:
     """AMD cards as a HIP process numbers them, visibility variables applied; empty where that is not known."""
-    cards = runtime_order(case.machine, "amd")
-    for _, value in visibility_variables(case.machine.variables, "amd"):
-        selection = select(value, cards)
-        if not selection.certain:
-            return ()
-        cards = selection.cards
-    return cards
+    return in_process_order(case.machine, "amd")
 
 
 def visible_as(case: Case, wanted: tuple[Gpu, ...]) -> tuple[str, str] | None:

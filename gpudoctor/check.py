@@ -12,13 +12,16 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.machine import Gpu, LogFault, Machine, PythonEnvironment, Torch, Vendor
-from gpudoctor.visibility import Standing, standings
+from gpudoctor.visibility import Standing, cards_behind, standings
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.requirement import Requirement
 
 Verdicts = Iterable[Finding | NotJudged]
+
+ESSENTIAL = ("elementwise", "matmul")
+"""Smoke kernels without which nothing is said of a card."""
 
 
 class Case:
@@ -75,6 +78,19 @@ class Case:
         xids = {row.xid: row.slug for row in self.matrix.tables.xids}
         return tuple(fault for fault in log.faults if slug in (meanings.get(fault.kind), xids.get(fault.xid or -1)))
 
+    @cached_property
+    def behind(self) -> dict[str, Gpu]:
+        """The card behind each device of the smoke kernels ("cuda:0"), where it can be told."""
+        smoke, vendor = self.machine.smoke, self.built_for
+        return cards_behind(self.machine, vendor, smoke.devices) if smoke and vendor else {}
+
+    def computed(self, gpu: Gpu) -> bool:
+        """Whether smoke kernels ran on a card, `ESSENTIAL` ones among them, and every one of them came out right."""
+        kernels = self.machine.smoke.kernels if self.machine.smoke else ()
+        devices = {name for name, card in self.behind.items() if card is gpu}
+        ran = [kernel for kernel in kernels if kernel.device in devices and kernel.status != "skipped"]
+        return set(ESSENTIAL) <= {kernel.name for kernel in ran} and all(kernel.status == "pass" for kernel in ran)
+
     @property
     def in_container(self) -> bool:
         return self.machine.system.container.known
@@ -103,7 +119,7 @@ class Check(Struct, frozen=True):
         return inspect.getdoc(self.function) or ""
 
     def run(self, case: Case) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
-        """Findings and unanswered questions, stamped with this check's id and slug."""
+        """Findings and unanswered questions, stamped with this check's id, and its slug where they name none."""
         findings: list[Finding] = []
         open_questions: list[NotJudged] = []
         for verdict in self.function(case):

@@ -240,8 +240,18 @@ class Finding(Struct, frozen=True):
     refs: tuple[str, ...] = ()
     moots: tuple[str, ...] = ()
     """Slugs of findings that are effects of this one or vanish with its repair: they come after it."""
+    cards: tuple[Device, ...] = ()
+    """Every card of a group of equal ones; of one card `device` tells enough."""
+    symptom_of: tuple[str, ...] = ()
+    """A fault that was seen, not inferred: slugs of what may cause it, likeliest first. Where one of these was found
+    for the same card, this is its evidence, not a second finding."""
     id: str = ""
     slug: str = ""
+
+    @property
+    def about(self) -> tuple[Device, ...]:
+        """The cards that it speaks of; none: the environment or the machine."""
+        return self.cards or ((self.device,) if self.device else ())
 
 
 class NotJudged(Struct, frozen=True):

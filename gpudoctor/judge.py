@@ -9,10 +9,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.check import Case, Check
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.host import InputError
+from gpudoctor.symptoms import answered, settled
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Machine
@@ -73,8 +75,9 @@ def judge(
     questions: list[NotJudged] = list(open_questions)
     for check in chosen:
         found, unanswered = _run(check, case)
-        findings.extend(found)
+        findings.extend(_under_its_cause(finding, check) for finding in found)
         questions.extend(unanswered)
+    findings, questions = settled(findings, case), answered(questions, case)
     kept = [finding for finding in findings if finding.id not in ignored_ids]
     left = tuple(dict.fromkeys(question for question in questions if question.id not in ignored_ids))
     seen = sorted({finding.id for finding in findings} & ignored_ids.keys())
@@ -135,6 +138,13 @@ def _run(check: Check, case: Case) -> tuple[tuple[Finding, ...], tuple[NotJudged
             want="a judgement",
         )
         return (crash,), (NotJudged(id=check.id, why=f"the check crashed: {what}", matters=True),)
+
+
+def _under_its_cause(finding: Finding, check: Check) -> Finding:
+    """A finding that names another cause than its check's: with the id of the check that judges that cause."""
+    if finding.slug == check.slug:
+        return finding
+    return replace(finding, id=next((other.id for other in all_checks() if other.slug == finding.slug), finding.id))
 
 
 def _chosen(names: tuple[str, ...]) -> tuple[Check, ...]:

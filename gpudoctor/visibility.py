@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gpudoctor.machine import DeviceNode, Gpu, Machine, Vendor
+from gpudoctor.machine import DeviceNode, Gpu, Machine, SmokeDevice, Vendor
 
 Answer = Literal["yes", "no", "unknown"]
 
@@ -238,6 +238,63 @@ def runtime_order(machine: Machine, vendor: Vendor) -> tuple[Gpu, ...]:
         )
     ]
     return tuple(sorted(counted, key=lambda gpu: (gpu.index is None, gpu.index or 0)))
+
+
+def in_process_order(machine: Machine, vendor: Vendor) -> tuple[Gpu, ...]:
+    """Cards of a vendor as a process numbers them, visibility variables applied; empty where that is not known.
+
+    CUDA counts the fastest card first, unless told to go by PCI address: of unlike cards the place tells nothing.
+    """
+    cards = runtime_order(machine, vendor)
+    by_place = vendor == "amd" or machine.variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
+    for _, value in visibility_variables(machine.variables, vendor):
+        selection = select(value, cards, ordered=by_place)
+        if not selection.certain:
+            return ()
+        cards = selection.cards
+    return cards if by_place or len({gpu.name for gpu in cards}) < 2 else ()
+
+
+def cards_behind(machine: Machine, vendor: Vendor, devices: tuple[SmokeDevice, ...]) -> dict[str, Gpu]:
+    """The card behind each of torch's devices ("cuda:0"), where it can be told: by PCI address, by UUID, by a name
+    that only one has, else by its place, where torch counts as many as a process should see."""
+    gpus = tuple(device for device in devices if device.name != "cpu")
+    cards, found = machine.of_vendor(vendor), dict[str, Gpu]()
+    for device in gpus:
+        same = [gpu for gpu in cards if _address(gpu.bdf) and _address(gpu.bdf) == _address(device.bdf)]
+        same = same or [gpu for gpu in cards if _has_uuid(gpu, device.uuid)]
+        if same:
+            found[device.name] = same[0]
+    usable = {id(standing.gpu) for standing in standings(machine) if standing.usable}
+    left = [gpu for gpu in cards if id(gpu) in usable and not any(gpu is other for other in found.values())]
+    rest = [device for device in gpus if device.name not in found]
+    if not rest or len(rest) != len(left) or any(_apart(device, gpu) for device in rest for gpu in left):
+        return found
+    places = [gpu for gpu in in_process_order(machine, vendor) if any(gpu is other for other in left)]
+    if len(left) == 1 or len(places) == len(rest):
+        return found | dict(zip((device.name for device in rest), places if len(left) > 1 else left, strict=True))
+    for device in rest:
+        named = [gpu for gpu in left if device.product and gpu.name == device.product]
+        if len(named) == 1 and [other.product for other in rest].count(device.product) == 1:
+            found[device.name] = named[0]
+    return found
+
+
+def _apart(device: SmokeDevice, gpu: Gpu) -> bool:
+    """Both have an address, and not the same one."""
+    return bool(_address(device.bdf) and _address(gpu.bdf))
+
+
+def _address(bdf: str | None) -> str:
+    """A PCI address without its function, domain in four digits: tools write it in different widths."""
+    found = re.fullmatch(r"(?:([0-9a-fA-F]+):)?([0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7])?", bdf or "")
+    return f"{int(found[1] or '0', 16):04x}:{found[2].lower()}" if found else ""
+
+
+def _has_uuid(gpu: Gpu, uuid: str) -> bool:
+    plain = uuid.removeprefix("GPU-").lower()
+    slices = [mig.uuid for mig in gpu.nvml.mig_devices] if gpu.nvml else []
+    return bool(plain) and (gpu.uuid.removeprefix("GPU-").lower() == plain or uuid in slices)
 
 
 def _selected(machine: Machine, vendor: Vendor) -> dict[int, Answer]:

@@ -1,0 +1,92 @@
+"""What smoke kernels showed, set against what the facts say of the machine.
+
+A failure that was seen joins the finding of its cause; where kernels ran and computed right, what says that nothing
+can run there is refuted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from gpudoctor.check import Case
+from gpudoctor.finding import Confidence, Device, Evidence, Finding, NotJudged
+from gpudoctor.machine import Gpu
+
+_SEVERITIES = ("error", "warning", "note")
+_OWN = ("GPD5", "GPD9")
+"""Questions about the smoke kernels, and about gpudoctor itself: no kernel answers them."""
+
+
+def settled(findings: Iterable[Finding], case: Case) -> list[Finding]:
+    """The findings with symptoms joined to their causes, and with what the kernels refuted as notes."""
+    found = list(findings)
+    if case.machine.smoke is None:
+        return found
+    causes = [finding for finding in found if not finding.symptom_of]
+    unexplained = []
+    for symptom in (finding for finding in found if finding.symptom_of):
+        place = _cause_of(symptom, causes)
+        if place is None:
+            unexplained.append(symptom)
+        else:
+            causes[place] = _joined(causes[place], symptom)
+    return [*(_unless_refuted(finding, case) for finding in causes), *unexplained]
+
+
+def answered(questions: Iterable[NotJudged], case: Case) -> list[NotJudged]:
+    """Open questions: none matters any more where every usable card computed right."""
+    right = case.machine.smoke is not None and bool(case.usable) and all(map(case.computed, case.usable))
+    return [replace(q, matters=False) if right and not q.id.startswith(_OWN) else q for q in questions]
+
+
+def _cause_of(symptom: Finding, causes: list[Finding]) -> int | None:
+    for slug in symptom.symptom_of:
+        for place, cause in enumerate(causes):
+            if cause.slug == slug and _explains(cause, symptom):
+                return place
+    return None
+
+
+def _explains(cause: Finding, symptom: Finding) -> bool:
+    """A note explains no error, unless the symptom's own text names it."""
+    apart = cause.about and symptom.about and not set(cause.about) & set(symptom.about)
+    weighs = cause.severity != "note" or symptom.severity == "note" or cause.slug == symptom.slug
+    return not apart and weighs
+
+
+def _joined(cause: Finding, symptom: Finding) -> Finding:
+    """The cause with the symptom as its evidence: proved, if the symptom's text names it."""
+    named = symptom.slug in symptom.symptom_of and symptom.confidence == "certain"
+    confidence: Confidence = "certain" if named else cause.confidence
+    return replace(
+        cause,
+        severity=min(cause.severity, symptom.severity, key=_SEVERITIES.index),
+        message=f"{cause.message} Seen in smoke kernels: {symptom.saw}.",
+        confidence=confidence,
+        evidence=(*cause.evidence, *(item for item in symptom.evidence if item not in cause.evidence)),
+        ways_out=cause.ways_out or symptom.ways_out,
+    )
+
+
+def _unless_refuted(finding: Finding, case: Case) -> Finding:
+    """What was only inferred to keep a card from computing, and did not: a note, with nothing to repair."""
+    inferred = finding.severity == "error" and finding.confidence != "certain"
+    if not inferred or finding.slug not in case.matrix.stopping_causes:
+        return finding
+    cards = [gpu for gpu in case.usable if not finding.about or any(_is(device, gpu) for device in finding.about)]
+    if not cards or not all(map(case.computed, cards)):
+        return finding
+    names = ", ".join(name for name, gpu in case.behind.items() if any(gpu is card for card in cards))
+    return replace(
+        finding,
+        severity="note",
+        message=f"{finding.message} Smoke kernels ran on it all the same and computed right: nothing has to be done.",
+        evidence=(*finding.evidence, Evidence("smoke", f"every kernel passed on {names}", "smoke kernels")),
+        ways_out=(),
+    )
+
+
+def _is(device: Device, gpu: Gpu) -> bool:
+    return device == Device.of(gpu)
