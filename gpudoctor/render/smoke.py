@@ -19,7 +19,6 @@ _STYLES = {
     "skipped": "dim",
 }
 _UNITS = {"gb_per_s": "GB/s", "tflops": "TFLOPS", "minutes": "min"}
-_NAME, _DTYPES, _STATUS = 20, 19, 9
 _TOLD = 3
 """So many failures are named in one line."""
 
@@ -46,15 +45,23 @@ def smoke_summary(smoke: Smoke, milliseconds: float | None = None) -> str:
 
 def smoke_table(smoke: Smoke) -> Iterator[Line]:
     """What each kernel did, by device: dtypes that went alike share a line, those skipped for one reason, too."""
-    if smoke.kernels:
-        head = f"  {'kernel':<{_NAME}} {'dtype':<{_DTYPES}} {'status':<{_STATUS}}{'ms':>8}  error (tolerance)"
+    rows = {
+        device: tuple(_alike(kernel for kernel in smoke.kernels if kernel.device == device))
+        for device in dict.fromkeys(kernel.device for kernel in smoke.kernels)
+    }
+    computed = [row for of_device in rows.values() for row in of_device if row[0].status != "skipped"]
+    names = max((len(row[0].name) for row in computed), default=0)
+    dtypes = max((len(_dtypes(row)) for row in computed), default=0)
+    widths = (max(names, len("kernel")), max(dtypes, len("dtype")))
+    if computed:
+        head = f"    {'kernel':<{widths[0]}} {'dtype':<{widths[1]}} {'status':<7} {'ms':>7}  error (tolerance)"
         yield [(head, "dim")]
-    for device in dict.fromkeys(kernel.device for kernel in smoke.kernels):
-        kernels = [kernel for kernel in smoke.kernels if kernel.device == device]
+    for device, of_device in rows.items():
         yield [(f"  {_device(device, smoke.devices)}", "bold")]
-        for alike in _alike(kernels):
-            yield from _row(alike)
-        yield from _skipped(kernel for kernel in kernels if kernel.status == "skipped")
+        for row in of_device:
+            if row[0].status != "skipped":
+                yield from _row(row, widths)
+        yield from _skipped(row for row in of_device if row[0].status == "skipped")
     if not smoke.kernels:
         yield [(f"  No kernel was run{f': {smoke.why}' if smoke.why else ''}.", "")]
     elif smoke.why:
@@ -62,30 +69,31 @@ def smoke_table(smoke: Smoke) -> Iterator[Line]:
 
 
 def _alike(kernels: Iterable[SmokeKernel]) -> Iterator[tuple[SmokeKernel, ...]]:
-    """Passes of one kernel together; every failure for itself."""
-    told = [kernel for kernel in kernels if kernel.status != "skipped"]
-    for (_, passed), group in groupby(told, key=lambda kernel: (kernel.name, kernel.status == "pass")):
+    """One kernel's results that tell the same but for the dtype: passes, and those skipped for one reason."""
+
+    def kind(kernel: SmokeKernel) -> tuple[str, str, str]:
+        return kernel.name, kernel.status, _said(kernel) + _measured(kernel)
+
+    for (_, status, _), group in groupby(kernels, key=kind):
         members = tuple(group)
-        plain = tuple(kernel for kernel in members if not kernel.measures)
-        if passed and plain:
-            yield plain
-        yield from ((kernel,) for kernel in members if not passed or kernel.measures)
+        if status in ("pass", "skipped"):
+            yield members
+        else:
+            yield from ((kernel,) for kernel in members)
 
 
-def _row(alike: tuple[SmokeKernel, ...]) -> Iterator[Line]:
+def _row(alike: tuple[SmokeKernel, ...], widths: tuple[int, int]) -> Iterator[Line]:
     first = alike[0]
-    dtypes = " ".join(_short(kernel.dtype) for kernel in alike)
     took = [kernel.ms for kernel in alike if kernel.ms is not None]
     milliseconds = f"{sum(took):.1f}" if took else ""
     style = _STYLES[first.status]
     yield [
-        (f"    {first.name:<{_NAME - 2}} {dtypes:<{_DTYPES}} ", ""),
-        (f"{first.status:<{_STATUS}}", style),
-        (f"{milliseconds:>8}  {_worst(alike)}".rstrip(), ""),
+        (f"    {first.name:<{widths[0]}} {_dtypes(alike):<{widths[1]}} ", ""),
+        (f"{first.status:<7}", style),
+        (f" {milliseconds:>7}  {_worst(alike)}".rstrip(), ""),
     ]
-    for kernel in alike:
-        for text in filter(None, (_said(kernel), _measured(kernel))):
-            yield [(f"      {text}", style if kernel.status != "pass" else "dim")]
+    for text in filter(None, (_said(first), _measured(first))):
+        yield [(f"      {text}", "dim" if first.status == "pass" else style)]
 
 
 def _worst(alike: tuple[SmokeKernel, ...]) -> str:
@@ -94,7 +102,7 @@ def _worst(alike: tuple[SmokeKernel, ...]) -> str:
     if not compared:
         return ""
     near = max(compared, key=lambda k: (k.error or 0.0) / k.tolerance if k.tolerance else 0.0)
-    return f"{near.error:.2g} ({near.tolerance:.2g})"
+    return "exact" if near.error == near.tolerance == 0 else f"{near.error:.2g} ({near.tolerance:.2g})"
 
 
 def _said(kernel: SmokeKernel) -> str:
@@ -110,10 +118,11 @@ def _measured(kernel: SmokeKernel) -> str:
     return f"measured {', '.join(figures)}" if kernel.measures else ""
 
 
-def _skipped(kernels: Iterable[SmokeKernel]) -> Iterator[Line]:
+def _skipped(rows: Iterable[tuple[SmokeKernel, ...]]) -> Iterator[Line]:
     reasons: dict[str, list[str]] = {}
-    for kernel in kernels:
-        reasons.setdefault(kernel.detail or kernel.message or "not told why", []).append(_title(kernel))
+    for row in rows:
+        titles = reasons.setdefault(_said(row[0]) or "not told why", [])
+        titles.append(" ".join(filter(None, (row[0].name, _dtypes(row)))))
     for why, titles in reasons.items():
         yield [("    skipped  ", "dim"), (f"{', '.join(titles)} ({why})", "dim")]
 
@@ -126,10 +135,10 @@ def _device(name: str, devices: tuple[SmokeDevice, ...]) -> str:
     return f"{name:<7} {', '.join(filter(None, (device.product, device.arch, memory)))}".rstrip()
 
 
-def _short(dtype: str) -> str:
-    """ "fp16", "bf16", "fp8_e4m3fn", "int8"."""
-    return dtype.replace("bfloat", "bf").replace("float", "fp")
+def _dtypes(alike: tuple[SmokeKernel, ...]) -> str:
+    """ "fp32 bf16", "fp8_e4m3fn", "int8"."""
+    return " ".join(kernel.dtype.replace("bfloat", "bf").replace("float", "fp") for kernel in alike)
 
 
 def _title(kernel: SmokeKernel) -> str:
-    return " ".join(filter(None, (kernel.name, _short(kernel.dtype))))
+    return " ".join(filter(None, (kernel.name, _dtypes((kernel,)))))
