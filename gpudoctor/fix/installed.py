@@ -1,0 +1,62 @@
+"""Which packages a recorded environment holds, read from the names of its records."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from gpudoctor.fix.journal import Package, masked
+from gpudoctor.fix.recorded_tree import Tree
+
+
+class _DirectUrl(Struct):
+    url: str = ""
+
+
+def packages(tree: Tree) -> tuple[Package, ...]:
+    """The distributions of a tree that is there now, with what brought each."""
+    found = [_package(path) for path in records(tree)]
+    return tuple(sorted(found, key=lambda package: (package.name, package.version)))
+
+
+def records(tree: Tree) -> tuple[bytes, ...]:
+    """Paths of the .dist-info folders, and of conda's records of what is no Python package."""
+    conda = (path for path in tree if path.rpartition(b"/")[0].endswith(b"/conda-meta") and path.endswith(b".json"))
+    return (*(path for path, entry in tree.items() if entry.kind == "folder" and _is_dist_info(path)), *conda)
+
+
+def _is_dist_info(path: bytes) -> bool:
+    return path.endswith(b".dist-info") and not path.rpartition(b"/")[2].startswith(b"~")
+
+
+def name_of(record: bytes) -> str:
+    """The normalised name of the package that a record is of."""
+    return _name_and_version(record)[0]
+
+
+def _name_and_version(record: bytes) -> tuple[str, str]:
+    stem = os.fsdecode(record).rpartition("/")[2]
+    stem = stem.removesuffix(".dist-info")
+    if stem.endswith(".json"):
+        name, version, _ = (*stem.removesuffix(".json").rsplit("-", 2), "", "")[:3]
+    else:
+        name, _, version = stem.partition("-")
+    return re.sub(r"[-_.]+", "-", name).lower(), version
+
+
+def _package(record: bytes) -> Package:
+    name, version = _name_and_version(record)
+    if record.endswith(b".json"):
+        return Package(name=name, version=version, installer="conda")
+    folder = Path(os.fsdecode(record))
+    installer = url = ""
+    with suppress(OSError):
+        installer = (folder / "INSTALLER").read_text(encoding="utf-8", errors="replace").strip()[:40]
+    with suppress(OSError, msgspec.DecodeError):
+        url = msgspec.json.decode((folder / "direct_url.json").read_bytes(), type=_DirectUrl).url
+    return Package(name=name, version=version, installer=installer, url=masked(url))

@@ -1,0 +1,215 @@
+"""A recorded tree brought back, file by file, without losing what anybody did since.
+
+What the run changed is what differs between the tree before it and the tree as it left it. A path that is
+still as the run left it gets its earlier content, or goes if there was none. What somebody changed since is
+moved aside first. What somebody added stays, unless it lies in a folder that goes: then it is moved aside too,
+so that no half of a package is left to be imported.
+Doing it again, or after being cut off anywhere, ends in the same.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import suppress
+
+from msgspec import Struct, field
+
+from gpudoctor.fix.kept_files import KeptFiles, settle
+from gpudoctor.fix.recorded_tree import Entry, Tree, entry_of, is_bytecode, same_file, scan, source_of, untouched
+from gpudoctor.fix.scope import Scope
+
+_BESIDE = b".gpudoctor-putting-back"
+_AS_FOUND = ".gpudoctor-moving"
+
+
+class PutBack(Struct):
+    """What happened to which path."""
+
+    restored: int = 0
+    removed: int = 0
+    aside: list[tuple[str, str]] = field(default_factory=list)
+    """Changed since: the path, and where it lies now."""
+    stays: list[str] = field(default_factory=list)
+    """Changed since, and left as it is."""
+    earlier: list[tuple[str, str]] = field(default_factory=list)
+    """Of a file that stays: the path, and where its content before the run lies now."""
+    lost: list[str] = field(default_factory=list)
+    """Written in place by a step, so that the earlier content is gone."""
+
+
+def put_back(scope: Scope, before: Tree, after: Tree, kept: KeptFiles, aside: str) -> PutBack:
+    """Bring `before` back where the run made `after` of it. `aside` is the folder for what was changed since."""
+    now = scan(scope.everything, scope.without)
+    for path in [path for path in now if path.endswith(b"/" + _BESIDE)]:
+        os.unlink(path)
+        del now[path]
+    worker = _Worker(scope, before, after, now, kept, os.fsencode(aside))
+    worker.leave_new_environments_in_use()
+    worker.clear()
+    worker.fill()
+    worker.settle_folders()
+    return worker.told
+
+
+class _Worker:
+    def __init__(self, scope: Scope, before: Tree, after: Tree, now: Tree, kept: KeptFiles, aside: bytes) -> None:
+        self.scope, self.before, self.after, self.now, self.kept, self.aside = scope, before, after, now, kept, aside
+        paths = before.keys() | after.keys()
+        self.changed = {path for path in paths if not untouched(before.get(path), after.get(path))}
+        self.told = PutBack()
+
+    def leave_new_environments_in_use(self) -> None:
+        """A venv that the run made and somebody works in stays whole."""
+        for root in self.scope.made:
+            below = [path for path in self.now if path == root or path.startswith(root + b"/")]
+            if root in self.before or all(self._is_as_left(path) or is_bytecode(path) for path in below):
+                continue
+            self.told.stays.append(os.fsdecode(root))
+            for path in below:
+                del self.now[path]
+            self.changed = {path for path in self.changed if path != root and not path.startswith(root + b"/")}
+
+    def clear(self) -> None:
+        """Take away what was not there before, what a folder holds before the folder."""
+        for path in reversed(self._going()):
+            if self.now[path].kind == "folder":
+                try:
+                    os.rmdir(path)
+                except OSError:
+                    self.told.stays.append(os.fsdecode(path))
+                    continue
+            elif self._may_go(path):
+                os.unlink(path)
+                self.told.removed += 1
+            elif path in self.scope.files:
+                self.told.stays.append(os.fsdecode(path))
+                continue
+            else:
+                self._move_aside(path)
+            del self.now[path]
+
+    def fill(self) -> None:
+        """Bring back what the run changed or removed, a folder before what it holds."""
+        for path, entry in self.before.items():
+            if path not in self.changed or self._is_back(path, entry):
+                continue
+            if entry.kind == "folder":
+                self._make_folder(path)
+            elif path in self.scope.files and path in self.now and not self._may_go(path):
+                self._lay_beside(path, entry)
+            elif entry.kind == "file" and self.kept.written_in_place(entry):
+                self.told.lost.append(os.fsdecode(path))
+            elif entry.kind != "other":
+                self._give_back(path, entry)
+
+    def settle_folders(self) -> None:
+        """The time of every folder in which the run changed something, and the mode of those that it changed."""
+        held = {_parent(path) for path in self.changed}
+        for path in reversed(list(self.before)):
+            entry, there = self.before[path], self.now.get(path)
+            if entry.kind != "folder" or there is None or there.kind != "folder":
+                continue
+            if path in self.changed:
+                settle(path, entry)
+            elif path in held:
+                os.utime(path, ns=(entry.mtime, entry.mtime))
+
+    # --- one path ---
+
+    def _going(self) -> list[bytes]:
+        """Paths that are there, and were not before as what they are."""
+        going: dict[bytes, bool] = {}
+        for path, there in self.now.items():
+            entry = self.before.get(path)
+            in_going = going.get(_parent(path), False)
+            mine = path in self.changed and (entry is None or entry.kind != there.kind)
+            stale = entry is None and is_bytecode(path) and self._source_goes(path)
+            if mine or in_going or stale:
+                going[path] = there.kind == "folder"
+        return list(going)
+
+    def _source_goes(self, bytecode: bytes) -> bool:
+        return source_of(bytecode) in self.changed
+
+    def _is_as_left(self, path: bytes) -> bool:
+        return same_file(self.now.get(path), self.after.get(path))
+
+    def _may_go(self, path: bytes) -> bool:
+        """Whether nobody's work is in it: it is as the run left it, or Python made it."""
+        return self._is_as_left(path) or is_bytecode(path)
+
+    def _is_back(self, path: bytes, entry: Entry) -> bool:
+        there = self.now.get(path)
+        if there is None or there.kind != entry.kind:
+            return False
+        if entry.kind == "link":
+            return there.target == entry.target
+        if entry.kind != "file":
+            return entry.kind == "folder" and there.mode == entry.mode
+        same = (there.mode, there.size, there.mtime) == (entry.mode, entry.size, entry.mtime)
+        return same and self.kept.holds(entry, path)
+
+    def _give_back(self, path: bytes, entry: Entry) -> None:
+        self._make_folder(_parent(path))
+        if path in self.now and not self._may_go(path):
+            self._move_aside(path)
+        beside = _parent(path) + b"/" + _BESIDE
+        if entry.kind == "link":
+            with suppress(FileNotFoundError):
+                os.unlink(beside)
+            os.symlink(entry.target, beside)
+            settle(beside, entry)
+            os.rename(beside, path)
+        else:
+            self.kept.give_back(entry, beside)
+        self.now[path] = entry
+        self.told.restored += 1
+
+    def _make_folder(self, path: bytes) -> None:
+        """The folder itself, not what a link leads to that somebody put in its place."""
+        there = self.now.get(path)
+        if there is not None and there.kind == "folder":
+            return
+        if path not in self.before:
+            # Above all that is recorded.
+            os.makedirs(path, exist_ok=True)
+            return
+        self._make_folder(_parent(path))
+        if there is not None:
+            self._move_aside(path)
+        os.mkdir(path)
+        self.now[path] = entry_of(path, os.lstat(path))
+        self.told.restored += 1
+
+    def _lay_beside(self, path: bytes, entry: Entry) -> None:
+        place = self.aside + path + b".before"
+        os.makedirs(_parent(place), mode=0o700, exist_ok=True)
+        with suppress(FileNotFoundError):
+            os.unlink(place)
+        shutil.copyfile(self.kept.place(entry.path), place)
+        self.told.stays.append(os.fsdecode(path))
+        self.told.earlier.append((os.fsdecode(path), os.fsdecode(place)))
+
+    def _move_aside(self, path: bytes) -> None:
+        place = self.aside + path
+        number = 0
+        while os.path.lexists(place):
+            number += 1
+            place = self.aside + path + b".%d" % number
+        os.makedirs(_parent(place), mode=0o700, exist_ok=True)
+        try:
+            os.rename(path, place)
+        except OSError:
+            # Another file system: under its own name only when it is whole.
+            half = place + os.fsencode(_AS_FOUND)
+            with suppress(FileNotFoundError):
+                os.unlink(half)
+            shutil.copy2(path, half, follow_symlinks=False)
+            os.rename(half, place)
+            os.unlink(path)
+        self.told.aside.append((os.fsdecode(path), os.fsdecode(place)))
+
+
+def _parent(path: bytes) -> bytes:
+    return path.rpartition(b"/")[0]

@@ -1,0 +1,139 @@
+"""An environment recorded around a run: before its first step with the files kept, and as it left it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from gpudoctor.fix.installed import packages
+from gpudoctor.fix.journal import RepairError, Run, note, write_whole
+from gpudoctor.fix.kept_files import KeptFiles, NoRoomError
+from gpudoctor.fix.recorded_tree import Tree, decoded, encoded, same_file, scan, untouched
+from gpudoctor.fix.scope import Scope
+
+_SINCE = 3_000_000_000
+"""Nanoseconds after the last sign of life, from which on a change cannot be the run's: its steps end with it."""
+
+
+def scope_of_run(run: Run) -> Scope:
+    """What a run could change, from its journal."""
+    begun = run.begun
+    return Scope(
+        roots=tuple(map(os.fsencode, begun.roots)),
+        files=tuple(map(os.fsencode, begun.files)),
+        made=tuple(map(os.fsencode, begun.made)),
+        without=tuple(map(os.fsencode, begun.without)),
+    )
+
+
+def save(run: Run, tree: Tree, progress: Callable[[int, int], None]) -> Run:
+    """Keep the files of `tree`, then record it. RepairError where that cannot be; nothing was changed then."""
+    kept = KeptFiles(run.begun.kept)
+    try:
+        tree = kept.keep(tree, progress)
+        write_whole(_before(run), encoded(tree))
+    except NoRoomError as error:
+        raise RepairError(
+            f"Keeping what is there now needs {_size(error.needs)} at {error.folder}, which has {_size(error.has)} "
+            "free. Nothing was changed: make room, then try again."
+        ) from error
+    except OSError as error:
+        path = _shown(error.filename)
+        raise RepairError(
+            f"{path} cannot be kept ({error.strerror}), so it could not be taken back: nothing was changed."
+        ) from error
+    return note(run, "saved")
+
+
+def before(run: Run) -> Tree:
+    """The tree before the run."""
+    return _read(_before(run))
+
+
+def record_after(run: Run) -> Run:
+    """Record the environment as the run leaves it."""
+    scope = scope_of_run(run)
+    tree = scan(scope.everything, scope.without)
+    write_whole(_after(run), encoded(tree))
+    return note(run, "recorded", packages=packages(tree))
+
+
+def after(run: Run) -> tuple[Run, Tree]:
+    """The tree as the run left it. Of a run that was cut off it is told from the times of change, and recorded.
+
+    What was changed long after the last sign of life is somebody else's: it counts as changed since.
+    """
+    if run.has("recorded"):
+        return run, _read(_after(run))
+    scope = scope_of_run(run)
+    earlier, tree = before(run), scan(scope.everything, scope.without)
+    last = _last_sign_of_life(run)
+    for path, entry in list(tree.items()):
+        had = earlier.get(path)
+        if entry.kind == "folder" or entry.ctime <= last + _SINCE or same_file(entry, had):
+            continue
+        if had is None:
+            del tree[path]
+        else:
+            tree[path] = replace(entry, inode=0)
+    write_whole(_after(run), encoded(tree))
+    return note(run, "recorded", packages=packages(tree)), tree
+
+
+def forget_after(run: Run) -> None:
+    """Before the steps begin anew."""
+    with suppress(FileNotFoundError):
+        os.unlink(_after(run))
+
+
+def keep_only_changed(run: Run) -> None:
+    """Let go of the kept files that the run did not change."""
+    earlier = before(run)
+    later = _read(_after(run))
+    kept = KeptFiles.of(run.begun.kept, earlier)
+    unchanged = (path for path, entry in earlier.items() if untouched(entry, later.get(path)))
+    kept.drop(path for path in unchanged if earlier[path].kind == "file")
+
+
+def missing(run: Run, earlier: Tree, later: Tree) -> list[bytes]:
+    """Files that the run changed and whose kept content is gone."""
+    kept = KeptFiles.of(run.begun.kept, earlier)
+    changed = (path for path, entry in earlier.items() if not untouched(entry, later.get(path)))
+    return [path for path in changed if earlier[path].kind == "file" and not os.path.lexists(kept.place(path))]
+
+
+def _last_sign_of_life(run: Run) -> int:
+    signs = [int(mark.at * 1e9) for mark in run.since_begin] or [int(run.when * 1e9)]
+    with suppress(OSError):
+        signs.append(os.stat(f"{run.folder}/alive").st_mtime_ns)
+    return max(signs)
+
+
+def _before(run: Run) -> Path:
+    return Path(run.folder, "before")
+
+
+def _after(run: Run) -> Path:
+    return Path(run.folder, "after")
+
+
+def _read(path: Path) -> Tree:
+    try:
+        return decoded(path.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise RepairError(
+            f"{path} cannot be read ({error}): this run can be neither continued nor undone."
+        ) from error
+
+
+def _size(count: int) -> str:
+    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{max(1, count >> 20)} MiB"
+
+
+def _shown(path: object) -> str:
+    return os.fsdecode(path) if isinstance(path, (str, bytes)) else "A file"

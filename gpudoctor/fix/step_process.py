@@ -1,0 +1,277 @@
+"""One step of a repair as a process: never a shell, never going on alone, its output told line by line."""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+from msgspec import Struct
+
+from gpudoctor.fix.journal import Process, RepairError, is_alive, masked, process
+
+LAST_LINES = 20
+LOG_LIMIT = 4 << 20
+"""Bytes of output that are kept of a run."""
+
+ALIVE_SECONDS = 1.0
+"""How often a running step is noted to be alive."""
+
+_ENDING_SECONDS = 5.0
+_LINE_LIMIT = 4000
+
+# Replaces itself with the step. The kernel kills it when gpudoctor dies; it waits until the journal knows it.
+_LAUNCH = """
+import os, signal, sys
+with __import__("contextlib").suppress(Exception):
+    import ctypes
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+parent, go, *argv = sys.argv[1:]
+if os.getppid() != int(parent) or os.read(int(go), 1) != b"g":
+    os._exit(125)
+os.close(int(go))
+for number in (signal.SIGPIPE, signal.SIGXFSZ):
+    signal.signal(number, signal.SIG_DFL)
+try:
+    os.execvp(argv[0], argv)
+except OSError as error:
+    print(f"{argv[0]}: {error.strerror}", flush=True)
+    os._exit(127)
+"""
+
+# They would make pip install or look elsewhere than in the environment that is repaired and recorded.
+_ELSEWHERE = (
+    "PYTHONPATH",
+    "PYTHONHOME",
+    "PIP_TARGET",
+    "PIP_PREFIX",
+    "PIP_ROOT",
+    "PIP_USER",
+    "UV_TARGET",
+    "UV_PREFIX",
+)
+_QUIET = {
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "PIP_NO_INPUT": "1",
+    "PIP_USER": "0",
+    "PYTHONNOUSERSITE": "1",
+    "UV_NO_PROGRESS": "1",
+}
+
+
+class StepResult(Struct, frozen=True):
+    """How a step ended; a negative rc is the signal that ended it."""
+
+    rc: int
+    last_lines: tuple[str, ...]
+
+
+class Interrupted(BaseException):
+    """Ctrl-C, SIGTERM or SIGHUP came. Not an Exception: nothing on the way may take it for a failure."""
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Within, the signals that ask for an end raise Interrupted. Only the main thread can have that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def raise_interrupted(number: int, frame: FrameType | None) -> None:
+        raise Interrupted
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [(number, signal.signal(number, raise_interrupted)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def environment(own: Mapping[str, str]) -> dict[str, str]:
+    """Variables of a step: the person's, less what leads elsewhere, and the step's `own`."""
+    kept = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
+    return {**kept, **_QUIET, **own}
+
+
+def program_missing(argv: Sequence[str], own: Mapping[str, str], cwd: str | None) -> str:
+    """Why a step's program cannot be started, or nothing."""
+    name = argv[0]
+    place = os.path.join(cwd or os.getcwd(), name) if "/" in name else name
+    if shutil.which(place, path=environment(own).get("PATH")) is None:
+        return f"{name} is not installed" if "/" not in name else f"{name} cannot be run"
+    return f"there is no folder {cwd}" if cwd and not os.path.isdir(cwd) else ""
+
+
+def run_step(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: str | None,
+    folder: str,
+    started: Callable[[Process], None],
+    line: Callable[[str], None],
+    keep_children: bool = False,
+) -> StepResult:
+    """Run a step to its end, and end it with all it started if this is interrupted.
+
+    `started` is told the process before it becomes the step; `line` every line that it prints. `folder` is the
+    run's, for its log and the sign that it lives. `keep_children` leaves services alone that it has started.
+    """
+    waiting, go = os.pipe()
+    try:
+        child = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid()), str(waiting), *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+            env=environment(env),
+            pass_fds=(waiting,),
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        os.close(go)
+        raise RepairError(f"{argv[0]} cannot be started: {error}") from error
+    finally:
+        os.close(waiting)
+    known = process(child.pid)
+    try:
+        try:
+            touch(folder)
+            started(known)
+            os.write(go, b"g")
+        finally:
+            os.close(go)
+        last = _follow(child, folder, line)
+        rc = child.wait()
+    except BaseException:
+        _end(child)
+        end_session(known)
+        raise
+    finally:
+        if child.stdout:
+            child.stdout.close()
+    if not keep_children:
+        end_session(known)
+    return StepResult(rc=rc, last_lines=last)
+
+
+def touch(folder: str) -> None:
+    """Note that a run lives; what changes long after the last note was changed by somebody else."""
+    path = f"{folder}/alive"
+    with suppress(OSError):
+        Path(path).touch(mode=0o600)
+
+
+def _follow(child: subprocess.Popen[bytes], folder: str, line: Callable[[str], None]) -> tuple[str, ...]:
+    """Tell and keep the output until the child has ended."""
+    assert child.stdout is not None
+    last: deque[str] = deque(maxlen=LAST_LINES)
+    pending = b""
+    closing = 0.0
+    log = os.open(f"{folder}/output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(child.stdout, selectors.EVENT_READ)
+            while True:
+                ready = selector.select(ALIVE_SECONDS if not closing else 0.2)
+                touch(folder)
+                if not ready and child.poll() is not None:
+                    if closing:
+                        break  # something that it left behind holds its output open
+                    closing = time.monotonic()
+                if not ready:
+                    continue
+                block = os.read(child.stdout.fileno(), 1 << 16)
+                *whole, pending = re.split(rb"[\r\n]+", pending + block)
+                if not block or len(pending) > _LINE_LIMIT:
+                    whole, pending = [*whole, pending], b""
+                for raw in whole:
+                    _tell(raw, last, log, line)
+                if not block:
+                    break
+    finally:
+        os.close(log)
+    return tuple(last)
+
+
+def _tell(raw: bytes, last: deque[str], log: int, line: Callable[[str], None]) -> None:
+    text = masked(raw.decode("utf-8", "replace")[:_LINE_LIMIT])
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    text = "".join(char if char.isprintable() or char == "\t" else "?" for char in text).rstrip()
+    if not text:
+        return
+    last.append(text)
+    with suppress(OSError):  # a full disk ends the step soon enough, and with its own words
+        if os.fstat(log).st_size < LOG_LIMIT:
+            os.write(log, f"{text}\n".encode())
+    line(text)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Let it end by itself first: pip puts back what it was about to replace."""
+    for number, seconds in ((signal.SIGINT, _ENDING_SECONDS), (signal.SIGKILL, _ENDING_SECONDS)):
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(seconds)
+            return
+
+
+def end_session(known: Process) -> None:
+    """Make sure that a step and all it started have ended, also after gpudoctor itself was killed.
+
+    Its number is its session's: it cannot be given to another process while one of the session lives.
+    """
+    for _ in range(100):
+        members = _members(known)
+        if not members:
+            return
+        for number in members:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(number, signal.SIGKILL)
+        time.sleep(0.02)
+    raise RepairError(f"Process {known.pid} of an earlier step cannot be ended: end it, then try again.")
+
+
+def _members(known: Process) -> list[int]:
+    try:
+        leader = process(known.pid)
+    except OSError:
+        leader = None
+    if leader is not None and leader != known:
+        return []
+    try:
+        if leader is None and process(os.getpid()).boot != known.boot:
+            return []
+        numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+    return [number for number in numbers if _session(number) == known.pid and _is_running(number)]
+
+
+def _session(number: int) -> int:
+    try:
+        return os.getsid(number)
+    except OSError:
+        return -1
+
+
+def _is_running(number: int) -> bool:
+    try:
+        return is_alive(process(number))
+    except OSError:
+        return False

@@ -1,0 +1,165 @@
+"""Taking a run back: the files as they were, then the undo commands of its system steps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from gpudoctor.fix import recording
+from gpudoctor.fix.apply import Event, Line, StepStarts, aside_of, drop, end_strays
+from gpudoctor.fix.installed import name_of, records
+from gpudoctor.fix.journal import Process, RepairError, Run, locked, masked, note, process, read, runs
+from gpudoctor.fix.kept_files import KeptFiles, discard, sync_file_system
+from gpudoctor.fix.put_back import PutBack, put_back
+from gpudoctor.fix.recorded_tree import Tree, scan
+from gpudoctor.fix.step_process import Interrupted, interruptible, run_step
+
+
+class Undone(Struct, frozen=True):
+    """What an undo did."""
+
+    ok: bool
+    restored: int = 0
+    """Files, links and folders that are as before again."""
+    removed: int = 0
+    aside: tuple[tuple[str, str], ...] = ()
+    """What somebody changed after the run: the path, and where it was moved."""
+    stays: tuple[str, ...] = ()
+    """What somebody changed after the run, and still lies where it was."""
+    earlier: tuple[tuple[str, str], ...] = ()
+    """Of a file that stays: the path, and where its content before the run lies."""
+    lost: tuple[str, ...] = ()
+    """Files that a step wrote in place: their earlier content is gone."""
+    interrupted: bool = False
+    problem: str = ""
+
+
+def undo(run: Run, *, say: Callable[[Event], None]) -> Undone:
+    """Take a run back, also one that failed or was cut off, or whose undo was. Doing it twice does nothing.
+
+    RepairError where it cannot begin; nothing was changed then.
+    """
+    with locked(run.home, run.prefix):
+        run = _current(run)
+        if run.state == "undone":
+            return Undone(ok=True)
+        end_strays(run)
+        if not run.is_saved:
+            discard(run.begun.kept)
+            note(run, "undone")
+            return Undone(ok=True)
+        told = PutBack()
+        try:
+            with interruptible():
+                if not run.has("restored"):
+                    run, told = _put_back(run)
+                run, problem = _revert_system_steps(run, say)
+        except Interrupted:
+            return _told(told, ok=False, interrupted=True, problem="Interrupted: undo it again to go on.")
+        except OSError as error:
+            path = os.fsdecode(error.filename or b"")
+            return _told(told, ok=False, problem=f"{path}: {error.strerror}. Undo it again to go on.")
+        if problem:
+            return _told(told, ok=False, problem=problem)
+        discard(run.begun.kept)
+        note(run, "undone")
+        return _told(told, ok=True)
+
+
+def forget(run: Run) -> None:
+    """Give up what is kept of a run: it can be neither continued nor undone after that."""
+    with locked(run.home, run.prefix):
+        drop(run)
+
+
+def _current(run: Run) -> Run:
+    """The run as its journal says now, if it may be undone."""
+    found = read(run.folder)
+    if found is None:
+        raise RepairError(f"The journal of {run.id} is gone from {run.folder}.")
+    if found.state == "running":
+        raise RepairError(f"The repair {run.id} is still being run.")
+    if found.state != "undone":
+        later = [other for other in runs(run.home) if other.when > run.when and other.prefix == run.prefix]
+        if blocking := [other.id for other in later if other.state != "undone"]:
+            raise RepairError(f"Later repairs of this environment must be undone first: {', '.join(blocking)}.")
+    return found
+
+
+def _put_back(run: Run) -> tuple[Run, PutBack]:
+    scope = recording.scope_of_run(run)
+    if run.has("recorded") and run.prefix and not os.path.isdir(run.prefix):
+        raise RepairError(f"{run.prefix} is gone: there is nothing to take back. Forget this repair.")
+    earlier = recording.before(run)
+    run, later = recording.after(run)
+    if gone := recording.missing(run, earlier, later):
+        raise RepairError(f"{len(gone)} kept files are gone from {run.begun.kept}: this repair cannot be taken back.")
+    if again := _installed_since(earlier, later, scan(scope.everything, scope.without)):
+        raise RepairError(
+            f"Installed again since the repair: {', '.join(again)}. Taking the repair back would mix two "
+            "installations: uninstall these first."
+        )
+    run = note(run, "undoing", process=process(os.getpid()))
+    kept = KeptFiles.of(run.begun.kept, earlier)
+    told = put_back(scope, earlier, later, kept, aside_of(run))
+    for root in {os.path.dirname(path) for path in scope.everything if os.path.lexists(path)}:
+        sync_file_system(root)
+    return note(run, "restored"), told
+
+
+def _installed_since(earlier: Tree, later: Tree, now: Tree) -> list[str]:
+    """Packages that the run changed and somebody changed to something else since."""
+    had, left, have = set(records(earlier)), set(records(later)), set(records(now))
+    by_run = {name_of(record) for record in had ^ left}
+    return sorted({name_of(record) for record in have - had - left} & by_run)
+
+
+def _revert_system_steps(run: Run, say: Callable[[Event], None]) -> tuple[Run, str]:
+    """The undo commands of system steps that had begun, the last step first. Returns what went wrong."""
+    begun = {mark.step for mark in run.marks if mark.mark == "started"}
+    reverted = {mark.step for mark in run.marks if mark.mark == "reverted"}
+    for number in sorted(begun - reverted, reverse=True):
+        step = run.steps[number]
+        if step.risk != "root":
+            continue
+        for argv in step.undo:
+            say(StepStarts(number=number, of=len(run.steps), argv=tuple(map(masked, argv)), why="takes it back"))
+            rc = _run_command(run, number, argv, say)
+            if rc != 0:
+                command = masked(" ".join(argv))
+                return run, f"The files are as before, but this failed ({rc}): {command}"
+        run = note(run, "reverted", step=number)
+    return run, ""
+
+
+def _run_command(run: Run, number: int, argv: Sequence[str], say: Callable[[Event], None]) -> int:
+    def started(known: Process) -> None:
+        note(run, "process", step=number, process=known)
+
+    step = run.steps[number]
+    result = run_step(
+        argv,
+        env=step.env,
+        cwd=step.cwd,
+        folder=run.folder,
+        started=started,
+        line=lambda text: say(Line(text=text)),
+        keep_children=True,
+    )
+    return result.rc
+
+
+def _told(told: PutBack, *, ok: bool, interrupted: bool = False, problem: str = "") -> Undone:
+    return Undone(
+        ok=ok,
+        restored=told.restored,
+        removed=told.removed,
+        aside=tuple(told.aside),
+        stays=tuple(told.stays),
+        earlier=tuple(told.earlier),
+        lost=tuple(told.lost),
+        interrupted=interrupted,
+        problem=problem,
+    )
