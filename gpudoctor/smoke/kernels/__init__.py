@@ -6,7 +6,17 @@ import importlib
 
 from .kernel import LEVELS, Kernel
 
-_MODULES: tuple[str, ...] = ()
+_MODULES: tuple[str, ...] = (
+    "basics",
+    "attention",
+    "layers",
+    "indexing",
+    "linalg",
+    "randomness",
+    "training",
+    "low_precision",
+    "memory",
+)
 """Modules of kernels, in order; each lists its own in the order of their definition."""
 
 

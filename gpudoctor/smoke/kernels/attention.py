@@ -1,0 +1,250 @@
+"""Scaled dot product attention: by the backend that torch chooses, and by each that it has."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import warnings
+from typing import Any, ContextManager, Iterator, NamedTuple
+
+from .compare import Verdict, poison, tolerance
+from .kernel import Outcome, Run, kernel
+from .precision import needs_bfloat16, strict, tf32_forced
+from .reference import Inputs, attention, product, softmax
+
+_HALVES = ("float16", "bfloat16")
+
+
+class _Case(NamedTuple):
+    """Sizes as real models have them: none of the lengths is a multiple of a tile's."""
+
+    what: str
+    batch: int
+    heads: int
+    queries: int
+    keys: int
+    size: int
+    see: str = "all"
+    """all; causal; mask: booleans, others for each of the batch; bias: numbers added, some keys at minus infinity."""
+
+
+_QUICK = (
+    _Case("a text encoder, causal", 2, 3, 77, 77, 64, "causal"),
+    _Case("an image model's heads of 40", 2, 2, 333, 77, 40),
+)
+_STANDARD = (
+    *_QUICK,
+    _Case("an image model's heads of 80", 2, 2, 145, 145, 80),
+    _Case("an image model's heads of 160", 2, 2, 65, 65, 160),
+    _Case("a language model's heads of 128, causal", 2, 2, 461, 461, 128, "causal"),
+    _Case("image and text together", 2, 2, 709, 709, 64),
+    _Case("a batch with padding", 2, 3, 187, 187, 64, "mask"),
+    _Case("a batch with numbers added to its scores", 2, 2, 93, 131, 64, "bias"),
+)
+_CHECKED_QUERIES = 48
+"""Of each head so many queries are held against the reference; all are looked through for NaN."""
+
+
+_ROUNDING = 8.0
+"""Weights and result are rounded to a half type, and by older code what lies between as well."""
+_MATH_ROUNDING = 16.0
+"""Plain products of torch before 2.5 round the scores, too, and an error of a score of 4 is four times that of its
+weight."""
+_CANNOT = ("no available kernel", "not correctly aligned", "no execution plans support the graph")
+"""What torch and cuDNN say of a case that a backend does not take."""
+
+
+class _Refused(Exception):  # noqa: N818 - torch's answer, no error
+    """The backend cannot take this case, and what torch says of it."""
+
+
+@kernel("attention", "quick", dtypes=("float32", *_HALVES))
+def default_attention(run: Run) -> Outcome:
+    """Attention by the backend that torch chooses."""
+    return _attend(run, _QUICK, contextlib.nullcontext())
+
+
+@kernel("attention-math", "standard", dtypes=("float32", *_HALVES))
+def math_attention(run: Run) -> Outcome:
+    """Attention by plain matrix products."""
+    return _attend(run, _STANDARD, _backend(run, "MATH", "enable_math"), _MATH_ROUNDING)
+
+
+@kernel("attention-flash", "standard", dtypes=_HALVES)
+def flash_attention(run: Run) -> Outcome:
+    """Attention by the flash backend."""
+    return _attend(run, _STANDARD, _backend(run, "FLASH_ATTENTION", "enable_flash"))
+
+
+@kernel("attention-memory-efficient", "standard", dtypes=("float32", *_HALVES))
+def memory_efficient_attention(run: Run) -> Outcome:
+    """Attention by the memory-efficient backend."""
+    run.needs_card("the memory-efficient backend is for cards only")
+    return _attend(run, _STANDARD, _backend(run, "EFFICIENT_ATTENTION", "enable_mem_efficient"))
+
+
+@kernel("attention-cudnn", "standard", dtypes=_HALVES, seconds=60.0)
+def cudnn_attention(run: Run) -> Outcome:
+    """Attention by cuDNN."""
+    run.needs_card("cuDNN is for cards only")
+    if run.rocm:
+        run.skip("cuDNN is for NVIDIA cards only")
+    return _attend(run, _STANDARD, _backend(run, "CUDNN_ATTENTION", ""))
+
+
+def _backend(run: Run, name: str, switch: str) -> ContextManager[Any]:
+    """Only this backend: sdpa_kernel (from 2.3), or the switches of sdp_kernel (2.0 to 2.2)."""
+    run.needs_torch(_function(run), "scaled_dot_product_attention")
+    try:
+        chosen = importlib.import_module("torch.nn.attention")
+        sdpa_kernel, backends = chosen.sdpa_kernel, chosen.SDPBackend
+    except (ImportError, AttributeError):
+        if not switch:
+            run.skip(f"torch {run.torch.__version__} has no attention by cuDNN")
+        switches = {"enable_flash": False, "enable_math": False, "enable_mem_efficient": False, switch: True}
+        old: ContextManager[Any] = run.torch.backends.cuda.sdp_kernel(**switches)
+        return old
+    backend = getattr(backends, name, None)
+    run.needs_torch(backend, f"attention by {name}")
+    new: ContextManager[Any] = sdpa_kernel(backend)
+    return new
+
+
+def _function(run: Run) -> Any:
+    return getattr(run.torch.nn.functional, "scaled_dot_product_attention", None)
+
+
+def _attend(run: Run, cases: tuple[_Case, ...], backend: ContextManager[Any], rounding: float = _ROUNDING) -> Outcome:
+    needs_bfloat16(run)
+    verdict, inputs, refused = Verdict(run), Inputs(run), {}
+    with strict(run), backend:
+        for case in cases:
+            try:
+                _judge(run, case, inputs, verdict, rounding)
+            except _Refused as why:
+                refused[case.what] = str(why)
+    if len(refused) == len(cases):
+        run.skip(f"torch has no such attention for this device: {next(iter(refused.values()))}")
+    return verdict.outcome(f"not for: {'; '.join(refused)}" if refused else "")
+
+
+def _judge(run: Run, case: _Case, inputs: Inputs, verdict: Verdict, rounding: float) -> None:
+    # As models make them: heads are cut from a tensor (batch, length, heads, size), so memory is strided.
+    q, k, v = (
+        inputs.normal(case.batch, length, case.heads, case.size).transpose(1, 2)
+        for length in (case.queries, case.keys, case.keys)
+    )
+    keep, bias = _seen(run, case, inputs)
+    poison(run, q.shape)
+    with _refusals():
+        got = _computed(run, case, q, k, v, keep, bias).to("cpu")
+    if tuple(got.shape) != tuple(q.shape):
+        verdict.close(case.what, got, q, 0.0)
+        return
+    edge = [0, 15, 16, 63, 64, case.queries - 2, case.queries - 1]
+    drawn = inputs.permutation(case.queries)[: _CHECKED_QUERIES - len(edge)].tolist()
+    rows = sorted({row for row in edge + drawn if 0 <= row < case.queries})
+    want = attention(
+        run.torch,
+        q[:, :, rows],
+        k,
+        v,
+        None if keep is None else keep[..., rows, :],
+        None if bias is None else bias[..., rows, :],
+    )
+    verdict.close(
+        f"{case.what}, queries {rows[0]} to {rows[-1]}", got[:, :, rows], want, _allowed(run, case.size, rounding)
+    )
+    whole = got.to(run.torch.float64)
+    if not bool(run.torch.isfinite(whole).all()):
+        verdict.close(case.what, got, whole, 0.0)
+
+
+def _allowed(run: Run, size: int, rounding: float = _ROUNDING) -> float:
+    """In float32 exp and the running sums of a tiled softmax cost some further bits; TF32 would be wrong by 1e-3."""
+    if run.dtype_name != "float32":
+        return tolerance(run, size, rounding=rounding)
+    return 4e-3 if run.on_card and tf32_forced() else 6 * tolerance(run, size)
+
+
+def _seen(run: Run, case: _Case, inputs: Inputs) -> tuple[Any, Any]:
+    """What each query sees: booleans and numbers to add, either None."""
+    torch = run.torch
+    if case.see == "causal":
+        return torch.ones(case.queries, case.keys, dtype=torch.bool).tril(), None
+    lengths = [case.keys - 50, case.keys - 3]
+    padded = torch.arange(case.keys)[None, :] < torch.tensor(lengths)[:, None]
+    keep = padded[:, None, None, :].expand(case.batch, 1, case.queries, case.keys)
+    if case.see == "mask":
+        return keep, None
+    if case.see == "bias":
+        return keep, inputs.normal(case.batch, 1, case.queries, case.keys)
+    return None, None
+
+
+def _computed(run: Run, case: _Case, q: Any, k: Any, v: Any, keep: Any, bias: Any) -> Any:
+    function = _function(run)
+    q, k, v = (tensor.to(run.device) for tensor in (q, k, v))
+    mask = keep
+    if bias is not None:
+        mask = bias.masked_fill(~keep, float("-inf"))
+    if mask is not None:
+        mask = mask.to(run.device)
+    if function is None:
+        # Models wrote it themselves before torch 2.0.
+        return _by_hand(run, q, k, v, mask)
+    if case.see == "causal":
+        return function(q, k, v, is_causal=True)
+    if mask is not None:
+        # One mask for all heads, stepped over and not copied, as models hand it in.
+        mask = mask.expand(case.batch, case.heads, case.queries, case.keys)
+    return function(q, k, v, attn_mask=mask)
+
+
+def _by_hand(run: Run, q: Any, k: Any, v: Any, mask: Any) -> Any:
+    scores = run.torch.matmul(q, k.transpose(-1, -2)) / q.shape[-1] ** 0.5
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf"))
+    return run.torch.matmul(run.torch.softmax(scores, dim=-1), v)
+
+
+@contextlib.contextmanager
+def _refusals() -> Iterator[None]:
+    """Tell what torch says, in warnings, of why a forced backend cannot take a case."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            yield
+        except RuntimeError as error:
+            if not any(words in str(error).lower() for words in _CANNOT):
+                raise
+            reasons = [str(warning.message).split(" (Triggered")[0] for warning in said]
+            reasons = [reason for reason in reasons if not reason.endswith("because:")]
+            raise _Refused(reasons[0] if reasons else "no available kernel") from None
+
+
+@kernel("attention-backward", "standard", dtypes=("float32", *_HALVES))
+def attention_backward(run: Run) -> Outcome:
+    """Gradients of attention by the backend that torch chooses."""
+    needs_bfloat16(run)
+    run.needs_torch(_function(run), "scaled_dot_product_attention")
+    torch, inputs, verdict = run.torch, Inputs(run), Verdict(run)
+    queries, keys, size = 77, 93, 64
+    q, k, v = (inputs.normal(2, length, 2, size).transpose(1, 2) for length in (queries, keys, keys))
+    slope = inputs.normal(2, 2, queries, size)
+    with strict(run):
+        leaves = [tensor.to(run.device).requires_grad_() for tensor in (q, k, v)]
+        poison(run, q.shape, k.shape)
+        _function(run)(*leaves).backward(slope.to(run.device))
+    weights = softmax(torch, product(torch, q, k.transpose(-1, -2)) / size**0.5)
+    by_weights = product(torch, slope, v.transpose(-1, -2))
+    by_scores = weights * (by_weights - (weights * by_weights).sum(dim=-1, keepdim=True)) / size**0.5
+    wanted = {
+        "queries": product(torch, by_scores, k),
+        "keys": product(torch, by_scores.transpose(-1, -2), q),
+        "values": product(torch, weights.transpose(-1, -2), slope),
+    }
+    for leaf, (name, want) in zip(leaves, wanted.items()):
+        # Gradients pass through a rounded result and rounded weights: twice the roundings of the way forward.
+        verdict.close(f"gradient by {name}", leaf.grad, want, 2 * _allowed(run, size))
+    return verdict.outcome()

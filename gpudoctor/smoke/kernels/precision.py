@@ -1,0 +1,102 @@
+"""How torch is told to compute while a kernel runs, and what then cannot run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from typing import Any, Iterator
+
+from .kernel import Run
+
+_CPU_LACKS = ("not implemented for", "could not run 'aten::", "not compiled with")
+_CARD_LACKS = ("only supported on", "not compiled for this platform", "not compiled with")
+
+
+@contextlib.contextmanager
+def strict(run: Run, tf32: bool = False) -> Iterator[None]:
+    """Compute in the types that were given: TF32 only where asked, sums of half types in float32.
+
+    Settings are as before afterwards. Where torch's CPU code lacks an operation for a type, the kernel is skipped;
+    on a card every error goes on to who judges it.
+    """
+    cuda, cudnn = run.torch.backends.cuda.matmul, run.torch.backends.cudnn
+    wanted = [(cuda, "allow_tf32", tf32), (cudnn, "allow_tf32", tf32)]
+    for name in ("fp16_reduced_precision_reduction", "bf16_reduced_precision_reduction", "fp16_accumulation"):
+        wanted.append((cuda, "allow_" + name, False))
+    with contextlib.ExitStack() as restored, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # torch 2.9 and newer keep the same once more, as a word, which is not brought back by the old switches.
+        for owner in (cudnn, cuda):
+            word = _setting(owner, "fp32_precision")
+            if word is not None:
+                restored.callback(setattr, owner, "fp32_precision", word)
+        for owner, name, value in wanted:
+            before = _setting(owner, name)
+            if before is None:
+                continue
+            # Newer torch keeps a second switch with these, which a single value would set, too.
+            split = _setting(owner, name + "_split_k")
+            restored.callback(setattr, owner, name, before if split is None else (before, split))
+            setattr(owner, name, value)
+        with cpu_may_lack(run):
+            yield
+
+
+def _setting(owner: Any, name: str) -> Any:
+    """A setting, None where this torch has none of the name: 1.13 says so by an assertion."""
+    try:
+        return getattr(owner, name)
+    except (AttributeError, AssertionError):
+        return None
+
+
+def tf32_forced() -> bool:
+    """Whether a variable makes NVIDIA's libraries use TF32 whatever torch is told."""
+    return os.environ.get("NVIDIA_TF32_OVERRIDE", "") == "1"
+
+
+@contextlib.contextmanager
+def cpu_may_lack(run: Run) -> Iterator[None]:
+    """Skip where torch's CPU code has no such operation for this type."""
+    try:
+        yield
+    except (RuntimeError, NotImplementedError) as error:
+        said = str(error).splitlines()[0] if str(error) else ""
+        if not run.on_card and any(words in said.lower() for words in _CPU_LACKS):
+            run.skip(f"torch {run.torch.__version__} cannot do this with {run.dtype_name or 'this type'} on a CPU")
+        raise
+
+
+@contextlib.contextmanager
+def card_may_lack(run: Run) -> Iterator[None]:
+    """Skip where torch itself says that it has no such operation for this card: formats that only some have."""
+    try:
+        yield
+    except (RuntimeError, NotImplementedError) as error:
+        said = str(error).splitlines()[0] if str(error) else ""
+        if any(words in said.lower() for words in _CARD_LACKS):
+            run.skip(f"torch says: {said}")
+        raise
+
+
+def needs_bfloat16(run: Run) -> None:
+    """Skip bfloat16 where an NVIDIA card has no arithmetic for it: libraries refuse some operations there."""
+    if run.dtype_name != "bfloat16":
+        return
+    if not run.on_card and str(run.torch.__version__).startswith("1."):
+        run.skip("torch 1 keeps what lies between in bfloat16 on a CPU: too coarse to judge")
+    if run.on_card and not run.rocm and capability(run) < (8, 0):
+        run.skip("this card has no bfloat16 arithmetic (NVIDIA cards have it from sm_80 on)")
+
+
+def capability(run: Run) -> tuple[int, int]:
+    """An NVIDIA card's compute capability: (9, 0) for sm_90."""
+    major, minor = run.torch.cuda.get_device_capability(run.device)
+    return int(major), int(minor)
+
+
+def architecture(run: Run) -> str:
+    """An AMD card's gfx name without its features: "gfx942"."""
+    properties: Any = run.torch.cuda.get_device_properties(run.device)
+    return str(getattr(properties, "gcnArchName", "")).split(":")[0]
