@@ -65,7 +65,8 @@ def no_gpu(case: Case) -> Verdicts:
     read, nothing is said.
 
     ## Fix safety
-    Replacing a GPU build by a CPU build is a way out only where no GPU is meant to be used.
+    Replacing a GPU build by a CPU build is a way out only where no GPU is meant to be used. Where no GPU build is
+    installed either, there is nothing to repair.
     """
     machine, vendor = case.machine, case.built_for
     if case.usable or machine.assumed or _behind_windows(case):

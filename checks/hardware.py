@@ -121,7 +121,8 @@ def gpu_ecc(case: Case) -> Verdicts:
     faults. Counts over the card's life are history: a note. Log lines without counters are a note.
 
     ## Fix safety
-    A reset or reboot ends every program on the card and changes nothing on disk.
+    A reset or reboot ends every program on the card and changes nothing on disk. Errors of the past leave nothing to
+    repair.
     """
     faults = case.log_faults("gpu-ecc")
     for gpu in case.machine.gpus:

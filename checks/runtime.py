@@ -45,7 +45,7 @@ def driver_too_old(case: Case) -> Verdicts:
 
     ## Fix safety
     A driver update needs root and a reboot, and stays within the last branch that runs all cards. The other way out
-    replaces torch by a build for an older CUDA.
+    replaces torch by a build for an older CUDA. Minor-version compatibility alone leaves nothing to repair.
     """
     cards = case.usable_of("nvidia")
     outdated = tuple(gpu for gpu in cards if _older_than_card(case, gpu))
@@ -292,7 +292,7 @@ def wsl_libcuda_symlink(case: Case) -> Verdicts:
     The libcuda.so.1 of /usr/lib/wsl/lib is a regular file beside other copies of itself.
 
     ## Fix safety
-    Nothing has to be done.
+    There is nothing to repair.
     """
     library = case.machine.load_path.first(_LIBCUDA)
     copies = [found for found in case.machine.load_path.found if found.kind == "wsl" and found.name == "libcuda.so"]

@@ -41,7 +41,8 @@ def cuda_visible_devices(case: Case) -> Verdicts:
     value marks a CPU task: a note.
 
     ## Fix safety
-    The variable is changed for the examined environment only.
+    The variable is changed for the examined environment only. A process that was meant to see no card has nothing to
+    repair.
     """
     vendors: tuple[Vendor, ...] = (case.built_for,) if case.built_for else ("nvidia", "amd")
     for vendor in vendors:

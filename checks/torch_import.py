@@ -12,6 +12,11 @@ from .fitting import FROM_AN_INDEX
 from .shadowing import pins
 from .torch_install import installed_again
 
+_SHOW_THE_PROCESSOR = (
+    "In a virtual machine, show it the host's own processor (QEMU: -cpu host). On one that has no AVX2, build "
+    "torch from source for it, or use another machine."
+)
+
 
 @check("GPD410", "torch-import-fails")
 def torch_import_fails(case: Case) -> Verdicts:
@@ -57,6 +62,7 @@ def torch_import_fails(case: Case) -> Verdicts:
             subject=f"torch {torch.version}",
             confidence="possible",
             evidence=(Evidence.of("cpu_flags", case.machine.system.cpu_flags),),
+            ways_out=(WayOut("Use a processor with AVX2", (Manual(_SHOW_THE_PROCESSOR),)),),
         )
 
 

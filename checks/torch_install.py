@@ -62,7 +62,8 @@ def torch_missing(case: Case) -> Verdicts:
     No folder that the interpreter imports from holds a torch.
 
     ## Fix safety
-    Installs torch into this environment; other packages stay as they are.
+    Installs torch into this environment; other packages stay as they are. Where no card could use it, there is
+    nothing to repair.
     """
     environment = case.environment
     if environment is None:
@@ -103,6 +104,7 @@ def torch_shadowed(case: Case) -> Verdicts:
 
     ## Fix safety
     Unsetting PYTHONPATH affects other packages found through it. Removing a copy needs that copy's own installer.
+    Copies of one version, and remains that nothing is imported from, leave nothing to repair.
     """
     torch = case.torch
     if torch is None:

@@ -576,6 +576,21 @@ class ExtensionCode(Record, frozen=True):
     gfx: tuple[str, ...] = ()
 
 
+class TorchAsked(Record, frozen=True):
+    """A line of a project that asks for torch: the next installation from it brings that torch back."""
+
+    file: str
+    """Name of the file in the project's folder: "pyproject.toml", "requirements.txt"."""
+    requirement: str
+    """As it is written: "torch==2.6.0"."""
+    group: str = ""
+    """Dependency group of a pyproject.toml."""
+    extra: str = ""
+    """Optional dependencies of a pyproject.toml."""
+    hashed: bool = False
+    """The file pins wheels by their hashes."""
+
+
 class PythonEnvironment(Record, frozen=True):
     """The examined environment, from its files; its interpreter is never started at level static."""
 
@@ -594,6 +609,10 @@ class PythonEnvironment(Record, frozen=True):
     project: str = ""
     """Folder of a project with uv.lock or poetry.lock that owns this environment."""
     lock: Literal["uv.lock", "poetry.lock", "pixi.lock", ""] = ""
+    torch_asked: tuple[TorchAsked, ...] = ()
+    """Lines of the project's own files that ask for torch."""
+    conda_tool: Literal["conda", "mamba", "micromamba"] = "conda"
+    """The tool that last changed a conda prefix, as its history says."""
     python_headers: Fact[bool] = unknown("not probed")
     """Whether Python.h of that interpreter is there."""
     libstdcxx: Fact[str] = unknown("not probed")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpudoctor.finding import AnyRemedy, ReplacePackage, ReplaceTorch
-from gpudoctor.fix import python_steps
+from gpudoctor.fix import project_steps, python_steps
 from gpudoctor.fix.place import Place, Tool, place
 from gpudoctor.fix.requirements import torch_and_companions
 from gpudoctor.fix.steps import ManualStep, RunStep, Step
@@ -47,7 +47,8 @@ def commands_for(
     packages = tuple(remedy for remedy in remedies if isinstance(remedy, ReplacePackage))
     commands: Commands = {}
     pip = _argvs(replace(here, tool="managed" if own_venv else "pip"), machine, matrix, torch)
-    commands.update({"venv": pip[0], "pip": pip[1]} if own_venv and len(pip) > 1 else {"pip": pip[0]} if pip else {})
+    names = ("venv", "pip") if own_venv else ("pip", "pip_then")
+    commands.update(zip(names, pip, strict=False))
     inside = replace(here, tool="uv", python=f"{_VENV}/bin/python" if own_venv else here.python)
     if own_venv:
         commands["uv_venv"] = ("uv", "venv", _VENV)
@@ -55,7 +56,7 @@ def commands_for(
     for package in packages:
         for key, there in (("pip_then", replace(inside, tool="pip")), ("uv_then", inside)):
             steps = python_steps.replace_package(there, machine, matrix, package)
-            commands[key] = commands.get(key, ()) + next(iter(_runs(steps)), ())
+            commands.setdefault(key, next(iter(_runs(steps)), ()))
     commands.update(_project_files(here, machine, matrix, torch, env or {}))
     return {name: _plain(argv) for name, argv in commands.items() if argv}
 
@@ -71,7 +72,9 @@ def _reader(machine: Machine) -> Place:
 
 
 def _argvs(there: Place, machine: Machine, matrix: Matrix, torch: ReplaceTorch) -> list[tuple[str, ...]]:
-    return _runs(python_steps.replace_torch(there, machine, matrix, torch))
+    """What installs it; taking out what is in its way is for a repair to say."""
+    argvs = _runs(python_steps.replace_torch(there, machine, matrix, torch))
+    return [argv for argv in argvs if "uninstall" not in argv]
 
 
 def _runs(steps: tuple[Step, ...]) -> list[tuple[str, ...]]:
@@ -100,27 +103,24 @@ def _project_files(
     here: Place, machine: Machine, matrix: Matrix, torch: ReplaceTorch, env: dict[str, str]
 ) -> Commands:
     """What a project, an environment file or an image says: a fresh place, where nothing is installed yet."""
-    fresh = replace(machine, environment=unknown("a fresh environment"))
     files: Commands = {}
-    tools: tuple[tuple[Tool, str], ...] = (("uv-project", "pyproject_toml"), ("pixi", "pixi_toml"))
-    for tool, key in tools:
-        for step in python_steps.replace_torch(replace(here, tool=tool, project=""), fresh, matrix, torch):
-            if isinstance(step, RunStep):
-                files["uv_add"] = step.argv
-            elif isinstance(step, ManualStep):
-                lines = step.text.splitlines()
-                start = next((n for n, line in enumerate(lines) if line.startswith("[")), 0)
-                files[key] = tuple(lines[start:])
-    wanted = [item.text for item in torch_and_companions(here, torch)]
+    wanted = torch_and_companions(here, torch)
+    in_project = (*wanted, *project_steps.beside_torch(matrix, torch))
+    explicit = project_steps.serves_only_these(matrix, torch)
+    files["uv_add"], files["pyproject_toml"] = project_steps.project_lines(
+        in_project, torch.index_url, explicit=explicit
+    )
+    files["pixi_toml"] = project_steps.pixi_lines(in_project, torch.index_url)
     index = (f"    - --index-url {torch.index_url}",) if torch.index_url else ()
     files["environment_yml"] = (
         "dependencies:",
         "  - pip",
         "  - pip:",
         *index,
-        *(f"    - {text}" for text in wanted),
+        *(f"    - {item.text}" for item in wanted),
     )
-    image = _argvs(replace(here, tool="pip", python="python"), fresh, matrix, torch)
+    fresh = replace(machine, environment=unknown("a fresh environment"))
+    image = _argvs(replace(here, tool="pip", python="python", user_site=False), fresh, matrix, torch)
     settings = tuple(f"ENV {name}={value}" for name, value in env.items())
     run = tuple(f"RUN {shlex.join((*argv[:4], '--no-cache-dir', *argv[4:]))}" for argv in image)
     files["dockerfile"] = (*settings, *run)

@@ -62,8 +62,10 @@ class Place(Struct, frozen=True):
     python: str
     """Interpreter of the environment; "" where none is known."""
     prefix: str
-    conda: bool
-    """A conda prefix, whose own packages conda installs."""
+    conda: str
+    """The tool that installs a conda prefix's own packages (conda, mamba, micromamba); "" elsewhere."""
+    user_site: bool
+    """The torch of this interpreter lies in the user's own site-packages."""
     project: str
     family: Family
     release: str
@@ -72,6 +74,10 @@ class Place(Struct, frozen=True):
     """Kind of container, "" on a bare machine."""
     wsl: bool
     jetson: bool
+    secure_boot: bool
+    """The firmware loads signed modules only."""
+    prebuilt_nvidia: str
+    """Branch and flavour of NVIDIA modules that Ubuntu built itself for some kernel ("580-open"); "" for none."""
     kernel: str
     """Kernel release, "" where it is not known or no plain release."""
     arch: str
@@ -91,13 +97,16 @@ def place(machine: Machine) -> Place:
         tool=_tool(environment),
         python=_interpreter(environment),
         prefix=environment.prefix if environment and is_path(environment.prefix) else "",
-        conda=bool(environment and environment.kind == "conda"),
+        conda=environment.conda_tool if environment and environment.kind == "conda" else "",
+        user_site=_in_user_site(environment),
         project=environment.project if environment and is_path(environment.project) else "",
         family=_family(machine),
         release=_release(machine),
         container=(system.container.value or "") if system.container.known else "",
         wsl=system.wsl.known,
         jetson=system.jetson.known,
+        secure_boot=system.secure_boot.value is True,
+        prebuilt_nvidia=_prebuilt(machine),
         kernel=kernel if is_name(kernel) or is_version(kernel) else "",
         arch=system.arch.value or "x86_64",
     )
@@ -113,6 +122,21 @@ def _interpreter(environment: PythonEnvironment | None) -> str:
     return chosen if is_path(chosen) else ""
 
 
+def _in_user_site(environment: PythonEnvironment | None) -> bool:
+    torch = environment.torch.value if environment else None
+    outside = environment is not None and environment.kind in ("system", "user")
+    return outside and torch is not None and any(copy.via == "user site" for copy in torch.copies[:1])
+
+
+def _prebuilt(machine: Machine) -> str:
+    """Read from where the modules lie: /lib/modules/KERNEL/kernel/nvidia-580-open/nvidia.ko."""
+    for module in machine.nvidia.modules_installed.value or ():
+        folder = re.search(r"/kernel/nvidia-(\d{3}(?:-server)?(?:-open)?)/", module.path)
+        if folder:
+            return folder[1]
+    return ""
+
+
 def _tool(environment: PythonEnvironment | None) -> Tool:
     if environment is None or not _interpreter(environment):
         return "nowhere"
@@ -124,10 +148,16 @@ def _tool(environment: PythonEnvironment | None) -> Tool:
     return "uv" if environment.uv_managed or not environment.has_pip else "pip"
 
 
+_COUNTED = (
+    *("ubuntu", "debian", "rhel", "centos", "rocky", "almalinux", "ol", "amzn"),
+    *("opensuse-leap", "sles", "sled"),
+)
+
+
 def _release(machine: Machine) -> str:
     """Only of the distributions themselves: those built on them (Pop!_OS, Mint) count their own way."""
     os = machine.system.os.value
-    own = os is not None and os.id in ("ubuntu", "rhel", "centos", "rocky", "almalinux", "ol")
+    own = os is not None and os.id in _COUNTED
     return os.version if own and os and is_version(os.version) else ""
 
 
@@ -141,6 +171,7 @@ def _family(machine: Machine) -> Family:
         ("debian", "debian"),
         ("rhel", "rhel"),
         ("centos", "rhel"),
+        ("amzn", "rhel"),
         ("fedora", "fedora"),
         ("suse", "suse"),
         ("opensuse", "suse"),

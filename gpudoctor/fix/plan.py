@@ -28,7 +28,7 @@ from gpudoctor.finding import (
     UnsetVariable,
 )
 from gpudoctor.fix.place import Place, place
-from gpudoctor.fix.steps import Fix, ManualStep, RunStep, Step
+from gpudoctor.fix.steps import EnvStep, Fix, ManualStep, RunStep, Step
 from gpudoctor.machine import Machine
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ def alike(one: Step, other: Step) -> bool:
     """Whether two steps do the same, for whatever reason each was asked for."""
     if isinstance(one, RunStep) and isinstance(other, RunStep):
         return (one.argv, one.cwd, one.env) == (other.argv, other.cwd, other.env)
-    return one == other
+    if isinstance(one, EnvStep) and isinstance(other, EnvStep):
+        return (one.name, one.value) == (other.name, other.value)
+    return isinstance(one, ManualStep) and isinstance(other, ManualStep) and one.text == other.text
 
 
 def steps_for(remedy: AnyRemedy, here: Place, machine: Machine, matrix: Matrix) -> tuple[Step, ...]:
@@ -114,12 +116,12 @@ def _system_steps(
     | Reboot,
     here: Place,
 ) -> tuple[Step, ...]:
-    from gpudoctor.fix import system_steps
+    from gpudoctor.fix import driver_steps, system_packages, system_steps
 
     if isinstance(remedy, InstallDriver):
-        return system_steps.install_driver(here, remedy)
+        return driver_steps.install_driver(here, remedy)
     if isinstance(remedy, InstallRocmDriver):
-        return system_steps.install_rocm_driver(here, remedy)
+        return driver_steps.install_rocm_driver(here, remedy)
     if isinstance(remedy, RebuildModule):
         return system_steps.rebuild_module(here, remedy)
     if isinstance(remedy, LoadModule):
@@ -131,7 +133,7 @@ def _system_steps(
     if isinstance(remedy, StartService):
         return system_steps.start_service(here, remedy)
     if isinstance(remedy, InstallSystemPackage):
-        return system_steps.install_system_package(here, remedy)
+        return system_packages.install_system_package(here, remedy)
     if isinstance(remedy, JoinGroup):
         return system_steps.join_group(here, remedy)
     if isinstance(remedy, Reboot):

@@ -1,9 +1,8 @@
-"""Package remedies as commands for the tool that owns the environment: pip, uv, conda, poetry, pixi."""
+"""Package remedies as steps of the tool that owns the environment: pip, uv, conda, poetry, pixi."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpudoctor.finding import (
@@ -14,14 +13,15 @@ from gpudoctor.finding import (
     SetVariable,
     UnsetVariable,
 )
+from gpudoctor.fix import conda_steps, pip_steps, project_steps
 from gpudoctor.fix.place import Place, is_name, is_specifier, is_url, is_variable, is_version
 from gpudoctor.fix.requirements import (
     Wanted,
+    in_a_named_index,
     index_of_torch,
     installed,
     pinning_another,
     torch_and_companions,
-    would_stay,
 )
 from gpudoctor.fix.steps import EnvStep, ManualStep, RunStep, Step
 from gpudoctor.machine import Machine
@@ -31,24 +31,30 @@ if TYPE_CHECKING:
 
 _EXTRA = r"[a-z0-9-]+(,[a-z0-9-]+)*"
 _CONDA_CUDA = r"cuda-version>=\d+(\.\d+)?,<\d+"
-_NEW_VENV = ".venv-gpu"
+_PROJECTS = ("uv-project", "poetry", "pixi")
 
 
 def replace_torch(place: Place, machine: Machine, matrix: Matrix, remedy: ReplaceTorch) -> tuple[Step, ...]:
     """Another build of torch, its companions in the same command."""
     if not _is_sound(remedy):
         return (_by_hand_only(f"torch {remedy.version} ({remedy.build})"),)
-    had = installed(machine, "torch")
-    build = f"one with code for {remedy.carries}" if remedy.carries else "a CPU build"
-    why = f"torch {had.version} makes way for {build}" if had else f"torch: {build}"
-    if pinned := pinning_another(machine, remedy.version):
-        why += f"; these want another torch: {', '.join(pinned)}"
+    why = _why(machine, remedy)
     if remedy.origin == "conda-forge":
-        return (_conda_torch(place, remedy, why),)
+        return (conda_steps.torch(place, remedy, why),)
+    if place.tool in _PROJECTS:
+        remedy = in_a_named_index(machine, matrix, remedy)
     wanted = torch_and_companions(place, remedy)
-    if place.tool in ("uv-project", "poetry", "pixi"):
-        wanted += _from_the_same_index(matrix, remedy)
-    return _install(place, machine, wanted, remedy.index_url, why, undo=_restore(place, machine, matrix, wanted))
+    index = remedy.index_url
+    first = pip_steps.clear_the_way(place, machine, matrix, remedy)
+    after = project_steps.files_that_bring_it_back(place, machine, wanted, index)
+    if place.tool in _PROJECTS:
+        wanted += project_steps.beside_torch(matrix, remedy)
+    if place.tool == "uv-project":
+        explicit = project_steps.serves_only_these(matrix, remedy)
+        steps = project_steps.uv_project(place, machine, wanted, index, why, explicit=explicit)
+    else:
+        steps = _install(place, machine, matrix, wanted, index, why)
+    return (*first, *steps, *after)
 
 
 def replace_package(place: Place, machine: Machine, matrix: Matrix, remedy: ReplacePackage) -> tuple[Step, ...]:
@@ -57,9 +63,7 @@ def replace_package(place: Place, machine: Machine, matrix: Matrix, remedy: Repl
     spec = remedy.specifier + local
     if not (is_name(remedy.name) and (not spec or is_specifier(spec)) and _is_index(remedy.index_url)):
         return (_by_hand_only(remedy.name),)
-    wanted = (Wanted(name=remedy.name, spec=spec),)
-    undo = _restore(place, machine, matrix, wanted)
-    return _install(place, machine, wanted, remedy.index_url, remedy.why, undo=undo)
+    return _install(place, machine, matrix, (Wanted(name=remedy.name, spec=spec),), remedy.index_url, remedy.why)
 
 
 def reinstall_package(place: Place, machine: Machine, matrix: Matrix, remedy: ReinstallPackage) -> tuple[Step, ...]:
@@ -68,15 +72,13 @@ def reinstall_package(place: Place, machine: Machine, matrix: Matrix, remedy: Re
     if not (is_name(remedy.name) and is_version(remedy.version) and _is_index(index)):
         return (_by_hand_only(remedy.name),)
     found = installed(machine, remedy.name)
-    if place.conda and found and found.installer == "conda":
-        conda = ("conda", "install", "-y", "-p", place.prefix, "--force-reinstall", f"{remedy.name}={remedy.version}")
-        return (RunStep(argv=conda, why=remedy.why, risk="replaces"),)
+    if place.conda and place.prefix and found and found.installer == "conda":
+        return (conda_steps.reinstall(place, remedy.name, remedy.version, remedy.why),)
     wanted = (Wanted(name=remedy.name, spec=f"=={remedy.version}"),)
     if place.tool in ("managed", "nowhere"):
-        return _install(place, machine, wanted, index, remedy.why, undo=())
+        return pip_steps.install(place, machine, matrix, wanted, index, remedy.why)
     # The files are what is wrong, not the lock of a project: the environment alone is repaired.
-    argv = _install_argv(place, wanted, index, again=(remedy.name,), alone=True)
-    return (RunStep(argv=argv, why=remedy.why, risk="replaces"),)
+    return (RunStep(argv=pip_steps.over_itself(place, wanted, index), why=remedy.why, risk="replaces"),)
 
 
 def remove_package(place: Place, machine: Machine, matrix: Matrix, remedy: RemovePackage) -> tuple[Step, ...]:
@@ -84,15 +86,14 @@ def remove_package(place: Place, machine: Machine, matrix: Matrix, remedy: Remov
     if not is_name(remedy.name):
         return (_by_hand_only(remedy.name),)
     found = installed(machine, remedy.name)
-    if place.tool in ("managed", "nowhere", "uv-project", "poetry", "pixi"):
+    if place.tool in ("managed", "nowhere", *_PROJECTS):
         command = {"uv-project": "uv remove", "poetry": "poetry remove", "pixi": "pixi remove"}.get(place.tool)
         text = f"Remove {remedy.name}" + (f" from the project: {command} {remedy.name}" if command else "")
         return (ManualStep(text=f"{text}.", why=remedy.why, risk="replaces"),)
-    if place.conda and found and found.installer == "conda":
-        argv: tuple[str, ...] = ("conda", "remove", "-y", "-p", place.prefix, remedy.name)
-        return (RunStep(argv=argv, why=remedy.why, risk="replaces"),)
-    argv = (*_pip(place, "uninstall"), *(("-y",) if place.tool == "pip" else ()), remedy.name)
-    undo = _restore(place, machine, matrix, (Wanted(name=remedy.name, spec=""),))
+    if place.conda and place.prefix and found and found.installer == "conda":
+        return (conda_steps.remove(place, remedy.name, remedy.why),)
+    undo = pip_steps.restore(place, machine, matrix, (Wanted(name=remedy.name, spec=""),))
+    argv = pip_steps.uninstall_argv(place, (remedy.name,))
     return (RunStep(argv=argv, why=remedy.why, risk="replaces", undo=undo),)
 
 
@@ -100,12 +101,8 @@ def set_variable(place: Place, remedy: SetVariable) -> tuple[Step, ...]:
     """A variable for this environment: kept by conda, else set for the command alone."""
     if not is_variable(remedy.name, remedy.value):
         return (_by_hand_only(f"the variable {remedy.name}"),)
-    if place.conda and place.prefix:
-        config = ("conda", "env", "config", "vars")
-        set_it = (*config, "set", "-p", place.prefix, f"{remedy.name}={remedy.value}")
-        undo = (*config, "unset", "-p", place.prefix, remedy.name)
-        return (RunStep(argv=set_it, why=remedy.why, undo=(undo,)),)
-    return (EnvStep(name=remedy.name, value=remedy.value, why=remedy.why),)
+    kept = conda_steps.set_variable(place, remedy)
+    return (kept or EnvStep(name=remedy.name, value=remedy.value, why=remedy.why),)
 
 
 def unset_variable(place: Place, remedy: UnsetVariable) -> tuple[Step, ...]:
@@ -117,175 +114,25 @@ def unset_variable(place: Place, remedy: UnsetVariable) -> tuple[Step, ...]:
     return (ManualStep(text=text, why=remedy.why),)
 
 
-# --- commands --------------------------------------------------------------------------------------
-
-
 def _install(
-    place: Place,
-    machine: Machine,
-    wanted: tuple[Wanted, ...],
-    index: str,
-    why: str,
-    *,
-    undo: tuple[tuple[str, ...], ...],
+    place: Place, machine: Machine, matrix: Matrix, wanted: tuple[Wanted, ...], index: str, why: str
 ) -> tuple[Step, ...]:
     if place.tool == "uv-project":
-        return _uv_project(place, wanted, index, why)
+        return project_steps.uv_project(place, machine, wanted, index, why)
     if place.tool == "poetry":
-        return _poetry(place, wanted, index, why)
+        return project_steps.poetry(place, machine, wanted, index, why)
     if place.tool == "pixi":
-        return (_pixi(wanted, index, why),)
-    if place.tool == "nowhere":
-        options = f" --index-url {index}" if index else ""
-        text = f"In the environment that shall have it: pip install {_line(wanted)}{options}"
-        return (ManualStep(text=text, why=why, risk="replaces"),)
-    if place.tool == "managed":
-        return _in_a_new_venv(place, wanted, index, why)
-    if place.container:
-        why = f"{why}; in this container only: put it into the image too".lstrip("; ")
-    again = tuple(item.name for item in wanted if would_stay(machine, item))
-    risk = "replaces" if any(installed(machine, item.name) for item in wanted) else "safe"
-    argv = _install_argv(place, wanted, index, again=again)
-    return (RunStep(argv=argv, why=why, risk="replaces" if risk == "replaces" else "safe", undo=undo),)
+        return (project_steps.pixi(wanted, index, why),)
+    return pip_steps.install(place, machine, matrix, wanted, index, why)
 
 
-def _pip(place: Place, verb: str) -> tuple[str, ...]:
-    if place.tool == "uv":
-        return ("uv", "pip", verb, "--python", place.python)
-    return (place.python, "-m", "pip", verb)
-
-
-def _install_argv(
-    place: Place, wanted: Iterable[Wanted], index: str, *, again: tuple[str, ...] = (), alone: bool = False
-) -> tuple[str, ...]:
-    """An install command. `again`: packages that must be installed although their version seems to be there."""
-    options: list[str] = []
-    uv = place.tool != "pip"
-    if again and uv:
-        options += [part for name in again for part in ("--reinstall-package", name)]
-    elif again:
-        options.append("--force-reinstall")
-    if alone:
-        options.append("--no-deps")
-    if index:
-        options += ["--index-url", index]
-    command = ("uv", "pip", "install", "--python", place.python) if uv else _pip(place, "install")
-    return (*command, *options, *(item.text for item in wanted))
-
-
-def _in_a_new_venv(place: Place, wanted: tuple[Wanted, ...], index: str, why: str) -> tuple[Step, ...]:
-    """The distribution owns this Python: nothing is forced into it."""
-    make = RunStep(
-        argv=(place.python, "-m", "venv", _NEW_VENV),
-        why="the distribution manages this Python: packages of your own go into a venv",
-        undo=(("rm", "-r", _NEW_VENV),),
-    )
-    options = ("--index-url", index) if index else ()
-    argv = (f"{_NEW_VENV}/bin/python", "-m", "pip", "install", *options, *(item.text for item in wanted))
-    return (make, RunStep(argv=argv, why=why, undo=()))
-
-
-def _uv_project(place: Place, wanted: tuple[Wanted, ...], index: str, why: str) -> tuple[Step, ...]:
-    names = [item.text for item in wanted]
-    source = f"gpu-{index.rstrip('/').rpartition('/')[2]}"
-    add = ("uv", "add", *(("--index", f"{source}={index}") if index else ()), *names)
-    reason = f"{why}; in the project's lock, or the next sync undoes it"
-    step = RunStep(argv=add, cwd=place.project, why=reason, risk="replaces")
-    if not index:
-        return (step,)
-    sources = "\n".join(f'{item.name} = {{ index = "{source}" }}' for item in wanted)
-    explicit = not _device_code_apart(wanted)
-    remark = " (explicit keeps other packages off that index)" if explicit else ""
-    text = (
-        f"pyproject.toml then has to say{remark}:\n"
-        f"[tool.uv.sources]\n{sources}\n"
-        f'[[tool.uv.index]]\nname = "{source}"\nurl = "{index}"' + ("\nexplicit = true" if explicit else "")
-    )
-    return (step, ManualStep(text=text, why="the index is for these packages only"))
-
-
-def _poetry(place: Place, wanted: tuple[Wanted, ...], index: str, why: str) -> tuple[Step, ...]:
-    names = [item.text for item in wanted]
-    if not index:
-        return (RunStep(argv=("poetry", "add", *names), cwd=place.project, why=why, risk="replaces"),)
-    source = f"gpu-{index.rstrip('/').rpartition('/')[2].replace('.', '-')}"
-    declare = RunStep(
-        argv=("poetry", "source", "add", "--priority=explicit", source, index),
-        cwd=place.project,
-        why="the index of that build",
-        undo=(("poetry", "source", "remove", source),),
-    )
-    add = RunStep(argv=("poetry", "add", "--source", source, *names), cwd=place.project, why=why, risk="replaces")
-    return (declare, add)
-
-
-def _pixi(wanted: tuple[Wanted, ...], index: str, why: str) -> ManualStep:
-    shared = index and _device_code_apart(wanted)
-    where = f', index = "{index}"' if index and not shared else ""
-    lines = "\n".join(
-        f'{item.name} = {{ version = "{item.spec or "*"}"{_pixi_extras(item)}{where} }}' for item in wanted
-    )
-    options = f'[pypi-options]\nextra-index-urls = ["{index}"]\n' if shared else ""
-    text = f"In the project's manifest, then pixi install:\n{options}[pypi-dependencies]\n{lines}"
-    return ManualStep(text=text, why=why, risk="replaces")
-
-
-def _pixi_extras(item: Wanted) -> str:
-    return ", extras = [" + ", ".join(f'"{extra}"' for extra in item.extra.split(",")) + "]" if item.extra else ""
-
-
-def _from_the_same_index(matrix: Matrix, remedy: ReplaceTorch) -> tuple[Wanted, ...]:
-    """What a project must name beside a ROCm torch: its triton lies in that index alone, and a project's index
-    serves direct requirements only."""
-    row = matrix.companion(remedy.version)
-    if not (remedy.build.startswith("rocm") and remedy.index_url and row and row.triton_rocm_package):
-        return ()
-    return (Wanted(row.triton_rocm_package, ""),) if not remedy.extra else ()
-
-
-def _device_code_apart(wanted: Iterable[Wanted]) -> bool:
-    """Whether packages that the wanted ones require lie in their index, too (device code by extras)."""
-    return any(item.extra for item in wanted)
-
-
-def _conda_torch(place: Place, remedy: ReplaceTorch, why: str) -> Step:
-    version = remedy.version if remedy.version.startswith(">=") else f"={remedy.version}"
-    packages = (f"pytorch-gpu{version}", remedy.build)
-    if place.tool == "pixi":
-        return ManualStep(text=f"pixi add {' '.join(repr(p) for p in packages)}", why=why, risk="replaces")
-    if not place.prefix:
-        return ManualStep(text=f"conda install -c conda-forge {' '.join(repr(p) for p in packages)}", why=why)
-    argv = ("conda", "install", "-y", "-p", place.prefix, "-c", "conda-forge", *packages)
-    return RunStep(argv=argv, why=f"{why}; conda install --revision takes it back", risk="replaces")
-
-
-# --- versions --------------------------------------------------------------------------------------
-
-
-def _restore(
-    place: Place, machine: Machine, matrix: Matrix, wanted: tuple[Wanted, ...]
-) -> tuple[tuple[str, ...], ...]:
-    """Commands that bring back what is installed now; none where it cannot be had again."""
-    if place.tool not in ("pip", "uv"):
-        return ()
-    had = [(item, found) for item in wanted if (found := installed(machine, item.name))]
-    new = [item.name for item in wanted if item.spec and not installed(machine, item.name)]
-    commands: list[tuple[str, ...]] = []
-    if had:
-        index = index_of_torch(machine, matrix) if any(item.name.startswith("torch") for item, _ in had) else ""
-        lost = index is None or any(found.direct_url or found.installer == "conda" for _, found in had)
-        if lost or not all(is_version(found.version) for _, found in had):
-            return ()
-        back = tuple(Wanted(item.name, f"=={found.version}") for item, found in had)
-        same = tuple(
-            item.name
-            for item, found in had
-            if "+" not in found.version and found.version == item.spec.removeprefix("==").partition("+")[0]
-        )
-        commands.append(_install_argv(place, back, index or "", again=same))
-    if new:
-        commands.append((*_pip(place, "uninstall"), *(("-y",) if place.tool == "pip" else ()), *new))
-    return tuple(commands)
+def _why(machine: Machine, remedy: ReplaceTorch) -> str:
+    had = installed(machine, "torch")
+    build = f"one with code for {remedy.carries}" if remedy.carries else "a CPU build"
+    why = f"torch {had.version} makes way for {build}" if had else f"torch: {build}"
+    if pinned := pinning_another(machine, remedy.version):
+        why += f"; these want another torch: {', '.join(pinned)}"
+    return why
 
 
 def _is_index(url: str) -> bool:
@@ -308,7 +155,3 @@ def _is_sound(remedy: ReplaceTorch) -> bool:
 def _by_hand_only(what: str) -> ManualStep:
     shown = "".join(char if char.isprintable() else "?" for char in what)[:120]
     return ManualStep(text=f"Repair by hand: no command is made for {shown!r}: its name or value is unusual.")
-
-
-def _line(wanted: tuple[Wanted, ...]) -> str:
-    return " ".join(f"'{item.text}'" if set(item.text) & set("[]<>*") else item.text for item in wanted)

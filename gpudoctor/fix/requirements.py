@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.finding import ReplaceTorch
 from gpudoctor.fix.place import Place, is_version
@@ -77,6 +79,58 @@ def pinning_another(machine: Machine, version: str) -> list[str]:
             if wanted and is_version(version) and not requirement.specifier.contains(version, prereleases=True):
                 found.append(f"{distribution.name} {distribution.version} ({requirement.specifier})")
     return found
+
+
+def rivals(machine: Machine, remedy: ReplaceTorch, matrix: Matrix) -> tuple[Distribution, ...]:
+    """Installed packages of another vendor's or another CUDA's build that own the same files as the new build's
+    under another name: whichever is installed or removed last spoils the other."""
+    own = _own_tritons(remedy, matrix)
+    cuda = re.fullmatch(r"cu(\d\d)\d", remedy.build)
+    environment = machine.environment.value
+    found: list[Distribution] = []
+    for distribution in (environment.distributions.value or ()) if environment else ():
+        library = _ONE_FOLDER.fullmatch(distribution.name)
+        other_cuda = bool(cuda and library and library[1] != cuda[1])
+        other_triton = bool(own) and distribution.name in _TRITONS and distribution.name not in own
+        if (other_cuda or other_triton) and distribution.installer != "conda":
+            found.append(distribution)
+    return tuple(found)
+
+
+_TRITONS = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm")
+"""All of them own the folder triton/."""
+
+_ONE_FOLDER = re.compile(r"nvidia-(?:cudnn|nccl|cusparselt|nvshmem)-cu(\d+)")
+"""Libraries that lie in one folder for every CUDA (nvidia/cudnn/lib), under one file name."""
+
+
+def _own_tritons(remedy: ReplaceTorch, matrix: Matrix) -> tuple[str, ...]:
+    """The tritons that may belong to a build; empty where none is in its way."""
+    if remedy.build.startswith("cu"):
+        return ("triton",)
+    if not remedy.build.startswith("rocm"):
+        return ()
+    if remedy.extra:
+        return ("triton",)
+    named = rocm_triton(remedy, matrix)
+    return (named,) if named else ("pytorch-triton-rocm", "triton-rocm")
+
+
+def rocm_triton(remedy: ReplaceTorch, matrix: Matrix) -> str:
+    """The name of the triton of a ROCm build; "" where it is not known."""
+    row = matrix.companion(remedy.version)
+    return (row.triton_rocm_package or "") if row and remedy.build.startswith("rocm") else ""
+
+
+def in_a_named_index(machine: Machine, matrix: Matrix, remedy: ReplaceTorch) -> ReplaceTorch:
+    """The same build by the index that serves this build alone, where there is one: a project may have bound torch
+    to another index already, and a version without local part would then be looked for there."""
+    if remedy.index_url or remedy.origin != "pypi":
+        return remedy
+    for row in matrix.builds(f"linux-{machine.system.arch.value or 'x86_64'}"):
+        if (row.version, row.build) == (remedy.version, remedy.build) and (url := matrix.index_url(row)):
+            return replace(remedy, origin=row.origin, index_url=url)
+    return remedy
 
 
 def index_of_torch(machine: Machine, matrix: Matrix) -> str | None:

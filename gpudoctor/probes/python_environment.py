@@ -37,6 +37,7 @@ from gpudoctor.probes.environment_libraries import (
     system_libraries,
 )
 from gpudoctor.probes.import_path import ImportPath, import_path
+from gpudoctor.probes.project_files import conda_tool, torch_asked
 from gpudoctor.probes.python_layout import Layout, find_layout
 from gpudoctor.probes.torch_copies import Copies, find_copies, record_fits
 from gpudoctor.probes.torch_damage import damaged_files
@@ -99,6 +100,10 @@ def probe_environment(host: Host, python: str | None, variables: Mapping[str, st
             uv_managed="uv" in layout.config,
             project=project,
             lock=lock,
+            torch_asked=torch_asked(host, project or posixpath.dirname(layout.prefix))
+            if layout.kind == "venv"
+            else (),
+            conda_tool=conda_tool(host, layout.prefix) if layout.kind == "conda" else "conda",
             python_headers=_headers(host, layout),
             libstdcxx=stdcxx,
             libstdcxx_path=stdcxx_path,

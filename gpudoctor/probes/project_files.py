@@ -1,0 +1,70 @@
+"""What asks for torch beside an environment, and which tool owns a conda prefix: read from the files of both."""
+
+from __future__ import annotations
+
+import importlib
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+from gpudoctor.host import Host
+from gpudoctor.machine import TorchAsked
+
+CondaTool = Literal["conda", "mamba", "micromamba"]
+
+_TORCH = re.compile(r"torch\s*(\[[a-z0-9, -]*\])?\s*([<>=!~;@(].*)?$", re.IGNORECASE)
+_REQUIREMENTS = re.compile(r"(requirements|constraints)[\w.-]*\.txt")
+_LIMIT = 1 << 20
+_LONGEST = 200
+
+
+def conda_tool(host: Host, prefix: str) -> CondaTool:
+    """The tool of the last command in a prefix's history; conda where it names none."""
+    history = host.text(posixpath.join(prefix, "conda-meta/history"), _LIMIT).value or ""
+    for line in reversed(history.splitlines()):
+        if line.startswith("# cmd: "):
+            name = posixpath.basename(line.removeprefix("# cmd: ").split(" ", 1)[0])
+            return "micromamba" if name == "micromamba" else "mamba" if name == "mamba" else "conda"
+    return "conda"
+
+
+def torch_asked(host: Host, folder: str) -> tuple[TorchAsked, ...]:
+    """The lines of a project's pyproject.toml and requirements files that ask for torch."""
+    names = host.names(folder).value or ()
+    lines = [line for name in sorted(names) if _REQUIREMENTS.fullmatch(name) for line in _listed(host, folder, name)]
+    return (*(_declared(host, folder) if "pyproject.toml" in names else ()), *lines)
+
+
+def _listed(host: Host, folder: str, name: str) -> Iterator[TorchAsked]:
+    text = host.text(posixpath.join(folder, name), _LIMIT).value or ""
+    for line in text.splitlines():
+        requirement = line.partition("#")[0].strip().rstrip("\\").strip()
+        if _TORCH.match(requirement):
+            yield TorchAsked(file=name, requirement=requirement[:_LONGEST], hashed="--hash=" in text)
+
+
+def _declared(host: Host, folder: str) -> Iterator[TorchAsked]:
+    text = host.text(posixpath.join(folder, "pyproject.toml"), _LIMIT).value or ""
+    try:
+        toml = importlib.import_module("tomllib")  # of Python 3.11
+        project = toml.loads(text)
+    except (ImportError, ValueError):
+        return
+    table = _table(project, "project")
+    yield from _asking(table.get("dependencies"))
+    for extra, lines in _table(table, "optional-dependencies").items():
+        yield from _asking(lines, extra=extra)
+    for group, lines in _table(project, "dependency-groups").items():
+        yield from _asking(lines, group=group)
+
+
+def _table(parent: Any, name: str) -> dict[str, Any]:
+    found = parent.get(name) if isinstance(parent, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _asking(lines: Iterable[Any] | None, *, group: str = "", extra: str = "") -> Iterator[TorchAsked]:
+    for line in lines if isinstance(lines, list) else ():
+        if isinstance(line, str) and _TORCH.match(line.strip()):
+            yield TorchAsked(file="pyproject.toml", requirement=line.strip()[:_LONGEST], group=group, extra=extra)
