@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 import secrets
 import selectors
@@ -18,6 +19,7 @@ from typing import Literal
 from gpudoctor.host.interrupts import Interruptions
 from gpudoctor.host.processes import end_all, has_ended, kill, marked
 from gpudoctor.smoke.kernels.channel import GarbledError, Message, Reader, send
+from gpudoctor.smoke.kernels.serve import CHANNEL_GONE
 from gpudoctor.smoke.shared_memory import SharedMemory
 
 _BOOTSTRAP = """
@@ -46,7 +48,7 @@ _TAIL_LIMIT = 1 << 14
 _SAID_LIMIT = 2000
 _TRACE_SECONDS = 1.0
 """How long a hanging child gets to write where it is."""
-_SILENCE_SECONDS = 3.0
+_SILENCE_SECONDS = 2.0
 """Without a beat for so long, no other Python thread can run: something holds the GIL."""
 _CLOSED_SECONDS = 1.0
 _TRACKER_SECONDS = 0.5
@@ -72,7 +74,7 @@ class Lost(Exception):  # noqa: N818 - what became of a child, not an error of t
         self.said = said
         """The last lines that it printed."""
         self.place = place
-        """Where its Python was: "relu in torch/nn/functional.py line 12"."""
+        """Where its Python was: "relu in functional.py line 12, called from matmul in basics.py line 9"."""
         self.gil = gil
         """Whether it held the GIL while it gave no answer."""
 
@@ -101,6 +103,8 @@ class Lost(Exception):  # noqa: N818 - what became of a child, not an error of t
             text = "the process wrote into gpudoctor's channel, or closed it"
         elif self.signal == "SIGKILL":
             text = "the process was killed (SIGKILL), as Linux does where memory runs out"
+        elif self.status == CHANNEL_GONE:
+            text = "the process could not write into gpudoctor's channel any more"
         else:
             text = f"the process ended with {self.signal or f'status {self.status}'}"
         return f"{text}, at {self.place}" if self.place else text
@@ -121,6 +125,7 @@ class Child:
     ) -> None:
         """`folder` is for what it may write; with `count` it counts torch's devices after the import."""
         self._trace = folder / f"trace-{secrets.token_hex(4)}"
+        self._kernels = kernels
         self._interruptions = interruptions
         self._mark = secrets.token_hex(16)
         self._shared_memory = SharedMemory()
@@ -129,16 +134,16 @@ class Child:
         self._tails = {"stdout": b"", "stderr": b""}
         self._garbled = self._closed = self._ready = False
         self._beat = time.monotonic()
-        self._start(interpreter, environ, folder, kernels, count)
+        self._start(interpreter, environ, folder, count)
 
-    def _start(self, interpreter: str, environ: Mapping[str, str], folder: Path, kernels: Path, count: bool) -> None:
+    def _start(self, interpreter: str, environ: Mapping[str, str], folder: Path, count: bool) -> None:
         cwd, caches = folder / f"cwd-{self._mark[:8]}", folder / "caches"
         cwd.mkdir()
         caches.mkdir(exist_ok=True)
         watch, held = os.pipe()
         commands, self._commands = os.pipe()
         self._events, events = os.pipe()
-        arguments = (kernels, commands, events, self._trace, os.getpid(), "count" if count else "")
+        arguments = (self._kernels, commands, events, self._trace, os.getpid(), "count" if count else "")
         own = {"PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C", _MARK: self._mark}
         try:
             self._process = subprocess.Popen(
@@ -276,14 +281,15 @@ class Child:
         return ""
 
     def _place(self) -> str:
-        """The innermost Python line of the thread that a signal met."""
+        """The innermost Python line of the thread that a signal met, and the kernel's own."""
         with suppress(OSError), open(self._trace, encoding="utf-8", errors="replace") as trace:
             block = re.split(
                 r"^(?:Current thread .*|Stack) \(most recent call first\):$", trace.read(1 << 16), flags=re.M
             )
-            frame = re.search(r'File "([^"]*)", line (\d+) in (\S+)', block[-1]) if len(block) > 1 else None
-            if frame:
-                return f"{frame.group(3)} in {'/'.join(frame.group(1).split('/')[-2:])} line {frame.group(2)}"
+            frames = re.findall(r'File "([^"]*)", line (\d+) in (\S+)', block[-1]) if len(block) > 1 else []
+            own = [frame for frame in frames if frame[0].startswith(f"{self._kernels}/")][:1]
+            places = [f"{name} in {posixpath.basename(path)} line {line}" for path, line, name in frames[:1] + own]
+            return ", called from ".join(dict.fromkeys(places))
         return ""
 
     def end(self, patient: bool = False) -> bool:

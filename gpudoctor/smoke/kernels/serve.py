@@ -24,6 +24,8 @@ from .listing import list_devices
 
 BEAT_SECONDS = 0.5
 MESSAGE_LIMIT = 4000
+CHANNEL_GONE = 117
+"""Exit status of a child that cannot tell gpudoctor anything any more."""
 DEATH_OF_PARENT = 1
 """PR_SET_PDEATHSIG of prctl."""
 
@@ -41,12 +43,12 @@ class Channel:
     def tell(self, event: str, **content: Any) -> None:
         """Send one event. Ends the process where gpudoctor is gone, and a fork that came back from a kernel."""
         if os.getpid() != self._process:
-            os._exit(70)
+            os._exit(CHANNEL_GONE)
         try:
             with self._lock:
                 send(self._events, {"event": event, **content})
         except OSError:
-            os._exit(70)
+            os._exit(CHANNEL_GONE)
 
     def commands(self) -> Iterator[Message]:
         """Commands until gpudoctor closes its end."""
@@ -102,7 +104,7 @@ def _prepare(trace: str, parent: int) -> None:
 
         ctypes.CDLL(None).prctl(DEATH_OF_PARENT, int(signal.SIGKILL), 0, 0, 0)
         if os.getppid() != parent:
-            os._exit(70)
+            os._exit(CHANNEL_GONE)
     with contextlib.suppress(OSError, ValueError):
         # Never closed: it is written when nothing else works any more.
         handle = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
