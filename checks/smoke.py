@@ -1,0 +1,185 @@
+"""What the smoke kernels showed on the cards (GPD501 to GPD504)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import ESSENTIAL, Case, Verdicts, check
+from gpudoctor.finding import Confidence, Evidence, Finding, NotJudged, gpu_subject
+from gpudoctor.machine import Smoke
+
+from .cards import called, finding
+from .failed_kernels import (
+    CRASH,
+    NO_CODE,
+    WRONG,
+    Fault,
+    busy,
+    evidence,
+    faults,
+    said,
+    severity,
+    subject_of_devices,
+    told,
+    wrong_results,
+)
+from .fitting import build_name, fits, spelled
+from .fitting import evidence as code_evidence
+from .kernel_repairs import ways_out
+
+_DEFECTS = ("gpu-ecc", "gpu-off-bus")
+_OVERRIDES = ("hsa-override-wrong", "torch-rocm-no-arch-for-gpu")
+"""A card that runs the code of another one: the check of the build warns of it."""
+
+_BROKEN_FILES = ("torch-install-damaged", "torch-shadowed")
+
+
+@check("GPD501", "smoke-not-run")
+def smoke_not_run(case: Case) -> Verdicts:
+    """Smoke kernels were to run, and some or all of them could not.
+
+    ## Why it matters
+    Whether the cards compute, and compute right, is then not proved.
+
+    ## How it is judged
+    It is never a fault by itself: nothing could be started, a card is taken by others, or the time for all kernels
+    was up. It leaves the verdict open where kernels were asked for and none ran, or the first ones did not. A kernel
+    that a torch or a device does not have is no open question.
+
+    ## Fix safety
+    There is nothing to repair.
+    """
+    smoke, torch = case.machine.smoke, case.torch
+    trial = torch.trial.value if torch else None
+    if smoke is None or (trial is not None and not trial.ok):
+        return
+    ran = [kernel for kernel in smoke.kernels if kernel.status != "skipped"]
+    taken = dict(busy(case))
+    computed = any(kernel.status in ("pass", "wrong") for kernel in ran)
+    if not ran:
+        unseen = bool(trial and trial.device_count == 0 and case.built_for and case.usable_of(case.built_for))
+        details = list(dict.fromkeys(kernel.detail for kernel in smoke.kernels))
+        why = smoke.why or "; ".join(details[:3]) or "none was chosen"
+        yield NotJudged(why=f"no smoke kernel was run: {why}", matters=smoke.asked or unseen)
+        return
+    for device, why in taken.items():
+        yield NotJudged(why=f"{_named(case, device)}: {why}", matters=smoke.asked and not computed)
+    yield from _idle(case, smoke, matters=smoke.asked and not computed)
+    late = [kernel for kernel in smoke.kernels if kernel.status == "skipped" and kernel.detail == smoke.why]
+    if smoke.why and late:
+        names = ", ".join(dict.fromkeys(kernel.name for kernel in late))
+        missing = any(kernel.name in ESSENTIAL for kernel in late)
+        yield NotJudged(why=f"not all smoke kernels were run ({names}): {smoke.why}", matters=smoke.asked and missing)
+
+
+def _idle(case: Case, smoke: Smoke, *, matters: bool) -> Verdicts:
+    """Devices on which no kernel ran, beside others."""
+    for device in smoke.devices:
+        kernels = [kernel for kernel in smoke.kernels if kernel.device == device.name]
+        if device.name != "cpu" and kernels and all(kernel.status == "skipped" for kernel in kernels):
+            why = kernels[0].detail
+            if why != smoke.why:
+                yield NotJudged(why=f"{_named(case, device.name)}: no smoke kernel was run: {why}", matters=matters)
+
+
+def _named(case: Case, device: str) -> str:
+    return gpu_subject(case.behind[device]) if device in case.behind else device
+
+
+@check("GPD502", CRASH)
+def smoke_crash(case: Case) -> Verdicts:
+    """A smoke kernel raised an error, crashed or hung.
+
+    ## Why it matters
+    Programs that do the same end in the same way.
+
+    ## How it is judged
+    Real kernels run in a child of the examined interpreter. Their error text and the machine's facts tell the cause:
+    the finding then carries that cause's name, or joins what was found of it without running anything. What tells no
+    cause keeps the name smoke-crash. A card that is busy or full is not judged.
+
+    ## Fix safety
+    That of the cause. Without one there is nothing to repair yet: the steps find out whether software or hardware is
+    at fault, and change nothing.
+    """
+    for fault in faults(case):
+        yield _finding(case, fault, _causes(case, fault))
+
+
+@check("GPD503", WRONG)
+def smoke_wrong_result(case: Case) -> Verdicts:
+    """A smoke kernel ran and computed wrong values.
+
+    ## Why it matters
+    Nothing raises an error: images are corrupted, training diverges, answers are nonsense.
+
+    ## How it is judged
+    Results are compared with a float64 reference on the CPU, within a tolerance for the dtype; outputs are poisoned
+    first, so that elements that nobody wrote are seen. Known faults of the machine explain it: uncorrectable memory
+    errors, an override of the gfx target, an attention backend that is known to be wrong.
+
+    ## Fix safety
+    Doing without one backend costs speed. The other steps find out whether software or hardware is at fault, and
+    change nothing.
+    """
+    for fault in wrong_results(case):
+        attention = all(k.name.startswith("attention") and k.name != "attention-math" for k in fault.kernels)
+        backend = ("rocm-mem-efficient-attention",) if attention else ()
+        known = (*backend, *_DEFECTS[:1], *_OVERRIDES) if fault.devices != ("cpu",) else _BROKEN_FILES
+        yield _finding(case, fault, known)
+
+
+def _causes(case: Case, fault: Fault) -> tuple[str, ...]:
+    """What may be the cause of it, likeliest first."""
+    texts = tuple(slug for row in fault.causes for slug in (row.slug, *row.also))
+    own = tuple(slug for slug in dict.fromkeys(texts) if slug != CRASH)
+    if fault.slug != CRASH:
+        return tuple(dict.fromkeys((fault.slug, *own)))
+    if set(fault.devices) == {"cpu"}:
+        return (*own, *_BROKEN_FILES)
+    if all(kernel.name.startswith("lin") for kernel in fault.kernels):
+        own = (*own, "torch-linalg-no-arch")
+    # Where other kernels passed, nothing that keeps the whole card from computing can be the cause.
+    stopping = () if fault.mixed else tuple(sorted(case.matrix.stopping_causes))
+    return tuple(dict.fromkeys((*own, *_OVERRIDES, *_DEFECTS, *stopping)))
+
+
+def _finding(case: Case, fault: Fault, causes: tuple[str, ...]) -> Finding:
+    line = said(case, fault)
+    where = called(fault.cards) if fault.cards else subject_of_devices(fault)
+    row = fault.causes[0] if fault.causes else None
+    named = row is not None and fault.slug == row.slug
+    sure: Confidence = "likely" if named and row and row.stops and fault.mixed else "certain"
+    wrong = fault.slug == WRONG
+    does = "compute wrong values" if wrong else "fail"
+    parts = {
+        "message": f"Smoke kernels {does} on {where}, {told(fault)}."
+        + (f" {row.meaning[0].upper()}{row.meaning[1:]}." if row else "")
+        + (_code(case, fault) if fault.slug in NO_CODE else "")
+        + f" First: {line.rstrip('.')}.",
+        "saw": f"{told(fault)}: {line}",
+        "want": "results within their tolerance" if wrong else "kernels that run",
+        "confidence": sure,
+        "evidence": (*_facts(case, fault), *evidence(fault)),
+        "ways_out": ways_out(case, fault),
+        "refs": tuple(ref.strip() for ref in row.source.split(";")) if row else (),
+        "symptom_of": causes,
+        "slug": fault.slug,
+    }
+    if fault.cards:
+        return finding(severity(case, fault), fault.cards, **parts)
+    return Finding(severity=severity(case, fault), subject=subject_of_devices(fault), **parts)  # type: ignore[arg-type]
+
+
+def _code(case: Case, fault: Fault) -> str:
+    """The card's target beside what the build carries."""
+    for fit in fits(case):
+        if case.torch and any(fit.gpu is gpu for gpu in fault.cards):
+            code = spelled(fit.carried.code) if fit.carried.code else "an unknown list"
+            return f" The card is {fit.gpu.arch.value}; {build_name(case.torch)} was built for {code}."
+    return ""
+
+
+def _facts(case: Case, fault: Fault) -> tuple[Evidence, ...]:
+    if fault.slug not in NO_CODE or case.torch is None:
+        return tuple(Evidence.of("gpu.arch", gpu.arch) for gpu in fault.cards[:1])
+    fit = next((fit for fit in fits(case) if any(fit.gpu is gpu for gpu in fault.cards)), None)
+    return code_evidence(case.torch, fit) if fit else ()
