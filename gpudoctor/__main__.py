@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 
 
@@ -14,11 +15,30 @@ def main() -> None:
     # A run lasts a tenth of a second and makes few cycles: looking for them costs more than it frees,
     # at the exit too, where Python would go through everything that is frozen here.
     gc.disable()
-    from gpudoctor.cli import run
-
-    code = run(sys.argv[1:])
+    code = _preflight(sys.argv[2:]) if sys.argv[1:2] == ["preflight"] else _run(sys.argv[1:])
     gc.freeze()
     sys.exit(code)
+
+
+def _run(arguments: list[str]) -> int:
+    from gpudoctor.cli import run
+
+    return run(arguments)
+
+
+def _preflight(arguments: list[str]) -> int:
+    """A container waits for this one: a plain command line is not read by click, which takes longer than all else."""
+    from gpudoctor.preflight.arguments import read
+    from gpudoctor.preflight.command import preflight, status
+
+    given = read(arguments, os.environ)
+    if given is not None and not os.environ.get("GPUDOCTOR_TRACEBACK"):
+        try:
+            return preflight(given, os.environ)
+        except Exception as error:  # a fault of gpudoctor is a refusal, too
+            print(f"gpudoctor: a fault of gpudoctor itself: {type(error).__name__}: {error}", file=sys.stderr)
+            return status(70, given["command"])
+    return status(_run(["preflight", *arguments]), ("?",) if "--" in arguments else ())
 
 
 if __name__ == "__main__":

@@ -19,6 +19,9 @@ INTERNAL_FAULT = 70
 COMMANDS = {
     "check": "gpudoctor.cli.check:check",
     "whatif": "gpudoctor.cli.check:whatif",
+    "fix": "gpudoctor.cli.fix:fix",
+    "env": "gpudoctor.cli.fix:env",
+    "preflight": "gpudoctor.cli.preflight:preflight",
     "recommend": "gpudoctor.cli.recommend:recommend",
     "snapshot": "gpudoctor.cli.check:snapshot",
     "smoke": "gpudoctor.cli.smoke:smoke",

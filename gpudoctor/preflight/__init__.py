@@ -1,0 +1,1 @@
+"""Judge, then become the command: what stands in front of a container's program."""

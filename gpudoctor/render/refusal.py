@@ -1,0 +1,34 @@
+"""Why a command was not started: the first cause and its way out, in a few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, TextIO
+
+from gpudoctor.render.text import Line, fix_lines, print_lines
+
+if TYPE_CHECKING:
+    from gpudoctor.report import Report
+
+
+def print_refusal(report: Report, out: TextIO, command: tuple[str, ...], code: int) -> None:
+    """A refusal for a log that a tired person reads; `code` is what gpudoctor exits with."""
+    print_lines(_lines(report, command, code), out, color=True, exact_commands=True)
+
+
+def _lines(report: Report, command: tuple[str, ...], code: int) -> Iterator[Line]:
+    first = report.findings[0] if report.findings else None
+    what = f"{command[0]} was not started" if command else "this machine does not pass"
+    yield [("gpudoctor: ", "bold"), (f"{what} (exit {code}).", "bold red")]
+    if report.verdict == "unknown":
+        for question in report.not_judged:
+            if question.matters:
+                yield [("  ? not judged  ", "magenta"), (f"{question.why} [{question.id}]", "")]
+    elif first is not None:
+        yield [(f"  {first.slug} [{first.id}]  ", "bold"), (first.subject, "")]
+        yield [(f"    {first.message}", "")]
+        for fix in first.fixes[:1]:
+            yield from fix_lines(fix, "Way out")
+        more = sum(finding.severity == first.severity for finding in report.findings) - 1
+        if more:
+            yield [(f"  and {more} more; `gpudoctor check` tells all.", "dim")]
