@@ -10,13 +10,14 @@ from gpudoctor.matrix.amd import AmdQuestions
 from gpudoctor.matrix.cards import Identity
 from gpudoctor.matrix.errors import ErrorQuestions
 from gpudoctor.matrix.nvidia import DriverVerdict, NvidiaQuestions
+from gpudoctor.matrix.rates import RateQuestions
 from gpudoctor.matrix.rows import KnownIssue
 from gpudoctor.matrix.torch_builds import TorchQuestions
 
 __all__ = ["DriverVerdict", "Identity", "Matrix"]
 
 
-class Matrix(NvidiaQuestions, AmdQuestions, TorchQuestions, ErrorQuestions):
+class Matrix(NvidiaQuestions, AmdQuestions, TorchQuestions, ErrorQuestions, RateQuestions):
     """The loaded rows and the questions that they answer."""
 
     def known_issues(self) -> tuple[KnownIssue, ...]:

@@ -167,6 +167,20 @@ class AmdGpu(Row, frozen=True, kw_only=True):
     ambiguous: tuple[str, ...] = ()
 
 
+class CardRates(Row, frozen=True, kw_only=True):
+    """What a product reaches at best, by its vendor's documents."""
+
+    product: str
+    cards: tuple[str, ...]
+    """PCI ids, and after a colon the revision where the id alone stands for several products: "1002:744c:c8"."""
+    memory_gib: float
+    """Of the whole card: what has less is a part of one."""
+    gb_per_s: float
+    """Of its own memory, reading and writing together."""
+    tflops: dict[str, float]
+    """By torch's name of the type, "float8" for any of 8 bits: products summed in float32, without sparsity."""
+
+
 class RocmRelease(Row, frozen=True, kw_only=True):
     version: str
     date: str | None = None
@@ -505,6 +519,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     nvidia_kernel_limits: tuple[NvidiaKernelLimit, ...] = ()
     gfx_targets: tuple[GfxTarget, ...] = ()
     amd_gpus: tuple[AmdGpu, ...] = ()
+    card_rates: tuple[CardRates, ...] = ()
     rocm_releases: tuple[RocmRelease, ...] = ()
     rocm_driver_window: tuple[RocmDriverWindow, ...] = ()
     amdgpu_dkms_limits: tuple[AmdgpuDkmsLimit, ...] = ()
@@ -540,6 +555,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "nvidia_kernel_limits": ("driver", "kernel"),
     "gfx_targets": ("gfx",),
     "amd_gpus": ("pci",),
+    "card_rates": ("product",),
     "rocm_releases": ("version",),
     "rocm_driver_window": ("rocm",),
     "amdgpu_dkms_limits": ("dkms", "rocm", "kernel"),

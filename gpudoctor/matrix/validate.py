@@ -13,6 +13,7 @@ from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import (
     KEYS,
     AmdGpu,
+    CardRates,
     ErrorPattern,
     GfxTarget,
     KnownIssue,
@@ -130,6 +131,15 @@ def _pci(pci: str) -> Iterator[str]:
         yield f"pci {pci!r}: the device part, four lower-case hex digits"
 
 
+def _rates(row: CardRates, matrix: Matrix) -> Iterator[str]:
+    for card in row.cards:
+        pci_id, _, revision = card.rpartition(":") if card.count(":") == 2 else (card, "", None)
+        if matrix.card_by_pci(pci_id, revision) is None:
+            yield f"{card} is in no row of nvidia_gpus or amd_gpus"
+    if not row.cards or not row.gb_per_s > 0 or not all(rate > 0 for rate in row.tflops.values()):
+        yield "names a card, and rates above 0"
+
+
 def _target(row: GfxTarget, matrix: Matrix) -> Iterator[str]:
     value = row.override.value
     if value is None:
@@ -173,7 +183,10 @@ def _pattern(row: LogPattern | ErrorPattern, matrix: Matrix) -> Iterator[str]:
 
 
 def _error(row: ErrorPattern, matrix: Matrix) -> Iterator[str]:
-    yield from _pattern(row, matrix)
+    wrong = tuple(_pattern(row, matrix))
+    yield from wrong
+    if wrong:
+        return
     if re.search(r"[*+}]\)[*+{]", row.pattern):
         yield "the pattern repeats what repeats already: that may take for ever on some text"
     if matrix.cause_of(row.example, None if row.vendor == "any" else row.vendor) != row:
@@ -208,6 +221,7 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     NvidiaGpu: _nvidia_gpu,
     NvidiaSoc: _soc,
     AmdGpu: _amd_gpu,
+    CardRates: _rates,
     GfxTarget: _target,
     TorchBuild: _build,
     LogPattern: _pattern,
