@@ -16,6 +16,11 @@ _MODULES: tuple[str, ...] = (
     "training",
     "low_precision",
     "memory",
+    "compiled",
+    "graphs",
+    "rates",
+    "several_cards",
+    "soak",
 )
 """Modules of kernels, in order; each lists its own in the order of their definition."""
 

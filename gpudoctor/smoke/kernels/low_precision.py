@@ -40,16 +40,7 @@ def tf32(run: Run) -> Outcome:
 def matmul_fp8(run: Run) -> Outcome:
     """Matrix products of 8-bit floats with their scales."""
     torch = run.torch
-    run.needs_torch(getattr(torch, "float8_e4m3fn", None), "8-bit floats")
-    run.needs_torch(getattr(torch, "_scaled_mm", None), "products of 8-bit floats")
-    form = torch.float8_e4m3fn
-    if run.on_card and run.rocm:
-        name = architecture(run)
-        if name not in _FP8_FNUZ + _FP8_OCP:
-            run.skip(f"this card ({name or 'unknown'}) has no products of 8-bit floats that torch uses")
-        form = torch.float8_e4m3fnuz if name in _FP8_FNUZ else form
-    elif run.on_card and capability(run) < (8, 9):
-        run.skip("this card has no 8-bit floats (NVIDIA cards have them from sm_89 on)")
+    form = eight_bit_form(run)
     inputs, verdict = Inputs(run), Verdict(run)
     m, k, n = 96, 256, 80
     a, b = inputs.normal(m, k, dtype=torch.float32).to(form), inputs.normal(n, k, dtype=torch.float32).to(form)
@@ -57,11 +48,31 @@ def matmul_fp8(run: Run) -> Outcome:
     scales = {name: torch.tensor(value, device=run.device) for name, value in (("scale_a", 0.5), ("scale_b", 0.25))}
     with strict(run), card_may_lack(run):
         poison(run, (m, n), dtype=torch.bfloat16)
-        got: Any = torch._scaled_mm(a.to(run.device), b.to(run.device).t(), out_dtype=torch.bfloat16, **scales)
-    got = got[0] if isinstance(got, tuple) else got  # with the greatest element, before torch 2.5
+        got = eight_bit_product(torch, a.to(run.device), b.to(run.device).t(), scales)
     # Hopper and Ada sum 8-bit products in some 14 bits, not in float32.
     verdict.close(f"{m} x {k} x {n}", got, want, tolerance(run, k, dtype=torch.bfloat16, rounding=2))
     return verdict.outcome(f"{form}".replace("torch.", ""))
+
+
+def eight_bit_form(run: Run) -> Any:
+    """The type of 8-bit floats that the device multiplies; skips where there is none."""
+    torch = run.torch
+    run.needs_torch(getattr(torch, "float8_e4m3fn", None), "8-bit floats")
+    run.needs_torch(getattr(torch, "_scaled_mm", None), "products of 8-bit floats")
+    if run.on_card and run.rocm:
+        name = architecture(run)
+        if name not in _FP8_FNUZ + _FP8_OCP:
+            run.skip(f"this card ({name or 'unknown'}) has no products of 8-bit floats that torch uses")
+        return torch.float8_e4m3fnuz if name in _FP8_FNUZ else torch.float8_e4m3fn
+    if run.on_card and capability(run) < (8, 9):
+        run.skip("this card has no 8-bit floats (NVIDIA cards have them from sm_89 on)")
+    return torch.float8_e4m3fn
+
+
+def eight_bit_product(torch: Any, a: Any, b: Any, scales: dict[str, Any]) -> Any:
+    """a · b in bfloat16; `b` lies by columns."""
+    got: Any = torch._scaled_mm(a, b, out_dtype=torch.bfloat16, **scales)
+    return got[0] if isinstance(got, tuple) else got  # with the greatest element, before torch 2.5
 
 
 @kernel("matmul-int8", "standard")

@@ -1,0 +1,107 @@
+"""One worker of the all-reduce, started by torchrun: all_reduce_worker.py FOLDER BACKEND SEED DEVICE...
+
+Every worker's numbers follow from the seed and its rank, so each can work the sum out by itself: whole numbers
+that float32 adds without rounding. What it does and finds is written to FOLDER/rank-N.json,
+what it prints to FOLDER/rank-N.log.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import json
+import os
+import random
+import sys
+import time
+from typing import Any
+
+# As a script it finds its own folder first, where modules may have the names of others.
+sys.path[:] = [place for place in sys.path if os.path.realpath(place) != os.path.dirname(os.path.realpath(__file__))]
+
+PATTERN = 4099
+"""Length of the random pattern that is repeated; a prime, so that no block boundary falls together with it."""
+ELEMENTS = {"nccl": 16 << 20, "gloo": 1 << 20}
+REPEATS = 5
+
+
+def pattern(seed: int, rank: int) -> list[int]:
+    """A worker's numbers: whole, at most 1000 either way."""
+    chosen = random.Random(seed * 1000 + rank)
+    return [chosen.randint(-1000, 1000) for _ in range(PATTERN)]
+
+
+def expected_pattern(seed: int, workers: int) -> list[int]:
+    """The sum over all workers, worked out without torch."""
+    return [sum(column) for column in zip(*(pattern(seed, rank) for rank in range(workers)))]
+
+
+class Diary:
+    """Tells how far the worker is, in a file that is whole at any time."""
+
+    def __init__(self, folder: str, rank: int) -> None:
+        self._path = os.path.join(folder, f"rank-{rank}.json")
+        self.stage = ""
+
+    def write(self, stage: str, **content: Any) -> None:
+        """Replace what was told before."""
+        self.stage = stage
+        with open(self._path + ".new", "w") as file:
+            json.dump({"stage": stage, **content}, file)
+        os.replace(self._path + ".new", self._path)
+
+
+def main(folder: str, backend: str, seed: int, devices: list[str]) -> None:
+    """Reduce over all workers, and tell how many elements are wrong and how fast it was."""
+    ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG: no worker outlives torchrun
+    faulthandler.enable(all_threads=False)
+    rank = int(os.environ["RANK"])
+    with open(os.path.join(folder, f"rank-{rank}.log"), "wb") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    diary = Diary(folder, rank)
+    try:
+        diary.write("import torch")
+        import torch
+        import torch.distributed as dist
+
+        device = devices[rank]
+        if backend == "nccl":
+            torch.cuda.set_device(device)
+        diary.write("join the others")
+        dist.init_process_group(backend)
+        diary.write("reduce")
+        result = reduce(torch, dist, device, ELEMENTS[backend], seed, rank)
+        diary.write("done", result=result)
+        dist.destroy_process_group()
+    except BaseException as error:
+        text = " ".join(str(error).split())[:1500]
+        diary.write(diary.stage, error=f"{type(error).__name__}: {text}")
+        raise
+
+
+def reduce(torch: Any, dist: Any, device: str, elements: int, seed: int, rank: int) -> dict[str, float]:
+    """{"wrong": elements that differ, "gb_per_s": bytes of the tensor by the time of its best reduction}."""
+    repeats = elements // PATTERN
+    own = torch.tensor(pattern(seed, rank), dtype=torch.float32).repeat(repeats).to(device)
+    sums = expected_pattern(seed, dist.get_world_size())
+    expected = torch.tensor(sums, dtype=torch.float32).repeat(repeats).to(device)
+    wrong, best = 0, float("inf")
+    for _ in range(REPEATS):
+        total = own.clone()
+        _wait(torch, device)
+        start = time.perf_counter()
+        dist.all_reduce(total)
+        _wait(torch, device)
+        best = min(best, time.perf_counter() - start)
+        wrong = max(wrong, int((total != expected).sum()))  # NaN differs from everything
+    return {"wrong": wrong, "elements": own.numel(), "gb_per_s": own.numel() * 4 / best / 1e9}
+
+
+def _wait(torch: Any, device: str) -> None:
+    if device != "cpu":
+        torch.cuda.synchronize(device)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:])
