@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -9,11 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.finding import (
-    AnyRemedy,
     Finding,
-    ReinstallPackage,
-    RemovePackage,
-    ReplacePackage,
     ReplaceTorch,
     SetVariable,
     UnsetVariable,
@@ -31,6 +28,8 @@ if TYPE_CHECKING:
 State = Literal["will run", "shown only"]
 Variable = SetVariable | UnsetVariable
 
+_VERBS = ("install", "uninstall", "add", "remove")
+
 
 class Allowed(Struct, frozen=True):
     """What may be run here. Where nothing may, `why_not` is a sentence that says why."""
@@ -40,6 +39,8 @@ class Allowed(Struct, frozen=True):
     system: bool = False
     """Steps for root: gpudoctor is root, and was told to touch the system."""
     why_not: str = ""
+    system_why_not: str = "needs root"
+    """The same for steps for root, in a few words."""
 
 
 class PlannedStep(Struct, frozen=True):
@@ -67,6 +68,8 @@ class Repair(Struct, frozen=True):
     """Installed packages that want another torch than the one that comes: "pinning 1.0 (==2.13.0)"."""
     left: tuple[str, ...] = ()
     """Findings that are judged again after this repair: "slug [id]"."""
+    helpless: tuple[str, ...] = ()
+    """Findings that no repair is known for."""
 
     @property
     def to_run(self) -> tuple[RunStep, ...]:
@@ -95,8 +98,9 @@ def repair(
 
     `alternative` counts ways out from 1, of the first finding or of each of `only`. Raises NoSuchWayError.
     """
-    choices = chosen(findings, only=only, alternative=alternative)
-    wanted = merged(choices, keep_all=bool(tuple(only)))
+    ids = frozenset(only)
+    meant = _meant(findings, ids)
+    wanted = merged(_chosen(meant, bool(ids), alternative), keep_all=bool(ids))
     here = place(machine)
     steps = _with_states(_steps(wanted.tasks, here, machine, matrix), here, allowed)
     torch = next((task.remedy for task in wanted.tasks if isinstance(task.remedy, ReplaceTorch)), None)
@@ -104,39 +108,41 @@ def repair(
         steps=steps,
         conflicts=wanted.conflicts,
         pinned=tuple(pinning_another(machine, torch.version)) if torch else (),
-        left=tuple(dict.fromkeys(named(finding) for finding in wanted.left)),
+        left=_names(wanted.left),
+        helpless=_names(finding for finding in meant if not finding.ways_out),
     )
     return replace(plan, after=_after(plan, allowed, here))
 
 
-def chosen(findings: Sequence[Finding], *, only: Iterable[str] = (), alternative: int = 1) -> tuple[Choice, ...]:
-    """The findings to repair, and the way out of each. Raises NoSuchWayError."""
-    ids = frozenset(only)
-    if ids:
-        wanted = [finding for finding in findings if finding.id in ids]
-    else:
-        wanted = [finding for finding in findings if finding.severity != "note"]
-    if not wanted and alternative > 1:
+def _meant(findings: Sequence[Finding], ids: frozenset[str]) -> list[Finding]:
+    """Errors and warnings, or what a person named."""
+    return [finding for finding in findings if (finding.id in ids if ids else finding.severity != "note")]
+
+
+def _chosen(findings: Sequence[Finding], each: bool, alternative: int) -> list[Choice]:
+    """The way out of each finding: `alternative` of each or of the first. Raises NoSuchWayError."""
+    helped = [finding for finding in findings if finding.ways_out]
+    if not helped and alternative > 1:
         raise NoSuchWayError("nothing is to be repaired: there is no other way out to take")
-    with_ways = [finding for finding in wanted if finding.ways_out]
     choices = []
-    for number, finding in enumerate(with_ways):
-        way = alternative if ids or number == 0 else 1
+    for number, finding in enumerate(helped):
+        way = alternative if each or number == 0 else 1
         if not 1 <= way <= len(finding.ways_out):
             count = f"{len(finding.ways_out)} way{'s' * (len(finding.ways_out) > 1)} out"
             raise NoSuchWayError(f"{named(finding)} has {count}: there is no number {way}")
         choices.append(Choice(finding, finding.ways_out[way - 1]))
-    return tuple(choices)
+    return choices
+
+
+def _names(findings: Iterable[Finding]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(named(finding) for finding in findings))
 
 
 def variables_for(findings: Sequence[Finding], *, only: Iterable[str] = ()) -> tuple[Variable, ...]:
     """Variables that a process needs here, and those that it must not have: of each error and warning the first way
     out that variables alone make. The finding that comes first has its way."""
-    ids = frozenset(only)
     found: dict[str, Variable] = {}
-    for finding in findings:
-        if finding.id not in ids if ids else finding.severity == "note":
-            continue
+    for finding in _meant(findings, frozenset(only)):
         for way in finding.ways_out:
             settings = [remedy for remedy in way.remedies if isinstance(remedy, SetVariable | UnsetVariable)]
             if settings and len(settings) == len(way.remedies):
@@ -167,8 +173,7 @@ def _steps(tasks: Iterable[Task], here: Place, machine: Machine, matrix: Matrix)
         steps = steps_for(task.remedy, here, machine, matrix)
         for number, step in enumerate(steps):
             waits = task.ends and number == len(steps) - 1 and _is_reboot(step)
-            had = _replaces(task.remedy, machine) if isinstance(step, RunStep) and step.risk == "replaces" else ()
-            _draw(drawn, _Drawn(step, task.because, task.stage, had, waits))
+            _draw(drawn, _Drawn(step, task.because, task.stage, _replaces(step, machine), waits))
     return sorted(drawn, key=lambda one: (one.stage, one.waits))
 
 
@@ -192,14 +197,14 @@ def _is_reboot(step: Step) -> bool:
     return isinstance(step, ManualStep) and step.risk == "reboot" and step.text == "Reboot."
 
 
-def _replaces(remedy: AnyRemedy, machine: Machine) -> tuple[str, ...]:
-    names: tuple[str, ...] = ()
-    if isinstance(remedy, ReplaceTorch):
-        names = ("torch", *(name for name, _ in remedy.companions))
-    elif isinstance(remedy, ReplacePackage | ReinstallPackage | RemovePackage):
-        names = (remedy.name,)
-    found = ((name, installed(machine, name)) for name in names)
-    return tuple(f"{name} {had.version}" for name, had in found if had)
+def _replaces(step: Step, machine: Machine) -> tuple[str, ...]:
+    """The installed packages that a command names after its verb."""
+    if not isinstance(step, RunStep) or step.risk != "replaces":
+        return ()
+    verb = next((at for at, word in enumerate(step.argv) if word in _VERBS), len(step.argv))
+    names = (re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", word) for word in step.argv[verb + 1 :])
+    found = (installed(machine, name[0]) for name in names if name)
+    return tuple(dict.fromkeys(f"{had.name} {had.version}" for had in found if had))
 
 
 # --- what is run ---------------------------------------------------------------------------------------
@@ -235,7 +240,7 @@ def _why_not(step: Step, here: Place, allowed: Allowed) -> str:
     if isinstance(step, EnvStep):
         return "a variable: see `gpudoctor env`"
     if step.risk in ("root", "reboot"):
-        return "" if allowed.system else "needs root"
+        return "" if allowed.system else allowed.system_why_not
     if here.tool in ("managed", "nowhere"):
         return "makes another environment than the one examined"
     return "" if allowed.packages else "nothing is run here"
@@ -248,12 +253,13 @@ def _decides(one: _Drawn) -> bool:
 
 def _after(plan: Repair, allowed: Allowed, here: Place) -> str:
     """What comes after the plan, in sentences."""
+    helpless = [f"No repair is known for {', '.join(plan.helpless)}."] if plan.helpless else []
     if not plan.steps:
-        return " ".join(("Nothing is to be repaired here.", *plan.conflicts))
+        return " ".join((*(helpless or ["Nothing is to be repaired here."]), *plan.conflicts))
     shown = [planned for planned in plan.steps if planned.state == "shown only"]
     said: list[str] = []
     if plan.to_run:
-        said.append("Then the machine is probed again: the repair is proved when the findings are gone.")
+        said.append("Then the machine is checked again: the repair is proved when the findings are gone.")
     elif allowed.why_not and any(isinstance(planned.step, RunStep) for planned in shown):
         said.append(allowed.why_not)
     said += _by_a_person(shown, allowed, here)
@@ -264,13 +270,13 @@ def _after(plan: Repair, allowed: Allowed, here: Place) -> str:
         )
     if plan.left:
         said.append(f"Judged again after that: {', '.join(plan.left)}.")
-    return " ".join((*said, *plan.conflicts))
+    return " ".join((*said, *helpless, *plan.conflicts))
 
 
 def _by_a_person(shown: Sequence[PlannedStep], allowed: Allowed, here: Place) -> Iterable[str]:
     risks = {planned.step.risk for planned in shown}
     as_root = any(isinstance(planned.step, RunStep) and planned.step.risk == "root" for planned in shown)
-    if as_root and not allowed.system:
+    if as_root and allowed.system_why_not == Allowed().system_why_not and not allowed.system:
         yield "Steps for root are run by `gpudoctor fix --system`, started as root, or by you."
     if "reboot" in risks:
         yield "After the reboot: `gpudoctor check`, which plans what is left anew."

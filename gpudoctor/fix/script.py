@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from gpudoctor.finding import UnsetVariable
 from gpudoctor.fix.repair import PlannedStep, Repair, Variable
@@ -98,7 +99,7 @@ def variable_lines(variables: Iterable[Variable], shell: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def variable_data(variables: Iterable[Variable]) -> Mapping[str, object]:
+def variable_data(variables: Iterable[Variable]) -> dict[str, Any]:
     """As JSON: what to set, and what to unset."""
     chosen = tuple(variables)
     return {

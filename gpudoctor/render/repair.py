@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gpudoctor.fix.steps import EnvStep, RunStep
-from gpudoctor.render.text import Line, command_line, print_lines
+from gpudoctor.render.text import Line, command_line, print_lines, printable
 
 if TYPE_CHECKING:
     from gpudoctor.finding import Finding, Risk
+    from gpudoctor.fix.apply import Applied
     from gpudoctor.fix.proof import Proof
     from gpudoctor.fix.repair import PlannedStep, Repair
 
@@ -37,13 +38,18 @@ def repair_data(plan: Repair) -> dict[str, Any]:
     return {"schema": 1, "steps": steps, "after": plan.after}
 
 
-def print_repair(plan: Repair, findings: Sequence[Finding], out: TextIO, *, color: bool, here: bool) -> None:
+def print_repair(
+    plan: Repair, findings: Sequence[Finding], subject: str, out: TextIO, *, color: bool, here: bool
+) -> None:
     """Print the plan for these findings. `here`: its commands are for this machine, and are printed exactly."""
-    print_lines(_plan(plan, findings), out, color=color, exact_commands=here)
+    print_lines(_plan(plan, findings, subject), out, color=color, exact_commands=here)
 
 
-def _plan(plan: Repair, findings: Sequence[Finding]) -> Iterator[Line]:
+def _plan(plan: Repair, findings: Sequence[Finding], subject: str) -> Iterator[Line]:
     names = {finding.id: finding.slug for finding in findings}
+    if plan.steps:
+        yield [("Repair of ", "bold"), (subject, "bold")]
+        yield []
     if plan.pinned:
         yield [("! These installed packages want another torch than the one that comes: ", "bold yellow")]
         yield from ([(f"    {package}", "")] for package in plan.pinned)
@@ -51,7 +57,7 @@ def _plan(plan: Repair, findings: Sequence[Finding]) -> Iterator[Line]:
     for number, planned in enumerate(plan.steps, 1):
         yield from _step(number, planned, names)
         yield []
-    yield from ([(sentence, "")] for sentence in plan.after.split("\n"))
+    yield [(plan.after, "")]
 
 
 def _step(number: int, planned: PlannedStep, names: dict[str, str]) -> Iterator[Line]:
@@ -96,13 +102,29 @@ def _detail(name: str, text: str) -> Line:
 # --- what became of it ------------------------------------------------------------------------------------
 
 
-def proof_data(proof: Proof) -> dict[str, Any]:
-    """What the second look at the machine found: ids."""
+def step_line(number: int, of: int, argv: Sequence[str]) -> str:
+    """The head of a step that begins; it is counted from 0."""
+    return printable(f"[{number + 1}/{of}] {command_line(tuple(argv))}")
+
+
+def outcome_data(applied: Applied, proof: Proof | None, exit_code: int) -> dict[str, Any]:
+    """How a run went, and what the second look at the machine found (ids); null where there was none."""
+    return {
+        "run": applied.run.id if applied.run else None,
+        "ok": applied.ok,
+        "failed_step": applied.failed,
+        "problem": applied.problem or (f"exit status {applied.rc}" if applied.rc else ""),
+        "proof": _proof_data(proof) if proof else None,
+        "exit_code": exit_code,
+    }
+
+
+def _proof_data(proof: Proof) -> dict[str, Any]:
     return {
         "repaired": _ids(proof.repaired),
         "left": _ids(proof.left),
         "new": _ids(proof.new),
-        "variables": _ids(proof.by_variables),
+        "by_variables": _ids(proof.by_variables),
         "verdict": proof.verdict,
     }
 
@@ -111,29 +133,51 @@ def _ids(findings: Iterable[Finding]) -> list[str]:
     return list(dict.fromkeys(finding.id for finding in findings))
 
 
-def print_proof(proof: Proof, out: TextIO, *, color: bool) -> None:
-    """Print what is repaired, what is left and what is new."""
-    print_lines(_proof(proof), out, color=color)
+def print_outcome(applied: Applied, proof: Proof | None, out: TextIO, *, color: bool) -> None:
+    """Print whether the steps ran, what is repaired, what is left and what is new."""
+    print_lines(_outcome(applied, proof), out, color=color)
+
+
+def _outcome(applied: Applied, proof: Proof | None) -> Iterator[Line]:
+    if not applied.ok:
+        yield from _failure(applied)
+    if proof is not None:
+        yield []
+        yield from _proof(proof)
+    if applied.run is not None and not applied.interrupted:
+        yield [("`gpudoctor fix --undo` takes this repair back.", "dim")]
+
+
+def _failure(applied: Applied) -> Iterator[Line]:
+    if applied.failed is None:
+        yield [("✗ not run  ", "bold red"), (applied.problem, "")]
+        return
+    ended = f"it ended with {applied.rc}" if applied.rc else applied.problem
+    argv = applied.run.steps[applied.failed].argv if applied.run else ()
+    yield [(f"✗ step {applied.failed + 1} failed: {ended}", "bold red")]
+    yield [(f"    {command_line(argv)}", "command")]
+    yield from ([(f"    {line}", "dim")] for line in applied.last_lines[-8:])
+    done = f"Steps 1 to {applied.failed} were run" if applied.failed else "No step before it was run"
+    yield [(f"{done}, none after it.", "")]
+    if applied.interrupted:
+        yield [("`gpudoctor fix --continue` goes on, `gpudoctor fix --undo` takes it back.", "")]
 
 
 def _proof(proof: Proof) -> Iterator[Line]:
     for finding in proof.repaired:
-        yield [("✓ repaired  ", "bold green"), _name(finding)]
+        yield [("✓ repaired     ", "bold green"), _name(finding)]
     for finding in proof.by_variables:
-        yield [("· variable  ", "cyan"), _name(finding), (f"  {finding.message}", "")]
+        yield [("· variable     ", "cyan"), _name(finding), (f"  {finding.message}", "")]
     if proof.by_variables:
-        yield [
-            ("    Set by ", ""),
-            ('eval "$(gpudoctor env)"', "bold"),
-            (" in a shell, or by gpudoctor preflight --set-env -- COMMAND for one command.", ""),
-        ]
+        text = '  is set by `eval "$(gpudoctor env)"` in a shell, by `gpudoctor preflight --set-env` for a command.'
+        yield [(text, "")]
     for finding in proof.left:
         yield [("✗ still there  ", "bold red"), _name(finding), (f"  {finding.message}", "")]
     for finding in proof.new:
-        yield [("! new  ", "bold yellow"), _name(finding), (f"  {finding.message}", "")]
+        yield [("! new          ", "bold yellow"), _name(finding), (f"  {finding.message}", "")]
     for why in proof.questions:
-        yield [("? not judged  ", "magenta"), (why, "")]
-    yield [("Verdict: ", "bold"), (proof.verdict.upper(), "bold")]
+        yield [("? not judged   ", "magenta"), (why, "")]
+    yield [("Verdict after it: ", "bold"), (proof.verdict.upper(), "bold")]
 
 
 def _name(finding: Finding) -> tuple[str, str]:

@@ -1,0 +1,159 @@
+"""Looking at a machine as `check` does, once before and once after a repair, and what may be run there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast
+
+import click
+from msgspec import Struct
+
+from gpudoctor.cli.options import Examined, Shown
+from gpudoctor.intake.description import Description
+
+if TYPE_CHECKING:
+    from gpudoctor.doctor import Survey
+    from gpudoctor.fix.repair import Allowed, Repair
+    from gpudoctor.judge import FailOn, Judgement
+    from gpudoctor.machine import Machine
+    from gpudoctor.report import Subject
+
+
+class Sources(Struct, frozen=True):
+    """What the machine is read from: probed, recorded, described."""
+
+    examined: Examined
+    variables: dict[str, str]
+    snapshot: str | None
+    description: Description
+    overlays: tuple[str, ...]
+
+
+class Look(Struct, frozen=True):
+    """One look at the machine and what was found."""
+
+    survey: Survey
+    subject: Subject
+    judgement: Judgement
+    exit_code: int
+
+    @property
+    def machine(self) -> Machine:
+        return self.survey.machine
+
+
+class Examination:
+    """The same machine, looked at as often as is asked, and judged in the same way each time."""
+
+    def __init__(self, sources: Sources, shown: Shown) -> None:
+        from gpudoctor.matrix.load import load_matrix
+
+        self.sources = sources
+        self.shown = shown
+        self.matrix = load_matrix(sources.overlays)
+
+    def look(self) -> Look:
+        """Probe and judge. Raises InputError for what cannot be read."""
+        from gpudoctor.cli.check import _from_snapshot, _probed, _with_description
+        from gpudoctor.cli.progress import progress_line
+
+        given = self.sources
+        if given.snapshot is not None:
+            survey, subject = _from_snapshot(given.snapshot, given.examined, given.variables)
+        else:
+            progress = progress_line(self.shown.style, self.shown.quiet)
+            survey, subject = _probed(given.examined, given.variables, given.description, self.matrix, progress)
+        survey = _with_description(survey, given.description, self.matrix)
+        judgement = self.judge(survey, survey.machine)
+        return Look(survey, subject, judgement, self._exit_code(judgement))
+
+    def judge(self, survey: Survey, machine: Machine) -> Judgement:
+        """Judge a machine, with the questions that a survey left open."""
+        from gpudoctor.cli.present import _ignored
+        from gpudoctor.judge import judge
+
+        return judge(
+            machine,
+            self.matrix,
+            select=self.shown.select,
+            ignore=_ignored(self.shown.ignore),
+            open_questions=survey.open_questions,
+        )
+
+    def plan(self, look: Look, *, only: Iterable[str], alternative: int, system: bool) -> Repair:
+        """The repair of what a look found. Raises InputError for a name that no finding
+        has and a way out that is not there."""
+        from gpudoctor.fix.repair import NoSuchWayError, repair
+        from gpudoctor.host import InputError
+
+        try:
+            return repair(
+                look.judgement.findings,
+                look.machine,
+                self.matrix,
+                self.allowed(look, system=system),
+                only=ids_of(only),
+                alternative=alternative,
+            )
+        except NoSuchWayError as error:
+            raise InputError(str(error)) from None
+
+    @property
+    def here(self) -> bool:
+        """Whether the plan's commands are for the running system."""
+        return self.sources.snapshot is None and self.sources.examined.root is None
+
+    @property
+    def subject(self) -> str:
+        """The machine in a few words."""
+        description = self.sources.description
+        described = ", ".join(filter(None, (*description.gpus, description.driver, description.torch)))
+        place = self.sources.snapshot or self.sources.examined.root or "this machine"
+        return f"{place} ({described})" if described else place
+
+    def allowed(self, look: Look, *, system: bool) -> Allowed:
+        """What may be run: packages in a live environment outside any root; system steps here and as root."""
+        from gpudoctor.fix.repair import Allowed
+
+        elsewhere = self._elsewhere(look.machine)
+        if system and (elsewhere or not self.here or not self.sources.description.empty):
+            raise click.UsageError("--system changes the running machine: it does not go with another one's facts")
+        if system and os.geteuid() != 0:
+            raise click.UsageError("--system runs steps for root: start gpudoctor as root (sudo gpudoctor fix ...)")
+        if not self.here or not self.sources.description.empty:
+            return Allowed(not elsewhere, False, elsewhere, system_why_not="is done on the machine that is meant")
+        return Allowed(not elsewhere, system, elsewhere)
+
+    def _elsewhere(self, machine: Machine) -> str:
+        """Why the examined environment is not one of the running system; "" where it is."""
+        given = self.sources
+        if given.snapshot is not None:
+            return "The machine of a snapshot is somewhere else: its repair is shown, not run."
+        if given.description.torch or given.description.python_version:
+            return "The torch or Python is only described: its repair is shown, not run."
+        root, python = given.examined.root, given.examined.python
+        if root is not None and python is None:
+            return "What lies below a root is only read: its repair is shown, not run."
+        if root is not None and _inside(os.path.realpath(python or ""), os.path.realpath(root)):
+            return "An environment below a root is only read: its repair is shown, not run."
+        environment = machine.environment.value
+        if environment is None:
+            return "No Python environment was found to repair."
+        return ""
+
+    def _exit_code(self, judgement: Judgement) -> int:
+        from gpudoctor.judge import exit_code
+
+        return exit_code(judgement.verdict, cast("FailOn", self.shown.fail_on))
+
+
+def ids_of(names: Iterable[str]) -> tuple[str, ...]:
+    """The ids of checks that `--only` names, found here or not. Raises InputError for a name that no check has."""
+    from gpudoctor.judge import named
+
+    return tuple(dict.fromkeys(check.id for name in names for check in named(name)))
+
+
+def _inside(path: str, folder: str) -> bool:
+    return os.path.commonpath((path, folder)) == folder

@@ -1,0 +1,198 @@
+"""Showing a repair, running exactly what was shown, and proving it by a second look."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import Struct
+
+from gpudoctor.cli.present import _write_report_file
+
+if TYPE_CHECKING:
+    from gpudoctor.cli.examination import Examination, Look
+    from gpudoctor.cli.fix import Asked
+    from gpudoctor.cli.options import Shown
+    from gpudoctor.fix.apply import Applied, Event
+    from gpudoctor.fix.journal import Run
+    from gpudoctor.fix.proof import Proof
+    from gpudoctor.fix.repair import Repair
+    from gpudoctor.fix.scope import Target
+    from gpudoctor.machine import Machine
+
+_PROJECT_FILES = ("pyproject.toml", "uv.lock", "poetry.lock", "pixi.toml", "pixi.lock", "environment.yml")
+
+
+# --- before anything is run ---------------------------------------------------------------------------
+
+
+def will_run(plan: Repair, asked: Asked, shown: Shown) -> bool:
+    """Whether this call can come to running something: it was told yes, or there is somebody to ask."""
+    if not plan.to_run or asked.dry_run:
+        return False
+    return asked.yes or (shown.style == "text" and sys.stdin.isatty() and sys.stdout.isatty())
+
+
+def why_dry(shown: Shown) -> str:
+    """Why nothing was run although something could be."""
+    if shown.style != "text":
+        return "Nothing was changed: without --yes JSON is that of a dry run."
+    return "Nothing was changed: there is no terminal to ask on. `gpudoctor fix --yes` runs it."
+
+
+def confirmed(plan: Repair) -> bool:
+    """Ask; no is the answer of whoever just presses Enter."""
+    numbers = [str(at) for at, planned in enumerate(plan.steps, 1) if planned.state == "will run"]
+    what = f"step {numbers[0]}" if len(numbers) == 1 else f"steps {', '.join(numbers)}"
+    return click.confirm(f"Run {what}?", default=False)
+
+
+def show(plan: Repair, look: Look, shown: Shown, examination: Examination, *, outcome_follows: bool) -> None:
+    """Print the plan; as JSON only where it is not printed at the end of a run, with its outcome."""
+    from gpudoctor.render.repair import print_repair, repair_data
+
+    if shown.style == "json":
+        if not outcome_follows:
+            print_json(repair_data(plan), shown)
+    elif not shown.quiet:
+        findings = look.judgement.findings
+        environment = look.machine.environment.value
+        where = f"{environment.prefix} for " if environment and environment.prefix else ""
+        subject = f"{where}{examination.subject}"
+        print_repair(plan, findings, subject, sys.stdout, color=colored(shown), here=examination.here)
+        sys.stdout.flush()
+
+
+def print_json(data: dict[str, Any], shown: Shown) -> None:
+    """To stdout and the report file."""
+    from gpudoctor.render.public import to_json
+
+    text = to_json(data)
+    sys.stdout.write(text)
+    _write_report_file(shown.report_file, text)
+
+
+def colored(shown: Shown) -> bool:
+    """Whether a terminal gets colour."""
+    return not (shown.no_color or os.environ.get("NO_COLOR"))
+
+
+# --- the run ----------------------------------------------------------------------------------------------
+
+
+class Outcome(Struct, frozen=True):
+    """What became of a run."""
+
+    applied: Applied
+    proof: Proof | None
+    exit_code: int
+
+
+def run_and_prove(examination: Examination, look: Look, plan: Repair, shown: Shown) -> int:
+    """Run the plan's steps, look again, and give the exit code."""
+    from gpudoctor.cli.taking_back import journal_home
+    from gpudoctor.fix.apply import apply
+    from gpudoctor.render.repair import repair_data
+
+    kept = {**repair_data(plan), "findings": [f.id for f in look.judgement.findings if f.severity != "note"]}
+    applied = _guarded(
+        lambda: apply(plan.to_run, _target(plan, look.machine), journal_home(), plan=kept, say=teller(shown))
+    )
+    return _conclude(examination, look, applied, shown, repair_data(plan))
+
+
+def go_on(examination: Examination, look: Look, cut_off: Run | None, shown: Shown) -> int:
+    """Continue the run that was cut off, and look again."""
+    from gpudoctor.fix.apply import resume
+
+    if cut_off is None:
+        click.echo("No repair of this environment was cut off: there is nothing to continue.", err=True)
+        return look.exit_code
+    if cut_off.state == "undoing":
+        click.echo("Its undo was cut off: `gpudoctor fix --undo` goes on with that.", err=True)
+        return 1
+    applied = _guarded(lambda: resume(cut_off, say=teller(shown)))
+    plan = {key: value for key, value in (cut_off.plan or {}).items() if key in ("schema", "steps", "after")}
+    return _conclude(examination, look, applied, shown, plan)
+
+
+def _guarded(run: Callable[[], Applied]) -> Applied:
+    """A run that could not begin is one that failed: nothing was changed then."""
+    from gpudoctor.fix.apply import Applied, RepairError
+
+    try:
+        return run()
+    except RepairError as error:
+        return Applied(ok=False, run=None, problem=str(error))
+
+
+def _conclude(examination: Examination, before: Look, applied: Applied, shown: Shown, plan: dict[str, Any]) -> int:
+    if applied.interrupted or applied.run is None:
+        outcome = Outcome(applied, None, 130 if applied.interrupted else 1)
+    else:
+        proof, code = _prove(examination, before)
+        outcome = Outcome(applied, proof, code if applied.ok else 1)
+    if shown.style == "json":
+        from gpudoctor.render.repair import outcome_data
+
+        print_json({**plan, "result": outcome_data(outcome.applied, outcome.proof, outcome.exit_code)}, shown)
+    else:
+        from gpudoctor.render.repair import print_outcome
+
+        print_outcome(outcome.applied, outcome.proof, sys.stdout, color=colored(shown))
+    return outcome.exit_code
+
+
+def _prove(examination: Examination, before: Look) -> tuple[Proof, int]:
+    """The second look: are the findings gone, and is there a new one?"""
+    from gpudoctor.fix.proof import proof, with_variables
+    from gpudoctor.fix.repair import variables_for
+
+    after = examination.look()
+    found = after.judgement.findings
+    variables = variables_for(found)
+    helped = found
+    if variables:
+        helped = examination.judge(after.survey, with_variables(after.machine, variables)).findings
+    judged = after.judgement
+    return proof(before.judgement.findings, found, helped, judged.not_judged, judged.verdict), after.exit_code
+
+
+def _target(plan: Repair, machine: Machine) -> Target:
+    """What the steps of a plan can change."""
+    from gpudoctor.fix.scope import Target
+
+    environment = machine.environment.value
+    in_packages = any(step.risk not in ("root", "reboot") for step in plan.to_run)
+    if environment is None or not in_packages:
+        return Target(prefix="", python="")
+    projects = dict.fromkeys(step.cwd for step in plan.to_run if step.cwd)
+    files = tuple(os.path.join(project, name) for project in projects for name in _PROJECT_FILES)
+    return Target(prefix=environment.prefix, python=environment.interpreter, files=files)
+
+
+def teller(shown: Shown) -> Callable[[Event], None]:
+    """Tells of a run as it goes: to the person, or to stderr where stdout is for JSON."""
+    from gpudoctor.fix.apply import Line, Saving, StepStarts
+    from gpudoctor.render.repair import step_line
+    from gpudoctor.render.text import printable
+
+    to_stderr = shown.style == "json"
+    live = sys.stderr.isatty() and not shown.quiet
+
+    def say(event: Event) -> None:
+        if isinstance(event, Saving):
+            if live:
+                end = "\n" if event.done >= event.of else ""
+                click.echo(f"\rkeeping what is there: {event.done} of {event.of} files{end}", err=True, nl=False)
+        elif shown.quiet:
+            return
+        elif isinstance(event, StepStarts):
+            click.echo(step_line(event.number, event.of, event.argv), err=to_stderr)
+        elif isinstance(event, Line):
+            click.echo(f"    {printable(event.text)}", err=to_stderr)
+
+    return say

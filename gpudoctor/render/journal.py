@@ -1,0 +1,138 @@
+"""Runs of the journal, what an undo would do and what it did: for a person, and as JSON."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, TextIO
+
+from gpudoctor.render.text import Line, command_line, print_lines
+
+if TYPE_CHECKING:
+    from gpudoctor.fix.journal import Run
+    from gpudoctor.fix.undo import Undone
+
+_STATES = {
+    "done": "done",
+    "failed": "a step failed",
+    "cut off": "cut off: --continue or --undo",
+    "undoing": "its undo was cut off: --undo goes on",
+    "running": "is being run",
+    "undone": "taken back",
+}
+
+
+def when(seconds: float) -> str:
+    """A time of this place, to the minute."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def history_data(runs: Iterable[Run]) -> dict[str, Any]:
+    """All runs, the newest last."""
+    return {"schema": 1, "runs": [_run_data(run) for run in runs]}
+
+
+def _run_data(run: Run) -> dict[str, Any]:
+    return {
+        "id": run.id,
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(run.when)),
+        "prefix": run.prefix,
+        "state": run.state,
+        "findings": _findings(run),
+        "steps": [list(step.argv) for step in run.steps],
+        "packages": [{"name": name, "before": had, "after": has} for name, had, has in changes(run)],
+    }
+
+
+def _findings(run: Run) -> list[str]:
+    plan = run.plan if isinstance(run.plan, dict) else {}
+    because = (id for step in plan.get("steps", ()) for id in step.get("because", ()) if step["state"] == "will run")
+    return list(dict.fromkeys(because))
+
+
+def changes(run: Run) -> list[tuple[str, str | None, str | None]]:
+    """(name, version before, version after) of each package that a run changed; nothing while that is not known."""
+    after = {package.name: package.version for package in run.packages_after}
+    if not after:
+        return []
+    before = {package.name: package.version for package in run.packages_before}
+    names = sorted(before.keys() | after.keys())
+    return [(name, before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)]
+
+
+def print_history(runs: Iterable[Run], out: TextIO, *, color: bool) -> None:
+    """A few lines each, the newest last."""
+    print_lines(_history(tuple(runs)), out, color=color, exact_commands=True)
+
+
+def _history(runs: tuple[Run, ...]) -> Iterator[Line]:
+    if not runs:
+        yield [("No repair is in the journal.", "")]
+    for run in runs:
+        yield [(f"{when(run.when)}  ", "dim"), (_STATES[run.state], "bold"), (f"  {run.prefix or 'the system'}", "")]
+        yield from _of_run(run)
+
+
+def _of_run(run: Run) -> Iterator[Line]:
+    if found := _findings(run):
+        yield [("    for   ", "dim"), (", ".join(found), "")]
+    for step in run.steps:
+        yield [("    ran   ", "dim"), (command_line(step.argv), "command")]
+    for name, had, has in changes(run):
+        yield [("    now   ", "dim"), (f"{name} {has or 'gone'}", ""), (f"  (was {had or 'not there'})", "dim")]
+    yield [("    id    ", "dim"), (run.id, "dim")]
+
+
+def print_undo_plan(run: Run, out: TextIO, *, color: bool) -> None:
+    """What taking a run back brings, before it is asked for."""
+    print_lines(_undo_plan(run), out, color=color, exact_commands=True)
+
+
+def _undo_plan(run: Run) -> Iterator[Line]:
+    where = f"of {run.prefix}" if run.prefix else "of the system"
+    yield [("The last repair ", ""), (where, "bold"), (f", {when(run.when)}:", "")]
+    yield from _of_run(run)
+    changed = changes(run)
+    back = ", ".join(f"{name} {had}" for name, had, _ in changed if had)
+    gone = ", ".join(name for name, had, _ in changed if not had)
+    yield []
+    if run.prefix:
+        yield [("Taking it back puts every file of the environment back as it was before", ""), (".", "")]
+    if back:
+        yield [(f"  brings back  {back}", "")]
+    if gone:
+        yield [(f"  takes away   {gone}", "")]
+    for step in reversed(run.steps):
+        if step.risk == "root":
+            for argv in step.undo:
+                yield [("  runs         ", ""), (command_line(argv), "command")]
+            if not step.undo:
+                yield [(f"  cannot take back  {command_line(step.argv)}", "yellow")]
+
+
+def undone_data(run: Run, told: Undone) -> dict[str, Any]:
+    """What an undo did."""
+    import msgspec
+
+    return {"schema": 1, "run": run.id, **msgspec.to_builtins(told)}
+
+
+def print_undone(run: Run, told: Undone, out: TextIO, *, color: bool) -> None:
+    """What an undo did, and what it left."""
+    print_lines(_undone(run, told), out, color=color)
+
+
+def _undone(run: Run, told: Undone) -> Iterator[Line]:
+    if told.ok:
+        counts = f"{told.restored} files are as before, {told.removed} that the repair brought are gone."
+        yield [("✓ taken back  ", "bold green"), (counts, "")]
+    else:
+        yield [("✗ not taken back  ", "bold red"), (told.problem, "")]
+    for path, place in told.aside:
+        yield [(f"  changed since: {path} now lies in {place}", "yellow")]
+    for path in told.stays:
+        yield [(f"  changed since, and left as it is: {path}", "yellow")]
+    for path, place in told.earlier:
+        yield [(f"  as it was before: {path} lies in {place}", "")]
+    for path in told.lost:
+        yield [(f"  cannot be brought back, a step wrote into it: {path}", "bold yellow")]
