@@ -135,7 +135,7 @@ def _causes(case: Case, fault: Fault) -> tuple[str, ...]:
         return tuple(dict.fromkeys((fault.slug, *own)))
     if set(fault.devices) == {"cpu"}:
         return (*own, *_BROKEN_FILES)
-    if all(kernel.name.startswith("lin") for kernel in fault.kernels):
+    if all(kernel.name.startswith("linalg") for kernel in fault.kernels):
         own = (*own, "torch-linalg-no-arch")
     # Where other kernels passed, nothing that keeps the whole card from computing can be the cause.
     stopping = () if fault.mixed else tuple(sorted(case.matrix.stopping_causes))
