@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 
-from gpudoctor.machine import Smoke, SmokeDevice, SmokeKernel
-from gpudoctor.render.smoke import smoke_summary, smoke_table
+import msgspec
+
+from gpudoctor.machine import Smoke, SmokeDevice, SmokeKernel, known
+from gpudoctor.matrix.rows import CardRates
+from gpudoctor.render.smoke import rates_on_paper, smoke_summary, smoke_table
 from gpudoctor.render.text import print_lines
+from tests.check_cases import matrix
+from tests.machines import change, nvidia_gpu, nvidia_machine, torch
 
 CARD = SmokeDevice(name="cuda:0", product="NVIDIA GeForce RTX 4090", arch="sm_89", memory=24 << 30)
 
@@ -19,9 +25,9 @@ def smoke(*kernels: SmokeKernel, **parts: object) -> Smoke:
     return Smoke(**{"level": "quick", "devices": (CARD,), "kernels": kernels, **parts})  # type: ignore[arg-type]
 
 
-def printed(run: Smoke) -> list[str]:
+def printed(run: Smoke, rates: Mapping[str, CardRates] = {}) -> list[str]:
     out = io.StringIO()
-    print_lines(smoke_table(run), out, color=False)
+    print_lines(smoke_table(run, rates), out, color=False)
     return out.getvalue().splitlines()
 
 
@@ -79,13 +85,23 @@ def test_devices_are_told_apart_whatever_the_order() -> None:
     assert [row.split()[0] for row in lines[lines.index(heads[0]) + 1 : lines.index(heads[1])]] == ["matmul", "copy"]
 
 
-def test_measured_figures_are_shown() -> None:
-    rates = smoke(
-        kernel("matmul-rate", measures={"tflops": 312.04}), kernel("bandwidth", measures={"gb_per_s": 1935.2})
+def test_measured_figures_stand_beside_the_data_sheet() -> None:
+    card = nvidia_gpu("NVIDIA A100-SXM4-80GB", "sm_80", pci_id="10de:20b2", memory=known(80 << 30, "nvml"))
+    run = smoke(
+        kernel("memory-rate", "", measures={"gb_per_s": 1019.5}),
+        kernel("matmul-rate", "bfloat16", measures={"tflops": 156.0}),
+        kernel("matmul-rate", "float64", measures={"tflops": 9.1}),
+        kernel("all-reduce", "", measures={"gb_per_s": 77.0}),
+        kernel("peer-copy", "", measures={"0>1": 25.14}),
+        kernel("host-copy-rate", "", measures={"to_card_gb_per_s": 12.0}),
+        devices=(msgspec.structs.replace(CARD, bdf=card.bdf),),
     )
-    text = "\n".join(printed(rates))
-    assert "312 TFLOPS" in text
-    assert "1935 GB/s" in text
+    machine = change(nvidia_machine(card, torch=torch("2.9.1+cu128")), smoke=run)
+    text = "\n".join(printed(run, rates_on_paper(machine, matrix())))
+    assert "1020 GB/s: 50% of the 2039 on paper" in text
+    assert "156 TFLOPS: 50% of the 312 on paper" in text
+    for plain in ("measured 9.1 TFLOPS\n", "measured 77 GB/s\n", "0>1 25.14 GB/s\n", "to card 12 GB/s"):
+        assert plain in text + "\n"
 
 
 def test_80_columns_hold_the_longest_names() -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 if TYPE_CHECKING:
     from gpudoctor.cli.options import Shown
     from gpudoctor.doctor import Survey
     from gpudoctor.judge import FailOn
+    from gpudoctor.machine import Machine
     from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.render.text import Line
     from gpudoctor.report import Report, Subject
 
 
@@ -44,7 +46,7 @@ def present(survey: Survey, subject: Subject, matrix: Matrix, shown: Shown, *, s
         sys.stdout.write(text)
         _write_report_file(shown.report_file, text)
     else:
-        _print_text(report, shown, smoke_only)
+        _print_text(report, shown, _table(survey.machine, matrix, smoke_only or shown.verbose), smoke_only)
     return report.exit_code
 
 
@@ -54,16 +56,27 @@ def _ignored(rules: tuple[str, ...]) -> dict[str, str]:
     return {name.strip(): why.strip() for name, _, why in parts}
 
 
-def _print_text(report: Report, shown: Shown, smoke_only: bool) -> None:
+def _table(machine: Machine, matrix: Matrix, wanted: bool) -> list[Line]:
+    """What the smoke kernels did, where they were run."""
+    if machine.smoke is None or not wanted:
+        return []
+    from gpudoctor.render.smoke import rates_on_paper, smoke_table
+
+    return list(smoke_table(machine.smoke, rates_on_paper(machine, matrix)))
+
+
+def _print_text(report: Report, shown: Shown, table: list[Line], table_only: bool) -> None:
     import io
 
     from gpudoctor.render.text import print_report
 
-    color = not (shown.no_color or os.environ.get("NO_COLOR"))
-    print_report(report, sys.stdout, verbose=shown.verbose, quiet=shown.quiet, color=color, smoke_only=smoke_only)
+    def show(out: TextIO, quiet: bool, color: bool) -> None:
+        print_report(report, out, verbose=shown.verbose, quiet=quiet, color=color, table=table, table_only=table_only)
+
+    show(sys.stdout, shown.quiet, not (shown.no_color or os.environ.get("NO_COLOR")))
     if shown.report_file is not None:
         copy = io.StringIO()
-        print_report(report, copy, verbose=shown.verbose, smoke_only=smoke_only)
+        show(copy, quiet=False, color=False)
         _write_report_file(shown.report_file, copy.getvalue())
 
 

@@ -47,6 +47,7 @@ def _positive(context: click.Context, option: click.Parameter, number: float | N
 @click.option("--minutes", type=float, callback=_positive, help="How long the soak of level full lasts.")
 @click.option("--list", "only_list", is_flag=True, help="List the kernels and run none.")
 @computing_options
+@click.option("--from", "snapshot_file", type=click.Path(), hidden=True)
 @variable_option
 @matrix_option
 @report_options
@@ -57,6 +58,7 @@ def smoke(
     minutes: float | None,
     only_list: bool,
     examined: Examined,
+    snapshot_file: str | None,
     variables: dict[str, str],
     overlays: tuple[str, ...],
     shown: Shown,
@@ -70,8 +72,8 @@ def smoke(
 
     if only_list:
         return _list(shown.style)
-    if examined.root is not None:
-        raise InputError("smoke computes on the running system: --root (GPUDOCTOR_ROOT) does not go with it")
+    if examined.root is not None or snapshot_file is not None:
+        raise InputError("smoke computes on the running system: --root (GPUDOCTOR_ROOT) and --from do not go with it")
     from gpudoctor.cli.ending import ending_in_order
     from gpudoctor.cli.progress import progress_line
     from gpudoctor.doctor import survey

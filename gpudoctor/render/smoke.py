@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from gpudoctor.check import Case
+
 if TYPE_CHECKING:
-    from gpudoctor.machine import Smoke, SmokeDevice, SmokeKernel
+    from gpudoctor.machine import Machine, Smoke, SmokeDevice, SmokeKernel
+    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.matrix.rows import CardRates
     from gpudoctor.render.text import Line
 
 _STYLES = {
@@ -18,7 +22,7 @@ _STYLES = {
     "timeout": "bold red",
     "skipped": "dim",
 }
-_UNITS = {"gb_per_s": "GB/s", "tflops": "TFLOPS", "minutes": "min"}
+_UNITS = (("gb_per_s", "GB/s"), ("tflops", "TFLOPS"))
 _TOLD = 3
 """So many failures are named in one line."""
 
@@ -43,7 +47,13 @@ def smoke_summary(smoke: Smoke, milliseconds: float | None = None) -> str:
     return "; ".join([*parts, smoke.why] if smoke.why else parts)
 
 
-def smoke_table(smoke: Smoke) -> Iterator[Line]:
+def rates_on_paper(machine: Machine, matrix: Matrix) -> dict[str, CardRates]:
+    """What the cards behind torch's devices ("cuda:0") reach by their data sheets, where the matrix has that."""
+    rows = {device: matrix.rates_of(gpu) for device, gpu in Case(machine, matrix).behind.items()}
+    return {device: row for device, row in rows.items() if row is not None}
+
+
+def smoke_table(smoke: Smoke, rates: Mapping[str, CardRates]) -> Iterator[Line]:
     """What each kernel did, by device: dtypes that went alike share a line, those skipped for one reason, too."""
     rows = {
         device: tuple(_alike(kernel for kernel in smoke.kernels if kernel.device == device))
@@ -60,7 +70,7 @@ def smoke_table(smoke: Smoke) -> Iterator[Line]:
         yield [(f"  {_device(device, smoke.devices)}", "bold")]
         for row in of_device:
             if row[0].status != "skipped":
-                yield from _row(row, widths)
+                yield from _row(row, widths, rates.get(device))
         yield from _skipped(row for row in of_device if row[0].status == "skipped")
     if not smoke.kernels:
         yield [(f"  No kernel was run{f': {smoke.why}' if smoke.why else ''}.", "")]
@@ -72,7 +82,7 @@ def _alike(kernels: Iterable[SmokeKernel]) -> Iterator[tuple[SmokeKernel, ...]]:
     """One kernel's results that tell the same but for the dtype: passes, and those skipped for one reason."""
 
     def kind(kernel: SmokeKernel) -> tuple[str, str, str]:
-        return kernel.name, kernel.status, _said(kernel) + _measured(kernel)
+        return kernel.name, kernel.status, _said(kernel) + str(kernel.measures)
 
     for (_, status, _), group in groupby(kernels, key=kind):
         members = tuple(group)
@@ -82,7 +92,7 @@ def _alike(kernels: Iterable[SmokeKernel]) -> Iterator[tuple[SmokeKernel, ...]]:
             yield from ((kernel,) for kernel in members)
 
 
-def _row(alike: tuple[SmokeKernel, ...], widths: tuple[int, int]) -> Iterator[Line]:
+def _row(alike: tuple[SmokeKernel, ...], widths: tuple[int, int], rates: CardRates | None) -> Iterator[Line]:
     first = alike[0]
     took = [kernel.ms for kernel in alike if kernel.ms is not None]
     milliseconds = f"{sum(took):.1f}" if took else ""
@@ -92,7 +102,7 @@ def _row(alike: tuple[SmokeKernel, ...], widths: tuple[int, int]) -> Iterator[Li
         (f"{first.status:<7}", style),
         (f" {milliseconds:>7}  {_worst(alike)}".rstrip(), ""),
     ]
-    for text in filter(None, (_said(first), _measured(first))):
+    for text in filter(None, (_said(first), _measured(first, rates))):
         yield [(f"      {text}", "dim" if first.status == "pass" else style)]
 
 
@@ -113,9 +123,29 @@ def _said(kernel: SmokeKernel) -> str:
     return ": ".join(filter(None, (signal, kernel.detail, message)))
 
 
-def _measured(kernel: SmokeKernel) -> str:
-    figures = (f"{value:.4g} {_UNITS.get(name, name)}" for name, value in kernel.measures.items())
-    return f"measured {', '.join(figures)}" if kernel.measures else ""
+def _measured(kernel: SmokeKernel, rates: CardRates | None) -> str:
+    """The figures, and what share of the data sheet's one is."""
+    if not kernel.measures:
+        return ""
+    figures = f"measured {', '.join(_figure(name, value) for name, value in kernel.measures.items())}"
+    best = _on_paper(kernel, rates) if rates else None
+    if best is None or rates is None:
+        return figures
+    return f"{figures}: {next(iter(kernel.measures.values())) / best:.0%} of the {best:g} on paper ({rates.product})"
+
+
+def _figure(name: str, value: float) -> str:
+    """ "312 TFLOPS", "to card 25.1 GB/s"; a pair of cards ("0>1") has GB/s, too."""
+    unit = next(((key, unit) for key, unit in _UNITS if name.endswith(key)), (">", "GB/s"))
+    what = name.removesuffix(unit[0]).replace("_", " ").strip()
+    return f"{what} {value:.4g} {unit[1]}".strip()
+
+
+def _on_paper(kernel: SmokeKernel, rates: CardRates) -> float | None:
+    if kernel.name == "memory-rate":
+        return rates.gb_per_s
+    dtypes = {"matmul-rate": kernel.dtype, "matmul-fp8-rate": "float8"}
+    return rates.tflops.get(dtypes.get(kernel.name, ""))
 
 
 def _skipped(rows: Iterable[tuple[SmokeKernel, ...]]) -> Iterator[Line]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.fix.steps import EnvStep, Fix, ManualStep, RunStep
 from gpudoctor.intake.snapshot import public_text
+from gpudoctor.render.inventory import inventory
 
 if TYPE_CHECKING:
     from gpudoctor.report import Report, ReportedFinding
@@ -38,14 +39,16 @@ def print_report(
     verbose: bool = False,
     quiet: bool = False,
     color: bool = True,
-    smoke_only: bool = False,
+    table: Sequence[Line] = (),
+    table_only: bool = False,
 ) -> None:
     """Print a report to `out`: with colour if it is a terminal and `color`, plain text otherwise.
 
-    `smoke_only`: of the machine nothing but what the smoke kernels did.
+    `table` tells what the smoke kernels did; `table_only`: nothing else is told of the machine.
     """
     here = report.subject.kind == "machine"
-    print_lines(_lines(report, verbose, quiet, smoke_only), out, color=color, exact_commands=here)
+    head = () if table_only else inventory(report)
+    print_lines(_lines(report, verbose, quiet, (head, table)), out, color=color, exact_commands=here)
 
 
 def print_lines(given: Iterable[Line], out: TextIO, *, color: bool, exact_commands: bool = False) -> None:
@@ -110,7 +113,7 @@ def _print_rich(lines: list[Line], out: TextIO) -> None:
         console.print(Padding(body[indent:] if indent else body, (0, 0, 0, indent), expand=False))
 
 
-def _lines(report: Report, verbose: bool, quiet: bool, smoke_only: bool) -> Iterator[Line]:
+def _lines(report: Report, verbose: bool, quiet: bool, parts: tuple[Iterable[Line], ...]) -> Iterator[Line]:
     worst = [finding for finding in report.findings if finding.severity == "error"]
     if quiet:
         for finding in worst[:1]:
@@ -119,16 +122,10 @@ def _lines(report: Report, verbose: bool, quiet: bool, smoke_only: bool) -> Iter
     label = report.subject.label if report.subject.kind != "machine" else "this machine"
     yield [("gpudoctor ", "bold"), (f"{report.gpudoctor} · {label} · level {report.machine.level}", "")]
     yield []
-    if not smoke_only:
-        from gpudoctor.render.inventory import inventory
-
-        yield from inventory(report)
-    if report.machine.smoke is not None and (smoke_only or verbose):
-        from gpudoctor.render.smoke import smoke_table
-
-        if not smoke_only:
+    for number, part in enumerate(filter(None, map(tuple, parts))):
+        if number:
             yield []
-        yield from smoke_table(report.machine.smoke)
+        yield from part
     shown = [f for f in report.findings if verbose or f.severity != "note"] or []
     for number, finding in enumerate(shown):
         yield []
