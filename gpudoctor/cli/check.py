@@ -58,11 +58,11 @@ def check(
 
     matrix = load_matrix(overlays)
     if snapshot_file is not None:
-        survey, subject = _from_snapshot(snapshot_file, examined, variables)
+        survey, subject = from_snapshot(snapshot_file, examined, variables)
     else:
         progress = progress_line(shown.style, shown.quiet)
-        survey, subject = _probed(examined, variables, description, matrix, progress)
-    return present(_with_description(survey, description, matrix), subject, matrix, shown)
+        survey, subject = probed(examined, variables, description, matrix, progress)
+    return present(with_description(survey, description, matrix), subject, matrix, shown)
 
 
 @click.command()
@@ -93,14 +93,14 @@ def snapshot(examined: Examined, variables: dict[str, str], private: bool) -> in
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.public import machine_data, to_json
 
-    survey, _ = _probed(examined, variables, Description(), load_matrix(()), progress_line())
+    survey, _ = probed(examined, variables, Description(), load_matrix(()), progress_line())
     head = Snapshot(machine=survey.machine)
     data = machine_data(survey.machine, private=private)
     sys.stdout.write(to_json({"schema": head.schema, "gpudoctor": head.gpudoctor, "machine": data}))
     return 0
 
 
-def _probed(
+def probed(
     examined: Examined, variables: dict[str, str], description: Description, matrix: Matrix, progress: ProgressLine
 ) -> tuple[Survey, Subject]:
     """Probe this machine, or the one below the root. Where other cards are described, these ones are not asked."""
@@ -135,7 +135,7 @@ def _on_the_cpu() -> Request:
     return Request(level=None, devices=("cpu",))
 
 
-def _from_snapshot(path: str, examined: Examined, variables: dict[str, str]) -> tuple[Survey, Subject]:
+def from_snapshot(path: str, examined: Examined, variables: dict[str, str]) -> tuple[Survey, Subject]:
     from gpudoctor.doctor import Survey
     from gpudoctor.intake.snapshot import read_snapshot
     from gpudoctor.report import Subject
@@ -147,7 +147,7 @@ def _from_snapshot(path: str, examined: Examined, variables: dict[str, str]) -> 
     return Survey(read_snapshot(path), (), {}), Subject(kind="snapshot", label=path)
 
 
-def _with_description(survey: Survey, description: Description, matrix: Matrix) -> Survey:
+def with_description(survey: Survey, description: Description, matrix: Matrix) -> Survey:
     if description.empty:
         return survey
     from msgspec.structs import replace

@@ -55,16 +55,16 @@ class Examination:
 
     def look(self) -> Look:
         """Probe and judge. Raises InputError for what cannot be read."""
-        from gpudoctor.cli.check import _from_snapshot, _probed, _with_description
+        from gpudoctor.cli.check import from_snapshot, probed, with_description
         from gpudoctor.cli.progress import progress_line
 
         given = self.sources
         if given.snapshot is not None:
-            survey, subject = _from_snapshot(given.snapshot, given.examined, given.variables)
+            survey, subject = from_snapshot(given.snapshot, given.examined, given.variables)
         else:
             progress = progress_line(self.shown.style, self.shown.quiet)
-            survey, subject = _probed(given.examined, given.variables, given.description, self.matrix, progress)
-        survey = _with_description(survey, given.description, self.matrix)
+            survey, subject = probed(given.examined, given.variables, given.description, self.matrix, progress)
+        survey = with_description(survey, given.description, self.matrix)
         judgement = self.judge(survey, survey.machine)
         return Look(survey, subject, judgement, self._exit_code(judgement))
 

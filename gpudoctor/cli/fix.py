@@ -11,8 +11,8 @@ from msgspec import Struct
 from gpudoctor.cli.options import (
     Examined,
     Shown,
-    _gathered,
     description_options,
+    gathered,
     machine_options,
     matrix_option,
     report_options,
@@ -39,7 +39,7 @@ class Asked(Struct, frozen=True):
     history: bool
 
 
-_repair_options = _gathered(
+_repair_options = gathered(
     "asked",
     Asked,
     click.option("--dry-run", is_flag=True, help="Show the repair and change nothing."),

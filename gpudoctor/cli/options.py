@@ -52,7 +52,7 @@ class Shown(Struct, frozen=True):
     no_color: bool
 
 
-def _gathered(
+def gathered(
     parameter: str, record: type[Struct], *options: Callable[[Command], Command]
 ) -> Callable[[Command], Command]:
     """A decorator: these options reach the command as one record, in one parameter."""
@@ -78,7 +78,7 @@ _python_option = click.option(
     help="Examined interpreter, venv or conda prefix. [default: the active one]",
 )
 
-machine_options = _gathered(
+machine_options = gathered(
     "examined",
     Examined,
     click.option(
@@ -99,7 +99,7 @@ machine_options = _gathered(
 )
 
 # What computes does so on the running system: below a root nothing is run.
-computing_options = _gathered(
+computing_options = gathered(
     "examined",
     Examined,
     click.option(
@@ -112,7 +112,7 @@ computing_options = _gathered(
     click.option("--root", type=click.Path(), envvar="GPUDOCTOR_ROOT", hidden=True),
 )
 
-description_options = _gathered(
+description_options = gathered(
     "description",
     Description,
     click.option(
@@ -127,7 +127,7 @@ description_options = _gathered(
     click.option("--python-version", default="", metavar="X.Y"),
 )
 
-report_options = _gathered(
+report_options = gathered(
     "shown",
     Shown,
     click.option(

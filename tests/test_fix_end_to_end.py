@@ -1,0 +1,177 @@
+"""A repair from the report to the proof, with real pip and uv against an index on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.wheel_index import WheelIndex, wheel_index
+
+UV = shutil.which("uv")
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WheelIndex]:
+    with wheel_index(tmp_path_factory.mktemp("index")) as served:
+        yield served
+
+
+class Patient:
+    """A venv with a torch, and the machine that it is to serve."""
+
+    def __init__(self, folder: Path, index: WheelIndex, tool: str, target: tuple[str, ...]) -> None:
+        self.index = index
+        self.tool = tool
+        self.prefix = folder / "venv"
+        self.state = folder / "state"
+        self.target = target
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("GPUDOCTOR_", "PIP_", "UV_"))
+        }
+        own = {"XDG_STATE_HOME": str(self.state), "HOME": str(folder), "VIRTUAL_ENV": ""}
+        self.environ = {**kept, **index.environ, **own}
+        if tool == "uv":
+            self._run(UV or "uv", "venv", "--python", sys.executable, str(self.prefix))
+        else:
+            self._run(sys.executable, "-m", "venv", str(self.prefix))
+
+    def install(self, build: str, *wheels: str) -> None:
+        python = str(self.prefix / "bin" / "python")
+        uv = (UV or "uv", "pip", "install", "--python", python)
+        command = uv if self.tool == "uv" else (python, "-m", "pip", "install")
+        self._run(*command, "--index-url", f"{self.index.url}/{build}", *wheels)
+
+    def _run(self, *argv: str) -> None:
+        done = subprocess.run(argv, env=self.environ, check=False, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+
+    def gpudoctor(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "gpudoctor", *arguments],
+            capture_output=True,
+            text=True,
+            env=self.environ,
+            check=False,
+            timeout=300,
+            stdin=subprocess.DEVNULL,
+        )
+
+    def examined(self, *arguments: str) -> tuple[int, dict]:
+        """Exit code and JSON of `check` or `fix` for the described machine."""
+        command, *rest = arguments
+        result = self.gpudoctor(
+            command, *self.target, "--python", str(self.prefix), "--matrix", str(self.index.overlay()),
+            "--format", "json", *rest,
+        )  # fmt: skip
+        assert result.returncode in (0, 1), result.stderr
+        return result.returncode, json.loads(result.stdout)
+
+    def errors(self) -> list[str]:
+        _, report = self.examined("check")
+        return [finding["slug"] for finding in report["findings"] if finding["severity"] == "error"]
+
+    def versions(self) -> dict[str, str]:
+        """What is installed, by the names of the .dist-info folders."""
+        found = self.prefix.glob("lib/python*/site-packages/*.dist-info")
+        stems = (path.name.removesuffix(".dist-info").partition("-") for path in found)
+        return {name: version for name, _, version in stems}
+
+    def files(self) -> dict[str, tuple[int, str | bytes]]:
+        """Every file and link with mode and content; what Python compiled is no part of a package."""
+        found: dict[str, tuple[int, str | bytes]] = {}
+        for path in sorted(self.prefix.rglob("*")):
+            if "__pycache__" in path.parts or (path.is_dir() and not path.is_symlink()):
+                continue
+            content = os.readlink(path) if path.is_symlink() else path.read_bytes()
+            found[str(path.relative_to(self.prefix))] = (path.lstat().st_mode, content)
+        return found
+
+
+TOOLS = ["pip", pytest.param("uv", marks=pytest.mark.skipif(UV is None, reason="uv is not on PATH"))]
+RTX_4070 = ("--gpu", "RTX 4070", "--driver", "580.95.05")
+RTX_5090 = ("--gpu", "RTX 5090", "--driver", "580.95.05")
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize(
+    ("target", "build", "version", "fault"),
+    [(RTX_4070, "cpu", "2.9.1", "torch-cpu-only"), (RTX_5090, "cu124", "2.6.0", "torch-no-arch-for-gpu")],
+)
+def test_a_repair_is_shown_run_proved_and_taken_back(
+    tmp_path: Path, index: WheelIndex, tool: str, target: tuple[str, ...], build: str, version: str, fault: str
+):
+    patient = Patient(tmp_path, index, tool, target)
+    patient.install(build, f"torch=={version}+{build}", "torchvision")
+    before, files = patient.versions(), patient.files()
+    assert patient.errors()[0] == fault
+
+    code, shown = patient.examined("fix", "--dry-run")
+    assert code == 1
+    assert patient.files() == files
+    assert not patient.state.exists()
+
+    code, done = patient.examined("fix", "--yes")
+    assert (code, done["result"]["proof"]["verdict"]) == (0, "ok")
+    assert done["steps"] == shown["steps"]
+    assert len(done["result"]["proof"]["repaired"]) >= 1
+    after = patient.versions()
+    assert after["torch"] != before["torch"]
+    assert after["torch"].partition("+")[2] == after["torchvision"].partition("+")[2] != build
+    assert patient.errors() == []
+
+    repaired = patient.files()
+    code, again = patient.examined("fix", "--yes")
+    assert (code, again["steps"]) == (0, [])
+    assert patient.files() == repaired
+
+    told = patient.gpudoctor("fix", "--undo", "--yes", "--python", str(patient.prefix))
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert patient.versions() == before
+    assert patient.files() == files
+    assert patient.errors()[0] == fault
+    assert "taken back" in patient.gpudoctor("fix", "--history").stdout
+
+
+def test_what_pins_the_old_torch_is_named_before_anything_is_replaced(tmp_path: Path, index: WheelIndex):
+    patient = Patient(tmp_path, index, "pip", RTX_5090)
+    patient.install("cu124", "torch==2.6.0+cu124")
+    patient.install("pypi", "--no-deps", "pinning-2-6-0")
+    result = patient.gpudoctor(
+        "fix", *RTX_5090, "--python", str(patient.prefix), "--matrix", str(index.overlay()), "--dry-run"
+    )
+    first = result.stdout.index("pinning-2-6-0 1.0 (==2.6.0)")
+    assert first < result.stdout.index("pip install")
+
+
+def test_a_step_that_fails_stops_the_repair_and_offers_the_undo(tmp_path: Path, index: WheelIndex):
+    patient = Patient(tmp_path, index, "pip", RTX_4070)
+    patient.install("cpu", "torch==2.9.1+cpu")
+    files = patient.files()
+    lost = tmp_path / "lost.yaml"
+    lost.write_text(f"wheel_index: {{base: {index.url}/nothing-is-here}}\n")
+    arguments = ("fix", *RTX_4070, "--python", str(patient.prefix), "--matrix", str(lost), "--yes")
+    result = patient.gpudoctor(*arguments)
+    assert result.returncode == 1
+    assert "step 1 failed" in result.stdout
+    assert "gpudoctor fix --undo" in result.stdout
+    assert "still there" in result.stdout
+    assert patient.gpudoctor("fix", "--undo", "--yes", "--python", str(patient.prefix)).returncode == 0
+    assert patient.files() == files
+
+
+def test_without_a_terminal_and_without_yes_nothing_is_run(tmp_path: Path, index: WheelIndex):
+    patient = Patient(tmp_path, index, "pip", RTX_4070)
+    patient.install("cpu", "torch==2.9.1+cpu")
+    files = patient.files()
+    result = patient.gpudoctor("fix", *RTX_4070, "--python", str(patient.prefix), "--matrix", str(index.overlay()))
+    assert result.returncode == 1
+    assert "pip install" in result.stdout
+    assert "--yes" in result.stderr
+    assert patient.files() == files
