@@ -47,6 +47,7 @@ class Limits(Struct, frozen=True):
 
     importing: float = 90.0
     """A cold network disk takes a minute for torch's libraries."""
+    counting: float = 30.0
     listing: float = 60.0
     """CUDA starts eight cards that nothing keeps awake in half a minute."""
     beginning: float = 30.0

@@ -99,7 +99,7 @@ class Runner:
             except OSError as error:
                 self.why = f"no new process could be started: {error}"
                 continue
-            trial, _ = try_import(child, self._interpreter, self._limits.importing, count=False)
+            trial, _ = try_import(child, self._interpreter, self._limits, count=False)
             if trial.value is not None and trial.value.ok:
                 self._failed_starts = 0
                 return child

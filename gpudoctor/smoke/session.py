@@ -117,7 +117,7 @@ class _Session:
             except (OSError, ValueError) as error:
                 why = f"cannot be started: {error}"
                 return _nothing(unknown(why, source), self._request, why)
-            trial, lost = try_import(child, self._interpreter, self._limits.importing, count=True)
+            trial, lost = try_import(child, self._interpreter, self._limits, count=True)
             if lost is not None:
                 runner.drop()
             if trial.value is None or not trial.value.ok:
@@ -142,7 +142,7 @@ class _Session:
                     raise lost
                 gpus = self._list(runner)
             except Lost as now:
-                seconds = self._limits.importing if lost else self._limits.listing
+                seconds = self._limits.counting if lost else self._limits.listing
                 failed = loss(LISTING, "cuda", "", now, seconds)
             except _ListingError as error:
                 failed = SmokeKernel(name=LISTING, device="cuda", status="error", message=str(error))

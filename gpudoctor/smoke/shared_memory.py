@@ -15,17 +15,19 @@ class SharedMemory:
 
     def __init__(self) -> None:
         self._before = _names()
+        self._looked_at = self._before
         self._theirs: set[str] = set()
         self._numbers: set[int] = set()
 
     @property
     def grown(self) -> bool:
-        """Whether there are files that nobody has been found to own yet."""
-        return bool(_names() - self._before - self._theirs)
+        """Whether there are files that `note` has not looked at."""
+        return bool(_names() - self._looked_at)
 
     def note(self, numbers: Iterable[int]) -> None:
         """Look what these processes hold. What others have made meanwhile is none of theirs."""
         new = _names() - self._before
+        self._looked_at = self._looked_at | new
         for number in numbers:
             self._numbers.add(number)
             if new:

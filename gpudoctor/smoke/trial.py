@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from gpudoctor.machine import NOT_STARTED, Fact, ImportTrial, known, unknown
 from gpudoctor.smoke.child import Child, Lost
+from gpudoctor.smoke.plan import Limits
 
 _ERROR_LIMIT = 600
 
@@ -28,20 +29,22 @@ class _Told(Struct):
 
 
 def try_import(
-    child: Child, interpreter: str, seconds: float, *, count: bool
+    child: Child, interpreter: str, limits: Limits, *, count: bool
 ) -> tuple[Fact[ImportTrial], Lost | None]:
-    """Follow a child through the import and, with `count`, the counting of devices; both within `seconds`.
+    """Follow a child through the import and, with `count`, the counting of devices.
 
     With what became of the child where it is of no use any more: it may be lost after an import that worked.
     """
     source = f"import torch in {interpreter}"
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + limits.importing
     told = _Told(event="")
     try:
-        while told.event not in ("raised", "counted") and (count or told.event != "imported"):
-            told = _next(child, told, deadline)
+        while told.event not in ("raised", "imported"):
+            told = _next(child, told, deadline - time.monotonic())
+        if told.event == "imported" and count:
+            told = _next(child, told, limits.counting)
     except Lost as lost:
-        return _lost(lost, told, seconds, source), lost
+        return _lost(lost, told, limits, source), lost
     if told.event == "raised":
         return known(ImportTrial(ok=False, error=told.error[:_ERROR_LIMIT], seconds=told.seconds), source), None
     return known(_imported(told, told.device_error), source), None
@@ -53,8 +56,8 @@ def not_started(interpreter: str) -> Fact[ImportTrial]:
     return known(ImportTrial(ok=False, error=error), f"import torch in {interpreter}")
 
 
-def _next(child: Child, before: _Told, deadline: float) -> _Told:
-    message = child.receive(deadline - time.monotonic())
+def _next(child: Child, before: _Told, seconds: float) -> _Told:
+    message = child.receive(seconds)
     try:
         told = msgspec.convert(message, _Told)
     except msgspec.ValidationError:
@@ -66,13 +69,13 @@ def _next(child: Child, before: _Told, deadline: float) -> _Told:
     return told
 
 
-def _lost(lost: Lost, told: _Told, seconds: float, source: str) -> Fact[ImportTrial]:
+def _lost(lost: Lost, told: _Told, limits: Limits, source: str) -> Fact[ImportTrial]:
     if told.event == "imported":  # it was lost in counting the devices: no fault of the import
-        return known(_imported(told, f"the devices could not be counted: {lost.sentence(seconds)}"), source)
+        return known(_imported(told, f"the devices could not be counted: {lost.sentence(limits.counting)}"), source)
     if lost.how == "silent":
         began = "import torch gave " if told.event else ""
-        return unknown(f"{began}no answer within {seconds:g} s", source)
-    said = lost.last_line[:_ERROR_LIMIT]
+        return unknown(began + lost.sentence(limits.importing), source)
+    said = (lost.last_line or (lost.place and f"at {lost.place}"))[:_ERROR_LIMIT]
     if not told.event:
         how = NOT_STARTED + ("" if lost.signal else f" (status {lost.status})")
     elif lost.signal:

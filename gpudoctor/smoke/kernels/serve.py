@@ -103,7 +103,7 @@ def _prepare(trace: str, parent: int) -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(DEATH_OF_PARENT, int(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() != parent:
+        if not os.path.exists(f"/proc/{parent}"):  # it ended before that
             os._exit(CHANNEL_GONE)
     with contextlib.suppress(OSError, ValueError):
         # Never closed: it is written when nothing else works any more.
@@ -208,8 +208,10 @@ def _judge(outcome: Outcome) -> dict[str, Any]:
 
 def _judge_error(error: BaseException, device: str, torch: Any) -> dict[str, Any]:
     """Whether memory ran out, and whether the device answers after the error."""
-    # Its frames hold the kernel's tensors.
-    error.__traceback__ = None
+    chain: BaseException | None = error
+    while chain is not None:  # the frames hold the kernel's tensors
+        chain.__traceback__ = None
+        chain = chain.__cause__ or chain.__context__
     gc.collect()
     if _is_out_of_memory(error, torch):
         others = _held_by_others(device, torch)
