@@ -92,10 +92,13 @@ def severity(case: Case, fault: Fault) -> Severity:
 
 
 def told(fault: Fault) -> str:
-    """ "12 of 12 fail: elementwise (float32), matmul (float16) and 10 more"."""
+    """ "12 of 12 smoke kernels fail: elementwise (float32), matmul (float16) and 10 more"."""
     names = list(dict.fromkeys(_name(kernel) for kernel in fault.kernels))
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{len(fault.kernels)} of {fault.ran} fail: {', '.join(names[:_SHOWN])}{more}"
+    one = fault.ran == 1
+    does = ("computes" if one else "compute") + " wrong values" if fault.slug == WRONG else "fails" if one else "fail"
+    count = f"{len(fault.kernels)} of {fault.ran} smoke kernel{'' if one else 's'}"
+    return f"{count} {does}: {', '.join(names[:_SHOWN])}{more}"
 
 
 def said(case: Case, fault: Fault) -> str:
@@ -108,7 +111,9 @@ def said(case: Case, fault: Fault) -> str:
     for row in fault.causes[:1]:
         lines = [line for line in lines if case.matrix.cause_of(line, _vendor(case, kernel.device)) == row] or lines
     ended = kernel.detail if kernel.status in ("crash", "timeout") and not fault.causes else ""
-    return (ended or (lines[0] if fault.causes else lines[-1]) if lines else kernel.signal or kernel.status)[:_LINE]
+    return (ended or (lines[0] if fault.causes else lines[-1]) if lines else kernel.signal or kernel.status)[
+        :_LINE
+    ].rstrip(".")
 
 
 def evidence(fault: Fault) -> tuple[Evidence, ...]:

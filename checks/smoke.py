@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gpudoctor.check import ESSENTIAL, Case, Verdicts, check
-from gpudoctor.finding import Confidence, Evidence, Finding, NotJudged, gpu_subject
-from gpudoctor.machine import Smoke
+from gpudoctor.finding import Confidence, Evidence, Finding, Manual, NotJudged, WayOut, gpu_subject
+from gpudoctor.machine import Smoke, SmokeKernel
+from gpudoctor.matrix.rows import CardRates
 
 from .cards import called, finding
 from .failed_kernels import (
@@ -55,10 +56,9 @@ def smoke_not_run(case: Case) -> Verdicts:
     taken = dict(busy(case))
     computed = any(kernel.status in ("pass", "wrong") for kernel in ran)
     if not ran:
-        unseen = bool(trial and trial.device_count == 0 and case.built_for and case.usable_of(case.built_for))
         details = list(dict.fromkeys(kernel.detail for kernel in smoke.kernels))
         why = smoke.why or "; ".join(details[:3]) or "none was chosen"
-        yield NotJudged(why=f"no smoke kernel was run: {why}", matters=smoke.asked or unseen)
+        yield NotJudged(why=f"no smoke kernel was run: {why}", matters=smoke.asked)
         return
     for device, why in taken.items():
         yield NotJudged(why=f"{_named(case, device)}: {why}", matters=smoke.asked and not computed)
@@ -127,6 +127,69 @@ def smoke_wrong_result(case: Case) -> Verdicts:
         yield _finding(case, fault, known)
 
 
+@check("GPD504", "gpu-slow")
+def gpu_slow(case: Case) -> Verdicts:
+    """A card reaches less than half of what its vendor states.
+
+    ## Why it matters
+    Everything on it takes twice as long or longer.
+
+    ## How it is judged
+    At level full, by the rates that copying in its memory and large matrix products reached, against the vendor's
+    documents for that very product. Slices and virtual GPUs are not compared. It is a note: boards, power
+    limits and cooling differ, and other programs may have used the card.
+
+    ## Fix safety
+    Looking changes nothing; a higher power limit makes more heat.
+    """
+    smoke = case.machine.smoke
+    for name, gpu in case.behind.items():
+        row, slow = case.matrix.rates_of(gpu), []
+        for kernel in smoke.kernels if smoke and row else ():
+            figure = _figure(kernel, row) if row and kernel.device == name and kernel.status == "pass" else None
+            if figure and figure[0] < _SLOW * figure[1]:
+                slow.append((kernel, *figure))
+        if not slow or row is None:
+            continue
+        figures = ", ".join(
+            f"{kernel.name} {kernel.dtype}".rstrip() + f" {got:.3g} of {known:.3g} {unit}"
+            for kernel, got, known, unit in slow
+        )
+        yield finding(
+            "note",
+            (gpu,),
+            message=f"{gpu.name} reaches less than half of what its vendor states for {row.product}: {figures}.",
+            saw=figures,
+            want="half of the vendor's figures or more",
+            confidence="possible",
+            evidence=tuple(
+                Evidence(f"smoke.{name}.{kernel.name}", f"{got:.3g} {unit}, stated {known:.3g}", row.source)
+                for kernel, got, known, unit in slow
+            ),
+            ways_out=(WayOut("Look for what slows it down", (Manual(_SLOWED[gpu.vendor]),)),),
+        )
+
+
+_SLOW = 0.5
+_SLOWED = {
+    "nvidia": "While it computes, look at `nvidia-smi -q -d PERFORMANCE,POWER,CLOCK,TEMPERATURE`: power limit "
+    "(laptops and small boards have a low one), heat, and other programs on the card.",
+    "amd": "While it computes, look at `amd-smi metric` (or `rocm-smi`): power cap, heat, clocks, and other programs "
+    "on the card.",
+}
+
+
+def _figure(kernel: SmokeKernel, row: CardRates) -> tuple[float, float, str] | None:
+    """What a kernel measured, what the card is stated to reach, and the unit."""
+    measures = kernel.measures
+    if kernel.name == "memory-rate" and "gb_per_s" in measures:
+        return measures["gb_per_s"], row.gb_per_s, "GB/s"
+    stated = {"matmul-rate": kernel.dtype, "matmul-fp8-rate": "float8"}.get(kernel.name, "")
+    if stated in row.tflops and "tflops" in measures:
+        return measures["tflops"], row.tflops[stated], "TFLOPS"
+    return None
+
+
 def _causes(case: Case, fault: Fault) -> tuple[str, ...]:
     """What may be the cause of it, likeliest first."""
     texts = tuple(slug for row in fault.causes for slug in (row.slug, *row.also))
@@ -149,12 +212,11 @@ def _finding(case: Case, fault: Fault, causes: tuple[str, ...]) -> Finding:
     named = row is not None and fault.slug == row.slug
     sure: Confidence = "likely" if named and row and row.stops and fault.mixed else "certain"
     wrong = fault.slug == WRONG
-    does = "compute wrong values" if wrong else "fail"
     parts = {
-        "message": f"Smoke kernels {does} on {where}, {told(fault)}."
-        + (f" {row.meaning[0].upper()}{row.meaning[1:]}." if row else "")
-        + (_code(case, fault) if fault.slug in NO_CODE else "")
-        + f" First: {line.rstrip('.')}.",
+        "message": f"On {where}, {told(fault)}."
+        + f" First: {line}."
+        + (f" It means: {row.meaning}." if row else "")
+        + (_code(case, fault) if fault.slug in NO_CODE else ""),
         "saw": f"{told(fault)}: {line}",
         "want": "results within their tolerance" if wrong else "kernels that run",
         "confidence": sure,

@@ -146,7 +146,14 @@ def _sees_nothing(case: Case, torch: Torch, cards: tuple[Gpu, ...]) -> Finding:
         confidence="likely",
         evidence=(Evidence("torch.trial", said or "no GPU", torch.trial.source),),
         ways_out=(WayOut("Reboot, then look again", (Manual(text, risk="reboot"),)),),
+        symptom_of=_explanations(case, said),
     )
+
+
+def _explanations(case: Case, said: str) -> tuple[str, ...]:
+    """What would keep torch from seeing a card: what its text names, else whatever keeps a card from computing."""
+    row = case.matrix.cause_of(said, case.built_for)
+    return (row.slug, *row.also) if row else tuple(sorted(case.matrix.stopping_causes))
 
 
 def _serves_any(case: Case) -> bool:

@@ -1,4 +1,4 @@
-"""What smoke kernels showed, set against what the facts say of the machine.
+"""What was seen to fail, set against what the facts say of the machine.
 
 A failure that was seen joins the finding of its cause; where kernels ran and computed right, what says that nothing
 can run there is refuted.
@@ -22,17 +22,15 @@ _OWN = ("GPD5", "GPD9")
 def settled(findings: Iterable[Finding], case: Case) -> list[Finding]:
     """The findings with symptoms joined to their causes, and with what the kernels refuted as notes."""
     found = list(findings)
-    if case.machine.smoke is None:
-        return found
     causes = [finding for finding in found if not finding.symptom_of]
-    unexplained = []
-    for symptom in (finding for finding in found if finding.symptom_of):
+    # A symptom whose text names its cause stands for that cause where nothing else does, and explains the others.
+    for symptom in sorted((finding for finding in found if finding.symptom_of), key=lambda each: not _named(each)):
         place = _cause_of(symptom, causes)
         if place is None:
-            unexplained.append(symptom)
+            causes.append(symptom)
         else:
             causes[place] = _joined(causes[place], symptom)
-    return [*(_unless_refuted(finding, case) for finding in causes), *unexplained]
+    return [_unless_refuted(finding, case) for finding in causes]
 
 
 def answered(questions: Iterable[NotJudged], case: Case) -> list[NotJudged]:
@@ -56,14 +54,18 @@ def _explains(cause: Finding, symptom: Finding) -> bool:
     return not apart and weighs
 
 
+def _named(symptom: Finding) -> bool:
+    return symptom.slug in symptom.symptom_of
+
+
 def _joined(cause: Finding, symptom: Finding) -> Finding:
     """The cause with the symptom as its evidence: proved, if the symptom's text names it."""
-    named = symptom.slug in symptom.symptom_of and symptom.confidence == "certain"
-    confidence: Confidence = "certain" if named else cause.confidence
+    proved = _named(symptom) and symptom.confidence == "certain"
+    confidence: Confidence = "certain" if proved else cause.confidence
     return replace(
         cause,
         severity=min(cause.severity, symptom.severity, key=_SEVERITIES.index),
-        message=f"{cause.message} Seen in smoke kernels: {symptom.saw}.",
+        message=f"{cause.message} What was seen: {symptom.saw}.",
         confidence=confidence,
         evidence=(*cause.evidence, *(item for item in symptom.evidence if item not in cause.evidence)),
         ways_out=cause.ways_out or symptom.ways_out,
