@@ -1,4 +1,4 @@
-"""Which card stands behind torch's "cuda:0": by address, UUID, name or place, and not at all where it cannot be told."""
+"""Which card stands behind torch's "cuda:0": by address, UUID, name or place; not at all where it cannot be told."""
 
 from __future__ import annotations
 
