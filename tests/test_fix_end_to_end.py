@@ -175,3 +175,71 @@ def test_without_a_terminal_and_without_yes_nothing_is_run(tmp_path: Path, index
     assert "pip install" in result.stdout
     assert "--yes" in result.stderr
     assert patient.files() == files
+
+
+def on_a_terminal(patient: Patient, answer: str, *arguments: str) -> tuple[int, str]:
+    """Run `fix` with a terminal and an answer to its question."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "gpudoctor", "fix", *patient.target, "--python", str(patient.prefix),
+         "--matrix", str(patient.index.overlay()), "--no-color", *arguments],
+        stdin=theirs, stdout=theirs, stderr=theirs, env=patient.environ,
+    )  # fmt: skip
+    os.close(theirs)
+    told = b""
+    asked = False
+    while True:
+        try:
+            block = os.read(ours, 65536)
+        except OSError:  # the other side is closed
+            break
+        told += block
+        if b"[y/N]" in told and not asked:
+            asked = True
+            os.write(ours, answer.encode() + b"\n")
+    os.close(ours)
+    return process.wait(timeout=300), told.decode()
+
+
+def test_on_a_terminal_it_asks_and_no_is_the_answer_of_enter(tmp_path: Path, index: WheelIndex):
+    patient = Patient(tmp_path, index, "pip", RTX_4070)
+    patient.install("cpu", "torch==2.9.1+cpu")
+    files = patient.files()
+    code, told = on_a_terminal(patient, "")
+    assert (code, "Run step 1? [y/N]" in told, "Nothing was changed." in told) == (1, True, True)
+    assert patient.files() == files
+    code, told = on_a_terminal(patient, "y")
+    assert (code, "repaired" in told) == (0, True)
+    assert patient.versions()["torch"].startswith("2.9.1+cu")
+
+
+def test_a_repair_that_was_cut_off_is_told_and_continued(tmp_path: Path, index: WheelIndex):
+    patient = Patient(tmp_path, index, "pip", RTX_4070)
+    patient.install("cpu", "torch==2.9.1+cpu")
+    arguments = ("fix", *RTX_4070, "--python", str(patient.prefix), "--matrix", str(index.overlay()))
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "gpudoctor", *arguments, "--yes"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=patient.environ,
+    )  # fmt: skip
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("[1/1]"):
+            process.kill()
+    process.wait(timeout=60)
+    process.stdout.close()
+
+    before = patient.versions()
+    refused = patient.gpudoctor(*arguments, "--yes")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "--continue or --undo" in refused.stderr
+    assert patient.versions() == before
+    assert "cut off" in patient.gpudoctor("fix", "--history").stdout
+
+    done = patient.gpudoctor(*arguments, "--continue")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "repaired" in done.stdout
+    assert patient.errors() == []
+    assert patient.gpudoctor("fix", "--undo", "--yes", "--python", str(patient.prefix)).returncode == 0
+    assert patient.versions()["torch"] == "2.9.1+cpu"

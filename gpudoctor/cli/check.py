@@ -136,6 +136,7 @@ def _on_the_cpu() -> Request:
 
 
 def from_snapshot(path: str, examined: Examined, variables: dict[str, str]) -> tuple[Survey, Subject]:
+    """The machine of a snapshot; nothing is probed."""
     from gpudoctor.doctor import Survey
     from gpudoctor.intake.snapshot import read_snapshot
     from gpudoctor.report import Subject
@@ -148,6 +149,7 @@ def from_snapshot(path: str, examined: Examined, variables: dict[str, str]) -> t
 
 
 def with_description(survey: Survey, description: Description, matrix: Matrix) -> Survey:
+    """The survey with what is described in the place of what was probed."""
     if description.empty:
         return survey
     from msgspec.structs import replace
