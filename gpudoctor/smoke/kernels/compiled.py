@@ -12,7 +12,7 @@ from .precision import strict
 from .reference import Inputs, product
 
 
-@kernel("compile", "full", dtypes=("float32",), seconds=180)
+@kernel("compile", "full", dtypes=("float32",), seconds=300)
 def compiled(run: Run) -> Outcome:
     """torch.compile of a function and of a module, forward and backward, against the same uncompiled in float64."""
     torch = run.torch

@@ -96,12 +96,12 @@ def all_reduce(run: Run) -> Outcome:
     if not starts():
         run.skip(f"torchrun of torch {run.torch.__version__} does not start under this Python")
     if not run.on_card:
-        return judge(_reduce(run, "gloo", ["cpu", "cpu"], run.seconds - 20, {}), "gloo")
+        return judge(_reduce(run, "gloo", ["cpu", "cpu"], run.seconds * 0.8, {}), "gloo")
     devices = cards_of_one_kind(run)
     if not distributed.is_nccl_available():
         run.skip("this torch was built without NCCL or RCCL")
     run.torch.cuda.empty_cache()
-    seconds = (run.seconds - 40) / 2
+    seconds = run.seconds * 0.4
     first = _reduce(run, "nccl", devices, seconds, {})
     if right(first) or "NCCL_P2P_DISABLE" in os.environ or not reached_the_library(first):
         return judge(first, "NCCL")
