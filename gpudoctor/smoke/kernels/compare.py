@@ -68,7 +68,7 @@ class Verdict:
         if not bool(finite.all()):
             self._take(math.nan, tolerance, self._not_finite(what, got, finite))
             return
-        size = self._torch.sqrt((want * want).mean()).item() if scale is None else scale
+        size = math.sqrt((want * want).mean().item()) if scale is None else scale
         if not (size > 0 and math.isfinite(size)):
             self._take(math.nan, tolerance, f"{what}: the reference itself is {size}")
             return
@@ -90,16 +90,24 @@ class Verdict:
             self._take(math.nan, 0.0, f"{what}: shape {tuple(got.shape)}, wanted {tuple(want.shape)}")
             return
         got = got.contiguous()
-        if got.is_floating_point() and not bool(self._torch.isfinite(got).all()):
-            self._take(math.nan, 0.0, self._not_finite(what, got, self._torch.isfinite(got)))
+        finite = self._torch.isfinite(got)
+        if not bool(finite.all()):
+            self._take(math.nan, 0.0, self._not_finite(what, got, finite))
             return
         wrong = (got != want).reshape(-1)
         count = int(wrong.sum())
         if count:
             at = int(wrong.to(self._torch.uint8).argmax())
             wanted = want.reshape(-1)[at].item()
-            error = abs(float(got.reshape(-1)[at].item()) - float(wanted))
+            error = float(abs(got.reshape(-1)[at].item() - wanted))  # in whole numbers: 2^62 + 1 is no float
             self._take(error, 0.0, _wrong(what, got, at, wanted, count))
+
+    def finite(self, what: str, got: Any) -> None:
+        """Take NaN, infinities and never-written elements of a result that is then computed with."""
+        got = got.detach().to("cpu").contiguous()
+        finite = self._torch.isfinite(got)
+        if not bool(finite.all()):
+            self._take(math.nan, 0.0, self._not_finite(what, got, finite))
 
     def holds(self, what: str, error: float, tolerance: float) -> None:
         """Take a figure that a property of the result bounds; `what` says so for a person."""

@@ -67,6 +67,8 @@ def solve(run: Run) -> Outcome:
         poison(run, b.shape, a.shape)
         x = torch.linalg.solve(a.to(run.device), b.to(run.device))
         inverse = torch.linalg.inv(a.to(run.device))
+        verdict.finite("solution", x)
+        verdict.finite("inverse", inverse)
         _holds(run, verdict, "equations", _times(run, a, x), b)
         _holds(run, verdict, "matrix times its inverse", _times(run, a, inverse), _unit(run, batch, size))
 
@@ -83,6 +85,7 @@ def cholesky(run: Run) -> Outcome:
         a = (product(torch, root, root.transpose(1, 2)) + size * torch.eye(size)).to(run.dtype)
         poison(run, a.shape)
         lower = torch.linalg.cholesky(a.to(run.device))
+        verdict.finite("factor", lower)
         _holds(run, verdict, "factor times its transpose", _times(run, lower, lower.transpose(1, 2)), a)
         verdict.exact("above the diagonal", torch.triu(lower, 1).to("cpu"), torch.zeros_like(a))
 
@@ -98,6 +101,8 @@ def qr(run: Run) -> Outcome:
         a = inputs.normal(batch, size + 11, size)
         poison(run, a.shape)
         q, r = torch.linalg.qr(a.to(run.device))
+        verdict.finite("orthogonal factor", q)
+        verdict.finite("triangular factor", r)
         _holds(run, verdict, "orthogonal times triangular", _times(run, q, r), a)
         _orthogonal(run, verdict, q)
         verdict.exact("below the diagonal", torch.tril(r, -1).to("cpu"), torch.zeros(r.shape, dtype=r.dtype))
@@ -114,6 +119,8 @@ def svd(run: Run) -> Outcome:
         a = inputs.normal(batch, size + 11, size)
         poison(run, a.shape)
         u, values, v = torch.linalg.svd(a.to(run.device), full_matrices=False)
+        for what, part in (("left vectors", u), ("singular values", values), ("right vectors", v)):
+            verdict.finite(what, part)
         _holds(run, verdict, "factors together", _times(run, u * values[:, None, :], v), a)
         _orthogonal(run, verdict, u)
         _orthogonal(run, verdict, v.transpose(1, 2))
@@ -132,6 +139,8 @@ def eigh(run: Run) -> Outcome:
         a = root + root.transpose(1, 2)
         poison(run, a.shape)
         values, vectors = torch.linalg.eigh(a.to(run.device))
+        verdict.finite("eigenvalues", values)
+        verdict.finite("eigenvectors", vectors)
         turned = _times(run, vectors * values[:, None, :], vectors.transpose(1, 2))
         _holds(run, verdict, "factors together", turned, a)
         _orthogonal(run, verdict, vectors)
