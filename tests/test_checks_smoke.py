@@ -283,6 +283,12 @@ def test_a_crash_of_one_kernel_is_not_put_down_to_what_would_stop_all():
     assert "smoke-crash" in errors(machine)
 
 
+def test_a_note_explains_no_crash():
+    machine = nvidia_machine(driver="545.23.08")
+    assert dict(told(machine))["driver-too-old"] == "note"
+    assert errors(ran(machine, *crashing("", signal="SIGSEGV"))) == ["smoke-crash"]
+
+
 def test_equal_cards_that_fail_alike_are_one_finding_and_unlike_cards_are_not():
     def machine(second: str, arch: str) -> Machine:
         cards = (nvidia_gpu(), nvidia_gpu(second, arch, index=1))
