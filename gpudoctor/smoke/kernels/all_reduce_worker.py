@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import faulthandler
+import importlib
 import json
 import os
 import random
@@ -62,9 +63,8 @@ def main(folder: str, backend: str, seed: int, devices: list[str]) -> None:
     diary = Diary(folder, rank)
     try:
         diary.write("import torch")
-        import torch
-        import torch.distributed as dist
-
+        torch = importlib.import_module("torch")
+        dist = importlib.import_module("torch.distributed")
         device = devices[rank]
         if backend == "nccl":
             torch.cuda.set_device(device)
