@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -133,6 +134,20 @@ def results(performed: Performed) -> dict[str, SmokeKernel]:
     """Results by the kernel's name."""
     assert performed.smoke is not None
     return {kernel.name: kernel for kernel in performed.smoke.kernels}
+
+
+SHARED_NAME = f"gpudoctor_test_{secrets.token_hex(4)}"
+SHARED = (
+    "import secrets\nfrom multiprocessing import shared_memory\nname = "
+    f"{SHARED_NAME!r} + secrets.token_hex(4)\n"
+    "run.torch.kept = shared_memory.SharedMemory(name, create=True, size=99)\n"
+)
+"""A kernel's lines that make shared memory; `shared_memory_left` tells whether any is there."""
+
+
+def shared_memory_left() -> list[str]:
+    """Files in /dev/shm that SHARED has made."""
+    return [name for name in os.listdir("/dev/shm") if SHARED_NAME in name]
 
 
 def processes_with(text: str) -> list[int]:

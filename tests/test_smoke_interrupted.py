@@ -12,7 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.smoke_children import GOOD, TORCH, faulty, processes_with, write_kernels, write_torch
+from tests.smoke_children import (
+    GOOD,
+    SHARED,
+    TORCH,
+    faulty,
+    processes_with,
+    shared_memory_left,
+    write_kernels,
+    write_torch,
+)
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = """
@@ -24,16 +33,12 @@ session(sys.argv[1], Path(sys.argv[2]), progress=lambda told: print(told, flush=
 """
 SLOW_TORCH = "import sys, time\ntime.sleep(600)\n"
 DAEMON = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\n"
-SHARED = (
-    "from multiprocessing import shared_memory\nrun.torch.kept = shared_memory.SharedMemory(create=True, size=99)\n"
-)
 HANGING = DAEMON + SHARED + "os.write(1, b'hanging')\ntime.sleep(600)"
 
 
 def interrupted(root: Path, torch: str, kernels: str, wait_for: str, number: int, delay: float = 0.0) -> int:
     """Send a session a signal `delay` seconds after it printed `wait_for`. Nothing stays; returns its status."""
     (root / "tmp").mkdir()
-    before = set(os.listdir("/dev/shm"))
     environ = {**os.environ, "TMPDIR": str(root / "tmp"), "GPUDOCTOR_TEST_RUN": str(root)}
     command = [sys.executable, "-c", PROGRAM, write_torch(root, torch), str(write_kernels(root / "kernels", kernels))]
     with subprocess.Popen(
@@ -47,7 +52,7 @@ def interrupted(root: Path, torch: str, kernels: str, wait_for: str, number: int
         process.communicate(timeout=20)
     assert processes_with(str(root)) == []
     assert os.listdir(root / "tmp") == []
-    assert set(os.listdir("/dev/shm")) <= before
+    assert shared_memory_left() == []
     return process.returncode
 
 

@@ -11,7 +11,17 @@ import pytest
 
 from gpudoctor.machine import SmokeKernel
 from gpudoctor.smoke.session import Request
-from tests.smoke_children import faulty, processes_with, results, session, write_kernels, write_torch
+from tests.smoke_children import (
+    SHARED,
+    SHARED_NAME,
+    faulty,
+    processes_with,
+    results,
+    session,
+    shared_memory_left,
+    write_kernels,
+    write_torch,
+)
 
 MARK = "GPUDOCTOR_TEST_RUN"
 
@@ -107,14 +117,12 @@ LEFT_BEHIND = {
     "a daemon of a kernel that dies": (
         "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\nos.abort()"
     ),
-    "shared memory": (
-        "from multiprocessing import shared_memory\nrun.torch.kept = shared_memory.SharedMemory(create=True, size=99)"
+    "shared memory": SHARED,
+    "shared memory that no tracker knows": f"run.torch.kept = open('/dev/shm/{SHARED_NAME}', 'w')",
+    "shared memory of a kernel that dies": SHARED + "os.kill(os.getpid(), signal.SIGKILL)",
+    "shared memory with its number": (
+        f"open('/dev/shm/torch_%d_{SHARED_NAME}' % os.getpid(), 'w').close()\nos.abort()"
     ),
-    "shared memory of a kernel that dies": (
-        "from multiprocessing import shared_memory\nkept = shared_memory.SharedMemory(create=True, size=99)\n"
-        "os.kill(os.getpid(), signal.SIGKILL)"
-    ),
-    "shared memory with its number": "open('/dev/shm/torch_%d_1_0' % os.getpid(), 'w').close()\nos.abort()",
     "files": "open('here', 'w').close()\nopen(os.environ['TMPDIR'] + '/x', 'w').close()",
     "a folder without rights": "os.mkdir('here')\nopen('here/x', 'w').close()\nos.chmod('here', 0)",
 }
@@ -125,10 +133,9 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     monkeypatch.setenv(MARK, str(tmp_path))
-    before = set(os.listdir("/dev/shm"))
     kernels = write_kernels(tmp_path / "kernels", faulty(body))
     found = results(session(write_torch(tmp_path), kernels))
     assert found["good too"].status == "pass"
     assert processes_with(str(tmp_path)) == []
     assert os.listdir(tmp_path / "tmp") == []
-    assert set(os.listdir("/dev/shm")) <= before
+    assert shared_memory_left() == []

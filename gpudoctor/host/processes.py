@@ -6,7 +6,6 @@ import os
 import select
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -84,15 +83,3 @@ def marked(variable: str) -> list[int]:
 def process_numbers() -> Iterator[int]:
     """Every process that /proc shows, but this one."""
     return (int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid())
-
-
-def wait_until_gone(variable: str, seconds: float) -> None:
-    """Kill what is `marked` until nothing is, for at most `seconds`."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        left = marked(variable)
-        if not left:
-            return
-        for number in left:
-            kill(number)
-        time.sleep(0.01)
