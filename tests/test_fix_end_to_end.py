@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -23,8 +24,17 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WheelIndex]:
         yield served
 
 
+@pytest.fixture(scope="module", autouse=True)
+def fresh_venv(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """pip is installed into one venv only, and copied: that takes most of the time."""
+    Patient.fresh = tmp_path_factory.mktemp("fresh") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(Patient.fresh)], check=True, timeout=300)
+
+
 class Patient:
     """A venv with a torch, and the machine that it is to serve."""
+
+    fresh: ClassVar[Path]
 
     def __init__(self, folder: Path, index: WheelIndex, tool: str, target: tuple[str, ...]) -> None:
         self.index = index
@@ -40,7 +50,7 @@ class Patient:
         if tool == "uv":
             self._run(UV or "uv", "venv", "--python", sys.executable, str(self.prefix))
         else:
-            self._run(sys.executable, "-m", "venv", str(self.prefix))
+            shutil.copytree(self.fresh, self.prefix, symlinks=True)
 
     def install(self, build: str, *wheels: str) -> None:
         python = str(self.prefix / "bin" / "python")

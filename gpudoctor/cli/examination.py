@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.cli.options import Examined, Shown
 from gpudoctor.intake.description import Description
@@ -64,9 +65,26 @@ class Examination:
         else:
             progress = progress_line(self.shown.style, self.shown.quiet)
             survey, subject = probed(given.examined, given.variables, given.description, self.matrix, progress)
+            survey = self._with_requirements(survey)
         survey = with_description(survey, given.description, self.matrix)
         judgement = self.judge(survey, survey.machine)
         return Look(survey, subject, judgement, self._exit_code(judgement))
+
+    def _with_requirements(self, survey: Survey) -> Survey:
+        """What every installed package requires; a check needs that of a few only."""
+        from gpudoctor.host import LiveHost, RecordedHost
+        from gpudoctor.probes.distributions import all_opened
+
+        environment = survey.machine.environment.value
+        if environment is None or environment.distributions.value is None:
+            return survey
+        examined = self.sources.examined
+        live = examined.root is None or examined.python is not None
+        host = LiveHost() if live else RecordedHost(examined.root or "", {})
+        opened = all_opened(host, environment.distributions.value)
+        environment = replace(environment, distributions=replace(environment.distributions, value=opened))
+        machine = replace(survey.machine, environment=replace(survey.machine.environment, value=environment))
+        return replace(survey, machine=machine)
 
     def judge(self, survey: Survey, machine: Machine) -> Judgement:
         """Judge a machine, with the questions that a survey left open."""

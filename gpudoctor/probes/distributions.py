@@ -49,6 +49,11 @@ def distributions_in(host: Host, folders: tuple[Folder, ...]) -> tuple[Distribut
     )
 
 
+def all_opened(host: Host, distributions: tuple[Distribution, ...]) -> tuple[Distribution, ...]:
+    """All with their requirements: a repair asks what else wants the package that it replaces."""
+    return tuple(one if one.name in JUDGED or not one.path else _opened(host, one) for one in distributions)
+
+
 def _listed(host: Host, folder: Folder) -> Iterator[Distribution]:
     for entry in sorted(folder.names):
         stem, dot, kind = entry.rpartition(".")
