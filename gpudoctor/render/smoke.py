@@ -102,8 +102,9 @@ def _row(alike: tuple[SmokeKernel, ...], widths: tuple[int, int], rates: CardRat
         (f"{first.status:<7}", style),
         (f" {milliseconds:>7}  {_worst(alike)}".rstrip(), ""),
     ]
-    for text in filter(None, (_said(first), _measured(first, rates))):
-        yield [(f"      {text}", "dim" if first.status == "pass" else style)]
+    told = "; ".join(filter(None, (_said(first), _measured(first, rates))))
+    if told:
+        yield [(f"      {told}", "dim" if first.status == "pass" else style)]
 
 
 def _worst(alike: tuple[SmokeKernel, ...]) -> str:
