@@ -176,7 +176,7 @@ def test_uv_owns_its_venvs_and_those_without_pip() -> None:
     for patient in (with_torchvision(uv_managed=True), with_torchvision(has_pip=False)):
         machine, way = rtx_5090(patient)
         (command,) = run(machine, *way.remedies)
-        assert command.startswith("uv pip install --python /venv/bin/python --index-url")
+        assert command.startswith("uv pip install --python /venv/bin/python --default-index")
         assert command.endswith("torch==2.7.0+cu128 torchvision==0.22.0+cu128")
 
 

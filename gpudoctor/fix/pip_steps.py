@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpudoctor.fix.place import Place, is_version
-from gpudoctor.fix.requirements import Wanted, index_of_torch, installed, rivals, would_stay
+from gpudoctor.fix.requirements import Wanted, index_of_torch, installed, places_that_ask, rivals, would_stay
 from gpudoctor.fix.steps import ManualStep, RunStep, Step
 from gpudoctor.machine import Distribution, Machine
 
@@ -55,7 +55,7 @@ def install_argvs(
     pip's --force-reinstall alone would lay down every dependency again, in other versions and from this index.
     """
     names = tuple(item.text for item in wanted)
-    options = ("--index-url", index) if index else ()
+    options = _from(place, index)
     if place.tool != "pip":
         afresh = tuple(part for item in again for part in ("--reinstall-package", item.name))
         return ((*_uv(place, "install"), *afresh, *options, *names),)
@@ -65,7 +65,7 @@ def install_argvs(
 
 def over_itself(place: Place, wanted: tuple[Wanted, ...], index: str) -> Argv:
     """The command that lays down the files of these packages again, and of nothing else."""
-    options = ("--index-url", index) if index else ()
+    options = _from(place, index)
     names = tuple(item.text for item in wanted)
     if place.tool != "pip":
         afresh = tuple(part for item in wanted for part in ("--reinstall-package", item.name))
@@ -83,6 +83,8 @@ def clear_the_way(place: Place, machine: Machine, matrix: Matrix, remedy: Replac
     would take them along."""
     if place.tool not in ("pip", "uv", "uv-project") or place.user_site:
         return ()
+    if place.tool == "uv-project" and len(places_that_ask(machine)) > 1:
+        return ()  # a person changes the project first
     found = tuple(d for d in rivals(machine, remedy, matrix) if is_version(d.version))
     if not found:
         return ()
@@ -99,7 +101,8 @@ def clear_the_way(place: Place, machine: Machine, matrix: Matrix, remedy: Replac
 def _bring_back(
     place: Place, machine: Machine, matrix: Matrix, removed: tuple[Distribution, ...]
 ) -> tuple[Argv, ...]:
-    index = index_of_torch(machine, matrix)
+    # NVIDIA's libraries lie in the package index; a triton of another name with its torch alone.
+    index = index_of_torch(machine, matrix) if any("triton" in d.name for d in removed) else ""
     if index is None or any(d.direct_url for d in removed):
         return ()
     exact = tuple(Wanted(d.name, f"=={d.version}") for d in removed)
@@ -138,6 +141,11 @@ def pip(place: Place, verb: str) -> Argv:
 def quoted(wanted: Iterable[Wanted]) -> str:
     """Requirements as a person types them in a shell."""
     return " ".join(f"'{item.text}'" if set(item.text) & set("[]<>*") else item.text for item in wanted)
+
+
+def _from(place: Place, index: str) -> Argv:
+    """uv reads UV_DEFAULT_INDEX even where --index-url is given; not where its own option is."""
+    return (("--index-url" if place.tool == "pip" else "--default-index"), index) if index else ()
 
 
 def _uv(place: Place, verb: str) -> Argv:

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.fix.pip_steps import quoted
 from gpudoctor.fix.place import Place, is_name
-from gpudoctor.fix.requirements import Wanted, rocm_triton
+from gpudoctor.fix.requirements import Wanted, places_that_ask, rocm_triton
 from gpudoctor.fix.steps import ManualStep, RunStep, Step
 from gpudoctor.machine import Machine, TorchAsked
 
 if TYPE_CHECKING:
     from gpudoctor.finding import ReplaceTorch
     from gpudoctor.matrix.questions import Matrix
+
+
+_OTHER_INDEXES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL")
+"""Beside another index `uv add` does not write which package is from which: empty for that step, they are unset."""
 
 
 def beside_torch(matrix: Matrix, remedy: ReplaceTorch) -> tuple[Wanted, ...]:
@@ -35,7 +39,7 @@ def uv_project(
 
     Without `explicit` uv would take every package that the index happens to have from it, in old versions.
     """
-    asked = _places(machine)
+    asked = places_that_ask(machine)
     names = tuple(item.text for item in wanted)
     source = _source(index)
     named = ("--index", f"{source}={index}") if index else ()
@@ -53,6 +57,7 @@ def uv_project(
     declare = RunStep(
         argv=("uv", "add", "--frozen", *add_to, *named, *names),
         cwd=place.project,
+        env=dict.fromkeys(_OTHER_INDEXES, "") if index else {},
         why=f"{why}; in pyproject.toml, or the next sync undoes it",
         risk="replaces",
     )
@@ -106,7 +111,7 @@ def _table_lines(source: str, index: str, wanted: tuple[Wanted, ...], explicit: 
 
 def poetry(place: Place, machine: Machine, wanted: tuple[Wanted, ...], index: str, why: str) -> tuple[Step, ...]:
     """The index as a source of its own, for these packages only; poetry rewrites pyproject.toml and its lock."""
-    asked = _places(machine)
+    asked = places_that_ask(machine)
     group = ("--group", asked[0].group) if len(asked) == 1 and asked[0].group else ()
     names = [item.text for item in wanted]
     if not index:
@@ -162,19 +167,6 @@ def files_that_bring_it_back(
             text += "; its hashes are those of the old wheels, so compile the file again"
         steps.append(ManualStep(text=f"{text}.", why="the next installation from it brings the old build back"))
     return tuple(steps)
-
-
-def _places(machine: Machine) -> tuple[TorchAsked, ...]:
-    """Where pyproject.toml asks for torch, by names that can be arguments."""
-    environment = machine.environment.value
-    asked = environment.torch_asked if environment else ()
-    return tuple(
-        line
-        for line in asked
-        if line.file == "pyproject.toml"
-        and (not line.group or is_name(line.group))
-        and (not line.extra or is_name(line.extra))
-    )
 
 
 def _told(line: TorchAsked) -> str:

@@ -9,8 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.finding import ReplaceTorch
-from gpudoctor.fix.place import Place, is_version
-from gpudoctor.machine import Distribution, Machine
+from gpudoctor.fix.place import Place, is_name, is_version
+from gpudoctor.machine import Distribution, Machine, TorchAsked
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -131,6 +131,19 @@ def in_a_named_index(machine: Machine, matrix: Matrix, remedy: ReplaceTorch) -> 
         if (row.version, row.build) == (remedy.version, remedy.build) and (url := matrix.index_url(row)):
             return replace(remedy, origin=row.origin, index_url=url)
     return remedy
+
+
+def places_that_ask(machine: Machine) -> tuple[TorchAsked, ...]:
+    """Where pyproject.toml asks for torch, by names that can be arguments."""
+    environment = machine.environment.value
+    asked = environment.torch_asked if environment else ()
+    return tuple(
+        line
+        for line in asked
+        if line.file == "pyproject.toml"
+        and (not line.group or is_name(line.group))
+        and (not line.extra or is_name(line.extra))
+    )
 
 
 def index_of_torch(machine: Machine, matrix: Matrix) -> str | None:
