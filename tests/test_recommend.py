@@ -282,7 +282,7 @@ def test_the_active_environment_is_just_python() -> None:
     machine = nvidia_machine(PASCAL, torch=None, variables={"VIRTUAL_ENV": "/venv"})
     commands = best(recommend(machine, MATRIX)).commands
     assert commands["pip"][:4] == ("python", "-m", "pip", "install")
-    assert commands["uv"][:4] == ("uv", "pip", "install", "--index-url")
+    assert commands["uv"][:4] == ("uv", "pip", "install", "--default-index")
     other = best(recommend(nvidia_machine(PASCAL, torch=None), MATRIX)).commands
     assert other["pip"][0] == "/venv/bin/python"
 
