@@ -131,13 +131,14 @@ def _repair(examination: Examination, asked: Asked, shown: Shown) -> int:
         taking_back.tell(cut_off)
         if runs:
             return 1  # nothing is begun on top of half a change
-    repairing.show(plan, look, shown, examination, outcome_follows=runs)
+    asks = runs and not asked.yes
+    repairing.show(plan, look, shown, examination, outcome_follows=runs, asks=asks)
     if not plan.to_run or asked.dry_run:
         return look.exit_code
     if not runs:
         click.echo(repairing.why_dry(shown), err=True)
         return look.exit_code
-    if not asked.yes and not repairing.confirmed(plan):
+    if asks and not repairing.confirmed(plan):
         click.echo("Nothing was changed.", err=True)
         return look.exit_code
     return repairing.run_and_prove(examination, look, plan, shown)

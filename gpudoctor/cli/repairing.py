@@ -50,14 +50,17 @@ def confirmed(plan: Repair) -> bool:
     return click.confirm(f"Run {what}?", default=False)
 
 
-def show(plan: Repair, look: Look, shown: Shown, examination: Examination, *, outcome_follows: bool) -> None:
-    """Print the plan; as JSON only where it is not printed at the end of a run, with its outcome."""
+def show(
+    plan: Repair, look: Look, shown: Shown, examination: Examination, *, outcome_follows: bool, asks: bool
+) -> None:
+    """Print the plan; as JSON only where it is not printed at the end of a run, with its outcome. Who is asked sees
+    it, quiet or not."""
     from gpudoctor.render.repair import print_repair, repair_data
 
     if shown.style == "json":
         if not outcome_follows:
             print_json(repair_data(plan), shown)
-    elif not shown.quiet:
+    elif asks or not shown.quiet:
         findings = look.judgement.findings
         environment = look.machine.environment.value
         where = f"{environment.prefix} for " if environment and environment.prefix else ""
