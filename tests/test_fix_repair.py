@@ -374,8 +374,8 @@ def test_no_text_of_a_machine_reaches_the_shell(hostile: str, tmp_path):
         wants(hostile, TORCH),
         wants("b", ReplacePackage(hostile, "<2", why=hostile), id="GPD422"),
         wants("c", SetVariable("A", hostile, why=hostile), id="GPD306"),
-        wants("d", Manual(hostile, why=hostile), id="GPD103"),
-        wants("e", LoadModule(hostile, why=hostile), id="GPD209"),
+        wants("d", Manual(hostile, why=hostile), id="GPD103", severity="warning"),
+        wants("e", LoadModule(hostile, why=hostile), id="GPD209", severity="warning"),
     )
     found = plan(*findings, machine=machine)
     for planned in found.steps:
