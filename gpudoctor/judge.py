@@ -41,6 +41,8 @@ class Judgement(Struct, frozen=True):
     findings: tuple[Finding, ...]
     ignored: tuple[Ignored, ...]
     not_judged: tuple[NotJudged, ...]
+    checks: tuple[Check, ...] = ()
+    """Those that ran."""
 
 
 @cache
@@ -86,6 +88,7 @@ def judge(
         findings=in_order(kept),
         ignored=tuple(Ignored(id=id, why=ignored_ids[id]) for id in seen),
         not_judged=left,
+        checks=chosen,
     )
 
 

@@ -15,7 +15,7 @@ from gpudoctor.cli.options import (
     gathered,
     machine_options,
     matrix_option,
-    report_options,
+    repair_options,
     variable_option,
 )
 from gpudoctor.intake.description import Description
@@ -73,7 +73,7 @@ _repair_options = gathered(
 )
 @description_options
 @matrix_option
-@report_options
+@repair_options
 def fix(
     asked: Asked,
     examined: Examined,

@@ -13,6 +13,7 @@ import click
 from msgspec import Struct
 
 from gpudoctor.intake.description import Description
+from gpudoctor.render.formats import FORMATS
 
 Command = Callable[..., int]
 
@@ -127,17 +128,14 @@ description_options = gathered(
     click.option("--python-version", default="", metavar="X.Y"),
 )
 
-report_options = gathered(
-    "shown",
-    Shown,
-    click.option(
-        "--format",
-        "style",
-        type=click.Choice(("text", "json")),
-        default="text",
-        envvar="GPUDOCTOR_FORMAT",
-        show_default=True,
-    ),
+
+def _format_option(styles: tuple[str, ...]) -> Callable[[Command], Command]:
+    return click.option(
+        "--format", "style", type=click.Choice(styles), default="text", envvar="GPUDOCTOR_FORMAT", show_default=True
+    )
+
+
+_shown_options = (
     click.option(
         "--fail-on",
         type=click.Choice(("error", "warning", "never")),
@@ -181,6 +179,11 @@ report_options = gathered(
     ),
     click.option("--no-color", is_flag=True, envvar="GPUDOCTOR_NO_COLOR"),
 )
+
+report_options = gathered("shown", Shown, _format_option(FORMATS), *_shown_options)
+
+# A repair is no report: it is shown as a text, or as the steps of its contract.
+repair_options = gathered("shown", Shown, _format_option(("text", "json")), *_shown_options)
 
 matrix_option = click.option(
     "--matrix",

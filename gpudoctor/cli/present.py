@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, cast
+
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from gpudoctor.cli.options import Shown
     from gpudoctor.doctor import Survey
-    from gpudoctor.judge import FailOn
+    from gpudoctor.judge import FailOn, Judgement
     from gpudoctor.machine import Machine
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.render.text import Line
@@ -39,15 +41,20 @@ def present(survey: Survey, subject: Subject, matrix: Matrix, shown: Shown, *, s
         fail_on=cast("FailOn", shown.fail_on),
         timings_ms=survey.timings_ms,
     )
-    if shown.style == "json":
-        from gpudoctor.render.public import report_data, to_json
-
-        text = to_json(report_data(report, private=shown.private))
-        sys.stdout.write(text)
-        _write_report_file(shown.report_file, text)
-    else:
-        _print_text(report, shown, _table(survey.machine, matrix, smoke_only or shown.verbose), smoke_only)
+    _give(report, judgement, shown, _table(survey.machine, matrix, smoke_only or shown.verbose), smoke_only)
     return report.exit_code
+
+
+def _give(report: Report, judgement: Judgement, shown: Shown, table: tuple[Line, ...], table_only: bool) -> None:
+    """The report to stdout and, whole and without colour, to the report file."""
+    from gpudoctor.render.formats import Look, report_text, write_report, write_report_file
+
+    color = not (shown.no_color or os.environ.get("NO_COLOR"))
+    look = Look(shown.private, shown.verbose, shown.quiet, color, table, table_only)
+    write_report(report, shown.style, sys.stdout, look, judgement.checks)
+    if shown.report_file is not None:  # not made in vain
+        whole = replace(look, quiet=False, color=False)
+        write_report_file(shown.report_file, report_text(report, shown.style, whole, judgement.checks))
 
 
 def _ignored(rules: tuple[str, ...]) -> dict[str, str]:
@@ -56,39 +63,10 @@ def _ignored(rules: tuple[str, ...]) -> dict[str, str]:
     return {name.strip(): why.strip() for name, _, why in parts}
 
 
-def _table(machine: Machine, matrix: Matrix, wanted: bool) -> list[Line]:
+def _table(machine: Machine, matrix: Matrix, wanted: bool) -> tuple[Line, ...]:
     """What the smoke kernels did, where they were run."""
     if machine.smoke is None or not wanted:
-        return []
+        return ()
     from gpudoctor.render.smoke import rates_on_paper, smoke_table
 
-    return list(smoke_table(machine.smoke, rates_on_paper(machine, matrix)))
-
-
-def _print_text(report: Report, shown: Shown, table: list[Line], table_only: bool) -> None:
-    import io
-
-    from gpudoctor.render.text import print_report
-
-    def show(out: TextIO, quiet: bool, color: bool) -> None:
-        print_report(report, out, verbose=shown.verbose, quiet=quiet, color=color, table=table, table_only=table_only)
-
-    show(sys.stdout, shown.quiet, not (shown.no_color or os.environ.get("NO_COLOR")))
-    if shown.report_file is not None:
-        copy = io.StringIO()
-        show(copy, quiet=False, color=False)
-        _write_report_file(shown.report_file, copy.getvalue())
-
-
-def _write_report_file(path: str | None, text: str) -> None:
-    from gpudoctor.host import InputError
-
-    if path is None:
-        return
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise InputError(
-            f"--report-file {path}: cannot be written: {(error.strerror or str(error)).lower()}"
-        ) from None
+    return tuple(smoke_table(machine.smoke, rates_on_paper(machine, matrix)))

@@ -50,5 +50,5 @@ class ProgressLine:
 
 
 def progress_line(style: str = "json", quiet: bool = False) -> ProgressLine:
-    """The line on stderr; none with -q, and none where JSON goes to a program."""
-    return ProgressLine(sys.stderr, wanted=not quiet and (style != "json" or sys.stdout.isatty()))
+    """The line on stderr; none with -q, and none where a form for machines goes to a program."""
+    return ProgressLine(sys.stderr, wanted=not quiet and (style == "text" or sys.stdout.isatty()))

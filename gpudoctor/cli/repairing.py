@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from gpudoctor.cli.present import _write_report_file
+from gpudoctor.render.formats import write_report_file
 
 if TYPE_CHECKING:
     from gpudoctor.cli.examination import Examination, Look
@@ -75,7 +75,7 @@ def print_json(data: dict[str, Any], shown: Shown) -> None:
 
     text = to_json(data)
     sys.stdout.write(text)
-    _write_report_file(shown.report_file, text)
+    write_report_file(shown.report_file, text)
 
 
 def colored(shown: Shown) -> bool:

@@ -12,6 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from gpudoctor.render.formats import FORMATS
+
 LEVELS = ("static", "driver", "quick", "standard")
 
 
@@ -49,7 +51,7 @@ OPTIONS = (
     ),
     Option(
         ("--format",), "style", "Form of the report: to the report file, and without a command to stdout.",
-        choices=("text", "json"), variable="GPUDOCTOR_FORMAT",
+        choices=FORMATS, variable="GPUDOCTOR_FORMAT",
     ),
     Option(
         ("--fail-on",), "fail_on", "What refuses. [default: error]",

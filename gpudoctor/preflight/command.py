@@ -63,7 +63,7 @@ def _judge(given: Given) -> tuple[int, dict[str, str | None]]:
 
     passed = passage(probe, matrix, rules, wait)
     code = status(passed.code, given["command"])
-    if code or given.get("report_file") or (given.get("style") == "json" and not given["command"]):
+    if code or given.get("report_file") or (given.get("style", "text") != "text" and not given["command"]):
         from gpudoctor.preflight.refusal import tell
 
         tell(passed, matrix, given, code)

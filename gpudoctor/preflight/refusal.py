@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from typing import TYPE_CHECKING
 
@@ -15,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def tell(passed: Passage, matrix: Matrix, given: Given, code: int) -> None:
-    """The refusal (where `code` is not 0) to stderr, the report to its file; to stdout only where JSON was asked for
-    and no command would own that stream. Raises InputError where the file cannot be written."""
+    """The refusal (where `code` is not 0) to stderr, the report to its file; to stdout only in a form for machines,
+    and where no command would own that stream. Raises InputError where the file cannot be written."""
     report = make_report(
         passed.survey.machine,
         matrix,
@@ -27,11 +26,13 @@ def tell(passed: Passage, matrix: Matrix, given: Given, code: int) -> None:
     )
     if code:
         _refuse(report, given, code)
-    style = given.get("style") or "text"
-    if style == "json" and not given["command"]:
-        sys.stdout.write(_text(report, style))
+    from gpudoctor.render.formats import report_text, write_report_file
+
+    style, checks = given.get("style") or "text", passed.judgement.checks
+    if style != "text" and not given["command"]:
+        sys.stdout.write(report_text(report, style, checks=checks))
     if given.get("report_file"):
-        _write(given["report_file"], _text(report, style))
+        write_report_file(given["report_file"], report_text(report, style, checks=checks))
 
 
 def _refuse(report: Report, given: Given, code: int) -> None:
@@ -42,26 +43,3 @@ def _refuse(report: Report, given: Given, code: int) -> None:
     from gpudoctor.render.refusal import print_refusal
 
     print_refusal(report, sys.stderr, given["command"], code)
-
-
-def _text(report: Report, style: str) -> str:
-    if style == "json":
-        from gpudoctor.render.public import report_data, to_json
-
-        return to_json(report_data(report, private=False))
-    from gpudoctor.render.text import print_report
-
-    copy = io.StringIO()
-    print_report(report, copy)
-    return copy.getvalue()
-
-
-def _write(path: str, text: str) -> None:
-    from gpudoctor.host import InputError
-
-    try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        said = (error.strerror or str(error)).lower()
-        raise InputError(f"--report-file {path}: cannot be written: {said}") from None

@@ -24,6 +24,11 @@ def report_data(report: Report, *, private: bool) -> dict[str, Any]:
     return {key: machine if key == "machine" else public[key] for key in data}
 
 
+def shareable(report: Report, *, private: bool) -> Report:
+    """The report without what is private, unless that is asked for."""
+    return report if private else msgspec.convert(report_data(report, private=False), Report)
+
+
 def machine_data(machine: Machine, *, private: bool) -> dict[str, Any]:
     """A machine as built-in types."""
     data: dict[str, Any] = msgspec.to_builtins(machine)

@@ -1,0 +1,104 @@
+"""The forms of a report: which there are, and who writes each.
+
+Only the chosen writer is imported: `preflight` reads the list at every start of a container.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from gpudoctor.check import Check
+    from gpudoctor.render.text import Line
+    from gpudoctor.report import Report
+
+FORMATS = ("text", "json", "junit", "github", "markdown")
+
+
+class Look(Struct, frozen=True):
+    """How a report is to be given. All but `private` is for text; `table` tells what smoke kernels did or what an
+    image is built from, and with `table_only` nothing else is told of the machine."""
+
+    private: bool = False
+    verbose: bool = False
+    quiet: bool = False
+    color: bool = False
+    table: tuple[Line, ...] = ()
+    table_only: bool = False
+
+
+PLAIN = Look()
+
+
+def write_report(
+    report: Report,
+    style: str,
+    out: TextIO,
+    look: Look = PLAIN,
+    checks: Sequence[Check] = (),
+) -> None:
+    """Write a report to `out` in one of FORMATS. `checks` are those that ran."""
+    if style == "text":
+        from gpudoctor.render.text import print_report
+
+        print_report(
+            report,
+            out,
+            verbose=look.verbose,
+            quiet=look.quiet,
+            color=look.color,
+            table=look.table,
+            table_only=look.table_only,
+        )
+    elif style == "json":
+        from gpudoctor.render.public import report_data, to_json
+
+        out.write(to_json(report_data(report, private=look.private)))
+    else:
+        from gpudoctor.render.public import shareable
+
+        out.write(_writer(style)(shareable(report, private=look.private), checks))
+
+
+def report_text(
+    report: Report,
+    style: str,
+    look: Look = PLAIN,
+    checks: Sequence[Check] = (),
+) -> str:
+    """A report in one of FORMATS, as a text."""
+    copy = io.StringIO()
+    write_report(report, style, copy, look, checks)
+    return copy.getvalue()
+
+
+def write_report_file(path: str | None, text: str) -> None:
+    """What `--report-file` asks for, if it was given. Raises InputError where the file cannot be written."""
+    from gpudoctor.host import InputError
+
+    if path is None:
+        return
+    try:
+        with open(path, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"--report-file {path}: cannot be written: {said.lower()}") from None
+
+
+def _writer(style: str) -> Callable[[Report, Sequence[Check]], str]:
+    if style == "junit":
+        from gpudoctor.render.junit import junit
+
+        return junit
+    if style == "github":
+        from gpudoctor.render.github import github
+
+        return github
+    from gpudoctor.render.markdown import markdown
+
+    return markdown

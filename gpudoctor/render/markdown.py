@@ -1,0 +1,101 @@
+"""A report as Markdown, to be pasted into a bug report.
+
+Every text that comes from a machine stands in a code span or a fence, where it cannot become a heading, a mention, a
+link or HTML, and cannot end what it stands in.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from gpudoctor.render.inventory import inventory
+from gpudoctor.render.plain import finding_lines, is_command, one_line, step_lines
+from gpudoctor.render.text import printable
+
+if TYPE_CHECKING:
+    from gpudoctor.check import Check
+    from gpudoctor.report import Report, ReportedFinding
+
+_WIDTH = 100
+_SAFE_IN_SPAN = re.compile(r"[^`|\\]*[^`|\\ ]")
+
+
+def markdown(report: Report, checks: Sequence[Check] = ()) -> str:
+    """Verdict, machine, findings with their evidence folded, what was not judged."""
+    return "\n".join(_lines(report)).rstrip("\n") + "\n"
+
+
+def _lines(report: Report) -> Iterator[str]:
+    yield f"## gpudoctor: {report.verdict}"
+    yield ""
+    level = f", level {report.machine.level}"
+    label = "this machine" if report.subject.kind == "machine" else code(report.subject.label)
+    yield f"gpudoctor {code(report.gpudoctor)}, matrix {code(report.matrix)}, {label}{level}."
+    yield ""
+    if report.machine.gpus or report.subject.kind != "whatif":
+        yield from _machine(report)
+    for finding in report.findings:
+        yield from _finding(finding)
+    questions = [question for question in report.not_judged if question.matters]
+    if questions:
+        yield from ("### Not judged", "", *(f"- {question.id}: {code(question.why)}" for question in questions), "")
+    if report.ignored:
+        yield from ("### Ignored", "", *(f"- {ignored.id}: {code(ignored.why or '-')}" for ignored in report.ignored))
+
+
+def _machine(report: Report) -> Iterator[str]:
+    yield "| machine | |"
+    yield "|---|---|"
+    for line in inventory(report):
+        name, *rest = (text for text, _ in line)
+        yield f"| {name.strip()} | {code(''.join(rest))} |"
+    yield ""
+
+
+def _finding(finding: ReportedFinding) -> Iterator[str]:
+    yield f"### {finding.severity}: {finding.slug} [{finding.id}]"
+    yield ""
+    said = (finding.subject, *finding_lines(_without_fixes(finding)))
+    yield from _fence(part for line in said for part in textwrap.wrap(line, _WIDTH, break_long_words=False))
+    for number, fix in enumerate(finding.fixes):
+        yield f"{'Or' if number else 'Way out'}: {code(fix.title)}"
+        yield ""
+        yield from _fence((line for step in fix.steps for line in step_lines(step)), "sh" if is_command(fix) else "")
+    if finding.evidence:
+        yield "<details><summary>Evidence</summary>"
+        yield ""
+        yield from _fence(
+            f"{evidence.fact} = {evidence.value}" + (f"  ({evidence.source})" if evidence.source else "")
+            for evidence in finding.evidence
+        )
+        yield "</details>"
+        yield ""
+
+
+def _without_fixes(finding: ReportedFinding) -> ReportedFinding:
+    from msgspec.structs import replace
+
+    return replace(finding, fixes=())
+
+
+def _fence(lines: Iterable[str], language: str = "") -> Iterator[str]:
+    """Lines in a fence that is longer than any run of backticks in them."""
+    body = [part for line in lines for part in printable(line).split("\n")]
+    ticks = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", "\n".join(body))), default=0))
+    yield from (f"{ticks}{language}", *body, ticks, "")
+
+
+def code(text: str) -> str:
+    """A text as a code span of one line that means the same in a table.
+
+    What would end a span or a cell makes it a <code> element, all punctuation written as numbers.
+    """
+    text = printable(one_line(text))
+    if not text:
+        return ""
+    if _SAFE_IN_SPAN.fullmatch(text):
+        return f"`{text}`"
+    return f"<code>{''.join(c if c.isalnum() or c == ' ' else f'&#{ord(c)};' for c in text)}</code>"

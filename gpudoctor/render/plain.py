@@ -1,0 +1,58 @@
+"""Findings as plain lines, for the forms that carry text of their own: JUnit, annotations, Markdown."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpudoctor.fix.steps import EnvStep, Fix, ManualStep, RunStep, Step
+from gpudoctor.render.text import command_line
+
+if TYPE_CHECKING:
+    from gpudoctor.report import ReportedFinding
+
+_PLACE = re.compile(r"([^/\s:][^\n:]*):(\d{1,7})")
+
+
+def finding_lines(finding: ReportedFinding) -> Iterator[str]:
+    """What a finding says, and its first way out."""
+    yield finding.message
+    if finding.saw:
+        yield f"saw: {finding.saw}"
+    if finding.want:
+        yield f"want: {finding.want}"
+    if finding.confidence != "certain":
+        yield f"This is {finding.confidence}, not certain."
+    for fix in finding.fixes[:1]:
+        yield f"Way out: {fix.title}"
+        for step in fix.steps:
+            yield from (f"  {line}" for line in step_lines(step))
+
+
+def step_lines(step: Step) -> tuple[str, ...]:
+    """A step as a person does it: the command, the variable, the instruction."""
+    if isinstance(step, RunStep):
+        return (command_line(step.argv),)
+    if isinstance(step, EnvStep):
+        return (f"export {step.name}={shlex.quote(step.value)}",)
+    return tuple(step.text.splitlines())
+
+
+def is_command(fix: Fix) -> bool:
+    """Whether a shell could take every step of it."""
+    return not any(isinstance(step, ManualStep) for step in fix.steps)
+
+
+def one_line(text: str) -> str:
+    """A text without line breaks."""
+    return " ".join(text.split())
+
+
+def place_in_project(finding: ReportedFinding) -> tuple[str, int] | None:
+    """(file, line) of a finding that was read from a file of the project: "Dockerfile:12"."""
+    for evidence in finding.evidence:
+        if found := _PLACE.fullmatch(evidence.source):
+            return found[1], int(found[2])
+    return None
