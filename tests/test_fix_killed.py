@@ -1,0 +1,25 @@
+"""A repair or an undo that is killed anywhere loses nothing. `python -m tests.killed_repairs` does it many times."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.killed_repairs import Killing
+
+
+@pytest.fixture(scope="module")
+def killing(tmp_path_factory: pytest.TempPathFactory) -> Killing:
+    return Killing(tmp_path_factory.mktemp("killed"), modules=40)
+
+
+@pytest.mark.parametrize("part", [0.15, 0.35, 0.55, 0.75, 0.95])
+def test_a_killed_repair_is_undone_or_continued(killing: Killing, part: float) -> None:
+    for way in ("undo", "resume"):
+        found, lost = killing.one("apply", part, way)
+        assert lost == "", (found, way)
+
+
+@pytest.mark.parametrize("part", [0.5, 0.7, 0.9])
+def test_a_killed_undo_is_undone_again(killing: Killing, part: float) -> None:
+    found, lost = killing.one("undo", part, "undo")
+    assert lost == "", found
