@@ -6,8 +6,9 @@ nor by a library behind it (BLAS, LAPACK, oneDNN), which may be what is broken.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from typing import Any, Sequence
+from typing import Any, Iterator, Sequence
 
 from .kernel import Run
 
@@ -40,13 +41,26 @@ class Inputs:
         return self._torch.randperm(count, generator=self._generator)
 
 
+@contextlib.contextmanager
+def one_thread(torch: Any) -> Iterator[None]:
+    """Many small operations by one thread: several would wait for each other ten times as long on a busy machine, or
+    where a container may use fewer processors than torch counts."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def product(torch: Any, a: Any, b: Any) -> Any:
     """Matrix product a (..., m, k) · b (..., k, n) in float64, term by term."""
     a, b = a.to(torch.float64), b.to(torch.float64)
     batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     out = torch.zeros((*batch, a.shape[-2], b.shape[-1]), dtype=torch.float64)
-    for k in range(a.shape[-1]):
-        out.addcmul_(a[..., :, k : k + 1], b[..., k : k + 1, :])
+    with one_thread(torch):
+        for k in range(a.shape[-1]):
+            out.addcmul_(a[..., :, k : k + 1], b[..., k : k + 1, :])
     return out
 
 
@@ -91,10 +105,11 @@ class Convolution:
         rows, columns = self._size(padded.shape, (kh, kw))
         out = torch.zeros((x.shape[0], outputs, rows, columns), dtype=torch.float64)
         step = outputs // self.groups
-        for group, c, i, j in self._terms(weight.shape):
-            mine = slice(group * step, (group + 1) * step)
-            seen = padded[:, group * channels + c, None][self._window(i, j, rows, columns)]
-            out[:, mine].addcmul_(seen, weight[None, mine, c, i, j, None, None])
+        with one_thread(torch):
+            for group, c, i, j in self._terms(weight.shape):
+                mine = slice(group * step, (group + 1) * step)
+                seen = padded[:, group * channels + c, None][self._window(i, j, rows, columns)]
+                out[:, mine].addcmul_(seen, weight[None, mine, c, i, j, None, None])
         return out
 
     def gradients(self, x: Any, weight: Any, slope: Any) -> tuple[Any, Any]:
@@ -104,13 +119,14 @@ class Convolution:
         outputs, channels, _, _ = weight.shape
         by_x, by_weight = torch.zeros_like(padded), torch.zeros_like(weight)
         step = outputs // self.groups
-        for group, c, i, j in self._terms(weight.shape):
-            mine = slice(group * step, (group + 1) * step)
-            window = self._window(i, j, *slope.shape[-2:])
-            seen = padded[:, group * channels + c, None]
-            by_weight[mine, c, i, j] = (slope[:, mine] * seen[window]).sum(dim=(0, 2, 3))
-            part = (slope[:, mine] * weight[None, mine, c, i, j, None, None]).sum(dim=1)
-            by_x[:, group * channels + c, None][window] += part[:, None]
+        with one_thread(torch):
+            for group, c, i, j in self._terms(weight.shape):
+                mine = slice(group * step, (group + 1) * step)
+                window = self._window(i, j, *slope.shape[-2:])
+                seen = padded[:, group * channels + c, None]
+                by_weight[mine, c, i, j] = (slope[:, mine] * seen[window]).sum(dim=(0, 2, 3))
+                part = (slope[:, mine] * weight[None, mine, c, i, j, None, None]).sum(dim=1)
+                by_x[:, group * channels + c, None][window] += part[:, None]
         edge = self.padding
         return by_x[:, :, edge : edge + x.shape[2], edge : edge + x.shape[3]], by_weight
 
