@@ -45,6 +45,12 @@ def _exact() -> Iterator[Check]:
         yield from (value for value in vars(module).values() if isinstance(value, Check))
 
 
+def causes_of_absence(case: Case) -> tuple[str, ...]:
+    """Slugs of what may have taken cards away from here: this module's own, and the errors that were found."""
+    errors = (found for check in _exact() for found in check.run(case)[0] if found.severity == "error")
+    return tuple(dict.fromkeys(("no-gpu", "no-driver", *(found.slug for found in errors))))
+
+
 def _explained(case: Case, *further: Check) -> bool:
     """Whether another check already says why there is no usable card: by an error, or a choice that someone made."""
     findings = (found for check in (*_exact(), *further) for found in check.run(case)[0])
@@ -61,23 +67,24 @@ def no_gpu(case: Case) -> Verdicts:
 
     ## How it is judged
     By the PCI bus and what stands for it (KFD, WSL, Jetson). Without a GPU build of torch a machine without GPUs is
-    healthy: a note. With one it is an error, unless another check knows the exact cause. Where the bus could not be
-    read, nothing is said.
+    healthy: a note. With one, or where a GPU is required, it is an error, unless another check knows the exact cause.
+    Where the bus could not be read, nothing is said.
 
     ## Fix safety
     Replacing a GPU build by a CPU build is a way out only where no GPU is meant to be used. Where no GPU build is
     installed either, there is nothing to repair.
     """
-    machine, vendor = case.machine, case.built_for
+    machine, vendor = case.machine, case.meant_for
+    needed = vendor is not None or case.requires_card
     if case.usable or machine.assumed or _behind_windows(case):
         return
     if not machine.gpus and machine.buses.undecided:
         unknown_torch = case.environment is None or case.environment.torch.undecided
         why = f"the PCI bus could not be read ({machine.buses.why})"
-        yield NotJudged(why=why, matters=vendor is not None or unknown_torch)
+        yield NotJudged(why=why, matters=needed or unknown_torch)
         return
     evidence = (Evidence.of("buses", machine.buses), *(Evidence("gpu", _why(case, gpu)) for gpu in machine.gpus[:4]))
-    if vendor is None:
+    if not needed:
         if not machine.gpus:
             yield Finding(
                 severity="note",
@@ -89,22 +96,26 @@ def no_gpu(case: Case) -> Verdicts:
         return
     if cpu_task(case) or _explained(case, no_driver):
         return
-    name = "NVIDIA" if vendor == "nvidia" else "AMD"
+    name = {"nvidia": "NVIDIA", "amd": "AMD", None: "NVIDIA or AMD"}[vendor]
     reserved = [gpu for gpu in machine.gpus if gpu.driver.value in RESERVED]
-    message = f"torch is built for {name} cards, and " + (
+    need = f"torch is built for {name} cards" if case.built_for else "A GPU is required"
+    message = f"{need}, and " + (
         f"{reserved[0].name} is reserved for virtual machines ({reserved[0].driver.value})."
         if reserved
         else "none of this machine's cards can be used."
         if machine.gpus
         else "this machine has no GPU that can compute."
     )
+    without = not case.requires_card  # then it may run on the CPU
     release = (
         f"Give the card back to the host: take its id out of the vfio-pci options (/etc/modprobe.d, kernel command "
         f"line), and reboot. It is {reserved[0].pci_id or reserved[0].name}."
         if reserved
-        else f"Run this on a machine with an {name} GPU; or install the CPU build of torch, if it shall run here."
+        else f"Run this on a machine with an {name} GPU"
+        + ("; or install the CPU build of torch, if it shall run here." if without else ".")
     )
-    title = "Give the card back to the host" if reserved else f"Use a machine with an {name} GPU, or a CPU build"
+    title = f"Use a machine with an {name} GPU" + (", or a CPU build" if without else "")
+    title = "Give the card back to the host" if reserved else title
     yield Finding(
         severity="error",
         message=message,

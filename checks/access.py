@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Manual, WayOut
@@ -19,6 +20,8 @@ SHARED = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 _CARD = r"/dev/nvidia\d+$"
 _TEGRA = r"/dev/(nvhost-gpu|nvhost-ctrl-gpu|nvgpu|nvmap)"
 _SMALL = 1 << 30
+_UNMAPPED = 65534
+"""Owns, to the eye, whatever a user namespace (a rootless container) does not map."""
 _CUT_OFF = "NVIDIA/nvidia-container-toolkit#48"
 
 
@@ -37,6 +40,16 @@ def amd_nodes(case: Case) -> tuple[DeviceNode | None, tuple[DeviceNode, ...]] | 
         return None
     there = kfd.value if kfd.value and kfd.value.opened != "ENOENT" else None
     return there, tuple(node for node in render.value or () if node.opened != "ENOENT")
+
+
+def owning_group(nodes: Iterable[DeviceNode]) -> int | None:
+    """Number of the first group that owns one of these nodes and may use it: the host's number, None where a user
+    namespace hides it."""
+    for node in nodes:
+        by_group = node.mode is None or node.mode & 0o060 == 0o060
+        if by_group and node.gid and node.gid != _UNMAPPED:
+            return node.gid
+    return None
 
 
 def _given(case: Case, vendor: Vendor) -> bool | None:
@@ -73,14 +86,14 @@ def container_no_gpu(case: Case) -> Verdicts:
     A container sees the host's PCI bus, and can use only the device nodes and libraries that were put into it.
 
     ## How it is judged
-    A GPU build of torch is installed, and the device nodes of its vendor are not in the container (NVIDIA: nvidiactl
-    and a card; AMD: /dev/kfd and a render node; WSL: /dev/dxg), or the driver's libraries are not. The variable
-    NVIDIA_VISIBLE_DEVICES is no evidence: CDI and Kubernetes set it to void.
+    A GPU build of torch is installed or a GPU is required, and the device nodes of its vendor are not in the
+    container (NVIDIA: nvidiactl and a card; AMD: /dev/kfd and a render node; WSL: /dev/dxg), or the driver's
+    libraries are not. The variable NVIDIA_VISIBLE_DEVICES is no evidence: CDI and Kubernetes set it to void.
 
     ## Fix safety
     The container has to be started again with more rights to devices; nothing inside it changes.
     """
-    vendor = case.built_for
+    vendor = case.meant_for
     if not case.in_container or vendor is None or cpu_task(case):
         return
     given = _given(case, vendor)
@@ -91,19 +104,20 @@ def container_no_gpu(case: Case) -> Verdicts:
     if without_request(case) or (vendor == "nvidia" and _asked_for_a_card(case)):
         return
     name = "NVIDIA" if vendor == "nvidia" else "AMD"
+    need = f"torch is built for {name}" if case.built_for else "a GPU is required"
     have = amd_nodes(case) if vendor == "amd" and not case.machine.system.wsl.known else None
     partly = have is not None and (have[0] is not None or have[1])
     saw = "no GPU device nodes"
     if have is not None and partly:
         saw = "/dev/kfd without /dev/dri" if have[0] else "/dev/dri without /dev/kfd"
-    group = next((node.gid for node in (have[0], *have[1]) if node and node.gid), None) if have else None
-    flags: AddContainerFlags | Manual = AddContainerFlags(vendor, group_id=group, why=f"torch is built for {name}")
+    group = owning_group(node for node in (have[0], *have[1]) if node) if have else None
+    flags: AddContainerFlags | Manual = AddContainerFlags(vendor, group_id=group, why=need)
     if vendor == "amd" and case.machine.system.wsl.known:
         flags = Manual("Start the container with `--device /dev/dxg -v /usr/lib/wsl:/usr/lib/wsl`.")
     evident = bool(_host_has(case, vendor))
     yield Finding(
         severity="error",
-        message=f"This container was started without a GPU: torch is built for {name} cards and their device nodes "
+        message=f"This container was started without a GPU: {need}, and the device nodes of {name} cards "
         + ("are only partly here." if partly else "are not here."),
         saw=saw,
         want="/dev/dxg"
@@ -229,13 +243,20 @@ def container_cgroup_revoked(case: Case) -> Verdicts:
         subject="container",
         confidence="certain" if case.in_container else "likely",
         evidence=tuple(Evidence(f"{vendor}.nodes", f"{path}: EPERM", path) for path in refused[:3]),
-        ways_out=_anew(vendor),
+        ways_out=_anew(case, vendor),
         refs=(_CUT_OFF,),
         moots=("no-gpu", "no-driver", "gpu-device-permission", "amd-device-permission"),
     )
 
 
-def _anew(vendor: Vendor) -> tuple[WayOut, ...]:
+def _anew(case: Case, vendor: Vendor) -> tuple[WayOut, ...]:
+    if (
+        vendor == "amd"
+    ):  # engines keep the rights that --device gave; these nodes came another way, as a mount of /dev
+        kfd, render = amd_nodes(case) or (None, ())
+        group = owning_group(node for node in (kfd, *render) if node)
+        flags = AddContainerFlags("amd", group_id=group, why="--device gives rights to the nodes; a mount does not")
+        return (WayOut("Start the container anew with the GPU as a device", (flags,)),)
     again = AddContainerFlags("recreate", why="a new container gets its device rules anew")
     lasting = (
         "To keep it from coming back on the host: `sudo nvidia-ctk system create-dev-char-symlinks --create-all`, or "
@@ -243,7 +264,7 @@ def _anew(vendor: Vendor) -> tuple[WayOut, ...]:
     )
     return (
         WayOut("Start the container anew", (again, Manual(lasting, risk="root"))),
-        WayOut("Start the container with the GPU as a device", (AddContainerFlags(vendor),)),
+        WayOut("Start the container with the GPU", (AddContainerFlags(vendor),)),
     )
 
 
@@ -258,7 +279,7 @@ def _cut_off(case: Case) -> Finding:
         subject="container",
         confidence="likely",
         evidence=driver_answers(case),
-        ways_out=_anew("nvidia"),
+        ways_out=_anew(case, "nvidia"),
         refs=(_CUT_OFF,),
         moots=("no-gpu", "no-driver"),
     )

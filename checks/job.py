@@ -30,13 +30,14 @@ def job_without_gpu(case: Case) -> Verdicts:
     is kept from those that are there.
 
     ## How it is judged
-    A GPU build of torch is installed; the job says that it has none, or says nothing, and no card can be used. A CPU
-    task that hides all cards on purpose (an empty CUDA_VISIBLE_DEVICES, as Ray and Slurm set it) is no fault.
+    A GPU build of torch is installed, or a GPU is required; the job says that it has none, or says nothing, and no
+    card can be used. A CPU task that hides all cards on purpose (an empty CUDA_VISIBLE_DEVICES, as Ray and Slurm set
+    it) is no fault.
 
     ## Fix safety
     The job is submitted again; nothing on the machine changes.
     """
-    job, vendor = case.machine.system.job, case.built_for
+    job, vendor = case.machine.system.job, case.meant_for
     if job.value is None or vendor is None or not without_request(case) or cpu_task(case) or case.usable:
         return
     if unserved(case, vendor) or (not case.machine.gpus and case.machine.buses.undecided and job.value.gpus is None):

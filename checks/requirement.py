@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from gpudoctor.builds import cuda_driver
 from gpudoctor.check import Case, Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Manual, NotJudged, WayOut
+from gpudoctor.finding import Device, Evidence, Finding, Manual, NotJudged, WayOut
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import figures
 from gpudoctor.requirement import Requirement
 
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    ">=": lambda have, want: have >= want,
-    "<=": lambda have, want: have <= want,
-    ">": lambda have, want: have > want,
-    "<": lambda have, want: have < want,
-    "==": lambda have, want: have == want,
-    "!=": lambda have, want: have != want,
-}
+from .absence import causes_of_absence
 
 
 class _Unknown(Exception):  # noqa: N818 - no error
@@ -47,17 +37,25 @@ def requirement_not_met(case: Case) -> Verdicts:
             yield NotJudged(why=f"{requirement.text} is required, and {why}", matters=True)
             continue
         if not met:
-            yield _finding(requirement, saw, source)
+            yield _finding(case, requirement, saw, source)
 
 
-def _finding(requirement: Requirement, saw: str, source: str) -> Finding:
+def _finding(case: Case, requirement: Requirement, saw: str, source: str) -> Finding:
+    """What is not met; where a card or torch is missing, whatever took it away is the cause."""
+    out = tuple(standing.gpu for standing in case.standings if not standing.usable)
+    short_of_cards = (requirement.needs_card and not case.usable) or (requirement.name == "gpu" and bool(out))
+    causes = causes_of_absence(case) if short_of_cards else ()
+    if requirement.needs_torch and case.torch is None:
+        causes = ("torch-missing",)
     return Finding(
         severity="error",
         message=f"{requirement.text} is required, and this machine has {saw}.",
         saw=saw,
         want=requirement.text,
         subject="what is required",
-        evidence=(Evidence(requirement.name, saw, source),),
+        evidence=(Evidence(requirement.text, saw, source),),
+        cards=tuple(map(Device.of, out)) if short_of_cards else (),
+        symptom_of=causes,
         ways_out=(
             WayOut(
                 "Run it where that is met",
@@ -90,7 +88,7 @@ def _count(case: Case, requirement: Requirement) -> tuple[bool, str, str]:
     count = len(case.usable)
     if not case.machine.gpus and case.machine.buses.undecided:
         raise _Unknown(f"the cards of this machine could not be listed ({case.machine.buses.why})")
-    return _COMPARE[requirement.operator](count, int(requirement.values[0])), _usable(case), ""
+    return requirement.compares(count, int(requirement.values[0])), _usable(case), ""
 
 
 def _usable(case: Case) -> str:
@@ -151,7 +149,7 @@ def _memory(case: Case, gpu: Gpu, requirement: Requirement) -> tuple[bool | None
         return None, "not known"
     smallest = min(known)
     slice_of = "a MIG slice of " if gpu.nvml and gpu.nvml.mig else ""
-    return _COMPARE[requirement.operator](smallest, requirement.size), f"{slice_of}{_gib(smallest)}"
+    return requirement.compares(smallest, requirement.size), f"{slice_of}{_gib(smallest)}"
 
 
 def _gib(size: int) -> str:
@@ -181,7 +179,7 @@ def _version_holds(requirement: Requirement, have: str) -> bool:
     """Compared as far as the requirement names figures: 2.9.1 meets torch==2.9."""
     wanted = tuple(int(part) for part in requirement.values[0].split("."))
     found = (*figures(have), *([0] * len(wanted)))[: len(wanted)]
-    return _COMPARE[requirement.operator](found, wanted)
+    return requirement.compares(found, wanted)
 
 
 def _version(case: Case, name: str) -> tuple[str, str, str]:
@@ -218,11 +216,10 @@ def _driver(case: Case, name: str) -> tuple[str, str, str]:
 def _torch(case: Case, name: str) -> tuple[str, str, str]:
     torch = case.torch
     if torch is None:
-        environment = case.environment
-        if environment is None or environment.torch.undecided:
-            why = environment.torch.why if environment else case.machine.environment.why
-            raise _Unknown(f"whether torch is installed is not known ({why})")
-        return "", "no torch", environment.torch.source
+        there = case.environment.torch if case.environment else case.machine.environment
+        if there.undecided:
+            raise _Unknown(f"whether torch is installed is not known ({there.why})")
+        return "", "no torch", there.source
     if name == "torch":
         return torch.version, f"torch {torch.version}", torch.source
     return (
@@ -252,7 +249,7 @@ def _shared_memory(case: Case, requirement: Requirement) -> tuple[bool, str, str
             return False, "no /dev/shm", size.source
         raise _Unknown(f"the size of /dev/shm is not known ({size.why})")
     return (
-        _COMPARE[requirement.operator](size.value, requirement.size),
+        requirement.compares(size.value, requirement.size),
         f"{_gib(size.value)} of /dev/shm",
         size.source,
     )

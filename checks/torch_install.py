@@ -32,6 +32,11 @@ _TRACES = (
 _AHEAD = ("PYTHONPATH", "user site", ".pth")
 """Places that can put another torch before the one that is installed in the environment."""
 
+_NAME_ANOTHER = WayOut(
+    "Install torch, or name the environment that has it",
+    (Manual("Install torch into this environment, or name the one that has it with `--python PATH`."),),
+)
+
 _HIDES_ANOTHER = ("torch-no-arch-for-gpu", "torch-dropped-old-gpu", "torch-rocm-no-arch-for-gpu", "torch-cpu-only")
 _WRONG_COPY = (
     *_HIDES_ANOTHER,
@@ -59,32 +64,33 @@ def torch_missing(case: Case) -> Verdicts:
     Nothing that needs torch runs there. Often another environment is meant: `--python` names it.
 
     ## How it is judged
-    No folder that the interpreter imports from holds a torch.
+    No folder that the interpreter imports from holds a torch. An error where torch is required, else a note.
 
     ## Fix safety
-    Installs torch into this environment; other packages stay as they are. Where no card could use it, there is
-    nothing to repair.
+    Installs torch into this environment; other packages stay as they are. Where no card could use it and nothing
+    requires it, there is nothing to repair.
     """
-    environment = case.environment
+    environment, required = case.environment, any(each.needs_torch for each in case.required)
     if environment is None:
-        if case.usable and case.machine.environment.undecided:
+        if (case.usable or required) and case.machine.environment.undecided:
             yield NotJudged(why=f"no Python environment was read: {case.machine.environment.why}", matters=True)
         return
     if environment.torch.undecided:
         yield NotJudged(
-            why=f"whether torch is installed is not known: {environment.torch.why}", matters=bool(case.usable)
+            why=f"whether torch is installed is not known: {environment.torch.why}",
+            matters=bool(case.usable) or required,
         )
     if not environment.torch.absent:
         return
     trace = environment.torch.why.removeprefix("no torch there").removeprefix("; ")
     left_over = f" ({trace})" if trace else ""
     yield Finding(
-        severity="note",
+        severity="error" if required else "note",
         message=f"There is no torch in {environment.prefix or 'the examined environment'}{left_over}.",
         saw="no torch",
         subject="Python environment",
         evidence=(Evidence.of("environment.torch", environment.torch),),
-        ways_out=better_torch(case) if case.usable else (),
+        ways_out=better_torch(case) if case.usable else (_NAME_ANOTHER,) if required else (),
     )
 
 

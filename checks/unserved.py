@@ -87,9 +87,9 @@ def weight(case: Case, gpu: Gpu) -> Weight:
         return "note"
     if case.usable and not computes(case, gpu):
         return "note"
-    if case.built_for == gpu.vendor:
+    if case.meant_for == gpu.vendor:
         return "error"
-    if case.in_container and case.built_for is None:
+    if case.in_container and case.meant_for is None:
         return "note"
     by_the_way = gpu.vendor == "amd" and gpu.integrated
     return "note" if by_the_way or not computes(case, gpu) else "error"

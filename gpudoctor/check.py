@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -65,6 +64,20 @@ class Case:
             return "amd"
         return "nvidia" if self.torch.cuda else None
 
+    @property
+    def requires_card(self) -> bool:
+        """Whether a job asks for something that only a usable card has."""
+        return any(requirement.needs_card for requirement in self.required)
+
+    @property
+    def meant_for(self) -> Vendor | None:
+        """Whose cards are to be used here: those that torch is built for; where it does not tell and a card is
+        required, those of this machine. None: nobody's, or not known whose."""
+        vendors = {gpu.vendor for gpu in self.machine.gpus}
+        if self.built_for or not self.requires_card or len(vendors) != 1:
+            return self.built_for
+        return next(iter(vendors))
+
     def variable(self, name: str) -> str | None:
         """Value of an environment variable; None where it is not set."""
         return self.machine.variables.get(name)
@@ -116,7 +129,9 @@ class Check(Struct, frozen=True):
     @property
     def explanation(self) -> str:
         """The whole docstring, cleaned: what, why it matters, how it is judged, how safe the fix is."""
-        return inspect.getdoc(self.function) or ""
+        from inspect import getdoc  # imports half of the standard library
+
+        return getdoc(self.function) or ""
 
     def run(self, case: Case) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
         """Findings and unanswered questions, stamped with this check's id, and its slug where they name none."""

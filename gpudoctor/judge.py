@@ -68,11 +68,13 @@ def judge(
 
     `select` and the keys of `ignore` are ids, slugs or prefixes of ids ("GPD4"); `ignore` maps each to a
     reason. `open_questions` are what the probes already could not answer; `required` is what a job asks of the
-    machine. Raises InputError for a selection that names no check.
+    machine: it is judged whatever is selected. Raises InputError for a selection that names no check.
     """
-    chosen = _chosen(tuple(select))
+    required = tuple(required)
+    select = tuple(select)
+    chosen = _chosen((*select, "requirement-not-met") if select and required else select)
     ignored_ids = {check.id: why for name, why in (ignore or {}).items() for check in named(name)}
-    case = Case(machine, matrix, tuple(required))
+    case = Case(machine, matrix, required)
     findings: list[Finding] = []
     questions: list[NotJudged] = list(open_questions)
     for check in chosen:
@@ -90,6 +92,12 @@ def judge(
         not_judged=left,
         checks=chosen,
     )
+
+
+def ignore_rules(texts: Iterable[str]) -> dict[str, str]:
+    """`ID|SLUG|PREFIX[=REASON]` rules as a mapping to the reason."""
+    parts = (text.partition("=") for text in texts)
+    return {name.strip(): why.strip() for name, _, why in parts}
 
 
 def exit_code(verdict: Verdict, fail_on: FailOn) -> int:

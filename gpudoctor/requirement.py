@@ -8,8 +8,10 @@ A field of a card holds for all usable cards, with `any(...)` for at least one; 
 
 from __future__ import annotations
 
+import operator as comparing
 import re
-from typing import Literal, cast
+from collections.abc import Callable
+from typing import Any, Literal, cast
 
 from msgspec import Struct
 
@@ -60,6 +62,15 @@ _FORM = re.compile(
 )
 _LENGTH = 1000
 
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    ">=": comparing.ge,
+    "<=": comparing.le,
+    ">": comparing.gt,
+    "<": comparing.lt,
+    "==": comparing.eq,
+    "!=": comparing.ne,
+}
+
 
 class RequirementError(ValueError):
     """A text that is no requirement: what is wrong with it, and what would be right."""
@@ -82,6 +93,22 @@ class Requirement(Struct, frozen=True):
     def size(self) -> int:
         """The required size in bytes."""
         return _size(self.values[0]) or 0
+
+    @property
+    def needs_card(self) -> bool:
+        """Whether it never holds without a usable card."""
+        if self.name == "gpu":
+            return not self.compares(0, int(self.values[0]))
+        return self.field.per_card or self.field.kind == "flag"
+
+    @property
+    def needs_torch(self) -> bool:
+        """Whether it never holds without torch."""
+        return self.name.startswith("torch")
+
+    def compares(self, have: Any, want: Any) -> bool:
+        """Whether the operator, one of order, holds between the two."""
+        return _COMPARE[self.operator](have, want)
 
 
 def parse(text: str) -> Requirement:

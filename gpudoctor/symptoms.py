@@ -65,7 +65,7 @@ def _joined(cause: Finding, symptom: Finding) -> Finding:
     return replace(
         cause,
         severity=min(cause.severity, symptom.severity, key=_SEVERITIES.index),
-        message=f"{cause.message} What was seen: {symptom.saw}.",
+        message=cause.message if symptom.saw in cause.message else f"{cause.message} What was seen: {symptom.saw}.",
         confidence=confidence,
         evidence=(*cause.evidence, *(item for item in symptom.evidence if item not in cause.evidence)),
         ways_out=cause.ways_out or symptom.ways_out,
