@@ -57,6 +57,10 @@ class cuda:
             name="NVIDIA H100", major=9, minor=0, total_memory=80 << 30, uuid="0000-%d" % index,
             pci_domain_id=0, pci_bus_id=index + 1, pci_device_id=0)
     @staticmethod
+    def set_device(device):
+        pass
+
+    @staticmethod
     def synchronize(device=None):
         pass
 __version__ = "2.9.1+cu128"

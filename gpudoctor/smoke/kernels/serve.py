@@ -181,9 +181,14 @@ def _run(command: Message, torch: Any) -> dict[str, Any]:
     torch_seed = getattr(torch, "manual_seed", None)
     if torch_seed is not None:
         torch_seed(command["seed"])
+    if command["device"].startswith("cuda:"):
+        torch.cuda.set_device(
+            command["device"]
+        )  # some functions run on the current device, wherever their inputs lie
     start = time.monotonic()
     try:
         outcome = kernel.function(run)
+        run.synchronize()
     except Skip as skip:
         return {"status": "skipped", "detail": str(skip)}
     return {"ms": round((time.monotonic() - start) * 1000, 3), **_judge(outcome)}
