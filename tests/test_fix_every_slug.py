@@ -140,9 +140,9 @@ def test_on_every_card_python_and_platform(python: str, arch: str) -> None:
     machines = [nvidia_machine(nvidia_gpu("A card", sm), torch=torch("2.9.1+cpu")) for sm in cards]
     machines += [amd_machine(amd_gpu("A card", gfx), torch=torch("2.9.1+cpu")) for gfx in targets]
     seen = 0
-    for machine in machines:
-        machine = with_system(machine, arch=known(arch, "uname"))
-        machine = with_environment(machine, python=known(python, "pyvenv.cfg"))
+    for card in machines:
+        placed = with_system(card, arch=known(arch, "uname"))
+        machine = with_environment(placed, python=known(python, "pyvenv.cfg"))
         seen += check_builds(machine, list(judge(machine, matrix(), select=("GPD4",)).findings))
     assert seen or python in ("3.8", "3.9", "3.13t", "3.14")
 
