@@ -250,9 +250,8 @@ def container_cgroup_revoked(case: Case) -> Verdicts:
 
 
 def _anew(case: Case, vendor: Vendor) -> tuple[WayOut, ...]:
-    if (
-        vendor == "amd"
-    ):  # engines keep the rights that --device gave; these nodes came another way, as a mount of /dev
+    if vendor == "amd":
+        # Engines keep the rights that --device gave; these nodes came another way, as a mount of /dev.
         kfd, render = amd_nodes(case) or (None, ())
         group = owning_group(node for node in (kfd, *render) if node)
         flags = AddContainerFlags("amd", group_id=group, why="--device gives rights to the nodes; a mount does not")

@@ -17,7 +17,7 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import DeviceNode, Vendor
 
-from .access import SHARED, amd_nodes, nvidia_nodes
+from .access import SHARED, amd_nodes, nvidia_nodes, owning_group
 from .cards import called, finding
 from .installed import CUDA_UNKNOWN, NVML_NO_PERMISSION, cuda_status, driver_answers, nvml_status
 from .unserved import served, unserved, without_kfd
@@ -130,10 +130,8 @@ def _let_in(case: Case, vendor: Vendor, node: DeviceNode, closed: tuple[DeviceNo
         )
         return (WayOut("Let the security module allow the device", (Manual(text, risk="root"),)),)
     groups = tuple(dict.fromkeys(n.gid for n in closed if n.gid and n.mode is not None and n.mode & 0o060 == 0o060))
-    if case.in_container:
-        flags = AddContainerFlags(
-            vendor, group_id=groups[0] if groups else None, why=f"the group that owns {node.path}"
-        )
+    if case.in_container and group_may:
+        flags = AddContainerFlags(vendor, group_id=owning_group(closed), why=f"the group that owns {node.path}")
         return (WayOut(f"Start the container with the group that owns {node.path}", (flags,)),)
     names = {number: name for name, number in case.machine.system.groups.items()}
     if groups and all(group in names for group in groups):
@@ -149,6 +147,8 @@ def _let_in(case: Case, vendor: Vendor, node: DeviceNode, closed: tuple[DeviceNo
         else 'Give the nodes to the group render by a udev rule: `KERNEL=="kfd", GROUP="render", MODE="0660"` and '
         '`SUBSYSTEM=="drm", KERNEL=="renderD*", GROUP="render", MODE="0660"`; then join that group.'
     )
+    if case.in_container:
+        text = f"On the host, where they belong to root alone: {text[0].lower()}{text[1:]} Or start the container as root."
     return (WayOut("Open the nodes to users", (Manual(text, risk="root"),)),)
 
 

@@ -300,6 +300,26 @@ def test_in_a_container_the_groups_number_counts():
     assert finding.ways_out[0].remedies[0].group_id == 109
 
 
+def test_a_rootless_container_does_not_know_the_hosts_number():
+    (flags,) = first(closed_kfd(gid=65534, container="podman")).ways_out[0].remedies
+    assert flags == AddContainerFlags("amd", why="the group that owns /dev/kfd")
+
+
+def test_in_a_container_nodes_of_root_alone_are_opened_on_the_host():
+    machine = with_stack(
+        nvidia_machine(container="docker"), nodes=nodes("/dev/nvidiactl", opened="EACCES", mode=0o600, gid=0)
+    )
+    text = first(machine).ways_out[0].remedies[0].text
+    assert text.startswith("On the host") and "NVreg_DeviceFileMode" in text
+
+
+def test_amd_nodes_that_were_mounted_without_rights_are_handed_out_as_devices():
+    machine = amd_machine(container="docker")
+    kfd = known(node("/dev/kfd", "EPERM", 0o660, 109), "/dev/kfd")
+    (flags,) = first(with_stack(machine, kfd=kfd)).ways_out[0].remedies
+    assert (flags.wants, flags.group_id) == ("amd", 109)
+
+
 def test_a_group_without_a_name_is_told_by_its_number():
     assert "109" in first(closed_kfd(gid=109)).ways_out[0].remedies[0].text
 

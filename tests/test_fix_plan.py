@@ -353,11 +353,17 @@ def test_the_fabric_manager_comes_in_the_drivers_version() -> None:
 
 def test_containers_are_started_again_with_what_is_missing() -> None:
     docker = words(machine_with(container="docker"), AddContainerFlags(wants="amd", group_id=992))
-    assert "--device /dev/kfd --device /dev/dri --group-add video --group-add 992" in docker
-    assert "compose" in docker
-    assert "kubernetes" not in docker.lower()
+    assert "docker run --device /dev/kfd --device /dev/dri --group-add 992 ..." in docker
+    assert 'group_add: ["992"]' in docker
+    assert "supplementalGroups: [992]" in docker
+    unknown = words(machine_with(container="podman"), AddContainerFlags(wants="amd"))
+    assert "--group-add keep-groups" in unknown
+    assert "stat -c %g /dev/kfd" in unknown
     assert "nvidia.com/gpu" in words(machine_with(container="kubernetes"), AddContainerFlags(wants="nvidia"))
     assert "--nv" in words(machine_with(container="apptainer"), AddContainerFlags(wants="nvidia"))
+    assert "docker run" not in words(machine_with(container="kubernetes"), AddContainerFlags(wants="nvidia"))
+    assert "devices: [nvidia.com/gpu=all]" in words(machine_with(container="podman"), AddContainerFlags("nvidia"))
+    assert "--force-recreate" in words(machine_with(container="docker"), AddContainerFlags("recreate"))
 
 
 def test_a_command_that_two_remedies_ask_for_is_there_once() -> None:
