@@ -53,7 +53,12 @@ class WheelIndex:
     def overlay(self) -> Path:
         """A matrix overlay that has every build's index here."""
         path = self.folder.parent / "mirror.yaml"
-        path.write_text(f"wheel_index: {{base: {self.url}}}\n")
+        rows = (
+            f"wheel_index: {{base: {self.url}}}",
+            "wheel_indexes:",
+            f'  - {{id: amd-multi-arch, base: {self.url}/amd, template: "{{base}}", extra: "device-{{gfx}}"}}',
+        )
+        path.write_text("\n".join(rows) + "\n")
         return path
 
 
@@ -73,6 +78,7 @@ def wheel_index(folder: Path) -> Iterator[WheelIndex]:
             write_wheel(root / build / "torchvision", "torchvision", f"{vision}+{build}", requires=requires)
         pinning = f"pinning-{version}".replace(".", "-")
         write_wheel(root / "pypi" / pinning, pinning, "1.0", requires=(f"torch=={version}",))
+    _write_multi_arch(root / "amd")
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(root))) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -81,6 +87,16 @@ def wheel_index(folder: Path) -> Iterator[WheelIndex]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def _write_multi_arch(folder: Path) -> None:
+    """AMD's own index: an extra of torch brings the code for one card."""
+    torch, vision, build, extra = "2.11.0", "0.26.0", "rocm7.14.0", "device-gfx1031"
+    for name, version, files in (("torch", torch, torch_files(torch, build)), ("torchvision", vision, None)):
+        device = f"amd-{name}-{extra}"
+        requires = (f'{device}=={version}+{build}; extra == "{extra}"',)
+        write_wheel(folder / name, name, f"{version}+{build}", files, requires=requires, extras=(extra,))
+        write_wheel(folder / device, device, f"{version}+{build}")
 
 
 def torch_files(version: str, build: str) -> dict[str, bytes]:
@@ -105,12 +121,14 @@ def write_wheel(
     files: Mapping[str, bytes] | None = None,
     *,
     requires: Sequence[str] = (),
+    extras: Sequence[str] = (),
 ) -> Path:
     """A wheel for any platform in `folder`, which is also the project's page of the index."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"{name.replace('-', '_')}-{version}"
     info = f"{stem}.dist-info"
     head = [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}", *(f"Requires-Dist: {r}" for r in requires)]
+    head += [f"Provides-Extra: {extra}" for extra in extras]
     contents = {
         **(files or {f"{name.replace('-', '_')}/__init__.py": b""}),
         f"{info}/METADATA": ("\n".join(head) + "\n").encode(),
