@@ -9,6 +9,7 @@ from __future__ import annotations
 from gpudoctor.matrix.amd import AmdQuestions
 from gpudoctor.matrix.cards import Identity
 from gpudoctor.matrix.errors import ErrorQuestions
+from gpudoctor.matrix.images import ImageQuestions
 from gpudoctor.matrix.nvidia import DriverVerdict, NvidiaQuestions
 from gpudoctor.matrix.rates import RateQuestions
 from gpudoctor.matrix.rows import KnownIssue
@@ -17,7 +18,7 @@ from gpudoctor.matrix.torch_builds import TorchQuestions
 __all__ = ["DriverVerdict", "Identity", "Matrix"]
 
 
-class Matrix(NvidiaQuestions, AmdQuestions, TorchQuestions, ErrorQuestions, RateQuestions):
+class Matrix(NvidiaQuestions, AmdQuestions, TorchQuestions, ErrorQuestions, RateQuestions, ImageQuestions):
     """The loaded rows and the questions that they answer."""
 
     def known_issues(self) -> tuple[KnownIssue, ...]:

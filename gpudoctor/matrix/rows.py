@@ -302,6 +302,33 @@ def _check_template(template: str) -> None:
         raise ValueError("a template is made of {base}, {build} and {rocm}")
 
 
+class BaseImage(Row, frozen=True, kw_only=True):
+    """What a public container image holds. Fields that are None may be groups of the pattern, by name: the tag tells."""
+
+    image: str
+    """Regular expression for the whole name with its tag, without the registry docker.io and library/."""
+    example: str
+    """A real name that it matches (checked at load)."""
+    vendor: Literal["nvidia", "amd"] | None = None
+    """Whose cards it is made for."""
+    cuda: str | None = None
+    rocm: str | None = None
+    python: str | None = None
+    """The Python that `python3` or `pip` means in it, where one is there or the distribution brings it."""
+    torch: str | None = None
+    """Version without local part, where it holds a torch and the tag tells."""
+    release: str | None = None
+    """The publisher's own number of the image (NGC)."""
+    origin: Literal["pypi", "download.pytorch.org", "ngc", "amd", "unknown"] = "unknown"
+    """Where its torch comes from."""
+    has_torch: bool = False
+    compiler: bool = False
+    """It has nvcc."""
+    libraries: bool = False
+    """It has CUDA's libraries (cuBLAS, cuSPARSE ...) below /usr/local/cuda."""
+    musl: bool = False
+
+
 class TorchRelease(Row, frozen=True, kw_only=True):
     """What one torch release pins and needs."""
 
@@ -530,6 +557,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     published_archs: tuple[PublishedArchs, ...] = ()
     wheel_indexes: tuple[WheelIndex, ...] = ()
     wheel_index: WheelIndexOverride | None = None
+    base_images: tuple[BaseImage, ...] = ()
     torch_releases: tuple[TorchRelease, ...] = ()
     companions: tuple[Companion, ...] = ()
     stable_companions: tuple[StableCompanion, ...] = ()
@@ -565,6 +593,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "torch_builds": ("version", "build", "origin", "platform"),
     "published_archs": ("origin", "cuda", "release"),
     "wheel_indexes": ("id",),
+    "base_images": ("image",),
     "torch_releases": ("version",),
     "companions": ("torch",),
     "stable_companions": ("package",),

@@ -13,6 +13,7 @@ from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import (
     KEYS,
     AmdGpu,
+    BaseImage,
     CardRates,
     ErrorPattern,
     GfxTarget,
@@ -140,6 +141,18 @@ def _rates(row: CardRates, matrix: Matrix) -> Iterator[str]:
         yield "names a card, and rates above 0"
 
 
+def _base_image(row: BaseImage, matrix: Matrix) -> Iterator[str]:
+    try:
+        found = re.fullmatch(row.image, row.example)
+    except re.error as error:
+        yield f"image: {error}"
+        return
+    if found is None:
+        yield "the pattern does not match its example"
+    elif (first := matrix.base_image(row.example)) is None or first.image != row.image:
+        yield "a row before it matches its example: exact names stand before general ones"
+
+
 def _target(row: GfxTarget, matrix: Matrix) -> Iterator[str]:
     value = row.override.value
     if value is None:
@@ -221,6 +234,7 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     NvidiaGpu: _nvidia_gpu,
     NvidiaSoc: _soc,
     AmdGpu: _amd_gpu,
+    BaseImage: _base_image,
     CardRates: _rates,
     GfxTarget: _target,
     TorchBuild: _build,

@@ -1,0 +1,155 @@
+"""Services of a compose file: their image, and what of the host they are given."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from gpudoctor.dockerfile.syntax import RecipeError
+from gpudoctor.dockerfile.variables import expanded
+
+
+class Service(Struct, frozen=True):
+    """One service. `open` is why something about it cannot be told: it extends another file, say."""
+
+    file: str
+    name: str
+    line: int
+    image: str | None = None
+    context: str | None = None
+    """Folder of its build context, relative to the compose file."""
+    dockerfile: str = ""
+    target: str = ""
+    arguments: dict[str, str] = {}
+    nvidia: bool = False
+    """It is given NVIDIA cards, by any of the ways."""
+    kfd: bool = False
+    render: bool = False
+    """/dev/dri, or a node in it."""
+    shared_memory: bool = False
+    """shm_size, ipc: host, or a mount over /dev/shm."""
+    groups: tuple[str, ...] = ()
+    user: str = ""
+    privileged: bool = False
+    environment: dict[str, str] = {}
+    scaled_to_none: bool = False
+    open: str = ""
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def read_compose(file: str, text: str, variables: Mapping[str, str] = {}) -> tuple[Service, ...]:
+    """The services of a compose file. Raises RecipeError for what is none."""
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        if text.count("*") > 10_000:
+            raise RecipeError("too many aliases: this is no compose file")
+        document = yaml.load(text, Loader=_tolerant(loader))
+        lines = _lines(yaml.compose(text, Loader=loader))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise RecipeError(f"line {mark.line + 1 if mark else 1}: no valid YAML: {error.problem}") from None
+    except (yaml.YAMLError, ValueError, RecursionError, AttributeError, TypeError) as error:
+        raise RecipeError(f"no valid YAML: {str(error).splitlines()[0][:200] if str(error) else error!r}") from None
+    services = document.get("services") if isinstance(document, dict) else None
+    if not isinstance(services, dict):
+        raise RecipeError("has no `services`: this is no compose file")
+    return tuple(
+        _service(file, str(name), content, lines.get(str(name), 1), variables)
+        for name, content in services.items()
+        if isinstance(content, dict)
+    )
+
+
+def _tolerant(loader: Any) -> Any:
+    """A loader to which tags of compose (!reset, !override) are plain values."""
+
+    class Tolerant(loader):  # type: ignore[misc]
+        pass
+
+    Tolerant.add_multi_constructor("!", lambda loader, suffix, node: None)
+    return Tolerant
+
+
+def _lines(node: Any) -> dict[str, int]:
+    for key, value in getattr(node, "value", ()):
+        if key.value == "services" and isinstance(value.value, list):
+            return {str(name.value): name.start_mark.line + 1 for name, _ in value.value}
+    return {}
+
+
+def _service(file: str, name: str, given: dict[str, Any], line: int, variables: Mapping[str, str]) -> Service:
+    build = given.get("build")
+    build = {"context": build} if isinstance(build, str) else build if isinstance(build, dict) else {}
+    deploy = given.get("deploy") if isinstance(given.get("deploy"), dict) else {}
+    devices = [_device(device) for device in _list(given.get("devices"))]
+    environment = _mapping(given.get("environment"))
+    image = given.get("image")
+    return Service(
+        file=file,
+        name=name,
+        line=line,
+        image=expanded(image, variables) if isinstance(image, str) else None,
+        context=expanded(str(build["context"]), variables) if "context" in build else None,
+        dockerfile=str(build.get("dockerfile") or ""),
+        target=str(build.get("target") or ""),
+        arguments={key: value for key, value in _mapping(build.get("args")).items() if "$" not in value},
+        nvidia=_reserved(deploy)
+        or bool(given.get("gpus"))
+        or given.get("runtime") == "nvidia"
+        or any("nvidia" in device or device.startswith("/dev/dxg") for device in devices),
+        kfd=any(device in ("/dev/kfd", "/dev", "/dev/dxg") or "amd.com/gpu" in device for device in devices),
+        render=any(device.startswith(("/dev/dri", "/dev/dxg")) or device == "/dev" for device in devices),
+        shared_memory=bool(given.get("shm_size"))
+        or given.get("ipc") in ("host", "shareable")
+        or str(given.get("ipc") or "").startswith(("service:", "container:"))
+        or any("/dev/shm" in str(volume) for volume in (*_list(given.get("volumes")), *_list(given.get("tmpfs")))),
+        groups=tuple(str(group) for group in _list(given.get("group_add"))),
+        user=str(given.get("user") or ""),
+        privileged=given.get("privileged") is True,
+        environment=environment,
+        scaled_to_none=deploy.get("replicas") == 0 or given.get("scale") == 0,
+        open="it extends another service" if given.get("extends") else "",
+    )
+
+
+def _reserved(deploy: Any) -> bool:
+    """Whether devices are reserved: by a driver, or with the capability gpu."""
+    resources = deploy.get("resources")
+    reservations = resources.get("reservations") if isinstance(resources, dict) else None
+    if not isinstance(reservations, dict):
+        return False
+    generic = str(reservations.get("generic_resources") or "")
+    if re.search("gpu", generic, re.IGNORECASE):
+        return True
+    for device in _list(reservations.get("devices")):
+        if isinstance(device, dict) and (
+            "gpu" in [str(one) for one in _list(device.get("capabilities"))]
+            or str(device.get("driver")) in ("nvidia", "cdi")
+        ):
+            return True
+    return False
+
+
+def _device(device: Any) -> str:
+    if isinstance(device, dict):
+        return str(device.get("source") or "")
+    return str(device).split(":")[0]
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _mapping(value: Any) -> dict[str, str]:
+    if isinstance(value, dict):
+        return {str(key): "" if one is None else str(one) for key, one in value.items()}
+    pairs = (str(one).partition("=") for one in _list(value))
+    return {name: text for name, equals, text in pairs if equals}

@@ -1,0 +1,132 @@
+"""The syntax of a Dockerfile: instructions with their lines, flags and here-documents. Nothing is executed or judged."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+INSTRUCTIONS = frozenset(
+    "ADD ARG CMD COPY ENTRYPOINT ENV EXPOSE FROM HEALTHCHECK LABEL MAINTAINER ONBUILD RUN SHELL STOPSIGNAL USER "
+    "VOLUME WORKDIR".split()
+)
+_HEREDOC = re.compile(r"(?<!<)<<(?!<)(-?)(['\"]?)([A-Za-z_][A-Za-z0-9_.]*)\2")
+_WITH_HEREDOC = ("RUN", "COPY", "ADD")
+
+
+class RecipeError(Exception):
+    """A file that no builder would take, or that is no such file: the text says where and what."""
+
+
+class Document(Struct, frozen=True):
+    """A here-document of an instruction: the line on which its body begins, and the body."""
+
+    line: int
+    text: str
+
+
+class Instruction(Struct, frozen=True):
+    """One instruction. In `text` a line break stands where a line was continued, so that lines can be counted."""
+
+    line: int
+    name: str
+    text: str
+    flags: tuple[str, ...] = ()
+    """`--from=builder`, `--mount=...`, without what follows them."""
+    argv: tuple[str, ...] | None = None
+    """Of the exec form."""
+    documents: tuple[Document, ...] = ()
+
+    def flag(self, name: str) -> str | None:
+        """Value of a flag such as "from"; None where it is not given."""
+        found = (flag.partition("=") for flag in self.flags)
+        return next((value for key, _, value in found if key == f"--{name}"), None)
+
+
+def parse(text: str) -> tuple[Instruction, ...]:
+    """The instructions of a Dockerfile, in order. Raises RecipeError with a line for what is none."""
+    lines = text.removeprefix("\ufeff").splitlines()
+    escape = _escape(lines)
+    found = tuple(_instructions(lines, escape))
+    first = next((one for one in found if one.name != "ARG"), None)
+    if first is None:
+        raise RecipeError("has no FROM: this is no Dockerfile")
+    if first.name != "FROM":
+        raise RecipeError(f"line {first.line}: {first.name} stands before the first FROM: this is no Dockerfile")
+    return found
+
+
+def _escape(lines: list[str]) -> str:
+    """The escape character: a parser directive may change it before anything else is said."""
+    for line in lines:
+        directive = re.match(r"\s*#\s*(\w+)\s*=\s*(\S+)\s*$", line)
+        if directive is None:
+            break
+        if directive[1].lower() == "escape" and directive[2] in ("\\", "`"):
+            return directive[2]
+    return "\\"
+
+
+def _instructions(lines: list[str], escape: str) -> Iterator[Instruction]:
+    continued = re.compile(re.escape(escape) + r"[ \t]*$")
+    number = 0
+    while number < len(lines):
+        if not lines[number].strip() or lines[number].lstrip().startswith("#"):
+            number += 1
+            continue
+        first, parts = number, []
+        while number < len(lines):
+            line = lines[number]
+            number += 1
+            if parts and (not line.strip() or line.lstrip().startswith("#")):
+                parts.append("")  # a comment between continued lines
+                continue
+            parts.append(continued.sub("", line))
+            if not continued.search(line):
+                break
+        name, rest = _name(" \n".join(parts), first + 1)
+        documents, number = _documents(lines, number, rest) if name in _WITH_HEREDOC else ((), number)
+        yield _instruction(name, rest, first + 1, documents)
+
+
+def _name(text: str, line: int) -> tuple[str, str]:
+    found = re.match(r"\s*([A-Za-z]+)(?=\s|$)", text)
+    if found is None or found[1].upper() not in INSTRUCTIONS:
+        word = text.split()[0][:40] if text.split() else ""
+        raise RecipeError(f"line {line}: {word!r} is no instruction of a Dockerfile")
+    return found[1].upper(), text[found.end() :]
+
+
+def _documents(lines: list[str], number: int, text: str) -> tuple[tuple[Document, ...], int]:
+    """The here-documents that an instruction opens, and the number of the line after them."""
+    found = []
+    for opened in _HEREDOC.finditer(text):
+        dash, end = opened[1], opened[3]
+        begin = number
+        while number < len(lines) and (lines[number].lstrip("\t") if dash else lines[number]) != end:
+            number += 1
+        if number >= len(lines):
+            return (), begin  # never closed: a shift operator, or a builder without here-documents
+        found.append(Document(line=begin + 1, text="\n".join(lines[begin:number])))
+        number += 1
+    return tuple(found), number
+
+
+def _instruction(name: str, text: str, line: int, documents: tuple[Document, ...]) -> Instruction:
+    flags = []
+    rest = text
+    while found := re.match(r"\s*(--[a-z-]+(?:=(?:\"[^\"]*\"|\S)*)?)(?=\s|$)", rest):
+        flags.append(found[1])
+        # The line breaks of what is taken away stay, to count by.
+        rest = "\n" * found[0].count("\n") + rest[found.end() :]
+    argv = None
+    if rest.lstrip().startswith("["):
+        try:
+            words = json.loads(rest)
+        except ValueError:
+            words = None
+        if isinstance(words, list) and all(isinstance(word, str) for word in words):
+            argv = tuple(words)
+    return Instruction(line, name, rest, tuple(flags), argv, documents)

@@ -1,0 +1,34 @@
+"""Variables in a Dockerfile: `$NAME`, `${NAME}`, `${NAME:-default}`, `${NAME:+other}`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_REFERENCE = re.compile(r"\\(.)|\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?[-+?])([^{}$]*|\$\{?\w+\}?))?\}|\{[^}]*\}?)")
+
+
+def expanded(text: str, known: Mapping[str, str]) -> str | None:
+    """The text with every variable in its place; None where one is not known."""
+    result = partly_expanded(text, known)
+    return None if "$" in result else result
+
+
+def partly_expanded(text: str, known: Mapping[str, str]) -> str:
+    """The text with the known variables in their places; the others stay as they are written."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] is not None:
+            return match[1] if match[1] == "$" else match[0]
+        name = match[2] or match[3]
+        if name is None:
+            return match[0]
+        operator, word = match[4] or "", match[5] or ""
+        is_set = name in known and (known[name] != "" or not operator.startswith(":"))
+        if operator.endswith("-") and not is_set:
+            return partly_expanded(word, known)
+        if operator.endswith("+"):
+            return partly_expanded(word, known) if is_set else ""
+        return known[name] if name in known else match[0]
+
+    return _REFERENCE.sub(value, text)

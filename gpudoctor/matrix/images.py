@@ -1,0 +1,26 @@
+"""Questions about public container images."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from gpudoctor.matrix.cards import Cards
+from gpudoctor.matrix.rows import BaseImage
+
+_HUB = re.compile(r"(?:(?:index\.)?docker\.io|registry-1\.docker\.io|public\.ecr\.aws/docker|mirror\.gcr\.io)/")
+_TOLD_BY_THE_TAG = ("cuda", "rocm", "python", "torch", "release")
+
+
+class ImageQuestions(Cards):
+    """What the table of base images answers."""
+
+    def base_image(self, name: str) -> BaseImage | None:
+        """What an image holds, by its name and tag; None: not known."""
+        plain = _HUB.sub("", name.partition("@")[0]).removeprefix("library/")
+        for row in self.tables.base_images:
+            if found := re.fullmatch(row.image, plain):
+                told = {key: value for key, value in found.groupdict().items() if key in _TOLD_BY_THE_TAG and value}
+                return replace(row, **told)
+        return None
