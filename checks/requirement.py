@@ -95,7 +95,7 @@ def _usable(case: Case) -> str:
     """ "2 usable GPUs (and NVIDIA L4: its device node does not open)"."""
     count = len(case.usable)
     others = "; ".join(f"{standing.gpu.name}: {standing.why}" for standing in case.standings if not standing.usable)
-    number = f"{count or 'no'} usable GPU{'' if count == 1 else 's'}"
+    number = f"{count or 'no'} usable GPU{'s' if count > 1 else ''}"
     return f"{number} ({others})" if others else number
 
 

@@ -32,13 +32,10 @@ def _preflight(arguments: list[str]) -> int:
     from gpudoctor.preflight.command import preflight, status
 
     given = read(arguments, os.environ)
-    if given is not None and not os.environ.get("GPUDOCTOR_TRACEBACK"):
-        try:
-            return preflight(given, os.environ)
-        except Exception as error:  # a fault of gpudoctor is a refusal, too
-            print(f"gpudoctor: a fault of gpudoctor itself: {type(error).__name__}: {error}", file=sys.stderr)
-            return status(70, given["command"])
-    return status(_run(["preflight", *arguments]), ("?",) if "--" in arguments else ())
+    if given is not None:
+        return preflight(given)
+    command = arguments[arguments.index("--") + 1 :] if "--" in arguments else ()
+    return status(_run(["preflight", *arguments]), tuple(command))
 
 
 if __name__ == "__main__":

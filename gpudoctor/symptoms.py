@@ -61,11 +61,12 @@ def _named(symptom: Finding) -> bool:
 def _joined(cause: Finding, symptom: Finding) -> Finding:
     """The cause with the symptom as its evidence: proved, if the symptom's text names it."""
     proved = _named(symptom) and symptom.confidence == "certain"
+    known = symptom.saw in (cause.saw, cause.message)
     confidence: Confidence = "certain" if proved else cause.confidence
     return replace(
         cause,
         severity=min(cause.severity, symptom.severity, key=_SEVERITIES.index),
-        message=cause.message if symptom.saw in cause.message else f"{cause.message} What was seen: {symptom.saw}.",
+        message=cause.message if known else f"{cause.message} What was seen: {symptom.saw}.",
         confidence=confidence,
         evidence=(*cause.evidence, *(item for item in symptom.evidence if item not in cause.evidence)),
         ways_out=cause.ways_out or symptom.ways_out,

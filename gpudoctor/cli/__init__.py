@@ -57,8 +57,8 @@ def gpudoctor() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line and give its exit code: bad input is one line and 2, our own fault is 70."""
-    from gpudoctor.cli.ending import Ended
     from gpudoctor.host import InputError
+    from gpudoctor.host.ending import Ended
 
     _make_writable()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, cast
 
@@ -14,6 +15,7 @@ from gpudoctor.cli.options import (
     machine_options,
     matrix_option,
     report_options,
+    require_option,
     variable_option,
 )
 from gpudoctor.cli.present import present
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     help="Judge the machine of a snapshot (or of a JSON report) instead of probing one.",
 )
 @description_options
+@require_option
 @matrix_option
 @report_options
 def check(
@@ -47,6 +50,7 @@ def check(
     variables: dict[str, str],
     snapshot_file: str | None,
     description: Description,
+    required: tuple[str, ...],
     overlays: tuple[str, ...],
     shown: Shown,
 ) -> int:
@@ -55,14 +59,16 @@ def check(
     Described facts (--gpu, --driver ...) stand in the place of those of this machine.
     """
     from gpudoctor.matrix.load import load_matrix
+    from gpudoctor.preflight.settings import project_settings, requirements
 
+    needs = requirements(project_settings(), required, os.environ)
     matrix = load_matrix(overlays)
     if snapshot_file is not None:
         survey, subject = from_snapshot(snapshot_file, examined, variables)
     else:
         progress = progress_line(shown.style, shown.quiet)
         survey, subject = probed(examined, variables, description, matrix, progress)
-    return present(with_description(survey, description, matrix), subject, matrix, shown)
+    return present(with_description(survey, description, matrix), subject, matrix, shown, required=needs)
 
 
 @click.command()
@@ -104,9 +110,9 @@ def probed(
     examined: Examined, variables: dict[str, str], description: Description, matrix: Matrix, progress: ProgressLine
 ) -> tuple[Survey, Subject]:
     """Probe this machine, or the one below the root. Where other cards are described, these ones are not asked."""
-    from gpudoctor.cli.ending import ending_in_order
     from gpudoctor.doctor import survey
     from gpudoctor.host import LiveHost, RecordedHost
+    from gpudoctor.host.ending import ending_in_order
     from gpudoctor.report import Subject
 
     root = examined.root

@@ -88,14 +88,13 @@ class Examination:
 
     def judge(self, survey: Survey, machine: Machine) -> Judgement:
         """Judge a machine, with the questions that a survey left open."""
-        from gpudoctor.cli.present import _ignored
-        from gpudoctor.judge import judge
+        from gpudoctor.judge import ignore_rules, judge
 
         return judge(
             machine,
             self.matrix,
             select=self.shown.select,
-            ignore=_ignored(self.shown.ignore),
+            ignore=ignore_rules(self.shown.ignore),
             open_questions=survey.open_questions,
         )
 

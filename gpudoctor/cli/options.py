@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
 
 from gpudoctor.intake.description import Description
 from gpudoctor.render.formats import FORMATS
+
+if TYPE_CHECKING:
+    from gpudoctor.preflight.settings import Settings
 
 Command = Callable[..., int]
 
@@ -72,6 +75,13 @@ def gathered(
     return decorate
 
 
+def _project() -> Settings:
+    """What the project's files say, where neither the command line nor a variable does."""
+    from gpudoctor.preflight.settings import project_settings
+
+    return project_settings()
+
+
 _python_option = click.option(
     "--python",
     metavar="PATH",
@@ -85,6 +95,7 @@ machine_options = gathered(
     click.option(
         "--level",
         type=click.Choice(LEVELS),
+        default=lambda: _project().level,
         envvar="GPUDOCTOR_LEVEL",
         help="How deep to look: static reads files only, driver also starts the drivers' libraries, quick, standard "
         "and full also compute with torch. [default: quick with a usable GPU and a torch, else driver]",
@@ -139,18 +150,24 @@ _shown_options = (
     click.option(
         "--fail-on",
         type=click.Choice(("error", "warning", "never")),
-        default="error",
+        default=lambda: _project().fail_on or "error",
         envvar="GPUDOCTOR_FAIL_ON",
-        show_default=True,
+        show_default="error",
         help="What makes the exit code 1.",
     ),
     click.option(
-        "--select", multiple=True, type=RuleList(), envvar="GPUDOCTOR_SELECT", help="Run only these checks."
+        "--select",
+        multiple=True,
+        type=RuleList(),
+        default=lambda: _project().selected,
+        envvar="GPUDOCTOR_SELECT",
+        help="Run only these checks.",
     ),
     click.option(
         "--ignore",
         multiple=True,
         type=RuleList(),
+        default=lambda: _project().rules,
         envvar="GPUDOCTOR_IGNORE",
         help="Leave these findings out of the verdict; the reason is shown.",
     ),
@@ -184,6 +201,15 @@ report_options = gathered("shown", Shown, _format_option(FORMATS), *_shown_optio
 
 # A repair is no report: it is shown as a text, or as the steps of its contract.
 repair_options = gathered("shown", Shown, _format_option(("text", "json")), *_shown_options)
+
+require_option = click.option(
+    "--require",
+    "required",
+    multiple=True,
+    metavar="EXPR",
+    help="What is needed here: gpu>=8, gpu.memory>=70GiB, torch>=2.6 ... Missing, it is an error. "
+    "[GPUDOCTOR_REQUIRE, parted by ';']",
+)
 
 matrix_option = click.option(
     "--matrix",

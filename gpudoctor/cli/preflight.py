@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from gpudoctor.preflight.arguments import OPTIONS, Option, add_variables
+from gpudoctor.preflight.command import USAGE, status
 from gpudoctor.preflight.command import preflight as pass_or_refuse
 
 
@@ -25,8 +26,9 @@ def _parameter(option: Option) -> click.Option:
 def _run(**given: Any) -> int:
     asked = {name: value for name, value in given.items() if value or name == "command"}
     if wrong := add_variables(asked, os.environ):
-        raise click.UsageError(wrong)
-    return pass_or_refuse(asked, os.environ)
+        click.echo(f"gpudoctor: {wrong}", err=True)
+        return status(USAGE, asked["command"])
+    return pass_or_refuse(asked)
 
 
 preflight = click.Command(

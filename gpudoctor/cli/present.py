@@ -16,22 +16,32 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.render.text import Line
     from gpudoctor.report import Report, Subject
+    from gpudoctor.requirement import Requirement
 
 
-def present(survey: Survey, subject: Subject, matrix: Matrix, shown: Shown, *, smoke_only: bool = False) -> int:
+def present(
+    survey: Survey,
+    subject: Subject,
+    matrix: Matrix,
+    shown: Shown,
+    *,
+    required: tuple[Requirement, ...] = (),
+    smoke_only: bool = False,
+) -> int:
     """Judge, print the report to stdout (and to the report file), and give its exit code.
 
     `smoke_only`: a text has of the machine only what the smoke kernels did.
     """
-    from gpudoctor.judge import judge
+    from gpudoctor.judge import ignore_rules, judge
     from gpudoctor.report import make_report
 
     judgement = judge(
         survey.machine,
         matrix,
         select=shown.select,
-        ignore=_ignored(shown.ignore),
+        ignore=ignore_rules(shown.ignore),
         open_questions=survey.open_questions,
+        required=required,
     )
     report = make_report(
         survey.machine,
@@ -55,12 +65,6 @@ def _give(report: Report, judgement: Judgement, shown: Shown, table: tuple[Line,
     if shown.report_file is not None:  # not made in vain
         whole = replace(look, quiet=False, color=False)
         write_report_file(shown.report_file, report_text(report, shown.style, whole, judgement.checks))
-
-
-def _ignored(rules: tuple[str, ...]) -> dict[str, str]:
-    """`ID|SLUG|PREFIX[=REASON]` rules as a mapping to the reason."""
-    parts = (rule.partition("=") for rule in rules)
-    return {name.strip(): why.strip() for name, _, why in parts}
 
 
 def _table(machine: Machine, matrix: Matrix, wanted: bool) -> tuple[Line, ...]:

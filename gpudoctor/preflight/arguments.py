@@ -8,13 +8,17 @@ same table.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
 from gpudoctor.render.formats import FORMATS
 
-LEVELS = ("static", "driver", "quick", "standard")
+StartLevel = Literal["static", "driver", "quick", "standard"]
+"""How deep is looked before a program starts; the kernels of level full take minutes."""
+
+REQUIRE_VARIABLE, REQUIRE_SEPARATOR = "GPUDOCTOR_REQUIRE", ";"
+"""What it asks for is added to what --require says: neither takes the other's back."""
 
 
 class Option(Struct, frozen=True):
@@ -33,12 +37,12 @@ class Option(Struct, frozen=True):
 
 OPTIONS = (
     Option(
-        ("--require",), "require", "What this job needs: gpu>=8, gpu.memory>=70GiB, any(gfx in gfx942,gfx950) ...",
-        metavar="EXPR", multiple=True, variable="GPUDOCTOR_REQUIRE", separator=";",
+        ("--require",), "require", "What this job needs: gpu>=8, gpu.memory>=70GiB, any(gfx in gfx942,gfx950) ... "
+        f"[{REQUIRE_VARIABLE}, parted by {REQUIRE_SEPARATOR!r}]", metavar="EXPR", multiple=True,
     ),
     Option(
         ("--level",), "level", "How deep to look. [default: driver]",
-        choices=LEVELS, variable="GPUDOCTOR_LEVEL",
+        choices=get_args(StartLevel), variable="GPUDOCTOR_LEVEL",
     ),
     Option(
         ("--wait",), "wait", "Judge again for so long while only the node is at fault: drivers and plugins may come "
@@ -81,7 +85,8 @@ OPTIONS = (
     ),
 )  # fmt: skip
 
-_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+_TRUE, FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+"""What a variable says that stands for a flag, in any case of letters."""
 
 Given = dict[str, Any]
 """By key of an option: a text, a tuple of texts, or a bool; only what was given. "command": CMD and ARGS."""
@@ -114,8 +119,10 @@ def _take(given: Given, option: Option, value: str) -> bool:
         given[option.key] = True
     elif option.multiple:
         given[option.key] = (*given.get(option.key, ()), value)
-    else:
+    elif value:
         given[option.key] = value
+    else:  # an empty text takes back what was said before
+        given.pop(option.key, None)
     return True
 
 
@@ -126,7 +133,7 @@ def add_variables(given: Given, environ: Mapping[str, str]) -> str:
         if not value or option.key in given:
             continue
         if option.flag:
-            if value.lower() not in (*_TRUE, *_FALSE):
+            if value.lower() not in (*_TRUE, *FALSE):
                 return f"{option.variable}={value!r}: write 1 or 0"
             given[option.key] = value.lower() in _TRUE
             continue

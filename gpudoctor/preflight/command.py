@@ -3,42 +3,53 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from collections.abc import MutableMapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, cast
 
 from gpudoctor.host import InputError, LiveHost
+from gpudoctor.host.ending import Ended, ending_in_order
+from gpudoctor.preflight.arguments import FALSE, Given
 
 if TYPE_CHECKING:
     from gpudoctor.doctor import Survey
     from gpudoctor.judge import FailOn
-    from gpudoctor.machine import Level, Machine
-    from gpudoctor.preflight.arguments import Given
+    from gpudoctor.machine import Level
     from gpudoctor.preflight.gate import Passage, Rules
+    from gpudoctor.preflight.ready import ReadyFile
 
-USAGE, UNKNOWN = 2, 3
-REFUSALS = {1: 121, USAGE: 122, UNKNOWN: 123, 70: 123}
+USAGE, FAULT = 2, 70
+REFUSALS = {1: 121, USAGE: 122, 3: 123, FAULT: 123}
 """What a refusal exits with where a command was given: told from the command's own status (design §3)."""
 
 
-def preflight(given: Given, environ: Mapping[str, str]) -> int:
-    """Judge this machine; become the command where nothing refuses. The exit code of a refusal, or of the verdict."""
+def preflight(given: Given, environ: MutableMapping[str, str] = os.environ) -> int:
+    """Judge this machine; become the command where nothing refuses. The exit code of a refusal, or of the verdict.
+
+    `environ` is this process's: with `--set-env` it is changed, for the command and for what proves it.
+    """
     command: tuple[str, ...] = given["command"]
-    signal.signal(signal.SIGTERM, _stop)  # as process 1 it would be ignored
-    if environ.get("GPUDOCTOR_SKIP", "") not in ("", "0"):
-        _say("skipped: GPUDOCTOR_SKIP is set")
-        return _go(command, environ) if command else 0
+    _open_streams()
     try:
-        code, variables = _judge(given)
+        with ending_in_order():  # also as process 1, which no signal ends by itself
+            code = _pass_or_refuse(given, environ)
+            if command and not code:
+                from gpudoctor.preflight.handover import become
+
+                become(command, environ)
+            return code
+    except Ended as ended:
+        return ended.exit_code
     except InputError as error:
         _say(str(error))
         return status(USAGE, command)
-    if code:
-        return code
-    changed = {name: value for name, value in {**environ, **variables}.items() if value is not None}
-    return _go(command, changed) if command else 0
+    except Exception as error:
+        if environ.get("GPUDOCTOR_TRACEBACK"):
+            raise
+        _say(f"a fault of gpudoctor itself: {type(error).__name__}: {error}")
+        return status(FAULT, command)
 
 
 def status(code: int, command: tuple[str, ...]) -> int:
@@ -46,69 +57,61 @@ def status(code: int, command: tuple[str, ...]) -> int:
     return REFUSALS.get(code, code) if command else code
 
 
-def _judge(given: Given) -> tuple[int, dict[str, str | None]]:
-    """The exit code, and the variables that are set (None: unset) for the command."""
+def _pass_or_refuse(given: Given, environ: MutableMapping[str, str]) -> int:
+    started = time.monotonic()
+    ready = _ready_file(given)
+    if ready:
+        ready.withdraw()
+    if environ.get("GPUDOCTOR_SKIP", "").lower() not in ("", *FALSE):
+        _say("skipped: GPUDOCTOR_SKIP is set")
+    else:
+        passed = _judged(given, environ)
+        code = status(passed.code, given["command"])
+        _report(passed, given, code)
+        if code:
+            return code
+        if not given.get("quiet"):
+            _say(f"{passed.summary} ({time.monotonic() - started:.2f} s)")
+    if ready:
+        ready.write()
+    return 0
+
+
+def _judged(given: Given, environ: MutableMapping[str, str]) -> Passage:
     from gpudoctor.doctor import survey
     from gpudoctor.matrix.load import load_matrix
-    from gpudoctor.preflight.gate import passage
+    from gpudoctor.preflight.gate import Gate
 
-    started = time.monotonic()
-    rules, wait = _rules(given)
+    rules, wait = _rules(given, environ)
     matrix = load_matrix(given.get("overlays", ()))
-    host = LiveHost()
-    python = given.get("python")
 
     def probe(level: Level) -> Survey:
-        return survey(host, matrix, python=python, level=level)
+        return survey(LiveHost(), matrix, python=given.get("python"), level=level)
 
-    passed = passage(probe, matrix, rules, wait)
-    code = status(passed.code, given["command"])
-    if code or given.get("report_file") or (given.get("style", "text") != "text" and not given["command"]):
-        from gpudoctor.preflight.refusal import tell
-
-        tell(passed, matrix, given, code)
-    if not code:
-        _write_ready(given.get("ready_file"))
-        if not given.get("quiet"):
-            _say(f"{_summary(passed)} ({time.monotonic() - started:.2f} s)")
-    return code, passed.variables
+    return Gate(probe, matrix, rules, environ).passage(wait)
 
 
-def _rules(given: Given) -> tuple[Rules, float]:
+def _rules(given: Given, environ: MutableMapping[str, str]) -> tuple[Rules, float]:
+    """What is judged, and for how long again: the command line goes before the variables, they before the project."""
+    from gpudoctor.judge import ignore_rules
     from gpudoctor.preflight.gate import Rules
-    from gpudoctor.preflight.settings import project_settings
-    from gpudoctor.requirement import RequirementError, parse
+    from gpudoctor.preflight.settings import project_settings, requirements
 
-    kept = project_settings(os.getcwd()) if _has_settings() else None
-    texts = (*(kept.require if kept else ()), *given.get("require", ()))
-    try:
-        required = tuple(parse(text) for text in texts)
-    except RequirementError as error:
-        raise InputError(f"--require {error}") from None
-    pairs = (rule.partition("=") for rule in given.get("ignore", ()))
-    ignored = {**(kept.ignore if kept else {}), **{name.strip(): why.strip() for name, _, why in pairs}}
-    level = given.get("level") or (kept.level if kept else None) or "driver"
-    fail_on = given.get("fail_on") or (kept.fail_on if kept else None) or "error"
+    project = project_settings()
     rules = Rules(
-        level=cast("Level", level),
-        required=required,
-        select=given.get("select", ()) or (kept.select if kept else ()),
-        ignore=ignored,
-        fail_on=cast("FailOn", fail_on),
+        level=cast("Level", given.get("level") or project.level or "driver"),
+        required=requirements(project, given.get("require", ()), environ),
+        select=given.get("select") or project.selected,
+        ignore=ignore_rules(given.get("ignore") or project.rules),
+        fail_on=cast("FailOn", given.get("fail_on") or project.fail_on or "error"),
         set_env=bool(given.get("set_env")),
     )
-    return rules, _seconds(given.get("wait"), kept.wait if kept else None)
+    return rules, _seconds(given.get("wait")) if "wait" in given else project.wait or 0.0
 
 
-def _has_settings() -> bool:
-    return os.path.exists("gpudoctor.toml") or os.path.exists("pyproject.toml")
-
-
-def _seconds(text: str | None, default: float | None) -> float:
-    if text is None:
-        return default or 0.0
+def _seconds(text: str | None) -> float:
     try:
-        seconds = float(text)
+        seconds = float(text or "")
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < 1e7:
@@ -116,45 +119,40 @@ def _seconds(text: str | None, default: float | None) -> float:
     return seconds
 
 
-def _summary(passed: Passage) -> str:
-    """One line of what the command gets: "ok: 8 x NVIDIA H100 80GB HBM3, torch 2.6.0+cu124"."""
-    machine: Machine = passed.survey.machine
-    from gpudoctor.visibility import standings
-
-    names: dict[str, int] = {}
-    for standing in standings(machine):
-        if standing.usable:
-            names[standing.gpu.name] = names.get(standing.gpu.name, 0) + 1
-    cards = [f"{count} x {name}" if count > 1 else name for name, count in names.items()] or ["no GPU"]
-    torch = [f"torch {machine.torch.version}"] if machine.torch else []
-    variables = [
-        f"{name}={value}" if value is not None else f"without {name}" for name, value in passed.variables.items()
-    ]
-    return f"{passed.judgement.verdict}: {', '.join((*cards, *torch, *variables))}"
-
-
-def _write_ready(path: str | None) -> None:
-    if path is None:
+def _report(passed: Passage, given: Given, code: int) -> None:
+    """The refusal and the reports that were asked for. Raises InputError for a file that cannot be written, unless
+    that would hide a refusal."""
+    machine_form = given.get("style", "text") != "text" and not given["command"]
+    if not (code or given.get("report_file") or machine_form):
         return
+    from gpudoctor.preflight.refusal import tell
+
     try:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write("ready\n")
-    except OSError as error:
-        raise InputError(
-            f"--ready-file {path}: cannot be written: {(error.strerror or str(error)).lower()}"
-        ) from None
+        tell(passed, given, code)
+    except InputError as error:
+        if not code:
+            raise
+        _say(str(error))
+    except OSError:  # nobody reads: a refusal stays a refusal
+        pass
 
 
-def _go(command: tuple[str, ...], environ: Mapping[str, str]) -> NoReturn:
-    from gpudoctor.preflight.handover import become
+def _ready_file(given: Given) -> ReadyFile | None:
+    if "ready_file" not in given:
+        return None
+    from gpudoctor.preflight.ready import ReadyFile
 
-    become(command, environ)
+    return ReadyFile(given["ready_file"])
 
 
-def _stop(number: int, frame: Any) -> NoReturn:
-    raise SystemExit(128 + number)
+def _open_streams() -> None:
+    """A stream that was closed takes everything; the command gets it closed again."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - as long as the program
 
 
 def _say(text: str) -> None:
     line = "".join(c if c.isprintable() else " " for c in text)
-    print(f"gpudoctor: {line}", file=sys.stderr, flush=True)
+    with suppress(OSError):
+        print(f"gpudoctor: {line}", file=sys.stderr, flush=True)

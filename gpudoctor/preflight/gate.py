@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from gpudoctor.finding import SetVariable, UnsetVariable
 from gpudoctor.judge import FailOn, Judgement, exit_code, judge
+from gpudoctor.visibility import standings
 
 if TYPE_CHECKING:
     from gpudoctor.doctor import Survey
@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
 _OF_THE_NODE = ("gpu", "gpu.model", "gpu.memory", "sm", "gfx", "driver", "driver.cuda", "p2p", "same-model")
 """Requirements that a driver or a device plugin which comes up late can still meet."""
+_REQUIREMENT = "GPD910"
+_OF_THE_IMAGE = "GPD4"
+"""Ids from here on are of torch, its packages, the kernels and gpudoctor itself: time repairs none of them."""
+
+Changes = dict[str, str | None]
+"""Variables that are set, or (None) unset."""
 
 
 class Rules(Struct, frozen=True):
@@ -36,88 +42,132 @@ class Rules(Struct, frozen=True):
 
 
 class Passage(Struct, frozen=True):
-    """What was judged last; `variables` are set (None: unset) for the command only."""
+    """What was judged last, and by which rules; `variables` were changed in this process."""
 
     survey: Survey
     judgement: Judgement
-    code: int
-    variables: dict[str, str | None] = {}
+    matrix: Matrix
+    rules: Rules
+    variables: Changes = {}
+
+    @property
+    def code(self) -> int:
+        """The exit code of design §3, before it is told from a command's own."""
+        return exit_code(self.judgement.verdict, self.rules.fail_on)
+
+    @property
+    def summary(self) -> str:
+        """One line of what the command gets: "ok: 8 x NVIDIA H100 80GB HBM3, torch 2.6.0+cu124"."""
+        machine = self.survey.machine
+        names = [standing.gpu.name for standing in standings(machine) if standing.usable]
+        cards = [f"{count} x {name}" if (count := names.count(name)) > 1 else name for name in dict.fromkeys(names)]
+        torch = [f"torch {machine.torch.version}"] if machine.torch else []
+        variables = [
+            f"without {name}" if value is None else f"{name}={value}" for name, value in self.variables.items()
+        ]
+        told = dict.fromkeys(f.slug for f in self.judgement.findings if f.severity == self.judgement.verdict)
+        verdict = f"{self.judgement.verdict} ({', '.join(told)})" if told else self.judgement.verdict
+        return f"{verdict}: {', '.join((*(cards or ['no GPU']), *torch, *variables))}"
 
 
-def passage(
-    probe: Callable[[Level], Survey],
-    matrix: Matrix,
-    rules: Rules,
-    wait: float = 0.0,
-    pause: Callable[[float], None] = time.sleep,
-) -> Passage:
-    """Judge at the level of the rules; while only the node is at fault, again and again for `wait` seconds.
+class Gate:
+    """One machine, judged as often as is asked by the same rules. `environ` is what the probes read, and what
+    `set_env` changes."""
 
-    In between, files alone are read: a driver that is not there costs nothing.
-    """
-    deadline = time.monotonic() + wait
-    length = _FIRST_PAUSE
-    found = _judged(probe(rules.level), matrix, rules)
-    while found.code and _may_come(found.judgement, rules) and (left := deadline - time.monotonic()) > 0:
-        pause(min(length, left))
-        length = min(length * 1.5, _LONGEST_PAUSE)
-        found = _judged(probe("static"), matrix, rules)
-        if rules.level != "static" and found.judgement.verdict != "error":
-            found = _judged(probe(rules.level), matrix, rules)
-    if found.code and rules.level != "static" and found.survey.machine.level == "static":
-        return _judged(probe(rules.level), matrix, rules)
-    return found
+    def __init__(
+        self, probe: Callable[[Level], Survey], matrix: Matrix, rules: Rules, environ: MutableMapping[str, str]
+    ) -> None:
+        self._probe = probe
+        self._matrix = matrix
+        self._rules = rules
+        self._environ = environ
+
+    def passage(self, wait: float = 0.0, pause: Callable[[float], None] = time.sleep) -> Passage:
+        """Judge; while only the node is at fault, again and again for `wait` seconds. Never takes longer than that
+        and one judgement.
+
+        In between, files alone are read, as long as they show a fault: a driver that is not there costs nothing.
+        """
+        deadline = time.monotonic() + wait
+        length = _FIRST_PAUSE
+        found = self._look(self._rules.level)
+        while found.code and self._may_come(found.judgement) and (left := deadline - time.monotonic()) > 0:
+            pause(min(length, left))
+            found = self._look_again(last=length >= left)
+            length = min(length * 1.5, _LONGEST_PAUSE)
+        return found
+
+    def _look_again(self, last: bool) -> Passage:
+        """At level static, and deeper where that shows no fault, or where this look decides."""
+        if self._rules.level == "static" or last:
+            return self._look(self._rules.level)
+        found = self._look("static")
+        return found if found.judgement.verdict == "error" else self._look(self._rules.level)
+
+    def _look(self, level: Level) -> Passage:
+        found = self._judged(level)
+        changes = _variables(found.judgement) if self._rules.set_env else {}
+        if not changes:
+            return found
+        before: Changes = {name: self._environ.get(name) for name in changes}
+        self._apply(changes)  # whatever is probed now, and every child, is under them
+        changed = self._judged(level, changes)
+        if changed.code == 0:
+            return changed
+        self._apply(before)  # they do not help: the first judgement is the true one
+        return found
+
+    def _judged(self, level: Level, variables: Changes | None = None) -> Passage:
+        survey, rules = self._probe(level), self._rules
+        judgement = judge(
+            survey.machine,
+            self._matrix,
+            select=rules.select,
+            ignore=rules.ignore,
+            open_questions=survey.open_questions,
+            required=rules.required,
+        )
+        return Passage(survey, judgement, self._matrix, rules, variables or {})
+
+    def _apply(self, changes: Changes) -> None:
+        for name, value in changes.items():
+            if value is None:
+                self._environ.pop(name, None)
+            else:
+                self._environ[name] = value
+
+    def _may_come(self, judgement: Judgement) -> bool:
+        """Whether waiting can help: nothing that refuses lies in the image itself."""
+        refusing = ("error", "warning") if self._rules.fail_on == "warning" else ("error",)
+        faults = (finding for finding in judgement.findings if finding.severity in refusing)
+        questions = (question.id for question in judgement.not_judged if question.matters)
+        answerable = all(id < _OF_THE_IMAGE or id == _REQUIREMENT for id in questions)
+        return answerable and all(map(self._of_the_node, faults))
+
+    def _of_the_node(self, finding: Finding) -> bool:
+        if finding.id == _REQUIREMENT:
+            asked = {requirement.text: requirement.name for requirement in self._rules.required}
+            return asked.get(finding.want) in _OF_THE_NODE
+        return finding.id < _OF_THE_IMAGE
 
 
-def _judged(survey: Survey, matrix: Matrix, rules: Rules) -> Passage:
-    first = _judgement(survey, matrix, rules)
-    changes = _variables(first) if rules.set_env and first.verdict == "error" else {}
-    if not changes:
-        return Passage(survey, first, exit_code(first.verdict, rules.fail_on))
-    variables = {name: value for name, value in {**survey.machine.variables, **changes}.items() if value is not None}
-    changed = replace(survey, machine=replace(survey.machine, variables=variables))
-    second = _judgement(changed, matrix, rules)
-    code = exit_code(second.verdict, rules.fail_on)
-    if code:  # the variables do not help: the first judgement is the true one
-        return Passage(survey, first, exit_code(first.verdict, rules.fail_on))
-    return Passage(changed, second, code, changes)
-
-
-def _judgement(survey: Survey, matrix: Matrix, rules: Rules) -> Judgement:
-    return judge(
-        survey.machine,
-        matrix,
-        select=rules.select,
-        ignore=rules.ignore,
-        open_questions=survey.open_questions,
-        required=rules.required,
-    )
-
-
-def _variables(judgement: Judgement) -> dict[str, str | None]:
+def _variables(judgement: Judgement) -> Changes:
     """What the errors' ways out set or unset, where a way out is nothing but variables."""
-    changes: dict[str, str | None] = {}
+    changes: Changes = {}
     for finding in judgement.findings:
-        if finding.severity != "error":
-            continue
-        for way in finding.ways_out:
-            if all(isinstance(remedy, (SetVariable, UnsetVariable)) for remedy in way.remedies):
-                for remedy in way.remedies:
-                    if isinstance(remedy, SetVariable):
-                        changes.setdefault(remedy.name, remedy.value)
-                    elif isinstance(remedy, UnsetVariable):
-                        changes.setdefault(remedy.name, None)
-                break
+        if finding.severity == "error":
+            for name, value in next(_ways_by_variables(finding), {}).items():
+                changes.setdefault(name, value)
     return changes
 
 
-def _may_come(judgement: Judgement, rules: Rules) -> bool:
-    """Whether waiting can help: no error lies in the image itself."""
-    return all(_of_the_node(finding, rules) for finding in judgement.findings if finding.severity == "error")
-
-
-def _of_the_node(finding: Finding, rules: Rules) -> bool:
-    if finding.slug == "requirement-not-met":
-        asked = {requirement.text: requirement.name for requirement in rules.required}
-        return asked.get(finding.want) in _OF_THE_NODE
-    return finding.id < "GPD4"
+def _ways_by_variables(finding: Finding) -> Iterator[Changes]:
+    for way in finding.ways_out:
+        changes: Changes = {}
+        for remedy in way.remedies:
+            if isinstance(remedy, SetVariable):
+                changes[remedy.name] = remedy.value
+            elif isinstance(remedy, UnsetVariable):
+                changes[remedy.name] = None
+        if changes and len(changes) == len(way.remedies):
+            yield changes

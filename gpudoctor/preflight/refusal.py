@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 from gpudoctor.report import Report, Subject, make_report
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
     from gpudoctor.preflight.arguments import Given
     from gpudoctor.preflight.gate import Passage
 
 
-def tell(passed: Passage, matrix: Matrix, given: Given, code: int) -> None:
+def tell(passed: Passage, given: Given, code: int) -> None:
     """The refusal (where `code` is not 0) to stderr, the report to its file; to stdout only in a form for machines,
-    and where no command would own that stream. Raises InputError where the file cannot be written."""
+    and where no command would own that stream. Raises InputError, after all else, where the file cannot be
+    written."""
     report = make_report(
         passed.survey.machine,
-        matrix,
+        passed.matrix,
         passed.judgement,
         subject=Subject("machine", "this machine"),
-        fail_on=given.get("fail_on") or "error",
+        fail_on=passed.rules.fail_on,
         timings_ms=passed.survey.timings_ms,
     )
     if code:

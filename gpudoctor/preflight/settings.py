@@ -1,63 +1,123 @@
-"""What a project asks for in its files: `gpudoctor.toml`, or `[tool.gpudoctor]` of pyproject.toml."""
+"""What a project asks for in its files: `gpudoctor.toml`, or `[tool.gpudoctor]` of pyproject.toml.
+
+They hold for every command: what the command line or a variable says goes before them, and requirements add up.
+"""
 
 from __future__ import annotations
 
-import os
 import sys
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from gpudoctor.host import InputError
+from gpudoctor.host import InputError, LiveHost
+from gpudoctor.judge import FailOn
+from gpudoctor.preflight.arguments import REQUIRE_SEPARATOR, REQUIRE_VARIABLE, StartLevel
+
+if TYPE_CHECKING:
+    from gpudoctor.requirement import Requirement
+
+T = TypeVar("T")
 
 _LIMIT = 1 << 20
+_OWN, _PROJECT = "gpudoctor.toml", "pyproject.toml"
 
 
 class Settings(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """Keys of the file; what is not given there is None or empty. `ignore` maps an id to a reason."""
+    """Keys of the file; None or empty where it does not have them. `ignore` maps what is ignored to the reason."""
 
-    require: tuple[str, ...] = ()
-    ignore: dict[str, str] = {}
-    select: tuple[str, ...] = ()
-    level: str | None = None
-    fail_on: str | None = None
-    wait: float | None = None
+    require: str | tuple[str, ...] = ()
+    ignore: dict[str, str] | tuple[str, ...] = {}
+    select: str | tuple[str, ...] = ()
+    level: StartLevel | None = None
+    fail_on: FailOn | None = None
+    wait: Annotated[float, Meta(ge=0)] | None = None
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        return _several(self.require)
+
+    @property
+    def selected(self) -> tuple[str, ...]:
+        return _several(self.select)
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """What is ignored, as `--ignore` has it."""
+        pairs = self.ignore.items() if isinstance(self.ignore, dict) else ()
+        return tuple(f"{name}={why}" for name, why in pairs) or tuple(self.ignore)
 
 
-def project_settings(folder: str) -> Settings:
-    """The settings of a folder: gpudoctor.toml goes before pyproject.toml. Raises InputError with file and place."""
-    for name in ("gpudoctor.toml", "pyproject.toml"):
-        path = os.path.join(folder, name)
-        data = _table(path, name)
-        if data is not None:
-            try:
-                return msgspec.convert(data, type=Settings)
-            except msgspec.ValidationError as error:
-                raise InputError(f"{path}: {error}") from None
-    return Settings()
+class _Tool(Struct, frozen=True):
+    gpudoctor: Settings | None = None
 
 
-def _table(path: str, name: str) -> Any:
-    """The table for gpudoctor; None where the file has none, or is not there."""
-    try:
-        with open(path, "rb") as file:
-            content = file.read(_LIMIT)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        if name == "pyproject.toml":  # somebody else's file
-            return None
-        raise InputError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
-    if name == "pyproject.toml" and b"gpudoctor" not in content:
+class _Project(Struct, frozen=True):
+    tool: _Tool = _Tool()
+
+
+def project_settings(folder: str = "") -> Settings:
+    """The settings of a folder, by default the working one: gpudoctor.toml goes before pyproject.toml.
+    Raises InputError with file and place."""
+    folder = f"{folder}/" if folder else ""
+    own = _table(folder + _OWN)
+    if own is not None:
+        return _converted(folder + _OWN, own, Settings)
+    project = _table(folder + _PROJECT)
+    found = None if project is None else _converted(folder + _PROJECT, project, _Project).tool.gpudoctor
+    return found or Settings()
+
+
+def requirements(settings: Settings, given: Iterable[str], environ: Mapping[str, str]) -> tuple[Requirement, ...]:
+    """What the project, the variable and the command line (`given`) require. Raises InputError."""
+    variable = environ.get(REQUIRE_VARIABLE, "").split(REQUIRE_SEPARATOR)
+    texts = (
+        *(("require of the project's settings", text) for text in settings.required),
+        *((REQUIRE_VARIABLE, text) for text in variable if text.strip()),
+        *(("--require", text) for text in given),
+    )
+    if not texts:
+        return ()
+    from gpudoctor.requirement import RequirementError, parse
+
+    found: dict[str, Requirement] = {}
+    for source, text in texts:
+        try:
+            requirement = parse(text)
+        except RequirementError as error:
+            raise InputError(f"{source}: {error}") from None
+        found[requirement.text] = requirement
+    return tuple(found.values())
+
+
+def _several(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value
+
+
+def _table(path: str) -> Any:
+    """What the file holds; None where it is not there, or is a pyproject.toml that says nothing to gpudoctor."""
+    own = path.endswith(_OWN)
+    content = LiveHost().data(path, _LIMIT)
+    if content.value is None:
+        if own and not content.absent:
+            raise InputError(f"{path}: cannot be read: {content.why}")
+        return None  # an unreadable pyproject.toml is somebody else's
+    if not own and b"gpudoctor" not in content.value:
         return None
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib
     try:
-        data = tomllib.loads(content.decode())
+        return tomllib.loads(content.value.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: no valid TOML: {error}") from None
-    tool = data.get("tool") if name == "pyproject.toml" else None
-    return data if tool is None and name == "gpudoctor.toml" else (tool or {}).get("gpudoctor")
+
+
+def _converted(path: str, data: Any, form: type[T]) -> T:
+    try:
+        return msgspec.convert(data, type=form)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{path}: {error}") from None

@@ -1,0 +1,39 @@
+"""The file that tells a probe (Kubernetes, systemd) that all was well."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from gpudoctor.host import InputError
+
+
+class ReadyFile:
+    """A path that exists only where the last pre-flight passed. Every method raises InputError."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def withdraw(self) -> None:
+        """Remove what an earlier start left."""
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(self.path)
+        except (OSError, ValueError) as error:
+            raise self._failed(error) from None
+
+    def write(self) -> None:
+        """Put it there whole: a probe never reads half of it."""
+        made = f"{self.path}.{os.getpid()}"
+        try:
+            with open(made, "w", encoding="utf-8") as file:
+                file.write("ready\n")
+            os.replace(made, self.path)
+        except (OSError, ValueError) as error:
+            with suppress(OSError, ValueError):
+                os.unlink(made)
+            raise self._failed(error) from None
+
+    def _failed(self, error: Exception) -> InputError:
+        said = (getattr(error, "strerror", None) or str(error)).lower()
+        return InputError(f"--ready-file {self.path}: cannot be written: {said}")
