@@ -74,10 +74,10 @@ def smoke(
         return _list(shown.style)
     if examined.root is not None or snapshot_file is not None:
         raise InputError("smoke computes on the running system: --root (GPUDOCTOR_ROOT) and --from do not go with it")
-    from gpudoctor.cli.ending import ending_in_order
     from gpudoctor.cli.progress import progress_line
     from gpudoctor.doctor import survey
     from gpudoctor.host import LiveHost
+    from gpudoctor.host.ending import ending_in_order
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.report import Subject
     from gpudoctor.smoke.kernels import all_kernels
