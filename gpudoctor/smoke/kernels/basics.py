@@ -8,13 +8,9 @@ from typing import Any, Callable
 from .compare import Verdict, poison, poisoned, tolerance
 from .kernel import Outcome, Run, kernel
 from .precision import needs_bfloat16, strict, tf32_forced
-from .reference import Convolution, Inputs, product
+from .reference import Inputs, product
 
 _FLOATS = ("float32", "float16", "bfloat16")
-
-CONVOLUTION_TOLERANCE = {"float32": 2e-4, "float16": 8e-3, "bfloat16": 1.6e-2}
-"""Winograd's transforms lose up to a hundred times more than a plain sum in float32, and some are kept in float16.
-TF32 would be wrong by 1e-3."""
 
 TF32_TOLERANCE = 4e-3
 """Factors are rounded to 2^-11 each: a sum deviates by 3e-4 of its root mean square, the worst of 1e5 by 1.3e-3."""
@@ -122,33 +118,6 @@ def matmul(run: Run) -> Outcome:
 def _allowed(run: Run, terms: int) -> float:
     forced = run.dtype_name == "float32" and run.on_card and tf32_forced()
     return TF32_TOLERANCE if forced else tolerance(run, terms)
-
-
-@kernel("convolution", "quick", dtypes=("float32", "float16"), seconds=60.0)
-def convolution(run: Run) -> Outcome:
-    """Convolutions as in an image model: the first layer, and one of 3 x 3 within."""
-    torch, inputs, verdict = run.torch, Inputs(run), Verdict(run)
-    cases = (
-        ("7 x 7 by steps of 2", (2, 3, 33, 35), (16, 3, 7, 7), {"stride": 2, "padding": 3}),
-        ("3 x 3 of 32 channels", (2, 32, 17, 16), (48, 32, 3, 3), {"padding": 1}),
-    )
-    with strict(run):
-        for name, image, weights, options in cases:
-            x, weight = inputs.normal(*image), inputs.normal(*weights)
-            how = Convolution(torch, **options)
-            want = how.forward(x, weight)
-            on_device = x.to(run.device), weight.to(run.device)
-            poison(run, want.shape)
-            got = torch.nn.functional.conv2d(*on_device, **how.options())
-            verdict.close(name, got, want, convolution_tolerance(run))
-    return verdict.outcome()
-
-
-def convolution_tolerance(run: Run) -> float:
-    """Largest error of a convolution of a right device."""
-    if run.dtype_name == "float32" and run.on_card and tf32_forced():
-        return TF32_TOLERANCE
-    return CONVOLUTION_TOLERANCE[run.dtype_name]
 
 
 @kernel("reduction", "quick", dtypes=("float32", "float16"))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from .basics import TF32_TOLERANCE
 from .compare import Verdict, poison, tolerance
 from .kernel import Outcome, Run, kernel
-from .precision import strict
+from .layers import convolution_tolerance
+from .precision import strict, tf32_forced
 from .reference import Convolution, Inputs, product
 
 
@@ -36,7 +38,8 @@ def graph(run: Run) -> Outcome:
             captured.replay()
             run.synchronize()
             want = torch.relu(product(torch, x, weight)) + 1.0
-            verdict.close(f"replay {replay + 1}", result, want, tolerance(run, 128, rounding=4))
+            allowed = TF32_TOLERANCE if tf32_forced() else tolerance(run, 128, rounding=4)
+            verdict.close(f"replay {replay + 1}", result, want, allowed)
     return verdict.outcome()
 
 
@@ -68,8 +71,8 @@ def conv_benchmark(run: Run) -> Outcome:
             run.synchronize()
     finally:
         cudnn.benchmark = before
-    rounding = 4.0  # what is found may be a Winograd transform, whose intermediate sums round more
-    verdict.close("result", got, convolution.forward(x, weight), tolerance(run, 16 * 9, rounding=rounding))
-    verdict.close("gradient of the input", seen.grad, by_x, tolerance(run, 24 * 9, rounding=rounding))
-    verdict.close("gradient of the weights", kernels.grad, by_weight, tolerance(run, 4 * 28 * 28, rounding=rounding))
+    allowed = convolution_tolerance(run)
+    verdict.close("result", got, convolution.forward(x, weight), allowed)
+    verdict.close("gradient of the input", seen.grad, by_x, allowed)
+    verdict.close("gradient of the weights", kernels.grad, by_weight, allowed)
     return verdict.outcome()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .basics import convolution_tolerance
+from .basics import TF32_TOLERANCE
 from .compare import Verdict, poison, tolerance
 from .kernel import Outcome, Run, kernel
 from .precision import needs_bfloat16, strict, tf32_forced
@@ -14,8 +14,42 @@ from .reference import Convolution, Inputs, product, softmax
 _FLOATS = ("float32", "float16", "bfloat16")
 _EPSILON = 1e-5
 
+CONVOLUTION_TOLERANCE = {"float32": 2e-4, "float16": 8e-3, "bfloat16": 1.6e-2}
+"""Winograd's transforms lose up to a hundred times more than a plain sum in float32, and some are kept in float16.
+TF32 would be wrong by 1e-3."""
 
-@kernel("convolution-kinds", "standard", dtypes=_FLOATS, seconds=90.0)
+
+# Convolutions come last of the quick kernels and have time: MIOpen compiles the first ones, for a minute or more.
+
+
+@kernel("convolution", "quick", dtypes=("float32", "float16"), seconds=180.0)
+def convolution(run: Run) -> Outcome:
+    """Convolutions as in an image model: the first layer, and one of 3 x 3 within."""
+    torch, inputs, verdict = run.torch, Inputs(run), Verdict(run)
+    cases = (
+        ("7 x 7 by steps of 2", (2, 3, 33, 35), (16, 3, 7, 7), {"stride": 2, "padding": 3}),
+        ("3 x 3 of 32 channels", (2, 32, 17, 16), (48, 32, 3, 3), {"padding": 1}),
+    )
+    with strict(run):
+        for name, image, weights, options in cases:
+            x, weight = inputs.normal(*image), inputs.normal(*weights)
+            how = Convolution(torch, **options)
+            want = how.forward(x, weight)
+            on_device = x.to(run.device), weight.to(run.device)
+            poison(run, want.shape)
+            got = torch.nn.functional.conv2d(*on_device, **how.options())
+            verdict.close(name, got, want, convolution_tolerance(run))
+    return verdict.outcome()
+
+
+def convolution_tolerance(run: Run) -> float:
+    """Largest error of a convolution of a right device."""
+    if run.dtype_name == "float32" and run.on_card and tf32_forced():
+        return TF32_TOLERANCE
+    return CONVOLUTION_TOLERANCE[run.dtype_name]
+
+
+@kernel("convolution-kinds", "standard", dtypes=_FLOATS, seconds=180.0)
 def convolution_kinds(run: Run) -> Outcome:
     """Convolutions of 1 x 1, strided, dilated, grouped, depthwise, and with channels last in memory."""
     torch, inputs, verdict = run.torch, Inputs(run), Verdict(run)
@@ -42,7 +76,7 @@ def convolution_kinds(run: Run) -> Outcome:
     return verdict.outcome()
 
 
-@kernel("convolution-backward", "standard", dtypes=("float32", "float16"), seconds=90.0)
+@kernel("convolution-backward", "standard", dtypes=("float32", "float16"), seconds=180.0)
 def convolution_backward(run: Run) -> Outcome:
     """Gradients of a convolution by its image and its weights."""
     torch, inputs, verdict = run.torch, Inputs(run), Verdict(run)
