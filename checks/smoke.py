@@ -63,6 +63,8 @@ def smoke_not_run(case: Case) -> Verdicts:
     for device, why in taken.items():
         yield NotJudged(why=f"{_named(case, device)}: {why}", matters=smoke.asked and not computed)
     yield from _idle(case, smoke, matters=smoke.asked and not computed)
+    if smoke.card_asked and not any(kernel.device.startswith("cuda") for kernel in ran):
+        yield NotJudged(why=f"no smoke kernel was run on a GPU: {smoke.why}", matters=True)
     late = [kernel for kernel in smoke.kernels if kernel.status == "skipped" and kernel.detail == smoke.why]
     if smoke.why and late:
         names = ", ".join(dict.fromkeys(kernel.name for kernel in late))

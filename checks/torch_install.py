@@ -64,13 +64,13 @@ def torch_missing(case: Case) -> Verdicts:
     Nothing that needs torch runs there. Often another environment is meant: `--python` names it.
 
     ## How it is judged
-    No folder that the interpreter imports from holds a torch. An error where torch is required, else a note.
+    No folder that the interpreter imports from holds a torch. An error where torch is required, or smoke kernels were asked for, else a note.
 
     ## Fix safety
     Installs torch into this environment; other packages stay as they are. Where no card could use it and nothing
     requires it, there is nothing to repair.
     """
-    environment, required = case.environment, any(each.needs_torch for each in case.required)
+    environment, required = case.environment, case.requires_torch
     if environment is None:
         if (case.usable or required) and case.machine.environment.undecided:
             yield NotJudged(why=f"no Python environment was read: {case.machine.environment.why}", matters=True)

@@ -66,8 +66,15 @@ class Case:
 
     @property
     def requires_card(self) -> bool:
-        """Whether a job asks for something that only a usable card has."""
-        return any(requirement.needs_card for requirement in self.required)
+        """Whether a job asks for something that only a usable card has, or a person for kernels on a card."""
+        named = self.machine.smoke is not None and self.machine.smoke.card_asked
+        return named or any(requirement.needs_card for requirement in self.required)
+
+    @property
+    def requires_torch(self) -> bool:
+        """Whether a job asks for a torch, or a person for kernels, which need one."""
+        asked = self.machine.smoke is not None and self.machine.smoke.asked
+        return asked or any(requirement.needs_torch for requirement in self.required)
 
     @property
     def meant_for(self) -> Vendor | None:

@@ -222,17 +222,19 @@ def _start_torch(
     probing: _Probing,
 ) -> Machine:
     """Import torch once, in a child of the examined interpreter, and run the kernels of `run`'s level there."""
-    environment = machine.environment.value
-    if environment is None or machine.torch is None:
-        return machine if run is None else replace(machine, smoke=replace(run, why=_no_torch(machine)))
     from gpudoctor.smoke import session
 
     chosen = request or session.Request(level=None)
+    if run is not None:
+        run = replace(run, card_asked=run.asked and chosen.card_asked)
+    environment = machine.environment.value
+    if environment is None or machine.torch is None:
+        return machine if run is None else replace(machine, smoke=replace(run, why=_no_torch(machine)))
     whole = replace(
         chosen,
         level=run.level if run else None,
-        devices=chosen.devices or (() if _usable(machine) else ("cpu",)),
         asked=run.asked if run else False,
+        cpu_instead=not _usable(machine),
         blocked={key: why for gpu in machine.gpus if (why := taken(gpu)) for key in (gpu.bdf, gpu.uuid) if key},
     )
     crashed = "the smoke session crashed"

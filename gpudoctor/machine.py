@@ -703,6 +703,8 @@ class Smoke(Record, frozen=True):
     """Why nothing, or not all, was run."""
     asked: bool = True
     """Whether a person asked for the level (else it was the default)."""
+    card_asked: bool = False
+    """Whether a person named a GPU ("cuda:0", "cuda") to compute on."""
 
 
 # --- the whole -----------------------------------------------------------------------------------

@@ -382,6 +382,25 @@ def test_nothing_could_be_run(asked, verdict):
     assert any(q.id == "GPD501" and "no temporary folder" in q.why for q in judged(machine).not_judged)
 
 
+def test_a_card_that_was_named_and_not_computed_on_leaves_the_verdict_open():
+    cpu = passing(device="cpu")
+    machine = ran(
+        nvidia_machine(), *cpu, devices=(SmokeDevice(name="cpu"),), why="torch sees no GPU", card_asked=True
+    )
+    assert judged(machine).verdict == "unknown"
+    assert judged(change(machine, smoke=change(machine.smoke, card_asked=False))).verdict == "ok"
+
+
+def test_kernels_that_were_asked_for_require_a_torch_and_on_a_card_a_card():
+    cpu_build = torch("2.9.1+cpu", build="cpu", cuda=None)
+    without = change(no_gpu_machine(torch=cpu_build), smoke=Smoke(level="quick", why="torch sees no GPU"))
+    assert errors(without) == []
+    assert errors(change(without, smoke=change(without.smoke, card_asked=True))) == ["no-gpu"]
+    bare = with_environment(without, torch=absent("no torch there"))
+    assert errors(bare) == ["torch-missing"]
+    assert errors(change(bare, smoke=change(bare.smoke, asked=False))) == []
+
+
 def test_torch_sees_no_card_though_there_is_one():
     trial = known(ImportTrial(ok=True, version="2.9.1+cu128", cuda="12.8", device_count=0), "import torch")
     machine = ran(with_torch(nvidia_machine(), trial=trial), why="torch sees no GPU", asked=False)

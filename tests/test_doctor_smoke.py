@@ -74,6 +74,7 @@ def test_a_card_and_a_torch_are_tried_at_quick_without_being_asked(tmp_path: Pat
     found = surveyed(tmp_path, with_card)
     (request,) = asked
     assert (request.level, request.asked, request.devices, request.kernels) == ("quick", False, (), ())
+    assert not request.cpu_instead
     assert found.machine.level == "quick"
     assert found.machine.smoke is not None
     assert found.machine.torch is not None
@@ -100,7 +101,7 @@ def test_a_level_asked_for_without_a_card_proves_torch_on_the_cpu(
     tmp_path: Path, asked: list[Request], level: Level
 ) -> None:
     assert surveyed(tmp_path, without_card, level).machine.level == level
-    assert [(request.level, request.asked, request.devices) for request in asked] == [(level, True, ("cpu",))]
+    assert [(request.level, request.asked, request.cpu_instead) for request in asked] == [(level, True, True)]
 
 
 def test_where_there_is_no_torch_nothing_is_started_and_why_is_told(tmp_path: Path, asked: list[Request]) -> None:
@@ -108,6 +109,10 @@ def test_where_there_is_no_torch_nothing_is_started_and_why_is_told(tmp_path: Pa
     assert asked == []
     assert machine.level == "driver"
     assert machine.smoke == Smoke(level="quick", why="no torch is installed", asked=True)
+    on_card = Request(level=None, devices=("cuda:0",))
+    smoke = surveyed(tmp_path, lambda host: None, "quick", request=on_card).machine.smoke
+    assert smoke is not None
+    assert smoke.card_asked
 
 
 def test_what_was_chosen_reaches_the_session_and_the_level_is_filled_in(tmp_path: Path, asked: list[Request]) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from tests.environments import write_torch, write_venv
 from tests.hosts import slugs
-from tests.smoke_children import GOOD, PYTHON, TORCH, faulty, write_kernels
+from tests.smoke_children import CARDS, GOOD, PYTHON, TORCH, faulty, write_kernels
 
 ROOT = Path(__file__).parents[1]
 TORCH_PYTHON = os.environ.get("GPUDOCTOR_TEST_PYTHON", "")
@@ -194,8 +194,9 @@ def _damaged(place: Path) -> None:
         ("none", "torch-missing", "no torch"),
     ],
 )
+@pytest.mark.parametrize("asking", [("check", "--level", "quick"), ("smoke",)])
 def test_a_torch_that_does_not_come_up_has_its_cause_named(
-    tmp_path: Path, program: str, slug: str, word: str
+    tmp_path: Path, asking: tuple[str, ...], program: str, slug: str, word: str
 ) -> None:
     if program == "none":
         write_venv(tmp_path / "venv", PYTHON, home=str(Path(sys.base_prefix) / "bin"))
@@ -205,12 +206,12 @@ def test_a_torch_that_does_not_come_up_has_its_cause_named(
         _damaged(Path(place))
     else:
         place = environment(tmp_path, program)
-    result = gpudoctor("check", "--level", "quick", "--python", place, *CAUSES, "--format", "json")
+    result = gpudoctor(*asking, "--python", place, *CAUSES, "--format", "json")
     found = report(result)
     assert slugs(found)[0] == slug
     assert word in json.dumps(found["findings"][0])
     assert found["smoke"] == {"level": "quick", "kernels": []}
-    assert result.returncode == (3 if program == "none" else 1)
+    assert (found["findings"][0]["severity"], result.returncode) == ("error", 1)
 
 
 def test_the_list_names_kernels_with_level_dtypes_and_limit() -> None:
@@ -224,7 +225,6 @@ def test_the_list_names_kernels_with_level_dtypes_and_limit() -> None:
 
 BAD = {
     "no such device": (["--device", "gpu"], "cuda:0"),
-    "a device that torch does not see": (["--device", "cuda:7", "--python", "{venv}"], "cuda:7"),
     "no such kernel": (["--kernel", "matmull"], "matmul"),
     "no time": (["--timeout", "0"], "--timeout"),
     "no number": (["--timeout", "nan"], "--timeout"),
@@ -244,6 +244,20 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, what: str) -> Non
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.count("\n") == 1
     assert word in result.stderr
+
+
+@pytest.mark.parametrize(("count", "code"), [(2, 2), (0, 1)])
+def test_a_card_that_is_not_there_is_a_mistake_only_where_there_are_others(
+    tmp_path: Path, good: Path, count: int, code: int
+) -> None:
+    place = environment(tmp_path, CARDS.replace("return 2", f"return {count}"))
+    result = gpudoctor("smoke", "--python", place, "--device", "cuda:7", "--format", "json", kernels=good)
+    assert result.returncode == code
+    if count:
+        assert "cuda:1 (NVIDIA H100)" in result.stderr
+    else:
+        assert report(result)["verdict"] == "error"
+        assert any("torch sees no GPU" in question["why"] for question in report(result)["not_judged"])
 
 
 def test_a_kernel_by_name_needs_no_level(tmp_path: Path) -> None:

@@ -210,6 +210,23 @@ def test_a_cuda_build_without_a_card_is_not_proved_by_the_cpu(tmp_path: Path) ->
     assert performed.smoke.why == "torch sees no GPU"
 
 
+@pytest.mark.parametrize(("count", "device"), [(0, "cpu"), (2, "cuda:1")])
+def test_the_cpu_stands_in_only_where_torch_sees_no_card(tmp_path: Path, count: int, device: str) -> None:
+    """What gpudoctor itself could not list may be a card all the same."""
+    request = Request(level="quick", cpu_instead=True)
+    torch = write_torch(tmp_path, CARDS.replace("return 2", f"return {count}"))
+    performed = session(torch, write_kernels(tmp_path / "k", GOOD), request=request)
+    assert ran(performed)[-1][1] == device
+
+
+def test_a_card_by_name_where_torch_sees_none_is_told_as_what_it_is(tmp_path: Path) -> None:
+    request = Request(level="quick", devices=("cuda:0", "cpu"))
+    performed = session(write_torch(tmp_path), write_kernels(tmp_path / "k", GOOD), request=request)
+    assert {device for _, device, _ in ran(performed)} == {"cpu"}
+    assert performed.smoke is not None
+    assert (performed.smoke.why, performed.smoke.card_asked) == ("torch sees no GPU", True)
+
+
 @pytest.mark.parametrize(
     ("devices", "wanted"),
     [

@@ -31,7 +31,7 @@ class Request(Struct, frozen=True):
     level: SmokeLevel | None
     """None: torch is imported and its devices are counted, nothing more."""
     devices: tuple[str, ...] = ()
-    """ "cuda:0", "cpu", "cuda" (every GPU), "all"; (): every GPU, or the CPU where torch is a CPU build."""
+    """ "cuda:0", "cpu", "cuda" (every GPU), "all" (and the CPU); (): every GPU, or the CPU where torch is a CPU build."""
     kernels: tuple[str, ...] = ()
     """Names; (): all of the level and of those below it."""
     seconds: float | None = None
@@ -39,7 +39,14 @@ class Request(Struct, frozen=True):
     minutes: float = 0.0
     """How long the soak lasts."""
     asked: bool = True
+    cpu_instead: bool = False
+    """Without names of devices: compute on the CPU where torch sees no GPU."""
     blocked: dict[str, str] = {}
+
+    @property
+    def card_asked(self) -> bool:
+        """Whether a GPU is asked for by name."""
+        return any(name.startswith("cuda") for name in self.devices)
 
 
 class Limits(Struct, frozen=True):
@@ -136,11 +143,14 @@ def wants_cpu(request: Request) -> bool:
 
 
 def choose_devices(request: Request, gpus: Sequence[SmokeDevice], cpu: SmokeDevice) -> tuple[SmokeDevice, ...]:
-    """The devices that a request means, GPUs first. Raises InputError for one that torch does not see."""
+    """The devices that a request means, GPUs first. Raises InputError for one that is not among those torch sees.
+
+    Where it sees none, that is no mistake of who asked: there is none to compute on.
+    """
     there = {device.name: device for device in gpus}
     names = set(request.devices or ("cuda",))
-    for name in sorted(names - {"cpu", "all", "cuda"} - set(there)):
-        seen = ", ".join(f"{device.name} ({device.product})" for device in gpus) or "no GPU"
+    for name in sorted(names - {"cpu", "all", "cuda"} - set(there)) if gpus else ():
+        seen = ", ".join(f"{device.name} ({device.product})" for device in gpus)
         raise InputError(f"torch sees no device {name!r}. It sees {seen}, and there is the CPU as cpu")
     every = bool(names & {"cuda", "all"})
     return (*(gpu for gpu in gpus if every or gpu.name in names), *((cpu,) if wants_cpu(request) else ()))

@@ -78,7 +78,21 @@ def _nothing(trial: Fact[ImportTrial], request: Request, why: str) -> Performed:
     """Nothing could be run."""
     if request.level is None:
         return Performed(trial)
-    return Performed(trial, Smoke(level=request.level, why=why, asked=request.asked))
+    return Performed(trial, _told(request, why=why))
+
+
+def _told(
+    request: Request, devices: tuple[SmokeDevice, ...] = (), kernels: tuple[SmokeKernel, ...] = (), why: str = ""
+) -> Smoke:
+    assert request.level is not None
+    return Smoke(
+        level=request.level,
+        devices=devices,
+        kernels=kernels,
+        why=why,
+        asked=request.asked,
+        card_asked=request.asked and request.card_asked,
+    )
 
 
 class _Listed(Struct):
@@ -130,9 +144,8 @@ class _Session:
     def _smoke(self, runner: Runner, trial: ImportTrial, lost: Lost | None) -> Smoke:
         """List the devices and run the kernels. `lost`: what became of the first child in counting them."""
         request = self._request
-        level = request.level
-        assert level is not None
-        if request.devices == () and not trial.cuda and not trial.hip:
+        gpu_build = bool(trial.cuda or trial.hip)
+        if request.devices == () and (not gpu_build or (request.cpu_instead and not trial.device_count)):
             request = msgspec.structs.replace(request, devices=("cpu",))
         gpus: tuple[SmokeDevice, ...] = ()
         failed: SmokeKernel | None = None
@@ -153,14 +166,9 @@ class _Session:
             devices = plan.choose_devices(request, gpus, self._cpu())
         jobs = plan.jobs(request, self._kernels, devices, len(gpus))
         results = runner.run(jobs, self._limits.in_all(request, len(devices)), self._progress)
-        why = runner.why or ("torch could not list its devices" if failed else "" if devices else "torch sees no GPU")
-        return Smoke(
-            level=level,
-            devices=devices,
-            kernels=(*((failed,) if failed else ()), *results),
-            why=why,
-            asked=request.asked,
-        )
+        none = "torch sees no GPU" if plan.wants_gpus(request) and not gpus else ""
+        why = runner.why or ("torch could not list its devices" if failed else none)
+        return _told(request, devices, (*((failed,) if failed else ()), *results), why)
 
     def _cpu(self) -> SmokeDevice:
         uname = self._host.uname().value
