@@ -12,6 +12,7 @@ from gpudoctor.finding import (
     InstallSystemPackage,
     JoinGroup,
     LoadModule,
+    Manual,
     RebuildModule,
     ReinstallPackage,
     RemovePackage,
@@ -34,7 +35,17 @@ TEXTS = st.one_of(
     st.sampled_from(
         (
             *("-rf", "--index-url=http://evil", "$(reboot)", "a;b", "a b", "`x`", "a\nb", "../x", "", "é", "x\x00"),
-            *("\u202eevil", "\x1b[31mred", "'; reboot #", '"', "-", "gpu\r", "a" * 5000, "\udcff"),
+            *(
+                "\u202eevil",
+                "/x/\u202e\u200b/y",
+                "\x1b[31mred",
+                "'; reboot #",
+                '"',
+                "-",
+                "gpu\r",
+                "a" * 5000,
+                "\udcff",
+            ),
         )
     ),
     st.text(max_size=20),
@@ -101,6 +112,7 @@ def remedies(one: str, two: str) -> list[AnyRemedy]:
         InstallSystemPackage(purpose=one, version=two),
         InstallSystemPackage(purpose="python-headers", version=two),
         JoinGroup(group=one),
+        Manual(text=f"Look at {one}\nor at {two}", why=two),
     ]
 
 
@@ -114,13 +126,14 @@ def test_no_text_of_a_machine_becomes_an_option_or_a_shell_word(one: str, two: s
             if isinstance(step, RunStep):
                 for argument in (argument for command in (step.argv, *step.undo) for argument in command):
                     _is_plain(argument)
-                assert step.cwd is None or step.cwd.isprintable() or not _controls(step.cwd)
+                assert step.cwd is None or not _controls(step.cwd)
             elif isinstance(step, EnvStep):
                 assert step.name.replace("_", "a").isalnum()
                 assert not set(step.value) & set("\n`$;|&<>\"' ")
             elif isinstance(step, ManualStep):
                 assert step.text.strip()
                 assert not _controls(step.text.replace("\n", ""))
+            assert not _controls(step.why)
 
 
 def _is_plain(argument: str) -> None:
@@ -133,4 +146,5 @@ def _is_plain(argument: str) -> None:
 
 
 def _controls(text: str) -> bool:
-    return any(ord(char) < 32 or ord(char) == 127 for char in text)
+    """Also what turns the direction of a text, or is not seen at all."""
+    return not text.isprintable()

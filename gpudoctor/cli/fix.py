@@ -182,7 +182,8 @@ def env(
 
     from gpudoctor.cli.examination import Examination, Sources, ids_of
     from gpudoctor.fix.repair import variables_for
-    from gpudoctor.fix.script import printable, variable_data, variable_lines
+    from gpudoctor.fix.script import variable_data, variable_lines
+    from gpudoctor.plain_text import without_controls
 
     examined = replace(examined, level=examined.level or "static")
     sources = Sources(examined, variables, None, description, overlays)
@@ -195,7 +196,7 @@ def env(
         return 0
     for variable in wanted:
         if variable.why:
-            click.echo(f"# {variable.name}: {printable(variable.why)}", err=True)
+            click.echo(f"# {variable.name}: {without_controls(variable.why)}", err=True)
     sys.stdout.write(variable_lines(wanted, shell))
     return 0
 

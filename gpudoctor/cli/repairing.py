@@ -70,10 +70,12 @@ def show(
 
 
 def print_json(data: dict[str, Any], shown: Shown) -> None:
-    """To stdout and the report file."""
+    """To stdout and the report file, without passwords."""
+    from gpudoctor.intake.snapshot import map_texts
+    from gpudoctor.plain_text import without_passwords
     from gpudoctor.render.public import to_json
 
-    text = to_json(data)
+    text = to_json(map_texts(data, without_passwords))
     sys.stdout.write(text)
     write_report_file(shown.report_file, text)
 

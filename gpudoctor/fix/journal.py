@@ -12,7 +12,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import re
 import secrets
 import time
 from collections.abc import Iterator
@@ -343,8 +342,3 @@ def locked(home: str, prefix: str) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def masked(text: str) -> str:
-    """Without the user and password of a URL."""
-    return re.sub(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s]+@", r"\1***@", text)

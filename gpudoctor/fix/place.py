@@ -19,7 +19,7 @@ _VERSION = r"[0-9][A-Za-z0-9.+!_-]*(\.\*)?"
 _CLAUSE = r"(==|!=|<=|>=|<|>|~=)[0-9][A-Za-z0-9.+!_-]*(\.\*)?"
 _SPECIFIER = f"{_CLAUSE}(,{_CLAUSE})*"
 _URL = r"(https?|file)://[A-Za-z0-9._~:/?#@!$&*+=%\[\]-]+"
-_PATH = r"~?/[^\x00-\x1f\x7f]*"
+_PATH = r"~?/.*"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 _VALUE = r"[A-Za-z0-9/][A-Za-z0-9._:,/+=-]*"
 
@@ -45,9 +45,9 @@ def is_url(text: str) -> bool:
 
 
 def is_path(text: str) -> bool:
-    """An absolute path (or, of a snapshot, one below a home folder that was left out) without control characters:
+    """An absolute path (or, of a snapshot, one below a home folder that was left out) that can be shown as it is:
     it can never be taken for an option."""
-    return len(text) < 4000 and re.fullmatch(_PATH, text) is not None
+    return len(text) < 4000 and text.isprintable() and re.fullmatch(_PATH, text) is not None
 
 
 def is_variable(name: str, value: str) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn
 
+from msgspec.structs import replace
+
 from gpudoctor.finding import (
     AddContainerFlags,
     AnyRemedy,
@@ -30,6 +32,7 @@ from gpudoctor.finding import (
 from gpudoctor.fix.place import Place, place
 from gpudoctor.fix.steps import EnvStep, Fix, ManualStep, RunStep, Step
 from gpudoctor.machine import Machine
+from gpudoctor.plain_text import lines_without_controls, without_controls
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -68,7 +71,23 @@ def alike(one: Step, other: Step) -> bool:
 
 
 def steps_for(remedy: AnyRemedy, here: Place, machine: Machine, matrix: Matrix) -> tuple[Step, ...]:
-    """The steps of one remedy."""
+    """The steps of one remedy; nothing in them hides from who reads them."""
+    return tuple(_readable(step) for step in _steps_of(remedy, here, machine, matrix))
+
+
+def _readable(step: Step) -> Step:
+    """The step, without characters that a person does not see; no command is made of such."""
+    if isinstance(step, RunStep):
+        words = (*step.argv, *step.env.values(), step.cwd or "", *(word for argv in step.undo for word in argv))
+        if not all(word.isprintable() for word in words):
+            text = f"Repair by hand: no command is made, a name in it has characters that are not shown: {step.argv}"
+            return ManualStep(text=without_controls(text), why=without_controls(step.why), risk=step.risk)
+    elif isinstance(step, ManualStep):
+        step = replace(step, text=lines_without_controls(step.text))
+    return replace(step, why=without_controls(step.why))
+
+
+def _steps_of(remedy: AnyRemedy, here: Place, machine: Machine, matrix: Matrix) -> tuple[Step, ...]:
     if isinstance(remedy, Manual):
         return (ManualStep(text=remedy.text, why=remedy.why, risk=remedy.risk),)
     if isinstance(remedy, AddContainerFlags):

@@ -10,6 +10,7 @@ from gpudoctor.fix.place import Place, is_name
 from gpudoctor.fix.requirements import Wanted, places_that_ask, rocm_triton
 from gpudoctor.fix.steps import ManualStep, RunStep, Step
 from gpudoctor.machine import Machine, TorchAsked
+from gpudoctor.plain_text import without_controls
 
 if TYPE_CHECKING:
     from gpudoctor.finding import ReplaceTorch
@@ -160,7 +161,7 @@ def files_that_bring_it_back(
         ours = line.file == "pyproject.toml" and bool(place.project)
         if ours or "==" not in line.requirement or line.requirement.replace(" ", "") == torch.text:
             continue
-        text = f"In {_printable(line.file)}, put {torch.text} in the place of {_printable(line.requirement)}"
+        text = f"In {_one_line(line.file)}, put {torch.text} in the place of {_one_line(line.requirement)}"
         if index and line.file.endswith(".txt"):
             text += f", and above it the line --extra-index-url {index}"
         if line.hashed:
@@ -181,5 +182,5 @@ def _source(index: str) -> str:
     return f"gpu-{tail}" if is_name(tail) else "gpu"
 
 
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() else "?" for char in text)[:120]
+def _one_line(text: str) -> str:
+    return without_controls(text)[:120]

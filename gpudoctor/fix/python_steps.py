@@ -153,5 +153,4 @@ def _is_sound(remedy: ReplaceTorch) -> bool:
 
 
 def _by_hand_only(what: str) -> ManualStep:
-    shown = "".join(char if char.isprintable() else "?" for char in what)[:120]
-    return ManualStep(text=f"Repair by hand: no command is made for {shown!r}: its name or value is unusual.")
+    return ManualStep(text=f"Repair by hand: no command is made for {what[:120]!r}: its name or value is unusual.")

@@ -13,6 +13,7 @@ from typing import Any
 from gpudoctor.finding import UnsetVariable
 from gpudoctor.fix.repair import PlannedStep, Repair, Variable
 from gpudoctor.fix.steps import EnvStep, RunStep
+from gpudoctor.plain_text import without_controls
 
 _HEAD = """\
 #!/bin/sh
@@ -25,8 +26,8 @@ if [ "$(id -u)" -eq 0 ]; then sudo=; else sudo=sudo; fi
 
 def shell_script(plan: Repair, *, version: str, subject: str) -> str:
     """All of a plan: commands as they are, what a person does as comments."""
-    lines = [_HEAD.format(version=version, subject=printable(subject))]
-    lines += [f"# These want another torch: {printable(', '.join(plan.pinned))}\n"] if plan.pinned else []
+    lines = [_HEAD.format(version=version, subject=without_controls(subject))]
+    lines += [f"# These want another torch: {without_controls(', '.join(plan.pinned))}\n"] if plan.pinned else []
     stopped = False
     for number, planned in enumerate(plan.steps, 1):
         lines += [f"{line}\n" for line in ("", *_step(number, planned, stopped))]
@@ -72,14 +73,9 @@ def quoted(argv: Iterable[str]) -> str:
     return " ".join(f'"$HOME"/{shlex.quote(a[2:])}' if a.startswith("~/") else shlex.quote(a) for a in argv)
 
 
-def printable(text: str) -> str:
-    """One line without control characters."""
-    return "".join(char if char.isprintable() else "?" for char in text)
-
-
 def _comment(text: str) -> Iterator[str]:
     """A text as comment lines: whatever is in it, no line of it is a command."""
-    yield from (f"# {printable(line)}".rstrip() for line in re.split(r"[\r\n]", text))
+    yield from (f"# {without_controls(line)}".rstrip() for line in re.split(r"[\r\n]", text))
 
 
 # --- variables --------------------------------------------------------------------------------------------

@@ -10,11 +10,12 @@ from msgspec import Struct
 from gpudoctor.fix import recording
 from gpudoctor.fix.apply import Event, Line, StepStarts, aside_of, drop, end_strays
 from gpudoctor.fix.installed import name_of, records
-from gpudoctor.fix.journal import Process, RepairError, Run, locked, masked, note, process, read, runs
+from gpudoctor.fix.journal import Process, RepairError, Run, locked, note, process, read, runs
 from gpudoctor.fix.kept_files import KeptFiles, discard, sync_file_system
 from gpudoctor.fix.put_back import PutBack, put_back
 from gpudoctor.fix.recorded_tree import Tree, scan
 from gpudoctor.fix.step_process import Interrupted, interruptible, run_step
+from gpudoctor.plain_text import without_passwords
 
 
 class Undone(Struct, frozen=True):
@@ -125,10 +126,11 @@ def _revert_system_steps(run: Run, say: Callable[[Event], None]) -> tuple[Run, s
         if step.risk != "root":
             continue
         for argv in step.undo:
-            say(StepStarts(number=number, of=len(run.steps), argv=tuple(map(masked, argv)), why="takes it back"))
+            shown = tuple(map(without_passwords, argv))
+            say(StepStarts(number=number, of=len(run.steps), argv=shown, why="takes it back"))
             rc = _run_command(run, number, argv, say)
             if rc != 0:
-                command = masked(" ".join(argv))
+                command = without_passwords(" ".join(argv))
                 return run, f"The files are as before, but this failed ({rc}): {command}"
         run = note(run, "reverted", step=number)
     return run, ""

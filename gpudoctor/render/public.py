@@ -9,6 +9,7 @@ import msgspec
 
 from gpudoctor.intake.snapshot import machine_public, map_texts, pseudonyms, public_text, users_in
 from gpudoctor.machine import Machine
+from gpudoctor.plain_text import without_passwords
 from gpudoctor.report import Report
 
 
@@ -18,7 +19,11 @@ def report_data(report: Report, *, private: bool) -> dict[str, Any]:
     if private:
         return data
     home, stand_in = os.path.expanduser("~"), pseudonyms(report.machine)
-    clean = public_text(home, stand_in, users_in(data, home))
+    named = public_text(home, stand_in, users_in(data, home))
+
+    def clean(text: str) -> str:
+        return without_passwords(named(text))
+
     public = {key: map_texts(value, clean) for key, value in data.items() if key != "machine"}
     machine = machine_public(data["machine"], stand_in, home)
     return {key: machine if key == "machine" else public[key] for key in data}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.fix.steps import EnvStep, Fix, ManualStep, RunStep
 from gpudoctor.intake.snapshot import public_text
+from gpudoctor.plain_text import without_passwords
 from gpudoctor.render.inventory import inventory
 
 if TYPE_CHECKING:
@@ -54,12 +55,14 @@ def print_report(
 def print_lines(given: Iterable[Line], out: TextIO, *, color: bool, exact_commands: bool = False) -> None:
     """Print lines, home folders left out: with colour if `out` is a terminal and `color`, plain text otherwise.
 
-    Commands that are to be pasted here (`exact_commands`) keep another user's home folder.
+    Commands that are to be pasted here (`exact_commands`) keep another user's home folder; passwords of indexes are
+    never shown.
     """
     clean = public_text(os.path.expanduser("~"))
 
     def shown(text: str, style: str) -> str:
-        return printable(text if exact_commands and style == "command" else clean(text))
+        exact = exact_commands and style == "command"
+        return printable(without_passwords(text if exact else clean(text)))
 
     lines = [[(shown(text, style), style) for text, style in line] for line in given]
     if color and out.isatty():
