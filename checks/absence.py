@@ -30,6 +30,7 @@ from .installed import (
     nvml_status,
 )
 from .job import cpu_task
+from .unanswered import refusing_runtime, unanswered
 from .unserved import RESERVED, because, unserved
 
 _TAKEN = (2, 46)
@@ -150,7 +151,8 @@ def no_driver(case: Case) -> Verdicts:
     The card is on the PCI bus, its vendor's kernel driver does not have it, and no more exact cause is known (another
     driver, a rule, Secure Boot, a missing build, a branch or flavour that refuses the card). Also where the module is
     loaded and libcuda was not installed; where nvidia-smi reaches no driver on a machine whose bus could not be read;
-    and at level driver where CUDA or NVML fail without a known cause. Cards reserved for virtual machines are left
+    and at level driver where CUDA, NVML or the ROCm runtime fail without a known cause; where they hang, crash or
+    cannot be opened, whether they start is not judged. Cards reserved for virtual machines are left
     alone.
 
     ## Fix safety
@@ -161,6 +163,9 @@ def no_driver(case: Case) -> Verdicts:
     if case.machine.of_vendor("nvidia") and not unserved(case, "nvidia"):
         yield from _without_libcuda(case)
         yield from _silent_driver(case)
+    asked: tuple[Finding | NotJudged, ...] = (*refusing_runtime(case), *unanswered(case))
+    if asked and not _explained(case):
+        yield from asked
     unseen = not case.machine.gpus and case.machine.buses.undecided and case.built_for == "nvidia"
     if unseen and nvml_status(case) == _NOT_LOADED:
         yield _nobody_answers(case)

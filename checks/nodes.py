@@ -148,7 +148,7 @@ def _let_in(case: Case, vendor: Vendor, node: DeviceNode, closed: tuple[DeviceNo
         '`SUBSYSTEM=="drm", KERNEL=="renderD*", GROUP="render", MODE="0660"`; then join that group.'
     )
     if case.in_container:
-        text = f"On the host, where they belong to root alone: {text[0].lower()}{text[1:]} Or start the container as root."
+        text = f"On the host, as they are root's alone: {text[0].lower()}{text[1:]} Or start the container as root."
     return (WayOut("Open the nodes to users", (Manual(text, risk="root"),)),)
 
 

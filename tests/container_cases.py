@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from msgspec import Struct
 
 from tests.containers import Node
 from tests.environments import shared_library
+from tests.test_probe_driver_child import CUDA, NVML
 
 RENDER = 993
 """Number of the group that owns the AMD nodes: no name in the image stands for it."""
@@ -113,6 +115,29 @@ def compat(root: Path, card: str, driver: str, version: str, torch: str) -> Node
     return node
 
 
+def answering(root: Path, **host: object) -> Node:
+    """A node whose driver libraries answer as variables STUB_NVML and STUB_CUDA tell them: an H100."""
+    node = Node(root)
+    node.ubuntu().nvidia_card("2330", "0000:ac:00.0").nvidia_driver("580.95.05", **host)  # type: ignore[arg-type]
+    node.torch("2.9.1+cu128", python="3.11")
+    for name, code in (("libnvidia-ml", NVML), ("libcuda", CUDA)):
+        source = node.path(f"/{name}.c")
+        source.write_text(code)
+        out = str(node.path(f"{LIB}/{name}.so.580.95.05"))
+        subprocess.run(
+            ["gcc", "-shared", "-fPIC", "-w", f"-Wl,-soname,{name}.so.1", "-o", out, str(source)], check=True
+        )
+    return node
+
+
+def hung_smi(root: Path) -> Node:
+    """nvidia-smi never comes back; NVML answers "unknown error", so that it is asked."""
+    node = answering(root)
+    node.in_image("/usr/bin/nvidia-smi", b"#!/bin/sh\ntrap '' TERM INT HUP\nsleep 1000\n")
+    node.path("/image/usr/bin/nvidia-smi").chmod(0o755)
+    return node
+
+
 COMPAT = {"LD_LIBRARY_PATH": "/usr/local/cuda/compat"}
 NVIDIA_NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm")
 ORDINARY_USER = ("--user", "1234:5678")
@@ -168,7 +193,10 @@ CASES = (
         ("--device /dev/kfd", f"--group-add {RENDER}", "amd.com/gpu"),
     ),
     # --- rights ---
-    Case("NVIDIA: nodes of root alone", of_root, "gpu-device-permission", ("NVreg_DeviceFileMode=0666",), options=ORDINARY_USER),
+    Case(
+        "NVIDIA: nodes of root alone", of_root, "gpu-device-permission",
+        ("On the host", "NVreg_DeviceFileMode=0666"), options=ORDINARY_USER,
+    ),
     Case(
         "NVIDIA: nodes of a group", of_a_group, "gpu-device-permission",
         ("--group-add 44", "supplementalGroups: [44]"), options=ORDINARY_USER,

@@ -306,9 +306,8 @@ def test_a_rootless_container_does_not_know_the_hosts_number():
 
 
 def test_in_a_container_nodes_of_root_alone_are_opened_on_the_host():
-    machine = with_stack(
-        nvidia_machine(container="docker"), nodes=nodes("/dev/nvidiactl", opened="EACCES", mode=0o600, gid=0)
-    )
+    closed = nodes("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm", opened="EACCES", mode=0o600, gid=0)
+    machine = with_stack(nvidia_machine(container="docker"), nodes=closed)
     text = first(machine).ways_out[0].remedies[0].text
     assert text.startswith("On the host") and "NVreg_DeviceFileMode" in text
 

@@ -259,14 +259,26 @@ def test_a_hang_at_one_card_keeps_the_versions_and_lists_no_cards(stubs: Path) -
     assert cuda.state == "unknown"
 
 
-@pytest.mark.parametrize(
-    ("variables", "step"),
-    [({"STUB_NVML": "hang"}, "nvmlInit: gave no answer"), ({"STUB_NVML": "crash"}, "nvmlInit: crashed (SIGSEGV)")],
-)
-def test_nvml_that_never_comes_back(stubs: Path, variables: dict[str, str], step: str) -> None:
-    nvml, cuda, _ = ask(stubs, 1.0, **variables)
+def test_nvml_that_never_comes_back(stubs: Path) -> None:
+    nvml, cuda, smi = ask(stubs, 1.0, STUB_NVML="hang")
     assert (nvml.state, cuda.state) == ("unknown", "unknown")
-    assert nvml.why.startswith(step)
+    assert nvml.why.startswith("nvmlInit: gave no answer")
+    assert "not asked" in smi.why, "nvidia-smi would hang, too"
+
+
+def test_libcuda_answers_where_nvml_crashed(stubs: Path) -> None:
+    nvml, cuda, _ = ask(stubs, STUB_NVML="crash")
+    assert nvml.why == "nvmlInit: crashed (SIGSEGV)"
+    assert value(cuda).status == 0
+
+
+def test_drivers_are_asked_where_no_folder_can_be_written(stubs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> str:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile._get_default_tempdir", nowhere)
+    monkeypatch.setattr("tempfile.tempdir", None)
+    assert value(ask(stubs)[0]).status == 0
 
 
 def test_an_abort_in_libcuda(stubs: Path) -> None:

@@ -24,6 +24,7 @@ def run_limited(
     *,
     environ: Mapping[str, str] | None = None,
     cwd: str | None = None,
+    pass_fds: tuple[int, ...] = (),
 ) -> Fact[CommandResult]:
     """Run `argv`, keep at most OUTPUT_LIMIT bytes of each stream, and kill it and all it started after `seconds`.
 
@@ -45,7 +46,7 @@ def run_limited(
             env={**(os.environ if environ is None else environ), "LC_ALL": "C"},
             cwd=cwd,
             start_new_session=True,
-            pass_fds=(held,),
+            pass_fds=(held, *pass_fds),
         )
     except FileNotFoundError as error:
         os.close(watch)

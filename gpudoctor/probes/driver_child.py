@@ -1,4 +1,4 @@
-"""Running the programs of `children/`: bare, timed, with an answer channel of their own.
+"""Running the programs of `children/`: bare, timed, with an answer channel of their own (in memory).
 
 Driver libraries print what they like, hang and crash; each line that got through before counts.
 """
@@ -24,34 +24,29 @@ class ChildRun(Struct, frozen=True):
 
 
 def run_child(name: str, arguments: tuple[str, ...], seconds: float, environ: Mapping[str, str]) -> ChildRun:
-    """Run `children/<name>.py` with a bare interpreter, in the examined process's variables. What drivers
-    cache goes to a temporary folder that is removed."""
-    import tempfile
+    """Run `children/<name>.py` with a bare interpreter, in the examined process's variables.
 
+    It writes nothing and needs no folder to write to: containers may have none.
+    """
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "children", f"{name}.py")
     try:
-        with tempfile.TemporaryDirectory(prefix="gpudoctor-") as folder:
-            answers = os.path.join(folder, "answers")
-            result = run_limited(
-                (sys.executable, "-I", "-S", "-E", script, answers, *arguments),
-                seconds,
-                environ={**environ, "CUDA_CACHE_PATH": folder},
-                cwd=folder,
-            )
-            lines = _lines(answers)
+        channel = os.memfd_create("gpudoctor-answers")
     except OSError as error:
         return ChildRun(failure=f"could not be asked: {error}")
+    try:
+        result = run_limited(
+            (sys.executable, "-I", "-S", "-E", script, str(channel), *arguments),
+            seconds,
+            environ={**environ, "CUDA_CACHE_DISABLE": "1"},
+            cwd="/",
+            pass_fds=(channel,),
+        )
+        lines = tuple(os.pread(channel, _ANSWERS_LIMIT, 0).splitlines())
+    finally:
+        os.close(channel)
     if result.value is None:
         return ChildRun(lines, "gave " + result.why if result.why.startswith("no answer") else result.why)
     return ChildRun(lines, _ending(result.value.rc, result.value.stderr))
-
-
-def _lines(path: str) -> tuple[bytes, ...]:
-    try:
-        with open(path, "rb") as answers:
-            return tuple(answers.read(_ANSWERS_LIMIT).splitlines())
-    except OSError:
-        return ()
 
 
 def _ending(code: int, errors: str) -> str:

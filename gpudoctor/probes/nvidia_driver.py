@@ -36,12 +36,27 @@ def ask_nvidia(host: Host, seconds: float = 20.0) -> Answers:
         return nothing, nothing, _recorded_smi(host)
     from gpudoctor.probes.driver_child import run_child
 
-    run = run_child("nvidia", (), seconds, host.environ)
+    run = run_child("nvidia", ("nvml", "cuda"), seconds, host.environ)
     lines = [line for raw in run.lines if (line := _decoded(raw))]
     nvml, cuda = _answer("nvml", lines, run.failure), _answer("cuda", lines, run.failure)
     if nvml.value is not None and nvml.value.status == 0 and nvml.value.devices is not None:
         return nvml, cuda, unknown("not asked: NVML answered")
+    if _hung(run.failure):
+        return nvml, cuda, unknown("not asked: the driver does not answer")
+    if run.failure and not _reached(lines, "cuda"):  # NVML took the child down with it
+        run = run_child("nvidia", ("cuda",), seconds, host.environ)
+        cuda = _answer("cuda", [line for raw in run.lines if (line := _decoded(raw))], run.failure)
+        if _hung(run.failure):
+            return nvml, cuda, unknown("not asked: the driver does not answer")
     return nvml, cuda, _smi(host)
+
+
+def _hung(failure: str) -> bool:
+    return failure.startswith("gave no answer")
+
+
+def _reached(lines: list[_Line], api: str) -> bool:
+    return any(line.doing == f"loading {_LIBRARY[api]}" for line in lines)
 
 
 def _decoded(raw: bytes) -> _Line | None:

@@ -8,13 +8,16 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-CHANNEL = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+CHANNEL = int(sys.argv[1])
+os.set_inheritable(CHANNEL, False)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 # Attributes of hsa_agent_get_info and hsa_isa_get_info_alt (hsa.h, hsa_ext_amd.h).
 AGENT_NAME, AGENT_DEVICE = 0, 17

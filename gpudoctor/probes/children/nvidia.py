@@ -1,5 +1,6 @@
-"""Initialise NVML, then libcuda, and say what they answer. Run as a bare child: either may hang or crash.
+"""Initialise those of NVML and libcuda that argv[2:] names ("nvml", "cuda"), and say what they answer.
 
+Run as a bare child: either may hang or crash.
 Lines: {"doing": step} before a step that may never return; {"missing": api, "why": text};
 {"nvml": answer} and {"cuda": answer} in the shape of gpudoctor.machine.NvidiaApi.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import sys
 
 TYPE_CHECKING = False
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
 
 c_uint, c_ulonglong, byref = ctypes.c_uint, ctypes.c_ulonglong, ctypes.byref
 
-CHANNEL = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+CHANNEL = int(sys.argv[1])
+os.set_inheritable(CHANNEL, False)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def say(**line: Any) -> None:
@@ -341,7 +345,9 @@ def cuda_peers(cuda: Any, index: int, cards: range) -> list[int]:
 
 
 if __name__ == "__main__":
-    ask_nvml()
-    ask_cuda()
+    if "nvml" in sys.argv[2:]:
+        ask_nvml()
+    if "cuda" in sys.argv[2:]:
+        ask_cuda()
     # A driver's own clean-up may hang; nothing here needs it.
     os._exit(0)
