@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from gpudoctor.check import Case
 from gpudoctor.finding import Evidence, Severity
-from gpudoctor.machine import Gpu, SmokeDevice, SmokeKernel, Vendor
+from gpudoctor.machine import LISTING, Gpu, SmokeDevice, SmokeKernel, Vendor
 from gpudoctor.matrix.rows import ErrorPattern
 
 from .fitting import aside, fits, weight
@@ -21,6 +21,7 @@ NO_CODE = ("torch-no-arch-for-gpu", "torch-dropped-old-gpu", "torch-rocm-no-arch
 _FAILED = ("error", "crash", "timeout")
 _FULL = 0.1
 """A card with less than this share of its memory free was filled by others before the kernels ran."""
+_ALL = "cuda"
 _SHOWN = 3
 _LINE = 160
 
@@ -59,8 +60,7 @@ def wrong_results(case: Case) -> tuple[Fault, ...]:
     for device in _devices(case):
         ran, wrong = _ran(case, device), _with_status(case, device, ("wrong",))
         if wrong:
-            mixed = any(kernel.status == "pass" for kernel in ran)
-            found.append(Fault(WRONG, wrong, len(ran), (device,), _cards(case, device), mixed=mixed))
+            found.append(Fault(WRONG, wrong, len(ran), (device,), _cards(case, device), mixed=_mixed(case, device)))
     return tuple(_merged(found))
 
 
@@ -93,6 +93,8 @@ def severity(case: Case, fault: Fault) -> Severity:
 
 def told(fault: Fault) -> str:
     """ "12 of 12 smoke kernels fail: elementwise (float32), matmul (float16) and 10 more"."""
+    if all(kernel.name == LISTING for kernel in fault.kernels):
+        return "torch cannot list its devices"
     names = list(dict.fromkeys(_name(kernel) for kernel in fault.kernels))
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     one = fault.ran == 1
@@ -127,6 +129,8 @@ def subject_of_devices(fault: Fault) -> str:
     """What is spoken of where no card is known."""
     if set(fault.devices) == {"cpu"}:
         return "the CPU"
+    if fault.devices == (_ALL,):
+        return "the cards together"
     return ", ".join(fault.devices) or "torch"
 
 
@@ -147,7 +151,18 @@ def _with_status(case: Case, device: str, statuses: tuple[str, ...]) -> tuple[Sm
 
 
 def _cards(case: Case, device: str) -> tuple[Gpu, ...]:
+    """The card behind a device; where torch cannot list its devices, every card that it is built for."""
+    listing = any(kernel.name == LISTING for kernel in _with_status(case, device, _FAILED))
+    if listing and case.built_for:
+        return case.usable_of(case.built_for)
     return (case.behind[device],) if device in case.behind else ()
+
+
+def _mixed(case: Case, device: str) -> bool:
+    """Whether some kernel passed there."""
+    smoke = case.machine.smoke
+    passed = [kernel.device for kernel in (smoke.kernels if smoke else ()) if kernel.status == "pass"]
+    return any(name == device or (device == _ALL and name.startswith(_ALL)) for name in passed)
 
 
 def _vendor(case: Case, device: str) -> Vendor | None:
@@ -174,7 +189,7 @@ def _of_device(case: Case, device: str) -> Iterator[Fault]:
     """The faults of one device. What failed without telling why joins a cause with which nothing computes."""
     ran, failed = _ran(case, device), _with_status(case, device, _FAILED)
     rows = [(kernel, _cause(case, kernel)) for kernel in failed]
-    mixed = any(kernel.status == "pass" for kernel in ran)
+    mixed = _mixed(case, device)
     stopping = next((row for _, row in rows if row and row.stops), None)
     groups: dict[str, list[tuple[SmokeKernel, ErrorPattern | None]]] = {}
     for kernel, row in rows:

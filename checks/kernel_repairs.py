@@ -14,6 +14,7 @@ from gpudoctor.finding import (
     SetVariable,
     WayOut,
 )
+from gpudoctor.machine import LISTING
 
 from .failed_kernels import CRASH, NO_CODE, WRONG, Fault
 from .fitting import better_torch, fits, ways_for
@@ -107,7 +108,9 @@ def _found_out(case: Case, fault: Fault) -> tuple[WayOut, ...]:
     """The steps that tell software from hardware, in their order."""
     kernel, device = fault.kernels[0], fault.devices[0] if fault.devices else ""
     level = case.machine.smoke.level if case.machine.smoke else "quick"
-    alone = f"gpudoctor smoke --level {level}" + (f" --kernel {kernel.name} --device {device}" if device else "")
+    alone = f"gpudoctor smoke --level {level}"
+    if device and kernel.name != LISTING:
+        alone += f" --kernel {kernel.name} --device {device}"
     again = (
         f"Run it again by itself: `{alone}`. If it passes now and then, the fault comes and goes: look at heat, "
         "power supply and overclocking, and at `dmesg`."

@@ -215,8 +215,7 @@ def _finding(case: Case, fault: Fault, causes: tuple[str, ...]) -> Finding:
     sure: Confidence = "likely" if named and row and row.stops and fault.mixed else "certain"
     wrong = fault.slug == WRONG
     parts = {
-        "message": f"On {where}, {told(fault)}."
-        + f" First: {line}."
+        "message": f"On {where}, {told(fault)}{'. First' if len(fault.kernels) > 1 else ''}: {line}."
         + (f" It means: {row.meaning}." if row else "")
         + (_code(case, fault) if fault.slug in NO_CODE else ""),
         "saw": f"{told(fault)}: {line}",

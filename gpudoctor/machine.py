@@ -658,6 +658,10 @@ class KernelLog(Record, frozen=True):
 SmokeStatus = Literal["pass", "wrong", "error", "crash", "timeout", "skipped"]
 
 
+LISTING = "devices"
+"""Name of the result that tells that torch could not list its devices."""
+
+
 class SmokeDevice(Record, frozen=True):
     """A device as torch names it ("cuda:0" on CUDA and ROCm alike, "cpu")."""
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gpudoctor.judge import judge
 from gpudoctor.machine import (
+    LISTING,
     ImportTrial,
     Machine,
     MigDevice,
@@ -413,6 +414,27 @@ def test_torch_that_sees_no_card_is_put_down_to_what_the_driver_says():
     listing = SmokeKernel(name="devices", device="cuda", status="error", message=said)
     for machine in (ran(with_torch(nvidia_machine(), trial=trial), listing), ran(nvidia_machine(), listing)):
         assert errors(machine) == ["cuda-compat-on-geforce"]
+
+
+@pytest.mark.parametrize("status", [{"status": "timeout", "detail": "no answer within 60 s"}, {"status": "crash"}])
+def test_devices_that_could_not_be_listed_are_one_error_of_every_card(status):
+    cards = amd_gpu(), amd_gpu(index=1)
+    listing = SmokeKernel(name=LISTING, device="cuda", **status)
+    machine = change(amd_machine(*cards), smoke=Smoke(level="quick", kernels=(listing,), asked=False))
+    found = finding(machine, "smoke-crash")
+    assert errors(machine) == ["smoke-crash"]
+    assert (len(found.cards), "torch cannot list its devices" in found.message) == (2, True)
+    assert not any("--kernel" in remedy.text for way in found.ways_out for remedy in way.remedies)
+
+
+def test_a_kernel_between_cards_that_compute_speaks_of_the_cards_together():
+    cards = (nvidia_gpu(), nvidia_gpu(index=1))
+    devices = tuple(SmokeDevice(name=f"cuda:{i}", bdf=gpu.bdf) for i, gpu in enumerate(cards))
+    alone = (*passing(device="cuda:0"), *passing(device="cuda:1"))
+    machine = ran(nvidia_machine(*cards), *alone, *raising("boom", "all-reduce", device="cuda"), devices=devices)
+    found = finding(machine, "smoke-crash")
+    assert found.message.startswith("On the cards together, 1 of 1 smoke kernel fails")
+    assert "no-driver" not in found.symptom_of, "each card computes"
 
 
 def test_an_import_that_fails_is_told_once():

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from gpudoctor.host import Host
 from gpudoctor.host.interrupts import Interruptions, deferred
-from gpudoctor.machine import Fact, ImportTrial, PythonEnvironment, Smoke, SmokeDevice, SmokeKernel, unknown
+from gpudoctor.machine import LISTING, Fact, ImportTrial, PythonEnvironment, Smoke, SmokeDevice, SmokeKernel, unknown
 from gpudoctor.smoke import plan
 from gpudoctor.smoke.child import Child, Lost
 from gpudoctor.smoke.plan import KERNELS, Limits, Request
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["Limits", "Performed", "Progress", "Request", "Starting", "ignore", "perform"]
 
 _LIMITS = Limits()
-
-LISTING = "devices"
-"""Name of the result that tells that torch could not list its devices."""
 
 
 class Performed(Struct, frozen=True):
