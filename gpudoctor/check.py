@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -126,7 +126,8 @@ class Check(Struct, frozen=True):
 
     id: str
     slug: str
-    function: Callable[[Case], Verdicts]
+    function: Callable[[Any], Verdicts]
+    """Over what it judges: a `Case`, or the recipe of an image."""
 
     @property
     def title(self) -> str:
@@ -140,7 +141,7 @@ class Check(Struct, frozen=True):
 
         return getdoc(self.function) or ""
 
-    def run(self, case: Case) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
+    def run(self, case: Any) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
         """Findings and unanswered questions, stamped with this check's id, and its slug where they name none."""
         findings: list[Finding] = []
         open_questions: list[NotJudged] = []
@@ -152,6 +153,6 @@ class Check(Struct, frozen=True):
         return tuple(findings), tuple(open_questions)
 
 
-def check(id: str, slug: str) -> Callable[[Callable[[Case], Verdicts]], Check]:
+def check(id: str, slug: str) -> Callable[[Callable[[Any], Verdicts]], Check]:
     """Make a function a check: `@check("GPD402", "torch-no-arch-for-gpu")`."""
     return lambda function: Check(id=id, slug=slug, function=function)

@@ -6,7 +6,7 @@ import importlib
 import os
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from gpudoctor.host import InputError
 from gpudoctor.symptoms import answered, settled
 
 if TYPE_CHECKING:
+    from gpudoctor.dockerfile.case import ImageCase
     from gpudoctor.machine import Machine
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.requirement import Requirement
@@ -25,6 +26,7 @@ Verdict = Literal["ok", "warning", "error", "unknown"]
 FailOn = Literal["error", "warning", "never"]
 
 _SEVERITIES = ("error", "warning", "note")
+_IMAGE_MODULES = ("checks", "torch_checks", "compose_checks")
 
 
 class Ignored(Struct, frozen=True):
@@ -55,6 +57,14 @@ def all_checks() -> tuple[Check, ...]:
     return tuple(sorted(found, key=lambda check: (check.id, check.slug)))
 
 
+@cache
+def image_checks() -> tuple[Check, ...]:
+    """Every check of Dockerfiles and compose files, by id; a judgement of a machine never imports them."""
+    modules = [importlib.import_module(f"gpudoctor.dockerfile.{name}") for name in _IMAGE_MODULES]
+    found = {value for module in modules for value in vars(module).values() if isinstance(value, Check)}
+    return tuple(sorted(found, key=lambda check: check.id))
+
+
 def judge(
     machine: Machine,
     matrix: Matrix,
@@ -75,13 +85,42 @@ def judge(
     chosen = _chosen((*select, "requirement-not-met") if select and required else select)
     ignored_ids = {check.id: why for name, why in (ignore or {}).items() for check in named(name)}
     case = Case(machine, matrix, required)
+    findings, questions = _findings(chosen, case)
+    findings, questions = settled(findings, case), answered([*open_questions, *questions], case)
+    return _judgement(findings, questions, ignored_ids, chosen)
+
+
+def judge_images(
+    case: ImageCase,
+    also: Iterable[Finding] = (),
+    *,
+    select: Iterable[str] = (),
+    ignore: Mapping[str, str] | None = None,
+) -> Judgement:
+    """Run the checks of Dockerfiles. `also` was found on machines that such images are described to run on; of these,
+    too, only what was selected counts. Raises InputError for a selection that names no check."""
+    wanted = {check for name in select for check in named(name)}
+    ids = {check.id for check in wanted}
+    chosen = tuple(check for check in image_checks() if check in wanted or not wanted)
+    ignored_ids = {check.id: why for name, why in (ignore or {}).items() for check in named(name)}
+    findings, questions = _findings(chosen, case)
+    others = [finding for finding in also if finding.id in ids or not wanted]
+    return _judgement([*findings, *others], questions, ignored_ids, chosen)
+
+
+def _findings(chosen: tuple[Check, ...], case: Any) -> tuple[list[Finding], list[NotJudged]]:
     findings: list[Finding] = []
-    questions: list[NotJudged] = list(open_questions)
+    questions: list[NotJudged] = []
     for check in chosen:
         found, unanswered = _run(check, case)
         findings.extend(_under_its_cause(finding, check) for finding in found)
         questions.extend(unanswered)
-    findings, questions = settled(findings, case), answered(questions, case)
+    return findings, questions
+
+
+def _judgement(
+    findings: list[Finding], questions: list[NotJudged], ignored_ids: Mapping[str, str], chosen: tuple[Check, ...]
+) -> Judgement:
     kept = [finding for finding in findings if finding.id not in ignored_ids]
     left = tuple(dict.fromkeys(question for question in questions if question.id not in ignored_ids))
     seen = sorted({finding.id for finding in findings} & ignored_ids.keys())
@@ -134,7 +173,7 @@ def _verdict(findings: Iterable[Finding], questions: Iterable[NotJudged]) -> Ver
     return "warning" if "warning" in severities else "ok"
 
 
-def _run(check: Check, case: Case) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
+def _run(check: Check, case: Any) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
     try:
         return check.run(case)
     except Exception as error:  # a check that crashes is one line of the report, the rest goes on
@@ -168,15 +207,17 @@ def _chosen(names: tuple[str, ...]) -> tuple[Check, ...]:
 def named(name: str) -> tuple[Check, ...]:
     """The checks that an id, a slug or a prefix of an id names."""
     upper = name.upper()
-    found = tuple(
-        check
-        for check in all_checks()
-        if check.slug == name or (upper.startswith("GPD") and check.id.startswith(upper))
-    )
+
+    def among(checks: tuple[Check, ...]) -> tuple[Check, ...]:
+        by_id = upper.startswith("GPD")
+        return tuple(check for check in checks if check.slug == name or (by_id and check.id.startswith(upper)))
+
+    found = among(all_checks()) or among(image_checks())
     if not found and upper not in ("GPD9", "GPD901", "GPD902"):
         import difflib
 
-        known = [check.slug for check in all_checks()] + [check.id for check in all_checks()]
+        checks = (*all_checks(), *image_checks())
+        known = [check.slug for check in checks] + [check.id for check in checks]
         near = difflib.get_close_matches(name, known, n=3)
         hint = f"; near it: {', '.join(near)}" if near else ""
         raise InputError(f"no check has the id, slug or prefix {name!r}{hint} (`gpudoctor list` shows them all)")

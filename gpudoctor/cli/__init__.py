@@ -21,6 +21,7 @@ COMMANDS = {
     "whatif": "gpudoctor.cli.check:whatif",
     "fix": "gpudoctor.cli.fix:fix",
     "env": "gpudoctor.cli.fix:env",
+    "dockerfile": "gpudoctor.cli.dockerfile:dockerfile",
     "preflight": "gpudoctor.cli.preflight:preflight",
     "recommend": "gpudoctor.cli.recommend:recommend",
     "snapshot": "gpudoctor.cli.check:snapshot",

@@ -46,16 +46,17 @@ def _print_markdown(text: str) -> None:
 @click.option("--format", "style", type=click.Choice(("text", "json")), default="text", envvar="GPUDOCTOR_FORMAT")
 def list_checks(style: str) -> int:
     """List all checks: id, slug and what is wrong."""
-    from gpudoctor.judge import all_checks
+    from gpudoctor.judge import all_checks, image_checks
 
+    checks = (*all_checks(), *image_checks())
     if style == "json":
         import msgspec
 
-        rows = [{"id": check.id, "slug": check.slug, "title": check.title} for check in all_checks()]
+        rows = [{"id": check.id, "slug": check.slug, "title": check.title} for check in checks]
         click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
         return 0
-    width = max(len(check.slug) for check in all_checks())
-    for check in all_checks():
+    width = max(len(check.slug) for check in checks)
+    for check in checks:
         click.echo(f"{check.id}  {check.slug:<{width}}  {check.title}")
     return 0
 

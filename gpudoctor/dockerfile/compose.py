@@ -88,7 +88,8 @@ def _lines(node: Any) -> dict[str, int]:
 def _service(file: str, name: str, given: dict[str, Any], line: int, variables: Mapping[str, str]) -> Service:
     build = given.get("build")
     build = {"context": build} if isinstance(build, str) else build if isinstance(build, dict) else {}
-    deploy = given.get("deploy") if isinstance(given.get("deploy"), dict) else {}
+    deploy = given.get("deploy")
+    deploy = deploy if isinstance(deploy, dict) else {}
     devices = [_device(device) for device in _list(given.get("devices"))]
     environment = _mapping(given.get("environment"))
     image = given.get("image")

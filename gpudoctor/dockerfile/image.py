@@ -167,9 +167,7 @@ def _words(text: str) -> list[str]:
         return []
 
 
-def _apply(
-    one: Instruction, stage: _Stage, general: dict[str, str], given: Mapping[str, str], read: Read
-) -> None:
+def _apply(one: Instruction, stage: _Stage, general: dict[str, str], given: Mapping[str, str], read: Read) -> None:
     if one.name == "ARG":
         _argument(one, stage.arguments, general, given)
     elif one.name == "ENV":

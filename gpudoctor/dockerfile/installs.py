@@ -110,7 +110,7 @@ def _pip_words(argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
 
 
 def _requirement(word: str, file: str = "") -> list[Requirement]:
-    if "://" in word and "@" not in word.split("://")[0]:
+    if "://" in word and "@" not in word.split("://", maxsplit=1)[0]:
         wheel = re.search(r"/(torch)-(\d[^-/]*)-[^/]*\.whl", word)
         return [Requirement("torch", f"@ {word}", file=file)] if wheel else []
     found = _REQUIREMENT.fullmatch(word.strip())

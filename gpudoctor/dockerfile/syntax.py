@@ -9,8 +9,26 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 INSTRUCTIONS = frozenset(
-    "ADD ARG CMD COPY ENTRYPOINT ENV EXPOSE FROM HEALTHCHECK LABEL MAINTAINER ONBUILD RUN SHELL STOPSIGNAL USER "
-    "VOLUME WORKDIR".split()
+    [
+        "ADD",
+        "ARG",
+        "CMD",
+        "COPY",
+        "ENTRYPOINT",
+        "ENV",
+        "EXPOSE",
+        "FROM",
+        "HEALTHCHECK",
+        "LABEL",
+        "MAINTAINER",
+        "ONBUILD",
+        "RUN",
+        "SHELL",
+        "STOPSIGNAL",
+        "USER",
+        "VOLUME",
+        "WORKDIR",
+    ]
 )
 _HEREDOC = re.compile(r"(?<!<)<<(?!<)(-?)(['\"]?)([A-Za-z_][A-Za-z0-9_.]*)\2")
 _WITH_HEREDOC = ("RUN", "COPY", "ADD")
@@ -76,7 +94,8 @@ def _instructions(lines: list[str], escape: str) -> Iterator[Instruction]:
         if not lines[number].strip() or lines[number].lstrip().startswith("#"):
             number += 1
             continue
-        first, parts = number, []
+        first = number
+        parts: list[str] = []
         while number < len(lines):
             line = lines[number]
             number += 1
@@ -94,7 +113,7 @@ def _instructions(lines: list[str], escape: str) -> Iterator[Instruction]:
 def _name(text: str, line: int) -> tuple[str, str]:
     found = re.match(r"\s*([A-Za-z]+)(?=\s|$)", text)
     if found is None or found[1].upper() not in INSTRUCTIONS:
-        word = text.split()[0][:40] if text.split() else ""
+        word = text.split(maxsplit=1)[0][:40] if text.split() else ""
         raise RecipeError(f"line {line}: {word!r} is no instruction of a Dockerfile")
     return found[1].upper(), text[found.end() :]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_REFERENCE = re.compile(r"\\(.)|\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?[-+?])([^{}$]*|\$\{?\w+\}?))?\}|\{[^}]*\}?)")
+_REFERENCE = re.compile(
+    r"\\(.)|\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?[-+?])([^{}$]*|\$\{?\w+\}?))?\}|\{[^}]*\}?)"
+)
 
 
 def expanded(text: str, known: Mapping[str, str]) -> str | None:

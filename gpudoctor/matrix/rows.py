@@ -303,7 +303,7 @@ def _check_template(template: str) -> None:
 
 
 class BaseImage(Row, frozen=True, kw_only=True):
-    """What a public container image holds. Fields that are None may be groups of the pattern, by name: the tag tells."""
+    """What a public container image holds. A field that is None may be a group of the pattern: the tag tells."""
 
     image: str
     """Regular expression for the whole name with its tag, without the registry docker.io and library/."""

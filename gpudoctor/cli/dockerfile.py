@@ -1,0 +1,150 @@
+"""`gpudoctor dockerfile`: a Dockerfile or compose file, judged before it is built."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from gpudoctor.cli.options import Shown, matrix_option, report_options
+from gpudoctor.intake.description import Description
+
+if TYPE_CHECKING:
+    from gpudoctor.dockerfile.case import ImageCase
+    from gpudoctor.dockerfile.image import Image
+    from gpudoctor.finding import Finding
+    from gpudoctor.judge import FailOn
+    from gpudoctor.machine import Machine
+    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.render.text import Line
+
+
+@click.command()
+@click.argument("path", type=click.Path())
+@click.option("--target", default="", metavar="STAGE", help="The stage that is built. [default: the last]")
+@click.option("--build-arg", "arguments", multiple=True, metavar="NAME=VALUE", help="As for the build.")
+@click.option("--gpu", "gpus", multiple=True, metavar="NAME", help="A card that the image is to run on.")
+@click.option("--driver", default="", metavar="VERSION", help="The driver of that machine.")
+@matrix_option
+@report_options
+def dockerfile(
+    path: str,
+    target: str,
+    arguments: tuple[str, ...],
+    gpus: tuple[str, ...],
+    driver: str,
+    overlays: tuple[str, ...],
+    shown: Shown,
+) -> int:
+    """Judge PATH before it is built: a Dockerfile, a compose file, or a folder that holds them."""
+    from gpudoctor.dockerfile.case import ImageCase
+    from gpudoctor.dockerfile.reading import read_recipe
+    from gpudoctor.intake.described import imagined
+    from gpudoctor.judge import ignore_rules, judge_images
+    from gpudoctor.machine import Machine
+    from gpudoctor.matrix.load import load_matrix
+    from gpudoctor.render.formats import Look, report_text, write_report, write_report_file
+    from gpudoctor.report import Subject, make_report
+
+    if driver and not gpus:
+        raise click.UsageError("--driver is the driver of described cards: give --gpu, too")
+    matrix = load_matrix(overlays)
+    images, services = read_recipe(path, matrix, _given(arguments), target)
+    described = imagined(Description(gpus=gpus, driver=driver), {}, matrix) if gpus else None
+    case = ImageCase(matrix, images, services, described.gpus if described else (), driver)
+    also = [one for image in images for one in _on_that_machine(case, image, gpus, driver)] if gpus else []
+    judgement = judge_images(case, also, select=shown.select, ignore=ignore_rules(shown.ignore))
+    machine = described or Machine()
+    report = make_report(
+        machine, matrix, judgement, subject=Subject("whatif", path), fail_on=cast("FailOn", shown.fail_on)
+    )
+    color = not (shown.no_color or os.environ.get("NO_COLOR"))
+    look = Look(shown.private, shown.verbose, shown.quiet, color, _table(case, described), table_only=True)
+    write_report(report, shown.style, sys.stdout, look, judgement.checks)
+    if shown.report_file is not None:
+        from msgspec.structs import replace
+
+        whole = replace(look, quiet=False, color=False)
+        write_report_file(shown.report_file, report_text(report, shown.style, whole, judgement.checks))
+    return report.exit_code
+
+
+def _given(pairs: tuple[str, ...]) -> dict[str, str]:
+    """--build-arg NAME=VALUE; NAME alone takes the variable of that name, as a build does."""
+    given = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name:
+            raise click.UsageError(f"--build-arg {pair!r}: write NAME=VALUE")
+        if equals or name in os.environ:
+            given[name] = value if equals else os.environ[name]
+    return given
+
+
+def _on_that_machine(case: ImageCase, image: Image, gpus: tuple[str, ...], driver: str) -> list[Finding]:
+    """What the checks of machines say of the image's torch on the described cards."""
+    from msgspec.structs import replace
+
+    from gpudoctor.host import InputError
+    from gpudoctor.intake.described import imagined
+    from gpudoctor.judge import judge
+
+    held = case.torch(image)
+    if held is None or not held.version or not held.build:
+        return []
+    from gpudoctor.dockerfile.torch import python_of
+
+    python = python_of(image) or ""
+    description = Description(gpus=gpus, driver=driver, torch=f"{held.version}+{held.build}", python_version=python)
+    try:
+        machine = imagined(description, {}, case.matrix)
+    except InputError:  # a build that is none, which the image's own checks tell
+        return []
+    found = judge(machine, case.matrix).findings
+    return [
+        replace(_placed(one, image, held.line), confidence=one.confidence if held.certain else "likely")
+        for one in found
+        if one.severity != "note"
+    ]
+
+
+def _placed(finding: Finding, image: Image, line: int) -> Finding:
+    """A finding on the described machine, with the line of the image that it comes from, and its repair there."""
+    from msgspec.structs import replace
+
+    from gpudoctor.dockerfile.case import change, line_of
+    from gpudoctor.finding import ReplaceTorch
+
+    ways = []
+    for way in finding.ways_out:
+        torches = [remedy for remedy in way.remedies if isinstance(remedy, ReplaceTorch)]
+        if not torches:
+            ways.append(way)
+        for remedy in torches[:1]:
+            index = f" --index-url {remedy.index_url}" if remedy.index_url else ""
+            extra = f"[{remedy.extra}]" if remedy.extra else ""
+            local = f"+{remedy.build}" if remedy.index_url and not remedy.extra else ""
+            text = f"{image.at(line)}: RUN pip install{index} torch{extra}=={remedy.version}{local}"
+            ways.append(change(f"Install torch {remedy.version}+{remedy.build}", text))
+    where = line_of(image, line, image.base or "" if line == image.base_line else "the torch of the image")
+    return replace(finding, evidence=(where, *finding.evidence), ways_out=tuple(ways))
+
+
+def _table(case: ImageCase, described: Machine | None) -> tuple[Line, ...]:
+    """What each image is made of, for a person."""
+    lines: list[Line] = []
+    for image in case.images:
+        held = case.torch(image)
+        torch = " ".join(filter(None, (held.version, held.build))) if held else ""
+        name = f"{image.file}{f' ({image.name})' if image.name else ''}"
+        lines.append([(f"  {name}: ", "bold"), (f"FROM {image.base or 'an image that is not known'}", "")])
+        if torch:
+            newest = "" if held and held.certain else ", as far as known"
+            lines.append([("    torch  ", "dim"), (f"{torch}{newest}", "")])
+    for started in case.services:
+        lines.append([("  service ", "dim"), (started.service.name, "")])
+    for gpu in described.gpus if described else ():
+        lines.append([("  for     ", "dim"), (f"{gpu.name} ({gpu.arch.value})", "")])
+    return tuple(lines)

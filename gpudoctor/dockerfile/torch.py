@@ -1,0 +1,263 @@
+"""Which torch an image ends up with: that of its base, or what its install commands bring."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from gpudoctor.dockerfile.image import Image, Step
+from gpudoctor.dockerfile.installs import PipInstall, Requirement, conda_packages, system_packages
+from gpudoctor.matrix.versions import package_matches
+
+if TYPE_CHECKING:
+    from gpudoctor.machine import Vendor
+    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.matrix.rows import TorchBuild
+
+_INDEX_VARIABLES = (
+    "PIP_INDEX_URL",
+    "UV_INDEX_URL",
+    "UV_DEFAULT_INDEX",
+    "UV_INDEX",
+    "PIP_CONFIG_FILE",
+    "UV_CONFIG_FILE",
+)
+_EXTRA_VARIABLES = ("PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_FIND_LINKS")
+_OTHER_PYTHON = re.compile(r"python3\.\d+|deadsnakes|miniconda|miniforge|mambaforge|micromamba|anaconda|pyenv")
+
+Source = Literal["package index", "index", "both", "elsewhere", "base"]
+
+
+class Asked(Struct, frozen=True):
+    """One install command that asks for torch."""
+
+    line: int
+    text: str
+    """The command as it is written, on one line."""
+    tool: str
+    requirement: Requirement
+    source: Source
+    """The package index alone; one index of torch; both together; something that is not known."""
+    index_url: str = ""
+    build: str = ""
+    """What that index holds: cu128, rocm6.4, cpu."""
+    maybe: bool = False
+
+    @property
+    def pinned(self) -> str:
+        """The exact version that it asks for, without local part; "" where there is none."""
+        found = re.fullmatch(r"={2,3}([^*,]+)", self.requirement.specifier)
+        return found[1].partition("+")[0] if found else ""
+
+    @property
+    def local(self) -> str:
+        """The local part that it asks for: "cu124"."""
+        found = re.fullmatch(r"={2,3}[^*,+]+\+([\w.]+)", self.requirement.specifier)
+        return found[1] if found else ""
+
+
+class Held(Struct, frozen=True):
+    """The torch of an image. `build` "" or `version` "": not known."""
+
+    version: str
+    build: str
+    line: int
+    source: Source
+    asked: Asked | None = None
+    certain: bool = True
+    """False where the version is the newest that is known to fit."""
+
+    @property
+    def vendor(self) -> Vendor | None:
+        if self.build.startswith("rocm"):
+            return "amd"
+        return "nvidia" if re.match(r"cu\d", self.build) else None
+
+
+def asked_for(image: Image) -> tuple[Asked, ...]:
+    """Every command of an image that installs torch by pip or uv into its own Python."""
+    found = []
+    for step in image.steps:
+        install = step.pip
+        if install is None or install.elsewhere:
+            continue
+        requirement = install.asks_for("torch")
+        if requirement is not None:
+            found.append(_asked(step, install, requirement, image))
+    return tuple(found)
+
+
+def _asked(step: Step, install: PipInstall, requirement: Requirement, image: Image) -> Asked:
+    variables = {
+        **{one.name: one.value or "?" for one in image.settings.values()},
+        **step.command.variables,
+    }
+    urls = list(install.index_urls) or [variables[name] for name in _INDEX_VARIABLES if variables.get(name)]
+    extra = list(install.extra_urls) or [variables[name] for name in _EXTRA_VARIABLES if variables.get(name)]
+    backend = install.backend or (variables.get("UV_TORCH_BACKEND", "") if install.tool == "uv" else "")
+    source, url, build = _source(requirement, install, urls, extra, backend, _configured(image, step))
+    return Asked(
+        line=step.command.line,
+        text=step.command.text,
+        tool=install.tool,
+        requirement=requirement,
+        source=source,
+        index_url=url,
+        build=build,
+        maybe=step.command.maybe,
+    )
+
+
+def _source(
+    requirement: Requirement,
+    install: PipInstall,
+    urls: list[str],
+    extra: list[str],
+    backend: str,
+    configured: bool,
+) -> tuple[Source, str, str]:
+    """Where a requirement of torch comes from: (source, url of torch's index, the build that it holds)."""
+    if requirement.specifier.startswith("@"):
+        wheel = re.search(r"/whl/(?:nightly/|test/)?([a-z]+[\d.]*)/torch-", requirement.specifier)
+        return "elsewhere", "", wheel[1] if wheel else ""
+    if backend:
+        return ("index", "", backend) if re.fullmatch(r"cpu|cu\d+|rocm[\d.]+", backend) else ("elsewhere", "", "")
+    if configured or install.find_links:
+        return "elsewhere", "", ""
+    named = [(url, build) for url in urls for build in [build_of_index(url)] if build]
+    if urls:
+        return ("index", *named[0]) if named else ("elsewhere", urls[0], "")
+    added = [(url, build) for url in extra for build in [build_of_index(url)] if build]
+    if extra:
+        if not added:
+            return "elsewhere", extra[0], ""
+        # uv takes a package from the first index that has it, and an extra index comes first.
+        return ("index" if install.tool == "uv" else "both", *added[0])
+    return "package index", "", ""
+
+
+def build_of_index(url: str) -> str:
+    """The build that an index of torch holds: "cu128" of ".../whl/cu128"; "" for any other."""
+    found = re.search(r"/whl/(?:(?:nightly|test)/)?(cpu|cu\d{3}|rocm\d+(?:\.\d+)*|xpu)/?(?:simple/?)?$", url)
+    return found[1] if found and "nightly" not in url and "/test/" not in url else ""
+
+
+def _configured(image: Image, step: Step) -> bool:
+    """Whether a configuration of pip or uv may say where packages come from."""
+    files = any(
+        re.search(r"pip\.conf|uv\.toml|pyproject\.toml", source) for one in image.copied for source in one.sources
+    )
+    commands = (other.command.text for other in image.steps if other.command.line <= step.command.line)
+    return (
+        (files and "uv" in step.command.argv[0])
+        or any(re.search(r"\bpip[\d.]* config |pip\.conf|uv\.toml", text) for text in commands)
+        or any("pip.conf" in source for one in image.copied for source in one.sources)
+    )
+
+
+def python_of(image: Image) -> str | None:
+    """The Python that pip installs into, where base image and commands leave no doubt."""
+    facts = image.facts
+    if facts is None or facts.python is None:
+        return None
+    names = [name for step in image.steps for name in (*system_packages(step.command), step.command.text)]
+    if any(_OTHER_PYTHON.search(name) for name in names):
+        return None
+    if any(conda_packages(step.command) or " venv" in step.command.text for step in image.steps) and not (
+        facts.image.startswith("python:")
+    ):
+        return None
+    if any(re.search(r"--python|uv (python|venv|sync)", step.command.text) for step in image.steps):
+        return None
+    if any(re.search(r"python3\.|venv|conda", one.value or "") for one in image.settings.values()):
+        return None
+    return facts.python if not any(one.origin for one in image.copied if "python" in one.target) else None
+
+
+def torch_of(image: Image, matrix: Matrix) -> Held | None:
+    """The torch that the image ends up with; None: none, or nothing is known of it."""
+    facts = image.facts
+    held: Held | None = None
+    if facts is not None and facts.has_torch:
+        held = Held(facts.torch or "", _base_build(image), image.base_line, "base")
+    if any("torch" in name for step in image.steps for name in conda_packages(step.command) if "pytorch" in name):
+        return None
+    for asked in asked_for(image):
+        if asked.maybe:
+            return None
+        if held is not None and _satisfied(held, asked):
+            continue
+        held = _brought(image, matrix, asked)
+    return held
+
+
+def _base_build(image: Image) -> str:
+    facts = image.facts
+    if facts is None:
+        return ""
+    if facts.rocm:
+        return f"rocm{facts.rocm}"
+    return f"cu{facts.cuda.replace('.', '')}" if facts.cuda and facts.origin != "ngc" else ""
+
+
+def _satisfied(held: Held, asked: Asked) -> bool:
+    """Whether pip leaves the torch that is there: it does where the version fits, and nothing forces it."""
+    if re.search(r"\s(--force-reinstall|--ignore-installed|-I)\b", asked.text):
+        return False
+    forced = re.search(r"\s(-U|--upgrade)\b", asked.text) and held.source != "base"
+    if asked.requirement.specifier.startswith("@") or forced:
+        return False
+    if re.search(r"\s(-U|--upgrade)\b", asked.text):
+        return False
+    if asked.local and asked.local != held.build:
+        return False
+    if not asked.requirement.specifier:
+        return True
+    if not held.version:
+        return not asked.pinned
+    return package_matches(asked.requirement.specifier.partition("+")[0], held.version)
+
+
+def _brought(image: Image, matrix: Matrix, asked: Asked) -> Held:
+    """What one command brings, as far as it can be told."""
+    build = asked.local or asked.build
+    python = python_of(image)
+    rows = [row for row in candidates(matrix, image.platform, python) if _fits(row, asked)]
+    if asked.source == "package index" and not asked.local:
+        own = next((row for row in rows if row.origin == "pypi"), None)
+        return Held(
+            own.version if own else asked.pinned,
+            own.build if own else "",
+            asked.line,
+            asked.source,
+            asked,
+            bool(asked.pinned),
+        )
+    if asked.source == "both" and not asked.local:
+        best = next((row for row in rows if row.origin == "pypi" or row.build == build), None)
+        return _of_row(asked, best, build)
+    if build:
+        best = next((row for row in rows if row.build == build and row.origin != "pypi"), None)
+        return _of_row(asked, best, build)
+    return Held("", "", asked.line, asked.source, asked, False)
+
+
+def _of_row(asked: Asked, row: TorchBuild | None, build: str) -> Held:
+    if row is None:
+        return Held(asked.pinned, build if asked.source != "both" else "", asked.line, asked.source, asked, False)
+    if asked.source == "both" and asked.pinned:
+        return Held(row.version, build, asked.line, asked.source, asked)  # 2.9.1+cu128 comes before 2.9.1
+    return Held(row.version, row.build, asked.line, asked.source, asked, bool(asked.pinned))
+
+
+def candidates(matrix: Matrix, platform: str, python: str | None) -> tuple[TorchBuild, ...]:
+    """The builds that pip may take there, newest first."""
+    rows = (row for row in matrix.builds(platform) if row.origin in ("pypi", "download.pytorch.org"))
+    return tuple(row for row in rows if python is None or python in row.pythons)
+
+
+def _fits(row: TorchBuild, asked: Asked) -> bool:
+    specifier = re.sub(r"\+[\w.]+", "", asked.requirement.specifier)
+    return not specifier or package_matches(specifier, row.version)

@@ -1,0 +1,450 @@
+"""Dockerfiles and compose files judged before they are built: what is told of each, and the silence over good ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpudoctor.cli.dockerfile import dockerfile
+from gpudoctor.dockerfile.case import ImageCase, Started
+from gpudoctor.dockerfile.compose import read_compose
+from gpudoctor.dockerfile.image import Image, read_dockerfile
+from gpudoctor.dockerfile.reading import read_recipe
+from gpudoctor.dockerfile.syntax import RecipeError, parse
+from gpudoctor.dockerfile.torch import torch_of
+from gpudoctor.finding import Finding
+from gpudoctor.host import InputError
+from gpudoctor.intake.described import imagined
+from gpudoctor.intake.description import Description
+from gpudoctor.judge import judge_images
+from tests.check_cases import matrix
+
+
+def image_of(text: str, files: dict[str, str] | None = None, target: str = "", **arguments: str) -> Image:
+    return read_dockerfile("Dockerfile", text, matrix(), (files or {}).get, arguments, target)
+
+
+def findings(text: str, files: dict[str, str] | None = None, *, gpu: str = "", driver: str = "") -> list[Finding]:
+    gpus = imagined(Description(gpus=(gpu,), driver=driver), {}, matrix()).gpus if gpu else ()
+    case = ImageCase(matrix(), (image_of(text, files),), (), gpus, driver)
+    return list(judge_images(case).findings)
+
+
+def told(text: str, files: dict[str, str] | None = None, **given_: str) -> list[tuple[str, str]]:
+    return [(one.slug, one.severity) for one in findings(text, files, **given_)]
+
+
+def lines(finding: Finding) -> str:
+    return finding.ways_out[0].remedies[0].text  # type: ignore[union-attr]
+
+
+# --- good ones -------------------------------------------------------------------------------------------
+
+CU124 = "--index-url https://download.pytorch.org/whl/cu124"
+HEALTHY = {
+    "slim Python, index named": f"FROM python:3.12-slim\nRUN pip install {CU124} torch==2.6.0 torchvision",
+    "slim Python, the package index's own": "FROM python:3.11-slim\nRUN pip install --no-cache-dir torch transformers",
+    "exact version of the package index": "FROM python:3.11\nRUN pip install torch==2.6.0",
+    "CPU on purpose": "FROM python:3.12-slim\nENV CUDA_VISIBLE_DEVICES=\n"
+    "RUN pip install torch --index-url https://download.pytorch.org/whl/cpu",
+    "CUDA base of the wheel's version": "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04\n"
+    f"RUN apt-get update && apt-get install -y python3-pip && pip3 install {CU124} torch==2.6.0",
+    "CUDA base newer than the wheel": f"FROM nvidia/cuda:12.8.1-base-ubuntu22.04\nRUN pip install {CU124} torch==2.6.0",
+    "official torch image": "FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\nRUN pip install -r requirements.txt",
+    "official torch image, torch asked for as it is": "FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-devel\n"
+    "RUN pip install torch==2.6.0 accelerate && pip install 'torch>=2.1' flash-attn --no-build-isolation",
+    "NGC": "FROM nvcr.io/nvidia/pytorch:25.10-py3\nRUN pip install --no-cache-dir transformers datasets 'torch>=2.0'",
+    "NGC with compat on its own path": "FROM nvcr.io/nvidia/pytorch:25.10-py3\n"
+    "ENV LD_LIBRARY_PATH=/opt/hpcx/lib:$LD_LIBRARY_PATH",
+    "ROCm base": "FROM rocm/pytorch:rocm6.4_ubuntu24.04_py3.12_pytorch_release_2.6.0\n"
+    "RUN pip install transformers torch",
+    "ROCm toolkit with a ROCm wheel": "FROM rocm/dev-ubuntu-22.04:6.4-complete\n"
+    "RUN pip3 install torch==2.8.0 --index-url https://download.pytorch.org/whl/rocm6.4",
+    "stubs for linking only": "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\nENV LIBRARY_PATH=/usr/local/cuda/lib64/stubs\n"
+    "RUN LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs make",
+    "stubs in a stage that only builds": "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04 AS build\n"
+    "ENV LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs\nRUN apt-get install -y nvidia-driver-550\n"
+    "FROM nvidia/cuda:12.8.1-runtime-ubuntu22.04\nCOPY --from=build /app /app",
+    "toolkit packages without the driver": "FROM ubuntu:22.04\n"
+    "RUN apt-get update && apt-get install -y cuda-toolkit-12-4 cuda-nvcc-12-4 nvidia-container-toolkit libcudnn9-cuda-12",
+    "variables of NVIDIA's images": "FROM python:3.12\nENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility\n"
+    "RUN pip install torch",
+    "driver packages named, not installed": "FROM ubuntu:22.04\nRUN apt-get remove -y nvidia-driver-550; echo cuda-drivers",
+    "an unknown base": "FROM registry.example/team/base:1\nRUN pip install torch==2.6.0",
+    "an argument that nobody gave": "ARG BASE\nFROM ${BASE}\nRUN pip install torch",
+    "torch chosen by an argument": "FROM python:3.12\nARG TORCH\nRUN pip install torch==${TORCH}",
+    "uv with a backend": "FROM python:3.12-slim\nRUN uv pip install --system --torch-backend=cu126 torch==2.9.1",
+    "uv with an extra index": "FROM python:3.12\n"
+    "RUN uv pip install torch --extra-index-url https://download.pytorch.org/whl/cu126",
+    "extra index with an exact version": "FROM python:3.12\n"
+    "RUN pip install torch==2.6.0+cu124 --extra-index-url https://download.pytorch.org/whl/cu124",
+    "a mirror": "FROM python:3.12\nENV PIP_INDEX_URL=https://mirror.example/simple\nRUN pip install torch==2.6.0+cu124",
+    "a mirror in pip's configuration": "FROM python:3.12\nCOPY pip.conf /etc/pip.conf\nRUN pip install torch==2.6.0+cu124",
+    "a wheel by its address": "FROM python:3.12\n"
+    "RUN pip install https://download.pytorch.org/whl/cu124/torch-2.6.0%2Bcu124-cp312-cp312-linux_x86_64.whl",
+    "another Python than the distribution's": "FROM ubuntu:20.04\nRUN add-apt-repository ppa:deadsnakes/ppa && "
+    "apt-get install -y python3.11 && python3.11 -m pip install torch==2.6.0",
+    "a venv of uv": "FROM ubuntu:20.04\nRUN uv venv --python 3.12 && uv pip install torch==2.9.1",
+    "conda": "FROM continuumio/miniconda3\nRUN conda install -y pytorch pytorch-cuda=12.4 -c pytorch -c nvidia",
+    "one of two by a condition": "FROM rocm/dev-ubuntu-22.04:6.4\nARG CUDA\n"
+    'RUN if [ -n "$CUDA" ]; then pip install torch==2.6.0; else pip install torch==2.8.0 '
+    "--index-url https://download.pytorch.org/whl/rocm6.4; fi",
+    "packages with torch in their names": "FROM python:3.13-alpine\nRUN pip install torchlib-example pytorch-nothing",
+    "an override that only one RUN has": "FROM rocm/dev-ubuntu-22.04:6.4\nRUN HSA_OVERRIDE_GFX_VERSION=10.3.0 ./test",
+    "Alpine without torch": "FROM python:3.12-alpine\nRUN pip install flask",
+    "a here-document of data": "FROM python:3.12\nCOPY <<EOF /app/notes.txt\nRUN apt-get install nvidia-driver-550\nEOF\n",
+    "multi-arch": "FROM --platform=linux/arm64 python:3.12-slim\nRUN pip install torch==2.9.1",
+    "compiled with the wheel's major": "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\n"
+    "RUN pip install torch==2.6.0 --index-url https://download.pytorch.org/whl/cu126\n"
+    "RUN pip install flash-attn --no-build-isolation",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_good_images_are_silent(name: str):
+    files = {"requirements.txt": "torch>=2.1\ntransformers\n"}
+    assert [one for one in told(HEALTHY[name], files) if one[1] != "note"] == []
+
+
+def test_a_newer_wheel_of_the_same_major_on_an_older_base_is_a_note_at_most():
+    text = "FROM nvidia/cuda:12.1.1-base-ubuntu22.04\nRUN pip install torch==2.6.0"
+    assert told(text) == [("image-cuda-older-than-wheel", "note")]
+
+
+# --- faults -----------------------------------------------------------------------------------------------
+
+FAULTY = {
+    "driver": ("FROM ubuntu:22.04\nRUN apt-get install -y nvidia-driver-550", "image-installs-driver", "error"),
+    "libcuda of the driver": (
+        "FROM ubuntu:22.04\nRUN apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get -y install "
+        "--no-install-recommends libnvidia-compute-550=550.54.15-0ubuntu1", "image-installs-driver", "error",
+    ),
+    "driver by a metapackage": ("FROM ubuntu:22.04\nRUN apt-get install -y cuda-12-4", "image-installs-driver", "warning"),
+    "driver by dnf": ("FROM rockylinux:9\nRUN dnf -y install cuda-drivers", "image-installs-driver", "error"),
+    "libcuda copied": ("FROM ubuntu:22.04\nCOPY libcuda.so.550.54.15 /usr/lib/", "image-installs-driver", "error"),
+    "driver in a here-document": (
+        "FROM ubuntu:22.04\nRUN <<EOF\nset -e\napt-get update\napt-get install -y \\\n  nvidia-driver-550\nEOF\n",
+        "image-installs-driver", "error",
+    ),
+    "driver in the exec form": (
+        'FROM ubuntu:22.04\nRUN ["/bin/bash", "-c", "apt-get update && apt-get install -y nvidia-driver-550"]',
+        "image-installs-driver", "error",
+    ),
+    "a build that the package index lacks": (
+        "FROM python:3.12\nRUN pip install torch==2.6.0+cu124", "image-torch-without-index", "error",
+    ),
+    "an extra index that is outrun": (
+        "FROM python:3.12\nRUN pip install torch --extra-index-url https://download.pytorch.org/whl/cu118",
+        "image-torch-without-index", "warning",
+    ),
+    "compiled with another major": (
+        "FROM nvidia/cuda:12.4.1-devel-ubuntu22.04\nRUN pip install torch==2.12.0\n"
+        "RUN pip install --no-build-isolation flash-attn", "image-cuda-older-than-wheel", "error",
+    ),
+    "old libraries first": (
+        "FROM nvidia/cuda:12.1.1-runtime-ubuntu22.04\nENV LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH\n"
+        "RUN pip install torch==2.9.1", "image-cuda-older-than-wheel", "warning",
+    ),
+    "made for older drivers": (
+        "FROM nvidia/cuda:11.8.0-base-ubuntu22.04\nRUN pip install torch==2.6.0", "image-cuda-older-than-wheel", "warning",
+    ),
+    "CUDA torch in a ROCm image": (
+        "FROM rocm/dev-ubuntu-22.04:6.4\nRUN pip install torch", "image-torch-other-vendor", "error",
+    ),
+    "ROCm torch in a CUDA image": (
+        "FROM nvidia/cuda:12.8.1-base-ubuntu22.04\n"
+        "RUN pip install torch==2.8.0 --index-url https://download.pytorch.org/whl/rocm6.4",
+        "image-torch-other-vendor", "error",
+    ),
+    "CUDA torch over a ROCm torch": (
+        "FROM rocm/pytorch:rocm6.4_ubuntu24.04_py3.12_pytorch_release_2.6.0\nRUN pip install torch==2.7.1",
+        "image-torch-other-vendor", "error",
+    ),
+    "musl": ("FROM python:3.12-alpine\nRUN pip install torch", "image-no-torch-wheel", "error"),
+    "a Python too new": ("FROM python:3.13-slim\nRUN pip install torch==2.2.0", "image-no-torch-wheel", "error"),
+    "a Python too old": (
+        "FROM ubuntu:20.04\nRUN apt-get install -y python3-pip && pip3 install torch==2.6.0", "image-no-torch-wheel", "error",
+    ),
+    "an index without that release": (
+        "FROM python:3.12\nRUN pip install torch==2.6.0 --index-url https://download.pytorch.org/whl/cu121",
+        "image-no-torch-wheel", "error",
+    ),
+    "cards hidden": (
+        "FROM nvidia/cuda:12.4.1-base-ubuntu22.04\nENV NVIDIA_VISIBLE_DEVICES void", "image-hides-gpus", "warning",
+    ),
+    "no compute capability": (
+        "FROM nvidia/cuda:12.4.1-base-ubuntu22.04\nENV NVIDIA_DRIVER_CAPABILITIES=graphics,utility",
+        "image-hides-gpus", "error",
+    ),
+    "override": (
+        "FROM rocm/dev-ubuntu-22.04:6.4\nENV HSA_OVERRIDE_GFX_VERSION=10.3.0", "image-bakes-gfx-override", "warning",
+    ),
+    "stubs": (
+        "FROM nvidia/cuda:12.4.1-devel-ubuntu22.04\nENV LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs:$LD_LIBRARY_PATH",
+        "image-stub-libcuda", "error",
+    ),
+    "compat library": (
+        "FROM nvidia/cuda:12.4.1-base-ubuntu22.04\nENV LD_LIBRARY_PATH=/usr/local/cuda/compat:$LD_LIBRARY_PATH",
+        "image-compat-library", "warning",
+    ),
+    "system packages": (
+        "FROM debian:bookworm\nRUN pip install --break-system-packages torch", "image-breaks-system-packages", "note",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_each_fault_is_told_alone(name: str):
+    text, slug, severity = FAULTY[name]
+    assert [one for one in told(text) if one[1] != "note" or severity == "note"] == [(slug, severity)]
+
+
+def test_a_finding_names_file_and_line_of_the_command():
+    text = "# note\nFROM ubuntu:22.04\n\nRUN apt-get update && \\\n    # why\n    apt-get install -y \\\n      nvidia-driver-550\n"
+    (finding,) = findings(text)
+    assert finding.evidence[0].source == "Dockerfile:6"
+    assert lines(finding).startswith("Dockerfile:6:")
+
+
+def test_the_requirements_file_of_the_context_is_read_and_named():
+    text = "FROM rocm/dev-ubuntu-22.04:6.4\nWORKDIR /app\nCOPY . .\nRUN pip install -r requirements/gpu.txt"
+    (finding,) = findings(text, {"./requirements/gpu.txt": "numpy\ntorch==2.8.0\n"})
+    assert finding.slug == "image-torch-other-vendor"
+    assert "requirements/gpu.txt, line 2" in finding.evidence[1].value
+    bound = "FROM python:3.12-alpine\nRUN --mount=type=bind,source=req.txt,target=/tmp/r.txt pip install -r /tmp/r.txt"
+    assert told(bound, {"req.txt": "torch"}) == [("image-no-torch-wheel", "error")]
+
+
+def test_a_proposed_line_has_a_build_that_exists_for_the_base():
+    (finding,) = findings("FROM rocm/dev-ubuntu-22.04:6.4\nRUN pip install torch==2.8.0")
+    assert lines(finding) == (
+        "Dockerfile:2: RUN pip install --index-url https://download.pytorch.org/whl/rocm6.4 torch==2.8.0+rocm6.4"
+    )
+
+
+def test_arguments_choose_the_base():
+    text = "ARG BASE=python:3.12\nFROM ${BASE}\nRUN pip install torch"
+    assert image_of(text).base == "python:3.12"
+    assert image_of(text, BASE="python:3.12-alpine").facts.musl  # type: ignore[union-attr]
+    assert image_of("ARG V=12.4.1\nFROM nvidia/cuda:${V:-1}-base-ubuntu22.04").facts.cuda == "12.4"  # type: ignore[union-attr]
+
+
+def test_the_target_stage_is_judged():
+    text = "FROM python:3.12 AS cpu\nFROM cpu AS gpu\nENV HSA_OVERRIDE_GFX_VERSION=10.3.0\nFROM cpu AS last\n"
+    assert "HSA_OVERRIDE_GFX_VERSION" not in image_of(text).settings
+    assert "HSA_OVERRIDE_GFX_VERSION" in image_of(text, target="gpu").settings
+    with pytest.raises(RecipeError, match="no stage 'nothing'"):
+        image_of(text, target="nothing")
+
+
+def test_a_value_that_the_described_card_needs_is_silent():
+    text = "FROM rocm/dev-ubuntu-22.04:6.4\nENV HSA_OVERRIDE_GFX_VERSION=10.3.0"
+    assert told(text, gpu="gfx1031") == []
+    assert told(text, gpu="gfx1100") == [("image-bakes-gfx-override", "warning")]
+
+
+def test_compat_is_an_error_on_a_geforce_and_nothing_on_a_data_centre_card():
+    text = "FROM nvidia/cuda:12.4.1-base-ubuntu22.04\nENV LD_LIBRARY_PATH=/usr/local/cuda/compat"
+    assert told(text, gpu="RTX 4090", driver="535.104.05") == [("image-compat-library", "error")]
+    assert told(text, gpu="H100 PCIe", driver="535.104.05") == []
+
+
+@pytest.mark.parametrize(
+    "text, torch",
+    [
+        ("FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime", ("2.6.0", "cu124")),
+        ("FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\nRUN pip install torch", ("2.6.0", "cu124")),
+        ("FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\nRUN pip install torch==2.9.1", ("2.9.1", "cu128")),
+        ("FROM python:3.12\nRUN pip install torch==2.6.0", ("2.6.0", "cu124")),
+        (f"FROM python:3.12\nRUN pip install {CU124} torch", ("2.6.0", "cu124")),
+        ("FROM python:3.12\nRUN python3 -m pip install 'torch>=2.5,<2.7'", ("2.6.0", "cu124")),
+        ("FROM python:3.12\nENV UV_TORCH_BACKEND=cu126\nRUN uv pip install torch==2.9.1", ("2.9.1", "cu126")),
+    ],
+)  # fmt: skip
+def test_the_torch_of_an_image(text: str, torch: tuple[str, str]):
+    held = torch_of(image_of(text), matrix())
+    assert held is not None
+    assert (held.version, held.build) == torch
+
+
+# --- syntax ---------------------------------------------------------------------------------------------
+
+
+def test_continued_lines_comments_and_the_escape_directive():
+    text = "# escape=`\nFROM x\nRUN a `\n  # no\n\n  b\nENV A=1\n"
+    assert [(one.line, one.name) for one in parse(text)] == [(2, "FROM"), (3, "RUN"), (7, "ENV")]
+    assert parse(text)[1].text.split() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("", "no FROM"),
+        ("hello world", "'hello' is no instruction"),
+        ("RUN x\nFROM y", "line 1"),
+        ("FROM a b", "line 1"),
+        ('{"a": 1}', "no instruction"),
+    ],
+)
+def test_what_is_no_dockerfile_is_told_in_one_line(text: str, said: str):
+    with pytest.raises(RecipeError, match=said):
+        image_of(text)
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_mutated_dockerfiles_never_crash(data: st.DataObject):
+    texts = [*HEALTHY.values(), *(text for text, _, _ in FAULTY.values())]
+    text = data.draw(st.sampled_from(texts))
+    at = data.draw(st.integers(0, len(text)))
+    cut = data.draw(st.integers(0, 12))
+    new = data.draw(st.one_of(st.text(max_size=8), st.sampled_from(["\\", "\n", "${", "<<EOF", "'", '"', "&&", "[", "--"])))
+    try:
+        found = findings(text[:at] + new + text[at + cut :])
+    except RecipeError as error:
+        assert "\n" not in str(error)  # noqa: PT017
+        return
+    assert all(one.slug != "check-crashed" for one in found)
+
+
+# --- compose ----------------------------------------------------------------------------------------------
+
+IMAGE = "image: pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime"
+RESERVED = "deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}}}"
+
+
+def services_told(text: str) -> list[tuple[str, str]]:
+    images = []
+    for service in read_compose("compose.yaml", text):
+        facts = matrix().base_image(service.image or "")
+        image = Image("compose.yaml", "", service.image, service.line, facts, "linux-x86_64") if facts else None
+        images.append(Started(service, image))
+    case = ImageCase(matrix(), (), tuple(images))
+    return [(one.slug, one.severity) for one in judge_images(case).findings if one.severity != "note"]
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        f"{{{IMAGE}, {RESERVED}}}",
+        f"{{{IMAGE}, gpus: all}}",
+        f"{{{IMAGE}, runtime: nvidia}}",
+        f"{{{IMAGE}, devices: ['nvidia.com/gpu=all']}}",
+        f"{{{IMAGE}, deploy: {{replicas: 0}}}}",
+        f"{{{IMAGE}, extends: other}}",
+        f"{{{IMAGE}, privileged: true}}",
+        "{image: 'rocm/pytorch:latest', devices: ['/dev/kfd', '/dev/dri']}",
+        "{image: 'rocm/pytorch:latest', devices: ['/dev/kfd:/dev/kfd', '/dev/dri/renderD128:/dev/dri/renderD128']}",
+        "{image: 'postgres:16'}",
+        "{image: 'python:3.12-slim'}",
+    ],
+)
+def test_services_that_have_what_they_need_are_silent(service: str):
+    assert services_told(f"services:\n  a: {service}\n") == []
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        f"{{{IMAGE}}}",
+        f"{{{IMAGE}, deploy: {{resources: {{limits: {{memory: 8g}}}}}}}}",
+        "{image: 'rocm/pytorch:latest'}",
+        "{image: 'rocm/pytorch:latest', devices: ['/dev/dri']}",
+    ],
+)
+def test_a_service_without_its_gpu_is_told(service: str):
+    assert services_told(f"services:\n  a: {service}\n") == [("compose-no-device", "error")]
+
+
+def test_a_helper_service_with_the_same_image_needs_no_gpu():
+    assert services_told(f"services:\n  train: {{{IMAGE}, gpus: all}}\n  migrate: {{{IMAGE}}}\n") == []
+
+
+def test_anchors_and_merges_are_followed():
+    text = f"x-gpu: &gpu\n  {RESERVED}\nservices:\n  a:\n    <<: *gpu\n    {IMAGE}\n"
+    assert services_told(text) == []
+
+
+def test_a_rocm_service_as_an_ordinary_user_needs_the_groups():
+    device = "devices: ['/dev/kfd', '/dev/dri']"
+    text = "services:\n  a: {image: 'rocm/pytorch:latest', user: app, " + device
+    assert services_told(text + "}\n") == [("compose-device-access", "warning")]
+    assert services_told(text + ", group_add: [video, '109']}\n") == []
+
+
+@given(st.text(max_size=30), st.integers(0, 200))
+@settings(max_examples=100, deadline=None)
+def test_mutated_compose_files_never_crash(new: str, at: int):
+    text = f"services:\n  a: {{{IMAGE}, {RESERVED}}}\n  b:\n    build: {{context: ., args: [A=1]}}\n    shm_size: 8gb\n"
+    try:
+        services_told(text[:at] + new + text[at:])
+    except RecipeError:
+        return
+
+
+# --- the command ------------------------------------------------------------------------------------------
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(dockerfile, arguments, standalone_mode=False)
+    if result.exception is not None:
+        raise result.exception
+    return result.return_value, result.stdout
+
+
+def test_a_folder_with_both_is_judged_as_one(tmp_path: Path):
+    (tmp_path / "Dockerfile").write_text(FAULTY["stubs"][0])
+    (tmp_path / "compose.yaml").write_text("services:\n  a: {build: .}\n")
+    code, text = run(str(tmp_path), "--format", "json")
+    report = json.loads(text)
+    assert code == 1
+    assert [one["slug"] for one in report["findings"]] == ["image-stub-libcuda", "compose-no-device"]
+    assert report["findings"][0]["evidence"][0]["source"].endswith("Dockerfile:2")
+    assert report["subject"] == {"kind": "whatif", "label": str(tmp_path)}
+
+
+def test_the_described_card_is_judged_with_the_images_torch(tmp_path: Path):
+    file = tmp_path / "Dockerfile"
+    file.write_text("FROM python:3.12-slim\nRUN pip install torch==2.6.0\n")
+    code, text = run(str(file), "--gpu", "RTX 5090", "--driver", "580.95.05", "--format", "json")
+    (finding,) = json.loads(text)["findings"]
+    assert (code, finding["slug"]) == (1, "torch-no-arch-for-gpu")
+    assert finding["evidence"][0]["source"].endswith("Dockerfile:2")
+    assert "whl/cu128 torch==2.7.0+cu128" in finding["fixes"][0]["steps"][0]["text"]
+    assert run(str(file), "--gpu", "RTX 4090", "--driver", "580.95.05")[0] == 0
+
+
+def test_ignored_by_id_and_fail_on(tmp_path: Path):
+    file = tmp_path / "Containerfile"
+    file.write_text(FAULTY["override"][0])
+    assert run(str(file))[0] == 0
+    assert run(str(file), "--fail-on", "warning")[0] == 1
+    code, text = run(str(file), "--fail-on", "warning", "--ignore", "image-bakes-gfx-override=one kind of card")
+    assert code == 0
+    assert "one kind of card" in text
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"hello", b"", b"FROM\n"])
+def test_bad_input_is_one_line(tmp_path: Path, content: bytes):
+    file = tmp_path / "Dockerfile"
+    file.write_bytes(content)
+    with pytest.raises(InputError) as error:
+        read_recipe(str(file), matrix(), {}, "")
+    assert str(error.value).startswith(str(file))
+    assert "\n" not in str(error.value)
+
+
+def test_nothing_outside_the_build_context_is_read(tmp_path: Path):
+    (tmp_path / "secret.txt").write_text("torch==2.6.0\n")
+    context = tmp_path / "context"
+    context.mkdir()
+    (context / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (context / "Dockerfile").write_text(
+        "FROM python:3.12-alpine\nCOPY . /a\nRUN pip install -r /a/../secret.txt -r /a/link.txt -r /a/../../secret.txt\n"
+    )
+    assert run(str(context))[0] == 0
