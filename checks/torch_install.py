@@ -64,7 +64,8 @@ def torch_missing(case: Case) -> Verdicts:
     Nothing that needs torch runs there. Often another environment is meant: `--python` names it.
 
     ## How it is judged
-    No folder that the interpreter imports from holds a torch. An error where torch is required, or smoke kernels were asked for, else a note.
+    No folder that the interpreter imports from holds a torch. An error where torch is required, or smoke kernels were
+    asked for, else a note.
 
     ## Fix safety
     Installs torch into this environment; other packages stay as they are. Where no card could use it and nothing

@@ -9,9 +9,12 @@ import msgspec
 
 from gpudoctor.machine import Smoke, SmokeDevice, SmokeKernel, known
 from gpudoctor.matrix.rows import CardRates
+from gpudoctor.render.formats import Look, report_text
 from gpudoctor.render.smoke import rates_on_paper, smoke_summary, smoke_table
 from gpudoctor.render.text import print_lines
+from gpudoctor.report import Subject, make_report
 from tests.check_cases import matrix
+from tests.judging import judged
 from tests.machines import change, nvidia_gpu, nvidia_machine, torch
 
 CARD = SmokeDevice(name="cuda:0", product="NVIDIA GeForce RTX 4090", arch="sm_89", memory=24 << 30)
@@ -137,3 +140,18 @@ def test_nothing_computed_is_never_all_right() -> None:
         assert "right" not in smoke_summary(run)
         assert "nothing was computed" in smoke_summary(run)
     assert printed(none) == ["  No kernel was run: torch sees no GPU."]
+
+
+def test_what_a_kernel_said_names_no_card_by_uuid_and_no_home_folder() -> None:
+    uuid = "GPU-3b1f0c9a-1111-2222-3333-444455556666"
+    said = f"CUDA error on {uuid}: cannot open /home/maria/.cache/triton/x.so"
+    failed = SmokeKernel(name="matmul", device="cuda:0", status="error", message=said)
+    device = SmokeDevice(name="cuda:0", uuid=uuid, bdf="0000:01:00.0")
+    machine = change(nvidia_machine(nvidia_gpu(uuid=uuid)), smoke=smoke(failed, devices=(device,)))
+    subject = Subject("machine", "this machine")
+    report = make_report(machine, matrix(), judged(machine), subject=subject, fail_on="error", timings_ms={})
+    for look in (Look(verbose=True), Look(verbose=True, table=tuple(smoke_table(machine.smoke, {})))):
+        text = report_text(report, "text", look)
+        assert "cannot open" in text
+        assert "3b1f0c9a" not in text
+        assert "maria" not in text

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.fix.steps import EnvStep, Fix, ManualStep, RunStep
-from gpudoctor.intake.snapshot import public_text
+from gpudoctor.intake.snapshot import pseudonyms, public_text
 from gpudoctor.plain_text import without_passwords
 from gpudoctor.render.inventory import inventory
 
@@ -49,16 +49,26 @@ def print_report(
     """
     here = report.subject.kind == "machine"
     head = () if table_only else inventory(report)
-    print_lines(_lines(report, verbose, quiet, (head, table)), out, color=color, exact_commands=here)
+    lines = _lines(report, verbose, quiet, (head, table))
+    print_lines(lines, out, color=color, exact_commands=here, stand_in=pseudonyms(report.machine))
 
 
-def print_lines(given: Iterable[Line], out: TextIO, *, color: bool, exact_commands: bool = False) -> None:
+def print_lines(
+    given: Iterable[Line],
+    out: TextIO,
+    *,
+    color: bool,
+    exact_commands: bool = False,
+    stand_in: Callable[[str], str] = str,
+) -> None:
     """Print lines, home folders left out: with colour if `out` is a terminal and `color`, plain text otherwise.
+
+    `stand_in` puts something for the UUIDs of cards.
 
     Commands that are to be pasted here (`exact_commands`) keep another user's home folder; passwords of indexes are
     never shown.
     """
-    clean = public_text(os.path.expanduser("~"))
+    clean = public_text(os.path.expanduser("~"), stand_in)
 
     def shown(text: str, style: str) -> str:
         exact = exact_commands and style == "command"
