@@ -7,12 +7,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gpudoctor.machine import Smoke, SmokeDevice, SmokeKernel, known
+from gpudoctor.machine import Machine, Smoke, SmokeDevice, SmokeKernel, known
 from gpudoctor.matrix.rows import CardRates
 from gpudoctor.render.formats import Look, report_text
 from gpudoctor.render.smoke import rates_on_paper, smoke_summary, smoke_table
 from gpudoctor.render.text import print_lines
-from gpudoctor.report import Subject, make_report
+from gpudoctor.report import Report, Subject, make_report
 from tests.check_cases import matrix
 from tests.judging import judged
 from tests.machines import change, nvidia_gpu, nvidia_machine, torch
@@ -148,10 +148,27 @@ def test_what_a_kernel_said_names_no_card_by_uuid_and_no_home_folder() -> None:
     failed = SmokeKernel(name="matmul", device="cuda:0", status="error", message=said)
     device = SmokeDevice(name="cuda:0", uuid=uuid, bdf="0000:01:00.0")
     machine = change(nvidia_machine(nvidia_gpu(uuid=uuid)), smoke=smoke(failed, devices=(device,)))
-    subject = Subject("machine", "this machine")
-    report = make_report(machine, matrix(), judged(machine), subject=subject, fail_on="error", timings_ms={})
+    report = report_of(machine)
     for look in (Look(verbose=True), Look(verbose=True, table=tuple(smoke_table(machine.smoke, {})))):
         text = report_text(report, "text", look)
         assert "cannot open" in text
         assert "3b1f0c9a" not in text
         assert "maria" not in text
+
+
+def test_where_a_kernel_failed_the_verdict_does_not_say_that_it_works() -> None:
+    headers = "main.c:5:10: fatal error: Python.h: No such file or directory"
+    failed = SmokeKernel(name="compile", device="cuda:0", status="error", message=headers)
+    for kernels, word in (((kernel(), failed), "not all kernels pass"), ((kernel(),), "no fault was found")):
+        machine = change(nvidia_machine(), smoke=smoke(*kernels))
+        assert word in verdict_line(machine)
+        assert "it works" not in verdict_line(machine)
+
+
+def verdict_line(machine: Machine) -> str:
+    return report_text(report_of(machine), "text").rpartition("Verdict")[2]
+
+
+def report_of(machine: Machine) -> Report:
+    subject = Subject("machine", "this machine")
+    return make_report(machine, matrix(), judged(machine), subject=subject, fail_on="error", timings_ms={})

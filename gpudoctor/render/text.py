@@ -220,9 +220,10 @@ def _open_questions(report: Report, verbose: bool) -> Iterator[Line]:
 def _verdict(report: Report) -> Line:
     word, style = _VERDICTS[report.verdict]
     errors = sum(finding.severity == "error" for finding in report.findings)
+    failed = report.smoke is not None and any(k.status not in ("pass", "skipped") for k in report.smoke.kernels)
     rest = {
-        "ok": "no fault was found.",
-        "warning": "it works, but see above.",
+        "ok": "though not all kernels pass: see the notes above." if failed else "no fault was found.",
+        "warning": f"{'not all kernels pass: see above' if failed else 'it works, but see above'}.",
         "error": f"repair the first finding first (`gpudoctor explain {report.findings[0].id}` says more)."
         if errors
         else "",
