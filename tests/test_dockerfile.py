@@ -1,4 +1,4 @@
-"""Dockerfiles and compose files judged before they are built: what is told of each, and the silence over good ones."""
+"""Dockerfiles and compose files judged before they are built: what is told of each, and silence over good ones."""
 
 from __future__ import annotations
 
@@ -48,13 +48,15 @@ def lines(finding: Finding) -> str:
 CU124 = "--index-url https://download.pytorch.org/whl/cu124"
 HEALTHY = {
     "slim Python, index named": f"FROM python:3.12-slim\nRUN pip install {CU124} torch==2.6.0 torchvision",
-    "slim Python, the package index's own": "FROM python:3.11-slim\nRUN pip install --no-cache-dir torch transformers",
+    "slim Python, the package index's own": "FROM python:3.11-slim\n"
+    "RUN pip install --no-cache-dir torch transformers",
     "exact version of the package index": "FROM python:3.11\nRUN pip install torch==2.6.0",
     "CPU on purpose": "FROM python:3.12-slim\nENV CUDA_VISIBLE_DEVICES=\n"
     "RUN pip install torch --index-url https://download.pytorch.org/whl/cpu",
     "CUDA base of the wheel's version": "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04\n"
     f"RUN apt-get update && apt-get install -y python3-pip && pip3 install {CU124} torch==2.6.0",
-    "CUDA base newer than the wheel": f"FROM nvidia/cuda:12.8.1-base-ubuntu22.04\nRUN pip install {CU124} torch==2.6.0",
+    "CUDA base newer than the wheel": f"FROM nvidia/cuda:12.8.1-base-ubuntu22.04\n"
+    f"RUN pip install {CU124} torch==2.6.0",
     "official torch image": "FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\nRUN pip install -r requirements.txt",
     "official torch image, torch asked for as it is": "FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-devel\n"
     "RUN pip install torch==2.6.0 accelerate && pip install 'torch>=2.1' flash-attn --no-build-isolation",
@@ -65,16 +67,20 @@ HEALTHY = {
     "RUN pip install transformers torch",
     "ROCm toolkit with a ROCm wheel": "FROM rocm/dev-ubuntu-22.04:6.4-complete\n"
     "RUN pip3 install torch==2.8.0 --index-url https://download.pytorch.org/whl/rocm6.4",
-    "stubs for linking only": "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\nENV LIBRARY_PATH=/usr/local/cuda/lib64/stubs\n"
+    "stubs for linking only": "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\n"
+    "ENV LIBRARY_PATH=/usr/local/cuda/lib64/stubs\n"
     "RUN LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs make",
     "stubs in a stage that only builds": "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04 AS build\n"
     "ENV LD_LIBRARY_PATH=/usr/local/cuda/lib64/stubs\nRUN apt-get install -y nvidia-driver-550\n"
     "FROM nvidia/cuda:12.8.1-runtime-ubuntu22.04\nCOPY --from=build /app /app",
     "toolkit packages without the driver": "FROM ubuntu:22.04\n"
-    "RUN apt-get update && apt-get install -y cuda-toolkit-12-4 cuda-nvcc-12-4 nvidia-container-toolkit libcudnn9-cuda-12",
-    "variables of NVIDIA's images": "FROM python:3.12\nENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility\n"
+    "RUN apt-get update && apt-get install -y cuda-toolkit-12-4 cuda-nvcc-12-4 "
+    "nvidia-container-toolkit libcudnn9-cuda-12",
+    "variables of NVIDIA's images": "FROM python:3.12\n"
+    "ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility\n"
     "RUN pip install torch",
-    "driver packages named, not installed": "FROM ubuntu:22.04\nRUN apt-get remove -y nvidia-driver-550; echo cuda-drivers",
+    "driver packages named, not installed": "FROM ubuntu:22.04\n"
+    "RUN apt-get remove -y nvidia-driver-550; echo cuda-drivers",
     "an unknown base": "FROM registry.example/team/base:1\nRUN pip install torch==2.6.0",
     "an argument that nobody gave": "ARG BASE\nFROM ${BASE}\nRUN pip install torch",
     "torch chosen by an argument": "FROM python:3.12\nARG TORCH\nRUN pip install torch==${TORCH}",
@@ -83,8 +89,10 @@ HEALTHY = {
     "RUN uv pip install torch --extra-index-url https://download.pytorch.org/whl/cu126",
     "extra index with an exact version": "FROM python:3.12\n"
     "RUN pip install torch==2.6.0+cu124 --extra-index-url https://download.pytorch.org/whl/cu124",
-    "a mirror": "FROM python:3.12\nENV PIP_INDEX_URL=https://mirror.example/simple\nRUN pip install torch==2.6.0+cu124",
-    "a mirror in pip's configuration": "FROM python:3.12\nCOPY pip.conf /etc/pip.conf\nRUN pip install torch==2.6.0+cu124",
+    "a mirror": "FROM python:3.12\nENV PIP_INDEX_URL=https://mirror.example/simple\n"
+    "RUN pip install torch==2.6.0+cu124",
+    "a mirror in pip's configuration": "FROM python:3.12\nCOPY pip.conf /etc/pip.conf\n"
+    "RUN pip install torch==2.6.0+cu124",
     "a wheel by its address": "FROM python:3.12\n"
     "RUN pip install https://download.pytorch.org/whl/cu124/torch-2.6.0%2Bcu124-cp312-cp312-linux_x86_64.whl",
     "another Python than the distribution's": "FROM ubuntu:20.04\nRUN add-apt-repository ppa:deadsnakes/ppa && "
@@ -97,8 +105,20 @@ HEALTHY = {
     "packages with torch in their names": "FROM python:3.13-alpine\nRUN pip install torchlib-example pytorch-nothing",
     "an override that only one RUN has": "FROM rocm/dev-ubuntu-22.04:6.4\nRUN HSA_OVERRIDE_GFX_VERSION=10.3.0 ./test",
     "Alpine without torch": "FROM python:3.12-alpine\nRUN pip install flask",
-    "a here-document of data": "FROM python:3.12\nCOPY <<EOF /app/notes.txt\nRUN apt-get install nvidia-driver-550\nEOF\n",
+    "a here-document of data": "FROM python:3.12\nCOPY <<EOF /app/notes.txt\n"
+    "RUN apt-get install nvidia-driver-550\nEOF\n",
     "multi-arch": "FROM --platform=linux/arm64 python:3.12-slim\nRUN pip install torch==2.9.1",
+    "torch of another index after the base's is taken out": "FROM rocm/pytorch:latest\nRUN pip uninstall -y torch\n"
+    "RUN pip install torch==2.9.1 --index-url https://download.pytorch.org/whl/rocm6.4",
+    "uv that compares all indexes": "FROM python:3.12\nRUN uv pip install torch --index-strategy unsafe-best-match "
+    "--extra-index-url https://download.pytorch.org/whl/cu118",
+    "wheels of an old page": "FROM nvidia/cuda:11.6.0-base-ubuntu20.04\nRUN pip3 install torch==1.10.1+cu113 "
+    "-f https://download.pytorch.org/whl/cu113/torch_stable.html",
+    "torch by a backend that is found out": "FROM python:3.12-bookworm\n"
+    "COPY --from=ghcr.io/astral-sh/uv:latest /uv /bin/\n"
+    "RUN uv pip install --system vllm torch --torch-backend=auto",
+    "ROCm without its kernel module": "FROM ubuntu:24.04\nRUN apt install -y ./amdgpu-install.deb && "
+    "amdgpu-install -y --no-dkms --usecase=rocm,hip",
     "compiled with the wheel's major": "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\n"
     "RUN pip install torch==2.6.0 --index-url https://download.pytorch.org/whl/cu126\n"
     "RUN pip install flash-attn --no-build-isolation",
@@ -124,7 +144,8 @@ FAULTY = {
         "FROM ubuntu:22.04\nRUN apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get -y install "
         "--no-install-recommends libnvidia-compute-550=550.54.15-0ubuntu1", "image-installs-driver", "error",
     ),
-    "driver by a metapackage": ("FROM ubuntu:22.04\nRUN apt-get install -y cuda-12-4", "image-installs-driver", "warning"),
+    "driver by a metapackage": ("FROM ubuntu:22.04\n"
+    "RUN apt-get install -y cuda-12-4", "image-installs-driver", "warning"),
     "driver by dnf": ("FROM rockylinux:9\nRUN dnf -y install cuda-drivers", "image-installs-driver", "error"),
     "libcuda copied": ("FROM ubuntu:22.04\nCOPY libcuda.so.550.54.15 /usr/lib/", "image-installs-driver", "error"),
     "driver in a here-document": (
@@ -151,7 +172,8 @@ FAULTY = {
         "RUN pip install torch==2.9.1", "image-cuda-older-than-wheel", "warning",
     ),
     "made for older drivers": (
-        "FROM nvidia/cuda:11.8.0-base-ubuntu22.04\nRUN pip install torch==2.6.0", "image-cuda-older-than-wheel", "warning",
+        "FROM nvidia/cuda:11.8.0-base-ubuntu22.04\n"
+        "RUN pip install torch==2.6.0", "image-cuda-older-than-wheel", "warning",
     ),
     "CUDA torch in a ROCm image": (
         "FROM rocm/dev-ubuntu-22.04:6.4\nRUN pip install torch", "image-torch-other-vendor", "error",
@@ -168,7 +190,8 @@ FAULTY = {
     "musl": ("FROM python:3.12-alpine\nRUN pip install torch", "image-no-torch-wheel", "error"),
     "a Python too new": ("FROM python:3.13-slim\nRUN pip install torch==2.2.0", "image-no-torch-wheel", "error"),
     "a Python too old": (
-        "FROM ubuntu:20.04\nRUN apt-get install -y python3-pip && pip3 install torch==2.6.0", "image-no-torch-wheel", "error",
+        "FROM ubuntu:20.04\n"
+        "RUN apt-get install -y python3-pip && pip3 install torch==2.6.0", "image-no-torch-wheel", "error",
     ),
     "an index without that release": (
         "FROM python:3.12\nRUN pip install torch==2.6.0 --index-url https://download.pytorch.org/whl/cu121",
@@ -205,7 +228,8 @@ def test_each_fault_is_told_alone(name: str):
 
 
 def test_a_finding_names_file_and_line_of_the_command():
-    text = "# note\nFROM ubuntu:22.04\n\nRUN apt-get update && \\\n    # why\n    apt-get install -y \\\n      nvidia-driver-550\n"
+    run = "RUN apt-get update && \\\n    # why\n    apt-get install -y \\\n      nvidia-driver-550\n"
+    text = "# note\nFROM ubuntu:22.04\n\n" + run
     (finding,) = findings(text)
     assert finding.evidence[0].source == "Dockerfile:6"
     assert lines(finding).startswith("Dockerfile:6:")
@@ -216,7 +240,9 @@ def test_the_requirements_file_of_the_context_is_read_and_named():
     (finding,) = findings(text, {"./requirements/gpu.txt": "numpy\ntorch==2.8.0\n"})
     assert finding.slug == "image-torch-other-vendor"
     assert "requirements/gpu.txt, line 2" in finding.evidence[1].value
-    bound = "FROM python:3.12-alpine\nRUN --mount=type=bind,source=req.txt,target=/tmp/r.txt pip install -r /tmp/r.txt"
+    bound = (
+        "FROM python:3.12-alpine\nRUN --mount=type=bind,source=req.txt,target=/tmp/r.txt pip install -r /tmp/r.txt"
+    )
     assert told(bound, {"req.txt": "torch"}) == [("image-no-torch-wheel", "error")]
 
 
@@ -303,11 +329,13 @@ def test_mutated_dockerfiles_never_crash(data: st.DataObject):
     text = data.draw(st.sampled_from(texts))
     at = data.draw(st.integers(0, len(text)))
     cut = data.draw(st.integers(0, 12))
-    new = data.draw(st.one_of(st.text(max_size=8), st.sampled_from(["\\", "\n", "${", "<<EOF", "'", '"', "&&", "[", "--"])))
+    new = data.draw(
+        st.one_of(st.text(max_size=8), st.sampled_from(["\\", "\n", "${", "<<EOF", "'", '"', "&&", "[", "--"]))
+    )
     try:
         found = findings(text[:at] + new + text[at + cut :])
     except RecipeError as error:
-        assert "\n" not in str(error)  # noqa: PT017
+        assert "\n" not in str(error)
         return
     assert all(one.slug != "check-crashed" for one in found)
 
@@ -377,10 +405,26 @@ def test_a_rocm_service_as_an_ordinary_user_needs_the_groups():
     assert services_told(text + ", group_add: [video, '109']}\n") == []
 
 
+def test_aliases_cannot_blow_up():
+    text = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
+    for bomb in (text + "services: {s: {volumes: *a11}}\n", "services: &s {a: {volumes: [*s]}}\n"):
+        with pytest.raises(RecipeError, match="too large"):
+            read_compose("compose.yaml", bomb)
+
+
+def test_a_gpu_from_another_compose_file_of_the_folder_is_no_fault(tmp_path: Path):
+    (tmp_path / "compose.yaml").write_text(f"services:\n  a: {{{IMAGE}}}\n")
+    assert run(str(tmp_path))[0] == 1
+    (tmp_path / "compose.gpu.yaml").write_text(f"services:\n  a: {{{RESERVED}}}\n")
+    assert run(str(tmp_path))[0] == 0
+
+
 @given(st.text(max_size=30), st.integers(0, 200))
 @settings(max_examples=100, deadline=None)
 def test_mutated_compose_files_never_crash(new: str, at: int):
-    text = f"services:\n  a: {{{IMAGE}, {RESERVED}}}\n  b:\n    build: {{context: ., args: [A=1]}}\n    shm_size: 8gb\n"
+    text = (
+        f"services:\n  a: {{{IMAGE}, {RESERVED}}}\n  b:\n    build: {{context: ., args: [A=1]}}\n    shm_size: 8gb\n"
+    )
     try:
         services_told(text[:at] + new + text[at:])
     except RecipeError:
@@ -445,6 +489,7 @@ def test_nothing_outside_the_build_context_is_read(tmp_path: Path):
     context.mkdir()
     (context / "link.txt").symlink_to(tmp_path / "secret.txt")
     (context / "Dockerfile").write_text(
-        "FROM python:3.12-alpine\nCOPY . /a\nRUN pip install -r /a/../secret.txt -r /a/link.txt -r /a/../../secret.txt\n"
+        "FROM python:3.12-alpine\nCOPY . /a\n"
+        "RUN pip install -r /a/../secret.txt -r /a/link.txt -r /a/../../secret.txt\n"
     )
     assert run(str(context))[0] == 0

@@ -12,7 +12,7 @@ from gpudoctor.dockerfile.installs import system_packages
 from gpudoctor.finding import Finding
 
 _DRIVER = re.compile(
-    r"(lib)?nvidia-(driver|headless|compute|utils|kernel|dkms|gl|cfg1|open)(-|$)(?!container)|nvidia-(driver|open|headless)$"
+    r"(lib)?nvidia-(driver|headless|compute|utils|kernel|dkms|gl|cfg1|open)(-|$)|nvidia-(driver|open|headless)$"
     r"|cuda-drivers(-|$)|libcuda1$|libnvidia-(compute|gl|cfg1|decode|encode|ml1)|xserver-xorg-video-nvidia"
 )
 _WITH_DRIVER = re.compile(r"cuda$|cuda-\d+-\d+$|cuda-runtime-\d+-\d+$|cuda-demo-suite-\d+-\d+$")
@@ -43,7 +43,7 @@ def installs_driver(case: ImageCase) -> Verdicts:
 
 def _drivers_in(image: Image) -> Iterator[Finding]:
     for step in image.steps:
-        names = [name for name in system_packages(step.command)]
+        names = list(system_packages(step.command))
         whole = [name for name in names if _DRIVER.match(name)]
         pulled = [name for name in names if _WITH_DRIVER.match(name)]
         if re.search(r"NVIDIA-Linux-[\w.-]+\.run", step.command.argv[0]):
@@ -59,8 +59,8 @@ def _drivers_in(image: Image) -> Iterator[Finding]:
         yield Finding(
             severity="error" if whole else "warning",
             confidence="likely",
-            message=f"The image installs a driver ({said}). The driver and its libcuda must be the host's: one in the "
-            "image works only on a host with the same version.",
+            message=f"The image installs a driver ({said}). Driver and libcuda must be the host's: one in the image "
+            "works only on a host with the same version.",
             saw=said,
             want="no driver in the image",
             subject=image.at(step.command.line),
@@ -77,8 +77,8 @@ def _drivers_in(image: Image) -> Iterator[Finding]:
             yield Finding(
                 severity="error",
                 confidence="likely",
-                message="The image holds a libcuda of its own: it hides the host's, and works only on a host with the "
-                "same driver.",
+                message="The image holds a libcuda of its own: it hides the host's, and works only on a host with "
+                "the same driver.",
                 saw=names[0],
                 want="the host's libcuda",
                 subject=image.at(copied.line),
@@ -93,7 +93,7 @@ def hides_gpus(case: ImageCase) -> Verdicts:
 
     ## Why it matters
     NVIDIA_VISIBLE_DEVICES=void or none gives a container no card where the runtime follows the image; without
-    `compute` in NVIDIA_DRIVER_CAPABILITIES libcuda is not mounted; CUDA_VISIBLE_DEVICES=-1 hides every card from CUDA.
+    `compute` in NVIDIA_DRIVER_CAPABILITIES libcuda is not mounted; CUDA_VISIBLE_DEVICES=-1 hides every card.
 
     ## How it is judged
     The last ENV of the stage that is built, in images that are made for a GPU. An unset variable says nothing.
@@ -111,8 +111,7 @@ def hides_gpus(case: ImageCase) -> Verdicts:
                     image,
                     setting,
                     "warning",
-                    f"The image sets {name}={setting.value}: containers started from it see no GPU unless they are told "
-                    "otherwise.",
+                    f"The image sets {name}={setting.value}: its containers see no GPU unless told otherwise.",
                     "not set in the image",
                 )
         capabilities = image.settings.get("NVIDIA_DRIVER_CAPABILITIES")
@@ -123,8 +122,8 @@ def hides_gpus(case: ImageCase) -> Verdicts:
                 image,
                 capabilities,
                 "error",
-                f"NVIDIA_DRIVER_CAPABILITIES={capabilities.value} leaves compute out: libcuda is not mounted into the "
-                "container, and torch finds no driver.",
+                f"NVIDIA_DRIVER_CAPABILITIES={capabilities.value} leaves compute out: libcuda is not mounted "
+                "into the container, and torch finds no driver.",
                 "compute,utility",
                 f"ENV NVIDIA_DRIVER_CAPABILITIES=compute,{capabilities.value}",
             )
@@ -170,7 +169,7 @@ def stub_libcuda(case: ImageCase) -> Verdicts:
     gets error 34 (CUDA driver is a stub library) in place of the GPU.
 
     ## How it is judged
-    ENV LD_LIBRARY_PATH of the stage that is built. LIBRARY_PATH and a variable of one RUN are the right places for it.
+    ENV LD_LIBRARY_PATH of the stage that is built. LIBRARY_PATH and a variable of one RUN are the right places.
 
     ## Fix safety
     Linking needs LIBRARY_PATH only.

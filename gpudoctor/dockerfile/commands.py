@@ -50,10 +50,9 @@ def _of_script(text: str, line: int, known: dict[str, str]) -> Iterator[Command]
     for number, part in enumerate(text.split("\n"), start=line):
         if not pending:
             first = number
-        if part.lstrip().startswith("#"):
-            part = ""
-        pending += part.removesuffix("\\") + (" \n" if part.endswith("\\") else "")
-        if part.endswith("\\"):
+        code = "" if part.lstrip().startswith("#") else part
+        pending += code.removesuffix("\\") + (" \n" if code.endswith("\\") else "")
+        if code.endswith("\\"):
             continue
         words = re.findall(r"(?:^|[;&|]\s*)(\w+)", pending)
         opened = depth + sum(word in _OPENING for word in words)

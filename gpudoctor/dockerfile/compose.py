@@ -11,6 +11,9 @@ from msgspec import Struct
 from gpudoctor.dockerfile.syntax import RecipeError
 from gpudoctor.dockerfile.variables import expanded
 
+_LARGEST = 100_000
+"""Values in a compose file, aliases followed."""
+
 
 class Service(Struct, frozen=True):
     """One service. `open` is why something about it cannot be told: it extends another file, say."""
@@ -49,10 +52,10 @@ def read_compose(file: str, text: str, variables: Mapping[str, str] = {}) -> tup
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        if text.count("*") > 10_000:
-            raise RecipeError("too many aliases: this is no compose file")
+        tree = yaml.compose(text, Loader=loader)
+        _refuse_a_bomb(tree)
         document = yaml.load(text, Loader=_tolerant(loader))
-        lines = _lines(yaml.compose(text, Loader=loader))
+        lines = _lines(tree)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise RecipeError(f"line {mark.line + 1 if mark else 1}: no valid YAML: {error.problem}") from None
@@ -78,8 +81,24 @@ def _tolerant(loader: Any) -> Any:
     return Tolerant
 
 
-def _lines(node: Any) -> dict[str, int]:
-    for key, value in getattr(node, "value", ()):
+def _refuse_a_bomb(tree: Any) -> None:
+    """Aliases may make a small file large beyond all bounds, or without an end."""
+    sizes: dict[int, float] = {}
+
+    def size(node: Any) -> float:
+        if id(node) not in sizes:
+            sizes[id(node)] = float("inf")  # while it is counted: whoever meets it again goes round in a circle
+            inside = node.value if isinstance(node.value, list) else ()
+            parts = (part for one in inside for part in (one if isinstance(one, tuple) else (one,)))
+            sizes[id(node)] = 1 + sum(size(part) for part in parts)
+        return sizes[id(node)]
+
+    if tree is not None and size(tree) > _LARGEST:
+        raise RecipeError("its aliases make it too large: this is no compose file")
+
+
+def _lines(tree: Any) -> dict[str, int]:
+    for key, value in tree.value if tree is not None and isinstance(tree.value, list) else ():
         if key.value == "services" and isinstance(value.value, list):
             return {str(name.value): name.start_mark.line + 1 for name, _ in value.value}
     return {}

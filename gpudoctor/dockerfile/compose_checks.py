@@ -24,9 +24,9 @@ def no_device(case: ImageCase) -> Verdicts:
     Without a reservation (NVIDIA) or the device nodes (AMD) a container has no GPU, whatever the image holds.
 
     ## How it is judged
-    The service's image is known to be for CUDA or ROCm, by its name or by its Dockerfile. Silent where another service
-    with the same image has the device (a migration job, say), where it is scaled to none, extends another one, or is
-    privileged.
+    The service's image is known to be for CUDA or ROCm, by its name or by its Dockerfile. Silent where another
+    service with the same image has the device (this one migrates a database, say), where it is scaled to none, is
+    privileged, extends another service, or gets the device from another compose file of the folder.
 
     ## Fix safety
     The lines give the container the host's cards; they need nvidia-container-toolkit or the amdgpu driver there.
@@ -104,7 +104,8 @@ def small_shm(case: ImageCase) -> Verdicts:
     Workers of a DataLoader and NCCL share memory through /dev/shm: with 64 MiB they die with a bus error.
 
     ## How it is judged
-    The service has a torch and a GPU, and neither shm_size, ipc nor a mount over /dev/shm. A note: inference needs none.
+    The service has a torch and a GPU, and neither shm_size, ipc nor a mount over /dev/shm. A note: inference needs
+    none.
 
     ## Fix safety
     shm_size is a limit, not a reservation.
@@ -117,7 +118,7 @@ def small_shm(case: ImageCase) -> Verdicts:
         if _given(started, vendor):
             yield Finding(
                 severity="note",
-                message=f"Service {service.name} has 64 MiB of shared memory: too little for DataLoader workers and NCCL.",
+                message=f"Service {service.name} has 64 MiB of shared memory: DataLoader workers and NCCL need more.",
                 saw="no shm_size, no ipc",
                 want="shm_size: 8gb, or ipc: host",
                 subject=f"service {service.name}",

@@ -229,12 +229,13 @@ class _Files:
         whole, target = posixpath.join(folder, path), posixpath.normpath(posixpath.join(folder, copied.target))
         whole = posixpath.normpath(whole)
         for source in copied.sources:
-            if whole == target or whole == posixpath.join(target, posixpath.basename(source.rstrip("/"))):
-                if (text := self._read(source)) is not None:
-                    return text
+            candidates = []
+            if whole in (target, posixpath.join(target, posixpath.basename(source.rstrip("/")))):
+                candidates.append(source)
             if whole.startswith(target.rstrip("/") + "/"):
-                inside = whole[len(target.rstrip("/")) + 1 :]
-                if (text := self._read(posixpath.join(source, inside))) is not None:
+                candidates.append(posixpath.join(source, whole[len(target.rstrip("/")) + 1 :]))
+            for candidate in candidates:
+                if (text := self._read(candidate)) is not None:
                     return text
         return None
 

@@ -17,7 +17,8 @@ _WITH_VALUE = frozenset({
     "--default-index", "--index-strategy", "--config-settings", "-e", "--editable", "--upgrade-strategy", "--group",
     "--extra", "--progress-bar", "--log", "--src", "--report", "--keyring-provider", "--global-option",
     "--implementation", "--abi", "--use-feature", "--use-deprecated", "--exists-action", "--cert", "--client-cert",
-    "--python-platform", "--resolution", "--prerelease", "--link-mode", "--overrides", "--override", "--reinstall-package",
+    "--python-platform", "--resolution", "--prerelease", "--link-mode", "--overrides",
+    "--override", "--reinstall-package",
 })  # fmt: skip
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[[^\]]*\])?\s*(@\s*\S+|(?:[=<>!~][^;#]*)?)\s*(;.*)?")
 _NAME = re.compile(r"[-_.]+")

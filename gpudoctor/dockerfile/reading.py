@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from gpudoctor.dockerfile.case import Started
 from gpudoctor.dockerfile.compose import Service, read_compose
 from gpudoctor.dockerfile.image import Image, read_dockerfile
 from gpudoctor.dockerfile.syntax import RecipeError
+from gpudoctor.host import InputError
 
 if TYPE_CHECKING:
     from gpudoctor.dockerfile.image import Read
@@ -18,14 +22,14 @@ if TYPE_CHECKING:
 DOCKERFILES = ("Dockerfile", "Containerfile", "dockerfile")
 COMPOSE = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 _LIMIT = 1 << 20
+_MOST_FILES = 1000
+_COMPOSE_NAME = re.compile(r"(docker-)?compose[\w.-]*\.ya?ml$")
 
 Recipe = tuple[tuple[Image, ...], tuple[Started, ...]]
 
 
 def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target: str) -> Recipe:
     """Images and services of a Dockerfile, a compose file or a folder. Raises InputError with file and line."""
-    from gpudoctor.host import InputError
-
     if os.path.isdir(path):
         found = [os.path.join(path, name) for name in (*COMPOSE, *DOCKERFILES)]
         files = [file for file in found if os.path.isfile(file)]
@@ -43,8 +47,6 @@ def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target:
 
 
 def _image(file: str, context: str, matrix: Matrix, arguments: Mapping[str, str], target: str) -> Image:
-    from gpudoctor.host import InputError
-
     try:
         return read_dockerfile(file, _text(file), matrix, _files_in(context), arguments, target)
     except RecipeError as error:
@@ -52,21 +54,37 @@ def _image(file: str, context: str, matrix: Matrix, arguments: Mapping[str, str]
 
 
 def _compose(file: str, matrix: Matrix, arguments: Mapping[str, str]) -> Recipe:
-    from gpudoctor.host import InputError
-
     folder = os.path.dirname(file)
     try:
         services = read_compose(file, _text(file), _variables(folder))
     except RecipeError as error:
         raise InputError(f"{file}: {error}") from None
+    elsewhere = _given_elsewhere(file, folder)
     started: list[Started] = []
     images: list[Image] = []
-    for service in services:
+    for found in services:
+        given = found.name in elsewhere
+        service = replace(found, open="another compose file of the folder gives it one") if given else found
         image = _of_service(service, folder, matrix, arguments)
         started.append(Started(service, image))
         if image is not None and service.context is not None and all(not _same(image, other) for other in images):
             images.append(image)
     return tuple(images), tuple(started)
+
+
+def _given_elsewhere(file: str, folder: str) -> set[str]:
+    """Services to which another compose file of the folder gives a GPU (compose.gpu.yaml, compose.override.yaml)."""
+    names: set[str] = set()
+    for name in sorted(os.listdir(folder or "."))[:_MOST_FILES]:
+        other = os.path.join(folder, name)
+        if name == os.path.basename(file) or not _COMPOSE_NAME.match(name) or not os.path.isfile(other):
+            continue
+        try:
+            found = read_compose(other, _text(other))
+        except (RecipeError, InputError):
+            continue
+        names |= {service.name for service in found if service.nvidia or service.kfd}
+    return names
 
 
 def _same(one: Image, other: Image) -> bool:
@@ -95,8 +113,6 @@ def _variables(folder: str) -> dict[str, str]:
 
 
 def _text(path: str) -> str:
-    from gpudoctor.host import InputError
-
     try:
         if not os.path.isfile(path):
             raise InputError(f"{path}: no such file")

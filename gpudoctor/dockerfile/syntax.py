@@ -1,4 +1,4 @@
-"""The syntax of a Dockerfile: instructions with their lines, flags and here-documents. Nothing is executed or judged."""
+"""The syntax of a Dockerfile: instructions with their lines, flags and here-documents; nothing is judged here."""
 
 from __future__ import annotations
 

@@ -27,6 +27,8 @@ _INDEX_VARIABLES = (
 _EXTRA_VARIABLES = ("PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_FIND_LINKS")
 _OTHER_PYTHON = re.compile(r"python3\.\d+|deadsnakes|miniconda|miniforge|mambaforge|micromamba|anaconda|pyenv")
 
+_UNINSTALLED = re.compile(r"\bpip[\d.]* uninstall\b.*\storch(\s|$)")
+
 Source = Literal["package index", "index", "both", "elsewhere", "base"]
 
 
@@ -124,7 +126,7 @@ def _source(
         return "elsewhere", "", wheel[1] if wheel else ""
     if backend:
         return ("index", "", backend) if re.fullmatch(r"cpu|cu\d+|rocm[\d.]+", backend) else ("elsewhere", "", "")
-    if configured or install.find_links:
+    if configured or install.find_links or "--index-strategy" in install.flags:
         return "elsewhere", "", ""
     named = [(url, build) for url in urls for build in [build_of_index(url)] if build]
     if urls:
@@ -165,9 +167,7 @@ def python_of(image: Image) -> str | None:
     names = [name for step in image.steps for name in (*system_packages(step.command), step.command.text)]
     if any(_OTHER_PYTHON.search(name) for name in names):
         return None
-    if any(conda_packages(step.command) or " venv" in step.command.text for step in image.steps) and not (
-        facts.image.startswith("python:")
-    ):
+    if any(conda_packages(step.command) for step in image.steps):
         return None
     if any(re.search(r"--python|uv (python|venv|sync)", step.command.text) for step in image.steps):
         return None
@@ -184,6 +184,9 @@ def torch_of(image: Image, matrix: Matrix) -> Held | None:
         held = Held(facts.torch or "", _base_build(image), image.base_line, "base")
     if any("torch" in name for step in image.steps for name in conda_packages(step.command) if "pytorch" in name):
         return None
+    taken_out = [step.command.line for step in image.steps if _UNINSTALLED.search(step.command.text)]
+    if held is not None and taken_out:
+        held = None
     for asked in asked_for(image):
         if asked.maybe:
             return None

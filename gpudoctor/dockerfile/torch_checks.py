@@ -90,9 +90,9 @@ def older_cuda(case: ImageCase) -> Verdicts:
     """The CUDA of the base image is older than that of the torch wheel.
 
     ## Why it matters
-    Wheels bring their own CUDA runtime: torch itself does not use the base image's. But the image then starts on hosts
-    whose driver serves the base and not torch (another major); an extension cannot be compiled with an nvcc of another
-    major; and an older /usr/local/cuda/lib64 on LD_LIBRARY_PATH comes between the wheel's libraries.
+    Wheels bring their own CUDA runtime: torch itself does not use the base image's. But the image then starts on
+    hosts whose driver serves the base and not torch (another major); an extension cannot be compiled with an nvcc of
+    another major; and an older /usr/local/cuda/lib64 on LD_LIBRARY_PATH comes between the wheel's libraries.
 
     ## How it is judged
     An error where something is compiled against torch with an nvcc of another major version; a warning where the
@@ -111,8 +111,8 @@ def older_cuda(case: ImageCase) -> Verdicts:
         if majors[0] != majors[1] and facts.compiler and compiled:
             yield _older(
                 case, image, held, wheel, "error",
-                f"{compiled} is compiled with the base image's nvcc {facts.cuda} against a torch for CUDA {wheel}: torch "
-                "refuses another major version.",
+                f"{compiled} is compiled with the base image's nvcc {facts.cuda} against a torch for CUDA {wheel}: "
+                "torch refuses another major version.",
             )  # fmt: skip
         elif minor(facts.cuda) >= minor(wheel):
             continue
@@ -153,7 +153,7 @@ def _older(case: ImageCase, image: Image, held: Held, wheel: str, severity: str,
         )
     return _finding(
         image, asked, severity, message, f"CUDA {facts.cuda} in {image.base}", f"CUDA {wheel}",
-        tuple(ways) if severity != "note" else (), certain=held.certain and severity != "warning",
+        tuple(ways) if severity != "note" else (), certain=severity == "note",
     )  # fmt: skip
 
 
@@ -198,7 +198,8 @@ def other_vendor(case: ImageCase) -> Verdicts:
     """torch is built for the cards of another vendor than the base image.
 
     ## Why it matters
-    The package index's torch is a CUDA build: in a ROCm image it finds no GPU. A ROCm build finds none in a CUDA image.
+    The package index's torch is a CUDA build: in a ROCm image it finds no GPU. A ROCm build finds none in a CUDA
+    image.
 
     ## How it is judged
     The vendor that the base image is made for, and the build that the last command brings. A requirement that the
@@ -230,8 +231,8 @@ def other_vendor(case: ImageCase) -> Verdicts:
         )
         yield _finding(
             image, held.asked, "error",
-            f"{image.base} is made for {kind[facts.vendor]}, and torch {held.version} of the {_place(held)} is built for "
-            f"{kind[held.vendor]}: it finds no GPU.",
+            f"{image.base} is made for {kind[facts.vendor]}, and torch {held.version} of the {_place(held)} is built "
+            f"for {kind[held.vendor]}: it finds no GPU.",
             f"{held.build}", f"a {kind[facts.vendor]} build", ways,
         )  # fmt: skip
 
