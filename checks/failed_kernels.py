@@ -47,7 +47,9 @@ def faults(case: Case) -> tuple[Fault, ...]:
     """Kernels that raised, crashed or hung, by cause and card."""
     smoke = case.machine.smoke
     found = [fault for device in _devices(case) for fault in _of_device(case, device)]
-    if smoke and not any(kernel.status != "skipped" for kernel in smoke.kernels):
+    trial = case.torch.trial.value if case.torch else None
+    imported = trial is None or trial.ok  # else the check of the import has told it
+    if smoke and imported and not any(kernel.status != "skipped" for kernel in smoke.kernels):
         row = case.matrix.cause_of(smoke.why, case.built_for)
         said = SmokeKernel(name="start", device="", status="error", message=smoke.why)
         found += [Fault(row.slug, (said,), 1, (), causes=(row,))] if row and row.slug != BUSY else []
