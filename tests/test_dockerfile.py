@@ -110,6 +110,13 @@ HEALTHY = {
     "multi-arch": "FROM --platform=linux/arm64 python:3.12-slim\nRUN pip install torch==2.9.1",
     "torch of another index after the base's is taken out": "FROM rocm/pytorch:latest\nRUN pip uninstall -y torch\n"
     "RUN pip install torch==2.9.1 --index-url https://download.pytorch.org/whl/rocm6.4",
+    "a Python built from source": "FROM nvidia/cuda:12.1.0-devel-ubuntu20.04\n"
+    "RUN wget https://www.python.org/ftp/python/3.12.4/Python-3.12.4.tgz && make altinstall\n"
+    "RUN pip3 install torch==2.6.0",
+    "an index worked out by the shell": "FROM python:3.12\nARG CUDA=12.4.1\nRUN uv pip install torch==2.6.0+cu124 "
+    "--extra-index-url https://download.pytorch.org/whl/cu$(echo $CUDA | cut -d. -f1,2 | tr -d .)",
+    "an index in a file that is not here": "FROM python:3.12\nRUN pip install torch==2.6.0+cu124 -r https://e.example/r.txt",
+    "constraints": "FROM rocm/dev-ubuntu-22.04:6.4\nRUN pip install -c /constraints.txt torch",
     "uv that compares all indexes": "FROM python:3.12\nRUN uv pip install torch --index-strategy unsafe-best-match "
     "--extra-index-url https://download.pytorch.org/whl/cu118",
     "wheels of an old page": "FROM nvidia/cuda:11.6.0-base-ubuntu20.04\nRUN pip3 install torch==1.10.1+cu113 "

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from gpudoctor.finding import Finding
     from gpudoctor.judge import FailOn
     from gpudoctor.machine import Machine
-    from gpudoctor.matrix.questions import Matrix
     from gpudoctor.render.text import Line
 
 
@@ -54,9 +53,14 @@ def dockerfile(
     images, services = read_recipe(path, matrix, _given(arguments), target)
     described = imagined(Description(gpus=gpus, driver=driver), {}, matrix) if gpus else None
     case = ImageCase(matrix, images, services, described.gpus if described else (), driver)
-    also = [one for image in images for one in _on_that_machine(case, image, gpus, driver)] if gpus else []
-    judgement = judge_images(case, also, select=shown.select, ignore=ignore_rules(shown.ignore))
+    also: list[Finding] = []
     machine = described or Machine()
+    for image in images if described else ():
+        with_torch = _machine_of(case, image, gpus, driver)
+        if with_torch is not None:
+            also += _on_that_machine(case, image, with_torch)
+            machine = with_torch if len(images) == 1 else machine
+    judgement = judge_images(case, also, select=shown.select, ignore=ignore_rules(shown.ignore))
     report = make_report(
         machine, matrix, judgement, subject=Subject("whatif", path), fail_on=cast("FailOn", shown.fail_on)
     )
@@ -83,25 +87,31 @@ def _given(pairs: tuple[str, ...]) -> dict[str, str]:
     return given
 
 
-def _on_that_machine(case: ImageCase, image: Image, gpus: tuple[str, ...], driver: str) -> list[Finding]:
-    """What the checks of machines say of the image's torch on the described cards."""
-    from msgspec.structs import replace
-
+def _machine_of(case: ImageCase, image: Image, gpus: tuple[str, ...], driver: str) -> Machine | None:
+    """The described machine with the image's torch and Python; None where the torch is not known."""
+    from gpudoctor.dockerfile.torch import python_of
     from gpudoctor.host import InputError
     from gpudoctor.intake.described import imagined
-    from gpudoctor.judge import judge
 
     held = case.torch(image)
     if held is None or not held.version or not held.build:
-        return []
-    from gpudoctor.dockerfile.torch import python_of
-
+        return None
     python = python_of(image) or ""
     description = Description(gpus=gpus, driver=driver, torch=f"{held.version}+{held.build}", python_version=python)
     try:
-        machine = imagined(description, {}, case.matrix)
+        return imagined(description, {}, case.matrix)
     except InputError:  # a build that is none, which the image's own checks tell
-        return []
+        return None
+
+
+def _on_that_machine(case: ImageCase, image: Image, machine: Machine) -> list[Finding]:
+    """What the checks of machines say of the image's torch on the described cards."""
+    from msgspec.structs import replace
+
+    from gpudoctor.judge import judge
+
+    held = case.torch(image)
+    assert held is not None
     found = judge(machine, case.matrix).findings
     return [
         replace(_placed(one, image, held.line), confidence=one.confidence if held.certain else "likely")

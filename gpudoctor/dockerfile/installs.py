@@ -46,6 +46,8 @@ class PipInstall(Struct, frozen=True):
     backend: str = ""
     flags: tuple[str, ...] = ()
     executable: str = ""
+    incomplete: bool = False
+    """A file or a text that also says what is installed, and from where, is not known."""
     elsewhere: bool = False
     """Into a folder or for another platform or Python: says nothing of this image's Python."""
 
@@ -75,9 +77,12 @@ def pip_install(command: Command, read: Callable[[str], str | None] = lambda pat
         if name in _WITH_VALUE:
             options.setdefault(name, []).append(value if equals else rest.pop(0) if rest else "")
         flags.append(name)
+    incomplete = "$" in command.text or bool({"-c", "--constraint"} & options.keys())
     for path in (*options.get("-r", ()), *options.get("--requirement", ())):
         text = read(path)
-        if text is not None:
+        if text is None:
+            incomplete = True
+        else:
             _read_file(path, text, requirements, options, read)
     return PipInstall(
         tool=tool,
@@ -88,6 +93,7 @@ def pip_install(command: Command, read: Callable[[str], str | None] = lambda pat
         backend=next(iter(options.get("--torch-backend", ())), ""),
         flags=tuple(flags),
         executable=command.argv[0],
+        incomplete=incomplete,
         elsewhere=any(name in options for name in ("-t", "--target", "--platform", "--python-version", "--root")),
     )
 

@@ -25,7 +25,9 @@ _INDEX_VARIABLES = (
     "UV_CONFIG_FILE",
 )
 _EXTRA_VARIABLES = ("PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_FIND_LINKS")
-_OTHER_PYTHON = re.compile(r"python3\.\d+|deadsnakes|miniconda|miniforge|mambaforge|micromamba|anaconda|pyenv")
+_OTHER_PYTHON = re.compile(
+    r"[Pp]ython-?3\.\d+|altinstall|deadsnakes|asdf|pixi|spack|miniconda|miniforge|mambaforge|micromamba|anaconda|pyenv"
+)
 
 _UNINSTALLED = re.compile(r"\bpip[\d.]* uninstall\b.*\storch(\s|$)")
 
@@ -99,7 +101,9 @@ def _asked(step: Step, install: PipInstall, requirement: Requirement, image: Ima
     urls = list(install.index_urls) or [variables[name] for name in _INDEX_VARIABLES if variables.get(name)]
     extra = list(install.extra_urls) or [variables[name] for name in _EXTRA_VARIABLES if variables.get(name)]
     backend = install.backend or (variables.get("UV_TORCH_BACKEND", "") if install.tool == "uv" else "")
-    source, url, build = _source(requirement, install, urls, extra, backend, _configured(image, step))
+    source, url, build = _source(
+        requirement, install, urls, extra, backend, _configured(image, step) or "UV_INDEX_STRATEGY" in variables
+    )
     return Asked(
         line=step.command.line,
         text=step.command.text,
@@ -126,7 +130,7 @@ def _source(
         return "elsewhere", "", wheel[1] if wheel else ""
     if backend:
         return ("index", "", backend) if re.fullmatch(r"cpu|cu\d+|rocm[\d.]+", backend) else ("elsewhere", "", "")
-    if configured or install.find_links or "--index-strategy" in install.flags:
+    if configured or install.find_links or install.incomplete or "--index-strategy" in install.flags:
         return "elsewhere", "", ""
     named = [(url, build) for url in urls for build in [build_of_index(url)] if build]
     if urls:
