@@ -115,14 +115,28 @@ def compat(root: Path, card: str, driver: str, version: str, torch: str) -> Node
     return node
 
 
+_OPENS_NODES = r"""
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+static int opens(const char *path) { int f = open(path, O_RDWR); if (f >= 0) close(f); return f >= 0; }
+__attribute__((constructor)) static void look(void) {
+  if (!opens("/dev/nvidiactl")) { setenv("STUB_NVML", "999", 1); setenv("STUB_CUDA", "100", 1); }
+  else if (!opens("/dev/nvidia0")) { setenv("STUB_CARDS", "0", 1); setenv("STUB_CUDA", "100", 1); }
+  else if (!opens("/dev/nvidia-uvm")) setenv("STUB_CUDA", "999", 1);
+}
+"""
+
+
 def answering(root: Path, **host: object) -> Node:
-    """A node whose driver libraries answer as variables STUB_NVML and STUB_CUDA tell them: an H100."""
+    """A node whose driver libraries answer as variables STUB_NVML and STUB_CUDA tell them: an H100.
+    Like the real ones they do not start without their device nodes."""
     node = Node(root)
     node.ubuntu().nvidia_card("2330", "0000:ac:00.0").nvidia_driver("580.95.05", **host)  # type: ignore[arg-type]
     node.torch("2.9.1+cu128", python="3.11")
     for name, code in (("libnvidia-ml", NVML), ("libcuda", CUDA)):
         source = node.path(f"/{name}.c")
-        source.write_text(code)
+        source.write_text(code + _OPENS_NODES)
         out = str(node.path(f"{LIB}/{name}.so.580.95.05"))
         subprocess.run(
             ["gcc", "-shared", "-fPIC", "-w", f"-Wl,-soname,{name}.so.1", "-o", out, str(source)], check=True
