@@ -15,6 +15,7 @@ from gpudoctor.finding import (
     InstallDriver,
     LoadModule,
     Manual,
+    NotJudged,
     Reboot,
     ReinstallPackage,
     RemovePackage,
@@ -417,3 +418,11 @@ def test_steps_for_a_person_keep_their_words():
     (step,) = found.steps
     assert step.step == ManualStep(text="Look here.\nThen there.", why="because")
     assert (step.state, step.why_not) == ("shown only", "by hand")
+
+
+def test_where_nothing_was_found_but_a_question_is_open_it_is_not_called_well() -> None:
+    open_question = NotJudged("no device code was found", matters=True, id="GPD404")
+    silent = NotJudged("the kernel log cannot be read", id="GPD102")
+    told = plan(questions=[open_question, silent]).after
+    assert "could not be judged: no device code was found" in told
+    assert "kernel log" not in told

@@ -328,3 +328,13 @@ def test_a_name_that_means_nothing_is_bad_input() -> None:
     from gpudoctor.cli import run as command_line
 
     assert command_line(["recommend", "--gpu", "RTX 9999"]) == 2
+
+
+def test_what_the_old_build_leaves_in_the_way_is_taken_out_first():
+    """A triton of another name owns the same folder: removed later, it would take the new one's files along."""
+    left = nvidia_machine(torch=torch("2.9.1+rocm6.4"), packages={"pytorch-triton-rocm": "3.5.1"})
+    commands = best(recommend(left, MATRIX)).commands
+    assert list(commands)[:2] == ["pip_first", "pip"]
+    assert commands["pip_first"][2:] == ("pip", "uninstall", "-y", "pytorch-triton-rocm")
+    assert commands["uv_first"][:3] == ("uv", "pip", "uninstall")
+    assert "pip_first" not in best(recommend(nvidia_machine(torch=torch("2.9.1+cpu")), MATRIX)).commands

@@ -112,6 +112,7 @@ class Examination:
                 self.allowed(look, system=system),
                 only=ids_of(only),
                 alternative=alternative,
+                questions=look.judgement.not_judged,
             )
         except NoSuchWayError as error:
             raise InputError(str(error)) from None

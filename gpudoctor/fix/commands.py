@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpudoctor.finding import AnyRemedy, ReplacePackage, ReplaceTorch
-from gpudoctor.fix import project_steps, python_steps
+from gpudoctor.fix import pip_steps, project_steps, python_steps
 from gpudoctor.fix.place import Place, Tool, place
 from gpudoctor.fix.requirements import torch_and_companions
 from gpudoctor.fix.steps import ManualStep, RunStep, Step
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 Commands = dict[str, tuple[str, ...]]
-"""By tool. Argument lists: venv, pip, pip_then, uv_venv, uv, uv_then, uv_add, conda, pixi. Lines of a file:
-pyproject_toml, pixi_toml, environment_yml, dockerfile."""
+"""By tool, in the order in which they are run. Argument lists: venv, pip_first, pip, pip_then, uv_venv, uv_first, uv,
+uv_then, uv_add, conda, pixi. Lines of a file: pyproject_toml, pixi_toml, environment_yml, dockerfile."""
 
 _VENV = ".venv-gpu"
 
@@ -46,12 +46,14 @@ def commands_for(
     own_venv = apart or here.tool == "managed"
     packages = tuple(remedy for remedy in remedies if isinstance(remedy, ReplacePackage))
     commands: Commands = {}
-    pip = _argvs(replace(here, tool="managed" if own_venv else "pip"), machine, matrix, torch)
+    in_pip = replace(here, tool="managed" if own_venv else "pip")
+    commands["pip_first"] = () if own_venv else _clearing(in_pip, machine, matrix, torch)
     names = ("venv", "pip") if own_venv else ("pip", "pip_then")
-    commands.update(zip(names, pip, strict=False))
+    commands.update(zip(names, _argvs(in_pip, machine, matrix, torch), strict=False))
     inside = replace(here, tool="uv", python=f"{_VENV}/bin/python" if own_venv else here.python)
     if own_venv:
         commands["uv_venv"] = ("uv", "venv", _VENV)
+    commands["uv_first"] = () if own_venv else _clearing(inside, machine, matrix, torch)
     commands["uv"] = _argvs(inside, machine, matrix, torch)[0]
     for package in packages:
         for key, there in (("pip_then", replace(inside, tool="pip")), ("uv_then", inside)):
@@ -71,8 +73,13 @@ def _reader(machine: Machine) -> Place:
     return replace(here, container="")
 
 
+def _clearing(there: Place, machine: Machine, matrix: Matrix, torch: ReplaceTorch) -> tuple[str, ...]:
+    """What takes out packages that own files of the new build under another name; () where there are none."""
+    return next(iter(_runs(pip_steps.clear_the_way(there, machine, matrix, torch))), ())
+
+
 def _argvs(there: Place, machine: Machine, matrix: Matrix, torch: ReplaceTorch) -> list[tuple[str, ...]]:
-    """What installs it; taking out what is in its way is for a repair to say."""
+    """What installs it."""
     argvs = _runs(python_steps.replace_torch(there, machine, matrix, torch))
     return [argv for argv in argvs if "uninstall" not in argv]
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import (
     Finding,
+    NotJudged,
     ReplaceTorch,
     SetVariable,
     UnsetVariable,
@@ -93,10 +94,12 @@ def repair(
     *,
     only: Iterable[str] = (),
     alternative: int = 1,
+    questions: Iterable[NotJudged] = (),
 ) -> Repair:
     """The plan for findings that are in their order: errors and warnings, or those whose id is in `only`.
 
-    `alternative` counts ways out from 1, of the first finding or of each of `only`. Raises NoSuchWayError.
+    `alternative` counts ways out from 1, of the first finding or of each of `only`. `questions` that matter are told:
+    where they are open, no finding is not the same as no fault. Raises NoSuchWayError.
     """
     ids = frozenset(only)
     meant = _meant(findings, ids)
@@ -111,7 +114,8 @@ def repair(
         left=_names(wanted.left),
         helpless=_names(finding for finding in meant if not finding.ways_out),
     )
-    return replace(plan, after=_after(plan, allowed, here))
+    unanswered = tuple(dict.fromkeys(question.why for question in questions if question.matters))
+    return replace(plan, after=" ".join((_after(plan, allowed, here), *_open(unanswered))))
 
 
 def _meant(findings: Sequence[Finding], ids: frozenset[str]) -> list[Finding]:
@@ -271,6 +275,11 @@ def _after(plan: Repair, allowed: Allowed, here: Place) -> str:
     if plan.left:
         said.append(f"Judged again after that: {', '.join(plan.left)}.")
     return " ".join((*said, *helpless, *plan.conflicts))
+
+
+def _open(unanswered: tuple[str, ...]) -> Iterable[str]:
+    if unanswered:
+        yield f"Whether all is well could not be judged: {'; '.join(unanswered)}."
 
 
 def _by_a_person(shown: Sequence[PlannedStep], allowed: Allowed, here: Place) -> Iterable[str]:

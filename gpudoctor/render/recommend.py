@@ -19,8 +19,11 @@ _FILES = {
     "environment_yml": "environment.yml",
     "dockerfile": "Dockerfile",
 }
-_LABELS = {"pip_then": "pip", "uv_then": "uv", "uv_venv": "uv", "uv_add": "uv"}
-_SHORT = ("venv", "pip", "pip_then", "uv_venv", "uv", "uv_then", "conda", "pixi", "dockerfile")
+_LABELS = {"pip_first": "pip", "pip_then": "pip", "uv_first": "uv", "uv_then": "uv", "uv_venv": "uv", "uv_add": "uv"}
+_SHORT = (
+    *("venv", "pip_first", "pip", "pip_then", "uv_venv", "uv_first", "uv", "uv_then"),
+    *("conda", "pixi", "dockerfile"),
+)
 _SHOWN_BUILDS = 6
 
 
@@ -92,7 +95,7 @@ def _choice(choice: Recommended, *, best: bool, verbose: bool) -> Iterator[Line]
         yield [("    env   ", "dim"), (f"export {name}={shlex.quote(value)}", "command")]
     shown = choice.commands if verbose else [key for key in choice.commands if key in _SHORT]
     if not best and not verbose:
-        shown = [key for key in shown if key in ("venv", "pip", "pip_then", "conda")]
+        shown = [key for key in shown if key in ("venv", "pip_first", "pip", "pip_then", "conda")]
     for key in shown:
         command = choice.commands[key]
         if key in _ARGUMENTS:
