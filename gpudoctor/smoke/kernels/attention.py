@@ -61,7 +61,7 @@ class _Refused(Exception):  # noqa: N818 - torch's answer, no error
 @kernel("attention", "quick", dtypes=("float32", *_HALVES))
 def default_attention(run: Run) -> Outcome:
     """Attention by the backend that torch chooses."""
-    return _attend(run, _QUICK, contextlib.nullcontext())
+    return _attend(run, _QUICK, contextlib.nullcontext(), _default_rounding(run))
 
 
 @kernel("attention-math", "standard", dtypes=("float32", *_HALVES))
@@ -128,6 +128,11 @@ def _attend(run: Run, cases: tuple[_Case, ...], backend: ContextManager[Any], ro
     if len(refused) == len(cases):
         run.skip(f"torch has no such attention for this device: {next(iter(refused.values()))}")
     return verdict.outcome(f"not for: {'; '.join(refused)}" if refused else "")
+
+
+def _default_rounding(run: Run) -> float:
+    """What torch chooses may be plain products: always where it has no other backend for the card."""
+    return _MATH_ROUNDING if _older_than_2_5(run) else _ROUNDING
 
 
 def _older_than_2_5(run: Run) -> bool:
@@ -257,5 +262,5 @@ def attention_backward(run: Run) -> Outcome:
     }
     for leaf, (name, want) in zip(leaves, wanted.items()):
         # Gradients pass through a rounded result and rounded weights: twice the roundings of the way forward.
-        verdict.close(f"gradient by {name}", leaf.grad, want, 2 * _allowed(run, size))
+        verdict.close(f"gradient by {name}", leaf.grad, want, 2 * _allowed(run, size, _default_rounding(run)))
     return verdict.outcome()

@@ -13,7 +13,7 @@ from .precision import capability, strict, tf32_forced
 from .reference import Inputs, product
 
 
-@kernel("compile", "full", dtypes=("float32",), seconds=300)
+@kernel("compile", "full", dtypes=("float32",), seconds=600)
 def compiled(run: Run) -> Outcome:
     """torch.compile of a function and of a module, forward and backward, against the same uncompiled in float64."""
     torch = run.torch
