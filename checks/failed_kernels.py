@@ -188,17 +188,15 @@ def _full(case: Case, name: str) -> bool:
 
 
 def _of_device(case: Case, device: str) -> Iterator[Fault]:
-    """The faults of one device. What failed without telling why joins a cause with which nothing computes."""
+    """The faults of one device, by what the kernels said."""
     ran, failed = _ran(case, device), _with_status(case, device, _FAILED)
     rows = [(kernel, _cause(case, kernel)) for kernel in failed]
     mixed = _mixed(case, device)
-    stopping = next((row for _, row in rows if row and row.stops), None)
     groups: dict[str, list[tuple[SmokeKernel, ErrorPattern | None]]] = {}
     for kernel, row in rows:
-        known = row or stopping
-        if known is not None and known.slug == BUSY:
+        if row is not None and row.slug == BUSY:
             continue
-        slug = known.slug if known and not _only_this_kernel(case, device, known, mixed) else CRASH
+        slug = row.slug if row and not _only_this_kernel(case, device, row, mixed) else CRASH
         groups.setdefault(slug, []).append((kernel, row))
     for slug, members in groups.items():
         causes = tuple(dict.fromkeys(row.id for _, row in members if row))

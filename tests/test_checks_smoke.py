@@ -260,9 +260,11 @@ def test_a_cause_that_only_the_text_tells_has_the_id_of_the_check_that_judges_it
 
 def test_the_build_that_just_failed_is_no_way_out():
     """The files say that it serves the card, and every kernel says that it does not."""
-    machine = ran(nvidia_machine(torch=torch("2.9.1+cu128")), *raising(NO_IMAGE))
-    assert errors(machine) == ["torch-no-arch-for-gpu"]
-    assert ["torch 2.9.1+cu128"] not in ways(machine, "torch-no-arch-for-gpu")
+    machine = ran(nvidia_machine(torch=torch("2.13.0+cu130", build="cu130", cuda="13.0")), *raising(NO_IMAGE))
+    (found,) = judged(machine).findings
+    assert found.slug == "torch-no-arch-for-gpu"
+    assert found.ways_out
+    assert not any(getattr(remedy, "build", "") == "cu130" for way in found.ways_out for remedy in way.remedies)
 
 
 def test_one_kernel_without_code_where_others_pass_is_not_the_builds_fault():
@@ -282,6 +284,19 @@ def test_a_crash_of_one_kernel_is_not_put_down_to_what_would_stop_all():
     """A GTX 1080 whose driver is too old could compute nothing: here the other kernels passed."""
     machine = ran(nvidia_machine(driver="525.60.13"), *passing(), *crashing("", "sort"))
     assert "smoke-crash" in errors(machine)
+
+
+def test_a_harmless_line_explains_no_crash():
+    line = "MIOpen(HIP): Warning [SQLiteBase] Missing system database file: gfx1100_48.kdb Performance may degrade."
+    assert errors(ran(amd_machine(), *passing("copy"), *crashing(line, "convolution"))) == ["smoke-crash"]
+
+
+def test_what_failed_without_a_word_joins_the_cause_only_where_nothing_computes():
+    silent = kernels("copy", status="crash", signal="SIGSEGV", detail="the process ended with SIGSEGV")
+    old = {"torch": torch("2.6.0+cu124", cuda="12.4")}
+    assert errors(ran(rtx5090(**old), *silent, *raising(NO_IMAGE, "matmul"))) == ["torch-no-arch-for-gpu"]
+    mixed = ran(nvidia_machine(), *passing("matmul"), *silent, *raising(NO_IMAGE, "sort"))
+    assert set(errors(mixed)) == {"smoke-crash"}
 
 
 def test_a_note_explains_no_crash():

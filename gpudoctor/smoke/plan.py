@@ -31,7 +31,7 @@ class Request(Struct, frozen=True):
     level: SmokeLevel | None
     """None: torch is imported and its devices are counted, nothing more."""
     devices: tuple[str, ...] = ()
-    """ "cuda:0", "cpu", "cuda" (every GPU), "all" (and the CPU); (): every GPU, or the CPU where torch is a CPU build."""
+    """ "cuda:0", "cpu", "cuda" (every GPU), "all" (and the CPU); (): every GPU, or the CPU for a CPU build."""
     kernels: tuple[str, ...] = ()
     """Names; (): all of the level and of those below it."""
     seconds: float | None = None
