@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -226,6 +226,7 @@ def outside_of_code(text: str) -> str:
 PLAIN = outside_of_code(report_text(made_of("plain"), "markdown"))
 
 
+@example("x\n```\n@someone <b>\n````\n# heading")
 @given(hostile.filter(lambda text: text.strip()))
 @settings(max_examples=200, deadline=None)
 def test_markdown_nothing_of_a_machine_is_interpreted(text: str):
