@@ -110,7 +110,8 @@ HEALTHY = {
     "multi-arch": "FROM --platform=linux/arm64 python:3.12-slim\nRUN pip install torch==2.9.1",
     "torch of another index after the base's is taken out": "FROM rocm/pytorch:latest\nRUN pip uninstall -y torch\n"
     "RUN pip install torch==2.9.1 --index-url https://download.pytorch.org/whl/rocm6.4",
-    "the other branch": 'FROM rocm/dev-ubuntu-22.04:6.4\nRUN if [ "$KIND" = rocm ]; then echo; else pip install torch; fi',
+    "the other branch": 'FROM rocm/dev-ubuntu-22.04:6.4\n'
+    'RUN if [ "$KIND" = rocm ]; then echo; else pip install torch; fi',
     "a Python built from source": "FROM nvidia/cuda:12.1.0-devel-ubuntu20.04\n"
     "RUN wget https://www.python.org/ftp/python/3.12.4/Python-3.12.4.tgz && make altinstall\n"
     "RUN pip3 install torch==2.6.0",
