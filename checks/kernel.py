@@ -314,7 +314,7 @@ def amd_firmware_regression(case: Case) -> Verdicts:
     Another release of the package needs root and a reboot; the old one can be installed again.
     """
     installed = case.machine.amd.firmware_package
-    date = re.search(r"\d{8}", installed.value or "")
+    date = re.search(r"\d{8}", installed.value) if installed.value else None
     yield from of_slug(case, "amd-firmware-regression")
     rows = [issue for issue in case.matrix.known_issues() if issue.when.firmware]
     for gpu in case.usable_of("amd"):

@@ -58,13 +58,13 @@ def ld_library_path_shadow(case: Case) -> Verdicts:
     for stem, base in DISTRIBUTIONS.items():
         if base in FOLDERS_SHARED_BY:
             continue
-        wanted = wanted_version(case, base)
         library = in_the_way(case, stem)
-        if library is not None and older(library.version, wanted):
+        if library is not None and older(library.version, wanted := wanted_version(case, base)):
             yield _shadowed(case, library, wanted or "")
             return
+    pinned = pins(case)
     for base in dict.fromkeys(DISTRIBUTIONS.values()):
-        pin = pins(case).get(base)
+        pin = pinned.get(base)
         own = [d for d in wheels_of(case, base) if pin and d.name == (f"{base}-cu{pin[0]}" if pin[0] else base)]
         if base not in FOLDERS_SHARED_BY and pin and own and older(own[0].version, pin[1]):
             yield _mixed(case, own[0], base, pin[1])

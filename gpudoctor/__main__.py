@@ -29,13 +29,17 @@ def _run(arguments: list[str]) -> int:
 def _preflight(arguments: list[str]) -> int:
     """A container waits for this one: a plain command line is not read by click, which takes longer than all else."""
     from gpudoctor.preflight.arguments import read
-    from gpudoctor.preflight.command import preflight, status
+    from gpudoctor.preflight.command import USAGE, preflight, status
 
     given = read(arguments, os.environ)
     if given is not None:
         return preflight(given)
     command = arguments[arguments.index("--") + 1 :] if "--" in arguments else ()
-    return status(_run(["preflight", *arguments]), tuple(command))
+    try:
+        code = _run(["preflight", *arguments])
+    except OSError:  # nobody can be told what is wrong with them
+        code = USAGE
+    return status(code, tuple(command))
 
 
 if __name__ == "__main__":

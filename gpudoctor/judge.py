@@ -86,8 +86,11 @@ def judge(
     ignored_ids = {check.id: why for name, why in (ignore or {}).items() for check in named(name)}
     case = Case(machine, matrix, required)
     findings, questions = _findings(chosen, case)
-    findings, questions = settled(findings, case), answered([*open_questions, *questions], case)
-    return _judgement(findings, questions, ignored_ids, chosen)
+    # What is ignored explains nothing: a requirement that it leaves unmet stands for itself.
+    ignored = [finding for finding in findings if finding.id in ignored_ids]
+    findings = settled((finding for finding in findings if finding.id not in ignored_ids), case)
+    questions = answered([*open_questions, *questions], case)
+    return _judgement([*findings, *ignored], questions, ignored_ids, chosen)
 
 
 def judge_images(

@@ -57,9 +57,7 @@ _UNITS = {
     "": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
     "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40,
 }  # fmt: skip
-_FORM = re.compile(
-    r"(?P<name>[A-Za-z0-9.-]+?)\s*(?:(?P<operator>>=|<=|==|!=|~=|>|<|\bin\b)\s*(?P<value>.*))?", re.DOTALL
-)
+_FORM = r"(?P<name>[A-Za-z0-9.-]+?)\s*(?:(?P<operator>>=|<=|==|!=|~=|>|<|\bin\b)\s*(?P<value>.*))?"
 _LENGTH = 1000
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -117,7 +115,7 @@ def parse(text: str) -> Requirement:
     if len(inner) > _LENGTH:
         raise RequirementError(f"{inner[:40]!r}... is longer than {_LENGTH} characters")
     any_card = re.fullmatch(r"any\s*\((.*)\)", inner, re.DOTALL)
-    found = _FORM.fullmatch((any_card[1] if any_card else inner).strip())
+    found = re.fullmatch(_FORM, (any_card[1] if any_card else inner).strip(), re.DOTALL)
     if found is None:
         raise RequirementError(f"{text!r} is no requirement; write one such as {_example('gpu')} or {_example('sm')}")
     name, operator, value = found["name"], found["operator"] or "", found["value"]

@@ -24,7 +24,7 @@ RX_6700 = amd_machine(amd_gpu("AMD Radeon RX 6700 XT", "gfx1031"), torch=torch("
 
 
 class Node:
-    """Machines one after the other; the last one stays. Remembers how deep each look was, and how long pauses were."""
+    """Machines one after the other; the last one stays. Remembers the level of each look, and every pause."""
 
     def __init__(self, *machines: Machine, environ: dict[str, str] | None = None) -> None:
         self.machines = list(machines)
@@ -35,7 +35,7 @@ class Node:
     def probe(self, level: Level) -> Survey:
         self.levels.append(level)
         machine = self.machines.pop(0) if len(self.machines) > 1 else self.machines[0]
-        return Survey(replace(machine, level=level, variables={**machine.variables, **self.environ}), (), {})
+        return Survey(replace(machine, variables={**machine.variables, **self.environ}), (), {})
 
     def passage(self, wait: float = 0.0, *, required: Sequence[str] = (), **rules: object) -> Passage:
         chosen = Rules(**{"level": "driver", "required": tuple(map(parse, required)), **rules})  # type: ignore[arg-type]
@@ -72,8 +72,8 @@ def test_what_lies_in_the_image_is_not_waited_for(machine: Machine, required: st
     assert node.pauses == []
 
 
-def test_warnings_that_refuse_are_waited_for_only_where_they_are_of_the_node():
-    import gpudoctor.preflight.gate as gate
+def test_the_last_look_is_a_whole_one_and_comes_when_the_time_is_over():
+    from gpudoctor.preflight import gate
 
     clock = iter(range(1000))
     node = Node(LATE)

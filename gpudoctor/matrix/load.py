@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -20,6 +20,8 @@ from msgspec.structs import replace
 from gpudoctor.host import InputError
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import KEYS, Row, Tables
+
+T = TypeVar("T")
 
 SIZE_LIMIT = 8 << 20
 DEPTH_LIMIT = 16
@@ -37,6 +39,29 @@ class Built(Struct, frozen=True):
 
     sha256: str
     tables: Tables
+
+
+class _Packed(Struct, frozen=True):
+    """The same, its tables not decoded yet."""
+
+    sha256: str
+    tables: dict[str, msgspec.Raw]
+
+
+class _Opened:
+    """Stands for Tables: decodes a table when it is first asked for. A start needs few of the two thousand rows."""
+
+    __struct_fields__ = Tables.__struct_fields__
+
+    def __init__(self, packed: dict[str, msgspec.Raw]) -> None:
+        self._packed = packed
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.__struct_fields__:
+            raise AttributeError(name)
+        table = msgspec.json.decode(self._packed[name], type=Tables.__annotations__[name])
+        setattr(self, name, table)
+        return table
 
 
 class Place(Struct, frozen=True):
@@ -58,7 +83,7 @@ class Source(Struct, frozen=True):
 def load_matrix(overlays: Sequence[str] = ()) -> Matrix:
     """The matrix of this installation, with the rows of the overlay files added to it or put in the place of
     rows with the same key. Raises MatrixError."""
-    tables = _own_tables()
+    tables = _own_tables() if overlays else _needed_tables()
     for path in overlays:
         tables = _overlaid(tables, read_source(path))
     return Matrix(tables)
@@ -94,19 +119,26 @@ def to_json(path: str) -> bytes:
 
 
 @cache
+def _needed_tables() -> Tables:
+    """Those of a wheel one by one as they are needed; all of them where the YAML may have been edited."""
+    packed = _decoded(_content(_JSON), _Packed) if os.path.dirname(yaml_path()) == _PACKAGE else None
+    return _own_tables() if packed is None else cast("Tables", _Opened(packed.tables))
+
+
+@cache
 def _own_tables() -> Tables:
     path = yaml_path()
     if os.path.isfile(_JSON):
-        built = _decoded(_content(_JSON))
+        built = _decoded(_content(_JSON), Built)
         # In a checkout the YAML may have been edited since the JSON was made.
         if built is not None and (os.path.dirname(path) == _PACKAGE or built.sha256 == _hash(_content(path))):
             return built.tables
     return load_yaml(path)
 
 
-def _decoded(content: bytes) -> Built | None:
+def _decoded(content: bytes, form: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(content, type=Built)
+        return msgspec.json.decode(content, type=form)
     except msgspec.MsgspecError:
         return None
 

@@ -118,14 +118,21 @@ def _cgroups(host: Host) -> dict[str, tuple[str, ...]]:
         text = host.text(path).value
         if text:
             paths = (line.split(":", 2)[2] for line in text.splitlines() if line.count(":") >= 2)
-            found[path] = tuple("/" + re.sub(r"^(/\.\.)*/", "", path) for path in paths)
+            found[path] = tuple(_from_inside(path) for path in paths)
     return found
+
+
+def _from_inside(group: str) -> str:
+    while group.startswith("/../"):
+        group = group[3:]
+    return "/" + group.removeprefix("/")
 
 
 def _from_cgroups(cgroups: dict[str, tuple[str, ...]]) -> Fact[str]:
     for path, groups in cgroups.items():
-        for pattern, kind in _CGROUPS:
-            if any(re.search(pattern, group + "/") for group in groups):
+        named = [group + "/" for group in groups if group != "/"]
+        for pattern, kind in _CGROUPS if named else ():
+            if any(re.search(pattern, group) for group in named):
                 return known(kind, path)
     return absent("/proc/1/cgroup")
 
@@ -134,7 +141,7 @@ def _from_root(mounts: Fact[tuple[Mount, ...]]) -> Fact[str]:
     root = mount_at(mounts.value or (), "/")
     if root is None:
         return absent(mounts.source)
-    layers = [option for option in root.options if re.match(r"(lower|upper)dir", option)]
+    layers = [option for option in root.options if option.startswith(("lowerdir", "upperdir"))]
     text = " ".join((root.root, root.source, *layers))
     kind = next((kind for pattern, kind in _ROOTS if re.search(pattern, text)), None)
     return absent(mounts.source) if kind is None else known(kind, mounts.source)

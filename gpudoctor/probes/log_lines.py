@@ -20,7 +20,7 @@ _ISO = r"(?P<time>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:(?P<mark>[.,])\d+)?(?P<zo
 # The month as the locale writes it: "May", "mar", "11月".
 _SYSLOG = r"[^\W_][\w.]{1,8}\s+\d{1,2}\s\d\d:\d\d:\d\d(?:\.\d+)?\s"
 _PROGRAM = r"(?P<host>[\w.-]+)\s(?P<program>[\w./@-]+(?:\[\d+\])?):\s"
-_BOOT = re.compile(r"-- (?:Boot [0-9a-f]{32}|Reboot) --|--- reboot ---", re.IGNORECASE)
+_BOOT = r"(?i)-- (?:Boot [0-9a-f]{32}|Reboot) --|--- reboot ---"
 _ESCAPE = r"\\x([0-9a-f]{2})"
 
 
@@ -106,10 +106,14 @@ def _records(text: str) -> Iterator[Entry]:
             continue
         head, found, message = line.partition(";")
         fields = head.split(",")
-        if found and len(fields) >= 3 and re.fullmatch(r"\d{1,18}", fields[2]):
+        if found and len(fields) >= 3 and _is_number(fields[2]):
             if "\\x" in message:
                 message = re.sub(_ESCAPE, lambda match: chr(int(match[1], 16)), message)
             yield Entry(text=message[:_LINE_LIMIT].rstrip(), seconds=int(fields[2]) / 1e6)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 18
 
 
 def _lines(text: str, kernel_only: bool) -> Iterator[Entry | None]:
@@ -121,7 +125,7 @@ def _lines(text: str, kernel_only: bool) -> Iterator[Entry | None]:
     open_lines = 0
     for raw in text.split("\n"):
         line = raw[:_LINE_LIMIT].rstrip()
-        border = _BOOT.match(line) is not None
+        border = re.match(_BOOT, line) is not None
         stamped, kernel, entry = _stripped(line)
         if current is not None and open_lines and line and not stamped and not border:
             current.text += "\n" + line.strip()

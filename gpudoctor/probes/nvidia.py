@@ -95,7 +95,8 @@ def _nodes(host: Host) -> Fact[tuple[DeviceNode, ...]]:
         return Fact(state=names.state, source=names.source, why=names.why)
     if not names.value:
         return host.missing("/dev/nvidiactl")  # an empty /dev is that of an image, not of a machine
-    nodes = [host.open_node(f"/dev/{name}") for name in names.value if re.fullmatch(_NODE, name)]
+    ours = [name for name in names.value if name.startswith(("nv", "dxg")) and re.fullmatch(_NODE, name)]
+    nodes = [host.open_node(f"/dev/{name}") for name in ours]
     # Slices have a node each, there may be a hundred; whether one opens says nothing about the card.
     for name in host.names("/dev/nvidia-caps").value or ():
         found = host.stat(path := f"/dev/nvidia-caps/{name}").value
@@ -118,7 +119,8 @@ def _userland(load_path: LoadPath) -> Fact[str]:
 
 
 def _fabric(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System) -> Fabric:
-    nodes = [name for name in host.names("/dev").value or () if re.fullmatch(r"nvidia-nvswitch\d+", name)]
+    numbers = [name.partition("nvidia-nvswitch")[2] for name in host.names("/dev").value or ()]
+    nodes = [number for number in numbers if number.isdecimal()]
     on_bus = [device for device in pci.value or () if device.is_nvswitch]
     count = max(len(nodes), len(on_bus))
     switches: Fact[int] = known(count, pci.source if on_bus else "/dev")

@@ -41,5 +41,6 @@ def read_cpu_flags(host: Host) -> Fact[tuple[str, ...]]:
     text = host.text(CPUINFO, _FIRST_PROCESSOR)
     if text.value is None:
         return Fact(state=text.state, source=text.source, why=text.why)
-    match = re.search(r"^(?:flags|Features)\s*:(.*)$", text.value, re.MULTILINE)
-    return known(tuple(match[1].split()), CPUINFO) if match else absent(CPUINFO, "no line of flags")
+    lines = (line.partition(":") for line in text.value.splitlines() if line.startswith(("flags", "Features")))
+    flags = next((value for name, colon, value in lines if colon and name.strip() in ("flags", "Features")), None)
+    return absent(CPUINFO, "no line of flags") if flags is None else known(tuple(flags.split()), CPUINFO)

@@ -13,8 +13,9 @@ from gpudoctor.machine import TorchAsked
 
 CondaTool = Literal["conda", "mamba", "micromamba"]
 
-_TORCH = re.compile(r"torch\s*(\[[a-z0-9, -]*\])?\s*([<>=!~;@(].*)?$", re.IGNORECASE)
-_REQUIREMENTS = re.compile(r"(requirements|constraints)[\w.-]*\.txt")
+# No patterns compiled in advance: most folders hold none of these files.
+_TORCH = r"(?i)torch\s*(\[[a-z0-9, -]*\])?\s*([<>=!~;@(].*)?$"
+_REQUIREMENTS = r"(requirements|constraints)[\w.-]*\.txt"
 _LIMIT = 1 << 20
 _LONGEST = 200
 
@@ -32,7 +33,8 @@ def conda_tool(host: Host, prefix: str) -> CondaTool:
 def torch_asked(host: Host, folder: str) -> tuple[TorchAsked, ...]:
     """The lines of a project's pyproject.toml and requirements files that ask for torch."""
     names = host.names(folder).value or ()
-    lines = [line for name in sorted(names) if _REQUIREMENTS.fullmatch(name) for line in _listed(host, folder, name)]
+    lists = [name for name in sorted(names) if name.endswith(".txt") and re.fullmatch(_REQUIREMENTS, name)]
+    lines = [line for name in lists for line in _listed(host, folder, name)]
     return (*(_declared(host, folder) if "pyproject.toml" in names else ()), *lines)
 
 
@@ -40,7 +42,7 @@ def _listed(host: Host, folder: str, name: str) -> Iterator[TorchAsked]:
     text = host.text(posixpath.join(folder, name), _LIMIT).value or ""
     for line in text.splitlines():
         requirement = line.partition("#")[0].strip().rstrip("\\").strip()
-        if _TORCH.match(requirement):
+        if re.match(_TORCH, requirement):
             yield TorchAsked(file=name, requirement=requirement[:_LONGEST], hashed="--hash=" in text)
 
 
@@ -66,5 +68,5 @@ def _table(parent: Any, name: str) -> dict[str, Any]:
 
 def _asking(lines: Iterable[Any] | None, *, group: str = "", extra: str = "") -> Iterator[TorchAsked]:
     for line in lines if isinstance(lines, list) else ():
-        if isinstance(line, str) and _TORCH.match(line.strip()):
+        if isinstance(line, str) and re.match(_TORCH, line.strip()):
             yield TorchAsked(file="pyproject.toml", requirement=line.strip()[:_LONGEST], group=group, extra=extra)

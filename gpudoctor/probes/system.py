@@ -181,9 +181,9 @@ def _distribution_of_package() -> Fact[Os]:
 
 def _memory(host: Host) -> Fact[int]:
     text = host.text("/proc/meminfo", 1 << 16)
-    match = re.search(r"^MemTotal:\s+(\d{1,15}) kB", text.value or "", re.MULTILINE)
-    if match:
-        return known(int(match[1]) * 1024, text.source)
+    total = next((line.split() for line in (text.value or "").splitlines() if line.startswith("MemTotal:")), [])
+    if len(total) == 3 and total[1].isdecimal() and len(total[1]) <= 15 and total[2] == "kB":
+        return known(int(total[1]) * 1024, text.source)
     if host.live:
         try:
             import psutil
@@ -224,7 +224,7 @@ def _group_numbers(host: Host) -> dict[str, int]:
     numbers: dict[str, int] = {}
     for line in (host.text("/etc/group").value or "").splitlines():
         fields = line.split(":")
-        if len(fields) >= 3 and re.fullmatch(r"\d{1,10}", fields[2]):
+        if len(fields) >= 3 and fields[2].isdecimal() and len(fields[2]) <= 10:
             numbers.setdefault(fields[0], int(fields[2]))
     return numbers
 

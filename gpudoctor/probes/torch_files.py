@@ -15,12 +15,11 @@ from msgspec import Struct
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, TorchOrigin
 
-_ASSIGNMENT = re.compile(
-    r"^(__version__|cuda|git_version|hip|rocm|xpu)[ \t]*(?::[^=\n]{0,80})?=[ \t]*"
-    r"""(?:'([^'\\\n]{1,200})'|"([^"\\\n]{1,200})"|True|False|None)[ \t]*\r?$""",
-    re.MULTILINE,
+_ASSIGNMENT = (
+    r"(?m)^(__version__|cuda|git_version|hip|rocm|xpu)[ \t]*(?::[^=\n]{0,80})?=[ \t]*"
+    r"""(?:'([^'\\\n]{1,200})'|"([^"\\\n]{1,200})"|True|False|None)[ \t]*\r?$"""
 )
-_VERSION = re.compile(r"[0-9]+(\.[0-9]+)*[0-9A-Za-z.+_-]*$")
+_VERSION = r"[0-9]+(\.[0-9]+)*[0-9A-Za-z.+_-]*$"
 _INSTALLERS = ("pip", "uv", "poetry", "pdm", "rye", "pipx")
 _GPU_PINS = ("nvidia-", "cuda-toolkit", "cuda-bindings")
 
@@ -39,10 +38,10 @@ class VersionFile(Struct, frozen=True):
 def parse_version_file(text: str) -> VersionFile | None:
     """The texts that the file assigns; None where it names no version."""
     values: dict[str, str] = {}
-    for name, single, double in _ASSIGNMENT.findall(text[: 64 << 10]):
+    for name, single, double in re.findall(_ASSIGNMENT, text[: 64 << 10]):
         values.setdefault(name, single or double)
     version = values.get("__version__", "")
-    if not _VERSION.match(version):
+    if not re.match(_VERSION, version):
         return None
     return VersionFile(
         version=version,
