@@ -1,0 +1,31 @@
+"""What a pre-flight costs from its start to the command's, as ratios to a bare Python start (design: at most 6).
+
+    python benchmarks/preflight.py [--python VENV] [--runs 15]
+
+To be run with the Python of an installed wheel: a checkout's matrix is read from YAML. On a machine without a GPU the
+missing one is ignored, so that every run ends in the command. Level driver asks the driver that is there, if any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from startup import compare
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--python", help="examined environment; a CUDA wheel in it gives the full price")
+    parser.add_argument("--runs", type=int, default=15)
+    options = parser.parse_args()
+    doctor = os.path.join(os.path.dirname(sys.executable), "gpudoctor")
+    examined = ["--python", options.python] if options.python else []
+    for level in ("static", "driver"):
+        command = [doctor, "preflight", "-q", "--level", level, "--ignore", "no-gpu", *examined, "--", "/bin/true"]
+        compare(f"gpudoctor preflight --level {level} -- true", command, options.runs)
+
+
+if __name__ == "__main__":
+    main()
