@@ -133,9 +133,10 @@ def _pci(pci: str) -> Iterator[str]:
 
 
 def _rates(row: CardRates, matrix: Matrix) -> Iterator[str]:
+    known = {f"10de:{gpu.pci}" for gpu in matrix.tables.nvidia_gpus}
+    known.update(f"1002:{gpu.pci}" for gpu in matrix.tables.amd_gpus)
     for card in row.cards:
-        pci_id, _, revision = card.rpartition(":") if card.count(":") == 2 else (card, "", None)
-        if matrix.card_by_pci(pci_id, revision) is None:
+        if ":".join(card.split(":")[:2]) not in known:  # a revision may follow
             yield f"{card} is in no row of nvidia_gpus or amd_gpus"
     if not row.cards or not row.gb_per_s > 0 or not all(rate > 0 for rate in row.tflops.values()):
         yield "names a card, and rates above 0"
