@@ -374,3 +374,15 @@ def test_a_command_that_two_remedies_ask_for_is_there_once() -> None:
 def test_a_reboot_is_asked_for_once_and_last() -> None:
     steps = plan(on("ubuntu", "debian"), REMEDIES[InstallDriver], REMEDIES[InstallRocmDriver])
     assert [step.risk for step in steps] == ["root", "root", "reboot"]
+
+
+# --- what stands in the way of a command ----------------------------------------------------------------
+
+
+def test_a_file_of_constraints_is_told_before_it_refuses_the_command():
+    constrained = machine_with(variables={"PIP_CONSTRAINT": "/etc/pip/constraint.txt"})
+    (step,) = plan(constrained, REMEDIES[ReplaceTorch])
+    assert isinstance(step, RunStep)
+    assert "PIP_CONSTRAINT=/etc/pip/constraint.txt is set" in step.why
+    (free,) = plan(machine_with(), REMEDIES[ReplaceTorch])
+    assert "CONSTRAINT" not in free.why

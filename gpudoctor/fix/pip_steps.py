@@ -30,11 +30,12 @@ def install(
     if place.tool == "managed":
         return _in_a_new_venv(place, wanted, index, why)
     if place.user_site:
-        return (_in_the_users_own_site(wanted, index, why),)
+        return (_in_the_users_own_site(place, wanted, index, why),)
     again = tuple(item for item in wanted if would_stay(machine, item))
     replaced = any(installed(machine, item.name) for item in wanted)
     undo = restore(place, machine, matrix, wanted)
     commands = install_argvs(place, wanted, index, again=again)
+    why += _constrained(place, machine)
     steps: tuple[Step, ...] = tuple(
         RunStep(
             argv=argv,
@@ -45,6 +46,13 @@ def install(
         for number, argv in enumerate(commands)
     )
     return (*steps, *_in_the_image(place, wanted, index))
+
+
+def _constrained(place: Place, machine: Machine) -> str:
+    """Images set it to keep their own versions: the command then fails, and a person has to decide."""
+    name = "PIP_CONSTRAINT" if place.tool == "pip" else "UV_CONSTRAINT"
+    file = machine.variables.get(name, "")
+    return f"; {name}={file} is set: where that file pins another version, the command is refused" if file else ""
 
 
 def install_argvs(
@@ -152,12 +160,12 @@ def _uv(place: Place, verb: str) -> Argv:
     return ("uv", "pip", verb, "--python", place.python)
 
 
-def _in_the_users_own_site(wanted: tuple[Wanted, ...], index: str, why: str) -> Step:
+def _in_the_users_own_site(place: Place, wanted: tuple[Wanted, ...], index: str, why: str) -> Step:
     """Every environment of this Python sees that folder: a person decides whether it is changed, or a venv made."""
     options = f" --index-url {index}" if index else ""
     text = (
-        f"python3 -m pip install --user{options} {quoted(wanted)}\n"
-        f"or, better, in a venv of its own: python3 -m venv {NEW_VENV}, and the same there without --user"
+        f"{place.python} -m pip install --user{options} {quoted(wanted)}\n"
+        f"or, better, in a venv of its own: {place.python} -m venv {NEW_VENV}, and the same there without --user"
     )
     return ManualStep(text=text, why=f"{why}; the old torch lies in the user's own site folder", risk="replaces")
 
