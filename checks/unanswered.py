@@ -8,6 +8,7 @@ from gpudoctor.check import Case
 from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Manual, NotJudged, Reboot, WayOut
 from gpudoctor.machine import Vendor
 
+_NEVER_ASKED = "not probed"
 _SELECTING = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 
 
@@ -19,10 +20,11 @@ def unanswered(case: Case) -> Iterator[NotJudged]:
     if _to_be_used(case, "nvidia"):
         cuda = case.machine.nvidia.cuda
         half = cuda.value is not None and cuda.value.status == 0 and cuda.value.devices is None
-        if cuda.undecided or half:
+        if half or (cuda.undecided and cuda.why != _NEVER_ASKED):
             yield _open("NVIDIA driver", cuda.value.message if cuda.value else cuda.why)
-    if _to_be_used(case, "amd") and case.machine.amd.hsa.undecided:
-        yield _open("ROCm runtime", case.machine.amd.hsa.why)
+    hsa = case.machine.amd.hsa
+    if _to_be_used(case, "amd") and hsa.undecided and hsa.why != _NEVER_ASKED:
+        yield _open("ROCm runtime", hsa.why)
 
 
 def _open(who: str, why: str) -> NotJudged:

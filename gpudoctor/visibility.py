@@ -89,7 +89,12 @@ def _nvidia_granted(machine: Machine, gpu: Gpu) -> Answer:
         return "no"
     if gpu.nodes:
         return "yes" if cards.intersection(gpu.nodes) else "no"
-    return "yes" if len(cards) >= len(machine.of_vendor("nvidia")) else "unknown"
+    # Which node is this card's is not known: at most as many cards are here as nodes that are no other card's.
+    others = machine.of_vendor("nvidia")
+    free = cards.difference(node for other in others for node in other.nodes)
+    if not free:
+        return "no"
+    return "yes" if len(free) >= sum(not other.nodes for other in others) else "unknown"
 
 
 def _nvidia_openable(machine: Machine, gpu: Gpu) -> Answer:
@@ -292,9 +297,13 @@ def _address(bdf: str | None) -> str:
 
 
 def _has_uuid(gpu: Gpu, uuid: str) -> bool:
-    plain = uuid.removeprefix("GPU-").lower()
+    """Of the card or of a slice. torch writes a slice's as it writes a card's."""
     slices = [mig.uuid for mig in gpu.nvml.mig_devices] if gpu.nvml else []
-    return bool(plain) and (gpu.uuid.removeprefix("GPU-").lower() == plain or uuid in slices)
+    return _plain(uuid) in {_plain(name) for name in (gpu.uuid, *slices)} - {""}
+
+
+def _plain(uuid: str) -> str:
+    return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
 
 
 def _selected(machine: Machine, vendor: Vendor) -> dict[int, Answer]:

@@ -34,7 +34,7 @@ SYSTEMS: tuple[tuple[str, ...], ...] = (
 )
 
 Start = dict[str, Any]
-"""What a fault may change: "node", "environ", "root" (whether this user passes by file modes)."""
+"""What a fault may change: "node", "environ", "root" (whether file modes of root alone let this user in)."""
 Fault = Callable[[Start, random.Random], bool]
 """Injects itself; whether it must be refused."""
 
@@ -118,7 +118,7 @@ def draw(folder: Path, dice: random.Random) -> tuple[Start, tuple[str, ...], boo
     of_amd = dice.random() < 0.3
     user, system = dice.choice(USERS), dice.choice(SYSTEMS)
     start: Start = {"node": (amd if of_amd else answering)(folder), "environ": {}, "amd": of_amd}
-    start["root"] = user.startswith("0:") and "ALL" not in system
+    start["root"] = user.startswith("0:")  # the nodes' owner: needs no capability
     options = ["--user", user, *system]
     if of_amd:
         options += ["--group-add", str(RENDER)]
