@@ -12,7 +12,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from gpudoctor.render.text import command_line, print_lines
+from gpudoctor.render.lines import print_lines
+from gpudoctor.render.steps import command_line
 from tests.environments import write_torch, write_venv
 from tests.hosts import Host, slugs
 

@@ -10,8 +10,8 @@ import msgspec
 from gpudoctor.machine import Machine, Smoke, SmokeDevice, SmokeKernel, known
 from gpudoctor.matrix.rows import CardRates
 from gpudoctor.render.formats import Look, report_text
+from gpudoctor.render.lines import print_lines
 from gpudoctor.render.smoke import rates_on_paper, smoke_summary, smoke_table
-from gpudoctor.render.text import print_lines
 from gpudoctor.report import Report, Subject, make_report
 from tests.check_cases import matrix
 from tests.judging import judged

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gpudoctor.finding import Finding
     from gpudoctor.judge import FailOn
     from gpudoctor.machine import Machine
-    from gpudoctor.render.text import Line
+    from gpudoctor.render.lines import Line
 
 
 @click.command()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpudoctor.judge import FailOn, Judgement
     from gpudoctor.machine import Machine
     from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.render.text import Line
+    from gpudoctor.render.lines import Line
     from gpudoctor.report import Report, Subject
     from gpudoctor.requirement import Requirement
 

@@ -182,8 +182,8 @@ def _target(plan: Repair, machine: Machine) -> Target:
 def teller(shown: Shown) -> Callable[[Event], None]:
     """Tells of a run as it goes: to the person, or to stderr where stdout is for JSON."""
     from gpudoctor.fix.apply import Line, Saving, StepStarts
+    from gpudoctor.render.lines import printable
     from gpudoctor.render.repair import step_line
-    from gpudoctor.render.text import printable
 
     to_stderr = shown.style == "json"
     live = sys.stderr.isatty() and not shown.quiet

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from gpudoctor.check import Check
-    from gpudoctor.render.text import Line
+    from gpudoctor.render.lines import Line
     from gpudoctor.report import Report
 
 FORMATS = ("text", "json", "junit", "github", "markdown")

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from gpudoctor.render.lines import printable
 from gpudoctor.render.plain import finding_lines, place_in_project
-from gpudoctor.render.text import printable
 
 if TYPE_CHECKING:
     from gpudoctor.check import Check

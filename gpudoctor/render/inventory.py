@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Gpu, Machine
-    from gpudoctor.render.text import Line
+    from gpudoctor.render.lines import Line
     from gpudoctor.report import Report
 
 

@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gpudoctor.render.text import Line, command_line, print_lines
+from gpudoctor.render.lines import Line, print_lines
+from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
     from gpudoctor.fix.journal import Run

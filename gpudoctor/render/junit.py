@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from gpudoctor.render.lines import printable
 from gpudoctor.render.plain import finding_lines, one_line
-from gpudoctor.render.text import printable
 
 if TYPE_CHECKING:
     from gpudoctor.check import Check

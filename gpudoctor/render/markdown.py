@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gpudoctor.render.inventory import inventory
+from gpudoctor.render.lines import printable
 from gpudoctor.render.plain import finding_lines, is_command, one_line, step_lines
-from gpudoctor.render.text import printable
 
 if TYPE_CHECKING:
     from gpudoctor.check import Check

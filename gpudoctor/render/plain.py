@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.fix.steps import EnvStep, Fix, ManualStep, RunStep, Step
-from gpudoctor.render.text import command_line
+from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
     from gpudoctor.report import ReportedFinding

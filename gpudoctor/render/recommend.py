@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gpudoctor.render.text import Line, command_line, fix_lines, print_lines
+from gpudoctor.render.lines import Line, print_lines
+from gpudoctor.render.steps import command_line, fix_lines
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Gpu, Machine

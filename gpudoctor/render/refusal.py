@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
-from gpudoctor.render.text import Line, fix_lines, print_lines
+from gpudoctor.render.lines import Line, print_lines
+from gpudoctor.render.steps import fix_lines
 
 if TYPE_CHECKING:
     from gpudoctor.report import Report

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from gpudoctor.fix.steps import EnvStep, RunStep
-from gpudoctor.render.text import Line, command_line, print_lines, printable
+from gpudoctor.render.lines import Line, print_lines, printable
+from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
     from gpudoctor.finding import Finding, Risk

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from gpudoctor.render.text import printable
+from gpudoctor.render.lines import printable
 from gpudoctor.scan.library import together
 
 if TYPE_CHECKING:

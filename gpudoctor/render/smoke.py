@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gpudoctor.machine import Machine, Smoke, SmokeDevice, SmokeKernel
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.rows import CardRates
-    from gpudoctor.render.text import Line
+    from gpudoctor.render.lines import Line
 
 _STYLES = {
     "pass": "green",

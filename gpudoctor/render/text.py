@@ -1,27 +1,17 @@
-"""The report for a person: what this machine has, the first cause, what was seen and wanted, the way out.
-
-Lines are built as styled spans, and printed through rich on a terminal or as plain text into a pipe.
-Nothing that was read from a machine is taken as markup or as terminal control.
-"""
+"""The report for a person: what this machine has, the first cause, what was seen and wanted, the way out."""
 
 from __future__ import annotations
 
-import os
-import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from gpudoctor.fix.steps import EnvStep, Fix, ManualStep, RunStep
-from gpudoctor.intake.snapshot import pseudonyms, public_text
-from gpudoctor.plain_text import without_passwords
+from gpudoctor.intake.snapshot import pseudonyms
 from gpudoctor.render.inventory import inventory
+from gpudoctor.render.lines import Line, print_lines
+from gpudoctor.render.steps import fix_lines
 
 if TYPE_CHECKING:
     from gpudoctor.report import Report, ReportedFinding
-
-Span = tuple[str, str]
-"""(text, style); a style is one of rich's names, "" for none."""
-Line = list[Span]
 
 _MARKS = {"error": ("✗ ERROR", "bold red"), "warning": ("! WARNING", "bold yellow"), "note": ("· note", "cyan")}
 _VERDICTS = {
@@ -30,7 +20,6 @@ _VERDICTS = {
     "error": ("ERROR", "bold red"),
     "unknown": ("UNKNOWN", "bold magenta"),
 }
-_PLAIN_WIDTH = 80
 
 
 def print_report(
@@ -51,79 +40,6 @@ def print_report(
     head = () if table_only else inventory(report)
     lines = _lines(report, verbose, quiet, (head, table))
     print_lines(lines, out, color=color, exact_commands=here, stand_in=pseudonyms(report.machine))
-
-
-def print_lines(
-    given: Iterable[Line],
-    out: TextIO,
-    *,
-    color: bool,
-    exact_commands: bool = False,
-    stand_in: Callable[[str], str] = str,
-) -> None:
-    """Print lines, home folders left out: with colour if `out` is a terminal and `color`, plain text otherwise.
-
-    `stand_in` puts something for the UUIDs of cards.
-
-    Commands that are to be pasted here (`exact_commands`) keep another user's home folder; passwords of indexes are
-    never shown.
-    """
-    clean = public_text(os.path.expanduser("~"), stand_in)
-
-    def shown(text: str, style: str) -> str:
-        exact = exact_commands and style == "command"
-        return printable(without_passwords(text if exact else clean(text)))
-
-    lines = [[(shown(text, style), style) for text, style in line] for line in given]
-    if color and out.isatty():
-        _print_rich(lines, out)
-    else:
-        _print_plain(lines, out)
-
-
-def printable(text: str) -> str:
-    """Text with control characters, escapes and direction overrides made visible."""
-    return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
-
-
-def _print_plain(lines: list[Line], out: TextIO) -> None:
-    import textwrap
-
-    terminal = os.get_terminal_size(out.fileno()).columns if out.isatty() else 0
-    width = terminal or _PLAIN_WIDTH  # a terminal that was told no size has none
-    for line in lines:
-        text = "".join(span for span, _ in line)
-        indent = len(text) - len(text.lstrip())
-        keep = any(style == "command" for _, style in line)
-        wrapped = (
-            [text]
-            if keep
-            else textwrap.wrap(
-                text,
-                width,
-                subsequent_indent=" " * (indent + 2),
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-        )
-        out.write("\n".join(wrapped or [""]).rstrip() + "\n")
-
-
-def _print_rich(lines: list[Line], out: TextIO) -> None:
-    from rich.console import Console
-    from rich.padding import Padding
-    from rich.text import Text
-
-    console = Console(file=out, highlight=False, soft_wrap=False)
-    for line in lines:
-        body = Text()
-        for text, style in line:
-            body.append(text, style="bold" if style == "command" else style)
-        if any(style == "command" for _, style in line):
-            console.print(body, soft_wrap=True)
-            continue
-        indent = len(body.plain) - len(body.plain.lstrip())
-        console.print(Padding(body[indent:] if indent else body, (0, 0, 0, indent), expand=False))
 
 
 def _lines(report: Report, verbose: bool, quiet: bool, parts: tuple[Iterable[Line], ...]) -> Iterator[Line]:
@@ -177,35 +93,6 @@ def _finding(finding: ReportedFinding, verbose: bool, first: bool) -> Iterator[L
     shown = finding.fixes if first or verbose else finding.fixes[:1]
     for number, fix in enumerate(shown):
         yield from fix_lines(fix, "Way out" if number == 0 else "Or")
-
-
-def fix_lines(fix: Fix, label: str) -> Iterator[Line]:
-    """One way out with its steps."""
-    yield [(f"    {label}: ", "green"), (fix.title, "")]
-    for step in fix.steps:
-        if isinstance(step, RunStep):
-            as_root = "sudo " if step.risk == "root" and os.geteuid() else ""
-            yield [(f"      {as_root}{command_line(step.argv)}", "command")]
-        elif isinstance(step, EnvStep):
-            yield [(f"      export {step.name}={shlex.quote(step.value)}", "command")]
-            if step.why:
-                yield [(f"      ({step.why})", "dim")]
-        elif isinstance(step, ManualStep):
-            yield from ([(f"      {line}", "")] for line in step.text.splitlines())
-
-
-def command_line(argv: tuple[str, ...] | list[str]) -> str:
-    """A command as it can be pasted into a shell; a home folder is written ~."""
-    home = os.path.expanduser("~")
-
-    def quoted(argument: str) -> str:
-        if home not in ("/", "") and argument.startswith(home + "/"):
-            return "~/" + shlex.quote(argument[len(home) + 1 :])
-        if argument.startswith("~/"):  # of a snapshot, which leaves homes out
-            return "~/" + shlex.quote(argument[2:])
-        return shlex.quote(argument)
-
-    return " ".join(quoted(argument) for argument in argv)
 
 
 def _open_questions(report: Report, verbose: bool) -> Iterator[Line]:
