@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gpudoctor.judge import judge
 from gpudoctor.machine import (
     LISTING,
+    DamagedFile,
     ImportTrial,
     Machine,
     MigDevice,
@@ -377,7 +378,9 @@ def test_kernels_that_passed_on_another_card_refute_nothing():
 
 def test_a_few_kernels_or_one_failure_refute_nothing():
     assert errors(ran(likely_unserved(), *passing("copy"))) == ["torch-no-arch-for-gpu"]
-    assert errors(ran(likely_unserved(), *passing(), *raising("boom", "sort"))) != []
+    for other in (raising("boom", "sort"), computing_wrong("sort")):
+        machine = ran(likely_unserved(), *passing(), *other)
+        assert finding(machine, "torch-no-arch-for-gpu").severity == "error"
 
 
 def test_open_questions_about_a_card_that_computed_do_not_matter():
@@ -566,3 +569,12 @@ def test_whatever_kernels_say_nothing_crashes_and_no_cause_is_told_twice_for_a_c
         for other in judgement.findings:
             same = other is not found and other.slug == found.slug
             assert not (same and (set(other.about) & set(found.about) or other.subject == found.subject))
+
+
+def test_what_the_cpu_computes_wrong_is_put_down_to_damaged_files_and_to_no_card():
+    wrong = computing_wrong("matmul", device="cpu")
+    cpu = (SmokeDevice(name="cpu"),)
+    whole = ran(rx6700(variables=OVERRIDE), *wrong, devices=cpu)
+    assert errors(whole) == ["smoke-wrong-result"]
+    damaged = with_torch(nvidia_machine(), damaged=(DamagedFile("/venv/lib/libtorch_cpu.so", "truncated"),))
+    assert errors(ran(damaged, *wrong, devices=cpu)) == ["torch-install-damaged"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.machine import MigDevice, NvmlDevice, SmokeDevice
+from gpudoctor.intake.snapshot import without_private
+from gpudoctor.machine import MigDevice, NvmlDevice, Smoke, SmokeDevice
 from gpudoctor.visibility import cards_behind
-from tests.machines import amd_gpu, amd_machine, nvidia_gpu, nvidia_machine
+from tests.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine
 
 FAST = nvidia_gpu("NVIDIA GeForce RTX 4090", "sm_89", index=1)
 SLOW = nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61", index=0)
@@ -30,7 +31,18 @@ def test_by_uuid_with_and_without_its_prefix_and_for_a_slice():
     nvml = NvmlDevice(index=0, mig=True, mig_devices=(MigDevice(uuid="MIG-5"),))
     machine = nvidia_machine(nvidia_gpu(bdf=None, uuid="GPU-ab12"), nvidia_gpu("NVIDIA A100", bdf=None, nvml=nvml))
     assert behind(machine, device(0, uuid="ab12")) == {"cuda:0": "NVIDIA GeForce RTX 4090"}
-    assert behind(machine, device(0, uuid="MIG-5")) == {"cuda:0": "NVIDIA A100"}
+    for uuid in ("MIG-5", "GPU-5"):  # torch does not tell slices from cards
+        assert behind(machine, device(0, uuid=uuid)) == {"cuda:0": "NVIDIA A100"}
+
+
+@pytest.mark.parametrize("told", ["MIG-5c89852c-d268", "GPU-5c89852c-d268"])
+def test_a_slice_is_the_same_in_a_public_snapshot(told):
+    nvml = NvmlDevice(index=0, mig=True, mig_devices=(MigDevice(uuid="MIG-5c89852c-d268"),))
+    cards = nvidia_gpu(bdf=None, uuid="GPU-ab12ab12"), nvidia_gpu("NVIDIA A100", bdf=None, nvml=nvml)
+    machine = change(nvidia_machine(*cards), smoke=Smoke(level="quick", devices=(device(0, uuid=told),)))
+    public = without_private(machine)
+    assert "5c89852c" not in str(public)
+    assert behind(public, *public.smoke.devices) == {"cuda:0": "NVIDIA A100"}
 
 
 def test_unlike_nvidia_cards_are_told_by_name_and_not_by_place():

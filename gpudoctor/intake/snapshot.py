@@ -132,7 +132,8 @@ def _walk(data: Any, change: Callable[[str], str]) -> Any:
 
 
 class _Pseudonyms:
-    """UUID → numbered stand-in. A shortened UUID of a known card gets that card's stand-in."""
+    """UUID → numbered stand-in. A shortened UUID of a known card gets that card's stand-in, whatever it is said to
+    be: torch calls a slice GPU."""
 
     def __init__(self, machine: Machine) -> None:
         self._names: dict[str, str] = {}
@@ -146,12 +147,13 @@ class _Pseudonyms:
                 self._name(uuid)
 
     def _name(self, uuid: str) -> str:
+        kind, _, digits = uuid.partition("-")
+        kind = kind.upper()
         for full, name in self._names.items():
-            if full.startswith(uuid):
-                return name
-        kind = "MIG" if uuid.startswith("MIG-") else "GPU"
-        self._names[uuid] = f"{kind}-{len(self._names) + 1:08x}"
-        return self._names[uuid]
+            if full.startswith(digits):
+                return f"{kind}-{name}"
+        self._names[digits] = f"{len(self._names) + 1:08x}"
+        return f"{kind}-{self._names[digits]}"
 
     def __call__(self, text: str) -> str:
         return re.sub(_CARD, lambda match: self._name(match[0]), text, flags=re.IGNORECASE)
