@@ -106,7 +106,9 @@ def read(argv: Sequence[str], environ: Mapping[str, str]) -> Given | None:
         option = named.get(name)
         if option is None or (option.flag and equals) or not (option.flag or equals or rest):
             return None
-        if not _take(given, option, "" if option.flag else value if equals else rest.pop(0)):
+        text = "" if option.flag else value if equals else rest.pop(0)
+        # Whether a text that looks like an option may be a value, each release of click has its own opinion.
+        if text.startswith("-") or not _take(given, option, text):
             return None
     given["command"] = tuple(rest)
     return None if add_variables(given, environ) else given
