@@ -33,7 +33,7 @@ from gpudoctor.finding import (
 )
 from gpudoctor.fix.plan import fixes_for
 from gpudoctor.fix.steps import EnvStep, Fix, ManualStep, RunStep, Step
-from gpudoctor.machine import Distribution, Jetson, Machine, Os, PythonEnvironment, known
+from gpudoctor.machine import Distribution, Jetson, Machine, Os, PythonEnvironment, TorchAsked, known
 from gpudoctor.matrix.load import load_matrix
 from tests.machines import amd_gpu, amd_machine, change, environment, nvidia_gpu, nvidia_machine, system, torch
 
@@ -386,3 +386,18 @@ def test_a_file_of_constraints_is_told_before_it_refuses_the_command():
     assert "PIP_CONSTRAINT=/etc/pip/constraint.txt is set" in step.why
     (free,) = plan(machine_with(), REMEDIES[ReplaceTorch])
     assert "CONSTRAINT" not in free.why
+
+
+def workspace(*asked: str) -> Machine:
+    lines = tuple(
+        TorchAsked(file=file, requirement=line) for file, _, line in (each.partition(": ") for each in asked)
+    )
+    return machine_with(cpu_environment(lock="uv.lock", project="/proj", torch_asked=lines))
+
+
+def test_a_workspace_member_that_names_a_version_is_changed_by_a_person():
+    pinned = workspace("pyproject.toml: torch", "packages/a/pyproject.toml: torch==2.9.1+cpu")
+    assert run(pinned, REMEDIES[ReplaceTorch]) == []
+    assert "packages/a/pyproject.toml" in words(pinned, REMEDIES[ReplaceTorch])
+    open_to_all = workspace("pyproject.toml: torch==2.9.1+cpu", "packages/a/pyproject.toml: torch")
+    assert run(open_to_all, REMEDIES[ReplaceTorch])[-1] == "uv sync --inexact"

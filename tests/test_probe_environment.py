@@ -408,3 +408,14 @@ def test_a_folder_that_may_not_be_read_is_denied_and_not_empty(tmp_path: Path) -
 @given(st.text(alphabet="aB-_.", min_size=1))
 def test_normalising_a_name_twice_changes_nothing(name: str) -> None:
     assert normalised(normalised(name)) == normalised(name)
+
+
+def test_members_of_a_uv_workspace_are_asked_for_torch_too(tmp_path):
+    from gpudoctor.host import LiveHost
+    from gpudoctor.probes.project_files import torch_asked
+
+    (tmp_path / "packages" / "a").mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text('[tool.uv.workspace]\nmembers = ["packages/*", "../outside"]\n')
+    (tmp_path / "packages/a/pyproject.toml").write_text('[project]\nname = "a"\ndependencies = ["torch==2.9.1"]\n')
+    asked = torch_asked(LiveHost(), str(tmp_path))
+    assert [(line.file, line.requirement) for line in asked] == [("packages/a/pyproject.toml", "torch==2.9.1")]

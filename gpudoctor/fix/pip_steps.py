@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpudoctor.fix.place import Place, is_version
-from gpudoctor.fix.requirements import Wanted, index_of_torch, installed, places_that_ask, rivals, would_stay
+from gpudoctor.fix.requirements import Wanted, index_of_torch, installed, rivals, several_decide, would_stay
 from gpudoctor.fix.steps import ManualStep, RunStep, Step
 from gpudoctor.machine import Distribution, Machine
 
@@ -91,7 +91,7 @@ def clear_the_way(place: Place, machine: Machine, matrix: Matrix, remedy: Replac
     would take them along."""
     if place.tool not in ("pip", "uv", "uv-project") or place.user_site:
         return ()
-    if place.tool == "uv-project" and len(places_that_ask(machine)) > 1:
+    if place.tool == "uv-project" and several_decide(machine):
         return ()  # a person changes the project first
     found = tuple(d for d in rivals(machine, remedy, matrix) if is_version(d.version))
     if not found:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.fix.pip_steps import quoted
 from gpudoctor.fix.place import Place, is_name
-from gpudoctor.fix.requirements import Wanted, places_that_ask, rocm_triton
+from gpudoctor.fix.requirements import Wanted, places_that_ask, rocm_triton, several_decide
 from gpudoctor.fix.steps import ManualStep, RunStep, Step
 from gpudoctor.machine import Machine, TorchAsked
 from gpudoctor.plain_text import without_controls
@@ -44,12 +44,12 @@ def uv_project(
     names = tuple(item.text for item in wanted)
     source = _source(index)
     named = ("--index", f"{source}={index}") if index else ()
-    if len(asked) > 1:
+    if several_decide(machine):
         where = ", ".join(_told(line) for line in asked)
         command = " ".join(("uv", "add", "OPTION", *named, quoted(wanted)))
         text = (
-            f"This project asks for torch in several places ({where}). Change the one that this environment is "
-            f"synced with, OPTION being its option:\n{command}"
+            f"This project asks for torch in {where}. Change what this environment is synced with, OPTION being its "
+            f"option, in each place that names a version:\n{command}"
         )
         return (ManualStep(text=text, why=why, risk="replaces"), *_index_table(source, index, wanted, explicit))
     group, extra = ("", "") if not asked else (asked[0].group, asked[0].extra)
@@ -158,7 +158,7 @@ def files_that_bring_it_back(
         return ()
     steps: list[Step] = []
     for line in environment.torch_asked:
-        ours = line.file == "pyproject.toml" and bool(place.project)
+        ours = line.file.rpartition("/")[2] == "pyproject.toml" and bool(place.project)
         if ours or "==" not in line.requirement or line.requirement.replace(" ", "") == torch.text:
             continue
         text = f"In {_one_line(line.file)}, put {torch.text} in the place of {_one_line(line.requirement)}"
@@ -171,6 +171,8 @@ def files_that_bring_it_back(
 
 
 def _told(line: TorchAsked) -> str:
+    if "/" in line.file:
+        return f"{_one_line(line.file)} (--package with the name in it)"
     if line.group:
         return f"--group {line.group}"
     return f"--optional {line.extra}" if line.extra else "the project's own dependencies"

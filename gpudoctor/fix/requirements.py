@@ -134,16 +134,27 @@ def in_a_named_index(machine: Machine, matrix: Matrix, remedy: ReplaceTorch) -> 
 
 
 def places_that_ask(machine: Machine) -> tuple[TorchAsked, ...]:
-    """Where pyproject.toml asks for torch, by names that can be arguments."""
+    """Where pyproject.toml, or that of a workspace's member, asks for torch, by names that can be arguments."""
     environment = machine.environment.value
     asked = environment.torch_asked if environment else ()
     return tuple(
         line
         for line in asked
-        if line.file == "pyproject.toml"
+        if (line.file == "pyproject.toml" or _pinned_by_a_member(line))
         and (not line.group or is_name(line.group))
         and (not line.extra or is_name(line.extra))
     )
+
+
+def _pinned_by_a_member(line: TorchAsked) -> bool:
+    """A plain "torch" of a workspace's member takes whatever the project chooses."""
+    return line.file.endswith("/pyproject.toml") and re.search(r"[<>=~!@]", line.requirement) is not None
+
+
+def several_decide(machine: Machine) -> bool:
+    """Whether a person has to change the project: several places, or a member of its workspace, name a torch."""
+    asked = places_that_ask(machine)
+    return len(asked) > 1 or any("/" in line.file for line in asked)
 
 
 def index_of_torch(machine: Machine, matrix: Matrix) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import posixpath
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ CondaTool = Literal["conda", "mamba", "micromamba"]
 _TORCH = r"(?i)torch\s*(\[[a-z0-9, -]*\])?\s*([<>=!~;@(].*)?$"
 _REQUIREMENTS = r"(requirements|constraints)[\w.-]*\.txt"
 _LIMIT = 1 << 20
+_MOST_MEMBERS = 200
 _LONGEST = 200
 
 
@@ -47,18 +49,42 @@ def _listed(host: Host, folder: str, name: str) -> Iterator[TorchAsked]:
 
 
 def _declared(host: Host, folder: str) -> Iterator[TorchAsked]:
-    text = host.text(posixpath.join(folder, "pyproject.toml"), _LIMIT).value or ""
+    project = _toml(host, posixpath.join(folder, "pyproject.toml"))
+    yield from _asked_in(project, "pyproject.toml")
+    for member in _members(host, folder, project):
+        file = f"{member}/pyproject.toml"
+        yield from _asked_in(_toml(host, posixpath.join(folder, file)), file)
+
+
+def _toml(host: Host, path: str) -> dict[str, Any]:
+    """A TOML file as a table; empty where it is none."""
+    text = host.text(path, _LIMIT).value or ""
     try:
-        toml = importlib.import_module("tomllib")  # of Python 3.11
-        project = toml.loads(text)
+        toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+        return dict(toml.loads(text))
     except (ImportError, ValueError):
-        return
+        return {}
+
+
+def _members(host: Host, folder: str, project: dict[str, Any]) -> Iterator[str]:
+    """Folders of a uv workspace: their requirements are locked together with the project's own."""
+    listed = _table(_table(_table(project, "tool"), "uv"), "workspace").get("members")
+    for pattern in listed if isinstance(listed, list) else ():
+        parent, _, last = str(pattern).strip("/").rpartition("/")
+        if last == "*" and "*" not in parent:
+            names = host.names(posixpath.join(folder, parent)).value or ()
+            yield from (posixpath.join(parent, name) for name in sorted(names)[:_MOST_MEMBERS])
+        elif "*" not in str(pattern) and ".." not in str(pattern):
+            yield posixpath.join(parent, last)
+
+
+def _asked_in(project: dict[str, Any], file: str) -> Iterator[TorchAsked]:
     table = _table(project, "project")
-    yield from _asking(table.get("dependencies"))
+    yield from _asking(table.get("dependencies"), file)
     for extra, lines in _table(table, "optional-dependencies").items():
-        yield from _asking(lines, extra=extra)
+        yield from _asking(lines, file, extra=extra)
     for group, lines in _table(project, "dependency-groups").items():
-        yield from _asking(lines, group=group)
+        yield from _asking(lines, file, group=group)
 
 
 def _table(parent: Any, name: str) -> dict[str, Any]:
@@ -66,7 +92,7 @@ def _table(parent: Any, name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _asking(lines: Iterable[Any] | None, *, group: str = "", extra: str = "") -> Iterator[TorchAsked]:
+def _asking(lines: Iterable[Any] | None, file: str, *, group: str = "", extra: str = "") -> Iterator[TorchAsked]:
     for line in lines if isinstance(lines, list) else ():
         if isinstance(line, str) and re.match(_TORCH, line.strip()):
-            yield TorchAsked(file="pyproject.toml", requirement=line.strip()[:_LONGEST], group=group, extra=extra)
+            yield TorchAsked(file=file, requirement=line.strip()[:_LONGEST], group=group, extra=extra)
