@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.render.inventory import inventory
 from gpudoctor.render.lines import printable
-from gpudoctor.render.plain import finding_lines, is_command, one_line, step_lines
+from gpudoctor.render.plain import finding_lines, is_command, one_line
+from gpudoctor.render.steps import step_lines
 
 if TYPE_CHECKING:
     from gpudoctor.check import Check

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpudoctor.fix.steps import EnvStep, Fix, ManualStep, RunStep, Step
-from gpudoctor.render.steps import command_line
+from gpudoctor.fix.steps import Fix, ManualStep
+from gpudoctor.render.steps import step_lines
 
 if TYPE_CHECKING:
     from gpudoctor.report import ReportedFinding
@@ -29,15 +28,6 @@ def finding_lines(finding: ReportedFinding) -> Iterator[str]:
         yield f"Way out: {fix.title}"
         for step in fix.steps:
             yield from (f"  {line}" for line in step_lines(step))
-
-
-def step_lines(step: Step) -> tuple[str, ...]:
-    """A step as a person does it: the command, the variable, the instruction."""
-    if isinstance(step, RunStep):
-        return (command_line(step.argv),)
-    if isinstance(step, EnvStep):
-        return (f"export {step.name}={shlex.quote(step.value)}",)
-    return tuple(step.text.splitlines())
 
 
 def is_command(fix: Fix) -> bool:

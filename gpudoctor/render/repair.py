@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gpudoctor.fix.steps import EnvStep, RunStep
+from gpudoctor.fix.steps import ManualStep, RunStep
 from gpudoctor.render.lines import Line, print_lines, printable
-from gpudoctor.render.steps import command_line
+from gpudoctor.render.steps import command_line, step_lines
 
 if TYPE_CHECKING:
     from gpudoctor.finding import Finding, Risk
@@ -66,15 +65,8 @@ def _step(number: int, planned: PlannedStep, names: dict[str, str]) -> Iterator[
     mark = [(f"   not run: {planned.why_not}", "yellow")] if planned.why_not else []
     because = ", ".join(f"{names.get(id, id)} [{id}]" for id in planned.because)
     yield [(f"{number}. ", "bold"), (because, "bold"), *mark]
-    if isinstance(step, RunStep):
-        as_root = "sudo " if step.risk == "root" and planned.why_not else ""
-        inside = f"cd {command_line([step.cwd])} && " if step.cwd else ""
-        variables = "".join(f"{name}={shlex.quote(value)} " for name, value in step.env.items())
-        yield [(f"     {inside}{as_root}{variables}{command_line(step.argv)}", "command")]
-    elif isinstance(step, EnvStep):
-        yield [(f"     export {step.name}={shlex.quote(step.value)}", "command")]
-    else:
-        yield from ([(f"     {line}", "")] for line in step.text.splitlines())
+    style = "" if isinstance(step, ManualStep) else "command"
+    yield from ([(f"     {line}", style)] for line in step_lines(step))
     yield from _details(planned)
 
 

@@ -6,7 +6,7 @@ import os
 import shlex
 from collections.abc import Iterator
 
-from gpudoctor.fix.steps import EnvStep, Fix, ManualStep, RunStep
+from gpudoctor.fix.steps import EnvStep, Fix, ManualStep, RunStep, Step
 from gpudoctor.render.lines import Line
 
 
@@ -14,15 +14,27 @@ def fix_lines(fix: Fix, label: str) -> Iterator[Line]:
     """One way out with its steps."""
     yield [(f"    {label}: ", "green"), (fix.title, "")]
     for step in fix.steps:
-        if isinstance(step, RunStep):
-            as_root = "sudo " if step.risk == "root" and os.geteuid() else ""
-            yield [(f"      {as_root}{command_line(step.argv)}", "command")]
-        elif isinstance(step, EnvStep):
-            yield [(f"      export {step.name}={shlex.quote(step.value)}", "command")]
-            if step.why:
-                yield [(f"      ({step.why})", "dim")]
-        elif isinstance(step, ManualStep):
-            yield from ([(f"      {line}", "")] for line in step.text.splitlines())
+        style = "" if isinstance(step, ManualStep) else "command"
+        yield from ([(f"      {line}", style)] for line in step_lines(step))
+        if isinstance(step, EnvStep) and step.why:
+            yield [(f"      ({step.why})", "dim")]
+
+
+def step_lines(step: Step) -> tuple[str, ...]:
+    """A step as a person does it: the command, the variable, the instruction."""
+    if isinstance(step, RunStep):
+        return (run_line(step),)
+    if isinstance(step, EnvStep):
+        return (f"export {step.name}={shlex.quote(step.value)}",)
+    return tuple(step.text.splitlines())
+
+
+def run_line(step: RunStep) -> str:
+    """A command with its folder and its variables, by root where it needs to be."""
+    folder = f"cd {command_line([step.cwd])} && " if step.cwd else ""
+    as_root = "sudo " if step.risk == "root" and os.geteuid() else ""
+    variables = "".join(f"{name}={shlex.quote(value) if value else ''} " for name, value in step.env.items())
+    return f"{folder}{as_root}{variables}{command_line(step.argv)}"
 
 
 def command_line(argv: tuple[str, ...] | list[str]) -> str:
