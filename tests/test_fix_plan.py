@@ -376,9 +376,6 @@ def test_a_reboot_is_asked_for_once_and_last() -> None:
     assert [step.risk for step in steps] == ["root", "root", "reboot"]
 
 
-# --- what stands in the way of a command ----------------------------------------------------------------
-
-
 def test_a_file_of_constraints_is_told_before_it_refuses_the_command():
     constrained = machine_with(variables={"PIP_CONSTRAINT": "/etc/pip/constraint.txt"})
     (step,) = plan(constrained, REMEDIES[ReplaceTorch])
