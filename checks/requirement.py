@@ -43,7 +43,7 @@ def requirement_not_met(case: Case) -> Verdicts:
 def _finding(case: Case, requirement: Requirement, saw: str, source: str) -> Finding:
     """What is not met; where a card or torch is missing, whatever took it away is the cause."""
     out = tuple(standing.gpu for standing in case.standings if not standing.usable)
-    short_of_cards = (requirement.needs_card and not case.usable) or (requirement.name == "gpu" and bool(out))
+    short_of_cards = (requirement.needs_card and not case.usable_count) or (requirement.name == "gpu" and bool(out))
     causes = causes_of_absence(case) if short_of_cards else ()
     if requirement.needs_torch and case.torch is None:
         causes = ("torch-missing",)
@@ -85,25 +85,32 @@ def _judged(case: Case, requirement: Requirement) -> tuple[bool, str, str]:
 
 
 def _count(case: Case, requirement: Requirement) -> tuple[bool, str, str]:
-    count = len(case.usable)
+    _raise_if_unlisted(case)
+    return requirement.compares(case.usable_count, int(requirement.values[0])), _usable(case), ""
+
+
+def _raise_if_unlisted(case: Case) -> None:
     if not case.machine.gpus and case.machine.buses.undecided:
         raise _Unknown(f"the cards of this machine could not be listed ({case.machine.buses.why})")
-    return requirement.compares(count, int(requirement.values[0])), _usable(case), ""
 
 
 def _usable(case: Case) -> str:
-    """ "2 usable GPUs (and NVIDIA L4: its device node does not open)"."""
-    count = len(case.usable)
+    """ "2 usable GPUs (NVIDIA L4: its device node does not open)"."""
+    count = case.usable_count
     others = "; ".join(f"{standing.gpu.name}: {standing.why}" for standing in case.standings if not standing.usable)
     number = f"{count or 'no'} usable GPU{'s' if count > 1 else ''}"
+    if count < len(case.usable):
+        number += f" of {len(case.usable)} that may be meant"
     return f"{number} ({others})" if others else number
 
 
 def _cards(case: Case, requirement: Requirement) -> tuple[bool, str, str]:
-    if not case.usable:
-        _count(case, Requirement("gpu>=1", "gpu", ">=", ("1",)))
+    if not case.usable_count:
+        _raise_if_unlisted(case)
         return False, _usable(case), ""
     answers = [(gpu, *_card(case, gpu, requirement)) for gpu in case.usable]
+    if len({holds for _, holds, _ in answers}) > 1:
+        _raise_if_any_may_be_meant(case, requirement.name)
     decided = [holds for _, holds, _ in answers if holds is not None]
     met = any(decided) if requirement.any else all(decided)
     undecided = [gpu for gpu, holds, _ in answers if holds is None]
@@ -112,6 +119,14 @@ def _cards(case: Case, requirement: Requirement) -> tuple[bool, str, str]:
     wrong = [(gpu, has) for gpu, holds, has in answers if holds is False]
     saw = ", ".join(dict.fromkeys(f"{gpu.name}: {has}" if has != gpu.name else gpu.name for gpu, has in wrong))
     return met, saw, wrong[0][0].source if wrong else ""
+
+
+def _raise_if_any_may_be_meant(case: Case, name: str) -> None:
+    if case.usable_count < len(case.usable):
+        raise _Unknown(
+            f"the cards differ in {name}, and which {case.usable_count} of {len(case.usable)} are given to this "
+            f"process is not known at level {case.machine.level}"
+        )
 
 
 def _card(case: Case, gpu: Gpu, requirement: Requirement) -> tuple[bool | None, str]:
@@ -157,8 +172,8 @@ def _gib(size: int) -> str:
 
 
 def _peers(case: Case) -> tuple[bool, str, str]:
-    if len(case.usable) < 2:
-        return bool(case.usable), _usable(case), ""
+    if case.usable_count < 2:
+        return bool(case.usable_count), _usable(case), ""
     devices = case.machine.nvidia.cuda.value.devices if case.machine.nvidia.cuda.value else None
     if len(case.usable_of("nvidia")) < len(case.usable) or not devices or any(d.peers is None for d in devices):
         raise _Unknown("whether the cards reach each other's memory is not known (libcuda tells, from level driver)")
@@ -169,7 +184,10 @@ def _peers(case: Case) -> tuple[bool, str, str]:
 
 def _one_model(case: Case) -> tuple[bool, str, str]:
     models = list(dict.fromkeys(gpu.name for gpu in case.usable))
-    return len(models) == 1, ", ".join(models) or _usable(case), ""
+    if case.usable_count < 2 or len(models) == 1:
+        return bool(case.usable_count), _usable(case), ""
+    _raise_if_any_may_be_meant(case, "model")
+    return False, ", ".join(models), ""
 
 
 # --- versions and sizes ------------------------------------------------------------------------------
@@ -225,7 +243,7 @@ def _torch(case: Case, name: str) -> tuple[str, str, str]:
     return (
         torch.cuda or "",
         f"torch {torch.version}, built with {f'CUDA {torch.cuda}' if torch.cuda else 'no CUDA'}",
-        (torch.source),
+        torch.source,
     )
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.machine import Gpu, LogFault, Machine, PythonEnvironment, Torch, Vendor
-from gpudoctor.visibility import Standing, cards_behind, standings
+from gpudoctor.visibility import Standing, cards_behind, standings, usable_count
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -40,6 +40,11 @@ class Case:
     def usable(self) -> tuple[Gpu, ...]:
         """The cards that faults are judged on."""
         return tuple(standing.gpu for standing in self.standings if standing.usable)
+
+    @cached_property
+    def usable_count(self) -> int:
+        """How many of the usable cards there are for a process: fewer where it is not known which ones."""
+        return usable_count(self.machine)
 
     def usable_of(self, vendor: Vendor) -> tuple[Gpu, ...]:
         """The usable cards of one vendor."""

@@ -78,31 +78,21 @@ def _nvidia_bound(machine: Machine, gpu: Gpu) -> Answer:
 def _nvidia_granted(machine: Machine, gpu: Gpu) -> Answer:
     if not machine.system.container.known or machine.system.wsl.known or machine.system.jetson.known:
         return "yes"
-    nodes = machine.nvidia.nodes.value
-    if nodes is None:
+    if machine.nvidia.nodes.value is None:
         return "no" if machine.nvidia.nodes.absent else "unknown"
-    cards = {node.path for node in nodes if re.match(_NVIDIA_CARD_NODE, node.path) and node.opened != "ENOENT"}
     listed = next((api.value.devices for api in machine.nvidia.answered if api.value and api.value.devices), None)
     if listed and gpu.bdf:
         return "yes" if any(device.bdf == gpu.bdf for device in listed) else "no"
-    if not cards:
-        return "no"
-    if gpu.nodes:
-        return "yes" if cards.intersection(gpu.nodes) else "no"
-    # Which node is this card's is not known: at most as many cards are here as nodes that are no other card's.
-    others = machine.of_vendor("nvidia")
-    free = cards.difference(node for other in others for node in other.nodes)
-    if not free:
-        return "no"
-    return "yes" if len(free) >= sum(not other.nodes for other in others) else "unknown"
+    return _granted_by_nodes(machine, gpu)
 
 
 def _nvidia_openable(machine: Machine, gpu: Gpu) -> Answer:
     nodes = machine.nvidia.nodes.value
     if nodes is None:
         return "unknown"
-    shared = ("/dev/dxg",) if machine.system.wsl.known else ("/dev/nvidiactl",)
-    return _opens(nodes, (*shared, *gpu.nodes))
+    if machine.system.wsl.known:
+        return _opens(nodes, ("/dev/dxg",))
+    return _opens(nodes, ("/dev/nvidiactl", *_nodes_of(machine, gpu)))
 
 
 # --- AMD -------------------------------------------------------------------------------------------
@@ -122,13 +112,9 @@ def _amd_granted(machine: Machine, gpu: Gpu) -> Answer:
     hidden = {node.node for node in machine.amd.topology.value or () if not node.readable}
     if gpu.kfd_node in hidden or machine.amd.kfd.absent:
         return "no"
-    nodes = machine.amd.render_nodes.value
-    if nodes is None:
+    if machine.amd.render_nodes.value is None:
         return "no" if machine.amd.render_nodes.absent else "unknown"
-    there = {node.path for node in nodes if node.opened != "ENOENT"}
-    if gpu.nodes:
-        return "yes" if there.intersection(gpu.nodes) else "no"
-    return "no" if not there else "unknown"
+    return _granted_by_nodes(machine, gpu)
 
 
 def _amd_openable(machine: Machine, gpu: Gpu) -> Answer:
@@ -138,14 +124,53 @@ def _amd_openable(machine: Machine, gpu: Gpu) -> Answer:
         return "no"
     kfd = machine.amd.kfd.value
     nodes = (*((kfd,) if kfd else ()), *(machine.amd.render_nodes.value or ()))
-    return _opens(nodes, ("/dev/kfd", *gpu.nodes))
+    return _opens(nodes, ("/dev/kfd", *_nodes_of(machine, gpu)))
+
+
+# --- nodes of cards -----------------------------------------------------------------------------------
+
+
+def _card_nodes(machine: Machine, vendor: Vendor) -> tuple[DeviceNode, ...]:
+    """The nodes that are here and stand for one card each; of AMD's, some may be another vendor's card."""
+    if vendor == "amd":
+        nodes = machine.amd.render_nodes.value or ()
+    else:
+        nodes = tuple(n for n in machine.nvidia.nodes.value or () if re.match(_NVIDIA_CARD_NODE, n.path))
+    return tuple(node for node in nodes if node.opened != "ENOENT")
+
+
+def _unassigned(machine: Machine, vendor: Vendor) -> tuple[DeviceNode, ...]:
+    """Those of `_card_nodes` that are not known to be a certain card's."""
+    assigned = {path for gpu in machine.gpus for path in gpu.nodes}
+    return tuple(node for node in _card_nodes(machine, vendor) if node.path not in assigned)
+
+
+def _granted_by_nodes(machine: Machine, gpu: Gpu) -> Answer:
+    """ "unknown" where fewer nodes are here than cards that one of them may be."""
+    if gpu.nodes:
+        return "yes" if any(node.path in gpu.nodes for node in _card_nodes(machine, gpu.vendor)) else "no"
+    left = _unassigned(machine, gpu.vendor)
+    if not left:
+        return "no"
+    without = [other for other in machine.of_vendor(gpu.vendor) if not other.nodes]
+    return "yes" if gpu.vendor == "nvidia" and sum(map(_may_open, left)) >= len(without) else "unknown"
+
+
+def _nodes_of(machine: Machine, gpu: Gpu) -> tuple[str, ...]:
+    """The nodes that must open for a card; where it is not known which is its own, one that does, if any does."""
+    left = sorted(_unassigned(machine, gpu.vendor), key=_may_open, reverse=True)
+    return gpu.nodes or tuple(node.path for node in left[:1])
+
+
+def _may_open(node: DeviceNode) -> bool:
+    return node.opened in ("ok", "untried")
 
 
 def _opens(nodes: tuple[DeviceNode, ...], paths: tuple[str, ...]) -> Answer:
-    answers = [node.opened for node in nodes if node.path in paths]
-    if any(answer not in ("ok", "untried") for answer in answers):
+    asked = [node for node in nodes if node.path in paths]
+    if not all(map(_may_open, asked)):
         return "no"
-    return "yes" if "ok" in answers else "unknown"
+    return "yes" if any(node.opened == "ok" for node in asked) else "unknown"
 
 
 def taken(gpu: Gpu) -> str:
@@ -174,6 +199,8 @@ class Selection(Struct, frozen=True):
     """Entries that name no card."""
     certain: bool = True
     """False where it cannot be told which cards the entries mean (order or UUIDs not known)."""
+    entries: int = 0
+    """How many entries count: no more cards than that are meant, where `cards` holds all that may be."""
 
 
 def select(value: str, cards: tuple[Gpu, ...], *, ordered: bool = True) -> Selection:
@@ -183,23 +210,23 @@ def select(value: str, cards: tuple[Gpu, ...], *, ordered: bool = True) -> Selec
     first unless CUDA_DEVICE_ORDER=PCI_BUS_ID.
     """
     chosen: list[Gpu] = []
-    certain = True
-    for entry in (piece.strip() for piece in value.split(",")):
-        if not entry and len(value.split(",")) == 1:
-            break
-        if re.fullmatch(r"\d+", entry):
-            if int(entry[:9]) >= len(cards):
-                return Selection(tuple(chosen), (entry,), certain)
-            chosen.append(cards[int(entry[:9])])
-            continue
-        named = _named(entry, cards)
+    invalid: tuple[str, ...] = ()
+    certain, count = True, 0
+    for entry in (piece.strip() for piece in value.split(",")) if value.strip() else ():
+        named = _at_place(entry, cards) if re.fullmatch(r"\d+", entry) else _named(entry, cards)
         if named is None:
-            return Selection(tuple(chosen), (entry,), certain)
-        certain = certain and len(named) == 1
+            invalid = (entry,)
+            break
+        certain, count = certain and len(named) == 1, count + 1
         chosen.extend(named)
     if not ordered and 0 < len(chosen) < len(cards) and len({gpu.arch.value for gpu in cards}) > 1:
         certain = False
-    return Selection(tuple(chosen), (), certain)
+    return Selection(tuple(chosen), invalid, certain, count)
+
+
+def _at_place(entry: str, cards: tuple[Gpu, ...]) -> tuple[Gpu, ...] | None:
+    place = int(entry[:9])
+    return cards[place : place + 1] or None
 
 
 def _named(entry: str, cards: tuple[Gpu, ...]) -> tuple[Gpu, ...] | None:
@@ -243,6 +270,29 @@ def runtime_order(machine: Machine, vendor: Vendor) -> tuple[Gpu, ...]:
         )
     ]
     return tuple(sorted(counted, key=lambda gpu: (gpu.index is None, gpu.index or 0)))
+
+
+def usable_count(machine: Machine) -> int:
+    """How many cards a process can use. Fewer than are usable where it is not known which ones they are: three nodes
+    of eight cards, one UUID of cards whose UUIDs are not known."""
+    return _count(machine, "nvidia") + _count(machine, "amd")
+
+
+def _count(machine: Machine, vendor: Vendor) -> int:
+    cards = runtime_order(machine, vendor)
+    surplus = len(_in_doubt(machine, vendor)) - sum(map(_may_open, _unassigned(machine, vendor)))
+    cards = cards[: len(cards) - max(0, surplus)]  # any of them: only their number counts
+    for _, value in visibility_variables(machine.variables, vendor):
+        selection = select(value, cards)
+        cards = tuple({id(gpu): gpu for gpu in selection.cards}.values())[: selection.entries]
+    return len(cards)
+
+
+def _in_doubt(machine: Machine, vendor: Vendor) -> tuple[Gpu, ...]:
+    """Cards that one of fewer nodes may be."""
+    granted = _nvidia_granted if vendor == "nvidia" else _amd_granted
+    in_doubt = (gpu for gpu in runtime_order(machine, vendor) if not gpu.nodes and granted(machine, gpu) == "unknown")
+    return tuple(in_doubt) if _card_nodes(machine, vendor) else ()
 
 
 def in_process_order(machine: Machine, vendor: Vendor) -> tuple[Gpu, ...]:
@@ -309,7 +359,7 @@ def _plain(uuid: str) -> str:
 def _selected(machine: Machine, vendor: Vendor) -> dict[int, Answer]:
     remaining = cards = runtime_order(machine, vendor)
     ordered = vendor == "amd" or machine.variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
-    certain = True
+    certain = not _in_doubt(machine, vendor) or not visibility_variables(machine.variables, vendor)
     for _, value in visibility_variables(machine.variables, vendor):
         selection = select(value, remaining, ordered=ordered)
         remaining, certain = selection.cards, certain and selection.certain

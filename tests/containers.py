@@ -128,6 +128,8 @@ class Engine:
             "-c",
             "import sysconfig; print(sysconfig.get_path('purelib'))",
         )
+        if found.returncode != 0:
+            raise RuntimeError(f"{IMAGE} is not built from examples/docker/cpu.Dockerfile: {found.stderr.strip()}")
         self._site = found.stdout.strip()
 
     def podman(

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpudoctor.judge import Judgement, judge
-from gpudoctor.machine import Machine, MigDevice, NvidiaApi, NvmlDevice, absent, known, unknown
+from gpudoctor.machine import DeviceNode, Machine, MigDevice, NvidiaApi, NvmlDevice, absent, known, unknown
 from gpudoctor.requirement import FIELDS, RequirementError, parse
 from tests.check_cases import matrix
-from tests.machines import amd_gpu, amd_machine, nvidia_gpu, nvidia_machine, torch
+from tests.machines import amd_gpu, amd_machine, nvidia_gpu, nvidia_machine, torch, with_stack
 
 H100 = "NVIDIA H100 80GB HBM3"
 
@@ -96,6 +96,22 @@ def test_cards_that_cannot_be_used_do_not_count_and_are_named() -> None:
     (finding,) = judged(deselected, "gpu==2").findings
     assert "1 usable GPU" in finding.saw
     assert "a visibility variable leaves it out" in finding.saw
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gpu>=1", True), ("gpu==2", True), ("gpu>=3", False), ("gpu==4", False), ("gpu<=2", True),
+        ("sm>=7.5", True), ("sm>=10.0", False), ("sm>=8.0", None), ("any(sm>=8.0)", None), ("same-model", None),
+    ],
+)  # fmt: skip
+def test_two_nodes_of_four_unlike_cards(text: str, expected: bool | None) -> None:
+    """Which two are in the container is not known."""
+    cards = [nvidia_gpu(H100, "sm_90", index=n, nodes=()) for n in range(2)]
+    cards += [nvidia_gpu("NVIDIA GeForce RTX 2080", "sm_75", index=n + 2, nodes=()) for n in range(2)]
+    nodes = tuple(DeviceNode(path=f"/dev/{name}", opened="ok") for name in ("nvidiactl", "nvidia0", "nvidia1"))
+    machine = nvidia_machine(*cards, driver="550.54.15", container="docker")
+    assert holds(with_stack(machine, nodes=known(nodes, "/dev")), text) is expected
 
 
 def test_a_version_before_its_release_counts_as_that_release() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor.machine import DeviceNode, KfdNode, NvmlDevice, absent, known
-from gpudoctor.visibility import select, standings
+from gpudoctor.visibility import select, standings, usable_count
 from tests.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine, with_stack
 
 FOUR = tuple(nvidia_gpu(index=n) for n in range(4))
@@ -109,3 +109,45 @@ def test_a_uuid_selects_its_card_and_an_unknown_one_selects_none():
 def test_uuids_that_are_not_known_leave_the_selection_open():
     machine = nvidia_machine(*FOUR, variables={"CUDA_VISIBLE_DEVICES": "GPU-12ab"})
     assert usable(machine) == [0, 1, 2, 3]
+
+
+def shared_out(opened: list[str], *, vendor: str = "nvidia", **variables: str):
+    """A container with nodes of which none is known to be a certain card's; the bus shows four cards."""
+    if vendor == "nvidia":
+        cards = tuple(change(gpu, nodes=()) for gpu in FOUR)
+        nodes = tuple(DeviceNode(path=f"/dev/nvidia{n}", opened=answer) for n, answer in enumerate(opened))
+        control = DeviceNode(path="/dev/nvidiactl", opened="ok")
+        machine = nvidia_machine(*cards, container="docker", variables=variables)
+        return with_stack(machine, nodes=known((control, *nodes), "/dev"))
+    cards = tuple(change(amd_gpu(index=n), nodes=()) for n in range(4))
+    nodes = tuple(DeviceNode(path=f"/dev/dri/renderD{128 + n}", opened=answer) for n, answer in enumerate(opened))
+    machine = amd_machine(*cards, container="docker", variables=variables)
+    return with_stack(machine, render_nodes=known(nodes, "/dev/dri"))
+
+
+@pytest.mark.parametrize("vendor", ["nvidia", "amd"])
+@pytest.mark.parametrize(
+    ("opened", "count"),
+    [
+        (["ok"], 1),
+        (["ok"] * 3, 3),
+        (["ok"] * 4, 4),
+        (["ok"] * 5, 4),
+        (["ok", "EPERM", "ok", "EACCES"], 2),
+        (["EPERM"] * 4, 0),
+        (["ok", "ENOENT"], 1),
+        ([], 0),
+    ],
+)
+def test_no_more_cards_count_than_nodes_open(vendor: str, opened: list[str], count: int):
+    assert usable_count(shared_out(opened, vendor=vendor)) == count
+
+
+@pytest.mark.parametrize(("value", "count"), [("0", 1), ("0,1", 2), ("0,1,2", 2), ("3", 0), ("", 0), ("1,0", 2)])
+def test_a_variable_chooses_among_the_cards_of_the_nodes(value: str, count: int):
+    assert usable_count(shared_out(["ok", "ok"], CUDA_VISIBLE_DEVICES=value)) == count
+
+
+@pytest.mark.parametrize(("value", "count"), [("GPU-12ab", 1), ("GPU-12ab,GPU-34cd", 2), ("1,1", 1), ("0,9", 1)])
+def test_a_variable_chooses_no_more_cards_than_it_has_entries(value: str, count: int):
+    assert usable_count(nvidia_machine(*FOUR, variables={"CUDA_VISIBLE_DEVICES": value})) == count

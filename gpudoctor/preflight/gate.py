@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from gpudoctor.finding import SetVariable, UnsetVariable
 from gpudoctor.judge import FailOn, Judgement, exit_code, judge
-from gpudoctor.visibility import standings
+from gpudoctor.visibility import standings, usable_count
 
 if TYPE_CHECKING:
     from gpudoctor.doctor import Survey
@@ -61,6 +61,8 @@ class Passage(Struct, frozen=True):
         machine = self.survey.machine
         names = [standing.gpu.name for standing in standings(machine) if standing.usable]
         cards = [f"{count} x {name}" if (count := names.count(name)) > 1 else name for name in dict.fromkeys(names)]
+        if cards and (number := usable_count(machine)) < len(names):
+            cards[0] = f"{number} of {cards[0]}"
         torch = [f"torch {machine.torch.version}"] if machine.torch else []
         variables = [
             f"without {name}" if value is None else f"{name}={value}" for name, value in self.variables.items()
