@@ -21,6 +21,12 @@ class ImageQuestions(Cards):
         plain = _HUB.sub("", name.partition("@")[0]).removeprefix("library/")
         for row in self.tables.base_images:
             if found := re.fullmatch(row.image, plain):
-                told = {key: value for key, value in found.groupdict().items() if key in _TOLD_BY_THE_TAG and value}
-                return replace(row, **told)
+                groups = found.groupdict()
+                told = {key: value for key, value in groups.items() if key in _TOLD_BY_THE_TAG and value}
+                python = told.get("python") or row.python or self._python_of(groups.get("distribution") or "")
+                return replace(row, **{**told, "python": python})
         return None
+
+    def _python_of(self, distribution: str) -> str | None:
+        rows = self.tables.distributions
+        return next((row.python for row in rows if re.fullmatch(row.distribution, distribution)), None)

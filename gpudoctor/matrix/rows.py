@@ -302,8 +302,19 @@ def _check_template(template: str) -> None:
         raise ValueError("a template is made of {base}, {build} and {rocm}")
 
 
+class Distribution(Row, frozen=True, kw_only=True):
+    """A release of a Linux distribution, as image names write it, and the Python that it brings."""
+
+    distribution: str
+    """Regular expression for the part of an image's name, such as "ubuntu24.04" or "ubuntu:noble"."""
+    example: str
+    """A real spelling that it matches (checked at load)."""
+    python: str
+
+
 class BaseImage(Row, frozen=True, kw_only=True):
-    """What a public container image holds. A field that is None may be a group of the pattern: the tag tells."""
+    """What a public container image holds. A field that is None may be a group of the pattern: the tag tells.
+    A group `distribution` names a row of that table, whose Python is the image's."""
 
     image: str
     """Regular expression for the whole name with its tag, without the registry docker.io and library/."""
@@ -557,6 +568,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     published_archs: tuple[PublishedArchs, ...] = ()
     wheel_indexes: tuple[WheelIndex, ...] = ()
     wheel_index: WheelIndexOverride | None = None
+    distributions: tuple[Distribution, ...] = ()
     base_images: tuple[BaseImage, ...] = ()
     torch_releases: tuple[TorchRelease, ...] = ()
     companions: tuple[Companion, ...] = ()
@@ -593,6 +605,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "torch_builds": ("version", "build", "origin", "platform"),
     "published_archs": ("origin", "cuda", "release"),
     "wheel_indexes": ("id",),
+    "distributions": ("distribution",),
     "base_images": ("image",),
     "torch_releases": ("version",),
     "companions": ("torch",),

@@ -15,6 +15,7 @@ from gpudoctor.matrix.rows import (
     AmdGpu,
     BaseImage,
     CardRates,
+    Distribution,
     ErrorPattern,
     GfxTarget,
     KnownIssue,
@@ -154,6 +155,16 @@ def _base_image(row: BaseImage, matrix: Matrix) -> Iterator[str]:
         yield "a row before it matches its example: exact names stand before general ones"
 
 
+def _distribution(row: Distribution, matrix: Matrix) -> Iterator[str]:
+    try:
+        fits = re.fullmatch(row.distribution, row.example)
+    except re.error as error:
+        yield f"distribution: {error}"
+        return
+    if fits is None:
+        yield "the pattern does not match its example"
+
+
 def _target(row: GfxTarget, matrix: Matrix) -> Iterator[str]:
     value = row.override.value
     if value is None:
@@ -236,6 +247,7 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     NvidiaSoc: _soc,
     AmdGpu: _amd_gpu,
     BaseImage: _base_image,
+    Distribution: _distribution,
     CardRates: _rates,
     GfxTarget: _target,
     TorchBuild: _build,
