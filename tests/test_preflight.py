@@ -189,6 +189,16 @@ def test_a_command_that_cannot_be_started_has_the_shell_s_status(python: Path, c
     assert done.stderr.startswith(f"gpudoctor: {command}: cannot be started: ")
 
 
+def test_a_script_that_names_no_interpreter_is_not_started(python: Path):
+    """As the kernel and a container engine have it; a shell would take it for its own."""
+    script = python / "script"
+    script.write_text("echo started\n")
+    script.chmod(0o755)
+    done = start(python, "-q", "--", str(script))
+    assert (done.returncode, done.stdout) == (126, "")
+    assert "#!" in done.stderr
+
+
 def test_what_the_command_gets_is_what_preflight_got(python: Path):
     """Variables (none set by Python for its own locale), bytes that are no text, signals that Python ignores."""
     own = {"PATH": os.environ["PATH"], "ODD-NAME.x": "\udcff", "HOME": "/"}

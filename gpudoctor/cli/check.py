@@ -59,9 +59,10 @@ def check(
     Described facts (--gpu, --driver ...) stand in the place of those of this machine.
     """
     from gpudoctor.matrix.load import load_matrix
-    from gpudoctor.preflight.settings import project_settings, requirements
+    from gpudoctor.preflight.settings import Settings, project_settings, requirements
 
-    needs = requirements(project_settings(), required, os.environ)
+    here = snapshot_file is None and _is_this_machine(examined, description)
+    needs = requirements(project_settings() if here else Settings(), required, os.environ)
     matrix = load_matrix(overlays)
     if snapshot_file is not None:
         survey, subject = from_snapshot(snapshot_file, examined, variables)
@@ -113,10 +114,12 @@ def probed(
     from gpudoctor.doctor import survey
     from gpudoctor.host import LiveHost, RecordedHost
     from gpudoctor.host.ending import ending_in_order
+    from gpudoctor.preflight.settings import Settings, project_settings
     from gpudoctor.report import Subject
 
     root = examined.root
-    level = cast("Level | None", examined.level or ("static" if description.gpus else None))
+    settings = project_settings() if _is_this_machine(examined, description) else Settings()
+    level = cast("Level | None", examined.level or settings.level or ("static" if description.gpus else None))
     host = LiveHost(variables) if root is None else RecordedHost(root, variables)
     # Of a described machine the kernels can prove nothing but this torch, on the CPU: if a person asks for them.
     installed = not (description.torch or description.python_version)
@@ -133,6 +136,10 @@ def probed(
             progress=progress,
         )
     return found, Subject("machine", "this machine") if root is None else Subject("root", root)
+
+
+def _is_this_machine(examined: Examined, description: Description) -> bool:
+    return examined.root is None and description.empty
 
 
 def _on_the_cpu() -> Request:

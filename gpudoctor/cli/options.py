@@ -76,7 +76,8 @@ def gathered(
 
 
 def _project() -> Settings:
-    """What the project's files say, where neither the command line nor a variable does."""
+    """How the project's files want a report to be read, whatever machine it is of. What they ask of a machine
+    (`level`, `require`, `wait`) is asked of the running one alone."""
     from gpudoctor.preflight.settings import project_settings
 
     return project_settings()
@@ -95,7 +96,6 @@ machine_options = gathered(
     click.option(
         "--level",
         type=click.Choice(LEVELS),
-        default=lambda: _project().level,
         envvar="GPUDOCTOR_LEVEL",
         help="How deep to look: static reads files only, driver also starts the drivers' libraries, quick, standard "
         "and full also compute with torch. [default: quick with a usable GPU and a torch, else driver]",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from gpudoctor.finding import SetVariable, UnsetVariable
+from gpudoctor.finding import SetVariable
 from gpudoctor.judge import FailOn, Judgement, exit_code, judge
 from gpudoctor.visibility import standings, usable_count
 
@@ -154,22 +154,8 @@ class Gate:
 
 
 def _variables(judgement: Judgement) -> Changes:
-    """What the errors' ways out set or unset, where a way out is nothing but variables."""
-    changes: Changes = {}
-    for finding in judgement.findings:
-        if finding.severity == "error":
-            for name, value in next(_ways_by_variables(finding), {}).items():
-                changes.setdefault(name, value)
-    return changes
+    """The same that `gpudoctor env` prints."""
+    from gpudoctor.fix.repair import variables_for
 
-
-def _ways_by_variables(finding: Finding) -> Iterator[Changes]:
-    for way in finding.ways_out:
-        changes: Changes = {}
-        for remedy in way.remedies:
-            if isinstance(remedy, SetVariable):
-                changes[remedy.name] = remedy.value
-            elif isinstance(remedy, UnsetVariable):
-                changes[remedy.name] = None
-        if changes and len(changes) == len(way.remedies):
-            yield changes
+    wanted = variables_for(judgement.findings)
+    return {one.name: one.value if isinstance(one, SetVariable) else None for one in wanted}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -29,6 +30,8 @@ def become(argv: Sequence[str], environ: MutableMapping[str, str]) -> NoReturn:
     except OSError as error:
         found = not isinstance(error, (FileNotFoundError, NotADirectoryError))
         said = (error.strerror or str(error)).lower()
+        if error.errno == errno.ENOEXEC:
+            said += " (a script needs a first line such as #!/bin/sh)"
     except ValueError as error:  # a NUL in an argument or variable
         found, said = True, str(error)
     with suppress(OSError):

@@ -1,6 +1,8 @@
 """What a project asks for in its files: `gpudoctor.toml`, or `[tool.gpudoctor]` of pyproject.toml.
 
-They hold for every command: what the command line or a variable says goes before them, and requirements add up.
+What the command line or a variable says goes before them, and requirements add up. How a report is read (`ignore`,
+`select`, `fail-on`) holds for every machine that is judged in that folder; what is asked of a machine (`require`,
+`level`, `wait`) for the running one alone: a described or recorded one is not where the project runs.
 """
 
 from __future__ import annotations

@@ -1,0 +1,88 @@
+"""What a project's files say to gpudoctor: which files are read, and for which machines they hold."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.host import InputError
+from gpudoctor.preflight.settings import project_settings
+from tests.hosts import Host
+
+DESCRIBED = ("--gpu", "RTX 4090", "--driver", "580.95.05", "--torch", "2.9.1+cu128")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with settings; in it a recorded machine of one card, as a root and as a snapshot."""
+    host = Host(tmp_path / "root").ubuntu().nvidia_card("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+    host.run()
+    (tmp_path / "snapshot.json").write_text(gpudoctor(tmp_path, "snapshot", "--root", "root").stdout)
+    return tmp_path
+
+
+def gpudoctor(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GPUDOCTOR_")}
+    command = [sys.executable, "-m", "gpudoctor", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=folder, env=kept)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("check", "--root", "root"),
+        ("check", "--from", "snapshot.json"),
+        ("check", *DESCRIBED),
+        ("whatif", *DESCRIBED),
+        ("fix", "--dry-run", "--root", "root"),
+    ],
+)
+def test_what_is_asked_of_a_machine_is_not_asked_of_another(project: Path, words: tuple[str, ...]):
+    (project / "gpudoctor.toml").write_text('require = ["gpu>=4096"]\nlevel = "quick"\nwait = 60')
+    done = gpudoctor(project, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert gpudoctor(project, "check", "--level", "static", "--select", "GPD910").returncode == 1
+
+
+@pytest.mark.parametrize(
+    "words", [("--root", "root"), ("--from", "snapshot.json"), ("--gpu", "RTX 4090", "--root", "root")]
+)
+def test_what_a_person_requires_is_asked_of_any_machine(project: Path, words: tuple[str, ...]):
+    assert gpudoctor(project, "check", *words, "--require", "gpu>=4096").returncode == 1
+
+
+@pytest.mark.parametrize("words", [("check", "--root", "root"), ("check", "--from", "snapshot.json")])
+def test_how_a_report_is_read_holds_for_any_machine(project: Path, words: tuple[str, ...]):
+    words = (*words, "--require", "gpu>=4096")
+    (project / "gpudoctor.toml").write_text('ignore = ["GPD910"]')
+    assert gpudoctor(project, *words).returncode == 0
+    (project / "gpudoctor.toml").write_text('fail-on = "never"')
+    assert gpudoctor(project, *words).returncode == 0
+    (project / "gpudoctor.toml").unlink()
+    assert gpudoctor(project, *words).returncode == 1
+
+
+def test_a_pipe_in_the_place_of_the_settings_is_refused_and_not_waited_for(tmp_path: Path):
+    os.mkfifo(tmp_path / "gpudoctor.toml")
+    with pytest.raises(InputError, match=r"gpudoctor\.toml: cannot be read: not a regular file"):
+        project_settings(str(tmp_path))
+
+
+def test_settings_that_may_not_be_read_refuse(tmp_path: Path):
+    """What they would have required is not known."""
+    (tmp_path / "gpudoctor.toml").write_text('require = ["gpu>=8"]')
+    (tmp_path / "gpudoctor.toml").chmod(0)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+    own = os.geteuid()
+    if own == 0:
+        os.seteuid(65534)
+    try:
+        with pytest.raises(InputError, match=r"gpudoctor\.toml: cannot be read: .*(denied|EACCES)"):
+            project_settings(str(tmp_path))
+    finally:
+        os.seteuid(own)
