@@ -26,7 +26,7 @@ Verdict = Literal["ok", "warning", "error", "unknown"]
 FailOn = Literal["error", "warning", "never"]
 
 _SEVERITIES = ("error", "warning", "note")
-_IMAGE_MODULES = ("checks", "torch_checks", "compose_checks")
+_IMAGE_MODULES = ("checks", "driver_checks", "index_checks", "torch_checks", "described_checks", "compose_checks")
 
 
 class Ignored(Struct, frozen=True):

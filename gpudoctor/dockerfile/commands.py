@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os.path
 import re
 import shlex
@@ -28,6 +29,8 @@ class Command(Struct, frozen=True):
     variables: dict[str, str] = {}
     text: str = ""
     """As written, the words parted by single spaces."""
+    writes: str = ""
+    """The file that its output goes to."""
 
 
 def commands(run: Instruction, variables: Mapping[str, str]) -> tuple[Command, ...]:
@@ -113,7 +116,7 @@ def _simple(words: tuple[str, ...], line: int, known: dict[str, str], maybe: boo
         rest = rest[1:]
     argv = tuple(partly_expanded(word, {**known, **own}) for word in rest)
     for command in _called(argv, line, known, maybe, level):
-        yield Command(command.argv, command.line, command.maybe, {**known, **own}, command.text)
+        yield Command(command.argv, command.line, command.maybe, {**known, **own}, command.text, _written(words))
 
 
 def _without_redirections(words: tuple[str, ...]) -> Iterator[str]:
@@ -125,6 +128,10 @@ def _without_redirections(words: tuple[str, ...]) -> Iterator[str]:
             skip = False
         else:
             yield word
+
+
+def _written(words: tuple[str, ...]) -> str:
+    return next((target for sign, target in itertools.pairwise(words) if sign in (">", ">>")), "")
 
 
 def _called(argv: tuple[str, ...], line: int, known: dict[str, str], maybe: bool, level: int) -> Iterator[Command]:

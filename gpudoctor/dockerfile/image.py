@@ -86,6 +86,8 @@ class _Stage:
         self.folder: str = parent.folder if parent else "/"
         self.user: str = parent.user if parent else ""
         self.arguments: dict[str, str] = {}
+        self.declared: set[str] = set()
+        """Every ARG, also one that has no value until somebody gives it one."""
 
     @property
     def known(self) -> dict[str, str]:
@@ -170,6 +172,7 @@ def _words(text: str) -> list[str]:
 def _apply(one: Instruction, stage: _Stage, general: dict[str, str], given: Mapping[str, str], read: Read) -> None:
     if one.name == "ARG":
         _argument(one, stage.arguments, general, given)
+        stage.declared |= {word.partition("=")[0] for word in _words(one.text)}
     elif one.name == "ENV":
         for name, value in _pairs(one.text):
             stage.settings[name] = Setting(name, _setting(name, value, stage), one.line)
@@ -199,7 +202,7 @@ def _pairs(text: str) -> list[tuple[str, str]]:
 def _setting(name: str, value: str, stage: _Stage) -> str | None:
     """The value; an unknown variable of the base image that only adds to a path is left out of it."""
     text = partly_expanded(value, stage.known)
-    if re.search(r"\$\{?" + re.escape(name) + r"\b", text):
+    if name not in stage.declared and re.search(r"\$\{?" + re.escape(name) + r"\b", text):
         text = re.sub(r"\$\{?" + re.escape(name) + r"\b(?:[^}$]*\})?", "", text)
     return None if "$" in text else text
 

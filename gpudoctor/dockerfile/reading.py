@@ -38,7 +38,7 @@ def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target:
         composed = next((file for file in files if os.path.basename(file) in COMPOSE), None)
         images, services = _compose(composed, matrix, arguments) if composed else ((), ())
         own = next((file for file in files if os.path.basename(file) in DOCKERFILES), None)
-        if own and all(image.file != own for image in images):
+        if own and all(image.file != _place(own) for image in images):
             images = (*images, _image(own, path, matrix, arguments, target))
         return images, services
     if path.endswith((".yaml", ".yml")):
@@ -48,7 +48,7 @@ def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target:
 
 def _image(file: str, context: str, matrix: Matrix, arguments: Mapping[str, str], target: str) -> Image:
     try:
-        return read_dockerfile(file, _text(file), matrix, _files_in(context), arguments, target)
+        return read_dockerfile(_place(file), _text(file), matrix, _files_in(context), arguments, target)
     except RecipeError as error:
         raise InputError(f"{file}: {error}") from None
 
@@ -56,7 +56,7 @@ def _image(file: str, context: str, matrix: Matrix, arguments: Mapping[str, str]
 def _compose(file: str, matrix: Matrix, arguments: Mapping[str, str]) -> Recipe:
     folder = os.path.dirname(file)
     try:
-        services = read_compose(file, _text(file), _variables(folder))
+        services = read_compose(_place(file), _text(file), _variables(folder))
     except RecipeError as error:
         raise InputError(f"{file}: {error}") from None
     elsewhere = _given_elsewhere(file, folder)
@@ -66,8 +66,9 @@ def _compose(file: str, matrix: Matrix, arguments: Mapping[str, str]) -> Recipe:
         given = found.name in elsewhere
         service = replace(found, open="another compose file of the folder gives it one") if given else found
         image = _of_service(service, folder, matrix, arguments)
+        image = next((other for other in images if image is not None and _same(image, other)), image)
         started.append(Started(service, image))
-        if image is not None and service.context is not None and all(not _same(image, other) for other in images):
+        if image is not None and all(not _same(image, other) for other in images):
             images.append(image)
     return tuple(images), tuple(started)
 
@@ -85,6 +86,12 @@ def _given_elsewhere(file: str, folder: str) -> set[str]:
             continue
         names |= {service.name for service in found if service.nvidia or service.kfd}
     return names
+
+
+def _place(file: str) -> str:
+    """How a file is named in findings: from the working directory where it is below it, as annotations need it."""
+    below = os.path.relpath(os.path.realpath(file))
+    return file if below.startswith("..") else below
 
 
 def _same(one: Image, other: Image) -> bool:

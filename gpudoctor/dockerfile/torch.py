@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.installs import PipInstall, Requirement, conda_packages, system_packages
-from gpudoctor.matrix.versions import package_matches
+from gpudoctor.matrix.versions import figures, package_matches
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Vendor
@@ -72,6 +72,11 @@ class Held(Struct, frozen=True):
     asked: Asked | None = None
     certain: bool = True
     """False where the version is the newest that is known to fit."""
+
+    @property
+    def known(self) -> bool:
+        """Whether version and build are those of a wheel that can be judged."""
+        return bool(self.version and re.fullmatch(r"cpu|xpu|cu\d+|rocm[\d.]+", self.build))
 
     @property
     def vendor(self) -> Vendor | None:
@@ -256,7 +261,17 @@ def _of_row(asked: Asked, row: TorchBuild | None, build: str) -> Held:
         return Held(asked.pinned, build if asked.source != "both" else "", asked.line, asked.source, asked, False)
     if asked.source == "both" and asked.pinned:
         return Held(row.version, build, asked.line, asked.source, asked)  # 2.9.1+cu128 comes before 2.9.1
-    return Held(row.version, row.build, asked.line, asked.source, asked, bool(asked.pinned))
+    source = "package index" if row.origin == "pypi" else asked.source
+    return Held(row.version, row.build, asked.line, source, asked, bool(asked.pinned))
+
+
+def outrun(image: Image, matrix: Matrix, held: Held, asked: Asked) -> TorchBuild | None:
+    """The build that an extra index was named for, where the package index has a newer torch, which pip takes."""
+    if asked.source != "both" or asked.pinned or held.asked != asked or held.build in ("", asked.build):
+        return None
+    rows = (row for row in candidates(matrix, image.platform, python_of(image)) if row.build == asked.build)
+    meant = next(rows, None)
+    return meant if meant is not None and figures(meant.version) < figures(held.version) else None
 
 
 def candidates(matrix: Matrix, platform: str, python: str | None) -> tuple[TorchBuild, ...]:
@@ -268,3 +283,9 @@ def candidates(matrix: Matrix, platform: str, python: str | None) -> tuple[Torch
 def _fits(row: TorchBuild, asked: Asked) -> bool:
     specifier = re.sub(r"\+[\w.]+", "", asked.requirement.specifier)
     return not specifier or package_matches(specifier, row.version)
+
+
+def cuda_of(build: str) -> str:
+    """ "12.8" of cu128; "" for other builds."""
+    found = re.fullmatch(r"cu(\d+)(\d)", build)
+    return f"{found[1]}.{found[2]}" if found else ""

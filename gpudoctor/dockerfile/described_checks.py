@@ -1,0 +1,163 @@
+"""Checks of images against the cards and the driver that `--gpu` and `--driver` describe.
+
+They say what can be told of an image whose torch is not known; one whose torch is known is judged as a machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.dockerfile.case import ImageCase, change, line_of
+from gpudoctor.dockerfile.image import Image
+from gpudoctor.dockerfile.installs import conda_packages
+from gpudoctor.finding import Finding, NotJudged
+from gpudoctor.isa import Answer, cuda_runs
+from gpudoctor.machine import Gpu, Torch
+
+_KIND = {"nvidia": "CUDA", "amd": "ROCm"}
+_LOCKED = re.compile(
+    r"\buv(\s+-\S+)* sync\b|\b(poetry|pdm|pipenv) (install|sync)\b|\bpixi install\b"
+    r"|\b(conda|mamba|micromamba)\b.* (env|-f|--file)\b|\bpip[\d.]* install\b.* (\.|\./\S+|-e|--editable)( |\[|$)"
+)
+
+
+@check("GPD611", "image-too-new-for-driver")
+def too_new_for_driver(case: ImageCase) -> Verdicts:
+    """The image's CUDA needs a newer driver than the described one.
+
+    ## Why it matters
+    NVIDIA's images carry NVIDIA_REQUIRE_CUDA: the container toolkit refuses to start them on a driver that is older
+    than their CUDA allows, whatever torch they hold.
+
+    ## How it is judged
+    The CUDA of the base image and the driver of `--driver`, by CUDA's floors. Silent for data-centre cards, which
+    the compatibility library of these images serves. An image that is a torch image is judged by its torch.
+
+    ## Fix safety
+    An older base image loses nothing for torch: its wheels bring their own CUDA.
+    """
+    cards = [gpu for gpu in case.gpus if gpu.vendor == "nvidia" and not gpu.datacenter]
+    for image in case.images:
+        facts = image.facts
+        if not (cards and case.driver and facts and facts.cuda) or facts.has_torch:
+            continue
+        if case.matrix.driver_for_cuda(case.driver, facts.cuda) != "too-old":
+            continue
+        floor = case.matrix.floor(facts.cuda) or f"one for CUDA {facts.cuda}"
+        yield Finding(
+            severity="error",
+            message=f"{image.base} holds CUDA {facts.cuda}: with driver {case.driver} its containers do not start.",
+            saw=f"driver {case.driver}",
+            want=f"driver {floor} or newer",
+            subject=image.at(image.base_line),
+            evidence=(line_of(image, image.base_line, f"FROM {image.base}"),),
+            ways_out=(
+                change("Take an older base", f"{image.at(image.base_line)}: FROM an image of a CUDA for that driver"),
+            ),
+        )
+
+
+@check("GPD612", "image-for-other-cards")
+def for_other_cards(case: ImageCase) -> Verdicts:
+    """The image is made for other cards than the described ones.
+
+    ## Why it matters
+    A ROCm image has nothing for an NVIDIA card, a CUDA image nothing for an AMD card; NVIDIA's own torch images leave
+    old architectures out.
+
+    ## How it is judged
+    By the base image: its vendor, and for NGC images what their release was built for. Where the file installs a
+    torch that is known, that is judged instead. Where it brings one that cannot be told, that is unknown.
+
+    ## Fix safety
+    Another base image, or an exact torch from a named index, changes nothing on the host.
+    """
+    for started in case.services:
+        if started.image is None and (started.service.nvidia or started.service.kfd):
+            named = started.service.image or "an image that is not known"
+            yield from _unknown(case, f"which torch {named} of service {started.service.name} holds")
+    for image in case.images:
+        held = case.torch(image)
+        if case.gpus and not (held is not None and held.known) and not _without_gpu(case, image):
+            yield from _by_its_base(case, image)
+
+
+def _by_its_base(case: ImageCase, image: Image) -> Iterator[Finding | NotJudged]:
+    vendor, facts = case.vendor(image), image.facts
+    strange = [gpu for gpu in case.gpus if vendor is not None and gpu.vendor != vendor]
+    if vendor is not None and len(strange) == len(case.gpus):
+        text = f"{image.base} is made for {_KIND[vendor]}: {strange[0].name} cannot be used in it."
+        yield _not_for(image, strange[0], text, _KIND[vendor], _KIND[strange[0].vendor])
+        return
+    if facts is not None and facts.origin == "ngc" and facts.release and _keeps_its_torch(case, image):
+        yield from _by_its_release(case, image, facts.release)
+    elif why := _open(case, image):
+        yield from _unknown(case, why)
+
+
+def _by_its_release(case: ImageCase, image: Image, release: str) -> Iterator[Finding | NotJudged]:
+    """An NGC image: its architectures are published, its CUDA is not in its name."""
+    row = case.matrix.published_archs(Torch(version=f"0+nv{release}", origin="ngc", source=""))
+    for gpu in case.gpus:
+        answer = cuda_runs(gpu.arch.value or "", row.archs, row.ptx or ()) if row else Answer("unknown", "no-list")
+        if answer.runs == "no" and row is not None:
+            text = f"{image.base} has no code for {gpu.name} ({gpu.arch.value})."
+            yield _not_for(image, gpu, text, " ".join(row.archs), gpu.arch.value or "")
+        elif answer.runs == "unknown":
+            yield from _unknown(case, f"whether {image.base} has code for {gpu.name}")
+    if case.driver:
+        yield from _unknown(case, f"whether driver {case.driver} serves the CUDA of {image.base}")
+
+
+def _not_for(image: Image, gpu: Gpu, text: str, saw: str, want: str) -> Finding:
+    return Finding(
+        severity="error",
+        confidence="likely",
+        message=text,
+        saw=saw,
+        want=want,
+        subject=image.at(image.base_line),
+        evidence=(line_of(image, image.base_line, f"FROM {image.base}"),),
+        ways_out=(change("Take another base", f"{image.at(image.base_line)}: FROM an image for {gpu.name}"),),
+    )
+
+
+def _unknown(case: ImageCase, why: str) -> Iterator[NotJudged]:
+    if case.gpus:
+        yield NotJudged(why, matters=True)
+
+
+def _without_gpu(case: ImageCase, image: Image) -> bool:
+    """Whether it is only run by services that are given no GPU, and nothing says that it is made for one."""
+    services = [started.service for started in case.services if started.image is image]
+    given = any(service.nvidia or service.kfd or service.privileged or service.open for service in services)
+    return bool(services) and not given and case.vendor(image) is None
+
+
+def _keeps_its_torch(case: ImageCase, image: Image) -> bool:
+    held = case.torch(image)
+    return held is not None and held.asked is None
+
+
+def _open(case: ImageCase, image: Image) -> str:
+    """Why it cannot be told which torch an image holds; "" where it holds none."""
+    held = case.torch(image)
+    if held is not None:
+        where = f"line {held.line}" if held.asked else f"{image.base}"
+        return f"which torch {where} brings"
+    if image.facts is None:
+        return f"which torch {image.base or 'an image that is not known'} holds"
+    if image.facts.has_torch:
+        return f"which torch is left of that of {image.base}"
+    dependents = {row.package for row in case.matrix.tables.torch_dependents}
+    for step in image.steps:
+        named = {one.name for one in step.pip.requirements} if step.pip else set()
+        conda = {name for name in conda_packages(step.command) if "torch" in name}
+        unread = step.pip is not None and step.pip.incomplete and not step.pip.elsewhere
+        if "torch" in named or conda or unread or named & dependents or _LOCKED.search(step.command.text):
+            return f"which torch line {step.command.line} brings ({step.command.text[:60]})"
+    for copied in image.copied:
+        if copied.origin and re.search(r"venv|site-packages|conda", " ".join((*copied.sources, copied.target))):
+            return f"which torch line {copied.line} copies"
+    return ""

@@ -1,0 +1,79 @@
+"""Lines that are proposed for a Dockerfile; findings about a torch that it asks for, or a variable that it sets."""
+
+from __future__ import annotations
+
+from gpudoctor.dockerfile.case import ImageCase, change, line_of
+from gpudoctor.dockerfile.image import Image, Setting
+from gpudoctor.dockerfile.torch import Asked
+from gpudoctor.finding import Finding, Severity, WayOut
+
+
+def install_line(
+    case: ImageCase, image: Image, line: int, version: str, build: str, url: str, extra: str = ""
+) -> str:
+    """The line to write: torch with the companions that the file installs, from one index; what else its command
+    installs stays in a command of its own."""
+    local = f"+{build}" if url and not extra else ""
+    tool = next((step.pip.tool for step in image.steps if step.pip and step.command.line == line), "pip")
+    words = ["uv pip install" if tool == "uv" else "pip install"]
+    words += [f"--index-url {url}"] if url else []
+    words.append(f"torch{f'[{extra}]' if extra else ''}=={version}{local}")
+    row = case.matrix.companion(version)
+    pinned = {"torchvision": row and row.torchvision, "torchaudio": row and row.torchaudio}
+    for name, fitting in pinned.items():
+        if any(step.pip is not None and step.pip.asks_for(name) for step in image.steps):
+            words.append(f"{name}=={fitting}{local}" if fitting else name)
+    return f"{image.at(line)}: RUN {' '.join(words)}"
+
+
+def index_of(case: ImageCase, build: str) -> str:
+    """The index that holds a build."""
+    rows = (
+        row for row in case.matrix.tables.torch_builds if row.build == build and row.origin == "download.pytorch.org"
+    )
+    row = next(rows, None)
+    return case.matrix.index_url(row) if row else ""
+
+
+def torch_finding(
+    image: Image,
+    asked: Asked,
+    severity: Severity,
+    message: str,
+    saw: str,
+    want: str,
+    ways: tuple[WayOut, ...],
+    certain: bool = True,
+) -> Finding:
+    """A finding on the command that asks for torch. `certain`: nothing in it was guessed."""
+    where = [line_of(image, asked.line, asked.text)]
+    if asked.requirement.file:
+        path, _, line = asked.requirement.file.rpartition(":")
+        where.append(line_of(image, asked.line, f"{path}, line {line}: torch{asked.requirement.specifier}"))
+    return Finding(
+        severity=severity,
+        confidence="certain" if certain else "likely",
+        message=message,
+        saw=saw,
+        want=want,
+        subject=image.at(asked.line),
+        evidence=tuple(where),
+        ways_out=ways,
+    )
+
+
+def setting_finding(
+    image: Image, setting: Setting, severity: Severity, message: str, want: str, instead: str = ""
+) -> Finding:
+    """A finding on a variable of the image. `instead` is the line to write in its place, "" to take it out."""
+    written = f"{setting.name}={setting.value}"
+    advice = f"write {instead}" if instead else "take this variable out"
+    return Finding(
+        severity=severity,
+        message=message,
+        saw=written,
+        want=want,
+        subject=image.at(setting.line),
+        evidence=(line_of(image, setting.line, f"ENV {written}"),),
+        ways_out=(change(f"Change line {setting.line}", f"{image.at(setting.line)}: {advice}."),),
+    )
