@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from gpudoctor.builds.drivers import driver_to_install
 from gpudoctor.check import Case
 from gpudoctor.finding import Evidence, InstallDriver, Manual, ModuleFlavour, Reboot, WayOut
 from gpudoctor.machine import BlockedModule, DkmsModule, Gpu, InstalledModule, LogFault, Vendor
@@ -202,14 +203,11 @@ def flavour_for(case: Case, cards: tuple[Gpu, ...]) -> ModuleFlavour | None:
 
 def driver_for(case: Case, cards: tuple[Gpu, ...], *, why: str = "") -> InstallDriver | None:
     """The NVIDIA driver to install for these cards, or None where no one driver serves them all."""
-    sms = tuple(dict.fromkeys(gpu.arch.value for gpu in cards if gpu.arch.value))
     flavour = flavour_for(case, cards)
-    if not sms or flavour is None:
+    chosen = driver_to_install(case.machine, case.matrix, cards)
+    if flavour is None or chosen is None:
         return None
-    cuda = case.torch.cuda if case.torch else None
-    floor = case.matrix.floor(cuda) if cuda else None
-    chosen = case.matrix.branch_to_install(sms, floor) or case.matrix.branch_to_install(sms, None)
-    return InstallDriver(branch=chosen[0], minimum=chosen[1], flavour=flavour, why=why) if chosen else None
+    return InstallDriver(branch=chosen[0], minimum=chosen[1], flavour=flavour, why=why)
 
 
 def install_driver(case: Case, cards: tuple[Gpu, ...]) -> WayOut:

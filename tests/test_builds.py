@@ -149,7 +149,7 @@ def test_a_python_without_wheels_is_answered_by_another_python() -> None:
 
 
 def test_where_only_the_driver_is_in_the_way_it_is_part_of_the_way_out() -> None:
-    machine = nvidia_machine(nvidia_gpu(arch="sm_90"), driver="470.239.06", torch=torch("2.13.0+cpu"), python="3.14")
+    machine = nvidia_machine(nvidia_gpu(arch="sm_80"), driver="470.239.06", torch=torch("2.13.0+cpu"), python="3.14")
     driver, torch_ = ways(machine)[0].remedies[:2]
     assert isinstance(driver, InstallDriver)
     assert int(driver.branch) >= 525
@@ -159,7 +159,7 @@ def test_where_only_the_driver_is_in_the_way_it_is_part_of_the_way_out() -> None
 def test_a_driver_that_does_not_know_the_card_is_not_what_builds_are_chosen_for() -> None:
     card = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", chip="GB202")
     machine = nvidia_machine(card, driver="535.183.01", torch=torch("2.9.1+cpu"))
-    assert first(machine) == f"2.9.1+cu128 {PYTORCH}/cu128"
+    assert first(machine) == f"2.9.1+cu130 {PYTORCH}/cu130"
 
 
 def test_companions_pair_and_only_where_they_are_installed() -> None:

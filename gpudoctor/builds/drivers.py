@@ -47,6 +47,17 @@ def driver_verdict(machine: Machine, matrix: Matrix, cuda: str, driver: str | No
     return "minor-version" if served[:1] == wanted[:1] else "too-old"
 
 
+def driver_to_install(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...]) -> tuple[str, str] | None:
+    """(branch, minimum version) of the driver that these cards get, one that runs the present torch if there is any;
+    None where no one branch runs them all."""
+    sms = tuple(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.vendor == "nvidia" and gpu.arch.value))
+    if not sms:
+        return None
+    cuda = machine.torch.cuda if machine.torch else None
+    floor = matrix.floor(cuda) if cuda else None
+    return matrix.branch_to_install(sms, floor) or matrix.branch_to_install(sms, None)
+
+
 def driver_after_repair(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...]) -> str | None:
     """The driver that builds are chosen for: the present one, unless the cards themselves need another.
 
@@ -54,13 +65,19 @@ def driver_after_repair(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...])
     None: not known, or a driver whose number says nothing (WSL2, Jetson).
     """
     driver = cuda_driver(machine)
-    for gpu in gpus:
-        if driver is None or gpu.vendor != "nvidia" or not gpu.arch.value:
-            continue
-        first = matrix.first_driver(gpu.arch.value, gpu.chip)
-        last = matrix.last_branch(gpu.arch.value)
-        if first and figures(driver) < figures(first):
-            driver = first
-        if last and figures(driver)[:1] > figures(last)[:1]:
-            driver = last
-    return driver
+    if driver is None or not any(_must_go(matrix, driver, gpu) for gpu in gpus):
+        return driver
+    chosen = driver_to_install(machine, matrix, gpus)
+    if chosen is None:
+        return driver
+    branch = matrix.branch(chosen[0])
+    return (branch.latest if branch else None) or chosen[1]
+
+
+def _must_go(matrix: Matrix, driver: str, gpu: Gpu) -> bool:
+    """Whether a driver does not know a card yet, or not any more."""
+    if gpu.vendor != "nvidia" or not gpu.arch.value:
+        return False
+    first, last = matrix.first_driver(gpu.arch.value, gpu.chip), matrix.last_branch(gpu.arch.value)
+    too_old = first is not None and figures(driver) < figures(first)
+    return too_old or (last is not None and figures(driver)[:1] > figures(last)[:1])

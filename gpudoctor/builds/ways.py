@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.builds.carried import carries
 from gpudoctor.builds.choice import Rejected, candidates, platform_of, python_of
+from gpudoctor.builds.drivers import driver_to_install
 from gpudoctor.builds.elsewhere import place_of, ways_elsewhere
 from gpudoctor.builds.nearest import is_build, nearest, replace_torch, way_to
 from gpudoctor.builds.overrides import override_ways
@@ -64,9 +65,8 @@ def _after_a_repair(
     """What another driver or another Python would make possible."""
     ways: list[WayOut] = []
     python, platform = python_of(machine), platform_of(machine)
-    sms = tuple(gpu.arch.value for gpu in gpus if gpu.arch.value)
     if any(item.because == "driver" for item in rejected) and all(gpu.vendor == "nvidia" for gpu in gpus):
-        branch = matrix.branch_to_install(sms, None)
+        branch = driver_to_install(machine, matrix, gpus)
         choices, _ = candidates(machine, matrix, gpus, python, platform, driver=branch[1]) if branch else ((), ())
         for choice in nearest(matrix, choices, keep)[:1]:
             refused = any(matrix.module_flavour(gpu.arch.value or "", gpu.name) == "refused" for gpu in gpus)
