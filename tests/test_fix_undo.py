@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpudoctor.fix.apply import RepairError, Target, apply
-from gpudoctor.fix.journal import Run, runs
+from gpudoctor.fix.journal import Run, note, runs
 from gpudoctor.fix.steps import RunStep
 from gpudoctor.fix.undo import Undone, forget, undo
 from tests.made_environments import Picture, differences, picture
@@ -196,10 +197,29 @@ def test_kept_files_that_are_gone_stop_the_undo_before_it_begins(place: Place) -
 def test_a_forgotten_repair_takes_no_room_and_cannot_be_undone(place: Place) -> None:
     run = place.replace_torch()
     assert run.kept_bytes > 100_000
-    forget(run)
+    kept = run.kept_bytes
+    assert forget(run) == kept
     assert runs(place.home) == () and not os.path.exists(run.begun.kept)
     with pytest.raises(RepairError, match="gone"):
         place.undo(run)
+
+
+def test_what_only_the_kept_files_can_mend_is_not_forgotten_by_mistake(place: Place) -> None:
+    run = place.replace_torch()
+    journal = Path(run.folder, "journal.jsonl")
+    journal.write_text("".join(line for line in journal.open() if '"mark":"done"' not in line.replace(" ", "")))
+    note(run, "interrupted", step=0)
+    with pytest.raises(RepairError, match="half changed"):
+        forget(run)
+    assert runs(place.home)[-1].state == "cut off" and os.path.exists(run.begun.kept)
+    assert place.undo(runs(place.home)[-1]).ok and differences(place.before, picture(place.prefix)) == {}
+
+
+def test_what_was_cut_off_in_an_environment_that_is_gone_can_be_forgotten(place: Place) -> None:
+    run = note(place.replace_torch(), "interrupted", step=0)
+    shutil.rmtree(place.prefix)
+    forget(run)
+    assert runs(place.home) == ()
 
 
 def test_undo_commands_of_system_steps_are_run_and_a_failing_one_can_be_tried_again(

@@ -6,13 +6,12 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
-from msgspec import Struct
 
+from gpudoctor.cli.fix_options import Asked, check_modes, fix_options
 from gpudoctor.cli.options import (
     Examined,
     Shown,
     description_options,
-    gathered,
     machine_options,
     matrix_option,
     repair_options,
@@ -25,43 +24,8 @@ if TYPE_CHECKING:
     from gpudoctor.fix.repair import Repair
 
 
-class Asked(Struct, frozen=True):
-    """What `fix` is to do, and of what."""
-
-    dry_run: bool
-    yes: bool
-    only: tuple[str, ...]
-    alternative: int
-    system: bool
-    script: bool
-    undo: bool
-    resume: bool
-    history: bool
-
-
-_repair_options = gathered(
-    "asked",
-    Asked,
-    click.option("--dry-run", is_flag=True, help="Show the repair and change nothing."),
-    click.option("-y", "--yes", is_flag=True, help="Do not ask. Without it and without a terminal nothing is run."),
-    click.option("--only", multiple=True, metavar="ID|SLUG", help="Repair only this finding; a note, too."),
-    click.option(
-        "--alternative",
-        type=click.IntRange(1),
-        default=1,
-        metavar="N",
-        help="Take the Nth way out: of the first finding, or of those that --only names.",
-    ),
-    click.option("--system", is_flag=True, help="Also run steps for root; gpudoctor must be root."),
-    click.option("--shell", "script", is_flag=True, help="Print the repair as a shell script and change nothing."),
-    click.option("--undo", is_flag=True, help="Take the last repair of this environment back."),
-    click.option("--continue", "resume", is_flag=True, help="Continue a repair that was cut off."),
-    click.option("--history", is_flag=True, help="List the repairs that were made."),
-)
-
-
 @click.command()
-@_repair_options
+@fix_options
 @machine_options
 @variable_option
 @click.option(
@@ -90,36 +54,26 @@ def fix(
     place of this machine's: the local environment is then repaired for that machine. A snapshot or a root alone gets
     its repair shown, never run. The exit code is that of `check`: before a dry run, after a repair.
     """
-    _check_modes(asked)
-    from gpudoctor.cli import taking_back
+    check_modes(asked)
+    from gpudoctor.cli import kept_runs, taking_back
     from gpudoctor.cli.examination import Examination, Sources
 
     sources = Sources(examined, variables, snapshot_file, description, overlays)
     if asked.history:
-        return taking_back.history(shown)
+        return kept_runs.history(shown)
+    if asked.forget is not None:
+        return kept_runs.forget(asked.forget, shown, yes=asked.yes, dry_run=asked.dry_run, force=asked.force)
     if asked.undo:
         return taking_back.undo_last(sources, shown, yes=asked.yes, dry_run=asked.dry_run)
     examination = Examination(sources, shown)
     return _repair(examination, asked, shown)
 
 
-def _check_modes(asked: Asked) -> None:
-    """Refuse what does not go together. Raises click.UsageError."""
-    modes = {"--undo": asked.undo, "--continue": asked.resume, "--history": asked.history, "--shell": asked.script}
-    given = [name for name, wanted in modes.items() if wanted]
-    if len(given) > 1:
-        raise click.UsageError(f"{' and '.join(given)} do not go together")
-    if given and (asked.only or asked.alternative != 1) and not asked.script:
-        raise click.UsageError(f"--only and --alternative choose a repair; {given[0]} makes none")
-    if asked.yes and (asked.dry_run or asked.script):
-        raise click.UsageError(f"--yes does not go with {'--dry-run' if asked.dry_run else '--shell'}")
-
-
 def _repair(examination: Examination, asked: Asked, shown: Shown) -> int:
-    from gpudoctor.cli import repairing, taking_back
+    from gpudoctor.cli import kept_runs, repairing
 
     look = examination.look()
-    cut_off = taking_back.cut_off(look.machine)
+    cut_off = kept_runs.cut_off(look.machine)
     if asked.resume:
         return repairing.go_on(examination, look, cut_off, shown)
     plan = examination.plan(look, only=asked.only, alternative=asked.alternative, system=asked.system)
@@ -128,7 +82,7 @@ def _repair(examination: Examination, asked: Asked, shown: Shown) -> int:
         return look.exit_code
     runs = repairing.will_run(plan, asked, shown)
     if cut_off is not None:
-        taking_back.tell(cut_off)
+        kept_runs.tell_cut_off(cut_off)
         if runs:
             return 1  # nothing is begun on top of half a change
     asks = runs and not asked.yes

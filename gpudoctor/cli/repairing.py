@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from gpudoctor.render.formats import write_report_file
+from gpudoctor.cli.telling import colored, print_json, teller
 
 if TYPE_CHECKING:
     from gpudoctor.cli.examination import Examination, Look
-    from gpudoctor.cli.fix import Asked
+    from gpudoctor.cli.fix_options import Asked
     from gpudoctor.cli.options import Shown
-    from gpudoctor.fix.apply import Applied, Event
+    from gpudoctor.fix.apply import Applied
     from gpudoctor.fix.journal import Run
     from gpudoctor.fix.proof import Proof
     from gpudoctor.fix.repair import Repair
@@ -69,22 +69,6 @@ def show(
         sys.stdout.flush()
 
 
-def print_json(data: dict[str, Any], shown: Shown) -> None:
-    """To stdout and the report file, without passwords."""
-    from gpudoctor.intake.snapshot import map_texts
-    from gpudoctor.plain_text import without_passwords
-    from gpudoctor.render.public import to_json
-
-    text = to_json(map_texts(data, without_passwords))
-    sys.stdout.write(text)
-    write_report_file(shown.report_file, text)
-
-
-def colored(shown: Shown) -> bool:
-    """Whether a terminal gets colour."""
-    return not (shown.no_color or os.environ.get("NO_COLOR"))
-
-
 # --- the run ----------------------------------------------------------------------------------------------
 
 
@@ -98,7 +82,7 @@ class Outcome(Struct, frozen=True):
 
 def run_and_prove(examination: Examination, look: Look, plan: Repair, shown: Shown) -> int:
     """Run the plan's steps, look again, and give the exit code."""
-    from gpudoctor.cli.taking_back import journal_home
+    from gpudoctor.cli.kept_runs import journal_home
     from gpudoctor.fix.apply import apply
     from gpudoctor.render.repair import repair_data
 
@@ -177,27 +161,3 @@ def _target(plan: Repair, machine: Machine) -> Target:
     projects = dict.fromkeys(step.cwd for step in plan.to_run if step.cwd)
     files = tuple(os.path.join(project, name) for project in projects for name in _PROJECT_FILES)
     return Target(prefix=environment.prefix, python=environment.interpreter, files=files)
-
-
-def teller(shown: Shown) -> Callable[[Event], None]:
-    """Tells of a run as it goes: to the person, or to stderr where stdout is for JSON."""
-    from gpudoctor.fix.apply import Line, Saving, StepStarts
-    from gpudoctor.render.lines import printable
-    from gpudoctor.render.repair import step_line
-
-    to_stderr = shown.style == "json"
-    live = sys.stderr.isatty() and not shown.quiet
-
-    def say(event: Event) -> None:
-        if isinstance(event, Saving):
-            if live:
-                end = "\n" if event.done >= event.of else ""
-                click.echo(f"\rkeeping what is there: {event.done} of {event.of} files{end}", err=True, nl=False)
-        elif shown.quiet:
-            return
-        elif isinstance(event, StepStarts):
-            click.echo(step_line(event.number, event.of, event.argv), err=to_stderr)
-        elif isinstance(event, Line):
-            click.echo(f"    {printable(event.text)}", err=to_stderr)
-
-    return say

@@ -253,10 +253,14 @@ def _finish(run: Run, failure: Applied | None) -> Applied:
 
 
 def _close(run: Run, failure: Applied | None) -> Applied:
-    recording.keep_only_changed(run)
+    changed = recording.keep_only_changed(run) or _touched_the_system(run)
     if failure is None:
         return Applied(ok=True, run=note(run, "done"))
-    return replace(failure, run=note(run, "failed", step=failure.failed if failure.failed is not None else -1))
+    run = note(run, "failed", step=failure.failed if failure.failed is not None else -1)
+    if not changed:
+        discard(run.begun.kept)
+        run = note(run, "unchanged")
+    return replace(failure, run=run)
 
 
 def _interrupted(run: Run, number: int) -> Applied:
@@ -270,6 +274,11 @@ def _interrupted(run: Run, number: int) -> Applied:
         interrupted=True,
         problem="Interrupted: it can be continued or taken back.",
     )
+
+
+def _touched_the_system(run: Run) -> bool:
+    """Whether a step for root began: what it did is not recorded."""
+    return any(mark.mark == "started" and run.steps[mark.step].risk == "root" for mark in run.marks)
 
 
 def _system_steps_done(run: Run) -> set[int]:

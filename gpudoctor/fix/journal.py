@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from gpudoctor.fix.steps import RunStep
 
-RunState = Literal["running", "cut off", "done", "failed", "undoing", "undone"]
+RunState = Literal["running", "cut off", "done", "failed", "unchanged", "undoing", "undone"]
 
 MarkKind = Literal[
     "saved",  # the environment is recorded and its files are kept; nothing was changed before this
@@ -36,13 +36,19 @@ MarkKind = Literal[
     "interrupted",
     "done",
     "failed",
+    "unchanged",  # it failed, and nothing is left of what it did
     "again",  # the run is continued: all is put back and the steps begin anew
     "undoing",
     "restored",  # the files are as before
     "reverted",  # the undo commands of a step have run
     "undone",
 ]
-_STATES: dict[str, RunState] = {"done": "done", "failed": "failed", "undone": "undone"}
+_STATES: dict[str, RunState] = {
+    "done": "done",
+    "failed": "failed",
+    "unchanged": "unchanged",
+    "undone": "undone",
+}
 
 
 class RepairError(Exception):
@@ -157,6 +163,11 @@ class Run(Struct, frozen=True):
     def has(self, *kinds: MarkKind) -> bool:
         """Whether such a mark was made since the steps last began."""
         return any(mark.mark in kinds for mark in self.since_begin)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing to take back."""
+        return self.state in ("unchanged", "undone")
 
     @property
     def is_saved(self) -> bool:

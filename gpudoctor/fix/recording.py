@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gpudoctor.fix.installed import packages
 from gpudoctor.fix.journal import RepairError, Run, note, write_whole
 from gpudoctor.fix.kept_files import KeptFiles, NoRoomError
-from gpudoctor.fix.recorded_tree import Tree, decoded, encoded, same_file, scan, untouched
+from gpudoctor.fix.recorded_tree import Tree, decoded, encoded, is_bytecode, same_file, scan, untouched
 from gpudoctor.fix.scope import Scope
 
 _SINCE = 3_000_000_000
@@ -91,13 +91,14 @@ def forget_after(run: Run) -> None:
         os.unlink(_after(run))
 
 
-def keep_only_changed(run: Run) -> None:
-    """Let go of the kept files that the run did not change."""
+def keep_only_changed(run: Run) -> bool:
+    """Let go of the kept files that the run did not change. Returns whether it changed anything."""
     earlier = before(run)
     later = _read(_after(run))
     kept = KeptFiles.of(run.begun.kept, earlier)
-    unchanged = (path for path, entry in earlier.items() if untouched(entry, later.get(path)))
-    kept.drop(path for path in unchanged if earlier[path].kind == "file")
+    unchanged = {path for path in earlier.keys() | later.keys() if untouched(earlier.get(path), later.get(path))}
+    kept.drop(path for path, entry in earlier.items() if path in unchanged and entry.kind == "file")
+    return any(not is_bytecode(path) for path in (earlier.keys() | later.keys()) - unchanged)
 
 
 def missing(run: Run, earlier: Tree, later: Tree) -> list[bytes]:

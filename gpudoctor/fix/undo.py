@@ -44,7 +44,7 @@ def undo(run: Run, *, say: Callable[[Event], None]) -> Undone:
     """
     with locked(run.home, run.prefix):
         run = _current(run)
-        if run.state == "undone":
+        if run.is_over:
             return Undone(ok=True)
         end_strays(run)
         if not run.is_saved:
@@ -69,22 +69,41 @@ def undo(run: Run, *, say: Callable[[Event], None]) -> Undone:
         return _told(told, ok=True)
 
 
-def forget(run: Run) -> None:
-    """Give up what is kept of a run: it can be neither continued nor undone after that."""
+def forget(run: Run, *, half_changed: bool = False) -> int:
+    """Give up what is kept of a run: it can be neither continued nor undone after that. Returns the bytes freed.
+
+    RepairError for one that was cut off in an environment that is still there, unless it may stay `half_changed`.
+    """
     with locked(run.home, run.prefix):
+        run = _not_running(run)
+        cut_off = run.state in ("cut off", "undoing") and run.is_saved
+        if cut_off and not half_changed and (not run.prefix or os.path.isdir(run.prefix)):
+            place = run.prefix or "this system"
+            raise RepairError(
+                f"The repair {run.id} was cut off, and only what is kept of it can mend {place}: "
+                "`gpudoctor fix --continue` or `--undo` first; --force leaves it half changed."
+            )
+        freed = run.kept_bytes
         drop(run)
+        return freed
 
 
-def _current(run: Run) -> Run:
-    """The run as its journal says now, if it may be undone."""
+def _not_running(run: Run) -> Run:
+    """The run as its journal says now. RepairError while it is at work."""
     found = read(run.folder)
     if found is None:
         raise RepairError(f"The journal of {run.id} is gone from {run.folder}.")
     if found.state == "running":
         raise RepairError(f"The repair {run.id} is still being run.")
-    if found.state != "undone":
+    return found
+
+
+def _current(run: Run) -> Run:
+    """The run as its journal says now, if it may be undone."""
+    found = _not_running(run)
+    if not found.is_over:
         later = [other for other in runs(run.home) if other.when > run.when and other.prefix == run.prefix]
-        if blocking := [other.id for other in later if other.state != "undone"]:
+        if blocking := [other.id for other in later if not other.is_over]:
             raise RepairError(f"Later repairs of this environment must be undone first: {', '.join(blocking)}.")
     return found
 
@@ -92,7 +111,10 @@ def _current(run: Run) -> Run:
 def _put_back(run: Run) -> tuple[Run, PutBack]:
     scope = recording.scope_of_run(run)
     if run.has("recorded") and run.prefix and not os.path.isdir(run.prefix):
-        raise RepairError(f"{run.prefix} is gone: there is nothing to take back. Forget this repair.")
+        raise RepairError(
+            f"{run.prefix} is gone: there is nothing to take back. "
+            f"`gpudoctor fix --forget {run.id}` gives up what is kept of it."
+        )
     earlier = recording.before(run)
     run, later = recording.after(run)
     if gone := recording.missing(run, earlier, later):

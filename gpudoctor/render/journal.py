@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _STATES = {
     "done": "done",
     "failed": "a step failed",
+    "unchanged": "a step failed, nothing was changed",
     "cut off": "cut off: --continue or --undo",
     "undoing": "its undo was cut off: --undo goes on",
     "running": "is being run",
@@ -41,6 +42,7 @@ def _run_data(run: Run) -> dict[str, Any]:
         "state": run.state,
         "findings": _findings(run),
         "steps": [list(step.argv) for step in run.steps],
+        "kept_bytes": run.kept_bytes,
         "packages": [{"name": name, "before": had, "after": has} for name, had, has in changes(run)],
     }
 
@@ -81,7 +83,8 @@ def _of_run(run: Run) -> Iterator[Line]:
         yield [("    ran   ", "dim"), (command_line(step.argv), "command")]
     for name, had, has in changes(run):
         yield [("    now   ", "dim"), (f"{name} {has or 'gone'}", ""), (f"  (was {had or 'not there'})", "dim")]
-    yield [("    id    ", "dim"), (run.id, "dim")]
+    kept = run.kept_bytes
+    yield [("    id    ", "dim"), (run.id, "dim"), (f"  keeps {size(kept)} for --undo" if kept else "", "dim")]
 
 
 def print_undo_plan(run: Run, out: TextIO, *, color: bool) -> None:
@@ -109,6 +112,36 @@ def _undo_plan(run: Run) -> Iterator[Line]:
                 yield [("  runs         ", ""), (command_line(argv), "command")]
             if not step.undo:
                 yield [(f"  cannot take back  {command_line(step.argv)}", "yellow")]
+
+
+def size(count: int) -> str:
+    """Bytes for a person."""
+    return f"{count / (1 << 30):.1f} GiB" if count >= 1 << 30 else f"{-(-count >> 20)} MiB"
+
+
+def print_kept(run: Run, out: TextIO, *, color: bool) -> None:
+    """What giving a run up means, before it is asked for."""
+    print_lines(_kept(run), out, color=color, exact_commands=True)
+
+
+def _kept(run: Run) -> Iterator[Line]:
+    yield [
+        ("The repair of ", ""),
+        (run.prefix or "the system", "bold"),
+        (f", {when(run.when)}, {_STATES[run.state]}:", ""),
+    ]
+    yield from _of_run(run)
+    yield [("Forgetting it frees that room. It cannot be taken back or continued after that.", "")]
+
+
+def print_forgotten(run: Run, freed: int, out: TextIO, *, color: bool) -> None:
+    """That a run was given up."""
+    print_lines([[("✓ forgotten  ", "bold green"), (f"{run.id}: {size(freed)} freed.", "")]], out, color=color)
+
+
+def forgotten_data(run: Run, freed: int) -> dict[str, Any]:
+    """The same for programs."""
+    return {"schema": 1, "run": run.id, "forgotten": True, "freed_bytes": freed}
 
 
 def undone_data(run: Run, told: Undone) -> dict[str, Any]:

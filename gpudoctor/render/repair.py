@@ -137,7 +137,7 @@ def _outcome(applied: Applied, proof: Proof | None) -> Iterator[Line]:
     if proof is not None:
         yield []
         yield from _proof(proof)
-    if applied.run is not None and not applied.interrupted:
+    if applied.run is not None and not applied.interrupted and not applied.run.has("unchanged"):
         yield [("`gpudoctor fix --undo` takes this repair back.", "dim")]
 
 
@@ -151,7 +151,8 @@ def _failure(applied: Applied) -> Iterator[Line]:
     yield [(f"    {command_line(argv)}", "command")]
     yield from ([(f"    {line}", "dim")] for line in applied.last_lines[-8:])
     done = f"Steps 1 to {applied.failed} were run" if applied.failed else "No step before it was run"
-    yield [(f"{done}, none after it.", "")]
+    changed = " Nothing was changed." if applied.run and applied.run.has("unchanged") else ""
+    yield [(f"{done}, none after it.{changed}", "")]
     if applied.interrupted:
         yield [("`gpudoctor fix --continue` goes on, `gpudoctor fix --undo` takes it back.", "")]
 

@@ -1,0 +1,67 @@
+"""What `fix` is asked to do: its own options, and which of them go together."""
+
+from __future__ import annotations
+
+import click
+from msgspec import Struct
+
+from gpudoctor.cli.options import gathered
+
+
+class Asked(Struct, frozen=True):
+    """What `fix` is to do, and of what."""
+
+    dry_run: bool
+    yes: bool
+    only: tuple[str, ...]
+    alternative: int
+    system: bool
+    script: bool
+    undo: bool
+    resume: bool
+    history: bool
+    forget: str | None
+    force: bool
+
+
+fix_options = gathered(
+    "asked",
+    Asked,
+    click.option("--dry-run", is_flag=True, help="Show the repair and change nothing."),
+    click.option("-y", "--yes", is_flag=True, help="Do not ask. Without it and without a terminal nothing is run."),
+    click.option("--only", multiple=True, metavar="ID|SLUG", help="Repair only this finding; a note, too."),
+    click.option(
+        "--alternative",
+        type=click.IntRange(1),
+        default=1,
+        metavar="N",
+        help="Take the Nth way out: of the first finding, or of those that --only names.",
+    ),
+    click.option("--system", is_flag=True, help="Also run steps for root; gpudoctor must be root."),
+    click.option("--shell", "script", is_flag=True, help="Print the repair as a shell script and change nothing."),
+    click.option("--undo", is_flag=True, help="Take the last repair of this environment back."),
+    click.option("--continue", "resume", is_flag=True, help="Continue a repair that was cut off."),
+    click.option("--history", is_flag=True, help="List the repairs that were made."),
+    click.option("--forget", metavar="RUN", help="Give up what is kept to take a repair back (an id of --history)."),
+    click.option("--force", is_flag=True, help="With --forget: also where that leaves an environment half changed."),
+)
+
+
+def check_modes(asked: Asked) -> None:
+    """Refuse what does not go together. Raises click.UsageError."""
+    modes = {
+        "--undo": asked.undo,
+        "--continue": asked.resume,
+        "--history": asked.history,
+        "--forget": asked.forget is not None,
+        "--shell": asked.script,
+    }
+    given = [name for name, wanted in modes.items() if wanted]
+    if len(given) > 1:
+        raise click.UsageError(f"{' and '.join(given)} do not go together")
+    if given and (asked.only or asked.alternative != 1) and not asked.script:
+        raise click.UsageError(f"--only and --alternative choose a repair; {given[0]} makes none")
+    if asked.yes and (asked.dry_run or asked.script):
+        raise click.UsageError(f"--yes does not go with {'--dry-run' if asked.dry_run else '--shell'}")
+    if asked.force and asked.forget is None:
+        raise click.UsageError("--force goes with --forget only")

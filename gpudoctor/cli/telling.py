@@ -1,0 +1,68 @@
+"""How a repair and what takes it back speak: JSON at the end, lines as they go."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from gpudoctor.cli.options import Shown
+    from gpudoctor.fix.apply import Event
+
+
+def print_json(data: dict[str, Any], shown: Shown) -> None:
+    """To stdout and the report file, without passwords."""
+    from gpudoctor.intake.snapshot import map_texts
+    from gpudoctor.plain_text import without_passwords
+    from gpudoctor.render.formats import write_report_file
+    from gpudoctor.render.public import to_json
+
+    text = to_json(map_texts(data, without_passwords))
+    sys.stdout.write(text)
+    write_report_file(shown.report_file, text)
+
+
+def colored(shown: Shown) -> bool:
+    """Whether a terminal gets colour."""
+    return not (shown.no_color or os.environ.get("NO_COLOR"))
+
+
+def asked_for(question: str, command: str, shown: Shown, *, yes: bool) -> bool:
+    """Whether it is to be done: --yes, or a person who says so. No is the answer of whoever just presses Enter."""
+    if yes:
+        return True
+    if shown.style != "text" or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        click.echo(f"Nothing was changed: there is nobody to ask. `gpudoctor {command} --yes` does it.", err=True)
+        return False
+    if click.confirm(question, default=False):
+        return True
+    click.echo("Nothing was changed.", err=True)
+    return False
+
+
+def teller(shown: Shown) -> Callable[[Event], None]:
+    """Tells of a run as it goes: to the person, or to stderr where stdout is for JSON."""
+    from gpudoctor.fix.apply import Line, Saving, StepStarts
+    from gpudoctor.render.lines import printable
+    from gpudoctor.render.repair import step_line
+
+    to_stderr = shown.style == "json"
+    live = sys.stderr.isatty() and not shown.quiet
+
+    def say(event: Event) -> None:
+        if isinstance(event, Saving):
+            if live:
+                end = "\n" if event.done >= event.of else ""
+                click.echo(f"\rkeeping what is there: {event.done} of {event.of} files{end}", err=True, nl=False)
+        elif shown.quiet:
+            return
+        elif isinstance(event, StepStarts):
+            click.echo(step_line(event.number, event.of, event.argv), err=to_stderr)
+        elif isinstance(event, Line):
+            click.echo(f"    {printable(event.text)}", err=to_stderr)
+
+    return say
