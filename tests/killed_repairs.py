@@ -1,6 +1,7 @@
 """Repairs and undos that are killed at random times, and what is found afterwards.
 
-python -m tests.killed_repairs [--kills N] [--seed N] [--tool pip|uv]   a table; fails if anything was lost
+python -m tests.killed_repairs [--kills N] [--seed N] [--tool pip|uv] [--of apply,resume,undo]
+                                                               a table; fails if anything was lost
 python -m tests.killed_repairs apply|resume|undo FOLDER TOOL   the program that is killed
 """
 
@@ -80,6 +81,8 @@ class Killing:
         begun = time.monotonic()
         assert child.wait() == 0
         self.seconds[what] = time.monotonic() - begun
+        if what == "apply":
+            self.seconds["resume"] = self.seconds["apply"]
 
     def kill(self, what: str, part: float) -> bool:
         """Kill it after that part of its usual time. Returns whether it was still running."""
@@ -91,6 +94,15 @@ class Killing:
             child.wait()
             return True
         return False
+
+    def cut_off(self) -> None:
+        """A repair that was killed in its first step."""
+        child = self.start("apply")
+        while not any(run.has("process") for run in runs(str(self.folder / "state"))):
+            assert child.poll() is None
+            time.sleep(0.01)
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
 
     def fresh(self) -> None:
         shutil.rmtree(self.folder / "state", ignore_errors=True)
@@ -107,10 +119,13 @@ class Killing:
         return f"{all_runs[-1].state}: {where}"
 
     def one(self, what: str, part: float, way: str) -> tuple[str, str]:
-        """Kill `what` ("apply", "undo") and go on by `way` ("undo", "resume"). Returns what was found and lost."""
+        """Kill `what` ("apply", "resume", "undo") and go on by `way` ("undo", "resume"). Returns what was found and
+        lost."""
         self.fresh()
         if what == "undo":
             self.whole("apply")
+        elif what == "resume":
+            self.cut_off()
         self.kill(what, part)
         found = self.found()
         wanted = self.before if what == "undo" or way == "undo" else self.repaired
@@ -142,13 +157,15 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tool", choices=("pip", "uv"), default="pip")
+    parser.add_argument("--of", default="apply,undo")
     chosen = parser.parse_args()
     rng = random.Random(chosen.seed)
     lost_any = False
     with tempfile.TemporaryDirectory() as folder:
         killing = Killing(Path(folder), tool=chosen.tool)
         print("usual seconds:", {name: round(value, 2) for name, value in killing.seconds.items()})
-        for what, ways in (("apply", ("undo", "resume")), ("undo", ("undo",))):
+        for what in chosen.of.split(","):
+            ways = ("undo",) if what == "undo" else ("undo", "resume")
             for number in range(chosen.kills):
                 part, way = rng.uniform(0.02, 1.02), ways[number % len(ways)]
                 found, lost = killing.one(what, part, way)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import compileall
 import ensurepip
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,17 +48,48 @@ def package(name: str, version: str, modules: int = 12) -> dict[str, bytes]:
 
 
 def make_venv(prefix: Path, wheels: Path, *installed: str) -> Path:
-    """A venv with the `installed` distributions. Returns its interpreter."""
-    python = prefix / "bin" / "python"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(prefix)], check=True, capture_output=True)
+    """A venv with the `installed` distributions, without pip. Returns its interpreter."""
+    python = _bare_venv(prefix)
     if installed:
         subprocess.run(pip_install(python, wheels, *installed), check=True, capture_output=True, env=no_settings())
     return python
 
 
+def make_venv_with_pip(prefix: Path) -> Path:
+    """A venv in which `python -m pip` works. Returns its interpreter."""
+    python = _bare_venv(prefix)
+    (site,) = prefix.glob("lib/python*/site-packages")
+    shutil.copytree(unpacked_pip(), site, dirs_exist_ok=True)
+    return python
+
+
+def _bare_venv(prefix: Path) -> Path:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(prefix)], check=True, capture_output=True)
+    return prefix / "bin" / "python"
+
+
+@cache
+def unpacked_pip() -> Path:
+    """A folder with pip as it comes with Python. Its compiling takes most of the time of `python -m venv` and of
+    every start from the wheel: it is done once, and kept for the processes and runs that come later."""
+    (wheel,) = Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl")
+    place = Path(tempfile.gettempdir(), f"gpudoctor-tests-{os.getuid()}-{sys.implementation.cache_tag}-{wheel.stem}")
+    if not place.exists():
+        made = Path(tempfile.mkdtemp())
+        with zipfile.ZipFile(wheel) as content:
+            content.extractall(made)
+        compileall.compile_dir(made, quiet=1)
+        try:
+            made.rename(place)
+        except OSError:  # another process was faster
+            shutil.rmtree(made)
+    assert place.stat().st_uid == os.getuid(), f"{place} is somebody else's"
+    return place
+
+
 def pip_install(python: Path, wheels: Path, *wanted: str) -> tuple[str, ...]:
-    """pip as it comes with Python, run from its wheel: a venv with its own copy takes a hundred times as long."""
-    pip = next(Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl")) / "pip"
+    """pip of `unpacked_pip`: the venv needs none of its own."""
+    pip = unpacked_pip() / "pip"
     return (str(python), str(pip), "install", "--no-index", "--find-links", str(wheels), *wanted)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import shutil
 import signal
 import stat
 import sys
@@ -18,6 +20,7 @@ from gpudoctor.fix.apply import Applied, Event, Line, RepairError, StepEnded, St
 from gpudoctor.fix.journal import locked, runs, unfinished
 from gpudoctor.fix.steps import RunStep
 from gpudoctor.fix.undo import undo
+from gpudoctor.render.repair import print_outcome
 from tests.made_environments import (
     differences,
     make_venv,
@@ -33,12 +36,10 @@ from tests.made_environments import (
 class Place:
     """A venv with made-up packages, wheels of other versions, and a home for the journal."""
 
-    def __init__(self, folder: Path) -> None:
-        self.prefix, self.wheels, self.home = folder / "env", folder / "wheels", str(folder / "state" / "gpudoctor")
-        for version in ("1.0", "2.0"):
-            write_wheel(self.wheels, "torchlike", version)
-        write_wheel(self.wheels, "other", "1.0", package("other", "1.0", modules=2))
-        self.python = make_venv(self.prefix, self.wheels, "torchlike==1.0")
+    def __init__(self, folder: Path, pristine: Path, name: str = "env") -> None:
+        self.prefix, self.wheels, self.home = folder / name, pristine / "wheels", str(folder / "state" / "gpudoctor")
+        shutil.copytree(pristine / "env", self.prefix, symlinks=True)
+        self.python = self.prefix / "bin" / "python"
         self.heard: list[Event] = []
 
     def apply(
@@ -55,22 +56,30 @@ class Place:
         return (sys.executable, "-I", "-c", code)
 
 
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What every place is a copy of: pip takes most of the time."""
+    folder = tmp_path_factory.mktemp("pristine")
+    for version in ("1.0", "2.0"):
+        write_wheel(folder / "wheels", "torchlike", version)
+    write_wheel(folder / "wheels", "other", "1.0", package("other", "1.0", modules=2))
+    make_venv(folder / "env", folder / "wheels", "torchlike==1.0")
+    return folder
+
+
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+def place(tmp_path: Path, pristine: Path) -> Place:
+    return Place(tmp_path, pristine)
 
 
 @pytest.fixture(params=["env", "an ünusual env", "-env", "real/env behind a link"])
-def odd_place(tmp_path: Path, request: pytest.FixtureRequest) -> Place:
-    made = Place(tmp_path)
+def odd_place(tmp_path: Path, pristine: Path, request: pytest.FixtureRequest) -> Place:
     name = str(request.param)
-    prefix = tmp_path / name
-    if name != "env":
-        make_venv(prefix, made.wheels, "torchlike==1.0")
+    made = Place(tmp_path, pristine, name)
     if "link" in name:
-        (tmp_path / "link").symlink_to(prefix)
-        prefix = tmp_path / "link"
-    made.prefix, made.python = prefix, prefix / "bin" / "python"
+        (tmp_path / "link").symlink_to(made.prefix)
+        made.prefix = tmp_path / "link"
+        made.python = made.prefix / "bin" / "python"
     return made
 
 
@@ -140,6 +149,19 @@ def test_a_failing_step_ends_the_repair_and_can_be_taken_back(place: Place) -> N
     assert differences(before, picture(place.prefix)) == {}
 
 
+def test_a_step_that_fails_before_it_changes_anything_leaves_nothing_to_take_back(place: Place) -> None:
+    before = picture(place.prefix)
+    first = place.apply(place.pip("torchlike==2.0"))
+    failed = place.apply(place.pip("no-such-package"))
+    assert not failed.ok and failed.run and failed.run.has("unchanged")
+    assert runs(place.home)[-1].is_over and not os.path.exists(failed.run.begun.kept)
+    out = io.StringIO()
+    print_outcome(failed, None, out, color=False)
+    assert "Nothing was changed." in out.getvalue() and "--undo" not in out.getvalue()
+    assert first.run and undo(first.run, say=print).ok, "it stands in the way of no earlier undo"
+    assert differences(before, picture(place.prefix)) == {}
+
+
 def test_a_project_file_is_taken_back_and_a_new_one_goes(place: Place, tmp_path: Path) -> None:
     old, new = tmp_path / "pyproject.toml", tmp_path / "uv.lock"
     old.write_text("before\n")
@@ -156,7 +178,10 @@ def test_a_new_venv_goes_only_if_nobody_works_in_it(
     place: Place, tmp_path: Path, used: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    steps = ((sys.executable, "-m", "venv", ".venv-gpu"), (".venv-gpu/bin/python", "-c", "print('made')"))
+    steps = (
+        (sys.executable, "-m", "venv", "--without-pip", ".venv-gpu"),
+        (".venv-gpu/bin/python", "-c", "print('made')"),
+    )
     applied = place.apply(*steps)
     assert applied.ok and applied.run and (tmp_path / ".venv-gpu" / "pyvenv.cfg").exists()
     if used:

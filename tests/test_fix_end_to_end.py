@@ -9,10 +9,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
+from tests.made_environments import make_venv_with_pip
 from tests.wheel_index import WheelIndex, wheel_index
 
 UV = shutil.which("uv")
@@ -24,17 +24,8 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WheelIndex]:
         yield served
 
 
-@pytest.fixture(scope="module", autouse=True)
-def fresh_venv(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """pip is installed into one venv only, and copied: that takes most of the time."""
-    Patient.fresh = tmp_path_factory.mktemp("fresh") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(Patient.fresh)], check=True, timeout=300)
-
-
 class Patient:
     """A venv with a torch, and the machine that it is to serve."""
-
-    fresh: ClassVar[Path]
 
     def __init__(self, folder: Path, index: WheelIndex, tool: str, target: tuple[str, ...]) -> None:
         self.index = index
@@ -50,7 +41,7 @@ class Patient:
         if tool == "uv":
             self._run(UV or "uv", "venv", "--python", sys.executable, str(self.prefix))
         else:
-            shutil.copytree(self.fresh, self.prefix, symlinks=True)
+            make_venv_with_pip(self.prefix)
 
     def install(self, build: str, *wheels: str) -> None:
         python = str(self.prefix / "bin" / "python")

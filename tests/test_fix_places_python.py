@@ -21,6 +21,7 @@ from gpudoctor.machine import Machine
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.probes.python_environment import probe_environment
 from tests.machines import change, nvidia_machine
+from tests.made_environments import make_venv_with_pip
 from tests.torch_indexes import only_these, served, write_indexes
 
 MATRIX = load_matrix()
@@ -84,7 +85,7 @@ class Patient:
 @pytest.fixture
 def pip_venv(tmp_path: Path, base: str) -> Patient:
     patient = Patient(tmp_path, base)
-    subprocess.run([sys.executable, "-m", "venv", str(patient.prefix)], check=True, capture_output=True)
+    make_venv_with_pip(patient.prefix)
     return patient
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.hosts import Host
+from tests.made_environments import make_venv_with_pip
 from tests.wheel_index import WheelIndex, wheel_index
 
 VARIABLE = "HSA_OVERRIDE_GFX_VERSION"
@@ -40,7 +41,7 @@ class Patient:
         }
         own = {"XDG_STATE_HOME": str(folder / "state"), "HOME": str(folder), "VIRTUAL_ENV": ""}
         self.environ = {**kept, **index.environ, **own}
-        subprocess.run([sys.executable, "-m", "venv", str(self.prefix)], check=True, timeout=300)
+        make_venv_with_pip(self.prefix)
         names = ("torch==2.9.1+rocm6.4", "torchvision==0.24.1+rocm6.4")
         self.run(
             str(self.prefix / "bin/python"), "-m", "pip", "install", "--index-url", f"{index.url}/rocm6.4", *names
