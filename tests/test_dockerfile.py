@@ -128,6 +128,20 @@ HEALTHY = {
     "RUN uv pip install --system vllm torch --torch-backend=auto",
     "ROCm without its kernel module": "FROM ubuntu:24.04\nRUN apt install -y ./amdgpu-install.deb && "
     "amdgpu-install -y --no-dkms --usecase=rocm,hip",
+    "a Python too old for the newest torch": "FROM nvidia/cuda:10.2-cudnn7-runtime-ubuntu18.04\n"
+    "RUN pip3 install torch~=1.8 timm",
+    "an override that is asked for at build": "FROM rocm/dev-ubuntu-22.04:6.4\nARG HSA_OVERRIDE_GFX_VERSION\n"
+    "ENV HSA_OVERRIDE_GFX_VERSION=${HSA_OVERRIDE_GFX_VERSION}",
+    "an older spelling of a tag": "FROM rocm/pytorch:rocm6.1.3_ubuntu22.04_py3.10_pytorch_release-2.1.2\n"
+    "RUN pip install 'torch>=2.1'",
+    "the stub named for the linker alone": "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\n"
+    "RUN ln -s /usr/local/cuda/lib64/stubs/libcuda.so /usr/local/cuda/lib64/stubs/libcuda.so.1\n"
+    "RUN ln -s /usr/local/cuda/lib64/stubs/libcuda.so /usr/lib/libcuda.so",
+    "the stub for one build only": "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\n"
+    "RUN ln -s /usr/local/cuda/lib64/stubs/libcuda.so /usr/local/cuda/lib64/libcuda.so.1 && make "
+    "&& rm /usr/local/cuda/lib64/libcuda.so.1",
+    "an installer taken away, and a package named like it": "FROM ubuntu:24.04\n"
+    "RUN apt-get install -y amdgpu-install && amdgpu-install -y --uninstall",
     "compiled with the wheel's major": "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\n"
     "RUN pip install torch==2.6.0 --index-url https://download.pytorch.org/whl/cu126\n"
     "RUN pip install flash-attn --no-build-isolation",
@@ -206,6 +220,30 @@ FAULTY = {
         "FROM python:3.12\nRUN pip install torch==2.6.0 --index-url https://download.pytorch.org/whl/cu121",
         "image-no-torch-wheel", "error",
     ),
+    "a kernel module": ("FROM ubuntu:24.04\nRUN apt-get install -y amdgpu-dkms", "image-installs-driver", "warning"),
+    "a kernel module by AMD's installer": (
+        "FROM ubuntu:24.04\nRUN amdgpu-install -y --usecase=rocm", "image-installs-driver", "warning",
+    ),
+    "the stub where programs load it": (
+        "FROM nvidia/cuda:12.4.1-devel-ubuntu22.04\n"
+        "RUN ln -s /usr/local/cuda/lib64/stubs/libcuda.so /usr/local/cuda/lib64/libcuda.so.1",
+        "image-stub-libcuda", "error",
+    ),
+    "the stub in the loader's configuration": (
+        "FROM nvidia/cuda:12.4.1-devel-ubuntu22.04\n"
+        'RUN echo "/usr/local/cuda/lib64/stubs" > /etc/ld.so.conf.d/stubs.conf && ldconfig',
+        "image-stub-libcuda", "error",
+    ),
+    "an index of ROCm that is outrun in a ROCm image": (
+        "FROM rocm/dev-ubuntu-22.04:6.1\n"
+        "RUN pip3 install torch --extra-index-url https://download.pytorch.org/whl/rocm6.1",
+        "image-torch-other-vendor", "error",
+    ),
+    "an index of CUDA that is outrun on an old base": (
+        "FROM nvidia/cuda:11.6.2-devel-ubuntu20.04\n"
+        "RUN pip3 install torch --extra-index-url https://download.pytorch.org/whl/cu116",
+        "image-torch-without-index", "warning",
+    ),
     "cards hidden": (
         "FROM nvidia/cuda:12.4.1-base-ubuntu22.04\nENV NVIDIA_VISIBLE_DEVICES void", "image-hides-gpus", "warning",
     ),
@@ -262,6 +300,30 @@ def test_a_proposed_line_has_a_build_that_exists_for_the_base():
     )
 
 
+def test_a_proposed_line_brings_the_companions_that_the_file_installs():
+    (finding,) = findings("FROM rocm/dev-ubuntu-22.04:6.4\nRUN pip install torch==2.8.0 torchvision\n")
+    assert lines(finding).endswith("whl/rocm6.4 torch==2.8.0+rocm6.4 torchvision==0.23.0+rocm6.4")
+
+
+@pytest.mark.parametrize(
+    "image, python",
+    [
+        ("nvidia/cuda:12.8.1-cudnn-devel-ubuntu24.04", "3.12"),
+        ("nvcr.io/nvidia/cuda:11.8.0-base-ubuntu20.04", "3.8"),
+        ("docker.io/nvidia/cuda:12.4.1-runtime-rockylinux9", None),
+        ("rocm/dev-ubuntu-22.04:6.4-complete", "3.10"),
+        ("rocm/dev-ubuntu-24.04:latest", "3.12"),
+        ("debian:bookworm-slim", "3.11"),
+        ("ubuntu:noble", "3.12"),
+        ("debian:12.5", "3.11"),
+    ],
+)
+def test_the_python_of_a_distribution_is_that_of_its_images(image: str, python: str | None):
+    facts = matrix().base_image(image)
+    assert facts is not None
+    assert facts.python == python
+
+
 def test_arguments_choose_the_base():
     text = "ARG BASE=python:3.12\nFROM ${BASE}\nRUN pip install torch"
     assert image_of(text).base == "python:3.12"
@@ -305,6 +367,61 @@ def test_the_torch_of_an_image(text: str, torch: tuple[str, str]):
     held = torch_of(image_of(text), matrix())
     assert held is not None
     assert (held.version, held.build) == torch
+
+
+# --- described cards ------------------------------------------------------------------------------------
+
+
+def verdict(text: str, gpu: str, driver: str = "") -> str:
+    gpus = imagined(Description(gpus=(gpu,), driver=driver), {}, matrix()).gpus
+    return judge_images(ImageCase(matrix(), (image_of(text),), (), gpus, driver)).verdict
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "FROM registry.example/team/base:1",
+        "FROM pytorch/pytorch:latest",
+        "FROM python:3.12\nRUN uv sync --frozen",
+        "FROM python:3.12\nRUN pip install -r requirements.txt",
+        "FROM python:3.12\nRUN pip install -e .",
+        "FROM python:3.12\nRUN pip install vllm",
+        "FROM continuumio/miniconda3\nRUN conda install -y pytorch",
+        "FROM python:3.12\nRUN if true; then pip install torch==2.6.0; fi",
+        "FROM python:3.12\nRUN pip install torch==2.6.0 -i https://mirror.example/simple",
+        "FROM python:3.12\nCOPY --from=deps /app/.venv /app/.venv",
+    ],
+)
+def test_a_torch_that_cannot_be_told_is_unknown_for_a_described_card_only(text: str):
+    assert told(text) == []
+    assert verdict(text, "RTX 4090") == "unknown"
+
+
+@pytest.mark.parametrize(
+    "text", ["FROM ubuntu:24.04\nRUN apt-get install -y curl", "FROM python:3.12\nRUN pip install flask"]
+)
+def test_an_image_without_torch_has_nothing_to_judge(text: str):
+    assert verdict(text, "RTX 4090") == "ok"
+
+
+def test_an_image_of_nvidia_is_judged_by_its_release():
+    text = "FROM nvcr.io/nvidia/pytorch:25.10-py3"
+    assert verdict(text, "RTX 5090") == "ok"
+    assert told(text, gpu="Tesla V100-SXM2-16GB") == [("image-for-other-cards", "error")]
+    assert verdict(text, "RTX 5090", "580.95.05") == "unknown"  # its CUDA is not in its name
+
+
+def test_an_image_of_the_other_vendor_is_told():
+    assert told("FROM vllm/vllm-openai:latest", gpu="RX 7900 XTX") == [("image-for-other-cards", "error")]
+    assert told("FROM vllm/vllm-openai:rocm6.3", gpu="RTX 4090") == [("image-for-other-cards", "error")]
+    assert told("FROM nvidia/cuda:12.4.1-base-ubuntu22.04", gpu="RX 7900 XTX") == [("image-for-other-cards", "error")]
+
+
+def test_an_image_whose_cuda_the_driver_does_not_serve_is_told():
+    text = "FROM nvidia/cuda:13.0.1-base-ubuntu22.04"
+    assert told(text, gpu="RTX 4090", driver="550.54.15") == [("image-too-new-for-driver", "error")]
+    assert told(text, gpu="RTX 4090", driver="580.95.05") == []
+    assert told(text, gpu="H100 PCIe", driver="550.54.15") == []  # the compatibility library serves it
 
 
 # --- syntax ---------------------------------------------------------------------------------------------
@@ -414,6 +531,15 @@ def test_a_rocm_service_as_an_ordinary_user_needs_the_groups():
     assert services_told(text + ", group_add: [video, '109']}\n") == []
 
 
+@pytest.mark.parametrize(
+    "user, found",
+    [("app", True), ("1000", True), ("1000:1000", True), ("1000:109", False), ("app:render", False), ("0:0", False)],
+)
+def test_a_users_own_group_counts_where_it_may_be_that_of_the_nodes(user: str, found: bool):
+    text = f"services:\n  a: {{image: 'rocm/pytorch:latest', devices: ['/dev/kfd', '/dev/dri'], user: '{user}'}}"
+    assert services_told(text) == [("compose-device-access", "warning")] * found
+
+
 def test_aliases_cannot_blow_up():
     text = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
     for bomb in (text + "services: {s: {volumes: *a11}}\n", "services: &s {a: {volumes: [*s]}}\n"):
@@ -459,6 +585,25 @@ def test_a_folder_with_both_is_judged_as_one(tmp_path: Path):
     assert [one["slug"] for one in report["findings"]] == ["image-stub-libcuda", "compose-no-device"]
     assert report["findings"][0]["evidence"][0]["source"].endswith("Dockerfile:2")
     assert report["subject"] == {"kind": "whatif", "label": str(tmp_path)}
+
+
+def test_images_that_are_only_named_are_judged_for_a_described_card(tmp_path: Path):
+    file = tmp_path / "compose.yaml"
+    file.write_text(f"services:\n  a: {{{IMAGE}, gpus: all, shm_size: 8gb}}\n  db: {{image: 'postgres:16'}}\n")
+    assert run(str(file), "--gpu", "RTX 4090")[0] == 0
+    code, text = run(str(file), "--gpu", "RTX 5090", "--format", "json")
+    assert (code, [one["slug"] for one in json.loads(text)["findings"]]) == (1, ["torch-no-arch-for-gpu"])
+    file.write_text("services:\n  a: {image: 'registry.example/llm:1', gpus: all}\n  web: {image: 'nginx'}\n")
+    assert run(str(file), "--gpu", "RTX 4090")[0] == 3
+    assert run(str(file))[0] == 0
+
+
+def test_a_file_below_the_working_directory_is_named_from_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "sub").mkdir()
+    file = tmp_path / "sub" / "Dockerfile"
+    file.write_text(FAULTY["stubs"][0])
+    monkeypatch.chdir(tmp_path)
+    assert "file=sub/Dockerfile,line=2," in run(str(file), "--format", "github")[1]
 
 
 def test_the_described_card_is_judged_with_the_images_torch(tmp_path: Path):

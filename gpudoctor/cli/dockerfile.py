@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -38,13 +37,13 @@ def dockerfile(
     shown: Shown,
 ) -> int:
     """Judge PATH before it is built: a Dockerfile, a compose file, or a folder that holds them."""
+    from gpudoctor.cli.present import give
     from gpudoctor.dockerfile.case import ImageCase
     from gpudoctor.dockerfile.reading import read_recipe
     from gpudoctor.intake.described import imagined
     from gpudoctor.judge import ignore_rules, judge_images
     from gpudoctor.machine import Machine
     from gpudoctor.matrix.load import load_matrix
-    from gpudoctor.render.formats import Look, report_text, write_report, write_report_file
     from gpudoctor.report import Subject, make_report
 
     if driver and not gpus:
@@ -64,14 +63,7 @@ def dockerfile(
     report = make_report(
         machine, matrix, judgement, subject=Subject("whatif", path), fail_on=cast("FailOn", shown.fail_on)
     )
-    color = not (shown.no_color or os.environ.get("NO_COLOR"))
-    look = Look(shown.private, shown.verbose, shown.quiet, color, _table(case, described), table_only=True)
-    write_report(report, shown.style, sys.stdout, look, judgement.checks)
-    if shown.report_file is not None:
-        from msgspec.structs import replace
-
-        whole = replace(look, quiet=False, color=False)
-        write_report_file(shown.report_file, report_text(report, shown.style, whole, judgement.checks))
+    give(report, judgement, shown, _table(case, described), table_only=True)
     return report.exit_code
 
 
@@ -94,7 +86,7 @@ def _machine_of(case: ImageCase, image: Image, gpus: tuple[str, ...], driver: st
     from gpudoctor.intake.described import imagined
 
     held = case.torch(image)
-    if held is None or not held.version or not held.build:
+    if held is None or not held.known:
         return None
     python = python_of(image) or ""
     description = Description(gpus=gpus, driver=driver, torch=f"{held.version}+{held.build}", python_version=python)
@@ -114,17 +106,18 @@ def _on_that_machine(case: ImageCase, image: Image, machine: Machine) -> list[Fi
     assert held is not None
     found = judge(machine, case.matrix).findings
     return [
-        replace(_placed(one, image, held.line), confidence=one.confidence if held.certain else "likely")
+        replace(_placed(case, one, image, held.line), confidence=one.confidence if held.certain else "likely")
         for one in found
         if one.severity != "note"
     ]
 
 
-def _placed(finding: Finding, image: Image, line: int) -> Finding:
+def _placed(case: ImageCase, finding: Finding, image: Image, line: int) -> Finding:
     """A finding on the described machine, with the line of the image that it comes from, and its repair there."""
     from msgspec.structs import replace
 
     from gpudoctor.dockerfile.case import change, line_of
+    from gpudoctor.dockerfile.proposals import install_line
     from gpudoctor.finding import ReplaceTorch
 
     ways = []
@@ -133,10 +126,7 @@ def _placed(finding: Finding, image: Image, line: int) -> Finding:
         if not torches:
             ways.append(way)
         for remedy in torches[:1]:
-            index = f" --index-url {remedy.index_url}" if remedy.index_url else ""
-            extra = f"[{remedy.extra}]" if remedy.extra else ""
-            local = f"+{remedy.build}" if remedy.index_url and not remedy.extra else ""
-            text = f"{image.at(line)}: RUN pip install{index} torch{extra}=={remedy.version}{local}"
+            text = install_line(case, image, line, remedy.version, remedy.build, remedy.index_url, remedy.extra)
             ways.append(change(f"Install torch {remedy.version}+{remedy.build}", text))
     where = line_of(image, line, image.base or "" if line == image.base_line else "the torch of the image")
     return replace(finding, evidence=(where, *finding.evidence), ways_out=tuple(ways))

@@ -51,11 +51,11 @@ def present(
         fail_on=cast("FailOn", shown.fail_on),
         timings_ms=survey.timings_ms,
     )
-    _give(report, judgement, shown, _table(survey.machine, matrix, smoke_only or shown.verbose), smoke_only)
+    give(report, judgement, shown, _table(survey.machine, matrix, smoke_only or shown.verbose), smoke_only)
     return report.exit_code
 
 
-def _give(report: Report, judgement: Judgement, shown: Shown, table: tuple[Line, ...], table_only: bool) -> None:
+def give(report: Report, judgement: Judgement, shown: Shown, table: tuple[Line, ...], table_only: bool) -> None:
     """The report to stdout and, whole and without colour, to the report file."""
     from gpudoctor.render.formats import Look, report_text, write_report, write_report_file
 

@@ -66,7 +66,8 @@ def device_access(case: ImageCase) -> Verdicts:
     /dev/kfd and /dev/dri/render* belong to the groups render and video. Root may open them, others only as members.
 
     ## How it is judged
-    `user:` of the service or the image's last USER, and `group_add`.
+    `user:` of the service or the image's last USER, and `group_add`. A user's own group counts where it may be that
+    of the nodes: a name, or a number below 1000.
 
     ## Fix safety
     The number of the group render differs between hosts: `stat -c %g /dev/kfd` tells it.
@@ -76,7 +77,8 @@ def device_access(case: ImageCase) -> Verdicts:
         user = service.user or (image.user if image else "")
         if _vendor(case, started) != "amd" or not service.kfd or service.groups or service.privileged:
             continue
-        if user.partition(":")[0] in ("", "root", "0") or "$" in user or ":" in user:
+        name, _, group = user.partition(":")
+        if name in ("", "root", "0") or "$" in user or _may_own_a_device(group):
             continue
         yield Finding(
             severity="warning",
@@ -94,6 +96,11 @@ def device_access(case: ImageCase) -> Verdicts:
                 ),
             ),
         )
+
+
+def _may_own_a_device(group: str) -> bool:
+    """Whether a user's own group may be that of the device nodes; groups from 1000 on are those of persons."""
+    return group != "" and not (group.isdecimal() and int(group) >= 1000)
 
 
 @check("GPD622", "compose-small-shm")

@@ -98,7 +98,7 @@ def _by_its_base(case: ImageCase, image: Image) -> Iterator[Finding | NotJudged]
 
 def _by_its_release(case: ImageCase, image: Image, release: str) -> Iterator[Finding | NotJudged]:
     """An NGC image: its architectures are published, its CUDA is not in its name."""
-    row = case.matrix.published_archs(Torch(version=f"0+nv{release}", origin="ngc", source=""))
+    row = case.matrix.published_archs(Torch(version=f"0+0.nv{release}", origin="ngc", source=""))
     for gpu in case.gpus:
         answer = cuda_runs(gpu.arch.value or "", row.archs, row.ptx or ()) if row else Answer("unknown", "no-list")
         if answer.runs == "no" and row is not None:

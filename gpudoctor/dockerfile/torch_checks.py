@@ -10,7 +10,7 @@ from gpudoctor.dockerfile.case import ImageCase, change
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.proposals import install_line, torch_finding
 from gpudoctor.dockerfile.torch import Held, candidates, cuda_of, outrun, python_of
-from gpudoctor.finding import Finding
+from gpudoctor.finding import Finding, Severity
 from gpudoctor.matrix.versions import figures, minor
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def older_cuda(case: ImageCase) -> Verdicts:
             )  # fmt: skip
 
 
-def _older(case: ImageCase, image: Image, held: Held, wheel: str, severity: str, message: str) -> Finding:
+def _older(case: ImageCase, image: Image, held: Held, wheel: str, severity: Severity, message: str) -> Finding:
     facts, asked = image.facts, held.asked
     assert facts is not None and facts.cuda is not None and asked is not None
     ways = [
