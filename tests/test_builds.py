@@ -423,7 +423,7 @@ def row_of(remedy: ReplaceTorch):  # type: ignore[no-untyped-def]
     return rows[0]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.sampled_from(CAPABILITIES), min_size=1, max_size=2, unique=True),
     st.sampled_from(DRIVERS),
@@ -456,7 +456,7 @@ def _driver_must_change(sm: str, driver: str) -> bool:
     return bool(first and Version(driver) < Version(first)) or bool(last and int(driver[:3]) > int(last))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(TARGETS), st.sampled_from(PYTHONS), st.sampled_from(KEPT_ROCM))
 def test_each_rocm_build_that_is_proposed_runs_here(gfx: str, python: str, kept: str) -> None:
     card = amd_gpu(f"card {gfx}", gfx)
@@ -485,7 +485,7 @@ def test_each_rocm_build_that_is_proposed_runs_here(gfx: str, python: str, kept:
             assert seen in MATRIX.blas(row.rocm).rocblas
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from(CAPABILITIES), st.sampled_from(DRIVERS), st.sampled_from(PYTHONS), st.sampled_from(KEPT))
 def test_the_version_is_kept_where_a_build_of_it_serves(sm: str, driver: str, python: str, kept: str) -> None:
     card = nvidia_gpu(f"card {sm}", sm)

@@ -449,7 +449,7 @@ def test_what_is_no_dockerfile_is_told_in_one_line(text: str, said: str):
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 def test_mutated_dockerfiles_never_crash(data: st.DataObject):
     texts = [*HEALTHY.values(), *(text for text, _, _ in FAULTY.values())]
     text = data.draw(st.sampled_from(texts))
@@ -555,7 +555,7 @@ def test_a_gpu_from_another_compose_file_of_the_folder_is_no_fault(tmp_path: Pat
 
 
 @given(st.text(max_size=30), st.integers(0, 200))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_mutated_compose_files_never_crash(new: str, at: int):
     text = (
         f"services:\n  a: {{{IMAGE}, {RESERVED}}}\n  b:\n    build: {{context: ., args: [A=1]}}\n    shm_size: 8gb\n"

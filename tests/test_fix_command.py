@@ -14,9 +14,11 @@ import pytest
 from click.testing import CliRunner
 
 from gpudoctor.cli import gpudoctor
+from gpudoctor.fix.journal import note
 from tests.environments import write_torch, write_venv
 from tests.hosts import Host
 from tests.shell_scripts import check_syntax, commands
+from tests.test_fix_undo import Place
 
 CONTRACT = {
     "type": "object",
@@ -269,6 +271,9 @@ def failed(*arguments: str) -> tuple[int, str, str]:
         ("--yes", "--shell"),
         ("--system",),
         ("--undo",),
+        ("--forget", "no-such-run"),
+        ("--force",),
+        ("--forget", "no-such-run", "--history"),
     ],
 )
 def test_bad_input_is_one_line_and_2(broken: Host, arguments: tuple[str, ...]):
@@ -289,6 +294,28 @@ def test_nothing_can_be_taken_back_or_continued_before_the_first_repair(venv: Pa
     assert "nothing to continue" in err
     assert invoke("fix", "--history")[1] == "No repair is in the journal.\n"
     assert json.loads(invoke("fix", "--history", "--format", "json")[1]) == {"schema": 1, "runs": []}
+
+
+def test_what_is_kept_of_a_repair_is_given_up_when_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    place = Place(tmp_path)
+    place.home = str(tmp_path / "state" / "gpudoctor")
+    run = place.replace_torch()
+    (listed,) = json.loads(invoke("fix", "--history", "--format", "json")[1])["runs"]
+    assert (listed["id"], listed["kept_bytes"]) == (run.id, run.kept_bytes)
+    code, out, err = invoke("fix", "--forget", run.id)
+    assert (code, "keeps 1 MiB" in out, "nobody to ask" in err) == (0, True, True)
+    invoke("fix", "--forget", run.id, "--dry-run")
+    assert os.path.exists(run.begun.kept)
+
+    note(run, "interrupted", step=0)
+    code, _, err = invoke("fix", "--forget", run.id, "--yes")
+    assert (code, "--force leaves it half changed" in err) == (1, True)
+    assert os.path.exists(run.begun.kept)
+    code, out, _ = invoke("fix", "--forget", run.id, "--yes", "--force", "--format", "json")
+    assert (code, json.loads(out)["freed_bytes"]) == (0, listed["kept_bytes"])
+    assert invoke("fix", "--history")[1] == "No repair is in the journal.\n"
+    assert not os.path.exists(run.begun.kept)
 
 
 HOSTILE = ["a'; touch pwned; '", "$(touch pwned)", "-rf", "a\x1b]0;pwned\x07", "a\u202eb"]

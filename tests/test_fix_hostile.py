@@ -116,7 +116,7 @@ def remedies(one: str, two: str) -> list[AnyRemedy]:
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TEXTS, TEXTS, st.sampled_from(("", "uv.lock", "poetry.lock", "pixi.lock")))
 def test_no_text_of_a_machine_becomes_an_option_or_a_shell_word(one: str, two: str, lock: str) -> None:
     subject = machine(one, two, lock)

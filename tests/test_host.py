@@ -175,7 +175,7 @@ def test_links_stay_below_the_root(tmp_path: Path) -> None:
 PARTS = st.sampled_from(["a", "b", "d", "..", "."])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     links=st.dictionaries(
         st.sampled_from(["a", "b", "d/a", "d/b"]),

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import click
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudoctor.cli.preflight import preflight as command
@@ -17,13 +17,23 @@ from gpudoctor.preflight.arguments import OPTIONS, read
 
 _NAMES = [name for option in OPTIONS for name in option.names]
 _VALUES = ["static", "driver", "full", "json", "never", "gpu>=1", "", "-1", "--", "/tmp/x", "ID=why", "a,b", "\udcff"]
-_WORDS = st.one_of(
-    st.sampled_from(_NAMES),
-    st.sampled_from(_VALUES),
-    st.sampled_from(["-", "--", "-qv", "-x", "--help", "sleep", "1", "--wait=", "-q=1", "--no-such"]),
-    st.builds("{}={}".format, st.sampled_from(_NAMES), st.sampled_from(_VALUES)),
-    st.text(alphabet="-=qv a1", max_size=5),
+_VALUE = st.one_of(
+    st.sampled_from([*_VALUES, *_NAMES, "-", "-q", "-=", "--x=y", "=", "=a", " ", "-- "]),
+    st.text(alphabet="-=qv a1", max_size=4),
 )
+_NAME = st.sampled_from([*_NAMES, "-qv", "-vq", "-x", "--help", "--lev", "--no-such"])
+_PARTS = st.one_of(
+    st.builds(
+        lambda option, value: [*option.names[-1:], *([] if option.flag else [value])],
+        st.sampled_from(OPTIONS),
+        _VALUE,
+    ),
+    st.builds(lambda name, value: [f"{name}={value}"], _NAME, _VALUE),
+    st.builds(lambda name, times: [name] * times, _NAME, st.integers(1, 3)),
+    st.builds(lambda value: [value], _VALUE),
+    st.just(["--"]),
+)
+_COMMAND_LINES = st.lists(_PARTS, max_size=6).map(lambda parts: [word for part in parts for word in part])
 _VARIABLES = {option.variable for option in OPTIONS if option.variable}
 
 
@@ -43,8 +53,9 @@ def by_click(argv: list[str], environ: dict[str, str]) -> dict[str, Any] | None:
     return taken[0] if taken else None
 
 
+@settings(max_examples=1000)
 @given(
-    argv=st.lists(_WORDS, max_size=7),
+    argv=_COMMAND_LINES,
     environ=st.dictionaries(st.sampled_from(sorted(_VARIABLES)), st.sampled_from([*_VALUES, "1", "NO", "a;b"])),
 )
 def test_a_plain_command_line_is_read_as_click_reads_it(argv: list[str], environ: dict[str, str]):

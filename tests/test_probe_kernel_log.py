@@ -228,7 +228,7 @@ def test_a_kept_line_is_short(tmp_path: Path) -> None:
     assert len(fault.line) <= 500
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     content=st.one_of(
         st.binary(max_size=400), st.text(alphabet="[]<>:;,. \n\\x0a0123456789NVRMkern-TJ", max_size=400)

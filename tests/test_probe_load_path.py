@@ -338,7 +338,7 @@ def test_what_is_no_cache_is_none(content: bytes) -> None:
     assert cached_paths(content, ["libcuda.so.1"], "x86_64") is None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_a_damaged_cache_raises_nothing(data: st.DataObject) -> None:
     content = bytearray(cache(ENTRIES))

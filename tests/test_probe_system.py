@@ -79,7 +79,7 @@ def test_a_distribution_that_is_not_stated_is_not_guessed(tmp_path: Path) -> Non
     assert system(tmp_path, {"/etc/os-release": "nonsense\n=\n"}).os.value is None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(content=st.binary(max_size=400))
 def test_garbage_costs_its_fact_and_no_more(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     names = (

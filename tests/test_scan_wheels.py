@@ -59,7 +59,7 @@ def deflated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
     return write_zip(tmp_path_factory.mktemp("deflated") / "x.whl", {"x": content}), content
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(places=st.lists(st.tuples(st.integers(0, 3_999_999), st.integers(1, 5000)), min_size=1, max_size=10))
 def test_reads_at_any_places_in_any_order_give_the_bytes(deflated: tuple[Path, bytes], places: list[tuple[int, int]]):
     path, content = deflated
@@ -207,7 +207,7 @@ def test_a_directory_with_64_bit_sizes_is_read(tmp_path: Path):
         assert read_code(archive.open(archive.members[0])).sass == ("sm_80",)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(at=st.integers(0, 10_000), flips=st.binary(min_size=1, max_size=8))
 def test_a_changed_archive_never_crashes(deflated: tuple[Path, bytes], at: int, flips: bytes):
     library = cuda_library(container("sm_80", "compute_90"), container("sm_75"))
