@@ -11,6 +11,7 @@ from gpudoctor.builds.drivers import driver_to_install
 from gpudoctor.check import Case
 from gpudoctor.finding import Evidence, InstallDriver, Manual, ModuleFlavour, Reboot, WayOut
 from gpudoctor.machine import BlockedModule, DkmsModule, Gpu, InstalledModule, LogFault, Vendor
+from gpudoctor.matrix.versions import figures
 
 NVML_NO_PERMISSION, NVML_MISMATCH, NVML_UNKNOWN = 4, 18, 999
 CUDA_NOT_READY, CUDA_MISMATCH, CUDA_UNKNOWN = 802, 803, 999
@@ -188,6 +189,21 @@ def kernel_too_old(case: Case, gpu: Gpu) -> str | None:
 def _numbers(kernel: str) -> tuple[int, int]:
     found = re.match(r"(\d{1,9})\.(\d{1,9})", kernel)
     return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def driver_older_than(case: Case, gpu: Gpu) -> bool:
+    """Whether the kernel driver's branch is older than the first one that knows the card."""
+    module = case.machine.nvidia.module.value
+    answered = gpu.nvml is not None and gpu.nvml.capability is not None
+    if module is None or answered or not gpu.arch.value or counts_otherwise(case):
+        return False
+    first = case.matrix.first_driver(gpu.arch.value, gpu.chip)
+    return first is not None and figures(module.version)[:1] < figures(first)[:1]
+
+
+def counts_otherwise(case: Case) -> bool:
+    """WSL2 shows the driver number of Windows, Jetson that of L4T."""
+    return case.machine.system.wsl.known or case.machine.system.jetson.known
 
 
 # --- the driver that serves ---

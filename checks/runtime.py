@@ -19,7 +19,7 @@ from gpudoctor.machine import Gpu, Library, LibraryKind, NvidiaApi
 from gpudoctor.matrix.versions import figures
 
 from .fitting import better_torch
-from .installed import driver_for, install_driver
+from .installed import counts_otherwise, driver_for, driver_older_than, install_driver
 from .shadowing import library_evidence, out_of_the_cache, without_folder
 
 _LIBCUDA = "libcuda.so.1"
@@ -48,7 +48,7 @@ def driver_too_old(case: Case) -> Verdicts:
     replaces torch by a build for an older CUDA. Minor-version compatibility alone leaves nothing to repair.
     """
     cards = case.usable_of("nvidia")
-    outdated = tuple(gpu for gpu in cards if _older_than_card(case, gpu))
+    outdated = tuple(gpu for gpu in cards if driver_older_than(case, gpu))
     if outdated:
         yield _card_needs_newer(case, outdated)
         return
@@ -79,21 +79,6 @@ def driver_too_old(case: Case) -> Verdicts:
         )
 
 
-def _older_than_card(case: Case, gpu: Gpu) -> bool:
-    """Whether the kernel driver's branch is older than the first one that knows the card."""
-    module = case.machine.nvidia.module.value
-    answered = gpu.nvml is not None and gpu.nvml.capability is not None
-    if module is None or answered or not gpu.arch.value or _counts_otherwise(case):
-        return False
-    first = case.matrix.first_driver(gpu.arch.value, gpu.chip)
-    return first is not None and figures(module.version)[:1] < figures(first)[:1]
-
-
-def _counts_otherwise(case: Case) -> bool:
-    """WSL2 shows the driver number of Windows, Jetson that of L4T."""
-    return case.machine.system.wsl.known or case.machine.system.jetson.known
-
-
 def _card_needs_newer(case: Case, cards: tuple[Gpu, ...]) -> Finding:
     gpu = cards[0]
     first = case.matrix.first_driver(gpu.arch.value or "", gpu.chip) or ""
@@ -114,14 +99,14 @@ def _below_floor(case: Case, cuda: str) -> Finding:
     floor = case.matrix.floor(cuda) or case.matrix.bundled_driver(cuda) or ""
     served = next((api.value.cuda_version for api in case.machine.nvidia.answered if api.value), None)
     needs = f"CUDA {cuda} needs a driver from {floor} on" if floor else f"CUDA {cuda} needs a newer driver"
-    if _counts_otherwise(case) and served:
+    if counts_otherwise(case) and served:
         needs = f"it serves CUDA up to {served}, torch was built with CUDA {cuda}"
     assert case.torch is not None
     return Finding(
         severity="error",
         message=f"Driver {_driver_text(case)} is too old for torch {case.torch.version}: {needs}.",
         saw=_driver_text(case),
-        want=f"a driver for CUDA {cuda}" if _counts_otherwise(case) or not floor else f"{floor} or newer",
+        want=f"a driver for CUDA {cuda}" if counts_otherwise(case) or not floor else f"{floor} or newer",
         subject="NVIDIA driver",
         evidence=(*_driver_evidence(case), Evidence("torch.cuda", cuda, case.torch.source)),
         ways_out=_ways_out(case, floor),

@@ -31,6 +31,7 @@ from .fitting import (
     spelled,
     weight,
 )
+from .installed import driver_older_than
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
 
@@ -134,8 +135,14 @@ def _without_code(case: Case, group: tuple[Fit, ...], all_fits: tuple[Fit, ...])
         evidence=evidence(torch, fit),
         ways_out=better_torch(case) if severity == "error" else (),
         refs=("pytorch/pytorch#149845",) if not _dropped(fit) else ("pytorch/pytorch#157517",),
-        moots=("driver-too-old", *REPAIRED_WITH_TORCH),
+        moots=(*_of_the_driver(case), *REPAIRED_WITH_TORCH),
     )
+
+
+def _of_the_driver(case: Case) -> tuple[str, ...]:
+    """A driver that is too old for this torch is judged again with the next; one that is older than a card is not."""
+    outdated = any(driver_older_than(case, gpu) for gpu in case.usable_of("nvidia"))
+    return () if outdated else ("driver-too-old",)
 
 
 def _lack(case: Case, torch: Torch, fit: Fit) -> tuple[str, str, str]:
