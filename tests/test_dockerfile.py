@@ -360,6 +360,7 @@ def test_compat_is_an_error_on_a_geforce_and_nothing_on_a_data_centre_card():
         ("FROM python:3.12\nRUN pip install torch==2.6.0", ("2.6.0", "cu124")),
         (f"FROM python:3.12\nRUN pip install {CU124} torch", ("2.6.0", "cu124")),
         ("FROM python:3.12\nRUN python3 -m pip install 'torch>=2.5,<2.7'", ("2.6.0", "cu124")),
+        ("FROM python:3.12\nRUN (pip uninstall -y torch || true) && pip install torch==2.6.0", ("2.6.0", "cu124")),
         ("FROM python:3.12\nENV UV_TORCH_BACKEND=cu126\nRUN uv pip install torch==2.9.1", ("2.9.1", "cu126")),
     ],
 )  # fmt: skip
@@ -386,6 +387,7 @@ def verdict(text: str, gpu: str, driver: str = "") -> str:
         "FROM python:3.12\nRUN pip install -r requirements.txt",
         "FROM python:3.12\nRUN pip install -e .",
         "FROM python:3.12\nRUN pip install vllm",
+        "FROM rocm/dev-ubuntu-22.04:6.4\nRUN cd pytorch && python3 setup.py bdist_wheel && pip install dist/*.whl",
         "FROM continuumio/miniconda3\nRUN conda install -y pytorch",
         "FROM python:3.12\nRUN if true; then pip install torch==2.6.0; fi",
         "FROM python:3.12\nRUN pip install torch==2.6.0 -i https://mirror.example/simple",
@@ -394,11 +396,16 @@ def verdict(text: str, gpu: str, driver: str = "") -> str:
 )
 def test_a_torch_that_cannot_be_told_is_unknown_for_a_described_card_only(text: str):
     assert told(text) == []
-    assert verdict(text, "RTX 4090") == "unknown"
+    assert verdict(text, "RX 7900 XTX" if "rocm" in text else "RTX 4090") == "unknown"
 
 
 @pytest.mark.parametrize(
-    "text", ["FROM ubuntu:24.04\nRUN apt-get install -y curl", "FROM python:3.12\nRUN pip install flask"]
+    "text",
+    [
+        "FROM ubuntu:24.04\nRUN apt-get install -y curl",
+        "FROM python:3-slim-bookworm\nRUN pip install flask",
+        "FROM scratch\nCOPY --from=build /app /app",
+    ],
 )
 def test_an_image_without_torch_has_nothing_to_judge(text: str):
     assert verdict(text, "RTX 4090") == "ok"
@@ -615,6 +622,13 @@ def test_the_described_card_is_judged_with_the_images_torch(tmp_path: Path):
     assert finding["evidence"][0]["source"].endswith("Dockerfile:2")
     assert "whl/cu128 torch==2.7.0+cu128" in finding["fixes"][0]["steps"][0]["text"]
     assert run(str(file), "--gpu", "RTX 4090", "--driver", "580.95.05")[0] == 0
+
+
+def test_a_torch_of_the_other_vendor_is_told_once(tmp_path: Path):
+    file = tmp_path / "Dockerfile"
+    file.write_text(FAULTY["CUDA torch in a ROCm image"][0])
+    _, text = run(str(file), "--gpu", "RX 7900 XTX", "--format", "json")
+    assert [one["slug"] for one in json.loads(text)["findings"]] == ["cuda-torch-on-amd"]
 
 
 def test_ignored_by_id_and_fail_on(tmp_path: Path):

@@ -86,7 +86,7 @@ def _of_text(text: str, line: int, known: dict[str, str], maybe: bool, level: in
                 words = []
             if token is None:
                 return
-            after_or = token == "||" or (after_or and token not in (";", "&"))
+            after_or = token == "||" or (after_or and token not in (";", "&", ")"))
     except ValueError:  # a quote that is never closed
         return
 

@@ -18,6 +18,7 @@ from gpudoctor.machine import Gpu, Torch
 _KIND = {"nvidia": "CUDA", "amd": "ROCm"}
 _LOCKED = re.compile(
     r"\buv(\s+-\S+)* sync\b|\b(poetry|pdm|pipenv) (install|sync)\b|\bpixi install\b"
+    r"|\bsetup\.py (install|develop|bdist_wheel)\b|\bpip[\d.]* install\b.*\.whl( |$)"
     r"|\b(conda|mamba|micromamba)\b.* (env|-f|--file)\b|\bpip[\d.]* install\b.* (\.|\./\S+|-e|--editable)( |\[|$)"
 )
 
@@ -87,7 +88,9 @@ def _by_its_base(case: ImageCase, image: Image) -> Iterator[Finding | NotJudged]
     vendor, facts = case.vendor(image), image.facts
     strange = [gpu for gpu in case.gpus if vendor is not None and gpu.vendor != vendor]
     if vendor is not None and len(strange) == len(case.gpus):
-        text = f"{image.base} is made for {_KIND[vendor]}: {strange[0].name} cannot be used in it."
+        held = case.torch(image)
+        made = f"The torch of line {held.line}" if held and held.asked else f"{image.base}"
+        text = f"{made} is made for {_KIND[vendor]}: it cannot use {strange[0].name}."
         yield _not_for(image, strange[0], text, _KIND[vendor], _KIND[strange[0].vendor])
         return
     if facts is not None and facts.origin == "ngc" and facts.release and _keeps_its_torch(case, image):
@@ -146,9 +149,9 @@ def _open(case: ImageCase, image: Image) -> str:
     if held is not None:
         where = f"line {held.line}" if held.asked else f"{image.base}"
         return f"which torch {where} brings"
-    if image.facts is None:
+    if image.facts is None and image.base != "scratch":
         return f"which torch {image.base or 'an image that is not known'} holds"
-    if image.facts.has_torch:
+    if image.facts is not None and image.facts.has_torch:
         return f"which torch is left of that of {image.base}"
     dependents = {row.package for row in case.matrix.tables.torch_dependents}
     for step in image.steps:

@@ -144,7 +144,7 @@ def other_vendor(case: ImageCase) -> Verdicts:
 
     ## How it is judged
     The vendor that the base image is made for, and the build that the last command brings. A requirement that the
-    base's own torch satisfies changes nothing.
+    base's own torch satisfies changes nothing. Where cards are described, the torch is judged against them instead.
 
     ## Fix safety
     The proposed index holds the same release for the base's vendor.
@@ -153,7 +153,7 @@ def other_vendor(case: ImageCase) -> Verdicts:
         held, facts = case.torch(image), image.facts
         if held is None or held.asked is None or facts is None or facts.vendor is None or held.vendor is None:
             continue
-        if held.vendor == facts.vendor:
+        if held.vendor == facts.vendor or (case.gpus and held.known):
             continue
         kind = {"nvidia": "CUDA", "amd": "ROCm"}
         row = _of_vendor(case, image, held)
