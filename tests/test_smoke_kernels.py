@@ -179,6 +179,7 @@ def test_every_kernel_that_runs_on_a_cpu_has_faults_planted():
 
 
 @needs_torch
+@pytest.mark.xdist_group("planted faults")  # all are run together, once
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_kernel_finds_faults_of_its_own_operation(name):
     results = [result for result in faulty_results() if result["kernel"] == name]
