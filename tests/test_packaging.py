@@ -92,6 +92,29 @@ def test_an_installed_wheel_finds_its_checks_and_reads_the_json(built: tuple[Pat
     assert done.stdout == "fine\n", done.stderr
 
 
+def test_a_pre_flight_of_the_installed_wheel_loads_no_library_that_only_people_need(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(built[1]) as archive:
+        archive.extractall(tmp_path)
+    program = (
+        "import os, sys; sys.path.insert(0, sys.argv.pop(1))\n"
+        "def became(*_):\n"
+        "    slow = {'click', 'rich', 'distro', 'psutil', 'yaml', 'packaging', 'tomllib', 'tomli'}\n"
+        "    print(sys.modules['gpudoctor'].__file__, sorted(slow & set(sys.modules)), flush=True)\n"
+        "    os._exit(0)\n"
+        "os.execvpe = became\n"
+        "from gpudoctor.__main__ import main\n"
+        "main()\n"
+    )
+    words = ("preflight", "--level", "static", "--select", "GPD910", "--require", "shm>=0", "--", "true")
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path), *words],
+        capture_output=True, text=True, timeout=60, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert done.stdout == f"{tmp_path}/gpudoctor/__init__.py []\n", done.stderr
+
+
 def test_a_matrix_that_is_wrong_fails_the_build(tmp_path: Path) -> None:
     from gpudoctor.matrix.load import MatrixError, to_json
 
