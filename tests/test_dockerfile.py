@@ -128,6 +128,8 @@ HEALTHY = {
     "RUN uv pip install --system vllm torch --torch-backend=auto",
     "ROCm without its kernel module": "FROM ubuntu:24.04\nRUN apt install -y ./amdgpu-install.deb && "
     "amdgpu-install -y --no-dkms --usecase=rocm,hip",
+    "ops that are compiled when they run, not here": "FROM nvidia/cuda:12.8.1-devel-ubuntu22.04\n"
+    "RUN pip install torch==2.6.0\nRUN pip install --no-build-isolation deepspeed",
     "a Python too old for the newest torch": "FROM nvidia/cuda:10.2-cudnn7-runtime-ubuntu18.04\n"
     "RUN pip3 install torch~=1.8 timm",
     "an override that is asked for at build": "FROM rocm/dev-ubuntu-22.04:6.4\nARG HSA_OVERRIDE_GFX_VERSION\n"
@@ -188,7 +190,16 @@ FAULTY = {
     ),
     "compiled with another major": (
         "FROM nvidia/cuda:12.4.1-devel-ubuntu22.04\nRUN pip install torch==2.12.0\n"
-        "RUN pip install --no-build-isolation flash-attn", "image-cuda-older-than-wheel", "error",
+        "RUN FLASH_ATTENTION_FORCE_BUILD=TRUE pip install --no-build-isolation flash-attn",
+        "image-cuda-older-than-wheel", "error",
+    ),
+    "compiled with another major where no ready wheel is found": (
+        "FROM nvidia/cuda:12.4.1-devel-ubuntu22.04\nRUN pip install torch==2.12.0\n"
+        "RUN pip install --no-build-isolation flash-attn", "image-cuda-older-than-wheel", "warning",
+    ),
+    "a package that is always compiled": (
+        "FROM nvidia/cuda:11.8.0-devel-ubuntu22.04\nRUN pip install torch==2.6.0\n"
+        "RUN pip install --no-build-isolation pytorch3d", "image-cuda-older-than-wheel", "error",
     ),
     "old libraries first": (
         "FROM nvidia/cuda:12.1.1-runtime-ubuntu22.04\nENV LD_LIBRARY_PATH=/usr/local/cuda/lib64:$LD_LIBRARY_PATH\n"

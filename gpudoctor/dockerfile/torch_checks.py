@@ -16,8 +16,9 @@ from gpudoctor.matrix.versions import figures, minor
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import TorchBuild
 
-_COMPILED = ("flash-attn", "apex", "mamba-ssm", "causal-conv1d", "deepspeed", "xformers", "pytorch3d", "detectron2",
-             "natten", "tinycudann", "torch-scatter", "torch-sparse", "auto-gptq")  # fmt: skip
+_COMPILED = ("pytorch3d", "detectron2", "tinycudann", "torch-scatter", "torch-sparse")
+_OFTEN_READY = ("flash-attn", "mamba-ssm", "causal-conv1d")
+"""Their setup.py first looks for a wheel of theirs for this torch, and compiles where there is none."""
 
 
 @check("GPD603", "image-cuda-older-than-wheel")
@@ -30,8 +31,9 @@ def older_cuda(case: ImageCase) -> Verdicts:
     another major; and an older /usr/local/cuda/lib64 on LD_LIBRARY_PATH comes between the wheel's libraries.
 
     ## How it is judged
-    An error where something is compiled against torch with an nvcc of another major version; a warning where the
-    major differs without a driver that is known to serve the wheel, and for LD_LIBRARY_PATH; else a note.
+    An error where something is compiled against torch with an nvcc of another major version. A warning where it may
+    be (a ready wheel may exist, a package hold no CUDA code), where the major differs without a driver that is known
+    to serve the wheel, and for LD_LIBRARY_PATH; else a note.
 
     ## Fix safety
     Either side may be changed: a base image of the wheel's CUDA, or a wheel of the base's.
@@ -46,9 +48,11 @@ def older_cuda(case: ImageCase) -> Verdicts:
         majors = figures(facts.cuda)[0], figures(wheel)[0]
         compiled = _compiles(image, held)
         if majors[0] != majors[1] and facts.compiler and compiled:
+            what, always = compiled
+            where = "" if always else " (where no ready wheel is found)"
             yield _older(
-                case, image, held, wheel, "error",
-                f"{compiled} is compiled with the base image's nvcc {facts.cuda} against a torch for CUDA {wheel}: "
+                case, image, held, wheel, "error" if always else "warning",
+                f"{what} is compiled with the base image's nvcc {facts.cuda}{where} against a torch for CUDA {wheel}: "
                 "torch refuses another major version.",
             )  # fmt: skip
         elif minor(facts.cuda) >= minor(wheel):
@@ -114,18 +118,20 @@ def _build_within(case: ImageCase, image: Image, held: Held, cuda: str) -> Torch
     return next(iter(rows), None)
 
 
-def _compiles(image: Image, held: Held) -> str:
-    """What is compiled against torch after it was installed; "" for nothing."""
+def _compiles(image: Image, held: Held) -> tuple[str, bool] | None:
+    """(what is compiled against torch after it was installed, whether that is sure)."""
     for step in image.steps:
+        install, text = step.pip, step.command.text
         if step.command.line < held.line or step.command.maybe:
             continue
-        if step.pip is not None and "--no-build-isolation" in step.pip.flags:
-            found = [one.name for one in step.pip.requirements if one.name in _COMPILED]
-            if found or not step.pip.requirements:
-                return found[0] if found else "a package"
-        if re.search(r"setup\.py (install|develop|build_ext)", step.command.text):
-            return "an extension"
-    return ""
+        if install is not None and "--no-build-isolation" in install.flags and not install.find_links:
+            names = [one.name for one in install.requirements if one.name in (*_COMPILED, *_OFTEN_READY)]
+            if names or not install.requirements:
+                forced = "FLASH_ATTENTION_FORCE_BUILD" in step.command.variables
+                return (names[0], forced or names[0] in _COMPILED) if names else ("a package", False)
+        if re.search(r"setup\.py (install|develop|build_ext)", text):
+            return "an extension", "build_ext" in text
+    return None
 
 
 def _base_libraries_first(image: Image) -> bool:
