@@ -28,6 +28,9 @@ FailOn = Literal["error", "warning", "never"]
 _SEVERITIES = ("error", "warning", "note")
 _IMAGE_MODULES = ("checks", "driver_checks", "index_checks", "torch_checks", "described_checks", "compose_checks")
 
+_OWN_FAULTS = ("GPD901", "GPD902")
+"""A check, a probe that crashed."""
+
 
 class Ignored(Struct, frozen=True):
     """A finding that a person chose to ignore, and why."""
@@ -83,7 +86,7 @@ def judge(
     required = tuple(required)
     select = tuple(select)
     chosen = _chosen((*select, "requirement-not-met") if select and required else select)
-    ignored_ids = {check.id: why for name, why in (ignore or {}).items() for check in named(name)}
+    ignored_ids = _ids(ignore or {})
     case = Case(machine, matrix, required)
     findings, questions = _findings(chosen, case)
     # What is ignored explains nothing: a requirement that it leaves unmet stands for itself.
@@ -105,10 +108,17 @@ def judge_images(
     wanted = {check for name in select for check in named(name)}
     ids = {check.id for check in wanted}
     chosen = tuple(check for check in image_checks() if check in wanted or not wanted)
-    ignored_ids = {check.id: why for name, why in (ignore or {}).items() for check in named(name)}
+    ignored_ids = _ids(ignore or {})
     findings, questions = _findings(chosen, case)
     others = [finding for finding in also if finding.id in ids or not wanted]
     return _judgement([*findings, *others], questions, ignored_ids, chosen)
+
+
+def _ids(ignore: Mapping[str, str]) -> dict[str, str]:
+    """What is ignored, by id: also the faults of gpudoctor itself, which no check finds."""
+    ids = {check.id: why for name, why in ignore.items() for check in named(name)}
+    own = {id: why for name, why in ignore.items() for id in _OWN_FAULTS if id.startswith(name.upper())}
+    return ids | own
 
 
 def _findings(chosen: tuple[Check, ...], case: Any) -> tuple[list[Finding], list[NotJudged]]:
@@ -216,7 +226,7 @@ def named(name: str) -> tuple[Check, ...]:
         return tuple(check for check in checks if check.slug == name or (by_id and check.id.startswith(upper)))
 
     found = among(all_checks()) or among(image_checks())
-    if not found and upper not in ("GPD9", "GPD901", "GPD902"):
+    if not found and upper not in ("GPD9", *_OWN_FAULTS):
         import difflib
 
         checks = (*all_checks(), *image_checks())

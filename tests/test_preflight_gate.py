@@ -8,7 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpudoctor.doctor import Survey
-from gpudoctor.machine import Level, Machine
+from gpudoctor.finding import NotJudged
+from gpudoctor.machine import Level, Machine, unknown
 from gpudoctor.preflight.gate import Gate, Passage, Rules
 from gpudoctor.requirement import parse
 from tests.check_cases import matrix
@@ -20,6 +21,7 @@ LATE = no_gpu_machine(torch=torch())
 WRONG_BUILD = nvidia_machine(
     nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120"), driver="570.133.07", torch=torch("2.6.0+cu124")
 )
+UNLISTED = replace(nvidia_machine(torch=None), gpus=(), buses=unknown("the PCI probe crashed"))
 RX_6700 = amd_machine(amd_gpu("AMD Radeon RX 6700 XT", "gfx1031"), torch=torch("2.9.1+rocm6.4"))
 
 
@@ -115,6 +117,20 @@ def test_a_repair_that_is_more_than_variables_is_left_alone():
 @pytest.mark.parametrize(("fail_on", "code"), [("error", 1), ("warning", 1), ("never", 0)])
 def test_what_refuses_can_be_chosen(fail_on: str, code: int):
     assert Node(WRONG_BUILD).passage(fail_on=fail_on).code == code
+
+
+def test_a_probe_that_crashed_refuses_unless_that_is_ignored():
+    """As in a Slurm prolog: the node is not at fault. What is required still has to be known."""
+    crashed = NotJudged(id="GPD902", why="the python probe crashed", matters=True)
+    rules = {"select": ("GPD1", "GPD2"), "required": tuple(map(parse, ["gpu>=1"]))}
+    for machine, ignore, code in (
+        (HEALTHY, {}, 3),
+        (HEALTHY, {"GPD902": "ours"}, 0),
+        (UNLISTED, {"GPD902": "ours"}, 3),
+    ):
+        survey = Survey(machine, (crashed,), {})
+        gate = Gate(lambda level, survey=survey: survey, matrix(), Rules(level="static", ignore=ignore, **rules), {})
+        assert gate.passage().code == code
 
 
 def test_what_is_required_is_judged_whatever_is_selected():
