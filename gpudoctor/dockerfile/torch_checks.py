@@ -49,10 +49,10 @@ def older_cuda(case: ImageCase) -> Verdicts:
         compiled = _compiles(image, held)
         if majors[0] != majors[1] and facts.compiler and compiled:
             what, always = compiled
-            where = "" if always else " (where no ready wheel is found)"
+            nvcc = f"nvcc {facts.cuda}{'' if always else ' (where no ready wheel is found)'}"
             yield _older(
                 case, image, held, wheel, "error" if always else "warning",
-                f"{what} is compiled with the base image's nvcc {facts.cuda}{where} against a torch for CUDA {wheel}: "
+                f"{what} is compiled with the base image's {nvcc} against a torch for CUDA {wheel}: "
                 "torch refuses another major version.",
             )  # fmt: skip
         elif minor(facts.cuda) >= minor(wheel):
