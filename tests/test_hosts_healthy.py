@@ -388,7 +388,7 @@ def the_last_torchaudio_beside_a_newer_torch(host: Host) -> Host:
 
 @pytest.mark.parametrize("name", SETUPS)
 def test_a_healthy_machine_is_silent(name: str, tmp_path: Path) -> None:
-    report = SETUPS[name](Host(tmp_path, arch=_arch(name))).check()
+    report = SETUPS[name](Host(tmp_path, arch=arch_of_card(name))).check()
     told = [(f["slug"], f["severity"], f["message"]) for f in report["findings"] if f["severity"] != "note"]
     assert told == []
     open_questions = [(q["id"], q["why"]) for q in report["not_judged"] if q["matters"]]
@@ -396,7 +396,7 @@ def test_a_healthy_machine_is_silent(name: str, tmp_path: Path) -> None:
     assert (report["verdict"], report["exit_code"]) == ("ok", 0)
 
 
-def _arch(name: str) -> str:
+def arch_of_card(name: str) -> str:
     return "aarch64" if "jetson" in name or "spark" in name else "x86_64"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.hosts import Host, slugs
-from tests.test_hosts_healthy import SETUPS, _arch, one_card_of_eight_granted
+from tests.test_hosts_healthy import SETUPS, arch_of_card, one_card_of_eight_granted
 
 WITHOUT_A_CARD = {
     "prime select integrated",
@@ -23,7 +23,7 @@ WITHOUT_A_CARD = {
 
 @pytest.mark.parametrize("name", SETUPS)
 def test_a_healthy_machine_passes_where_it_has_a_card(name: str, tmp_path: Path) -> None:
-    report = SETUPS[name](Host(tmp_path, arch=_arch(name))).check("--require", "gpu>=1")
+    report = SETUPS[name](Host(tmp_path, arch=arch_of_card(name))).check("--require", "gpu>=1")
     assert (report["verdict"], report["exit_code"]) == (("error", 1) if name in WITHOUT_A_CARD else ("ok", 0))
 
 
