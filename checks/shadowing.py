@@ -59,7 +59,7 @@ def pins(case: Case) -> dict[str, tuple[str, str]]:
     own = case.environment.distribution("torch") if case.environment else None
     pins = {}
     for line in own.requires if own else ():
-        found = re.match(_PIN, line) if _is_for(case, line) else None
+        found = re.match(_PIN, line) if line.startswith("nvidia-") and _is_for(case, line) else None
         if found:
             pins[found[1]] = (found[2] or "", found[3])
     release = case.matrix.release(torch.version) if torch else None

@@ -72,6 +72,22 @@ _ELF32 = _Layout(
 )  # fmt: skip
 
 
+class _Versions(Struct, frozen=True):
+    """A table of symbol versions: groups, each with a chain of names."""
+
+    table: int
+    count: int
+    """The tags of its address and of the number of its groups."""
+    group: struct.Struct
+    """Length of the chain, its start, and the next group."""
+    name: struct.Struct
+    """The name, and the next one."""
+
+
+_NEEDS = _Versions(_DT_VERNEED, _DT_VERNEEDNUM, struct.Struct("<2xH4xII"), struct.Struct("<8xII"))
+_DEFINITIONS = _Versions(_DT_VERDEF, _DT_VERDEFNUM, struct.Struct("<6xH4xII"), struct.Struct("<II"))
+
+
 class Elf:
     """One ELF file. Parts are read when they are asked for; each raises NotReadable where it is damaged."""
 
@@ -240,47 +256,35 @@ class Elf:
 
     @cached_property
     def _version_needs(self) -> tuple[str, ...]:
-        return tuple(self._walk_versions(_DT_VERNEED, _DT_VERNEEDNUM, count_at=2, first_at=8, next_at=12, step=16))
+        return tuple(self._walk_versions(_NEEDS))
 
     @cached_property
     def _version_definitions(self) -> tuple[str, ...]:
-        return tuple(self._walk_versions(_DT_VERDEF, _DT_VERDEFNUM, count_at=6, first_at=12, next_at=16, step=20))
+        return tuple(self._walk_versions(_DEFINITIONS))
 
-    def _walk_versions(
-        self, table: int, count: int, *, count_at: int, first_at: int, next_at: int, step: int
-    ) -> Iterator[str]:
-        """Names in a Verneed or Verdef table: groups, each with a chain of names.
-
-        The numbers are where a group's record holds the length of its chain, its start and the next group.
-        """
-        address, groups = self._first(table), self._first(count)
+    def _walk_versions(self, versions: _Versions) -> Iterator[str]:
+        address, groups = self._first(versions.table), self._first(versions.count)
         if address is None or groups is None:
             return
         at, left = self._offset_of(address), _MOST_VERSIONS
         for _ in range(min(groups, _MOST_VERSIONS)):
-            group = self.file.read(at, step)
-            (names,) = struct.unpack_from("<H", group, count_at)
-            (first,) = struct.unpack_from("<I", group, first_at)
-            (following,) = struct.unpack_from("<I", group, next_at)
+            names, first, following = self._unpacked(versions.group, at)
             name_at = at + first
             for _ in range(names):
                 left -= 1
                 if left < 0:
                     raise NotReadable("absurd size: too many symbol versions")
-                name, name_step = self._version_name(name_at, table)
-                yield name
-                if not name_step:
+                name, step = self._unpacked(versions.name, name_at)
+                yield self._string(name)
+                if not step:
                     break
-                name_at += name_step
+                name_at += step
             if not following:
                 return
             at += following
 
-    def _version_name(self, at: int, table: int) -> tuple[str, int]:
-        """The name in a Vernaux (hash, flags, other, name, next) or Verdaux (name, next), and the step onward."""
-        layout = "<8xII" if table == _DT_VERNEED else "<II"
-        name, step = struct.unpack(layout, self.file.read(at, struct.calcsize(layout)))
-        return self._string(name), step
+    def _unpacked(self, layout: struct.Struct, at: int) -> tuple[int, ...]:
+        return layout.unpack(self.file.read(at, layout.size))
 
 
 def open_elf(handle: BinaryIO | int | bytes) -> Elf:

@@ -123,8 +123,11 @@ class _Walk:
     def _section(self, at: int, end: int) -> None:
         if end > self._file.size:
             raise NotReadable(f"truncated: its code ends at {end} and the file at {self._file.size}")
-        while (at := self._file.skip_zeros(at, end, _HEADERS)) < end:
-            at = self._container(at, end)
+        while at < end:
+            if self._file.read(at, 1, _HEADERS)[0]:
+                at = self._container(at, end)
+            else:
+                at = self._file.skip_zeros(at, end, _HEADERS)
 
     def _container(self, at: int, end: int) -> int:
         """Read one container and return where it ends."""

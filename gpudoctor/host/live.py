@@ -24,6 +24,7 @@ class LiveHost(Host):
     def __init__(self, variables: Mapping[str, str] | None = None) -> None:
         """`variables` are laid over those of this process (`--env`)."""
         self._environ: Mapping[str, str] = {**os.environ, **variables} if variables else os.environ
+        self._messages: Fact[bytes] | None = None
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -57,6 +58,12 @@ class LiveHost(Host):
         return known(found.f_blocks * found.f_frsize, f"statvfs {path}")
 
     def kernel_messages(self) -> Fact[bytes]:
+        """Read once: thousands of records, one system call each."""
+        if self._messages is None:
+            self._messages = self._read_messages()
+        return self._messages
+
+    def _read_messages(self) -> Fact[bytes]:
         try:
             descriptor = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         except OSError as error:

@@ -20,7 +20,7 @@ def figures(version: str) -> Figures:
     found = re.search(_RELEASE, version)
     if found is None:
         return ()
-    parts = [int(part[:9]) for part in re.split(r"[.-]", found.group())]
+    parts = [int(part[:9]) for part in found.group().replace("-", ".").split(".")]
     while parts and parts[-1] == 0:
         parts.pop()
     return tuple(parts) or (0,)

@@ -6,6 +6,7 @@ WSL2 and plain virtual machines are no containers; a host that merely has docker
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, absent, known, unknown
@@ -70,8 +71,11 @@ _DISK_FILE_SYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs")
 _INIT_CGROUPS = ("/", "/init.scope")
 
 
+@lru_cache(maxsize=1)
 def probe_container(host: Host) -> Fact[str]:
-    """docker, podman, kubernetes, lxc, apptainer, systemd-nspawn ...; absent outside containers."""
+    """docker, podman, kubernetes, lxc, apptainer, systemd-nspawn ...; absent outside containers.
+
+    Asked by several probes of one survey, and kept for them."""
     for variable, kind in _VARIABLES:
         if host.environ.get(variable):
             return known(kind, f"variable {variable}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -67,7 +68,7 @@ def interpreter_rpath(host: Host, interpreter: str) -> tuple[str, ...]:
     """Folders of a python executable's DT_RPATH (conda's has $ORIGIN/../lib), which it lends to all it loads."""
     real = host.resolve(interpreter)
     elf = read_elf(host, real) if real else None
-    return _expanded(elf.rpath, real or "")[0] if elf and not elf.runpath else ()
+    return _expanded(elf.rpath, posixpath.dirname(real or ""))[0] if elf and not elf.runpath else ()
 
 
 class Heads(Struct, frozen=True):
@@ -151,8 +152,9 @@ class _Walk:
             self._complete = False
             return
         self._note_glibcxx(path, heads)
-        runpath, whole = _expanded(heads.runpath, path)
-        own, own_whole = _expanded(heads.rpath, path)
+        origin = posixpath.dirname(path)
+        runpath, whole = _expanded(heads.runpath, origin)
+        own, own_whole = _expanded(heads.rpath, origin)
         rpath = () if heads.runpath else (*own, *inherited)
         self._complete = self._complete and whole and own_whole
         self._folders.update(dict.fromkeys((*rpath, *runpath)))
@@ -213,10 +215,10 @@ class _Walk:
         return LibraryWalk(asked=tuple(self._asked.values()), glibcxx=glibcxx, complete=self._complete)
 
 
-def _expanded(folders: tuple[str, ...], path: str) -> tuple[tuple[str, ...], bool]:
+@lru_cache(maxsize=32)
+def _expanded(folders: tuple[str, ...], origin: str) -> tuple[tuple[str, ...], bool]:
     """The folders with $ORIGIN put in, and whether that gave them all: relative ones and other variables
-    depend on the process."""
-    origin = posixpath.dirname(path)
+    depend on the process. The libraries of one folder mostly say the same."""
     texts = [re.sub(r"\$(?:ORIGIN\b|\{ORIGIN\})", lambda _: origin, folder) for folder in folders]
     usable = tuple(posixpath.normpath(text) for text in texts if text.startswith("/") and "$" not in text)
     return usable, len(usable) == len(texts)
