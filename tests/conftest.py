@@ -1,7 +1,13 @@
 """What holds for all tests."""
 
+import signal
+
 from hypothesis import settings
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("no clock", deadline=None)
 settings.load_profile("no clock")
+
+# A runner in the background hands on that they are ignored, and gpudoctor then keeps to that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
