@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_CREDENTIALS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s]+@")
+_CREDENTIALS = r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s]+@"
 
 
 def without_controls(text: str, instead: str = "?") -> str:
@@ -19,4 +19,4 @@ def lines_without_controls(text: str) -> str:
 
 def without_passwords(text: str) -> str:
     """Without the user and password of a URL."""
-    return _CREDENTIALS.sub(r"\1***@", text) if "://" in text else text
+    return re.sub(_CREDENTIALS, r"\1***@", text) if "://" in text else text

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import click
 
 from gpudoctor import __version__
+from gpudoctor.plain_text import without_controls
 
 INTERNAL_FAULT = 70
 
@@ -75,10 +76,10 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
             error.show()  # the help itself
         else:
-            click.echo(f"gpudoctor: {one_line(error.format_message())}", err=True)
+            click.echo(f"gpudoctor: {without_controls(error.format_message(), ' ')}", err=True)
         return error.exit_code
     except InputError as error:
-        click.echo(f"gpudoctor: {one_line(str(error))}", err=True)
+        click.echo(f"gpudoctor: {without_controls(str(error), ' ')}", err=True)
         return 2
     except BrokenPipeError:
         _discard_output()
@@ -86,12 +87,15 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             _discard_output()
-            click.echo(f"gpudoctor: the output cannot be written: {one_line(str(error.strerror)).lower()}", err=True)
+            click.echo(
+                f"gpudoctor: the output cannot be written: {without_controls(str(error.strerror), ' ').lower()}",
+                err=True,
+            )
             return 2
         if os.environ.get("GPUDOCTOR_TRACEBACK"):
             raise
         click.echo(
-            f"gpudoctor: a fault of gpudoctor itself: {type(error).__name__}: {one_line(str(error))}\n"
+            f"gpudoctor: a fault of gpudoctor itself: {type(error).__name__}: {without_controls(str(error), ' ')}\n"
             "Please report it; GPUDOCTOR_TRACEBACK=1 shows where it happened.",
             err=True,
         )
@@ -110,8 +114,3 @@ def _make_writable() -> None:
 def _discard_output() -> None:
     """What is still buffered must not fail once more at the end of the program."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def one_line(text: str) -> str:
-    """A message without line breaks and control characters."""
-    return "".join(c if c.isprintable() else " " for c in text)

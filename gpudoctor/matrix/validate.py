@@ -144,22 +144,21 @@ def _rates(row: CardRates, matrix: Matrix) -> Iterator[str]:
 
 
 def _base_image(row: BaseImage, matrix: Matrix) -> Iterator[str]:
-    try:
-        found = re.fullmatch(row.image, row.example)
-    except re.error as error:
-        yield f"image: {error}"
-        return
-    if found is None:
-        yield "the pattern does not match its example"
-    elif (first := matrix.base_image(row.example)) is None or first.image != row.image:
+    wrong = tuple(_fits_its_example("image", row.image, row.example))
+    yield from wrong
+    if not wrong and ((first := matrix.base_image(row.example)) is None or first.image != row.image):
         yield "a row before it matches its example: exact names stand before general ones"
 
 
 def _distribution(row: Distribution, matrix: Matrix) -> Iterator[str]:
+    yield from _fits_its_example("distribution", row.distribution, row.example)
+
+
+def _fits_its_example(field: str, pattern: str, example: str) -> Iterator[str]:
     try:
-        fits = re.fullmatch(row.distribution, row.example)
+        fits = re.fullmatch(pattern, example)
     except re.error as error:
-        yield f"distribution: {error}"
+        yield f"{field}: {error}"
         return
     if fits is None:
         yield "the pattern does not match its example"

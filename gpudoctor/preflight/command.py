@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from gpudoctor.host import InputError, LiveHost
 from gpudoctor.host.ending import Ended, ending_in_order
+from gpudoctor.plain_text import without_controls
 from gpudoctor.preflight.arguments import FALSE, Given
 
 if TYPE_CHECKING:
@@ -153,6 +154,5 @@ def _open_streams() -> None:
 
 
 def _say(text: str) -> None:
-    line = "".join(c if c.isprintable() else " " for c in text)
     with suppress(OSError):
-        print(f"gpudoctor: {line}", file=sys.stderr, flush=True)
+        print(f"gpudoctor: {without_controls(text, ' ')}", file=sys.stderr, flush=True)
