@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import stat
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudoctor.host import InputError, LiveHost, RecordedHost
+from gpudoctor.host.bound_child import bound
 from gpudoctor.host.child import run_limited
 
 LIVE = LiveHost()
@@ -354,6 +357,63 @@ def test_output_that_is_no_text_is_still_text() -> None:
 def test_a_signal_is_told_from_a_status() -> None:
     found = run_limited(["sh", "-c", "kill -SEGV $$"], 10).value
     assert found is not None and found.rc == -signal.SIGSEGV
+
+
+class SignalledPopen(subprocess.Popen[bytes]):
+    """A process whose starter gets a signal as soon as it runs, before it can take note of that."""
+
+    started: ClassVar[list[int]] = []
+    number = signal.SIGINT
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.started.append(self.pid)
+        signal.raise_signal(self.number)
+
+
+class TermReceived(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(("number", "raised"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, TermReceived)])
+def test_a_signal_between_start_and_reading_ends_the_command_first(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals, raised: type[BaseException]
+) -> None:
+    def end(*_: object) -> None:
+        raise TermReceived
+
+    monkeypatch.setattr(SignalledPopen, "number", number)
+    monkeypatch.setattr(SignalledPopen, "started", [])
+    monkeypatch.setattr("gpudoctor.host.child.subprocess.Popen", SignalledPopen)
+    before = signal.signal(signal.SIGTERM, end), signal.signal(signal.SIGINT, signal.default_int_handler)
+    began = time.monotonic()
+    try:
+        with pytest.raises(raised):
+            run_limited(["sleep", "60"], 60)
+    finally:
+        signal.signal(signal.SIGTERM, before[0])
+        signal.signal(signal.SIGINT, before[1])
+    (child,) = SignalledPopen.started
+    assert not is_running(child)
+    assert time.monotonic() - began < 30, "the time limit is not waited for"
+
+
+def test_a_child_in_python_that_comes_after_its_gpudoctor_ended_does_nothing(tmp_path: Path) -> None:
+    program = "open(sys.argv[1], 'w').close()"
+    run = ["sh", "-c", '"$@"; true', "sh", sys.executable]
+    subprocess.run([*run, *bound(program, str(tmp_path / "orphan"))], check=True, timeout=20)
+    subprocess.run([sys.executable, *bound(program, str(tmp_path / "child"))], check=True, timeout=20)
+    assert os.listdir(tmp_path) == ["child"]
+
+
+def test_without_a_free_descriptor_a_command_is_unknown() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        found = run_limited(["true"], 10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert found.state == "unknown" and "Too many open files" in found.why
 
 
 @pytest.mark.parametrize("closed", ["", "</dev/null >/dev/null 2>&1"])

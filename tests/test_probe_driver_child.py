@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from gpudoctor.host import LiveHost
 from gpudoctor.machine import Fact, Library, LoadPath, NvidiaApi
 from gpudoctor.probes.amd_driver import LIBRARY, ask_hsa
 from gpudoctor.probes.nvidia_driver import Answers, ask_nvidia
+from tests.smoke_children import processes_with
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler to build the stub libraries with")
 
@@ -307,6 +310,39 @@ def test_a_library_that_cannot_be_loaded_is_unknown_with_the_reason(tmp_path: Pa
     cuda = ask_nvidia(StubbedHost(tmp_path))[1]
     assert cuda.state == "unknown"
     assert "libcuda.so.1" in cuda.why
+
+
+HANGING = """
+import sys
+from pathlib import Path
+from tests.test_probe_driver_child import StubbedHost, ask_hsa, ask_nvidia, on_path
+stubs = Path(sys.argv[1])
+host = StubbedHost(stubs, STUB=sys.argv[2], **{sys.argv[3]: "hang"})
+ask_hsa(host, on_path(stubs), 60.0) if "HSA" in sys.argv[3] else ask_nvidia(host, 60.0)
+"""
+
+
+@pytest.mark.parametrize("hanging", ["STUB_NVML", "STUB_CUDA", "STUB_HSA"])
+def test_a_hanging_driver_does_not_outlive_a_gpudoctor_that_is_killed(
+    stubs: Path, tmp_path: Path, hanging: str
+) -> None:
+    command = [sys.executable, "-c", HANGING, str(stubs), str(tmp_path), hanging]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[1]) as process:
+        while not any(has_loaded(number, stubs) for number in processes_with(f"STUB={tmp_path}")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+    deadline = time.monotonic() + 5
+    while processes_with(f"STUB={tmp_path}") and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not processes_with(f"STUB={tmp_path}")
+
+
+def has_loaded(number: int, stubs: Path) -> bool:
+    try:
+        return str(stubs) in Path(f"/proc/{number}/maps").read_text()
+    except OSError:
+        return False
 
 
 def test_nothing_stays_behind(stubs: Path, tmp_path: Path) -> None:

@@ -11,9 +11,15 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from gpudoctor.host.bound_child import bound
 from gpudoctor.host.child import run_limited
 
 _ANSWERS_LIMIT = 4 << 20
+_PROGRAM = """
+del sys.argv[0]
+with open(sys.argv[0], "rb") as program:
+    exec(compile(program.read(), sys.argv[0], "exec"))
+"""
 
 
 class ChildRun(Struct, frozen=True):
@@ -35,7 +41,7 @@ def run_child(name: str, arguments: tuple[str, ...], seconds: float, environ: Ma
         return ChildRun(failure=f"could not be asked: {error}")
     try:
         result = run_limited(
-            (sys.executable, "-I", "-S", "-E", script, str(channel), *arguments),
+            (sys.executable, "-I", "-S", "-E", *bound(_PROGRAM, script, str(channel), *arguments)),
             seconds,
             environ={**environ, "CUDA_CACHE_DISABLE": "1"},
             cwd="/",

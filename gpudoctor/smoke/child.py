@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
+from gpudoctor.host.bound_child import bound
 from gpudoctor.host.interrupts import Interruptions
 from gpudoctor.host.processes import end_all, has_ended, kill, marked
 from gpudoctor.smoke.kernels.channel import GarbledError, Message, Reader, send
@@ -23,7 +24,7 @@ from gpudoctor.smoke.kernels.serve import CHANNEL_GONE
 from gpudoctor.smoke.shared_memory import SharedMemory
 
 _BOOTSTRAP = """
-import importlib.util, sys
+import importlib.util
 folder = sys.argv[1]
 if sys.path[0] == "":
     del sys.path[0]
@@ -33,7 +34,7 @@ package = importlib.util.module_from_spec(spec)
 sys.modules["gpudoctor_smoke"] = package
 spec.loader.exec_module(package)
 from gpudoctor_smoke import serve
-serve.main(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], int(sys.argv[5]), sys.argv[6] == "count")
+serve.main(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5] == "count")
 """
 """Loads the kernels' folder as a package of its own name: no folder of ours comes onto sys.path."""
 
@@ -143,11 +144,11 @@ class Child:
         watch, held = os.pipe()
         commands, self._commands = os.pipe()
         self._events, events = os.pipe()
-        arguments = (self._kernels, commands, events, self._trace, os.getpid(), "count" if count else "")
+        arguments = (self._kernels, commands, events, self._trace, "count" if count else "")
         own = {"PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C", _MARK: self._mark}
         try:
             self._process = subprocess.Popen(
-                [interpreter, "-c", _BOOTSTRAP, *map(str, arguments)],
+                [interpreter, *bound(_BOOTSTRAP, *map(str, arguments))],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -26,8 +26,6 @@ BEAT_SECONDS = 0.5
 MESSAGE_LIMIT = 4000
 CHANNEL_GONE = 117
 """Exit status of a child that cannot tell gpudoctor anything any more."""
-DEATH_OF_PARENT = 1
-"""PR_SET_PDEATHSIG of prctl."""
 
 
 class Channel:
@@ -66,9 +64,9 @@ class Channel:
             self.tell("beat")
 
 
-def main(commands: int, events: int, trace: str, parent: int, count: bool) -> None:
+def main(commands: int, events: int, trace: str, count: bool) -> None:
     """Serve until the commands end. `trace` is the file that gets the Python lines of a crash."""
-    _prepare(trace, parent)
+    _prepare(trace)
     channel = Channel(commands, events)
     channel.tell("importing")
     threading.Thread(target=channel.beat, daemon=True).start()
@@ -86,8 +84,8 @@ def main(commands: int, events: int, trace: str, parent: int, count: bool) -> No
     os._exit(0)  # what torch does at exit is no part of the trial
 
 
-def _prepare(trace: str, parent: int) -> None:
-    """No core file, first choice of the kernel when memory runs out, no life without gpudoctor, last words."""
+def _prepare(trace: str) -> None:
+    """No core file, first choice of the kernel when memory runs out, last words."""
     try:
         import resource
 
@@ -99,12 +97,6 @@ def _prepare(trace: str, parent: int) -> None:
         pass
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write("1000")
-    with contextlib.suppress(ImportError, OSError, AttributeError):
-        import ctypes
-
-        ctypes.CDLL(None).prctl(DEATH_OF_PARENT, int(signal.SIGKILL), 0, 0, 0)
-        if not os.path.exists(f"/proc/{parent}"):  # it ended before that
-            os._exit(CHANNEL_GONE)
     with contextlib.suppress(OSError, ValueError):
         # Never closed: it is written when nothing else works any more.
         handle = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
