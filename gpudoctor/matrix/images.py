@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from gpudoctor.matrix.cards import Cards
 from gpudoctor.matrix.rows import BaseImage
 
-_HUB = re.compile(r"(?:(?:index\.)?docker\.io|registry-1\.docker\.io|public\.ecr\.aws/docker|mirror\.gcr\.io)/")
+_HUB = ("docker.io/", "index.docker.io/", "registry-1.docker.io/", "public.ecr.aws/docker/", "mirror.gcr.io/")
 _TOLD_BY_THE_TAG = ("cuda", "rocm", "python", "torch", "release")
 
 
@@ -18,7 +18,9 @@ class ImageQuestions(Cards):
 
     def base_image(self, name: str) -> BaseImage | None:
         """What an image holds, by its name and tag; None: not known."""
-        plain = _HUB.sub("", name.partition("@")[0]).removeprefix("library/")
+        plain = name.partition("@")[0]
+        hub = next((hub for hub in _HUB if plain.startswith(hub)), "")
+        plain = plain.removeprefix(hub).removeprefix("library/")
         for row in self.tables.base_images:
             if found := re.fullmatch(row.image, plain):
                 groups = found.groupdict()

@@ -169,7 +169,7 @@ def _rocm(host: Host, here: bool) -> Fact[tuple[RocmInstall, ...]]:
     """ROCm installations of the system: below /opt, where ROCM_PATH points, or the distribution's own (looked
     for only where there is a card)."""
     listing = host.names("/opt")
-    folders = [f"/opt/{name}" for name in listing.value or () if re.fullmatch(r"rocm(-\d.*)?", name)]
+    folders = [f"/opt/{name}" for name in listing.value or () if name == "rocm" or re.match(r"rocm-\d", name)]
     folders += [f"/opt/rocm/{name}" for name in host.names("/opt/rocm").value or () if name.startswith("core-")]
     if host.environ.get("ROCM_PATH", "").startswith("/"):
         folders.append(host.environ["ROCM_PATH"].rstrip("/"))

@@ -55,17 +55,15 @@ _CGROUPS = (
     (r"/cri-containerd[-:]|/containerd/[^/]+/[0-9a-f]{12,}|:cri-containerd:", "containerd"),
 )
 # Where runtimes keep their root file systems: seen in the mount of `/`.
+_DOCKER_STORES = ("overlay2", "vfs", "btrfs", "aufs", "devicemapper", "zfs", "image", "buildkit")
 _ROOTS = (
-    (
-        r"/docker/(overlay2|vfs|btrfs|aufs|devicemapper|zfs|image|buildkit)|/mapper/docker-",
-        "docker",
-    ),
-    (r"/containers/storage/", "podman"),
-    (r"/lxc/|/lxd/|/incus/", "lxc"),
-    (r"/containerd/|io\.containerd", "containerd"),
-    (r"/enroot/", "enroot"),
-    (r"/var/lib/machines/", "systemd-nspawn"),
-    (r"/(apptainer|singularity)/", "apptainer"),
+    ((*(f"/docker/{store}" for store in _DOCKER_STORES), "/mapper/docker-"), "docker"),
+    (("/containers/storage/",), "podman"),
+    (("/lxc/", "/lxd/", "/incus/"), "lxc"),
+    (("/containerd/", "io.containerd"), "containerd"),
+    (("/enroot/",), "enroot"),
+    (("/var/lib/machines/",), "systemd-nspawn"),
+    (("/apptainer/", "/singularity/"), "apptainer"),
 )
 _DISK_FILE_SYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs")
 _INIT_CGROUPS = ("/", "/init.scope")
@@ -147,7 +145,7 @@ def _from_root(mounts: Fact[tuple[Mount, ...]]) -> Fact[str]:
         return absent(mounts.source)
     layers = [option for option in root.options if option.startswith(("lowerdir", "upperdir"))]
     text = " ".join((root.root, root.source, *layers))
-    kind = next((kind for pattern, kind in _ROOTS if re.search(pattern, text)), None)
+    kind = next((kind for parts, kind in _ROOTS if any(part in text for part in parts)), None)
     return absent(mounts.source) if kind is None else known(kind, mounts.source)
 
 

@@ -25,6 +25,8 @@ JUDGED = frozenset({
 
 _METADATA_LIMIT = 256 << 10
 _MOST_REQUIRES = 500
+_HEADERS = ("Name", "Version", "Requires-Dist")
+_HEADER_LIMIT = 1000
 _CONDA_NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torch", "torchtriton": "triton"}
 _CONDA_WANTED = r"(?:lib)?(?:torch|pytorch|triton|cuda|cudnn|cublas|nccl|magma|rocm|hip|numpy|xformers)"
 
@@ -104,11 +106,12 @@ def metadata_head(host: Host, path: str) -> dict[str, list[str]]:
         content = host.data(posixpath.join(path, name) if name else path, _METADATA_LIMIT)
         if content.value is not None:
             break
-    text = (content.value or b"").decode("utf-8", "replace")
-    head = re.split(r"\r?\n\r?\n", text, maxsplit=1)[0]
+    text = (content.value or b"").decode("utf-8", "replace").replace("\r\n", "\n")
     fields: dict[str, list[str]] = {}
-    for match in re.finditer(r"^(Name|Version|Requires-Dist):[ \t]*(\S[^\r\n]{0,999})", head, re.MULTILINE):
-        fields.setdefault(match.group(1), []).append(match.group(2).strip())
+    for line in text.partition("\n\n")[0].split("\n"):
+        name, _, value = line.partition(":")
+        if name in _HEADERS and (stated := value[:_HEADER_LIMIT].strip()):
+            fields.setdefault(name, []).append(stated)
     return fields
 
 
@@ -119,7 +122,8 @@ def _direct_url(host: Host, path: str) -> str:
         url = msgspec.json.decode(content, type=_DirectUrl).url if content else ""
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
-    return re.sub(r"^([a-z+]+://)[^/@]*@", r"\1", re.split(r"[?#]", url)[0])
+    place = url.partition("?")[0].partition("#")[0]
+    return re.sub(r"^([a-z+]+://)[^/@]*@", r"\1", place) if "@" in place else place
 
 
 class _DirectUrl(Struct):

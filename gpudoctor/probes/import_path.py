@@ -18,6 +18,8 @@ from gpudoctor.probes.python_layout import Layout
 _DEBIAN = "/usr/lib/python3/dist-packages"
 _PTH_LIMIT = 256 << 10
 _MOST_PTH_LINES = 500
+_HOOKS = ("__editable___torch_", "__editable__torch_")
+"""Modules that installers write for an editable install of torch (and `_torch_editable.py`)."""
 
 
 class Folder(Struct, frozen=True):
@@ -145,7 +147,7 @@ def editable_torch(host: Host, path: ImportPath) -> str | None:
     """The torch folder that an editable install's import hook names, read from the hook's text."""
     for folder in path.folders:
         for name in folder.names:
-            if re.fullmatch(r"(__editable___?torch_.*_finder|_torch_editable)\.py", name):
+            if name == "_torch_editable.py" or (name.startswith(_HOOKS) and name.endswith("_finder.py")):
                 text = host.text(posixpath.join(folder.path, name)).value or ""
                 found = re.search(r"""['"]torch['"]\s*:\s*['"](/[^'"\n]+)['"]""", text)
                 if found:

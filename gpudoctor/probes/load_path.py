@@ -44,19 +44,14 @@ _USUAL_FOLDERS = (
 )
 
 _ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
-_SONAME_VERSION = r"\.so\.(\d+(?:\.\w+)+)$"
 _DRIVER_VERSION = r"\d{3,}\.\d+(?:\.\d+)?$"
 _LINK_TEXT = r"[\w./+-]+\.so[\w.]*"
 
-_KINDS: tuple[tuple[str, LibraryKind], ...] = (
-    (r"/stubs/", "stub"),
-    (r"cuda[^/]*/([^/]+/){0,3}compat[^/]*/|/cuda-compat[^/]*/", "compat"),
-    (r"/usr/lib/wsl/", "wsl"),
-    (r"/(tegra|tegra-egl|nvgpu)/|/usr/lib/aarch64-linux-gnu/nvidia/lib[^/]*$", "jetson"),
-    (r"/(site|dist)-packages/", "wheel"),
-    (r"^/(usr/local/cuda|opt/rocm|opt/nvidia|usr/lib/rocm)|/lib(hsa-runtime|amdhip)[^/]*$", "toolkit"),
-)
-_DRIVER_OWN = r"lib(cuda|nvidia-[\w-]+|nvcuvid)\.so[\w.]*$"
+_COMPAT = r"cuda[^/]*/([^/]+/){0,3}compat[^/]*/|/cuda-compat[^/]*/"
+_L4T = "/usr/lib/aarch64-linux-gnu/nvidia"
+_TOOLKITS = ("/usr/local/cuda", "/opt/rocm", "/opt/nvidia", "/usr/lib/rocm")
+_ROCM_OWN = ("libhsa-runtime", "libamdhip")
+_DRIVER_OWN = ("libcuda.so", "libnvcuvid.so", "libnvidia-")
 
 
 class _Place(Struct, frozen=True):
@@ -100,7 +95,7 @@ def userland_version(host: Host, load_path: LoadPath) -> Fact[str]:
     They may lie beside the load path, hidden behind cuda-compat; a mount from the host beats an image's own.
     """
     own = [
-        library for library in load_path.found if library.kind == "driver" and re.search(_DRIVER_OWN, library.name)
+        library for library in load_path.found if library.kind == "driver" and library.name.startswith(_DRIVER_OWN)
     ]
     for library in sorted(own, key=lambda library: (not library.mounted, "nvidia-ml" not in library.name)):
         if library.version:
@@ -170,7 +165,7 @@ def _distinct(host: Host, places: Sequence[_Place]) -> tuple[_Place, ...]:
 
 
 def _preloaded(variables: Mapping[str, str], gaps: list[Fact[object]]) -> Iterator[_Place]:
-    for entry in re.split(r"[:\s]+", variables.get("LD_PRELOAD", "")):
+    for entry in variables.get("LD_PRELOAD", "").replace(":", " ").split():
         if entry.startswith("/") and "$" not in entry:
             yield _Place(entry, "LD_PRELOAD", file=True)
         elif "/" in entry:
@@ -182,7 +177,7 @@ def _library_path(
 ) -> Iterator[_Place]:
     """Entries of LD_LIBRARY_PATH: an empty or relative one means the current folder of the process."""
     value = variables.get("LD_LIBRARY_PATH", "")
-    for entry in re.split(r"[:;]", value) if value else ():
+    for entry in value.replace(";", ":").split(":") if value else ():
         if "$ORIGIN" in entry or "${ORIGIN}" in entry or "PLATFORM" in entry:
             gaps.append(unknown(f"LD_LIBRARY_PATH has {entry}, which depends on the library", "LD_LIBRARY_PATH"))
             continue
@@ -287,12 +282,30 @@ def _serves(file: str, name: str) -> bool:
 
 
 def _version(name: str, path: str) -> str | None:
-    match = re.search(_SONAME_VERSION, path)
-    if match is None:
+    """ "580.95.05" of a path that ends in libcuda.so.580.95.05; None for a lone number, which names an interface."""
+    _, named, version = posixpath.basename(path).rpartition(".so.")
+    first, _, rest = version.partition(".")
+    if not named or not first.isdecimal() or not rest.replace(".", "").replace("_", "").isalnum():
         return None
-    own_driver = re.search(_DRIVER_OWN, name) is not None
-    return None if own_driver and not re.match(_DRIVER_VERSION, match[1]) else match[1]
+    return None if name.startswith(_DRIVER_OWN) and not re.match(_DRIVER_VERSION, version) else version
 
 
 def _kind(*paths: str) -> LibraryKind:
-    return next((kind for pattern, kind in _KINDS if any(re.search(pattern, path) for path in paths)), "driver")
+    """Whose a library is, by the folders that it lies in; `paths` are the names of one file."""
+
+    def any_has(*parts: str) -> bool:
+        return any(part in path for path in paths for part in parts)
+
+    if any_has("/stubs/"):
+        return "stub"
+    if any_has("compat") and any(re.search(_COMPAT, path) for path in paths):
+        return "compat"
+    if any_has("/usr/lib/wsl/"):
+        return "wsl"
+    if any_has("/tegra/", "/tegra-egl/", "/nvgpu/") or any(posixpath.dirname(p).endswith(_L4T) for p in paths):
+        return "jetson"
+    if any_has("/site-packages/", "/dist-packages/"):
+        return "wheel"
+    if any(path.startswith(_TOOLKITS) or posixpath.basename(path).startswith(_ROCM_OWN) for path in paths):
+        return "toolkit"
+    return "driver"

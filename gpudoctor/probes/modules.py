@@ -14,9 +14,9 @@ MODULES = ("/lib/modules", "/usr/lib/modules")
 DKMS = "/var/lib/dkms"
 
 _INDEX_LIMIT = 8 << 20
-_DEBIAN = r"^nvidia_(?:current|tesla|legacy)(?:_\d+(?:xx)?)?(?:_open)?$"
+_DEBIAN = r"nvidia_(?:current|tesla|legacy)(?:_\d+(?:xx)?)?(?:_open)?$"
 """Debian keeps several branches side by side: nvidia-current.ko, nvidia-tesla-535.ko are all "nvidia"."""
-_SUFFIX = r"\.ko(?:\.(?:xz|zst|gz))?$"
+_SUFFIXES = (".ko", ".ko.xz", ".ko.zst", ".ko.gz")
 # Where modules of these drivers are put below /lib/modules/<kernel>: by DKMS, by distributions' own packages,
 # by NVIDIA's installer, by the kernel itself.
 _PLACES = (
@@ -81,10 +81,10 @@ def _of_kernel(host: Host, root: str, names: tuple[str, ...], indexed: bool) -> 
 
 def module_name(file_name: str) -> str:
     """Name of the module that a file holds, "" if it is none: "nvidia-uvm.ko.zst" is nvidia_uvm."""
-    if not re.search(_SUFFIX, file_name):
+    if not file_name.endswith(_SUFFIXES):
         return ""
-    name = re.sub(_SUFFIX, "", file_name).replace("-", "_")
-    return "nvidia" if re.match(_DEBIAN, name) else name
+    name = file_name.rpartition(".ko")[0].replace("-", "_")
+    return "nvidia" if name.startswith("nvidia_") and re.match(_DEBIAN, name) else name
 
 
 def _indexed(host: Host, root: str, names: tuple[str, ...]) -> set[str]:

@@ -159,10 +159,14 @@ def _assignments(text: str) -> dict[str, str]:
     fields = {}
     for line in text.splitlines():
         name, equals, value = line.strip().partition("=")
-        if equals and re.fullmatch(r"[A-Z0-9_]+", name):
-            quoted = re.fullmatch(r"""(["'])(.*)\1\s*""", value)
-            fields[name] = re.sub(r"\\(.)", r"\1", quoted[2]) if quoted else value.strip()
+        if equals and name.isidentifier() and name == name.upper():
+            quoted = len(value) > 1 and value[0] in "'\"" and value[-1] == value[0]
+            fields[name] = _unescaped(value[1:-1]) if quoted else value.strip()
     return fields
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text) if "\\" in text else text
 
 
 def _distribution_of_package() -> Fact[Os]:
@@ -239,9 +243,9 @@ def _user(host: Host, numbers: dict[str, int]) -> User:
 def _suspends(host: Host) -> Fact[int]:
     for path in ("/sys/power/suspend_stats/success", "/sys/kernel/debug/suspend_stats"):
         text = host.text(path, 4096)
-        match = re.match(r"(?:success:\s*)?(\d{1,9})\b", text.value or "")
-        if match:
-            return known(int(match[1]), path)
+        first = (text.value or "").removeprefix("success:").split(maxsplit=1)[:1]
+        if first and first[0].isdecimal() and len(first[0]) < 10:
+            return known(int(first[0]), path)
     log = host.kernel_messages()
     if log.value is not None:
         return known(log.value.count(b"PM: suspend exit"), log.source)

@@ -9,7 +9,6 @@ kept apart; on AMD the BLAS beside torch must have kernels too.
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterable
 
 from gpudoctor.codeobjects.kernel_files import kpack_targets, tensile_targets
@@ -23,7 +22,7 @@ BUILT_FOR = 0.5
 _SAMPLE = Sample(containers=32, bundles=16)
 """Enough to tell what a library is built for: its files are nearly all compiled with one list of targets."""
 
-_LIBRARY = r"libtorch_(?P<role>cuda|cuda_cu|cuda_cpp|cuda_linalg|hip)\.so(?:\.[0-9.]+)?"
+_ROLES = ("cuda", "cuda_cu", "cuda_cpp", "cuda_linalg", "hip")
 _DEVICE_PACKAGES = ("amd-torch-device-gfx", "rocm-sdk-device-gfx")
 _SYSTEM_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib")
 _MOST_NAMES = 64
@@ -83,10 +82,11 @@ def _find_libraries(host: Host, environment: PythonEnvironment, torch_path: str)
     for folder in (wheel, *shared):
         found: dict[str, tuple[str, str]] = {}
         for name in host.names(folder).value or ():
-            match = re.fullmatch(_LIBRARY, name)
-            path = posixpath.join(folder, name)
-            if match is not None:
-                found.setdefault(host.resolve(path) or path, (path, match["role"]))
+            stem, _, version = name.partition(".so")
+            role = stem.removeprefix("libtorch_")
+            if role in _ROLES and name.startswith("libtorch_") and not version.strip(".0123456789"):
+                path = posixpath.join(folder, name)
+                found.setdefault(host.resolve(path) or path, (path, role))
         if any(role != "cuda_linalg" for _, role in found.values()):
             return folder, list(found.values())[:_MOST_NAMES]
     return wheel, []

@@ -112,7 +112,8 @@ def _records_in(host: Host, folder: Folder, copy: TorchCopy | None) -> list[Torc
 
 def record_folders(folder: Folder) -> tuple[str, ...]:
     """Names of torch's own .dist-info folders."""
-    return tuple(sorted(name for name in folder.names if re.fullmatch(r"[Tt]orch-[^-]+\.dist-info", name)))
+    named = (name for name in folder.names if name.startswith(("torch-", "Torch-")) and name.endswith(".dist-info"))
+    return tuple(sorted(name for name in named if name.count("-") == 2))
 
 
 def _is_editable(host: Host, record: str) -> bool:

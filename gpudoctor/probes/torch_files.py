@@ -15,10 +15,8 @@ from msgspec import Struct
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, TorchOrigin
 
-_ASSIGNMENT = (
-    r"(?m)^(__version__|cuda|git_version|hip|rocm|xpu)[ \t]*(?::[^=\n]{0,80})?=[ \t]*"
-    r"""(?:'([^'\\\n]{1,200})'|"([^"\\\n]{1,200})"|True|False|None)[ \t]*\r?$"""
-)
+_ASSIGNED = ("__version__", "cuda", "git_version", "hip", "rocm", "xpu")
+_LONGEST_VALUE = 200
 _VERSION = r"[0-9]+(\.[0-9]+)*[0-9A-Za-z.+_-]*$"
 _INSTALLERS = ("pip", "uv", "poetry", "pdm", "rye", "pipx")
 _GPU_PINS = ("nvidia-", "cuda-toolkit", "cuda-bindings")
@@ -38,8 +36,11 @@ class VersionFile(Struct, frozen=True):
 def parse_version_file(text: str) -> VersionFile | None:
     """The texts that the file assigns; None where it names no version."""
     values: dict[str, str] = {}
-    for name, single, double in re.findall(_ASSIGNMENT, text[: 64 << 10]):
-        values.setdefault(name, single or double)
+    for line in text[: 64 << 10].splitlines():
+        target, equals, value = line.partition("=")
+        name = target.partition(":")[0].rstrip()  # `cuda: Optional[str] = '12.8'`
+        if equals and name in _ASSIGNED and (stated := _literal(value.strip())) is not None:
+            values.setdefault(name, stated)
     version = values.get("__version__", "")
     if not re.match(_VERSION, version):
         return None
@@ -51,6 +52,15 @@ def parse_version_file(text: str) -> VersionFile | None:
         xpu=values.get("xpu") or None,
         git=values.get("git_version", ""),
     )
+
+
+def _literal(value: str) -> str | None:
+    """The text of a quoted literal, empty for None, True and False; None where it is something else."""
+    if value in ("None", "True", "False"):
+        return ""
+    quote, inner = value[:1], value[1:-1]
+    plain = quote in ("'", '"') and value.endswith(quote) and quote not in inner and "\\" not in inner
+    return inner if plain and 0 < len(inner) <= _LONGEST_VALUE else None
 
 
 def read_version_file(host: Host, torch: str) -> VersionFile | None:
@@ -78,9 +88,11 @@ def public_part(version: str) -> str:
 def build_of(file: VersionFile) -> str | None:
     """cu128, rocm6.4, cpu, xpu: from the local part, else from the CUDA or HIP it was built with."""
     local = local_part(file.version).lower()
-    named = re.match(r"(cu\d{2,3}|cpu|xpu)(?![0-9a-z])|(rocm\d+(?:\.\d+)*)", local)
-    if named:
+    if local.startswith("rocm") and (named := re.match(r"rocm\d+(?:\.\d+)*", local)):
         return named.group()
+    first = local.partition(".")[0].partition("-")[0]
+    if first in ("cpu", "xpu") or (first.startswith("cu") and first[2:].isdecimal() and len(first) in (4, 5)):
+        return first
     if file.cuda:
         return "cu" + "".join(file.cuda.split(".")[:2])
     if file.hip or file.rocm:
@@ -119,7 +131,7 @@ def origin_of(file: VersionFile, setting: Setting) -> TorchOrigin:
     distribution = setting.distribution
     requires = distribution.requires if distribution else ()
     pinned = any(line.lower().startswith(_GPU_PINS) for line in requires)
-    if re.search(r"(^|\.)nv\d\d\.\d\d", local):
+    if "nv" in local and re.search(r"(^|\.)nv\d\d\.\d\d", local):
         return "jetson" if setting.jetson and not setting.ngc else "ngc"
     if setting.editable:
         return "source"
@@ -129,9 +141,9 @@ def origin_of(file: VersionFile, setting: Setting) -> TorchOrigin:
         return "distribution"
     if local.startswith("rocm") and _is_amd(public, local, distribution):
         return "amd"
-    if re.match(r"git[0-9a-f]{4,}", local) or re.search(r"\da\d+$", public):
+    if local.startswith("git") or _is_alpha(public):
         return "ngc" if setting.ngc else "source"
-    if re.search(r"\.dev\d{8}$", public):
+    if ".dev" in public and re.search(r"\.dev\d{8}$", public):
         return "nightly"
     if setting.jetson and file.cuda and not pinned:
         return "jetson"
@@ -144,11 +156,15 @@ def origin_of(file: VersionFile, setting: Setting) -> TorchOrigin:
     return "unknown"
 
 
+def _is_alpha(public: str) -> bool:
+    return "a" in public and re.search(r"\da\d+$", public) is not None
+
+
 def _owned_by_distribution(setting: Setting) -> bool:
     if setting.real_path.startswith(("/nix/store/", "/gnu/store/")):
         return True
     installed = setting.distribution is not None and setting.distribution.installer.startswith(_INSTALLERS)
-    return bool(re.match(r"/usr/lib(64)?/", setting.real_path)) and not installed
+    return setting.real_path.startswith(("/usr/lib/", "/usr/lib64/")) and not installed
 
 
 def _is_amd(public: str, local: str, distribution: Distribution | None) -> bool:
@@ -159,7 +175,7 @@ def _is_amd(public: str, local: str, distribution: Distribution | None) -> bool:
         return False
     if "git" in numbers.group(4) or "lw" in numbers.group(4) or re.match(r"a\d", numbers.group(4)):
         return True
-    if re.search(r"\da\d+$", public):
+    if _is_alpha(public):
         return True
     if distribution and re.search(r"//repo\.(radeon|amd)\.com/", distribution.direct_url):
         return True

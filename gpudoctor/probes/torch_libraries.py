@@ -8,7 +8,6 @@ sys.path, and a name that was loaded once serves all, so every folder met serves
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
@@ -22,8 +21,8 @@ from gpudoctor.probes.import_path import ImportPath
 from gpudoctor.probes.listing import Listing
 
 _MOST_LIBRARIES = 150
-_OF_THE_DRIVER = r"lib(cuda|nvidia-.*|nvcuvid|nvoptix)\.so"
-_OF_TORCH = r"lib(torch|c10|shm|caffe2|triton)|_C\."
+_OF_THE_DRIVER = ("libcuda.so", "libnvidia-", "libnvcuvid.so", "libnvoptix.so")
+_OF_TORCH = ("libtorch", "libc10", "libshm", "libcaffe2", "libtriton", "_C.")
 _STDCXX = "libstdc++.so.6"
 
 
@@ -53,7 +52,7 @@ class LibraryWalk(Struct, frozen=True):
     @property
     def of_the_system(self) -> tuple[str, ...]:
         """Names that the environment does not have; those of the driver are left to the driver's own facts."""
-        return tuple(a.name for a in self.asked if a.path is None and not re.match(_OF_THE_DRIVER, a.name))
+        return tuple(a.name for a in self.asked if a.path is None and not a.name.startswith(_OF_THE_DRIVER))
 
 
 def walk_libraries(host: Host, torch: str, path: ImportPath, interpreter_rpath: tuple[str, ...]) -> LibraryWalk:
@@ -93,7 +92,7 @@ def read_elf(host: Host, path: str) -> Heads | None:
                 needed=elf.needed,
                 rpath=elf.rpath,
                 runpath=elf.runpath,
-                glibcxx=elf.needs_version("GLIBCXX_") if re.match(_OF_TORCH, posixpath.basename(path)) else None,
+                glibcxx=elf.needs_version("GLIBCXX_") if posixpath.basename(path).startswith(_OF_TORCH) else None,
                 defines_glibcxx=elf.defines_version("GLIBCXX_") if "stdc++" in path else None,
             )
         except NotReadable:
@@ -113,7 +112,7 @@ def _preloaded(host: Host, torch: str, path: ImportPath) -> Iterator[str]:
             for name in host.names(posixpath.join(folder.path, "nvidia")).value or ():
                 yield posixpath.join(folder.path, "nvidia", name, "lib")
         for name in sorted(folder.names):
-            if name in ("cusparselt", "nvshmem") or re.match(r"_rocm_sdk_\w+$", name):
+            if name in ("cusparselt", "nvshmem") or (name.startswith("_rocm_sdk_") and "." not in name):
                 yield posixpath.join(folder.path, name, "lib")
             elif name in ("torch.libs", "triton.libs"):
                 yield posixpath.join(folder.path, name)
@@ -132,7 +131,8 @@ class _Walk:
     def start(self, torch: str, rpath: tuple[str, ...]) -> None:
         names = self._listing.names(torch) or frozenset()
         roots = [posixpath.join(torch, "lib/libtorch_global_deps.so")]
-        roots += [posixpath.join(torch, name) for name in sorted(names) if re.match(r"_C\..*\.so$|_C\.so$", name)]
+        extensions = (name for name in sorted(names) if name.startswith("_C.") and name.endswith(".so"))
+        roots += [posixpath.join(torch, name) for name in extensions]
         pending = [(root, rpath) for root in roots if self._host.exists(root)]
         while pending:
             following: list[tuple[str, tuple[str, ...]]] = []
@@ -219,6 +219,6 @@ class _Walk:
 def _expanded(folders: tuple[str, ...], origin: str) -> tuple[tuple[str, ...], bool]:
     """The folders with $ORIGIN put in, and whether that gave them all: relative ones and other variables
     depend on the process. The libraries of one folder mostly say the same."""
-    texts = [re.sub(r"\$(?:ORIGIN\b|\{ORIGIN\})", lambda _: origin, folder) for folder in folders]
+    texts = [f"{folder}/".replace("${ORIGIN}", origin).replace("$ORIGIN/", f"{origin}/") for folder in folders]
     usable = tuple(posixpath.normpath(text) for text in texts if text.startswith("/") and "$" not in text)
     return usable, len(usable) == len(texts)
