@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 
 from gpudoctor.check import Case, Verdicts, check
@@ -16,6 +17,8 @@ _SHOW_THE_PROCESSOR = (
     "In a virtual machine, show it the host's own processor (QEMU: -cpu host). On one that has no AVX2, build "
     "torch from source for it, or use another machine."
 )
+_CRASHES_OF_CUT_FILES = ("SIGBUS", "SIGSEGV", "SIGABRT")
+_DAMAGED = ("torch-install-damaged",)
 
 
 @check("GPD410", "torch-import-fails")
@@ -50,6 +53,7 @@ def torch_import_fails(case: Case) -> Verdicts:
             confidence="likely",
             evidence=(Evidence("torch.needs_libraries", " ".join(torch.needs_libraries), torch.source),),
             ways_out=(_with_what_it_needs(case, torch),),
+            symptom_of=_DAMAGED if _damaged_names(torch).issuperset(torch.needs_libraries) else (),
         )
     elif trial is None and _old_processor(case):
         yield Finding(
@@ -88,7 +92,24 @@ def _failed(case: Case, torch: Torch, trial: ImportTrial) -> Finding:
         evidence=(Evidence("torch.trial", trial.signal or trial.error, torch.trial.source),),
         ways_out=(way,),
         moots=("python-dev-missing", "no-gpu"),
+        symptom_of=_DAMAGED if _tells_of_damage(torch, trial) else (),
     )
+
+
+def _tells_of_damage(torch: Torch, trial: ImportTrial) -> bool:
+    """Whether damage of torch's files would explain the failure: it names a damaged library, a module of torch, or
+    is a crash as by a file that is cut short. What names something else has another reason."""
+    if trial.signal:
+        return trial.signal in _CRASHES_OF_CUT_FILES
+    libraries = re.findall(r"[\w.+-]+\.so\b[\w.]*", trial.error)
+    modules = re.findall(r"(?:module(?: named)?|from) '([\w.]+)'", trial.error)
+    if libraries:
+        return not _damaged_names(torch).isdisjoint(libraries)
+    return any(name.partition(".")[0] == "torch" for name in modules)
+
+
+def _damaged_names(torch: Torch) -> set[str]:
+    return {posixpath.basename(file.path) for file in torch.damaged}
 
 
 def _reason(case: Case, torch: Torch, trial: ImportTrial) -> tuple[str, WayOut]:

@@ -70,6 +70,7 @@ def _joined(cause: Finding, symptom: Finding) -> Finding:
         confidence=confidence,
         evidence=(*cause.evidence, *(item for item in symptom.evidence if item not in cause.evidence)),
         ways_out=cause.ways_out or symptom.ways_out,
+        moots=tuple(dict.fromkeys((*cause.moots, *symptom.moots))),
     )
 
 

@@ -151,9 +151,46 @@ def test_an_undefined_symbol_with_a_load_path_variable_set_has_it_unset():
     assert remedies(machine, "torch-import-fails") == ["unset LD_LIBRARY_PATH"]
 
 
-def test_the_cause_of_a_failed_import_comes_before_it():
-    machine = with_torch(nvidia_machine(), trial=trial(error="OSError: file too short"), damaged=(_cut("libc10.so"),))
+@pytest.mark.parametrize(
+    "failed",
+    [
+        {"error": "ImportError: /venv/torch/lib/libc10.so: cannot read file data"},
+        {"error": "ImportError: libc10.so: cannot open shared object file: No such file or directory"},
+        {"error": "ModuleNotFoundError: No module named 'torch.version'"},
+        {"error": "ImportError: cannot import name 'functional' from partially initialized module 'torch' (a.py)"},
+        {"error": "AttributeError: partially initialized module 'torch.nn.functional' has no attribute 'relu'"},
+        {"signal": "SIGBUS"},
+    ],
+)
+def test_a_failed_import_is_told_with_the_damage_that_explains_it(failed):
+    machine = with_torch(nvidia_machine(), trial=trial(**failed), damaged=(_cut("libc10.so"),))
+    assert told(machine) == [("torch-install-damaged", "error")]
+    assert next(iter(failed.values())) in finding(machine, "torch-install-damaged").message
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [
+        {"error": "ImportError: libcudnn.so.9: cannot open shared object file: No such file or directory"},
+        {"error": "ImportError: libtorch_cuda.so: undefined symbol: ncclCommRegister"},
+        {"error": "ModuleNotFoundError: No module named 'numpy'"},
+        {"error": "ModuleNotFoundError: No module named 'torchvision'"},
+        {"signal": "SIGILL"},
+        {"signal": "SIGKILL"},
+    ],
+)
+def test_an_import_that_fails_for_another_reason_stands_beside_the_damage(failed):
+    machine = with_torch(nvidia_machine(), trial=trial(**failed), damaged=(_cut("libc10.so"),))
     assert [slug for slug, _ in told(machine)] == ["torch-install-damaged", "torch-import-fails"]
+
+
+def test_a_library_of_torchs_own_that_is_gone_is_one_fault_also_unproved():
+    gone = (_cut("libc10.so", "missing"),)
+    assert told(with_torch(nvidia_machine(), needs_libraries=("libc10.so",), damaged=gone)) == [
+        ("torch-install-damaged", "error")
+    ]
+    both = told(with_torch(nvidia_machine(), needs_libraries=("libc10.so", "libcudnn.so.9"), damaged=gone))
+    assert [slug for slug, _ in both] == ["torch-install-damaged", "torch-import-fails"]
 
 
 def test_a_library_that_is_nowhere_is_likely_to_fail_and_a_success_says_otherwise():
