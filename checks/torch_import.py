@@ -86,7 +86,7 @@ def _failed(case: Case, torch: Torch, trial: ImportTrial) -> Finding:
     return Finding(
         severity="error",
         message=f"`import torch` {died}{said}.{f' {why}' if why else ''}".replace("..", "."),
-        saw=trial.signal or trial.error[:200] or "no answer",
+        saw=f"import torch ended with {trial.signal}" if trial.signal else trial.error[:200] or "no answer",
         want="an import that works",
         subject=f"torch {torch.version}",
         evidence=(Evidence("torch.trial", trial.signal or trial.error, torch.trial.source),),

@@ -220,7 +220,22 @@ def test_the_list_names_kernels_with_level_dtypes_and_limit() -> None:
     assert (matmul["level"], matmul["dtypes"]) == ("quick", ["float32", "float16", "bfloat16"])
     assert all(row["seconds"] > 0 and row["title"] for row in rows)
     lines = gpudoctor("smoke", "--list").stdout.splitlines()
-    assert [line.split()[1] for line in lines] == [row["name"] for row in rows]
+    heads = [line.split() for line in lines if not line.startswith(" ")]
+    assert [head[:4] for head in heads] == [[row["level"], row["name"], f"{row['seconds']:g}", "s"] for row in rows]
+    assert [head[4:] for head in heads] == [row["dtypes"] for row in rows]
+    assert max(map(len, lines)) <= 80
+    assert all(row["title"] in " ".join(" ".join(lines).split()) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("matmull", "matmul"), ("Layer_Norm", "layer-norm"), ("no such thing", "")]
+)
+def test_an_unknown_kernel_is_answered_with_those_of_like_names(name: str, near: str) -> None:
+    result = gpudoctor("smoke", "--kernel", name)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert ("did you mean" in result.stderr, near in result.stderr) == (bool(near), True)
+    assert "`gpudoctor smoke --list`" in result.stderr
+    assert len(result.stderr) < 200
 
 
 BAD = {

@@ -71,7 +71,7 @@ def smoke(
     from gpudoctor.host import InputError
 
     if only_list:
-        return _list(shown.style)
+        return _list(shown)
     if examined.root is not None or snapshot_file is not None:
         raise InputError("smoke computes on the running system: --root (GPUDOCTOR_ROOT) and --from do not go with it")
     from gpudoctor.cli.progress import progress_line
@@ -111,12 +111,12 @@ def _level(given: str | None, request: Request, kernels: Sequence[Kernel]) -> Le
     return cast("Level", max(levels, key=KERNEL_LEVELS.index))
 
 
-def _list(style: str) -> int:
+def _list(shown: Shown) -> int:
     """Print every kernel: level, name, dtypes, time limit in seconds for each of them, what it computes."""
     from gpudoctor.smoke.kernels import all_kernels
 
     kernels = all_kernels()
-    if style == "json":
+    if shown.style == "json":
         from gpudoctor.render.public import to_json
 
         rows = [
@@ -132,8 +132,12 @@ def _list(style: str) -> int:
         ]
         sys.stdout.write(to_json({"schema": 1, "kernels": rows}))
         return 0
+    from gpudoctor.render.lines import Line, print_lines
+
     width = max((len(kernel.name) for kernel in kernels), default=0)
+    lines: list[Line] = []
     for kernel in kernels:
-        dtypes = f" [{' '.join(kernel.dtypes)}]" if any(kernel.dtypes) else ""
-        click.echo(f"{kernel.level:<9} {kernel.name:<{width}}  {kernel.seconds:>4g} s  {kernel.title}{dtypes}")
+        head = f"{kernel.level:<9} {kernel.name:<{width}}  {kernel.seconds:>4g} s  {' '.join(kernel.dtypes)}"
+        lines += [[(head, "bold")], [(f"    {kernel.title}", "")]]
+    print_lines(lines, sys.stdout, color=shown.color)
     return 0

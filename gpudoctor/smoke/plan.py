@@ -119,9 +119,9 @@ def choose_kernels(request: Request, kernels: Sequence[Kernel]) -> tuple[Kernel,
 def _near(name: str, names: Sequence[str]) -> str:
     import difflib
 
-    near = difflib.get_close_matches(name, names, 3)
+    near = difflib.get_close_matches(name.lower(), dict.fromkeys(names), 3)
     meant = f"; did you mean {' or '.join(near)}?" if near else "."
-    return f"{meant} There is: {', '.join(dict.fromkeys(names))}"
+    return f"{meant} `gpudoctor smoke --list` names all"
 
 
 def check_device_names(request: Request) -> None:
