@@ -139,5 +139,5 @@ def _list(shown: Shown) -> int:
     for kernel in kernels:
         head = f"{kernel.level:<9} {kernel.name:<{width}}  {kernel.seconds:>4g} s  {' '.join(kernel.dtypes)}"
         lines += [[(head, "bold")], [(f"    {kernel.title}", "")]]
-    print_lines(lines, sys.stdout, color=shown.color)
+    print_lines(lines, sys.stdout, color=not shown.no_color)
     return 0
