@@ -618,8 +618,6 @@ class PythonEnvironment(Record, frozen=True):
     libstdcxx: Fact[str] = unknown("not probed")
     """Highest GLIBCXX_x.y.z of the libstdc++ that this environment's processes load."""
     libstdcxx_path: str = ""
-    cudnn_on_path: Fact[str] = unknown("not probed")
-    """Version of a libcudnn that a load-path variable puts before the wheel's."""
     extensions: tuple[ExtensionCode, ...] = ()
     """Of the packages that the matrix names (flash-attn, vllm ...), where they are installed and could be read."""
     libraries: LoadPath = LoadPath()

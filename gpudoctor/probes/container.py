@@ -47,13 +47,18 @@ _FILES = (
 )
 # Only paths that a containerised process is in: docker.service and libpod-conmon are processes of the host.
 _CGROUPS = (
-    (r"/kubepods[-./]|/kubelet[-./]", "kubernetes"),
-    (r"/lxc(\.payload)?[./]|/lxd[./]", "lxc"),
-    (r"/libpod-[0-9a-f]{12,}", "podman"),
-    (r"/crio-[0-9a-f]{12,}", "kubernetes"),
-    (r"/docker[-/][0-9a-f]{12,}|/ecs/|/actions_job/|/buildkit/", "docker"),
-    (r"/cri-containerd[-:]|/containerd/[^/]+/[0-9a-f]{12,}|:cri-containerd:", "containerd"),
+    (("/kubepods", "/kubelet"), r"/kube(pods|let)[-./]", "kubernetes"),
+    (("/lxc", "/lxd"), r"/lxc(\.payload)?[./]|/lxd[./]", "lxc"),
+    (("/libpod-",), r"/libpod-[0-9a-f]{12,}", "podman"),
+    (("/crio-",), r"/crio-[0-9a-f]{12,}", "kubernetes"),
+    (
+        ("/docker", "/ecs/", "/actions_job/", "/buildkit/"),
+        r"/docker[-/][0-9a-f]{12,}|/(ecs|actions_job|buildkit)/",
+        "docker",
+    ),
+    (("containerd",), r"/cri-containerd[-:]|/containerd/[^/]+/[0-9a-f]{12,}|:cri-containerd:", "containerd"),
 )
+"""Texts of which one is there, the pattern (a text alone may be enough), and the container."""
 # Where runtimes keep their root file systems: seen in the mount of `/`.
 _DOCKER_STORES = ("overlay2", "vfs", "btrfs", "aufs", "devicemapper", "zfs", "image", "buildkit")
 _ROOTS = (
@@ -133,8 +138,8 @@ def _from_inside(group: str) -> str:
 def _from_cgroups(cgroups: dict[str, tuple[str, ...]]) -> Fact[str]:
     for path, groups in cgroups.items():
         named = [group + "/" for group in groups if group != "/"]
-        for pattern, kind in _CGROUPS if named else ():
-            if any(re.search(pattern, group) for group in named):
+        for parts, pattern, kind in _CGROUPS:
+            if any(re.search(pattern, group) for group in named if any(part in group for part in parts)):
                 return known(kind, path)
     return absent("/proc/1/cgroup")
 

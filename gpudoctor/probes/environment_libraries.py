@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from gpudoctor.host import Host
-from gpudoctor.machine import Fact, Library, LoadPath, absent, known, unknown
+from gpudoctor.machine import Fact, Library, LoadPath, known, unknown
 from gpudoctor.probes.load_path import search
 from gpudoctor.probes.torch_libraries import LibraryWalk, read_elf
 
@@ -32,20 +32,20 @@ _USUAL_NAMES = (
 """Asked for where no torch says which names it loads."""
 
 
-def foreign_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk | None) -> LoadPath:
+def foreign_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk) -> LoadPath:
     """GPU libraries that a load-path variable names, of the names that torch asks for; `wins` where that is known."""
     if not any(environ.get(name) for name in _VARIABLES):
         return LoadPath(complete=known(True, "no LD_LIBRARY_PATH, no LD_PRELOAD"))
-    asked = [a.name for a in walk.asked if re.match(_GPU_LIBRARY, a.name)] if walk and walk.asked else []
+    asked = [a.name for a in walk.asked if re.match(_GPU_LIBRARY, a.name)]
     path = search(host, tuple(asked or _USUAL_NAMES), environ)
     firsts = {library.name: library for library in reversed(path.found)}.values()
     found = tuple(_judged(library, walk) for library in reversed(firsts) if library.via.startswith(_VARIABLES))
     return LoadPath(found=found, searched=path.searched, complete=path.complete)
 
 
-def _judged(library: Library, walk: LibraryWalk | None) -> Library:
+def _judged(library: Library, walk: LibraryWalk) -> Library:
     """With `wins`: LD_PRELOAD always does; LD_LIBRARY_PATH unless a DT_RPATH leads to the wheel's own copy."""
-    asked = walk.of(library.name) if walk else None
+    asked = walk.of(library.name)
     if library.via == "LD_PRELOAD":
         return replace(library, wins=True)
     if asked is None or asked.path is None:
@@ -53,21 +53,9 @@ def _judged(library: Library, walk: LibraryWalk | None) -> Library:
     return replace(library, wins=posixpath.dirname(asked.path) not in asked.rpath_folders)
 
 
-def cudnn_on_path(libraries: LoadPath) -> Fact[str]:
-    """Version of the cuDNN that a load-path variable puts first."""
-    found = next((library for library in libraries.found if library.name.startswith("libcudnn.so")), None)
-    if found is None:
-        if libraries.complete.value is True:
-            return absent("LD_LIBRARY_PATH", "no cuDNN there")
-        return unknown("the load path could not be read whole", "LD_LIBRARY_PATH")
-    return (
-        known(found.version, found.path) if found.version else unknown("its file name states no version", found.path)
-    )
-
-
-def system_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk | None) -> LoadPath:
+def system_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk) -> LoadPath:
     """The C++ runtime and all names that torch's folders do not have, as the system's load path gives them."""
-    return search(host, (*(walk.of_the_system if walk else ()), STDCXX), environ)
+    return search(host, (*walk.of_the_system, STDCXX), environ)
 
 
 def missing_libraries(walk: LibraryWalk, system: LoadPath) -> tuple[str, ...]:
@@ -79,13 +67,13 @@ def missing_libraries(walk: LibraryWalk, system: LoadPath) -> tuple[str, ...]:
 
 
 def cxx_runtime(
-    host: Host, walk: LibraryWalk | None, system: LoadPath, interpreter_rpath: tuple[str, ...]
+    host: Host, walk: LibraryWalk, system: LoadPath, interpreter_rpath: tuple[str, ...]
 ) -> tuple[Fact[str], str]:
-    """The highest GLIBCXX of the libstdc++ that torch (else the interpreter) gets, and that library's path.
+    """The highest GLIBCXX of the libstdc++ that torch gets, and that library's path.
 
     The loader's order: LD_PRELOAD, DT_RPATH, LD_LIBRARY_PATH, DT_RUNPATH, the cache and the default folders.
     """
-    asked = walk.of(STDCXX) if walk else None
+    asked = walk.of(STDCXX)
     before = _first_in(host, asked.rpath_folders if asked else interpreter_rpath)
     after = _first_in(host, asked.runpath_folders if asked else ())
     first = system.first(STDCXX)

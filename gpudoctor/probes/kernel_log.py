@@ -30,9 +30,9 @@ def probe_kernel_log(host: Host, patterns: Sequence[LogPattern]) -> Fact[KernelL
     buffer = host.kernel_messages()
     if buffer.value is not None:
         written = buffer.value.decode("utf-8", "replace")
-        faults = _faults(this_boot(written, records=True), patterns) if _mentions(written, patterns) else ()
-        return known(KernelLog(faults=faults, source=buffer.source), buffer.source)
-    entries: tuple[Entry, ...] = ()
+        entries = this_boot(_telling(written, patterns), records=True)
+        return known(KernelLog(faults=_faults(entries, patterns), source=buffer.source), buffer.source)
+    entries = ()
     read, failures = [], [buffer] if host.live else []
     for files in _FILES:
         for path in files:
@@ -86,10 +86,12 @@ def _started(host: Host) -> int | None:
 # --- matching ----------------------------------------------------------------------------------------
 
 
-def _mentions(written: str, patterns: Sequence[LogPattern]) -> bool:
-    """Whether records of /dev/kmsg could hold a fault: on a healthy machine they do not, and need no parsing. An
-    escaped line break may stand where a pattern needs a space."""
-    return "\\x" in written or any(pattern.needle in written for pattern in patterns)
+def _telling(written: str, patterns: Sequence[LogPattern]) -> str:
+    """The records of /dev/kmsg that could hold a fault: of a healthy machine few or none need parsing. An escaped
+    line break may stand where a pattern needs a space."""
+    needles = ("\\x", *(pattern.needle for pattern in patterns))
+    present = [needle for needle in needles if needle in written]
+    return "\n".join(line for line in written.split("\n") if any(needle in line for needle in present))
 
 
 def _faults(entries: Sequence[Entry], patterns: Sequence[LogPattern]) -> tuple[LogFault, ...]:

@@ -1,0 +1,33 @@
+"""What is known of a Python environment before its torch is looked at, and what that look gives."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from gpudoctor.host import Host
+from gpudoctor.machine import Distribution, Fact, LoadPath, Torch, unknown
+from gpudoctor.probes.distributions import CondaPackage
+from gpudoctor.probes.import_path import ImportPath
+from gpudoctor.probes.python_layout import Layout
+
+
+class Surroundings(Struct, frozen=True):
+    """Where an environment lies, what processes in it import from, and what is installed there."""
+
+    host: Host
+    layout: Layout
+    path: ImportPath
+    environ: dict[str, str]
+    distributions: tuple[Distribution, ...]
+    conda: CondaPackage | None
+    """Conda's record of torch."""
+
+
+class InstalledTorch(Struct, frozen=True):
+    """What is imported as torch, and the libraries from outside that it meets."""
+
+    torch: Fact[Torch]
+    libraries: LoadPath = LoadPath()
+    """GPU libraries that LD_LIBRARY_PATH and LD_PRELOAD lead to."""
+    libstdcxx: Fact[str] = unknown("no torch could be read")
+    libstdcxx_path: str = ""
