@@ -9,7 +9,6 @@ from gpudoctor.finding import (
     AddContainerFlags,
     Evidence,
     Finding,
-    InstallRocmDriver,
     LoadModule,
     Manual,
     NotJudged,
@@ -18,7 +17,8 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Gpu
 
-from . import access, cuda_start, driver, hardware, job, kernel, nodes, runtime, selection, wsl
+from . import access, atomics, cuda_start, driver, hardware, job, kernel, nodes, runtime, selection, wsl
+from .amdgpu import without_amdgpu
 from .cards import called, finding
 from .installed import (
     core_modules,
@@ -42,7 +42,7 @@ _NOT_LOADED = 9
 
 def _exact() -> Iterator[Check]:
     """The checks that know a cause of their own."""
-    for module in (hardware, kernel, driver, cuda_start, wsl, access, job, nodes, selection):
+    for module in (hardware, atomics, kernel, driver, cuda_start, wsl, access, job, nodes, selection):
         yield from (value for value in vars(module).values() if isinstance(value, Check))
 
 
@@ -159,7 +159,9 @@ def no_driver(case: Case) -> Verdicts:
     Installing a driver needs root and a reboot; the present one is replaced.
     """
     for severity, cards in because(case, "no-driver"):
-        yield _amd_out(case, severity, cards) if cards[0].vendor == "amd" else _nvidia_out(case, severity, cards)
+        yield (
+            without_amdgpu(case, severity, cards) if cards[0].vendor == "amd" else _nvidia_out(case, severity, cards)
+        )
     if case.machine.of_vendor("nvidia") and not unserved(case, "nvidia"):
         yield from _without_libcuda(case)
         yield from _silent_driver(case)
@@ -257,39 +259,6 @@ def _nvidia_out(case: Case, severity: str, cards: tuple[Gpu, ...]) -> Finding:
         ),
         ways_out=ways_out,
         moots=("no-gpu", "driver-lib-mismatch"),
-    )
-
-
-def _amd_out(case: Case, severity: str, cards: tuple[Gpu, ...]) -> Finding:
-    machine = case.machine
-    kernel, modules = machine.system.kernel.value, machine.amd.modules_installed.value or ()
-    there = any(module.name == "amdgpu" and module.kernel == kernel for module in modules)
-    old = cards[0].driver.value == "radeon"
-    where = " on the host of this container" if case.in_container else ""
-    if old:
-        text = "Use the CPU build of torch, or another card: ROCm never served this one."
-        ways_out: tuple[WayOut, ...] = (WayOut("Use the CPU or another card", (Manual(text),)),)
-    elif case.in_container:
-        text = "On the host, outside this container: load amdgpu (`sudo modprobe amdgpu`), or install AMD's driver."
-        ways_out = (WayOut("Load amdgpu on the host", (Manual(text, risk="root"),)),)
-    else:
-        load = WayOut("Load the kernel module", (LoadModule("amdgpu"),))
-        install = WayOut("Install the AMD kernel driver", (InstallRocmDriver(), Reboot()))
-        ways_out = (load, install) if there or not modules else (install, load)
-    return finding(
-        "note" if severity == "note" else "error",
-        cards,
-        message=f"{called(cards)} is driven by radeon: ROCm works with amdgpu alone, and this card is too old for it."
-        if old
-        else f"No AMD driver serves {called(cards)}{where}: amdgpu does not have the card.",
-        saw=cards[0].driver.value or "no driver",
-        want="amdgpu",
-        evidence=(
-            Evidence.of("gpu.driver", cards[0].driver),
-            Evidence.of("amd.modules_loaded", machine.amd.modules_loaded),
-        ),
-        ways_out=ways_out,
-        moots=("no-gpu", "amd-kfd-missing"),
     )
 
 

@@ -1,4 +1,4 @@
-"""Cards that are gone, damaged, or cannot start (GPD102 to GPD106)."""
+"""Cards that are gone, damaged, or cannot start (GPD102 to GPD105)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Gpu, LogFault
 
-from .cards import called, finding
 from .installed import about, nvidia_refusal
-from .unserved import because, names_card, without_kfd
+from .unserved import because
 
 _NVML_LOST = 15
 
 
-def _log_evidence(case: Case, faults: tuple[LogFault, ...]) -> tuple[Evidence, ...]:
+def log_evidence(case: Case, faults: tuple[LogFault, ...]) -> tuple[Evidence, ...]:
+    """The last of these lines, and where they were read."""
     log = case.machine.kernel_log
     source = log.value.source if log.value and log.value.source else log.source
     return tuple(Evidence("kernel_log", fault.line, source) for fault in faults[-2:])
@@ -76,7 +76,7 @@ def gpu_off_bus(case: Case) -> Verdicts:
             subject=gpu_subject(gpu),
             device=Device.of(gpu),
             confidence="certain" if gone else "possible",
-            evidence=(Evidence("gpu.off_bus", str(gpu.off_bus).lower(), gpu.source), *_log_evidence(case, lines)),
+            evidence=(Evidence("gpu.off_bus", str(gpu.off_bus).lower(), gpu.source), *log_evidence(case, lines)),
             ways_out=(_power_cycle(),) if gone else (),
             moots=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
         )
@@ -93,7 +93,7 @@ def gpu_off_bus(case: Case) -> Verdicts:
             saw=lost.value.message or f"NVML error {_NVML_LOST}",
             want="cards that answer",
             subject="NVIDIA driver",
-            evidence=(Evidence.of("nvidia.nvml", lost), *_log_evidence(case, faults)),
+            evidence=(Evidence.of("nvidia.nvml", lost), *log_evidence(case, faults)),
             ways_out=(_power_cycle(),),
             moots=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
         )
@@ -138,7 +138,7 @@ def gpu_ecc(case: Case) -> Verdicts:
                 want="no failed remapping",
                 subject=subject,
                 device=device,
-                evidence=(Evidence("nvml.remap_failed", "true", "NVML"), *_log_evidence(case, lines)),
+                evidence=(Evidence("nvml.remap_failed", "true", "NVML"), *log_evidence(case, lines)),
                 ways_out=(WayOut("Replace the card", (Manual(text),)),),
             )
         elif state is not None and (state.ecc_uncorrectable or state.remap_pending):
@@ -157,7 +157,7 @@ def gpu_ecc(case: Case) -> Verdicts:
                 evidence=(
                     Evidence("nvml.ecc_uncorrectable", str(state.ecc_uncorrectable), "NVML"),
                     Evidence("nvml.remap_pending", str(state.remap_pending), "NVML"),
-                    *_log_evidence(case, lines),
+                    *log_evidence(case, lines),
                 ),
                 ways_out=(
                     WayOut(
@@ -177,7 +177,7 @@ def gpu_ecc(case: Case) -> Verdicts:
                 subject=subject,
                 device=device,
                 confidence="certain" if state else "possible",
-                evidence=(Evidence("nvml.ecc_uncorrectable_ever", str(ever), "NVML"), *_log_evidence(case, lines)),
+                evidence=(Evidence("nvml.ecc_uncorrectable_ever", str(ever), "NVML"), *log_evidence(case, lines)),
             )
 
 
@@ -255,43 +255,7 @@ def _failed_start(case: Case, gpu: Gpu, lines: tuple[LogFault, ...], message: st
         subject=gpu_subject(gpu),
         device=Device.of(gpu),
         confidence="certain" if _answers(case, gpu) is False else "likely",
-        evidence=(Evidence.of("nvidia.nvml", case.machine.nvidia.nvml), *_log_evidence(case, lines)),
+        evidence=(Evidence.of("nvidia.nvml", case.machine.nvidia.nvml), *log_evidence(case, lines)),
         ways_out=(way_out,),
         moots=("no-driver", "no-gpu"),
     )
-
-
-@check("GPD106", "amd-pcie-atomics")
-def amd_pcie_atomics(case: Case) -> Verdicts:
-    """A card's slot does not pass on PCIe atomics, so KFD leaves it out.
-
-    ## Why it matters
-    ROCm needs atomic operations across PCIe on these cards. Without them the kernel driver gives the card a screen
-    but no compute: HIP does not see it.
-
-    ## How it is judged
-    Certain by the kernel's own line ("PCI rejects atomics") for a card without a KFD node. Likely without that line,
-    where the card is bound to amdgpu, KFD lists other nodes but not this one, and the matrix says that it needs
-    atomics.
-
-    ## Fix safety
-    Moving a card to another slot changes nothing on disk.
-    """
-    faults = case.log_faults("amd-pcie-atomics")
-    for severity, cards in without_kfd(case, "amd-pcie-atomics"):
-        lines = tuple(fault for gpu in cards for fault in about(gpu, faults) if names_card(fault, gpu))
-        text = (
-            "Put the card into a slot that is wired to the processor (not to the chipset, no riser, no Thunderbolt); "
-            "in a virtual machine, pass PCIe atomics through. On boards before PCIe 3.0 there is no way."
-        )
-        yield finding(
-            severity,
-            cards,
-            message=f"The slot of {called(cards)} does not pass on PCIe atomics: the card gets no compute access.",
-            saw=lines[-1].line if lines else "bound to amdgpu, no KFD node",
-            want="a slot with PCIe atomics",
-            confidence="certain" if lines else "likely",
-            evidence=(*_log_evidence(case, lines), Evidence.of("amd.topology", case.machine.amd.topology)),
-            ways_out=(WayOut("Move the card to a slot that is wired to the processor", (Manual(text),)),),
-            moots=("amd-kfd-missing", "no-gpu"),
-        )

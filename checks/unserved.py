@@ -70,10 +70,10 @@ def served(case: Case) -> tuple[Gpu, ...]:
 
 
 def _in_doubt(case: Case, gpu: Gpu) -> bool:
-    """Bound to its driver, and refused by it, gone, or without compute all the same."""
+    """Bound to its driver, and refused by it or gone all the same."""
     if gpu.vendor == "nvidia":
         return gpu.off_bus or (gpu.nvml is None and nvidia_refusal(case, gpu) is not None)
-    return gpu.off_bus or (gpu.kfd_node is None and case.machine.amd.topology.known and not case.in_container)
+    return gpu.off_bus
 
 
 def weight(case: Case, gpu: Gpu) -> Weight:
@@ -85,7 +85,8 @@ def weight(case: Case, gpu: Gpu) -> Weight:
         working = tuple(other for other in working if not other.integrated)
     if any(gpu.integrated or gpu.boot_vga or gpu.vendor != other.vendor or older(gpu, other) for other in working):
         return "note"
-    if case.usable and not computes(case, gpu):
+    driven = (other for other in case.standings if "no" not in (other.bound, other.counted) and other.gpu is not gpu)
+    if not computes(case, gpu) and (case.usable or any(computes(case, other.gpu) for other in driven)):
         return "note"
     if case.meant_for == gpu.vendor:
         return "error"
@@ -98,11 +99,19 @@ def weight(case: Case, gpu: Gpu) -> Weight:
 def computes(case: Case, gpu: Gpu) -> bool:
     """Whether some torch build serves the card, or it is too new to be known."""
     if gpu.vendor == "amd":
-        return gpu.arch.known or gpu.driver.value != "radeon"
+        return _has_rocm_build(case, gpu.arch.value) if gpu.arch.value else gpu.driver.value != "radeon"
     if not gpu.arch.value:
         return True
     builds = (build for build in case.matrix.builds() if build.cuda and build.archs)
     return any(cuda_runs(gpu.arch.value, build.archs or (), build.ptx or ()).runs == "yes" for build in builds)
+
+
+def _has_rocm_build(case: Case, gfx: str) -> bool:
+    """Whether some ROCm build carries this target, or one that an override may name for it (of Polaris: none)."""
+    target, policy = case.matrix.target(gfx), case.matrix.override(gfx)
+    stands_in = case.matrix.gfx_of_override(policy.value) if policy and policy.value else None
+    carried = {arch for build in case.matrix.builds() if build.rocm for arch in build.archs or ()}
+    return target is None or target.device_extra or not carried.isdisjoint({gfx, stands_in})
 
 
 def alike(case: Case, cards: list[Gpu]) -> list[tuple[Weight, tuple[Gpu, ...]]]:

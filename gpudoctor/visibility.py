@@ -15,6 +15,9 @@ from gpudoctor.machine import DeviceNode, Gpu, Machine, SmokeDevice, Vendor
 
 Answer = Literal["yes", "no", "unknown"]
 
+RESERVED = ("vfio-pci", "pci-stub", "pciback", "xen-pciback", "uio_pci_generic", "igb_uio")
+"""Drivers that hand a card to a virtual machine: chosen, never a fault."""
+
 _NVIDIA_CARD_NODE = r"/dev/nvidia\d+$"
 _REFUSED = ("EACCES", "EPERM")
 _FULL = 0.97
@@ -26,6 +29,8 @@ class Standing(Struct, frozen=True):
     gpu: Gpu
     bound: Answer = "unknown"
     """Its vendor's kernel driver has it (not vfio-pci, not nouveau, not nothing)."""
+    counted: Answer = "yes"
+    """The compute half of that driver counts it; amdgpu gives some cards a screen and no KFD node."""
     granted: Answer = "unknown"
     """Its node is in this container or job."""
     openable: Answer = "unknown"
@@ -38,7 +43,7 @@ class Standing(Struct, frozen=True):
     @property
     def usable(self) -> bool:
         """Nothing is known to keep a process from this card."""
-        return "no" not in (self.bound, self.granted, self.openable, self.selected)
+        return "no" not in (self.bound, self.counted, self.granted, self.openable, self.selected)
 
 
 def standings(machine: Machine) -> tuple[Standing, ...]:
@@ -53,15 +58,18 @@ def _standing(machine: Machine, gpu: Gpu, selected: dict[int, Answer]) -> Standi
         if gpu.vendor == "nvidia"
         else (_amd_bound(machine, gpu), _amd_granted(machine, gpu), _amd_openable(machine, gpu))
     )
-    chosen = selected.get(id(gpu), "yes")
+    counted, chosen = _counted(machine, gpu), selected.get(id(gpu), "yes")
     reasons = (
         (bound, f"bound to {gpu.driver.value}" if gpu.driver.known else "no kernel driver has it"),
+        (counted, "its kernel driver gives it no compute node"),
         (granted, "its device node is not in this container or job"),
         (openable, "its device node does not open"),
         (chosen, "a visibility variable leaves it out"),
     )
     why = next((reason for answer, reason in reasons if answer == "no"), "")
-    return Standing(gpu=gpu, bound=bound, granted=granted, openable=openable, selected=chosen, why=why)
+    return Standing(
+        gpu=gpu, bound=bound, counted=counted, granted=granted, openable=openable, selected=chosen, why=why
+    )
 
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
@@ -104,6 +112,15 @@ def _amd_bound(machine: Machine, gpu: Gpu) -> Answer:
     if gpu.driver.known:
         return "yes" if gpu.driver.value == "amdgpu" else "no"
     return "no" if gpu.driver.absent else "unknown"
+
+
+def _counted(machine: Machine, gpu: Gpu) -> Answer:
+    """Whether KFD counts an AMD card; not told where it keeps nodes of its own from a container."""
+    if gpu.vendor != "amd" or gpu.kfd_node is not None or machine.system.wsl.known:
+        return "yes"
+    nodes = machine.amd.topology.value
+    hides = machine.system.container.known or not all(node.readable for node in nodes or ())
+    return "unknown" if nodes is None or hides else "no"
 
 
 def _amd_granted(machine: Machine, gpu: Gpu) -> Answer:
@@ -248,6 +265,7 @@ def visibility_variables(variables: dict[str, str], vendor: Vendor) -> tuple[tup
     """The variables that a runtime of that vendor obeys, in the order it applies them, with their values.
 
     CUDA and ROCr take an empty value for "no card" (ROCm/legacy-rocm-build#1170); HIP takes it for "not set".
+    GPU_DEVICE_ORDINAL is OpenCL's alone, whatever AMD's page on isolation says (rocclr, Device::init).
     """
     if vendor == "nvidia":
         names = ("CUDA_VISIBLE_DEVICES",)
@@ -266,7 +284,10 @@ def runtime_order(machine: Machine, vendor: Vendor) -> tuple[Gpu, ...]:
         not in (
             (_nvidia_bound(machine, gpu), _nvidia_granted(machine, gpu), _nvidia_openable(machine, gpu))
             if vendor == "nvidia"
-            else (_amd_bound(machine, gpu), _amd_granted(machine, gpu), _amd_openable(machine, gpu))
+            else (
+                *(_amd_bound(machine, gpu), _counted(machine, gpu)),
+                *(_amd_granted(machine, gpu), _amd_openable(machine, gpu)),
+            )
         )
     ]
     return tuple(sorted(counted, key=lambda gpu: (gpu.index is None, gpu.index or 0)))

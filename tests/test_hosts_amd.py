@@ -15,6 +15,8 @@ MULTI_ARCH = "https://repo.amd.com/rocm/whl-multi-arch"
 
 Setup = Callable[[Host], Host]
 
+ATOMICS = "kfd kfd: amdgpu: skipped device 1002:{}, PCI rejects atomics {}"
+
 
 def rx_6700_xt(host: Host, torch: str = WHEEL, **options: Any) -> Host:
     return host.ubuntu().amd_card("73df", 100301).torch(torch, **options)
@@ -161,6 +163,12 @@ def _four_numa_nodes(host: Host) -> Host:
     return host.ubuntu().amd_card("740f", 90010, node=4).torch(WHEEL)
 
 
+def _left_out_by_kfd(host: Host) -> Host:
+    """An RX 580 for the screen beside an RX 7900 XTX; ROCm does not see it, for want of PCIe atomics."""
+    rx_7900_xtx(host).amd_card("67df", 80003, "0000:0a:00.0", render=129, kfd=False, revision="0xe7")
+    return host.file("/var/log/dmesg", f"[    4.1] {ATOMICS.format('67df', '730<0')}\n")
+
+
 HEALTHY: dict[str, Setup] = {
     "Ryzen graphics, under the card's own override": lambda h: ryzen_graphics(rx_7900_xtx(h)).environ(
         HSA_OVERRIDE_GFX_VERSION="11.0.0"
@@ -188,6 +196,13 @@ HEALTHY: dict[str, Setup] = {
     "a gap in the KFD nodes": lambda h: h.ubuntu().amd_card("744c", 110000, node=5).torch(WHEEL),
     "an old NVIDIA display card with nouveau": lambda h: rx_7900_xtx(
         h.nvidia_card("128b", "0000:0a:00.0", driver="nouveau").module("nouveau")
+    ),
+    "a Polaris display card that ROCm does not see": _left_out_by_kfd,
+    "and a variable that counts without it": lambda h: _left_out_by_kfd(h).environ(HIP_VISIBLE_DEVICES="0"),
+    "a variable of OpenCL": lambda h: rx_7900_xtx(h).environ(GPU_DEVICE_ORDINAL="3"),
+    "firmware that the card does without": lambda h: rx_7900_xtx(h).file(
+        "/var/log/dmesg",
+        "[    3.3] amdgpu 0000:03:00.0: Direct firmware load for amdgpu/vega20_ta.bin failed with error -2\n",
     ),
     "nodes open to all": lambda h: rx_7900_xtx(h).node("/dev/kfd").node("/dev/dri/renderD128"),
 }
@@ -225,6 +240,18 @@ def _old_dkms(host: Host) -> Host:
 def _cuda_beside_a_gt_710(host: Host) -> Host:
     host.ubuntu().nvidia_card("128b", "0000:0a:00.0", driver="nouveau").module("nouveau")
     return host.amd_card("744c", 110000).torch("2.9.1", cuda="12.8")
+
+
+def _without_atomics(host: Host, device: str, gfx: int, versions: str) -> Host:
+    host.ubuntu().amd_card(device, gfx, kfd=False).node("/dev/kfd", mode="0660", gid=992).torch(WHEEL)
+    host._kfd_node(0, "cpu_cores_count 32\nsimd_count 0\n")
+    return host.file("/var/log/dmesg", f"[    4.1] {ATOMICS.format(device, versions)}\n")
+
+
+def _not_started(host: Host, line: str) -> Host:
+    host.ubuntu(kernel="6.14.0-24-generic").pci("0000:03:00.0", "1002", "7550", revision="0xc0").module("amdgpu")
+    fatal = "amdgpu 0000:03:00.0: amdgpu: Fatal error during GPU init"
+    return host.file("/var/log/dmesg", f"[    3.3] {line}\n[    3.4] {fatal}\n").torch(WHEEL)
 
 
 FAULTY: dict[str, tuple[str, str, str, Setup]] = {
@@ -305,6 +332,28 @@ FAULTY: dict[str, tuple[str, str, str, Setup]] = {
     "a CUDA build, beside an NVIDIA card that no torch serves": (
         *("cuda-torch-on-amd", "error", "torch==2.9.1+rocm6.4"),
         _cuda_beside_a_gt_710,
+    ),
+    "an RX 7900 XTX in a slot without atomics, with old firmware": (
+        *("amd-pcie-atomics", "error", "install -y linux-firmware"),
+        lambda h: _without_atomics(h, "744c", 110000, "300<509"),
+    ),
+    "an RX 580 in a slot without atomics, which it always needs": (
+        *("amd-pcie-atomics", "error", "no released torch has code for gfx803"),
+        lambda h: _without_atomics(h, "67df", 80003, "730<0"),
+    ),
+    "a number that counts a card which ROCm does not see": (
+        *("cuda-visible-devices", "error", "unset HIP_VISIBLE_DEVICES"),
+        lambda h: _left_out_by_kfd(h).environ(HIP_VISIBLE_DEVICES="1"),
+    ),
+    "firmware older than the card": (
+        *("no-driver", "error", "install -y linux-firmware"),
+        lambda h: _not_started(
+            h, "amdgpu 0000:03:00.0: Direct firmware load for amdgpu/psp_14_0_3_sos.bin failed with error -2"
+        ),
+    ),
+    "a card that the loaded driver could not start": (
+        *("no-driver", "error", "dmesg | grep -i amdgpu"),
+        lambda h: _not_started(h, "amdgpu 0000:03:00.0: amdgpu: early_init of IP block <gmc_v12_0> failed -19"),
     ),
     "page faults of a Strix Halo": (
         *("amd-firmware-regression", "warning", "6.18.4"),
