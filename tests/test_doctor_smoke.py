@@ -9,7 +9,7 @@ import pytest
 
 from gpudoctor.doctor import Survey, survey
 from gpudoctor.host import Host as AnyHost
-from gpudoctor.host import RecordedHost
+from gpudoctor.host.recorded import RecordedHost
 from gpudoctor.machine import (
     ImportTrial,
     Level,

@@ -18,9 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpudoctor.host import InputError, LiveHost, RecordedHost
+from gpudoctor.host import InputError, LiveHost
 from gpudoctor.host.bound_child import bound
 from gpudoctor.host.child import run_limited
+from gpudoctor.host.recorded import RecordedHost
 
 LIVE = LiveHost()
 

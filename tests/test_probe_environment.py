@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudoctor.host import Host, InputError, LiveHost, RecordedHost
+from gpudoctor.host import Host, InputError, LiveHost
+from gpudoctor.host.recorded import RecordedHost
 from gpudoctor.machine import PythonEnvironment
 from gpudoctor.probes.distributions import normalised
 from gpudoctor.probes.import_path import pth_paths

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudoctor.host import RecordedHost
+from gpudoctor.host.recorded import RecordedHost
 from gpudoctor.probes.modinfo import read_modinfo
 from gpudoctor.probes.modules import (
     blocked_modules,

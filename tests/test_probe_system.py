@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpudoctor.host import LiveHost, RecordedHost
+from gpudoctor.host import LiveHost
+from gpudoctor.host.recorded import RecordedHost
 from gpudoctor.machine import Fact, Jetson, Os, System
 from gpudoctor.probes.system import probe_system
 

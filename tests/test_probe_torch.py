@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudoctor.host import LiveHost, RecordedHost
+from gpudoctor.host import LiveHost
+from gpudoctor.host.recorded import RecordedHost
 from gpudoctor.machine import PythonEnvironment, Torch, known
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.probes.torch_files import parse_version_file

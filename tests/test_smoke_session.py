@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.host import InputError, LiveHost, RecordedHost
+from gpudoctor.host import InputError, LiveHost
+from gpudoctor.host.recorded import RecordedHost
 from gpudoctor.machine import NOT_STARTED, Fact, ImportTrial, PythonEnvironment, SmokeKernel
 from gpudoctor.smoke.session import Limits, Performed, Request, Starting, perform
 from tests.environments import write_venv

@@ -112,8 +112,9 @@ def probed(
 ) -> tuple[Survey, Subject]:
     """Probe this machine, or the one below the root. Where other cards are described, these ones are not asked."""
     from gpudoctor.doctor import survey
-    from gpudoctor.host import LiveHost, RecordedHost
+    from gpudoctor.host import LiveHost
     from gpudoctor.host.ending import ending_in_order
+    from gpudoctor.host.recorded import RecordedHost
     from gpudoctor.preflight.settings import Settings, project_settings
     from gpudoctor.report import Subject
 

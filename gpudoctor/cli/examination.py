@@ -72,7 +72,8 @@ class Examination:
 
     def _with_requirements(self, survey: Survey) -> Survey:
         """What every installed package requires; a check needs that of a few only."""
-        from gpudoctor.host import LiveHost, RecordedHost
+        from gpudoctor.host import LiveHost
+        from gpudoctor.host.recorded import RecordedHost
         from gpudoctor.probes.distributions import all_opened
 
         environment = survey.machine.environment.value

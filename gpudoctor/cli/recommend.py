@@ -75,7 +75,8 @@ def _machine(examined: Examined, variables: dict[str, str], description: Descrip
     from msgspec.structs import replace
 
     from gpudoctor.doctor import survey
-    from gpudoctor.host import LiveHost, RecordedHost
+    from gpudoctor.host import LiveHost
+    from gpudoctor.host.recorded import RecordedHost
     from gpudoctor.machine import unknown
 
     host = LiveHost(variables) if examined.root is None else RecordedHost(examined.root, variables)

@@ -1,6 +1,6 @@
 """The only door to the outside: files, folders, nodes, variables and commands of one machine.
 
-`LiveHost` is the running system; `RecordedHost` a folder that holds one (`--root`): a mounted image, a
+`LiveHost` is the running system; `recorded.RecordedHost` a folder that holds one (`--root`): a mounted image, a
 container's /host, a recorded machine. Probes are written against `Host` and cannot tell them apart.
 Every answer is a `Fact`: nothing here raises for what a machine looks like.
 """
@@ -16,7 +16,6 @@ from gpudoctor.host.base import (
     Uname,
 )
 from gpudoctor.host.live import LiveHost
-from gpudoctor.host.recorded import HostFile, RecordedHost
 
 __all__ = [
     "OUTPUT_LIMIT",
@@ -25,9 +24,7 @@ __all__ = [
     "FileKind",
     "FileStat",
     "Host",
-    "HostFile",
     "InputError",
     "LiveHost",
-    "RecordedHost",
     "Uname",
 ]
