@@ -37,8 +37,8 @@ def cuda_visible_devices(case: Case) -> Verdicts:
 
     ## How it is judged
     As the runtimes read them: an empty value hides all cards from CUDA and ROCr, HIP takes it for unset;
-    HIP counts within what ROCr left. A subset on purpose is no fault. In a task of a batch system or of Ray an empty
-    value marks a CPU task: a note.
+    HIP counts within what ROCr left; a card that is named to CUDA twice hides them all. A subset on purpose is no
+    fault. In a task of a batch system or of Ray an empty value marks a CPU task: a note.
 
     ## Fix safety
     The variable is changed for the examined environment only. A process that was meant to see no card has nothing to
@@ -74,14 +74,17 @@ def _hidden(case: Case, name: str, value: str, cards: tuple[Gpu, ...], selection
     on_purpose = cpu_task(case) and not wrong
     if on_purpose:
         message = f"{name} hides every card: this is a CPU task of the batch system."
+    elif selection.repeated:
+        message = f"{name}={value} names {selection.repeated} twice: CUDA then shows no card at all."
     elif wrong:
         hidden = " every card is hidden." if not selection.cards else f" only {len(selection.cards)} can be seen."
         there = f"the cards here are 0 to {len(cards) - 1}" if len(cards) > 1 else "the only card here is number 0"
         message = f"{name}={value} names {wrong[0]}, and {there}:" + hidden
     else:
         message = f"{name}={value} hides every card of this machine."
-    kept = ",".join(entry for entry in entries if re.fullmatch("[0-9]{1,9}", entry) and int(entry) < len(cards))
-    mend = WayOut(f"Set {name}={kept}", (SetVariable(name, kept, why="names only cards that are there"),))
+    there_are = (entry for entry in entries if re.fullmatch("[0-9]{1,9}", entry) and int(entry) < len(cards))
+    kept = ",".join(dict.fromkeys(there_are))
+    mend = WayOut(f"Set {name}={kept}", (SetVariable(name, kept, why="names cards that are there, each once"),))
     unset = WayOut(f"Unset {name}", (UnsetVariable(name, why=f"then all {count} can be seen"),))
     return Finding(
         severity="note" if on_purpose or case.built_for is None else "error",

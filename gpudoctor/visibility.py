@@ -218,22 +218,31 @@ class Selection(Struct, frozen=True):
     """False where it cannot be told which cards the entries mean (order or UUIDs not known)."""
     entries: int = 0
     """How many entries count: no more cards than that are meant, where `cards` holds all that may be."""
+    repeated: str = ""
+    """An entry that CUDA read twice: it then shows no card at all."""
 
 
 def select(value: str, cards: tuple[Gpu, ...], *, ordered: bool = True) -> Selection:
     """Read one variable's value as the runtimes do: entries after the first invalid one do not count.
 
     `ordered` says whether an index surely means the card at that place: CUDA counts the fastest card
-    first unless CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    first unless CUDA_DEVICE_ORDER=PCI_BUS_ID. Of an entry CUDA reads the number that it begins with ("0 1" is 0), and
+    a card that is named twice hides them all (torch.cuda._parse_visible_devices does the same).
     """
     chosen: list[Gpu] = []
     invalid: tuple[str, ...] = ()
-    certain, count = True, 0
+    certain, count, by_cuda = True, 0, any(gpu.vendor == "nvidia" for gpu in cards)
+    read: list[str] = []
     for entry in (piece.strip() for piece in value.split(",")) if value.strip() else ():
-        named = _at_place(entry, cards) if re.fullmatch(r"\d+", entry) else _named(entry, cards)
+        number = re.match(r"\+?(\d+)" if by_cuda else r"(\d+)$", entry)
+        named = _at_place(number[1], cards) if number else _named(entry, cards)
         if named is None:
             invalid = (entry,)
             break
+        name = str(int(number[1][:9])) if number else entry
+        if by_cuda and name in read:
+            return Selection((), (), certain, repeated=entry)
+        read.append(name)
         certain, count = certain and len(named) == 1, count + 1
         chosen.extend(named)
     if not ordered and 0 < len(chosen) < len(cards) and len({gpu.arch.value for gpu in cards}) > 1:

@@ -420,6 +420,11 @@ def test_a_rule_that_really_keeps_uvm_from_loading(text, slugs):
         ("3,1", []),
         ("0,1,-1,2", []),
         ("GPU-1f2e3d4c-0000", []),
+        ("0,0", [("cuda-visible-devices", "error")]),  # CUDA: a card named twice hides them all
+        ("1,00,0", [("cuda-visible-devices", "error")]),
+        ("0 1", []),  # CUDA reads the number that an entry begins with
+        ("2;3", []),
+        ("'0'", [("cuda-visible-devices", "error")]),
     ],
 )
 def test_cuda_visible_devices_against_eight_cards(value, slugs):
@@ -438,8 +443,19 @@ def test_an_index_too_far_is_unset_and_a_partly_right_list_is_mended():
     partly = first(nvidia_machine(*EIGHT, variables={"CUDA_VISIBLE_DEVICES": "0,8"}))
     assert isinstance(far.ways_out[0].remedies[0], UnsetVariable)
     assert partly.ways_out[0].remedies[0] == SetVariable(
-        "CUDA_VISIBLE_DEVICES", "0", why="names only cards that are there"
+        "CUDA_VISIBLE_DEVICES", "0", why="names cards that are there, each once"
     )
+
+
+def test_a_card_named_twice_is_named_once():
+    twice = first(nvidia_machine(*EIGHT, variables={"CUDA_VISIBLE_DEVICES": "0,1,1"}))
+    assert "names 1 twice" in twice.message
+    assert isinstance(twice.ways_out[0].remedies[0], SetVariable)
+    assert twice.ways_out[0].remedies[0].value == "0,1"
+
+
+def test_hip_shows_a_card_that_is_named_twice():
+    assert below_torch(amd_machine(variables={"HIP_VISIBLE_DEVICES": "0,0"})) == []
 
 
 def test_a_uuid_that_no_card_has():
