@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace as change
 
 from gpudoctor.cli.dockerfile import dockerfile
 from gpudoctor.dockerfile.case import ImageCase, Started
@@ -22,6 +24,7 @@ from gpudoctor.host import InputError
 from gpudoctor.intake.described import imagined
 from gpudoctor.intake.description import Description
 from gpudoctor.judge import judge_images
+from gpudoctor.matrix.questions import Matrix
 from tests.check_cases import matrix
 
 
@@ -381,12 +384,34 @@ def test_the_torch_of_an_image(text: str, torch: tuple[str, str]):
     assert (held.version, held.build) == torch
 
 
+@pytest.mark.parametrize(
+    "commands, conditional",
+    [
+        ("a || b", "b"),
+        ("a || true && b", "true"),
+        ("a || (b && c) && d", "b c"),
+        ("a || { b; c; } && d; e", "b c"),
+        ("(a||b)&&c", "b"),
+        ("a && b || c; d", "c"),
+        ("a || b | c && d", "b c"),
+        ("[ -n x ] && a && b || c && d", "a b c"),
+        ("[ -n x ] || a && b", "a"),
+        ("! test -e x && (a; b) && c; d", "a b c"),
+        ("if a; then b && c; fi && d", "a b c"),
+        ("a & b |& c", ""),
+    ],
+)
+def test_a_command_is_conditional_where_others_decide_whether_it_runs(commands: str, conditional: str):
+    steps = image_of(f"FROM x\nRUN {commands}").steps
+    assert [step.command.argv[0] for step in steps if step.command.maybe] == conditional.split()
+
+
 # --- described cards ------------------------------------------------------------------------------------
 
 
-def verdict(text: str, gpu: str, driver: str = "") -> str:
+def verdict(text: str, gpu: str, driver: str = "", files: dict[str, str] | None = None) -> str:
     gpus = imagined(Description(gpus=(gpu,), driver=driver), {}, matrix()).gpus
-    return judge_images(ImageCase(matrix(), (image_of(text),), (), gpus, driver)).verdict
+    return judge_images(ImageCase(matrix(), (image_of(text, files),), (), gpus, driver)).verdict
 
 
 @pytest.mark.parametrize(
@@ -422,11 +447,71 @@ def test_an_image_without_torch_has_nothing_to_judge(text: str):
     assert verdict(text, "RTX 4090") == "ok"
 
 
+SCRIPT = "FROM python:3.12\nWORKDIR /app\nCOPY . .\nRUN chmod +x tools/deps.sh && "
+
+
+@pytest.mark.parametrize(
+    "run", ["./tools/deps.sh", "bash -e tools/deps.sh", "sh /app/tools/deps.sh", ". tools/deps.sh"]
+)
+@pytest.mark.parametrize(
+    "script",
+    [
+        "#!/bin/sh\npip install torch==2.6.0\n",
+        "#!/bin/sh\nuv sync --frozen\n",
+        "#!/bin/sh\nexec tools/more.sh\n",
+        None,
+    ],
+)
+def test_a_script_may_bring_a_torch_that_cannot_be_told(run: str, script: str | None):
+    files = {"./tools/deps.sh": script} if script else {}
+    assert told(SCRIPT + run, files) == []
+    assert verdict(SCRIPT + run, "RTX 4090", files=files) == "unknown"
+
+
+@pytest.mark.parametrize(
+    "run, script",
+    [
+        ("./tools/deps.sh", "#!/bin/sh\nuseradd me\napt-get install -y curl\n"),
+        ("bash Miniconda3-latest-Linux-x86_64.sh -b", None),
+        (". /opt/venv/bin/activate", None),
+        ("curl -LsSf https://astral.sh/uv/install.sh | sh", None),
+        ("./configure && make", None),
+    ],
+)
+def test_a_script_that_installs_no_packages_brings_no_torch(run: str, script: str | None):
+    assert verdict(SCRIPT + run, "RTX 4090", files={"./tools/deps.sh": script} if script else {}) == "ok"
+
+
+def test_a_script_that_names_torch_leaves_open_which_one_is_there():
+    text = SCRIPT + "pip install torch==1.13.1 && tools/deps.sh"
+    assert torch_of(image_of(text, {"./tools/deps.sh": "pip install -U torch\n"}), matrix()) is None
+    held = torch_of(image_of(text, {"./tools/deps.sh": "pip install flask\n"}), matrix())
+    assert held is not None and held.version == "1.13.1"
+
+
 def test_an_image_of_nvidia_is_judged_by_its_release():
     text = "FROM nvcr.io/nvidia/pytorch:25.10-py3"
     assert verdict(text, "RTX 5090") == "ok"
     assert told(text, gpu="Tesla V100-SXM2-16GB") == [("image-for-other-cards", "error")]
     assert verdict(text, "RTX 5090", "580.95.05") == "unknown"  # its CUDA is not in its name
+
+
+def test_an_image_of_nvidia_is_judged_by_its_cuda_where_the_matrix_has_it():
+    image = "nvcr.io/nvidia/pytorch:25.12-py3"
+    row = change(matrix().base_image(image), image=re.escape(image), cuda="13.1")
+    known = Matrix(change(matrix().tables, base_images=(row, *matrix().tables.base_images)))
+
+    def judged(gpu: str, driver: str, more: str = "") -> tuple[str, list[str]]:
+        gpus = imagined(Description(gpus=(gpu,), driver=driver), {}, known).gpus
+        recipe = read_dockerfile("Dockerfile", f"FROM {image}{more}", known, {}.get, {})
+        judgement = judge_images(ImageCase(known, (recipe,), (), gpus, driver))
+        return judgement.verdict, [finding.slug for finding in judgement.findings]
+
+    assert judged("RTX 4090", "550.54.15") == ("error", ["image-too-new-for-driver"])
+    assert judged("RTX 4090", "590.44.01") == ("ok", [])
+    assert judged("H100 PCIe", "550.54.15") == ("ok", [])  # the compatibility library serves it
+    other_torch = "\nRUN pip install --force-reinstall torch==2.6.0"
+    assert "image-too-new-for-driver" not in judged("RTX 4090", "550.54.15", other_torch)[1]
 
 
 def test_an_image_of_the_other_vendor_is_told():

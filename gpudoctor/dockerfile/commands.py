@@ -13,11 +13,13 @@ from msgspec import Struct
 from gpudoctor.dockerfile.syntax import Instruction
 from gpudoctor.dockerfile.variables import partly_expanded
 
-_SHELLS = ("sh", "bash", "dash", "ash", "zsh")
+SHELLS = ("sh", "bash", "dash", "ash", "zsh")
 _OPENING, _CLOSING = ("if", "for", "while", "until", "case"), ("fi", "done", "esac")
 _WORDS = (*_OPENING, *_CLOSING, "then", "else", "elif", "do", "!", "{", "}", "time", "exec", "sudo", "command", "set")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _DEPTH = 4
+_TESTS = ("[", "[[", "test")
+_SIGN = re.compile(r"&&|\|\||\|&|[;&|()]")
 
 
 class Command(Struct, frozen=True):
@@ -70,7 +72,7 @@ def _of_text(text: str, line: int, known: dict[str, str], maybe: bool, level: in
     lexer.commenters = ""
     lexer.lineno = line
     words: list[str] = []
-    at, depth, after_or = line, 0, False
+    at, depth, lists = line, 0, _Lists()
     try:
         while True:
             token = lexer.get_token()
@@ -81,14 +83,52 @@ def _of_text(text: str, line: int, known: dict[str, str], maybe: bool, level: in
                 continue
             if words:
                 depth += words[0] in _OPENING
-                yield from _simple(tuple(words), at, known, maybe or depth > 0 or after_or, level)
+                lists.command(words)
+                yield from _simple(tuple(words), at, known, maybe or depth > 0 or lists.conditional, level)
                 depth = max(0, depth - (words[0] in _CLOSING))
                 words = []
             if token is None:
                 return
-            after_or = token == "||" or (after_or and token not in (";", "&", ")"))
+            for sign in _SIGN.findall(token):
+                lists.sign(sign)
     except ValueError:  # a quote that is never closed
         return
+
+
+class _Lists:
+    """Where in lists of `&&`, `||` and `;`, and in groups of these, the next command stands."""
+
+    def __init__(self) -> None:
+        self._test = self._after_or = self._after_test = False
+        self._groups: list[tuple[bool, bool]] = []
+
+    @property
+    def conditional(self) -> bool:
+        """Whether the command runs only if others fail, or if a test holds. What follows `a || b &&` runs whichever
+        of them did: where both fail, so does the build."""
+        return self._after_or or self._after_test or any(map(any, self._groups))
+
+    def command(self, words: list[str]) -> None:
+        """A command begins or, with braces alone, a group."""
+        if words[0] == "{":
+            self.sign("(")
+        elif words[0] == "}":
+            self.sign(")")
+        self._test = next((word for word in words if word != "!"), "") in _TESTS
+
+    def sign(self, sign: str) -> None:
+        """An operator or a parenthesis."""
+        if sign == "(":
+            self._groups.append((self._after_or, self._after_test))
+            self._after_or = self._after_test = False
+        elif sign == ")":
+            self._after_or, self._after_test = self._groups.pop() if self._groups else (False, False)
+        elif sign == "&&":
+            self._after_or, self._after_test = False, self._after_test or self._test
+        elif sign == "||":
+            self._after_or, self._after_test = True, False
+        elif sign in (";", "&"):
+            self._after_or = self._after_test = False
 
 
 def _simple(words: tuple[str, ...], line: int, known: dict[str, str], maybe: bool, level: int) -> Iterator[Command]:
@@ -138,7 +178,7 @@ def _called(argv: tuple[str, ...], line: int, known: dict[str, str], maybe: bool
     """The command itself, or those of the text that it gives to a shell."""
     if not argv:
         return
-    if os.path.basename(argv[0]) in _SHELLS and level < _DEPTH:
+    if os.path.basename(argv[0]) in SHELLS and level < _DEPTH:
         for number, word in enumerate(argv[1:], start=1):
             if re.fullmatch(r"-[a-z]*c", word) and number + 1 < len(argv):
                 yield from _of_text(argv[number + 1], line, known, maybe, level + 1)

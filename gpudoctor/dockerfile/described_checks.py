@@ -33,7 +33,8 @@ def too_new_for_driver(case: ImageCase) -> Verdicts:
 
     ## How it is judged
     The CUDA of the base image and the driver of `--driver`, by CUDA's floors. Silent for data-centre cards, which
-    the compatibility library of these images serves. An image that is a torch image is judged by its torch.
+    the compatibility library of these images serves. An image that is a torch image is judged by its torch; one of
+    NGC by its CUDA, where the matrix has that.
 
     ## Fix safety
     An older base image loses nothing for torch: its wheels bring their own CUDA.
@@ -41,14 +42,18 @@ def too_new_for_driver(case: ImageCase) -> Verdicts:
     cards = [gpu for gpu in case.gpus if gpu.vendor == "nvidia" and not gpu.datacenter]
     for image in case.images:
         facts = image.facts
-        if not (cards and case.driver and facts and facts.cuda) or facts.has_torch:
+        if not (cards and case.driver and facts and facts.cuda):
+            continue
+        ngc = facts.origin == "ngc" and _keeps_its_torch(case, image)
+        if facts.has_torch and not ngc:
             continue
         if case.matrix.driver_for_cuda(case.driver, facts.cuda) != "too-old":
             continue
         floor = case.matrix.floor(facts.cuda) or f"one for CUDA {facts.cuda}"
+        fails = "does not serve its torch" if ngc else "does not let its containers start"
         yield Finding(
             severity="error",
-            message=f"{image.base} holds CUDA {facts.cuda}: with driver {case.driver} its containers do not start.",
+            message=f"{image.base} holds CUDA {facts.cuda}: driver {case.driver} {fails}.",
             saw=f"driver {case.driver}",
             want=f"driver {floor} or newer",
             subject=image.at(image.base_line),
@@ -100,7 +105,7 @@ def _by_its_base(case: ImageCase, image: Image) -> Iterator[Finding | NotJudged]
 
 
 def _by_its_release(case: ImageCase, image: Image, release: str) -> Iterator[Finding | NotJudged]:
-    """An NGC image: its architectures are published, its CUDA is not in its name."""
+    """An NGC image: its architectures are published; its CUDA is not in its name, a row of the matrix may tell."""
     row = case.matrix.published_archs(Torch(version=f"0+0.nv{release}", origin="ngc", source=""))
     for gpu in case.gpus:
         answer = cuda_runs(gpu.arch.value or "", row.archs, row.ptx or ()) if row else Answer("unknown", "no-list")
@@ -109,7 +114,8 @@ def _by_its_release(case: ImageCase, image: Image, release: str) -> Iterator[Fin
             yield _not_for(image, gpu, text, " ".join(row.archs), gpu.arch.value or "")
         elif answer.runs == "unknown":
             yield from _unknown(case, f"whether {image.base} has code for {gpu.name}")
-    if case.driver:
+    cuda = image.facts.cuda if image.facts else None
+    if case.driver and (cuda is None or case.matrix.driver_for_cuda(case.driver, cuda) == "unknown"):
         yield from _unknown(case, f"whether driver {case.driver} serves the CUDA of {image.base}")
 
 
@@ -158,7 +164,8 @@ def _open(case: ImageCase, image: Image) -> str:
         named = {one.name for one in step.pip.requirements} if step.pip else set()
         conda = {name for name in conda_packages(step.command) if "torch" in name}
         unread = step.pip is not None and step.pip.incomplete and not step.pip.elsewhere
-        if "torch" in named or conda or unread or named & dependents or _LOCKED.search(step.command.text):
+        told = _LOCKED.search(step.command.text) or step.script is not None
+        if "torch" in named or conda or unread or named & dependents or told:
             return f"which torch line {step.command.line} brings ({step.command.text[:60]})"
     for copied in image.copied:
         if copied.origin and re.search(r"venv|site-packages|conda", " ".join((*copied.sources, copied.target))):

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from gpudoctor.dockerfile.commands import Command, commands
 from gpudoctor.dockerfile.installs import PipInstall, pip_install
+from gpudoctor.dockerfile.scripts import Script, installing_script
 from gpudoctor.dockerfile.syntax import Instruction, RecipeError, parse
 from gpudoctor.dockerfile.variables import expanded, partly_expanded
 
@@ -41,10 +42,11 @@ class Copied(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """One command of the build with what it installs by pip."""
+    """One command of the build with what it installs by pip, or the script that may install anything."""
 
     command: Command
     pip: PipInstall | None = None
+    script: Script | None = None
 
 
 class Image(Struct, frozen=True):
@@ -187,7 +189,7 @@ def _apply(one: Instruction, stage: _Stage, general: dict[str, str], given: Mapp
     elif one.name == "RUN":
         for command in commands(one, stage.known):
             files = _Files(stage, one, read)
-            stage.steps.append(Step(command, pip_install(command, files)))
+            stage.steps.append(Step(command, pip_install(command, files), installing_script(command, files)))
 
 
 def _pairs(text: str) -> list[tuple[str, str]]:

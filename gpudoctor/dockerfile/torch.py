@@ -193,6 +193,8 @@ def torch_of(image: Image, matrix: Matrix) -> Held | None:
         held = Held(facts.torch or "", _base_build(image), image.base_line, "base")
     if any("torch" in name for step in image.steps for name in conda_packages(step.command) if "pytorch" in name):
         return None
+    if any(step.script is not None and step.script.names_torch for step in image.steps):
+        return None
     taken_out = [step.command.line for step in image.steps if _UNINSTALLED.search(step.command.text)]
     if held is not None and taken_out:
         held = None

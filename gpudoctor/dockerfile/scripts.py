@@ -1,0 +1,50 @@
+"""Scripts that a build runs. What they install is not followed: it is only told that they may."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from gpudoctor.dockerfile.commands import SHELLS, Command
+
+_INSTALLS = re.compile(
+    r"\b(pip[\d.]*|uv|conda|mamba|micromamba|poetry|pdm|pixi|pipenv)\b.*\b(install|sync|add|create|update)\b"
+    r"|\bsetup\.py\b|[\w.-]+\.(sh|bash)\b|\btorch\b"
+)
+_SHELL_SCRIPT = re.compile(r"\.(sh|bash)$")
+_OF_OTHER_TOOLS = re.compile(
+    r"conda|miniforge|mambaforge|cmake|rustup|nvm|nodesource|entrypoint|profile|bashrc|activate", re.I
+)
+
+
+class Script(Struct, frozen=True):
+    """A script that may install torch, by its text, or because its text cannot be had."""
+
+    path: str
+    names_torch: bool = False
+
+
+def installing_script(command: Command, read: Callable[[str], str | None]) -> Script | None:
+    """The script that a command runs, if it may install torch; `read` gives a file of the image, None where it
+    cannot be had."""
+    path = _script(command.argv)
+    text = read(path) if path else None
+    if text is not None:
+        found = Script(path, names_torch=bool(re.search(r"\btorch\b", text)))
+        return found if _INSTALLS.search(text) else None
+    strange = _SHELL_SCRIPT.search(path) and not _OF_OTHER_TOOLS.search(posixpath.basename(path))
+    return Script(path) if strange else None
+
+
+def _script(argv: tuple[str, ...]) -> str:
+    """The file that a command runs as a script, "" for other commands."""
+    name = posixpath.basename(argv[0])
+    given = next((word for word in argv[1:] if not word.startswith("-")), "")
+    if name in (*SHELLS, ".", "source"):
+        return given
+    if re.fullmatch(r"python[\d.]*", name):
+        return given if given.endswith(".py") and argv[1] != "-m" else ""
+    return argv[0] if "/" in argv[0] or _SHELL_SCRIPT.search(argv[0]) else ""
