@@ -192,11 +192,19 @@ def test_every_row_belongs_to_a_check_that_asks_for_its_slug():
     ("triton", "path", "slugs"),
     [("3.5.0", None, ["ptxas-too-old"]), ("3.6.0", None, []), ("3.5.0", "/opt/cuda-13.1/bin/ptxas", [])],
 )
-def test_a_triton_whose_ptxas_does_not_know_gb10(triton, path, slugs):
+def test_a_triton_whose_ptxas_does_not_know_the_card(triton, path, slugs):
     variables = {"TRITON_PTXAS_PATH": path} if path else {}
-    gb10 = nvidia_gpu("NVIDIA GB10", "sm_121", integrated=True)
-    machine = nvidia_machine(gb10, torch=torch("2.9.1+cu130"), packages={"triton": triton}, variables=variables)
+    b300 = nvidia_gpu("NVIDIA B300 SXM6 AC", "sm_103", datacenter=True)
+    machine = nvidia_machine(b300, torch=torch("2.9.1+cu130"), packages={"triton": triton}, variables=variables)
     assert [slug for slug, severity in told(machine) if severity == "error"] == slugs
+
+
+@pytest.mark.parametrize(("build", "weight"), [("2.9.1+cu130", "warning"), ("2.9.1+cu128", "error")])
+def test_torch_for_aarch64_and_cuda_13_brings_a_ptxas_of_its_own(build, weight):
+    gb10 = nvidia_gpu("NVIDIA GB10", "sm_121", integrated=True)
+    machine = nvidia_machine(gb10, torch=torch(build), packages={"triton": "3.5.1"})
+    machine = with_system(machine, arch=known("aarch64", "uname"))
+    assert [severity for slug, severity in told(machine) if slug == "ptxas-too-old"] == [weight]
 
 
 def test_wheels_that_cannot_read_miopens_kernel_database():
