@@ -29,6 +29,7 @@ _MOST_SEGMENTS = 1024
 _MOST_DYNAMIC = 8192
 _MOST_VERSIONS = 8192
 _NAMES_WINDOW = 4 * STRING_LIMIT
+_SMALL_TABLE = 1 << 16
 
 
 class Section(Struct, frozen=True):
@@ -222,16 +223,19 @@ class Elf:
         return next(iter(self._dynamic.get(tag, ())), None)
 
     @cached_property
-    def _dynamic_strings(self) -> tuple[int, int]:
-        """Where the string table of the dynamic section lies, and its size."""
+    def _dynamic_strings(self) -> tuple[int, int, bytes | None]:
+        """Where the string table of the dynamic section lies, its size, and itself where it is small."""
         address, size = self._first(_DT_STRTAB), self._first(_DT_STRSZ)
         if address is None or size is None:
             raise NotReadable("malformed: a dynamic section without strings")
-        return self._offset_of(address), size
+        start = self._offset_of(address)
+        return start, size, self._names.read(start, size) if size <= _SMALL_TABLE else None
 
     def _string(self, offset: int) -> str:
         """One string of that table: libtorch_cuda.so's has 11 MB, of which a few names are wanted."""
-        start, size = self._dynamic_strings
+        start, size, whole = self._dynamic_strings
+        if whole is not None:
+            return c_string(whole, offset)
         if not 0 <= offset < size:
             raise NotReadable("malformed: a name lies outside its string table")
         return c_string(self._names.read(start + offset, min(STRING_LIMIT, size - offset), _NAMES_WINDOW), 0)
@@ -298,8 +302,10 @@ def open_elf(handle: BinaryIO | int | bytes) -> Elf:
 def _highest(prefix: str, names: tuple[str, ...]) -> str | None:
     numbered: list[tuple[tuple[int, ...], str]] = []
     for name in names:
+        if not name.startswith(prefix):
+            continue
         text = name[len(prefix) :]
         parts = text.split(".")
-        if name.startswith(prefix) and all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        if all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
             numbered.append((tuple(map(int, parts)), text))
     return max(numbered)[1] if numbered else None

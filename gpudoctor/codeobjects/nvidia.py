@@ -124,19 +124,17 @@ class _Walk:
         if end > self._file.size:
             raise NotReadable(f"truncated: its code ends at {end} and the file at {self._file.size}")
         while at < end:
-            if self._file.read(at, 1, _HEADERS)[0]:
-                at = self._container(at, end)
-            else:
-                at = self._file.skip_zeros(at, end, _HEADERS)
+            head = self._file.read(at, min(_CONTAINER.size, end - at), _HEADERS)
+            at = self._container(head, at, end) if head[0] else self._file.skip_zeros(at, end, _HEADERS)
 
-    def _container(self, at: int, end: int) -> int:
-        """Read one container and return where it ends."""
+    def _container(self, head: bytes, at: int, end: int) -> int:
+        """Read the container that begins with `head` and return where it ends."""
         self._count()
-        if at + _CONTAINER.size > end:
+        if len(head) < _CONTAINER.size:
             raise NotReadable("malformed: bytes after the last container")
         header_size: int
         payload: int
-        magic, version, header_size, payload = _CONTAINER.unpack(self._file.read(at, _CONTAINER.size, _HEADERS))
+        magic, version, header_size, payload = _CONTAINER.unpack(head)
         if magic != _MAGIC:
             raise NotReadable(f"malformed: no fat binary at {at}")
         if version != 1 or header_size < _CONTAINER.size:

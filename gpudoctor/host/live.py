@@ -47,6 +47,9 @@ class LiveHost(Host):
         except (OSError, ValueError):
             return None
 
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
     def missing(self, path: str) -> Fact[Any]:
         return absent(path, "no such file or directory")
 

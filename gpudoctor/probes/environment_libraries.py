@@ -55,7 +55,7 @@ def _judged(library: Library, walk: LibraryWalk) -> Library:
 
 def system_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk) -> LoadPath:
     """The C++ runtime and all names that torch's folders do not have, as the system's load path gives them."""
-    return search(host, (*walk.of_the_system, STDCXX), environ)
+    return search(host, (*walk.of_the_system, STDCXX), environ, shadowed=False)
 
 
 def missing_libraries(walk: LibraryWalk, system: LoadPath) -> tuple[str, ...]:

@@ -56,6 +56,7 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
         needs_glibcxx=walk.glibcxx,
         needs_libraries=missing_libraries(walk, system),
         has_cuda_libraries=_has_gpu_libraries(host, around.layout, first.path),
+        own_hsa_runtime=_has_hsa_runtime(host, first.path) if file.hip or file.rocm else None,
         source=version_path,
     )
     stdcxx, stdcxx_path = cxx_runtime(host, walk, system, rpath)
@@ -115,6 +116,11 @@ def _gpu_library_folders(layout: Layout, torch: str) -> tuple[str, ...]:
         posixpath.join(prefix, lib) for lib in ("lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")
     ]
     return (posixpath.join(torch, "lib"), *shared)
+
+
+def _has_hsa_runtime(host: Host, torch: str) -> bool | None:
+    names = host.names(posixpath.join(torch, "lib")).value
+    return None if names is None else any(name.startswith("libhsa-runtime64.so") for name in names)
 
 
 def _has_gpu_libraries(host: Host, layout: Layout, torch: str) -> bool | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -67,10 +68,11 @@ def driver_libraries(host: Host, variables: Mapping[str, str]) -> LoadPath:
     return search(host, DRIVER_LIBRARIES, variables)
 
 
-def search(host: Host, names: Sequence[str], variables: Mapping[str, str]) -> LoadPath:
+def search(host: Host, names: Sequence[str], variables: Mapping[str, str], *, shadowed: bool = True) -> LoadPath:
     """Look for each name in LD_PRELOAD, LD_LIBRARY_PATH, the loader's cache and its default folders.
 
-    Per name the first entry of `found` is the one that loading gives; those behind it are shadowed.
+    Per name the first entry of `found` is the one that loading gives; those behind it are `shadowed`, and looked for
+    where that is asked.
     """
     arch = read_arch(host).value
     gaps: list[Fact[object]] = []
@@ -84,6 +86,8 @@ def search(host: Host, names: Sequence[str], variables: Mapping[str, str]) -> Lo
             if library is not None and (name, real) not in seen:
                 seen.add((name, real))
                 found.append(library)
+                if not shadowed:
+                    break
     folders = dict.fromkeys(place.path for place in (*places.before, *places.after) if not place.file)
     searched = tuple(folder for folder in folders if host.exists(folder))
     return LoadPath(found=tuple(found), searched=searched, complete=_complete(gaps, searched, bool(by_cache)))
@@ -108,11 +112,11 @@ def userland_version(host: Host, load_path: LoadPath) -> Fact[str]:
     for folder in (*load_path.searched, *default_folders(read_arch(host).value), *_USUAL_FOLDERS):
         folders.setdefault(host.resolve(folder), folder)
     for folder in folders.values():
+        names = host.names(folder).value or ()
         versions = {
             version
-            for name in host.names(folder).value or ()
-            if name.startswith(("libcuda.so.", "libnvidia-ml.so."))
-            and re.match(_DRIVER_VERSION, version := name.partition(".so.")[2])
+            for name in (*_beginning_with("libcuda.so.", names), *_beginning_with("libnvidia-ml.so.", names))
+            if re.match(_DRIVER_VERSION, version := name.partition(".so.")[2])
             and _kind(f"{folder}/{name}") == "driver"
         }
         if versions:
@@ -122,6 +126,11 @@ def userland_version(host: Host, load_path: LoadPath) -> Fact[str]:
     if load_path.complete.known and load_path.searched:
         return absent("load path", "no libcuda or libnvidia-ml of a driver")
     return unknown(load_path.complete.why or "not every folder of the load path could be read", "load path")
+
+
+def _beginning_with(prefix: str, names: Sequence[str]) -> Sequence[str]:
+    """Of sorted names (thousands, in a system's folder) those with a prefix."""
+    return names[bisect_left(names, prefix) : bisect_left(names, prefix + "\U0010ffff")]
 
 
 def _numbers(version: str) -> tuple[int, ...]:
