@@ -11,7 +11,7 @@ from gpudoctor.machine import Gpu, LogFault
 from .cards import called, finding
 from .hardware import log_evidence
 from .installed import about
-from .unserved import computes, names_card, without_kfd
+from .unserved import has_build, names_card, without_kfd
 
 
 @check("GPD106", "amd-pcie-atomics")
@@ -65,7 +65,7 @@ def _with_atomics(case: Case, gpu: Gpu, firmware: int | None) -> tuple[WayOut, .
         "in a virtual machine, pass PCIe atomics through. On boards before PCIe 3.0 there is no way."
     )
     move = WayOut("Move the card to a slot that is wired to the processor", (Manual(text),))
-    if not computes(case, gpu):
+    if not has_build(case, gpu):
         text = f"Use another card, or the CPU: no released torch has code for {gpu.arch.value}, whatever its slot."
         return (WayOut("Use another card, or the CPU", (Manual(text),)), move)
     if firmware is None:

@@ -19,6 +19,7 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Torch, TorchCopy
 
 from .fitting import FROM_AN_INDEX, better_torch
+from .wsl import WHEEL_RUNTIME
 
 _TRACES = (
     "left-over dist-info",
@@ -222,8 +223,15 @@ def torch_install_damaged(case: Case) -> Verdicts:
     Installs the same version again.
     """
     torch = case.torch
-    damaged = tuple(file for file in torch.damaged if file.problem in ("missing", "truncated")) if torch else ()
-    if torch is None or not damaged or _imported(torch):
+    if torch is None:
+        return
+    exchanged = WHEEL_RUNTIME if case.machine.system.wsl.known and torch.hip else None
+    damaged = tuple(
+        file
+        for file in torch.damaged
+        if file.problem in ("missing", "truncated") and not (exchanged and exchanged in file.path)
+    )
+    if not damaged or _imported(torch):
         return
     more = f" and {len(damaged) - 1} more" if len(damaged) > 1 else ""
     yield Finding(

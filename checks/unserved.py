@@ -86,7 +86,7 @@ def weight(case: Case, gpu: Gpu) -> Weight:
     if any(gpu.integrated or gpu.boot_vga or gpu.vendor != other.vendor or older(gpu, other) for other in working):
         return "note"
     driven = (other for other in case.standings if "no" not in (other.bound, other.counted) and other.gpu is not gpu)
-    if not computes(case, gpu) and (case.usable or any(computes(case, other.gpu) for other in driven)):
+    if not has_build(case, gpu) and (case.usable or any(has_build(case, other.gpu) for other in driven)):
         return "note"
     if case.meant_for == gpu.vendor:
         return "error"
@@ -99,15 +99,18 @@ def weight(case: Case, gpu: Gpu) -> Weight:
 def computes(case: Case, gpu: Gpu) -> bool:
     """Whether some torch build serves the card, or it is too new to be known."""
     if gpu.vendor == "amd":
-        return _has_rocm_build(case, gpu.arch.value) if gpu.arch.value else gpu.driver.value != "radeon"
+        return gpu.arch.known or gpu.driver.value != "radeon"
     if not gpu.arch.value:
         return True
     builds = (build for build in case.matrix.builds() if build.cuda and build.archs)
     return any(cuda_runs(gpu.arch.value, build.archs or (), build.ptx or ()).runs == "yes" for build in builds)
 
 
-def _has_rocm_build(case: Case, gfx: str) -> bool:
-    """Whether some ROCm build carries this target, or one that an override may name for it (of Polaris: none)."""
+def has_build(case: Case, gpu: Gpu) -> bool:
+    """Whether some torch build has code for the card: of AMD's, for its target or one that an override may name."""
+    gfx = gpu.arch.value
+    if gpu.vendor != "amd" or gfx is None:
+        return computes(case, gpu)
     target, policy = case.matrix.target(gfx), case.matrix.override(gfx)
     stands_in = case.matrix.gfx_of_override(policy.value) if policy and policy.value else None
     carried = {arch for build in case.matrix.builds() if build.rocm for arch in build.archs or ()}

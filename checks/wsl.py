@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
+import shlex
 
 from gpudoctor.check import Case, Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Manual, SetVariable, UnsetVariable, WayOut
+from gpudoctor.finding import Evidence, Finding, Manual, NotJudged, SetVariable, UnsetVariable, WayOut
+from gpudoctor.machine import Torch
+from gpudoctor.matrix.rows import WslSupport
 
 from .installed import cuda_status, driver_answers, nvml_status
+
+WHEEL_RUNTIME = "libhsa-runtime64.so"
+"""AMD's guide to torch in WSL has it deleted from torch/lib."""
 
 
 @check("GPD120", "wsl-driver")
@@ -111,18 +118,29 @@ def rocm_wsl_unsupported(case: Case) -> Verdicts:
     ## How it is judged
     By the matrix's rows of what AMD documents for the ROCm release, for a card that is known. At level driver also
     where the runtime does not start: on another distribution than Ubuntu that is why, else it is the card or the
-    Windows driver. Never where the runtime lists a GPU.
+    Windows driver. Never where the runtime lists a GPU. The runtime in wheels of ROCm before 7.2 knows no WSL: an
+    error, unless it was taken out for the system's, as AMD's guide has it. Where nobody asked a runtime, no file
+    names the card: whether it can be used is not known.
 
     ## Fix safety
-    Nothing on this machine is changed: native Linux, Windows' own build, or the CPU are the ways out.
+    Native Linux, Windows' own build, or the CPU are ways out that change nothing here; another runtime or torch
+    changes this environment.
     """
     machine, torch = case.machine, case.torch
     if not machine.system.wsl.known or torch is None or torch.rocm is None or case.built_for != "amd":
         return
+    row, trial = case.matrix.wsl_rocm(torch.rocm), torch.trial.value
+    if (trial and trial.device_count) or _dxg(case) is False:
+        return
+    if row is not None and row.runtime != "wheel" and torch.own_hsa_runtime and not _exchanged(torch):
+        yield _blind_runtime(case, torch, row)
+        return
     hsa = machine.amd.hsa.value
     if hsa and any(agent.kind == "gpu" for agent in hsa.agents):
         return
-    row = case.matrix.wsl_rocm(torch.rocm)
+    if hsa is None and not machine.gpus:
+        why = "no file of WSL names the card behind /dev/dxg: its ROCm runtime does, at level driver"
+        yield NotJudged(why=why, matters=True)
     system = machine.system.os.value
     for gpu in machine.of_vendor("amd"):
         excluded = row is not None and any(_is_product(name, gpu.name) for name in row.excluded_names)
@@ -132,6 +150,44 @@ def rocm_wsl_unsupported(case: Case) -> Verdicts:
         yield _not_on_wsl(case, system.name or system.id, f"ROCm {torch.rocm}", ())
     elif hsa and hsa.status and not machine.of_vendor("amd") and _looks_behind_dxg(case) is not False:
         yield _not_on_wsl(case, "this card, or this Windows driver", f"ROCm {torch.rocm}", ())
+
+
+def _exchanged(torch: Torch) -> bool:
+    """Whether the HSA runtime in torch/lib is another than pip installed: the system's, as AMD's guide has it."""
+    return any(posixpath.basename(file.path).startswith(WHEEL_RUNTIME) for file in torch.damaged)
+
+
+def _blind_runtime(case: Case, torch: Torch, row: WslSupport) -> Finding:
+    """The runtime that torch brings asks /dev/kfd for cards, which WSL has not."""
+    folder = posixpath.join(torch.path, "lib") if torch.path else "torch/lib"
+    system = (
+        f"Install AMD's ROCm {row.rocm} for WSL (`amdgpu-install --usecase=wsl,rocm --no-dkms`), and delete torch's "
+        f"own runtime, so that the system's is loaded:\nrm {shlex.quote(folder)}/{WHEEL_RUNTIME}*"
+    )
+    newer = (
+        "Install librocdxg (github.com/ROCm/librocdxg/releases) and a torch of ROCm 7.2 or newer; with ROCm before "
+        "7.13 also set HSA_ENABLE_DXG_DETECTION=1."
+    )
+    exchange = WayOut("Let torch load WSL's ROCm runtime", (Manual(system, risk="root"),))
+    return Finding(
+        severity="error",
+        message=f"{WHEEL_RUNTIME} of ROCm {torch.rocm} in torch knows no WSL: it looks for /dev/kfd, and finds no "
+        "GPU.",
+        saw=f"the runtime of ROCm {torch.rocm} in torch/lib",
+        want="a runtime that looks behind /dev/dxg",
+        subject="ROCm on WSL",
+        confidence="likely",
+        evidence=(
+            Evidence.of("system.wsl", case.machine.system.wsl),
+            Evidence("torch.rocm", torch.rocm or "", torch.source),
+        ),
+        ways_out=(
+            *((exchange,) if row.runtime == "system" else ()),
+            WayOut("Use a torch of ROCm 7.2 or newer", (Manual(newer, risk="replaces"),)),
+        ),
+        refs=(row.source,),
+        moots=("no-gpu",),
+    )
 
 
 def _is_product(listed: str, name: str) -> bool:

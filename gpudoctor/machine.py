@@ -558,6 +558,8 @@ class Torch(Record, frozen=True):
     """Names that torch's libraries ask for and that are in no folder the loader would search."""
     has_cuda_libraries: bool | None = None
     """Whether libtorch_cuda / libtorch_hip lies in torch/lib (None: folder not readable)."""
+    own_hsa_runtime: bool | None = None
+    """Whether a libhsa-runtime64 lies in torch/lib, as in ROCm wheels (None: folder not readable)."""
     trial: Fact[ImportTrial] = unknown("not started at this level")
     source: str = ""
 

@@ -6,6 +6,7 @@ import pytest
 
 from gpudoctor.finding import InstallDriver, LoadModule, StartService
 from gpudoctor.machine import (
+    DamagedFile,
     DeviceNode,
     DkmsModule,
     Fabric,
@@ -22,6 +23,7 @@ from gpudoctor.machine import (
     unknown,
 )
 from tests.check_cases import below_torch, first, found, log, remedies
+from tests.judging import questions, told
 from tests.machines import (
     LIB,
     amd_gpu,
@@ -32,6 +34,7 @@ from tests.machines import (
     torch,
     with_stack,
     with_system,
+    with_torch,
 )
 
 RUNNING = "6.8.0-60-generic"
@@ -404,8 +407,37 @@ def test_products_that_amd_leaves_out_by_name(name, excluded):
     assert bool(found(rocm_wsl("2.15.0+rocm10.0", card), "rocm-wsl-unsupported")) is excluded
 
 
+def test_the_runtime_of_older_wheels_does_not_know_wsl():
+    machine = with_torch(rocm_wsl("2.5.1+rocm6.2"), own_hsa_runtime=True)
+    assert below_torch(machine) == [("rocm-wsl-unsupported", "error")]
+    assert "torch/lib/libhsa-runtime64.so*" in first(machine).ways_out[0].remedies[0].text
+    assert below_torch(with_torch(machine, own_hsa_runtime=False)) == []
+    # That the system's own runtime lists the card tells nothing of torch's.
+    hsa = known(HsaApi(status=0, agents=(HsaAgent(name="gfx1100", kind="gpu"),)), "libhsa")
+    assert below_torch(change(machine, amd=change(machine.amd, hsa=hsa))) == [("rocm-wsl-unsupported", "error")]
+    newer = with_torch(rocm_wsl("2.10.0+rocm7.1"), own_hsa_runtime=True)
+    assert "ROCm 7.2 or newer" in first(newer).ways_out[0].remedies[0].text
+
+
+@pytest.mark.parametrize("problem", ["missing", "changed"])
+def test_the_runtime_that_amds_guide_takes_out_of_torch_is_no_damage(problem):
+    exchanged = (DamagedFile(path="/opt/venv/torch/lib/libhsa-runtime64.so", problem=problem),)
+    machine = with_torch(rocm_wsl("2.5.1+rocm6.2"), damaged=exchanged, hip="6.2.41133", own_hsa_runtime=True)
+    assert [finding for finding in told(machine) if finding[1] == "error"] == []
+    native = with_torch(amd_machine(torch=torch("2.5.1+rocm6.2")), damaged=exchanged, hip="6.2.41133")
+    assert ("torch-install-damaged" in dict(told(native))) is (problem == "missing")
+
+
+def test_no_file_of_wsl_names_an_amd_card():
+    machine = change(rocm_wsl("2.12.0+rocm7.2", variables={"HSA_ENABLE_DXG_DETECTION": "1"}), gpus=())
+    assert ["/dev/dxg" in question.why for question in questions(machine)] == [True]
+    hsa = known(HsaApi(status=0, agents=(HsaAgent(name="gfx1100", kind="gpu"),)), "libhsa")
+    assert questions(change(machine, amd=change(machine.amd, hsa=hsa))) == []
+
+
 def test_another_distribution_whose_runtime_fails():
-    machine = rocm_wsl("2.9.1+rocm6.4", os=known(Os(id="ol", version="9.4", name="Oracle Linux 9.4"), "os-release"))
+    oracle = known(Os(id="ol", version="9.4", name="Oracle Linux 9.4"), "os-release")
+    machine = rocm_wsl("2.12.0+rocm7.2", variables={"HSA_ENABLE_DXG_DETECTION": "1"}, os=oracle)
     failed = change(machine, amd=change(machine.amd, hsa=known(HsaApi(status=4104), "libhsa")))
     assert found(machine, "rocm-wsl-unsupported") == []
     assert [f.severity for f in found(failed, "rocm-wsl-unsupported")] == ["error"]

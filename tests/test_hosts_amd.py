@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.environments import shared_library
 from tests.hosts import Host, first_fix, slugs
 
 WHEEL = "2.9.1+rocm6.4"
@@ -254,6 +255,13 @@ def _not_started(host: Host, line: str) -> Host:
     return host.file("/var/log/dmesg", f"[    3.3] {line}\n[    3.4] {fatal}\n").torch(WHEEL)
 
 
+def _wsl(host: Host, torch: str) -> Host:
+    kernel = "6.6.87.2-microsoft-standard-WSL2"
+    host.ubuntu(kernel=kernel).file("/proc/version", f"Linux version {kernel} (root@x) #1 SMP\n").node("/dev/dxg")
+    host.file("/usr/lib/wsl/lib/libdxcore.so").file("/proc/sys/fs/binfmt_misc/WSLInterop", "enabled\n")
+    return host.torch(torch, libraries={"libhsa-runtime64.so": shared_library()})
+
+
 FAULTY: dict[str, tuple[str, str, str, Setup]] = {
     # name: slug and severity of the first finding, text that its best way out holds, the machine
     "RX 6700 XT beside Ryzen graphics": (
@@ -355,6 +363,10 @@ FAULTY: dict[str, tuple[str, str, str, Setup]] = {
         *("no-driver", "error", "dmesg | grep -i amdgpu"),
         lambda h: _not_started(h, "amdgpu 0000:03:00.0: amdgpu: early_init of IP block <gmc_v12_0> failed -19"),
     ),
+    "WSL, with a wheel whose runtime does not know it": (
+        *("rocm-wsl-unsupported", "error", "torch/lib/libhsa-runtime64.so*"),
+        lambda h: _wsl(h, "2.5.1+rocm6.2"),
+    ),
     "page faults of a Strix Halo": (
         *("amd-firmware-regression", "warning", "6.18.4"),
         lambda h: (
@@ -417,3 +429,15 @@ def test_a_cpu_build_on_a_strix_halo_is_a_note_that_names_the_other_build(tmp_pa
     report = Host(tmp_path).ubuntu(kernel="6.18.6-generic").amd_card("1586", 110501).torch("2.10.0+cpu").check()
     assert told(report) == [("torch-cpu-only", "note")]
     assert "torch==2.10.0+rocm7.1" in first_fix(report)
+
+
+def test_inside_wsl_no_file_names_the_card(tmp_path: Path) -> None:
+    report = _wsl(Host(tmp_path), "2.14.0+rocm7.2").environ(HSA_ENABLE_DXG_DETECTION="1").check()
+    assert (report["verdict"], slugs(report, "error")) == ("unknown", [])
+
+
+def test_the_runtime_that_amds_guide_deletes_is_no_damage(tmp_path: Path) -> None:
+    host = _wsl(Host(tmp_path), "2.5.1+rocm6.2")
+    assert host.site is not None
+    (host.site / "torch/lib/libhsa-runtime64.so").unlink()
+    assert slugs(host.check(), "error") == []

@@ -540,6 +540,8 @@ class WslSupport(Row, frozen=True, kw_only=True):
     excluded_names: tuple[str, ...] = ()
     dxg_variable: bool = False
     """HSA_ENABLE_DXG_DETECTION=1 has to be set (before ROCm 7.13; later releases look for /dev/dxg themselves)."""
+    runtime: Literal["wheel", "system", "none"] = "wheel"
+    """Whose libhsa-runtime64 finds the card: torch's own, ROCm for WSL's in its place, or none of that release."""
 
 
 class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
