@@ -250,7 +250,7 @@ def test_devices_are_chosen_by_name(tmp_path: Path, devices: tuple[str, ...], wa
         (Request(level="quick", devices=("cuda:2",)), "cuda:1 (NVIDIA H100)"),
         (Request(level="quick", devices=("hip:0",)), "named cuda"),
         (Request(level="quick", kernels=("god",)), "did you mean good"),
-        (Request(level="quick", kernels=("xyz",)), "There is: good, good too"),
+        (Request(level="quick", kernels=("xyz",)), "`gpudoctor smoke --list` names all"),
     ],
 )
 def test_what_there_is_not_is_refused_with_what_there_is(tmp_path: Path, request_: Request, said: str) -> None:

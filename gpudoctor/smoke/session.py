@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from gpudoctor.host import Host
 from gpudoctor.host.interrupts import Interruptions, deferred
+from gpudoctor.host.temporary import temporary_folder
 from gpudoctor.machine import LISTING, Fact, ImportTrial, PythonEnvironment, Smoke, SmokeDevice, SmokeKernel, unknown
 from gpudoctor.smoke import plan
 from gpudoctor.smoke.child import Child, Lost
@@ -58,15 +59,14 @@ def perform(
     if refusal:
         return _nothing(unknown(refusal), request, refusal)
     performed: Performed | None = None
-    with deferred() as interruptions:
+    with deferred() as interruptions, ExitStack() as stack:
         try:
-            made = tempfile.TemporaryDirectory(prefix="gpudoctor-smoke-", ignore_cleanup_errors=True)
+            folder = stack.enter_context(temporary_folder("smoke"))
         except OSError as error:
             why = f"no temporary folder: {error.strerror}"
             return _nothing(unknown(why), request, why)
-        with made as folder:
-            session = _Session(host, environment.interpreter, request, progress, limits, chosen)
-            performed = session.perform(Path(folder), kernels, interruptions)
+        session = _Session(host, environment.interpreter, request, progress, limits, chosen)
+        performed = session.perform(folder, kernels, interruptions)
     assert performed is not None
     return performed
 
