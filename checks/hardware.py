@@ -1,6 +1,10 @@
-"""Cards that are gone, damaged, or cannot start (GPD102 to GPD105)."""
+"""Cards that are gone, damaged, or cannot start (GPD102 to GPD105, GPD107)."""
 
 from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
 
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import (
@@ -225,7 +229,7 @@ def driver_init_failed_hw(case: Case) -> Verdicts:
     A power cycle changes nothing on disk. Reseating the card is work on an open machine.
     """
     for gpu, lines in _failed_starts(case, "driver-init-failed-hw"):
-        if about(gpu, case.log_faults("driver-init-failed-bios")):
+        if any(about(gpu, case.log_faults(slug)) for slug in ("driver-init-failed-bios", "nvidia-firmware-missing")):
             continue
         yield _failed_start(
             case,
@@ -234,6 +238,44 @@ def driver_init_failed_hw(case: Case) -> Verdicts:
             f"The NVIDIA driver cannot start {gpu.name}: the card itself does not come up.",
             _power_cycle(),
         )
+
+
+@check("GPD107", "nvidia-firmware-missing")
+def nvidia_firmware_missing(case: Case) -> Verdicts:
+    """The NVIDIA driver does not find the firmware file that its card needs.
+
+    ## Why it matters
+    From Turing on the driver loads a program into the card's own processor (GSP), and the open kernel modules cannot
+    do without it: the card does not start, nvidia-smi says "No devices were found".
+
+    ## How it is judged
+    By the kernel's line about the file, for a card that the driver does not list. Where the driver was not asked it
+    is a note: the initial ramdisk often lacks the file, and the driver finds it later.
+
+    ## Fix safety
+    The file is added; nothing is taken away.
+    """
+    for gpu, lines in _failed_starts(case, "nvidia-firmware-missing"):
+        file = re.search(r"nvidia/[\w./]+", lines[-1].line)
+        name = f"/lib/firmware/{file[0]}" if file else "/lib/firmware/nvidia/..."
+        version = name.split("/")[4] if file else "VERSION"
+        text = (
+            f"Install the firmware of driver {version}, the version that is loaded: it is in the package "
+            f"nvidia-firmware-{version.partition('.')[0]}-{version} (Ubuntu), firmware-nvidia-gsp (Debian), "
+            "xorg-x11-drv-nvidia (RPM Fusion), nvidia-utils (Arch). If the file is there, it is the initial ramdisk "
+            "that lacks it: build that again (`sudo update-initramfs -u`; `sudo dracut --force`). Then reboot."
+        )
+        sure = _answers(case, gpu) is False
+        found = _failed_start(
+            case,
+            gpu,
+            lines,
+            f"The NVIDIA driver cannot start {gpu.name}: the firmware {name} is not there."
+            if sure
+            else f"The NVIDIA driver did not find {name}, which {gpu.name} needs to start; it may have since.",
+            WayOut("Install the driver's firmware", (Manual(text, risk="reboot"),)),
+        )
+        yield found if sure else replace(found, severity="note", confidence="possible", ways_out=(), moots=())
 
 
 def _failed_starts(case: Case, slug: str) -> list[tuple[Gpu, tuple[LogFault, ...]]]:

@@ -153,6 +153,12 @@ MACHINES: dict[str, Machine] = {
     "driver-init-failed-hw": nvidia_machine(
         **log("NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x62:0x65:1792)")  # type: ignore[arg-type]
     ),
+    "nvidia-firmware-missing": with_stack(
+        nvidia_machine(
+            **log("nvidia 0000:01:00.0: Direct firmware load for nvidia/580.95.05/gsp_ga10x.bin failed with error -2")  # type: ignore[arg-type]
+        ),
+        nvml=_api(0),
+    ),
     "amd-pcie-atomics": amd_machine(
         amd_gpu("AMD Radeon RX 580", "gfx803", pci_id="1002:67df", kfd_node=None),
         **log("kfd kfd: amdgpu: skipped device 1002:67df, PCI rejects atomics 730<0"),  # type: ignore[arg-type]

@@ -117,6 +117,24 @@ def test_the_drivers_codes_tell_firmware_settings_from_hardware(lines, slug):
     assert first(machine).confidence == "certain"
 
 
+NO_FIRMWARE = (
+    "nvidia 0000:01:00.0: Direct firmware load for nvidia/580.95.05/gsp_ga10x.bin failed with error -2",
+    "NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x61:0x56:1927)",
+)
+
+
+def test_a_driver_without_the_firmware_of_its_card():
+    machine = with_stack(nvidia_machine(**log(*NO_FIRMWARE)), nvml=nvml())
+    assert below_torch(machine) == [("nvidia-firmware-missing", "error")]
+    assert "/lib/firmware/nvidia/580.95.05/gsp_ga10x.bin is not there" in first(machine).message
+
+
+def test_firmware_that_the_initial_ramdisk_lacked_may_have_been_found_since():
+    assert below_torch(nvidia_machine(**log(*NO_FIRMWARE))) == [("nvidia-firmware-missing", "note")]
+    card = nvidia_gpu(nvml=NvmlDevice(index=0, bdf="0000:01:00.0"))
+    assert below_torch(nvidia_machine(card, **log(*NO_FIRMWARE))) == []
+
+
 def test_without_the_drivers_own_word_a_failed_start_is_likely():
     assert found(nvidia_machine(**log(BIOS)), "driver-init-failed-bios")[0].confidence == "likely"
 
