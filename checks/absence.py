@@ -16,6 +16,7 @@ from gpudoctor.finding import (
     WayOut,
 )
 from gpudoctor.machine import Gpu
+from gpudoctor.visibility import RESERVED
 
 from . import access, atomics, cuda_start, driver, hardware, job, kernel, nodes, runtime, selection, wsl
 from .amdgpu import without_amdgpu
@@ -31,7 +32,7 @@ from .installed import (
 )
 from .job import cpu_task
 from .unanswered import refusing_runtime, unanswered
-from .unserved import RESERVED, because, unserved
+from .unserved import because, unserved
 
 _TAKEN = (2, 46)
 """Answers of cuInit that speak of a card in use: no memory left, busy."""
@@ -292,7 +293,7 @@ def _silent_driver(case: Case) -> Iterator[Finding]:
             WayOut("Start the container anew; reboot its host", (AddContainerFlags("recreate"), on_host))
             if case.in_container
             else WayOut("Reboot", (Reboot(), Manual(text, risk="root"))),
-            install_driver(case, case.machine.of_vendor("nvidia")),
+            install_driver(case),
         ),
         moots=("no-gpu",),
     )

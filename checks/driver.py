@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gpudoctor.builds.drivers import driver_serving, to_drive
+from gpudoctor.builds.no_one_driver import apart, taken
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Manual, Reboot, WayOut
 from gpudoctor.machine import Gpu, Library
@@ -13,7 +15,6 @@ from .installed import (
     core_modules,
     cuda_status,
     driver_answers,
-    driver_for,
     for_running_kernel,
     install_driver,
     nvidia_driver,
@@ -88,7 +89,7 @@ def driver_lib_mismatch(case: Case) -> Verdicts:
         ways_out = (WayOut("Use the driver's own libcuda", (Manual(text),)),)
     else:
         reboot = WayOut("Reboot, in case an update is waiting for it", (Reboot(),))
-        ways_out = (reboot, install_driver(case, cards)) if cards else (reboot,)
+        ways_out = (reboot, install_driver(case)) if cards else (reboot,)
         if versions is not None and _other_on_disk(case):
             ways_out = ways_out[::-1]
     saw = f"module {versions[0]}, libraries {versions[1]}" if versions else "the driver reports a version mismatch"
@@ -182,25 +183,14 @@ def _refused(case: Case, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
     return [*unserved, *alike(case, silent)]
 
 
-def _ways_for(case: Case, cards: tuple[Gpu, ...]) -> tuple[WayOut, ...]:
-    """For all NVIDIA cards of the machine with one driver if there is one, else for these alone."""
-    everyone = case.machine.of_vendor("nvidia")
-    together = driver_for(case, everyone)
-    return (install_driver(case, everyone if together else cards),)
-
-
 def _others(case: Case, cards: tuple[Gpu, ...]) -> str:
-    """A sentence about cards of the same machine that need another driver."""
-    everyone = case.machine.of_vendor("nvidia")
-    rest = tuple(gpu for gpu in everyone if gpu not in cards)
-    if not rest or driver_for(case, everyone) is not None:
+    """A sentence about cards of the same machine that no driver serves together with these."""
+    if not apart(case.machine, case.matrix, cards):
         return ""
-    need = driver_for(case, (rest[0],))
-    return (
-        f" {rest[0].name} needs {need.branch} with {need.flavour} modules: one driver cannot serve both."
-        if need
-        else ""
-    )
+    rest = to_drive(case.machine, case.matrix, cards)
+    rivals = [gpu for gpu in rest if driver_serving(case.machine, case.matrix, (*cards, gpu)) is None]
+    needs = dict.fromkeys(f"{gpu.name} takes {taken(case.matrix, gpu)}" for gpu in rivals)
+    return f" {'; '.join(needs)}: one driver cannot serve both." if needs else ""
 
 
 @check("GPD124", "nvidia-driver-dropped-gpu")
@@ -229,7 +219,7 @@ def nvidia_driver_dropped_gpu(case: Case) -> Verdicts:
             saw=version or "",
             want=f"branch {last}",
             evidence=(Evidence("nvidia.driver", version or "", source), Evidence.of("gpu.arch", cards[0].arch)),
-            ways_out=_ways_for(case, cards),
+            ways_out=(install_driver(case, cards),),
             refs=("CUDA driver branches and architectures, NVIDIA",),
             moots=("no-driver", "no-gpu", "driver-init-failed-hw", "open-module-unsupported-gpu"),
         )
@@ -263,7 +253,7 @@ def blackwell_open_module(case: Case) -> Verdicts:
                 Evidence.of("gpu.arch", cards[0].arch),
                 *(Evidence("kernel_log", f.line, "kernel log") for f in case.log_faults("blackwell-open-module")[:1]),
             ),
-            ways_out=_ways_for(case, cards),
+            ways_out=(install_driver(case, cards),),
             moots=("no-driver", "no-gpu", "driver-init-failed-hw", "driver-init-failed-bios"),
         )
 
@@ -288,7 +278,7 @@ def open_module_unsupported_gpu(case: Case) -> Verdicts:
             severity,
             cards,
             message=f"{called(cards)} is too old for NVIDIA's open kernel modules ({version}); it needs the "
-            "proprietary ones." + _others(case, cards)
+            f"proprietary ones.{_others(case, cards)}"
             if case.matrix.module_flavour(cards[0].arch.value or "", cards[0].name) == "refused"
             else f"The open kernel modules of driver {version} serve data-centre cards only, not {called(cards)}.",
             saw=f"{flavour or 'open'} modules {version}",
@@ -297,6 +287,6 @@ def open_module_unsupported_gpu(case: Case) -> Verdicts:
                 Evidence("nvidia.module.flavour", flavour or "", source),
                 Evidence.of("gpu.arch", cards[0].arch),
             ),
-            ways_out=_ways_for(case, cards),
+            ways_out=(install_driver(case, cards),),
             moots=("no-driver", "no-gpu", "driver-init-failed-hw"),
         )

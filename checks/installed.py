@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.builds.drivers import driver_to_install
+from gpudoctor.builds.drivers import driver_to_install, to_drive
+from gpudoctor.builds.no_one_driver import called_driver, choose_cards
 from gpudoctor.check import Case
 from gpudoctor.finding import Evidence, InstallDriver, Manual, ModuleFlavour, Reboot, WayOut
 from gpudoctor.machine import BlockedModule, DkmsModule, Gpu, InstalledModule, LogFault, Vendor
 from gpudoctor.matrix.versions import figures
+from gpudoctor.visibility import RESERVED
 
 NVML_NO_PERMISSION, NVML_MISMATCH, NVML_UNKNOWN = 4, 18, 999
 CUDA_NOT_READY, CUDA_MISMATCH, CUDA_UNKNOWN = 802, 803, 999
@@ -209,30 +211,22 @@ def counts_otherwise(case: Case) -> bool:
 # --- the driver that serves ---
 
 
-def flavour_for(case: Case, cards: tuple[Gpu, ...]) -> ModuleFlavour | None:
-    """The kernel-module flavour that all these cards take; None where no flavour serves them all."""
-    rules = {case.matrix.module_flavour(gpu.arch.value, gpu.name) for gpu in cards if gpu.arch.value}
-    if {"required", "refused"} <= rules:
-        return None
-    return "proprietary" if "refused" in rules else "open"
+def driver_for(case: Case, cards: tuple[Gpu, ...] = (), *, why: str = "") -> InstallDriver | None:
+    """The NVIDIA driver to install on behalf of these cards; None where no one driver serves them and what else the
+    machine's driver has to serve."""
+    return driver_to_install(case.machine, case.matrix, cards, why=why)
 
 
-def driver_for(case: Case, cards: tuple[Gpu, ...], *, why: str = "") -> InstallDriver | None:
-    """The NVIDIA driver to install for these cards, or None where no one driver serves them all."""
-    flavour = flavour_for(case, cards)
-    chosen = driver_to_install(case.machine, case.matrix, cards)
-    if flavour is None or chosen is None:
-        return None
-    return InstallDriver(branch=chosen[0], minimum=chosen[1], flavour=flavour, why=why)
-
-
-def install_driver(case: Case, cards: tuple[Gpu, ...]) -> WayOut:
-    """The way out "install the NVIDIA driver that these cards take", on the host where this is a container."""
-    remedy = driver_for(case, cards)
+def install_driver(case: Case, cards: tuple[Gpu, ...] = ()) -> WayOut:
+    """The way out "install the NVIDIA driver that the machine takes", on the host where this is a container; where no
+    one driver serves these cards and the others, the choice that a person has."""
+    remedy = driver_for(case, cards, why=_left_without(case, cards))
     if remedy is None:
-        title = "Choose the card to use: no one driver serves all" if len(cards) > 1 else "Install the card's driver"
-        return WayOut(title, (Manual(text=_each(case, cards), risk="root"),))
-    what = f"NVIDIA driver {remedy.branch} ({remedy.flavour} kernel modules)"
+        names = ", ".join(dict.fromkeys(gpu.name for gpu in cards or case.machine.of_vendor("nvidia")))
+        text = f"Install a driver that names {names} in its list of supported cards."
+        unknown = WayOut("Install the card's driver", (Manual(text=text, risk="root"),))
+        return choose_cards(case.machine, case.matrix, cards) or unknown
+    what = called_driver(remedy)
     if case.in_container:
         return WayOut(
             f"Install {what} on the host",
@@ -241,13 +235,11 @@ def install_driver(case: Case, cards: tuple[Gpu, ...]) -> WayOut:
     return WayOut(f"Install {what}", (remedy, Reboot(why="the new kernel module is loaded at boot")))
 
 
-def _each(case: Case, cards: tuple[Gpu, ...]) -> str:
-    needs = []
-    for gpu in cards:
-        remedy = driver_for(case, (gpu,))
-        if remedy is None:
-            needs.append(f"{gpu.name}: a driver that names it in its list of supported cards")
-        else:
-            needs.append(f"{gpu.name}: driver {remedy.branch} with {remedy.flavour} kernel modules")
-    joint = " These do not go together in one system: choose the card to use." if len(cards) > 1 else ""
-    return f"Install the driver that the card takes. {'; '.join(needs)}.{joint}"
+def _left_without(case: Case, cards: tuple[Gpu, ...]) -> str:
+    """Which card without any torch build the driver for these cards does not serve."""
+    chosen = to_drive(case.machine, case.matrix, cards)
+    rest = [gpu for gpu in case.machine.of_vendor("nvidia") if gpu not in chosen and gpu.driver.value not in RESERVED]
+    left = [gpu for gpu in rest if gpu.arch.value and driver_for(case, (*cards, gpu)) is None]
+    if not left:
+        return ""
+    return f"it does not serve {', '.join(gpu.name for gpu in left)}, for which there is no torch build"

@@ -10,6 +10,7 @@ from gpudoctor.finding import (
     Device,
     Evidence,
     Finding,
+    InstallDriver,
     InstallRocmDriver,
     InstallSystemPackage,
     LoadModule,
@@ -57,7 +58,8 @@ def nouveau_conflict(case: Case) -> Verdicts:
         way_out = install_driver(case, cards)
         block = BlockModule(name, why=f"{name} must not take the card before NVIDIA's driver does")
         reboot = Reboot(why=f"{name} lets go of the card only at boot")
-        if not case.in_container:
+        installs = any(isinstance(step, InstallDriver) for step in way_out.remedies)
+        if not case.in_container and (ready or installs):
             steps = () if ready else tuple(step for step in way_out.remedies if not isinstance(step, Reboot))
             title = f"Keep {name} from the card" if ready else f"{way_out.title} in the place of {name}"
             way_out = WayOut(title, (*steps, block, reboot))

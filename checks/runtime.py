@@ -89,7 +89,7 @@ def _card_needs_newer(case: Case, cards: tuple[Gpu, ...]) -> Finding:
         want=f"{first} or newer",
         subject=gpu_subject(gpu),
         evidence=(*_driver_evidence(case), Evidence.of("gpu.arch", gpu.arch)),
-        ways_out=(install_driver(case, case.usable_of("nvidia")),),
+        ways_out=(install_driver(case, cards),),
         moots=("no-driver",),
     )
 
@@ -131,11 +131,10 @@ def _driver_way(case: Case, floor: str) -> WayOut | None:
         return WayOut("Update the NVIDIA driver in Windows", (Manual(text, risk="reboot"),))
     if case.machine.system.jetson.known:
         return None
-    cards = case.usable_of("nvidia")
-    remedy = driver_for(case, cards)
+    remedy = driver_for(case)
     if remedy is None or figures(remedy.branch)[:1] < figures(floor)[:1]:
         return None
-    return install_driver(case, cards)
+    return install_driver(case)
 
 
 def _driver_text(case: Case) -> str:

@@ -9,11 +9,10 @@ from gpudoctor.builds.carried import torch_vendor
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Manual, Severity, WayOut
 from gpudoctor.machine import Gpu, Torch
+from gpudoctor.visibility import RESERVED
 
 from .fitting import REPAIRED_WITH_TORCH, better_torch, build_name, fits
 from .unserved import computes
-
-_RESERVED = ("vfio-pci", "pci-stub", "pciback", "xen-pciback")
 
 
 @check("GPD405", "torch-cpu-only")
@@ -90,7 +89,7 @@ def cuda_torch_on_amd(case: Case) -> Verdicts:
     """
     torch = case.torch
     nvidia = case.machine.of_vendor("nvidia")
-    others = [gpu for gpu in nvidia if gpu.driver.value not in _RESERVED and computes(case, gpu)]
+    others = [gpu for gpu in nvidia if gpu.driver.value not in RESERVED and computes(case, gpu)]
     if torch is None or case.built_for != "nvidia" or others or not case.usable_of("amd"):
         return
     yield _other_vendor(case, torch, "a CUDA build, and this machine's cards are AMD's", "ROCm build")

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
+from gpudoctor.builds import runs_some_build
 from gpudoctor.check import Case
-from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import Gpu, LogFault, Vendor
+from gpudoctor.visibility import RESERVED
 
 from .cards import older, together
 from .installed import (
@@ -25,9 +26,6 @@ from .installed import (
     nvidia_refusal,
     unbuilt_dkms,
 )
-
-RESERVED = ("vfio-pci", "pci-stub", "pciback", "xen-pciback", "uio_pci_generic", "igb_uio")
-"""Drivers that hand a card to a virtual machine: chosen, never a fault."""
 
 RIVALS = ("nouveau", "nova_core", "nova-core", "NovaCore", "nova", "nvidiafb", "rivafb")
 """Kernel drivers that keep NVIDIA's from taking the card."""
@@ -100,10 +98,7 @@ def computes(case: Case, gpu: Gpu) -> bool:
     """Whether some torch build serves the card, or it is too new to be known."""
     if gpu.vendor == "amd":
         return gpu.arch.known or gpu.driver.value != "radeon"
-    if not gpu.arch.value:
-        return True
-    builds = (build for build in case.matrix.builds() if build.cuda and build.archs)
-    return any(cuda_runs(gpu.arch.value, build.archs or (), build.ptx or ()).runs == "yes" for build in builds)
+    return runs_some_build(case.matrix, gpu)
 
 
 def has_build(case: Case, gpu: Gpu) -> bool:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from gpudoctor import builds
+from gpudoctor.builds.drivers import flavour_serving, refusal
 from gpudoctor.finding import InstallDriver, Manual, ReplaceTorch, SetVariable, UnsetVariable, WayOut
 from gpudoctor.isa import cuda_runs, gfx_runs
 from gpudoctor.machine import (
@@ -213,16 +214,14 @@ def test_a_mixed_box_gets_one_build_for_all_its_cards() -> None:
     assert first(machine) == f"2.7.0+cu128 {PYTORCH}/cu128"
 
 
-def test_a_box_that_no_build_serves_is_told_what_each_card_needs() -> None:
-    machine = nvidia_machine(
-        nvidia_gpu("NVIDIA GeForce GTX 1080 Ti", "sm_61"),
-        nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", index=1),
-        torch=torch("2.9.1+cu128"),
-    )
-    told = ways(machine)[0].remedies[0]
-    assert isinstance(told, Manual)
-    assert "GTX 1080 Ti: torch 2.9.1+cu126" in told.text
-    assert "RTX 5090: torch 2.9.1+cu128" in told.text
+def test_torch_is_chosen_for_the_cards_of_the_driver_that_stays() -> None:
+    pascal = nvidia_gpu("NVIDIA GeForce GTX 1080 Ti", "sm_61")
+    blackwell = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", index=1)
+    kept = torch("2.9.1+cpu")
+    newer = nvidia_machine(pascal, blackwell, driver="595.71.05", flavour="open", torch=kept)
+    older = nvidia_machine(pascal, blackwell, driver="580.95.05", flavour="proprietary", torch=kept)
+    assert builds.cards_to_serve(newer, MATRIX, newer.gpus) == (blackwell,)
+    assert builds.cards_to_serve(older, MATRIX, older.gpus) == (pascal,)
 
 
 def test_both_vendors_in_one_box_need_two_environments() -> None:
@@ -432,7 +431,8 @@ def row_of(remedy: ReplaceTorch):  # type: ignore[no-untyped-def]
 )
 def test_each_cuda_build_that_is_proposed_runs_here(sms: list[str], driver: str, python: str, kept: str) -> None:
     cards = tuple(nvidia_gpu(f"card {sm}", sm, index=i) for i, sm in enumerate(sms))
-    machine = nvidia_machine(*cards, driver=driver, torch=torch(kept), python=python)
+    flavour = flavour_serving(MATRIX, cards) or "open"
+    machine = nvidia_machine(*cards, driver=driver, flavour=flavour, torch=torch(kept), python=python)
     found = builds.replacements(machine, MATRIX, cards, keep=machine.torch)
     assert found
     assert all(way.remedies and way.title for way in found)
@@ -444,16 +444,11 @@ def test_each_cuda_build_that_is_proposed_runs_here(sms: list[str], driver: str,
         assert python in row.pythons
         assert all(cuda_runs(sm, row.archs, row.ptx or ()).runs == "yes" for sm in sms)
         new = next((r for r in way.remedies if isinstance(r, InstallDriver)), None)
-        if new is None and not any(_driver_must_change(sm, driver) for sm in sms):
+        if new is None and not any(refusal(machine, MATRIX, card) for card in cards):
             assert MATRIX.driver_for_cuda(driver, row.cuda) in ("serves", "minor-version")
         for sm in sms:
             last = MATRIX.last_branch(sm)
             assert last is None or MATRIX.driver_for_cuda(f"{last}.999", row.cuda) != "too-old"
-
-
-def _driver_must_change(sm: str, driver: str) -> bool:
-    first, last = MATRIX.first_driver(sm), MATRIX.last_branch(sm)
-    return bool(first and Version(driver) < Version(first)) or bool(last and int(driver[:3]) > int(last))
 
 
 @settings(max_examples=150)

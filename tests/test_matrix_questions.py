@@ -87,6 +87,9 @@ def test_the_last_branch_of_old_cards(sm: str, branch: str | None) -> None:
         (("sm_35",), None, "470"),
         (("sm_35",), "525.60.13", None),
         (("sm_35", "sm_120"), None, None),
+        (("sm_35", "sm_86"), None, "470"),
+        (("sm_35", "sm_89"), None, None),
+        (("sm_21", "sm_75"), None, None),
         (("sm_21",), None, "390"),
         (("sm_89",), "999.1", None),
     ],
@@ -138,7 +141,10 @@ def test_which_kernel_module_a_card_takes(sm: str, name: str, flavour: str | Non
 def test_first_drivers() -> None:
     assert MATRIX.first_driver("sm_120", "GB207") == "570.158.01"
     assert MATRIX.first_driver("sm_120") == "570.86.16"
-    assert MATRIX.first_driver("sm_75") is None
+    assert MATRIX.first_driver("sm_89", "AD102") == "520.56.06"
+    assert MATRIX.first_driver("sm_89", "AD106") == "520.56.06", "no row: not before the first chip of its kind"
+    assert MATRIX.first_driver("sm_75") == "410.48", "the driver of CUDA 10.0, the first for Turing"
+    assert MATRIX.first_driver("sm_61") is None
 
 
 def test_drivers_that_break_on_a_kernel() -> None:

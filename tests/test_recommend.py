@@ -10,8 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from gpudoctor.cli import gpudoctor
+from gpudoctor.fix.steps import ManualStep
 from gpudoctor.isa import cuda_runs
-from gpudoctor.machine import Jetson, absent, known, unknown
+from gpudoctor.machine import Jetson, LoadPath, absent, known, unknown
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.recommend import Recommendation, Recommended, recommend
 from tests.machines import (
@@ -57,7 +58,7 @@ def best(answer: Recommendation) -> Recommended:
 
 
 def test_an_old_card_on_a_new_driver_gets_the_build_that_carries_it() -> None:
-    answer = recommend(nvidia_machine(PASCAL, driver="580.126.09", torch=None), MATRIX)
+    answer = recommend(nvidia_machine(PASCAL, driver="580.126.09", flavour="proprietary", torch=None), MATRIX)
     assert (best(answer).build, best(answer).level, answer.exit_code) == ("cu126", "native", 0)
     assert why_not(answer, "2.9.1", "cu128").startswith("no code for sm_61")
     assert why_not(answer, "2.9.1", "rocm6.4") == "a ROCm build: NVIDIA cards cannot use it"
@@ -103,13 +104,21 @@ def test_the_package_index_build_is_pinned_and_says_its_cuda() -> None:
     assert any("is the build for CUDA" in why for why in own.why)
 
 
-def test_two_cards_without_a_common_build_are_told_what_each_needs() -> None:
-    machine = nvidia_machine(PASCAL, BLACKWELL, driver="580.95.05", torch=None)
-    answer = recommend(machine, MATRIX)
+def test_where_no_one_driver_serves_both_cards_torch_is_for_the_served_one() -> None:
+    answer = recommend(nvidia_machine(PASCAL, BLACKWELL, driver="595.71.05", torch=None), MATRIX)
+    assert (best(answer).build, answer.exit_code) == ("cu132", 0)
+    (note,) = answer.notes
+    assert "GTX 1080 Ti" in note and "proprietary kernel modules alone, up to branch 580" in note
+
+
+def test_without_a_driver_a_person_chooses_between_cards_that_none_serves_together() -> None:
+    machine = with_stack(nvidia_machine(PASCAL, BLACKWELL, torch=None), module=absent("/proc"), userland=absent("/"))
+    answer = recommend(change(machine, load_path=LoadPath()), MATRIX)
     assert answer.exit_code == 1
-    text = answer.otherwise[0].steps[0].text  # type: ignore[union-attr]
-    assert "GTX 1080 Ti: torch 2." in text
-    assert "RTX 5090: torch 2." in text
+    ((step,),) = (fix.steps for fix in answer.otherwise)
+    assert isinstance(step, ManualStep)
+    assert "580 (open kernel modules) for NVIDIA GeForce RTX 5090" in step.text
+    assert "580 (proprietary kernel modules) for NVIDIA GeForce GTX 1080 Ti" in step.text
 
 
 def test_two_cards_get_a_build_that_carries_both() -> None:

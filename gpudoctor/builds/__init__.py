@@ -3,7 +3,7 @@
 from gpudoctor.builds.cards import cards_to_serve
 from gpudoctor.builds.carried import Carried, carries, natively, override_in_force, toolkit_knows
 from gpudoctor.builds.choice import Choice, Rejected, candidates, platform_of, python_of
-from gpudoctor.builds.drivers import cuda_driver, driver_verdict
+from gpudoctor.builds.drivers import cuda_driver, driver_verdict, runs_some_build
 from gpudoctor.builds.ways import replacements
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "platform_of",
     "python_of",
     "replacements",
+    "runs_some_build",
     "toolkit_knows",
 ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpudoctor.builds.choice import candidates, platform_of, python_of
+from gpudoctor.builds.drivers import refusal
+from gpudoctor.builds.no_one_driver import apart
 from gpudoctor.machine import Gpu, Machine
 
 if TYPE_CHECKING:
@@ -16,12 +18,14 @@ def cards_to_serve(machine: Machine, matrix: Matrix, usable: tuple[Gpu, ...]) ->
 
     Discrete cards; integrated ones only where nothing else is there. A card that no build could ever serve does
     not drag the others down, and neither does the one that drives the display if the others can only be served
-    without it.
+    without it. Where no one driver serves all NVIDIA cards, those count that the present one serves.
     """
     cards = tuple(gpu for gpu in usable if not gpu.integrated) or usable
     if len(cards) < 2:
         return cards
     cards = tuple(gpu for gpu in cards if _can_be_served(machine, matrix, gpu)) or cards
+    if any(refusal(machine, matrix, gpu) for gpu in cards) and apart(machine, matrix, cards):
+        cards = tuple(gpu for gpu in cards if not refusal(machine, matrix, gpu)) or cards
     without_display = tuple(gpu for gpu in cards if not gpu.boot_vga)
     if 0 < len(without_display) < len(cards) and not _served(machine, matrix, cards):
         return without_display if _served(machine, matrix, without_display) else cards

@@ -12,8 +12,9 @@ from gpudoctor.builds.choice import Rejected, candidates, platform_of, python_of
 from gpudoctor.builds.drivers import driver_to_install
 from gpudoctor.builds.elsewhere import place_of, ways_elsewhere
 from gpudoctor.builds.nearest import is_build, nearest, replace_torch, way_to
+from gpudoctor.builds.no_one_driver import cards_to_choose
 from gpudoctor.builds.overrides import override_ways
-from gpudoctor.finding import InstallDriver, Manual, ReplaceTorch, WayOut
+from gpudoctor.finding import Manual, ReplaceTorch, WayOut
 from gpudoctor.machine import Gpu, Machine, Torch
 from gpudoctor.matrix.versions import figures
 
@@ -33,6 +34,8 @@ def replacements(
     special = ways_elsewhere(place, machine, matrix, gpus, keep)
     if place in ("ngc", "nix"):
         return special
+    if choice := cards_to_choose(machine, matrix, gpus):
+        return (choice,)
     found = [carries(machine, matrix, gpu) for gpu in gpus]
     choices, rejected = candidates(machine, matrix, gpus, python_of(machine), platform_of(machine))
     if keep and any("no" in (item.runs, item.blas) for item in found):
@@ -66,22 +69,16 @@ def _after_a_repair(
     ways: list[WayOut] = []
     python, platform = python_of(machine), platform_of(machine)
     if any(item.because == "driver" for item in rejected) and all(gpu.vendor == "nvidia" for gpu in gpus):
-        branch = driver_to_install(machine, matrix, gpus)
-        choices, _ = candidates(machine, matrix, gpus, python, platform, driver=branch[1]) if branch else ((), ())
-        for choice in nearest(matrix, choices, keep)[:1]:
-            refused = any(matrix.module_flavour(gpu.arch.value or "", gpu.name) == "refused" for gpu in gpus)
-            driver = InstallDriver(
-                branch=branch[0] if branch else "",
-                minimum=branch[1] if branch else "",
-                flavour="proprietary" if refused else "open",
-                why="no torch build for these cards runs on the present driver",
-            )
-            ways.append(
+        why = "no torch build for these cards runs on the present driver"
+        if driver := driver_to_install(machine, matrix, gpus, why=why):
+            choices, _ = candidates(machine, matrix, gpus, python, platform, driver=driver.minimum)
+            ways += [
                 WayOut(
                     title=f"Driver {driver.branch}, then torch {choice.version}+{choice.build}",
                     remedies=(driver, *replace_torch(machine, matrix, choice)),
                 )
-            )
+                for choice in nearest(matrix, choices, keep)[:1]
+            ]
     if not ways and python:
         anywhere, _ = candidates(machine, matrix, gpus, None, platform)
         for choice in nearest(matrix, anywhere, keep)[:1]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpudoctor.builds.drivers import driver_serving, flavour_serving
+from gpudoctor.builds.no_one_driver import taken
 from gpudoctor.host import InputError
 from gpudoctor.intake.description import Description
 from gpudoctor.machine import (
@@ -33,6 +35,7 @@ from gpudoctor.machine import (
     absent,
     known,
 )
+from gpudoctor.matrix.versions import figures
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Identity, Matrix
@@ -173,21 +176,23 @@ def _placed(identities: tuple[Identity, ...]) -> tuple[Gpu, ...]:
 def _with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
     """The machine with this NVIDIA driver, healthy in all else; the newest that runs its cards if none is given."""
     cards = machine.of_vendor("nvidia")
-    sms = tuple(gpu.arch.value for gpu in cards if gpu.arch.value)
     assumed: tuple[str, ...] = ()
     if driver:
         version = _version("--driver", driver)
+        kept = tuple(gpu for gpu in cards if _still_runs(matrix, version, gpu)) or cards
+        # Where the flavours do not go together, either is as likely: the one that older drivers came with.
+        flavour = flavour_serving(matrix, kept) or "proprietary"
     else:
-        choice = matrix.branch_to_install(sms, None)
+        choice = driver_serving(machine, matrix, cards)
         if choice is None:
-            raise InputError("no driver branch runs all these cards at once: give --driver")
-        row = matrix.branch(choice[0])
-        version = (row.latest if row else None) or choice[1] or choice[0]
+            needs = dict.fromkeys(f"{gpu.name} takes {taken(matrix, gpu)}" for gpu in cards)
+            raise InputError(f"no one driver serves all these cards: {'; '.join(needs)}. Give --driver")
+        row = matrix.branch(choice.branch)
+        version, flavour = (row.latest if row else None) or choice.minimum, choice.flavour
         assumed = (f"NVIDIA driver {version}",)
-    refused = any(matrix.module_flavour(gpu.arch.value or "", gpu.name) == "refused" for gpu in cards)
     paths = ("/dev/nvidiactl", "/dev/nvidia-uvm", *(node for gpu in cards for node in gpu.nodes))
     stack = NvidiaStack(
-        module=known(NvidiaModule(version=version, flavour="proprietary" if refused else "open"), SOURCE),
+        module=known(NvidiaModule(version=version, flavour=flavour), SOURCE),
         modules_loaded=known(("nvidia", "nvidia_uvm"), SOURCE),
         userland=known(version, SOURCE),
         nodes=known(tuple(DeviceNode(path=path, opened="ok") for path in paths), SOURCE),
@@ -199,6 +204,11 @@ def _with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
     )
     path = LoadPath(found=libraries, searched=(_LIBRARIES,), complete=known(True, SOURCE))
     return replace(machine, nvidia=stack, load_path=path, assumed=(*machine.assumed, *assumed))
+
+
+def _still_runs(matrix: Matrix, driver: str, gpu: Gpu) -> bool:
+    last = matrix.last_branch(gpu.arch.value or "")
+    return last is None or figures(driver)[:1] <= figures(last)[:1]
 
 
 def _amd_stack(gpus: tuple[Gpu, ...], driver: str) -> AmdStack:

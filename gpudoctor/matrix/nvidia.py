@@ -22,13 +22,18 @@ class NvidiaQuestions(Cards):
         return row.last_branch if row else None
 
     def first_driver(self, sm: str, chip: str | None = None) -> str | None:
-        """Oldest driver that knows the chip (or any chip of the capability), where a row says so."""
-        if chip is not None and (row := self._chips.get(chip.upper())):
+        """Oldest driver that knows the chip; where no row says, any chip of the capability, else the driver that
+        came with the first CUDA for it."""
+        if chip is not None and (row := self._chips.get(chip.upper())) and row.first_driver:
             return row.first_driver
         known = self.capability(sm)
-        chips = [c for c in self.tables.nvidia_chips if known and c.capability == known.capability]
+        if known is None or known.tegra:
+            return None
+        chips = [c for c in self.tables.nvidia_chips if c.capability == known.capability]
         drivers = [c.first_driver for c in chips if c.first_driver]
-        return min(drivers, key=figures) if drivers else None
+        if drivers:
+            return min(drivers, key=figures)
+        return self.bundled_driver(known.first_cuda) if known.first_cuda else None
 
     def module_flavour(self, sm: str, name: str = "") -> Literal["refused", "supported", "required"] | None:
         """What the card says to the open kernel modules (`name` decides Grace Hopper)."""
@@ -70,11 +75,14 @@ class NvidiaQuestions(Cards):
         number = driver.partition(".")[0]
         return next((row for row in self.tables.driver_branches if row.branch == number), None)
 
-    def branch_to_install(self, sms: tuple[str, ...], at_least: str | None) -> tuple[str, str] | None:
+    def branch_to_install(
+        self, sms: tuple[str, ...], at_least: str | None, *, present: str | None = None
+    ) -> tuple[str, str] | None:
         """(branch, minimum version) to install for these cards: a maintained branch that still runs all of
         them and is no older than `at_least`; None where no such branch exists.
 
-        Where no maintained branch is left for a card, its last one is given."""
+        That of the `present` driver stays where it is one of these. Where no maintained branch is left for a card,
+        its last one is given."""
         needed = [driver for driver in (at_least, *(self.first_driver(sm) for sm in sms)) if driver]
         minimum = max(needed, key=figures, default=None)
         lasts = [last for last in map(self.last_branch, sms) if last]
@@ -82,8 +90,9 @@ class NvidiaQuestions(Cards):
         fitting = [row for row in self.tables.driver_branches if _fits(row, minimum, last)]
         maintained = [row for row in fitting if self._maintained(row)]
         long_term = [row for row in maintained if row.kind == "long-term"]
+        kept = [row for row in maintained if present and row.branch == present.partition(".")[0]]
         chosen = max(
-            long_term or maintained or [row for row in fitting if row.branch == last],
+            kept or long_term or maintained or [row for row in fitting if row.branch == last],
             key=lambda row: figures(row.branch),
             default=None,
         )

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 from gpudoctor.builds import Choice, Rejected, candidates, cards_to_serve, cuda_driver, platform_of, python_of
 from gpudoctor.builds.carried import OVERRIDE
 from gpudoctor.builds.choice import INSTALLABLE, merely_built
+from gpudoctor.builds.drivers import driver_to_install, no_driver, refusal
 from gpudoctor.builds.elsewhere import conda_cuda, place_of, ways_elsewhere
 from gpudoctor.builds.nearest import is_build, nearest, replace_torch
+from gpudoctor.builds.no_one_driver import called_driver, cards_to_choose, taken
 from gpudoctor.builds.overrides import override_ways
 from gpudoctor.builds.ways import replacements
 from gpudoctor.finding import InstallDriver, Manual, ReplaceTorch, SetVariable, WayOut
@@ -23,7 +25,7 @@ from gpudoctor.fix.steps import Fix
 from gpudoctor.machine import Gpu, Machine, Torch
 from gpudoctor.matrix.versions import figures
 from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
-from gpudoctor.visibility import standings
+from gpudoctor.visibility import RESERVED, standings
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -235,69 +237,58 @@ class _Choosing:
 
     def _otherwise(self) -> tuple[Fix, ...]:
         """What would have to change first: the driver, the Python, one environment for each card."""
-        ways = [
-            way
-            for way in replacements(self.machine, self.matrix, self.cards, keep=None)
-            if not any(
-                isinstance(r, SetVariable) or (isinstance(r, ReplaceTorch) and r.build == "cpu") for r in way.remedies
-            )
-        ]
-        if self.fault:
-            ways = [self._after_the_driver(way) for way in ways]
+        choose = cards_to_choose(self.machine, self.matrix, self.cards)
+        ways = [choose] if choose else [self._after_the_driver(way) for way in self._other_builds()]
         here = place(self.machine)
         return tuple(
             Fix(way.title, tuple(s for r in way.remedies for s in steps_for(r, here, self.machine, self.matrix)))
             for way in ways
         )
 
+    def _other_builds(self) -> list[WayOut]:
+        return [
+            way
+            for way in replacements(self.machine, self.matrix, self.cards, keep=self.keep)
+            if not any(
+                isinstance(r, SetVariable) or (isinstance(r, ReplaceTorch) and r.build == "cpu") for r in way.remedies
+            )
+        ]
+
     def _after_the_driver(self, way: WayOut) -> WayOut:
-        if any(isinstance(remedy, InstallDriver) for remedy in way.remedies):
+        if not self.fault or any(isinstance(remedy, InstallDriver) for remedy in way.remedies):
             return way
-        sms = tuple(gpu.arch.value for gpu in self.cards if gpu.arch.value and gpu.vendor == "nvidia")
-        branch = self.matrix.branch_to_install(sms, None)
-        if branch is None:
+        install = driver_to_install(self.machine, self.matrix, self.cards, why=self.fault)
+        if install is None:
             return way
-        flavours = {self.matrix.module_flavour(gpu.arch.value or "", gpu.name) for gpu in self.cards}
-        install = InstallDriver(
-            branch=branch[0],
-            minimum=branch[1],
-            flavour="proprietary" if "refused" in flavours else "open",
-            why=self.fault,
-        )
-        return WayOut(f"Driver {branch[0]}, then: {way.title}", (install, *way.remedies))
+        return WayOut(f"Driver {install.branch}, then: {way.title}", (install, *way.remedies))
 
     # --- what it rests on -------------------------------------------------------------------------------
 
     def _candidates(self, cards: tuple[Gpu, ...]) -> tuple[tuple[Choice, ...], tuple[Rejected, ...]]:
         python, platform = python_of(self.machine), platform_of(self.machine)
-        return candidates(self.machine, self.matrix, cards, python, platform, driver=self._driver_to_ask())
-
-    def _driver_to_ask(self) -> str | None:
-        """The driver as it is; the one to install where there is none yet."""
-        if self.driver or not self._no_driver:
-            return self.driver
-        sms = tuple(gpu.arch.value for gpu in self.cards if gpu.vendor == "nvidia" and gpu.arch.value)
-        branch = self.matrix.branch_to_install(sms, None) if sms else None
-        return branch[1] if branch else None
-
-    @property
-    def _no_driver(self) -> bool:
-        """Whether no NVIDIA driver is loaded, as far as its number would be known."""
-        system = self.machine.system
-        return self.machine.nvidia.module.absent and not (system.wsl.known or system.jetson.known or self.driver)
+        return candidates(self.machine, self.matrix, cards, python, platform, driver=self.driver)
 
     def _driver_fault(self) -> str:
-        """Why the present driver does not run one of the cards at all; "" where it does."""
+        """Why no driver that is there, or could be, runs all of the cards; "" where one does."""
         for gpu in self.cards:
-            if gpu.vendor != "nvidia" or not self.driver or not gpu.arch.value:
-                continue
-            first = self.matrix.first_driver(gpu.arch.value, gpu.chip)
-            last = self.matrix.last_branch(gpu.arch.value)
-            if first and figures(self.driver) < figures(first):
-                return f"driver {self.driver} does not know {gpu.name} (from {first} on)"
-            if last and figures(self.driver)[:1] > figures(last)[:1]:
-                return f"driver {self.driver} has dropped {gpu.name} (branch {last} is its last)"
+            if why := self._refused(gpu):
+                return why
+        if cards_to_choose(self.machine, self.matrix, self.cards):
+            return "no one driver serves all of these cards"
         return ""
+
+    def _refused(self, gpu: Gpu) -> str:
+        """Why the present driver does not run a card at all; "" where it does."""
+        why = refusal(self.machine, self.matrix, gpu)
+        if why is None:
+            return ""
+        sm, driver = gpu.arch.value or "", f"driver {self.driver}"
+        return {
+            "too-old": f"{driver} does not know {gpu.name} (from {self.matrix.first_driver(sm, gpu.chip)} on)",
+            "dropped": f"{driver} has dropped {gpu.name} (branch {self.matrix.last_branch(sm)} is its last)",
+            "needs-open": f"{driver} has proprietary kernel modules, and {gpu.name} takes the open ones alone",
+            "refuses-open": f"{driver} has open kernel modules, and {gpu.name} takes the proprietary ones alone",
+        }[why]
 
     def _certain(self) -> bool:
         if self.place in ("jetson", "ngc", "nix") and self.cards:
@@ -306,7 +297,7 @@ class _Choosing:
             return self.machine.buses.known
         if any(not gpu.arch.value for gpu in self.present if not gpu.integrated) or not self.cards:
             return False
-        asked = any(gpu.vendor == "nvidia" for gpu in self.cards) and not self._no_driver
+        asked = any(gpu.vendor == "nvidia" for gpu in self.cards) and not no_driver(self.machine)
         return not (asked and self.native and all(choice.driver == "unknown" for choice in self.native))
 
     def _notes(self) -> list[str]:
@@ -320,10 +311,11 @@ class _Choosing:
                 notes.append(f"The architecture of {gpu.name} is not known: nothing is proposed for it.")
             elif gpu not in self.cards:
                 why = "integrated" if gpu.integrated else "no build could serve it, or only without the others"
+                why = self._without_a_driver(gpu) or why
                 notes.append(f"{gpu.name} ({gpu.arch.value}) is left aside: {why}.")
         if any(gpu.vendor == "nvidia" for gpu in self.cards):
-            if self._no_driver:
-                notes.append(f"No NVIDIA driver is loaded: this is chosen for branch {self._driver_to_ask()}.")
+            if no_driver(self.machine):
+                notes += self._for_which_driver()
             elif self.driver is None and not self._certain():
                 notes.append("The driver's version is not known: the choices hold from the driver on that they name.")
         if python_of(self.machine) is None:
@@ -335,16 +327,25 @@ class _Choosing:
             notes.append(f"Assumed: {', '.join(self.machine.assumed)}.")
         return notes
 
+    def _for_which_driver(self) -> list[str]:
+        driver = driver_to_install(self.machine, self.matrix, self.cards)
+        return [f"No NVIDIA driver is loaded: this is chosen for {called_driver(driver)}."] if driver else []
+
+    def _without_a_driver(self, gpu: Gpu) -> str:
+        """Why a card is left aside that the present driver does not run, where none runs it and the others."""
+        if not (why := self._refused(gpu)):
+            return ""
+        return f"{why}; it takes {taken(self.matrix, gpu)}, and no one driver serves all cards"
+
 
 def _judged(machine: Machine) -> tuple[Gpu, ...]:
     """The cards that count: the usable ones; else those that a repair could make usable."""
     everyone = standings(machine)
     usable = tuple(standing.gpu for standing in everyone if standing.usable)
-    kept_away = ("vfio-pci", "pci-stub", "xen-pciback")
     return usable or tuple(
         standing.gpu
         for standing in everyone
-        if standing.granted != "no" and standing.selected != "no" and standing.gpu.driver.value not in kept_away
+        if standing.granted != "no" and standing.selected != "no" and standing.gpu.driver.value not in RESERVED
     )
 
 
