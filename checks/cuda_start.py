@@ -7,6 +7,12 @@ from gpudoctor.finding import Evidence, Finding, LoadModule, Manual, Reboot, Sta
 
 from .installed import CUDA_NOT_READY, CUDA_UNKNOWN, cuda_status, driver_answers, nvml_status
 
+_NVLINK5 = ("sm_100", "sm_103")
+_SUBNET_MANAGER = (
+    "HGX B200 and B300 boards need the NVLink subnet manager too: install nvlsm, and load ib_umad (`sudo modprobe "
+    "ib_umad`), or the fabric manager does not start."
+)
+
 
 @check("GPD127", "fabric-manager-not-running")
 def fabric_manager_not_running(case: Case) -> Verdicts:
@@ -17,7 +23,8 @@ def fabric_manager_not_running(case: Case) -> Verdicts:
     set up the switches, and it serves only the driver of exactly its own version.
 
     ## How it is judged
-    On bare metal by the switches on the bus and the service. In a container or a virtual machine without switches
+    On bare metal by the switches on the bus and the service; those of HGX B200 and B300 boards are not on the bus as
+    NVIDIA's, and the cards stand for them. In a container or a virtual machine without switches
     only the driver's own answer tells (802, or cards that wait for their fabric), and the host has to be repaired.
 
     ## Fix safety
@@ -27,7 +34,7 @@ def fabric_manager_not_running(case: Case) -> Verdicts:
     waits = cuda_status(case) == CUDA_NOT_READY or _unregistered(case)
     if cuda_status(case) == 0 or not case.machine.of_vendor("nvidia"):
         return
-    if not fabric.switches.value or case.in_container:
+    if case.in_container or not (fabric.switches.value or _nvlink5(case)):
         if waits and not _hmm(case) and any(gpu.datacenter for gpu in case.machine.of_vendor("nvidia")):
             yield _unready(case)
         return
@@ -39,6 +46,7 @@ def fabric_manager_not_running(case: Case) -> Verdicts:
     state = "is not installed" if absent else f"is version {manager}" if differs else "is not running"
     package = f"nvidia-fabricmanager={driver}" if driver and (absent or differs) else ""
     start = StartService("nvidia-fabricmanager", package=package, why="sets up the NVSwitch fabric for the driver")
+    subnet = (Manual(_SUBNET_MANAGER, risk="root"),) if _nvlink5(case) else ()
     yield Finding(
         severity="error",
         message=f"This machine has NVSwitches, and its fabric manager {state}"
@@ -57,11 +65,19 @@ def fabric_manager_not_running(case: Case) -> Verdicts:
         ways_out=(
             WayOut(
                 f"Install nvidia-fabricmanager {driver} and start it" if package else "Start nvidia-fabricmanager",
-                (start,),
+                (*subnet, start),
             ),
         ),
         moots=("cuda-init-hmm-kaslr", "no-driver", "no-gpu"),
     )
+
+
+def _nvlink5(case: Case) -> bool:
+    """An HGX board of eight B200 or B300, on bare metal. In a virtual machine the host may keep the switches, and on
+    Grace (GB200) the fabric manager runs elsewhere."""
+    system, cards = case.machine.system, case.machine.of_vendor("nvidia")
+    blackwell = [gpu for gpu in cards if gpu.datacenter and gpu.arch.value in _NVLINK5]
+    return len(blackwell) >= 8 and system.arch.value == "x86_64" and system.virtual_machine.absent
 
 
 def _unready(case: Case) -> Finding:
@@ -69,6 +85,8 @@ def _unready(case: Case) -> Finding:
         "On the host: install nvidia-fabricmanager of exactly the driver's version, start it, look at "
         "`systemctl status nvidia-fabricmanager`. On rented machines: ask the provider, or take another host."
     )
+    if any(gpu.arch.value in _NVLINK5 for gpu in case.machine.of_vendor("nvidia")):
+        text += f" {_SUBNET_MANAGER}"
     refused = cuda_status(case) == CUDA_NOT_READY
     said = "CUDA says that the system is not yet initialized (802)" if refused else "The cards wait for their fabric"
     return Finding(

@@ -267,6 +267,29 @@ def test_the_fabric_manager_has_to_run_and_be_the_drivers_twin(version, running,
     assert [slug for slug, _ in below_torch(machine)] == slugs
 
 
+def hgx_b200(*, absent_manager: bool = True, **parts):
+    """Eight cards whose switches are no PCI devices of NVIDIA's."""
+    eight = (nvidia_gpu("NVIDIA B200", "sm_100", index=n, datacenter=True) for n in range(8))
+    manager = absent("/usr/bin") if absent_manager else known("580.95.05", "dpkg")
+    return with_stack(nvidia_machine(*eight, **parts), fabric=fabric(0, manager))
+
+
+def test_a_blackwell_board_without_its_fabric_manager():
+    remedies = first(hgx_b200()).ways_out[0].remedies
+    assert below_torch(hgx_b200()) == [("fabric-manager-not-running", "error")]
+    assert "nvlsm" in remedies[0].text
+    assert remedies[1].package == "nvidia-fabricmanager=580.95.05"
+    assert below_torch(hgx_b200(absent_manager=False)) == []
+    alone = nvidia_gpu("NVIDIA B200", "sm_100", datacenter=True)
+    assert below_torch(with_stack(nvidia_machine(alone), fabric=fabric(0))) == []
+
+
+@pytest.mark.parametrize("where", [{"virtual_machine": known("kvm", "dmi")}, {"arch": known("aarch64", "uname")}])
+def test_blackwell_cards_whose_switches_are_elsewhere(where):
+    assert below_torch(with_system(hgx_b200(), **where)) == []
+    assert below_torch(hgx_b200(container="docker")) == []
+
+
 def test_cuda_that_starts_needs_no_fabric_manager():
     assert below_torch(with_stack(nvidia_machine(H100), fabric=fabric(), cuda=cuda(0))) == []
 
