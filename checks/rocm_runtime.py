@@ -40,18 +40,19 @@ def rocm_version_mismatch(case: Case) -> Verdicts:
     that differs from the wheel's is normal. Another ROCm that LD_PRELOAD forces into the process is a warning.
 
     ## Fix safety
-    Changing the kernel driver needs root and a reboot; the other way out replaces torch.
+    Changing the kernel driver needs root and a reboot; the other way out replaces torch, and is the way where the
+    driver is the newer of the two.
     """
     torch = case.torch
     if torch is None or not torch.rocm or not case.usable_of("amd"):
         return
     driver = _rocm_of_driver(case)
     if driver is not None and case.matrix.rocm_driver_fits(torch.rocm, driver) is False:
+        newer = case.matrix.rocm_driver_is_newer(torch.rocm, driver)
+        apart = "later than what AMD tests with it" if newer else "too old for it"
         yield Finding(
             severity="error",
-            message=f"torch brings ROCm {torch.rocm}, and the kernel driver is that of ROCm {driver}: too far apart "
-            "to "
-            "work together.",
+            message=f"torch brings ROCm {torch.rocm}, and the kernel driver is that of ROCm {driver}: {apart}.",
             saw=f"kernel driver of ROCm {driver}",
             want=f"a kernel driver for ROCm {torch.rocm}",
             subject="AMD kernel driver",
@@ -60,7 +61,7 @@ def rocm_version_mismatch(case: Case) -> Verdicts:
                 Evidence.of("amd.module", case.machine.amd.module),
                 Evidence("torch.rocm", torch.rocm, torch.source),
             ),
-            ways_out=_rocm_ways_out(case, torch.rocm, driver),
+            ways_out=_rocm_ways_out(case, torch.rocm, driver, newer=newer),
             refs=("ROCm compatibility matrix, user and kernel-space support",),
         )
     environment = case.environment
@@ -98,12 +99,14 @@ def _rocm_of_driver(case: Case) -> str | None:
     return min(releases, key=minor, default=None)
 
 
-def _rocm_ways_out(case: Case, rocm: str, driver: str) -> tuple[WayOut, ...]:
+def _rocm_ways_out(case: Case, rocm: str, driver: str, *, newer: bool) -> tuple[WayOut, ...]:
     cards = cards_to_serve(case.machine, case.matrix, case.usable_of("amd"))
     choices, _ = candidates(case.machine, case.matrix, cards, python_of(case.machine), case.platform)
     fitting = tuple(c for c in choices if c.rocm and case.matrix.rocm_driver_fits(c.rocm, driver))
     near = nearest(case.matrix, fitting, case.torch)
     builds = tuple(way_to(case.machine, case.matrix, choice, case.torch) for choice in near)
+    if newer and builds:
+        return builds
     if case.in_container:
         text = f"On the host, outside this container: install the amdgpu driver of ROCm {rocm}, or one near it."
         return (

@@ -336,7 +336,11 @@ FAULTY: dict[str, tuple[str, str, str, Setup]] = {
         *("amd-dkms-kernel-mismatch", "error", "amdgpu-dkms"),
         _dkms_that_does_not_build,
     ),
-    "a kernel driver too old for the wheel": ("rocm-version-mismatch", "error", "", _old_dkms),
+    "a kernel driver too old for the wheel": ("rocm-version-mismatch", "error", "amdgpu-dkms", _old_dkms),
+    "a wheel too old for the kernel driver": (
+        *("rocm-version-mismatch", "error", "torch==2.5.1+rocm6.2"),
+        lambda h: rx_7900_xtx(h, "2.5.1+rocm6.1").file("/sys/module/amdgpu/version", "6.12.12\n"),
+    ),
     "a CUDA build, beside an NVIDIA card that no torch serves": (
         *("cuda-torch-on-amd", "error", "torch==2.9.1+rocm6.4"),
         _cuda_beside_a_gt_710,

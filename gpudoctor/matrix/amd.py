@@ -77,6 +77,10 @@ class AmdQuestions(Cards):
                 return self._within_days(user_space, driver_release, rule.span * 365)
         return None
 
+    def rocm_driver_is_newer(self, user_space: str, driver: str) -> bool:
+        """Whether the kernel driver is of a later ROCm release than the user space."""
+        return minor(self._release_of_driver(driver)) > minor(user_space)
+
     def dkms_limits(self, dkms: str | None, rocm: str | None, kernel: str) -> tuple[AmdgpuDkmsLimit, ...]:
         """Rows that say this amdgpu-dkms breaks on this kernel."""
         return tuple(
