@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from functools import lru_cache
 
 from gpudoctor.check import Case
 from gpudoctor.finding import Evidence, Manual, ReplacePackage, SetVariable, UnsetVariable, WayOut
@@ -42,9 +43,6 @@ PRELOADS_FROM = (2, 8)
 FOLDERS_SHARED_BY = ("nvidia-cudnn", "nvidia-nccl")
 """Their wheels for every CUDA major put a library of one name into one folder: the last one installed stays."""
 
-_PIN = r"(nvidia-[a-z0-9-]+?)(?:-cu(\d+))?\s*\(?==\s*([\d.]+)"
-
-
 # --- what torch was built with ---------------------------------------------------------------------
 
 
@@ -53,15 +51,18 @@ def stem_of(name: str) -> str:
     return name.partition(".so")[0]
 
 
+@lru_cache(maxsize=1)
 def pins(case: Case) -> dict[str, tuple[str, str]]:
     """What torch pins, by distribution without suffix: (suffix, version); of the package index where it says none."""
     torch = case.torch
     own = case.environment.distribution("torch") if case.environment else None
     pins = {}
     for line in own.requires if own else ():
-        found = re.match(_PIN, line) if line.startswith("nvidia-") and _is_for(case, line) else None
-        if found:
-            pins[found[1]] = (found[2] or "", found[3])
+        name, equal, version = line.partition(";")[0].partition("==")
+        if equal and name.startswith("nvidia-") and _is_for(case, line):
+            whole = name.strip(" (")
+            base = _without_cuda(whole)
+            pins[base] = (whole[len(f"{base}-cu") :], version.strip(" )"))
     release = case.matrix.release(torch.version) if torch else None
     if not pins and torch and release and release.cuda == torch.cuda:
         suffix = figures(torch.cuda or "")[:1]
@@ -73,16 +74,22 @@ def pins(case: Case) -> dict[str, tuple[str, str]]:
     return pins
 
 
+def _without_cuda(distribution: str) -> str:
+    """nvidia-cublas of nvidia-cublas-cu12."""
+    base, suffixed, cuda = distribution.rpartition("-cu")
+    return base if suffixed and cuda.isdecimal() else distribution
+
+
 def _is_for(case: Case, line: str) -> bool:
     """Whether a requirement is meant for this processor."""
-    machine = re.search(r"platform_machine\s*==\s*[\"'](\w+)", line)
-    return machine is None or case.platform == f"linux-{machine[1]}"
+    _, asked, rest = line.replace(" ", "").partition("platform_machine==")
+    return not asked or case.platform == f"linux-{rest[1:].partition(rest[:1])[0]}"
 
 
 def wheels_of(case: Case, base: str) -> tuple[Distribution, ...]:
     """The installed distributions of that name, for any CUDA."""
     listed = case.environment.distributions.value if case.environment else None
-    return tuple(d for d in listed or () if d.name.rstrip("0123456789").removesuffix("-cu") == base)
+    return tuple(d for d in listed or () if _without_cuda(d.name) == base)
 
 
 def wanted_version(case: Case, base: str) -> str | None:

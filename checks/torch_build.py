@@ -177,12 +177,11 @@ def torch_linalg_no_arch(case: Case) -> Verdicts:
     Replaces torch in this environment. Nothing to do where no such function is used.
     """
     torch = case.torch
-    row = case.matrix.build_of(torch, case.platform) if torch else None
-    if torch is None:
+    served = tuple(fit for fit in fits(case) if fit.served and fit.gpu.vendor == "nvidia")
+    if torch is None or not served:
         return
-    own = torch.archs.value
-    linalg = (own.linalg if own else ()) or ((row.linalg or ()) if row else ())
-    for group in alike(tuple(fit for fit in fits(case) if fit.served and fit.gpu.vendor == "nvidia")):
+    linalg = _linalg(case, torch)
+    for group in alike(served):
         fit = group[0]
         arch = fit.gpu.arch.value or ""
         ptx = tuple(code for code in fit.carried.code if code.startswith("compute_"))
@@ -217,6 +216,15 @@ def torch_linalg_no_arch(case: Case) -> Verdicts:
 
 
 # --- the matrix ------------------------------------------------------------------------------------
+
+
+def _linalg(case: Case, torch: Torch) -> tuple[str, ...]:
+    """What its linear-algebra library carries, as read, else by the matrix; empty where neither tells."""
+    own = torch.archs.value
+    if own and own.linalg:
+        return own.linalg
+    row = case.matrix.build_of(torch, case.platform)
+    return (row.linalg or ()) if row else ()
 
 
 @check("GPD903", "matrix-older-than-torch")
