@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from gpudoctor.check import Case
 from gpudoctor.finding import (
@@ -17,8 +18,8 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Gpu, LogFault
 
-from .cards import called, finding
-from .installed import about
+from .cards import called, finding, together
+from .installed import about, kernel_too_old
 
 _FIRMWARE_MISSING = "amdgpu-firmware-missing"
 
@@ -61,6 +62,32 @@ def without_amdgpu(case: Case, severity: str, cards: tuple[Gpu, ...]) -> Finding
         ways_out=ways_out,
         moots=("no-gpu", "amd-kfd-missing"),
     )
+
+
+def needs_driver_package(case: Case) -> Iterator[Finding]:
+    """Described cards that a described kernel's own amdgpu does not know, where nothing is said of their driver."""
+    kernel = case.machine.system.kernel
+    cards = [gpu for gpu in case.usable_of("amd") if gpu.source == kernel.source and kernel_too_old(case, gpu)]
+    if "amdgpu driver" not in case.machine.assumed or ".el" in (kernel.value or ""):
+        return
+    for group in together(cards, lambda gpu: gpu.name).values():
+        first = kernel_too_old(case, group[0])
+        yield finding(
+            "warning",
+            group,
+            message=f"The amdgpu of kernel {kernel.value} does not know {called(group)} (Linux {first} is the first that "
+            "does): the card takes AMD's kernel driver, amdgpu-dkms.",
+            saw=kernel.value or "",
+            want=f"Linux {first} or newer, or amdgpu-dkms",
+            evidence=(Evidence.of("system.kernel", kernel), Evidence.of("gpu.arch", group[0].arch)),
+            ways_out=(
+                WayOut("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
+                WayOut(
+                    f"Boot Linux {first} or newer",
+                    (Manual("Install the distribution's newer kernel (HWE, backports) and boot it.", risk="reboot"),),
+                ),
+            ),
+        )
 
 
 def _start_of_amdgpu(case: Case, gpu: Gpu) -> tuple[LogFault, ...]:

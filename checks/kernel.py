@@ -23,6 +23,7 @@ from gpudoctor.finding import (
     gpu_subject,
 )
 
+from .amdgpu import needs_driver_package
 from .cards import called, finding
 from .installed import (
     blocked,
@@ -270,6 +271,7 @@ def amd_kernel_or_runtime_too_old(case: Case) -> Verdicts:
     ## How it is judged
     The running kernel is older than the first one that knows the chip, no AMD driver package stands in, and amdgpu
     or KFD does not have the card. Distributions with backports (kernels named el8, el9) make that less certain.
+    Of a machine that is only described with such a kernel, and without its driver: a warning.
 
     ## Fix safety
     A newer kernel or amdgpu-dkms needs root and a reboot; the old kernel stays in the boot menu.
@@ -299,6 +301,7 @@ def amd_kernel_or_runtime_too_old(case: Case) -> Verdicts:
             ),
             moots=("no-driver", "amd-kfd-missing", "no-gpu"),
         )
+    yield from needs_driver_package(case)
 
 
 @check("GPD116", "amd-firmware-regression")

@@ -38,6 +38,8 @@ MACHINES = {
     "--gpu B200 --driver 570.133.20 --torch 2.9.1+cu128": (None, 0),
     "--gpu RX~6800 --torch 2.9.1+rocm6.4": (None, 0),
     "--gpu RX~7900~XTX --torch 2.6.0+rocm6.2.4": (None, 0),
+    "--gpu MI300X --kernel 5.15.0-125-generic --os ubuntu-22.04 --driver 6.10.5 --torch 2.7.1+rocm6.3": (None, 0),
+    "--gpu RX~7900~XTX --kernel 5.14.0-570.12.1.el9_6.x86_64 --os rhel-9.6 --torch 2.9.1+rocm6.4": (None, 0),
     "--gpu MI300X --torch 2.9.1+rocm6.4": (None, 0),
     "--gpu MI210 --torch 2.5.1+rocm6.2": (None, 0),
     "--gpu RX~9070~XT --torch 2.9.1+rocm6.4": (None, 0),
@@ -115,6 +117,15 @@ def test_a_proposed_build_exists_and_carries_every_judged_card(described: str) -
             else gfx_runs(arch, rows[0].archs or ())
         )
         assert runs.runs == "yes", (spec, arch)
+
+
+def test_a_kernel_older_than_the_card_takes_a_driver_package_or_is_said_to() -> None:
+    described = "--gpu RX~9070~XT --torch 2.9.1+rocm6.4 --kernel"
+    (finding,) = whatif(f"{described} 6.8.0-60-generic")["findings"]
+    assert (finding["slug"], finding["severity"]) == ("amd-kernel-or-runtime-too-old", "warning")
+    assert "6.13" in finding["message"]
+    for healthy in ("6.14.0-24-generic", "6.8.0-60-generic --driver 6.12.12"):
+        assert whatif(f"{described} {healthy}")["findings"] == []
 
 
 def test_what_was_not_described_is_assumed_and_said_so() -> None:
