@@ -22,6 +22,7 @@ from .installed import about, nvidia_refusal
 from .unserved import because
 
 _NVML_LOST = 15
+_RESET = "GPU requires reset"
 
 
 def log_evidence(case: Case, faults: tuple[LogFault, ...]) -> tuple[Evidence, ...]:
@@ -66,8 +67,11 @@ def gpu_off_bus(case: Case) -> Verdicts:
         gone = gpu.off_bus or (gpu.nvml is not None and gpu.nvml.lost) or missing or id(gpu) in refused
         if not gone and not lines:
             continue
+        reset = gone and not gpu.off_bus and gpu.nvml is not None and gpu.nvml.why == _RESET
         message = (
-            f"{gpu.name} has fallen off the PCI bus: the driver can no longer reach it."
+            f"{gpu.name} no longer works: its driver says that it must be reset."
+            if reset
+            else f"{gpu.name} has fallen off the PCI bus: the driver can no longer reach it."
             if gone
             else f"The kernel log says that {gpu.name} fell off the PCI bus earlier in this boot."
         )
@@ -81,7 +85,7 @@ def gpu_off_bus(case: Case) -> Verdicts:
             device=Device.of(gpu),
             confidence="certain" if gone else "possible",
             evidence=(Evidence("gpu.off_bus", str(gpu.off_bus).lower(), gpu.source), *log_evidence(case, lines)),
-            ways_out=(_power_cycle(),) if gone else (),
+            ways_out=(_reset(gpu),) if reset else (_power_cycle(),) if gone else (),
             moots=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
         )
     lost = next((api for api in (case.machine.nvidia.nvml, case.machine.nvidia.smi) if api.value), None)
@@ -110,6 +114,14 @@ def _power_cycle() -> WayOut:
     )
     title = "Power-cycle the machine and check the card's seat, power and cooling"
     return WayOut(title, (Manual(text, risk="reboot"),))
+
+
+def _reset(gpu: Gpu) -> WayOut:
+    index = gpu.nvml.index if gpu.nvml else 0
+    text = (
+        f"End the programs on the card, then as root `nvidia-smi --gpu-reset -i {index}`; where that fails, reboot."
+    )
+    return WayOut("Reset the card", (Manual(text, risk="root"),))
 
 
 @check("GPD103", "gpu-ecc")

@@ -1,4 +1,4 @@
-"""Visibility variables, MIG slices and busy cards (GPD210 to GPD212)."""
+"""Visibility variables, MIG slices and busy cards (GPD210 to GPD212, GPD215)."""
 
 from __future__ import annotations
 
@@ -192,5 +192,41 @@ def gpu_busy_or_exclusive(case: Case) -> Verdicts:
     """
     for gpu in case.usable:
         why = taken(gpu)
-        if why:
+        if why and not _closed(gpu):
             yield NotJudged(why=f"{gpu_subject(gpu)}: {why}")
+
+
+@check("GPD215", "compute-mode-prohibited")
+def compute_mode_prohibited(case: Case) -> Verdicts:
+    """A card's compute mode forbids every program.
+
+    ## Why it matters
+    The card is listed, and every program on it fails with "all CUDA-capable devices are busy or unavailable". The
+    mode stays until someone sets another, or the driver is loaded again.
+
+    ## How it is judged
+    By the compute mode that NVML or nvidia-smi gives. Beside a card that takes programs it is a note.
+
+    ## Fix safety
+    The mode is set for this card only. Whoever set it may have kept the card from programs on purpose.
+    """
+    cards = case.usable_of("nvidia")
+    closed = [gpu for gpu in cards if _closed(gpu)]
+    for gpu in closed:
+        index = gpu.nvml.index if gpu.nvml else 0
+        text = f"As root: `nvidia-smi -i {index} -c DEFAULT`, if the card was not kept from programs on purpose."
+        yield Finding(
+            severity="error" if len(closed) == len(cards) and case.built_for != "amd" else "note",
+            message=f"The compute mode of {gpu.name} is Prohibited: no program may compute on it.",
+            saw="compute mode Prohibited",
+            want="compute mode Default",
+            subject=gpu_subject(gpu),
+            device=Device.of(gpu),
+            evidence=(Evidence("nvml.compute_mode", "prohibited", "NVML"),),
+            ways_out=(WayOut("Set the compute mode to Default", (Manual(text, risk="root"),)),),
+            moots=("no-gpu", "no-driver"),
+        )
+
+
+def _closed(gpu: Gpu) -> bool:
+    return gpu.nvml is not None and gpu.nvml.compute_mode == "prohibited"

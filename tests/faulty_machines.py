@@ -236,6 +236,7 @@ MACHINES: dict[str, Machine] = {
         ),
         variables={"CUDA_VISIBLE_DEVICES": "MIG-cccc"},
     ),
+    "compute-mode-prohibited": nvidia_machine(nvidia_gpu(nvml=NvmlDevice(index=0, compute_mode="prohibited"))),
     "shm-small": with_system(_DOCKER, shm=known(64 << 20, "/dev/shm")),
     "rocm-wsl-dxg-env": _wsl(version="2.12.0+rocm7.2"),
     "driver-too-old": nvidia_machine(RTX_5090, driver="570.133.07", torch=torch("2.13.0+cu130")),

@@ -525,7 +525,6 @@ def test_a_slice_that_is_not_there():
 @pytest.mark.parametrize(
     "state",
     [
-        {"compute_mode": "prohibited"},
         {"compute_mode": "exclusive", "processes": 1},
         {"memory": 100, "memory_used": 99},
     ],
@@ -547,6 +546,13 @@ def test_a_busy_card_is_not_judged_and_no_fault(state):
 def test_a_card_with_room_is_judged(state):
     machine = nvidia_machine(nvidia_gpu(nvml=NvmlDevice(index=0, **state)))
     assert unanswered(machine, "gpu-busy-or-exclusive") == []
+
+
+def test_a_card_that_takes_no_program_is_a_fault_unless_another_does():
+    closed = nvidia_gpu(nvml=NvmlDevice(index=0, compute_mode="prohibited"))
+    assert below_torch(nvidia_machine(closed)) == [("compute-mode-prohibited", "error")]
+    assert unanswered(nvidia_machine(closed), "gpu-busy-or-exclusive") == []
+    assert below_torch(nvidia_machine(closed, nvidia_gpu(index=1))) == [("compute-mode-prohibited", "note")]
 
 
 def test_a_card_of_unified_memory_is_not_full():

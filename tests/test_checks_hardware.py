@@ -38,6 +38,12 @@ def test_a_card_whose_registers_read_ff_is_off_the_bus():
     assert remedies(first(machine)) == ["Manual"]
 
 
+def test_a_card_that_must_be_reset_is_not_called_gone():
+    card = nvidia_gpu(nvml=NvmlDevice(index=3, lost=True, why="GPU requires reset"))
+    assert "must be reset" in first(nvidia_machine(card)).message
+    assert "--gpu-reset -i 3" in first(nvidia_machine(card)).ways_out[0].remedies[0].text
+
+
 def test_a_lost_card_among_working_ones_is_an_error_about_that_card():
     lost = nvidia_gpu(index=1, nvml=NvmlDevice(index=1, lost=True, why="GPU is lost"))
     findings = found(nvidia_machine(nvidia_gpu(nvml=NvmlDevice(index=0)), lost), "gpu-off-bus")

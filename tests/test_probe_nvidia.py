@@ -348,6 +348,29 @@ def test_a_card_whose_handle_cannot_be_had_is_lost() -> None:
     assert [card.bdf for card in older.devices or ()] == ["0000:0b:00.0"]
 
 
+LOST_TABLE = """\
+| NVIDIA-SMI 580.95.05              Driver Version: 580.95.05      CUDA Version: 13.0     |
+|   0  NVIDIA GeForce RTX 3090        Off |   00000000:01:00.0 Off |                  N/A |
+| ERR!   45C    P8             25W / 350W |       4MiB /  24576MiB |      0%      Default |
+|                                         |                        |                  N/A |
+|   1  ERR!                           Off |   00000000:02:00.0 Off |                  N/A |
+| ERR!  ERR! ERR!             ERR! / ERR! |      GPU is lost       |     N/A      Default |
+|                                         |                        |                  N/A |
+"""
+
+
+def test_a_lost_card_in_a_table_and_a_fan_that_is_not_read() -> None:
+    api = parse_smi(LOST_TABLE)
+    assert api is not None
+    assert [(card.name, card.lost) for card in api.devices or ()] == [("NVIDIA GeForce RTX 3090", False), ("", True)]
+
+
+def test_a_lost_card_in_columns() -> None:
+    api = parse_smi("index, name, pci.bus_id\n0, NVIDIA A100, 00000000:01:00.0\n1, [GPU is lost], 00000000:02:00.0\n")
+    assert api is not None
+    assert [(card.name, card.lost) for card in api.devices or ()] == [("NVIDIA A100", False), ("", True)]
+
+
 def test_no_devices_is_an_answer_and_rubbish_is_none() -> None:
     api = parse_smi("No devices were found")
     assert api is not None

@@ -10,6 +10,7 @@ from gpudoctor.machine import FabricState, MigDevice, NvidiaApi, NvmlDevice
 from gpudoctor.probes.pci import normal_bdf
 
 _MIB = 1 << 20
+_LOST = "GPU is lost|GPU requires reset"
 Pairs = list[tuple[str, str]]
 """(path, value) in the order printed: ("fb_memory_usage.total", "23028 MiB")."""
 
@@ -145,7 +146,7 @@ def _device(index: int, address: str, pairs: Pairs, profiles: tuple[MigDevice, .
     compute_processes = sum(
         path.endswith("type") and value.startswith("C") for path, value in pairs if "process" in path
     )
-    lost = [value for _, value in pairs if value in ("GPU is lost", "GPU requires reset")]
+    lost = [value for _, value in pairs if re.fullmatch(_LOST, value)]
     return NvmlDevice(
         index=index,
         name=first.get("product_name", ""),
@@ -218,10 +219,11 @@ def _from_table(text: str) -> tuple[NvmlDevice, ...] | None:
         rest = body[row.end() : following.start() if following else len(body)].splitlines()[1:3]
         used, total, mode = _second_line(rest[0] if rest else "")
         mig = re.search(r"\|\s*(Enabled\*?|Disabled\*?)\s*\|\s*$", rest[1]) if len(rest) > 1 else None
+        lost = re.search(_LOST, "\n".join((row[0], *rest)))
         found.append(
             NvmlDevice(
                 index=int(row[1]),
-                name=row[2],
+                name="" if row[2] == "ERR!" else row[2],
                 bdf=normal_bdf(row[3]),
                 memory=total,
                 memory_used=used,
@@ -229,6 +231,8 @@ def _from_table(text: str) -> tuple[NvmlDevice, ...] | None:
                 mig=mig[1].startswith("Enabled") if mig else None,
                 mig_devices=slices.get(int(row[1]), ()),
                 ecc_uncorrectable=int(row[4]) if re.fullmatch("[0-9]{1,18}", row[4]) else None,
+                lost=lost is not None,
+                why=lost[0] if lost else "",
             )
         )
     return tuple(found)
@@ -284,15 +288,18 @@ def _from_csv(text: str) -> tuple[NvmlDevice, ...] | None:
     found: list[NvmlDevice] = []
     for row in _csv_rows(text):
         index, capability = row.get("index", ""), row.get("compute_cap", "")
+        lost = next((cell.strip("[]") for cell in row.values() if re.fullmatch(_LOST, cell.strip("[]"))), "")
         found.append(
             NvmlDevice(
                 index=int(index) if re.fullmatch("[0-9]{1,9}", index) else len(found),
-                name=row.get("name", ""),
+                name=_some(row.get("name")) or "" if not lost else "",
                 bdf=normal_bdf(row.get("pci.bus_id", "")),
                 uuid=_some(row.get("uuid")) or "",
                 capability=capability if re.fullmatch(r"\d+\.\d", capability) else None,
                 memory=_mib(row.get("memory.total")),
                 memory_used=_mib(row.get("memory.used")),
+                lost=bool(lost),
+                why=lost,
             )
         )
     return tuple(found) or None
