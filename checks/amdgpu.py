@@ -75,8 +75,8 @@ def needs_driver_package(case: Case) -> Iterator[Finding]:
         yield finding(
             "warning",
             group,
-            message=f"The amdgpu of kernel {kernel.value} does not know {called(group)}, that of Linux {first} does: here "
-            "the card takes AMD's own kernel driver, amdgpu-dkms.",
+            message=f"The amdgpu of kernel {kernel.value} does not know {called(group)}, that of Linux {first} does: "
+            "here the card takes AMD's own kernel driver, amdgpu-dkms.",
             saw=kernel.value or "",
             want=f"Linux {first} or newer, or amdgpu-dkms",
             evidence=(Evidence.of("system.kernel", kernel), Evidence.of("gpu.arch", group[0].arch)),
