@@ -56,14 +56,17 @@ def cuda_visible_devices(case: Case) -> Verdicts:
                 yield _hidden(case, name, value, remaining, selection)
                 break
             remaining = selection.cards
-    if case.built_for == "amd" and case.variable("CUDA_VISIBLE_DEVICES") == "" and not cpu_task(case):
+    empty = [name for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES") if case.variable(name) == ""]
+    if case.built_for == "amd" and empty and not cpu_task(case):
         yield Finding(
             severity="note",
-            message="CUDA_VISIBLE_DEVICES is empty; HIP takes that for unset and shows every card.",
-            saw="CUDA_VISIBLE_DEVICES=",
-            subject="CUDA_VISIBLE_DEVICES",
-            evidence=(Evidence("variables.CUDA_VISIBLE_DEVICES", "", "environment"),),
-            ways_out=(WayOut("Unset it", (UnsetVariable("CUDA_VISIBLE_DEVICES"),)),),
+            message=f"{empty[0]} is empty; HIP takes that for unset and shows every card, while newer torch counts none "
+            "(torch.cuda.device_count()).",
+            saw=f"{empty[0]}=",
+            subject=empty[0],
+            evidence=tuple(Evidence(f"variables.{name}", "", "environment") for name in empty),
+            ways_out=(WayOut("Unset it", tuple(UnsetVariable(name) for name in empty)),),
+            refs=("pytorch/pytorch torch/cuda/__init__.py, _parse_visible_devices",),
         )
 
 

@@ -467,12 +467,12 @@ def test_a_uuid_that_no_card_has():
 @pytest.mark.parametrize(
     ("variables", "slugs"),
     [
-        ({"HIP_VISIBLE_DEVICES": ""}, []),
         ({"ROCR_VISIBLE_DEVICES": ""}, [("cuda-visible-devices", "error")]),
         ({"HIP_VISIBLE_DEVICES": "1"}, [("cuda-visible-devices", "error")]),
         ({"ROCR_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "0"}, [("cuda-visible-devices", "error")]),
         ({"ROCR_VISIBLE_DEVICES": "0", "HIP_VISIBLE_DEVICES": "0"}, []),
         ({"CUDA_VISIBLE_DEVICES": ""}, [("cuda-visible-devices", "note")]),
+        ({"HIP_VISIBLE_DEVICES": ""}, [("cuda-visible-devices", "note")]),
     ],
 )
 def test_hip_and_rocr_read_them_in_their_own_way(variables, slugs):
