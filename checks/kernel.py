@@ -22,6 +22,7 @@ from gpudoctor.finding import (
     WayOut,
     gpu_subject,
 )
+from gpudoctor.matrix.versions import figures
 
 from .amdgpu import needs_driver_package
 from .cards import called, finding
@@ -183,13 +184,20 @@ def nvidia_dkms_kernel_mismatch(case: Case) -> Verdicts:
     modules, trees = core_modules(case), unbuilt_dkms(case, "nvidia")
     built = [(tree.version, tree.kernel) for tree in trees] + [(module.version, module.kernel) for module in modules]
     version = next((version for version, _ in built if version), None)
-    elsewhere = sorted({other for _, other in built if other} - {kernel})
+    elsewhere = sorted({other for _, other in built if other} - {kernel}, key=figures)
+    updated = bool(elsewhere) and figures(elsewhere[-1]) > figures(kernel)
     limits = case.matrix.kernel_limits(version, kernel) if version else ()
     for severity, cards in because(case, "nvidia-dkms-kernel-mismatch"):
         build = RebuildModule("nvidia", version or "", why="needs the headers of the running kernel")
         rebuild = WayOut(f"Build the module for kernel {kernel}", (build, LoadModule("nvidia")))
         newer = install_driver(case, cards)
+        rebuild = _by_akmods(kernel) if any("/extra/nvidia/" in module.path for module in modules) else rebuild
         boot = Manual(f"Choose kernel {elsewhere[-1]} in the boot menu.", risk="reboot") if elsewhere else None
+        reboot = (
+            Reboot(why=f"kernel {elsewhere[-1]} is newer than the running one, and has the module")
+            if updated
+            else None
+        )
         module = f"NVIDIA module {version}" if version else "NVIDIA module"
         yield finding(
             severity,
@@ -204,12 +212,19 @@ def nvidia_dkms_kernel_mismatch(case: Case) -> Verdicts:
                 *(Evidence("nvidia.dkms", f"{t.version} {t.status} for {t.kernel}", t.source) for t in trees[:2]),
             ),
             ways_out=(
+                *((WayOut(f"Reboot into kernel {elsewhere[-1]}", (reboot,)),) if reboot else ()),
                 *((newer,) if limits else (rebuild, newer)),
-                *((WayOut("Boot the kernel that has the module", (boot,)),) if boot else ()),
+                *((WayOut("Boot the kernel that has the module", (boot,)),) if boot and not reboot else ()),
             ),
             refs=tuple(limit.source for limit in limits),
             moots=("no-driver", "no-gpu"),
         )
+
+
+def _by_akmods(kernel: str) -> WayOut:
+    """RPM Fusion's packages lay the module below extra/nvidia; DKMS lays it into extra or updates."""
+    text = f"As root: `dnf install kernel-devel-{kernel}`, `akmods --force --kernels {kernel}`, `modprobe nvidia`."
+    return WayOut(f"Build the module for kernel {kernel}", (Manual(text, risk="root"),))
 
 
 @check("GPD114", "amd-dkms-kernel-mismatch")

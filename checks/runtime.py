@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.builds import carries, cuda_driver, driver_verdict
+from gpudoctor.builds.carried import carries
+from gpudoctor.builds.drivers import cuda_driver, driver_verdict
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import (
     Evidence,
@@ -21,6 +22,7 @@ from gpudoctor.matrix.versions import figures
 from .fitting import better_torch
 from .installed import counts_otherwise, driver_for, driver_older_than, install_driver
 from .shadowing import library_evidence, out_of_the_cache, without_folder
+from .unserved import because
 
 _LIBCUDA = "libcuda.so.1"
 
@@ -48,7 +50,9 @@ def driver_too_old(case: Case) -> Verdicts:
     replaces torch by a build for an older CUDA. Minor-version compatibility alone leaves nothing to repair.
     """
     cards = case.usable_of("nvidia")
-    outdated = tuple(gpu for gpu in cards if driver_older_than(case, gpu))
+    left_alone = (gpu for _, group in because(case, "no-driver") for gpu in group if gpu.vendor == "nvidia")
+    loaded = case.machine.nvidia.module.known and not case.in_container
+    outdated = tuple(gpu for gpu in cards or (left_alone if loaded else ()) if driver_older_than(case, gpu))
     if outdated:
         yield _card_needs_newer(case, outdated)
         return

@@ -318,6 +318,18 @@ def test_a_module_of_the_kernel_before_is_built_anew():
     assert (finding.saw, finding.want) == (BEFORE, RUNNING)
 
 
+def test_a_module_of_a_newer_kernel_only_waits_for_a_reboot():
+    finding = first(without_driver(None, module("6.8.0-61-generic")))
+    assert remedies(finding) == ["Reboot"]
+    assert "6.8.0-61-generic" in finding.ways_out[0].title
+
+
+def test_a_module_that_akmods_built_is_built_by_akmods():
+    rpm_fusion = change(module(BEFORE), path=f"/lib/modules/{BEFORE}/extra/nvidia/nvidia.ko.xz")
+    (remedy,) = first(without_driver(None, rpm_fusion)).ways_out[0].remedies
+    assert f"akmods --force --kernels {RUNNING}" in remedy.text
+
+
 def test_a_dkms_tree_that_was_never_installed_for_this_kernel():
     machine = without_driver(dkms=known((dkms(BEFORE, "installed"), dkms(RUNNING, "broken")), "dkms"))
     remedy = first(machine).ways_out[0].remedies[0]

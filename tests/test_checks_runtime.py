@@ -103,6 +103,13 @@ def test_a_driver_older_than_the_card_is_an_error_whatever_torch_needs():
     assert severity(nvidia_machine(answered, driver="550.163.01"), "driver-too-old") != "error"
 
 
+def test_a_card_that_an_older_driver_leaves_alone():
+    unbound = change(RTX_5090, driver=absent("driver"))
+    machine = nvidia_machine(unbound, driver="550.163.01", torch=torch("2.9.1+cu128"))
+    assert told(machine)[0] == ("driver-too-old", "error")
+    assert severity(nvidia_machine(unbound, driver="580.95.05"), "driver-too-old") is None
+
+
 def test_cuda_compat_raises_the_driver_of_a_data_centre_card():
     old = nvidia_machine(H100, driver="550.163.01", torch=torch("2.13.0+cu130"))
     assert severity(old, "driver-too-old") == "error"
