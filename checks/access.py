@@ -22,6 +22,8 @@ _TEGRA = r"/dev/(nvhost-gpu|nvhost-ctrl-gpu|nvgpu|nvmap)"
 _SMALL = 1 << 30
 _UNMAPPED = 65534
 """Owns, to the eye, whatever a user namespace (a rootless container) does not map."""
+_SYSTEM_CONTAINERS = ("lxc", "systemd-nspawn")
+"""They are set up like a machine, and bring the driver's libraries themselves."""
 _CUT_OFF = "NVIDIA/nvidia-container-toolkit#48"
 
 
@@ -312,25 +314,34 @@ def container_libcuda_baked_in(case: Case) -> Verdicts:
     cuda-compat and a library of the very version of the module are left alone.
 
     ## Fix safety
-    The image is built again without the driver packages; toolkits and frameworks do not need them.
+    The image is built again without the driver packages; toolkits and frameworks do not need them. A system container
+    (LXC, nspawn) keeps packages of its own, in the host's version.
     """
     library = baked_in(case)
     module = case.machine.nvidia.module.value
     if library is None or module is None or cuda_status(case) == 0 or _given(case, "nvidia") is False:
         return
-    text = (
+    build = (
         f"Build the image without {library.path}: leave out the packages libnvidia-compute-*, nvidia-driver-*, "
         "libcuda1 (remove them in the layer that installs them); the container toolkit mounts the host's own."
     )
+    install = (
+        f"In the container, install the libraries of the host's version, {module.version}, without kernel modules: "
+        f"`sh NVIDIA-Linux-{case.machine.system.arch.value or 'x86_64'}-{module.version}.run --no-kernel-modules`, "
+        "or the packages libnvidia-compute-* of that version. After an update of the host's driver do it again."
+    )
+    of_its_own = case.machine.system.container.value in _SYSTEM_CONTAINERS
+    repair = WayOut("Install the host's version in the container", (Manual(install, risk="root"),))
+    image = "container" if of_its_own else "image"
     yield Finding(
         severity="error",
-        message=f"The image brings {library.path} ({library.version}), and the host's driver is {module.version}: "
-        "the library in the image comes first and does not fit.",
-        saw=f"{library.name} {library.version} in the image",
-        want=f"{library.name} {module.version}, mounted from the host",
-        subject="container image",
+        message=f"The {image} brings {library.path} ({library.version}), and the host's driver is {module.version}: "
+        f"the library in the {image} comes first and does not fit.",
+        saw=f"{library.name} {library.version} in the {image}",
+        want=f"{library.name} {module.version}" + ("" if of_its_own else ", mounted from the host"),
+        subject="container" if of_its_own else "container image",
         evidence=(Evidence("load_path", f"{library.path} {library.version}", library.via), *driver_answers(case)),
-        ways_out=(WayOut("Build the image without driver libraries", (Manual(text),)),),
+        ways_out=(repair if of_its_own else WayOut("Build the image without driver libraries", (Manual(build),)),),
         moots=("driver-lib-mismatch", "driver-too-old", "no-gpu", "no-driver"),
     )
 

@@ -201,6 +201,13 @@ def test_a_libcuda_of_the_image_that_is_not_the_hosts():
     assert "550.54.15" in first(machine).message
 
 
+def test_a_system_container_takes_the_libraries_of_the_hosts_version():
+    machine = with_system(baked("550.54.15", False), container=known("lxc", "/run/systemd/container"))
+    (remedy,) = first(machine).ways_out[0].remedies
+    assert "580.95.05.run --no-kernel-modules" in remedy.text
+    assert "image" not in first(machine).message
+
+
 @pytest.mark.parametrize(
     "machine",
     [
