@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gpudoctor import builds
 from gpudoctor.builds.drivers import driver_serving, to_drive
-from gpudoctor.builds.no_one_driver import apart, taken
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Manual, Reboot, WayOut
 from gpudoctor.machine import Gpu, Library
@@ -185,11 +185,11 @@ def _refused(case: Case, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
 
 def _others(case: Case, cards: tuple[Gpu, ...]) -> str:
     """A sentence about cards of the same machine that no driver serves together with these."""
-    if not apart(case.machine, case.matrix, cards):
+    if not builds.apart(case.machine, case.matrix, cards):
         return ""
     rest = to_drive(case.machine, case.matrix, cards)
     rivals = [gpu for gpu in rest if driver_serving(case.machine, case.matrix, (*cards, gpu)) is None]
-    needs = dict.fromkeys(f"{gpu.name} takes {taken(case.matrix, gpu)}" for gpu in rivals)
+    needs = dict.fromkeys(f"{gpu.name} takes {builds.taken(case.matrix, gpu)}" for gpu in rivals)
     return f" {'; '.join(needs)}: one driver cannot serve both." if needs else ""
 
 

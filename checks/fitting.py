@@ -9,7 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from gpudoctor.builds import Carried, cards_to_serve, carries, natively, replacements, toolkit_knows
+from gpudoctor import builds
+from gpudoctor.builds.carried import Carried, carries, natively, toolkit_knows
 from gpudoctor.check import Case
 from gpudoctor.finding import (
     Confidence,
@@ -115,8 +116,8 @@ def better_torch(case: Case) -> tuple[WayOut, ...]:
     """Ways out by another torch, chosen for the cards that it should serve."""
     vendor = case.built_for
     usable = case.usable_of(vendor) if vendor and case.usable_of(vendor) else case.usable
-    cards = cards_to_serve(case.machine, case.matrix, usable)
-    return replacements(case.machine, case.matrix, cards, keep=case.torch)
+    cards = builds.cards_to_serve(case.machine, case.matrix, usable)
+    return builds.replacements(case.machine, case.matrix, cards, keep=case.torch)
 
 
 def without_variable(way: WayOut, name: str) -> WayOut:
@@ -153,12 +154,12 @@ def aside(case: Case, fit: Fit, all_fits: tuple[Fit, ...]) -> bool:
 def ways_for(case: Case, fit: Fit, all_fits: tuple[Fit, ...]) -> tuple[WayOut, ...]:
     """Ways out for an AMD card that the build does not serve: another build, where one serves it; last, where it
     serves others, showing a process only those."""
-    cards = cards_to_serve(case.machine, case.matrix, case.usable_of("amd"))
+    cards = builds.cards_to_serve(case.machine, case.matrix, case.usable_of("amd"))
     others = tuple(other.gpu for other in all_fits if other.served)
     show = show_only(case, others) if others else None
     if show is None or any(gpu is fit.gpu for gpu in cards):
-        builds = better_torch(case)
-        return (*(way for way in builds if not _for_the_cpu(way)), show) if show else builds
+        ways = better_torch(case)
+        return (*(way for way in ways if not _for_the_cpu(way)), show) if show else ways
     return (show,)
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
+from gpudoctor import builds
 from gpudoctor.builds.drivers import driver_to_install, to_drive
-from gpudoctor.builds.no_one_driver import called_driver, choose_cards
 from gpudoctor.check import Case
 from gpudoctor.finding import Evidence, InstallDriver, Manual, ModuleFlavour, Reboot, WayOut
 from gpudoctor.machine import BlockedModule, DkmsModule, Gpu, InstalledModule, LogFault, Vendor
@@ -225,8 +225,8 @@ def install_driver(case: Case, cards: tuple[Gpu, ...] = ()) -> WayOut:
         names = ", ".join(dict.fromkeys(gpu.name for gpu in cards or case.machine.of_vendor("nvidia")))
         text = f"Install a driver that names {names} in its list of supported cards."
         unknown = WayOut("Install the card's driver", (Manual(text=text, risk="root"),))
-        return choose_cards(case.machine, case.matrix, cards) or unknown
-    what = called_driver(remedy)
+        return builds.choose_cards(case.machine, case.matrix, cards) or unknown
+    what = builds.called_driver(remedy)
     if case.in_container:
         return WayOut(
             f"Install {what} on the host",

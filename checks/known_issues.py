@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.builds import cuda_driver
+from gpudoctor.builds.drivers import cuda_driver
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Manual, SetVariable, Severity, WayOut
 from gpudoctor.machine import Gpu, LogFault

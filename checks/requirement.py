@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.builds import cuda_driver
+from gpudoctor.builds.drivers import cuda_driver
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import Device, Evidence, Finding, Manual, NotJudged, WayOut
 from gpudoctor.machine import Gpu

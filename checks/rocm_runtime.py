@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.builds import candidates, cards_to_serve, python_of
-from gpudoctor.builds.nearest import nearest, way_to
+from gpudoctor import builds
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import (
     Device,
@@ -100,24 +99,24 @@ def _rocm_of_driver(case: Case) -> str | None:
 
 
 def _rocm_ways_out(case: Case, rocm: str, driver: str, *, newer: bool) -> tuple[WayOut, ...]:
-    cards = cards_to_serve(case.machine, case.matrix, case.usable_of("amd"))
-    choices, _ = candidates(case.machine, case.matrix, cards, python_of(case.machine), case.platform)
+    cards = builds.cards_to_serve(case.machine, case.matrix, case.usable_of("amd"))
+    choices, _ = builds.candidates(case.machine, case.matrix, cards, builds.python_of(case.machine), case.platform)
     fitting = tuple(c for c in choices if c.rocm and case.matrix.rocm_driver_fits(c.rocm, driver))
-    near = nearest(case.matrix, fitting, case.torch)
-    builds = tuple(way_to(case.machine, case.matrix, choice, case.torch) for choice in near)
-    if newer and builds:
-        return builds
+    near = builds.nearest(case.matrix, fitting, case.torch)
+    ways = tuple(builds.way_to(case.machine, case.matrix, choice, case.torch) for choice in near)
+    if newer and ways:
+        return ways
     if case.in_container:
         text = f"On the host, outside this container: install the amdgpu driver of ROCm {rocm}, or one near it."
         return (
             WayOut(f"Install the kernel driver of ROCm {rocm} on the host", (Manual(text, risk="reboot"),)),
-            *builds,
+            *ways,
         )
     remedies = (
         InstallRocmDriver(why=f"its release must be near ROCm {rocm}"),
         Reboot(why="the module is loaded at boot"),
     )
-    return (WayOut("Install a current AMD kernel driver", remedies), *builds)
+    return (WayOut("Install a current AMD kernel driver", remedies), *ways)
 
 
 # --- cards beside the one that is meant ------------------------------------------------------------

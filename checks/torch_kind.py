@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.builds import candidates, cards_to_serve, replacements
+from gpudoctor import builds
 from gpudoctor.builds.carried import torch_vendor
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Manual, Severity, WayOut
@@ -32,7 +32,7 @@ def torch_cpu_only(case: Case) -> Verdicts:
     torch = case.torch
     if torch is None or torch_vendor(torch) != "cpu" or torch.build == "xpu" or not case.usable:
         return
-    cards = cards_to_serve(case.machine, case.matrix, case.usable)
+    cards = builds.cards_to_serve(case.machine, case.matrix, case.usable)
     # NVIDIA's integrated GPUs (Jetson, GB10) are there to compute, not for a screen.
     wanted = tuple(gpu for gpu in cards if gpu.vendor == "nvidia" or not gpu.integrated)
     served = tuple(gpu for gpu in wanted if _could_be_served(case, gpu))
@@ -69,7 +69,7 @@ def _could_be_served(case: Case, gpu: Gpu) -> bool:
     policy = case.matrix.override(gpu.arch.value) if gpu.vendor == "amd" else None
     if policy and policy.value and policy.safety == "safe-class":
         return True
-    choices, rejected = candidates(case.machine, case.matrix, (gpu,), None, case.platform)
+    choices, rejected = builds.candidates(case.machine, case.matrix, (gpu,), None, case.platform)
     return bool(choices) or any(item.because == "driver" for item in rejected) or case.machine.system.jetson.known
 
 
@@ -114,16 +114,20 @@ def torch_wrong_build_or_cpu(case: Case) -> Verdicts:
     torch = case.torch
     if torch is None or not case.usable:
         return
-    cards = cards_to_serve(case.machine, case.matrix, case.usable)
     label = torch.build or torch.version.partition("+")[2]
     if torch.build == "xpu":
         yield _other_vendor(case, torch, "a build for Intel GPUs", "CUDA build or ROCm build")
     elif re.match(r"rocm|cu\d", label) and not (torch.hip or torch.rocm or torch.cuda):
         yield _other_vendor(case, torch, f"labelled {label}, but its own files name neither CUDA nor ROCm", label)
-    elif case.built_for == "amd" and all(gpu.vendor == "nvidia" for gpu in cards) and not _serves_any(case):
+    elif case.built_for == "amd" and not _serves_any(case) and _serve_nvidia(case):
         yield _other_vendor(case, torch, "a ROCm build, and this machine's cards are NVIDIA's", "CUDA build")
     elif case.built_for and case.usable_of(case.built_for) and _sees_none(torch):
         yield _sees_nothing(case, torch, case.usable_of(case.built_for))
+
+
+def _serve_nvidia(case: Case) -> bool:
+    """Whether the cards that torch should be chosen for are all NVIDIA's."""
+    return all(gpu.vendor == "nvidia" for gpu in builds.cards_to_serve(case.machine, case.matrix, case.usable))
 
 
 def _sees_none(torch: Torch) -> bool:
@@ -161,7 +165,7 @@ def _serves_any(case: Case) -> bool:
 
 
 def _other_vendor(case: Case, torch: Torch, what: str, want: str) -> Finding:
-    cards = cards_to_serve(case.machine, case.matrix, case.usable)
+    cards = builds.cards_to_serve(case.machine, case.matrix, case.usable)
     names = ", ".join(dict.fromkeys(gpu.name for gpu in cards))
     return Finding(
         severity="error",
@@ -173,6 +177,6 @@ def _other_vendor(case: Case, torch: Torch, what: str, want: str) -> Finding:
             Evidence("torch.version", torch.version, torch.source),
             *(Evidence("gpu", gpu.name, gpu.source) for gpu in cards[:2]),
         ),
-        ways_out=replacements(case.machine, case.matrix, cards, keep=torch),
+        ways_out=builds.replacements(case.machine, case.matrix, cards, keep=torch),
         moots=("torch-rocm-no-arch-for-gpu", "amd-igpu-interferes", *REPAIRED_WITH_TORCH),
     )

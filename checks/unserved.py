@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-from gpudoctor.builds import runs_some_build
+from gpudoctor.builds.drivers import runs_some_build
 from gpudoctor.check import Case
 from gpudoctor.machine import Gpu, LogFault, Vendor
 from gpudoctor.visibility import RESERVED

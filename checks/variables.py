@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.builds import cards_to_serve, natively
-from gpudoctor.builds.carried import OVERRIDE, override_in_force, within_generation
+from gpudoctor import builds
+from gpudoctor.builds.carried import OVERRIDE, natively, override_in_force, within_generation
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import (
     AnyRemedy,
@@ -20,7 +20,7 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Gpu
 
-from .fitting import aside, better_torch, fits, native, spelled, spoiled, without_variable
+from .fitting import Fit, aside, better_torch, fits, native, spelled, spoiled, without_variable
 
 # --- HSA_OVERRIDE_GFX_VERSION ----------------------------------------------------------------------
 
@@ -116,9 +116,9 @@ def _across(case: Case, name: str, value: str, named: str, gpu: Gpu) -> Finding:
 def _ways_out(case: Case, name: str, usable: tuple[Gpu, ...]) -> tuple[WayOut, ...]:
     """Without the variable where torch carries the cards itself; else what else would serve them."""
     plain = WayOut(f"Unset {name}", (UnsetVariable(name, why="the card's own target then counts"),))
-    cards = cards_to_serve(case.machine, case.matrix, usable)
-    own = (natively(case.machine, case.matrix, gpu).runs for gpu in cards)
-    if case.torch is None or case.built_for != "amd" or all(runs == "yes" for runs in own):
+    cards = builds.cards_to_serve(case.machine, case.matrix, usable)
+    own = (Fit(gpu, natively(case.machine, case.matrix, gpu)) for gpu in cards)
+    if case.torch is None or case.built_for != "amd" or all(fit.served for fit in own):
         return (plain,)
     return tuple(without_variable(way, name) for way in better_torch(case)) or (plain,)
 
@@ -130,7 +130,7 @@ def _needless(case: Case, name: str, value: str, named: str, cards: tuple[Gpu, .
         if not any(gpu is other for other in cards) or override_in_force(case.machine, gpu) != value:
             continue
         same = gpu.arch.value == named
-        if not same and native(case, fit).carried.runs != "yes":
+        if not same and not native(case, fit).served:
             continue
         breaks = spoiled(case, fit)
         severity: Severity = "note" if same else "error" if breaks else "warning"

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from gpudoctor import builds
-from gpudoctor.builds.drivers import flavour_serving, refusal
+from gpudoctor.builds.carried import carries
+from gpudoctor.builds.drivers import driver_verdict, flavour_serving, refusal
 from gpudoctor.finding import InstallDriver, Manual, ReplaceTorch, SetVariable, UnsetVariable, WayOut
 from gpudoctor.isa import cuda_runs, gfx_runs
 from gpudoctor.machine import (
@@ -98,7 +99,7 @@ def test_kepler_on_its_last_branch_keeps_its_version_in_the_cuda_11_build() -> N
 def test_mi50_keeps_its_version_in_the_last_rocm_whose_blas_knows_it() -> None:
     machine = amd_machine(amd_gpu("AMD Instinct MI50", "gfx906"), torch=torch("2.9.1+rocm6.4"))
     assert first(machine) == f"2.9.1+rocm6.3 {PYTORCH}/rocm6.3"
-    carried = builds.carries(machine, MATRIX, machine.gpus[0])
+    carried = carries(machine, MATRIX, machine.gpus[0])
     assert (carried.runs, carried.blas) == ("yes", "no")
 
 
@@ -306,14 +307,14 @@ def test_files_are_believed_before_the_matrix() -> None:
         torch("2.9.1+cu128"), archs=known(CodeArchs(sass=("sm_80",), partial=("sm_90a",)), "libtorch_cuda.so")
     )
     machine = nvidia_machine(nvidia_gpu(arch="sm_120"), torch=read)
-    carried = builds.carries(machine, MATRIX, machine.gpus[0])
+    carried = carries(machine, MATRIX, machine.gpus[0])
     assert (carried.runs, carried.source, carried.code) == ("no", "libtorch_cuda.so", ("sm_80",))
     assert "2.9.1+cu128" not in first(machine), "the installed build is no way out of its own fault"
 
 
 def test_without_files_the_matrix_is_asked_and_says_so() -> None:
     machine = nvidia_machine(nvidia_gpu(arch="sm_120"), torch=torch("2.9.1+cu128"))
-    carried = builds.carries(machine, MATRIX, machine.gpus[0])
+    carried = carries(machine, MATRIX, machine.gpus[0])
     assert carried.runs == "yes"
     assert carried.source.startswith("compat_matrix: torch 2.9.1 cu128")
 
@@ -321,14 +322,14 @@ def test_without_files_the_matrix_is_asked_and_says_so() -> None:
 def test_an_unknown_build_is_unknown_not_broken() -> None:
     source = change(torch("2.9.0a0+git1234567"), build=None, cuda="12.8", origin="source")
     machine = nvidia_machine(nvidia_gpu(arch="sm_61"), torch=source)
-    assert builds.carries(machine, MATRIX, machine.gpus[0]).runs == "unknown"
+    assert carries(machine, MATRIX, machine.gpus[0]).runs == "unknown"
 
 
 @pytest.mark.parametrize(("driver", "runs"), [("580.95.05", "yes"), ("575.57.08", "no")])
 def test_ptx_counts_only_for_a_driver_that_can_compile_it(driver: str, runs: str) -> None:
     ptx = change(torch("2.9.1+cu130"), archs=known(CodeArchs(ptx=("compute_80",)), "libtorch_cuda.so"))
     machine = nvidia_machine(nvidia_gpu(arch="sm_89"), driver=driver, torch=ptx)
-    assert builds.carries(machine, MATRIX, machine.gpus[0]).runs == runs
+    assert carries(machine, MATRIX, machine.gpus[0]).runs == runs
 
 
 @pytest.mark.parametrize(
@@ -346,7 +347,7 @@ def test_overrides_are_taken_into_account(variables: dict[str, str], runs: str, 
     machine = amd_machine(
         amd_gpu("AMD Radeon RX 6700 XT", "gfx1031"), torch=torch("2.9.1+rocm6.4"), variables=variables
     )
-    carried = builds.carries(machine, MATRIX, machine.gpus[0])
+    carried = carries(machine, MATRIX, machine.gpus[0])
     assert (carried.runs, carried.via_override) == (runs, via)
 
 
@@ -355,8 +356,8 @@ def test_a_multi_arch_host_wheel_is_known_by_its_device_wheels() -> None:
     card = amd_gpu("AMD Radeon RX 6700 XT", "gfx1031")
     bare = amd_machine(card, torch=patient)
     device = {"amd-torch-device-gfx1031": "2.12.0+rocm7.14.0"}
-    assert builds.carries(bare, MATRIX, card).runs == "unknown"
-    assert builds.carries(amd_machine(card, torch=patient, packages=device), MATRIX, card).runs == "yes"
+    assert carries(bare, MATRIX, card).runs == "unknown"
+    assert carries(amd_machine(card, torch=patient, packages=device), MATRIX, card).runs == "yes"
 
 
 def test_a_native_build_takes_the_override_away() -> None:
@@ -381,8 +382,8 @@ def test_cuda_compat_counts_where_the_card_is_eligible() -> None:
         nvidia_gpu("NVIDIA H100", "sm_90", datacenter=True), driver="550.54.15", load_path=load_path
     )
     desktop = nvidia_machine(nvidia_gpu(), driver="550.54.15", load_path=load_path)
-    assert builds.driver_verdict(data_centre, MATRIX, "13.0") == "serves"
-    assert builds.driver_verdict(desktop, MATRIX, "13.0") == "too-old"
+    assert driver_verdict(data_centre, MATRIX, "13.0") == "serves"
+    assert driver_verdict(desktop, MATRIX, "13.0") == "too-old"
 
 
 def test_under_wsl_the_cuda_that_the_driver_names_counts_not_the_number_of_windows() -> None:
@@ -390,13 +391,13 @@ def test_under_wsl_the_cuda_that_the_driver_names_counts_not_the_number_of_windo
     machine = nvidia_machine(
         nvidia_gpu(), nvidia=NvidiaStack(nvml=known(api, "nvml")), system=system(wsl=known("5.15", "uname"))
     )
-    verdicts = [builds.driver_verdict(machine, MATRIX, cuda) for cuda in ("12.6", "12.8", "12.9", "13.0")]
+    verdicts = [driver_verdict(machine, MATRIX, cuda) for cuda in ("12.6", "12.8", "12.9", "13.0")]
     assert verdicts == ["serves", "serves", "minor-version", "too-old"]
 
 
 def test_no_driver_known_is_unknown() -> None:
     machine = nvidia_machine(nvidia_gpu(), nvidia=NvidiaStack(module=absent("x")), load_path=LoadPath())
-    assert builds.driver_verdict(machine, MATRIX, "12.8") == "unknown"
+    assert driver_verdict(machine, MATRIX, "12.8") == "unknown"
 
 
 # --- for any card, driver and Python ---------------------------------------------------------------

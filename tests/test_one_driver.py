@@ -6,8 +6,7 @@ from itertools import combinations, product
 
 import pytest
 
-from gpudoctor.builds import cuda_driver
-from gpudoctor.builds.drivers import driver_to_install, refusal, to_drive
+from gpudoctor.builds.drivers import cuda_driver, driver_to_install, refusal, to_drive
 from gpudoctor.builds.no_one_driver import choose_cards
 from gpudoctor.finding import InstallDriver, Manual, ReplaceTorch
 from gpudoctor.machine import Gpu, LoadPath, Machine, NvmlDevice, absent, known

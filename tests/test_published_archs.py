@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.builds import carries
+from gpudoctor.builds.carried import carries
 from gpudoctor.matrix.load import load_matrix
 from tests.machines import nvidia_gpu, nvidia_machine, torch
 

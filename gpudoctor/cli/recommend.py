@@ -95,7 +95,7 @@ def _machine(examined: Examined, variables: dict[str, str], description: Descrip
 
 def _files_are_silent(machine: Machine) -> bool:
     """Whether only the driver itself can tell what is there (WSL2, a container without /sys)."""
-    from gpudoctor.builds import cuda_driver
+    from gpudoctor.builds.drivers import cuda_driver
 
     nvidia = machine.of_vendor("nvidia")
     if any(not gpu.arch.value for gpu in machine.gpus):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpudoctor.builds import Choice, Rejected, candidates, cards_to_serve, cuda_driver, platform_of, python_of
+from gpudoctor.builds import Choice, Rejected, candidates, cards_to_serve, platform_of, python_of
 from gpudoctor.builds.carried import OVERRIDE
 from gpudoctor.builds.choice import INSTALLABLE, merely_built
-from gpudoctor.builds.drivers import driver_to_install, no_driver, refusal
+from gpudoctor.builds.drivers import cuda_driver, driver_to_install, no_driver, refusal
 from gpudoctor.builds.elsewhere import conda_cuda, place_of, ways_elsewhere
 from gpudoctor.builds.nearest import is_build, nearest, replace_torch
 from gpudoctor.builds.no_one_driver import called_driver, cards_to_choose, taken

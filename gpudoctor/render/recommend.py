@@ -71,7 +71,8 @@ def _lines(answer: Recommendation, machine: Machine, verbose: bool) -> Iterator[
 
 
 def _subject(answer: Recommendation, machine: Machine) -> str:
-    from gpudoctor.builds import cuda_driver, platform_of, python_of
+    from gpudoctor.builds import platform_of, python_of
+    from gpudoctor.builds.drivers import cuda_driver
 
     cards = [_card(gpu) for gpu in answer.cards] or ["no GPU"]
     driver = cuda_driver(machine)
