@@ -39,8 +39,8 @@ def torch_rocm_no_arch_for_gpu(case: Case) -> Verdicts:
     ## How it is judged
     By the code read from torch's libraries or device packages, else by the list of that build in the matrix. The
     card's real target comes from the kernel (KFD), which HSA_OVERRIDE_GFX_VERSION cannot change. With an override
-    within the generation that the build carries, it runs by a workaround: a warning. An integrated or second card
-    beside one that works has a check of its own.
+    within the generation that the build and its rocBLAS carry, it runs by a workaround: a warning. An integrated or
+    second card beside one that works has a check of its own.
 
     ## Fix safety
     Replaces torch and its companions in this environment. The override is a workaround that AMD does not support:
@@ -56,7 +56,7 @@ def torch_rocm_no_arch_for_gpu(case: Case) -> Verdicts:
             continue
         if fit.carried.runs == "unknown":
             yield not_told(case, fit, all_fits)
-        elif fit.carried.runs == "yes" and fit.carried.via_override and native(case, fit).carried.runs == "no":
+        elif fit.served and fit.carried.via_override and native(case, fit).fails:
             if not (fit.gpu.integrated and aside(case, fit, all_fits)):
                 yield _by_override(case, torch, group)
         elif fit.carried.runs == "no" and not misled(fit) and not aside(case, fit, all_fits):
@@ -98,11 +98,12 @@ def _by_override(case: Case, torch: Torch, group: tuple[Fit, ...]) -> Finding:
     name = next((n for n in (f"{OVERRIDE}_{fit.gpu.kfd_node}", OVERRIDE) if case.variable(n) == value), OVERRIDE)
     policy = case.matrix.override(gfx)
     risk = f" What is known of it: {policy.note}." if policy and policy.note else ""
+    lacks = "code" if native(case, fit).carried.runs == "no" else "rocBLAS kernels"
     return about(
         group,
         severity="warning",
         message=(
-            f"{build_name(torch)} has no code for {fit.gpu.name} ({gfx}); it runs as "
+            f"{build_name(torch)} has no {lacks} for {fit.gpu.name} ({gfx}); it runs as "
             f"{case.matrix.gfx_of_override(value)} because {name}={value} is set, a workaround that AMD does not "
             f"support.{risk}"
         ),

@@ -60,8 +60,8 @@ def cuda_visible_devices(case: Case) -> Verdicts:
     if case.built_for == "amd" and empty and not cpu_task(case):
         yield Finding(
             severity="note",
-            message=f"{empty[0]} is empty; HIP takes that for unset and shows every card, while newer torch counts none "
-            "(torch.cuda.device_count()).",
+            message=f"{empty[0]} is empty; HIP takes that for unset and shows every card, while newer torch counts "
+            "none (torch.cuda.device_count()).",
             saw=f"{empty[0]}=",
             subject=empty[0],
             evidence=tuple(Evidence(f"variables.{name}", "", "environment") for name in empty),

@@ -306,6 +306,19 @@ FAULTY: dict[str, tuple[str, str, str, Setup]] = {
         *("hsa-override-wrong", "error", "torch[device-gfx1031,device-gfx1100]"),
         lambda h: _unlike(h, NAVI_22, NAVI_31).environ(HSA_OVERRIDE_GFX_VERSION="10.3.0"),
     ),
+    "an override that lends a card the BLAS kernels of another": (
+        *("torch-rocm-no-arch-for-gpu", "warning", "torch==2.14.0+rocm7.14"),
+        lambda h: (
+            h.ubuntu(kernel="6.14.0-24-generic")
+            .amd_card("15bf", 110003, simds=12)
+            .torch("2.14.0+rocm7.2")
+            .environ(HSA_OVERRIDE_GFX_VERSION="11.0.0")
+        ),
+    ),
+    "an override across generations, where the card's own code lacks BLAS kernels": (
+        *("hsa-override-wrong", "error", "torch==2.9.1+rocm6.3"),
+        lambda h: h.ubuntu().amd_card("66af", 90006).torch(WHEEL).environ(HSA_OVERRIDE_GFX_VERSION="10.3.0"),
+    ),
     "an override that the build has no code for": (
         *("hsa-override-wrong", "error", "unset HSA_OVERRIDE_GFX_VERSION"),
         lambda h: rx_7900_xtx(h).environ(HSA_OVERRIDE_GFX_VERSION="11.0.3"),
