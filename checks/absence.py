@@ -21,6 +21,7 @@ from gpudoctor.visibility import RESERVED
 from . import access, atomics, cuda_start, driver, hardware, job, kernel, nodes, runtime, selection, wsl
 from .amdgpu import without_amdgpu
 from .cards import called, finding
+from .driver_library import beside_the_path, put_on_path
 from .installed import (
     core_modules,
     cuda_status,
@@ -178,7 +179,8 @@ def _without_libcuda(case: Case) -> Iterator[Finding]:
     """The kernel module is loaded, and the half of the driver that programs load was not installed. Where nothing of
     that half is there, a recording may just not have it."""
     machine, path = case.machine, case.machine.load_path
-    whole = path.complete.value and path.searched and (path.first("libnvidia-ml.so.1") or machine.level != "static")
+    told = path.first("libnvidia-ml.so.1") or path.beside or machine.level != "static"
+    whole = path.complete.value and path.searched and told
     elsewhere = case.in_container or machine.system.wsl.known or machine.system.jetson.known
     if not whole or elsewhere or not machine.nvidia.module.known or case.built_for != "nvidia":
         return
@@ -191,9 +193,13 @@ def _without_libcuda(case: Case) -> Iterator[Finding]:
         f" install libnvidia-compute-{branch}`; Debian: `sudo apt-get install libcuda1`; Fedora: `sudo dnf install "
         "xorg-x11-drv-nvidia-cuda`; Arch: `sudo pacman -S nvidia-utils`."
     )
+    library = beside_the_path(case)
+    install = WayOut("Install the driver's CUDA libraries", (Manual(text, risk="root"),))
     yield Finding(
         severity="error",
-        message="The NVIDIA kernel driver is loaded, but its CUDA library (libcuda.so.1) is not installed.",
+        message=f"The driver's CUDA library is here ({library.path}), and the loader does not look there."
+        if library
+        else "The NVIDIA kernel driver is loaded, but its CUDA library (libcuda.so.1) is not installed.",
         saw="no libcuda.so.1 on the load path",
         want=f"libcuda.so.1 of driver {version}" if version else "libcuda.so.1 of the driver",
         subject="NVIDIA driver",
@@ -202,7 +208,7 @@ def _without_libcuda(case: Case) -> Iterator[Finding]:
             Evidence.of("nvidia.module", machine.nvidia.module),
             Evidence("load_path.searched", " ".join(path.searched), "load path"),
         ),
-        ways_out=(WayOut("Install the driver's CUDA libraries", (Manual(text, risk="root"),)),),
+        ways_out=(put_on_path(case, library),) if library else (install,),
         moots=("no-gpu",),
     )
 

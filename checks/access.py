@@ -10,6 +10,7 @@ from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Manual, WayO
 from gpudoctor.machine import DeviceNode, Vendor
 
 from .driver import baked_in
+from .driver_library import beside_the_path, put_on_path
 from .installed import NVML_UNKNOWN, cuda_status, driver_answers, nvml_status
 from .job import cpu_task, without_request
 from .unserved import unserved
@@ -149,16 +150,20 @@ def _without_libraries(case: Case) -> Verdicts:
     capabilities = case.variable("NVIDIA_DRIVER_CAPABILITIES")
     named = capabilities is not None and not {"all", "compute"} & set(capabilities.split(","))
     flags = AddContainerFlags("utility" if named else "nvidia", why="mounts libcuda of the host's driver")
+    library = beside_the_path(case)
+    start = WayOut("Start the container with the driver's compute libraries", (flags,))
     yield Finding(
         severity="error",
-        message="The container has the GPU's device nodes, but not the driver's libraries: libcuda.so.1 is not there"
+        message=f"The driver's CUDA library is here ({library.path}), and the loader does not look there."
+        if library
+        else "The container has the GPU's device nodes, but not the driver's libraries: libcuda.so.1 is not there"
         + (f" (NVIDIA_DRIVER_CAPABILITIES={capabilities} leaves out compute)." if named else "."),
         saw=f"NVIDIA_DRIVER_CAPABILITIES={capabilities}" if named else "no libcuda.so.1 on the load path",
         want="libcuda.so.1 of the host's driver",
         subject="container",
         confidence="likely",
         evidence=(Evidence("load_path.searched", " ".join(path.searched), "load path"),),
-        ways_out=(WayOut("Start the container with the driver's compute libraries", (flags,)),),
+        ways_out=(put_on_path(case, library),) if library else (start,),
         moots=("no-gpu", "no-driver", "container-toolkit-missing"),
     )
 

@@ -211,6 +211,8 @@ class LoadPath(Record, frozen=True):
     only if this is not empty."""
     complete: Fact[bool] = unknown("not probed")
     """Known true where every folder of the load path could be read."""
+    beside: tuple[Library, ...] = ()
+    """Where no libcuda.so.1 is on the path: those that lie where drivers put them all the same."""
 
     def first(self, name: str) -> Library | None:
         """The library that loading `name` would give."""

@@ -335,3 +335,18 @@ def test_a_card_that_the_loaded_driver_says_has_fallen_off(tmp_path: Path) -> No
         "           NVRM: fallen off the bus and is not responding to commands.\n",
     )
     assert slugs(host.torch("2.9.1+cu128").check()) == ["gpu-off-bus"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "container"),
+    [("/run/opengl-driver/lib", False), ("/usr/local/nvidia/lib64", True)],
+    ids=["NixOS", "GKE"],
+)
+def test_a_cuda_library_where_the_loader_does_not_look(tmp_path: Path, folder: str, container: bool) -> None:
+    host = Host(tmp_path).ubuntu().nvidia_card("2684").nvidia_driver("580.95.05", libraries=None).torch("2.9.1+cu128")
+    host = (host.docker() if container else host).nvidia_libraries("580.95.05", folder)
+    report = host.check()
+    assert slugs(report, "error") == ["container-no-gpu" if container else "no-driver"]
+    assert f"{folder}/libcuda.so.1" in report["findings"][0]["message"]
+    assert first_fix(report) == f"LD_LIBRARY_PATH {folder}"
+    assert slugs(host.environ(LD_LIBRARY_PATH=folder).check(), "error") == []

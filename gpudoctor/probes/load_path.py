@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, Library, LibraryKind, LoadPath, absent, denied, known, unknown
@@ -44,6 +45,15 @@ _USUAL_FOLDERS = (
     "/opt/rocm/lib",
 )
 
+_BESIDE = (
+    "/usr/local/nvidia/lib64",
+    "/usr/lib64-nvidia",
+    _NIX_DRIVER_FOLDER,
+    "/usr/lib/wsl/lib",
+    "/.singularity.d/libs",
+)
+"""Where GKE, Colab, NixOS, WSL and Apptainer lay the driver's libraries; a variable or ld.so.conf has to name it."""
+
 _ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
 _DRIVER_VERSION = r"\d{3,}\.\d+(?:\.\d+)?$"
 _LINK_TEXT = r"[\w./+-]+\.so[\w.]*"
@@ -65,7 +75,12 @@ class _Place(Struct, frozen=True):
 
 def driver_libraries(host: Host, variables: Mapping[str, str]) -> LoadPath:
     """The user-space halves of the drivers: libcuda, NVML, HSA, HIP, dxcore."""
-    return search(host, DRIVER_LIBRARIES, variables)
+    path = search(host, DRIVER_LIBRARIES, variables)
+    if path.first("libcuda.so.1") is not None:
+        return path
+    look = _Look(host, read_arch(host).value, [])
+    beside = (look.at(_Place(folder, "beside the load path"), "libcuda.so.1") for folder in _BESIDE)
+    return replace(path, beside=tuple(found[0] for found in beside if found))
 
 
 def search(host: Host, names: Sequence[str], variables: Mapping[str, str], *, shadowed: bool = True) -> LoadPath:
