@@ -99,10 +99,12 @@ def _rocm_of_driver(case: Case) -> str | None:
 
 
 def _rocm_ways_out(case: Case, rocm: str, driver: str, *, newer: bool) -> tuple[WayOut, ...]:
+    from gpudoctor.builds.nearest import nearest
+
     cards = builds.cards_to_serve(case.machine, case.matrix, case.usable_of("amd"))
     choices, _ = builds.candidates(case.machine, case.matrix, cards, builds.python_of(case.machine), case.platform)
     fitting = tuple(c for c in choices if c.rocm and case.matrix.rocm_driver_fits(c.rocm, driver))
-    near = builds.nearest(case.matrix, fitting, case.torch)
+    near = nearest(case.matrix, fitting, case.torch)
     ways = tuple(builds.way_to(case.machine, case.matrix, choice, case.torch) for choice in near)
     if newer and ways:
         return ways

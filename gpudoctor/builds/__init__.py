@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from gpudoctor.builds.choice import candidates as candidates
     from gpudoctor.builds.choice import platform_of as platform_of
     from gpudoctor.builds.choice import python_of as python_of
-    from gpudoctor.builds.nearest import nearest as nearest
     from gpudoctor.builds.nearest import way_to as way_to
     from gpudoctor.builds.no_one_driver import apart as apart
     from gpudoctor.builds.no_one_driver import called_driver as called_driver
@@ -29,7 +28,6 @@ _HOMES = {
     "candidates": "choice",
     "platform_of": "choice",
     "python_of": "choice",
-    "nearest": "nearest",
     "way_to": "nearest",
     "apart": "no_one_driver",
     "called_driver": "no_one_driver",
