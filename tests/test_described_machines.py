@@ -161,3 +161,15 @@ def test_described_cards_stand_in_the_place_of_this_machines(tmp_path) -> None:
     described = host.check("--gpu", "RTX 5090", "--driver", "570.133.07")
     assert slugs(described, "error") == ["torch-no-arch-for-gpu"]
     assert slugs(host.check("--gpu", "H100", "--driver", "550.54.15"), "error") == []
+
+
+@pytest.mark.parametrize("card", ["GH200", "NVIDIA~GB300", "GB10"])
+def test_cards_that_come_with_an_arm_processor(card: str) -> None:
+    machine = whatif(f"--gpu {card} --driver 580.95.05 --torch 2.9.1+cu130")["machine"]
+    assert machine["system"]["arch"]["value"] == "aarch64"
+
+
+@pytest.mark.parametrize(("driver", "flavour"), [("470.256.02", "proprietary"), ("535.183.01", "open")])
+def test_there_are_no_open_modules_before_515(driver: str, flavour: str) -> None:
+    module = whatif(f"--gpu T4 --driver {driver} --torch 1.13.1+cu117")["machine"]["nvidia"]["module"]["value"]
+    assert module["flavour"] == flavour

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 SOURCE = "description"
 _LIBRARIES = "/usr/lib"
+_FIRST_OPEN = (515,)
+"""The driver branch with the first open kernel modules."""
 
 
 def imagined(description: Description, variables: dict[str, str], matrix: Matrix) -> Machine:
@@ -105,10 +107,15 @@ def _system(system: System, description: Description) -> System:
 # --- cards and drivers -------------------------------------------------------------------------------
 
 
+def _beside_arm(identity: Identity) -> bool:
+    """NVIDIA's chips with a processor of their own, and those that come as one module with Grace."""
+    return identity.integrated or any(module in identity.name for module in ("GH200", "GB200", "GB300"))
+
+
 def _with_cards(machine: Machine, description: Description, matrix: Matrix) -> Machine:
     identities = tuple(_card(name, matrix) for name in description.gpus)
     system = machine.system
-    if any(identity.vendor == "nvidia" and identity.integrated for identity in identities):
+    if any(identity.vendor == "nvidia" and _beside_arm(identity) for identity in identities):
         system = replace(system, arch=known("aarch64", SOURCE))
     board = next((identity.name for identity in identities if identity.jetson), None)
     if board is not None:
@@ -181,7 +188,8 @@ def _with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
         version = _version("--driver", driver)
         kept = tuple(gpu for gpu in cards if _still_runs(matrix, version, gpu)) or cards
         # Where the flavours do not go together, either is as likely: the one that older drivers came with.
-        flavour = flavour_serving(matrix, kept) or "proprietary"
+        flavour = flavour_serving(matrix, kept) if figures(version) >= _FIRST_OPEN else "proprietary"
+        flavour = flavour or "proprietary"
     else:
         choice = driver_serving(machine, matrix, cards)
         if choice is None:
