@@ -15,9 +15,33 @@ def main() -> None:
     # A run lasts a tenth of a second and makes few cycles: looking for them costs more than it frees,
     # at the exit too, where Python would go through everything that is frozen here.
     gc.disable()
-    code = _preflight(sys.argv[2:]) if sys.argv[1:2] == ["preflight"] else _run(sys.argv[1:])
+    command, rest = sys.argv[1:2], sys.argv[2:]
+    if command == ["check"]:
+        code = _check(rest)
+    elif command == ["preflight"]:
+        code = _preflight(rest)
+    else:
+        code = _run(sys.argv[1:])
     gc.freeze()
     sys.exit(code)
+
+
+def _check(arguments: list[str]) -> int:
+    """A plain command line is not read by click, whose import takes as long as a fifth of all the rest."""
+    from gpudoctor.command_line.reading import read
+    from gpudoctor.command_line.running import exit_code_of
+    from gpudoctor.diagnosis.arguments import LINE
+
+    given = read(LINE, arguments, os.environ)
+    if given is None:
+        return _run(["check", *arguments])
+
+    def body() -> int:
+        from gpudoctor.diagnosis.command import check
+
+        return check(given)
+
+    return exit_code_of(body)
 
 
 def _run(arguments: list[str]) -> int:
@@ -27,11 +51,13 @@ def _run(arguments: list[str]) -> int:
 
 
 def _preflight(arguments: list[str]) -> int:
-    """A container waits for this one: a plain command line is not read by click, which takes longer than all else."""
-    from gpudoctor.preflight.arguments import read
-    from gpudoctor.preflight.command import USAGE, preflight, status
+    """A container waits for this one."""
+    from gpudoctor.command_line.reading import read
+    from gpudoctor.command_line.running import USAGE
+    from gpudoctor.preflight.arguments import LINE
+    from gpudoctor.preflight.command import preflight, status
 
-    given = read(arguments, os.environ)
+    given = read(LINE, arguments, os.environ)
     if given is not None:
         return preflight(given)
     command = arguments[arguments.index("--") + 1 :] if "--" in arguments else ()

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gpudoctor.preflight.arguments import read
+from gpudoctor.command_line.reading import read
+from gpudoctor.preflight.arguments import LINE
 from gpudoctor.requirement import parse
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -39,7 +40,7 @@ def entrypoints() -> Iterator[tuple[list[str], dict[str, str]]]:
 @pytest.mark.parametrize(("words", "variables"), list(entrypoints()))
 def test_an_entrypoint_is_understood(words: list[str], variables: dict[str, str]) -> None:
     assert words[:2] == ["gpudoctor", "preflight"]
-    given: dict[str, Any] | None = read(words[2:], variables)
+    given: dict[str, Any] | None = read(LINE, words[2:], variables)
     assert given is not None
     for requirement in given.get("require", ()):
         parse(requirement)
@@ -62,6 +63,6 @@ def test_the_prologs_command_line_is_understood() -> None:
     text = (EXAMPLES / "slurm" / "prolog.sh").read_text().replace("\\\n", " ")
     found = re.search(r'"\$GPUDOCTOR" preflight (.*) 2>&1\)', text)
     assert found is not None
-    given = read(found[1].replace('"', "").split(), {})
+    given = read(LINE, found[1].replace('"', "").split(), {})
     assert given is not None and given["level"] == "driver"
     assert not any(name.startswith(("GPD3", "GPD4", "GPD5")) for name in given["select"]), "only the node is judged"

@@ -6,8 +6,11 @@ import os
 from typing import TYPE_CHECKING, cast
 
 import click
+from msgspec.structs import replace
 
-from gpudoctor.cli.options import Shown, matrix_option, report_options
+from gpudoctor.cli.options import matrix_option, option, report_options
+from gpudoctor.command_line.options import DRIVER, GPU
+from gpudoctor.diagnosis.arguments import Shown
 from gpudoctor.intake.description import Description
 
 if TYPE_CHECKING:
@@ -23,8 +26,8 @@ if TYPE_CHECKING:
 @click.argument("path", type=click.Path())
 @click.option("--target", default="", metavar="STAGE", help="The stage that is built. [default: the last]")
 @click.option("--build-arg", "arguments", multiple=True, metavar="NAME=VALUE", help="As for the build.")
-@click.option("--gpu", "gpus", multiple=True, metavar="NAME", help="A card that the image is to run on.")
-@click.option("--driver", default="", metavar="VERSION", help="The driver of that machine.")
+@option(replace(GPU, help="A card that the image is to run on."))
+@option(replace(DRIVER, help="The driver of that machine."))
 @matrix_option
 @report_options
 def dockerfile(
@@ -37,7 +40,7 @@ def dockerfile(
     shown: Shown,
 ) -> int:
     """Judge PATH before it is built: a Dockerfile, a compose file, or a folder that holds them."""
-    from gpudoctor.cli.present import give
+    from gpudoctor.diagnosis.present import give
     from gpudoctor.dockerfile.case import ImageCase
     from gpudoctor.dockerfile.reading import read_recipe
     from gpudoctor.intake.described import imagined
@@ -98,8 +101,6 @@ def _machine_of(case: ImageCase, image: Image, gpus: tuple[str, ...], driver: st
 
 def _on_that_machine(case: ImageCase, image: Image, machine: Machine) -> list[Finding]:
     """What the checks of machines say of the image's torch on the described cards."""
-    from msgspec.structs import replace
-
     from gpudoctor.judge import judge
 
     held = case.torch(image)
@@ -114,8 +115,6 @@ def _on_that_machine(case: ImageCase, image: Image, machine: Machine) -> list[Fi
 
 def _placed(case: ImageCase, finding: Finding, image: Image, line: int) -> Finding:
     """A finding on the described machine, with the line of the image that it comes from, and its repair there."""
-    from msgspec.structs import replace
-
     from gpudoctor.dockerfile.case import change, line_of
     from gpudoctor.dockerfile.proposals import install_line
     from gpudoctor.finding import ReplaceTorch

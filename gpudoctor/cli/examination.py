@@ -10,7 +10,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.cli.options import Examined, Shown
+from gpudoctor.diagnosis.arguments import Examined, Shown
 from gpudoctor.intake.description import Description
 
 if TYPE_CHECKING:
@@ -56,15 +56,13 @@ class Examination:
 
     def look(self) -> Look:
         """Probe and judge. Raises InputError for what cannot be read."""
-        from gpudoctor.cli.check import from_snapshot, probed, with_description
-        from gpudoctor.cli.progress import progress_line
+        from gpudoctor.diagnosis.sources import from_snapshot, probed, with_description
 
         given = self.sources
         if given.snapshot is not None:
             survey, subject = from_snapshot(given.snapshot, given.examined, given.variables)
         else:
-            progress = progress_line(self.shown.style, self.shown.quiet)
-            survey, subject = probed(given.examined, given.variables, given.description, self.matrix, progress)
+            survey, subject = probed(given.examined, given.variables, given.description, self.matrix, self.shown)
             survey = self._with_requirements(survey)
         survey = with_description(survey, given.description, self.matrix)
         judgement = self.judge(survey, survey.machine)
@@ -72,8 +70,7 @@ class Examination:
 
     def _with_requirements(self, survey: Survey) -> Survey:
         """What every installed package requires; a check needs that of a few only."""
-        from gpudoctor.host import LiveHost
-        from gpudoctor.host.recorded import RecordedHost
+        from gpudoctor.diagnosis.sources import host_of
         from gpudoctor.probes.distributions import all_opened
 
         environment = survey.machine.environment.value
@@ -81,7 +78,7 @@ class Examination:
             return survey
         examined = self.sources.examined
         live = examined.root is None or examined.python is not None
-        host = LiveHost() if live else RecordedHost(examined.root or "", {})
+        host = host_of(None if live else examined.root, {})
         opened = all_opened(host, environment.distributions.value)
         environment = replace(environment, distributions=replace(environment.distributions, value=opened))
         machine = replace(survey.machine, environment=replace(survey.machine.environment, value=environment))

@@ -9,14 +9,16 @@ import click
 
 from gpudoctor.cli.fix_options import Asked, check_modes, fix_options
 from gpudoctor.cli.options import (
-    Examined,
-    Shown,
     description_options,
     machine_options,
     matrix_option,
+    option,
     repair_options,
     variable_option,
 )
+from gpudoctor.command_line.options import snapshot_file as snapshot_option
+from gpudoctor.command_line.reading import Option
+from gpudoctor.diagnosis.arguments import Examined, Shown
 from gpudoctor.intake.description import Description
 
 if TYPE_CHECKING:
@@ -28,13 +30,7 @@ if TYPE_CHECKING:
 @fix_options
 @machine_options
 @variable_option
-@click.option(
-    "--from",
-    "snapshot_file",
-    type=click.Path(),
-    metavar="FILE",
-    help="Show the repair for the machine of a snapshot.",
-)
+@option(snapshot_option("Show the repair for the machine of a snapshot."))
 @description_options
 @matrix_option
 @repair_options
@@ -105,22 +101,21 @@ def _print_script(plan: Repair, examination: Examination) -> None:
     sys.stdout.write(shell_script(plan, version=__version__, subject=examination.subject))
 
 
+_SHELL = Option(
+    ("--shell",), "shell", "For whom the lines are. [default: sh]",
+    choices=("sh", "fish", "json"), variable="GPUDOCTOR_SHELL",
+)  # fmt: skip
+
+
 @click.command()
-@click.option(
-    "--shell",
-    type=click.Choice(("sh", "fish", "json")),
-    default="sh",
-    envvar="GPUDOCTOR_SHELL",
-    show_default=True,
-    help="For whom the lines are.",
-)
+@option(_SHELL)
 @click.option("--only", multiple=True, metavar="ID|SLUG", help="Only what this finding needs.")
 @machine_options
 @variable_option
 @description_options
 @matrix_option
 def env(
-    shell: str,
+    shell: str | None,
     only: tuple[str, ...],
     examined: Examined,
     variables: dict[str, str],
@@ -141,7 +136,7 @@ def env(
 
     examined = replace(examined, level=examined.level or "static")
     sources = Sources(examined, variables, None, description, overlays)
-    look = Examination(sources, _SILENT).look()
+    look = Examination(sources, Shown(style="json", quiet=True)).look()
     wanted = variables_for(look.judgement.findings, only=ids_of(only))
     if shell == "json":
         from gpudoctor.render.public import to_json
@@ -151,18 +146,5 @@ def env(
     for variable in wanted:
         if variable.why:
             click.echo(f"# {variable.name}: {without_controls(variable.why)}", err=True)
-    sys.stdout.write(variable_lines(wanted, shell))
+    sys.stdout.write(variable_lines(wanted, shell or "sh"))
     return 0
-
-
-_SILENT = Shown(
-    style="json",
-    fail_on="error",
-    select=(),
-    ignore=(),
-    report_file=None,
-    private=False,
-    quiet=True,
-    verbose=False,
-    no_color=True,
-)

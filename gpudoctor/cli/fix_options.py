@@ -11,17 +11,17 @@ from gpudoctor.cli.options import gathered
 class Asked(Struct, frozen=True):
     """What `fix` is to do, and of what."""
 
-    dry_run: bool
-    yes: bool
-    only: tuple[str, ...]
-    alternative: int
-    system: bool
-    script: bool
-    undo: bool
-    resume: bool
-    history: bool
-    forget: str | None
-    force: bool
+    dry_run: bool = False
+    yes: bool = False
+    only: tuple[str, ...] = ()
+    alternative: int = 1
+    system: bool = False
+    script: bool = False
+    undo: bool = False
+    resume: bool = False
+    history: bool = False
+    forget: str | None = None
+    force: bool = False
 
 
 fix_options = gathered(

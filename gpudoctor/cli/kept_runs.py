@@ -11,7 +11,7 @@ import click
 from gpudoctor.cli.telling import asked_for, colored, print_json
 
 if TYPE_CHECKING:
-    from gpudoctor.cli.options import Shown
+    from gpudoctor.diagnosis.arguments import Shown
     from gpudoctor.fix.journal import Run
     from gpudoctor.machine import Machine
 

@@ -1,243 +1,121 @@
-"""Options that several commands share, gathered into one record each, with one environment twin for all of them.
-
-An empty twin means unset.
-"""
+"""The options of `gpudoctor.command_line` as click has them, and groups of them gathered into one record each."""
 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
+from gpudoctor.command_line import options
+from gpudoctor.command_line.reading import CommandLine, Given, Option, add_variables
+from gpudoctor.diagnosis.arguments import Examined, Shown, shown
+from gpudoctor.diagnosis.arguments import gathered as as_record
+from gpudoctor.host import InputError
 from gpudoctor.intake.description import Description
-from gpudoctor.render.formats import FORMATS
-
-if TYPE_CHECKING:
-    from gpudoctor.preflight.settings import Settings
+from gpudoctor.preflight.settings import project_settings
 
 Command = Callable[..., int]
-
-LEVELS = ("static", "driver", "quick", "standard", "full")
-KERNEL_LEVELS = LEVELS[2:]
+Decorator = Callable[[Command], Command]
 
 
-class RuleList(click.types.StringParamType):
-    """Several rules in one environment variable, parted by commas; one rule on the command line."""
-
-    name = "ID|SLUG|PREFIX[=REASON]"
-
-    def split_envvar_value(self, rv: str) -> list[str]:
-        """GPUDOCTOR_IGNORE="GPD303=old cluster,GPD213"."""
-        return [rule.strip() for rule in rv.split(",") if rule.strip()]
-
-
-class Examined(Struct, frozen=True):
-    """Which machine and which environment is examined, and how deeply."""
-
-    level: str | None
-    python: str | None
-    root: str | None
+def _attributes(row: Option) -> dict[str, Any]:
+    """What click is told of an option: it reads the command line alone, and gives a text, a tuple of texts, a bool;
+    None where nothing is said."""
+    return {
+        "type": click.Choice(row.choices) if row.choices else None,
+        "is_flag": row.flag,
+        "multiple": row.multiple,
+        "metavar": None if row.flag or row.choices else row.metavar,
+        "help": f"{row.help} [{row.variable}]" if row.variable else row.help,
+        "hidden": row.hidden,
+    }
 
 
-class Shown(Struct, frozen=True):
-    """Which checks count, and how the report is given."""
+def whole_command(name: str, line: CommandLine, run: Callable[[Given], int], help: str) -> click.Command:
+    """The click command of a line: its help, and what is wrong with a command line that is not plain. `run` gets
+    what the command line says, without the variables."""
 
-    style: str
-    fail_on: str
-    select: tuple[str, ...]
-    ignore: tuple[str, ...]
-    report_file: str | None
-    private: bool
-    quiet: bool
-    verbose: bool
-    no_color: bool
+    def callback(**given: Any) -> int:
+        return run({key: value for key, value in given.items() if key == "command" or not _unsaid(value)})
+
+    params: list[click.Parameter] = [click.Option([*row.names, row.key], **_attributes(row)) for row in line.options]
+    if line.program:
+        params.append(click.Argument(["command"], nargs=-1, type=click.UNPROCESSED, metavar="[-- CMD ARGS...]"))
+    settings = {"allow_interspersed_args": not line.program}
+    return click.Command(name, callback=callback, params=params, help=help, context_settings=settings)
+
+
+def option(row: Option, read: Callable[[Any], Any] | None = None) -> Decorator:
+    """A decorator: the command gets what the command line or the variable says, as `read` makes it."""
+
+    def value_of(context: click.Context, _: click.Parameter, value: Any) -> Any:
+        if _unsaid(value):
+            said: Given = {}
+            if wrong := add_variables((row,), said, os.environ):
+                raise InputError(wrong)
+            value = said.get(row.key, value)
+        return read(value) if read else value
+
+    return click.option(*row.names, row.key, **_attributes(row), callback=value_of)
 
 
 def gathered(
-    parameter: str, record: type[Struct], *options: Callable[[Command], Command]
-) -> Callable[[Command], Command]:
-    """A decorator: these options reach the command as one record, in one parameter."""
+    parameter: str, record: type[Struct], *given: Decorator, make: Callable[[Given], Struct] | None = None
+) -> Decorator:
+    """A decorator: these options reach the command as one record, in one parameter; of what is not said, `make` has
+    the defaults, by default the record."""
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def call(**given: Any) -> int:
-            fields = {name: given.pop(name) for name in record.__struct_fields__}
-            return command(**given, **{parameter: record(**fields)})
+        def call(**values: Any) -> int:
+            fields = {name: values.pop(name) for name in record.__struct_fields__}
+            said = {name: value for name, value in fields.items() if not _unsaid(value)}
+            return command(**values, **{parameter: make(said) if make else as_record(record, said)})
 
         decorated: Command = call
-        for option in reversed(options):
-            decorated = option(decorated)
+        for each in reversed(given):
+            decorated = each(decorated)
         return decorated
 
     return decorate
 
 
-def _project() -> Settings:
-    """How the project's files want a report to be read, whatever machine it is of. What they ask of a machine
-    (`level`, `require`, `wait`) is asked of the running one alone."""
-    from gpudoctor.preflight.settings import project_settings
-
-    return project_settings()
+def _unsaid(value: Any) -> bool:
+    return value is None or value is False or value == ()
 
 
-_python_option = click.option(
-    "--python",
-    metavar="PATH",
-    envvar="GPUDOCTOR_PYTHON",
-    help="Examined interpreter, venv or conda prefix. [default: the active one]",
-)
+def _shown(given: Given) -> Shown:
+    return shown(given, project_settings())
 
-machine_options = gathered(
-    "examined",
-    Examined,
-    click.option(
-        "--level",
-        type=click.Choice(LEVELS),
-        envvar="GPUDOCTOR_LEVEL",
-        help="How deep to look: static reads files only, driver also starts the drivers' libraries, quick, standard "
-        "and full also compute with torch. [default: quick with a usable GPU and a torch, else driver]",
-    ),
-    _python_option,
-    click.option(
-        "--root",
-        type=click.Path(),
-        metavar="DIR",
-        envvar="GPUDOCTOR_ROOT",
-        help="Read the machine below DIR (a mounted image, /host, a recording); nothing is run.",
-    ),
-)
+
+machine_options = gathered("examined", Examined, *map(option, options.MACHINE))
 
 # What computes does so on the running system: below a root nothing is run.
 computing_options = gathered(
     "examined",
     Examined,
-    click.option(
-        "--level",
-        type=click.Choice(KERNEL_LEVELS),
-        envvar="GPUDOCTOR_LEVEL",
-        help="How much to compute. [default: quick, or what --kernel and --minutes need]",
+    option(
+        options.level(
+            "How much to compute. [default: quick, or what --kernel and --minutes need]", options.KERNEL_LEVELS
+        )
     ),
-    _python_option,
-    click.option("--root", type=click.Path(), envvar="GPUDOCTOR_ROOT", hidden=True),
+    option(options.PYTHON),
+    option(replace(options.ROOT, hidden=True)),
 )
 
-description_options = gathered(
-    "description",
-    Description,
-    click.option(
-        "--gpu", "gpus", multiple=True, metavar="NAME", help="A card: name, PCI id, chip, sm_NN or gfxNNNN."
-    ),
-    click.option("--driver", default="", metavar="VERSION", help="Version of the kernel driver."),
-    click.option("--kernel", default="", metavar="RELEASE"),
-    click.option("--os", default="", metavar="ID-VERSION", help="Such as ubuntu-22.04."),
-    click.option(
-        "--torch", default="", metavar="VERSION[+BUILD]", help="Without +BUILD: the package index's own build."
-    ),
-    click.option("--python-version", default="", metavar="X.Y"),
-)
+description_options = gathered("description", Description, *map(option, options.DESCRIPTION))
 
-
-def _format_option(styles: tuple[str, ...]) -> Callable[[Command], Command]:
-    return click.option(
-        "--format", "style", type=click.Choice(styles), default="text", envvar="GPUDOCTOR_FORMAT", show_default=True
-    )
-
-
-_shown_options = (
-    click.option(
-        "--fail-on",
-        type=click.Choice(("error", "warning", "never")),
-        default=lambda: _project().fail_on or "error",
-        envvar="GPUDOCTOR_FAIL_ON",
-        show_default="error",
-        help="What makes the exit code 1.",
-    ),
-    click.option(
-        "--select",
-        multiple=True,
-        type=RuleList(),
-        default=lambda: _project().selected,
-        envvar="GPUDOCTOR_SELECT",
-        help="Run only these checks.",
-    ),
-    click.option(
-        "--ignore",
-        multiple=True,
-        type=RuleList(),
-        default=lambda: _project().rules,
-        envvar="GPUDOCTOR_IGNORE",
-        help="Leave these findings out of the verdict; the reason is shown.",
-    ),
-    click.option(
-        "--report-file",
-        type=click.Path(),
-        metavar="PATH",
-        envvar="GPUDOCTOR_REPORT_FILE",
-        help="Write the report to PATH too.",
-    ),
-    click.option(
-        "--private",
-        is_flag=True,
-        envvar="GPUDOCTOR_PRIVATE",
-        help="Keep home folders, user names, serial numbers and UUIDs in JSON.",
-    ),
-    click.option(
-        "-q",
-        "--quiet",
-        is_flag=True,
-        envvar="GPUDOCTOR_QUIET",
-        help="Print the first error only, nothing when there is none.",
-    ),
-    click.option(
-        "-v", "--verbose", is_flag=True, envvar="GPUDOCTOR_VERBOSE", help="Print evidence, notes and all ways out."
-    ),
-    click.option("--no-color", is_flag=True, envvar="GPUDOCTOR_NO_COLOR"),
-)
-
-report_options = gathered("shown", Shown, _format_option(FORMATS), *_shown_options)
+report_options = gathered("shown", Shown, *map(option, options.report()), make=_shown)
 
 # A repair is no report: it is shown as a text, or as the steps of its contract.
-repair_options = gathered("shown", Shown, _format_option(("text", "json")), *_shown_options)
+DATA_STYLES = ("text", "json")
+repair_options = gathered("shown", Shown, *map(option, options.report(DATA_STYLES)), make=_shown)
 
-require_option = click.option(
-    "--require",
-    "required",
-    multiple=True,
-    metavar="EXPR",
-    help="What is needed here: gpu>=8, gpu.memory>=70GiB, torch>=2.6 ... Missing, it is an error. "
-    "[GPUDOCTOR_REQUIRE, parted by ';']",
-)
-
-matrix_option = click.option(
-    "--matrix",
-    "overlays",
-    multiple=True,
-    type=click.Path(),
-    metavar="FILE",
-    envvar="GPUDOCTOR_MATRIX",
-    help="YAML file that adds or replaces rows of the compatibility matrix.",
-)
-
-
-def _variables(context: click.Context, option: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
-    """`NAME=VALUE` options as a mapping."""
-    variables = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise click.UsageError(f"--env {pair!r}: write NAME=VALUE")
-        variables[name] = value
-    return variables
-
-
-variable_option = click.option(
-    "--env",
-    "variables",
-    multiple=True,
-    metavar="NAME=VALUE",
-    callback=_variables,
-    help="A variable of the examined process; with --root only these are set.",
-)
+data_option = option(options.form(DATA_STYLES))
+matrix_option = option(options.MATRIX)
+variable_option = option(options.ENV, options.named_values)

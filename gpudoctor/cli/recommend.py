@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from gpudoctor.cli.options import Examined, description_options, machine_options, matrix_option, variable_option
+from gpudoctor.cli.options import (
+    data_option,
+    description_options,
+    machine_options,
+    matrix_option,
+    option,
+    variable_option,
+)
+from gpudoctor.command_line.options import NO_COLOR, verbose
 
 if TYPE_CHECKING:
+    from gpudoctor.diagnosis.arguments import Examined
     from gpudoctor.intake.description import Description
     from gpudoctor.machine import Level, Machine
     from gpudoctor.matrix.questions import Matrix
@@ -28,23 +37,16 @@ if TYPE_CHECKING:
     type=click.Choice(("torchvision", "torchaudio")),
     help="Install this, too, in the version that pairs. [default: those that are installed]",
 )
-@click.option(
-    "--format",
-    "style",
-    type=click.Choice(("text", "json")),
-    default="text",
-    envvar="GPUDOCTOR_FORMAT",
-    show_default=True,
-)
-@click.option("-v", "--verbose", is_flag=True, envvar="GPUDOCTOR_VERBOSE", help="Print all commands of all choices.")
-@click.option("--no-color", is_flag=True, envvar="GPUDOCTOR_NO_COLOR")
+@data_option
+@option(verbose("Print all commands of all choices."))
+@option(NO_COLOR)
 def recommend(
     examined: Examined,
     variables: dict[str, str],
     description: Description,
     overlays: tuple[str, ...],
     companions: tuple[str, ...],
-    style: str,
+    style: str | None,
     verbose: bool,
     no_color: bool,
 ) -> int:
@@ -74,12 +76,11 @@ def _machine(examined: Examined, variables: dict[str, str], description: Descrip
     """The machine from its files; its drivers are started only where the files do not name the driver."""
     from msgspec.structs import replace
 
+    from gpudoctor.diagnosis.sources import host_of
     from gpudoctor.doctor import survey
-    from gpudoctor.host import LiveHost
-    from gpudoctor.host.recorded import RecordedHost
     from gpudoctor.machine import unknown
 
-    host = LiveHost(variables) if examined.root is None else RecordedHost(examined.root, variables)
+    host = host_of(examined.root, variables)
     level = cast("Level", examined.level or "static")
     machine = survey(host, matrix, python=examined.python, level=level, kernels=False).machine
     if not description.empty:

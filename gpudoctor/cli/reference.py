@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpudoctor.cli.options import matrix_option
+from gpudoctor.cli.options import data_option, matrix_option
 
 if TYPE_CHECKING:
     from gpudoctor.check import Check
@@ -43,8 +43,8 @@ def _print_markdown(text: str) -> None:
 
 
 @click.command("list")
-@click.option("--format", "style", type=click.Choice(("text", "json")), default="text", envvar="GPUDOCTOR_FORMAT")
-def list_checks(style: str) -> int:
+@data_option
+def list_checks(style: str | None) -> int:
     """List all checks: id, slug and what is wrong."""
     from gpudoctor.judge import all_checks, image_checks
 

@@ -15,7 +15,7 @@ from gpudoctor.cli.telling import colored, print_json, teller
 if TYPE_CHECKING:
     from gpudoctor.cli.examination import Examination, Look
     from gpudoctor.cli.fix_options import Asked
-    from gpudoctor.cli.options import Shown
+    from gpudoctor.diagnosis.arguments import Shown
     from gpudoctor.fix.apply import Applied
     from gpudoctor.fix.journal import Run
     from gpudoctor.fix.proof import Proof

@@ -6,8 +6,10 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
+from msgspec.structs import replace
 
-from gpudoctor.cli.options import matrix_option
+from gpudoctor.cli.options import data_option, matrix_option, option
+from gpudoctor.command_line.options import GPU, PYTHON
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Gpu
@@ -20,26 +22,17 @@ UNKNOWN = 3
 
 @click.command()
 @click.argument("given", nargs=-1, metavar="[PATH|NAME]...")
-@click.option("--gpu", "gpus", multiple=True, metavar="NAME", help="A card to judge by, not this machine's.")
-@click.option(
-    "--python", metavar="PATH", envvar="GPUDOCTOR_PYTHON", help="Environment that distributions are looked for in."
-)
+@option(replace(GPU, help="A card to judge by, not this machine's."))
+@option(replace(PYTHON, help="Environment that distributions are looked for in."))
 @click.option("--matrix-row", is_flag=True, help="Print the matrix's rows for a torch wheel, as YAML.")
-@click.option(
-    "--format",
-    "style",
-    type=click.Choice(("text", "json")),
-    default="text",
-    envvar="GPUDOCTOR_FORMAT",
-    show_default=True,
-)
+@data_option
 @matrix_option
 def scan(
     given: tuple[str, ...],
     gpus: tuple[str, ...],
     python: str | None,
     matrix_row: bool,
-    style: str,
+    style: str | None,
     overlays: tuple[str, ...],
 ) -> int:
     """Say which GPUs libraries, wheels, installed distributions or whole environments carry code for.

@@ -8,17 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 import click
+from msgspec.structs import replace
 
-from gpudoctor.cli.options import (
-    KERNEL_LEVELS,
-    Examined,
-    Shown,
-    computing_options,
-    matrix_option,
-    report_options,
-    variable_option,
-)
-from gpudoctor.cli.present import present
+from gpudoctor.cli.options import computing_options, matrix_option, option, report_options, variable_option
+from gpudoctor.command_line.options import KERNEL_LEVELS
+from gpudoctor.command_line.options import snapshot_file as snapshot_option
+from gpudoctor.diagnosis.arguments import Examined, Shown
+from gpudoctor.diagnosis.present import present
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Level
@@ -47,7 +43,7 @@ def _positive(context: click.Context, option: click.Parameter, number: float | N
 @click.option("--minutes", type=float, callback=_positive, help="How long the soak of level full lasts.")
 @click.option("--list", "only_list", is_flag=True, help="List the kernels and run none.")
 @computing_options
-@click.option("--from", "snapshot_file", type=click.Path(), hidden=True)
+@option(replace(snapshot_option(""), hidden=True))
 @variable_option
 @matrix_option
 @report_options
@@ -74,7 +70,7 @@ def smoke(
         return _list(shown)
     if examined.root is not None or snapshot_file is not None:
         raise InputError("smoke computes on the running system: --root (GPUDOCTOR_ROOT) and --from do not go with it")
-    from gpudoctor.cli.progress import progress_line
+    from gpudoctor.diagnosis.progress import progress_line
     from gpudoctor.doctor import survey
     from gpudoctor.host import LiveHost
     from gpudoctor.host.ending import ending_in_order

@@ -13,7 +13,7 @@ from gpudoctor.cli.telling import asked_for, colored, print_json, teller
 
 if TYPE_CHECKING:
     from gpudoctor.cli.examination import Sources
-    from gpudoctor.cli.options import Shown
+    from gpudoctor.diagnosis.arguments import Shown
     from gpudoctor.fix.journal import Run
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from gpudoctor.cli.options import Shown
+    from gpudoctor.diagnosis.arguments import Shown
     from gpudoctor.fix.apply import Event
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import MutableMapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
+from gpudoctor.command_line.reading import FALSE, Given
+from gpudoctor.command_line.running import INTERNAL_FAULT, USAGE, open_streams, say
 from gpudoctor.host import InputError, LiveHost
 from gpudoctor.host.ending import Ended, ending_in_order
-from gpudoctor.plain_text import without_controls
-from gpudoctor.preflight.arguments import FALSE, Given
 
 if TYPE_CHECKING:
     from gpudoctor.doctor import Survey
@@ -21,8 +19,7 @@ if TYPE_CHECKING:
     from gpudoctor.preflight.gate import Passage, Rules
     from gpudoctor.preflight.ready import ReadyFile
 
-USAGE, FAULT = 2, 70
-REFUSALS = {1: 121, USAGE: 122, 3: 123, FAULT: 123}
+REFUSALS = {1: 121, USAGE: 122, 3: 123, INTERNAL_FAULT: 123}
 """What a refusal exits with where a command was given: told from the command's own status (design §3)."""
 
 
@@ -32,7 +29,7 @@ def preflight(given: Given, environ: MutableMapping[str, str] = os.environ) -> i
     `environ` is this process's: with `--set-env` it is changed, for the command and for what proves it.
     """
     command: tuple[str, ...] = given["command"]
-    _open_streams()
+    open_streams()
     try:
         with ending_in_order():  # also as process 1, which no signal ends by itself
             code = _pass_or_refuse(given, environ)
@@ -44,13 +41,13 @@ def preflight(given: Given, environ: MutableMapping[str, str] = os.environ) -> i
     except Ended as ended:
         return ended.exit_code
     except InputError as error:
-        _say(str(error))
+        say(str(error))
         return status(USAGE, command)
     except Exception as error:
         if environ.get("GPUDOCTOR_TRACEBACK"):
             raise
-        _say(f"a fault of gpudoctor itself: {type(error).__name__}: {error}")
-        return status(FAULT, command)
+        say(f"a fault of gpudoctor itself: {type(error).__name__}: {error}")
+        return status(INTERNAL_FAULT, command)
 
 
 def status(code: int, command: tuple[str, ...]) -> int:
@@ -64,7 +61,7 @@ def _pass_or_refuse(given: Given, environ: MutableMapping[str, str]) -> int:
     if ready:
         ready.withdraw()
     if environ.get("GPUDOCTOR_SKIP", "").lower() not in ("", *FALSE):
-        _say("skipped: GPUDOCTOR_SKIP is set")
+        say("skipped: GPUDOCTOR_SKIP is set")
     else:
         passed = _judged(given, environ)
         code = status(passed.code, given["command"])
@@ -72,7 +69,7 @@ def _pass_or_refuse(given: Given, environ: MutableMapping[str, str]) -> int:
         if code:
             return code
         if not given.get("quiet"):
-            _say(f"{passed.summary} ({time.monotonic() - started:.2f} s)")
+            say(f"{passed.summary} ({time.monotonic() - started:.2f} s)")
     if ready:
         ready.write()
     return 0
@@ -133,7 +130,7 @@ def _report(passed: Passage, given: Given, code: int) -> None:
     except InputError as error:
         if not code:
             raise
-        _say(str(error))
+        say(str(error))
     except OSError:  # nobody reads: a refusal stays a refusal
         pass
 
@@ -144,15 +141,3 @@ def _ready_file(given: Given) -> ReadyFile | None:
     from gpudoctor.preflight.ready import ReadyFile
 
     return ReadyFile(given["ready_file"])
-
-
-def _open_streams() -> None:
-    """A stream that was closed takes everything; the command gets it closed again."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - as long as the program
-
-
-def _say(text: str) -> None:
-    with suppress(OSError):
-        print(f"gpudoctor: {without_controls(text, ' ')}", file=sys.stderr, flush=True)

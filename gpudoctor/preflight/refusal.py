@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpudoctor.report import Report, Subject, make_report
 
 if TYPE_CHECKING:
-    from gpudoctor.preflight.arguments import Given
+    from gpudoctor.command_line.reading import Given
     from gpudoctor.preflight.gate import Passage
 
 

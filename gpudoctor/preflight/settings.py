@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from gpudoctor.command_line.options import REQUIRE_SEPARATOR, REQUIRE_VARIABLE, StartLevel
 from gpudoctor.host import InputError, LiveHost
 from gpudoctor.judge import FailOn
-from gpudoctor.preflight.arguments import REQUIRE_SEPARATOR, REQUIRE_VARIABLE, StartLevel
 
 if TYPE_CHECKING:
     from gpudoctor.requirement import Requirement

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from gpudoctor.cli.options import Shown
+    from gpudoctor.diagnosis.arguments import Shown
     from gpudoctor.doctor import Survey
     from gpudoctor.judge import FailOn, Judgement
     from gpudoctor.machine import Machine

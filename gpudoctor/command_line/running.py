@@ -1,0 +1,70 @@
+"""How a run ends: one line and an exit code for whatever happens (design §3), never a traceback."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+
+from gpudoctor.host import InputError
+from gpudoctor.host.ending import Ended
+from gpudoctor.plain_text import without_controls
+
+USAGE, INTERNAL_FAULT, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
+
+
+def exit_code_of(body: Callable[[], int]) -> int:
+    """Run a command: bad input is one line and 2, our own fault is 70."""
+    open_streams()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a character that its encoding lacks becomes "?"
+    try:
+        code = body()
+        sys.stdout.flush()
+    except Ended as ended:
+        return ended.exit_code
+    except KeyboardInterrupt:
+        _print("")
+        return INTERRUPTED
+    except InputError as error:
+        say(str(error))
+        return USAGE
+    except BrokenPipeError:
+        _discard_output()
+        return BROKEN_PIPE
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            _discard_output()
+            say(f"the output cannot be written: {str(error.strerror).lower()}")
+            return USAGE
+        if os.environ.get("GPUDOCTOR_TRACEBACK"):
+            raise
+        say(f"a fault of gpudoctor itself: {type(error).__name__}: {error}")
+        _print("Please report it; GPUDOCTOR_TRACEBACK=1 shows where it happened.")
+        return INTERNAL_FAULT
+    return code
+
+
+def open_streams() -> None:
+    """A stream that was closed takes everything; a program that takes this process over gets it closed again."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - as long as the program
+
+
+def say(text: str) -> None:
+    """One line to whoever started gpudoctor, if anybody listens."""
+    _print(f"gpudoctor: {without_controls(text, ' ')}")
+
+
+def _print(line: str) -> None:
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
+
+
+def _discard_output() -> None:
+    """What is still buffered must not fail once more at the end of the program."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
