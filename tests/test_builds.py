@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -521,3 +523,9 @@ def test_keeping_takes_a_torch_and_nothing_else_from_the_wrong_build() -> None:
 def test_replacements_without_a_torch_give_the_newest_that_serves() -> None:
     machine = nvidia_machine(nvidia_gpu(arch="sm_60"), driver="550.54.15", torch=None)
     assert first(machine) == f"2.14.1+cu126 {PYTORCH}/cu126"
+
+
+def test_no_module_stands_in_the_place_of_a_name_that_builds_gives() -> None:
+    """A submodule becomes an attribute of its package when it is imported, and hides a late name like its own."""
+    modules = {path.stem for path in Path(builds.__file__).parent.glob("*.py")}
+    assert modules.isdisjoint(builds._HOMES)
