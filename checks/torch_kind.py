@@ -1,4 +1,4 @@
-"""Is torch built for this machine's kind of cards at all (GPD405 to GPD407)."""
+"""Is torch built for this machine's kind of cards at all (GPD405 to GPD407), and is there a wheel of it (GPD415)."""
 
 from __future__ import annotations
 
@@ -179,4 +179,38 @@ def _other_vendor(case: Case, torch: Torch, what: str, want: str) -> Finding:
         ),
         ways_out=builds.replacements(case.machine, case.matrix, cards, keep=torch),
         moots=("torch-rocm-no-arch-for-gpu", "amd-igpu-interferes", *REPAIRED_WITH_TORCH),
+    )
+
+
+@check("GPD415", "torch-wheel-missing")
+def torch_wheel_missing(case: Case) -> Verdicts:
+    """There is no wheel of the described torch for this Python.
+
+    ## Why it matters
+    pip says "no matching distribution found", or takes another release.
+
+    ## How it is judged
+    Only for a torch that is described and not installed, and a Python that is known: by the Pythons that the matrix
+    lists for this build. What is installed may have been built by its user.
+
+    ## Fix safety
+    Another release or another build of torch is named; nothing is installed yet.
+    """
+    torch, environment = case.torch, case.environment
+    python = environment.python.value if environment else None
+    described = torch is not None and torch.source == "description"
+    if torch is None or not described or not python or f"Python {python}" in case.machine.assumed:
+        return
+    row = case.matrix.build_of(torch, case.platform)
+    if row is None or not row.pythons or python in row.pythons:
+        return
+    usual = [version for version in row.pythons if not version.endswith("t")] or row.pythons
+    yield Finding(
+        severity="error",
+        message=f"There is no wheel of {build_name(torch)} for Python {python}.",
+        saw=f"Python {python}",
+        want=f"Python {usual[0]} to {usual[-1]}",
+        subject=f"torch {torch.version}",
+        evidence=(Evidence("torch_builds.pythons", " ".join(row.pythons), row.source),),
+        ways_out=better_torch(case),
     )
