@@ -1,4 +1,4 @@
-"""Do torchvision and torchaudio go with the installed torch (GPD420, GPD421)."""
+"""Do torchvision, torchaudio and Triton go with the installed torch (GPD420, GPD421, GPD431)."""
 
 from __future__ import annotations
 
@@ -70,6 +70,43 @@ def torchaudio_mismatch(case: Case) -> Verdicts:
     Replaces torchaudio only.
     """
     yield from _companion(case, "torchaudio")
+
+
+@check("GPD431", "triton-too-old")
+def triton_too_old(case: Case) -> Verdicts:
+    """The installed Triton is older than the one that this torch pins.
+
+    ## Why it matters
+    torch.compile imports names that an older Triton does not have; all else runs.
+
+    ## How it is judged
+    By the release (major and minor) that the matrix knows torch to pin. A newer Triton is left alone: people take one
+    for a new card. Triton that conda, NGC images or own builds bring is their own.
+
+    ## Fix safety
+    Replaces Triton only.
+    """
+    torch, installed = case.torch, _installed(case, "triton")
+    release = case.matrix.release(torch.version) if torch else None
+    if torch is None or installed is None or release is None or release.triton is None:
+        return
+    if torch.origin not in FROM_AN_INDEX or case.built_for != "nvidia" or installed.installer == "conda":
+        return
+    if figures(installed.version)[:2] >= figures(release.triton)[:2]:
+        return
+    pin = release.triton
+    remedy = ReplacePackage("triton", pin, why=f"torch {_public(torch.version)} pins it")
+    yield Finding(
+        severity="warning",
+        message=f"triton {installed.version} is older than the one torch {torch.version} pins ({pin}): "
+        "torch.compile may fail.",
+        saw=f"triton {installed.version}",
+        want=f"triton {pin}",
+        subject=f"triton {installed.version}",
+        confidence="likely",
+        evidence=_versions(torch, installed),
+        ways_out=(WayOut(f"Install triton {pin}", (remedy,)),),
+    )
 
 
 def _companion(case: Case, package: Package) -> Verdicts:

@@ -237,6 +237,7 @@ MACHINES: dict[str, Machine] = {
         variables={"CUDA_VISIBLE_DEVICES": "MIG-cccc"},
     ),
     "torch-wheel-missing": nvidia_machine(torch=torch("2.8.0+cu128", source="description"), python="3.14"),
+    "triton-too-old": nvidia_machine(packages={"triton": "3.1.0"}),
     "compute-mode-prohibited": nvidia_machine(nvidia_gpu(nvml=NvmlDevice(index=0, compute_mode="prohibited"))),
     "shm-small": with_system(_DOCKER, shm=known(64 << 20, "/dev/shm")),
     "rocm-wsl-dxg-env": _wsl(version="2.12.0+rocm7.2"),

@@ -205,3 +205,9 @@ def test_python_headers_are_missed_only_by_triton_on_a_usable_card():
 def test_what_goes_together_is_silent():
     together = machine(torchvision="0.24.1+cu128", torchaudio="2.9.1+cu128", numpy="2.3.4", triton="3.5.1")
     assert judged(together).verdict == "ok"
+
+
+@pytest.mark.parametrize(("triton", "weight"), [("3.1.0", "warning"), ("3.5.0", None), ("3.6.0", None)])
+def test_a_triton_older_than_torch_pins(triton, weight):
+    machine = nvidia_machine(torch=torch("2.9.1+cu128"), packages={"triton": triton})
+    assert dict(told(machine, "GPD431")).get("triton-too-old") == weight
