@@ -55,6 +55,11 @@ def owning_group(nodes: Iterable[DeviceNode]) -> int | None:
     return None
 
 
+def _card_nodes(case: Case) -> tuple[str, ...]:
+    """/dev/nvidia0 and the like, as far as they are here."""
+    return tuple(path for path in nvidia_nodes(case) or () if re.match(_CARD, path))
+
+
 def _given(case: Case, vendor: Vendor) -> bool | None:
     """Whether any card of the vendor was put into this container; None where nobody could look."""
     if vendor == "nvidia" or case.machine.system.wsl.known:
@@ -65,7 +70,7 @@ def _given(case: Case, vendor: Vendor) -> bool | None:
             return "/dev/dxg" in nodes
         if case.machine.system.jetson.known:
             return any(re.match(_TEGRA, path) or re.match(_CARD, path) for path in nodes)
-        return "/dev/nvidiactl" in nodes and any(re.match(_CARD, path) for path in nodes)
+        return "/dev/nvidiactl" in nodes and bool(_card_nodes(case))
     amd = amd_nodes(case)
     return None if amd is None else amd[0] is not None and bool(amd[1])
 
@@ -104,14 +109,17 @@ def container_no_gpu(case: Case) -> Verdicts:
         yield from _without_libraries(case)
     if given is not False or case.usable or _host_has(case, vendor) is False:
         return
-    if without_request(case) or (vendor == "nvidia" and _asked_for_a_card(case)):
+    cards = _card_nodes(case) if vendor == "nvidia" else ()
+    if without_request(case) or (vendor == "nvidia" and _asked_for_a_card(case) and not cards):
         return
     name = "NVIDIA" if vendor == "nvidia" else "AMD"
     need = f"torch is built for {name}" if case.built_for else "a GPU is required"
     have = amd_nodes(case) if vendor == "amd" and not case.machine.system.wsl.known else None
-    partly = have is not None and (have[0] is not None or have[1])
+    partly = bool(cards) or (have is not None and (have[0] is not None or have[1]))
     saw = "no GPU device nodes"
-    if have is not None and partly:
+    if cards:
+        saw = f"{cards[0]} without /dev/nvidiactl"
+    elif have is not None and partly:
         saw = "/dev/kfd without /dev/dri" if have[0] else "/dev/dri without /dev/kfd"
     group = owning_group(node for node in (have[0], *have[1]) if node) if have else None
     flags: AddContainerFlags | Manual = AddContainerFlags(vendor, group_id=group, why=need)
@@ -190,7 +198,7 @@ def container_toolkit_missing(case: Case) -> Verdicts:
     """
     if not case.in_container or case.built_for != "nvidia" or cpu_task(case) or not _asked_for_a_card(case):
         return
-    if _given(case, "nvidia") is not False or case.usable or _host_has(case, "nvidia") is False:
+    if _given(case, "nvidia") is not False or _card_nodes(case) or case.usable or _host_has(case, "nvidia") is False:
         return
     if without_request(case):
         return

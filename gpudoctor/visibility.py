@@ -18,6 +18,7 @@ Answer = Literal["yes", "no", "unknown"]
 RESERVED = ("vfio-pci", "pci-stub", "pciback", "xen-pciback", "uio_pci_generic", "igb_uio")
 """Drivers that hand a card to a virtual machine: chosen, never a fault."""
 
+_NVIDIA_CONTROL = "/dev/nvidiactl"
 _NVIDIA_CARD_NODE = r"/dev/nvidia\d+$"
 _REFUSED = ("EACCES", "EPERM")
 _FULL = 0.97
@@ -91,6 +92,8 @@ def _nvidia_granted(machine: Machine, gpu: Gpu) -> Answer:
     listed = next((api.value.devices for api in machine.nvidia.answered if api.value and api.value.devices), None)
     if listed and gpu.bdf:
         return "yes" if any(device.bdf == gpu.bdf for device in listed) else "no"
+    if not any(node.path == _NVIDIA_CONTROL and node.opened != "ENOENT" for node in machine.nvidia.nodes.value):
+        return "no"  # nothing opens a card without it
     return _granted_by_nodes(machine, gpu)
 
 
@@ -100,7 +103,7 @@ def _nvidia_openable(machine: Machine, gpu: Gpu) -> Answer:
         return "unknown"
     if machine.system.wsl.known:
         return _opens(nodes, ("/dev/dxg",))
-    return _opens(nodes, ("/dev/nvidiactl", *_nodes_of(machine, gpu)))
+    return _opens(nodes, (_NVIDIA_CONTROL, *_nodes_of(machine, gpu)))
 
 
 # --- AMD -------------------------------------------------------------------------------------------

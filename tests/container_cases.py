@@ -193,6 +193,13 @@ CASES = (
         "NVIDIA: nodes without the driver's libraries", lambda root: nvidia(root).without_libraries(),
         "container-no-gpu", ("libcuda",),
     ),
+    Case(
+        "NVIDIA: /dev/nvidia0 without /dev/nvidiactl", without(nvidia, "/dev/nvidiactl"), "container-no-gpu", NO_TOKEN,
+    ),
+    Case(
+        "NVIDIA: the same, and no libraries", lambda root: without(nvidia, "/dev/nvidiactl")(root).without_libraries(),
+        "container-no-gpu", NO_TOKEN,
+    ),
     Case("NVIDIA: no uvm node", without(nvidia, "/dev/nvidia-uvm"), "nvidia-uvm-missing", ("nvidia-modprobe",)),
     Case(
         "AMD: started without --device", amd, "container-no-gpu",

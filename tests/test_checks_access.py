@@ -68,6 +68,16 @@ def test_a_container_without_the_nodes():
     assert first(machine).ways_out[0].remedies == (AddContainerFlags("nvidia", why="torch is built for NVIDIA"),)
 
 
+@pytest.mark.parametrize("asked", ["all", "0"])
+def test_a_card_without_the_control_node_is_no_card(asked: str):
+    """Nothing opens /dev/nvidia0 without /dev/nvidiactl; the libraries may lack as well."""
+    machine = nvidia_machine(container="docker", variables={"NVIDIA_VISIBLE_DEVICES": asked})
+    for load_path in (machine.load_path, LoadPath(searched=("/lib",), complete=known(True, "load path"))):
+        node_alone = change(with_stack(machine, nodes=nodes("/dev/nvidia-uvm", "/dev/nvidia0")), load_path=load_path)
+        assert below_torch(node_alone) == [("container-no-gpu", "error")]
+        assert first(node_alone).saw == "/dev/nvidia0 without /dev/nvidiactl"
+
+
 def test_a_container_that_shows_nothing_of_its_host():
     machine = no_gpu_machine(torch=torch(), container="docker", buses=unknown("no /sys/bus/pci"))
     assert [(f.slug, f.confidence) for f in found(machine, "container-no-gpu")] == [("container-no-gpu", "likely")]
