@@ -62,6 +62,11 @@ def without(make: Callable[[Path], Node], *paths: str) -> Callable[[Path], Node]
     return made
 
 
+def no_control(root: Path) -> Node:
+    """A node that hands out a card and forgets what all cards need."""
+    return without(nvidia, "/dev/nvidiactl")(root)
+
+
 def refusing(make: Callable[[Path], Node], *paths: str) -> Callable[[Path], Node]:
     return lambda root: make(root).cgroup_refuses(*paths)
 
@@ -193,11 +198,9 @@ CASES = (
         "NVIDIA: nodes without the driver's libraries", lambda root: nvidia(root).without_libraries(),
         "container-no-gpu", ("libcuda",),
     ),
+    Case("NVIDIA: /dev/nvidia0 without /dev/nvidiactl", no_control, "container-no-gpu", NO_TOKEN),
     Case(
-        "NVIDIA: /dev/nvidia0 without /dev/nvidiactl", without(nvidia, "/dev/nvidiactl"), "container-no-gpu", NO_TOKEN,
-    ),
-    Case(
-        "NVIDIA: the same, and no libraries", lambda root: without(nvidia, "/dev/nvidiactl")(root).without_libraries(),
+        "NVIDIA: the same, and no libraries", lambda root: no_control(root).without_libraries(),
         "container-no-gpu", NO_TOKEN,
     ),
     Case("NVIDIA: no uvm node", without(nvidia, "/dev/nvidia-uvm"), "nvidia-uvm-missing", ("nvidia-modprobe",)),
