@@ -1,14 +1,12 @@
-"""Libraries that get in the way of those that torch was built with (GPD304, GPD310, GPD311, GPD316)."""
+"""Libraries that get in the way of those that torch was built with (GPD304, GPD310, GPD316)."""
 
 from __future__ import annotations
 
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import (
-    AnyRemedy,
     Evidence,
     Finding,
     Manual,
-    RemovePackage,
     Severity,
     WayOut,
 )
@@ -28,6 +26,7 @@ from .shadowing import (
     pins,
     shadow_evidence,
     stem_of,
+    two_in_one_folder,
     wanted_version,
     wheels_of,
     works,
@@ -111,108 +110,6 @@ def _mixed(case: Case, own: Distribution, base: str, pinned: str) -> Finding:
     )
 
 
-@check("GPD311", "cudnn-mismatch")
-def cudnn_mismatch(case: Case) -> Verdicts:
-    """The cuDNN that is loaded is not one that this torch can use.
-
-    ## Why it matters
-    torch ends with "cuDNN version incompatibility: PyTorch was compiled against (9, 10, 2) but found runtime version
-    (9, 1, 0)" at the first convolution or already at import.
-
-    ## How it is judged
-    Of another major, or older than the one that torch was compiled against: an error. A newer one of the same major
-    is fine. Looked at are a cuDNN that a load-path variable puts before the wheel's (and that really wins), the
-    installed nvidia-cudnn wheel, and wheels for two CUDA majors that lie in one folder.
-
-    ## Fix safety
-    Takes a folder out of a variable for this process, or installs one package again in this environment.
-    """
-    if not judged_here(case):
-        return
-    wanted = wanted_version(case, "nvidia-cudnn")
-    library = in_the_way(case, "libcudnn")
-    if library is not None and wanted and library.version and _unfit(library.version, wanted):
-        yield _cudnn(
-            f"{library.via} has torch load cuDNN {library.version} from {library.path}; it was built with {wanted}.",
-            library.version,
-            wanted,
-            shadow_evidence(case, library, wanted),
-            clear_the_way(case, library),
-        )
-        return
-    pin = pins(case).get("nvidia-cudnn")
-    found = wheels_of(case, "nvidia-cudnn")
-    if pin is None or not found:
-        return
-    name = f"nvidia-cudnn-cu{pin[0]}" if pin[0] else "nvidia-cudnn"
-    own = next((d for d in found if d.name == name), None)
-    if own is not None and _unfit(own.version, pin[1]):
-        again = pinned_again(case, "nvidia-cudnn", pin[1], "the version that torch was built with")
-        evidence = (
-            Evidence(own.name, own.version, own.path),
-            Evidence("torch needs", pin[1], "requirements of torch"),
-        )
-        yield _cudnn(
-            f"cuDNN {own.version} is installed; this torch was built with {pin[1]}.",
-            own.version,
-            pin[1],
-            evidence,
-            again,
-        )
-        return
-    others = tuple(d for d in found if d.name != name and figures(d.version)[:1] == figures(pin[1])[:1])
-    if not works(case) and any(_unfit(other.version, pin[1]) for other in others):
-        yield _two_in_one_folder(case, "nvidia-cudnn", others, pin[1])
-
-
-def _unfit(version: str, wanted: str) -> bool:
-    """torch's own rule: the same major, and no older minor."""
-    return figures(version)[:1] != figures(wanted)[:1] or figures(version)[:2] < figures(wanted)[:2]
-
-
-def _cudnn(message: str, saw: str, want: str, evidence: tuple[Evidence, ...], way: WayOut) -> Finding:
-    return Finding(
-        severity="error",
-        message=message,
-        saw=saw,
-        want=f"{want}, or a newer one of the same major",
-        subject="cuDNN",
-        evidence=evidence,
-        ways_out=(way,),
-        refs=("pytorch/pytorch#80637",),
-        moots=("torch-import-fails",),
-    )
-
-
-def _two_in_one_folder(case: Case, base: str, others: tuple[Distribution, ...], pinned: str) -> Finding:
-    names = ", ".join(f"{other.name} {other.version}" for other in others)
-    repaired = pinned_again(
-        case, base, pinned, "its files were overwritten by the other wheel's, or taken away with it"
-    )
-    removed: tuple[AnyRemedy, ...] = tuple(
-        RemovePackage(d.name, why="it shares a folder with torch's own") for d in others
-    )
-    return Finding(
-        severity="warning",
-        message=f"{names} lies in the same folder as the {base} that torch pins ({pinned}): the one installed last "
-        "is "
-        "loaded.",
-        saw=names,
-        want=f"only {base} {pinned}",
-        subject=base,
-        confidence="possible",
-        evidence=tuple(Evidence(other.name, other.version, other.path) for other in others),
-        ways_out=(
-            WayOut(
-                f"Remove {', '.join(d.name for d in others)}, then install the pinned one again",
-                (*removed, *repaired.remedies),
-            ),
-        ),
-        refs=("rwth-i6/returnn#1802",),
-        moots=("torch-import-fails",),
-    )
-
-
 @check("GPD310", "nccl-shadowed")
 def nccl_shadowed(case: Case) -> Verdicts:
     """Another NCCL is loaded instead of the one that torch was built with.
@@ -265,7 +162,7 @@ def nccl_shadowed(case: Case) -> Verdicts:
             moots=("torch-import-fails",),
         )
     elif own is not None and others:
-        yield _two_in_one_folder(case, "nvidia-nccl", others, pin[1])
+        yield two_in_one_folder(case, "nvidia-nccl", others, pin[1])
 
 
 @check("GPD316", "libstdcxx-too-old")

@@ -10,7 +10,17 @@ import re
 from functools import lru_cache
 
 from gpudoctor.check import Case
-from gpudoctor.finding import Evidence, Manual, ReplacePackage, SetVariable, UnsetVariable, WayOut
+from gpudoctor.finding import (
+    AnyRemedy,
+    Evidence,
+    Finding,
+    Manual,
+    RemovePackage,
+    ReplacePackage,
+    SetVariable,
+    UnsetVariable,
+    WayOut,
+)
 from gpudoctor.machine import Distribution, Library
 from gpudoctor.matrix.versions import figures
 
@@ -158,6 +168,36 @@ def pinned_again(case: Case, base: str, version: str, why: str) -> WayOut:
     suffix = pins(case).get(base, ("", ""))[0]
     name = f"{base}-cu{suffix}" if suffix else base
     return WayOut(f"Install {name} {version} again", (ReplacePackage(name, f"=={version}", why=why),))
+
+
+def two_in_one_folder(case: Case, base: str, others: tuple[Distribution, ...], pinned: str) -> Finding:
+    """The finding for wheels of several CUDA majors that put one library into one folder."""
+    names = ", ".join(f"{other.name} {other.version}" for other in others)
+    repaired = pinned_again(
+        case, base, pinned, "its files were overwritten by the other wheel's, or taken away with it"
+    )
+    removed: tuple[AnyRemedy, ...] = tuple(
+        RemovePackage(d.name, why="it shares a folder with torch's own") for d in others
+    )
+    return Finding(
+        severity="warning",
+        message=f"{names} lies in the same folder as the {base} that torch pins ({pinned}): the one installed last "
+        "is "
+        "loaded.",
+        saw=names,
+        want=f"only {base} {pinned}",
+        subject=base,
+        confidence="possible",
+        evidence=tuple(Evidence(other.name, other.version, other.path) for other in others),
+        ways_out=(
+            WayOut(
+                f"Remove {', '.join(d.name for d in others)}, then install the pinned one again",
+                (*removed, *repaired.remedies),
+            ),
+        ),
+        refs=("rwth-i6/returnn#1802",),
+        moots=("torch-import-fails",),
+    )
 
 
 # --- out of the way -------------------------------------------------------------------------------

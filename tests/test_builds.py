@@ -91,11 +91,12 @@ def test_pascal_leaves_a_release_that_dropped_it() -> None:
     assert first(machine) == f"2.14.1+cu126 {PYTORCH}/cu126"
 
 
-def test_kepler_on_its_last_branch_keeps_its_version_in_the_cuda_11_build() -> None:
+def test_kepler_goes_back_to_the_last_release_whose_cudnn_has_code_for_it() -> None:
+    """torch 2.4 to 2.7 +cu118 list sm_37, and come with cuDNN 9.1, which starts at Maxwell."""
     machine = nvidia_machine(
         nvidia_gpu("Tesla K80", "sm_37"), driver="470.239.06", flavour="proprietary", torch=torch("2.6.0+cu124")
     )
-    assert first(machine) == f"2.6.0+cu118 {PYTORCH}/cu118"
+    assert first(machine) == f"2.3.1+cu118 {PYTORCH}/cu118"
 
 
 def test_mi50_keeps_its_version_in_the_last_rocm_whose_blas_knows_it() -> None:

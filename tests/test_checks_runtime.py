@@ -287,6 +287,44 @@ def test_the_package_index_tells_the_cudnn_where_requirements_do_not():
     assert severity(machine, "cudnn-mismatch") == "error"
 
 
+@pytest.mark.parametrize(
+    ("card", "cudnn", "weight"),
+    [
+        (("Tesla V100", "sm_70"), "9.11.0.98", "error"),
+        (("Tesla V100", "sm_70"), "9.10.2.21", None),
+        (("NVIDIA T4", "sm_75"), "9.26.0.51", None),
+        (("NVIDIA B300", "sm_103"), "9.26.0.51", None),
+    ],
+)
+def test_an_installed_cudnn_without_kernels_for_the_card_gives_way_to_the_pinned_one(card, cudnn, weight):
+    """Someone takes a newer cuDNN for a bug fix: it no longer has code for a card that torch still serves."""
+    machine = change(pinned([CUDNN_PIN], {"nvidia-cudnn-cu12": cudnn}), gpus=(nvidia_gpu(*card),))
+    assert severity(machine, "cudnn-mismatch") == weight
+    if weight:
+        assert remedies(machine, "cudnn-mismatch") == ["ReplacePackage nvidia-cudnn-cu12==9.10.2.21"]
+
+
+def test_a_torch_whose_own_cudnn_dropped_the_card_is_replaced_by_the_last_that_had_it():
+    kepler = nvidia_machine(
+        nvidia_gpu("Tesla K80", "sm_37"), driver="470.239.06", flavour="proprietary", torch=torch("2.7.1+cu118")
+    )
+    assert severity(kepler, "cudnn-mismatch") == "error"
+    (way, *_) = finding(kepler, "cudnn-mismatch").ways_out
+    assert (way.remedies[0].version, way.remedies[0].build) == ("2.3.1", "cu118")
+    assert severity(with_torch(kepler, version="2.3.1+cu118"), "cudnn-mismatch") is None
+
+
+def test_the_cudnn_of_conda_is_held_below_the_one_that_dropped_the_card():
+    volta = nvidia_machine(
+        nvidia_gpu("Tesla V100", "sm_70"),
+        flavour="proprietary",
+        torch=torch("2.8.0", origin="conda-forge", build=None, cuda="12.9"),
+        packages={"cudnn": "9.13.1.26"},
+    )
+    assert severity(volta, "cudnn-mismatch") == "error"
+    assert "'cudnn<9.11'" in finding(volta, "cudnn-mismatch").ways_out[0].remedies[0].text
+
+
 def test_an_older_nccl_or_one_of_another_cuda_is_a_warning():
     older = pinned([NCCL_PIN], {"nvidia-nccl-cu12": "2.19.3"})
     assert severity(older, "nccl-shadowed") == "warning"

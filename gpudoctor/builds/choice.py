@@ -167,6 +167,7 @@ def _judge_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
         lacks_linalg |= bool(row.linalg) and cuda_runs(sm, row.linalg or (), ()).runs == "no"
         found.append(sm if answer.native and answer.by == sm else f"{sm} runs its {answer.by} code")
     return _chosen(
+    cudnn = matrix.cudnn_of(row)
         matrix,
         row,
         level="native" if native else "ptx",
@@ -180,6 +181,8 @@ def _judge_rocm(bench: Bench, row: TorchBuild) -> Choice | Rejected:
     targets = tuple(dict.fromkeys(gpu.arch.value or "" for gpu in bench.gpus))
     if row.archs is None:
         return _rejected(row, "unknown", "which architectures it carries is not known")
+        if cudnn and matrix.cudnn_lacks(cudnn, sm):
+            return _rejected(row, "code", f"no code for {sm} ({gpu.name}) in the cuDNN that comes with it ({cudnn})")
     for gfx in targets:
         if gfx_answer(bench.matrix, gfx, row.archs).runs != "yes":
             return _rejected(row, "code", f"no code for {gfx}; it carries {' '.join(row.archs)}")

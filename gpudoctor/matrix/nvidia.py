@@ -48,6 +48,11 @@ class NvidiaQuestions(Cards):
         major = cuda.partition(".")[0]
         return next((row.driver for row in self.tables.cuda_floors if row.major == major), None)
 
+    def cudnn_lacks(self, cudnn: str, sm: str) -> str | None:
+        """The oldest card that a cuDNN has kernels for, where this one is older; None: it has some, or is not known."""
+        lowest = next((row.lowest for row in self.tables.cudnn_floors if matches(row.cudnn, cudnn)), None)
+        return lowest if lowest and figures(sm) < figures(lowest) else None
+
     def bundled_driver(self, cuda: str) -> str | None:
         """Driver that the first release of this toolkit bundles ("12.8" gives the GA's)."""
         row = self._toolkit(cuda)

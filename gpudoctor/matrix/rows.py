@@ -91,6 +91,15 @@ class CudaFloor(Row, frozen=True, kw_only=True):
     driver: str
 
 
+class CudnnFloor(Row, frozen=True, kw_only=True):
+    """Oldest card that cuDNN releases have kernels for. It is the same for every CUDA that a release is built for."""
+
+    cudnn: str
+    """Specifier of cuDNN's version."""
+    lowest: str
+    """"sm_50"."""
+
+
 class CudaToolkit(Row, frozen=True, kw_only=True):
     """A toolkit release and the Linux driver it bundles."""
 
@@ -249,6 +258,8 @@ class TorchBuild(Row, frozen=True, kw_only=True):
     ptx: tuple[str, ...] | None = None
     partial: tuple[str, ...] = ()
     linalg: tuple[str, ...] | None = None
+    cudnn: str | None = None
+    """What it pins, where that is not the cuDNN of the package index's own build of its release."""
     basis: Basis = "unknown"
     index: str | None = None
     """id of its wheel index; by default `pytorch-stable` for download.pytorch.org."""
@@ -565,6 +576,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     amdgpu_dkms_limits: tuple[AmdgpuDkmsLimit, ...] = ()
     rocm_blas: tuple[RocmBlas, ...] = ()
     hipblaslt_use: tuple[HipblasltUse, ...] = ()
+    cudnn_floors: tuple[CudnnFloor, ...] = ()
     wsl_rocm: tuple[WslSupport, ...] = ()
     torch_builds: tuple[TorchBuild, ...] = ()
     published_archs: tuple[PublishedArchs, ...] = ()
@@ -603,6 +615,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "amdgpu_dkms_limits": ("dkms", "rocm", "kernel"),
     "rocm_blas": ("rocm",),
     "hipblaslt_use": ("rocm",),
+    "cudnn_floors": ("cudnn",),
     "wsl_rocm": ("rocm",),
     "torch_builds": ("version", "build", "origin", "platform"),
     "published_archs": ("origin", "cuda", "release"),

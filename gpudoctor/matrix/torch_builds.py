@@ -87,6 +87,13 @@ class TorchQuestions(Cards):
         """The release row of "2.9.1" (local part ignored)."""
         return self._releases.get(version.partition("+")[0])
 
+    def cudnn_of(self, build: TorchBuild) -> str | None:
+        """Version of the cuDNN that comes with a CUDA build; None: not known."""
+        release = self.release(build.version)
+        if build.cudnn or release is None or build.cuda is None:
+            return build.cudnn
+        return release.cudnn if build.cuda == release.cuda else None
+
     def newest_torch(self) -> str:
         """Newest torch release that the matrix knows."""
         return max(self._releases, key=figures)

@@ -30,6 +30,7 @@ from gpudoctor.matrix.versions import check_specifier
 
 _SPECIFIERS = {
     "nvidia_kernel_limits": ("driver", "kernel"),
+    "cudnn_floors": ("cudnn",),
     "amdgpu_dkms_limits": ("dkms", "kernel"),
     "rocm_driver_window": ("rocm",),
     "hipblaslt_use": ("rocm",),

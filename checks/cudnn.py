@@ -1,0 +1,185 @@
+"""A cuDNN that this torch or the card can use (GPD311)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Case, Verdicts, check
+from gpudoctor.finding import Evidence, Finding, Manual, WayOut
+from gpudoctor.machine import Distribution
+from gpudoctor.matrix.versions import figures
+
+from .fitting import Fit, about, alike, better_torch, build_name, fits, weight
+from .shadowing import (
+    clear_the_way,
+    in_the_way,
+    judged_here,
+    pinned_again,
+    pins,
+    shadow_evidence,
+    two_in_one_folder,
+    wanted_version,
+    wheels_of,
+    works,
+)
+
+
+@check("GPD311", "cudnn-mismatch")
+def cudnn_mismatch(case: Case) -> Verdicts:
+    """The cuDNN that is loaded is not one that this torch can use.
+
+    ## Why it matters
+    torch ends with "cuDNN version incompatibility: PyTorch was compiled against (9, 10, 2) but found runtime version
+    (9, 1, 0)" at the first convolution or already at import. cuDNN also drops cards that torch still has code for:
+    there everything runs but convolutions, which end with CUDNN_STATUS_EXECUTION_FAILED, or NOT_SUPPORTED.
+
+    ## How it is judged
+    Of another major, or older than the one that torch was compiled against: an error. A newer one of the same major
+    is fine. Looked at are a cuDNN that a load-path variable puts before the wheel's (and that really wins), the
+    installed nvidia-cudnn wheel, and wheels for two CUDA majors that lie in one folder. Which cards a release has
+    kernels for is read from its libraries: up to 8.7 from Kepler on, up to 9.10 from Maxwell on, then from Turing on.
+
+    ## Fix safety
+    Takes a folder out of a variable for this process, or installs one package again in this environment.
+    """
+    yield from _without_card(case)
+    if not judged_here(case):
+        return
+    wanted = wanted_version(case, "nvidia-cudnn")
+    library = in_the_way(case, "libcudnn")
+    if library is not None and wanted and library.version and _unfit(library.version, wanted):
+        yield _cudnn(
+            f"{library.via} has torch load cuDNN {library.version} from {library.path}; it was built with {wanted}.",
+            library.version,
+            wanted,
+            shadow_evidence(case, library, wanted),
+            clear_the_way(case, library),
+        )
+        return
+    pin = pins(case).get("nvidia-cudnn")
+    found = wheels_of(case, "nvidia-cudnn")
+    if pin is None or not found:
+        return
+    name = f"nvidia-cudnn-cu{pin[0]}" if pin[0] else "nvidia-cudnn"
+    own = next((d for d in found if d.name == name), None)
+    if own is not None and _unfit(own.version, pin[1]):
+        again = pinned_again(case, "nvidia-cudnn", pin[1], "the version that torch was built with")
+        evidence = (
+            Evidence(own.name, own.version, own.path),
+            Evidence("torch needs", pin[1], "requirements of torch"),
+        )
+        yield _cudnn(
+            f"cuDNN {own.version} is installed; this torch was built with {pin[1]}.",
+            own.version,
+            pin[1],
+            evidence,
+            again,
+        )
+        return
+    others = tuple(d for d in found if d.name != name and figures(d.version)[:1] == figures(pin[1])[:1])
+    if not works(case) and any(_unfit(other.version, pin[1]) for other in others):
+        yield two_in_one_folder(case, "nvidia-cudnn", others, pin[1])
+
+
+def _unfit(version: str, wanted: str) -> bool:
+    """torch's own rule: the same major, and no older minor."""
+    return figures(version)[:1] != figures(wanted)[:1] or figures(version)[:2] < figures(wanted)[:2]
+
+
+def _cudnn(message: str, saw: str, want: str, evidence: tuple[Evidence, ...], way: WayOut) -> Finding:
+    return Finding(
+        severity="error",
+        message=message,
+        saw=saw,
+        want=f"{want}, or a newer one of the same major",
+        subject="cuDNN",
+        evidence=evidence,
+        ways_out=(way,),
+        refs=("pytorch/pytorch#80637",),
+        moots=("torch-import-fails",),
+    )
+
+
+# --- the card --------------------------------------------------------------------------------------
+
+
+def _without_card(case: Case) -> Verdicts:
+    """Cards that torch has code for, and the cuDNN that it loads has not."""
+    loaded = _loaded(case)
+    if case.torch is None or loaded is None:
+        return
+    version = loaded.value
+    cards = [gpu for gpu in case.usable_of("nvidia") if case.matrix.cudnn_lacks(version, gpu.arch.value or "")]
+    if not cards:
+        return
+    all_fits = fits(case)
+    # Only cards that cuDNN serves count as those beside which another may be left aside.
+    others = tuple(fit for fit in all_fits if fit.gpu not in cards)
+    for group in alike(tuple(fit for fit in all_fits if fit.gpu in cards and fit.carried.runs == "yes")):
+        fit = group[0]
+        lowest = case.matrix.cudnn_lacks(version, fit.gpu.arch.value or "") or ""
+        severity = weight(fit, (fit, *others))
+        yield about(
+            group,
+            severity=severity,
+            message=f"{build_name(case.torch)} loads cuDNN {version}, which has no kernels for {fit.gpu.name} "
+            f"({fit.gpu.arch.value}): convolutions fail there, all else runs."
+            + (" The other cards work." if severity == "note" else ""),
+            saw=f"cuDNN {version}",
+            want=f"a cuDNN with kernels for {fit.gpu.arch.value}",
+            confidence="likely" if loaded.source == _BY_THE_MATRIX else "certain",
+            evidence=(
+                Evidence.of("gpu.arch", fit.gpu.arch),
+                loaded,
+                Evidence("its oldest card", lowest, "compat_matrix: cudnn_floors"),
+            ),
+            ways_out=_another_cudnn(case, fit) if severity == "error" else (),
+            refs=("pytorch/pytorch#162574",),
+        )
+
+
+_BY_THE_MATRIX = "compat_matrix: torch_builds"
+
+
+def _loaded(case: Case) -> Evidence | None:
+    """The cuDNN that torch loads, as far as can be told: a variable's, the installed one, the one that it pins."""
+    library = in_the_way(case, "libcudnn")
+    if library is not None and library.version:
+        return Evidence(library.name, library.version, library.path)
+    own = next(iter(_own(case)), None)
+    if own is not None:
+        return Evidence(own.name, own.version, own.path)
+    if case.torch is None or not judged_here(case):
+        return None
+    if pin := pins(case).get("nvidia-cudnn"):
+        return Evidence("torch needs", pin[1], "requirements of torch")
+    build = case.matrix.build_of(case.torch, case.platform)
+    version = case.matrix.cudnn_of(build) if build else None
+    return Evidence("torch needs", version, _BY_THE_MATRIX) if version else None
+
+
+def _own(case: Case) -> tuple[Distribution, ...]:
+    """The installed cuDNN for the CUDA of this torch: a wheel's, or in a conda environment conda's."""
+    if case.torch is None or not case.torch.cuda:
+        return ()
+    if case.torch.origin in ("conda", "conda-forge"):
+        listed = case.environment.distributions.value if case.environment else None
+        return tuple(d for d in listed or () if d.name in ("cudnn", "libcudnn"))
+    if not judged_here(case):
+        return ()
+    major = figures(case.torch.cuda)[0]
+    return tuple(d for d in wheels_of(case, "nvidia-cudnn") if d.name in (f"nvidia-cudnn-cu{major}", "nvidia-cudnn"))
+
+
+def _another_cudnn(case: Case, fit: Fit) -> tuple[WayOut, ...]:
+    """The cuDNN that torch pins, where that serves the card; else another torch."""
+    sm = fit.gpu.arch.value or ""
+    pin = pins(case).get("nvidia-cudnn") if judged_here(case) else None
+    if pin and not case.matrix.cudnn_lacks(pin[1], sm):
+        return (pinned_again(case, "nvidia-cudnn", pin[1], f"it has kernels for {sm}"),)
+    if case.torch and case.torch.origin in ("conda", "conda-forge"):
+        rows = [row for row in case.matrix.tables.cudnn_floors if figures(row.lowest) <= figures(sm)]
+        newest = rows[-1].cudnn.rpartition(",")[2] if rows else ""
+        text = f"conda install -c conda-forge 'cudnn{newest}' in this environment."
+        return (
+            (WayOut("Take a cuDNN that has kernels for the card", (Manual(text, risk="replaces"),)),) if rows else ()
+        )
+    return better_torch(case)
