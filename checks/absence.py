@@ -179,7 +179,7 @@ def _without_libcuda(case: Case) -> Iterator[Finding]:
     """The kernel module is loaded, and the half of the driver that programs load was not installed. Where nothing of
     that half is there, a recording may just not have it."""
     machine, path = case.machine, case.machine.load_path
-    told = path.first("libnvidia-ml.so.1") or path.beside or machine.level != "static"
+    told = path.whole or path.first("libnvidia-ml.so.1") or path.beside or machine.level != "static"
     whole = path.complete.value and path.searched and told
     elsewhere = case.in_container or machine.system.wsl.known or machine.system.jetson.known
     if not whole or elsewhere or not machine.nvidia.module.known or case.built_for != "nvidia":

@@ -213,6 +213,8 @@ class LoadPath(Record, frozen=True):
     """Known true where every folder of the load path could be read."""
     beside: tuple[Library, ...] = ()
     """Where no libcuda.so.1 is on the path: those that lie where drivers put them all the same."""
+    whole: bool = False
+    """The system's own libraries were seen there: what is not found is missing, in a recording too."""
 
     def first(self, name: str) -> Library | None:
         """The library that loading `name` would give."""

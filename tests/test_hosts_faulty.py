@@ -241,6 +241,13 @@ def compat_libraries_before_a_geforces_driver(host: Host) -> Host:
     return host.environ(LD_LIBRARY_PATH="/usr/local/cuda/compat")
 
 
+@fault("no-driver", "libnvidia-compute-580")
+def a_driver_without_its_libraries(host: Host) -> Host:
+    host.ubuntu().nvidia_card("2684").nvidia_driver("580.95.05", libraries=None)
+    host.file("/usr/lib/x86_64-linux-gnu/libc.so.6", shared_library(soname="libc.so.6"))
+    return host.torch("2.9.1+cu128")
+
+
 @fault("libcuda-stub")
 def the_toolkits_stub_before_the_driver(host: Host) -> Host:
     rtx_4090(host).torch("2.9.1+cu128")

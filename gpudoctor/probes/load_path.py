@@ -35,6 +35,7 @@ DRIVER_LIBRARIES = (
     "libamdhip64.so",
     "libdxcore.so",
 )
+_C_LIBRARY = "libc.so.6"
 _NIX_DRIVER_FOLDER = "/run/opengl-driver/lib"
 # What the files of /etc/ld.so.conf.d name on systems that have such a folder.
 _USUAL_FOLDERS = (
@@ -80,7 +81,8 @@ def driver_libraries(host: Host, variables: Mapping[str, str]) -> LoadPath:
         return path
     look = _Look(host, read_arch(host).value, [])
     beside = (look.at(_Place(folder, "beside the load path"), "libcuda.so.1") for folder in _BESIDE)
-    return replace(path, beside=tuple(found[0] for found in beside if found))
+    whole = any(host.exists(f"{folder}/{_C_LIBRARY}") for folder in path.searched)
+    return replace(path, beside=tuple(found[0] for found in beside if found), whole=whole)
 
 
 def search(host: Host, names: Sequence[str], variables: Mapping[str, str], *, shadowed: bool = True) -> LoadPath:
