@@ -15,6 +15,8 @@ def main() -> None:
     # A run lasts a tenth of a second and makes few cycles: looking for them costs more than it frees,
     # at the exit too, where Python would go through everything that is frozen here.
     gc.disable()
+    from gpudoctor.command_line.running import settle_streams
+
     command, rest = sys.argv[1:2], sys.argv[2:]
     if command == ["check"]:
         code = _check(rest)
@@ -22,6 +24,7 @@ def main() -> None:
         code = _preflight(rest)
     else:
         code = _run(sys.argv[1:])
+    settle_streams()
     gc.freeze()
     sys.exit(code)
 

@@ -232,10 +232,27 @@ def test_names_that_are_no_utf8_do_not_end_the_report(broken: Host):
 
 def test_a_terminal_without_unicode_a_full_disk_and_a_closed_output(broken: Host):
     check = f"{sys.executable} -m gpudoctor check --root {broken.root}"
-    for command, code in ((f"PYTHONIOENCODING=ascii {check}", 1), (f"{check} > /dev/full", 2), (f"{check} >&-", 1)):
+    for command, code in (
+        (f"PYTHONIOENCODING=ascii {check}", 1),
+        (f"{check} > /dev/full", 2),
+        (f"{check} >&-", 1),
+        (f"{check} >&- 2>&-", 1),
+        (f"{check}/nowhere 2> /dev/full", 2),
+        (f"{check}/nowhere 2>&-", 2),
+    ):
         result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
         assert result.returncode == code, result.stderr
         assert "fault of gpudoctor" not in result.stderr
+
+
+@pytest.mark.parametrize("form", [("--format=json",), ("-qv", "--format=json")])  # read here, read by click
+def test_a_reader_that_is_gone_is_141(broken: Host, form: tuple[str, ...]):
+    reader, writer = os.pipe()
+    os.close(reader)
+    check = [sys.executable, "-m", "gpudoctor", "check", "--root", str(broken.root), *form]
+    result = subprocess.run(check, stdout=writer, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    os.close(writer)
+    assert (result.returncode, result.stderr) == (141, "")
 
 
 def test_a_pipe_gets_lines_of_80_columns(broken: Host):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from gpudoctor import __version__
-from gpudoctor.command_line.running import INTERRUPTED, exit_code_of, say
+from gpudoctor.command_line.running import BROKEN_PIPE, INTERRUPTED, exit_code_of, say
 
 # Where each command is defined; only the module of the one that is run gets imported.
 COMMANDS = {
@@ -31,6 +32,13 @@ COMMANDS = {
 
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are asked for."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. That nobody reads on would be 1 with click."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise click.exceptions.Exit(BROKEN_PIPE) from None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All commands, in the order in which people meet them."""

@@ -28,7 +28,7 @@ def _attributes(row: Option) -> dict[str, Any]:
     None where nothing is said."""
     return {
         "type": click.Choice(row.choices) if row.choices else None,
-        "is_flag": row.flag,
+        "is_flag": row.flag or None,  # False would make the value of an option optional
         "multiple": row.multiple,
         "metavar": None if row.flag or row.choices else row.metavar,
         "help": f"{row.help} [{row.variable}]" if row.variable else row.help,

@@ -33,11 +33,9 @@ def exit_code_of(body: Callable[[], int]) -> int:
         say(str(error))
         return USAGE
     except BrokenPipeError:
-        _discard_output()
         return BROKEN_PIPE
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-            _discard_output()
             say(f"the output cannot be written: {str(error.strerror).lower()}")
             return USAGE
         if os.environ.get("GPUDOCTOR_TRACEBACK"):
@@ -65,6 +63,10 @@ def _print(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def _discard_output() -> None:
-    """What is still buffered must not fail once more at the end of the program."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def settle_streams() -> None:
+    """What cannot be written must not fail once more when Python ends: that would be exit code 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
