@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.builds.drivers import cuda_driver
+from gpudoctor.builds.issues import concerned, holds_for, holds_here, worked_around
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Manual, SetVariable, Severity, WayOut
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.matrix.rows import IssueCondition, KnownIssue
-from gpudoctor.matrix.versions import matches, package_matches
 
 _GENERAL = "known-issue"
 
@@ -23,63 +23,19 @@ def _concerned(case: Case, when: IssueCondition) -> tuple[Gpu, ...]:
         return ()
     if when.vendor and case.built_for is None and not (when.packages and case.torch is None):
         return ()
-    cards = case.usable_of(when.vendor) if when.vendor else case.usable
-    wanted = (*when.gfx, *when.sm)
-    return tuple(gpu for gpu in cards if not wanted or gpu.arch.value in wanted)
+    return concerned(when, case.usable)
 
 
 def _matches(case: Case, when: IssueCondition) -> bool:
     """Whether every field that is given matches. What is not known never matches."""
-    cards = _concerned(case, when)
-    needs_card = bool(when.vendor or when.gfx or when.sm or when.min_gpus)
-    if needs_card and len(cards) < (when.min_gpus or 1):
-        return False
-    return all(
-        (_torch(case, when), _system(case, when), _driver(case, when), _packages(case, when), _variables(case, when))
+    return holds_here(when, case.machine, _concerned(case, when)) and holds_for(
+        when, case.torch, lambda name: _version(case, name)
     )
 
 
-def _torch(case: Case, when: IssueCondition) -> bool:
-    torch = case.torch
-    if when.torch is not None and (torch is None or not package_matches(when.torch, torch.version)):
-        return False
-    if when.cuda is not None and (torch is None or torch.cuda is None or not matches(when.cuda, torch.cuda)):
-        return False
-    return when.rocm is None or (torch is not None and torch.rocm is not None and matches(when.rocm, torch.rocm))
-
-
-def _system(case: Case, when: IssueCondition) -> bool:
-    system = case.machine.system
-    if when.kernel is not None and (system.kernel.value is None or not matches(when.kernel, system.kernel.value)):
-        return False
-    if when.container is not None and (system.container.undecided or case.in_container != when.container):
-        return False
-    if when.platform == "wsl2":
-        return system.wsl.known
-    return when.platform in (None, case.platform)
-
-
-def _driver(case: Case, when: IssueCondition) -> bool:
-    if when.driver is None:
-        return True
-    amd = case.machine.amd.module.value
-    version = (None if amd == "in-tree" else amd) if when.vendor == "amd" else cuda_driver(case.machine)
-    return version is not None and matches(when.driver, version)
-
-
-def _packages(case: Case, when: IssueCondition) -> bool:
-    for wanted in when.packages:
-        installed = case.environment.distribution(wanted.package) if case.environment else None
-        if installed is None or not (
-            wanted.specifier is None or package_matches(wanted.specifier, installed.version)
-        ):
-            return False
-    return True
-
-
-def _variables(case: Case, when: IssueCondition) -> bool:
-    values = ((case.variable(wanted.name), wanted.value) for wanted in when.env)
-    return all(value is not None and wanted in (None, value) for value, wanted in values)
+def _version(case: Case, package: str) -> str | None:
+    installed = case.environment.distribution(package) if case.environment else None
+    return installed.version if installed else None
 
 
 def _symptoms(case: Case, row: KnownIssue) -> tuple[LogFault, ...]:
@@ -95,18 +51,12 @@ def _symptoms(case: Case, row: KnownIssue) -> tuple[LogFault, ...]:
 def of_slug(case: Case, slug: str) -> Iterator[Finding]:
     """One finding for each row of that slug that matches; rows about a release of the firmware are left to GPD116."""
     for row in case.matrix.known_issues():
-        if row.slug != slug or row.when.firmware or not _matches(case, row.when) or _worked_around(case, row):
+        if row.slug != slug or row.when.firmware or not _matches(case, row.when) or worked_around(row, case.machine):
             continue
         symptoms = _symptoms(case, row)
         if row.trigger == "symptom" and not symptoms:
             continue
         yield _finding(case, row, symptoms)
-
-
-def _worked_around(case: Case, row: KnownIssue) -> bool:
-    """Its variables are set so; of a path any value counts."""
-    settings = ((case.variable(name), value) for name, value in row.variables.items())
-    return bool(row.variables) and all(have == value or (have and value.startswith("/")) for have, value in settings)
 
 
 def _severity(row: KnownIssue, seen: bool) -> Severity:

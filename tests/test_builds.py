@@ -27,6 +27,7 @@ from gpudoctor.machine import (
     known,
 )
 from gpudoctor.matrix.load import load_matrix
+from gpudoctor.matrix.questions import Matrix
 from tests.machines import amd_gpu, amd_machine, change, environment, nvidia_gpu, nvidia_machine, system, torch
 
 MATRIX = load_matrix()
@@ -502,15 +503,46 @@ def test_the_version_is_kept_where_a_build_of_it_serves(sm: str, driver: str, py
     if not choices:
         return
     assert offered is not None
-    versions = sorted({Version(c.version) for c in choices})
+    sound = [c for c in choices if not c.fault] or choices
+    versions = sorted({Version(c.version) for c in sound})
     installed = Version(public)
     if installed in versions:
-        usable = [c for c in choices if c.version == public]
+        usable = [c for c in sound if c.version == public]
         assert Version(offered.version) == installed or all(c.build == machine.torch.build for c in usable)  # type: ignore[union-attr]
     elif any(v > installed for v in versions):
         assert Version(offered.version) == min(v for v in versions if v > installed)
     else:
         assert Version(offered.version) == versions[-1]
+
+
+STRIX_HALO = amd_gpu("AMD Radeon 8060S", "gfx1151", integrated=True)
+
+
+def test_a_build_with_a_known_fault_on_the_card_is_passed_over_and_that_is_said() -> None:
+    machine = amd_machine(STRIX_HALO, torch=torch("2.7.1+rocm6.3"))
+    assert first(machine) == f"2.11.0+rocm7.2 {PYTORCH}/rocm7.2"
+    title = builds.replacements(machine, MATRIX, machine.gpus, keep=machine.torch)[0].title
+    assert "not 2.10.0+rocm7.1" in title and "ROCm/TheRock#2991" in title
+    # On another card of that generation nothing speaks against it.
+    point = change(machine, gpus=(amd_gpu("AMD Radeon 890M", "gfx1150", integrated=True),))
+    assert first(point) == f"2.10.0+rocm7.1 {PYTORCH}/rocm7.1"
+
+
+def test_a_known_fault_of_a_cuda_build_counts_as_one_of_a_rocm_build_does() -> None:
+    """torch 2.9 brings Triton 3.5, whose ptxas does not know a B300."""
+    machine = nvidia_machine(nvidia_gpu("NVIDIA B300", "sm_103"), torch=torch("2.9.1+cpu"))
+    assert first(machine).startswith("2.10.0+cu130")
+    with_ptxas = change(machine, variables={"TRITON_PTXAS_PATH": "/usr/local/cuda-13.0/bin/ptxas"})
+    assert first(with_ptxas).startswith("2.9.1+cu130")
+
+
+def test_where_every_build_has_a_known_fault_the_nearest_is_still_offered() -> None:
+    machine = amd_machine(STRIX_HALO, torch=torch("2.7.1+rocm6.3"))
+    row = next(row for row in MATRIX.known_issues() if row.id == "amd-gfx1151-vgpr-count")
+    always = change(row, when=change(row.when, rocm=">=6"))
+    matrix = Matrix(change(MATRIX.tables, known_issues=(always,)))
+    way = builds.replacements(machine, matrix, machine.gpus, keep=machine.torch)[0]
+    assert way.title == "Replace torch 2.7.1+rocm6.3 by torch 2.10.0+rocm7.1 (gfx1151)"
 
 
 def test_keeping_takes_a_torch_and_nothing_else_from_the_wrong_build() -> None:

@@ -104,6 +104,39 @@ def test_what_is_not_known_never_matches(unread):
     assert "known-issue" not in dict(told_of(unread(machine), when=when))
 
 
+@pytest.mark.parametrize(
+    ("described", "when"),
+    [
+        ("kernel", {"kernel": ">=1"}),
+        ("NVIDIA driver 580.95.05", {"vendor": "nvidia", "driver": ">=1"}),
+    ],
+)
+def test_what_a_description_leaves_open_never_matches(described, when):
+    machine = nvidia_machine()
+    assert told_of(machine, when=IssueCondition(**when)) == WARNED
+    assert told_of(change(machine, assumed=(described,)), when=IssueCondition(**when)) == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "concerned"),
+    [
+        ("6.14.0-24-generic", True),
+        ("6.17.0-14-generic", True),
+        ("6.17.0-19-generic", False),
+        ("6.14.0-1017-oem", True),
+        ("6.14.0-1018-oem", False),
+        ("6.17.0-1006-oem", False),
+        ("6.17.9-300.fc43.x86_64", True),
+        ("6.18.2-061802-generic", True),
+        ("6.18.4-200.fc43.x86_64", False),
+    ],
+)
+def test_a_kernel_that_its_distribution_has_patched_is_none_of_the_old_ones(kernel, concerned):
+    machine = amd_machine(STRIX, torch=torch("2.11.0+rocm7.2"))
+    told_here = dict(told(with_system(machine, kernel=known(kernel, "uname"))))
+    assert ("known-issue" in told_here) is concerned
+
+
 def test_cards_are_counted_once_for_the_row():
     eight = nvidia_machine(*(nvidia_gpu(index=n) for n in range(8)))
     assert told_of(eight, when=IssueCondition(vendor="nvidia", sm=("sm_89",), min_gpus=4)) == WARNED

@@ -445,7 +445,7 @@ def test_a_python_without_native_wheels_is_told_which_one_has_them(tmp_path: Pat
 def test_a_cpu_build_on_a_strix_halo_is_a_note_that_names_the_other_build(tmp_path: Path) -> None:
     report = Host(tmp_path).ubuntu(kernel="6.18.6-generic").amd_card("1586", 110501).torch("2.10.0+cpu").check()
     assert told(report) == [("torch-cpu-only", "note")]
-    assert "torch==2.10.0+rocm7.1" in first_fix(report)
+    assert "torch==2.11.0+rocm7.2" in first_fix(report)  # ROCm before 7.2 miscounts its registers
 
 
 def test_inside_wsl_no_file_names_the_card(tmp_path: Path) -> None:

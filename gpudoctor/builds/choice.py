@@ -6,9 +6,11 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from gpudoctor.builds.carried import blas_answer, gfx_answer, is_tegra
+from gpudoctor.builds.carried import blas_answer, gfx_answer, is_tegra, without_overrides
 from gpudoctor.builds.drivers import driver_after_repair, driver_verdict
+from gpudoctor.builds.issues import against_builds, speaks_against
 from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import Gpu, Machine
 from gpudoctor.matrix.nvidia import DriverVerdict
@@ -50,6 +52,10 @@ class Choice(Struct, frozen=True):
     pythons: tuple[str, ...] = ()
     lacks_linalg: bool = False
     """Its torch.linalg library is known to have no code for one of the cards."""
+    fault: str = ""
+    """What a known issue says of it on this machine."""
+    passed_over: str = ""
+    """A nearer build that has such a fault, and which."""
     why: tuple[str, ...] = ()
 
 
@@ -90,7 +96,8 @@ def candidates(
     """
     bench = Bench(machine, matrix, gpus, driver or driver_after_repair(machine, matrix, gpus))
     judged = [judge(bench, row, python) for row in matrix.builds(platform) if row.origin in INSTALLABLE]
-    choices = sorted((item for item in judged if isinstance(item, Choice)), key=lambda c: _best_first(matrix, c))
+    serving = (bench.with_fault(item) for item in judged if isinstance(item, Choice))
+    choices = sorted(serving, key=lambda choice: _best_first(matrix, choice))
     return tuple(choices), tuple(item for item in judged if isinstance(item, Rejected))
 
 
@@ -104,12 +111,22 @@ class Bench:
         self.driver = driver
         """The present driver, or the nearest that the cards themselves ask for; None: not known."""
         self._verdicts: dict[str, DriverVerdict] = {}
+        self._plain = without_overrides(machine)  # with a build that carries the card none is kept
+        self._issues = against_builds(self._plain, matrix, gpus) if gpus else ()
 
     def verdict(self, cuda: str) -> DriverVerdict:
         """What the driver says to a CUDA; asked once for each."""
         if cuda not in self._verdicts:
             self._verdicts[cuda] = driver_verdict(self.machine, self.matrix, cuda, self.driver)
         return self._verdicts[cuda]
+
+    def with_fault(self, choice: Choice) -> Choice:
+        """A choice with what the first known issue that holds for it says."""
+        for issue in self._issues:
+            if speaks_against(issue, self._plain, self.matrix, choice):
+                fault = f"{issue.symptom} ({issue.source.partition(';')[0]})"
+                return replace(choice, fault=fault, why=(*choice.why, f"known issue: {fault}"))
+        return choice
 
 
 def judge(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejected:
@@ -150,6 +167,7 @@ def _judge_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
     if verdict == "too-old":
         floor = matrix.floor(cuda)
         return _rejected(row, "driver", f"driver {bench.driver or ''} is too old for CUDA {cuda} (from {floor} on)")
+    cudnn = matrix.cudnn_of(row)
     native, lacks_linalg = True, False
     found: list[str] = []
     for gpu in bench.gpus:
@@ -163,11 +181,12 @@ def _judge_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
         )
         if answer.runs != "yes":
             return _rejected(row, "code", f"no code for {sm} ({gpu.name}); it carries {' '.join(row.archs)}")
+        if cudnn and matrix.cudnn_lacks(cudnn, sm):
+            return _rejected(row, "code", f"no code for {sm} ({gpu.name}) in the cuDNN that comes with it ({cudnn})")
         native = native and answer.native
         lacks_linalg |= bool(row.linalg) and cuda_runs(sm, row.linalg or (), ()).runs == "no"
         found.append(sm if answer.native and answer.by == sm else f"{sm} runs its {answer.by} code")
     return _chosen(
-    cudnn = matrix.cudnn_of(row)
         matrix,
         row,
         level="native" if native else "ptx",
@@ -181,8 +200,6 @@ def _judge_rocm(bench: Bench, row: TorchBuild) -> Choice | Rejected:
     targets = tuple(dict.fromkeys(gpu.arch.value or "" for gpu in bench.gpus))
     if row.archs is None:
         return _rejected(row, "unknown", "which architectures it carries is not known")
-        if cudnn and matrix.cudnn_lacks(cudnn, sm):
-            return _rejected(row, "code", f"no code for {sm} ({gpu.name}) in the cuDNN that comes with it ({cudnn})")
     for gfx in targets:
         if gfx_answer(bench.matrix, gfx, row.archs).runs != "yes":
             return _rejected(row, "code", f"no code for {gfx}; it carries {' '.join(row.archs)}")
@@ -267,7 +284,7 @@ def _span(pythons: tuple[str, ...]) -> str:
 
 
 def _best_first(matrix: Matrix, choice: Choice) -> tuple[object, ...]:
-    return (merely_built(choice), _newest_first(choice.version), *within_version(matrix, choice))
+    return (merely_built(choice), bool(choice.fault), _newest_first(choice.version), *within_version(matrix, choice))
 
 
 def _newest_first(version: str) -> tuple[int, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from gpudoctor.builds.carried import OVERRIDE
 from gpudoctor.builds.choice import Choice, merely_built, within_version
 from gpudoctor.builds.companions import pairing
@@ -17,14 +19,23 @@ if TYPE_CHECKING:
 def nearest(matrix: Matrix, choices: tuple[Choice, ...], keep: Torch | None) -> tuple[Choice, ...]:
     """The choices to offer: of the kept version, else of the nearest newer, else of the newest older one.
 
-    At most one of those that somebody stands behind, and after it one that was merely built, where only that
-    keeps the version or nothing else is there.
+    Those without a known fault on this machine come before all others. At most one of those that somebody stands
+    behind, and after it one that was merely built, where only that keeps the version or nothing else is there.
     """
-    offered = [_nearest(matrix, [c for c in choices if not merely_built(c)], keep)]
-    built = _nearest(matrix, [c for c in choices if merely_built(c)], keep)
+    offered = [_sound(matrix, [c for c in choices if not merely_built(c)], keep)]
+    built = _sound(matrix, [c for c in choices if merely_built(c)], keep)
     if built and (offered[0] is None or (keep and _distance(built, keep) < _distance(offered[0], keep))):
         offered.append(built)
     return tuple(choice for choice in offered if choice)
+
+
+def _sound(matrix: Matrix, choices: list[Choice], keep: Torch | None) -> Choice | None:
+    """The nearest without a known fault, and which one it takes the place of; else the nearest."""
+    first = _nearest(matrix, choices, keep)
+    best = _nearest(matrix, [choice for choice in choices if not choice.fault], keep)
+    if first is None or best is None or not first.fault:
+        return best or first
+    return replace(best, passed_over=f"{first.version}+{first.build}: {first.fault}")
 
 
 def _nearest(matrix: Matrix, choices: list[Choice], keep: Torch | None) -> Choice | None:
@@ -74,7 +85,9 @@ def way_to(machine: Machine, matrix: Matrix, choice: Choice, keep: Torch | None)
     place = "" if choice.index_url else f" from the package index, which is built for CUDA {choice.cuda}"
     if choice.origin == "amd":
         place = f" from AMD's index with {choice.extra}"
-    remark = f" ({choice.carries or 'CPU'}" + ("; built, but not tested by AMD)" if merely_built(choice) else ")")
+    untested = "; built, but not tested by AMD" if merely_built(choice) else ""
+    instead = f"; not {choice.passed_over}" if choice.passed_over else ""
+    remark = f" ({choice.carries or 'CPU'}{untested}{instead})"
     verb = f"Replace torch {keep.version} by" if keep else "Install"
     if keep and is_build(choice, keep):
         verb = "Complete"

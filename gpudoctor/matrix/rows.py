@@ -449,6 +449,15 @@ class IssuePackage(Struct, frozen=True, forbid_unknown_fields=True):
     specifier: str | None = None
 
 
+class PatchedKernel(Struct, frozen=True, forbid_unknown_fields=True):
+    """Kernels of a distribution that carry a repair before the upstream release does."""
+
+    flavour: str
+    """How their release ends: "oem" of 6.14.0-1018-oem."""
+    kernel: str
+    """PEP 440 specifier of those that have it."""
+
+
 class IssueCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """All fields that are given must match; versions are PEP 440 specifiers."""
 
@@ -459,6 +468,8 @@ class IssueCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     cuda: str | None = None
     rocm: str | None = None
     kernel: str | None = None
+    patched_kernels: tuple[PatchedKernel, ...] = ()
+    """Kernels that `kernel` names by their number, and that their distribution has patched."""
     driver: str | None = None
     """NVIDIA driver, or amdgpu-dkms version for AMD rows."""
     container: bool | None = None
@@ -565,6 +576,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     nvidia_gpus: tuple[NvidiaGpu, ...] = ()
     nvidia_socs: tuple[NvidiaSoc, ...] = ()
     cuda_floors: tuple[CudaFloor, ...] = ()
+    cudnn_floors: tuple[CudnnFloor, ...] = ()
     cuda_toolkits: tuple[CudaToolkit, ...] = ()
     driver_branches: tuple[DriverBranch, ...] = ()
     nvidia_kernel_limits: tuple[NvidiaKernelLimit, ...] = ()
@@ -576,7 +588,6 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     amdgpu_dkms_limits: tuple[AmdgpuDkmsLimit, ...] = ()
     rocm_blas: tuple[RocmBlas, ...] = ()
     hipblaslt_use: tuple[HipblasltUse, ...] = ()
-    cudnn_floors: tuple[CudnnFloor, ...] = ()
     wsl_rocm: tuple[WslSupport, ...] = ()
     torch_builds: tuple[TorchBuild, ...] = ()
     published_archs: tuple[PublishedArchs, ...] = ()
@@ -604,6 +615,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "nvidia_gpus": ("pci",),
     "nvidia_socs": ("name",),
     "cuda_floors": ("major",),
+    "cudnn_floors": ("cudnn",),
     "cuda_toolkits": ("cuda", "update"),
     "driver_branches": ("branch",),
     "nvidia_kernel_limits": ("driver", "kernel"),
@@ -615,7 +627,6 @@ KEYS: dict[str, tuple[str, ...]] = {
     "amdgpu_dkms_limits": ("dkms", "rocm", "kernel"),
     "rocm_blas": ("rocm",),
     "hipblaslt_use": ("rocm",),
-    "cudnn_floors": ("cudnn",),
     "wsl_rocm": ("rocm",),
     "torch_builds": ("version", "build", "origin", "platform"),
     "published_archs": ("origin", "cuda", "release"),

@@ -224,6 +224,8 @@ def _issue(row: KnownIssue, matrix: Matrix) -> Iterator[str]:
         value = getattr(when, field)
         if value:
             yield from _specifier(field, value)
+    for patched in when.patched_kernels:
+        yield from _specifier(f"patched_kernels {patched.flavour}", patched.kernel)
     for package in when.packages:
         if package.specifier:
             yield from _specifier(package.package, package.specifier)

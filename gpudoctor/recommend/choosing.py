@@ -222,6 +222,7 @@ class _Choosing:
             reasons[(choice.version, choice.build)] = self.fault
         for choice in self.native:
             why = f"would run, too; {best} is proposed before it" if best else "would run, too"
+            why += f"; known issue: {choice.fault}" if choice.fault else ""
             reasons[(choice.version, choice.build)] = f"not put into {owner}" if owner else why
         platform = platform_of(self.machine)
         for build in self.matrix.builds():
