@@ -179,6 +179,9 @@ def version_file(version: str, cuda: str | None, hip: str | None = None, git: st
     )
 
 
+_ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
+
+
 def shared_library(
     needed: Sequence[str] = (),
     *,
@@ -187,6 +190,7 @@ def shared_library(
     soname: str = "",
     needs: Mapping[str, Sequence[str]] | None = None,
     defines: Sequence[str] = (),
+    arch: str = "x86_64",
 ) -> bytes:
     """A 64-bit little-endian ELF library with a dynamic section, and sections that name the same.
 
@@ -223,7 +227,21 @@ def shared_library(
         (names.index(b".shstrtab"), 3, shstrtab, len(names), 0, 0),
     ]
     header = struct.pack(
-        "<16sHHIQQQIHHHHHH", b"\x7fELF\x02\x01\x01", 3, 62, 1, 0, 64, end, 0, 64, 56, 2, 64, len(sections), 5
+        "<16sHHIQQQIHHHHHH",
+        b"\x7fELF\x02\x01\x01",
+        3,
+        _ELF_MACHINES[arch],
+        1,
+        0,
+        64,
+        end,
+        0,
+        64,
+        56,
+        2,
+        64,
+        len(sections),
+        5,
     )
     load = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, end, end, 4096)
     point = struct.pack("<IIQQQQQQ", 2, 6, dynamic, dynamic, dynamic, len(table), len(table), 8)

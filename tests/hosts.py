@@ -105,7 +105,7 @@ class Host:
         self.file("/sys/module/snd/refcnt", "1\n")
         self.file("/dev/null")
         self.path(self.lib).mkdir(parents=True, exist_ok=True)
-        self.file(f"{self.lib}/libc.so.6", shared_library(soname="libc.so.6"))
+        self.file(f"{self.lib}/libc.so.6", shared_library(soname="libc.so.6", arch=self.arch))
         self.path("/sys/bus/pci/devices").mkdir(parents=True, exist_ok=True)
         self._bridge()
         return self
@@ -214,7 +214,7 @@ class Host:
     def nvidia_libraries(self, version: str, folder: str | None = None) -> Host:
         place = folder or self.lib
         for stem in ("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler"):
-            self.file(f"{place}/{stem}.so.{version}", shared_library(soname=f"{stem}.so.1"))
+            self.file(f"{place}/{stem}.so.{version}", shared_library(soname=f"{stem}.so.1", arch=self.arch))
             self.link(f"{place}/{stem}.so.1", f"{stem}.so.{version}")
         return self
 
