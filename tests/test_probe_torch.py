@@ -344,6 +344,29 @@ def test_a_record_without_files_is_no_torch(tmp_path: Path) -> None:
     assert "dist-info without files" in torch.why
 
 
+@pytest.mark.parametrize(
+    ("version", "requires", "build", "origin"),
+    [
+        ("2.9.1+rocm6.4", (), "rocm6.4", "download.pytorch.org"),
+        ("2.9.1+cpu", (), "cpu", "download.pytorch.org"),
+        ("2.11.0+rocm7.14.0", (), "rocm7.14.0", "amd"),
+        ("2.9.1", ("nvidia-cuda-runtime-cu12==12.8.90; platform_system == 'Linux'",), "cu128", "pypi"),
+        ("1.13.1", ("nvidia-cuda-runtime-cu11 (==11.7.99) ; platform_system == 'Linux'",), "cu117", "pypi"),
+        ("2.15.0", ("cuda-toolkit[cublas,cudart]==13.2.2; platform_system == 'Linux'",), "cu132", "pypi"),
+        ("2.9.1", (), None, "pypi"),
+    ],
+)
+def test_of_a_recording_the_record_alone_stands_for_the_torch(
+    tmp_path: Path, version: str, requires: tuple[str, ...], build: str | None, origin: str
+) -> None:
+    site = write_venv(tmp_path / "venv")
+    write_distribution(site, "torch", version, requires=requires)
+    (site / f"torch-{version}.dist-info/RECORD").write_text("torch/__init__.py,sha256=A,100\n")
+    torch = recorded(tmp_path, VIRTUAL_ENV="/venv")
+    assert (torch.version, torch.build, torch.origin, torch.damaged) == (version, build, origin, ())
+    assert "the recording holds nothing else" in torch.source
+
+
 def test_files_that_an_uninstall_left_are_no_torch(tmp_path: Path) -> None:
     (write_venv(tmp_path / "venv") / "torch/utils/__pycache__").mkdir(parents=True)
     torch = probe(tmp_path / "venv").torch

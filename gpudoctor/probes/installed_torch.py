@@ -21,7 +21,7 @@ from gpudoctor.probes.torch_files import (
     Setting,
     VersionFile,
     build_of,
-    by_label,
+    by_record,
     is_jetson,
     is_ngc,
     origin_of,
@@ -38,8 +38,11 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
     first, file = next(readable, (None, None))
     if first is None or file is None:
         return InstalledTorch(unknown("what is imported as torch names no version", copies.importable[0].path))
-    version_path = posixpath.join(first.path, "version.py")
     record = _record_of(around, first.path, file)
+    source = posixpath.join(first.path, "version.py")
+    unseen = not host.live and host.stat(first.path).state in ("absent", "unknown")
+    if unseen and record:
+        source = f"{record.path} (the recording holds nothing else of this torch)"
     rpath = interpreter_rpath(host, around.layout.interpreter)
     walk = walk_libraries(host, first.path, around.path, rpath)
     system = system_libraries(host, around.environ, walk)
@@ -52,16 +55,16 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
         origin=origin_of(file, _setting(around, first.path, first.via, record)),
         path=first.path,
         copies=copies.all,
-        damaged=_damage(host, first.path, record),
+        damaged=() if unseen else _damage(host, first.path, record),
         needs_glibcxx=walk.glibcxx,
         needs_libraries=missing_libraries(walk, system),
         has_cuda_libraries=_has_gpu_libraries(host, around.layout, first.path),
         own_hsa_runtime=_has_hsa_runtime(host, first.path) if file.hip or file.rocm else None,
-        source=version_path,
+        source=source,
     )
     stdcxx, stdcxx_path = cxx_runtime(host, walk, system, rpath)
     return InstalledTorch(
-        torch=known(found, version_path),
+        torch=known(found, source),
         libraries=foreign_libraries(host, around.environ, walk),
         libstdcxx=stdcxx,
         libstdcxx_path=stdcxx_path,
@@ -74,7 +77,7 @@ def _version_of(around: Surroundings, copy: TorchCopy) -> VersionFile | None:
     file = read_version_file(around.host, copy.path)
     record = next((d for d in around.distributions if d.name == "torch"), None)
     if file is None and record and copy.path == posixpath.join(posixpath.dirname(record.path), "torch"):
-        return by_label(record.version) if record.version else None
+        return by_record(record) if record.version else None
     return file
 
 

@@ -67,8 +67,8 @@ def _copy_in(host: Host, folder: Folder) -> TorchCopy | None:
         return found
     if "torch.py" in folder.names:
         return TorchCopy(path=posixpath.join(folder.path, "torch.py"), version=None, via=folder.via)
-    if _recorded_files(host, folder):
-        return found  # installed here, and damaged
+    if _recorded_files(host, folder) or only_recorded(host, folder):
+        return found  # installed here; damaged, or not part of the recording
     if "torch" not in folder.names:
         return None
     kind = host.stat(package)
@@ -84,6 +84,12 @@ def _begins(host: Host, package: str, versioned: bool) -> bool:
         return True
     beginnings = [host.stat(posixpath.join(package, name)) for name in ("__init__.py", "__init__.pyc")]
     return any(found.known or found.state == "denied" for found in beginnings)
+
+
+def only_recorded(host: Host, folder: Folder) -> bool:
+    """Whether a recording holds the record of a torch that lay in this folder, and nothing of the torch itself."""
+    paths = (posixpath.join(folder.path, name) for name in record_folders(folder))
+    return not host.live and "torch" not in folder.names and any(not _is_editable(host, path) for path in paths)
 
 
 def _recorded_files(host: Host, folder: Folder) -> bool:

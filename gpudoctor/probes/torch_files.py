@@ -19,6 +19,7 @@ _ASSIGNED = ("__version__", "cuda", "git_version", "hip", "rocm", "xpu")
 _LONGEST_VALUE = 200
 _VERSION = r"[0-9]+(\.[0-9]+)*[0-9A-Za-z.+_-]*$"
 _INSTALLERS = ("pip", "uv", "poetry", "pdm", "rye", "pipx")
+_CUDA_PIN = r"(?:nvidia-cuda-runtime(?:-cu\d+)?|cuda-toolkit(?:\[[^]]*\])?)\s*\(?==(\d+\.\d+)"
 _GPU_PINS = ("nvidia-", "cuda-toolkit", "cuda-bindings")
 
 
@@ -68,11 +69,16 @@ def read_version_file(host: Host, torch: str) -> VersionFile | None:
     return parse_version_file(host.text(posixpath.join(torch, "version.py"), 64 << 10).value or "")
 
 
-def by_label(version: str) -> VersionFile:
-    """What the version of a record alone tells: CUDA or ROCm by its local part ("2.9.1+cu128")."""
-    local = local_part(version).lower()
+def by_record(record: Distribution) -> VersionFile:
+    """What the record alone tells: CUDA or ROCm by its local part ("2.9.1+cu128"), else CUDA by what it requires."""
+    local = local_part(record.version).lower()
     cuda, rocm = re.match(r"cu(\d\d)(\d)", local), re.match(r"rocm(\d+\.\d+)", local)
-    return VersionFile(version=version, cuda=f"{cuda[1]}.{cuda[2]}" if cuda else None, hip=rocm[1] if rocm else None)
+    pinned = (re.match(_CUDA_PIN, line) for line in record.requires if not local)
+    return VersionFile(
+        version=record.version,
+        cuda=f"{cuda[1]}.{cuda[2]}" if cuda else next((pin[1] for pin in pinned if pin), None),
+        hip=rocm[1] if rocm else None,
+    )
 
 
 def local_part(version: str) -> str:
