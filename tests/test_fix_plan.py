@@ -376,6 +376,24 @@ def test_a_reboot_is_asked_for_once_and_last() -> None:
     assert [step.risk for step in steps] == ["root", "root", "reboot"]
 
 
+@pytest.mark.parametrize(
+    ("release", "command"),
+    [
+        (("ubuntu", "debian"), "apt-get install linux-headers-$(uname -r) amdgpu-dkms"),
+        (("rhel", "fedora"), "dnf install kernel-headers-$(uname -r) kernel-devel-$(uname -r) amdgpu-dkms"),
+    ],
+)
+def test_amds_kernel_driver_comes_from_amds_repository_which_is_set_up_first(release, command) -> None:
+    install, restart = plan(on(*release), InstallRocmDriver())
+    assert isinstance(install, ManualStep)
+    first, _, then = install.text.partition("\n")
+    assert "set up AMD's repository" in first and "amdgpu-install" in first
+    assert then.endswith(command)
+    assert restart.risk == "reboot"
+    # To take it away needs no repository.
+    assert isinstance(plan(on(*release), InstallRocmDriver(inbox=True))[0], RunStep)
+
+
 def test_a_file_of_constraints_is_told_before_it_refuses_the_command():
     constrained = machine_with(variables={"PIP_CONSTRAINT": "/etc/pip/constraint.txt"})
     (step,) = plan(constrained, REMEDIES[ReplaceTorch])

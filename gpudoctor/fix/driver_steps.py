@@ -6,7 +6,7 @@ They need root, and are never run unless gpudoctor was started as root and told 
 from __future__ import annotations
 
 from gpudoctor.finding import InstallDriver, InstallRocmDriver
-from gpudoctor.fix.place import Place, is_version
+from gpudoctor.fix.place import Family, Place, is_version
 from gpudoctor.fix.steps import ManualStep, RunStep, Step
 from gpudoctor.fix.system_packages import INSTALL, REMOVE, elsewhere
 from gpudoctor.fix.system_steps import reboot
@@ -166,6 +166,15 @@ def _open(remedy: InstallDriver) -> str:
     return "-open" if remedy.flavour == "open" else ""
 
 
+_AMDS_PACKAGES: dict[Family, str] = {
+    "ubuntu": "apt-get update && apt-get install linux-headers-$(uname -r) amdgpu-dkms",
+    "debian": "apt-get update && apt-get install linux-headers-$(uname -r) amdgpu-dkms",
+    "rhel": "dnf install kernel-headers-$(uname -r) kernel-devel-$(uname -r) amdgpu-dkms",
+    "suse": "zypper refresh && zypper install kernel-default-devel amdgpu-dkms",
+}
+"""No distribution has amdgpu-dkms: these work once AMD's own repository is set up, which names its release."""
+
+
 def install_rocm_driver(place: Place, remedy: InstallRocmDriver) -> tuple[Step, ...]:
     """AMD's kernel driver, or the kernel's own in its place."""
     words = (
@@ -175,11 +184,15 @@ def install_rocm_driver(place: Place, remedy: InstallRocmDriver) -> tuple[Step, 
     )
     if outside := elsewhere(place, words + ", and reboot", remedy.why):
         return (outside,)
-    if place.family in ("ubuntu", "debian", "rhel", "suse"):
+    told: Step = ManualStep(text=f"{words[0].upper()}{words[1:]}.", why=remedy.why, risk="root")
+    command = _AMDS_PACKAGES.get(place.family)
+    if command and remedy.inbox:
         add, remove = (*INSTALL[place.family], "amdgpu-dkms"), (*REMOVE[place.family], "amdgpu-dkms")
-        why = remedy.why if remedy.inbox else f"{remedy.why}; AMD's repository must be enabled".lstrip("; ")
-        argv, undo = (remove, add) if remedy.inbox else (add, remove)
-        step: Step = RunStep(argv=argv, why=why, risk="root", undo=(undo,))
-    else:
-        step = ManualStep(text=f"{words[0].upper()}{words[1:]}.", why=remedy.why, risk="root")
-    return (step, reboot("the new kernel driver is loaded at the next start"))
+        told = RunStep(argv=remove, why=remedy.why, risk="root", undo=(add,))
+    elif command:
+        text = (
+            "No distribution has amdgpu-dkms: first set up AMD's repository for this release (package amdgpu-install, "
+            f"from repo.radeon.com/amdgpu-install). Then, as root:\n{command}"
+        )
+        told = ManualStep(text=text, why=remedy.why, risk="root")
+    return (told, reboot("the new kernel driver is loaded at the next start"))
