@@ -9,8 +9,7 @@ from gpudoctor.finding import Evidence, InstallSystemPackage, Manual, Reboot, Wa
 from gpudoctor.machine import Gpu, LogFault
 
 from .cards import called, finding
-from .hardware import log_evidence
-from .installed import about
+from .installed import about, log_evidence
 from .unserved import has_build, names_card, without_kfd
 
 

@@ -172,6 +172,9 @@ def _own(case: Case) -> tuple[Distribution, ...]:
 def _another_cudnn(case: Case, fit: Fit) -> tuple[WayOut, ...]:
     """The cuDNN that torch pins, where that serves the card; else another torch."""
     sm = fit.gpu.arch.value or ""
+    library = in_the_way(case, "libcudnn")
+    if library is not None and library.version:
+        return (clear_the_way(case, library),)
     pin = pins(case).get("nvidia-cudnn") if judged_here(case) else None
     if pin and not case.matrix.cudnn_lacks(pin[1], sm):
         return (pinned_again(case, "nvidia-cudnn", pin[1], f"it has kernels for {sm}"),)

@@ -18,18 +18,14 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Gpu, LogFault
 
-from .installed import about, nvidia_refusal
+from .installed import about, log_evidence, nvidia_refusal
+from .recovery import reset
 from .unserved import because
 
 _NVML_LOST = 15
+_UNCONTAINED = (64, 95, 140)
+"""Xids after which the card computes nothing until it is reset."""
 _RESET = "GPU requires reset"
-
-
-def log_evidence(case: Case, faults: tuple[LogFault, ...]) -> tuple[Evidence, ...]:
-    """The last of these lines, and where they were read."""
-    log = case.machine.kernel_log
-    source = log.value.source if log.value and log.value.source else log.source
-    return tuple(Evidence("kernel_log", fault.line, source) for fault in faults[-2:])
 
 
 def _answers(case: Case, gpu: Gpu) -> bool | None:
@@ -67,10 +63,10 @@ def gpu_off_bus(case: Case) -> Verdicts:
         gone = gpu.off_bus or (gpu.nvml is not None and gpu.nvml.lost) or missing or id(gpu) in refused
         if not gone and not lines:
             continue
-        reset = gone and not gpu.off_bus and gpu.nvml is not None and gpu.nvml.why == _RESET
+        asks_for_reset = gone and not gpu.off_bus and gpu.nvml is not None and gpu.nvml.why == _RESET
         message = (
             f"{gpu.name} no longer works: its driver says that it must be reset."
-            if reset
+            if asks_for_reset
             else f"{gpu.name} has fallen off the PCI bus: the driver can no longer reach it."
             if gone
             else f"The kernel log says that {gpu.name} fell off the PCI bus earlier in this boot."
@@ -85,8 +81,8 @@ def gpu_off_bus(case: Case) -> Verdicts:
             device=Device.of(gpu),
             confidence="certain" if gone else "possible",
             evidence=(Evidence("gpu.off_bus", str(gpu.off_bus).lower(), gpu.source), *log_evidence(case, lines)),
-            ways_out=(_reset(gpu),) if reset else (_power_cycle(),) if gone else (),
-            moots=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
+            ways_out=(reset(gpu),) if asks_for_reset else (_power_cycle(),) if gone else (),
+            moots=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver", "gpu-reset-needed"),
         )
     lost = next((api for api in (case.machine.nvidia.nvml, case.machine.nvidia.smi) if api.value), None)
     if (
@@ -114,14 +110,6 @@ def _power_cycle() -> WayOut:
     )
     title = "Power-cycle the machine and check the card's seat, power and cooling"
     return WayOut(title, (Manual(text, risk="reboot"),))
-
-
-def _reset(gpu: Gpu) -> WayOut:
-    index = gpu.nvml.index if gpu.nvml else 0
-    text = (
-        f"End the programs on the card, then as root `nvidia-smi --gpu-reset -i {index}`; where that fails, reboot."
-    )
-    return WayOut("Reset the card", (Manual(text, risk="root"),))
 
 
 @check("GPD103", "gpu-ecc")
@@ -194,6 +182,7 @@ def gpu_ecc(case: Case) -> Verdicts:
                 device=device,
                 confidence="certain" if state else "possible",
                 evidence=(Evidence("nvml.ecc_uncorrectable_ever", str(ever), "NVML"), *log_evidence(case, lines)),
+                ways_out=() if state or lines[-1].xid not in _UNCONTAINED else (reset(gpu),),
             )
 
 

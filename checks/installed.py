@@ -146,6 +146,13 @@ def about(gpu: Gpu, faults: tuple[LogFault, ...]) -> tuple[LogFault, ...]:
     )
 
 
+def log_evidence(case: Case, faults: tuple[LogFault, ...]) -> tuple[Evidence, ...]:
+    """The last of these lines, and where they were read."""
+    log = case.machine.kernel_log
+    source = log.value.source if log.value and log.value.source else log.source
+    return tuple(Evidence("kernel_log", fault.line, source) for fault in faults[-2:])
+
+
 def nvidia_refusal(case: Case, gpu: Gpu) -> str | None:
     """Slug of the rule by which the driver that is there refuses this card: its branch, or its module flavour.
 

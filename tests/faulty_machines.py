@@ -145,6 +145,11 @@ _BAKED = Library("libcuda.so.1", f"{LIB}/libcuda.so.550.54.15", "550.54.15", "dr
 
 MACHINES: dict[str, Machine] = {
     "no-gpu": no_gpu_machine(torch=torch()),
+    "gpu-reset-needed": nvidia_machine(
+        **log(
+            "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"
+        )  # type: ignore[arg-type]
+    ),
     "gpu-off-bus": nvidia_machine(nvidia_gpu(off_bus=True)),
     "gpu-ecc": nvidia_machine(nvidia_gpu(*A100, nvml=NvmlDevice(index=0, remap_pending=True))),
     "driver-init-failed-bios": nvidia_machine(

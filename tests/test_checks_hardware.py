@@ -110,6 +110,58 @@ def test_log_lines_about_memory_are_a_note_about_their_card():
     assert [(f.severity, f.device.index) for f in found(machine, "gpu-ecc")] == [("note", 1)]
 
 
+@pytest.mark.parametrize(("xid", "asks"), [(48, False), (63, None), (64, True), (95, True)])
+def test_an_error_that_ends_only_with_a_reset_says_so_from_the_log_alone(xid, asks):
+    line = f"NVRM: Xid (PCI:0000:01:00): {xid}, pid=1234, name=python, Uncontained: FBHUB. RST: Yes, D-RST: No"
+    ways = [len(f.ways_out) for f in found(nvidia_machine(**log(line)), "gpu-ecc")]
+    assert ways == ([] if asks is None else [int(asks)])
+
+
+# --- what the driver asks for ---
+
+
+def action(change: str, slot: str = "0000:01:00") -> str:
+    return f"NVRM: Xid (PCI:{slot}): 154, GPU recovery action changed from {change}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "way"),
+    [
+        (["0x0 (None) to 0x2 (Node Reboot Required)"], "Reboot the machine"),
+        (["0x0 (None) to 0x2 (OS Reboot)"], "Reboot the machine"),
+        (["0x0 (None) to 0x1 (GPU Reset Required)"], "Reset the card"),
+        (
+            ["0x0 (None) to 0x1 (GPU Reset Required)", "0x1 (GPU Reset) to 0x2 (Node Reboot)"],
+            "Reboot the machine",
+        ),
+        (["0x0 (None) to 0x3 (Drain P2P)"], "End the programs that use the card's links"),
+        (["0x0 (None) to 0x4 (Drain and Reset)"], "Reset the card"),
+        (["0x0 (None) to 0x1 (GPU Reset Required)", "0x1 (GPU Reset Required) to 0x0 (None)"], None),
+    ],
+)
+def test_what_the_driver_asks_for_is_the_way_out(changes, way):
+    machine = nvidia_machine(**log(*map(action, changes)))
+    assert [(f.severity, f.ways_out[0].title) for f in found(machine, "gpu-reset-needed")] == (
+        [("warning", way)] if way else []
+    )
+
+
+def test_a_processor_that_did_not_answer_is_a_note_until_the_driver_lists_the_card():
+    line = "NVRM: Xid (PCI:0000:01:00): 119, pid=1, name=x, Timeout after 6s of waiting for RPC response"
+    unasked, listed = nvidia_gpu(), nvidia_gpu(nvml=NvmlDevice(index=0, bdf="0000:01:00.0"))
+    seen = [
+        [f.severity for f in found(nvidia_machine(g, **log(line)), "gpu-reset-needed")] for g in (unasked, listed)
+    ]
+    assert seen == [["note"], []]
+
+
+def test_a_reset_is_asked_for_the_card_that_the_line_names():
+    line = action("0x0 (None) to 0x1 (GPU Reset Required)", "0000:02:00")
+    (finding,) = found(nvidia_machine(nvidia_gpu(), nvidia_gpu(index=1), **log(line)), "gpu-reset-needed")
+    assert finding.device.bdf == "0000:02:00.0"
+    assert "--gpu-reset -i 0000:02:00.0" in finding.ways_out[0].remedies[0].text
+
+
 # --- a driver that cannot start the card ---
 
 

@@ -304,6 +304,12 @@ def test_an_installed_cudnn_without_kernels_for_the_card_gives_way_to_the_pinned
         assert remedies(machine, "cudnn-mismatch") == ["ReplacePackage nvidia-cudnn-cu12==9.10.2.21"]
 
 
+def test_a_cudnn_on_the_path_without_kernels_for_the_card_is_taken_off_it():
+    volta = change(with_library("libcudnn.so.9", "9.15.1", wins=True), gpus=(nvidia_gpu("Tesla V100", "sm_70"),))
+    assert severity(volta, "cudnn-mismatch") == "error"
+    assert remedies(volta, "cudnn-mismatch") == ["unset LD_LIBRARY_PATH"]
+
+
 def test_a_torch_whose_own_cudnn_dropped_the_card_is_replaced_by_the_last_that_had_it():
     kepler = nvidia_machine(
         nvidia_gpu("Tesla K80", "sm_37"), driver="470.239.06", flavour="proprietary", torch=torch("2.7.1+cu118")

@@ -1,0 +1,77 @@
+"""Cards that the driver itself wants reset, or the machine rebooted (GPD130)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Case, Verdicts, check
+from gpudoctor.finding import Device, Finding, Manual, Reboot, Severity, WayOut, gpu_subject
+from gpudoctor.machine import Gpu, LogFault
+
+from .installed import about, log_evidence
+
+_XID = "nvidia-xid"
+_ACTION = 154
+_PROCESSOR_IS_GONE = (119, 120)
+_RESET, _REBOOT, _DRAIN_PEERS, _DRAIN_AND_RESET = range(1, 5)
+
+
+@check("GPD130", "gpu-reset-needed")
+def gpu_reset_needed(case: Case) -> Verdicts:
+    """The NVIDIA driver asks for a reset of a card, or for a reboot.
+
+    ## Why it matters
+    After some faults the card still stands in nvidia-smi, and every new program on it fails. The driver writes what
+    it takes to recover into the kernel log (Xid 154); it stays so until that is done.
+
+    ## How it is judged
+    By the last such line of this boot for the card: a reset, a reboot, or none any more. A warning, as a reset may
+    not be logged; an error where the driver also calls the card lost. Where only the card's own processor (GSP) is
+    said not to answer (Xid 119, 120), a note. Nothing where smoke kernels computed right.
+
+    ## Fix safety
+    A reset or reboot ends every program on the card, and changes nothing on disk.
+    """
+    log = case.machine.kernel_log.value
+    for gpu in case.machine.of_vendor("nvidia") if log and log.faults else ():
+        lines = about(gpu, tuple(fault for fault in log.faults if fault.kind == _XID)) if log else ()
+        told = tuple(fault for fault in lines if fault.xid == _ACTION)
+        silent = () if told or gpu.nvml else tuple(fault for fault in lines if fault.xid in _PROCESSOR_IS_GONE)
+        action = _asked(told[-1]) if told else _RESET if silent else 0
+        if not action or case.computed(gpu):
+            continue
+        severity: Severity = "note" if silent else "error" if gpu.nvml and gpu.nvml.lost else "warning"
+        said = told[-1].line.rpartition("(")[2].rstrip(") ") if told else "its own processor (GSP) did not answer"
+        yield Finding(
+            severity=severity,
+            message=f"The driver's log says that {gpu.name} has to recover before it computes again: {said}.",
+            saw=(told or silent)[-1].line,
+            want="no recovery action",
+            subject=gpu_subject(gpu),
+            device=Device.of(gpu),
+            confidence="certain" if severity == "error" else "possible" if silent else "likely",
+            evidence=log_evidence(case, told or silent),
+            ways_out=(_recovery(gpu, action),),
+            refs=("NVIDIA Xid errors catalogue",),
+        )
+
+
+def _asked(fault: LogFault) -> int:
+    """The action's number: 2 of "... changed from 0x0 (None) to 0x2 (Node Reboot Required)"; 0 for none."""
+    number = fault.line.rpartition(" to 0x")[2][:1]
+    return int(number) if number.isdecimal() else 0
+
+
+def _recovery(gpu: Gpu, action: int) -> WayOut:
+    if action == _REBOOT:
+        return WayOut("Reboot the machine", (Reboot(why="the driver asks for it; a reset is not enough"),))
+    if action == _DRAIN_PEERS:
+        text = "End the programs on this card and on those that it is linked to by NVLink, then start them again."
+        return WayOut("End the programs that use the card's links", (Manual(text),))
+    return reset(gpu, drained=action == _DRAIN_AND_RESET)
+
+
+def reset(gpu: Gpu, *, drained: bool = False) -> WayOut:
+    """Reset one card; `drained`: its programs may end by themselves."""
+    first = "Let the programs on the card end and start no new ones" if drained else "End the programs on the card"
+    which = gpu.nvml.index if gpu.nvml else gpu.bdf or gpu.index
+    text = f"{first}, then as root `nvidia-smi --gpu-reset -i {which}`; where that fails, reboot."
+    return WayOut("Reset the card", (Manual(text, risk="root"),))
