@@ -20,6 +20,7 @@ from types import FrameType
 from msgspec import Struct
 
 from gpudoctor.fix.journal import Process, RepairError, is_alive, process
+from gpudoctor.host.bound_child import bound
 from gpudoctor.plain_text import without_passwords
 
 LAST_LINES = 20
@@ -32,14 +33,10 @@ ALIVE_SECONDS = 1.0
 _ENDING_SECONDS = 5.0
 _LINE_LIMIT = 4000
 
-# Replaces itself with the step. The kernel kills it when gpudoctor dies; it waits until the journal knows it.
+# Waits until the journal knows it, then replaces itself with the step, which stays bound to gpudoctor.
 _LAUNCH = """
-import os, signal, sys
-with __import__("contextlib").suppress(Exception):
-    import ctypes
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
-parent, go, *argv = sys.argv[1:]
-if os.getppid() != int(parent) or os.read(int(go), 1) != b"g":
+go, *argv = sys.argv[1:]
+if os.read(int(go), 1) != b"g":
     os._exit(125)
 os.close(int(go))
 for number in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -134,7 +131,7 @@ def run_step(
     waiting, go = os.pipe()
     try:
         child = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _LAUNCH, str(os.getpid()), str(waiting), *argv],
+            [sys.executable, "-I", "-S", *bound(_LAUNCH, str(waiting), *argv)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
