@@ -189,7 +189,8 @@ def cuda_compat_on_geforce(case: Case) -> Verdicts:
     cards are listed is not public: those are not judged from files.
 
     ## Fix safety
-    Takes one folder out of LD_LIBRARY_PATH for this process. Nothing is removed.
+    Takes one folder out of LD_LIBRARY_PATH for this process; nothing is removed. Where the driver itself is too old
+    for this torch, a newer driver or another build comes with it.
     """
     library, answer = case.machine.load_path.first(_LIBCUDA), case.machine.nvidia.cuda.value
     if library is None or library.kind != "compat":
@@ -215,10 +216,23 @@ def cuda_compat_on_geforce(case: Case) -> Verdicts:
         want="the driver's own libcuda.so.1",
         subject=gpu_subject(gpu),
         evidence=(*library_evidence(case, library), Evidence("gpu.name", gpu.name, gpu.source)),
-        ways_out=(_off_the_path(case, library),),
+        ways_out=_without_compat(case, library),
         refs=("CUDA compatibility guide, forward compatibility", "gpustack/gpustack#1254"),
         moots=("driver-too-old", "driver-lib-mismatch"),
     )
+
+
+def _without_compat(case: Case, library: Library) -> tuple[WayOut, ...]:
+    """Without cuda-compat the driver itself must serve this torch; where it does not, that is mended with it."""
+    off = _off_the_path(case, library)
+    cuda = case.torch.cuda if case.torch and case.built_for == "nvidia" else None
+    if cuda is None or driver_verdict(case.machine, case.matrix, cuda) != "too-old":
+        return (off,)
+    others = _ways_out(case, case.matrix.floor(cuda) or "")
+    return tuple(
+        WayOut(f"{off.title}, and {way.title[0].lower()}{way.title[1:]}", (*off.remedies, *way.remedies))
+        for way in others
+    ) or (off,)
 
 
 @check("GPD303", "libcuda-stub")

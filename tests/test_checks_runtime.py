@@ -160,6 +160,20 @@ def test_cuda_compat_on_a_geforce_is_an_error_with_the_folder_taken_out():
     assert remedies(machine, "cuda-compat-on-geforce") == ["set LD_LIBRARY_PATH=/opt/lib"]
 
 
+def test_a_driver_that_is_too_old_without_cuda_compat_is_mended_together_with_it():
+    """An NGC image for CUDA 13 on a GeForce with 550: without cuda-compat its own libcuda is too old."""
+    machine = loads(
+        nvidia_machine(driver="550.163.01", torch=torch("2.9.1+cu130")),
+        "/usr/local/cuda/compat/libcuda.so.1",
+        kind="compat",
+    )
+    machine = change(machine, variables={"LD_LIBRARY_PATH": "/usr/local/cuda/compat"})
+    inside = with_system(machine, container=known("docker", "/.dockerenv"))
+    for there, first in ((machine, "InstallDriver"), (inside, "ReplaceTorch")):
+        (way, *_) = finding(there, "cuda-compat-on-geforce").ways_out
+        assert [type(remedy).__name__ for remedy in way.remedies][:2] == ["UnsetVariable", first]
+
+
 def test_cuda_compat_that_is_not_first_or_that_works_is_silent():
     machine = nvidia_machine(driver="550.163.01")
     compat = Library(name="libcuda.so.1", path="/usr/local/cuda/compat/libcuda.so.1", kind="compat")
