@@ -8,11 +8,12 @@ from gpudoctor import builds
 from gpudoctor.builds.carried import torch_vendor
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Manual, Severity, WayOut
-from gpudoctor.machine import Gpu, Torch
+from gpudoctor.machine import Gpu, Library, Torch
 from gpudoctor.visibility import RESERVED
 
 from .fitting import REPAIRED_WITH_TORCH, better_torch, build_name, fits
 from .unserved import computes
+from .wsl import of_another_vendor
 
 
 @check("GPD405", "torch-cpu-only")
@@ -82,12 +83,16 @@ def cuda_torch_on_amd(case: Case) -> Verdicts:
     build.
 
     ## How it is judged
-    The only usable cards are AMD's, and no NVIDIA card is there that a repair could bring back to compute.
+    The only usable cards are AMD's, and no NVIDIA card is there that a repair could bring back to compute. Inside
+    WSL, where no file names a card: ROCm is installed, and Windows' NVIDIA driver has laid no libcuda there.
 
     ## Fix safety
     Replaces torch and its companions in this environment by a ROCm build.
     """
     torch = case.torch
+    if torch is not None and not case.usable and of_another_vendor(case) == "amd":
+        yield _behind_windows(case, torch, "a CUDA build, and this WSL system has ROCm and no libcuda", "ROCm build")
+        return
     nvidia = case.machine.of_vendor("nvidia")
     others = [gpu for gpu in nvidia if gpu.driver.value not in RESERVED and computes(case, gpu)]
     if torch is None or case.built_for != "nvidia" or others or not case.usable_of("amd"):
@@ -104,14 +109,17 @@ def torch_wrong_build_or_cpu(case: Case) -> Verdicts:
     neither CUDA nor ROCm uses none.
 
     ## How it is judged
-    A ROCm build where the cards to use are NVIDIA's; an XPU build beside NVIDIA or AMD cards; a build whose label
-    says CUDA or ROCm while its own files name neither. And where torch was imported: it counts no GPU although cards
+    A ROCm build where the cards to use are NVIDIA's (inside WSL: Windows' NVIDIA driver has laid its libcuda there,
+    and no ROCm is installed); an XPU build beside NVIDIA or AMD cards; a build whose label says CUDA or ROCm while
+    its own files name neither. And where torch was imported: it counts no GPU although cards
     of its maker could be used, and nothing more exact says why.
 
     ## Fix safety
     Replaces torch and its companions in this environment.
     """
     torch = case.torch
+    if torch is not None and not case.usable and of_another_vendor(case) == "nvidia":
+        yield _behind_windows(case, torch, "a ROCm build, and Windows has an NVIDIA driver here", "CUDA build")
     if torch is None or not case.usable:
         return
     label = torch.build or torch.version.partition("+")[2]
@@ -180,6 +188,35 @@ def _other_vendor(case: Case, torch: Torch, what: str, want: str) -> Finding:
         ways_out=builds.replacements(case.machine, case.matrix, cards, keep=torch),
         moots=("torch-rocm-no-arch-for-gpu", "amd-igpu-interferes", *REPAIRED_WITH_TORCH),
     )
+
+
+def _behind_windows(case: Case, torch: Torch, what: str, want: str) -> Finding:
+    """The build is for other cards than those behind Windows, which no file here names."""
+    text = (
+        f"Install a {want} of torch in its place: `gpudoctor recommend`, which asks the driver for the card, names "
+        "it and the command."
+    )
+    return Finding(
+        severity="error",
+        message=f"{build_name(torch)} is {what}: it cannot use the card.",
+        saw=f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.rocm}",
+        want=want,
+        subject=f"torch {torch.version}",
+        confidence="likely",
+        evidence=(
+            Evidence("torch.version", torch.version, torch.source),
+            Evidence.of("system.wsl", case.machine.system.wsl),
+            *(Evidence("load_path", library.path, library.via) for library in _windows_own(case)[:1]),
+            *(Evidence("amd.rocm", rocm.path, "files") for rocm in (case.machine.amd.rocm.value or ())[:1]),
+        ),
+        ways_out=(WayOut(f"Install a {want} of torch", (Manual(text, risk="replaces"),)),),
+        moots=("no-gpu", *REPAIRED_WITH_TORCH),
+    )
+
+
+def _windows_own(case: Case) -> tuple[Library, ...]:
+    path = case.machine.load_path
+    return tuple(library for library in (*path.found, *path.beside) if library.kind == "wsl")
 
 
 @check("GPD415", "torch-wheel-missing")

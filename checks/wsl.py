@@ -8,13 +8,36 @@ import shlex
 
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Manual, NotJudged, SetVariable, UnsetVariable, WayOut
-from gpudoctor.machine import Torch
+from gpudoctor.machine import Torch, Vendor
 from gpudoctor.matrix.rows import WslSupport
 
 from .installed import cuda_status, driver_answers, nvml_status
 
 WHEEL_RUNTIME = "libhsa-runtime64.so"
 """AMD's guide to torch in WSL has it deleted from torch/lib."""
+
+
+def behind_windows(case: Case) -> frozenset[Vendor]:
+    """Whose cards are to be used in this WSL system, as far as anything shows it: cards that a driver or runtime
+    lists, the libcuda that Windows' NVIDIA driver lays into /usr/lib/wsl/lib, an installed ROCm or its librocdxg."""
+    machine = case.machine
+    vendors: set[Vendor] = {gpu.vendor for gpu in machine.gpus}
+    libraries = (*machine.load_path.found, *machine.load_path.beside)
+    if any(library.kind == "wsl" and library.name.startswith("libcuda.so") for library in libraries):
+        vendors.add("nvidia")
+    if machine.amd.rocm.value or machine.load_path.first("librocdxg.so"):
+        vendors.add("amd")
+    return frozenset(vendors)
+
+
+def of_another_vendor(case: Case) -> Vendor | None:
+    """Whose cards Windows has to offer, where torch is built for the other vendor's and nothing shows one of those.
+    Never where torch counts a GPU."""
+    trial = case.torch.trial.value if case.torch else None
+    if not case.machine.system.wsl.known or _dxg(case) is False or (trial and trial.device_count):
+        return None
+    offered = behind_windows(case)
+    return next(iter(offered)) if offered and case.built_for and case.built_for not in offered else None
 
 
 @check("GPD120", "wsl-driver")
@@ -26,7 +49,8 @@ def wsl_driver(case: Case) -> Verdicts:
     installed inside WSL puts its own libcuda in front, and CUDA fails.
 
     ## How it is judged
-    By /dev/dxg, by the first libcuda on the load path, and at level driver by what it answers.
+    By /dev/dxg, by the first libcuda on the load path, and at level driver by what it answers. Where ROCm is
+    installed and nothing of NVIDIA's is there, torch is the wrong build, and not the driver missing.
 
     ## Fix safety
     Removing the Linux driver packages inside WSL does not touch Windows. Updating WSL ends its running systems.
@@ -75,6 +99,8 @@ def wsl_driver(case: Case) -> Verdicts:
             ways_out=(WayOut("Remove the Linux driver inside WSL", (Manual(text, risk="root"),)),),
             moots=moots,
         )
+        return
+    if of_another_vendor(case):
         return
     missing = first is None and machine.load_path.complete.value and bool(machine.load_path.searched)
     fails = cuda_status(case) not in (None, 0) or nvml_status(case) not in (None, 0)
@@ -130,7 +156,7 @@ def rocm_wsl_unsupported(case: Case) -> Verdicts:
     if not machine.system.wsl.known or torch is None or torch.rocm is None or case.built_for != "amd":
         return
     row, trial = case.matrix.wsl_rocm(torch.rocm), torch.trial.value
-    if (trial and trial.device_count) or _dxg(case) is False:
+    if (trial and trial.device_count) or _dxg(case) is False or of_another_vendor(case):
         return
     if row is not None and row.runtime != "wheel" and torch.own_hsa_runtime and not _exchanged(torch):
         yield _blind_runtime(case, torch, row)
@@ -239,6 +265,8 @@ def rocm_wsl_dxg_env(case: Case) -> Verdicts:
     """
     machine, torch = case.machine, case.torch
     if not machine.system.wsl.known or torch is None or torch.rocm is None or _dxg(case) is False:
+        return
+    if of_another_vendor(case):
         return
     hsa = machine.amd.hsa.value
     value = case.variable("HSA_ENABLE_DXG_DETECTION")

@@ -18,12 +18,13 @@ from gpudoctor.machine import (
     NvidiaApi,
     NvmlDevice,
     Os,
+    RocmInstall,
     absent,
     known,
     unknown,
 )
 from tests.check_cases import below_torch, first, found, log, remedies
-from tests.judging import questions, told
+from tests.judging import finding, questions, told
 from tests.machines import (
     LIB,
     amd_gpu,
@@ -476,3 +477,28 @@ def test_a_runtime_that_does_not_start_although_it_looks_for_the_card():
         machine = change(rocm_wsl("2.12.0+rocm7.2", variables=variables), gpus=())
         machine = change(machine, amd=change(machine.amd, hsa=status))
         assert below_torch(machine) == [(expected, "error")]
+
+
+def test_a_rocm_build_where_windows_has_an_nvidia_driver_is_the_wrong_build():
+    machine = change(
+        with_torch(rocm_wsl("2.9.1+rocm6.4"), own_hsa_runtime=True),
+        load_path=LoadPath((WSL_LIBRARY,), (LIB, "/usr/lib/wsl/lib"), known(True, "ld.so.cache")),
+    )
+    assert [item for item in told(machine) if item[1] == "error"] == [("torch-wrong-build-or-cpu", "error")]
+    # ROCm 7.2 would look behind /dev/dxg only when told to: no help where the card is NVIDIA's.
+    newer = with_torch(machine, version="2.12.0+rocm7.2", rocm="7.2", build="rocm7.2")
+    assert [item[0] for item in told(newer) if item[1] == "error"] == ["torch-wrong-build-or-cpu"]
+    # Where ROCm is installed, too, an AMD card is meant.
+    both = change(machine, amd=change(machine.amd, rocm=known((RocmInstall("6.4.2", "/opt/rocm"),), "/opt")))
+    assert [item[0] for item in told(both) if item[1] == "error"] == ["rocm-wsl-unsupported"]
+
+
+def test_a_cuda_build_where_rocm_is_installed_and_windows_has_no_nvidia_driver_is_the_wrong_build():
+    machine = wsl()
+    amd = change(machine, amd=change(machine.amd, rocm=known((RocmInstall("7.2.1", "/opt/rocm"),), "/opt")))
+    assert [item for item in told(amd) if item[1] == "error"] == [("cuda-torch-on-amd", "error")]
+    assert "ROCm build" in finding(amd, "cuda-torch-on-amd").ways_out[0].remedies[0].text
+    bridge = Library("librocdxg.so", "/opt/rocm/lib/librocdxg.so", None, "toolkit", "ld.so.cache")
+    assert [item[0] for item in told(wsl(bridge)) if item[1] == "error"] == ["cuda-torch-on-amd"]
+    with_both = change(amd, load_path=LoadPath((WSL_LIBRARY,), (LIB,), known(True, "ld.so.cache")))
+    assert [item for item in told(with_both) if item[1] == "error"] == []

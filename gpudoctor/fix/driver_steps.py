@@ -191,8 +191,8 @@ def install_rocm_driver(place: Place, remedy: InstallRocmDriver) -> tuple[Step, 
         told = RunStep(argv=remove, why=remedy.why, risk="root", undo=(add,))
     elif command:
         text = (
-            "No distribution has amdgpu-dkms: first set up AMD's repository for this release (package amdgpu-install, "
-            f"from repo.radeon.com/amdgpu-install). Then, as root:\n{command}"
+            "No distribution has amdgpu-dkms: first set up AMD's repository for this release (amdgpu-install, from "
+            f"repo.radeon.com/amdgpu-install). Then, as root:\n{command}"
         )
         told = ManualStep(text=text, why=remedy.why, risk="root")
     return (told, reboot("the new kernel driver is loaded at the next start"))

@@ -34,6 +34,7 @@ DRIVER_LIBRARIES = (
     "libamdhip64.so.5",
     "libamdhip64.so",
     "libdxcore.so",
+    "librocdxg.so",
 )
 _C_LIBRARY = "libc.so.6"
 _NIX_DRIVER_FOLDER = "/run/opengl-driver/lib"
