@@ -250,8 +250,9 @@ def nvidia_firmware_missing(case: Case) -> Verdicts:
     do without it: the card does not start, nvidia-smi says "No devices were found".
 
     ## How it is judged
-    By the kernel's line about the file, for a card that the driver does not list. Where the driver was not asked it
-    is a note: the initial ramdisk often lacks the file, and the driver finds it later.
+    By the kernel's line about the file, for a card that the driver does not list. Where the driver was not asked, the
+    file decides, if it can be looked for; else it is a note: the initial ramdisk often lacks the file, and the driver
+    finds it later.
 
     ## Fix safety
     The file is added; nothing is taken away.
@@ -266,7 +267,10 @@ def nvidia_firmware_missing(case: Case) -> Verdicts:
             "xorg-x11-drv-nvidia (RPM Fusion), nvidia-utils (Arch). If the file is there, it is the initial ramdisk "
             "that lacks it: build that again (`sudo update-initramfs -u`; `sudo dracut --force`). Then reboot."
         )
-        sure = _answers(case, gpu) is False
+        there = _firmware_is_there(case, name)
+        if there and _answers(case, gpu) is None:
+            continue
+        sure = _answers(case, gpu) is False or there is False
         found = _failed_start(
             case,
             gpu,
@@ -277,6 +281,16 @@ def nvidia_firmware_missing(case: Case) -> Verdicts:
             WayOut("Install the driver's firmware", (Manual(text, risk="reboot"),)),
         )
         yield found if sure else replace(found, severity="note", confidence="possible", ways_out=(), moots=())
+
+
+def _firmware_is_there(case: Case, path: str) -> bool | None:
+    """Whether a file of the loaded driver's firmware is there now, compressed or not; None: not looked for."""
+    folder, _, name = path.rpartition("/")
+    files = case.machine.nvidia.firmware
+    module = case.machine.nvidia.module.value
+    if module is None or not folder.endswith(f"/{module.version}") or not (files.known or files.absent):
+        return None
+    return any(file.startswith(name) for file in files.value or ())
 
 
 def _failed_starts(case: Case, slug: str) -> list[tuple[Gpu, tuple[LogFault, ...]]]:

@@ -323,6 +323,8 @@ class NvidiaStack(Record, frozen=True):
     """PCI addresses that /proc/driver/nvidia/gpus lists: those that the module has taken."""
     proc_cards: tuple[ProcGpu, ...] = ()
     """The same cards, with what their `information` files say."""
+    firmware: Fact[tuple[str, ...]] = unknown("not probed")
+    """Files of /lib/firmware/nvidia/VERSION, for the version of the loaded module."""
     fabric: Fabric = Fabric()
     toolkit: Fact[str] = unknown("not probed")
     """nvidia-container-toolkit on this host (version or path)."""

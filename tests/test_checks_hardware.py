@@ -187,6 +187,21 @@ def test_a_driver_without_the_firmware_of_its_card():
     assert "/lib/firmware/nvidia/580.95.05/gsp_ga10x.bin is not there" in first(machine).message
 
 
+@pytest.mark.parametrize(
+    ("files", "weight"),
+    [
+        (absent("/lib/firmware/nvidia/580.95.05"), ["error"]),
+        (known(("gsp_tu10x.bin",), "/lib/firmware"), ["error"]),
+        (known(("gsp_ga10x.bin",), "/lib/firmware"), []),
+        (known(("gsp_ga10x.bin.zst",), "/lib/firmware"), []),
+        (unknown("elsewhere"), ["note"]),
+    ],
+)
+def test_the_file_itself_tells_where_the_driver_was_not_asked(files, weight):
+    machine = with_stack(nvidia_machine(driver="580.95.05", **log(*NO_FIRMWARE)), firmware=files)
+    assert [f.severity for f in found(machine, "nvidia-firmware-missing")] == weight
+
+
 def test_firmware_that_the_initial_ramdisk_lacked_may_have_been_found_since():
     assert below_torch(nvidia_machine(**log(*NO_FIRMWARE))) == [("nvidia-firmware-missing", "note")]
     card = nvidia_gpu(nvml=NvmlDevice(index=0, bdf="0000:01:00.0"))

@@ -391,3 +391,17 @@ def test_a_needed_override_is_a_warning_not_an_error(tmp_path: Path) -> None:
     first = report["findings"][0]
     assert (first["slug"], first["severity"]) == ("torch-rocm-no-arch-for-gpu", "warning")
     assert (report["verdict"], report["exit_code"]) == ("warning", 0)
+
+
+@pytest.mark.parametrize(
+    ("file", "weight"), [("580.95.05/gsp_ga10x.bin", None), ("570.86.15/gsp_ga10x.bin", "error")]
+)
+def test_the_drivers_firmware_is_looked_for_where_the_kernel_looks(tmp_path, file, weight):
+    host = Host(tmp_path / "host").ubuntu().nvidia_card("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+    host.file(f"/lib/firmware/nvidia/{file}", b"x").file("/lib/firmware/regulatory.db", b"x")
+    host.file(
+        "/var/log/dmesg",
+        "[    5.1] nvidia 0000:01:00.0: Direct firmware load for nvidia/580.95.05/gsp_ga10x.bin failed with error -2\n",
+    )
+    findings = {finding["slug"]: finding["severity"] for finding in host.check()["findings"]}
+    assert findings.get("nvidia-firmware-missing") == weight

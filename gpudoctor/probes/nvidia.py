@@ -26,6 +26,7 @@ PROC = "/proc/driver/nvidia"
 MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvgpu", "nouveau", "nova_core", "nova_drm")
 _ON_DISK = ("nvidia", "nouveau", "nova_core")
 _NODE = r"nvidia\d+|nvidiactl|nvidia-uvm|nvidia-modeset|nvidia-nvswitch\w+|dxg|nvhost-.+|nvmap|nvgpu"
+_FIRMWARE = "/lib/firmware"
 _BINARIES = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/nvidia/toolkit", "/opt/nvidia/toolkit")
 _FABRIC_MANAGER = "nv-fabricmanager"
 _FABRIC_PACKAGE = r"nvidia-fabricmanager(?:-\d+)?"
@@ -36,8 +37,9 @@ def probe_nvidia(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System, l
     listed = host.names(f"{PROC}/gpus")
     cards = tuple(_proc_card(host, name) for name in listed.value or ())
     loaded = loaded_modules(host, MODULES)
+    module = _module(host, loaded)
     return NvidiaStack(
-        module=_module(host, loaded),
+        module=module,
         modules_loaded=loaded,
         modules_installed=installed_modules(host, system.kernel.value, _ON_DISK),
         dkms=dkms_modules(host, "nvidia"),
@@ -46,6 +48,7 @@ def probe_nvidia(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System, l
         nodes=_nodes(host),
         proc_gpus=_listing(listed, tuple(card.bdf for card in cards)),
         proc_cards=cards,
+        firmware=_firmware(host, module, system),
         fabric=_fabric(host, pci, system),
         toolkit=_toolkit(host),
     )
@@ -74,6 +77,18 @@ def parse_banner(text: str) -> NvidiaModule | None:
     if found is None:
         return None
     return NvidiaModule(version=found[1], flavour="open" if "Open Kernel Module" in text else "proprietary")
+
+
+def _firmware(host: Host, module: Fact[NvidiaModule], system: System) -> Fact[tuple[str, ...]]:
+    """What the kernel finds for the loaded module, in the folders in which it looks."""
+    if module.value is None or system.container.known:
+        return unknown("no module is loaded, or its firmware lies on the host", _FIRMWARE)
+    if not host.names(_FIRMWARE).value:
+        return unknown("the kernel's firmware lies elsewhere", _FIRMWARE)
+    below = f"nvidia/{module.value.version}"
+    listed = [host.names(f"{folder}/{below}") for folder in (_FIRMWARE, f"{_FIRMWARE}/updates")]
+    files = tuple(name for names in listed for name in names.value or ())
+    return known(files, listed[0].source) if files else listed[0]
 
 
 def _proc_card(host: Host, name: str) -> ProcGpu:
