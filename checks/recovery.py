@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import Device, Finding, Manual, Reboot, Severity, WayOut, gpu_subject
 from gpudoctor.machine import Gpu, LogFault
@@ -9,6 +11,7 @@ from gpudoctor.machine import Gpu, LogFault
 from .installed import about, log_evidence
 
 _XID = "nvidia-xid"
+_FAILED, _RESET_OF = "amdgpu-reset-failed", "amdgpu-reset"
 _ACTION = 154
 _PROCESSOR_IS_GONE = (119, 120)
 _RESET, _REBOOT, _DRAIN_PEERS, _DRAIN_AND_RESET = range(1, 5)
@@ -16,16 +19,18 @@ _RESET, _REBOOT, _DRAIN_PEERS, _DRAIN_AND_RESET = range(1, 5)
 
 @check("GPD130", "gpu-reset-needed")
 def gpu_reset_needed(case: Case) -> Verdicts:
-    """The NVIDIA driver asks for a reset of a card, or for a reboot.
+    """The driver asks for a reset of a card, or for a reboot.
 
     ## Why it matters
     After some faults the card still stands in nvidia-smi, and every new program on it fails. The driver writes what
-    it takes to recover into the kernel log (Xid 154); it stays so until that is done.
+    it takes to recover into the kernel log (Xid 154); it stays so until that is done. amdgpu resets a card that hangs
+    by itself; where that fails, ROCm finds the card no more, or hangs on it, until a reboot.
 
     ## How it is judged
     By the last such line of this boot for the card: a reset, a reboot, or none any more. A warning, as a reset may
     not be logged; an error where the driver also calls the card lost. Where only the card's own processor (GSP) is
-    said not to answer (Xid 119, 120), a note. Nothing where smoke kernels computed right.
+    said not to answer (Xid 119, 120), a note. Of an AMD card the last reset that ended counts: a warning where it
+    failed. Nothing where smoke kernels computed right.
 
     ## Fix safety
     A reset or reboot ends every program on the card, and changes nothing on disk.
@@ -51,6 +56,29 @@ def gpu_reset_needed(case: Case) -> Verdicts:
             evidence=log_evidence(case, told or silent),
             ways_out=(_recovery(gpu, action),),
             refs=("NVIDIA Xid errors catalogue",),
+        )
+    yield from _resets_that_failed(case)
+
+
+def _resets_that_failed(case: Case) -> Iterator[Finding]:
+    """AMD cards that hung, and that amdgpu could not bring back."""
+    log = case.machine.kernel_log.value
+    for gpu in case.machine.of_vendor("amd") if log and log.faults else ():
+        lines = about(gpu, log.faults) if log else ()
+        ended = [line for line in lines if line.kind == _FAILED or (line.kind == _RESET_OF and "succe" in line.line)]
+        if not ended or ended[-1].kind != _FAILED or case.computed(gpu):
+            continue
+        yield Finding(
+            severity="warning",
+            message=f"{gpu.name} hung, and amdgpu could not reset it: until a reboot programs on it fail or hang.",
+            saw=ended[-1].line,
+            want="a card that was reset, or never hung",
+            subject=gpu_subject(gpu),
+            device=Device.of(gpu),
+            confidence="likely",
+            evidence=log_evidence(case, tuple(ended)),
+            ways_out=(WayOut("Reboot the machine", (Reboot(why="a reset of the card has failed"),)),),
+            refs=("torvalds/linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c",),
         )
 
 

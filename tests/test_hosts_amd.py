@@ -458,3 +458,35 @@ def test_the_runtime_that_amds_guide_deletes_is_no_damage(tmp_path: Path) -> Non
     assert host.site is not None
     (host.site / "torch/lib/libhsa-runtime64.so").unlink()
     assert slugs(host.check(), "error") == []
+
+
+# --- a card that hung -----------------------------------------------------------------------------------------
+
+HUNG = (
+    "amdgpu 0000:0a:00.0: amdgpu: ring gfx_0.0.0 timeout, signaled seq=3, emitted seq=5",
+    "amdgpu 0000:0a:00.0: amdgpu: GPU reset begin!",
+    "amdgpu 0000:0a:00.0: amdgpu: MODE1 reset",
+    "amdgpu 0000:0a:00.0: amdgpu: GPU reset succeeded, trying to resume",
+)
+FAILED = (*HUNG, "amdgpu 0000:0a:00.0: amdgpu: GPU reset end with ret = -62")
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (FAILED, [("gpu-reset-needed", "warning")]),
+        ((*HUNG, "amdgpu 0000:0a:00.0: amdgpu: GPU reset(1) failed"), [("gpu-reset-needed", "warning")]),
+        ((*HUNG, "amdgpu 0000:0a:00.0: amdgpu: GPU reset(1) succeeded!"), []),
+        ((*FAILED, *HUNG, "amdgpu 0000:0a:00.0: amdgpu: GPU reset(2) succeeded!"), []),
+    ],
+)
+def test_one_of_two_cards_hung_and_its_last_reset_counts(
+    lines: tuple[str, ...], expected: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    host = rx_7900_xtx(Host(tmp_path)).amd_card("744c", 110000, "0000:0a:00.0", node=2, render=129, revision="0xc8")
+    host.file("/var/log/dmesg", "".join(f"[  {n + 100}.123456] {line}\n" for n, line in enumerate(lines)))
+    report = host.check()
+    assert told(report) == expected
+    if expected:
+        assert report["findings"][0]["device"]["bdf"] == "0000:0a:00.0"
+        assert "Reboot" in first_fix(report)
