@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import Confidence, Evidence, Finding, Manual, WayOut
+from gpudoctor.visibility import Standing
 
 from .unserved import unserved
 
@@ -21,6 +22,11 @@ def without_request(case: Case) -> bool:
     return job is not None and not job.gpus
 
 
+def _open(case: Case) -> tuple[Standing, ...]:
+    """The cards whose nodes are here and open."""
+    return tuple(card for card in case.standings if card.openable == "yes" and card.granted != "no")
+
+
 @check("GPD205", "job-without-gpu")
 def job_without_gpu(case: Case) -> Verdicts:
     """The batch job was given no GPU.
@@ -31,8 +37,8 @@ def job_without_gpu(case: Case) -> Verdicts:
 
     ## How it is judged
     A GPU build of torch is installed, or a GPU is required; the job says that it has none, or says nothing, and no
-    card can be used. A CPU task that hides all cards on purpose (an empty CUDA_VISIBLE_DEVICES, as Ray and Slurm set
-    it) is no fault.
+    card can be used. Where it says nothing, and cards open that only a variable hides, the variable is at fault. A CPU
+    task that hides all cards on purpose (an empty CUDA_VISIBLE_DEVICES, as Ray and Slurm set it) is no fault.
 
     ## Fix safety
     The job is submitted again; nothing on the machine changes.
@@ -44,7 +50,7 @@ def job_without_gpu(case: Case) -> Verdicts:
         return
     refused = [standing for standing in case.standings if standing.openable == "no"]
     denied = any(node.opened == "EACCES" for node in case.machine.nvidia.nodes.value or ())
-    if job.value.gpus is None and denied:
+    if job.value.gpus is None and (denied or any(standing.selected == "no" for standing in _open(case))):
         return
     options = {
         "slurm": "submit with `--gres=gpu:1` (or `--gpus=1`) on a partition that has GPUs",

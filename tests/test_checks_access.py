@@ -268,6 +268,13 @@ def test_a_job_with_its_card_is_healthy():
     assert below_torch(with_stack(machine, nodes=known(tuple(some), "/dev"))) == []
 
 
+def test_a_second_mask_in_a_job_that_says_nothing_of_gpus_is_the_variables_fault():
+    """Slurm's ROCR_VISIBLE_DEVICES leaves one card, which HIP counts from 0."""
+    cards = tuple(amd_gpu(index=n, bdf=f"0000:{n + 3:02x}:00.0", kfd_node=n + 1) for n in range(4))
+    masks = {"ROCR_VISIBLE_DEVICES": "3", "HIP_VISIBLE_DEVICES": "3"}
+    assert below_torch(in_job(amd_machine(*cards, variables=masks))) == [("cuda-visible-devices", "error")]
+
+
 def test_a_job_on_a_machine_whose_driver_is_gone_blames_the_driver():
     card = nvidia_gpu(driver=absent("driver"))
     machine = with_stack(
