@@ -37,8 +37,8 @@ def job_without_gpu(case: Case) -> Verdicts:
 
     ## How it is judged
     A GPU build of torch is installed, or a GPU is required; the job says that it has none, or says nothing, and no
-    card can be used. Where it says nothing, and cards open that only a variable hides, the variable is at fault. A CPU
-    task that hides all cards on purpose (an empty CUDA_VISIBLE_DEVICES, as Ray and Slurm set it) is no fault.
+    card can be used. Where it says nothing, and cards open that only a variable hides, the variable is at fault. A
+    CPU task that hides all cards on purpose (an empty CUDA_VISIBLE_DEVICES, as Ray and Slurm set it) is no fault.
 
     ## Fix safety
     The job is submitted again; nothing on the machine changes.
