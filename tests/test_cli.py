@@ -239,6 +239,7 @@ def test_a_terminal_without_unicode_a_full_disk_and_a_closed_output(broken: Host
         (f"{check} >&- 2>&-", 1),
         (f"{check}/nowhere 2> /dev/full", 2),
         (f"{check}/nowhere 2>&-", 2),
+        (f"{sys.executable} -m gpudoctor preflight --python {broken.root}/nowhere -- true 2> /dev/full", 122),
     ):
         result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=60)
         assert result.returncode == code, result.stderr
