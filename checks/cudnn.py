@@ -18,7 +18,6 @@ from .shadowing import (
     two_in_one_folder,
     wanted_version,
     wheels_of,
-    works,
 )
 
 
@@ -75,7 +74,8 @@ def cudnn_mismatch(case: Case) -> Verdicts:
         )
         return
     others = tuple(d for d in found if d.name != name and figures(d.version)[:1] == figures(pin[1])[:1])
-    if not works(case) and any(_unfit(other.version, pin[1]) for other in others):
+    # Each cuDNN loads the cuBLAS of its own CUDA, when it first computes: that torch can be imported proves nothing.
+    if others:
         yield two_in_one_folder(case, "nvidia-cudnn", others, pin[1])
 
 

@@ -82,7 +82,7 @@ def gpu_off_bus(case: Case) -> Verdicts:
             confidence="certain" if gone else "possible",
             evidence=(Evidence("gpu.off_bus", str(gpu.off_bus).lower(), gpu.source), *log_evidence(case, lines)),
             ways_out=(reset(gpu),) if asks_for_reset else (_power_cycle(),) if gone else (),
-            moots=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver", "gpu-reset-needed"),
+            moots=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
         )
     lost = next((api for api in (case.machine.nvidia.nvml, case.machine.nvidia.smi) if api.value), None)
     if (

@@ -224,6 +224,12 @@ def driver_for(case: Case, cards: tuple[Gpu, ...] = (), *, why: str = "") -> Ins
     return driver_to_install(case.machine, case.matrix, cards, why=why)
 
 
+def is_vgpu(gpu: Gpu) -> bool:
+    """Whether a card is a slice that a hypervisor lends: its model ends in the profile, as in "NVIDIA A10-24Q"."""
+    profile = gpu.name.rpartition("-")[2]
+    return profile.endswith(("Q", "C", "A", "B", "CME")) and profile.rstrip("QCABME").isdecimal()
+
+
 def install_driver(case: Case, cards: tuple[Gpu, ...] = ()) -> WayOut:
     """The way out "install the NVIDIA driver that the machine takes", on the host where this is a container; where no
     one driver serves these cards and the others, the choice that a person has."""
@@ -234,6 +240,13 @@ def install_driver(case: Case, cards: tuple[Gpu, ...] = ()) -> WayOut:
         unknown = WayOut("Install the card's driver", (Manual(text=text, risk="root"),))
         return builds.choose_cards(case.machine, case.matrix, cards) or unknown
     what = builds.called_driver(remedy)
+    if any(map(is_vgpu, case.machine.of_vendor("nvidia"))):
+        text = (
+            f"Ask who runs the hypervisor for the vGPU guest driver of branch {remedy.branch} (from NVIDIA's vGPU "
+            "software; the drivers of NVIDIA's site, CUDA repository and distributions refuse a vGPU). It may be no "
+            "newer than the vGPU manager of the host allows."
+        )
+        return WayOut(f"Install the vGPU guest driver {remedy.branch}", (Manual(text=text, risk="reboot"),))
     if case.in_container:
         return WayOut(
             f"Install {what} on the host",

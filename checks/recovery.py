@@ -28,9 +28,9 @@ def gpu_reset_needed(case: Case) -> Verdicts:
 
     ## How it is judged
     By the last such line of this boot for the card: a reset, a reboot, or none any more. A warning, as a reset may
-    not be logged; an error where the driver also calls the card lost. Where only the card's own processor (GSP) is
-    said not to answer (Xid 119, 120), a note. Of an AMD card the last reset that ended counts: a warning where it
-    failed. Nothing where smoke kernels computed right.
+    not be logged. Where only the card's own processor (GSP) is said not to answer (Xid 119, 120), a note. Of
+    an AMD card the last reset that ended counts: a warning where it failed. Nothing where smoke kernels computed
+    right, and for a card that is lost (gpu-off-bus).
 
     ## Fix safety
     A reset or reboot ends every program on the card, and changes nothing on disk.
@@ -41,9 +41,10 @@ def gpu_reset_needed(case: Case) -> Verdicts:
         told = tuple(fault for fault in lines if fault.xid == _ACTION)
         silent = () if told or gpu.nvml else tuple(fault for fault in lines if fault.xid in _PROCESSOR_IS_GONE)
         action = _asked(told[-1]) if told else _RESET if silent else 0
-        if not action or case.computed(gpu):
+        lost = gpu.off_bus or bool(gpu.nvml and gpu.nvml.lost)  # that has its own finding
+        if not action or lost or case.computed(gpu):
             continue
-        severity: Severity = "note" if silent else "error" if gpu.nvml and gpu.nvml.lost else "warning"
+        severity: Severity = "note" if silent else "warning"
         said = told[-1].line.rpartition("(")[2].rstrip(") ") if told else "its own processor (GSP) did not answer"
         yield Finding(
             severity=severity,
@@ -52,7 +53,7 @@ def gpu_reset_needed(case: Case) -> Verdicts:
             want="no recovery action",
             subject=gpu_subject(gpu),
             device=Device.of(gpu),
-            confidence="certain" if severity == "error" else "possible" if silent else "likely",
+            confidence="possible" if silent else "likely",
             evidence=log_evidence(case, told or silent),
             ways_out=(_recovery(gpu, action),),
             refs=("NVIDIA Xid errors catalogue",),

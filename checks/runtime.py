@@ -20,7 +20,7 @@ from gpudoctor.machine import Gpu, Library, LibraryKind, NvidiaApi
 from gpudoctor.matrix.versions import figures
 
 from .fitting import better_torch
-from .installed import counts_otherwise, driver_for, driver_older_than, install_driver
+from .installed import counts_otherwise, driver_for, driver_older_than, install_driver, is_vgpu
 from .shadowing import library_evidence, out_of_the_cache, without_folder
 from .unserved import because
 
@@ -126,7 +126,9 @@ def _ways_out(case: Case, floor: str) -> tuple[WayOut, ...]:
     driver = _driver_way(case, floor)
     if driver is None:
         return builds or better_torch(case)
-    return (*builds, driver) if case.in_container else (driver, *builds)
+    # Neither a container nor a guest with a vGPU has a driver of its own choice.
+    lent = case.in_container or any(map(is_vgpu, case.usable_of("nvidia")))
+    return (*builds, driver) if lent else (driver, *builds)
 
 
 def _driver_way(case: Case, floor: str) -> WayOut | None:

@@ -155,6 +155,12 @@ def test_a_processor_that_did_not_answer_is_a_note_until_the_driver_lists_the_ca
     assert seen == [["note"], []]
 
 
+def test_a_lost_card_is_one_finding():
+    lost = nvidia_gpu(nvml=NvmlDevice(index=0, lost=True, why="GPU is lost"))
+    machine = nvidia_machine(lost, **log(XID_79, action("0x0 (None) to 0x2 (Node Reboot Required)")))
+    assert [slug for slug, severity in below_torch(machine) if severity != "note"] == ["gpu-off-bus"]
+
+
 def test_a_reset_is_asked_for_the_card_that_the_line_names():
     line = action("0x0 (None) to 0x1 (GPU Reset Required)", "0000:02:00")
     (finding,) = found(nvidia_machine(nvidia_gpu(), nvidia_gpu(index=1), **log(line)), "gpu-reset-needed")

@@ -160,6 +160,16 @@ def test_cuda_compat_on_a_geforce_is_an_error_with_the_folder_taken_out():
     assert remedies(machine, "cuda-compat-on-geforce") == ["set LD_LIBRARY_PATH=/opt/lib"]
 
 
+def test_the_driver_of_a_vgpu_comes_from_who_runs_the_hypervisor():
+    """What serves the guest's own driver comes first; no package of a distribution drives a vGPU."""
+    for name, lent in (("NVIDIA A10-24Q", True), ("GRID A100D-1-10C", True), ("NVIDIA A100-SXM4-80GB", False)):
+        card = nvidia_gpu(name, "sm_86", datacenter=True)
+        guest = nvidia_machine(card, driver="550.144.03", torch=torch("2.9.1+cu130"))
+        ways = finding(guest, "driver-too-old").ways_out
+        kinds = [type(way.remedies[0]).__name__ for way in ways]
+        assert kinds == (["ReplaceTorch", "Manual"] if lent else ["InstallDriver", "ReplaceTorch"])
+
+
 def test_a_driver_that_is_too_old_without_cuda_compat_is_mended_together_with_it():
     """An NGC image for CUDA 13 on a GeForce with 550: without cuda-compat its own libcuda is too old."""
     machine = loads(
@@ -316,6 +326,19 @@ def test_an_installed_cudnn_without_kernels_for_the_card_gives_way_to_the_pinned
     assert severity(machine, "cudnn-mismatch") == weight
     if weight:
         assert remedies(machine, "cudnn-mismatch") == ["ReplacePackage nvidia-cudnn-cu12==9.10.2.21"]
+
+
+def test_a_cudnn_for_another_cuda_in_the_same_folder_is_a_warning_however_new_it_is():
+    """Both put libcudnn.so.9 into nvidia/cudnn/lib; that of CUDA 13 then looks for libcublasLt.so.13."""
+    both = pinned([CUDNN_PIN], {"nvidia-cudnn-cu12": "9.10.2.21", "nvidia-cudnn-cu13": "9.13.0.50"})
+    both = with_torch(both, trial=known(ImportTrial(ok=True), "child"))
+    assert severity(both, "cudnn-mismatch") == "warning"
+    assert remedies(both, "cudnn-mismatch") == [
+        "RemovePackage nvidia-cudnn-cu13",
+        "ReplacePackage nvidia-cudnn-cu12==9.10.2.21",
+    ]
+    apart = pinned([CUDNN_PIN], {"nvidia-cudnn-cu12": "9.10.2.21", "nvidia-cudnn-cu11": "8.7.0.84"})
+    assert severity(apart, "cudnn-mismatch") is None
 
 
 def test_a_cudnn_on_the_path_without_kernels_for_the_card_is_taken_off_it():
