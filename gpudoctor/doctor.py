@@ -196,7 +196,8 @@ def _ask_drivers(host: Host, matrix: Matrix, machine: Machine, probing: _Probing
         machine = replace(machine, nvidia=replace(machine.nvidia, nvml=nvml, cuda=cuda, smi=smi))
         machine = _with_cards(host, matrix, machine, probing)
     if recorded or machine.of_vendor("amd") or machine.load_path.first("libhsa-runtime64.so.1"):
-        hsa = probing("hsa runtime", lambda: ask_hsa(host, machine.load_path, DRIVER_SECONDS), unknown("not asked"))
+        path, torch = machine.load_path, machine.torch
+        hsa = probing("hsa runtime", lambda: ask_hsa(host, path, DRIVER_SECONDS, torch=torch), unknown("not asked"))
         machine = replace(machine, amd=replace(machine.amd, hsa=hsa))
         machine = _with_cards(host, matrix, machine, probing)
     return machine

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gpudoctor.host import LiveHost
-from gpudoctor.machine import Fact, Library, LoadPath, NvidiaApi
+from gpudoctor.machine import Fact, Library, LoadPath, NvidiaApi, Torch
 from gpudoctor.probes.amd_driver import LIBRARY, ask_hsa
 from gpudoctor.probes.nvidia_driver import Answers, ask_nvidia
 from tests.smoke_children import processes_with
@@ -391,8 +392,16 @@ def test_the_runtime_never_comes_back(stubs: Path, how: str, why: str) -> None:
     assert (fact.state, fact.why) == ("unknown", f"hsa_init: {why}")
 
 
-def test_a_wheels_own_copy_may_be_named(stubs: Path) -> None:
-    fact = ask_hsa(StubbedHost(stubs), LoadPath(), library=str(stubs / LIBRARY))
-    assert fact.value is not None
-    broken = ask_hsa(StubbedHost(stubs), LoadPath(), library=str(stubs / "libnowhere.so"))
+def test_the_copy_that_torch_brings_is_asked_not_the_systems(stubs: Path, tmp_path: Path) -> None:
+    (tmp_path / "torch/lib").mkdir(parents=True)
+    own = tmp_path / "torch/lib/libhsa-runtime64.so"
+    shutil.copy(stubs / LIBRARY, own)
+    patient = Torch("2.9.1+rocm6.4", path=str(tmp_path / "torch"), own_hsa_runtime=True)
+    fact = ask_hsa(StubbedHost(stubs), on_path(stubs), torch=patient)
+    assert (fact.state, fact.source) == ("known", str(own))
+    own.write_bytes(b"")
+    broken = ask_hsa(StubbedHost(stubs), on_path(stubs), torch=patient)
     assert broken.state == "unknown"
+    assert "libhsa-runtime64.so" in broken.why
+    without = ask_hsa(StubbedHost(stubs), on_path(stubs), torch=replace(patient, own_hsa_runtime=False))
+    assert without.source == str(stubs / LIBRARY)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 
 import msgspec
 from msgspec import Struct
 
 from gpudoctor.host import Host
-from gpudoctor.machine import Fact, HsaAgent, HsaApi, LoadPath, absent, known, unknown
+from gpudoctor.machine import Fact, HsaAgent, HsaApi, LoadPath, Torch, absent, known, unknown
 
 LIBRARY = "libhsa-runtime64.so.1"
 _USUAL = (f"/opt/rocm/lib/{LIBRARY}", f"/opt/rocm/lib64/{LIBRARY}", f"/opt/rocm/core/lib/{LIBRARY}")
@@ -23,11 +24,11 @@ class _Line(Struct, frozen=True):
     hsa: HsaApi | None = None
 
 
-def ask_hsa(host: Host, load_path: LoadPath, seconds: float = 20.0, *, library: str | None = None) -> Fact[HsaApi]:
-    """Initialise the runtime: `library` (a wheel's own copy), else the load path's, else the one in /opt/rocm."""
+def ask_hsa(host: Host, load_path: LoadPath, seconds: float = 20.0, *, torch: Torch | None = None) -> Fact[HsaApi]:
+    """Initialise the runtime that torch loads: its own, else the load path's, else the one in /opt/rocm."""
     if not host.live:
         return _recorded(host)
-    path = library or _library(host, load_path)
+    path = _own_library(host, torch) or _library(host, load_path)
     if path is None:
         return absent(LIBRARY, "no HSA runtime on the load path or in /opt/rocm")
     from gpudoctor.probes.driver_child import run_child
@@ -41,6 +42,15 @@ def ask_hsa(host: Host, load_path: LoadPath, seconds: float = 20.0, *, library: 
             return unknown(line.why, path)
     step = next((line.doing for line in reversed(lines) if line.doing), "starting")
     return unknown(f"{step}: {run.failure or 'said nothing'}", path)
+
+
+def _own_library(host: Host, torch: Torch | None) -> str | None:
+    """The copy in torch/lib: torch's libraries find it by their DT_RPATH, before any variable."""
+    if torch is None or not torch.own_hsa_runtime:
+        return None
+    folder = posixpath.join(torch.path, "lib")
+    names = (name for name in host.names(folder).value or () if name.startswith("libhsa-runtime64.so"))
+    return next((posixpath.join(folder, name) for name in names), None)
 
 
 def _library(host: Host, load_path: LoadPath) -> str | None:
