@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import (
     AddContainerFlags,
@@ -154,14 +156,15 @@ def _let_in(case: Case, vendor: Vendor, node: DeviceNode, closed: tuple[DeviceNo
 
 @check("GPD208", "amd-kfd-missing")
 def amd_kfd_missing(case: Case) -> Verdicts:
-    """The AMD compute driver's node /dev/kfd is absent.
+    """The AMD compute driver's node /dev/kfd, or the render node of every card, is absent.
 
     ## Why it matters
-    amdgpu gives the card a screen; compute goes through /dev/kfd. Without it HIP finds no card.
+    amdgpu gives the card a screen; compute goes through /dev/kfd and /dev/dri/renderD*. Without them HIP finds none.
 
     ## How it is judged
-    An AMD card is bound to amdgpu and /dev/kfd (or the whole KFD) is known not to be there. In a container that is a
-    matter of how it was started, in WSL there is none by design.
+    An AMD card is bound to amdgpu and /dev/kfd (or the whole KFD) is known not to be there; or it is there, and the
+    folder /dev/dri has none of the render nodes that KFD names. In a container that is a matter of how it was
+    started, in WSL there is none by design.
 
     ## Fix safety
     Another kernel or AMD's driver package needs root and a reboot.
@@ -185,19 +188,34 @@ def amd_kfd_missing(case: Case) -> Verdicts:
             ),
             moots=("no-gpu",),
         )
+    if not case.in_container and not case.machine.system.wsl.known:
+        yield from _lost_nodes(case)
+
+
+def _lost_nodes(case: Case) -> Iterator[Finding]:
+    """The kernel lists cards for compute, and a node that all of them need is gone from /dev."""
+    amd = case.machine.amd
     listed = [gpu for gpu in case.machine.of_vendor("amd") if gpu.kfd_node is not None]
-    if listed and case.machine.amd.kfd.absent and not case.in_container and not case.machine.system.wsl.known:
-        text = "Let udev make the node again: `sudo udevadm trigger --subsystem-match=kfd`, or reboot."
-        yield Finding(
-            severity="error",
-            message=f"/dev/kfd is missing although the kernel lists {listed[0].name} for compute.",
-            saw="no /dev/kfd",
-            want="/dev/kfd",
-            subject="/dev/kfd",
-            evidence=(Evidence.of("amd.kfd", case.machine.amd.kfd),),
-            ways_out=(WayOut("Let udev make the node again", (Manual(text, risk="root"),)),),
-            moots=("no-gpu",),
-        )
+    render = {node.path for node in amd.render_nodes.value or ()}
+    needed = [node for gpu in listed for node in gpu.nodes]
+    if listed and amd.kfd.absent:
+        node, fact, subsystem = "/dev/kfd", Evidence.of("amd.kfd", amd.kfd), "kfd"
+    elif needed and amd.kfd.known and amd.render_nodes.known and render.isdisjoint(needed):
+        node, subsystem = needed[0], "drm"
+        fact = Evidence("amd.render_nodes", " ".join(sorted(render)) or "none", amd.render_nodes.source)
+    else:
+        return
+    text = f"Let udev make the node again: `sudo udevadm trigger --subsystem-match={subsystem}`, or reboot."
+    yield Finding(
+        severity="error",
+        message=f"{node} is missing although the kernel lists {listed[0].name} for compute.",
+        saw=f"no {node}",
+        want=node,
+        subject=node,
+        evidence=(fact,),
+        ways_out=(WayOut("Let udev make the node again", (Manual(text, risk="root"),)),),
+        moots=("no-gpu",),
+    )
 
 
 @check("GPD209", "nvidia-uvm-missing")

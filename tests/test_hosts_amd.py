@@ -460,6 +460,14 @@ def test_the_runtime_that_amds_guide_deletes_is_no_damage(tmp_path: Path) -> Non
     assert slugs(host.check(), "error") == []
 
 
+def test_a_render_node_that_is_gone_from_dev(tmp_path: Path) -> None:
+    host = rx_7900_xtx(Host(tmp_path)).remove("/dev/dri/renderD128").node("/dev/dri/renderD128", "ENOENT")
+    report = host.file("/dev/dri/card0").check()
+    assert told(report) == [("amd-kfd-missing", "error")]
+    assert "/dev/dri/renderD128 is missing" in report["findings"][0]["message"]
+    assert "--subsystem-match=drm" in first_fix(report)
+
+
 # --- a card that hung -----------------------------------------------------------------------------------------
 
 HUNG = (
