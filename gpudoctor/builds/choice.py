@@ -19,7 +19,7 @@ from gpudoctor.matrix.versions import figures
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.matrix.rows import TorchBuild
+    from gpudoctor.matrix.rows import KnownIssue, TorchBuild
 
 INSTALLABLE = ("pypi", "download.pytorch.org", "amd")
 """Origins that pip and uv install from."""
@@ -54,6 +54,8 @@ class Choice(Struct, frozen=True):
     """Its torch.linalg library is known to have no code for one of the cards."""
     fault: str = ""
     """What a known issue says of it on this machine."""
+    fault_of_release: bool = False
+    """That fault comes with the release, whatever the card."""
     passed_over: str = ""
     """A nearer build that has such a fault, and which."""
     why: tuple[str, ...] = ()
@@ -121,12 +123,19 @@ class Bench:
         return self._verdicts[cuda]
 
     def with_fault(self, choice: Choice) -> Choice:
-        """A choice with what the first known issue that holds for it says."""
-        for issue in self._issues:
-            if speaks_against(issue, self._plain, self.matrix, choice):
-                fault = f"{issue.symptom} ({issue.source.partition(';')[0]})"
-                return replace(choice, fault=fault, why=(*choice.why, f"known issue: {fault}"))
-        return choice
+        """A choice with what a known issue that holds for it says; one of these very cards before any other."""
+        held = (issue for issue in self._issues if speaks_against(issue, self._plain, self.matrix, choice))
+        issue = min(held, key=_of_release, default=None)
+        if issue is None:
+            return choice
+        fault = f"{issue.symptom} ({issue.source.partition(';')[0]})"
+        why = (*choice.why, f"known issue: {fault}")
+        return replace(choice, fault=fault, fault_of_release=_of_release(issue), why=why)
+
+
+def _of_release(issue: KnownIssue) -> bool:
+    """Whether an issue names no cards."""
+    return not (issue.when.gfx or issue.when.sm)
 
 
 def judge(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejected:

@@ -30,8 +30,12 @@ def nearest(matrix: Matrix, choices: tuple[Choice, ...], keep: Torch | None) -> 
 
 
 def _sound(matrix: Matrix, choices: list[Choice], keep: Torch | None) -> Choice | None:
-    """The nearest without a known fault, and which one it takes the place of; else the nearest."""
+    """The nearest without a known fault, and which one it takes the place of; else the nearest.
+
+    A fault of the kept release itself, whatever the card, is no reason to leave that release."""
     first = _nearest(matrix, choices, keep)
+    if first and keep and first.fault_of_release and _distance(first, keep) == (0, ()):
+        return first
     best = _nearest(matrix, [choice for choice in choices if not choice.fault], keep)
     if first is None or best is None or not first.fault:
         return best or first
@@ -86,8 +90,9 @@ def way_to(machine: Machine, matrix: Matrix, choice: Choice, keep: Torch | None)
     if choice.origin == "amd":
         place = f" from AMD's index with {choice.extra}"
     untested = "; built, but not tested by AMD" if merely_built(choice) else ""
+    fault = f"; known issue: {choice.fault}" if choice.fault else ""
     instead = f"; not {choice.passed_over}" if choice.passed_over else ""
-    remark = f" ({choice.carries or 'CPU'}{untested}{instead})"
+    remark = f" ({choice.carries or 'CPU'}{untested}{fault}{instead})"
     verb = f"Replace torch {keep.version} by" if keep else "Install"
     if keep and is_build(choice, keep):
         verb = "Complete"
