@@ -1,4 +1,4 @@
-"""Packages that are compiled against torch, NumPy, Triton's needs (GPD422 to GPD429)."""
+"""Packages that are compiled against torch, NumPy, Triton's needs (GPD422 to GPD425, GPD429)."""
 
 from __future__ import annotations
 
@@ -132,45 +132,6 @@ def vllm_torch_abi(case: Case) -> Verdicts:
     Replaces torch by the one that vLLM was compiled for, or vLLM by a build for this torch.
     """
     yield from _dependent(case, "vllm", "vllm-torch-abi", ("vllm-project/vllm#13608",))
-
-
-@check("GPD426", "bitsandbytes-no-cuda-lib")
-def bitsandbytes_no_cuda_lib(case: Case) -> Verdicts:
-    """bitsandbytes has no library for this torch's CUDA or ROCm.
-
-    ## Why it matters
-    bitsandbytes brings one library for each CUDA release and takes the one of torch's: without it, 8-bit and 4-bit
-    operations fail with "Could not find the bitsandbytes CUDA binary".
-
-    ## How it is judged
-    BNB_CUDA_VERSION names another CUDA major than torch's; else by the matrix.
-
-    ## Fix safety
-    Replaces bitsandbytes only, or unsets a variable.
-    """
-    torch, installed = case.torch, _installed(case, "bitsandbytes")
-    if torch is None or installed is None:
-        return
-    named = case.variable("BNB_CUDA_VERSION") or ""
-    own = (torch.cuda or "").replace(".", "")
-    if torch.cuda and re.fullmatch(r"\d{3}", named) and named[:2] != own[:2]:
-        from gpudoctor.finding import UnsetVariable
-
-        yield Finding(
-            severity="error",
-            message=f"BNB_CUDA_VERSION={named} has bitsandbytes load its library for CUDA {named[:2]}.{named[2]}; "
-            "torch "
-            f"was built with CUDA {torch.cuda}.",
-            saw=named,
-            want=own,
-            subject=f"bitsandbytes {installed.version}",
-            evidence=(Evidence("BNB_CUDA_VERSION", named, "environment"), *_versions(torch, installed)),
-            ways_out=(WayOut("Unset BNB_CUDA_VERSION", (UnsetVariable("BNB_CUDA_VERSION"),)),),
-        )
-        return
-    yield from _dependent(
-        case, "bitsandbytes", "bitsandbytes-no-cuda-lib", ("bitsandbytes-foundation/bitsandbytes#778",)
-    )
 
 
 def _dependent(case: Case, name: str, slug: str, refs: tuple[str, ...]) -> Verdicts:

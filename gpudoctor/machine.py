@@ -465,6 +465,8 @@ class Distribution(Record, frozen=True):
     """Requires-Dist lines; read only for distributions that take part in a judgement."""
     direct_url: str = ""
     """Where it was installed from, if not from an index; secrets in it are left out."""
+    runtimes: tuple[str, ...] = ()
+    """Of bitsandbytes, which brings a library for each: "cuda121", "rocm64"."""
 
 
 class TorchCopy(Record, frozen=True):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor.machine import absent, known, unknown
+from tests.hosts import Host
+from tests.hosts import Host
 from tests.judging import finding, judged, remedies, severity, told
 from tests.machines import (
     amd_machine,
@@ -177,6 +179,37 @@ def test_bitsandbytes_told_to_use_another_cuda():
     assert remedies(with_variable("118"), "bitsandbytes-no-cuda-lib") == ["unset BNB_CUDA_VERSION"]
     assert severity(with_variable("126"), "bitsandbytes-no-cuda-lib") is None
     assert severity(machine(bitsandbytes="0.48.2"), "bitsandbytes-no-cuda-lib") is None
+
+
+@pytest.mark.parametrize(
+    ("build", "version", "runtimes", "expected"),
+    [
+        ("2.9.1+cu130", "0.45.5", ("cuda124", "cuda128"), "ReplacePackage bitsandbytes>=0.50"),
+        ("2.3.1+cu118", "0.50.2", ("cuda121", "cuda130"), "Manual"),
+        ("2.3.1+cu121", "0.45.5", ("cuda118", "cuda124", "cuda128"), "set BNB_CUDA_VERSION=124"),
+        ("2.9.1+cu128", "0.50.2", ("cuda118", "cuda126"), None),
+        ("2.9.1+cu128", "0.45.5", ("cuda126", "cuda128"), None),
+        ("2.9.1+rocm6.4", "0.50.2", ("cuda128", "rocm64"), None),
+        ("2.9.1+rocm6.4", "0.45.5", ("cuda128",), "ReplacePackage bitsandbytes>=0.50"),
+        ("2.9.1+cpu", "0.45.5", ("cuda128",), None),
+        ("2.9.1+cu130", "0.45.5", (), None),
+    ],
+)
+def test_bitsandbytes_by_the_libraries_that_it_has(build, version, runtimes, expected):
+    """None where nothing is found: libraries that were not seen say nothing."""
+    judged = listed(machine(build, bitsandbytes=version), "bitsandbytes", runtimes=runtimes)
+    assert severity(judged, "bitsandbytes-no-cuda-lib") == ("error" if expected else None)
+    if expected:
+        assert [remedies(judged, "bitsandbytes-no-cuda-lib")[0].split(":")[0]] == [expected]
+
+
+def test_the_libraries_of_bitsandbytes_are_read_from_its_folder(tmp_path):
+    host = Host(tmp_path / "host").ubuntu().nvidia_card("2684").nvidia_driver("580.95.05").torch("2.9.1+cu130")
+    libraries = ("cpu", "cuda121", "cuda124", "cuda124_nocublaslt")
+    files = {f"bitsandbytes/libbitsandbytes_{name}.so": b"x" for name in libraries}
+    report = host.package("bitsandbytes", "0.45.5", files=files).check()
+    assert [(f["slug"], f["severity"]) for f in report["findings"]] == [("bitsandbytes-no-cuda-lib", "error")]
+    assert "CUDA 12.1, CUDA 12.4." in report["findings"][0]["message"]
 
 
 # --- Triton ------------------------------------------------------------------------------------------------

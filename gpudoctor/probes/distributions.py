@@ -97,7 +97,17 @@ def _opened(host: Host, distribution: Distribution) -> Distribution:
         installer=installer.split("\n")[0].strip().lower(),
         requires=tuple(head.get("Requires-Dist", ())[:_MOST_REQUIRES]),
         direct_url=_direct_url(host, distribution.path),
+        runtimes=_runtimes(host, distribution),
     )
+
+
+def _runtimes(host: Host, distribution: Distribution) -> tuple[str, ...]:
+    """Runtimes that its libraries are named for: cuda121 of libbitsandbytes_cuda121.so."""
+    if distribution.name != "bitsandbytes":
+        return ()
+    names = host.names(posixpath.join(posixpath.dirname(distribution.path), distribution.name)).value or ()
+    stems = (name.partition(".")[0].rpartition("_")[2] for name in names if name.startswith("libbitsandbytes_"))
+    return tuple(stem for stem in stems if stem.startswith(("cuda", "rocm")))
 
 
 def metadata_head(host: Host, path: str) -> dict[str, list[str]]:
