@@ -6,7 +6,6 @@ import pytest
 
 from gpudoctor.machine import absent, known, unknown
 from tests.hosts import Host
-from tests.hosts import Host
 from tests.judging import finding, judged, remedies, severity, told
 from tests.machines import (
     amd_machine,
