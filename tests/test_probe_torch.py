@@ -344,6 +344,7 @@ def test_a_record_without_files_is_no_torch(tmp_path: Path) -> None:
     assert "dist-info without files" in torch.why
 
 
+@pytest.mark.parametrize("record", ["", "torch/__init__.py,sha256=A,100\n"])
 @pytest.mark.parametrize(
     ("version", "requires", "build", "origin"),
     [
@@ -357,11 +358,11 @@ def test_a_record_without_files_is_no_torch(tmp_path: Path) -> None:
     ],
 )
 def test_of_a_recording_the_record_alone_stands_for_the_torch(
-    tmp_path: Path, version: str, requires: tuple[str, ...], build: str | None, origin: str
+    tmp_path: Path, version: str, requires: tuple[str, ...], build: str | None, origin: str, record: str
 ) -> None:
     site = write_venv(tmp_path / "venv")
     write_distribution(site, "torch", version, requires=requires)
-    (site / f"torch-{version}.dist-info/RECORD").write_text("torch/__init__.py,sha256=A,100\n")
+    (site / f"torch-{version}.dist-info/RECORD").write_text(record)
     torch = recorded(tmp_path, VIRTUAL_ENV="/venv")
     assert (torch.version, torch.build, torch.origin, torch.damaged) == (version, build, origin, ())
     assert "the recording holds nothing else" in torch.source
