@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -50,12 +50,28 @@ class Judgement(Struct, frozen=True):
     """Those that ran."""
 
 
-@cache
 def all_checks() -> tuple[Check, ...]:
-    """Every check of `checks/`, by id. A module's attributes that are a Check are its checks."""
+    """Every check of `checks/`, by id."""
+    return _checks_of(_modules())
+
+
+def concerned(case: Case) -> tuple[Check, ...]:
+    """The checks whose subject this machine has, by id: the others could say nothing."""
+    needs: Mapping[str, Callable[[Case], bool]] = importlib.import_module("gpudoctor.checks").NEEDS
+    return _checks_of(tuple(name for name in _modules() if name not in needs or needs[name](case)))
+
+
+@cache
+def _modules() -> tuple[str, ...]:
     folder = importlib.import_module("gpudoctor.checks").__path__[0]
     names = (name.removesuffix(".py") for name in os.listdir(folder) if name.endswith(".py"))
-    modules = [importlib.import_module(f"gpudoctor.checks.{name}") for name in names if name != "__init__"]
+    return tuple(sorted(name for name in names if name != "__init__"))
+
+
+@cache
+def _checks_of(names: tuple[str, ...]) -> tuple[Check, ...]:
+    """A module's attributes that are a Check are its checks."""
+    modules = [importlib.import_module(f"gpudoctor.checks.{name}") for name in names]
     found = {value for module in modules for value in vars(module).values() if isinstance(value, Check)}
     return tuple(sorted(found, key=lambda check: (check.id, check.slug)))
 
@@ -85,9 +101,9 @@ def judge(
     """
     required = tuple(required)
     select = tuple(select)
-    chosen = _chosen((*select, "requirement-not-met") if select and required else select)
-    ignored_ids = _ids(ignore or {})
     case = Case(machine, matrix, required)
+    chosen = _chosen((*select, "requirement-not-met") if select and required else select, case)
+    ignored_ids = _ids(ignore or {})
     findings, questions = _findings(chosen, case)
     # What is ignored explains nothing: a requirement that it leaves unmet stands for itself.
     ignored = [finding for finding in findings if finding.id in ignored_ids]
@@ -210,9 +226,9 @@ def _under_its_cause(finding: Finding, check: Check) -> Finding:
     return replace(finding, id=next((other.id for other in all_checks() if other.slug == finding.slug), finding.id))
 
 
-def _chosen(names: tuple[str, ...]) -> tuple[Check, ...]:
+def _chosen(names: tuple[str, ...], case: Case) -> tuple[Check, ...]:
     if not names:
-        return all_checks()
+        return concerned(case)
     wanted = {check for name in names for check in named(name)}
     return tuple(check for check in all_checks() if check in wanted)
 

@@ -7,13 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudoctor import judge as judging
-from gpudoctor.check import Check
+from gpudoctor.check import Case, Check
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.host import InputError
-from gpudoctor.judge import exit_code, in_order, judge
+from gpudoctor.judge import all_checks, concerned, exit_code, in_order, judge
+from gpudoctor.machine import absent
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import Tables
-from tests.machines import no_gpu_machine
+from tests.check_cases import matrix
+from tests.faulty_machines import MACHINES
+from tests.machines import change, no_gpu_machine, with_environment
 
 MATRIX = Matrix(Tables(version="test"))
 
@@ -35,6 +38,7 @@ def judged(monkeypatch: pytest.MonkeyPatch, *verdicts: Finding | NotJudged | Exc
 
     checks = tuple(as_check(number, verdict) for number, verdict in enumerate(verdicts))
     monkeypatch.setattr(judging, "all_checks", lambda: checks)
+    monkeypatch.setattr(judging, "concerned", lambda case: checks)
     return judge(no_gpu_machine(), MATRIX, **options)
 
 
@@ -106,3 +110,20 @@ def test_a_check_that_crashes_is_one_finding_and_the_rest_goes_on(monkeypatch):
     assert [f.slug for f in result.findings] == ["check-crashed", "a"]
     assert "division by zero" in result.findings[0].saw
     assert result.verdict == "unknown"
+
+
+@pytest.mark.parametrize("slug", MACHINES)
+def test_a_check_that_a_machine_does_not_concern_could_say_nothing(slug: str) -> None:
+    """Its module is not even imported: a container does not wait for it."""
+    faulty = MACHINES[slug]
+    for machine in (faulty, with_environment(faulty, torch=absent("site-packages")), change(faulty, smoke=None)):
+        case = Case(machine, matrix())
+        left_out = [check for check in all_checks() if check not in concerned(case)]
+        assert [check.slug for check in left_out if check.run(case) != ((), ())] == []
+
+
+def test_a_machine_without_torch_is_asked_little_of_torch() -> None:
+    asked = {check.slug for check in concerned(Case(no_gpu_machine(), matrix()))}
+    left_out = {check.slug for check in all_checks()} - asked
+    assert {"torch-no-arch-for-gpu", "torch-rocm-no-arch-for-gpu", "gpu-slow", "requirement-not-met"} <= left_out
+    assert not {"torch-missing", "no-gpu", "no-driver"} & left_out
