@@ -27,8 +27,9 @@ _TRACES = (
     "conda record",
     "interrupted uninstall",
     "left-over files",
+    "working folder",
 )
-"""`TorchCopy.via` of what cannot be imported."""
+"""`TorchCopy.via` of what cannot be imported, or only by a program that is started there."""
 
 _AHEAD = ("PYTHONPATH", "user site", ".pth")
 """Places that can put another torch before the one that is installed in the environment."""
@@ -107,8 +108,9 @@ def torch_shadowed(case: Case) -> Verdicts:
     ## How it is judged
     Every folder that the interpreter imports from is looked into, in its order. An error where PYTHONPATH, the user's
     site folder or a .pth file puts a torch of another version before the installed one, where a file torch.py stands
-    in the way, or where installers' records speak of another version than the files. Copies of one version, and what
-    an interrupted uninstall leaves, are a note.
+    in the way, or where installers' records speak of another version than the files. A torch in the folder that
+    gpudoctor was started in is a warning: programs that are started there meet it first. Copies of one version, and
+    what an interrupted uninstall leaves, are a note.
 
     ## Fix safety
     Unsetting PYTHONPATH affects other packages found through it. Removing a copy needs that copy's own installer.
@@ -118,7 +120,10 @@ def torch_shadowed(case: Case) -> Verdicts:
     if torch is None:
         return
     importable = tuple(copy for copy in torch.copies if copy.via not in _TRACES)
-    traces = tuple(copy for copy in torch.copies if copy.via in _TRACES)
+    here = next((copy for copy in torch.copies if copy.via == "working folder"), None)
+    if here is not None:
+        yield _in_working_folder(torch, here)
+    traces = tuple(copy for copy in torch.copies if copy.via in _TRACES and copy is not here)
     first, others = importable[:1], importable[1:]
     if first and first[0].path.endswith("/torch.py"):
         yield _shadowed(case, torch, first[0], others)
@@ -154,6 +159,20 @@ def _shadowed(case: Case, torch: Torch, first: TorchCopy, hidden: tuple[TorchCop
     )
 
 
+def _in_working_folder(torch: Torch, copy: TorchCopy) -> Finding:
+    text = f"Start programs from another folder, or rename {copy.path}."
+    return Finding(
+        severity="warning",
+        message=f"{copy.path} stands before torch {torch.version} for programs that are started in this folder.",
+        saw=copy.path,
+        want="no torch of its own in the folder that programs are started in",
+        subject=f"torch {torch.version}",
+        confidence="possible",
+        evidence=(Evidence("torch.copy", copy.via, copy.path),),
+        ways_out=(WayOut("Start from another folder", (Manual(text, risk="safe"),)),),
+    )
+
+
 def _let_through(case: Case, first: TorchCopy) -> WayOut:
     folder = posixpath.dirname(first.path)
     if first.path.endswith("/torch.py"):
@@ -175,7 +194,7 @@ def _two_records(case: Case, torch: Torch, stale: TorchCopy) -> Finding:
         RemovePackage("torch", why="all records of it must go"),
         _same_build(case, torch, why="files and record of one version"),
     )
-    if stale.via == "conda record":
+    if stale.via == "conda record" or torch.origin in ("conda", "conda-forge"):
         text = (
             "Make a new environment and install torch into it once, with conda or with pip, not with both: both "
             "wrote their files into one folder here."

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from tests.environments import shared_library
+from gpudoctor.cli import gpudoctor
+from tests.environments import shared_library, write_torch, write_venv
 from tests.hosts import Host, first_fix
 
 Setup = Callable[[Host], Host]
@@ -393,15 +396,28 @@ def test_a_needed_override_is_a_warning_not_an_error(tmp_path: Path) -> None:
     assert (report["verdict"], report["exit_code"]) == ("warning", 0)
 
 
+@pytest.mark.parametrize("file", ["torch.py", "torch/__init__.py"])
+def test_a_torch_in_the_working_folder_is_named(tmp_path, monkeypatch, file):
+    """The checkout of PyTorch that somebody builds from, or a script called torch.py."""
+    site = write_venv(tmp_path / "venv")
+    write_torch(site, version="2.9.1+cu128", cuda="12.8")
+    (tmp_path / "work" / file).parent.mkdir(parents=True)
+    (tmp_path / "work" / file).write_text("")
+    arguments = ["check", "--level", "static", "--gpu", "RTX 4090", "--driver", "580.95.05", "--format", "json"]
+    for folder, expected in (("work", ["torch-shadowed"]), ("venv", [])):
+        monkeypatch.chdir(tmp_path / folder)
+        result = CliRunner().invoke(gpudoctor, [*arguments, "--python", str(tmp_path / "venv")])
+        findings = json.loads(result.stdout)["findings"]
+        assert [f["slug"] for f in findings if f["severity"] == "warning"] == expected
+
+
 @pytest.mark.parametrize(
     ("file", "weight"), [("580.95.05/gsp_ga10x.bin", None), ("570.86.15/gsp_ga10x.bin", "error")]
 )
 def test_the_drivers_firmware_is_looked_for_where_the_kernel_looks(tmp_path, file, weight):
     host = Host(tmp_path / "host").ubuntu().nvidia_card("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
     host.file(f"/lib/firmware/nvidia/{file}", b"x").file("/lib/firmware/regulatory.db", b"x")
-    host.file(
-        "/var/log/dmesg",
-        "[    5.1] nvidia 0000:01:00.0: Direct firmware load for nvidia/580.95.05/gsp_ga10x.bin failed with error -2\n",
-    )
+    load = "nvidia 0000:01:00.0: Direct firmware load for nvidia/580.95.05/gsp_ga10x.bin failed with error -2"
+    host.file("/var/log/dmesg", f"[    5.1] {load}\n")
     findings = {finding["slug"]: finding["severity"] for finding in host.check()["findings"]}
     assert findings.get("nvidia-firmware-missing") == weight

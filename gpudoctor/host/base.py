@@ -87,6 +87,10 @@ class Host(ABC):
         """Run a command with a time limit: unknown when it is missing from a recording or runs out of time,
         absent when there is no such command."""
 
+    def working_folder(self) -> str | None:
+        """The folder that gpudoctor was started in, where that is one of this machine."""
+        return None
+
     def refusal(self, path: str) -> Fact[Any] | None:
         """An error that a recording gives for this path, instead of its content."""
         return None

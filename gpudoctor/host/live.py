@@ -38,6 +38,12 @@ class LiveHost(Host):
         gids = tuple(sorted({os.getegid(), *os.getgroups()}))
         return User(uid=os.geteuid(), gids=gids, source="the running process")
 
+    def working_folder(self) -> str | None:
+        try:
+            return os.getcwd()
+        except OSError:  # it was removed
+            return None
+
     def place(self, path: str) -> str | None:
         return path
 

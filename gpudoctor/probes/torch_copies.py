@@ -23,8 +23,10 @@ TRACES = (
     "conda record",
     "interrupted uninstall",
     "left-over files",
+    "working folder",
 )
-"""Values of `TorchCopy.via` that nothing can be imported from; all others are places of sys.path."""
+"""Values of `TorchCopy.via` that nothing can be imported from, or only by a program that is started there; all others
+are places of sys.path."""
 
 
 class Copies(Struct, frozen=True):
@@ -55,7 +57,19 @@ def find_copies(host: Host, path: ImportPath, conda: CondaPackage | None) -> Cop
         copy.version and record_fits(copy.version, conda.version) for copy in importable[:1]
     ):
         traces.append(TorchCopy(path=conda.path, version=conda.version, via="conda record"))
+    traces.extend(_in_working_folder(host, path))
     return Copies(importable=tuple(importable), traces=tuple(traces))
+
+
+def _in_working_folder(host: Host, path: ImportPath) -> list[TorchCopy]:
+    """`python -c`, `-m` and notebooks import from there first: a checkout of PyTorch, or somebody's own torch.py."""
+    here = host.working_folder()
+    if here is None or any(folder.path == here for folder in path.folders):
+        return []
+    for name, begins in (("torch.py", "torch.py"), ("torch", "torch/__init__.py")):
+        if host.exists(posixpath.join(here, begins)):
+            return [TorchCopy(path=posixpath.join(here, name), version=None, via="working folder")]
+    return []
 
 
 def _copy_in(host: Host, folder: Folder) -> TorchCopy | None:
