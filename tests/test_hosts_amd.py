@@ -460,6 +460,16 @@ def test_the_runtime_that_amds_guide_deletes_is_no_damage(tmp_path: Path) -> Non
     assert slugs(host.check(), "error") == []
 
 
+@pytest.mark.parametrize(("build", "expected"), [("rocm6.4", []), ("cu128", [("cuda-torch-on-amd", "error")])])
+def test_a_recording_with_nothing_of_torch_but_its_record(
+    build: str, expected: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    host = Host(tmp_path).ubuntu().amd_card("744c", 110000, revision="0xc8").package("torch", f"2.9.1+{build}")
+    record = f"/opt/venv/lib/python3.12/site-packages/torch-2.9.1+{build}.dist-info/RECORD"
+    host.file(record, "torch/__init__.py,sha256=A,100\ntorch/version.py,sha256=A,100\n")
+    assert told(host.check()) == expected
+
+
 def test_a_render_node_that_is_gone_from_dev(tmp_path: Path) -> None:
     host = rx_7900_xtx(Host(tmp_path)).remove("/dev/dri/renderD128").node("/dev/dri/renderD128", "ENOENT")
     report = host.file("/dev/dri/card0").check()
