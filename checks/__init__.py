@@ -30,11 +30,15 @@ def _requirements(case: Case) -> bool:
 
 
 NEEDS: dict[str, Callable[[Case], bool]] = {
+    "bitsandbytes": _torch,
     "companions": _torch,
     "cudnn": _torch,
     "extensions": _torch,
+    "failed_kernels": _kernels,
+    "kernel_repairs": _kernels,
     "libraries": _torch,
     "packages": _torch,
+    "shadowing": _torch,
     "torch_build": _torch,
     "torch_import": _torch,
     "torch_kind": _torch,
