@@ -149,7 +149,8 @@ def _loaded(case: Case) -> Evidence | None:
         return Evidence(own.name, own.version, own.path)
     if case.torch is None or not judged_here(case):
         return None
-    if pin := pins(case).get("nvidia-cudnn"):
+    pin = pins(case).get("nvidia-cudnn")
+    if pin and pin[0] in ("", _cuda_major(case)):
         return Evidence("torch needs", pin[1], "requirements of torch")
     build = case.matrix.build_of(case.torch, case.platform)
     version = case.matrix.cudnn_of(build) if build else None
@@ -165,8 +166,12 @@ def _own(case: Case) -> tuple[Distribution, ...]:
         return tuple(d for d in listed or () if d.name in ("cudnn", "libcudnn"))
     if not judged_here(case):
         return ()
-    major = figures(case.torch.cuda)[0]
-    return tuple(d for d in wheels_of(case, "nvidia-cudnn") if d.name in (f"nvidia-cudnn-cu{major}", "nvidia-cudnn"))
+    names = (f"nvidia-cudnn-cu{_cuda_major(case)}", "nvidia-cudnn")
+    return tuple(d for d in wheels_of(case, "nvidia-cudnn") if d.name in names)
+
+
+def _cuda_major(case: Case) -> str:
+    return (case.torch.cuda or "").partition(".")[0] if case.torch else ""
 
 
 def _another_cudnn(case: Case, fit: Fit) -> tuple[WayOut, ...]:

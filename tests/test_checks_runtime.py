@@ -357,6 +357,13 @@ def test_a_torch_whose_own_cudnn_dropped_the_card_is_replaced_by_the_last_that_h
     assert severity(with_torch(kepler, version="2.3.1+cu118"), "cudnn-mismatch") is None
 
 
+def test_a_pin_for_another_cuda_is_not_what_torch_loads():
+    """A requirement for CUDA 12 beside a torch for CUDA 11: the cuDNN of its own release counts."""
+    old = with_torch(pinned([CUDNN_PIN], {}), version="1.13.1+cu117", cuda="11.7", build="cu117")
+    machine = change(old, gpus=(nvidia_gpu("Tesla K80", "sm_37"),))
+    assert severity(machine, "cudnn-mismatch") is None
+
+
 def test_the_cudnn_of_conda_is_held_below_the_one_that_dropped_the_card():
     volta = nvidia_machine(
         nvidia_gpu("Tesla V100", "sm_70"),
