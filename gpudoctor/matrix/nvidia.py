@@ -50,8 +50,8 @@ class NvidiaQuestions(Cards):
 
     def cudnn_lacks(self, cudnn: str, sm: str) -> str | None:
         """The oldest card that a cuDNN has kernels for, where this one is older; None: it has some, or is not known."""
-        lowest = next((row.lowest for row in self.tables.cudnn_floors if matches(row.cudnn, cudnn)), None)
-        return lowest if lowest and figures(sm) < figures(lowest) else None
+        newer = (row for row in self.tables.cudnn_floors if figures(sm) < figures(row.lowest))
+        return next((row.lowest for row in newer if matches(row.cudnn, cudnn)), None)
 
     def bundled_driver(self, cuda: str) -> str | None:
         """Driver that the first release of this toolkit bundles ("12.8" gives the GA's)."""
