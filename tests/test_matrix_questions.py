@@ -18,6 +18,34 @@ MATRIX = load_matrix()
 X86, ARM = "linux-x86_64", "linux-aarch64"
 
 
+# --- cuDNN -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cudnn", "sm", "oldest"),
+    [
+        ("8.7.0.84", "sm_37", None),
+        ("9.1.0.70", "sm_37", "sm_50"),
+        ("9.10.2.21", "sm_70", None),
+        ("9.11.0.98", "sm_70", "sm_75"),
+        ("9.26.0.51", "sm_75", None),
+        ("9.26.0.51", "sm_103", None),
+        ("8.8.1.3", "sm_37", None),
+        ("9.26.0.51", "", None),
+    ],
+)
+def test_the_oldest_card_of_a_cudnn(cudnn, sm, oldest):
+    """As read from the wheels; 8.8 was not read, and of an unknown card nothing is said."""
+    assert MATRIX.cudnn_lacks(cudnn, sm) == oldest
+
+
+def test_the_cudnn_that_comes_with_a_build():
+    pinned = {(b.version, b.build): MATRIX.cudnn_of(b) for b in MATRIX.builds(X86) if b.origin != "pypi"}
+    assert pinned["2.7.1", "cu118"] == "9.1.0.70"
+    assert pinned["2.9.1", "cu128"] == "9.10.2.21"
+    assert pinned["2.14.1", "cu126"] is None  # not the CUDA of the package index's own build
+
+
 # --- NVIDIA drivers --------------------------------------------------------------------------------
 
 

@@ -49,8 +49,8 @@ class NvidiaQuestions(Cards):
         return next((row.driver for row in self.tables.cuda_floors if row.major == major), None)
 
     def cudnn_lacks(self, cudnn: str, sm: str) -> str | None:
-        """The oldest card that a cuDNN has kernels for, where this one is older; None: it has some, or is not known."""
-        newer = (row for row in self.tables.cudnn_floors if figures(sm) < figures(row.lowest))
+        """The oldest card that a cuDNN has kernels for, where this one is older; None: it has some, or not known."""
+        newer = (row for row in self.tables.cudnn_floors if () < figures(sm) < figures(row.lowest))
         return next((row.lowest for row in newer if matches(row.cudnn, cudnn)), None)
 
     def bundled_driver(self, cuda: str) -> str | None:
