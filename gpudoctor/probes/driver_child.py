@@ -15,10 +15,11 @@ from gpudoctor.host.bound_child import bound
 from gpudoctor.host.child import run_limited
 
 _ANSWERS_LIMIT = 4 << 20
+# As an import would load it: compiled already, where an installer did that.
 _PROGRAM = """
+from importlib.machinery import SourceFileLoader
 del sys.argv[0]
-with open(sys.argv[0], "rb") as program:
-    exec(compile(program.read(), sys.argv[0], "exec"))
+exec(SourceFileLoader("__main__", sys.argv[0]).get_code("__main__"))
 """
 
 
@@ -41,7 +42,7 @@ def run_child(name: str, arguments: tuple[str, ...], seconds: float, environ: Ma
         return ChildRun(failure=f"could not be asked: {error}")
     try:
         result = run_limited(
-            (sys.executable, "-I", "-S", "-E", *bound(_PROGRAM, script, str(channel), *arguments)),
+            (sys.executable, "-I", "-S", "-B", *bound(_PROGRAM, script, str(channel), *arguments)),
             seconds,
             environ={**environ, "CUDA_CACHE_DISABLE": "1"},
             cwd="/",
