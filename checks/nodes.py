@@ -156,7 +156,7 @@ def _let_in(case: Case, vendor: Vendor, node: DeviceNode, closed: tuple[DeviceNo
 
 @check("GPD208", "amd-kfd-missing")
 def amd_kfd_missing(case: Case) -> Verdicts:
-    """The AMD compute driver's node /dev/kfd, or the render node of every card, is absent.
+    """AMD's compute node /dev/kfd, or every card's render node, is absent.
 
     ## Why it matters
     amdgpu gives the card a screen; compute goes through /dev/kfd and /dev/dri/renderD*. Without them HIP finds none.
