@@ -113,7 +113,10 @@ def schema() -> int:
     """Print the JSON Schema of the report."""
     import msgspec
 
+    from gpudoctor.host import InputError
     from gpudoctor.report import Report
 
+    if sys.version_info < (3, 11):  # there Fact[tuple[A, ...]] and Fact[tuple[B, ...]] get one name
+        raise InputError("`gpudoctor schema` needs Python 3.11 or newer; what it prints holds for every Python")
     click.echo(msgspec.json.format(msgspec.json.encode(msgspec.json.schema(Report)), indent=2).decode())
     return 0
