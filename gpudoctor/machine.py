@@ -117,6 +117,8 @@ class System(Record, frozen=True):
     arch: Fact[str] = unknown("not probed")
     """`uname -m`: x86_64 or aarch64."""
     os: Fact[Os] = unknown("not probed")
+    libc: Fact[str] = unknown("not probed")
+    """C library that programs load: "glibc 2.31", or "musl"."""
     cpu_flags: Fact[tuple[str, ...]] = unknown("not probed")
     memory: Fact[int] = unknown("not probed")
     shm: Fact[int] = unknown("not probed")
@@ -562,6 +564,8 @@ class Torch(Record, frozen=True):
     archs: Fact[CodeArchs] = unknown("not read")
     needs_glibcxx: Fact[str] = unknown("not read")
     """Highest GLIBCXX_x.y.z that its libraries ask for."""
+    needs_glibc: Fact[str] = unknown("not read")
+    """Highest GLIBC_x.y that its libraries ask for."""
     needs_libraries: tuple[str, ...] = ()
     """Names that torch's libraries ask for and that are in no folder the loader would search."""
     has_cuda_libraries: bool | None = None

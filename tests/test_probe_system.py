@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from gpudoctor.host import LiveHost
 from gpudoctor.host.recorded import RecordedHost
 from gpudoctor.machine import Fact, Jetson, Os, System
 from gpudoctor.probes.system import probe_system
+from tests.environments import shared_library
 
 Files = dict[str, "str | bytes"]
 
@@ -92,6 +94,42 @@ def test_garbage_costs_its_fact_and_no_more(tmp_path_factory: pytest.TempPathFac
     root = tmp_path_factory.mktemp("garbage")
     found = system(root, dict.fromkeys(names.split(), content), uname={"release": "6.8.0", "machine": "x86_64"})
     assert found.kernel.value == "6.8.0"
+
+
+# --- C library ---------------------------------------------------------------------------------------
+
+
+def libc(*versions: str) -> bytes:
+    return shared_library(soname="libc.so.6", defines=[f"GLIBC_{version}" for version in (*versions, "PRIVATE")])
+
+
+X86 = {"machine": "x86_64", "release": "6.8.0"}
+
+
+@pytest.mark.parametrize("folder", ["/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/usr/lib"])
+def test_the_c_library_of_a_recording_is_known_by_its_symbol_versions(tmp_path: Path, folder: str) -> None:
+    path = f"{folder}/libc.so.6"
+    found = system(tmp_path, {path: libc("2.2.5", "2.9", "2.17")}, uname=X86).libc
+    assert (found.value, found.source) == ("glibc 2.17", path)
+
+
+def test_musl_is_the_c_library_where_there_is_no_glibc(tmp_path: Path) -> None:
+    loader: Files = {"/lib/ld-musl-x86_64.so.1": shared_library()}
+    assert system(tmp_path / "alpine", loader, uname=X86).libc.value == "musl"
+    beside: Files = {**loader, "/lib/x86_64-linux-gnu/libc.so.6": libc("2.36")}
+    assert system(tmp_path / "debian", beside, uname=X86).libc.value == "glibc 2.36"
+
+
+@pytest.mark.parametrize("content", [None, b"", b"\x7fELF" + bytes(60), shared_library(soname="libc.so.6")])
+def test_a_c_library_that_tells_nothing_is_unknown(tmp_path: Path, content: bytes | None) -> None:
+    files: Files = {"/lib64/libc.so.6": content} if content is not None else {}
+    assert system(tmp_path, files, uname=X86).libc.state == "unknown"
+
+
+def test_the_running_system_names_its_own_c_library() -> None:
+    name, version = platform.libc_ver()
+    expected = f"glibc {version}" if name == "glibc" else "musl"
+    assert probe_system(LiveHost()).libc.value == expected
 
 
 # --- memory ------------------------------------------------------------------------------------------

@@ -485,12 +485,13 @@ def test_a_library_that_cannot_be_read_accuses_no_one(tmp_path: Path) -> None:
     assert torch.needs_libraries == ()
 
 
-def test_the_newest_cxx_symbols_that_torch_asks_for(tmp_path: Path) -> None:
+def test_the_newest_symbols_of_the_c_and_cxx_libraries_that_torch_asks_for(tmp_path: Path) -> None:
     site = write_venv(tmp_path / "venv")
     package = write_linked_torch(site, ())
     needs = {"libstdc++.so.6": ["GLIBCXX_3.4.9", "GLIBCXX_3.4.29"], "libc.so.6": ["GLIBC_2.34"]}
     write_library(package / "lib/libc10.so", needed=("libstdc++.so.6",), needs=needs)
-    assert torch_in(tmp_path / "venv").needs_glibcxx.value == "3.4.29"
+    found = torch_in(tmp_path / "venv")
+    assert (found.needs_glibcxx.value, found.needs_glibc.value) == ("3.4.29", "2.34")
 
 
 def test_triton_is_loaded_with_the_same_libstdcxx(tmp_path: Path) -> None:

@@ -195,6 +195,10 @@ class Host(ABC):
         """Size in bytes of the file system mounted at `path`, where this system can be asked for it."""
         return unknown("not in this recording", path)
 
+    def c_library(self) -> Fact[str]:
+        """The C library of the running system as that says it itself, "glibc 2.31"."""
+        return unknown("not in this recording", "confstr")
+
     def kernel_messages(self) -> Fact[bytes]:
         """The kernel's own message buffer as /dev/kmsg gives it: one record a line, oldest first."""
         return unknown("not in this recording", "/dev/kmsg")

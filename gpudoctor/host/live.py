@@ -66,6 +66,13 @@ class LiveHost(Host):
             return self._failed(path, error)
         return known(found.f_blocks * found.f_frsize, f"statvfs {path}")
 
+    def c_library(self) -> Fact[str]:
+        try:
+            found = os.confstr("CS_GNU_LIBC_VERSION")
+        except (OSError, ValueError):  # a name that musl does not know
+            found = None
+        return known(found, "confstr") if found else unknown("not glibc", "confstr")
+
     def kernel_messages(self) -> Fact[bytes]:
         """Read once: thousands of records, one system call each."""
         if self._messages is None:

@@ -57,6 +57,7 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
         copies=copies.all,
         damaged=() if unseen else _damage(host, first.path, record),
         needs_glibcxx=walk.glibcxx,
+        needs_glibc=walk.glibc,
         needs_libraries=missing_libraries(walk, system),
         has_cuda_libraries=_has_gpu_libraries(host, around.layout, first.path),
         own_hsa_runtime=_has_hsa_runtime(host, first.path) if file.hip or file.rocm else None,

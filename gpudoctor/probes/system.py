@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, Os, System, User, absent, known, unknown
 from gpudoctor.probes.batch_job import probe_job
+from gpudoctor.probes.c_library import read_c_library
 from gpudoctor.probes.container import probe_container
 from gpudoctor.probes.mounts import mount_at, read_mounts
 from gpudoctor.probes.processor import read_arch, read_cpu_flags
@@ -76,6 +77,7 @@ def probe_system(host: Host) -> System:
         kernel_build=_kernel_build(host),
         arch=arch,
         os=_distribution(host),
+        libc=read_c_library(host, arch.value),
         cpu_flags=flags,
         memory=memory,
         shm=_shm(host, memory),

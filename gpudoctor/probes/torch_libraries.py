@@ -43,6 +43,7 @@ class LibraryWalk(Struct, frozen=True):
 
     asked: tuple[Asked, ...]
     glibcxx: Fact[str]
+    glibc: Fact[str]
     complete: bool
 
     def of(self, name: str) -> Asked | None:
@@ -77,7 +78,9 @@ class Heads(Struct, frozen=True):
     rpath: tuple[str, ...]
     runpath: tuple[str, ...]
     glibcxx: str | None
+    glibc: str | None
     defines_glibcxx: str | None
+    defines_glibc: str | None
 
 
 def read_elf(host: Host, path: str) -> Heads | None:
@@ -88,12 +91,15 @@ def read_elf(host: Host, path: str) -> Heads | None:
     with handle:
         try:
             elf: Elf = open_elf(handle.fileno())
+            name = posixpath.basename(path)
             return Heads(
                 needed=elf.needed,
                 rpath=elf.rpath,
                 runpath=elf.runpath,
-                glibcxx=elf.needs_version("GLIBCXX_") if posixpath.basename(path).startswith(_OF_TORCH) else None,
+                glibcxx=elf.needs_version("GLIBCXX_") if name.startswith(_OF_TORCH) else None,
+                glibc=elf.needs_version("GLIBC_") if name.startswith(_OF_TORCH) else None,
                 defines_glibcxx=elf.defines_version("GLIBCXX_") if "stdc++" in path else None,
+                defines_glibc=elf.defines_version("GLIBC_") if name == "libc.so.6" else None,
             )
         except NotReadable:
             return None
@@ -126,6 +132,7 @@ class _Walk:
         self._asked: dict[str, Asked] = {}
         self._read: set[str] = set()
         self._glibcxx: dict[str, str] = {}
+        self._glibc: dict[str, str] = {}
         self._complete = True
 
     def start(self, torch: str, rpath: tuple[str, ...]) -> None:
@@ -151,7 +158,7 @@ class _Walk:
         if heads is None:
             self._complete = False
             return
-        self._note_glibcxx(path, heads)
+        self._note_versions(path, heads)
         origin = posixpath.dirname(path)
         runpath, whole = _expanded(heads.runpath, origin)
         own, own_whole = _expanded(heads.rpath, origin)
@@ -172,11 +179,13 @@ class _Walk:
         folder = next((folder.path for folder in path.folders if "triton" in folder.names), None)
         library = posixpath.join(folder, "triton/_C/libtriton.so") if folder else ""
         if library and self._host.exists(library):
-            self._note_glibcxx(library, read_elf(self._host, library))
+            self._note_versions(library, read_elf(self._host, library))
 
-    def _note_glibcxx(self, path: str, heads: Heads | None) -> None:
+    def _note_versions(self, path: str, heads: Heads | None) -> None:
         if heads is not None and heads.glibcxx:
             self._glibcxx[path] = heads.glibcxx
+        if heads is not None and heads.glibc:
+            self._glibc[path] = heads.glibc
 
     def _find(self, name: str) -> str | None:
         for folder in self._folders:
@@ -203,16 +212,21 @@ class _Walk:
         return found
 
     def result(self) -> LibraryWalk:
-        needed = highest(self._glibcxx.values())
-        glibcxx: Fact[str]
+        return LibraryWalk(
+            asked=tuple(self._asked.values()),
+            glibcxx=self._highest_asked(self._glibcxx),
+            glibc=self._highest_asked(self._glibc),
+            complete=self._complete,
+        )
+
+    def _highest_asked(self, versions: dict[str, str]) -> Fact[str]:
+        """Of the versions by path of the library that asks: the highest, and one that asks for it."""
+        needed = highest(versions.values())
         if needed is not None:
-            asking = next(path for path, version in self._glibcxx.items() if version == needed)
-            glibcxx = known(needed, asking)
-        elif self._read and self._complete:
-            glibcxx = absent("symbol versions of torch's libraries", "they ask for none")
-        else:
-            glibcxx = unknown("torch's libraries could not be read")
-        return LibraryWalk(asked=tuple(self._asked.values()), glibcxx=glibcxx, complete=self._complete)
+            return known(needed, next(path for path, version in versions.items() if version == needed))
+        if self._read and self._complete:
+            return absent("symbol versions of torch's libraries", "they ask for none")
+        return unknown("torch's libraries could not be read")
 
 
 @lru_cache(maxsize=32)
