@@ -64,14 +64,15 @@ def torch_cpu_only(case: Case) -> Verdicts:
 
 
 def _could_be_served(case: Case, gpu: Gpu) -> bool:
-    """Whether any build serves the card, on this driver and Python or others."""
+    """Whether any build serves the card, on this driver, Python and C library or others."""
     if not gpu.arch.value:
         return True
     policy = case.matrix.override(gpu.arch.value) if gpu.vendor == "amd" else None
     if policy and policy.value and policy.safety == "safe-class":
         return True
     choices, rejected = builds.candidates(case.machine, case.matrix, (gpu,), None, case.platform)
-    return bool(choices) or any(item.because == "driver" for item in rejected) or case.machine.system.jetson.known
+    repairable = any(item.because in ("driver", "libc") for item in rejected)
+    return bool(choices) or repairable or case.machine.system.jetson.known
 
 
 @check("GPD406", "cuda-torch-on-amd")

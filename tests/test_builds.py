@@ -45,6 +45,10 @@ def replaced(way: WayOut) -> str:
     return f"{remedy.version}+{remedy.build} {remedy.index_url}".strip()
 
 
+def texts(way: WayOut) -> str:
+    return " ".join(remedy.text for remedy in way.remedies if isinstance(remedy, Manual))
+
+
 def first(machine: Machine) -> str:
     return replaced(ways(machine)[0])
 
@@ -152,6 +156,74 @@ def test_a_python_without_wheels_is_answered_by_another_python() -> None:
     way = ways(machine)[0]
     assert isinstance(way.remedies[0], Manual)
     assert "Python 3.14 " in way.remedies[0].text
+
+
+def with_libc(machine: Machine, libc: str) -> Machine:
+    return change(machine, system=change(machine.system, libc=known(libc, "confstr")))
+
+
+def test_no_wheel_is_offered_that_the_c_library_cannot_load() -> None:
+    machine = nvidia_machine(driver="580.95.05", torch=torch("2.9.1+cu128"))
+    choices, rejected = builds.candidates(with_libc(machine, "glibc 2.17"), MATRIX, machine.gpus, "3.12", X86)
+    assert {(choice.version, choice.build) for choice in choices} >= {("2.6.0", "cu124"), ("2.5.1", "cu121")}
+    assert ("2.6.0", "cu126") not in {(choice.version, choice.build) for choice in choices}
+    assert max(Version(choice.version) for choice in choices) == Version("2.6.0")
+    why = next(row.why for row in rejected if (row.torch, row.build) == ("2.9.1", "cu128"))
+    assert why == "needs glibc 2.28, and this system has glibc 2.17"
+    assert first(with_libc(machine, "glibc 2.27")).startswith("2.6.0+cu124")
+    assert first(with_libc(machine, "glibc 2.28")).startswith("2.9.1+")
+
+
+def test_a_rocm_build_is_chosen_for_the_c_library_too() -> None:
+    machine = with_libc(amd_machine(torch=torch("2.6.0+cpu")), "glibc 2.27")
+    assert first(machine).startswith("2.6.0+rocm6.1")
+
+
+def test_where_only_the_c_library_is_in_the_way_another_system_is_the_way_out() -> None:
+    blackwell = nvidia_machine(nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120"), torch=torch("2.6.0+cu124"))
+    way = ways(with_libc(blackwell, "glibc 2.17"))[0]
+    assert "needs glibc 2.28, and this system has glibc 2.17" in texts(way)
+    musl = ways(with_libc(blackwell, "musl"))
+    assert "no torch wheel for musl" in texts(musl[0])
+    assert not any(isinstance(remedy, ReplaceTorch) for way in musl for remedy in way.remedies)
+
+
+def test_another_system_is_the_way_out_where_the_python_is_in_the_way_too() -> None:
+    here = environment(torch("2.6.0+cu124"), python="3.6")
+    machine = nvidia_machine(environment=known(here, here.source))
+    assert "musl" in texts(ways(with_libc(machine, "musl"))[0])
+
+
+@pytest.mark.parametrize(
+    ("os", "newest"),
+    [
+        (("centos", "7"), "2.6.0"),
+        (("rhel", "7.9"), "2.6.0"),
+        (("amzn", "2"), "2.6.0"),
+        (("ubuntu", "18.04"), "2.6.0"),
+        (("debian", "10"), "2.14.1"),
+        (("rocky", "8.10"), "2.14.1"),
+        (("amzn", "2023"), "2.14.1"),
+        (("arch", ""), "2.14.1"),
+        (("alpine", "3.20.3"), None),
+    ],
+)
+def test_a_c_library_that_was_not_read_is_that_of_the_distribution(os: tuple[str, str], newest: str | None) -> None:
+    here = system(os=known(Os(id=os[0], version=os[1]), "/etc/os-release"))
+    choices, _ = builds.candidates(change(nvidia_machine(), system=here), MATRIX, (), "3.10", X86)
+    found = max((Version(choice.version) for choice in choices), default=None)
+    assert found == (Version(newest) if newest else None)
+
+
+def test_an_own_row_without_its_glibc_is_not_refused(tmp_path: Path) -> None:
+    overlay = tmp_path / "own.yaml"
+    overlay.write_text(
+        "torch_builds:\n  - version: 2.99.0\n    pythons: ['3.12']\n    rows:\n"
+        "      - {build: cpu, origin: download.pytorch.org, platform: linux-x86_64, archs: []}\n"
+    )
+    own = load_matrix((str(overlay),))
+    choices, _ = builds.candidates(with_libc(nvidia_machine(), "glibc 2.17"), own, (), "3.12", X86)
+    assert "2.99.0" in {choice.version for choice in choices}
 
 
 def test_where_only_the_driver_is_in_the_way_it_is_part_of_the_way_out() -> None:

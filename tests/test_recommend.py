@@ -54,6 +54,28 @@ def best(answer: Recommendation) -> Recommended:
     return answer.choices[0]
 
 
+# --- the C library ---------------------------------------------------------------------------------
+
+
+def test_a_described_distribution_gets_a_build_that_its_glibc_loads() -> None:
+    code, data = described("--gpu", "RTX 4090", "--os", "centos-7")
+    assert (code, data["choices"][0]["torch"], data["choices"][0]["build"]) == (0, "2.6.0", "cu124")
+    whys = {(row["torch"], row["build"]): row["why"] for row in data["rejected"]}
+    assert whys["2.9.1", "cu128"] == "needs glibc 2.28, and this system has glibc 2.17"
+
+
+def test_on_musl_nothing_is_proposed_and_glibc_is_the_way_out() -> None:
+    code, data = described("--gpu", "RTX 4090", "--os", "alpine-3.20")
+    assert (code, data["choices"]) == (1, [])
+    assert "no torch wheel for musl" in data["otherwise"][0]["steps"][0]["text"]
+
+
+def test_on_musl_without_a_card_that_is_said_too() -> None:
+    answer = recommend(with_system(no_gpu_machine(), libc=known("musl", "/lib/ld-musl-x86_64.so.1")), MATRIX)
+    assert answer.choices == ()
+    assert any("no torch wheel for musl" in note for note in answer.notes)
+
+
 # --- NVIDIA ----------------------------------------------------------------------------------------
 
 

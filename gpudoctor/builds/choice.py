@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpudoctor.builds.c_library import c_library, too_old_for
 from gpudoctor.builds.carried import blas_answer, gfx_answer, is_tegra, without_overrides
 from gpudoctor.builds.drivers import driver_after_repair, driver_verdict
 from gpudoctor.builds.issues import against_builds, speaks_against
@@ -68,7 +69,8 @@ class Rejected(Struct, frozen=True):
     build: str
     why: str
     origin: str = ""
-    because: Literal["python", "vendor", "unknown", "code", "blas", "driver", "branch"] = "code"
+    because: Literal["python", "vendor", "unknown", "code", "blas", "driver", "branch", "libc"] = "code"
+    """"libc": all else would serve."""
 
 
 def platform_of(machine: Machine) -> str:
@@ -112,6 +114,7 @@ class Bench:
         self.gpus = gpus
         self.driver = driver
         """The present driver, or the nearest that the cards themselves ask for; None: not known."""
+        self.libc = c_library(machine, matrix)
         self._verdicts: dict[str, DriverVerdict] = {}
         self._plain = without_overrides(machine)  # with a build that carries the card none is kept
         self._issues = against_builds(self._plain, matrix, gpus) if gpus else ()
@@ -139,7 +142,15 @@ def _of_release(issue: KnownIssue) -> bool:
 
 
 def judge(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejected:
-    """One build for the cards of a bench."""
+    """One build for the cards of a bench, and then for its C library."""
+    found = _judge_code(bench, row, python)
+    glibc = bench.matrix.glibc_of(row)
+    if isinstance(found, Choice) and too_old_for(bench.libc, glibc):
+        return _rejected(row, "libc", f"needs glibc{f' {glibc}' if glibc else ''}, and this system has {bench.libc}")
+    return found
+
+
+def _judge_code(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejected:
     vendor = "amd" if row.rocm else "nvidia" if row.cuda else "cpu"
     if python and not _has_wheel(row, python):
         span = f" ({_span(row.pythons)})" if row.pythons else ""
@@ -282,7 +293,7 @@ def _chosen(
 
 def _rejected(
     row: TorchBuild,
-    because: Literal["python", "vendor", "unknown", "code", "blas", "driver", "branch"],
+    because: Literal["python", "vendor", "unknown", "code", "blas", "driver", "branch", "libc"],
     why: str,
 ) -> Rejected:
     return Rejected(torch=row.version, build=row.build, origin=row.origin, because=because, why=why)

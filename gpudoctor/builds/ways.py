@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpudoctor.builds.c_library import c_library, on_another_system
 from gpudoctor.builds.carried import carries
 from gpudoctor.builds.choice import Rejected, candidates, platform_of, python_of
 from gpudoctor.builds.drivers import driver_to_install
@@ -65,13 +66,14 @@ def replacements(
 def _after_a_repair(
     machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None, rejected: tuple[Rejected, ...]
 ) -> list[WayOut]:
-    """What another driver or another Python would make possible."""
+    """What another driver, another Python or another C library would make possible."""
     ways: list[WayOut] = []
     python, platform = python_of(machine), platform_of(machine)
     if any(item.because == "driver" for item in rejected) and all(gpu.vendor == "nvidia" for gpu in gpus):
         why = "no torch build for these cards runs on the present driver"
         if driver := driver_to_install(machine, matrix, gpus, why=why):
-            choices, _ = candidates(machine, matrix, gpus, python, platform, driver=driver.minimum)
+            choices, refused = candidates(machine, matrix, gpus, python, platform, driver=driver.minimum)
+            rejected += refused
             ways += [
                 WayOut(
                     title=f"Driver {driver.branch}, then torch {choice.version}+{choice.build}",
@@ -80,7 +82,8 @@ def _after_a_repair(
                 for choice in nearest(matrix, choices, keep)[:1]
             ]
     if not ways and python:
-        anywhere, _ = candidates(machine, matrix, gpus, None, platform)
+        anywhere, refused = candidates(machine, matrix, gpus, None, platform)
+        rejected += refused
         for choice in nearest(matrix, anywhere, keep)[:1]:
             other = _nearest_python(python, choice.pythons)
             index = f" --index-url {choice.index_url}" if choice.index_url else ""
@@ -92,7 +95,7 @@ def _after_a_repair(
                 f'`python -m pip install{index} "{wheel}"`.'
             )
             ways.append(WayOut(title="Make a new environment with another Python", remedies=(Manual(text=text),)))
-    return ways
+    return ways or [*on_another_system(c_library(machine, matrix), rejected)]
 
 
 def _nearest_python(have: str, pythons: tuple[str, ...]) -> str:

@@ -34,6 +34,7 @@ from gpudoctor.machine import (
     TorchCopy,
     absent,
     known,
+    unknown,
 )
 from gpudoctor.matrix.versions import figures
 
@@ -100,7 +101,8 @@ def _system(system: System, description: Description) -> System:
             raise InputError(
                 f"--os {description.os!r}: write the distribution's id and version, such as ubuntu-22.04"
             )
-        system = replace(system, os=known(Os(id=name, version=version, name=description.os), SOURCE))
+        told = Os(id=name, version=version, name=description.os)
+        system = replace(system, os=known(told, SOURCE), libc=unknown("as that release has it", SOURCE))
     return system
 
 

@@ -1,4 +1,4 @@
-"""Questions about public container images."""
+"""Questions about public container images and distributions."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import re
 
 from msgspec.structs import replace
 
+from gpudoctor.machine import Os
 from gpudoctor.matrix.cards import Cards
-from gpudoctor.matrix.rows import BaseImage
+from gpudoctor.matrix.rows import BaseImage, Distribution
 
 _HUB = ("docker.io/", "index.docker.io/", "registry-1.docker.io/", "public.ecr.aws/docker/", "mirror.gcr.io/")
 _TOLD_BY_THE_TAG = ("cuda", "rocm", "python", "torch", "release")
 
 
 class ImageQuestions(Cards):
-    """What the table of base images answers."""
+    """What the tables of base images and distributions answer."""
 
     def base_image(self, name: str) -> BaseImage | None:
         """What an image holds, by its name and tag; None: not known."""
@@ -25,10 +26,18 @@ class ImageQuestions(Cards):
             if found := re.fullmatch(row.image, plain):
                 groups = found.groupdict()
                 told = {key: value for key, value in groups.items() if key in _TOLD_BY_THE_TAG and value}
-                python = told.get("python") or row.python or self._python_of(groups.get("distribution") or "")
+                python = told.get("python") or row.python or self._python_of(groups.get("distribution"))
                 return replace(row, **{**told, "python": python})
         return None
 
-    def _python_of(self, distribution: str) -> str | None:
-        rows = self.tables.distributions
-        return next((row.python for row in rows if re.fullmatch(row.distribution, distribution)), None)
+    def libc_of(self, os: Os) -> str | None:
+        """C library of a distribution's release, "glibc 2.31" or "musl"; None: not known."""
+        row = self._distribution(f"{os.id}-{os.version}" if os.version else os.id)
+        return row.libc if row else None
+
+    def _python_of(self, distribution: str | None) -> str | None:
+        row = self._distribution(distribution or "")
+        return row.python if row else None
+
+    def _distribution(self, name: str) -> Distribution | None:
+        return next((row for row in self.tables.distributions if re.fullmatch(row.distribution, name)), None)

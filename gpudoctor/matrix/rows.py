@@ -260,6 +260,8 @@ class TorchBuild(Row, frozen=True, kw_only=True):
     linalg: tuple[str, ...] | None = None
     cudnn: str | None = None
     """What it pins, where that is not the cuDNN of the package index's own build of its release."""
+    glibc: str | None = None
+    """Oldest glibc that its wheel runs with, where that is not the one of its release."""
     basis: Basis = "unknown"
     index: str | None = None
     """id of its wheel index; by default `pytorch-stable` for download.pytorch.org."""
@@ -314,13 +316,16 @@ def _check_template(template: str) -> None:
 
 
 class Distribution(Row, frozen=True, kw_only=True):
-    """A release of a Linux distribution, as image names write it, and the Python that it brings."""
+    """A release of a Linux distribution, as image names write it, and what it brings."""
 
     distribution: str
-    """Regular expression for the part of an image's name, such as "ubuntu24.04" or "ubuntu:noble"."""
+    """Regular expression for the part of an image's name, such as "ubuntu24.04" or "ubuntu:noble", and for the id and
+    version of os-release with a hyphen."""
     example: str
     """A real spelling that it matches (checked at load)."""
-    python: str
+    python: str | None = None
+    libc: str | None = None
+    """Its C library: "glibc 2.31" or "musl"."""
 
 
 class BaseImage(Row, frozen=True, kw_only=True):
@@ -363,6 +368,8 @@ class TorchRelease(Row, frozen=True, kw_only=True):
     pins: Literal["cu11", "cu12", "cuda-toolkit", "none"] = "none"
     """How its wheels name their CUDA packages: three generations."""
     requires_python: str = ""
+    glibc: str | None = None
+    """Oldest glibc that its wheels run with, by their platform tag or the symbols that they ask for."""
 
 
 class Companion(Row, frozen=True, kw_only=True):

@@ -94,6 +94,11 @@ class TorchQuestions(Cards):
             return build.cudnn
         return release.cudnn if build.cuda == release.cuda else None
 
+    def glibc_of(self, build: TorchBuild) -> str | None:
+        """Oldest glibc that a build runs with; None: not known."""
+        release = self.release(build.version)
+        return build.glibc or (release.glibc if release else None)
+
     def newest_torch(self) -> str:
         """Newest torch release that the matrix knows."""
         return max(self._releases, key=figures)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpudoctor.builds import Choice, Rejected, candidates, cards_to_serve, platform_of, python_of
+from gpudoctor.builds.c_library import c_library, on_another_system
 from gpudoctor.builds.carried import OVERRIDE
 from gpudoctor.builds.choice import INSTALLABLE, merely_built
 from gpudoctor.builds.drivers import cuda_driver, driver_to_install, no_driver, refusal
@@ -324,9 +325,15 @@ class _Choosing:
         if self._apart and self.native:
             owner = "conda" if self.place == "conda" else "The distribution"
             notes.append(f"{owner} owns the torch of this environment: the wheel goes into a venv of its own.")
+        if not self.cards and not self.native:
+            notes += self._on_another_system()
         if self.machine.assumed:
             notes.append(f"Assumed: {', '.join(self.machine.assumed)}.")
         return notes
+
+    def _on_another_system(self) -> list[str]:
+        ways = on_another_system(c_library(self.machine, self.matrix), self.rejected)
+        return [remedy.text for way in ways for remedy in way.remedies if isinstance(remedy, Manual)]
 
     def _for_which_driver(self) -> list[str]:
         driver = driver_to_install(self.machine, self.matrix, self.cards)
