@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpudoctor.builds.c_library import cannot_load
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import (
     Evidence,
@@ -185,7 +186,7 @@ def libstdcxx_too_old(case: Case) -> Verdicts:
     there = environment.libstdcxx.value if environment else None
     if environment is None or torch is None or needed is None or there is None or works(case):
         return
-    if figures(there) >= figures(needed):
+    if figures(there) >= figures(needed) or cannot_load(case.machine, case.matrix, torch):
         return
     asking = "Triton" if torch.needs_glibcxx.source.endswith("/libtriton.so") else f"torch {torch.version}"
     yield Finding(

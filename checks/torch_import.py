@@ -5,11 +5,12 @@ from __future__ import annotations
 import posixpath
 import re
 
+from gpudoctor.builds.c_library import c_library, cannot_load
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Manual, ReplacePackage, UnsetVariable, WayOut
 from gpudoctor.machine import NOT_STARTED, ImportTrial, Torch
 
-from .fitting import FROM_AN_INDEX
+from .fitting import FROM_AN_INDEX, better_torch
 from .shadowing import pins
 from .torch_install import installed_again
 
@@ -29,8 +30,9 @@ def torch_import_fails(case: Case) -> Verdicts:
     Nothing that uses torch runs.
 
     ## How it is judged
-    Certain by trying it in a child of the examined interpreter. From files alone: likely, where torch asks for a
-    library that no folder of the loader has. A processor without AVX2 is a warning by itself: wheels may end with an
+    Certain by trying it in a child of the examined interpreter. From files alone: certain, where torch's libraries
+    ask for symbols of a newer glibc than the system has; likely, where they ask for a library that no folder of the
+    loader has. A processor without AVX2 is a warning by itself: wheels may end with an
     illegal instruction there.
 
     ## Fix safety
@@ -42,6 +44,8 @@ def torch_import_fails(case: Case) -> Verdicts:
     trial = torch.trial.value
     if trial is not None and not trial.ok:
         yield _failed(case, torch, trial)
+    elif trial is None and cannot_load(case.machine, case.matrix, torch):
+        yield _for_a_newer_libc(case, torch)
     elif trial is None and torch.needs_libraries:
         names = ", ".join(torch.needs_libraries[:3])
         yield Finding(
@@ -68,6 +72,26 @@ def torch_import_fails(case: Case) -> Verdicts:
             evidence=(Evidence.of("cpu_flags", case.machine.system.cpu_flags),),
             ways_out=(WayOut("Use a processor with AVX2", (Manual(_SHOW_THE_PROCESSOR),)),),
         )
+
+
+def _for_a_newer_libc(case: Case, torch: Torch) -> Finding:
+    """Fixed by a build for the C library that is there: that belongs to the system."""
+    system, libc = case.machine.system, c_library(case.machine, case.matrix) or ""
+    return Finding(
+        severity="error",
+        message=f"torch {torch.version} needs glibc {torch.needs_glibc.value}, and this system has {libc}: "
+        "`import torch` fails.",
+        saw=libc,
+        want=f"glibc {torch.needs_glibc.value}",
+        subject=f"torch {torch.version}",
+        confidence="certain" if system.libc.known else "likely",
+        evidence=(
+            Evidence.of("torch.needs_glibc", torch.needs_glibc),
+            Evidence.of("system.libc", system.libc) if system.libc.known else Evidence.of("system.os", system.os),
+        ),
+        ways_out=better_torch(case),
+        moots=("python-dev-missing", "no-gpu"),
+    )
 
 
 def _old_processor(case: Case) -> bool:
@@ -138,6 +162,8 @@ def _reason(case: Case, torch: Torch, trial: ImportTrial) -> tuple[str, WayOut]:
         return "The process has no room left for thread-local data of this library.", WayOut(
             "Import torch first", (Manual(text),)
         )
+    if re.search(r"version .GLIBC_[\d.]+. not found", error):
+        return "This torch is built for a newer C library than this system has.", better_torch(case)[0]
     missing = re.search(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file", error)
     if missing:
         return f"The library {missing[1]} is nowhere on the load path.", _with_what_it_needs(case, torch)

@@ -33,6 +33,40 @@ def rtx_4090(host: Host, driver: str = "580.95.05", **options: str) -> Host:
 # --- torch does not fit the card ----------------------------------------------------------------------
 
 
+def with_glibc(host: Host, version: str) -> Host:
+    content = shared_library(soname="libc.so.6", defines=("GLIBC_2.2.5", f"GLIBC_{version}", "GLIBC_PRIVATE"))
+    return host.file(f"{host.lib}/libc.so.6", content)
+
+
+def for_glibc(version: str, cxx: str = "3.4.9") -> dict[str, bytes]:
+    """Libraries of a torch that asks for a C library, and a C++ one."""
+    needs = {"libc.so.6": [f"GLIBC_{version}"], "libstdc++.so.6": [f"GLIBCXX_{cxx}"]}
+    return {"libc10.so": shared_library(needed=("libc.so.6", "libstdc++.so.6"), needs=needs)}
+
+
+@fault("torch-import-fails", "torch==2.6.0")
+def torch_for_a_newer_glibc(host: Host) -> Host:
+    return with_glibc(rtx_4090(host), "2.17").torch("2.9.1+cu128", libraries=for_glibc("2.28"))
+
+
+@fault("torch-import-fails", "torch==2.6.0")
+def torch_for_a_newer_glibc_and_libstdcxx(host: Host) -> Host:
+    old = shared_library(soname="libstdc++.so.6", defines=("GLIBCXX_3.4.19",))
+    with_glibc(rtx_4090(host), "2.17").file(f"{host.lib}/libstdc++.so.6", old)
+    return host.torch("2.9.1+cu128", libraries=for_glibc("2.28", cxx="3.4.25"))
+
+
+@fault("torch-import-fails", "python:3.12-slim")
+def torch_wheel_on_musl(host: Host) -> Host:
+    rtx_4090(host).remove(f"{host.lib}/libc.so.6").file("/lib/ld-musl-x86_64.so.1", shared_library())
+    return host.torch("2.9.1+cu128", libraries=for_glibc("2.28"))
+
+
+@fault("torch-no-arch-for-gpu", "glibc 2.28")
+def rtx_5090_where_no_wheel_with_its_code_can_be_loaded(host: Host) -> Host:
+    return with_glibc(host.ubuntu().nvidia_card("2b85").nvidia_driver("570.133.07"), "2.26").torch("2.6.0+cu124")
+
+
 @fault("torch-no-arch-for-gpu", "torch==2.7.0+cu128")
 def rtx_5090_with_cu124(host: Host) -> Host:
     return host.ubuntu().nvidia_card("2b85").nvidia_driver("570.133.07").torch("2.6.0+cu124")
