@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 
-from gpudoctor.builds.c_library import c_library, cannot_load
+from gpudoctor.builds.c_library import asked_glibc, c_library, cannot_load
 from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Manual, ReplacePackage, UnsetVariable, WayOut
 from gpudoctor.machine import NOT_STARTED, ImportTrial, Torch
@@ -31,9 +31,9 @@ def torch_import_fails(case: Case) -> Verdicts:
 
     ## How it is judged
     Certain by trying it in a child of the examined interpreter. From files alone: certain, where torch's libraries
-    ask for symbols of a newer glibc than the system has; likely, where they ask for a library that no folder of the
-    loader has. A processor without AVX2 is a warning by itself: wheels may end with an
-    illegal instruction there.
+    ask for symbols of a newer glibc than the system has, and likely, where that is only known of such builds and
+    systems; likely, where they ask for a library that no folder of the loader has. A processor without AVX2 is a
+    warning by itself: wheels may end with an illegal instruction there.
 
     ## Fix safety
     Depends on the reason, which the finding names.
@@ -77,16 +77,17 @@ def torch_import_fails(case: Case) -> Verdicts:
 def _for_a_newer_libc(case: Case, torch: Torch) -> Finding:
     """Fixed by a build for the C library that is there: that belongs to the system."""
     system, libc = case.machine.system, c_library(case.machine, case.matrix) or ""
+    asked = asked_glibc(case.machine, case.matrix, torch) or ""
+    read = torch.needs_glibc.known
     return Finding(
         severity="error",
-        message=f"torch {torch.version} needs glibc {torch.needs_glibc.value}, and this system has {libc}: "
-        "`import torch` fails.",
+        message=f"torch {torch.version} needs glibc {asked}, and this system has {libc}: `import torch` fails.",
         saw=libc,
-        want=f"glibc {torch.needs_glibc.value}",
+        want=f"glibc {asked}",
         subject=f"torch {torch.version}",
-        confidence="certain" if system.libc.known else "likely",
+        confidence="certain" if read and system.libc.known else "likely",
         evidence=(
-            Evidence.of("torch.needs_glibc", torch.needs_glibc),
+            Evidence.of("torch.needs_glibc", torch.needs_glibc) if read else Evidence("torch_builds.glibc", asked),
             Evidence.of("system.libc", system.libc) if system.libc.known else Evidence.of("system.os", system.os),
         ),
         ways_out=better_torch(case),
@@ -162,8 +163,13 @@ def _reason(case: Case, torch: Torch, trial: ImportTrial) -> tuple[str, WayOut]:
         return "The process has no room left for thread-local data of this library.", WayOut(
             "Import torch first", (Manual(text),)
         )
+    if cannot_load(case.machine, case.matrix, torch):
+        return "This torch is built for another C library than this system has.", better_torch(case)[0]
     if re.search(r"version .GLIBC_[\d.]+. not found", error):
-        return "This torch is built for a newer C library than this system has.", better_torch(case)[0]
+        text = (
+            "Update the distribution, or use a container of a newer one: its C library is too old for this library."
+        )
+        return "A library is built for a newer C library.", WayOut("Use a newer distribution", (Manual(text),))
     missing = re.search(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file", error)
     if missing:
         return f"The library {missing[1]} is nowhere on the load path.", _with_what_it_needs(case, torch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.machine import NOT_STARTED, DamagedFile, ImportTrial, TorchCopy, known
+from gpudoctor.machine import NOT_STARTED, DamagedFile, ImportTrial, TorchCopy, absent, known
 from tests.judging import finding, remedies, severity, told
 from tests.machines import change, nvidia_machine, torch, with_environment, with_system, with_torch
 
@@ -143,6 +143,26 @@ def test_a_failed_import_is_told_with_its_reason(failed, text):
     found = finding(machine, "torch-import-fails")
     assert text in found.message
     assert found.ways_out[0].remedies
+
+
+def test_an_import_that_fails_by_the_c_library_is_answered_by_a_build_for_it():
+    error = "ImportError: /lib64/libc.so.6: version `GLIBC_2.28' not found (required by libtorch_python.so)"
+    machine = with_system(with_torch(nvidia_machine(), trial=trial(error=error)), libc=known("glibc 2.17", "confstr"))
+    assert "C library" in finding(machine, "torch-import-fails").message
+    assert remedies(machine, "torch-import-fails") == ["torch 2.6.0+cu124"]
+    fitting = with_system(machine, libc=known("glibc 2.36", "confstr"))  # the library is not one of torch's
+    assert remedies(fitting, "torch-import-fails") == ["Manual"]
+
+
+def test_a_torch_that_asks_for_no_glibc_runs_with_musl():
+    own = with_torch(nvidia_machine(), needs_glibc=absent("symbol versions"), origin="distribution")
+    assert severity(with_system(own, libc=known("musl", "/lib/ld-musl-x86_64.so.1")), "torch-import-fails") is None
+
+
+def test_nix_brings_a_glibc_of_its_own():
+    machine = with_torch(nvidia_machine(), needs_glibc=known("2.40", "libc10.so"))
+    machine = with_environment(machine, interpreter="/nix/store/abc-python3-3.12.8/bin/python3.12")
+    assert severity(with_system(machine, libc=known("glibc 2.17", "confstr")), "torch-import-fails") is None
 
 
 def test_an_undefined_symbol_with_a_load_path_variable_set_has_it_unset():

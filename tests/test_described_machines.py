@@ -45,6 +45,12 @@ MACHINES = {
     "--gpu RX~9070~XT --torch 2.9.1+rocm6.4": (None, 0),
     "--gpu MI50 --torch 2.7.1+rocm6.3": (None, 0),
     "--gpu RTX~4090 --driver 580.95.05": (None, 0),
+    # the C library of the distribution
+    "--gpu RTX~4090 --os centos-7 --torch 2.9.1+cu128": ("torch-import-fails", 1),
+    "--gpu RTX~4090 --os alpine-3.20 --torch 2.6.0+cu124": ("torch-import-fails", 1),
+    "--gpu RX~7900~XTX --os ubuntu-18.04 --torch 2.9.1+rocm6.4": ("torch-import-fails", 1),
+    "--gpu RTX~4090 --os centos-7 --torch 2.5.1+cu124": (None, 0),
+    "--gpu RTX~4090 --os debian-10 --torch 2.9.1+cu128": (None, 0),
     # no code for the card
     "--gpu RTX~5090 --driver 570.133.07 --torch 2.6.0+cu124": ("torch-no-arch-for-gpu", 1),
     "--gpu RTX~5070~Ti --driver 580.95.05 --torch 2.8.0+cu126": ("torch-no-arch-for-gpu", 1),

@@ -30,9 +30,17 @@ def too_old_for(libc: str | None, glibc: str | None) -> bool:
     return glibc is not None and not at_least(libc.removeprefix("glibc "), glibc)
 
 
+def asked_glibc(machine: Machine, matrix: Matrix, torch: Torch) -> str | None:
+    """The glibc that a torch asks for, as its libraries say, else as is known of its build; None: none, not known."""
+    if not torch.needs_glibc.undecided:
+        return torch.needs_glibc.value
+    row = matrix.build_of(torch, f"linux-{machine.system.arch.value or 'x86_64'}")
+    return matrix.glibc_of(row) if row else None
+
+
 def cannot_load(machine: Machine, matrix: Matrix, torch: Torch) -> bool:
-    """Whether torch's libraries ask for symbols of a newer glibc than there is. Nix brings its own."""
-    asked = torch.needs_glibc.value
+    """Whether a torch asks for a newer glibc than there is. Nix brings its own."""
+    asked = asked_glibc(machine, matrix, torch)
     if asked is None or not too_old_for(c_library(machine, matrix), asked):
         return False
     from gpudoctor.builds.elsewhere import place_of  # a healthy machine does not ask

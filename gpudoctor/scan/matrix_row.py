@@ -54,7 +54,7 @@ def matrix_rows(wheel: Wheel, file_name: str) -> str:
             "torch_releases:",
             "  source: package index metadata",
             f'  checked: "{date.today().isoformat()}"',
-            f"  rows:\n    - {_release(number, version, requires, head)}",
+            f"  rows:\n    - {_release(number, version, requires, head, file_name)}",
         ]
     lines.append(f"# companions: torch {number} wants a row too; no wheel names its torchvision and torchaudio")
     return "\n".join(lines) + "\n"
@@ -87,7 +87,9 @@ def _build(version: VersionFile, build: str, origin: str, platform: str, carried
     return _inline(row)
 
 
-def _release(number: str, version: VersionFile, requires: tuple[str, ...], head: dict[str, list[str]]) -> str:
+def _release(
+    number: str, version: VersionFile, requires: tuple[str, ...], head: dict[str, list[str]], file_name: str
+) -> str:
     pins = "cuda-toolkit" if _pin(requires, r"cuda-toolkit(?:\[[^\]]*\])?") else "none"
     for generation in ("cu11", "cu12"):
         if pins == "none" and _pin(requires, rf"nvidia-[a-z-]+-{generation}"):
@@ -104,6 +106,9 @@ def _release(number: str, version: VersionFile, requires: tuple[str, ...], head:
         row["triton"] = triton
     row["pins"] = pins
     row["requires_python"] = (head.get("Requires-Python") or [""])[0]
+    glibc = re.search(r"[-.]manylinux_(\d+)_(\d+)_", file_name)
+    if glibc:
+        row["glibc"] = f"{glibc[1]}.{glibc[2]}"
     return _inline(row)
 
 
