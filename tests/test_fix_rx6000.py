@@ -79,7 +79,7 @@ class Patient:
 
 
 NATIVE_WHEEL = pytest.mark.skipif(
-    sys.version_info < (3, 11), reason="AMD's index has this torch for Python 3.11 and newer: no wheel to install here"
+    sys.version_info < (3, 11), reason="AMD has no wheel of this torch for Python 3.10: none to install"
 )
 
 
