@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from tests.containers import Node
 from tests.environments import shared_library
-from tests.test_probe_driver_child import CUDA, NVML
+from tests.hosts import VENV
+from tests.test_probe_driver_child import CUDA, HSA, NVML
 
 RENDER = 993
 """Number of the group that owns the AMD nodes: no name in the image stands for it."""
@@ -146,6 +147,25 @@ def answering(root: Path, **host: object) -> Node:
         subprocess.run(
             ["gcc", "-shared", "-fPIC", "-w", f"-Wl,-soname,{name}.so.1", "-o", out, str(source)], check=True
         )
+    return node
+
+
+_OPENS_KFD = r"""
+#include <fcntl.h>
+static int opens(const char *path) { int f = open(path, O_RDWR); if (f >= 0) close(f); return f >= 0; }
+__attribute__((constructor)) static void look(void) {
+  if (!opens("/dev/kfd") || !opens("/dev/dri/renderD128")) setenv("STUB_HSA", "0x1008", 1);
+}
+"""
+
+
+def amd_answering(root: Path) -> Node:
+    """A node whose torch brings a ROCm runtime that answers as STUB_HSA tells it: an RX 7900 XTX."""
+    node = amd(root)
+    source = node.path("/hsa.c")
+    source.write_text(HSA.replace("0xA00F) *(uint32_t *)v = 1", "0xA00F) *(uint32_t *)v = 0") + _OPENS_KFD)
+    out = node.path(f"{VENV}/lib/python3.11/site-packages/torch/lib/libhsa-runtime64.so")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-o", str(out), str(source)], check=True)
     return node
 
 

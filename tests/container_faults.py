@@ -2,8 +2,9 @@
 
     GPUDOCTOR_TEST_IMAGE=IMAGE python -m tests.container_faults [STARTS [SEED]]
 
-Each start draws a node (NVIDIA with a driver that answers, or AMD), up to two faults, a user and a kind of file
-system. A start must end with CMD's status where no fault was drawn, and with 121 or 123 where one was.
+Each start draws a node (NVIDIA with a driver that answers, or AMD with a runtime that does), up to two faults, a
+user and a kind of file system. A start must end with CMD's status where no fault was drawn, and with 121 or 123 where
+one was.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.container_cases import LIB, RENDER, amd, answering
+from tests.container_cases import LIB, RENDER, amd_answering, answering
 from tests.containers import Engine, Node, unavailable
 
 LIMIT = 40.0
@@ -77,17 +78,19 @@ def garbage_library(start: Start, dice: random.Random) -> bool:
 def driver_error(start: Start, dice: random.Random) -> bool:
     code = dice.choice((3, 100, 101, 214, 304, 802, 803, 804, 999))
     start["environ"].update(STUB_NVML=dice.choice(("0", "9", "12", "15", "18", "999")), STUB_CUDA=str(code))
-    return not start["amd"]
+    start["environ"]["STUB_HSA"] = dice.choice(("0x1000", "0x1008", "0x1009", "0x1016"))
+    return True
 
 
 def crash(start: Start, dice: random.Random) -> bool:
-    start["environ"]["STUB_CUDA"] = "abort"
-    return not start["amd"]
+    start["environ"].update(STUB_CUDA="abort", STUB_HSA="crash")
+    return True
 
 
 def hang(start: Start, dice: random.Random) -> bool:
     start["environ"][dice.choice(("STUB_NVML", "STUB_CUDA"))] = "hang"
-    return not start["amd"]
+    start["environ"]["STUB_HSA"] = "hang"
+    return True
 
 
 def nvml_noise(start: Start, dice: random.Random) -> bool:
@@ -117,7 +120,7 @@ def draw(folder: Path, dice: random.Random) -> tuple[Start, tuple[str, ...], boo
     """A start, the options of `podman run`, and whether it must be refused."""
     of_amd = dice.random() < 0.3
     user, system = dice.choice(USERS), dice.choice(SYSTEMS)
-    start: Start = {"node": (amd if of_amd else answering)(folder), "environ": {}, "amd": of_amd}
+    start: Start = {"node": (amd_answering if of_amd else answering)(folder), "environ": {}, "amd": of_amd}
     start["root"] = user.startswith("0:")  # the nodes' owner: needs no capability
     options = ["--user", user, *system]
     if of_amd:
@@ -140,7 +143,7 @@ def main(words: list[str]) -> int:
         engine = Engine(Path(folder))
         for number in range(starts):
             start, options, bad = draw(Path(folder) / str(number), dice)
-            level = ("preflight", "--level", "static" if start["amd"] else "driver", "--require", "gpu>=1")
+            level = ("preflight", "--level", "driver", "--require", "gpu>=1")
             command = (*level, "--ignore", "GPD103=the stub says so", "--", "sh", "-c", f"exit {PASSED}")
             began = time.monotonic()
             ended = engine.gpudoctor(start["node"], *command, options=options, environ=start["environ"])
