@@ -54,12 +54,8 @@ def standings(machine: Machine) -> tuple[Standing, ...]:
 
 
 def _standing(machine: Machine, gpu: Gpu, selected: dict[int, Answer]) -> Standing:
-    bound, granted, openable = (
-        (_nvidia_bound(machine, gpu), _nvidia_granted(machine, gpu), _nvidia_openable(machine, gpu))
-        if gpu.vendor == "nvidia"
-        else (_amd_bound(machine, gpu), _amd_granted(machine, gpu), _amd_openable(machine, gpu))
-    )
-    counted, chosen = _counted(machine, gpu), selected.get(id(gpu), "yes")
+    bound, counted, granted, openable = _answers(machine, gpu)
+    chosen = selected.get(id(gpu), "yes")
     reasons = (
         (bound, f"bound to {gpu.driver.value}" if gpu.driver.known else "no kernel driver has it"),
         (counted, "its kernel driver gives it no compute node"),
@@ -71,6 +67,13 @@ def _standing(machine: Machine, gpu: Gpu, selected: dict[int, Answer]) -> Standi
     return Standing(
         gpu=gpu, bound=bound, counted=counted, granted=granted, openable=openable, selected=chosen, why=why
     )
+
+
+def _answers(machine: Machine, gpu: Gpu) -> tuple[Answer, Answer, Answer, Answer]:
+    """Whether a card is bound, counted, granted and openable."""
+    if gpu.vendor == "nvidia":
+        return _nvidia_bound(machine, gpu), "yes", _nvidia_granted(machine, gpu), _nvidia_openable(machine, gpu)
+    return _amd_bound(machine, gpu), _counted(machine, gpu), _amd_granted(machine, gpu), _amd_openable(machine, gpu)
 
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
@@ -119,7 +122,7 @@ def _amd_bound(machine: Machine, gpu: Gpu) -> Answer:
 
 def _counted(machine: Machine, gpu: Gpu) -> Answer:
     """Whether KFD counts an AMD card; not told where it keeps nodes of its own from a container."""
-    if gpu.vendor != "amd" or gpu.kfd_node is not None or machine.system.wsl.known:
+    if gpu.kfd_node is not None or machine.system.wsl.known:
         return "yes"
     nodes = machine.amd.topology.value
     hides = machine.system.container.known or not all(node.readable for node in nodes or ())
@@ -289,19 +292,7 @@ def visibility_variables(variables: dict[str, str], vendor: Vendor) -> tuple[tup
 
 def runtime_order(machine: Machine, vendor: Vendor) -> tuple[Gpu, ...]:
     """Cards of a vendor that its runtime counts, in its order: bound, granted and openable ones."""
-    counted = [
-        gpu
-        for gpu in machine.of_vendor(vendor)
-        if "no"
-        not in (
-            (_nvidia_bound(machine, gpu), _nvidia_granted(machine, gpu), _nvidia_openable(machine, gpu))
-            if vendor == "nvidia"
-            else (
-                *(_amd_bound(machine, gpu), _counted(machine, gpu)),
-                *(_amd_granted(machine, gpu), _amd_openable(machine, gpu)),
-            )
-        )
-    ]
+    counted = [gpu for gpu in machine.of_vendor(vendor) if "no" not in _answers(machine, gpu)]
     return tuple(sorted(counted, key=lambda gpu: (gpu.index is None, gpu.index or 0)))
 
 
