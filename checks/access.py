@@ -55,9 +55,9 @@ def owning_group(nodes: Iterable[DeviceNode]) -> int | None:
     return None
 
 
-def _card_nodes(case: Case) -> tuple[str, ...]:
+def card_nodes(case: Case) -> tuple[DeviceNode, ...]:
     """/dev/nvidia0 and the like, as far as they are here."""
-    return tuple(path for path in nvidia_nodes(case) or () if re.match(_CARD, path))
+    return tuple(node for path, node in (nvidia_nodes(case) or {}).items() if re.match(_CARD, path))
 
 
 def _given(case: Case, vendor: Vendor) -> bool | None:
@@ -69,8 +69,8 @@ def _given(case: Case, vendor: Vendor) -> bool | None:
         if case.machine.system.wsl.known:
             return "/dev/dxg" in nodes
         if case.machine.system.jetson.known:
-            return any(re.match(_TEGRA, path) or re.match(_CARD, path) for path in nodes)
-        return "/dev/nvidiactl" in nodes and bool(_card_nodes(case))
+            return bool(card_nodes(case)) or any(re.match(_TEGRA, path) for path in nodes)
+        return "/dev/nvidiactl" in nodes and bool(card_nodes(case))
     amd = amd_nodes(case)
     return None if amd is None else amd[0] is not None and bool(amd[1])
 
@@ -109,7 +109,7 @@ def container_no_gpu(case: Case) -> Verdicts:
         yield from _without_libraries(case)
     if given is not False or case.usable or _host_has(case, vendor) is False:
         return
-    cards = _card_nodes(case) if vendor == "nvidia" else ()
+    cards = card_nodes(case) if vendor == "nvidia" else ()
     if without_request(case) or (vendor == "nvidia" and _asked_for_a_card(case) and not cards):
         return
     name = "NVIDIA" if vendor == "nvidia" else "AMD"
@@ -118,7 +118,7 @@ def container_no_gpu(case: Case) -> Verdicts:
     partly = bool(cards) or (have is not None and (have[0] is not None or have[1]))
     saw = "no GPU device nodes"
     if cards:
-        saw = f"{cards[0]} without /dev/nvidiactl"
+        saw = f"{cards[0].path} without /dev/nvidiactl"
     elif have is not None and partly:
         saw = "/dev/kfd without /dev/dri" if have[0] else "/dev/dri without /dev/kfd"
     group = owning_group(node for node in (have[0], *have[1]) if node) if have else None
@@ -198,7 +198,7 @@ def container_toolkit_missing(case: Case) -> Verdicts:
     """
     if not case.in_container or case.built_for != "nvidia" or cpu_task(case) or not _asked_for_a_card(case):
         return
-    if _given(case, "nvidia") is not False or _card_nodes(case) or case.usable or _host_has(case, "nvidia") is False:
+    if _given(case, "nvidia") is not False or card_nodes(case) or case.usable or _host_has(case, "nvidia") is False:
         return
     if without_request(case):
         return
@@ -305,7 +305,7 @@ def _refused(case: Case, answer: str) -> tuple[str, ...]:
     shared = [
         n.path for n in nvidia.values() if n.opened == answer and n.path in ("/dev/nvidiactl", "/dev/nvidia-uvm")
     ]
-    cards = [node for node in nvidia.values() if re.match(_CARD, node.path)]
+    cards = card_nodes(case)
     if shared or (cards and all(node.opened == answer for node in cards)):
         return tuple(shared) or tuple(node.path for node in cards)
     kfd, render = amd_nodes(case) or (None, ())

@@ -19,7 +19,7 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import DeviceNode, Vendor
 
-from .access import SHARED, amd_nodes, nvidia_nodes, owning_group
+from .access import SHARED, amd_nodes, card_nodes, nvidia_nodes, owning_group
 from .cards import called, finding
 from .installed import CUDA_UNKNOWN, NVML_NO_PERMISSION, cuda_status, driver_answers, nvml_status
 from .unserved import served, unserved, without_kfd
@@ -54,7 +54,7 @@ def gpu_device_permission(case: Case) -> Verdicts:
     nodes = nvidia_nodes(case) or {}
     refusals = _refusals(case)
     shared = [nodes[path] for path in SHARED if path in nodes and nodes[path].opened in refusals]
-    cards = [n for n in nodes.values() if n.path.removeprefix("/dev/nvidia").isdigit()]
+    cards = list(card_nodes(case))
     closed = shared or ([n for n in cards if n.opened in refusals] if _all_closed(cards, refusals) else [])
     if not closed and nvml_status(case) == NVML_NO_PERMISSION and cuda_status(case) != 0:
         closed = [nodes.get(SHARED[0]) or DeviceNode(path=SHARED[0])]

@@ -64,7 +64,8 @@ _COMPAT = r"cuda[^/]*/([^/]+/){0,3}compat[^/]*/|/cuda-compat[^/]*/"
 _L4T = "/usr/lib/aarch64-linux-gnu/nvidia"
 _TOOLKITS = ("/usr/local/cuda", "/opt/rocm", "/opt/nvidia", "/usr/lib/rocm")
 _ROCM_OWN = ("libhsa-runtime", "libamdhip")
-_DRIVER_OWN = ("libcuda.so", "libnvcuvid.so", "libnvidia-")
+DRIVER_OWN = ("libcuda.so", "libnvcuvid.so", "libnvidia-", "libnvoptix.so")
+"""How the names of the NVIDIA driver's own libraries begin."""
 
 
 class _Place(Struct, frozen=True):
@@ -116,9 +117,7 @@ def userland_version(host: Host, load_path: LoadPath) -> Fact[str]:
 
     They may lie beside the load path, hidden behind cuda-compat; a mount from the host beats an image's own.
     """
-    own = [
-        library for library in load_path.found if library.kind == "driver" and library.name.startswith(_DRIVER_OWN)
-    ]
+    own = [library for library in load_path.found if library.kind == "driver" and library.name.startswith(DRIVER_OWN)]
     for library in sorted(own, key=lambda library: (not library.mounted, "nvidia-ml" not in library.name)):
         if library.version:
             return known(library.version, library.path)
@@ -314,7 +313,7 @@ def _version(name: str, path: str) -> str | None:
     first, _, rest = version.partition(".")
     if not named or not first.isdecimal() or not rest.replace(".", "").replace("_", "").isalnum():
         return None
-    return None if name.startswith(_DRIVER_OWN) and not re.match(_DRIVER_VERSION, version) else version
+    return None if name.startswith(DRIVER_OWN) and not re.match(_DRIVER_VERSION, version) else version
 
 
 def _kind(*paths: str) -> LibraryKind:

@@ -19,9 +19,9 @@ from gpudoctor.machine import Fact, absent, known, unknown
 from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.import_path import ImportPath
 from gpudoctor.probes.listing import Listing
+from gpudoctor.probes.load_path import DRIVER_OWN
 
 _MOST_LIBRARIES = 150
-_OF_THE_DRIVER = ("libcuda.so", "libnvidia-", "libnvcuvid.so", "libnvoptix.so")
 _OF_TORCH = ("libtorch", "libc10", "libshm", "libcaffe2", "libtriton", "_C.")
 _STDCXX = "libstdc++.so.6"
 
@@ -53,7 +53,7 @@ class LibraryWalk(Struct, frozen=True):
     @property
     def of_the_system(self) -> tuple[str, ...]:
         """Names that the environment does not have; those of the driver are left to the driver's own facts."""
-        return tuple(a.name for a in self.asked if a.path is None and not a.name.startswith(_OF_THE_DRIVER))
+        return tuple(a.name for a in self.asked if a.path is None and not a.name.startswith(DRIVER_OWN))
 
 
 def walk_libraries(host: Host, torch: str, path: ImportPath, interpreter_rpath: tuple[str, ...]) -> LibraryWalk:
