@@ -115,7 +115,7 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
 
     system = probing("system", lambda: probe_system(host), System())
     no_variables: dict[str, str] = {}
-    variables = probing("variables", lambda: probe_variables(host), no_variables)
+    variables = probing("variables", lambda: probe_variables(host, matrix.variables), no_variables)
     load_path = probing("load path", lambda: driver_libraries(host, variables), LoadPath())
     pci = probing("pci", lambda: probe_pci(host), unknown("the PCI probe crashed"))
     nvidia = probing("nvidia", lambda: probe_nvidia(host, pci, system, load_path), NvidiaStack())

@@ -28,6 +28,7 @@ FailOn = Literal["error", "warning", "never"]
 _SEVERITIES = ("error", "warning", "note")
 _IMAGE_MODULES = ("checks", "driver_checks", "index_checks", "torch_checks", "described_checks", "compose_checks")
 
+_REQUIREMENT = "requirement-not-met"
 _OWN_FAULTS = ("GPD901", "GPD902")
 """A check, a probe that crashed."""
 
@@ -90,20 +91,22 @@ def judge(
     *,
     select: Iterable[str] = (),
     ignore: Mapping[str, str] | None = None,
+    project_ignore: Mapping[str, str] | None = None,
     open_questions: Iterable[NotJudged] = (),
     required: Iterable[Requirement] = (),
 ) -> Judgement:
     """Run the checks.
 
     `select` and the keys of `ignore` are ids, slugs or prefixes of ids ("GPD4"); `ignore` maps each to a
-    reason. `open_questions` are what the probes already could not answer; `required` is what a job asks of the
-    machine: it is judged whatever is selected. Raises InputError for a selection that names no check.
+    reason. `project_ignore`, from a project's files, does the same, but takes back no firm requirement.
+    `open_questions` are what the probes already could not answer; `required` is what a job asks of the machine: it is
+    judged whatever is selected. Raises InputError for a selection that names no check.
     """
     required = tuple(required)
     select = tuple(select)
     case = Case(machine, matrix, required)
-    chosen = _chosen((*select, "requirement-not-met") if select and required else select, case)
-    ignored_ids = _ids(ignore or {})
+    chosen = _chosen((*select, _REQUIREMENT) if select and required else select, case)
+    ignored_ids = {**_project_ids(project_ignore or {}, required), **_ids(ignore or {})}
     findings, questions = _findings(chosen, case)
     # What is ignored explains nothing: a requirement that it leaves unmet stands for itself.
     ignored = [finding for finding in findings if finding.id in ignored_ids]
@@ -135,6 +138,12 @@ def _ids(ignore: Mapping[str, str]) -> dict[str, str]:
     ids = {check.id: why for name, why in ignore.items() for check in named(name)}
     own = {id: why for name, why in ignore.items() for id in _OWN_FAULTS if id.startswith(name.upper())}
     return ids | own
+
+
+def _project_ids(ignore: Mapping[str, str], required: Iterable[Requirement]) -> dict[str, str]:
+    """What a project's files ignore, by id."""
+    kept = [check.id for check in named(_REQUIREMENT)] if any(one.firm for one in required) else []
+    return {id: why for id, why in _ids(ignore).items() if id not in kept}
 
 
 def _findings(chosen: tuple[Check, ...], case: Any) -> tuple[list[Finding], list[NotJudged]]:

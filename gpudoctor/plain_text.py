@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
-_CREDENTIALS = r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s]+@"
-
 
 def without_controls(text: str, instead: str = "?") -> str:
     """One line: no control characters, escapes, line breaks, direction overrides or invisible characters."""
@@ -15,8 +11,3 @@ def without_controls(text: str, instead: str = "?") -> str:
 def lines_without_controls(text: str) -> str:
     """The same for a text of several lines."""
     return "\n".join(without_controls(line) for line in text.split("\n"))
-
-
-def without_passwords(text: str) -> str:
-    """Without the user and password of a URL."""
-    return re.sub(_CREDENTIALS, r"\1***@", text) if "://" in text else text

@@ -82,6 +82,8 @@ class Requirement(Struct, frozen=True):
     operator: Operator = ""
     values: tuple[str, ...] = ()
     any: bool = False
+    firm: bool = False
+    """Asked by the command line or a variable: no file of the project takes it back."""
 
     @property
     def field(self) -> Field:
@@ -109,7 +111,7 @@ class Requirement(Struct, frozen=True):
         return _COMPARE[self.operator](have, want)
 
 
-def parse(text: str) -> Requirement:
+def parse(text: str, *, firm: bool = False) -> Requirement:
     """Read one requirement. Raises RequirementError."""
     inner = text.strip()
     if len(inner) > _LENGTH:
@@ -126,7 +128,9 @@ def parse(text: str) -> Requirement:
         raise RequirementError(f"{text!r}: any(...) is for what each card has, and {name} is of the whole machine")
     _check_operator(text, name, field, operator)
     values = _values(text, name, field, operator, value or "")
-    return Requirement(text=inner, name=name, operator=cast(Operator, operator), values=values, any=bool(any_card))
+    return Requirement(
+        text=inner, name=name, operator=cast(Operator, operator), values=values, any=bool(any_card), firm=firm
+    )
 
 
 def _check_operator(text: str, name: str, field: Field, operator: str) -> None:

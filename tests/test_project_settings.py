@@ -25,8 +25,8 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def gpudoctor(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GPUDOCTOR_")}
+def gpudoctor(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GPUDOCTOR_")} | variables
     command = [sys.executable, "-m", "gpudoctor", *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=folder, env=kept)
 
@@ -55,15 +55,58 @@ def test_what_a_person_requires_is_asked_of_any_machine(project: Path, words: tu
     assert gpudoctor(project, "check", *words, "--require", "gpu>=4096").returncode == 1
 
 
-@pytest.mark.parametrize("words", [("check", "--root", "root"), ("check", "--from", "snapshot.json")])
-def test_how_a_report_is_read_holds_for_any_machine(project: Path, words: tuple[str, ...]):
-    words = (*words, "--select", "GPD910", "--require", "gpu>=4096")
-    (project / "gpudoctor.toml").write_text('ignore = ["GPD910"]')
-    assert gpudoctor(project, *words).returncode == 0
-    (project / "gpudoctor.toml").write_text('fail-on = "never"')
-    assert gpudoctor(project, *words).returncode == 0
-    (project / "gpudoctor.toml").unlink()
-    assert gpudoctor(project, *words).returncode == 1
+@pytest.mark.parametrize("words", [("--root", "broken"), ("--from", "broken.json")])
+def test_how_a_report_is_read_holds_for_any_machine(tmp_path: Path, words: tuple[str, ...]):
+    host = Host(tmp_path / "broken").ubuntu().nvidia_card("2b85").nvidia_driver("580.95.05").torch("2.4.1+cu124")
+    host.run()
+    (tmp_path / "broken.json").write_text(gpudoctor(tmp_path, "snapshot", "--root", "broken").stdout)
+    words = ("check", *words, "--select", "GPD402")
+    assert gpudoctor(tmp_path, *words).returncode == 1
+    for settings in ('ignore = ["GPD402"]', 'fail-on = "never"'):
+        (tmp_path / "gpudoctor.toml").write_text(settings)
+        assert gpudoctor(tmp_path, *words).returncode == 0
+
+
+DISARMING = (
+    'ignore = ["GPD"]',
+    'ignore = {GPD910 = "we know"}',
+    'ignore = ["requirement-not-met", "GPD1"]',
+    'fail-on = "never"',
+    'select = ["GPD3"]',
+)
+
+
+@pytest.mark.parametrize("settings", DISARMING)
+@pytest.mark.parametrize("asked", ["--require", "GPUDOCTOR_REQUIRE"])
+def test_no_file_takes_back_what_a_person_requires(project: Path, settings: str, asked: str):
+    (project / "gpudoctor.toml").write_text(settings)
+    words = ("--require", "gpu>=4096") if asked == "--require" else ()
+    given = {} if words else {asked: "gpu>=4096"}
+    gate = ("preflight", "--level", "static", *words, "--", "echo", "started")
+    refused = gpudoctor(project, *gate, **given)
+    assert (refused.returncode, refused.stdout) == (121, "")
+    assert "requirement-not-met" in refused.stderr
+    assert gpudoctor(project, "check", "--root", "root", *words, **given).returncode == 1
+    # What a person ignores goes before what they require; a project's own requirement its project may ignore.
+    assert (
+        gpudoctor(project, *gate[:3], *words, "--ignore", "GPD=mine", "--fail-on", "never", **given).returncode == 0
+    )
+
+
+def test_a_project_may_ignore_what_it_requires_itself(project: Path):
+    (project / "gpudoctor.toml").write_text('require = "gpu>=4096"\nignore = {GPD910 = "not yet bought"}')
+    assert gpudoctor(project, "check", "--level", "static", "--select", "GPD910").returncode == 0
+
+
+def test_what_is_ignored_is_told_in_every_form(project: Path):
+    (project / "gpudoctor.toml").write_text('require = "gpu>=4096"\nignore = {GPD910 = "not yet bought"}')
+    for style in ("text", "json", "junit", "github", "markdown"):
+        told = gpudoctor(project, "check", "--level", "static", "--format", style).stdout
+        assert "GPD910" in told and "not yet bought" in told, style
+    passed = gpudoctor(project, "preflight", "--level", "static", "--", "true")
+    assert "ignored: GPD910 (not yet bought)" in passed.stderr
+    refused = gpudoctor(project, "preflight", "--level", "static", "--require", "gpu>=4095", "--", "true")
+    assert "GPD910" in refused.stderr
 
 
 def test_a_pipe_in_the_place_of_the_settings_is_refused_and_not_waited_for(tmp_path: Path):

@@ -189,7 +189,7 @@ def test_github_names_file_and_line_of_a_finding_in_the_project():
 def test_github_no_text_starts_a_line_or_a_command(text: str):
     lines = report_text(made_of(text), "github").split("\n")
     assert lines.pop() == ""
-    assert [annotation(line)[0] for line in lines] == ["error", "notice", "error"]
+    assert [annotation(line)[0] for line in lines] == ["error", "notice", "error", "notice"]
     assert all(re.fullmatch(r"::(error|notice) [^:\r\n]*::[^\r\n]*", line) for line in lines)
 
 

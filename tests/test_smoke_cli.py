@@ -9,6 +9,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -335,14 +336,16 @@ def test_a_terminal_sees_each_kernel_and_nothing_of_it_stays(tmp_path: Path, goo
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_it_with_the_shells_code_and_no_words(tmp_path: Path, number: int, code: int) -> None:
     started = tmp_path / "started"
-    os.mkfifo(started)
     place = environment(tmp_path, f"open({str(started)!r}, 'w').close()\nimport time\ntime.sleep(600)\n")
     (tmp_path / "tmp").mkdir()
     with subprocess.Popen(
         command(None, "smoke", "--python", place),
         cwd=ROOT, env=environ(TMPDIR=str(tmp_path / "tmp")), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
-        started.read_text()  # waits for the child's import
+        deadline = time.monotonic() + 30
+        while not started.exists():  # the child imports torch
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
         process.send_signal(number)
         output = process.communicate(timeout=20)
     assert (process.returncode, output) == (code, (b"", b""))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from gpudoctor.intake.snapshot import without_private
-from gpudoctor.machine import MigDevice, NvmlDevice, Smoke, SmokeDevice
+from gpudoctor.machine import Machine, MigDevice, NvmlDevice, Smoke, SmokeDevice
+from gpudoctor.render.public import machine_data
 from gpudoctor.visibility import cards_behind
 from tests.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine
 
@@ -40,7 +41,7 @@ def test_a_slice_is_the_same_in_a_public_snapshot(told):
     nvml = NvmlDevice(index=0, mig=True, mig_devices=(MigDevice(uuid="MIG-5c89852c-d268"),))
     cards = nvidia_gpu(bdf=None, uuid="GPU-ab12ab12"), nvidia_gpu("NVIDIA A100", bdf=None, nvml=nvml)
     machine = change(nvidia_machine(*cards), smoke=Smoke(level="quick", devices=(device(0, uuid=told),)))
-    public = without_private(machine)
+    public = msgspec.convert(machine_data(machine, private=False), Machine)
     assert "5c89852c" not in str(public)
     assert behind(public, *public.smoke.devices) == {"cuda:0": "NVIDIA A100"}
 

@@ -92,7 +92,7 @@ class Examination:
             machine,
             self.matrix,
             select=self.shown.select,
-            ignore=ignore_rules(self.shown.ignore),
+            ignore=ignore_rules(self.shown.all_ignored),
             open_questions=survey.open_questions,
         )
 

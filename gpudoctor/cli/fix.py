@@ -18,6 +18,7 @@ from gpudoctor.cli.options import (
 )
 from gpudoctor.command_line.options import snapshot_file as snapshot_option
 from gpudoctor.command_line.reading import Option
+from gpudoctor.command_line.running import tell
 from gpudoctor.diagnosis.arguments import Examined, Shown
 from gpudoctor.intake.description import Description
 
@@ -86,10 +87,10 @@ def _repair(examination: Examination, asked: Asked, shown: Shown) -> int:
     if not plan.to_run or asked.dry_run:
         return look.exit_code
     if not runs:
-        click.echo(repairing.why_dry(shown), err=True)
+        tell(repairing.why_dry(shown))
         return look.exit_code
     if asks and not repairing.confirmed(plan):
-        click.echo("Nothing was changed.", err=True)
+        tell("Nothing was changed.")
         return look.exit_code
     return repairing.run_and_prove(examination, look, plan, shown)
 
@@ -132,7 +133,6 @@ def env(
     from gpudoctor.cli.examination import Examination, Sources, ids_of
     from gpudoctor.fix.repair import variables_for
     from gpudoctor.fix.script import variable_data, variable_lines
-    from gpudoctor.plain_text import without_controls
 
     examined = replace(examined, level=examined.level or "static")
     sources = Sources(examined, variables, None, description, overlays)
@@ -145,6 +145,6 @@ def env(
         return 0
     for variable in wanted:
         if variable.why:
-            click.echo(f"# {variable.name}: {without_controls(variable.why)}", err=True)
+            tell(f"# {variable.name}: {variable.why}")
     sys.stdout.write(variable_lines(wanted, shell or "sh"))
     return 0

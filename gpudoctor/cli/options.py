@@ -73,7 +73,7 @@ def gathered(
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def call(**values: Any) -> int:
-            fields = {name: values.pop(name) for name in record.__struct_fields__}
+            fields = {name: values.pop(name) for name in record.__struct_fields__ if name in values}
             said = {name: value for name, value in fields.items() if not _unsaid(value)}
             return command(**values, **{parameter: make(said) if make else as_record(record, said)})
 

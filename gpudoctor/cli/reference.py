@@ -50,10 +50,10 @@ def list_checks(style: str | None) -> int:
 
     checks = (*all_checks(), *image_checks())
     if style == "json":
-        import msgspec
+        from gpudoctor.render.public import to_json
 
         rows = [{"id": check.id, "slug": check.slug, "title": check.title} for check in checks]
-        click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
+        sys.stdout.write(to_json(rows))
         return 0
     width = max(len(check.slug) for check in checks)
     for check in checks:
@@ -72,14 +72,14 @@ def matrix() -> None:
 @matrix_option
 def show(table: str | None, words: tuple[str, ...], overlays: tuple[str, ...]) -> int:
     """Show the tables, or the rows of TABLE that contain all WORDS."""
-    import msgspec
-
     from gpudoctor.host import InputError
     from gpudoctor.matrix.load import load_matrix
+    from gpudoctor.render.lines import printable
+    from gpudoctor.render.public import json_line
 
     tables = load_matrix(overlays).tables
     if table is None:
-        click.echo(f"compatibility matrix {tables.version}")
+        click.echo(f"compatibility matrix {printable(tables.version)}")
         for name in tables.__struct_fields__:
             rows = getattr(tables, name)
             if isinstance(rows, tuple):
@@ -89,7 +89,7 @@ def show(table: str | None, words: tuple[str, ...], overlays: tuple[str, ...]) -
     if not isinstance(rows, tuple):
         raise InputError(f"the matrix has no table {table!r} (`gpudoctor matrix show` lists them)")
     for row in rows:
-        text = msgspec.json.encode(row).decode()
+        text = json_line(row)
         if all(word.lower() in text.lower() for word in words):
             click.echo(text)
     return 0
@@ -101,10 +101,11 @@ def show(table: str | None, words: tuple[str, ...], overlays: tuple[str, ...]) -
 def validate(files: tuple[str, ...], overlays: tuple[str, ...]) -> int:
     """Check every row of the matrix, and of overlay FILES."""
     from gpudoctor.matrix.load import validate_matrix
+    from gpudoctor.render.lines import printable
 
     tables = validate_matrix((*overlays, *files))
     rows = sum(len(value) for name in tables.__struct_fields__ if isinstance(value := getattr(tables, name), tuple))
-    click.echo(f"compatibility matrix {tables.version}: {rows} rows, all valid")
+    click.echo(f"compatibility matrix {printable(tables.version)}: {rows} rows, all valid")
     return 0
 
 
@@ -114,9 +115,10 @@ def schema() -> int:
     import msgspec
 
     from gpudoctor.host import InputError
+    from gpudoctor.render.public import to_json
     from gpudoctor.report import Report
 
     if sys.version_info < (3, 11):  # there Fact[tuple[A, ...]] and Fact[tuple[B, ...]] get one name
         raise InputError("`gpudoctor schema` needs Python 3.11 or newer; what it prints holds for every Python")
-    click.echo(msgspec.json.format(msgspec.json.encode(msgspec.json.schema(Report)), indent=2).decode())
+    sys.stdout.write(to_json(msgspec.json.schema(Report)))
     return 0

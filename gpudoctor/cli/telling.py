@@ -15,13 +15,11 @@ if TYPE_CHECKING:
 
 
 def print_json(data: dict[str, Any], shown: Shown) -> None:
-    """To stdout and the report file, without passwords."""
-    from gpudoctor.intake.snapshot import map_texts
-    from gpudoctor.plain_text import without_passwords
+    """To stdout and the report file."""
     from gpudoctor.render.formats import write_report_file
     from gpudoctor.render.public import to_json
 
-    text = to_json(map_texts(data, without_passwords))
+    text = to_json(data)
     sys.stdout.write(text)
     write_report_file(shown.report_file, text)
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from gpudoctor.host import InputError
 from gpudoctor.host.ending import Ended
 from gpudoctor.plain_text import without_controls
+from gpudoctor.privacy import without_secrets
 
 USAGE, INTERNAL_FAULT, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
 
@@ -27,7 +28,7 @@ def exit_code_of(body: Callable[[], int]) -> int:
     except Ended as ended:
         return ended.exit_code
     except KeyboardInterrupt:
-        _print("")
+        tell("")
         return INTERRUPTED
     except InputError as error:
         say(str(error))
@@ -41,7 +42,7 @@ def exit_code_of(body: Callable[[], int]) -> int:
         if os.environ.get("GPUDOCTOR_TRACEBACK"):
             raise
         say(f"a fault of gpudoctor itself: {type(error).__name__}: {error}")
-        _print("Please report it; GPUDOCTOR_TRACEBACK=1 shows where it happened.")
+        tell("Please report it; GPUDOCTOR_TRACEBACK=1 shows where it happened.")
         return INTERNAL_FAULT
     return code
 
@@ -54,13 +55,14 @@ def open_streams() -> None:
 
 
 def say(text: str) -> None:
-    """One line to whoever started gpudoctor, if anybody listens."""
-    _print(f"gpudoctor: {without_controls(text, ' ')}")
+    """One line in the name of the program to whoever started it, if anybody listens."""
+    tell(f"gpudoctor: {text}")
 
 
-def _print(line: str) -> None:
+def tell(text: str) -> None:
+    """One line to stderr, without secrets and control characters."""
     with suppress(OSError):
-        print(line, file=sys.stderr, flush=True)
+        print(without_secrets(without_controls(text, " ")), file=sys.stderr, flush=True)
 
 
 def settle_streams() -> None:

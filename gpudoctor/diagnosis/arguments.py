@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
 from gpudoctor.command_line import options
 from gpudoctor.command_line.reading import CommandLine, Given
-from gpudoctor.preflight.settings import Settings
+from gpudoctor.preflight.settings import Settings, fail_on
+
+if TYPE_CHECKING:
+    from gpudoctor.requirement import Requirement
 
 LINE = CommandLine((
     *options.MACHINE,
@@ -38,11 +41,17 @@ class Shown(Struct, frozen=True):
     fail_on: str = "error"
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    project_ignore: tuple[str, ...] = ()
     report_file: str | None = None
     private: bool = False
     quiet: bool = False
     verbose: bool = False
     no_color: bool = False
+
+    @property
+    def all_ignored(self) -> tuple[str, ...]:
+        """Where nothing is required, it is all one who ignores it."""
+        return (*self.ignore, *self.project_ignore)
 
 
 def gathered(record: type[R], given: Given) -> R:
@@ -50,8 +59,8 @@ def gathered(record: type[R], given: Given) -> R:
     return record(**{name: given[name] for name in record.__struct_fields__ if name in given})
 
 
-def shown(given: Given, project: Settings) -> Shown:
+def shown(given: Given, project: Settings, required: tuple[Requirement, ...] = ()) -> Shown:
     """How a report is to be given: the project's files want so for whatever machine, unless the command line says
     otherwise. What they ask of a machine (`level`, `require`, `wait`) is asked of the running one alone."""
-    wanted = {"fail_on": project.fail_on or "error", "select": project.selected, "ignore": project.rules}
-    return gathered(Shown, {**wanted, **given})
+    wanted = {"select": project.selected, "project_ignore": () if given.get("ignore") else project.rules}
+    return gathered(Shown, {**wanted, **given, "fail_on": fail_on(project, given.get("fail_on"), required)})

@@ -21,9 +21,9 @@ def check(given: Given, environ: Mapping[str, str] = os.environ) -> int:
     variables = named_values(given.get("variables", ()))
     snapshot = given.get("snapshot_file")
     project = project_settings()
-    how = shown(given, project)
     here = snapshot is None and is_this_machine(examined, description)
     needs = requirements(project if here else Settings(), given.get("require", ()), environ)
+    how = shown(given, project, needs)
     matrix = load_matrix(given.get("overlays", ()))
     if snapshot is not None:
         survey, subject = from_snapshot(snapshot, examined, variables)

@@ -40,6 +40,7 @@ def present(
         matrix,
         select=shown.select,
         ignore=ignore_rules(shown.ignore),
+        project_ignore=ignore_rules(shown.project_ignore),
         open_questions=survey.open_questions,
         required=required,
     )

@@ -32,7 +32,7 @@ from gpudoctor.fix.recorded_tree import Tree, scan
 from gpudoctor.fix.scope import Target, scope_of, venv_made
 from gpudoctor.fix.step_process import Interrupted, end_session, interruptible, program_missing, run_step
 from gpudoctor.fix.steps import RunStep
-from gpudoctor.plain_text import without_passwords
+from gpudoctor.privacy import without_secrets
 
 __all__ = [
     "Applied",
@@ -226,7 +226,7 @@ def _run_steps(run: Run, say: Say) -> Applied:
 
 
 def _run_one(run: Run, number: int, step: RunStep, say: Say) -> tuple[Run, int, tuple[str, ...]]:
-    shown = tuple(without_passwords(part) for part in step.argv)
+    shown = tuple(without_secrets(part) for part in step.argv)
     say(StepStarts(number=number, of=len(run.steps), argv=shown, why=step.why))
     begun = time.monotonic()
 

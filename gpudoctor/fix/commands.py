@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
@@ -17,9 +18,42 @@ from gpudoctor.machine import Machine, unknown
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
-Commands = dict[str, tuple[str, ...]]
-"""By tool, in the order in which they are run. Argument lists: venv, pip_first, pip, pip_then, uv_venv, uv_first, uv,
-uv_then, uv_add, conda, pixi. Lines of a file: pyproject_toml, pixi_toml, environment_yml, dockerfile."""
+
+class Way(str, Enum):
+    """A way to install a build, by the key that `recommend --format json` has for it: a command as an argument list,
+    or the lines of a file."""
+
+    VENV = "venv", "venv", "always"
+    PIP_FIRST = "pip_first", "pip", "always"
+    PIP = "pip", "pip", "always"
+    PIP_THEN = "pip_then", "pip", "always"
+    UV_VENV = "uv_venv", "uv", "best"
+    UV_FIRST = "uv_first", "uv", "best"
+    UV = "uv", "uv", "best"
+    UV_THEN = "uv_then", "uv", "best"
+    UV_ADD = "uv_add", "uv", "verbose"
+    CONDA = "conda", "conda", "always"
+    PIXI = "pixi", "pixi", "best"
+    PYPROJECT_TOML = "pyproject_toml", "pyproject.toml", "verbose", True
+    PIXI_TOML = "pixi_toml", "pixi.toml", "verbose", True
+    ENVIRONMENT_YML = "environment_yml", "environment.yml", "verbose", True
+    DOCKERFILE = "dockerfile", "Dockerfile", "best", True
+
+    label: str
+    """The tool, or the name of the file."""
+    shown: Literal["always", "best", "verbose"]
+    """To a person: of every choice, of the best one, or only where all is asked for."""
+    is_file: bool
+
+    def __new__(cls, key: str, label: str, shown: Literal["always", "best", "verbose"], is_file: bool = False) -> Way:
+        way = str.__new__(cls, key)
+        way._value_ = key
+        way.label, way.shown, way.is_file = label, shown, is_file
+        return way
+
+
+Commands = dict[Way, tuple[str, ...]]
+"""In the order in which they are run."""
 
 _VENV = ".venv-gpu"
 
@@ -47,20 +81,20 @@ def commands_for(
     packages = tuple(remedy for remedy in remedies if isinstance(remedy, ReplacePackage))
     commands: Commands = {}
     in_pip = replace(here, tool="managed" if own_venv else "pip")
-    commands["pip_first"] = () if own_venv else _clearing(in_pip, machine, matrix, torch)
-    names = ("venv", "pip") if own_venv else ("pip", "pip_then")
-    commands.update(zip(names, _argvs(in_pip, machine, matrix, torch), strict=False))
+    commands[Way.PIP_FIRST] = () if own_venv else _clearing(in_pip, machine, matrix, torch)
+    ways = (Way.VENV, Way.PIP) if own_venv else (Way.PIP, Way.PIP_THEN)
+    commands.update(zip(ways, _argvs(in_pip, machine, matrix, torch), strict=False))
     inside = replace(here, tool="uv", python=f"{_VENV}/bin/python" if own_venv else here.python)
     if own_venv:
-        commands["uv_venv"] = ("uv", "venv", _VENV)
-    commands["uv_first"] = () if own_venv else _clearing(inside, machine, matrix, torch)
-    commands["uv"] = _argvs(inside, machine, matrix, torch)[0]
+        commands[Way.UV_VENV] = ("uv", "venv", _VENV)
+    commands[Way.UV_FIRST] = () if own_venv else _clearing(inside, machine, matrix, torch)
+    commands[Way.UV] = _argvs(inside, machine, matrix, torch)[0]
     for package in packages:
-        for key, there in (("pip_then", replace(inside, tool="pip")), ("uv_then", inside)):
+        for way, there in ((Way.PIP_THEN, replace(inside, tool="pip")), (Way.UV_THEN, inside)):
             steps = python_steps.replace_package(there, machine, matrix, package)
-            commands.setdefault(key, next(iter(_runs(steps)), ()))
+            commands.setdefault(way, next(iter(_runs(steps)), ()))
     commands.update(_project_files(here, machine, matrix, torch, env or {}))
-    return {name: _plain(argv) for name, argv in commands.items() if argv}
+    return {way: _plain(argv) for way, argv in commands.items() if argv}
 
 
 def _reader(machine: Machine) -> Place:
@@ -98,11 +132,11 @@ def _plain(argv: tuple[str, ...]) -> tuple[str, ...]:
 def _conda_forge(here: Place, machine: Machine, matrix: Matrix, torch: ReplaceTorch) -> Commands:
     commands: Commands = {}
     # Without a prefix the step is a line for a person.
-    tools: tuple[tuple[str, Tool], ...] = (("conda", "pip"), ("pixi", "pixi"))
-    for key, tool in tools:
+    tools: tuple[tuple[Way, Tool], ...] = ((Way.CONDA, "pip"), (Way.PIXI, "pixi"))
+    for way, tool in tools:
         for step in python_steps.replace_torch(replace(here, tool=tool), machine, matrix, torch)[:1]:
             argv = step.argv if isinstance(step, RunStep) else ()
-            commands[key] = tuple(shlex.split(step.text)) if isinstance(step, ManualStep) else argv
+            commands[way] = tuple(shlex.split(step.text)) if isinstance(step, ManualStep) else argv
     return commands
 
 
@@ -114,12 +148,12 @@ def _project_files(
     wanted = torch_and_companions(here, torch)
     in_project = (*wanted, *project_steps.beside_torch(matrix, torch))
     explicit = project_steps.serves_only_these(matrix, torch)
-    files["uv_add"], files["pyproject_toml"] = project_steps.project_lines(
+    files[Way.UV_ADD], files[Way.PYPROJECT_TOML] = project_steps.project_lines(
         in_project, torch.index_url, explicit=explicit
     )
-    files["pixi_toml"] = project_steps.pixi_lines(in_project, torch.index_url)
+    files[Way.PIXI_TOML] = project_steps.pixi_lines(in_project, torch.index_url)
     index = (f"    - --index-url {torch.index_url}",) if torch.index_url else ()
-    files["environment_yml"] = (
+    files[Way.ENVIRONMENT_YML] = (
         "dependencies:",
         "  - pip",
         "  - pip:",
@@ -130,5 +164,5 @@ def _project_files(
     image = _argvs(replace(here, tool="pip", python="python", user_site=False), fresh, matrix, torch)
     settings = tuple(f"ENV {name}={value}" for name, value in env.items())
     run = tuple(f"RUN {shlex.join((*argv[:4], '--no-cache-dir', *argv[4:]))}" for argv in image)
-    files["dockerfile"] = (*settings, *run)
+    files[Way.DOCKERFILE] = (*settings, *run)
     return files

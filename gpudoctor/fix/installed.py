@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from gpudoctor.fix.journal import Package
 from gpudoctor.fix.recorded_tree import Tree
-from gpudoctor.plain_text import without_passwords
+from gpudoctor.privacy import without_secrets
 
 
 class _DirectUrl(Struct):
@@ -60,4 +60,4 @@ def _package(record: bytes) -> Package:
         installer = (folder / "INSTALLER").read_text(encoding="utf-8", errors="replace").strip()[:40]
     with suppress(OSError, msgspec.DecodeError):
         url = msgspec.json.decode((folder / "direct_url.json").read_bytes(), type=_DirectUrl).url
-    return Package(name=name, version=version, installer=installer, url=without_passwords(url))
+    return Package(name=name, version=version, installer=installer, url=without_secrets(url))

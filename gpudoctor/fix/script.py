@@ -14,6 +14,7 @@ from gpudoctor.finding import UnsetVariable
 from gpudoctor.fix.repair import PlannedStep, Repair, Variable
 from gpudoctor.fix.steps import EnvStep, RunStep
 from gpudoctor.plain_text import without_controls
+from gpudoctor.privacy import SECRET, without_secrets
 
 _HEAD = """\
 #!/bin/sh
@@ -22,17 +23,24 @@ _HEAD = """\
 set -eu
 if [ "$(id -u)" -eq 0 ]; then sudo=; else sudo=sudo; fi
 """
+_LOGIN = """\
+# A script holds no password: it takes that of the package index from this variable.
+: "${INDEX_LOGIN:?set it to USER:PASSWORD}"
+"""
 
 
 def shell_script(plan: Repair, *, version: str, subject: str) -> str:
     """All of a plan: commands as they are, what a person does as comments."""
-    lines = [_HEAD.format(version=version, subject=without_controls(subject))]
-    lines += [f"# These want another torch: {without_controls(', '.join(plan.pinned))}\n"] if plan.pinned else []
+    lines = [_HEAD.format(version=version, subject=without_secrets(without_controls(subject)))]
+    if plan.pinned:
+        lines += [f"{line}\n" for line in _comment(f"These want another torch: {', '.join(plan.pinned)}")]
     stopped = False
     for number, planned in enumerate(plan.steps, 1):
         lines += [f"{line}\n" for line in ("", *_step(number, planned, stopped))]
         stopped = stopped or planned.stops
     lines += ["\n", *(f"{line}\n" for line in _comment(plan.after))]
+    if any("$INDEX_LOGIN" in line for line in lines if not line.startswith("#")):
+        lines.insert(1, _LOGIN)
     return "".join(lines)
 
 
@@ -48,7 +56,7 @@ def _step(number: int, planned: PlannedStep, stopped: bool) -> Iterator[str]:
             yield from _comment(f"   taken back by: {quoted(argv)}")
         yield from _command(step, stopped)
     elif isinstance(step, EnvStep):
-        yield from _comment(f"   In the shell that starts the program: export {step.name}={shlex.quote(step.value)}")
+        yield from _comment(f"   In the shell that starts the program: export {step.name}={_quoted(step.value)}")
     else:
         yield from (line for text in step.text.split("\n") for line in _comment(f"   {text}"))
 
@@ -60,7 +68,7 @@ def _command(step: RunStep, stopped: bool) -> Iterator[str]:
         return
     line = quoted(step.argv)
     if step.env:
-        line = f"env {' '.join(f'{name}={shlex.quote(value)}' for name, value in sorted(step.env.items()))} {line}"
+        line = f"env {' '.join(f'{name}={_quoted(value)}' for name, value in sorted(step.env.items()))} {line}"
     if step.risk == "root":
         line = f"$sudo {line}"
     if step.cwd:
@@ -70,12 +78,17 @@ def _command(step: RunStep, stopped: bool) -> Iterator[str]:
 
 def quoted(argv: Iterable[str]) -> str:
     """An argument list as one line for a shell. "~/" at its start stands for a home folder that was left out."""
-    return " ".join(f'"$HOME"/{shlex.quote(a[2:])}' if a.startswith("~/") else shlex.quote(a) for a in argv)
+    return " ".join(f'"$HOME"/{_quoted(word[2:])}' if word.startswith("~/") else _quoted(word) for word in argv)
+
+
+def _quoted(word: str) -> str:
+    """One argument, with a variable in the place of a secret."""
+    return '"$INDEX_LOGIN"'.join(shlex.quote(part) for part in without_secrets(word).split(SECRET))
 
 
 def _comment(text: str) -> Iterator[str]:
     """A text as comment lines: whatever is in it, no line of it is a command."""
-    yield from (f"# {without_controls(line)}".rstrip() for line in re.split(r"[\r\n]", text))
+    yield from (f"# {without_controls(line)}".rstrip() for line in re.split(r"[\r\n]", without_secrets(text)))
 
 
 # --- variables --------------------------------------------------------------------------------------------

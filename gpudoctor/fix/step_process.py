@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from gpudoctor.fix.journal import Process, RepairError, is_alive, process
 from gpudoctor.host.bound_child import bound
-from gpudoctor.plain_text import without_passwords
+from gpudoctor.privacy import without_secrets
 
 LAST_LINES = 20
 LOG_LIMIT = 4 << 20
@@ -207,7 +207,7 @@ def _follow(child: subprocess.Popen[bytes], folder: str, line: Callable[[str], N
 
 
 def _tell(raw: bytes, last: deque[str], log: int, line: Callable[[str], None]) -> None:
-    text = without_passwords(raw.decode("utf-8", "replace")[:_LINE_LIMIT])
+    text = without_secrets(raw.decode("utf-8", "replace")[:_LINE_LIMIT])
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
     text = "".join(char if char.isprintable() or char == "\t" else "?" for char in text).rstrip()
     if not text:

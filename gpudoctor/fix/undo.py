@@ -15,7 +15,7 @@ from gpudoctor.fix.kept_files import KeptFiles, discard, sync_file_system
 from gpudoctor.fix.put_back import PutBack, put_back
 from gpudoctor.fix.recorded_tree import Tree, scan
 from gpudoctor.fix.step_process import Interrupted, interruptible, run_step
-from gpudoctor.plain_text import without_passwords
+from gpudoctor.privacy import without_secrets
 
 
 class Undone(Struct, frozen=True):
@@ -148,11 +148,11 @@ def _revert_system_steps(run: Run, say: Callable[[Event], None]) -> tuple[Run, s
         if step.risk != "root":
             continue
         for argv in step.undo:
-            shown = tuple(map(without_passwords, argv))
+            shown = tuple(map(without_secrets, argv))
             say(StepStarts(number=number, of=len(run.steps), argv=shown, why="takes it back"))
             rc = _run_command(run, number, argv, say)
             if rc != 0:
-                command = without_passwords(" ".join(argv))
+                command = without_secrets(" ".join(argv))
                 return run, f"The files are as before, but this failed ({rc}): {command}"
         run = note(run, "reverted", step=number)
     return run, ""

@@ -1,16 +1,8 @@
-"""A machine as one JSON document, and back; leaving out what is private.
-
-Private are host name, user names, home folders, serial numbers and UUIDs. UUIDs are replaced by numbered
-stand-ins, so that a visibility variable still names the same card and no finding changes.
-"""
+"""A machine as one JSON document, read back."""
 
 from __future__ import annotations
 
 import os
-import posixpath
-import re
-from collections.abc import Callable, Iterable
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -21,16 +13,6 @@ from gpudoctor.machine import Machine
 
 SNAPSHOT_LIMIT = 64 << 20
 SCHEMA = 1
-
-_HOME = re.compile(r"/(?:home|Users|export/home|var/home)/([^/\s:\"',;]+)")
-_NOT_A_USER = frozenset({
-    "amdgpu", "bin", "compat", "conda", "cuda", "data", "debian", "home", "lib", "lib64", "linuxbrew", "local",
-    "nvidia", "opt", "python", "rocm", "root", "share", "shared", "src", "tmp", "torch", "ubuntu", "usr", "var",
-    "venv", "work",
-})  # fmt: skip
-"""Names of home folders that are also common names of other folders."""
-_CARD = r"\b(?:MIG-)?(?:GPU|MIG)-[0-9a-f]{4,}(?:-[0-9a-f]+)*"
-_PUBLIC_GROUPS = ("audio", "docker", "kvm", "render", "root", "sudo", "video", "wheel")
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -61,99 +43,3 @@ def read_snapshot(path: str) -> Machine:
             f"{path}: schema {snapshot.schema} is not known to gpudoctor {__version__}; it reads {SCHEMA}"
         )
     return snapshot.machine
-
-
-def without_private(machine: Machine, home: str = "") -> Machine:
-    """The machine without what is private; `home` is the home folder of whoever runs gpudoctor."""
-    public = machine_public(msgspec.to_builtins(machine), _Pseudonyms(machine), home)
-    return msgspec.convert(public, type=Machine)
-
-
-def machine_public(data: dict[str, Any], stand_in: Callable[[str], str], home: str) -> dict[str, Any]:
-    """Built-in data of a Machine with every text made public."""
-    user = data.get("system", {}).get("user", {})
-    if "groups" in user:
-        user["groups"] = [group for group in user["groups"] if group in _PUBLIC_GROUPS]
-    for node in data.get("amd", {}).get("topology", {}).get("value") or ():
-        node.pop("unique_id", None)
-    result = _walk(data, public_text(home, stand_in, users_in(data, home)))
-    assert isinstance(result, dict)
-    return result
-
-
-def users_in(data: Any, home: str) -> frozenset[str]:
-    """Names of the users whose home folders are met in built-in data, and of whoever runs gpudoctor."""
-    names = {posixpath.basename(home)}
-
-    def look(text: str) -> str:
-        names.update(_HOME.findall(text))
-        return text
-
-    _walk(data, look)
-    return frozenset(name for name in names if len(name) > 2 and name not in _NOT_A_USER)
-
-
-def public_text(
-    home: str = "", stand_in: Callable[[str], str] = lambda text: text, users: Iterable[str] = ()
-) -> Callable[[str], str]:
-    """A function that takes home folders, folders named for `users`, and card UUIDs (by `stand_in`) out of a text."""
-    names = "|".join(re.escape(user) for user in sorted(users))
-    named = re.compile(rf"(?<=/)(?:{names})(?=[/\s:\"',;]|$)") if names else None
-
-    def clean(text: str) -> str:
-        if home and home not in ("/", "/root"):
-            text = text.replace(home, "~")
-        text = _HOME.sub("~", text)
-        if named is not None and "http" not in text:
-            text = named.sub("user", text)
-        return stand_in(text)
-
-    return clean
-
-
-def map_texts(data: Any, change: Callable[[str], str]) -> Any:
-    """Built-in data with every text value changed."""
-    return _walk(data, change)
-
-
-def pseudonyms(machine: Machine) -> Callable[[str], str]:
-    """Stand-ins for the UUIDs of this machine's cards, the same for the same card everywhere."""
-    return _Pseudonyms(machine)
-
-
-def _walk(data: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(data, str):
-        return change(data)
-    if isinstance(data, dict):
-        return {key: _walk(value, change) for key, value in data.items()}
-    if isinstance(data, (list, tuple)):
-        return [_walk(item, change) for item in data]
-    return data
-
-
-class _Pseudonyms:
-    """UUID → numbered stand-in. A shortened UUID of a known card gets that card's stand-in, whatever it is said to
-    be: torch calls a slice GPU."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._names: dict[str, str] = {}
-        for gpu in machine.gpus:
-            uuids = [
-                gpu.uuid,
-                gpu.nvml.uuid if gpu.nvml else "",
-                *(m.uuid for m in (gpu.nvml.mig_devices if gpu.nvml else ())),
-            ]
-            for uuid in filter(None, uuids):
-                self._name(uuid)
-
-    def _name(self, uuid: str) -> str:
-        kind, _, digits = uuid.partition("-")
-        kind = kind.upper()
-        for full, name in self._names.items():
-            if full.startswith(digits):
-                return f"{kind}-{name}"
-        self._names[digits] = f"{len(self._names) + 1:08x}"
-        return f"{kind}-{self._names[digits]}"
-
-    def __call__(self, text: str) -> str:
-        return re.sub(_CARD, lambda match: self._name(match[0]), text, flags=re.IGNORECASE)

@@ -24,3 +24,9 @@ class Matrix(NvidiaQuestions, AmdQuestions, TorchQuestions, ErrorQuestions, Rate
     def known_issues(self) -> tuple[KnownIssue, ...]:
         """All known issues."""
         return self.tables.known_issues
+
+    @property
+    def variables(self) -> frozenset[str]:
+        """Names of the variables that known issues hang on."""
+        issues = self.known_issues()
+        return frozenset(name for row in issues for name in (*(one.name for one in row.when.env), *row.variables))

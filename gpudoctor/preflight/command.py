@@ -14,7 +14,6 @@ from gpudoctor.host.ending import Ended, ending_in_order
 
 if TYPE_CHECKING:
     from gpudoctor.doctor import Survey
-    from gpudoctor.judge import FailOn
     from gpudoctor.machine import Level
     from gpudoctor.preflight.gate import Passage, Rules
     from gpudoctor.preflight.ready import ReadyFile
@@ -93,15 +92,17 @@ def _rules(given: Given, environ: MutableMapping[str, str]) -> tuple[Rules, floa
     """What is judged, and for how long again: the command line goes before the variables, they before the project."""
     from gpudoctor.judge import ignore_rules
     from gpudoctor.preflight.gate import Rules
-    from gpudoctor.preflight.settings import project_settings, requirements
+    from gpudoctor.preflight.settings import fail_on, project_settings, requirements
 
     project = project_settings()
+    required = requirements(project, given.get("require", ()), environ)
     rules = Rules(
         level=cast("Level", given.get("level") or project.level or "driver"),
-        required=requirements(project, given.get("require", ()), environ),
+        required=required,
         select=given.get("select") or project.selected,
-        ignore=ignore_rules(given.get("ignore") or project.rules),
-        fail_on=cast("FailOn", given.get("fail_on") or project.fail_on or "error"),
+        ignore=ignore_rules(given.get("ignore", ())),
+        project_ignore=ignore_rules(() if given.get("ignore") else project.rules),
+        fail_on=fail_on(project, given.get("fail_on"), required),
         set_env=bool(given.get("set_env")),
     )
     return rules, _seconds(given.get("wait")) if "wait" in given else project.wait or 0.0

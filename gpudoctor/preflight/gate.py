@@ -37,6 +37,7 @@ class Rules(Struct, frozen=True):
     required: tuple[Requirement, ...] = ()
     select: tuple[str, ...] = ()
     ignore: dict[str, str] = {}
+    project_ignore: dict[str, str] = {}
     fail_on: FailOn = "error"
     set_env: bool = False
 
@@ -69,7 +70,9 @@ class Passage(Struct, frozen=True):
         ]
         told = dict.fromkeys(f.slug for f in self.judgement.findings if f.severity == self.judgement.verdict)
         verdict = f"{self.judgement.verdict} ({', '.join(told)})" if told else self.judgement.verdict
-        return f"{verdict}: {', '.join((*(cards or ['no GPU']), *torch, *variables))}"
+        line = f"{verdict}: {', '.join((*(cards or ['no GPU']), *torch, *variables))}"
+        ignored = [f"{one.id} ({one.why})" if one.why else one.id for one in self.judgement.ignored]
+        return f"{line}; ignored: {', '.join(ignored)}" if ignored else line
 
 
 class Gate:
@@ -126,6 +129,7 @@ class Gate:
             self._matrix,
             select=rules.select,
             ignore=rules.ignore,
+            project_ignore=rules.project_ignore,
             open_questions=survey.open_questions,
             required=rules.required,
         )

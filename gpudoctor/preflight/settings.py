@@ -2,7 +2,8 @@
 
 What the command line or a variable says goes before them, and requirements add up. How a report is read (`ignore`,
 `select`, `fail-on`) holds for every machine that is judged in that folder; what is asked of a machine (`require`,
-`level`, `wait`) for the running one alone: a described or recorded one is not where the project runs.
+`level`, `wait`) for the running one alone: a described or recorded one is not where the project runs. A project's
+files never take back what a person requires by the command line or a variable.
 """
 
 from __future__ import annotations
@@ -76,22 +77,30 @@ def requirements(settings: Settings, given: Iterable[str], environ: Mapping[str,
     """What the project, the variable and the command line (`given`) require. Raises InputError."""
     variable = environ.get(REQUIRE_VARIABLE, "").split(REQUIRE_SEPARATOR)
     texts = (
-        *(("require of the project's settings", text) for text in settings.required),
-        *((REQUIRE_VARIABLE, text) for text in variable if text.strip()),
-        *(("--require", text) for text in given),
+        *(("require of the project's settings", text, False) for text in settings.required),
+        *((REQUIRE_VARIABLE, text, True) for text in variable if text.strip()),
+        *(("--require", text, True) for text in given),
     )
     if not texts:
         return ()
     from gpudoctor.requirement import RequirementError, parse
 
     found: dict[str, Requirement] = {}
-    for source, text in texts:
+    for source, text, firm in texts:
         try:
-            requirement = parse(text)
+            requirement = parse(text, firm=firm)
         except RequirementError as error:
             raise InputError(f"{source}: {error}") from None
         found[requirement.text] = requirement
     return tuple(found.values())
+
+
+def fail_on(settings: Settings, given: FailOn | None, required: Iterable[Requirement]) -> FailOn:
+    """From which verdict on a run fails. The project's "never" does not hold where a person requires something."""
+    project = settings.fail_on or "error"
+    if project == "never" and any(one.firm for one in required):
+        project = "error"
+    return given or project
 
 
 def _several(value: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from gpudoctor.host import Host
 from gpudoctor.machine import TorchAsked
+from gpudoctor.privacy import without_secrets
 
 CondaTool = Literal["conda", "mamba", "micromamba"]
 
@@ -45,7 +46,7 @@ def _listed(host: Host, folder: str, name: str) -> Iterator[TorchAsked]:
     for line in text.splitlines():
         requirement = line.partition("#")[0].strip().rstrip("\\").strip()
         if re.match(_TORCH, requirement):
-            yield TorchAsked(file=name, requirement=requirement[:_LONGEST], hashed="--hash=" in text)
+            yield TorchAsked(file=name, requirement=_shown(requirement), hashed="--hash=" in text)
 
 
 def _declared(host: Host, folder: str) -> Iterator[TorchAsked]:
@@ -95,4 +96,9 @@ def _table(parent: Any, name: str) -> dict[str, Any]:
 def _asking(lines: Iterable[Any] | None, file: str, *, group: str = "", extra: str = "") -> Iterator[TorchAsked]:
     for line in lines if isinstance(lines, list) else ():
         if isinstance(line, str) and re.match(_TORCH, line.strip()):
-            yield TorchAsked(file=file, requirement=line.strip()[:_LONGEST], group=group, extra=extra)
+            yield TorchAsked(file=file, requirement=_shown(line.strip()), group=group, extra=extra)
+
+
+def _shown(requirement: str) -> str:
+    """Cut to a length that can be shown; the secrets go first, since half of one is no less of a secret."""
+    return without_secrets(requirement)[:_LONGEST]

@@ -1,73 +1,61 @@
-"""Environment variables that take part in whether a GPU works; never a secret."""
+"""Environment variables that take part in whether a GPU works.
+
+They are kept by name: a variable that is not known to matter may hold a secret, or the name of a host or a user.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from gpudoctor.host import Host
 
-# No name of a host or user may be among them: these go into reports.
-_PREFIXES = (
-    "AMD_",
-    "CUBLAS",
-    "CUDA_",
-    "CUDNN_",
-    "FLASH_ATTENTION_",
-    "GPU_",
-    "HCC_",
-    "HIP",
-    "HSA_",
-    "MIOPEN_",
-    "MPS_",
-    "NCCL_",
-    "NVIDIA_",
-    "NV_",
-    "PYTORCH_",
-    "RCCL_",
-    "ROCBLAS_",
-    "ROCM_",
-    "ROCR_",
-    "TENSILE_",
-    "TORCHINDUCTOR_",
-    "TORCH_",
-    "TRITON_",
-    "XLA_",
-)
-_NAMES = frozenset(
-    (
-        "APPTAINER_CONTAINER",
-        "BNB_CUDA_VERSION",
-        "CONDA_DEFAULT_ENV",
-        "CONDA_PREFIX",
-        "DISABLE_ADDMM_CUDA_LT",
-        "LD_LIBRARY_PATH",
-        "LD_PRELOAD",
-        "NIX_LD_LIBRARY_PATH",
-        "OMPI_COMM_WORLD_SIZE",
-        "PIP_CONSTRAINT",
-        "PYTHONHOME",
-        "PYTHONNOUSERSITE",
-        "PYTHONPATH",
-        "PYTHONUSERBASE",
-        "RAY_JOB_ID",
-        "SINGULARITY_CONTAINER",
-        "SLURM_GPUS_ON_NODE",
-        "SLURM_JOB_GPUS",
-        "SLURM_JOB_ID",
-        "SLURM_STEP_GPUS",
-        "UV_CONSTRAINT",
-        "UV_PROJECT_ENVIRONMENT",
-        "VIRTUAL_ENV",
-        "WSL_DISTRO_NAME",
-        "container",
-    )
-)
-_SECRET = ("TOKEN", "KEY", "SECRET", "PASSW", "CREDENTIAL", "AUTH")
-_VALUE_LIMIT = 1 << 15
+_NAMES = frozenset({
+    # Which GPUs a process sees, and in which order.
+    "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HIP_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+    # NVIDIA's driver and libraries, and the images that carry them.
+    "CUBLAS_WORKSPACE_CONFIG", "CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE", "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_DISABLE_PTX_JIT", "CUDA_FORCE_PTX_JIT", "CUDA_HOME", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING",
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_PATH", "CUDA_VERSION",
+    "CUDNN_VERSION", "NVIDIA_DISABLE_REQUIRE", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_PRODUCT_NAME",
+    "NVIDIA_PYTORCH_VERSION", "NVIDIA_REQUIRE_CUDA", "NVIDIA_TF32_OVERRIDE",
+    # AMD's runtime and libraries.
+    "AMD_LOG_LEVEL", "AMD_SERIALIZE_COPY", "AMD_SERIALIZE_KERNEL", "GPU_MAX_HW_QUEUES",
+    "HIPBLASLT_TENSILE_LIBPATH", "HIP_LAUNCH_BLOCKING", "HIP_PATH", "HIP_PLATFORM", "HSA_ENABLE_DXG_DETECTION",
+    "HSA_ENABLE_PEER_SDMA", "HSA_ENABLE_SDMA", "HSA_NO_SCRATCH_RECLAIM", "HSA_OVERRIDE_GFX_VERSION",
+    "HSA_XNACK", "MIOPEN_FIND_MODE", "ROCBLAS_TENSILE_LIBPATH", "ROCBLAS_USE_HIPBLASLT", "ROCM_HOME",
+    "ROCM_PATH",
+    # Communication between GPUs.
+    "NCCL_ALGO", "NCCL_CUMEM_ENABLE", "NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_NET_GDR_LEVEL", "NCCL_NVLS_ENABLE",
+    "NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_PROTO", "NCCL_SHM_DISABLE", "OMPI_COMM_WORLD_SIZE",
+    "RCCL_MSCCL_ENABLE",
+    # Frameworks, compilers and extensions.
+    "BNB_CUDA_VERSION", "DISABLE_ADDMM_CUDA_LT", "FLASH_ATTENTION_TRITON_AMD_ENABLE", "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "PYTORCH_NO_HIP_MEMORY_CACHING", "PYTORCH_NVML_BASED_CUDA_CHECK", "PYTORCH_ROCM_ARCH",
+    "PYTORCH_TUNABLEOP_ENABLED", "TORCHDYNAMO_DISABLE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "TORCH_BLAS_PREFER_HIPBLASLT", "TORCH_COMPILE_DISABLE", "TORCH_CUDA_ARCH_LIST",
+    "TORCH_DEVICE_BACKEND_AUTOLOAD", "TORCH_ROCM_AOTRITON_ENABLE_EXPERIMENTAL", "TRITON_PTXAS_PATH",
+    "XLA_FLAGS", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE",
+    # What is loaded from where, and which environment is active.
+    "CONDA_DEFAULT_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH", "LD_PRELOAD", "NIX_LD_LIBRARY_PATH",
+    "PIP_CONSTRAINT", "PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONPATH", "PYTHONUSERBASE", "UV_CONSTRAINT",
+    "UV_PROJECT_ENVIRONMENT", "VIRTUAL_ENV",
+    # Containers, batch systems, WSL.
+    "APPTAINER_CONTAINER", "RAY_JOB_ID", "SINGULARITY_CONTAINER", "SLURM_GPUS_ON_NODE", "SLURM_JOB_GPUS",
+    "SLURM_JOB_ID", "SLURM_STEP_GPUS", "WSL_DISTRO_NAME", "container",
+})  # fmt: skip
+_OF_ONE_GPU = r"HSA_OVERRIDE_GFX_VERSION_\d{1,4}"
+_LONGEST_VALUE = 1 << 15
 
 
-def probe_variables(host: Host) -> dict[str, str]:
-    """Those variables of the examined process that matter here, by name; empty values are kept (CUDA reads them)."""
+def probe_variables(host: Host, also: Iterable[str] = ()) -> dict[str, str]:
+    """Those variables of the examined process that matter here, by name; empty values are kept (CUDA reads them).
+    `also`: names that the matrix asks for."""
+    names = _NAMES.union(also)
     return {
-        name: value[:_VALUE_LIMIT]
+        name: value[:_LONGEST_VALUE]
         for name, value in sorted(host.environ.items())
-        if (name in _NAMES or name.startswith(_PREFIXES)) and not any(word in name.upper() for word in _SECRET)
+        if name in names or re.fullmatch(_OF_ONE_GPU, name)
     }

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from gpudoctor.fix.commands import Commands
 from gpudoctor.fix.steps import Fix
 from gpudoctor.machine import Gpu
 
@@ -25,8 +26,7 @@ class Recommended(Struct, frozen=True):
     level: BuildLevel
     env: dict[str, str] = field(default_factory=dict)
     """Variables that it needs."""
-    commands: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """By tool (`gpudoctor.fix.commands.Commands`)."""
+    commands: Commands = field(default_factory=dict)
     why: tuple[str, ...] = ()
 
 

@@ -34,6 +34,8 @@ def _lines(report: Report) -> Iterator[str]:
         if question.matters:
             level = "error" if report.exit_code else "warning"
             yield _annotation(level, {"title": f"not judged [{question.id}]"}, question.why)
+    for ignored in report.ignored:
+        yield _annotation("notice", {"title": f"ignored [{ignored.id}]"}, ignored.why or "without a reason")
 
 
 def _annotation(level: str, properties: dict[str, str], message: str) -> str:

@@ -6,11 +6,13 @@ Nothing that was read from a machine is taken as markup or as terminal control.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from typing import TextIO
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TextIO
 
-from gpudoctor.intake.snapshot import public_text
-from gpudoctor.plain_text import without_passwords
+from gpudoctor.privacy import public_text, without_secrets
+
+if TYPE_CHECKING:
+    from gpudoctor.report import Report
 
 Span = tuple[str, str]
 """(text, style); a style is one of rich's names, "" for none."""
@@ -31,14 +33,13 @@ def print_lines(
 
     `stand_in` puts something for the UUIDs of cards.
 
-    Commands that are to be pasted here (`exact_commands`) keep another user's home folder; passwords of indexes are
-    never shown.
+    Commands that are to be pasted here (`exact_commands`) keep another user's home folder; secrets are never shown.
     """
     clean = public_text(os.path.expanduser("~"), stand_in)
 
     def shown(text: str, style: str) -> str:
         exact = exact_commands and style == "command"
-        return printable(without_passwords(text if exact else clean(text)))
+        return printable(text if exact else clean(text))
 
     lines = [[(shown(text, style), style) for text, style in line] for line in given]
     if color and out.isatty():
@@ -47,8 +48,15 @@ def print_lines(
         _print_plain(lines, out)
 
 
+def ignored_lines(report: Report) -> Iterator[Line]:
+    """What a person chose to ignore, and was found."""
+    for ignored in report.ignored:
+        yield [("  ignored  ", "dim"), (f"{ignored.id}{f' ({ignored.why})' if ignored.why else ''}", "dim")]
+
+
 def printable(text: str) -> str:
-    """Text with control characters, escapes and direction overrides made visible."""
+    """Text without secrets, and with control characters, escapes and direction overrides made visible."""
+    text = without_secrets(text)
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
 
 

@@ -1,15 +1,15 @@
-"""A report as plain data, without what is private unless that is asked for."""
+"""What is written out as data: without what is private unless that is asked for, and never with a secret."""
 
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 import msgspec
 
-from gpudoctor.intake.snapshot import machine_public, map_texts, pseudonyms, public_text, users_in
 from gpudoctor.machine import Machine
-from gpudoctor.plain_text import without_passwords
+from gpudoctor.privacy import Clean, map_texts, pseudonyms, public_machine, public_text, users_in, without_secrets
 from gpudoctor.report import Report
 
 
@@ -18,32 +18,58 @@ def report_data(report: Report, *, private: bool) -> dict[str, Any]:
     data: dict[str, Any] = msgspec.to_builtins(report)
     if private:
         return data
-    home, stand_in = os.path.expanduser("~"), pseudonyms(report.machine)
-    named = public_text(home, stand_in, users_in(data, home))
-
-    def clean(text: str) -> str:
-        return without_passwords(named(text))
-
-    public = {key: map_texts(value, clean) for key, value in data.items() if key != "machine"}
-    machine = machine_public(data["machine"], stand_in, home)
-    return {key: machine if key == "machine" else public[key] for key in data}
+    clean = _clean(data, report.machine)
+    return {
+        key: public_machine(value, clean) if key == "machine" else map_texts(value, clean)
+        for key, value in data.items()
+    }
 
 
 def shareable(report: Report, *, private: bool) -> Report:
-    """The report without what is private, unless that is asked for."""
-    return report if private else msgspec.convert(report_data(report, private=False), Report)
+    """The report as it is told in any other form than JSON."""
+    return msgspec.convert(map_texts(report_data(report, private=private), without_secrets), Report)
 
 
 def machine_data(machine: Machine, *, private: bool) -> dict[str, Any]:
     """A machine as built-in types."""
     data: dict[str, Any] = msgspec.to_builtins(machine)
-    return data if private else machine_public(data, pseudonyms(machine), os.path.expanduser("~"))
+    return data if private else public_machine(data, _clean(data, machine))
 
 
-def to_json(data: dict[str, Any]) -> str:
-    """JSON text, indented, ending in a line break. Bytes of names that are no UTF-8 become "?"."""
+def _clean(data: dict[str, Any], machine: Machine) -> Clean:
+    home = os.path.expanduser("~")
+    return public_text(home, pseudonyms(machine), users_in(data, home))
+
+
+# --- JSON ------------------------------------------------------------------------------------------
+
+
+def to_json(data: Any) -> str:
+    """JSON text, indented, ending in a line break."""
+    return _readable(msgspec.json.format(_encoded(data), indent=2).decode()) + "\n"
+
+
+def json_line(data: Any) -> str:
+    """JSON text on one line."""
+    return _readable(_encoded(data).decode())
+
+
+def _encoded(data: Any) -> bytes:
+    """Without secrets. Bytes of names that are no UTF-8 become "?"."""
+    public = map_texts(msgspec.to_builtins(data), without_secrets)
     try:
-        text = msgspec.json.encode(data)
+        return msgspec.json.encode(public)
     except UnicodeEncodeError:
-        text = msgspec.json.encode(map_texts(data, lambda text: text.encode("utf-8", "replace").decode()))
-    return msgspec.json.format(text, indent=2).decode() + "\n"
+        return msgspec.json.encode(map_texts(public, lambda text: text.encode("utf-8", "replace").decode()))
+
+
+def _readable(text: str) -> str:
+    """What a terminal takes for a command, and what a person does not see, is written as its number."""
+    return text if text.isascii() and "\x7f" not in text else re.sub(r"[^\n -~]", _escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    if match[0].isprintable():
+        return match[0]
+    units = match[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

@@ -13,18 +13,6 @@ if TYPE_CHECKING:
     from gpudoctor.machine import Gpu, Machine
     from gpudoctor.recommend import Out, Recommendation, Recommended
 
-_ARGUMENTS = ("venv", "pip", "pip_then", "uv_venv", "uv", "uv_then", "uv_add", "conda", "pixi")
-_FILES = {
-    "pyproject_toml": "pyproject.toml",
-    "pixi_toml": "pixi.toml",
-    "environment_yml": "environment.yml",
-    "dockerfile": "Dockerfile",
-}
-_LABELS = {"pip_first": "pip", "pip_then": "pip", "uv_first": "uv", "uv_then": "uv", "uv_venv": "uv", "uv_add": "uv"}
-_SHORT = (
-    *("venv", "pip_first", "pip", "pip_then", "uv_venv", "uv_first", "uv", "uv_then"),
-    *("conda", "pixi", "dockerfile"),
-)
 _SHOWN_BUILDS = 6
 
 
@@ -95,16 +83,14 @@ def _choice(choice: Recommended, *, best: bool, verbose: bool) -> Iterator[Line]
         yield [(f"    {why}", "")]
     for name, value in choice.env.items():
         yield [("    env   ", "dim"), (f"export {name}={shlex.quote(value)}", "command")]
-    shown = choice.commands if verbose else [key for key in choice.commands if key in _SHORT]
-    if not best and not verbose:
-        shown = [key for key in shown if key in ("venv", "pip_first", "pip", "pip_then", "conda")]
-    for key in shown:
-        command = choice.commands[key]
-        if key in _ARGUMENTS:
-            yield [(f"    {_LABELS.get(key, key):<6}", "dim"), (command_line(command), "command")]
-        else:
-            yield [(f"    {_FILES[key]}:", "dim")]
+    for way, command in choice.commands.items():
+        if not (verbose or way.shown == "always" or (best and way.shown == "best")):
+            continue
+        if way.is_file:
+            yield [(f"    {way.label}:", "dim")]
             yield from ([(f"      {line}", "command")] for line in command)
+        else:
+            yield [(f"    {way.label:<6}", "dim"), (command_line(command), "command")]
 
 
 def _title(choice: Recommended) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
-from gpudoctor.render.lines import Line, print_lines
+from gpudoctor.render.lines import Line, ignored_lines, print_lines
 from gpudoctor.render.steps import fix_lines
 
 if TYPE_CHECKING:
@@ -33,3 +33,4 @@ def _lines(report: Report, command: tuple[str, ...], code: int) -> Iterator[Line
         more = sum(finding.severity == first.severity for finding in report.findings) - 1
         if more:
             yield [(f"  and {more} more; `gpudoctor check` tells all.", "dim")]
+    yield from ignored_lines(report)

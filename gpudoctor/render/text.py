@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from gpudoctor.intake.snapshot import pseudonyms
+from gpudoctor.privacy import pseudonyms
 from gpudoctor.render.inventory import inventory
-from gpudoctor.render.lines import Line, print_lines
+from gpudoctor.render.lines import Line, ignored_lines, print_lines
 from gpudoctor.render.steps import fix_lines
 
 if TYPE_CHECKING:
@@ -66,8 +66,7 @@ def _lines(report: Report, verbose: bool, quiet: bool, parts: tuple[Iterable[Lin
             [("  · note  ", "cyan"), (f"{finding.message} ", ""), (f"[{finding.id}]", "dim")] for finding in notes
         )
     yield from _open_questions(report, verbose)
-    for ignored in report.ignored:
-        yield [("  ignored  ", "dim"), (f"{ignored.id}{f' ({ignored.why})' if ignored.why else ''}", "dim")]
+    yield from ignored_lines(report)
     yield []
     yield _verdict(report)
 

@@ -1,0 +1,171 @@
+"""What may leave a machine: never a secret; the names of people and of what they run only where that is asked for.
+
+Private are user names, home folders, names of processes and UUIDs. A UUID is replaced by a numbered stand-in, so that
+a visibility variable still names the same GPU and no judgement changes.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpudoctor.machine import Machine
+
+Clean = Callable[[str], str]
+
+SECRET = "***"
+"""What stands in the place of a secret."""
+
+# --- secrets ---------------------------------------------------------------------------------------
+
+_VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s&"']+)"""
+_NAME = (
+    r"(?:token(?![a-z]|_id)|secret|passw(?:or)?d|passphrase|credential|(?<![a-z])auth(?![a-z])"
+    r"|(?:api|access|private|signing|encryption)[_-]?key)[\w.-]{0,40}"
+)
+_HEADER = r"(?:authorization|passw(?:or)?d|(?<![\w-])x-[\w-]{0,40}(?:key|token)):\s?(?:(?:bearer|basic|token)\s+)?"
+_TOKENS = r"(?:gh[pousr]_|github_pat_|glpat-|hf_|nvapi-|pypi-|xox[abps]-|sk-(?:\w{1,8}-)?(?=\w{16}))[\w-]{16,}"
+_SECRETS = (
+    # The user and password of a URL. A password may hold what should have been escaped; a URL may be cut off.
+    (("://",), r"(://)(?:[^/\s]*@|[^/\s:@\[]+:(?!\d*/)[^\s@]{0,300}@)", r"\1***@"),
+    (("://",), r"((?:https?|ftp)://)[^/\s:@\[]{1,300}:(?!\d*$)[^/\s@]*$", r"\1***"),
+    # NAME=value, a parameter of a URL, "name": "value", a header, --name value.
+    (("=",), rf"({_NAME}\s?=\s?){_VALUE}", r"\1***"),
+    (("=",), rf"([?&;](?:x-\w{{1,10}}-)?(?:key|sig|signature|code)=){_VALUE}", r"\1***"),
+    (("'", '"'), rf"({_NAME}['\"]\s?:\s?)(?:\"[^\"]*\"|'[^']*')", r"\1***"),
+    ((":",), rf"({_HEADER}){_VALUE}", r"\1***"),
+    (("--",), rf"((?<![\w-])--(?:[a-z]{{1,20}}-){{0,3}}{_NAME}\s+){_VALUE}", r"\1***"),
+    # What is known by its form: tokens of code hosts, model hubs and clouds, JSON web tokens, private keys.
+    (("_", "-"), rf"(?<!\w){_TOKENS}", "***"),
+    (("akia", "asia"), r"(?<!\w)(?:AKIA|ASIA)[0-9A-Z]{16}(?!\w)", "***"),
+    (("eyj",), r"(?<!\w)eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*", "***"),
+    (("-----begin",), r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)[^-]*", r"\1***"),
+)
+"""(signs, one of which must be there; pattern; what stands instead). The time grows with the text's length only: a
+pattern begins with a fixed text, or where a word begins."""
+
+
+def without_secrets(text: str) -> str:
+    """Without passwords, tokens and keys."""
+    return _replaced(text, _SECRETS)
+
+
+def _replaced(text: str, rows: Iterable[tuple[tuple[str, ...], str, str]]) -> str:
+    lowered = text.lower()
+    for signs, pattern, instead in rows:
+        if any(sign in lowered for sign in signs):
+            text = re.sub(pattern, instead, text, flags=re.IGNORECASE)
+    return text
+
+
+# --- names -----------------------------------------------------------------------------------------
+
+_HOME = r"/(?:home|Users|export/home|var/home)/([^/\s:\"',;]+)"
+_NOT_A_USER = frozenset({
+    "amdgpu", "bin", "compat", "conda", "cuda", "data", "debian", "home", "lib", "lib64", "linuxbrew", "local",
+    "nvidia", "opt", "python", "rocm", "root", "share", "shared", "src", "tmp", "torch", "ubuntu", "usr", "var",
+    "venv", "work",
+})  # fmt: skip
+"""Names of home folders that are also common names of other folders."""
+_GPU_UUID = r"\b(?:MIG-)?(?:GPU|MIG)-[0-9a-f]{4,}(?:-[0-9a-f]+)*"
+_PUBLIC_GROUPS = ("audio", "docker", "kvm", "render", "root", "sudo", "video", "wheel")
+_PROCESSES = (
+    # As NVIDIA's driver, amdgpu and the kernel write them into the log.
+    (("pid=",), r"(\bpid='?[\w<>]+'?, name=)[^,]*", r"\1***"),
+    ((" pid ",), r"(\b(?:process|thread) )\S.{0,60}?( pid \d)", r"\1***\2"),
+    (("killed process", "kill process"), r"(\bkill(?:ed)? process \d+ )\([^)]*\)", r"\1(***)"),
+    (("task=",), r"(\btask=)[^,]*(?=,pid=)", r"\1***"),
+    (("comm:",), r"(\bComm: )\S+", r"\1***"),
+    (("task ",), r"(\btask )\S{1,40}(:\d+ blocked)", r"\1***\2"),
+    (("]: segfault", "] general protection", "] trap "), r"\S{1,40}(\[\d+\](?::| general| trap))", r"***\1"),
+)
+
+
+def public_text(home: str = "", stand_in: Clean = str, users: Iterable[str] = ()) -> Clean:
+    """A function that takes out of a text what is private: home folders, folders named for `users`, names of
+    processes, UUIDs of GPUs (by `stand_in`), and every secret."""
+    names = "|".join(re.escape(user) for user in sorted(users))
+    named = re.compile(rf"(?<=/)(?:{names})(?=[/\s:\"',;]|$)") if names else None
+
+    def clean(text: str) -> str:
+        if home and home not in ("/", "/root"):
+            text = text.replace(home, "~")
+        text = re.sub(_HOME, "~", text)
+        if named is not None and "http" not in text:
+            text = named.sub("user", text)
+        return without_secrets(stand_in(_replaced(text, _PROCESSES)))
+
+    return clean
+
+
+def users_in(data: Any, home: str) -> frozenset[str]:
+    """Names of the users whose home folders are met in built-in data, and of whoever runs gpudoctor."""
+    names = {posixpath.basename(home)}
+
+    def look(text: str) -> str:
+        names.update(re.findall(_HOME, text))
+        return text
+
+    map_texts(data, look)
+    return frozenset(name for name in names if len(name) > 2 and name not in _NOT_A_USER)
+
+
+def map_texts(data: Any, change: Clean) -> Any:
+    """Built-in data with every text changed, the names of keys too."""
+    if isinstance(data, str):
+        return change(data)
+    if isinstance(data, dict):
+        return {map_texts(key, change): map_texts(value, change) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [map_texts(item, change) for item in data]
+    return data
+
+
+# --- a machine -------------------------------------------------------------------------------------
+
+
+def public_machine(data: dict[str, Any], clean: Clean) -> dict[str, Any]:
+    """Built-in data of a Machine, every text cleaned; groups that tell of a person, and serial numbers, left out."""
+    public: dict[str, Any] = map_texts(data, clean)
+    user = public.get("system", {}).get("user", {})
+    if "groups" in user:
+        user["groups"] = [group for group in user["groups"] if group in _PUBLIC_GROUPS]
+    for node in public.get("amd", {}).get("topology", {}).get("value") or ():
+        node.pop("unique_id", None)
+    return public
+
+
+def pseudonyms(machine: Machine) -> Clean:
+    """Stand-ins for the UUIDs of this machine's GPUs, the same for the same GPU everywhere."""
+    return _Pseudonyms(machine)
+
+
+class _Pseudonyms:
+    """UUID → numbered stand-in. A shortened UUID of a known GPU gets that GPU's stand-in, whatever it is said to
+    be: torch calls a slice GPU."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._names: dict[str, str] = {}
+        for gpu in machine.gpus:
+            uuids = [
+                gpu.uuid,
+                gpu.nvml.uuid if gpu.nvml else "",
+                *(m.uuid for m in (gpu.nvml.mig_devices if gpu.nvml else ())),
+            ]
+            for uuid in filter(None, uuids):
+                self._name(uuid)
+
+    def _name(self, uuid: str) -> str:
+        kind, _, digits = uuid.partition("-")
+        kind = kind.upper()
+        for full, name in self._names.items():
+            if full.startswith(digits):
+                return f"{kind}-{name}"
+        self._names[digits] = f"{len(self._names) + 1:08x}"
+        return f"{kind}-{self._names[digits]}"
+
+    def __call__(self, text: str) -> str:
+        return re.sub(_GPU_UUID, lambda match: self._name(match[0]), text, flags=re.IGNORECASE)
