@@ -58,12 +58,14 @@ def present(
 
 def give(report: Report, judgement: Judgement, shown: Shown, table: tuple[Line, ...], table_only: bool) -> None:
     """The report to stdout and, whole and without colour, to the report file."""
-    from gpudoctor.render.formats import Look, report_text, write_report, write_report_file
+    from gpudoctor.render.formats import Look, report_text, write_report
 
     color = not (shown.no_color or os.environ.get("NO_COLOR"))
     look = Look(shown.private, shown.verbose, shown.quiet, color, table, table_only)
     write_report(report, shown.style, sys.stdout, look, judgement.checks)
     if shown.report_file is not None:  # not made in vain
+        from gpudoctor.render.report_file import write_report_file
+
         whole = replace(look, quiet=False, color=False)
         write_report_file(shown.report_file, report_text(report, shown.style, whole, judgement.checks))
 

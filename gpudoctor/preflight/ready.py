@@ -24,9 +24,11 @@ class ReadyFile:
 
     def write(self) -> None:
         """Put it there whole: a probe never reads half of it."""
-        made = f"{self.path}.{os.getpid()}"
+        made = f"{self.path}.{os.urandom(6).hex()}"
         try:
-            with open(made, "w", encoding="utf-8") as file:
+            # A new file: what somebody has put there already is neither written into nor followed.
+            descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            with open(descriptor, "w", encoding="utf-8") as file:
                 file.write("ready\n")
             os.replace(made, self.path)
         except (OSError, ValueError) as error:

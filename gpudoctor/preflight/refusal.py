@@ -26,7 +26,8 @@ def tell(passed: Passage, given: Given, code: int) -> None:
     )
     if code:
         _refuse(report, given, code)
-    from gpudoctor.render.formats import report_text, write_report_file
+    from gpudoctor.render.formats import report_text
+    from gpudoctor.render.report_file import write_report_file
 
     style, checks = given.get("style") or "text", passed.judgement.checks
     if style != "text" and not given["command"]:

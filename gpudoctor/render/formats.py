@@ -76,20 +76,6 @@ def report_text(
     return copy.getvalue()
 
 
-def write_report_file(path: str | None, text: str) -> None:
-    """What `--report-file` asks for, if it was given. Raises InputError where the file cannot be written."""
-    from gpudoctor.host import InputError
-
-    if path is None:
-        return
-    try:
-        with open(path, "w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
-    except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"--report-file {path}: cannot be written: {said.lower()}") from None
-
-
 def _writer(style: str) -> Callable[[Report, Sequence[Check]], str]:
     if style == "junit":
         from gpudoctor.render.junit import junit

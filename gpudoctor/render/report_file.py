@@ -1,0 +1,58 @@
+"""The file that `--report-file` names: a plain file, a pipe, a terminal, what a container engine mounted there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import stat
+import time
+
+from gpudoctor.host import InputError
+
+PATIENCE = 5.0
+"""Seconds that whoever reads a pipe may take to make room in it."""
+
+
+def write_report_file(path: str | None, text: str) -> None:
+    """Write the report there, if that was asked for. Raises InputError where it cannot be written; never waits for a
+    reader."""
+    if path is None:
+        return
+    try:
+        descriptor = _opened(path)
+        try:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.ftruncate(descriptor, 0)
+            _write(descriptor, text.encode("utf-8", "replace"))
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        if isinstance(error, OSError) and error.errno == errno.ENXIO:
+            said = "nobody reads this pipe"
+        raise InputError(f"--report-file {path}: cannot be written: {said.lower()}") from None
+
+
+def _opened(path: str) -> int:
+    """The file, without waiting for a reader, and not by way of a link that another user has put there."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+    if os.lstat(path).st_uid not in (0, os.geteuid()):
+        raise PermissionError(errno.EACCES, "it is a link of another user")
+    return os.open(path, flags, 0o666)
+
+
+def _write(descriptor: int, content: bytes) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while content:
+        try:
+            content = content[os.write(descriptor, content) :]
+        except BlockingIOError:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([], [descriptor], [], left)[1]:
+                raise TimeoutError(errno.ETIMEDOUT, f"nobody read it for {PATIENCE:g} s") from None
