@@ -1,0 +1,162 @@
+"""The sweep: mutated inputs over all readers, planted secrets over every command and form, tampered journals.
+
+    python -m tests.hostile [N [SEED]] [--only inputs|secrets|journals]
+
+Prints a table for each, and ends with 1 if anything went wrong: a traceback or a fault of our own (70), an exit code
+outside the contract, a run that a signal or a limit ended, more than a second of the processor or much memory for a
+small input, a secret in anything that was written, a control character that reached a terminal, a process left over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from tests.hostile.inputs import READERS, Case
+from tests.hostile.planted import planted
+from tests.hostile.running import Ended, run, warm_up
+
+CODES = frozenset((0, 1, 2, 3, 121, 122, 123, 130))
+"""Of design §3, and what a command ends with that nobody confirms."""
+CPU_SECONDS = 1.0
+MEMORY = 700 << 20
+SECRETS = 100
+JOURNALS = 100
+
+Wrong = tuple[str, str]
+"""(reader, what is wrong)."""
+
+
+def wrong_with(ended: Ended, allowed: frozenset[int] = CODES) -> list[str]:
+    """What is wrong with a run, whatever it was about."""
+    found = []
+    if ended.code not in allowed:
+        found.append(f"exit {ended.code}: {ended.err.strip()[-300:]}")
+    if "Traceback (most recent call last)" in ended.said:
+        found.append("a traceback")
+    if ended.cpu > CPU_SECONDS:
+        found.append(f"{ended.cpu:.1f} s of the processor")
+    if ended.memory > MEMORY:
+        found.append(f"{ended.memory >> 20} MiB of memory")
+    if ended.left:
+        found.append(f"{ended.left} processes left")
+    if not all(char.isprintable() or char in "\n\t" for char in ended.said):
+        found.append("a character that is not shown")
+    return found
+
+
+def _inputs(count: int, seed: int) -> tuple[Counter[str], list[Wrong], dict[str, float]]:
+    """Runs of a process of its own."""
+    warm_up()
+    chance = random.Random(seed)
+    runs: Counter[str] = Counter()
+    slowest: dict[str, float] = defaultdict(float)
+    wrong: list[Wrong] = []
+    with tempfile.TemporaryDirectory() as folder:
+        shares = [share for _, share in READERS]
+        cases = []
+        for number, (reader, _) in enumerate(READERS):
+            place = Path(folder, str(number))
+            place.mkdir()
+            cases.append(reader(place, chance))
+        for _ in range(count):
+            case: Case = next(chance.choices(cases, shares)[0])
+            ended = run(case.arguments, case.folder, case.variables)
+            runs[case.reader] += 1
+            slowest[case.reader] = max(slowest[case.reader], ended.cpu)
+            for what in wrong_with(ended):
+                kept = _kept(case, seed, runs.total()) if len(wrong) < 20 else ""
+                wrong.append((case.reader, f"{what}  [{case.what}: {' '.join(case.arguments)[:160]!r}{kept}]"))
+    return runs, wrong, dict(slowest)
+
+
+def _kept(case: Case, seed: int, number: int) -> str:
+    """A copy of what went wrong, to look at."""
+    place = Path(tempfile.gettempdir(), f"hostile-{seed}-{number}")
+    subprocess.run(["cp", "-a", "--sparse=always", str(case.folder), str(place)], check=False, capture_output=True)
+    return f", kept in {place}"
+
+
+def _secrets(count: int, seed: int) -> tuple[Counter[str], list[Wrong]]:
+    warm_up()
+    chance = random.Random(seed)
+    runs: Counter[str] = Counter()
+    wrong: list[Wrong] = []
+    with tempfile.TemporaryDirectory() as folder:
+        plants = planted(Path(folder), chance)
+        for _ in range(count):
+            plant = next(plants)
+            for words in plant.runs:
+                ended = run(words, plant.folder, plant.variables)
+                runs[plant.kind] += 1
+                if words[0] == "snapshot" and "--root" in words:
+                    (plant.folder / "snapshot.json").write_text(ended.out)
+                told = ended.said + "".join(path.read_text() for path in plant.folder.glob("report.*"))
+                if _leaks(told, plant.secret):
+                    at = max(0, ended.said.find(plant.secret[:9]) - 60)
+                    wrong.append((plant.kind, f"told by {' '.join(words)}: ...{ended.said[at : at + 120]!r}"))
+                wrong += [(plant.kind, f"{what}  [{' '.join(words)}]") for what in wrong_with(ended)]
+    return runs, wrong
+
+
+def _leaks(text: str, secret: str) -> bool:
+    """Half of a secret is one."""
+    return any(secret[at : at + 9] in text for at in range(len(secret) - 8))
+
+
+def _tell(title: str, runs: Counter[str], wrong: Sequence[Wrong], slowest: dict[str, float] | None = None) -> None:
+    print(f"\n{title}")
+    for kind, count in sorted(runs.items()):
+        slow = f"  slowest {slowest[kind]:.2f} s" if slowest else ""
+        print(f"  {kind:<20}{count:>7} runs{sum(what[0] == kind for what in wrong):>5} wrong{slow}")
+    for kind, what in wrong[:40]:
+        print(f"    {kind}: {what}")
+
+
+def main(words: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.hostile")
+    parser.add_argument("count", nargs="?", type=int, default=10_000)
+    parser.add_argument("seed", nargs="?", type=int, default=1)
+    parser.add_argument("--only", choices=("inputs", "secrets", "journals"))
+    parser.add_argument("--jobs", type=int, default=2)
+    chosen = parser.parse_args(words)
+    bad = 0
+    with ProcessPoolExecutor(chosen.jobs) as pool:
+        if chosen.only in (None, "inputs"):
+            parts = [pool.submit(_inputs, chosen.count // chosen.jobs, chosen.seed + n) for n in range(chosen.jobs)]
+            runs: Counter[str] = Counter()
+            slowest: dict[str, float] = defaultdict(float)
+            wrong: list[Wrong] = []
+            for part in parts:
+                more, faults, slow = part.result()
+                runs += more
+                wrong += faults
+                slowest |= {kind: max(slowest[kind], seconds) for kind, seconds in slow.items()}
+            _tell("Mutated inputs", runs, wrong, slowest)
+            bad += len(wrong)
+        if chosen.only in (None, "secrets"):
+            parts2 = [pool.submit(_secrets, SECRETS // chosen.jobs, chosen.seed + n) for n in range(chosen.jobs)]
+            runs, wrong = Counter(), []
+            for part2 in parts2:
+                more, faults = part2.result()
+                runs += more
+                wrong += faults
+            _tell(f"{SECRETS} planted secrets", runs, wrong)
+            bad += len(wrong)
+    if chosen.only in (None, "journals"):
+        print(f"\n{JOURNALS} tampered journals", flush=True)
+        command = [sys.executable, "-m", "tests.tampered_journals", str(JOURNALS), str(chosen.seed)]
+        bad += subprocess.run(command, check=False).returncode
+    print(f"\n{bad} wrong" if bad else "\nNothing went wrong.")
+    return int(bad > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
