@@ -98,7 +98,10 @@ def _secrets(count: int, seed: int) -> tuple[Counter[str], list[Wrong]]:
                 runs[plant.kind] += 1
                 if words[0] == "snapshot" and "--root" in words:
                     (plant.folder / "snapshot.json").write_text(ended.out)
-                told = ended.said + "".join(path.read_text() for path in plant.folder.glob("report.*"))
+                told = ended.said
+                for report in plant.folder.glob("report.*"):
+                    told += report.read_text()
+                    report.unlink()
                 if _leaks(told, plant.secret):
                     at = max(0, ended.said.find(plant.secret[:9]) - 60)
                     wrong.append((plant.kind, f"told by {' '.join(words)}: ...{ended.said[at : at + 120]!r}"))

@@ -72,8 +72,7 @@ def requirement(ground: Ground, chance: random.Random) -> None:
         f"torch @ git+https://{padding}{ground.secret}@git.example/torch.git",
         f"torch==2.6.0 --index-url {ground.url}",
     ))  # fmt: skip
-    for folder in (ground.folder, ground.host.path("/work")):
-        folder.mkdir(exist_ok=True)
+    for folder in (ground.folder, ground.host.path(VENV).parent):
         if chance.random() < 0.5:
             (folder / "requirements.txt").write_text(line + "\n")
         else:
@@ -93,7 +92,7 @@ def direct_url(ground: Ground, chance: random.Random) -> None:
 
 def metadata(ground: Ground, chance: random.Random) -> None:
     assert ground.host.site is not None
-    write_distribution(ground.host.site, "pinned", "1.0", requires=(f"torch @ {ground.url}", "torch==2.5.0"))
+    write_distribution(ground.host.site, "xformers", "0.0.28", requires=(f"torch @ {ground.url}", "torch==2.5.0"))
 
 
 def kernel_log(ground: Ground, chance: random.Random) -> None:
@@ -112,8 +111,9 @@ def home_folder(ground: Ground, chance: random.Random) -> None:
 
 
 def recipe(ground: Ground, chance: random.Random) -> None:
-    text = ground.dockerfile.replace("https://example.org/simple", ground.url)
-    ground.dockerfile = f"{text}RUN pip install torch==2.9.1 -i {ground.url}\nENV HF_TOKEN={ground.secret}\n"
+    index = f"https://alice:{ground.secret}@mirror.example/whl/cu118"
+    install = f"RUN pip install torch==2.6.0 --index-url {index}"
+    ground.dockerfile = f"FROM python:3.12\nENV HF_TOKEN={ground.secret}\n{install}\n"
 
 
 def argument(ground: Ground, chance: random.Random) -> None:
@@ -129,6 +129,9 @@ PLANTS: tuple[Callable[[Ground, random.Random], None], ...] = (
     variable, unknown_variable, requirement, mirror, direct_url, metadata, kernel_log, home_folder, recipe, argument,
 )  # fmt: skip
 
+NAMES = (kernel_log, home_folder)
+"""No secrets: who asks for what is private gets them."""
+
 
 def planted(folder: Path, chance: random.Random) -> Iterator[Plant]:
     """One after the other, each in a folder of its own."""
@@ -142,7 +145,8 @@ def planted(folder: Path, chance: random.Random) -> Iterator[Plant]:
             plant(ground, chance)
             (place / "Dockerfile").write_text(ground.dockerfile)
             ground.host.file("/gpudoctor-host.json", json.dumps(ground.host.json))
-            yield Plant(plant.__name__, ground.secret, tuple(_runs(ground)), place, ground.variables)
+            runs = tuple(words for words in _runs(ground) if plant not in NAMES or "--private" not in words)
+            yield Plant(plant.__name__, ground.secret, runs, place, ground.variables)
 
 
 def _runs(ground: Ground) -> Iterator[tuple[str, ...]]:
@@ -154,7 +158,7 @@ def _runs(ground: Ground) -> Iterator[tuple[str, ...]]:
         yield ("check", *root, "-v", *form, "--report-file", f"report.{style}", *extra)
         yield ("check", *DESCRIBED, *form, *extra)
         yield ("preflight", *form, *extra)
-        yield ("dockerfile", "Dockerfile", *form, *extra)
+        yield ("dockerfile", "Dockerfile", *form, *DESCRIBED, *extra)
     for style in ("text", "json"):
         form = ("--format", style)
         for where in (root, DESCRIBED):
