@@ -31,7 +31,7 @@ _TOKENS = r"(?:gh[pousr]_|github_pat_|glpat-|hf_|nvapi-|pypi-|xox[abps]-|sk-(?:\
 _SECRETS = (
     # The user and password of a URL. A password may hold what should have been escaped; a URL may be cut off.
     (("://",), r"(://)(?:[^/\s]*@|[^/\s:@\[]+:(?!\d*/)[^\s@]{0,300}@)", r"\1***@"),
-    (("://",), r"((?:https?|ftp)://)[^/\s:@\[]{1,300}:(?!\d*$)[^/\s@]*$", r"\1***"),
+    (("://",), r"((?:https?|ftp)://)[^/\s:@\[]{1,300}:(?!\d*(?!\S))[^/\s@]*(?!\S)", r"\1***"),
     # NAME=value, a parameter of a URL, "name": "value", a header, --name value.
     (("=",), rf"({_NAME}\s?=\s?){_VALUE}", r"\1***"),
     (("=",), rf"([?&;](?:x-\w{{1,10}}-)?(?:key|sig|signature|code)=){_VALUE}", r"\1***"),
