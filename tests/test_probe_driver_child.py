@@ -260,20 +260,25 @@ def test_a_hang_at_one_card_keeps_the_versions_and_lists_no_cards(stubs: Path) -
     nvml, cuda, _ = ask(stubs, 1.0, STUB_CARDS="2", STUB_STUCK="1")
     assert (value(nvml).status, value(nvml).driver_version, value(nvml).devices) == (0, "580.95.05", None)
     assert "card 1" in value(nvml).message
-    assert cuda.state == "unknown"
-
-
-def test_nvml_that_never_comes_back(stubs: Path) -> None:
-    nvml, cuda, smi = ask(stubs, 1.0, STUB_NVML="hang")
-    assert (nvml.state, cuda.state) == ("unknown", "unknown")
-    assert nvml.why.startswith("nvmlInit: gave no answer")
-    assert "not asked" in smi.why, "nvidia-smi would hang, too"
-
-
-def test_libcuda_answers_where_nvml_crashed(stubs: Path) -> None:
-    nvml, cuda, _ = ask(stubs, STUB_NVML="crash")
-    assert nvml.why == "nvmlInit: crashed (SIGSEGV)"
     assert value(cuda).status == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"), [("hang", "gave no answer within 1 s"), ("crash", "crashed (SIGSEGV)")], ids=["hang", "crash"]
+)
+def test_libcuda_is_asked_alone_where_nvml_hangs_or_crashes(stubs: Path, fault: str, why: str) -> None:
+    nvml, cuda, smi = ask(stubs, 1.0, STUB_NVML=fault)
+    assert (nvml.state, nvml.why) == ("unknown", f"nvmlInit: {why}")
+    assert value(cuda).status == 0
+    assert smi.value is None
+
+
+@pytest.mark.parametrize("fault", ["hang", "crash"])
+def test_a_hang_in_both_is_told_of_both_and_nvidia_smi_is_not_waited_for(stubs: Path, fault: str) -> None:
+    nvml, cuda, smi = ask(stubs, 1.0, STUB_NVML=fault, STUB_CUDA="hang")
+    assert nvml.why.startswith("nvmlInit: ")
+    assert cuda.why == "cuInit: gave no answer within 1 s"
+    assert "not asked" in smi.why, "it would hang, too"
 
 
 def test_drivers_are_asked_where_no_folder_can_be_written(stubs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

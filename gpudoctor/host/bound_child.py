@@ -1,20 +1,47 @@
-"""Children in Python that end with the gpudoctor that started them, however that one ends: by SIGKILL, too."""
+"""How every child of gpudoctor begins: in Python, bound to gpudoctor, without the right to trace it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
+# Runs in the examined interpreter, too: Python 3.8. A C library without one of these calls is no reason to stop.
 _BIND = """
 import os, signal, sys
 try:
     import ctypes
-    ctypes.CDLL(None).prctl({set_death_signal}, int(signal.SIGKILL), 0, 0, 0)
+    libc = ctypes.CDLL(None)
+    libc.prctl({set_death_signal}, int(signal.SIGKILL), 0, 0, 0)
+    if libc.prctl({drop_from_bounds}, {trace}, 0, 0, 0) and os.geteuid() == 0:
+        libc.prctl({set_no_new_privileges}, 1, 0, 0, 0)
+    header, sets = (ctypes.c_uint32 * 2)({capability_version}, 0), (ctypes.c_uint32 * 6)()
+    if libc.capget(header, sets) == 0:
+        for index in range(3):
+            sets[index] &= ~(1 << {trace})
+        libc.capset(header, sets)
 except Exception:
     pass
 if os.getppid() != int(sys.argv.pop(1)):
     os._exit(1)
 """
-_PR_SET_PDEATHSIG = 1
+_NUMBERS = {
+    "set_death_signal": 1,
+    "drop_from_bounds": 24,
+    # Only for a root that may not narrow its bounds: for others it would disarm nvidia-modprobe, which is setuid.
+    "set_no_new_privileges": 38,
+    "trace": 19,
+    "capability_version": "0x20080522",
+}
+
+# Python ignores both signals, and the command would, too.
+_BECOME = """
+for number in (signal.SIGPIPE, signal.SIGXFSZ):
+    signal.signal(number, signal.SIG_DFL)
+try:
+    os.execvp(sys.argv[1], sys.argv[1:])
+except OSError as error:
+    sys.exit(f"{sys.argv[1]}: {error.strerror}")
+"""
 
 
 def bound(program: str, *arguments: str) -> tuple[str, ...]:
@@ -23,4 +50,9 @@ def bound(program: str, *arguments: str) -> tuple[str, ...]:
     The kernel kills the child when the *thread* ends that started it: that one has to stay until it is collected.
     A child whose gpudoctor ended before it was bound sees another parent's number.
     """
-    return ("-c", _BIND.format(set_death_signal=_PR_SET_PDEATHSIG) + program, str(os.getpid()), *arguments)
+    return ("-c", _BIND.format(**_NUMBERS) + program, str(os.getpid()), *arguments)
+
+
+def bound_command(argv: Sequence[str]) -> tuple[str, ...]:
+    """The same for a program that is no Python."""
+    return bound(_BECOME, *argv)
