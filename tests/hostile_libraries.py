@@ -34,16 +34,14 @@ static void leave(void) {  /* nothing that was inherited stays, but the parents 
 }
 static void note(const char *what, long result) {  /* STUB_NOTES is a file */
   const char *path = getenv("STUB_NOTES");
-  FILE *file = path ? fopen(path, "a") : 0;
-  if (file) { fprintf(file, "%s %ld %d\n", what, result, result < 0 ? errno : 0); fclose(file); }
+  int failed = errno;
+  FILE *file = path && *path ? fopen(path, "a") : 0;
+  if (file) { fprintf(file, "%s %s\n", what, result < 0 ? strerror(failed) : "done"); fclose(file); }
 }
-static void sleeper(void) { execl("/bin/sleep", "hostile-sleep", "7321", (char *)0); _exit(1); }
-static int gpudoctor(void) {  /* the first ancestor that is process 1, or the parent */
-  return getppid();
-}
+static void sleeper(void) { execl("/bin/sleep", "hostile-sleep", "600", (char *)0); _exit(1); }
 static void hostile(void) {
   const char *what = getenv("STUB_HOSTILE");
-  int parent = gpudoctor();
+  int parent = getppid();
   if (!what) return;
   if (!strcmp(what, "daemon")) { if (!fork()) { leave(); sleeper(); } usleep(200000); }
   if (!strcmp(what, "daemons in a chain")) {
@@ -58,13 +56,20 @@ static void hostile(void) {
   if (!strcmp(what, "fork bomb")) {
     struct rlimit most = {400, 400};  /* of this user's processes; not for root */
     setrlimit(RLIMIT_NPROC, &most);
-    if (!fork()) { leave(); prctl(PR_SET_NAME, "hostile-fork"); for (int n = 0; n < 9 || getuid(); n++) { fork(); setsid(); } for (;;) pause(); }
+    if (!fork()) {
+      leave();
+      prctl(PR_SET_NAME, "hostile-fork");
+      for (int n = 0; n < 8 || getuid(); n++) { fork(); setsid(); }
+      for (;;) pause();
+    }
     usleep(200000);
   }
   if (!strcmp(what, "trace")) {
     note("attach", ptrace(PTRACE_ATTACH, parent, 0, 0));
     note("seize", ptrace(PTRACE_SEIZE, parent, 0, 0));
-    char path[64]; snprintf(path, sizeof path, "/proc/%d/mem", parent); note("mem", open(path, O_RDWR));
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/mem", parent);
+    note("memory", open(path, O_RDWR));
     for (;;) pause();
   }
   if (!strcmp(what, "stop")) { note("stop", kill(parent, SIGSTOP)); for (;;) pause(); }
@@ -85,7 +90,8 @@ static void hostile(void) {
 
 def build(folder: Path) -> Path:
     """Both libraries of the driver in a folder; libcuda is the hostile one."""
-    hostile = HOSTILE + CUDA + "\n#undef cuInit\nint cuInit(unsigned flags) { hostile(); return cuInitAnswer(flags); }\n"
+    entry = "\n#undef cuInit\nint cuInit(unsigned flags) { hostile(); return cuInitAnswer(flags); }\n"
+    hostile = HOSTILE + CUDA + entry
     for name, source in (("libnvidia-ml.so.1", NVML), ("libcuda.so.1", hostile)):
         (folder / f"{name}.c").write_text(source)
         command = ["gcc", "-shared", "-fPIC", "-w", f"-Wl,-soname,{name}", "-o", str(folder / name)]

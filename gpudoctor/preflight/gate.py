@@ -67,7 +67,7 @@ class Passage(Struct, frozen=True):
         variables = [
             f"without {name}" if value is None else f"{name}={value}" for name, value in self.variables.items()
         ]
-        told = dict.fromkeys(f.slug for f in self.judgement.findings if f.severity == self.judgement.verdict)
+        told = dict.fromkeys(f.slug for f in self.judgement.findings if f.severity != "note")
         verdict = f"{self.judgement.verdict} ({', '.join(told)})" if told else self.judgement.verdict
         return f"{verdict}: {', '.join((*(cards or ['no GPU']), *torch, *variables))}"
 
