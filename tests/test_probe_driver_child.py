@@ -290,6 +290,48 @@ def test_drivers_are_asked_where_no_folder_can_be_written(stubs: Path, monkeypat
     assert value(ask(stubs)[0]).status == 0
 
 
+# What a process may be denied, and a driver still starts: files that may not grow, few descriptors and processes,
+# streams that are closed, nowhere to write.
+NARROW = """
+import os, resource, signal, sys
+from pathlib import Path
+def narrow(which, limit):
+    resource.setrlimit(which, (limit, limit))
+exec(sys.argv[2])
+from tests.test_probe_driver_child import StubbedHost, ask_hsa, ask_nvidia, on_path
+stubs = Path(sys.argv[1])
+nvml, cuda, _ = ask_nvidia(StubbedHost(stubs))
+hsa = ask_hsa(StubbedHost(stubs), on_path(stubs))
+assert nvml.value and cuda.value and hsa.value, (nvml, cuda, hsa)
+os._exit(33)
+"""
+
+
+@pytest.mark.parametrize(
+    "denied",
+    [
+        "narrow(resource.RLIMIT_FSIZE, 0)",
+        "narrow(resource.RLIMIT_NOFILE, 32)",
+        "narrow(resource.RLIMIT_NPROC, 1)",  # for root no limit
+        "narrow(resource.RLIMIT_CORE, 0)",
+        "narrow(resource.RLIMIT_CPU, 60)",
+        "narrow(resource.RLIMIT_RTTIME, 5)",
+        "narrow(resource.RLIMIT_RTTIME, 0)",
+        "os.close(0); os.close(1)",
+        "os.closerange(0, 3)",
+        "os.environ['TMPDIR'] = '/nowhere'",
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))",
+    ],
+)
+def test_a_driver_answers_where_little_is_allowed(stubs: Path, denied: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", NARROW, str(stubs), denied], check=False, capture_output=True, text=True, timeout=60,
+        cwd=Path(__file__).parents[1],
+    )  # fmt: skip
+    assert done.returncode == 33, done.stderr
+
+
 def test_an_abort_in_libcuda(stubs: Path) -> None:
     nvml, cuda, _ = ask(stubs, STUB_CUDA="abort")
     assert value(nvml).status == 0
