@@ -25,6 +25,7 @@ HOSTILE = r"""
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+static char *notes;
 static void leave(void) {  /* nothing that was inherited stays, but the parents */
   setsid();
   if (fork()) _exit(0);
@@ -32,16 +33,16 @@ static void leave(void) {  /* nothing that was inherited stays, but the parents 
   clearenv();
   chdir("/");
 }
-static void note(const char *what, long result) {  /* STUB_NOTES is a file */
-  const char *path = getenv("STUB_NOTES");
+static void note(const char *what, long result) {
   int failed = errno;
-  FILE *file = path && *path ? fopen(path, "a") : 0;
+  FILE *file = fopen(notes, "a");
   if (file) { fprintf(file, "%s %s\n", what, result < 0 ? strerror(failed) : "done"); fclose(file); }
 }
-static void sleeper(void) { execl("/bin/sleep", "hostile-sleep", "600", (char *)0); _exit(1); }
+static void sleeper(void) { execl("/bin/sleep", notes, "600", (char *)0); _exit(1); }
 static void hostile(void) {
   const char *what = getenv("STUB_HOSTILE");
   int parent = getppid();
+  notes = strdup(getenv("STUB_NOTES"));  /* a file; what is left here has its path as its name or in its variables */
   if (!what) return;
   if (!strcmp(what, "daemon")) { if (!fork()) { leave(); sleeper(); } usleep(200000); }
   if (!strcmp(what, "daemons in a chain")) {

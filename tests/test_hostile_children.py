@@ -92,7 +92,7 @@ def unavailable(setting: str, libraries: Path) -> str:
 def test_a_hostile_library_is_ended_with_all_it_started(libraries: Path, setting: str, attack: str) -> None:
     if why := unavailable(setting, libraries):
         pytest.skip(why)
-    notes = libraries / "notes"
+    notes = libraries / f"notes of {attack}, {setting}"
     notes.write_text("")
     notes.chmod(0o666)
     command = [*SETTINGS[setting], sys.executable, "-c", ASKS, str(libraries), attack, str(notes)]
@@ -100,6 +100,7 @@ def test_a_hostile_library_is_ended_with_all_it_started(libraries: Path, setting
         command, check=False, capture_output=True, text=True, timeout=60, cwd=ROOT, stdin=subprocess.DEVNULL
     )
     assert done.stdout in [f"{said}; alone\n" for said in AS_PROCESS_1[attack]], done.stderr
+    assert processes_with(str(notes)) == []
     if attack == "trace":
         refused = ("Operation not permitted", "Permission denied")
         assert all(line.endswith(refused) for line in notes.read_text().splitlines()), notes.read_text()
@@ -119,8 +120,11 @@ def test_a_gpudoctor_that_is_killed_starts_nothing_and_its_child_ends(libraries:
 
 STRANGERS = """
 import os, subprocess, sys, time
+from gpudoctor.host import process_tree
 from gpudoctor.host.child import run_limited
-if len(sys.argv) > 1:  # another program's child, from before, starts a daemon that loses its parent meanwhile
+if "no marks" in sys.argv:
+    process_tree._marked = lambda number: int("a kernel without them")
+if "daemon" in sys.argv:  # another program's child, from before, starts a daemon that loses its parent meanwhile
     command = "sleep 0.2; (setsid sleep 600 </dev/null >/dev/null 2>&1 &) ; exec sleep 600"
 else:
     command = "exec sleep 600"
@@ -136,11 +140,20 @@ print(names)
 """
 
 
-@pytest.mark.parametrize("daemon", [(), ("daemon",)], ids=["a child", "a child that starts a daemon"])
-def test_other_children_and_the_daemons_that_they_start_are_let_alone(daemon: tuple[str, ...]) -> None:
-    command = [sys.executable, "-c", STRANGERS, *daemon]
+@pytest.mark.parametrize(("case", "left"), [("", 1), ("no marks", 1), ("daemon", 2)])
+def test_other_children_and_the_daemons_that_they_start_are_let_alone(case: str, left: int) -> None:
+    command = [sys.executable, "-c", STRANGERS, case]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60, cwd=ROOT)
-    assert done.stdout == f"{['sleep 600'] * (1 + len(daemon))}\n"
+    assert done.stdout == f"{['sleep 600'] * left}\n"
+
+
+def test_without_the_kernel_s_list_of_children_they_are_found_by_their_parent() -> None:
+    from gpudoctor.host.process_tree import _children, _children_by_parent
+
+    with subprocess.Popen(["sleep", "60"]) as process:
+        assert process.pid in _children(os.getpid())
+        assert sorted(_children_by_parent(os.getpid())) == sorted(_children(os.getpid()))
+        process.kill()
 
 
 @pytest.fixture
