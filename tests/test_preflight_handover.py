@@ -39,7 +39,9 @@ with open("/proc/self/oom_score_adj", "w") as score:
     score.write("77")
 os.dup2(os.open("/etc/passwd", os.O_RDONLY), 19)
 os.set_inheritable(19, True)
-os.execvp(sys.argv[1], sys.argv[1:])
+with open("/proc/self/environ", "rb") as file:  # as it came: this Python sets LC_CTYPE for itself, too
+    environ = dict(line.split(b"=", 1) for line in file.read().split(b"\\0")[:-1])
+os.execve(sys.argv[1], sys.argv[1:], environ)
 """
 # As bare as can be: with -I Python takes no variable for itself. What it changes at its start is left out.
 STATE = """
@@ -115,6 +117,18 @@ def test_streams_are_closed_or_open_as_they_were(python: str, stubs: Path, close
     done = run(f"{shlex.join(words)} 9>&1 {closed}", stubs)
     missing = {name for sign, name in (("<", "0"), (" >", "1"), ("2>", "2")) if f"{sign}&-" in f" {closed}"}
     assert set(done.stdout.split()) == {"0", "1", "2"} - missing, done.stderr
+
+
+def test_where_streams_are_closed_no_pipe_gets_their_number() -> None:
+    program = """
+import os
+from gpudoctor.command_line.running import open_streams
+os.closerange(0, 3)
+open_streams()
+assert min(os.pipe()) > 2
+os._exit(33)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False, cwd=ROOT, timeout=60).returncode == 33
 
 
 def run(line: str, stubs: Path) -> subprocess.CompletedProcess[str]:
