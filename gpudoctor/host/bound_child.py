@@ -1,17 +1,24 @@
-"""How every child of gpudoctor begins: in Python, bound to gpudoctor, without the right to trace it."""
+"""How every child of gpudoctor begins: in Python, to end with gpudoctor, and without the right to trace it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 
-# Runs in the examined interpreter, too: Python 3.8. A C library without one of these calls is no reason to stop.
+# Both run in the examined interpreter, too: Python 3.8. A C library without one of these calls is no reason to stop.
 _BIND = """
 import os, signal, sys
 try:
     import ctypes
     libc = ctypes.CDLL(None)
     libc.prctl({set_death_signal}, int(signal.SIGKILL), 0, 0, 0)
+except Exception:
+    pass
+if os.getppid() != int(sys.argv.pop(1)):
+    os._exit(1)
+"""
+_DISARM = """
+try:
     if libc.prctl({drop_from_bounds}, {trace}, 0, 0, 0) and os.geteuid() == 0:
         libc.prctl({set_no_new_privileges}, 1, 0, 0, 0)
     header, sets = (ctypes.c_uint32 * 2)({capability_version}, 0), (ctypes.c_uint32 * 6)()
@@ -21,8 +28,6 @@ try:
         libc.capset(header, sets)
 except Exception:
     pass
-if os.getppid() != int(sys.argv.pop(1)):
-    os._exit(1)
 """
 _NUMBERS = {
     "set_death_signal": 1,
@@ -44,13 +49,15 @@ except OSError as error:
 """
 
 
-def bound(program: str, *arguments: str) -> tuple[str, ...]:
+def bound(program: str, *arguments: str, may_trace: bool = False) -> tuple[str, ...]:
     """What follows the interpreter (3.8 and newer): `program`, bound to this process, sys.argv[1:] as `arguments`.
+    With `may_trace` it keeps all its rights: it is to do what a person asked for, and may leave services behind.
 
     The kernel kills the child when the *thread* ends that started it: that one has to stay until it is collected.
     A child whose gpudoctor ended before it was bound sees another parent's number.
     """
-    return ("-c", _BIND.format(**_NUMBERS) + program, str(os.getpid()), *arguments)
+    begin = (_BIND if may_trace else _BIND + _DISARM).format(**_NUMBERS)
+    return ("-c", begin + program, str(os.getpid()), *arguments)
 
 
 def bound_command(argv: Sequence[str]) -> tuple[str, ...]:
