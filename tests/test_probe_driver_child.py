@@ -281,6 +281,17 @@ def test_a_hang_in_both_is_told_of_both_and_nvidia_smi_is_not_waited_for(stubs: 
     assert "not asked" in smi.why, "it would hang, too"
 
 
+def test_nothing_counts_that_a_child_said_which_cannot_be_ended(stubs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpudoctor.host.process_tree import ProcessTree
+
+    really = ProcessTree.end
+    monkeypatch.setattr(ProcessTree, "end", lambda tree: really(tree) and False)
+    for fact in ask(stubs)[:2]:
+        assert (fact.state, fact.why) == ("unknown", "starting: something that it started cannot be ended")
+    smi = ask(stubs)[2]
+    assert "not asked" in smi.why
+
+
 def test_drivers_are_asked_where_no_folder_can_be_written(stubs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def nowhere() -> str:
         raise FileNotFoundError("No usable temporary directory found")
