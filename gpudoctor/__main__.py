@@ -61,8 +61,11 @@ def _preflight(arguments: list[str]) -> int:
     from gpudoctor.preflight.command import preflight, status
 
     given = read(LINE, arguments, os.environ)
+    nothing_follows = arguments[-1:] == ["--"]  # a command is asked for, and none is given: it is "", not found
     if given is not None:
-        return preflight(given)
+        return preflight({**given, "command": ("",)} if nothing_follows and not given["command"] else given)
+    if nothing_follows and arguments.index("--") == len(arguments) - 1:
+        arguments = [*arguments, ""]
     command = arguments[arguments.index("--") + 1 :] if "--" in arguments else ()
     try:
         code = _run(["preflight", *arguments])

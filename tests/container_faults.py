@@ -88,9 +88,9 @@ def crash(start: Start, dice: random.Random) -> bool:
 
 
 def hang(start: Start, dice: random.Random) -> bool:
-    start["environ"][dice.choice(("STUB_NVML", "STUB_CUDA"))] = "hang"
-    start["environ"]["STUB_HSA"] = "hang"
-    return True
+    hanging = dice.choice(("STUB_NVML", "STUB_CUDA"))
+    start["environ"].update({hanging: "hang", "STUB_HSA": "hang"})
+    return start["amd"] or hanging == "STUB_CUDA"  # without NVML, CUDA is asked alone
 
 
 def nvml_noise(start: Start, dice: random.Random) -> bool:

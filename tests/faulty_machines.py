@@ -32,6 +32,7 @@ from gpudoctor.machine import (
     User,
     absent,
     known,
+    unknown,
 )
 from tests.check_cases import log
 from tests.machines import (
@@ -145,6 +146,10 @@ _BAKED = Library("libcuda.so.1", f"{LIB}/libcuda.so.550.54.15", "550.54.15", "dr
 
 MACHINES: dict[str, Machine] = {
     "no-gpu": no_gpu_machine(torch=torch()),
+    "nvml-not-answering": change(
+        with_stack(nvidia_machine(), nvml=unknown("nvmlInit: crashed (SIGSEGV)", "libnvidia-ml.so.1"), cuda=_api(0)),
+        level="driver",
+    ),
     "gpu-reset-needed": nvidia_machine(
         **log(
             "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"

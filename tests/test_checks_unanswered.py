@@ -66,3 +66,45 @@ def test_a_rocm_runtime_that_hangs_is_not_known_to_work() -> None:
 @pytest.mark.parametrize("answer", [hsa(0x1008), hsa(0), hsa(0, HsaAgent(name="cpu", kind="cpu"))])
 def test_a_rocm_runtime_that_refuses_or_finds_no_card(answer: Fact[HsaApi]) -> None:
     assert told(asked(amd_machine(), hsa=answer)) == [("no-driver", "error")]
+
+
+STARTS = known(NvidiaApi(status=0, devices=()), "libcuda.so.1")
+CRASHED = unknown("nvmlInit: crashed (SIGSEGV)", "libnvidia-ml.so.1")
+HANGING = unknown("nvmlInit: gave no answer within 20 s", "libnvidia-ml.so.1")
+
+
+@pytest.mark.parametrize(
+    "nvml",
+    [
+        CRASHED,
+        HANGING,
+        unknown("libnvidia-ml.so.1: file too short", "libnvidia-ml.so.1"),
+        known(NvidiaApi(status=999, message="Unknown Error"), "libnvidia-ml.so.1"),
+        known(NvidiaApi(status=0, message="asking NVML for card 1: gave no answer"), "libnvidia-ml.so.1"),
+    ],
+)
+def test_a_pass_that_rests_on_cuda_alone_says_so(nvml: Fact[NvidiaApi]) -> None:
+    machine = asked(nvidia_machine(), nvml=nvml, cuda=STARTS)
+    assert told(machine) == [("nvml-not-answering", "warning")]
+    (finding,) = judged(machine).findings
+    assert "CUDA alone" in finding.message
+    assert judged(machine).verdict == "warning"
+
+
+@pytest.mark.parametrize("nvml", [CRASHED, HANGING])
+def test_nvml_that_hangs_or_crashes_beside_a_cuda_that_hangs_is_not_known_to_work(nvml: Fact[NvidiaApi]) -> None:
+    assert judged(asked(nvidia_machine(), nvml=nvml, cuda=HUNG)).verdict == "unknown"
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        asked(nvidia_machine(), nvml=absent("libnvidia-ml.so.1"), cuda=STARTS),
+        asked(nvidia_machine(), nvml=unknown("not asked"), cuda=STARTS),
+        asked(nvidia_machine(), nvml=known(NvidiaApi(status=0, devices=()), "libnvidia-ml.so.1"), cuda=STARTS),
+        with_stack(nvidia_machine(), nvml=CRASHED, cuda=STARTS),
+    ],
+    ids=["not given", "not asked", "answers", "a recording"],
+)
+def test_nvml_that_was_not_there_to_be_asked_is_no_fault(machine: Machine) -> None:
+    assert told(machine) == []

@@ -121,7 +121,7 @@ def tell(*_):
     print("imported:", *sorted({"click", "rich", "distro", "psutil", "yaml", "packaging"} & set(sys.modules)))
     sys.stdout.flush()
     os._exit(0)
-os.execvpe = tell
+os.execve = tell
 atexit.register(tell)
 from gpudoctor.__main__ import main
 main()

@@ -325,7 +325,8 @@ def test_a_command_that_is_not_there_is_absent_and_one_that_cannot_start_is_unkn
     assert run_limited(["no-such-command-here"], 5).absent
     (tmp_path / "plain").write_text("x")
     assert run_limited([str(tmp_path / "plain")], 5).state == "unknown"
-    assert run_limited(["a\0b"], 5).state == "unknown"
+    assert run_limited(["a\0b"], 5).absent
+    assert run_limited(["true", "a\0b"], 5).state == "unknown"
     assert run_limited(["true"], 5, cwd=str(tmp_path / "gone")).state == "unknown"
 
 

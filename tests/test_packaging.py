@@ -103,7 +103,7 @@ def test_a_pre_flight_of_the_installed_wheel_loads_no_library_that_only_people_n
         "    slow = {'click', 'rich', 'distro', 'psutil', 'yaml', 'packaging', 'tomllib', 'tomli'}\n"
         "    print(sys.modules['gpudoctor'].__file__, sorted(slow & set(sys.modules)), flush=True)\n"
         "    os._exit(0)\n"
-        "os.execvpe = became\n"
+        "os.execve = became\n"
         "from gpudoctor.__main__ import main\n"
         "main()\n"
     )

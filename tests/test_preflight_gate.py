@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpudoctor.doctor import Survey
 from gpudoctor.finding import NotJudged
-from gpudoctor.machine import Level, Machine, unknown
+from gpudoctor.machine import Level, Machine, NvidiaApi, known, unknown
 from gpudoctor.preflight.gate import Gate, Passage, Rules
 from gpudoctor.requirement import parse
 from tests.check_cases import matrix
@@ -50,6 +50,15 @@ def test_a_healthy_machine_passes_at_the_first_look():
     passed = node.passage(60, required=["gpu>=1", "torch>=2.9"])
     assert (passed.code, node.levels, node.pauses) == (0, ["driver"], [])
     assert passed.summary == "ok: NVIDIA GeForce RTX 4090, torch 2.9.1+cu128"
+
+
+def test_a_pass_that_rests_on_cuda_alone_says_so_in_its_line():
+    silent = unknown("nvmlInit: gave no answer within 20 s", "libnvidia-ml.so.1")
+    starts = known(NvidiaApi(status=0, devices=()), "libcuda.so.1")
+    nvidia = replace(HEALTHY.nvidia, nvml=silent, cuda=starts)
+    passed = Node(replace(HEALTHY, nvidia=nvidia, level="driver")).passage()
+    assert passed.code == 0
+    assert passed.summary.startswith("warning (nvml-not-answering): NVIDIA GeForce RTX 4090")
 
 
 def test_a_driver_that_comes_up_is_waited_for_by_files_alone():

@@ -260,20 +260,36 @@ def test_a_hang_at_one_card_keeps_the_versions_and_lists_no_cards(stubs: Path) -
     nvml, cuda, _ = ask(stubs, 1.0, STUB_CARDS="2", STUB_STUCK="1")
     assert (value(nvml).status, value(nvml).driver_version, value(nvml).devices) == (0, "580.95.05", None)
     assert "card 1" in value(nvml).message
-    assert cuda.state == "unknown"
-
-
-def test_nvml_that_never_comes_back(stubs: Path) -> None:
-    nvml, cuda, smi = ask(stubs, 1.0, STUB_NVML="hang")
-    assert (nvml.state, cuda.state) == ("unknown", "unknown")
-    assert nvml.why.startswith("nvmlInit: gave no answer")
-    assert "not asked" in smi.why, "nvidia-smi would hang, too"
-
-
-def test_libcuda_answers_where_nvml_crashed(stubs: Path) -> None:
-    nvml, cuda, _ = ask(stubs, STUB_NVML="crash")
-    assert nvml.why == "nvmlInit: crashed (SIGSEGV)"
     assert value(cuda).status == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"), [("hang", "gave no answer within 1 s"), ("crash", "crashed (SIGSEGV)")], ids=["hang", "crash"]
+)
+def test_libcuda_is_asked_alone_where_nvml_hangs_or_crashes(stubs: Path, fault: str, why: str) -> None:
+    nvml, cuda, smi = ask(stubs, 1.0, STUB_NVML=fault)
+    assert (nvml.state, nvml.why) == ("unknown", f"nvmlInit: {why}")
+    assert value(cuda).status == 0
+    assert smi.value is None
+
+
+@pytest.mark.parametrize("fault", ["hang", "crash"])
+def test_a_hang_in_both_is_told_of_both_and_nvidia_smi_is_not_waited_for(stubs: Path, fault: str) -> None:
+    nvml, cuda, smi = ask(stubs, 1.0, STUB_NVML=fault, STUB_CUDA="hang")
+    assert nvml.why.startswith("nvmlInit: ")
+    assert cuda.why == "cuInit: gave no answer within 1 s"
+    assert "not asked" in smi.why, "it would hang, too"
+
+
+def test_nothing_counts_that_a_child_said_which_cannot_be_ended(stubs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gpudoctor.host.process_tree import ProcessTree
+
+    really = ProcessTree.end
+    monkeypatch.setattr(ProcessTree, "end", lambda tree: really(tree) and False)
+    for fact in ask(stubs)[:2]:
+        assert (fact.state, fact.why) == ("unknown", "starting: something that it started cannot be ended")
+    smi = ask(stubs)[2]
+    assert "not asked" in smi.why
 
 
 def test_drivers_are_asked_where_no_folder_can_be_written(stubs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,6 +299,48 @@ def test_drivers_are_asked_where_no_folder_can_be_written(stubs: Path, monkeypat
     monkeypatch.setattr("tempfile._get_default_tempdir", nowhere)
     monkeypatch.setattr("tempfile.tempdir", None)
     assert value(ask(stubs)[0]).status == 0
+
+
+# What a process may be denied, and a driver still starts: files that may not grow, few descriptors and processes,
+# streams that are closed, nowhere to write.
+NARROW = """
+import os, resource, signal, sys
+from pathlib import Path
+def narrow(which, limit):
+    resource.setrlimit(which, (limit, limit))
+exec(sys.argv[2])
+from tests.test_probe_driver_child import StubbedHost, ask_hsa, ask_nvidia, on_path
+stubs = Path(sys.argv[1])
+nvml, cuda, _ = ask_nvidia(StubbedHost(stubs))
+hsa = ask_hsa(StubbedHost(stubs), on_path(stubs))
+assert nvml.value and cuda.value and hsa.value, (nvml, cuda, hsa)
+os._exit(33)
+"""
+
+
+@pytest.mark.parametrize(
+    "denied",
+    [
+        "narrow(resource.RLIMIT_FSIZE, 0)",
+        "narrow(resource.RLIMIT_NOFILE, 32)",
+        "narrow(resource.RLIMIT_NPROC, 1)",  # for root no limit
+        "narrow(resource.RLIMIT_CORE, 0)",
+        "narrow(resource.RLIMIT_CPU, 60)",
+        "narrow(resource.RLIMIT_RTTIME, 5)",
+        "narrow(resource.RLIMIT_RTTIME, 0)",
+        "os.close(0); os.close(1)",
+        "os.closerange(0, 3)",
+        "os.environ['TMPDIR'] = '/nowhere'",
+        "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))",
+    ],
+)
+def test_a_driver_answers_where_little_is_allowed(stubs: Path, denied: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", NARROW, str(stubs), denied], check=False, capture_output=True, text=True, timeout=60,
+        cwd=Path(__file__).parents[1],
+    )  # fmt: skip
+    assert done.returncode == 33, done.stderr
 
 
 def test_an_abort_in_libcuda(stubs: Path) -> None:

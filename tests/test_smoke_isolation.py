@@ -114,6 +114,10 @@ LEFT_BEHIND = {
     "a daemon that inherits nothing": (
         "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)"
     ),
+    "a daemon that keeps nothing but its parents": (
+        "if os.fork() == 0:\n  os.setsid()\n  if os.fork(): os._exit(0)\n  os.closerange(0, 99)\n"
+        f"  os.execve('/bin/sleep', [os.environ['{MARK}'], '600'], {{}})"
+    ),
     "a daemon of a kernel that dies": (
         "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\nos.abort()"
     ),

@@ -95,3 +95,18 @@ def test_what_is_not_surely_its_own_stays(place: Path, what: str) -> None:
         pass
     assert path.exists()
     assert (kept / "work").read_text() == "x"
+
+
+def test_a_folder_is_made_where_no_file_may_grow_and_the_first_place_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
+    monkeypatch.setenv("TEMP", str(tmp_path))
+    program = HOLDER.partition("    (folder")[0] + "    print(folder)\n"
+    limited = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n" + program
+    done = subprocess.run(
+        [sys.executable, "-c", limited], check=True, capture_output=True, text=True, cwd=Path(__file__).parents[1]
+    )
+    assert Path(done.stdout.strip()).parent == tmp_path
+    assert os.listdir(tmp_path) == []

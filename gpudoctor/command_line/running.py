@@ -48,7 +48,13 @@ def exit_code_of(body: Callable[[], int]) -> int:
 
 
 def open_streams() -> None:
-    """A stream that was closed takes everything; a program that takes this process over gets it closed again."""
+    """A stream that was closed takes everything; a program that takes this process over gets it closed again. No pipe
+    of ours gets its number: a child would find it in the place of its own."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - as long as the program

@@ -131,7 +131,7 @@ def run_step(
     waiting, go = os.pipe()
     try:
         child = subprocess.Popen(
-            [sys.executable, "-I", "-S", *bound(_LAUNCH, str(waiting), *argv)],
+            [sys.executable, "-I", "-S", *bound(_LAUNCH, str(waiting), *argv, may_trace=True)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

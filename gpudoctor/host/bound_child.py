@@ -1,26 +1,65 @@
-"""Children in Python that end with the gpudoctor that started them, however that one ends: by SIGKILL, too."""
+"""How every child of gpudoctor begins: in Python, to end with gpudoctor, and without the right to trace it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
+# Both run in the examined interpreter, too: Python 3.8. A C library without one of these calls is no reason to stop.
 _BIND = """
 import os, signal, sys
 try:
     import ctypes
-    ctypes.CDLL(None).prctl({set_death_signal}, int(signal.SIGKILL), 0, 0, 0)
+    libc = ctypes.CDLL(None)
+    libc.prctl({set_death_signal}, int(signal.SIGKILL), 0, 0, 0)
 except Exception:
     pass
 if os.getppid() != int(sys.argv.pop(1)):
     os._exit(1)
 """
-_PR_SET_PDEATHSIG = 1
+_DISARM = """
+try:
+    if libc.prctl({drop_from_bounds}, {trace}, 0, 0, 0) and os.geteuid() == 0:
+        libc.prctl({set_no_new_privileges}, 1, 0, 0, 0)
+    header, sets = (ctypes.c_uint32 * 2)({capability_version}, 0), (ctypes.c_uint32 * 6)()
+    if libc.capget(header, sets) == 0:
+        for index in range(3):
+            sets[index] &= ~(1 << {trace})
+        libc.capset(header, sets)
+except Exception:
+    pass
+"""
+_NUMBERS = {
+    "set_death_signal": 1,
+    "drop_from_bounds": 24,
+    # Only for a root that may not narrow its bounds: for others it would disarm nvidia-modprobe, which is setuid.
+    "set_no_new_privileges": 38,
+    "trace": 19,
+    "capability_version": "0x20080522",
+}
+
+# Python ignores both signals, and the command would, too.
+_BECOME = """
+for number in (signal.SIGPIPE, signal.SIGXFSZ):
+    signal.signal(number, signal.SIG_DFL)
+try:
+    os.execvp(sys.argv[1], sys.argv[1:])
+except OSError as error:
+    sys.exit(f"{sys.argv[1]}: {error.strerror}")
+"""
 
 
-def bound(program: str, *arguments: str) -> tuple[str, ...]:
+def bound(program: str, *arguments: str, may_trace: bool = False) -> tuple[str, ...]:
     """What follows the interpreter (3.8 and newer): `program`, bound to this process, sys.argv[1:] as `arguments`.
+    With `may_trace` it keeps all its rights: it is to do what a person asked for, and may leave services behind.
 
     The kernel kills the child when the *thread* ends that started it: that one has to stay until it is collected.
     A child whose gpudoctor ended before it was bound sees another parent's number.
     """
-    return ("-c", _BIND.format(set_death_signal=_PR_SET_PDEATHSIG) + program, str(os.getpid()), *arguments)
+    begin = (_BIND if may_trace else _BIND + _DISARM).format(**_NUMBERS)
+    return ("-c", begin + program, str(os.getpid()), *arguments)
+
+
+def bound_command(argv: Sequence[str]) -> tuple[str, ...]:
+    """The same for a program that is no Python."""
+    return bound(_BECOME, *argv)

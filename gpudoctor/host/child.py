@@ -4,93 +4,91 @@ from __future__ import annotations
 
 import os
 import selectors
+import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from gpudoctor.host.base import CommandResult
+from gpudoctor.host.bound_child import bound_command
 from gpudoctor.host.interrupts import Interruptions, deferred
-from gpudoctor.host.processes import end_all, has_ended
+from gpudoctor.host.process_tree import ProcessTree
+from gpudoctor.host.supervision import supervising
 from gpudoctor.machine import Fact, absent, known, unknown
 
+BARE_PYTHON = (sys.executable, "-I", "-S", "-B")
 OUTPUT_LIMIT = 1 << 20
 FLOOD_LIMIT = 64 * OUTPUT_LIMIT
 CLOSING_SECONDS = 0.2
 """How long output may stay open after the child itself has ended (a daemon it left behind holds it)."""
+_MISSING = "no such command"
+_UNDYING = "something that it started cannot be ended"
+
+
+class BoundRun(Struct, frozen=True):
+    """What a child printed, also one of which nothing else is known, and how it ended."""
+
+    output: CommandResult = CommandResult()
+    failure: str = ""
+    """Why its status is not known: "no answer within 20 s"."""
+    gone: bool = True
+    """Whether it has ended, with all it started."""
 
 
 def run_limited(
-    argv: Sequence[str],
-    seconds: float,
-    *,
-    environ: Mapping[str, str] | None = None,
-    cwd: str | None = None,
-    pass_fds: tuple[int, ...] = (),
+    argv: Sequence[str], seconds: float, *, environ: Mapping[str, str] | None = None, cwd: str | None = None
 ) -> Fact[CommandResult]:
-    """Run `argv`, keep at most OUTPUT_LIMIT bytes of each stream, and kill it and all it started after `seconds`.
+    """Run a command as `run_bound` does. One that is not there is absent; one that starts but does not end in time,
+    or floods its output, is unknown."""
+    source, variables = argv[0], os.environ if environ is None else environ
+    if shutil.which(source, path=variables.get("PATH")) is None:
+        there = "/" in source and os.path.exists(source)
+        return unknown("cannot be started: it is not executable", source) if there else absent(source, _MISSING)
+    run = run_bound((*BARE_PYTHON, *bound_command(argv)), seconds, environ=variables, cwd=cwd)
+    return unknown(run.failure, source) if run.failure else known(run.output, source)
 
-    The child speaks the C locale, has no standard input and its own session. A program that starts but does
-    not end in time, or floods its output, is unknown; one that is not there is absent. A signal that comes
-    meanwhile (Ctrl-C, SIGTERM) takes its course when the child is gone.
+
+def run_bound(argv: Sequence[str], seconds: float, *, environ: Mapping[str, str], cwd: str | None = None) -> BoundRun:
+    """Run `argv`, an interpreter with what `bound` makes. After `seconds` it is killed with all it started.
+
+    At most OUTPUT_LIMIT bytes of each stream are kept. The child speaks the C locale, has no standard input and its
+    own session. A signal that comes meanwhile (Ctrl-C, SIGTERM) takes its course when the child is gone.
     """
-    source = " ".join(argv[:2]) if argv[0].endswith("python") else argv[0]
     try:
-        with deferred() as interruptions:
-            return _run(argv, source, seconds, environ, cwd, pass_fds, interruptions)
+        with deferred() as interruptions, supervising(seconds):
+            return _run(argv, seconds, environ, cwd, interruptions)
     except OSError as error:
-        return unknown(f"cannot be run: {error}", source)
+        return BoundRun(failure=f"cannot be run: {error}")
 
 
 def _run(
-    argv: Sequence[str],
-    source: str,
-    seconds: float,
-    environ: Mapping[str, str] | None,
-    cwd: str | None,
-    pass_fds: tuple[int, ...],
-    interruptions: Interruptions,
-) -> Fact[CommandResult]:
+    argv: Sequence[str], seconds: float, environ: Mapping[str, str], cwd: str | None, interruptions: Interruptions
+) -> BoundRun:
     """Start it, read what it prints, end it. Raises Interrupted where a signal came."""
-    watch, held = os.pipe()
     try:
-        process = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**(os.environ if environ is None else environ), "LC_ALL": "C"},
-            cwd=cwd,
-            start_new_session=True,
-            pass_fds=(held, *pass_fds),
-        )
-    except FileNotFoundError as error:
-        os.close(watch)
-        return absent(source, "no such command") if error.filename != cwd else unknown(f"no folder {cwd}", source)
+        tree = ProcessTree(argv, environ={**environ, "LC_ALL": "C"}, cwd=cwd, cpu_seconds=seconds)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        os.close(watch)
-        return unknown(f"cannot be started: {error}", source)
-    finally:
-        os.close(held)
+        return BoundRun(failure=f"cannot be started: {error}")
     streams: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+    gone = False
     try:
-        failure = _collect(process, streams, seconds, interruptions)
+        failure = _collect(tree, streams, seconds, interruptions)
     finally:
-        end_all(process, watch)
-    if failure:
-        return unknown(failure, source)
-    return known(
-        CommandResult(
-            stdout=streams["stdout"].decode("utf-8", "replace"),
-            stderr=streams["stderr"].decode("utf-8", "replace"),
-            rc=process.returncode,
-        ),
-        source,
+        gone = tree.end()
+    output = CommandResult(
+        stdout=streams["stdout"].decode("utf-8", "replace"),
+        stderr=streams["stderr"].decode("utf-8", "replace"),
+        rc=tree.process.returncode or 0,
     )
+    if not gone:
+        failure = f"{failure}, and {_UNDYING}" if failure else _UNDYING
+    return BoundRun(output, failure, gone)
 
 
-def _collect(
-    process: subprocess.Popen[bytes], streams: dict[str, bytearray], seconds: float, interruptions: Interruptions
-) -> str:
+def _collect(tree: ProcessTree, streams: dict[str, bytearray], seconds: float, interruptions: Interruptions) -> str:
     """Read both streams until the child has ended. Returns why that did not happen, or nothing."""
     deadline = time.monotonic() + seconds
     ended: float | None = None
@@ -98,11 +96,11 @@ def _collect(
     with selectors.DefaultSelector() as selector:
         selector.register(interruptions, selectors.EVENT_READ)
         for name, buffer in streams.items():
-            selector.register(getattr(process, name), selectors.EVENT_READ, buffer)
+            selector.register(getattr(tree.process, name), selectors.EVENT_READ, buffer)
         open_streams = len(streams)
         while True:
             now = time.monotonic()
-            if ended is None and has_ended(process):
+            if ended is None and tree.has_ended:
                 ended = now
             if ended is not None and (not open_streams or now - ended > CLOSING_SECONDS):
                 return ""

@@ -169,6 +169,9 @@ def _within(seconds: float, attempt: Callable[[], Opening]) -> Opening:
 
     answer: list[Opening] = []
     thread = threading.Thread(target=lambda: answer.append(attempt()), daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:  # this user may have no more of them (RLIMIT_NPROC)
+        return attempt()
     thread.join(seconds)
     return answer[0] if answer else "other"

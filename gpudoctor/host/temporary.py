@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_VARIABLES, _USUAL = ("TMPDIR", "TEMP", "TMP"), ("/tmp", "/var/tmp", "/usr/tmp")
 _LEFT_SECONDS = 3600.0
 """Younger folders are let alone: one may just be made, and not locked yet."""
 
@@ -26,9 +27,10 @@ def temporary_folder(purpose: str) -> Iterator[Path]:
     """
     boot = _boot()
     prefix = f"gpudoctor-{purpose}-{boot or 'run'}-"
-    if boot:
-        _remove_left_ones(prefix)
-    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as name:
+    folder, parent = _new_folder(prefix)
+    with folder as name:
+        if boot:
+            _remove_left_ones(prefix, parent)
         descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
         try:
             with suppress(OSError):  # a file system without locks: nobody else can lock, and remove, it either
@@ -36,6 +38,19 @@ def temporary_folder(purpose: str) -> Iterator[Path]:
             yield Path(name)
         finally:
             os.close(descriptor)
+
+
+def _new_folder(prefix: str) -> tuple[tempfile.TemporaryDirectory[str], str]:
+    """A folder, and the one that it is in: of those that Python would try, but without a file as its trial, which
+    may not be written where no file may grow."""
+    named = [tempfile.tempdir] if tempfile.tempdir else [*map(os.environ.get, _VARIABLES), *_USUAL]
+    failure = OSError("nowhere to make one")
+    for parent in dict.fromkeys(os.path.abspath(path) for path in named if path):
+        try:
+            return tempfile.TemporaryDirectory(prefix=prefix, dir=parent, ignore_cleanup_errors=True), parent
+        except OSError as error:
+            failure = error
+    raise failure
 
 
 def _boot() -> str:
@@ -47,9 +62,8 @@ def _boot() -> str:
         return ""
 
 
-def _remove_left_ones(prefix: str) -> None:
+def _remove_left_ones(prefix: str, parent: str) -> None:
     """Remove folders of that name that are this user's, closed to others, old, and locked by nobody."""
-    parent = tempfile.gettempdir()
     own = re.compile(re.escape(prefix) + r"[a-z0-9_]{8}")
     with suppress(OSError):
         for name in filter(own.fullmatch, os.listdir(parent)):

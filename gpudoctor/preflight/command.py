@@ -28,6 +28,7 @@ def preflight(given: Given, environ: MutableMapping[str, str] = os.environ) -> i
     `environ` is this process's: with `--set-env` it is changed, for the command and for what proves it.
     """
     command: tuple[str, ...] = given["command"]
+    starter = os.getppid()
     open_streams()
     try:
         with ending_in_order():  # also as process 1, which no signal ends by itself
@@ -35,7 +36,7 @@ def preflight(given: Given, environ: MutableMapping[str, str] = os.environ) -> i
             if command and not code:
                 from gpudoctor.preflight.handover import become
 
-                become(command, environ)
+                become(command, environ, starter)
             return code
     except Ended as ended:
         return ended.exit_code

@@ -1,4 +1,4 @@
-"""Becoming the command: same process, same number, its own signals and exit status."""
+"""Becoming the command: same process, same number, its own signals and exit status; all else as it came."""
 
 from __future__ import annotations
 
@@ -13,20 +13,27 @@ from typing import NoReturn
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """As a shell has them."""
 
-_IGNORED_BY_PYTHON = ("SIGPIPE", "SIGXFSZ")
-"""Python ignores these at its start; what is ignored stays so in the program that takes over."""
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+_PASSING_ON = ("sh", "ash", "bash", "busybox", "dash", "ksh", "mksh", "zsh", "systemd")
+_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
 
 
-def become(argv: Sequence[str], environ: MutableMapping[str, str]) -> NoReturn:
-    """Replace this process by the command. Exits with 127 or 126 where it cannot be started."""
+def become(argv: Sequence[str], environ: MutableMapping[str, str], starter: int) -> NoReturn:
+    """Replace this process by the command. Exits with 127 or 126 where it cannot be started.
+
+    `starter` is the process that was the parent at the start.
+    """
     _take_back_locale(environ)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
-    for name in _IGNORED_BY_PYTHON:
-        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    for number in _IGNORED_BY_PYTHON:
+        signal.signal(number, signal.SIG_IGN if _came_ignored(number, starter) else signal.SIG_DFL)
+    place = _place(argv[0], environ)
     try:
-        os.execvpe(argv[0], list(argv), environ)
+        if not place:
+            raise FileNotFoundError(errno.ENOENT, "no such command" if argv[0] else "no command is given")
+        os.execve(place, list(argv), os.environb if environ is os.environ else environ)
     except OSError as error:
         found = not isinstance(error, (FileNotFoundError, NotADirectoryError))
         said = (error.strerror or str(error)).lower()
@@ -39,10 +46,47 @@ def become(argv: Sequence[str], environ: MutableMapping[str, str]) -> NoReturn:
     sys.exit(NOT_EXECUTABLE if found else NOT_FOUND)
 
 
+def _place(name: str, environ: MutableMapping[str, str]) -> str:
+    """Where a shell finds a command: the first executable file on PATH, else the first file. "" for none."""
+    if not name or "/" in name:
+        return name
+    places = [os.path.join(folder, name) for folder in os.get_exec_path(environ)]
+    files = [place for place in places if os.path.isfile(place)]
+    return next((place for place in files if os.access(place, os.X_OK)), files[0] if files else "")
+
+
 def _take_back_locale(environ: MutableMapping[str, str]) -> None:
-    """Without a locale Python sets LC_CTYPE for itself (PEP 538); the command gets what this process got."""
-    if "LC_CTYPE" not in environ:
+    """Python sets LC_CTYPE for itself where the locale is "C" (PEP 538), also over a value that was given."""
+    if environ.get("LC_CTYPE") not in _COERCED:
         return
-    with suppress(OSError), open("/proc/self/environ", "rb") as file:
-        if b"\0LC_CTYPE=" not in b"\0" + file.read():
-            del environ["LC_CTYPE"]
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            came = dict(line.partition(b"=")[::2] for line in reversed(file.read().split(b"\0")))
+    except OSError:  # no /proc: hardly anybody gives this value, and Python often does
+        came = {}
+    given = came.get(b"LC_CTYPE")
+    if given is None:
+        del environ["LC_CTYPE"]
+    else:
+        environ["LC_CTYPE"] = os.fsdecode(given)
+
+
+def _came_ignored(number: signal.Signals, starter: int) -> bool:
+    """Whether a signal that Python ignores was ignored before; Linux does not keep what Python's start replaced.
+
+    What can be known is whether the parent ignores it. A shell (`trap '' PIPE`) and systemd (IgnoreSIGPIPE=) hand
+    that on. Others ignore SIGPIPE for themselves, and give their children the default: Python, Rust, Node. So do
+    container engines, whose process 1 sees no parent. What cannot be known: that a program set it and then became
+    gpudoctor (`trap '' PIPE; exec gpudoctor`). There the command gets the default, with which programs are written.
+    """
+    folder = f"/proc/{starter}"
+    try:
+        with open(f"{folder}/status", encoding="utf-8", errors="replace") as file:
+            status = dict(line.partition(":\t")[::2] for line in file.read().splitlines())
+        ignored = int(status["SigIgn"], 16) >> (number - 1) & 1
+    except (OSError, KeyError, ValueError):
+        return False
+    name = status.get("Name", "")
+    with suppress(OSError):  # of a script, the interpreter
+        name = os.path.basename(os.readlink(f"{folder}/exe"))
+    return bool(ignored) and os.getppid() == starter and name in _PASSING_ON

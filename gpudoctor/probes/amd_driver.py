@@ -60,7 +60,7 @@ def _library(host: Host, load_path: LoadPath) -> str | None:
     return next((path for path in _USUAL if host.exists(path)), None)
 
 
-def _decoded(raw: bytes) -> _Line | None:
+def _decoded(raw: str) -> _Line | None:
     try:
         return msgspec.json.decode(raw, type=_Line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

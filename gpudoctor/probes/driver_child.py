@@ -1,4 +1,4 @@
-"""Running the programs of `children/`: bare, timed, with an answer channel of their own (in memory).
+"""Running the programs of `children/`: bare, timed, their standard output kept for their answers.
 
 Driver libraries print what they like, hang and crash; each line that got through before counts.
 """
@@ -6,15 +6,13 @@ Driver libraries print what they like, hang and crash; each line that got throug
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 
 from msgspec import Struct
 
 from gpudoctor.host.bound_child import bound
-from gpudoctor.host.child import run_limited
+from gpudoctor.host.child import BARE_PYTHON, run_bound
 
-_ANSWERS_LIMIT = 4 << 20
 # As an import would load it: compiled already, where an installer did that.
 _PROGRAM = """
 from importlib.machinery import SourceFileLoader
@@ -26,34 +24,27 @@ exec(SourceFileLoader("__main__", sys.argv[0]).get_code("__main__"))
 class ChildRun(Struct, frozen=True):
     """The lines a child wrote, and how it ended if not well: "crashed (SIGSEGV)", "gave no answer within 20 s"."""
 
-    lines: tuple[bytes, ...] = ()
+    lines: tuple[str, ...] = ()
     failure: str = ""
+    gone: bool = True
+    """Whether nothing of it is left. Else it waits in the driver, and whatever asks there will wait, too."""
 
 
 def run_child(name: str, arguments: tuple[str, ...], seconds: float, environ: Mapping[str, str]) -> ChildRun:
     """Run `children/<name>.py` with a bare interpreter, in the examined process's variables.
 
-    It writes nothing and needs no folder to write to: containers may have none.
+    It writes nothing and needs no folder to write to: containers may have none, and no file may grow there. What one
+    said that cannot be ended does not count: it would live on beside the command.
     """
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "children", f"{name}.py")
-    try:
-        channel = os.memfd_create("gpudoctor-answers")
-    except OSError as error:
-        return ChildRun(failure=f"could not be asked: {error}")
-    try:
-        result = run_limited(
-            (sys.executable, "-I", "-S", "-B", *bound(_PROGRAM, script, str(channel), *arguments)),
-            seconds,
-            environ={**environ, "CUDA_CACHE_DISABLE": "1"},
-            cwd="/",
-            pass_fds=(channel,),
+    argv = (*BARE_PYTHON, *bound(_PROGRAM, script, *arguments))
+    run = run_bound(argv, seconds, environ={**environ, "CUDA_CACHE_DISABLE": "1"}, cwd="/")
+    lines = tuple(run.output.stdout.splitlines()) if run.gone else ()
+    if run.failure:
+        return ChildRun(
+            lines, "gave " + run.failure if run.failure.startswith("no answer") else run.failure, run.gone
         )
-        lines = tuple(os.pread(channel, _ANSWERS_LIMIT, 0).splitlines())
-    finally:
-        os.close(channel)
-    if result.value is None:
-        return ChildRun(lines, "gave " + result.why if result.why.startswith("no answer") else result.why)
-    return ChildRun(lines, _ending(result.value.rc, result.value.stderr))
+    return ChildRun(lines, _ending(run.output.rc, run.output.stderr))
 
 
 def _ending(code: int, errors: str) -> str:

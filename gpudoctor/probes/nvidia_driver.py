@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -10,6 +10,9 @@ from msgspec import Struct
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, NvidiaApi, NvmlDevice, absent, known, unknown
 from gpudoctor.probes.nvidia_smi import parse_smi
+
+if TYPE_CHECKING:
+    from gpudoctor.probes.driver_child import ChildRun
 
 _LIBRARY = {"nvml": "libnvidia-ml.so.1", "cuda": "libcuda.so.1"}
 _SMI_SECONDS = 15.0
@@ -30,36 +33,43 @@ class _Line(Struct, frozen=True):
 
 
 def ask_nvidia(host: Host, seconds: float = 20.0) -> Answers:
-    """Ask the driver. On a recorded host nothing runs: only what it kept of nvidia-smi is read."""
+    """Ask the driver; each child has `seconds`. On a recorded host nothing runs: only what it kept of nvidia-smi is
+    read.
+
+    NVML that crashes or hangs takes the child with it before libcuda is asked: another child asks that alone.
+    """
     if not host.live:
         nothing = unknown("libraries of a recording are not opened")
         return nothing, nothing, _recorded_smi(host)
-    from gpudoctor.probes.driver_child import run_child
-
-    run = run_child("nvidia", ("nvml", "cuda"), seconds, host.environ)
-    lines = [line for raw in run.lines if (line := _decoded(raw))]
+    lines, run = _ask(("nvml", "cuda"), host, seconds)
     nvml, cuda = _answer("nvml", lines, run.failure), _answer("cuda", lines, run.failure)
+    silent = _hung(run)
     if nvml.value is not None and nvml.value.status == 0 and nvml.value.devices is not None:
         return nvml, cuda, unknown("not asked: NVML answered")
-    if _hung(run.failure):
+    if run.failure and run.gone and not _reached(lines, "cuda"):
+        lines, run = _ask(("cuda",), host, seconds)
+        cuda = _answer("cuda", lines, run.failure)
+    if silent or _hung(run):
         return nvml, cuda, unknown("not asked: the driver does not answer")
-    if run.failure and not _reached(lines, "cuda"):  # NVML took the child down with it
-        run = run_child("nvidia", ("cuda",), seconds, host.environ)
-        cuda = _answer("cuda", [line for raw in run.lines if (line := _decoded(raw))], run.failure)
-        if _hung(run.failure):
-            return nvml, cuda, unknown("not asked: the driver does not answer")
     return nvml, cuda, _smi(host)
 
 
-def _hung(failure: str) -> bool:
-    return failure.startswith("gave no answer")
+def _ask(interfaces: tuple[str, ...], host: Host, seconds: float) -> tuple[list[_Line], ChildRun]:
+    from gpudoctor.probes.driver_child import run_child
+
+    run = run_child("nvidia", interfaces, seconds, host.environ)
+    return [line for raw in run.lines if (line := _decoded(raw))], run
+
+
+def _hung(run: ChildRun) -> bool:
+    return not run.gone or run.failure.startswith("gave no answer")
 
 
 def _reached(lines: list[_Line], api: str) -> bool:
     return any(line.doing == f"loading {_LIBRARY[api]}" for line in lines)
 
 
-def _decoded(raw: bytes) -> _Line | None:
+def _decoded(raw: str) -> _Line | None:
     try:
         return msgspec.json.decode(raw, type=_Line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

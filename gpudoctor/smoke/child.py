@@ -18,7 +18,7 @@ from typing import Literal
 
 from gpudoctor.host.bound_child import bound
 from gpudoctor.host.interrupts import Interruptions
-from gpudoctor.host.processes import end_all, has_ended, kill, marked
+from gpudoctor.host.process_tree import ProcessTree, kill
 from gpudoctor.smoke.kernels.channel import GarbledError, Message, Reader, send
 from gpudoctor.smoke.kernels.serve import CHANNEL_GONE
 from gpudoctor.smoke.shared_memory import SharedMemory
@@ -43,7 +43,6 @@ _CACHES = (
     "TORCH_EXTENSIONS_DIR", "MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR", "AMD_COMGR_CACHE_DIR",
     "MPLCONFIGDIR", "NUMBA_CACHE_DIR", "TMPDIR",
 )  # fmt: skip
-_MARK = "GPUDOCTOR_CHILD"
 _POLL_SECONDS = 0.25
 _TAIL_LIMIT = 1 << 14
 _SAID_LIMIT = 2000
@@ -128,7 +127,6 @@ class Child:
         self._trace = folder / f"trace-{secrets.token_hex(4)}"
         self._kernels = kernels
         self._interruptions = interruptions
-        self._mark = secrets.token_hex(16)
         self._shared_memory = SharedMemory()
         self._reader = Reader()
         self._pending: deque[Message] = deque()
@@ -138,38 +136,32 @@ class Child:
         self._start(interpreter, environ, folder, count)
 
     def _start(self, interpreter: str, environ: Mapping[str, str], folder: Path, count: bool) -> None:
-        cwd, caches = folder / f"cwd-{self._mark[:8]}", folder / "caches"
+        cwd, caches = folder / f"cwd-{secrets.token_hex(4)}", folder / "caches"
         cwd.mkdir()
         caches.mkdir(exist_ok=True)
-        watch, held = os.pipe()
         commands, self._commands = os.pipe()
         self._events, events = os.pipe()
         arguments = (self._kernels, commands, events, self._trace, "count" if count else "")
-        own = {"PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C", _MARK: self._mark}
+        own = {"PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C"}
         try:
-            self._process = subprocess.Popen(
+            self._tree = ProcessTree(
                 [interpreter, *bound(_BOOTSTRAP, *map(str, arguments))],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env={**environ, **dict.fromkeys(_CACHES, str(caches)), **own},
-                cwd=cwd,
-                start_new_session=True,
-                pass_fds=(held, commands, events),
+                environ={**environ, **dict.fromkeys(_CACHES, str(caches)), **own},
+                cwd=str(cwd),
+                pass_fds=(commands, events),
             )
         except (OSError, ValueError, subprocess.SubprocessError):
-            for descriptor in (watch, self._commands, self._events):
+            for descriptor in (self._commands, self._events):
                 os.close(descriptor)
             raise
         finally:
-            for descriptor in (held, commands, events):
+            for descriptor in (commands, events):
                 os.close(descriptor)
-        self._watch = watch
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._interruptions, selectors.EVENT_READ, "interruptions")
         self._selector.register(self._events, selectors.EVENT_READ, "events")
         for name in self._tails:
-            stream = getattr(self._process, name)
+            stream = getattr(self._tree.process, name)
             self._selector.register(stream, selectors.EVENT_READ, name)
 
     def send(self, message: Message) -> None:
@@ -186,7 +178,7 @@ class Child:
         deadline = time.monotonic() + seconds
         closed_since: float | None = None
         while True:
-            ended = has_ended(self._process)
+            ended = self._tree.has_ended
             self._pump(0.0 if ended or self._pending else min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
             if self._pending:
                 return self._pending.popleft()
@@ -233,11 +225,11 @@ class Child:
 
     def _numbers(self) -> list[int]:
         """The child and every descendant."""
-        return [self._process.pid, *(number for number in marked(f"{_MARK}={self._mark}"))]
+        return [self._tree.process.pid, *self._tree.descendants()]
 
     def _stopped_by(self) -> int | None:
         with suppress(ChildProcessError):
-            state = os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+            state = os.waitid(os.P_PID, self._tree.process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
             return None if state is None else state.si_status
         return None
 
@@ -251,16 +243,16 @@ class Child:
             status = -(self._stopped_by() or signal.SIGSTOP)
         elif how == "ended":
             self._drain()
-            self._process.wait()
-            status = self._process.returncode
+            self._tree.process.wait()
+            status = self._tree.process.returncode
         return Lost(how, status, self._said(), self._place(), gil)
 
     def _ask_place(self) -> None:
         """The signal's handler is C: it answers while the GIL is held."""
         with suppress(ProcessLookupError):
-            os.kill(self._process.pid, signal.SIGUSR1)
+            os.kill(self._tree.process.pid, signal.SIGUSR1)
         deadline = time.monotonic() + _TRACE_SECONDS
-        while time.monotonic() < deadline and not has_ended(self._process) and not self._place():
+        while time.monotonic() < deadline and not self._tree.has_ended and not self._place():
             time.sleep(0.01)
         self._drain()
 
@@ -301,29 +293,30 @@ class Child:
         os.close(self._commands)
         self._shared_memory.note(self._numbers())
         deadline = time.monotonic() + (1.0 if patient else 0.0)
-        while time.monotonic() < deadline and not has_ended(self._process):
+        while time.monotonic() < deadline and not self._tree.has_ended:
             time.sleep(0.002)
-        if not has_ended(self._process):
-            kill(self._process.pid)
+        if not self._tree.has_ended:
+            kill(self._tree.process.pid)
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_END_SECONDS)
-        self._end_descendants()
+                self._tree.process.wait(_END_SECONDS)
+        self._await_trackers()
         self._selector.close()
         os.close(self._events)
-        ended = end_all(self._process, self._watch)
+        ended = self._tree.end()
         self._shared_memory.remove()
         return ended
 
-    def _end_descendants(self) -> None:
-        """Python's resource trackers come last: they remove what their users leave, and end by themselves."""
+    def _await_trackers(self) -> None:
+        """Python's resource trackers remove what their users leave, and end by themselves when those are gone."""
         patience = time.monotonic() + _TRACKER_SECONDS
-        while time.monotonic() < patience + _TRACKER_SECONDS:
-            left = self._numbers()[1:]
-            if not left:
-                return
+        while time.monotonic() < patience:
+            left = list(self._tree.descendants())
+            trackers = [number for number in left if _is_tracker(number)]
             for number in left:
-                if time.monotonic() > patience or not _is_tracker(number):
+                if number not in trackers:
                     kill(number)
+            if not trackers:
+                return
             time.sleep(0.01)
 
 

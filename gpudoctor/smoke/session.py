@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from gpudoctor.host import Host
 from gpudoctor.host.interrupts import Interruptions, deferred
+from gpudoctor.host.supervision import supervising
 from gpudoctor.host.temporary import temporary_folder
 from gpudoctor.machine import LISTING, Fact, ImportTrial, PythonEnvironment, Smoke, SmokeDevice, SmokeKernel, unknown
 from gpudoctor.smoke import plan
@@ -59,7 +60,8 @@ def perform(
     if refusal:
         return _nothing(unknown(refusal), request, refusal)
     performed: Performed | None = None
-    with deferred() as interruptions, ExitStack() as stack:
+    seconds = limits.importing + (limits.in_all(request, 1) if request.level else 0.0)
+    with deferred() as interruptions, supervising(seconds), ExitStack() as stack:
         try:
             folder = stack.enter_context(temporary_folder("smoke"))
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Initialise the HSA runtime given as argv[2] and list its agents. Run as a bare child: it may hang or crash.
+"""Initialise the HSA runtime given as argv[1] and list its agents. Run as a bare child: it may hang or crash.
 
 Lines: {"doing": step}; {"missing": true, "why": text}; {"hsa": answer} in the shape of gpudoctor.machine.HsaApi.
 """
@@ -15,8 +15,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-CHANNEL = int(sys.argv[1])
-os.set_inheritable(CHANNEL, False)
+# What a library prints goes where errors go.
+CHANNEL = os.dup(1)
+os.dup2(2, 1)
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 # Attributes of hsa_agent_get_info and hsa_isa_get_info_alt (hsa.h, hsa_ext_amd.h).
@@ -91,7 +92,7 @@ def describe(hsa: Any, agent: Handle) -> dict[str, Any]:
 
 def main() -> None:
     """Open, initialise, list."""
-    path = sys.argv[2]
+    path = sys.argv[1]
     say(doing=f"loading {path}")
     try:
         hsa = ctypes.CDLL(path)

@@ -1,6 +1,6 @@
-"""Initialise those of NVML and libcuda that argv[2:] names ("nvml", "cuda"), and say what they answer.
+"""Initialise those of NVML and libcuda that argv[1:] names ("nvml", "cuda"), and say what they answer.
 
-Run as a bare child: either may hang or crash.
+Run as a bare child: either may hang or crash. Its standard output is for these answers alone.
 Lines: {"doing": step} before a step that may never return; {"missing": api, "why": text};
 {"nvml": answer} and {"cuda": answer} in the shape of gpudoctor.machine.NvidiaApi.
 """
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 c_uint, c_ulonglong, byref = ctypes.c_uint, ctypes.c_ulonglong, ctypes.byref
 
-CHANNEL = int(sys.argv[1])
-os.set_inheritable(CHANNEL, False)
+# What a library prints goes where errors go.
+CHANNEL = os.dup(1)
+os.dup2(2, 1)
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -345,9 +346,9 @@ def cuda_peers(cuda: Any, index: int, cards: range) -> list[int]:
 
 
 if __name__ == "__main__":
-    if "nvml" in sys.argv[2:]:
+    if "nvml" in sys.argv[1:]:
         ask_nvml()
-    if "cuda" in sys.argv[2:]:
+    if "cuda" in sys.argv[1:]:
         ask_cuda()
     # A driver's own clean-up may hang; nothing here needs it.
     os._exit(0)
