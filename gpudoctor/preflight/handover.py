@@ -10,6 +10,8 @@ from collections.abc import MutableMapping, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
+from gpudoctor.command_line.running import say
+
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 """As a shell has them."""
 
@@ -41,8 +43,7 @@ def become(argv: Sequence[str], environ: MutableMapping[str, str], starter: int)
             said += " (a script needs a first line such as #!/bin/sh)"
     except ValueError as error:  # a NUL in an argument or variable
         found, said = True, str(error)
-    with suppress(OSError):
-        print(f"gpudoctor: {argv[0] or repr('')}: cannot be started: {said}", file=sys.stderr, flush=True)
+    say(f"{argv[0] or repr('')}: cannot be started: {said}")
     sys.exit(NOT_EXECUTABLE if found else NOT_FOUND)
 
 
