@@ -218,8 +218,9 @@ def not_told(case: Case, fit: Fit, all_fits: tuple[Fit, ...]) -> NotJudged:
 def why_unknown(torch: Torch, fit: Fit) -> str:
     """Why cannot be said whether a build serves a card."""
     if fit.carried.rule == "no-arch":
-        return f"the architecture of {fit.gpu.name} is not known, so neither whether {build_name(torch)} has code "
-        "for it"
+        return (
+            f"the architecture of {fit.gpu.name} is not known, so neither whether {build_name(torch)} has code for it"
+        )
     if fit.carried.rule == "no-list" and torch.origin == "amd" and not torch.archs.why:
         return (
             f"{build_name(torch)} holds no device code itself, and no amd-torch-device-* distribution beside it says "

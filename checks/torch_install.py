@@ -182,8 +182,10 @@ def _let_through(case: Case, first: TorchCopy) -> WayOut:
         why = f"{folder} is then no longer looked into first"
         return WayOut("Unset PYTHONPATH, or take that folder out of it", (UnsetVariable("PYTHONPATH", why=why),))
     if first.via == "user site":
-        text = f"Remove the torch in {folder}: start the interpreter's `-m pip uninstall torch` until only the "
-        "other is left."
+        text = (
+            f"Remove the torch in {folder}: start the interpreter's `-m pip uninstall torch` until only the other "
+            "is left."
+        )
         return WayOut("Remove the torch in the user's site folder", (Manual(text, risk="replaces"),))
     text = f"Take {folder} out of the .pth file that names it, or remove the torch there."
     return WayOut("Take the folder out of the .pth file", (Manual(text, risk="replaces"),))

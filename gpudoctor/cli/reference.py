@@ -118,7 +118,7 @@ def schema() -> int:
     from gpudoctor.render.public import to_json
     from gpudoctor.report import Report
 
-    if sys.version_info < (3, 11):  # there Fact[tuple[A, ...]] and Fact[tuple[B, ...]] get one name
+    if tuple(sys.version_info) < (3, 11):  # there Fact[tuple[A, ...]] and Fact[tuple[B, ...]] get one name
         raise InputError("`gpudoctor schema` needs Python 3.11 or newer; what it prints holds for every Python")
     sys.stdout.write(to_json(msgspec.json.schema(Report)))
     return 0

@@ -157,7 +157,7 @@ def _system_steps(
         return system_steps.join_group(here, remedy)
     if isinstance(remedy, Reboot):
         return (system_steps.reboot(remedy.why),)
-    return _never(remedy)
+    _never(remedy)
 
 
 def _never(remedy: NoReturn) -> NoReturn:
