@@ -157,8 +157,8 @@ def _system_steps(
         return system_steps.join_group(here, remedy)
     if isinstance(remedy, Reboot):
         return (system_steps.reboot(remedy.why),)
-    _never(remedy)
+    raise _never(remedy)
 
 
-def _never(remedy: NoReturn) -> NoReturn:
-    raise AssertionError(f"no steps are known for {remedy!r}")
+def _never(remedy: NoReturn) -> AssertionError:
+    return AssertionError(f"no steps are known for {remedy!r}")
