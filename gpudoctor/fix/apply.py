@@ -15,6 +15,7 @@ from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.installed import packages
 from gpudoctor.fix.journal import begin, locked, new_folder, note, read, unfinished
 from gpudoctor.fix.kept_files import choose_folder, discard, kept_files, own_folders
+from gpudoctor.fix.owned_folder import belongs_to_another
 from gpudoctor.fix.processes import Process, process
 from gpudoctor.fix.put_back import put_back
 from gpudoctor.fix.recorded_tree import Tree, scan
@@ -90,7 +91,7 @@ def apply(steps: Sequence[RunStep], target: Target, journal_home: str, *, plan: 
     `plan` is kept in the journal as it is: anything that JSON can hold. RepairError where it cannot begin;
     nothing was changed then.
     """
-    settled = tuple(replace(step, cwd=os.path.abspath(step.cwd or os.curdir)) for step in steps)
+    settled = tuple(replace(step, cwd=_folder_of(step)) for step in steps)
     scope = scope_of(target, settled)
     _look_for_programs(settled)
     prefix = os.path.realpath(target.prefix) if target.prefix else ""
@@ -282,6 +283,14 @@ def _all_steps_ended(run: Run) -> bool:
 
 
 # --- before anything -------------------------------------------------------------------------------
+
+
+def _folder_of(step: RunStep) -> str:
+    """Where a step runs. Python imports from there, so root does not stay in another account's folder; a new venv is
+    made nowhere else."""
+    here = os.path.abspath(step.cwd or os.curdir)
+    elsewhere = os.geteuid() == 0 and not step.cwd and belongs_to_another(here) and not venv_made(step)
+    return "/" if elsewhere else here
 
 
 def _look_for_programs(steps: Sequence[RunStep]) -> None:

@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.journal_rules import begun_problem, mark_problem
+from gpudoctor.fix.open_folders import naming
 from gpudoctor.fix.owned_folder import open_own_file, open_owned, read_own_file
 from gpudoctor.fix.processes import Process, is_alive, process
 from gpudoctor.fix.run import STATES, Begun, Mark, MarkKind, Package, Run, RunState
@@ -299,7 +300,8 @@ def locked(home: str, prefix: str) -> Iterator[None]:
         with _opened(f"{top}/locks", top, make=True) as folder:
             with suppress(FileExistsError):
                 os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder))
-            descriptor = open_own_file(folder, name, os.O_RDWR)
+            with naming(os.fsencode(f"{top}/locks/{name}")):
+                descriptor = open_own_file(folder, name, os.O_RDWR)
     except OSError as error:
         raise _not_writable(home, error) from error
     try:

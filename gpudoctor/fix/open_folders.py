@@ -121,7 +121,7 @@ def regular(folder: int, name: bytes, flags: int = os.O_RDONLY) -> int:
     descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "is no regular file", name)
+        raise OSError(errno.EINVAL, "it is no regular file", name)
     return descriptor
 
 
@@ -131,5 +131,5 @@ def read_whole(descriptor: int, limit: int) -> bytes:
     while block := os.read(descriptor, 1 << 20):
         content += block
         if len(content) > limit:
-            raise OSError(errno.EFBIG, f"is larger than {limit >> 20} MiB")
+            raise OSError(errno.EFBIG, f"it is larger than {limit >> 20} MiB")
     return bytes(content)

@@ -98,8 +98,11 @@ def entry_at(folders: OpenFolders, path: bytes) -> Entry:
 
 
 def entry_of(path: bytes, status: os.stat_result, folder: int, name: bytes) -> Entry:
-    """The record of a path from its status; a link is read by its name in the open folder."""
-    kind = KINDS.get(stat.S_IFMT(status.st_mode), "other")
+    """The record of a path from its status; a link is looked at once more, by its name in the open folder."""
+    kind, target = KINDS.get(stat.S_IFMT(status.st_mode), "other"), b""
+    if kind == "link":
+        status, target = _link(folder, name)
+        kind = KINDS.get(stat.S_IFMT(status.st_mode), "other")
     return Entry(
         path=path,
         kind=kind,
@@ -111,8 +114,18 @@ def entry_of(path: bytes, status: os.stat_result, folder: int, name: bytes) -> E
         ctime=status.st_ctime_ns,
         device=status.st_dev,
         inode=status.st_ino,
-        target=os.readlink(name, dir_fd=folder) if kind == "link" else b"",
+        target=target,
     )
+
+
+def _link(folder: int, name: bytes) -> tuple[os.stat_result, bytes]:
+    """Status and target of the same link; no target if it is another thing by now."""
+    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        status = os.fstat(descriptor)
+        return status, os.readlink(b"", dir_fd=descriptor) if stat.S_ISLNK(status.st_mode) else b""
+    finally:
+        os.close(descriptor)
 
 
 def untouched(one: Entry | None, other: Entry | None) -> bool:

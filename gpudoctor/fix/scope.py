@@ -132,16 +132,13 @@ def check_recorded(run: Run) -> None:
     """Nothing is put back anywhere but where a repair of this environment could have been. RepairError else."""
     begun, prefix = run.begun, run.prefix
     made = {folder for step in begun.steps for folder in _made_by(step)}
-    projects = {
-        os.path.realpath(os.path.join(step.cwd or "/", name)) for step in begun.steps for name in PROJECT_FILES
-    }
-    own = {f"{prefix}/{name}" for name in (UNDO_FOLDER, *_OF_OTHERS)}
+    projects = {os.path.dirname(prefix), *(step.cwd for step in begun.steps if step.cwd)}
     own = {f"{prefix}/{name}" for name in (UNDO_FOLDER, *_OF_OTHERS)}
     new = {path for path in made if _is_new_venv(path)}
     strange = [
         *(path for path in begun.roots if path not in new and not _is_root_of(prefix, begun.roots, path)),
         *(path for path in begun.made if path not in new),
-        *(path for path in begun.files if os.path.basename(path) not in PROJECT_FILES and path not in projects),
+        *(path for path in begun.files if not _is_project_file(path, projects)),
         *(path for path in begun.without if path not in own),
     ]
     if strange:
@@ -166,12 +163,21 @@ def _is_root_of(prefix: str, roots: Iterable[str], path: str) -> bool:
     }
 
 
+def _is_project_file(path: str, projects: Iterable[str]) -> bool:
+    return any(path in _called(f"{folder}/{name}") for folder in projects for name in PROJECT_FILES)
+
+
 def _made_by(step: RunStep) -> tuple[str, ...]:
     """What the folder of the venv that a step makes can be called, before and after it was made."""
-    if not (folder := venv_made(step)):
+    if not venv_made(step):
         return ()
-    named = os.path.normpath(os.path.join(step.cwd or os.getcwd(), step.argv[-1]))
-    return (folder, os.path.join(os.path.realpath(os.path.dirname(named)), os.path.basename(named)))
+    return _called(os.path.normpath(os.path.join(step.cwd or os.getcwd(), step.argv[-1])))
+
+
+def _called(path: str) -> tuple[str, ...]:
+    """What a path that may be a link, or may have been one, can be recorded as."""
+    folder, name = os.path.split(path)
+    return (os.path.realpath(path), os.path.join(os.path.realpath(folder), name))
 
 
 def _is_new_venv(folder: str) -> bool:
