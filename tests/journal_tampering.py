@@ -74,8 +74,7 @@ class Place:
         begun = json.loads(_first(self.run))
         evil = {"kind": "run", "argv": ["true"], "risk": "root", "undo": [["touch", str(self.ran)]]}
         begun["steps"] = [evil, *begun["steps"]]
-        self.first_line(json.dumps({**begun, **facts}))
-        self.mark('{"mark":"started","at":1,"step":0}')
+        self.first_line(json.dumps({**begun, **facts}) + '\n{"mark":"started","at":1,"step":0}')
 
     def first_line(self, line: str) -> None:
         _, _, marks = (self.run / "journal.jsonl").read_bytes().partition(b"\n")

@@ -31,6 +31,8 @@ from tests.journal_tampering import KINDS, NEEDS_ROOT, SUBFOLDERS, USER, WHOLE, 
 from tests.tampered_journals import picture, tried
 from tests.test_fix_command import failed
 
+REPAIR = ("fix", "--gpu", "RTX 4070", "--driver", "580.95.05", "--level", "static")
+
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another account")
 
 
@@ -173,7 +175,10 @@ def test_root_does_not_take_another_accounts_home_for_its_own(
 
 
 @as_root
-@pytest.mark.parametrize("arguments", [("--history",), ("--undo", "--yes"), ("--forget", "x", "--yes")])
+@pytest.mark.parametrize(
+    "arguments",
+    [("--history",), ("--undo", "--yes"), ("--forget", "x", "--yes"), ("--continue", "--level", "static")],
+)
 def test_a_state_of_another_account_is_refused(
     place: Place, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
@@ -182,6 +187,33 @@ def test_a_state_of_another_account_is_refused(
     where = () if "--forget" in arguments or "--history" in arguments else ("--python", str(place.prefix))
     code, _, err = failed("fix", *arguments, *where)
     assert code == 2 and f"{place.state} belongs to uid {USER}" in err and "XDG_STATE_HOME" in err
+
+
+@as_root
+def test_with_a_state_of_another_account_a_plan_is_shown_and_nothing_is_run(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(place.state.parent))
+    os.chown(place.state, USER, USER)
+    python = place.prefix / "bin" / "python"
+    python.unlink()
+    python.symlink_to(sys.executable)
+    before = picture(place.folder)
+    arguments = (*REPAIR, "--python", str(place.prefix))
+    code, out, err = failed(*arguments, "--dry-run")
+    assert code == 1 and "pip install" in out and f"{place.state} belongs to uid {USER}" in err
+    code, out, err = failed(*arguments, "--yes")
+    assert code == 1 and "belongs to uid" in " ".join(out.split()) and picture(place.folder) == before
+
+
+@as_root
+def test_root_is_shown_the_plan_for_an_environment_of_another_account(place: Place) -> None:
+    os.chown(place.prefix, USER, USER)
+    before = picture(place.folder)
+    arguments = (*REPAIR, "--python", str(place.prefix))
+    code, out, _ = failed(*arguments, "--yes")
+    assert code == 1 and f"belongs to uid {USER}: start gpudoctor as uid {USER}" in " ".join(out.split())
+    assert picture(place.folder) == before
 
 
 @as_root

@@ -67,8 +67,11 @@ def _say(text: str) -> None:
     click.echo(without_controls(text), err=True)
 
 
-def cut_off(machine: Machine) -> Run | None:
-    """The run of this environment, or of the system, that was cut off."""
+def cut_off(machine: Machine, *, needed: bool) -> Run | None:
+    """The run of this environment, or of the system, that was cut off.
+
+    A plan can be shown without it: where it is not `needed`, a journal that is not this account's is only told.
+    """
     from gpudoctor.fix.journal import first_unfinished
     from gpudoctor.host import InputError
 
@@ -78,7 +81,8 @@ def cut_off(machine: Machine) -> Run | None:
     try:
         found = kept_runs(places)
     except InputError as error:
-        # A plan can be shown all the same; running it is refused for the same reason.
+        if needed:
+            raise
         _say(str(error))
         return None
     return next(filter(None, (first_unfinished(found, place) for place in places)), None)
