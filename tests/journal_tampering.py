@@ -356,7 +356,7 @@ KINDS |= {name: _in_tree(change) for name, change in TREES.items()}
 
 @kind("setuid from the record")
 def _(place: Place) -> None:
-    place.tree("before", lambda entry: {"mode": 0o6755} if entry.kind == "file" else {})
+    place.tree("before", lambda entry: {"mode": 0o6755} if entry.kind == "file" and b"/mine/" in entry.path else {})
 
 
 @kind("a file given for a link")
