@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import os
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -212,16 +213,24 @@ def first_unfinished(found: tuple[Run, ...], prefix: str) -> Run | None:
 
 
 def _folders(top: str) -> list[str]:
-    if not os.path.isdir(top):
-        return []
     try:
+        if not _is_folder(top):
+            return []
         with _opened(f"{top}/runs", top) as descriptor, os.scandir(descriptor) as listing:
             names = sorted(found.name for found in listing if not found.is_file(follow_symlinks=False))
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise RepairError(f"The journal in {top} cannot be read ({error.strerror}).") from error
+        raise RepairError(f"The journal in {top} cannot be read ({_path(error, top)}: {error.strerror}).") from error
     return [f"{top}/runs/{name}" for name in names]
+
+
+def _is_folder(path: str) -> bool:
+    """OSError where this account cannot know."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def read(folder: str) -> Run | None:
