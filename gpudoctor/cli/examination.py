@@ -138,8 +138,11 @@ class Examination:
         if system and os.geteuid() != 0:
             raise click.UsageError("--system runs steps for root: start gpudoctor as root (sudo gpudoctor fix ...)")
         if not self.here or not self.sources.description.empty:
-            return Allowed(not elsewhere, False, elsewhere, system_why_not="is done on the machine that is meant")
-        return Allowed(not elsewhere, system, elsewhere)
+            system, why = False, "is done on the machine that is meant"
+        else:
+            why = Allowed().system_why_not
+        elsewhere = elsewhere or _of_another_account(look.machine)
+        return Allowed(not elsewhere, system, elsewhere, system_why_not=why)
 
     def _elsewhere(self, machine: Machine) -> str:
         """Why the examined environment is not one of the running system; "" where it is."""
@@ -169,6 +172,20 @@ def ids_of(names: Iterable[str]) -> tuple[str, ...]:
     from gpudoctor.judge import named
 
     return tuple(dict.fromkeys(check.id for name in names for check in named(name)))
+
+
+def _of_another_account(machine: Machine) -> str:
+    """Why root does not change the packages of the examined environment; "" where it may."""
+    from gpudoctor.fix.errors import RepairError
+    from gpudoctor.fix.scope import Scope, check_owner
+
+    environment = machine.environment.value
+    prefix = os.path.realpath(environment.prefix) if environment and environment.prefix else ""
+    try:
+        check_owner(prefix, Scope(roots=()))
+    except RepairError as error:
+        return str(error)
+    return ""
 
 
 def _inside(path: str, folder: str) -> bool:

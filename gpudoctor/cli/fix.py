@@ -70,7 +70,7 @@ def _repair(examination: Examination, asked: Asked, shown: Shown) -> int:
     from gpudoctor.cli import kept_runs, repairing
 
     look = examination.look()
-    cut_off = kept_runs.cut_off(look.machine)
+    cut_off = kept_runs.cut_off(look.machine, needed=asked.resume)
     if asked.resume:
         return repairing.go_on(examination, look, cut_off, shown)
     plan = examination.plan(look, only=asked.only, alternative=asked.alternative, system=asked.system)

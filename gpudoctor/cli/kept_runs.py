@@ -6,9 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-import click
-
 from gpudoctor.cli.telling import asked_for, colored, print_json
+from gpudoctor.command_line.running import tell
 
 if TYPE_CHECKING:
     from gpudoctor.diagnosis.arguments import Shown
@@ -17,20 +16,69 @@ if TYPE_CHECKING:
 
 
 def journal_home() -> str:
-    """Where the journal is kept (design: $XDG_STATE_HOME, else ~/.local/state)."""
+    """Where the journal is kept (design: $XDG_STATE_HOME, else ~/.local/state). RepairError for want of a home."""
+    from gpudoctor.fix.errors import RepairError
+    from gpudoctor.fix.owned_folder import account_home
+
     state = os.environ.get("XDG_STATE_HOME", "")
-    base = state if os.path.isabs(state) else os.path.join(os.path.expanduser("~"), ".local", "state")
-    return os.path.join(base, "gpudoctor")
+    home = account_home()
+    if not os.path.isabs(state) and not home:
+        raise RepairError(
+            "The journal has no place, since this account has no home folder: XDG_STATE_HOME names one."
+        )
+    return os.path.join(state if os.path.isabs(state) else os.path.join(home, ".local", "state"), "gpudoctor")
 
 
-def cut_off(machine: Machine) -> Run | None:
-    """The run of this environment, or of the system, that was cut off."""
-    from gpudoctor.fix.journal import unfinished
+def kept_runs(places: tuple[str, ...] = ()) -> tuple[Run, ...]:
+    """All runs that can be read, newest last; those that cannot are told, and whether they may be of `places`.
+
+    InputError where the journal is not this account's.
+    """
+    from gpudoctor.fix.errors import RepairError
+    from gpudoctor.fix.journal import listed
+    from gpudoctor.host import InputError
+
+    try:
+        home = journal_home()
+        found = listed(home)
+    except RepairError as error:
+        raise InputError(str(error)) from None
+    _tell_other_home(home)
+    for bad in found.unreadable:
+        of_here = bad.prefix is None or bad.prefix in places
+        perhaps = " It may be a repair of this environment." if places and of_here else ""
+        tell(f"Left out {bad.folder}: {bad.why.rstrip('.')}.{perhaps} Move that folder away to be rid of this line.")
+    return found.runs
+
+
+def _tell_other_home(journal: str) -> None:
+    """Under sudo the journal is root's, though HOME is still that of a person."""
+    from gpudoctor.fix.owned_folder import account_home, me
+
+    home, named = account_home(), os.environ.get("HOME", "")
+    if os.path.isabs(named) and home != named and journal.startswith(f"{home}/"):
+        tell(f"HOME ({named}) is not the home of {me()}: the journal is in {journal}.")
+
+
+def cut_off(machine: Machine, *, needed: bool) -> Run | None:
+    """The run of this environment, or of the system, that was cut off.
+
+    A plan can be shown without it: where it is not `needed`, a journal that is not this account's is only told.
+    """
+    from gpudoctor.fix.journal import first_unfinished
+    from gpudoctor.host import InputError
 
     environment = machine.environment.value
     prefix = environment.prefix if environment else ""
-    home = journal_home()
-    return (unfinished(home, prefix) if prefix else None) or unfinished(home, "")
+    places = (os.path.realpath(prefix), "") if prefix else ("",)
+    try:
+        found = kept_runs(places)
+    except InputError as error:
+        if needed:
+            raise
+        tell(str(error))
+        return None
+    return next(filter(None, (first_unfinished(found, place) for place in places)), None)
 
 
 def tell_cut_off(run: Run) -> None:
@@ -39,19 +87,17 @@ def tell_cut_off(run: Run) -> None:
 
     what = "undo of a repair" if run.state == "undoing" else "repair"
     ways = "--undo goes on with it" if run.state == "undoing" else "--continue or --undo"
-    click.echo(
+    tell(
         f"A {what} of this environment was cut off ({run.id}, {when(run.when)}): "
-        f"`gpudoctor fix` {ways}, before anything else is changed.",
-        err=True,
+        f"`gpudoctor fix` {ways}, before anything else is changed."
     )
 
 
 def history(shown: Shown) -> int:
     """List all runs, newest last."""
-    from gpudoctor.fix.journal import runs
     from gpudoctor.render.journal import history_data, print_history
 
-    found = runs(journal_home())
+    found = kept_runs()
     if shown.style == "json":
         print_json(history_data(found), shown)
     else:
@@ -61,12 +107,12 @@ def history(shown: Shown) -> int:
 
 def forget(name: str, shown: Shown, *, yes: bool, dry_run: bool, force: bool) -> int:
     """Give up what is kept of the run with this id, and the run's place in the list."""
-    from gpudoctor.fix.journal import RepairError, runs
+    from gpudoctor.fix.errors import RepairError, reason
     from gpudoctor.fix.undo import forget as give_up
     from gpudoctor.host import InputError
     from gpudoctor.render.journal import forgotten_data, print_forgotten, print_kept
 
-    run = next((run for run in runs(journal_home()) if run.id == name), None)
+    run = next((run for run in kept_runs() if run.id == name), None)
     if run is None:
         raise InputError(f"--forget {name}: no repair of this id is in the journal (`gpudoctor fix --history`)")
     if shown.style == "text" and not shown.quiet:
@@ -76,8 +122,8 @@ def forget(name: str, shown: Shown, *, yes: bool, dry_run: bool, force: bool) ->
         return 0
     try:
         freed = give_up(run, half_changed=force)
-    except RepairError as error:
-        click.echo(f"Nothing was forgotten: {error}", err=True)
+    except (RepairError, OSError) as error:
+        tell(f"Nothing was forgotten: {reason(error)}")
         return 1
     if shown.style == "json":
         print_json(forgotten_data(run, freed), shown)

@@ -11,6 +11,7 @@ import click
 from msgspec import Struct
 
 from gpudoctor.cli.telling import colored, print_json, teller
+from gpudoctor.command_line.running import tell
 
 if TYPE_CHECKING:
     from gpudoctor.cli.examination import Examination, Look
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from gpudoctor.fix.repair import Repair
     from gpudoctor.fix.scope import Target
     from gpudoctor.machine import Machine
-
-_PROJECT_FILES = ("pyproject.toml", "uv.lock", "poetry.lock", "pixi.toml", "pixi.lock", "environment.yml")
-
 
 # --- before anything is run ---------------------------------------------------------------------------
 
@@ -98,24 +96,26 @@ def go_on(examination: Examination, look: Look, cut_off: Run | None, shown: Show
     from gpudoctor.fix.apply import resume
 
     if cut_off is None:
-        click.echo("No repair of this environment was cut off: there is nothing to continue.", err=True)
+        tell("No repair of this environment was cut off: there is nothing to continue.")
         return look.exit_code
     if cut_off.state == "undoing":
-        click.echo("Its undo was cut off: `gpudoctor fix --undo` goes on with that.", err=True)
+        tell("Its undo was cut off: `gpudoctor fix --undo` goes on with that.")
         return 1
     applied = _guarded(lambda: resume(cut_off, say=teller(shown)))
-    plan = {key: value for key, value in (cut_off.plan or {}).items() if key in ("schema", "steps", "after")}
+    kept = cut_off.plan if isinstance(cut_off.plan, dict) else {}
+    plan = {key: value for key, value in kept.items() if key in ("schema", "steps", "after")}
     return _conclude(examination, look, applied, shown, plan)
 
 
 def _guarded(run: Callable[[], Applied]) -> Applied:
     """A run that could not begin is one that failed: nothing was changed then."""
-    from gpudoctor.fix.apply import Applied, RepairError
+    from gpudoctor.fix.apply import Applied
+    from gpudoctor.fix.errors import RepairError, reason
 
     try:
         return run()
-    except RepairError as error:
-        return Applied(ok=False, run=None, problem=str(error))
+    except (RepairError, OSError) as error:
+        return Applied(ok=False, run=None, problem=reason(error))
 
 
 def _conclude(examination: Examination, before: Look, applied: Applied, shown: Shown, plan: dict[str, Any]) -> int:
@@ -152,12 +152,12 @@ def _prove(examination: Examination, before: Look) -> tuple[Proof, int]:
 
 def _target(plan: Repair, machine: Machine) -> Target:
     """What the steps of a plan can change."""
-    from gpudoctor.fix.scope import Target
+    from gpudoctor.fix.scope import PROJECT_FILES, Target
 
     environment = machine.environment.value
     in_packages = any(step.risk not in ("root", "reboot") for step in plan.to_run)
     if environment is None or not in_packages:
         return Target(prefix="", python="")
     projects = dict.fromkeys(step.cwd for step in plan.to_run if step.cwd)
-    files = tuple(os.path.join(project, name) for project in projects for name in _PROJECT_FILES)
+    files = tuple(os.path.join(project, name) for project in projects for name in PROJECT_FILES)
     return Target(prefix=environment.prefix, python=environment.interpreter, files=files)

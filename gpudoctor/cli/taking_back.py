@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpudoctor.cli.kept_runs import journal_home
+from gpudoctor.cli.kept_runs import kept_runs
 from gpudoctor.cli.telling import asked_for, colored, print_json, teller
+from gpudoctor.command_line.running import tell
 
 if TYPE_CHECKING:
     from gpudoctor.cli.examination import Sources
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
 
 def undo_last(sources: Sources, shown: Shown, *, yes: bool, dry_run: bool) -> int:
     """Take back the last run of the examined environment that is not taken back yet."""
-    from gpudoctor.fix.apply import RepairError
+    from gpudoctor.fix.errors import RepairError, reason
     from gpudoctor.fix.undo import Undone, undo
     from gpudoctor.render.journal import print_undo_plan, print_undone, undone_data
 
     run = _last(_prefix(sources))
     if run is None:
-        click.echo("Nothing is to be taken back: no repair of this environment is in the journal.", err=True)
+        tell("Nothing is to be taken back: no repair of this environment is in the journal.")
         return 0
     if shown.style == "text" and not shown.quiet:
         print_undo_plan(run, sys.stdout, color=colored(shown))
@@ -34,8 +35,8 @@ def undo_last(sources: Sources, shown: Shown, *, yes: bool, dry_run: bool) -> in
         return 0
     try:
         told = undo(run, say=teller(shown))
-    except RepairError as error:
-        told = Undone(ok=False, problem=str(error))
+    except (RepairError, OSError) as error:
+        told = Undone(ok=False, problem=reason(error))
     if shown.style == "json":
         print_json(undone_data(run, told), shown)
     else:
@@ -44,10 +45,8 @@ def undo_last(sources: Sources, shown: Shown, *, yes: bool, dry_run: bool) -> in
 
 
 def _last(prefix: str) -> Run | None:
-    from gpudoctor.fix.journal import runs
-
-    places = {os.path.realpath(prefix) if prefix else "", ""}
-    found = [run for run in runs(journal_home()) if run.prefix in places and not run.is_over]
+    places = (os.path.realpath(prefix), "") if prefix else ("",)
+    found = [run for run in kept_runs(places) if run.prefix in places and not run.is_over]
     return found[-1] if found else None
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpudoctor.command_line.running import tell
+
 if TYPE_CHECKING:
     from gpudoctor.diagnosis.arguments import Shown
     from gpudoctor.fix.apply import Event
@@ -34,11 +36,11 @@ def asked_for(question: str, command: str, shown: Shown, *, yes: bool) -> bool:
     if yes:
         return True
     if shown.style != "text" or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        click.echo(f"Nothing was changed: there is nobody to ask. `gpudoctor {command} --yes` does it.", err=True)
+        tell(f"Nothing was changed: there is nobody to ask. `gpudoctor {command} --yes` does it.")
         return False
     if click.confirm(question, default=False):
         return True
-    click.echo("Nothing was changed.", err=True)
+    tell("Nothing was changed.")
     return False
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,24 +11,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.fix import recording
+from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.installed import packages
-from gpudoctor.fix.journal import (
-    Begun,
-    Process,
-    RepairError,
-    Run,
-    begin,
-    locked,
-    new_folder,
-    note,
-    process,
-    read,
-    unfinished,
-)
-from gpudoctor.fix.kept_files import KeptFiles, choose_folder, discard, own_folders
+from gpudoctor.fix.journal import begin, locked, new_folder, note, read, unfinished
+from gpudoctor.fix.kept_files import choose_folder, discard, kept_files, own_folders
+from gpudoctor.fix.owned_folder import belongs_to_another
+from gpudoctor.fix.processes import Process, process
 from gpudoctor.fix.put_back import put_back
 from gpudoctor.fix.recorded_tree import Tree, scan
-from gpudoctor.fix.scope import Target, scope_of, venv_made
+from gpudoctor.fix.run import Begun, Run
+from gpudoctor.fix.scope import Target, check_owner, check_recorded, recorded_scope, scope_of, venv_made
 from gpudoctor.fix.step_process import Interrupted, end_session, interruptible, program_missing, run_step
 from gpudoctor.fix.steps import RunStep
 from gpudoctor.privacy import without_secrets
@@ -100,12 +91,13 @@ def apply(steps: Sequence[RunStep], target: Target, journal_home: str, *, plan: 
     `plan` is kept in the journal as it is: anything that JSON can hold. RepairError where it cannot begin;
     nothing was changed then.
     """
-    settled = tuple(replace(step, cwd=os.path.abspath(step.cwd or os.curdir)) for step in steps)
+    settled = tuple(replace(step, cwd=_folder_of(step)) for step in steps)
     scope = scope_of(target, settled)
     _look_for_programs(settled)
     prefix = os.path.realpath(target.prefix) if target.prefix else ""
     if prefix and not os.access(prefix, os.W_OK):
         raise RepairError(f"{prefix} cannot be written by this user, so nothing in it can be repaired.")
+    check_owner(prefix, scope)
     with locked(journal_home, prefix):
         if earlier := unfinished(journal_home, prefix):
             raise RepairError(
@@ -146,20 +138,19 @@ def resume(run: Run, *, say: Say) -> Applied:
     """
     with locked(run.home, run.prefix):
         run = _cut_off(run)
+        check_recorded(run)
         end_strays(run)
         if not run.is_saved:
-            scope = recording.scope_of_run(run)
+            scope = recorded_scope(run)
             return _save_and_run(run, _scanned(scope.everything, scope.without), say)
         run, later = recording.after(run)
         if _all_steps_ended(run):
             return _close(run, None)
         earlier = recording.before(run)
         if gone := recording.missing(run, earlier, later):
-            raise RepairError(
-                f"Kept files are gone from {run.begun.kept} ({len(gone)}): this run cannot be continued."
-            )
-        kept = KeptFiles.of(run.begun.kept, earlier)
-        put_back(recording.scope_of_run(run), earlier, later, kept, aside_of(run))
+            raise RepairError(f"Kept files are gone from {run.kept} ({len(gone)}): this run cannot be continued.")
+        with kept_files(run.kept, earlier) as kept:
+            put_back(recorded_scope(run), earlier, later, kept, aside_of(run))
         ended = _system_steps_done(run)
         run = note(run, "again", process=process(os.getpid()))
         recording.forget_after(run)
@@ -171,7 +162,7 @@ def resume(run: Run, *, say: Say) -> Applied:
 def aside_of(run: Run) -> str:
     """Where is put what somebody changed since: beside the kept files, whose file system is the environment's if
     that can be, and where it outlives them."""
-    folder = os.path.dirname(run.begun.kept)
+    folder = os.path.dirname(run.kept)
     return f"{run.home if folder == run.folder else folder}/changed-since-{run.id}"
 
 
@@ -200,8 +191,8 @@ def _save_and_run(run: Run, tree: Tree, say: Say) -> Applied:
 
 def drop(run: Run) -> None:
     """Forget a run with all that was kept for it."""
-    discard(run.begun.kept)
-    shutil.rmtree(run.folder, ignore_errors=True)
+    discard(run.kept)
+    discard(run.folder)
 
 
 def _run_steps(run: Run, say: Say) -> Applied:
@@ -258,7 +249,7 @@ def _close(run: Run, failure: Applied | None) -> Applied:
         return Applied(ok=True, run=note(run, "done"))
     run = note(run, "failed", step=failure.failed if failure.failed is not None else -1)
     if not changed:
-        discard(run.begun.kept)
+        discard(run.kept)
         run = note(run, "unchanged")
     return replace(failure, run=run)
 
@@ -292,6 +283,14 @@ def _all_steps_ended(run: Run) -> bool:
 
 
 # --- before anything -------------------------------------------------------------------------------
+
+
+def _folder_of(step: RunStep) -> str:
+    """Where a step runs. Python imports from there, so root does not stay in another account's folder; a new venv is
+    made nowhere else."""
+    here = os.path.abspath(step.cwd or os.curdir)
+    elsewhere = os.geteuid() == 0 and not step.cwd and belongs_to_another(here) and not venv_made(step)
+    return "/" if elsewhere else here
 
 
 def _look_for_programs(steps: Sequence[RunStep]) -> None:

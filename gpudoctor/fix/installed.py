@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from gpudoctor.fix.journal import Package
+from gpudoctor.fix.open_folders import OpenFolders, read_whole, regular
 from gpudoctor.fix.recorded_tree import Tree
+from gpudoctor.fix.run import Package
 from gpudoctor.privacy import without_secrets
+
+_RECORD_LIMIT = 1 << 20
 
 
 class _DirectUrl(Struct):
@@ -21,7 +23,8 @@ class _DirectUrl(Struct):
 
 def packages(tree: Tree) -> tuple[Package, ...]:
     """The distributions of a tree that is there now, with what brought each."""
-    found = [_package(path) for path in records(tree)]
+    with OpenFolders() as folders:
+        found = [_package(folders, path) for path in records(tree)]
     return tuple(sorted(found, key=lambda package: (package.name, package.version)))
 
 
@@ -50,14 +53,21 @@ def _name_and_version(record: bytes) -> tuple[str, str]:
     return re.sub(r"[-_.]+", "-", name).lower(), version
 
 
-def _package(record: bytes) -> Package:
+def _content(folders: OpenFolders, record: bytes, name: bytes) -> bytes:
+    descriptor = regular(folders.at(record), name)
+    try:
+        return read_whole(descriptor, _RECORD_LIMIT)
+    finally:
+        os.close(descriptor)
+
+
+def _package(folders: OpenFolders, record: bytes) -> Package:
     name, version = _name_and_version(record)
     if record.endswith(b".json"):
         return Package(name=name, version=version, installer="conda")
-    folder = Path(os.fsdecode(record))
     installer = url = ""
     with suppress(OSError):
-        installer = (folder / "INSTALLER").read_text(encoding="utf-8", errors="replace").strip()[:40]
-    with suppress(OSError, msgspec.DecodeError):
-        url = msgspec.json.decode((folder / "direct_url.json").read_bytes(), type=_DirectUrl).url
+        installer = _content(folders, record, b"INSTALLER").decode("utf-8", "replace").strip()[:40]
+    with suppress(OSError, msgspec.DecodeError, RecursionError):
+        url = msgspec.json.decode(_content(folders, record, b"direct_url.json"), type=_DirectUrl).url
     return Package(name=name, version=version, installer=installer, url=without_secrets(url))

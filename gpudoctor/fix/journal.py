@@ -5,6 +5,8 @@ HOME/runs/ID/journal.jsonl    what was begun (first line), then one mark a line
              output.log       what the steps printed
              alive            touched while steps run
 HOME/locks/                   one file for each environment
+
+All of it is this account's alone, or it is not believed; a journal that cannot be read is told, and stops no other.
 """
 
 from __future__ import annotations
@@ -13,198 +15,115 @@ import fcntl
 import hashlib
 import os
 import secrets
+import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any, Literal
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.fix.steps import RunStep
+from gpudoctor.fix.errors import RepairError
+from gpudoctor.fix.journal_rules import begun_problem, mark_problem
+from gpudoctor.fix.open_folders import naming
+from gpudoctor.fix.owned_folder import open_own_file, open_owned, read_own_file
+from gpudoctor.fix.processes import Process, is_alive, process
+from gpudoctor.fix.run import STATES, Begun, Mark, MarkKind, Package, Run, RunState
 
-RunState = Literal["running", "cut off", "done", "failed", "unchanged", "undoing", "undone"]
-
-MarkKind = Literal[
-    "saved",  # the environment is recorded and its files are kept; nothing was changed before this
-    "started",  # a step is about to run
-    "process",  # as which process
-    "ended",  # a step ended, with rc
-    "recorded",  # the environment as the run left it is recorded
-    "interrupted",
-    "done",
-    "failed",
-    "unchanged",  # it failed, and nothing is left of what it did
-    "again",  # the run is continued: all is put back and the steps begin anew
-    "undoing",
-    "restored",  # the files are as before
-    "reverted",  # the undo commands of a step have run
-    "undone",
+__all__ = [
+    "Begun",
+    "Mark",
+    "MarkKind",
+    "Package",
+    "Process",
+    "RepairError",
+    "Run",
+    "RunState",
+    "Unreadable",
+    "begin",
+    "first_unfinished",
+    "is_alive",
+    "listed",
+    "locked",
+    "new_folder",
+    "note",
+    "open_run",
+    "process",
+    "read",
+    "runs",
+    "unfinished",
+    "write_whole",
 ]
-_STATES: dict[str, RunState] = {
-    "done": "done",
-    "failed": "failed",
-    "unchanged": "unchanged",
-    "undone": "undone",
-}
+
+JOURNAL_LIMIT = 64 << 20
+"""Bytes of one journal; a long one has some hundred thousand."""
+
+_JOURNAL = "journal.jsonl"
 
 
-class RepairError(Exception):
-    """Why a repair or its undo cannot go on: what happened, where, and what to do."""
-
-
-class Process(Struct, frozen=True, omit_defaults=True):
-    """A process that cannot be mistaken for a later one of the same number."""
-
-    pid: int
-    start: int
-    """Clock ticks from boot to its start."""
-    boot: str
-
-
-class Package(Struct, frozen=True, omit_defaults=True):
-    """An installed distribution, and what brought it."""
-
-    name: str
-    version: str
-    installer: str = ""
-    url: str = ""
-    """Where it came from if not from an index (PEP 610), without credentials."""
-
-
-class Mark(Struct, frozen=True, omit_defaults=True):
-    """One line of the journal: something that is about to happen, or has happened."""
-
-    mark: MarkKind
-    at: float
-    step: int = -1
-    rc: int = 0
-    process: Process | None = None
-    """The step's process, or the gpudoctor that took over."""
-    packages: tuple[Package, ...] = ()
-    """Those installed afterwards, in `recorded`."""
-    note: str = ""
-
-
-class Begun(Struct, frozen=True):
-    """The first line of a journal."""
-
-    id: str
-    at: float
-    prefix: str
-    steps: tuple[RunStep, ...]
-    roots: tuple[str, ...]
-    files: tuple[str, ...]
-    made: tuple[str, ...]
-    without: tuple[str, ...]
-    kept: str
-    """Folder of the kept files."""
-    owner: Process
-    packages: tuple[Package, ...] = ()
-    plan: Any = None
-
-
-class Run(Struct, frozen=True):
-    """One repair, as its journal tells it."""
+class Unreadable(Struct, frozen=True):
+    """A run whose journal is not believed, and why."""
 
     folder: str
-    """Of the journal; HOME/runs/ID."""
-    begun: Begun
-    marks: tuple[Mark, ...]
-    state: RunState
+    why: str
+    prefix: str | None
+    """Of which environment it says to be; None where it does not even say that."""
 
-    @property
-    def home(self) -> str:
-        return os.path.dirname(os.path.dirname(self.folder))
 
-    @property
-    def id(self) -> str:
-        return self.begun.id
+class UnreadableError(RepairError):
+    """A journal that gpudoctor did not write."""
 
-    @property
-    def when(self) -> float:
-        """Seconds since 1970."""
-        return self.begun.at
+    def __init__(self, why: str, prefix: str | None) -> None:
+        super().__init__(why)
+        self.prefix = prefix
 
-    @property
-    def prefix(self) -> str:
-        return self.begun.prefix
 
-    @property
-    def plan(self) -> Any:
-        """What `apply` was given to keep."""
-        return self.begun.plan
+class Listing(Struct, frozen=True):
+    """All that the journal holds."""
 
-    @property
-    def steps(self) -> tuple[RunStep, ...]:
-        return self.begun.steps
-
-    @property
-    def packages_before(self) -> tuple[Package, ...]:
-        return self.begun.packages
-
-    @property
-    def packages_after(self) -> tuple[Package, ...]:
-        """As the run left them; empty while that is not recorded."""
-        return next((mark.packages for mark in reversed(self.marks) if mark.mark == "recorded"), ())
-
-    @property
-    def kept_bytes(self) -> int:
-        """What the kept files take that nothing else takes already."""
-        total = 0
-        with suppress(OSError), os.scandir(self.begun.kept) as listing:
-            for found in listing:
-                status = found.stat(follow_symlinks=False)
-                total += status.st_blocks * 512 if status.st_nlink == 1 else 0
-        return total
-
-    def has(self, *kinds: MarkKind) -> bool:
-        """Whether such a mark was made since the steps last began."""
-        return any(mark.mark in kinds for mark in self.since_begin)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether there is nothing to take back."""
-        return self.state in ("unchanged", "undone")
-
-    @property
-    def is_saved(self) -> bool:
-        """Whether anything can have been changed: all is kept before."""
-        return any(mark.mark == "saved" for mark in self.marks)
-
-    @property
-    def since_begin(self) -> tuple[Mark, ...]:
-        """The marks since the steps last began: a run that is continued begins anew."""
-        last = max((n for n, mark in enumerate(self.marks) if mark.mark == "again"), default=-1)
-        return self.marks[last + 1 :]
-
-    def with_mark(self, mark: Mark) -> Run:
-        return replace(self, marks=(*self.marks, mark))
+    runs: tuple[Run, ...]
+    """Newest last."""
+    unreadable: tuple[Unreadable, ...]
 
 
 # --- writing ---------------------------------------------------------------------------------------
 
 
+@contextmanager
+def _opened(path: str, top: str, *, make: bool = False) -> Iterator[int]:
+    descriptor = open_owned(path, top, make=make)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def open_run(folder: str) -> AbstractContextManager[int]:
+    """The folder of a run as a descriptor."""
+    return _opened(folder, os.path.dirname(os.path.dirname(folder)))
+
+
 def new_folder(home: str) -> str:
     """An empty folder for a run, named by its id. Nothing is a run before `begin`."""
+    top = os.path.realpath(home)
     name = time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
     try:
-        Path(home).mkdir(mode=0o700, parents=True, exist_ok=True)
-        Path(home, "runs").mkdir(mode=0o700, exist_ok=True)
-        Path(home, "runs", name).mkdir(mode=0o700)
+        with _opened(f"{top}/runs", top, make=True) as descriptor:
+            os.mkdir(name, 0o700, dir_fd=descriptor)
     except OSError as error:
         raise _not_writable(home, error) from error
-    return f"{home}/runs/{name}"
+    return f"{top}/runs/{name}"
 
 
 def begin(folder: str, begun: Begun) -> Run:
     """The first line of a journal, on the disk before anything else happens."""
     try:
-        write_whole(Path(folder, "journal.jsonl"), msgspec.json.encode(begun) + b"\n")
-        for path in Path(folder).parents[:2]:
-            _sync_folder(path)
+        write_whole(folder, _JOURNAL, msgspec.json.encode(begun) + b"\n")
+        runs_folder = os.path.dirname(folder)
+        with _opened(runs_folder, os.path.dirname(runs_folder)) as descriptor:
+            os.fsync(descriptor)
     except OSError as error:
         raise _not_writable(folder, error) from error
     except UnicodeEncodeError as error:
@@ -214,88 +133,163 @@ def begin(folder: str, begun: Begun) -> Run:
 
 def _not_writable(path: str, error: OSError) -> RepairError:
     return RepairError(
-        f"The journal cannot be written ({error.filename or path}: {error.strerror}), and without it nothing could "
+        f"The journal cannot be written ({_path(error, path)}: {error.strerror}), and without it nothing could "
         "be taken back: nothing was changed. XDG_STATE_HOME names another place for it."
     )
+
+
+def _path(error: OSError, otherwise: str) -> str:
+    return os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else otherwise
 
 
 def note(run: Run, mark: MarkKind, **facts: Any) -> Run:
     """Add a line to the journal. It is on the disk when this returns."""
     line = Mark(mark=mark, at=time.time(), **facts)
-    path = Path(run.folder) / "journal.jsonl"
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
-    try:
-        size = os.fstat(descriptor).st_size
-        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        content = (b"\n" if torn else b"") + msgspec.json.encode(line) + b"\n"
-        if os.write(descriptor, content) != len(content):
-            raise OSError(28, "No space left on device", str(path))
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with open_run(run.folder) as folder:
+        descriptor = open_own_file(folder, _JOURNAL, os.O_RDWR | os.O_APPEND)
+        try:
+            size = os.fstat(descriptor).st_size
+            torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+            content = (b"\n" if torn else b"") + msgspec.json.encode(line) + b"\n"
+            if os.write(descriptor, content) != len(content):
+                raise OSError(28, "No space left on device", f"{run.folder}/{_JOURNAL}")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     return run.with_mark(line)
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """A file that is there as a whole or not at all, for the person alone."""
-    beside = path.with_name(f"{path.name}.new")
-    beside.unlink(missing_ok=True)
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.rename(path)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def write_whole(run_folder: str, name: str, content: bytes) -> None:
+    """A file of a run that is there as a whole or not at all, for this account alone."""
+    beside = f"{name}.new"
+    with open_run(run_folder) as folder:
+        with suppress(FileNotFoundError):
+            os.unlink(beside, dir_fd=folder)
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
 
 
 # --- reading ---------------------------------------------------------------------------------------
 
 
+def listed(home: str) -> Listing:
+    """All runs, and those that cannot be read. RepairError where the journal as a whole is not this account's alone.
+
+    A folder without a journal never changed anything and is left out.
+    """
+    top = os.path.realpath(home)
+    found: list[Run] = []
+    bad: list[Unreadable] = []
+    for folder in _folders(top):
+        try:
+            run = read(folder)
+        except UnreadableError as error:
+            bad.append(Unreadable(folder, str(error), error.prefix))
+        except RepairError as error:
+            bad.append(Unreadable(folder, str(error), None))
+        else:
+            found += [run] if run else []
+    return Listing(runs=tuple(sorted(found, key=lambda run: run.when)), unreadable=tuple(bad))
+
+
 def runs(home: str) -> tuple[Run, ...]:
-    """All runs, newest last. A folder without a whole first line never changed anything and is left out."""
-    try:
-        names = sorted(os.listdir(f"{home}/runs"))
-    except OSError:
-        return ()
-    found = (read(f"{home}/runs/{name}") for name in names)
-    return tuple(sorted((run for run in found if run), key=lambda run: run.when))
+    """All runs that can be read, newest last."""
+    return listed(home).runs
 
 
 def unfinished(home: str, prefix: str) -> Run | None:
     """The run that was cut off in this environment, in itself or in its undo."""
-    real = os.path.realpath(prefix) if prefix else ""
-    left = (run for run in runs(home) if run.prefix == real and run.state in ("cut off", "undoing"))
-    return next(left, None)
+    return first_unfinished(runs(home), os.path.realpath(prefix) if prefix else "")
+
+
+def first_unfinished(found: tuple[Run, ...], prefix: str) -> Run | None:
+    """The same among runs that were read; `prefix` is without links."""
+    return next((run for run in found if run.prefix == prefix and run.state in ("cut off", "undoing")), None)
+
+
+def _folders(top: str) -> list[str]:
+    try:
+        if not _is_folder(top):
+            return []
+        with _opened(f"{top}/runs", top) as descriptor, os.scandir(descriptor) as listing:
+            names = sorted(found.name for found in listing if not found.is_file(follow_symlinks=False))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RepairError(f"The journal in {top} cannot be read ({_path(error, top)}: {error.strerror}).") from error
+    return [f"{top}/runs/{name}" for name in names]
+
+
+def _is_folder(path: str) -> bool:
+    """OSError where this account cannot know."""
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def read(folder: str) -> Run | None:
-    """One run. A last line that was cut off in the writing counts as never written."""
+    """One run; None where there is no journal. RepairError where it cannot be what gpudoctor wrote.
+
+    A line that was cut off in the writing counts as never written.
+    """
     try:
-        lines = Path(folder, "journal.jsonl").read_bytes().split(b"\n")
-        begun = msgspec.json.decode(lines[0], type=Begun)
-    except (OSError, msgspec.DecodeError):
+        with open_run(folder) as descriptor:
+            content = read_own_file(descriptor, _JOURNAL, JOURNAL_LIMIT)
+    except FileNotFoundError:
         return None
-    marks = []
-    for line in lines[1:]:
-        with suppress(msgspec.DecodeError):
-            marks.append(msgspec.json.decode(line, type=Mark))
-    run = Run(folder=folder, begun=begun, marks=tuple(marks), state="cut off")
+    except OSError as error:
+        raise RepairError(f"{_path(error, _JOURNAL)}: {error.strerror}") from error
+    first, *others = content.split(b"\n")
+    begun = _begun(first, os.path.basename(folder))
+    marks = tuple(mark for line in others if line and (mark := _mark(line, begun)))
+    run = Run(folder=folder, begun=begun, marks=marks, state="cut off")
     return replace(run, state=_state(run))
+
+
+def _begun(line: bytes, name: str) -> Begun:
+    try:
+        begun = msgspec.json.decode(line, type=Begun)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError(f"its first line is not that of a repair ({error})", _named(line)) from error
+    if problem := begun_problem(begun, name):
+        raise UnreadableError(problem, begun.prefix)
+    return begun
+
+
+def _mark(line: bytes, begun: Begun) -> Mark | None:
+    try:
+        mark = msgspec.json.decode(line, type=Mark)
+    except msgspec.ValidationError as error:
+        raise UnreadableError(f"a line of it is none of a repair ({error})", begun.prefix) from error
+    except (ValueError, RecursionError):
+        return None
+    if problem := mark_problem(mark, begun):
+        raise UnreadableError(problem, begun.prefix)
+    return mark
+
+
+class _Named(Struct):
+    prefix: str
+
+
+def _named(line: bytes) -> str | None:
+    """Of which environment a first line is that says something else that is wrong."""
+    try:
+        return msgspec.json.decode(line, type=_Named).prefix
+    except (ValueError, RecursionError):
+        return None
 
 
 def _state(run: Run) -> RunState:
     last = run.marks[-1].mark if run.marks else ""
-    if last in _STATES:
-        return _STATES[last]
+    if last in STATES:
+        return STATES[last]
     taken_over = [mark for mark in run.marks if mark.mark in ("again", "undoing")]
     if taken_over and taken_over[-1].mark == "undoing":
         return "undoing"
@@ -303,41 +297,20 @@ def _state(run: Run) -> RunState:
     return "running" if last != "interrupted" and owner and is_alive(owner) else "cut off"
 
 
-# --- processes and locks ---------------------------------------------------------------------------
-
-
-def process(pid: int) -> Process:
-    """The process that has this number now. OSError where there is none."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    return Process(pid=pid, start=int(fields[19]), boot=_boot())
-
-
-def is_alive(known: Process) -> bool:
-    """Whether it still runs; a zombie does not."""
-    try:
-        state = Path(f"/proc/{known.pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
-        return process(known.pid) == known and state.split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
+# --- locks -----------------------------------------------------------------------------------------
 
 
 @contextmanager
 def locked(home: str, prefix: str) -> Iterator[None]:
     """Only one gpudoctor changes an environment at a time. RepairError says which one does already."""
     real = os.path.realpath(prefix) if prefix else ""
-    folder = Path(home) / "locks"
+    top, name = os.path.realpath(home), hashlib.sha256(os.fsencode(real)).hexdigest()[:24]
     try:
-        Path(home).mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
-        path = folder / hashlib.sha256(os.fsencode(real)).hexdigest()[:24]
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        with _opened(f"{top}/locks", top, make=True) as folder:
+            with suppress(FileExistsError):
+                os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder))
+            with naming(os.fsencode(f"{top}/locks/{name}")):
+                descriptor = open_own_file(folder, name, os.O_RDWR)
     except OSError as error:
         raise _not_writable(home, error) from error
     try:

@@ -2,8 +2,9 @@
 
 A file is kept as a clone where the file system can share content (btrfs, XFS); else a small or text file as a
 copy, since tools may write into such files in place (.pth, conda's history), and a large one as a hard link,
-which costs nothing until the environment's own link goes. Nothing is ever written into a file that is there:
-its other links may be in the cache of uv or conda.
+which costs nothing until the environment's own link goes. All is done by names in open folders, so that nothing is
+followed elsewhere. Nothing is ever written into a file that is there: its other links may be in the cache of uv or
+conda.
 """
 
 from __future__ import annotations
@@ -12,20 +13,27 @@ import ctypes
 import errno
 import fcntl
 import os
-import shutil
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from pathlib import Path
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 
-from gpudoctor.fix.recorded_tree import Entry, Tree, entry_of
+from gpudoctor.fix.errors import RepairError
+from gpudoctor.fix.open_folders import OpenFolders, listable, naming, regular
+from gpudoctor.fix.owned_folder import belongs_to_another, open_owned, remove
+from gpudoctor.fix.recorded_tree import KINDS, Entry, Tree, entry_at, entry_of
+from gpudoctor.fix.run import UNDO_FOLDER, kept_places, open_kept
 
 COPIED_ALWAYS = 64 << 10
 COPIED_AS_TEXT = 16 << 20
 ROOM_LEFT = 64 << 20
 """Free space that saving leaves to others, bytes."""
 
+BESIDE = b".gpudoctor-putting-back"
+"""What a file is called in its folder until it is whole."""
+
 _FICLONE = 0x40049409
-_FOLDER = ".gpudoctor-undo"
+_SET_ID = stat.S_ISUID | stat.S_ISGID
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EXDEV, errno.ENOSYS, errno.EPERM, errno.ETXTBSY)
 
 
@@ -42,141 +50,185 @@ def choose_folder(run_folder: str, prefix: str, tree: Tree) -> str:
 
     Where no link can be made at all it is the journal's folder, and everything is copied.
     """
-    sample = min((entry for entry in tree.values() if entry.kind == "file"), key=lambda e: e.size, default=None)
-    with_journal, run_id = f"{run_folder}/kept", os.path.basename(run_folder)
-    places = [with_journal]
-    if prefix:
-        places += [f"{os.path.dirname(prefix)}/{_FOLDER}/{run_id}", f"{prefix}/{_FOLDER}/{run_id}"]
-    for place in places:
-        with suppress(OSError):
-            _make(place)
-            if sample is None or _can_link(sample.path, place):
+    sample = _sample(tree.values())
+    with_journal, *around = kept_places(run_folder, prefix)
+    for place in (with_journal, *filter(_is_no_others, around)):
+        with suppress(OSError, RepairError), open_kept(place, make=True) as folder, OpenFolders() as folders:
+            _hide_from_version_control(place)
+            if sample is None or _can_link(folders, sample.path, folder):
                 return place
         discard(place)
     return with_journal
 
 
-def _make(place: str) -> None:
-    folder = os.path.dirname(place)
-    if os.path.basename(folder) == _FOLDER:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        # For the version control of a project that it may lie in.
-        Path(folder, ".gitignore").write_text("*\n", encoding="ascii")
-    os.makedirs(place, mode=0o700, exist_ok=True)
+def _is_no_others(place: str) -> bool:
+    """Root leaves nothing in another account's folder."""
+    return os.geteuid() != 0 or not belongs_to_another(os.path.dirname(os.path.dirname(place)))
 
 
-def _can_link(path: bytes, place: str) -> bool:
-    trial = os.fsencode(f"{place}/trial")
+def _hide_from_version_control(place: str) -> None:
+    holder = os.path.dirname(place)
+    if os.path.basename(holder) != UNDO_FOLDER:
+        return
+    folder = open_owned(holder, holder, way=False)
     try:
-        os.link(path, trial, follow_symlinks=False)
+        with suppress(FileExistsError):
+            descriptor = os.open(".gitignore", _NEW, 0o600, dir_fd=folder)
+            os.write(descriptor, b"*\n")
+            os.close(descriptor)
+    finally:
+        os.close(folder)
+
+
+def _sample(entries: Iterable[Entry]) -> Entry | None:
+    return min((entry for entry in entries if entry.kind == "file"), key=lambda entry: entry.size, default=None)
+
+
+def _can_link(folders: OpenFolders, path: bytes, kept: int) -> bool:
+    try:
+        folder, name = folders.of(path)
+        os.link(name, b"trial", src_dir_fd=folder, dst_dir_fd=kept, follow_symlinks=False)
     except OSError:
         return False
-    os.unlink(trial)
+    os.unlink(b"trial", dir_fd=kept)
     return True
 
 
 def discard(place: str) -> None:
-    """Remove a folder of kept files, and what was made to hold it."""
-    shutil.rmtree(place, ignore_errors=True)
-    folder = os.path.dirname(place)
-    if os.path.basename(folder) == _FOLDER:
-        with suppress(OSError):
+    """Remove a folder of kept files or of a run, and what was made to hold it."""
+    holder, name = os.path.split(place)
+    with suppress(OSError, RepairError):
+        folder = open_owned(holder, holder, way=False)
+        try:
+            remove(folder, name)
+            if os.path.basename(holder) != UNDO_FOLDER:
+                return
             if os.listdir(folder) == [".gitignore"]:
-                os.unlink(f"{folder}/.gitignore")
-            os.rmdir(folder)
+                os.unlink(".gitignore", dir_fd=folder)
+        finally:
+            os.close(folder)
+        with OpenFolders() as folders:
+            above, name_of_holder = folders.of(os.fsencode(holder))
+            os.rmdir(name_of_holder, dir_fd=above)
 
 
 def own_folders(prefix: str) -> tuple[bytes, ...]:
     """What is never part of the environment."""
-    return (os.fsencode(f"{prefix}/{_FOLDER}"),) if prefix else ()
+    return (os.fsencode(f"{prefix}/{UNDO_FOLDER}"),) if prefix else ()
+
+
+@contextmanager
+def kept_files(place: str, tree: Tree) -> Iterator[KeptFiles]:
+    """The files of `tree` that are kept in a folder, or are to be."""
+    with open_kept(place, make=True) as folder:
+        yield KeptFiles(place, folder, tree)
 
 
 class KeptFiles:
-    """The kept content of one run, a file a path, named by its number in the recorded tree."""
+    """The kept content of one run in an open folder, a file a path, named by its number in the recorded tree."""
 
-    def __init__(self, folder: str, numbers: dict[bytes, int] | None = None) -> None:
-        self.folder = os.fsencode(folder)
-        self.numbers = numbers or {}
+    def __init__(self, place: str, folder: int, tree: Tree) -> None:
+        self.place, self.folder, self.tree = place, folder, tree
+        self._numbers = {path: number for number, path in enumerate(tree)}
         self._clones = True
         self._links = True
 
-    @classmethod
-    def of(cls, folder: str, tree: Tree) -> KeptFiles:
-        """Those that were kept of a recorded tree."""
-        return cls(folder, {path: number for number, path in enumerate(tree)})
+    def name(self, path: bytes) -> bytes:
+        """What the content of a file is kept as."""
+        return b"%d" % self._numbers[path]
 
-    def place(self, path: bytes) -> bytes:
-        """Where the content of a file is kept."""
-        return b"%s/%d" % (self.folder, self.numbers[path])
+    def has(self, path: bytes) -> bool:
+        """Whether the content of a file is kept."""
+        try:
+            os.stat(self.name(path), dir_fd=self.folder, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
 
     # --- keeping ---
 
-    def keep(self, tree: Tree, progress: Callable[[int, int], None] = lambda done, of: None) -> Tree:
-        """Keep every file of `tree`, and wait until it is on the disk.
+    def keep(self, progress: Callable[[int, int], None] = lambda done, of: None) -> Tree:
+        """Keep every file of the tree, and wait until it is on the disk.
 
         Returns the tree as it was kept. NoRoomError before anything is written if it cannot fit; OSError with the
         path for a file that can be neither read nor linked.
         """
-        _make(os.fsdecode(self.folder))
-        self.numbers = {path: number for number, path in enumerate(tree)}
-        files = [entry for entry in tree.values() if entry.kind == "file"]
-        self._look_for_room(files)
-        kept = dict(tree)
-        for done, entry in enumerate(files):
-            if done % 500 == 0:
-                progress(done, len(files))
-            kept[entry.path] = self._keep(entry)
+        files = [entry for entry in self.tree.values() if entry.kind == "file"]
+        kept = dict(self.tree)
+        with OpenFolders() as folders:
+            self._look_for_room(folders, files)
+            for done, entry in enumerate(files):
+                if done % 500 == 0:
+                    progress(done, len(files))
+                with naming(entry.path):
+                    kept[entry.path] = self._keep(folders, entry)
         sync_file_system(self.folder)
         progress(len(files), len(files))
         return kept
 
-    def _look_for_room(self, files: Iterable[Entry]) -> None:
-        linked = any(True for _ in self._trial(files))
+    def _look_for_room(self, folders: OpenFolders, files: Iterable[Entry]) -> None:
+        sample = _sample(files)
+        linked = sample is not None and _can_link(folders, sample.path, self.folder)
         needs = ROOM_LEFT + sum(entry.size for entry in files if entry.size <= COPIED_ALWAYS or not linked)
         free = os.statvfs(self.folder)
         has = free.f_bavail * free.f_frsize
         if needs > has:
-            raise NoRoomError(os.fsdecode(self.folder), needs, has)
+            raise NoRoomError(self.place, needs, has)
 
-    def _trial(self, files: Iterable[Entry]) -> Iterable[Entry]:
-        sample = min(files, key=lambda entry: entry.size, default=None)
-        if sample is not None and _can_link(sample.path, os.fsdecode(self.folder)):
-            yield sample
-
-    def _keep(self, entry: Entry) -> Entry:
-        place = self.place(entry.path)
+    def _keep(self, folders: OpenFolders, entry: Entry) -> Entry:
+        folder, name = folders.of(entry.path)
+        place = self.name(entry.path)
         with suppress(FileNotFoundError):
-            os.unlink(place)
-        if entry.size <= COPIED_ALWAYS:
-            return self._copy(entry, place)
-        if self._clones and self._clone(entry, place):
-            return entry
-        if self._links and not (entry.size <= COPIED_AS_TEXT and _is_text(entry.path)):
+            os.unlink(place, dir_fd=self.folder)
+        if entry.mode & _SET_ID:
+            # Only the very file has these bits again: none gets them from a record.
             with suppress(OSError):
-                os.link(entry.path, place, follow_symlinks=False)
-                # Linking changed its ctime.
-                return entry_of(entry.path, os.lstat(entry.path))
-        return self._copy(entry, place)
+                return self._link(folders, entry, place)
+        if entry.size > COPIED_ALWAYS:
+            if self._clones and self._clone(folder, name, place):
+                return entry
+            if self._links and not (entry.size <= COPIED_AS_TEXT and _is_text(folder, name)):
+                with suppress(OSError):
+                    return self._link(folders, entry, place)
+        return self._copy(folders, entry, place)
 
-    def _copy(self, entry: Entry, place: bytes) -> Entry:
+    def _link(self, folders: OpenFolders, entry: Entry, place: bytes) -> Entry:
+        folder, name = folders.of(entry.path)
+        os.link(name, place, src_dir_fd=folder, dst_dir_fd=self.folder, follow_symlinks=False)
+        # Linking changed its ctime.
+        return entry_at(folders, entry.path)
+
+    def _copy(self, folders: OpenFolders, entry: Entry, place: bytes) -> Entry:
+        folder, name = folders.of(entry.path)
         try:
-            source = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            source = regular(folder, name)
         except PermissionError:
             # The owner may link what nobody may read.
-            os.link(entry.path, place, follow_symlinks=False)
-            return entry_of(entry.path, os.lstat(entry.path))
+            return self._link(folders, entry, place)
         try:
-            _write(place, source)
-            return entry_of(entry.path, os.fstat(source))
+            target = os.open(place, _NEW, 0o600, dir_fd=self.folder)
+            try:
+                _write(target, source)
+            finally:
+                os.close(target)
+            return entry_of(entry.path, os.fstat(source), folder, name)
         finally:
             os.close(source)
 
-    def _clone(self, entry: Entry, place: bytes) -> bool:
+    def _clone(self, folder: int, name: bytes, place: bytes) -> bool:
         try:
-            _clone(entry.path, place)
+            source = regular(folder, name)
+            try:
+                target = os.open(place, _NEW, 0o600, dir_fd=self.folder)
+                try:
+                    fcntl.ioctl(target, _FICLONE, source)
+                finally:
+                    os.close(target)
+            finally:
+                os.close(source)
         except OSError as error:
             with suppress(FileNotFoundError):
-                os.unlink(place)
+                os.unlink(place, dir_fd=self.folder)
             # Of this file only, if it may not be read; of every file, if the file system cannot.
             self._clones = error.errno not in _UNSUPPORTED
             return False
@@ -186,108 +238,131 @@ class KeptFiles:
         """Let go of what is not needed."""
         for path in paths:
             with suppress(FileNotFoundError):
-                os.unlink(self.place(path))
+                os.unlink(self.name(path), dir_fd=self.folder)
 
     # --- giving back ---
 
     def written_in_place(self, entry: Entry) -> bool:
         """Whether a tool wrote into the very file that is kept by link, so that its earlier content is gone."""
         try:
-            status = os.lstat(self.place(entry.path))
+            status = self._status(entry)
         except OSError:
             return True
-        linked = (status.st_dev, status.st_ino) == (entry.device, entry.inode)
-        return linked and (status.st_size, status.st_mtime_ns) != (entry.size, entry.mtime)
+        return _is_it(status, entry) and (status.st_size, status.st_mtime_ns) != (entry.size, entry.mtime)
 
-    def holds(self, entry: Entry, path: bytes) -> bool:
-        """Whether the file at `path` has the kept content of `entry`."""
-        kept = self.place(entry.path)
+    def holds(self, entry: Entry, folder: int, name: bytes) -> bool:
+        """Whether the file of that name has the kept content of `entry`."""
         with suppress(OSError):
-            if os.path.samestat(os.lstat(kept), os.lstat(path)):
+            if os.path.samestat(self._status(entry), os.stat(name, dir_fd=folder, follow_symlinks=False)):
                 return True
-            with open(kept, "rb", buffering=0) as one, open(path, "rb", buffering=0) as other:
+            with (
+                open(regular(self.folder, self.name(entry.path)), "rb", buffering=0) as one,
+                open(regular(folder, name), "rb", buffering=0) as other,
+            ):
                 while block := one.read(1 << 20):
                     if block != other.read(len(block)):
                         return False
                 return not other.read(1)
         return False
 
-    def give_back(self, entry: Entry, beside: bytes) -> None:
-        """Put the kept content to the path of `entry`, by way of `beside`, a path in the same folder."""
-        kept = self.place(entry.path)
+    def copy_to(self, entry: Entry, folder: int, name: bytes) -> None:
+        """The kept content as a new file."""
+        self._new_file(entry, folder, name, settled=False)
+
+    def give_back(self, entry: Entry, folder: int, name: bytes) -> None:
+        """Put the kept content to the path of `entry`: whole under another name, then under its own."""
+        kept = self.name(entry.path)
         with suppress(FileNotFoundError):
-            os.unlink(beside)
-        status = os.lstat(kept)
-        linked = (status.st_dev, status.st_ino) == (entry.device, entry.inode)
-        if not (linked and _linked(kept, beside)):
-            try:
-                _clone(kept, beside)
-            except OSError:
-                with suppress(FileNotFoundError):
-                    os.unlink(beside)
-                source = os.open(kept, os.O_RDONLY | os.O_NOFOLLOW)
-                try:
-                    _write(beside, source)
-                finally:
-                    os.close(source)
-            settle(beside, entry)
-        os.rename(beside, entry.path)
+            os.unlink(BESIDE, dir_fd=folder)
+        linked = _is_it(self._status(entry), entry)
+        if linked:
+            settle_at(self.folder, kept, entry)
+        if not (linked and self._linked_to(kept, folder)):
+            self._new_file(entry, folder, BESIDE, settled=True)
+        os.rename(BESIDE, name, src_dir_fd=folder, dst_dir_fd=folder)
         # Renaming does nothing where both are links of one file.
         with suppress(FileNotFoundError):
-            os.unlink(beside)
-        if linked:
-            settle(entry.path, entry)
+            os.unlink(BESIDE, dir_fd=folder)
+
+    def _status(self, entry: Entry) -> os.stat_result:
+        return os.stat(self.name(entry.path), dir_fd=self.folder, follow_symlinks=False)
+
+    def _linked_to(self, kept: bytes, folder: int) -> bool:
+        try:
+            os.link(kept, BESIDE, src_dir_fd=self.folder, dst_dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
+
+    def _new_file(self, entry: Entry, folder: int, name: bytes, *, settled: bool) -> None:
+        source = regular(self.folder, self.name(entry.path))
+        try:
+            target = os.open(name, _NEW, 0o600, dir_fd=folder)
+            try:
+                try:
+                    fcntl.ioctl(target, _FICLONE, source)
+                except OSError:
+                    _write(target, source)
+                if settled:
+                    settle(target, entry)
+            finally:
+                os.close(target)
+        finally:
+            os.close(source)
 
 
-def settle(path: bytes, entry: Entry) -> None:
-    """Owner, mode and time as recorded, changed only where they differ."""
-    status = os.lstat(path)
+def _is_it(status: os.stat_result, entry: Entry) -> bool:
+    return (status.st_dev, status.st_ino) == (entry.device, entry.inode)
+
+
+def settle_at(folder: int, name: bytes, entry: Entry) -> None:
+    """The same for what has that name in an open folder."""
+    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        if KINDS.get(stat.S_IFMT(os.fstat(descriptor).st_mode)) != entry.kind:
+            raise OSError(errno.ESTALE, "it was replaced meanwhile", name)
+        settle(descriptor, entry)
+    finally:
+        os.close(descriptor)
+
+
+def settle(descriptor: int, entry: Entry) -> None:
+    """Owner, mode and time as recorded, changed only where they differ.
+
+    A file that does not run as its owner or group already is not made to: a record alone gives nobody rights.
+    """
+    status, itself = os.fstat(descriptor), f"/proc/self/fd/{descriptor}"
+    granted = stat.S_IMODE(status.st_mode) & _SET_ID if entry.kind == "file" else _SET_ID
+    mode = entry.mode & (0o1777 | granted)
     if (status.st_uid, status.st_gid) != (entry.uid, entry.gid):
         with suppress(PermissionError):
-            os.chown(path, entry.uid, entry.gid, follow_symlinks=False)
-    if entry.kind != "link" and status.st_mode & 0o7777 != entry.mode:
-        os.chmod(path, entry.mode)
+            os.chown(itself, entry.uid, entry.gid)
+    if entry.kind != "link" and stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:
+        os.chmod(itself, mode)
     if status.st_mtime_ns != entry.mtime:
-        os.utime(path, ns=(status.st_atime_ns, entry.mtime), follow_symlinks=False)
+        os.utime(itself, ns=(status.st_atime_ns, entry.mtime))
 
 
-def _linked(source: bytes, place: bytes) -> bool:
+def _write(target: int, source: int) -> None:
+    while block := os.read(source, 1 << 20):
+        while block:
+            block = block[os.write(target, block) :]
+
+
+def _is_text(folder: int, name: bytes) -> bool:
     try:
-        os.link(source, place, follow_symlinks=False)
+        descriptor = regular(folder, name)
     except OSError:
         return False
-    return True
-
-
-def _clone(source: bytes, place: bytes) -> None:
-    with (
-        open(os.open(source, os.O_RDONLY | os.O_NOFOLLOW), "rb", buffering=0) as original,
-        open(os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb", buffering=0) as clone,
-    ):
-        fcntl.ioctl(clone.fileno(), _FICLONE, original.fileno())
-
-
-def _write(place: bytes, source: int) -> None:
-    target = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        while block := os.read(source, 1 << 20):
-            while block:
-                block = block[os.write(target, block) :]
+        return b"\0" not in os.read(descriptor, 4096)
     finally:
-        os.close(target)
+        os.close(descriptor)
 
 
-def _is_text(path: bytes) -> bool:
-    try:
-        with open(path, "rb", buffering=0) as file:
-            return b"\0" not in file.read(4096)
-    except OSError:
-        return False
-
-
-def sync_file_system(folder: bytes) -> None:
-    """Everything written to the file system of `folder` is on the disk when this returns."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync_file_system(folder: int) -> None:
+    """Everything written to the file system of an open folder is on the disk when this returns."""
+    descriptor = listable(folder)
     try:
         if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:
             os.sync()

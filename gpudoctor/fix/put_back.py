@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from gpudoctor.fix.kept_files import KeptFiles, settle
-from gpudoctor.fix.recorded_tree import Entry, Tree, entry_of, is_bytecode, same_file, scan, source_of, untouched
+from gpudoctor.fix.kept_files import BESIDE, KeptFiles, settle, settle_at, sync_file_system
+from gpudoctor.fix.open_folders import OpenFolders, naming
+from gpudoctor.fix.owned_folder import open_owned
+from gpudoctor.fix.recorded_tree import Entry, Tree, entry_at, is_bytecode, same_file, scan, source_of, untouched
 from gpudoctor.fix.scope import Scope
 
-_BESIDE = b".gpudoctor-putting-back"
-_AS_FOUND = ".gpudoctor-moving"
+_AS_FOUND = b".gpudoctor-moving"
 
 
 class PutBack(Struct):
@@ -39,25 +41,41 @@ class PutBack(Struct):
 
 
 def put_back(scope: Scope, before: Tree, after: Tree, kept: KeptFiles, aside: str) -> PutBack:
-    """Bring `before` back where the run made `after` of it. `aside` is the folder for what was changed since."""
+    """Bring `before` back where the run made `after` of it. `aside` is the folder for what was changed since.
+
+    OSError with the path where that cannot go on; doing it again goes on from there.
+    """
     now = scan(scope.everything, scope.without)
-    for path in [path for path in now if path.endswith(b"/" + _BESIDE)]:
-        os.unlink(path)
-        del now[path]
-    worker = _Worker(scope, before, after, now, kept, os.fsencode(aside))
-    worker.leave_new_environments_in_use()
-    worker.clear()
-    worker.fill()
-    worker.settle_folders()
-    return worker.told
+    with ExitStack() as opened:
+        worker = _Worker(scope, before, after, now, kept, aside, opened)
+        worker.clear_what_was_cut_off()
+        worker.leave_new_environments_in_use()
+        worker.clear()
+        worker.fill()
+        worker.settle_folders()
+        worker.sync()
+        return worker.told
 
 
 class _Worker:
-    def __init__(self, scope: Scope, before: Tree, after: Tree, now: Tree, kept: KeptFiles, aside: bytes) -> None:
-        self.scope, self.before, self.after, self.now, self.kept, self.aside = scope, before, after, now, kept, aside
+    def __init__(
+        self, scope: Scope, before: Tree, after: Tree, now: Tree, kept: KeptFiles, aside: str, opened: ExitStack
+    ) -> None:
+        self.scope, self.before, self.after, self.now, self.kept = scope, before, after, now, kept
+        self.folders = opened.enter_context(OpenFolders())
+        self.opened = opened
+        self.aside = os.fsencode(aside)
+        self._aside_folders: OpenFolders | None = None
         paths = before.keys() | after.keys()
         self.changed = {path for path in paths if not untouched(before.get(path), after.get(path))}
         self.told = PutBack()
+
+    def clear_what_was_cut_off(self) -> None:
+        """A file that an earlier undo had not made whole."""
+        for path in [path for path in self.now if path.endswith(b"/" + BESIDE)]:
+            entry = self.now.pop(path)
+            if entry.kind != "folder":
+                self._unlink(path)
 
     def leave_new_environments_in_use(self) -> None:
         """A venv that the run made and somebody works in stays whole."""
@@ -75,12 +93,12 @@ class _Worker:
         for path in reversed(self._going()):
             if self.now[path].kind == "folder":
                 try:
-                    os.rmdir(path)
+                    self._remove_folder(path)
                 except OSError:
                     self.told.stays.append(os.fsdecode(path))
                     continue
             elif self._may_go(path):
-                os.unlink(path)
+                self._unlink(path)
                 self.told.removed += 1
             elif path in self.scope.files:
                 self.told.stays.append(os.fsdecode(path))
@@ -110,10 +128,17 @@ class _Worker:
             entry, there = self.before[path], self.now.get(path)
             if entry.kind != "folder" or there is None or there.kind != "folder":
                 continue
-            if path in self.changed:
-                settle(path, entry)
-            elif path in held:
-                os.utime(path, ns=(entry.mtime, entry.mtime))
+            if path not in self.changed and path not in held:
+                continue
+            folder = self.folders.at(path)
+            with naming(path):
+                settle(folder, entry if path in self.changed else replace(there, mtime=entry.mtime))
+
+    def sync(self) -> None:
+        """All of it is on the disk after this."""
+        for folder in {_parent(path) for path in self.scope.everything}:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                sync_file_system(self.folders.at(folder))
 
     # --- one path ---
 
@@ -148,23 +173,27 @@ class _Worker:
         if entry.kind != "file":
             return entry.kind == "folder" and there.mode == entry.mode
         same = (there.mode, there.size, there.mtime) == (entry.mode, entry.size, entry.mtime)
-        return same and self.kept.holds(entry, path)
+        return same and self.kept.holds(entry, *self.folders.of(path))
 
     def _give_back(self, path: bytes, entry: Entry) -> None:
         self._make_folder(_parent(path))
         if path in self.now and not self._may_go(path):
             self._move_aside(path)
-        beside = _parent(path) + b"/" + _BESIDE
-        if entry.kind == "link":
-            with suppress(FileNotFoundError):
-                os.unlink(beside)
-            os.symlink(entry.target, beside)
-            settle(beside, entry)
-            os.rename(beside, path)
-        else:
-            self.kept.give_back(entry, beside)
+        folder, name = self.folders.of(path)
+        with naming(path):
+            if entry.kind == "link":
+                self._give_back_link(entry, folder, name)
+            else:
+                self.kept.give_back(entry, folder, name)
         self.now[path] = entry
         self.told.restored += 1
+
+    def _give_back_link(self, entry: Entry, folder: int, name: bytes) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(BESIDE, dir_fd=folder)
+        os.symlink(entry.target, BESIDE, dir_fd=folder)
+        settle_at(folder, BESIDE, entry)
+        os.rename(BESIDE, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def _make_folder(self, path: bytes) -> None:
         """The folder itself, not what a link leads to that somebody put in its place."""
@@ -173,42 +202,80 @@ class _Worker:
             return
         if path not in self.before:
             # Above all that is recorded.
-            os.makedirs(path, exist_ok=True)
+            self.folders.at(path, make=0o777)
             return
         self._make_folder(_parent(path))
         if there is not None:
             self._move_aside(path)
-        os.mkdir(path)
-        self.now[path] = entry_of(path, os.lstat(path))
+        folder, name = self.folders.of(path)
+        with naming(path):
+            os.mkdir(name, dir_fd=folder)
+        self.folders.forget(path)
+        self.now[path] = entry_at(self.folders, path)
         self.told.restored += 1
 
+    def _remove_folder(self, path: bytes) -> None:
+        folder, name = self.folders.of(path)
+        os.rmdir(name, dir_fd=folder)
+        self.folders.forget(path)
+
+    def _unlink(self, path: bytes) -> None:
+        folder, name = self.folders.of(path)
+        with naming(path):
+            os.unlink(name, dir_fd=folder)
+
+    # --- aside ---
+
+    def _place_aside(self, path: bytes) -> tuple[int, bytes]:
+        """Where something is put aside: under its whole path, in a folder of this account alone."""
+        if self._aside_folders is None:
+            aside = os.fsdecode(self.aside)
+            root = open_owned(aside, os.path.dirname(aside), make=True, way=False)
+            self._aside_folders = self.opened.enter_context(OpenFolders(root))
+        parent, _, name = path.rpartition(b"/")
+        return self._aside_folders.at(parent, make=0o700), name
+
     def _lay_beside(self, path: bytes, entry: Entry) -> None:
-        place = self.aside + path + b".before"
-        os.makedirs(_parent(place), mode=0o700, exist_ok=True)
-        with suppress(FileNotFoundError):
-            os.unlink(place)
-        shutil.copyfile(self.kept.place(entry.path), place)
+        folder, name = self._place_aside(path + b".before")
+        with naming(path):
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+            self.kept.copy_to(entry, folder, name)
         self.told.stays.append(os.fsdecode(path))
-        self.told.earlier.append((os.fsdecode(path), os.fsdecode(place)))
+        self.told.earlier.append((os.fsdecode(path), os.fsdecode(self.aside + path + b".before")))
 
     def _move_aside(self, path: bytes) -> None:
-        place = self.aside + path
-        number = 0
-        while os.path.lexists(place):
+        place, number = path, 0
+        while _exists(*self._place_aside(place)):
             number += 1
-            place = self.aside + path + b".%d" % number
-        os.makedirs(_parent(place), mode=0o700, exist_ok=True)
-        try:
-            os.rename(path, place)
-        except OSError:
-            # Another file system: under its own name only when it is whole.
-            half = place + os.fsencode(_AS_FOUND)
-            with suppress(FileNotFoundError):
-                os.unlink(half)
-            shutil.copy2(path, half, follow_symlinks=False)
-            os.rename(half, place)
-            os.unlink(path)
-        self.told.aside.append((os.fsdecode(path), os.fsdecode(place)))
+            place = path + b".%d" % number
+        (folder, name), (aside, new_name) = self.folders.of(path), self._place_aside(place)
+        with naming(path):
+            try:
+                os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=aside)
+            except OSError:
+                # Another file system: under its own name only when it is whole.
+                half = new_name + _AS_FOUND
+                with suppress(FileNotFoundError):
+                    os.unlink(half, dir_fd=aside)
+                shutil.copy2(_in(folder, name), _in(aside, half), follow_symlinks=False)
+                os.rename(half, new_name, src_dir_fd=aside, dst_dir_fd=aside)
+                os.unlink(name, dir_fd=folder)
+        self.folders.forget(path)
+        self.told.aside.append((os.fsdecode(path), os.fsdecode(self.aside + place)))
+
+
+def _exists(folder: int, name: bytes) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _in(folder: int, name: bytes) -> bytes:
+    """A path into an open folder, for what knows paths only."""
+    return b"/proc/self/fd/%d/%s" % (folder, name)
 
 
 def _parent(path: bytes) -> bytes:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from contextlib import suppress
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+from gpudoctor.fix.open_folders import OpenFolders, listable, naming
 
 EntryKind = Literal["file", "folder", "link", "other"]
+
+KINDS: dict[int, EntryKind] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
+
+_Account = Annotated[int, Meta(ge=0, lt=(1 << 32) - 1)]
+"""The last one means to the system that an owner stays."""
 
 
 class Entry(Struct, frozen=True, array_like=True):
@@ -19,10 +26,10 @@ class Entry(Struct, frozen=True, array_like=True):
 
     path: bytes
     kind: EntryKind
-    mode: int
-    uid: int
-    gid: int
-    size: int
+    mode: Annotated[int, Meta(ge=0, le=0o7777)]
+    uid: _Account
+    gid: _Account
+    size: Annotated[int, Meta(ge=0)]
     mtime: int
     ctime: int
     device: int
@@ -41,41 +48,61 @@ def scan(roots: Iterable[bytes], without: Collection[bytes] = ()) -> Tree:
     A root that is not there adds nothing; no link is followed; what vanishes meanwhile is left out.
     """
     tree: Tree = {}
-    folders: list[bytes] = []
-    for root in roots:
-        if root in tree:
-            continue
-        with suppress(FileNotFoundError, NotADirectoryError):
-            tree[root] = entry_of(root, os.lstat(root))
-            if tree[root].kind == "folder":
-                folders.append(root)
-        while folders:
-            folder = folders.pop()
+    with OpenFolders() as folders:
+        for root in roots:
+            if root in tree:
+                continue
             with suppress(FileNotFoundError, NotADirectoryError):
-                for found in _listing(folder):
-                    if found.path in without:
-                        continue
-                    with suppress(FileNotFoundError):
-                        tree[found.path] = entry_of(found.path, found.stat(follow_symlinks=False))
-                        if tree[found.path].kind == "folder":
-                            folders.append(found.path)
+                tree[root] = entry_at(folders, root)
+            pending = [root] if root in tree and tree[root].kind == "folder" else []
+            while pending:
+                folder = pending.pop()
+                with suppress(FileNotFoundError, NotADirectoryError):
+                    pending += _scan_folder(folders, folder, without, tree)
     return tree
 
 
-def _listing(folder: bytes) -> Iterator[os.DirEntry[bytes]]:
-    with os.scandir(folder) as listing:
-        yield from listing
+def _scan_folder(folders: OpenFolders, folder: bytes, without: Collection[bytes], tree: Tree) -> list[bytes]:
+    """Add what lies in a folder. Returns the folders that it holds."""
+    found: list[bytes] = []
+    path = folder
+    opened = -1
+    try:
+        opened = listable(folders.at(folder))
+        with os.scandir(opened) as listing:
+            for item in listing:
+                name = os.fsencode(item.name)
+                path = folder + b"/" + name
+                if path in without:
+                    continue
+                try:
+                    entry = tree[path] = entry_of(path, item.stat(follow_symlinks=False), opened, name)
+                except FileNotFoundError:
+                    continue
+                if entry.kind == "folder":
+                    found.append(path)
+    except OSError as error:
+        error.filename = path
+        raise
+    finally:
+        if opened >= 0:
+            os.close(opened)
+    return found
 
 
-def entry_of(path: bytes, status: os.stat_result) -> Entry:
-    """The record of a path from its lstat."""
-    kind: EntryKind = "other"
-    if stat.S_ISREG(status.st_mode):
-        kind = "file"
-    elif stat.S_ISDIR(status.st_mode):
-        kind = "folder"
-    elif stat.S_ISLNK(status.st_mode):
-        kind = "link"
+def entry_at(folders: OpenFolders, path: bytes) -> Entry:
+    """The record of what lies at a path now. OSError with the path."""
+    folder, name = folders.of(path)
+    with naming(path):
+        return entry_of(path, os.stat(name, dir_fd=folder, follow_symlinks=False), folder, name)
+
+
+def entry_of(path: bytes, status: os.stat_result, folder: int, name: bytes) -> Entry:
+    """The record of a path from its status; a link is looked at once more, by its name in the open folder."""
+    kind, target = KINDS.get(stat.S_IFMT(status.st_mode), "other"), b""
+    if kind == "link":
+        status, target = _link(folder, name)
+        kind = KINDS.get(stat.S_IFMT(status.st_mode), "other")
     return Entry(
         path=path,
         kind=kind,
@@ -87,8 +114,18 @@ def entry_of(path: bytes, status: os.stat_result) -> Entry:
         ctime=status.st_ctime_ns,
         device=status.st_dev,
         inode=status.st_ino,
-        target=os.readlink(path) if kind == "link" else b"",
+        target=target,
     )
+
+
+def _link(folder: int, name: bytes) -> tuple[os.stat_result, bytes]:
+    """Status and target of the same link; no target if it is another thing by now."""
+    descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        status = os.fstat(descriptor)
+        return status, os.readlink(b"", dir_fd=descriptor) if stat.S_ISLNK(status.st_mode) else b""
+    finally:
+        os.close(descriptor)
 
 
 def untouched(one: Entry | None, other: Entry | None) -> bool:
@@ -129,6 +166,14 @@ def encoded(tree: Tree) -> bytes:
     return msgspec.msgpack.encode(list(tree.values()))
 
 
-def decoded(content: bytes) -> Tree:
-    """What `encoded` wrote. msgspec.DecodeError where it is anything else."""
-    return {entry.path: entry for entry in msgspec.msgpack.decode(content, type=list[Entry])}
+def decoded(content: bytes, roots: Collection[bytes]) -> Tree:
+    """What `encoded` wrote. ValueError where it is anything else, or lies elsewhere than at and below `roots`."""
+    tree: Tree = {}
+    for entry in msgspec.msgpack.decode(content, type=list[Entry]):
+        folder, _, name = entry.path.rpartition(b"/")
+        above = tree.get(folder)
+        inside = above is not None and above.kind == "folder" and name not in (b"", b".", b"..")
+        if entry.path in tree or not (inside or entry.path in roots) or b"\0" in entry.path + entry.target:
+            raise ValueError(f"{os.fsdecode(entry.path)!a} is none of its paths")
+        tree[entry.path] = entry
+    return tree

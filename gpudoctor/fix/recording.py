@@ -5,38 +5,33 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
+from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.installed import packages
-from gpudoctor.fix.journal import RepairError, Run, note, write_whole
-from gpudoctor.fix.kept_files import KeptFiles, NoRoomError
+from gpudoctor.fix.journal import note, open_run, write_whole
+from gpudoctor.fix.kept_files import NoRoomError, kept_files
+from gpudoctor.fix.owned_folder import read_own_file
 from gpudoctor.fix.recorded_tree import Tree, decoded, encoded, is_bytecode, same_file, scan, untouched
-from gpudoctor.fix.scope import Scope
+from gpudoctor.fix.run import Run
+from gpudoctor.fix.scope import recorded_scope
+
+TREE_LIMIT = 256 << 20
+"""Bytes of a recorded tree: an environment of a million files has some 200 million."""
+
+_BEFORE, _AFTER = "before", "after"
 
 _SINCE = 3_000_000_000
 """Nanoseconds after the last sign of life, from which on a change cannot be the run's: its steps end with it."""
 
 
-def scope_of_run(run: Run) -> Scope:
-    """What a run could change, from its journal."""
-    begun = run.begun
-    return Scope(
-        roots=tuple(map(os.fsencode, begun.roots)),
-        files=tuple(map(os.fsencode, begun.files)),
-        made=tuple(map(os.fsencode, begun.made)),
-        without=tuple(map(os.fsencode, begun.without)),
-    )
-
-
 def save(run: Run, tree: Tree, progress: Callable[[int, int], None]) -> Run:
     """Keep the files of `tree`, then record it. RepairError where that cannot be; nothing was changed then."""
-    kept = KeptFiles(run.begun.kept)
     try:
-        tree = kept.keep(tree, progress)
-        write_whole(_before(run), encoded(tree))
+        with kept_files(run.kept, tree) as kept:
+            tree = kept.keep(progress)
+        write_whole(run.folder, _BEFORE, encoded(tree))
     except NoRoomError as error:
         raise RepairError(
             f"Keeping what is there now needs {_size(error.needs)} at {error.folder}, which has {_size(error.has)} "
@@ -52,14 +47,14 @@ def save(run: Run, tree: Tree, progress: Callable[[int, int], None]) -> Run:
 
 def before(run: Run) -> Tree:
     """The tree before the run."""
-    return _read(_before(run))
+    return _read(run, _BEFORE)
 
 
 def record_after(run: Run) -> Run:
     """Record the environment as the run leaves it."""
-    scope = scope_of_run(run)
+    scope = recorded_scope(run)
     tree = scan(scope.everything, scope.without)
-    write_whole(_after(run), encoded(tree))
+    write_whole(run.folder, _AFTER, encoded(tree))
     return note(run, "recorded", packages=packages(tree))
 
 
@@ -69,8 +64,8 @@ def after(run: Run) -> tuple[Run, Tree]:
     What was changed long after the last sign of life is somebody else's: it counts as changed since.
     """
     if run.has("recorded"):
-        return run, _read(_after(run))
-    scope = scope_of_run(run)
+        return run, _read(run, _AFTER)
+    scope = recorded_scope(run)
     earlier, tree = before(run), scan(scope.everything, scope.without)
     last = _last_sign_of_life(run)
     for path, entry in list(tree.items()):
@@ -81,54 +76,50 @@ def after(run: Run) -> tuple[Run, Tree]:
             del tree[path]
         else:
             tree[path] = replace(entry, inode=0)
-    write_whole(_after(run), encoded(tree))
+    write_whole(run.folder, _AFTER, encoded(tree))
     return note(run, "recorded", packages=packages(tree)), tree
 
 
 def forget_after(run: Run) -> None:
     """Before the steps begin anew."""
-    with suppress(FileNotFoundError):
-        os.unlink(_after(run))
+    with open_run(run.folder) as folder, suppress(FileNotFoundError):
+        os.unlink(_AFTER, dir_fd=folder)
 
 
 def keep_only_changed(run: Run) -> bool:
     """Let go of the kept files that the run did not change. Returns whether it changed anything."""
     earlier = before(run)
-    later = _read(_after(run))
-    kept = KeptFiles.of(run.begun.kept, earlier)
+    later = _read(run, _AFTER)
     unchanged = {path for path in earlier.keys() | later.keys() if untouched(earlier.get(path), later.get(path))}
-    kept.drop(path for path, entry in earlier.items() if path in unchanged and entry.kind == "file")
+    with kept_files(run.kept, earlier) as kept:
+        kept.drop(path for path, entry in earlier.items() if path in unchanged and entry.kind == "file")
     return any(not is_bytecode(path) for path in (earlier.keys() | later.keys()) - unchanged)
 
 
 def missing(run: Run, earlier: Tree, later: Tree) -> list[bytes]:
     """Files that the run changed and whose kept content is gone."""
-    kept = KeptFiles.of(run.begun.kept, earlier)
-    changed = (path for path, entry in earlier.items() if not untouched(entry, later.get(path)))
-    return [path for path in changed if earlier[path].kind == "file" and not os.path.lexists(kept.place(path))]
+    changed = [
+        path for path, entry in earlier.items() if entry.kind == "file" and not untouched(entry, later.get(path))
+    ]
+    with kept_files(run.kept, earlier) as kept:
+        return [path for path in changed if not kept.has(path)]
 
 
 def _last_sign_of_life(run: Run) -> int:
     signs = [int(mark.at * 1e9) for mark in run.since_begin] or [int(run.when * 1e9)]
-    with suppress(OSError):
-        signs.append(os.stat(f"{run.folder}/alive").st_mtime_ns)
+    with suppress(OSError), open_run(run.folder) as folder:
+        signs.append(os.stat("alive", dir_fd=folder, follow_symlinks=False).st_mtime_ns)
     return max(signs)
 
 
-def _before(run: Run) -> Path:
-    return Path(run.folder, "before")
-
-
-def _after(run: Run) -> Path:
-    return Path(run.folder, "after")
-
-
-def _read(path: Path) -> Tree:
+def _read(run: Run, name: str) -> Tree:
+    scope = recorded_scope(run)
     try:
-        return decoded(path.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
+        with open_run(run.folder) as folder:
+            return decoded(read_own_file(folder, name, TREE_LIMIT), frozenset(scope.everything))
+    except (OSError, ValueError, RepairError) as error:
         raise RepairError(
-            f"{path} cannot be read ({error}): this run can be neither continued nor undone."
+            f"{run.folder}/{name} cannot be read ({error}): this run can be neither continued nor undone."
         ) from error
 
 

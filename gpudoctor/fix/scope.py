@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import subprocess
 from collections.abc import Iterable
 
 import msgspec
 from msgspec import Struct
 
-from gpudoctor.fix.journal import RepairError
+from gpudoctor.fix.errors import RepairError
+from gpudoctor.fix.owned_folder import account, me
+from gpudoctor.fix.run import UNDO_FOLDER, Run
 from gpudoctor.fix.steps import RunStep
+
+PROJECT_FILES = ("pyproject.toml", "uv.lock", "poetry.lock", "pixi.toml", "pixi.lock", "environment.yml")
+"""Of a project, beside its environment: what the tools that own it write."""
 
 _OF_A_VENV = ("pyvenv.cfg", "bin", "include", "lib", "lib64", "share", "etc", "CACHEDIR.TAG", ".gitignore", ".lock")
 """What installers write into. A venv may be a project's own folder, with work going on beside these."""
 
 _OF_OTHERS = ("pkgs", "envs")
 """Below a conda prefix: the package cache and the other environments."""
+
+_PACKAGES = r"(.*)/lib[^/]*(?:/python[^/]*)?/(?:site|dist)-packages"
 
 _ASK = """
 import json, site, sysconfig
@@ -82,11 +90,14 @@ def _roots(prefix: str, python: str) -> tuple[tuple[bytes, ...], tuple[bytes, ..
         return (os.fsencode(prefix),), tuple(os.fsencode(f"{prefix}/{name}") for name in _OF_OTHERS)
     if os.path.exists(f"{prefix}/pyvenv.cfg"):
         roots = [f"{prefix}/{name}" for name in _OF_A_VENV]
-        # The packages may lie elsewhere, behind a link.
-        real = (os.path.realpath(path) for path in glob.glob(f"{glob.escape(prefix)}/lib*/python*/site-packages"))
-        roots += [path for path in sorted(set(real)) if not path.startswith(f"{prefix}/")]
-        return tuple(map(os.fsencode, roots)), ()
+        return tuple(map(os.fsencode, (*roots, *_packages_elsewhere(prefix)))), ()
     return _roots_of_a_system_python(python), ()
+
+
+def _packages_elsewhere(prefix: str) -> list[str]:
+    """Folders of packages that the environment has behind a link."""
+    real = {os.path.realpath(path) for path in glob.glob(f"{glob.escape(prefix)}/lib*/python*/site-packages")}
+    return [path for path in sorted(real) if not path.startswith(f"{prefix}/")]
 
 
 def _roots_of_a_system_python(python: str) -> tuple[bytes, ...]:
@@ -101,3 +112,104 @@ def _roots_of_a_system_python(python: str) -> tuple[bytes, ...]:
     # /usr/share belongs to the whole distribution; manual pages that a wheel adds there stay after an undo.
     shared = [] if data == "/usr" else [f"{data}/share", f"{data}/etc"]
     return tuple(os.fsencode(os.path.realpath(path)) for path in dict.fromkeys((*folders, *shared)))
+
+
+# --- a scope that was recorded -------------------------------------------------------------------------
+
+
+def recorded_scope(run: Run) -> Scope:
+    """What a run could change, from its journal."""
+    begun = run.begun
+    return Scope(
+        roots=tuple(map(os.fsencode, begun.roots)),
+        files=tuple(map(os.fsencode, begun.files)),
+        made=tuple(map(os.fsencode, begun.made)),
+        without=tuple(map(os.fsencode, begun.without)),
+    )
+
+
+def check_recorded(run: Run) -> None:
+    """Nothing is put back anywhere but where a repair of this environment could have been. RepairError else."""
+    begun, prefix = run.begun, run.prefix
+    made = {folder for step in begun.steps for folder in _made_by(step)}
+    projects = {os.path.dirname(prefix), *(step.cwd for step in begun.steps if step.cwd)}
+    own = {f"{prefix}/{name}" for name in (UNDO_FOLDER, *_OF_OTHERS)}
+    new = {path for path in made if _is_new_venv(path)}
+    strange = [
+        *(path for path in begun.roots if path not in new and not _is_root_of(prefix, begun.roots, path)),
+        *(path for path in begun.made if path not in new),
+        *(path for path in begun.files if not _is_project_file(path, projects)),
+        *(path for path in begun.without if path not in own),
+    ]
+    if strange:
+        raise RepairError(
+            f"{run.folder} says that {strange[0]} was changed, which no repair of {prefix or 'this system'} does: "
+            "nothing was taken back. Move that folder away."
+        )
+    check_owner(prefix, recorded_scope(run))
+
+
+def _is_root_of(prefix: str, roots: Iterable[str], path: str) -> bool:
+    if not prefix:
+        return False
+    if path == prefix or path.startswith(f"{prefix}/"):
+        return True
+    if os.path.lexists(f"{prefix}/pyvenv.cfg") or os.path.lexists(f"{prefix}/conda-meta"):
+        return path in _packages_elsewhere(prefix)
+    # A system's Python installs beside its own packages.
+    bases = {found[1] for root in roots if (found := re.fullmatch(_PACKAGES, root))}
+    return re.fullmatch(_PACKAGES, path) is not None or path in {
+        f"{base}/{name}" for base in bases for name in ("bin", "share", "etc")
+    }
+
+
+def _is_project_file(path: str, projects: Iterable[str]) -> bool:
+    return any(path in _called(f"{folder}/{name}") for folder in projects for name in PROJECT_FILES)
+
+
+def _made_by(step: RunStep) -> tuple[str, ...]:
+    """What the folder of the venv that a step makes can be called, before and after it was made."""
+    if not venv_made(step):
+        return ()
+    return _called(os.path.normpath(os.path.join(step.cwd or os.getcwd(), step.argv[-1])))
+
+
+def _called(path: str) -> tuple[str, ...]:
+    """What a path that may be a link, or may have been one, can be recorded as."""
+    folder, name = os.path.split(path)
+    return (os.path.realpath(path), os.path.join(os.path.realpath(folder), name))
+
+
+def _is_new_venv(folder: str) -> bool:
+    """Whether it holds what a venv holds, perhaps not all of it yet, or is not there."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return "pyvenv.cfg" in names or set(names) <= {*_OF_A_VENV, UNDO_FOLDER}
+
+
+def check_owner(prefix: str, scope: Scope) -> None:
+    """What root's pip leaves in somebody's environment or cache they can neither change nor remove. RepairError for
+    root where anything of the scope is another account's."""
+    if os.geteuid() != 0:
+        return
+    for path in filter(None, (os.fsencode(prefix), *scope.everything)):
+        uid = _owner(path)
+        if uid != 0:
+            raise RepairError(
+                f"{os.fsdecode(path)} belongs to {account(uid)}: start gpudoctor as {account(uid)}, not as {me()}; "
+                "nothing was changed."
+            )
+
+
+def _owner(path: bytes) -> int:
+    """Of a path, or of the folder in which it would be made."""
+    while path:
+        try:
+            return os.lstat(path).st_uid
+        except (FileNotFoundError, NotADirectoryError):
+            path = os.path.dirname(path) if path != b"/" else b""
+    return 0

@@ -14,12 +14,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from types import FrameType
 
 from msgspec import Struct
 
-from gpudoctor.fix.journal import Process, RepairError, is_alive, process
+from gpudoctor.fix.errors import RepairError
+from gpudoctor.fix.journal import open_run
+from gpudoctor.fix.open_folders import regular
+from gpudoctor.fix.owned_folder import account_home, belongs_to_another
+from gpudoctor.fix.processes import Process, is_alive, process
 from gpudoctor.host.bound_child import bound
 from gpudoctor.privacy import without_secrets
 
@@ -58,6 +61,23 @@ _ELSEWHERE = (
     "PIP_USER",
     "UV_TARGET",
     "UV_PREFIX",
+)
+# Folders in which the tools keep what they download and set.
+_STORES = (
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
+    "XDG_BIN_HOME",
+    "XDG_RUNTIME_DIR",
+    "PIP_CACHE_DIR",
+    "UV_CACHE_DIR",
+    "UV_TOOL_DIR",
+    "UV_PYTHON_INSTALL_DIR",
+    "POETRY_CACHE_DIR",
+    "PIXI_HOME",
+    "CONDA_PKGS_DIRS",
+    "TMPDIR",
 )
 _QUIET = {
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
@@ -100,8 +120,16 @@ def interruptible() -> Iterator[None]:
 
 def environment(own: Mapping[str, str]) -> dict[str, str]:
     """Variables of a step: the person's, less what leads elsewhere, and the step's `own`."""
-    kept = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
-    return {**kept, **_QUIET, **own}
+    kept = {
+        name: value for name, value in os.environ.items() if name not in _ELSEWHERE and not _is_others(name, value)
+    }
+    home = account_home()
+    return {**kept, **({"HOME": home} if home else {}), **_QUIET, **own}
+
+
+def _is_others(name: str, value: str) -> bool:
+    """Whether root would leave its files in another account's folder. Others may share one on purpose."""
+    return os.geteuid() == 0 and name in _STORES and os.path.isabs(value) and belongs_to_another(value)
 
 
 def program_missing(argv: Sequence[str], own: Mapping[str, str], cwd: str | None) -> str:
@@ -128,6 +156,26 @@ def run_step(
     `started` is told the process before it becomes the step; `line` every line that it prints. `folder` is the
     run's, for its log and the sign that it lives. `keep_children` leaves services alone that it has started.
     """
+    with open_run(folder) as opened:
+        child, known = _started(argv, env, cwd, opened, started)
+        try:
+            last = _follow(child, opened, line)
+            rc = child.wait()
+        except BaseException:
+            _end(child)
+            end_session(known)
+            raise
+        finally:
+            if child.stdout:
+                child.stdout.close()
+    if not keep_children:
+        end_session(known)
+    return StepResult(rc=rc, last_lines=last)
+
+
+def _started(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str | None, folder: int, started: Callable[[Process], None]
+) -> tuple[subprocess.Popen[bytes], Process]:
     waiting, go = os.pipe()
     try:
         child = subprocess.Popen(
@@ -147,40 +195,33 @@ def run_step(
         os.close(waiting)
     known = process(child.pid)
     try:
-        try:
-            touch(folder)
-            started(known)
-            os.write(go, b"g")
-        finally:
-            os.close(go)
-        last = _follow(child, folder, line)
-        rc = child.wait()
+        touch(folder)
+        started(known)
+        os.write(go, b"g")
     except BaseException:
         _end(child)
         end_session(known)
         raise
     finally:
-        if child.stdout:
-            child.stdout.close()
-    if not keep_children:
-        end_session(known)
-    return StepResult(rc=rc, last_lines=last)
+        os.close(go)
+    return child, known
 
 
-def touch(folder: str) -> None:
-    """Note that a run lives; what changes long after the last note was changed by somebody else."""
-    path = f"{folder}/alive"
+def touch(folder: int) -> None:
+    """Note in the folder of a run that it lives; what changes long after the last note somebody else changed."""
     with suppress(OSError):
-        Path(path).touch(mode=0o600)
+        descriptor = regular(folder, b"alive", os.O_WRONLY | os.O_CREAT)
+        os.utime(descriptor)
+        os.close(descriptor)
 
 
-def _follow(child: subprocess.Popen[bytes], folder: str, line: Callable[[str], None]) -> tuple[str, ...]:
+def _follow(child: subprocess.Popen[bytes], folder: int, line: Callable[[str], None]) -> tuple[str, ...]:
     """Tell and keep the output until the child has ended."""
     assert child.stdout is not None
     last: deque[str] = deque(maxlen=LAST_LINES)
     pending = b""
     closing = 0.0
-    log = os.open(f"{folder}/output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    log = _log(folder)
     try:
         with selectors.DefaultSelector() as selector:
             selector.register(child.stdout, selectors.EVENT_READ)
@@ -204,6 +245,13 @@ def _follow(child: subprocess.Popen[bytes], folder: str, line: Callable[[str], N
     finally:
         os.close(log)
     return tuple(last)
+
+
+def _log(folder: int) -> int:
+    try:
+        return regular(folder, b"output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    except OSError as error:
+        raise RepairError(f"The output of the step cannot be kept (output.log: {error.strerror}).") from error
 
 
 def _tell(raw: bytes, last: deque[str], log: int, line: Callable[[str], None]) -> None:
@@ -246,6 +294,8 @@ def end_session(known: Process) -> None:
 
 
 def _members(known: Process) -> list[int]:
+    if known.pid == os.getsid(0):
+        return []  # a step has a session of its own
     try:
         leader = process(known.pid)
     except OSError:

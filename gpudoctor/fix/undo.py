@@ -9,11 +9,15 @@ from msgspec import Struct
 
 from gpudoctor.fix import recording
 from gpudoctor.fix.apply import Event, Line, StepStarts, aside_of, drop, end_strays
+from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.installed import name_of, records
-from gpudoctor.fix.journal import Process, RepairError, Run, locked, note, process, read, runs
-from gpudoctor.fix.kept_files import KeptFiles, discard, sync_file_system
+from gpudoctor.fix.journal import locked, note, read, runs
+from gpudoctor.fix.kept_files import discard, kept_files
+from gpudoctor.fix.processes import Process, process
 from gpudoctor.fix.put_back import PutBack, put_back
 from gpudoctor.fix.recorded_tree import Tree, scan
+from gpudoctor.fix.run import Run
+from gpudoctor.fix.scope import check_recorded, recorded_scope
 from gpudoctor.fix.step_process import Interrupted, interruptible, run_step
 from gpudoctor.privacy import without_secrets
 
@@ -46,9 +50,10 @@ def undo(run: Run, *, say: Callable[[Event], None]) -> Undone:
         run = _current(run)
         if run.is_over:
             return Undone(ok=True)
+        check_recorded(run)
         end_strays(run)
         if not run.is_saved:
-            discard(run.begun.kept)
+            discard(run.kept)
             note(run, "undone")
             return Undone(ok=True)
         told = PutBack()
@@ -64,7 +69,7 @@ def undo(run: Run, *, say: Callable[[Event], None]) -> Undone:
             return _told(told, ok=False, problem=f"{path}: {error.strerror}. Undo it again to go on.")
         if problem:
             return _told(told, ok=False, problem=problem)
-        discard(run.begun.kept)
+        discard(run.kept)
         note(run, "undone")
         return _told(told, ok=True)
 
@@ -109,7 +114,7 @@ def _current(run: Run) -> Run:
 
 
 def _put_back(run: Run) -> tuple[Run, PutBack]:
-    scope = recording.scope_of_run(run)
+    scope = recorded_scope(run)
     if run.has("recorded") and run.prefix and not os.path.isdir(run.prefix):
         raise RepairError(
             f"{run.prefix} is gone: there is nothing to take back. "
@@ -118,17 +123,15 @@ def _put_back(run: Run) -> tuple[Run, PutBack]:
     earlier = recording.before(run)
     run, later = recording.after(run)
     if gone := recording.missing(run, earlier, later):
-        raise RepairError(f"{len(gone)} kept files are gone from {run.begun.kept}: this repair cannot be taken back.")
+        raise RepairError(f"{len(gone)} kept files are gone from {run.kept}: this repair cannot be taken back.")
     if again := _installed_since(earlier, later, scan(scope.everything, scope.without)):
         raise RepairError(
             f"Installed again since the repair: {', '.join(again)}. Taking the repair back would mix two "
             "installations: uninstall these first."
         )
     run = note(run, "undoing", process=process(os.getpid()))
-    kept = KeptFiles.of(run.begun.kept, earlier)
-    told = put_back(scope, earlier, later, kept, aside_of(run))
-    for root in {os.path.dirname(path) for path in scope.everything if os.path.lexists(path)}:
-        sync_file_system(root)
+    with kept_files(run.kept, earlier) as kept:
+        told = put_back(scope, earlier, later, kept, aside_of(run))
     return note(run, "restored"), told
 
 

@@ -40,17 +40,11 @@ def _run_data(run: Run) -> dict[str, Any]:
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(run.when)),
         "prefix": run.prefix,
         "state": run.state,
-        "findings": _findings(run),
+        "findings": list(run.because),
         "steps": [list(step.argv) for step in run.steps],
         "kept_bytes": run.kept_bytes,
         "packages": [{"name": name, "before": had, "after": has} for name, had, has in changes(run)],
     }
-
-
-def _findings(run: Run) -> list[str]:
-    plan = run.plan if isinstance(run.plan, dict) else {}
-    because = (id for step in plan.get("steps", ()) for id in step.get("because", ()) if step["state"] == "will run")
-    return list(dict.fromkeys(because))
 
 
 def changes(run: Run) -> list[tuple[str, str | None, str | None]]:
@@ -77,7 +71,7 @@ def _history(runs: tuple[Run, ...]) -> Iterator[Line]:
 
 
 def _of_run(run: Run) -> Iterator[Line]:
-    if found := _findings(run):
+    if found := run.because:
         yield [("    for   ", "dim"), (", ".join(found), "")]
     for step in run.steps:
         yield [("    ran   ", "dim"), (command_line(step.argv), "command")]

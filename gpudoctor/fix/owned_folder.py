@@ -1,0 +1,170 @@
+"""Folders and files that belong to this account alone.
+
+What the journal says is done to an environment, as root too. So it is believed only where nobody else can have
+written it: as ssh does with its keys, the owner of every folder on the way is looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from contextlib import suppress
+
+from gpudoctor.fix.errors import RepairError
+from gpudoctor.fix.open_folders import enter, listable, read_whole, regular
+
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_EVERYBODY = "0 0 4294967295"
+"""The map of user ids where none is hidden."""
+
+
+def account(uid: int) -> str:
+    """The name of an account, for a person."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+def me() -> str:
+    """The name of this account."""
+    return account(os.geteuid())
+
+
+def account_home() -> str:
+    """The home folder of this account; "" where it has none.
+
+    That is HOME, unless HOME was left over from somebody else (sudo -E) and the password database knows better.
+    """
+    named = os.environ.get("HOME", "")
+    recorded = ""
+    with suppress(KeyError):
+        recorded = pwd.getpwuid(os.geteuid()).pw_dir
+    if not os.path.isabs(named):
+        return recorded if os.path.isabs(recorded) else ""
+    return recorded if belongs_to_another(named) and _is_mine(recorded) else named
+
+
+def belongs_to_another(path: str) -> bool:
+    """Whether another account owns the folder at `path`, or the one in which it would be made."""
+    while path:
+        try:
+            return os.stat(path).st_uid != os.geteuid()
+        except FileNotFoundError:
+            path = os.path.dirname(path.rstrip("/"))
+        except OSError:
+            return True
+    return False
+
+
+def _is_mine(folder: str) -> bool:
+    return os.path.isdir(folder) and not belongs_to_another(folder)
+
+
+def open_owned(path: str, top: str, *, make: bool = False, way: bool = True) -> int:
+    """Open a folder, to list and to sync, that from `top` on is this account's alone; without `make` it is there.
+
+    Where the `way` matters, all folders above `top` belong to this account or to root. Neither path holds a link.
+    RepairError where somebody else could write; OSError with the path where it cannot be opened.
+    """
+    descriptor, at = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC), ""
+    try:
+        for name in path.strip("/").split("/"):
+            parent, at = descriptor, f"{at}/{name}"
+            descriptor = _enter(parent, name, at, make=make)
+            os.close(parent)
+            if at == top or at.startswith(f"{top}/"):
+                _alone(at, os.fstat(descriptor))
+            elif way:
+                _safe_above(at, os.fstat(descriptor))
+        return listable(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _enter(parent: int, name: str, path: str, *, make: bool) -> int:
+    try:
+        return enter(parent, os.fsencode(name), os.fsencode(path))
+    except FileNotFoundError:
+        if not make:
+            raise
+    with suppress(FileExistsError):
+        os.mkdir(name, 0o700, dir_fd=parent)
+    return enter(parent, os.fsencode(name), os.fsencode(path))
+
+
+def _alone(path: str, status: os.stat_result) -> None:
+    if status.st_uid != os.geteuid():
+        raise _foreign(path, status.st_uid)
+    if status.st_mode & _OTHERS_MAY_WRITE:
+        raise RepairError(
+            f"Others may write to {path}, so it cannot be trusted: look at what lies there, then "
+            f"`chmod go-w {path}`; XDG_STATE_HOME names another place."
+        )
+
+
+def _safe_above(path: str, status: os.stat_result) -> None:
+    if status.st_uid not in (0, os.geteuid()) and not _hidden(status.st_uid):
+        raise _foreign(path, status.st_uid)
+    if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
+        raise RepairError(
+            f"Everybody may write to {path}, so the journal below it cannot be trusted: XDG_STATE_HOME names another "
+            "place."
+        )
+
+
+def _foreign(path: str, uid: int) -> RepairError:
+    return RepairError(
+        f"{path} belongs to {account(uid)}, not to {me()}: start gpudoctor as {account(uid)} (without sudo), or let "
+        f"XDG_STATE_HOME name a folder of {me()}."
+    )
+
+
+def _hidden(uid: int) -> bool:
+    """Whether that is what a user namespace shows instead of an owner that it does not have: root, most of all."""
+    try:
+        with open("/proc/sys/kernel/overflowuid", encoding="ascii") as file:
+            if int(file.read()) != uid:
+                return False
+        with open("/proc/self/uid_map", encoding="ascii") as file:
+            return " ".join(file.read().split()) != _EVERYBODY
+    except (OSError, ValueError):
+        return False
+
+
+def open_own_file(folder: int, name: str, flags: int = os.O_RDONLY) -> int:
+    """Open a regular file of this account in an open folder. RepairError where others could have written it."""
+    descriptor = regular(folder, os.fsencode(name), flags)
+    try:
+        _alone(name, os.fstat(descriptor))
+    except RepairError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_own_file(folder: int, name: str, limit: int) -> bytes:
+    """The content of such a file. OSError where it is no regular file or longer than `limit` bytes."""
+    descriptor = open_own_file(folder, name)
+    try:
+        return read_whole(descriptor, limit)
+    finally:
+        os.close(descriptor)
+
+
+def remove(parent: int, name: str) -> None:
+    """Remove a folder of plain files; gpudoctor makes no others. What else lies in it stays, and so does it."""
+    with suppress(OSError):
+        folder = enter(parent, os.fsencode(name), os.fsencode(name))
+        try:
+            listing = listable(folder)
+            try:
+                for found in os.listdir(listing):
+                    with suppress(OSError):
+                        os.unlink(found, dir_fd=folder)
+            finally:
+                os.close(listing)
+        finally:
+            os.close(folder)
+        os.rmdir(name, dir_fd=parent)

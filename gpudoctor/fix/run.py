@@ -1,0 +1,217 @@
+"""One repair: what its journal holds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from gpudoctor.fix.errors import RepairError
+from gpudoctor.fix.owned_folder import open_owned
+from gpudoctor.fix.processes import Process
+from gpudoctor.fix.steps import RunStep
+
+Seconds = Annotated[float, Meta(ge=0, le=253_402_214_400)]
+"""Since 1970, up to the last year that calendars can show."""
+
+UNDO_FOLDER = ".gpudoctor-undo"
+"""Beside or inside an environment, where what is kept of it cannot lie with the journal."""
+
+RunState = Literal["running", "cut off", "done", "failed", "unchanged", "undoing", "undone"]
+
+MarkKind = Literal[
+    "saved",  # the environment is recorded and its files are kept; nothing was changed before this
+    "started",  # a step is about to run
+    "process",  # as which process
+    "ended",  # a step ended, with rc
+    "recorded",  # the environment as the run left it is recorded
+    "interrupted",
+    "done",
+    "failed",
+    "unchanged",  # it failed, and nothing is left of what it did
+    "again",  # the run is continued: all is put back and the steps begin anew
+    "undoing",
+    "restored",  # the files are as before
+    "reverted",  # the undo commands of a step have run
+    "undone",
+]
+STATES: dict[str, RunState] = {
+    "done": "done",
+    "failed": "failed",
+    "unchanged": "unchanged",
+    "undone": "undone",
+}
+
+
+class Package(Struct, frozen=True, omit_defaults=True):
+    """An installed distribution, and what brought it."""
+
+    name: str
+    version: str
+    installer: str = ""
+    url: str = ""
+    """Where it came from if not from an index (PEP 610), without credentials."""
+
+
+class Mark(Struct, frozen=True, omit_defaults=True):
+    """One line of the journal: something that is about to happen, or has happened."""
+
+    mark: MarkKind
+    at: Seconds
+    step: int = -1
+    rc: int = 0
+    process: Process | None = None
+    """The step's process, or the gpudoctor that took over."""
+    packages: tuple[Package, ...] = ()
+    """Those installed afterwards, in `recorded`."""
+    note: str = ""
+
+
+class Begun(Struct, frozen=True):
+    """The first line of a journal."""
+
+    id: str
+    at: Seconds
+    prefix: str
+    steps: tuple[RunStep, ...]
+    roots: tuple[str, ...]
+    files: tuple[str, ...]
+    made: tuple[str, ...]
+    without: tuple[str, ...]
+    kept: str
+    """Folder of the kept files."""
+    owner: Process
+    packages: tuple[Package, ...] = ()
+    plan: Any = None
+
+
+class PlannedStep(Struct, frozen=True):
+    """What is read of a step of a kept plan."""
+
+    state: str = ""
+    because: tuple[str, ...] = ()
+
+
+class PlanShape(Struct, frozen=True):
+    """What is read of a kept plan."""
+
+    steps: tuple[PlannedStep, ...] = ()
+
+
+def shape_of(plan: Any) -> PlanShape:
+    """The steps of a kept plan. msgspec.ValidationError where it is no plan."""
+    return msgspec.convert(plan, PlanShape) if isinstance(plan, dict) else PlanShape()
+
+
+class Run(Struct, frozen=True):
+    """One repair, as its journal tells it."""
+
+    folder: str
+    """Of the journal; HOME/runs/ID."""
+    begun: Begun
+    marks: tuple[Mark, ...]
+    state: RunState
+
+    @property
+    def home(self) -> str:
+        return os.path.dirname(os.path.dirname(self.folder))
+
+    @property
+    def id(self) -> str:
+        return self.begun.id
+
+    @property
+    def when(self) -> float:
+        """Seconds since 1970."""
+        return self.begun.at
+
+    @property
+    def prefix(self) -> str:
+        return self.begun.prefix
+
+    @property
+    def plan(self) -> Any:
+        """What `apply` was given to keep."""
+        return self.begun.plan
+
+    @property
+    def because(self) -> tuple[str, ...]:
+        """Ids of the findings for which its steps were run."""
+        plan = shape_of(self.plan)
+        ids = (id for step in plan.steps if step.state == "will run" for id in step.because)
+        return tuple(dict.fromkeys(ids))
+
+    @property
+    def steps(self) -> tuple[RunStep, ...]:
+        return self.begun.steps
+
+    @property
+    def packages_before(self) -> tuple[Package, ...]:
+        return self.begun.packages
+
+    @property
+    def packages_after(self) -> tuple[Package, ...]:
+        """As the run left them; empty while that is not recorded."""
+        return next((mark.packages for mark in reversed(self.marks) if mark.mark == "recorded"), ())
+
+    @property
+    def kept(self) -> str:
+        """Folder of the kept files; where they lie with the journal, they move with it."""
+        with_journal, *others = kept_places(self.folder, self.prefix)
+        named = "/" + self.begun.kept.lstrip("/")
+        return named if named in others else with_journal
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the kept files take that nothing else takes already."""
+        total = 0
+        with suppress(OSError, RepairError), open_kept(self.kept) as folder, os.scandir(folder) as listing:
+            for found in listing:
+                status = found.stat(follow_symlinks=False)
+                total += status.st_blocks * 512 if status.st_nlink == 1 else 0
+        return total
+
+    def has(self, *kinds: MarkKind) -> bool:
+        """Whether such a mark was made since the steps last began."""
+        return any(mark.mark in kinds for mark in self.since_begin)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing to take back."""
+        return self.state in ("unchanged", "undone")
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether anything can have been changed: all is kept before."""
+        return any(mark.mark == "saved" for mark in self.marks)
+
+    @property
+    def since_begin(self) -> tuple[Mark, ...]:
+        """The marks since the steps last began: a run that is continued begins anew."""
+        last = max((n for n, mark in enumerate(self.marks) if mark.mark == "again"), default=-1)
+        return self.marks[last + 1 :]
+
+    def with_mark(self, mark: Mark) -> Run:
+        return replace(self, marks=(*self.marks, mark))
+
+
+def kept_places(run_folder: str, prefix: str) -> tuple[str, ...]:
+    """Where the kept files of a run can lie: with the journal, beside the environment, or inside it."""
+    run_id = os.path.basename(run_folder)
+    around = (os.path.dirname(prefix), prefix) if prefix else ()
+    return (f"{run_folder}/kept", *(os.path.join(folder, UNDO_FOLDER, run_id) for folder in around))
+
+
+@contextmanager
+def open_kept(place: str, *, make: bool = False) -> Iterator[int]:
+    """A folder of kept files, this account's alone as is the one that holds it, as a descriptor."""
+    descriptor = open_owned(place, os.path.dirname(place), make=make, way=False)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
