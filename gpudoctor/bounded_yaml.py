@@ -51,7 +51,9 @@ def read_yaml(text: str, *, plain: bool = False, trusted: bool = False) -> Docum
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise YamlError(f"not valid YAML: {error.problem or error.context}", mark and mark.line + 1) from None
+        raise YamlError(
+            f"not valid YAML: {error.problem or error.context}", mark.line + 1 if mark else None
+        ) from None
     except (yaml.YAMLError, ValueError) as error:
         raise YamlError(f"not valid YAML: {(str(error) or repr(error)).splitlines()[0]}") from None
 
@@ -130,7 +132,7 @@ def _look_through(text: str, plain: bool) -> None:
         elif isinstance(event, yaml.CollectionEndEvent):
             depth = seen.end()
         elif isinstance(event, yaml.AliasEvent):
-            depth = seen.alias(event.anchor)
+            depth = seen.alias(event.anchor or "")
         if seen.values > VALUES or seen.text > TEXT:
             raise YamlError(
                 f"too large: more than {VALUES:,} values or {TEXT >> 20} MiB of text, aliases followed", line

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -177,15 +178,20 @@ def exit_code(verdict: Verdict, fail_on: FailOn) -> int:
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """By severity; within it a cause before what it explains, then from the metal up (by id)."""
+    findings = tuple(findings)
     ordered: list[Finding] = []
     for severity in _SEVERITIES:
         waiting = sorted((f for f in findings if f.severity == severity), key=_place)
+        blocked = Counter(slug for finding in waiting for slug in _moots(finding))
         while waiting:
-            blocked = {slug for finding in waiting for slug in finding.moots if slug != finding.slug}
-            free = [finding for finding in waiting if finding.slug not in blocked] or waiting[:1]
-            ordered.append(free[0])
-            waiting.remove(free[0])
+            first = next((number for number, f in enumerate(waiting) if not blocked[f.slug]), 0)
+            ordered.append(waiting.pop(first))
+            blocked.subtract(_moots(ordered[-1]))
     return tuple(ordered)
+
+
+def _moots(finding: Finding) -> tuple[str, ...]:
+    return tuple(slug for slug in finding.moots if slug != finding.slug)
 
 
 def _place(finding: Finding) -> tuple[str, int]:

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from gpudoctor.bounded_yaml import YamlError, read_yaml
+from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.syntax import RecipeError
 from gpudoctor.dockerfile.variables import expanded
 
@@ -46,8 +47,11 @@ class Service(Struct, frozen=True):
         return f"{self.file}:{self.line}"
 
 
-def read_compose(file: str, text: str, variables: Mapping[str, str] = {}) -> tuple[Service, ...]:
-    """The services of a compose file. Raises RecipeError for what is none."""
+def read_compose(
+    file: str, text: str, bounds: Bounds | None = None, variables: Mapping[str, str] = {}
+) -> tuple[Service, ...]:
+    """The services of a compose file. Raises RecipeError for what is none, or is over a bound."""
+    bounds = bounds or Bounds()
     try:
         document = read_yaml(text)
     except YamlError as error:
@@ -59,7 +63,7 @@ def read_compose(file: str, text: str, variables: Mapping[str, str] = {}) -> tup
         raise RecipeError(f"has more than {_SERVICES:,} services")
     lines = _lines(document.node)
     return tuple(
-        _service(file, str(name), content, lines.get(str(name), 1), variables)
+        _service(file, str(name), content, lines.get(str(name), 1), variables, bounds)
         for name, content in services.items()
         if isinstance(content, dict)
     )
@@ -72,7 +76,9 @@ def _lines(tree: Any) -> dict[str, int]:
     return {}
 
 
-def _service(file: str, name: str, given: dict[str, Any], line: int, variables: Mapping[str, str]) -> Service:
+def _service(
+    file: str, name: str, given: dict[str, Any], line: int, variables: Mapping[str, str], bounds: Bounds
+) -> Service:
     build = given.get("build")
     build = {"context": build} if isinstance(build, str) else build if isinstance(build, dict) else {}
     deploy = given.get("deploy")
@@ -84,8 +90,8 @@ def _service(file: str, name: str, given: dict[str, Any], line: int, variables: 
         file=file,
         name=name,
         line=line,
-        image=expanded(image, variables) if isinstance(image, str) else None,
-        context=expanded(str(build["context"]), variables) if "context" in build else None,
+        image=expanded(image, variables, bounds) if isinstance(image, str) else None,
+        context=expanded(str(build["context"]), variables, bounds) if "context" in build else None,
         dockerfile=str(build.get("dockerfile") or ""),
         target=str(build.get("target") or ""),
         arguments={key: value for key, value in _mapping(build.get("args")).items() if "$" not in value},

@@ -61,10 +61,7 @@ class TorchQuestions(Cards):
 
     def builds(self, platform: str | None = None) -> tuple[TorchBuild, ...]:
         """All installable builds (no nightlies), newest first."""
-        rows = [
-            row for row in self.tables.torch_builds if row.origin != "nightly" and platform in (None, row.platform)
-        ]
-        return tuple(sorted(rows, key=lambda row: figures(row.version), reverse=True))
+        return self._installable if platform is None else self._installable_on.get(platform, ())
 
     def index_url(self, build: TorchBuild) -> str:
         """Wheel index of a build; "" for the package index's own. A `wheel_index` overlay replaces
@@ -123,6 +120,16 @@ class TorchQuestions(Cards):
         # Releases before the stable ones pin one torch; of a patch release the pin is often stricter than the ABI.
         pairs = {minor(partner) for partner in _partners(row, package)}
         return None if minor(version) in pairs else False
+
+    @cached_property
+    def _installable(self) -> tuple[TorchBuild, ...]:
+        rows = (row for row in self.tables.torch_builds if row.origin != "nightly")
+        return tuple(sorted(rows, key=lambda row: figures(row.version), reverse=True))
+
+    @cached_property
+    def _installable_on(self) -> dict[str, tuple[TorchBuild, ...]]:
+        platforms = {row.platform for row in self._installable}
+        return {name: tuple(row for row in self._installable if row.platform == name) for name in platforms}
 
     @cached_property
     def _versions(self) -> dict[str, list[TorchBuild]]:
