@@ -33,6 +33,8 @@ class Document(NamedTuple):
 
     value: Any
     node: Any
+    size: int
+    """Values in it, aliases followed; 0 where it was trusted."""
 
 
 def read_yaml(text: str, *, plain: bool = False, trusted: bool = False) -> Document:
@@ -41,12 +43,11 @@ def read_yaml(text: str, *, plain: bool = False, trusted: bool = False) -> Docum
     import yaml
 
     try:
-        if not trusted:
-            _look_through(text, plain)
+        size = 0 if trusted else _look_through(text, plain)
         loader = _loader()(text)
         try:
             node = loader.get_single_node()
-            return Document(loader.construct_document(node) if node is not None else None, node)
+            return Document(loader.construct_document(node) if node is not None else None, node, size)
         finally:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
@@ -110,8 +111,8 @@ class _Tally:
         return len(self._opened) + size.height
 
 
-def _look_through(text: str, plain: bool) -> None:
-    """Refuse what would cost more than its length, before anything is made of it."""
+def _look_through(text: str, plain: bool) -> int:
+    """How many values there are; refuses what would cost more than its length, before anything is made of it."""
     import yaml
 
     if found := re.search(r"^%TAG", text, re.MULTILINE):  # the parser compares each with all the others
@@ -139,6 +140,7 @@ def _look_through(text: str, plain: bool) -> None:
             )
         if depth > DEPTH:
             raise YamlError(f"nested more than {DEPTH} deep", line)
+    return int(seen.values)
 
 
 def _base() -> Any:

@@ -26,13 +26,14 @@ class Bounds:
 
     def __init__(self) -> None:
         self.instructions = Bound(10_000, "instructions")
-        self.words = Bound(100_000, "words in instructions")
+        self.words = Bound(60_000, "words in instructions")
         self.commands = Bound(5_000, "commands in RUN instructions")
         self.torches = Bound(200, "commands that install torch")
         self.expanded = Bound(1 << 20, "characters in the place of variables")
         self.requirements = Bound(10_000, "lines of requirements files")
-        self.places = Bound(20_000, "places where a file of the build may lie")
-        self.text = Bound(8 << 20, "characters in all its files")
+        self.places = Bound(10_000, "places where a file of the build may lie")
+        self.values = Bound(60_000, "values in compose files")
+        self.text = Bound(4 << 20, "characters in all its files")
 
 
 PATH = 4096

@@ -56,6 +56,7 @@ def read_compose(
         document = read_yaml(text)
     except YamlError as error:
         raise RecipeError(f"line {error.line}: {error}" if error.line else str(error)) from None
+    bounds.values.spend(document.size)
     services = document.value.get("services") if isinstance(document.value, dict) else None
     if not isinstance(services, dict):
         raise RecipeError("has no `services`: this is no compose file")

@@ -20,7 +20,6 @@ _KIND = {"nvidia": "CUDA", "amd": "ROCm"}
 _PIP = re.compile(r"\bpip[\d.]* install\b")
 _CONDA = re.compile(r"\b(conda|mamba|micromamba)\b")
 _LOCKED = (
-    (re.compile(r"(?:^|\s)(?:\S*\W)?uv(?:\s+-\S+)* sync\b"),),
     (re.compile(r"\b(poetry|pdm|pipenv) (install|sync)\b|\bpixi install\b"),),
     (re.compile(r"\bsetup\.py (install|develop|bdist_wheel)\b"),),
     (_PIP, re.compile(r"\.whl( |$)| (\.|\./\S+|-e|--editable)( |\[|$)")),
@@ -170,10 +169,20 @@ def _open(case: ImageCase, image: Image) -> str:
         named = {one.name for one in step.pip.requirements} if step.pip else set()
         conda = {name for name in conda_packages(step.command) if "torch" in name}
         unread = step.pip is not None and step.pip.incomplete and not step.pip.elsewhere
-        locked = any(in_turn(step.command.text, *patterns) for patterns in _LOCKED)
+        locked = _syncs(step.command.text) or any(in_turn(step.command.text, *patterns) for patterns in _LOCKED)
         if "torch" in named or conda or unread or named & dependents or locked or step.script:
             return f"which torch line {step.command.line} brings ({step.command.text[:60]})"
     for copied in image.copied:
         if copied.origin and re.search(r"venv|site-packages|conda", " ".join((*copied.sources, copied.target))):
             return f"which torch line {copied.line} copies"
     return ""
+
+
+def _syncs(text: str) -> bool:
+    """Whether it is a `uv sync`, options between the two or not."""
+    after_uv = False
+    for word in text.split():
+        if after_uv and word == "sync":
+            return True
+        after_uv = word == "uv" or word.endswith("/uv") or (after_uv and word.startswith("-"))
+    return False

@@ -21,7 +21,9 @@ _DRIVER = re.compile(
 )
 _WITH_DRIVER = re.compile(r"cuda$|cuda-\d+-\d+$|cuda-runtime-\d+-\d+$")
 _INSTALLER = re.compile(r"NVIDIA-Linux-\w"), re.compile(r"\.run\b")
-_PATTERNS = 100
+_LIBRARY = re.compile(r"lib(cuda|nvidia-ml)\.so[\w.*]*$")
+_MOST_NAMED = 20
+_PATTERNS = 50
 """Patterns of `rm` that are compared with a path: nobody writes more."""
 _KERNEL_MODULE = re.compile(r"(amdgpu|rocm)-dkms$")
 
@@ -48,7 +50,7 @@ def installs_driver(case: ImageCase) -> Verdicts:
             if not step.command.maybe:
                 yield from _driver_of(image, step.command)
         for copied in image.copied:
-            held = [source for source in copied.sources if re.search(r"lib(cuda|nvidia-ml)\.so[\w.*]*$", source)]
+            held = [source for source in copied.sources if _LIBRARY.match(os.path.basename(source))]
             if held and "stubs" not in held[0]:
                 where = line_of(image, copied.line, " ".join(copied.sources))
                 text = "The image holds a libcuda of its own: it hides the host's, and works only on a host with the "
@@ -57,12 +59,12 @@ def installs_driver(case: ImageCase) -> Verdicts:
 
 def _driver_of(image: Image, command: Command) -> Iterator[Finding]:
     """What one command installs of a driver."""
-    names = list(system_packages(command))
+    names = list(dict.fromkeys(system_packages(command)))
     where = line_of(image, command.line, command.text)
-    whole = [name for name in names if _DRIVER.match(name)]
+    whole = [name for name in names if _DRIVER.match(name)][:_MOST_NAMED]
     if in_turn(command.argv[0], *_INSTALLER):
         whole.append(command.argv[0])
-    pulled = [name for name in names if _WITH_DRIVER.match(name)]
+    pulled = [name for name in names if _WITH_DRIVER.match(name)][:_MOST_NAMED]
     modules = [name for name in names if _KERNEL_MODULE.match(name)]
     if os.path.basename(command.argv[0]) == "amdgpu-install" and not {"--no-dkms", "--uninstall"} & set(command.argv):
         modules.append("amdgpu-install without --no-dkms")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -23,8 +24,8 @@ _WITH_VALUE = frozenset({
 })  # fmt: skip
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*) ?(\[[^\]]*\])? ?(@ ?\S+|(?:[=<>!~][^;#]*)?) ?(;.*)?")
 _OPTION = re.compile(r"(-i|--index-url|--extra-index-url|-f|--find-links|-r|--requirement)[ =]\s*(\S+)")
-_LONGEST = 1000
-"""Of a requirement without its hashes."""
+_LONGEST, _PARENTHESES = 1000, 10
+"""Of a requirement without its hashes, and of its marker."""
 _DEPTH = 16
 _NAME = re.compile(r"[-_.]+")
 
@@ -150,9 +151,10 @@ class _RequirementsFiles:
             return False
         self._seen.add(path)
         for number, line in enumerate(text.splitlines(), start=1):
-            if not line or line[0] == "#":
+            bare = line.strip()
+            if not bare or bare[0] == "#":
                 continue
-            words = re.sub(r"(^|\s)#.*", "", line).strip().rstrip("\\").strip()
+            words = re.sub(r"\s#.*", "", bare).strip().rstrip("\\").strip()
             if option := _OPTION.match(words):
                 self._option(option[1], option[2], path, depth)
             elif words and not words.startswith("-"):
@@ -170,11 +172,12 @@ class _RequirementsFiles:
             self._options.setdefault(name, []).append(value)
 
 
+@lru_cache
 def _is_for_elsewhere(requirement: str) -> bool:
     """Whether a marker leaves Linux out."""
     marker = requirement.partition(";")[2]
-    if not marker:
-        return False
+    if not marker or marker.count("(") > _PARENTHESES:
+        return bool(marker)
     from packaging.markers import InvalidMarker, Marker
 
     try:

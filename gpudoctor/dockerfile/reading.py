@@ -81,7 +81,7 @@ class _Reader:
         folder = os.path.dirname(file)
         with _named(file):
             services = read_compose(_place(file), self._text(file), self._bounds, self._variables(folder))
-        elsewhere = self._given_elsewhere(file, folder)
+            elsewhere = self._given_elsewhere(file, folder)
         started: list[Started] = []
         images: dict[tuple[object, ...], Image] = {}
         for found in services:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -38,6 +39,7 @@ def installing_script(command: Command, read: Callable[[str], str | None]) -> Sc
     return Script(path) if strange else None
 
 
+@lru_cache
 def _may_install(text: str) -> bool:
     lines = text.split("\n")
     return bool(_MAY_INSTALL.search(text)) or any(in_turn(line, _INSTALLER, _VERB) for line in lines)
