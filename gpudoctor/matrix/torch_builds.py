@@ -8,7 +8,7 @@ from typing import Literal
 
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.cards import Cards
-from gpudoctor.matrix.rows import Companion, PublishedArchs, TorchBuild, TorchRelease, WheelIndex
+from gpudoctor.matrix.rows import Companion, PublishedArchs, TorchBuild, TorchRelease, WheelIndex, index_url
 from gpudoctor.matrix.versions import figures, matches, minor, package_matches
 
 _RELEASE = r"\d+(\.\d+)*(\.post\d+)?$"
@@ -72,9 +72,9 @@ class TorchQuestions(Cards):
         id = build.index or by_origin.get(build.origin)
         mirror = self.tables.wheel_index
         if id == "pytorch-stable" and mirror is not None:
-            return _filled(mirror.template, mirror.base, build)
+            return index_url(mirror.template, mirror.base, build.build, build.rocm or "")
         index = self._indexes.get(id or "")
-        return _filled(index.template, index.base, build) if index else ""
+        return index_url(index.template, index.base, build.build, build.rocm or "") if index else ""
 
     def wheel_index(self, id: str) -> WheelIndex | None:
         """The row of a wheel index."""
@@ -161,7 +161,3 @@ def _partners(row: Companion, package: str) -> tuple[str, ...]:
     if package == "torchvision":
         return (*((row.torchvision,) if row.torchvision else ()), *row.torchvision_also)
     return (row.torchaudio,) if row.torchaudio else ()
-
-
-def _filled(template: str, base: str, build: TorchBuild) -> str:
-    return template.format(base=base.rstrip("/"), build=build.build, rocm=build.rocm or "")
