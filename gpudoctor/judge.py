@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,6 +30,10 @@ _SEVERITIES = ("error", "warning", "note")
 _IMAGE_MODULES = ("checks", "driver_checks", "index_checks", "torch_checks", "described_checks", "compose_checks")
 
 _REQUIREMENT = "requirement-not-met"
+
+_MOST_OF_A_KIND, _LONGEST = 50, 5000
+"""Of the problems of a recipe: of one kind, and the characters of each of its texts."""
+
 _OWN_FAULTS = ("GPD901", "GPD902")
 """A check, a probe that crashed."""
 
@@ -130,7 +135,31 @@ def judge_images(
     ignored_ids = _ids(ignore or {})
     findings, questions = _findings(chosen, case)
     others = [finding for finding in also if finding.id in ids or not wanted]
-    return _judgement([*findings, *others], questions, ignored_ids, chosen)
+    return _judgement(readable([*findings, *others]), questions, ignored_ids, chosen)
+
+
+def readable(findings: Iterable[Finding]) -> list[Finding]:
+    """No more problems of one kind than a person reads, the rest told in one that is as severe as the worst."""
+    kinds: dict[str, list[Finding]] = {}
+    for finding in findings:
+        kinds.setdefault(finding.id, []).append(_cut(finding))
+    return [finding for found in kinds.values() for finding in (*found[:_MOST_OF_A_KIND], *_rest(found))]
+
+
+def _rest(found: list[Finding]) -> Iterable[Finding]:
+    if not (rest := found[_MOST_OF_A_KIND:]):
+        return ()
+    severity = min((finding.severity for finding in rest), key=_SEVERITIES.index)
+    places = ", ".join(finding.subject for finding in rest[:_MOST_OF_A_KIND])
+    message = f"{len(rest):,} more problems of this kind are not listed one by one."
+    return (replace(rest[0], severity=severity, message=message, saw=places[:_LONGEST], ways_out=(), evidence=()),)
+
+
+def _cut(finding: Finding) -> Finding:
+    """The same, its texts cut where nobody would read on."""
+    evidence = tuple(replace(one, value=one.value[:_LONGEST]) for one in finding.evidence)
+    message, saw, want = (text[:_LONGEST] for text in (finding.message, finding.saw, finding.want))
+    return replace(finding, message=message, saw=saw, want=want, evidence=evidence)
 
 
 def _ids(ignore: Mapping[str, str]) -> dict[str, str]:
@@ -186,15 +215,20 @@ def exit_code(verdict: Verdict, fail_on: FailOn) -> int:
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """By severity; within it a cause before what it explains, then from the metal up (by id)."""
+    findings = tuple(findings)
     ordered: list[Finding] = []
     for severity in _SEVERITIES:
         waiting = sorted((f for f in findings if f.severity == severity), key=_place)
+        blocked = Counter(slug for finding in waiting for slug in _moots(finding))
         while waiting:
-            blocked = {slug for finding in waiting for slug in finding.moots if slug != finding.slug}
-            free = [finding for finding in waiting if finding.slug not in blocked] or waiting[:1]
-            ordered.append(free[0])
-            waiting.remove(free[0])
+            first = next((number for number, f in enumerate(waiting) if not blocked[f.slug]), 0)
+            ordered.append(waiting.pop(first))
+            blocked.subtract(_moots(ordered[-1]))
     return tuple(ordered)
+
+
+def _moots(finding: Finding) -> tuple[str, ...]:
+    return tuple(slug for slug in finding.moots if slug != finding.slug)
 
 
 def _place(finding: Finding) -> tuple[str, int]:

@@ -35,7 +35,7 @@ def dockerfile(
     target: str,
     arguments: tuple[str, ...],
     gpus: tuple[str, ...],
-    driver: str,
+    driver: str | None,
     overlays: tuple[str, ...],
     shown: Shown,
 ) -> int:
@@ -51,6 +51,7 @@ def dockerfile(
 
     if driver and not gpus:
         raise click.UsageError("--driver is the driver of described cards: give --gpu, too")
+    driver = driver or ""
     matrix = load_matrix(overlays)
     images, services = read_recipe(path, matrix, _given(arguments), target)
     described = imagined(Description(gpus=gpus, driver=driver), {}, matrix) if gpus else None

@@ -36,13 +36,13 @@ class ImageCase:
         driver: str = "",
     ) -> None:
         self.matrix, self.images, self.services, self.gpus, self.driver = matrix, images, services, gpus, driver
-        self._torches: dict[int, Held | None] = {}
+        self._torches: dict[Image, Held | None] = {}
 
     def torch(self, image: Image) -> Held | None:
         """The torch of an image."""
-        if id(image) not in self._torches:  # images hold mappings and have no hash
-            self._torches[id(image)] = torch_of(image, self.matrix)
-        return self._torches[id(image)]
+        if image not in self._torches:
+            self._torches[image] = torch_of(image, self.matrix)
+        return self._torches[image]
 
     def vendor(self, image: Image) -> Vendor | None:
         """Whose cards an image is made for; None: not known, or for none."""

@@ -5,15 +5,33 @@ from __future__ import annotations
 import itertools
 import os.path
 import re
-import shlex
-from collections.abc import Iterator, Mapping
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, MutableMapping
 
 from msgspec import Struct
 
+from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.syntax import Instruction
 from gpudoctor.dockerfile.variables import partly_expanded
+from gpudoctor.dockerfile.words import Sign, UnclosedError, shell_words
 
 SHELLS = ("sh", "bash", "dash", "ash", "zsh")
+INDEX_VARIABLES = (
+    "PIP_INDEX_URL",
+    "UV_INDEX_URL",
+    "UV_DEFAULT_INDEX",
+    "UV_INDEX",
+    "PIP_CONFIG_FILE",
+    "UV_CONFIG_FILE",
+)
+EXTRA_VARIABLES = ("PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_FIND_LINKS")
+_OF_INSTALLERS = (
+    *INDEX_VARIABLES,
+    *EXTRA_VARIABLES,
+    "UV_TORCH_BACKEND",
+    "UV_INDEX_STRATEGY",
+    "FLASH_ATTENTION_FORCE_BUILD",
+)
 _OPENING, _CLOSING = ("if", "for", "while", "until", "case"), ("fi", "done", "esac")
 _WORDS = (*_OPENING, *_CLOSING, "then", "else", "elif", "do", "!", "{", "}", "time", "exec", "sudo", "command", "set")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
@@ -23,76 +41,133 @@ _SIGN = re.compile(r"&&|\|\||\|&|[;&|()]")
 
 
 class Command(Struct, frozen=True):
-    """One command. `maybe`: it runs only under a condition. `variables` are set for it alone or by an export."""
+    """One command. `maybe`: it runs only under a condition."""
 
     argv: tuple[str, ...]
     line: int
     maybe: bool = False
     variables: dict[str, str] = {}
+    """Of those that decide what is installed: set by ENV or ARG, by an export, or for it alone."""
     text: str = ""
     """As written, the words parted by single spaces."""
     writes: str = ""
     """The file that its output goes to."""
 
 
-def commands(run: Instruction, variables: Mapping[str, str]) -> tuple[Command, ...]:
+def commands(run: Instruction, variables: Mapping[str, str], bounds: Bounds) -> Iterator[Command]:
     """What a RUN starts. `variables` are the ENV and ARG values that are known; of a text that no shell would take,
-    nothing."""
-    known = dict(variables)
+    nothing. Raises BoundError."""
+    shell = _Shell(variables, bounds)
     if run.argv is not None:
-        return tuple(_called(run.argv, run.line, known, False, 0))
-    documents = tuple(
-        command for document in run.documents for command in _of_script(document.text, document.line, known)
-    )
-    return (*_of_text(run.text, run.line, known, False, 0), *documents)
-
-
-def _of_script(text: str, line: int, known: dict[str, str]) -> Iterator[Command]:
-    """A script, in which a line break ends a command."""
-    if text.startswith("#!") and not re.match(r"#!\S*(?:/|env )\w*sh\b", text):
+        yield from shell.called(run.argv, run.line, False, 0)
         return
-    pending, first, depth = "", line, 0
-    for number, part in enumerate(text.split("\n"), start=line):
-        if not pending:
-            first = number
-        code = "" if part.lstrip().startswith("#") else part
-        pending += code.removesuffix("\\") + (" \n" if code.endswith("\\") else "")
-        if code.endswith("\\"):
-            continue
-        words = re.findall(r"(?:^|[;&|]\s*)(\w+)", pending)
-        opened = depth + sum(word in _OPENING for word in words)
-        yield from _of_text(pending, first, known, opened > 0, 0)
-        depth = max(0, opened - sum(word in _CLOSING for word in words))
-        pending = ""
+    yield from shell.of_text(run.text, run.line, False, 0)
+    for document in run.documents:
+        yield from shell.of_script(document.text, document.line)
 
 
-def _of_text(text: str, line: int, known: dict[str, str], maybe: bool, level: int) -> Iterator[Command]:
-    lexer = shlex.shlex(text, posix=True, punctuation_chars=";&|()<>")
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    lexer.lineno = line
-    words: list[str] = []
-    at, depth, lists = line, 0, _Lists()
-    try:
-        while True:
-            token = lexer.get_token()
-            if token is not None and not set(token) <= set(";&|()"):
-                if not words:
-                    at = lexer.lineno
-                words.append(token)
+class _Shell:
+    """What runs the commands: with the variables that are known, and those that they export."""
+
+    def __init__(self, variables: Mapping[str, str], bounds: Bounds) -> None:
+        self._known: ChainMap[str, str] = ChainMap({}, variables)  # type: ignore[arg-type]
+        self._bounds = bounds
+
+    def of_script(self, text: str, line: int) -> Iterator[Command]:
+        """A script, in which a line break ends a command."""
+        if text.startswith("#!") and not re.match(r"#!\S*(?:/|env )\w*sh\b", text):
+            return
+        pending: list[str] = []
+        first, depth = line, 0
+        for number, part in enumerate(text.split("\n"), start=line):
+            if not pending:
+                first = number
+            code = "" if part.lstrip().startswith("#") else part
+            pending.append(code.removesuffix("\\") + (" \n" if code.endswith("\\") else ""))
+            if code.endswith("\\"):
                 continue
-            if words:
-                depth += words[0] in _OPENING
-                lists.command(words)
-                yield from _simple(tuple(words), at, known, maybe or depth > 0 or lists.conditional, level)
-                depth = max(0, depth - (words[0] in _CLOSING))
-                words = []
-            if token is None:
+            whole = "".join(pending)
+            pending = []
+            if not whole.strip():
+                continue
+            words = re.findall(r"(?:^|[;&|]\s*)(\w+)", whole)
+            opened = depth + sum(word in _OPENING for word in words)
+            yield from self.of_text(whole, first, opened > 0, 0)
+            depth = max(0, opened - sum(word in _CLOSING for word in words))
+
+    def of_text(self, text: str, line: int, maybe: bool, level: int) -> Iterator[Command]:
+        """The commands of one list."""
+        words: list[str] = []
+        at, depth, lists = line, 0, _Lists()
+        tokens = itertools.chain(shell_words(text, line, self._bounds), ((Sign(), line),))
+        try:
+            for token, place in tokens:
+                if not isinstance(token, Sign) or not set(token) <= set(";&|()"):
+                    if not words:
+                        at = place
+                    words.append(token)
+                    continue
+                if words:
+                    depth += words[0] in _OPENING
+                    lists.command(words)
+                    yield from self._simple(tuple(words), at, maybe or depth > 0 or lists.conditional, level)
+                    depth = max(0, depth - (words[0] in _CLOSING))
+                    words = []
+                signs = _SIGN.findall(token)
+                self._bounds.words.spend(len(signs))
+                for sign in signs:
+                    lists.sign(sign)
+        except UnclosedError:
+            return
+
+    def _simple(self, words: tuple[str, ...], line: int, maybe: bool, level: int) -> Iterator[Command]:
+        """One simple command: keywords, redirections and assignments before it taken off."""
+        own: dict[str, str] = {}
+        rest = list(_without_redirections(words))
+        first = 0
+        while first < len(rest) and (
+            rest[first] in _WORDS or _ASSIGNMENT.match(rest[first]) or (rest[first].startswith("-") and not own)
+        ):
+            if rest[first] in ("for", "case", "set"):
                 return
-            for sign in _SIGN.findall(token):
-                lists.sign(sign)
-    except ValueError:  # a quote that is never closed
-        return
+            if _ASSIGNMENT.match(rest[first]):
+                self._assign(rest[first], own)
+            first += 1
+        keyword = next(iter(rest[first:]), "")
+        if keyword in ("export", "env"):
+            first += 1
+            while first < len(rest) and _ASSIGNMENT.match(rest[first]):
+                self._assign(rest[first], own)
+                first += 1
+        if keyword in ("", "export"):
+            self._known.update(own)
+            return
+        scope = ChainMap(own, self._known) if own else self._known
+        argv = tuple(partly_expanded(word, scope, self._bounds) for word in rest[first:])
+        for command in self.called(argv, line, maybe, level):
+            yield Command(
+                command.argv, command.line, command.maybe, _of_installers(scope), command.text, _written(words)
+            )
+
+    def _assign(self, word: str, own: MutableMapping[str, str]) -> None:
+        name, _, value = word.partition("=")
+        own[name] = partly_expanded(value, self._known, self._bounds)
+
+    def called(self, argv: tuple[str, ...], line: int, maybe: bool, level: int) -> Iterator[Command]:
+        """The command itself, or those of the text that it gives to a shell."""
+        if not argv:
+            return
+        if os.path.basename(argv[0]) in SHELLS and level < _DEPTH:
+            for number, word in enumerate(argv[1:], start=1):
+                if re.fullmatch(r"-[a-z]*c", word) and number + 1 < len(argv):
+                    yield from self.of_text(argv[number + 1], line, maybe, level + 1)
+                    return
+        self._bounds.commands.spend()
+        yield Command(argv, line, maybe, _of_installers(self._known), " ".join(argv))
+
+
+def _of_installers(known: Mapping[str, str]) -> dict[str, str]:
+    return {name: known[name] for name in _OF_INSTALLERS if name in known}
 
 
 class _Lists:
@@ -101,12 +176,13 @@ class _Lists:
     def __init__(self) -> None:
         self._test = self._after_or = self._after_test = False
         self._groups: list[tuple[bool, bool]] = []
+        self._conditional_groups = 0
 
     @property
     def conditional(self) -> bool:
         """Whether the command runs only if others fail, or if a test holds. What follows `a || b &&` runs whichever
         of them did: where both fail, so does the build."""
-        return self._after_or or self._after_test or any(map(any, self._groups))
+        return self._after_or or self._after_test or self._conditional_groups > 0
 
     def command(self, words: list[str]) -> None:
         """A command begins or, with braces alone, a group."""
@@ -120,9 +196,11 @@ class _Lists:
         """An operator or a parenthesis."""
         if sign == "(":
             self._groups.append((self._after_or, self._after_test))
+            self._conditional_groups += any(self._groups[-1])
             self._after_or = self._after_test = False
         elif sign == ")":
             self._after_or, self._after_test = self._groups.pop() if self._groups else (False, False)
+            self._conditional_groups -= self._after_or or self._after_test
         elif sign == "&&":
             self._after_or, self._after_test = False, self._after_test or self._test
         elif sign == "||":
@@ -131,38 +209,10 @@ class _Lists:
             self._after_or = self._after_test = False
 
 
-def _simple(words: tuple[str, ...], line: int, known: dict[str, str], maybe: bool, level: int) -> Iterator[Command]:
-    """One simple command: keywords, redirections and assignments before it taken off."""
-    own: dict[str, str] = {}
-    rest = list(_without_redirections(words))
-    while rest and (rest[0] in _WORDS or _ASSIGNMENT.match(rest[0]) or (rest[0].startswith("-") and not own)):
-        word = rest.pop(0)
-        if _ASSIGNMENT.match(word):
-            name, _, value = word.partition("=")
-            own[name] = partly_expanded(value, known)
-        elif word in ("for", "case", "set"):
-            return
-    if not rest:
-        known.update(own)
-        return
-    if rest[0] in ("export", "env"):
-        is_export = rest[0] == "export"
-        while len(rest) > 1 and _ASSIGNMENT.match(rest[1]):
-            name, _, value = rest.pop(1).partition("=")
-            own[name] = partly_expanded(value, known)
-        if is_export:
-            known.update(own)
-            return
-        rest = rest[1:]
-    argv = tuple(partly_expanded(word, {**known, **own}) for word in rest)
-    for command in _called(argv, line, known, maybe, level):
-        yield Command(command.argv, command.line, command.maybe, {**known, **own}, command.text, _written(words))
-
-
 def _without_redirections(words: tuple[str, ...]) -> Iterator[str]:
     skip = False
     for word in words:
-        if set(word) <= set("<>&"):
+        if isinstance(word, Sign) and set(word) <= set("<>&"):
             skip = True
         elif skip:
             skip = False
@@ -174,13 +224,12 @@ def _written(words: tuple[str, ...]) -> str:
     return next((target for sign, target in itertools.pairwise(words) if sign in (">", ">>")), "")
 
 
-def _called(argv: tuple[str, ...], line: int, known: dict[str, str], maybe: bool, level: int) -> Iterator[Command]:
-    """The command itself, or those of the text that it gives to a shell."""
-    if not argv:
-        return
-    if os.path.basename(argv[0]) in SHELLS and level < _DEPTH:
-        for number, word in enumerate(argv[1:], start=1):
-            if re.fullmatch(r"-[a-z]*c", word) and number + 1 < len(argv):
-                yield from _of_text(argv[number + 1], line, known, maybe, level + 1)
-                return
-    yield Command(argv, line, maybe, known, " ".join(argv))
+def in_turn(text: str, *patterns: re.Pattern[str]) -> bool:
+    """Whether each of the patterns is found after the one before it. One pattern with `.*` between them would look
+    through a long text as often as its beginning is found."""
+    end = 0
+    for pattern in patterns:
+        if (found := pattern.search(text, end)) is None:
+            return False
+        end = found.end()
+    return True

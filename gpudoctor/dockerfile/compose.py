@@ -8,11 +8,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from gpudoctor.bounded_yaml import YamlError, read_yaml
+from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.syntax import RecipeError
 from gpudoctor.dockerfile.variables import expanded
 
-_LARGEST = 100_000
-"""Values in a compose file, aliases followed."""
+_SERVICES = 1000
 
 
 class Service(Struct, frozen=True):
@@ -46,65 +47,39 @@ class Service(Struct, frozen=True):
         return f"{self.file}:{self.line}"
 
 
-def read_compose(file: str, text: str, variables: Mapping[str, str] = {}) -> tuple[Service, ...]:
-    """The services of a compose file. Raises RecipeError for what is none."""
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+def read_compose(
+    file: str, text: str, bounds: Bounds | None = None, variables: Mapping[str, str] = {}
+) -> tuple[Service, ...]:
+    """The services of a compose file. Raises RecipeError for what is none, or is over a bound."""
+    bounds = bounds or Bounds()
     try:
-        tree = yaml.compose(text, Loader=loader)
-        _refuse_a_bomb(tree)
-        document = yaml.load(text, Loader=_tolerant(loader))
-        lines = _lines(tree)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        raise RecipeError(f"line {mark.line + 1 if mark else 1}: no valid YAML: {error.problem}") from None
-    except (yaml.YAMLError, ValueError, RecursionError, AttributeError, TypeError) as error:
-        raise RecipeError(f"no valid YAML: {str(error).splitlines()[0][:200] if str(error) else error!r}") from None
-    services = document.get("services") if isinstance(document, dict) else None
+        document = read_yaml(text)
+    except YamlError as error:
+        raise RecipeError(f"line {error.line}: {error}" if error.line else str(error)) from None
+    bounds.values.spend(document.size)
+    services = document.value.get("services") if isinstance(document.value, dict) else None
     if not isinstance(services, dict):
         raise RecipeError("has no `services`: this is no compose file")
+    if len(services) > _SERVICES:
+        raise RecipeError(f"has more than {_SERVICES:,} services")
+    lines = _lines(document.node)
     return tuple(
-        _service(file, str(name), content, lines.get(str(name), 1), variables)
+        _service(file, str(name), content, lines.get(str(name), 1), variables, bounds)
         for name, content in services.items()
         if isinstance(content, dict)
     )
 
 
-def _tolerant(loader: Any) -> Any:
-    """A loader to which tags of compose (!reset, !override) are plain values."""
-
-    class Tolerant(loader):  # type: ignore[misc]
-        pass
-
-    Tolerant.add_multi_constructor("!", lambda loader, suffix, node: None)
-    return Tolerant
-
-
-def _refuse_a_bomb(tree: Any) -> None:
-    """Aliases may make a small file large beyond all bounds, or without an end."""
-    sizes: dict[int, float] = {}
-
-    def size(node: Any) -> float:
-        if id(node) not in sizes:
-            sizes[id(node)] = float("inf")  # while it is counted: whoever meets it again goes round in a circle
-            inside = node.value if isinstance(node.value, list) else ()
-            parts = (part for one in inside for part in (one if isinstance(one, tuple) else (one,)))
-            sizes[id(node)] = 1 + sum(size(part) for part in parts)
-        return sizes[id(node)]
-
-    if tree is not None and size(tree) > _LARGEST:
-        raise RecipeError("its aliases make it too large: this is no compose file")
-
-
 def _lines(tree: Any) -> dict[str, int]:
-    for key, value in tree.value if tree is not None and isinstance(tree.value, list) else ():
+    for key, value in tree.value:
         if key.value == "services" and isinstance(value.value, list):
-            return {str(name.value): name.start_mark.line + 1 for name, _ in value.value}
+            return {name.value: name.start_mark.line + 1 for name, _ in value.value if isinstance(name.value, str)}
     return {}
 
 
-def _service(file: str, name: str, given: dict[str, Any], line: int, variables: Mapping[str, str]) -> Service:
+def _service(
+    file: str, name: str, given: dict[str, Any], line: int, variables: Mapping[str, str], bounds: Bounds
+) -> Service:
     build = given.get("build")
     build = {"context": build} if isinstance(build, str) else build if isinstance(build, dict) else {}
     deploy = given.get("deploy")
@@ -116,8 +91,8 @@ def _service(file: str, name: str, given: dict[str, Any], line: int, variables: 
         file=file,
         name=name,
         line=line,
-        image=expanded(image, variables) if isinstance(image, str) else None,
-        context=expanded(str(build["context"]), variables) if "context" in build else None,
+        image=expanded(image, variables, bounds) if isinstance(image, str) else None,
+        context=expanded(str(build["context"]), variables, bounds) if "context" in build else None,
         dockerfile=str(build.get("dockerfile") or ""),
         target=str(build.get("target") or ""),
         arguments={key: value for key, value in _mapping(build.get("args")).items() if "$" not in value},

@@ -31,12 +31,13 @@ def no_device(case: ImageCase) -> Verdicts:
     ## Fix safety
     The lines give the container the host's cards; they need nvidia-container-toolkit or the amdgpu driver there.
     """
+    given = {(vendor, source) for one in case.services for vendor in _vendors(one) for source in _sources(one)}
     for started in case.services:
         vendor = _vendor(case, started)
         service = started.service
         if vendor is None or service.scaled_to_none or _given(started, vendor):
             continue
-        if any(_given(other, vendor) and _same(other, started) for other in case.services):
+        if any((vendor, source) in given for source in _sources(started)):
             continue
         if service.open:
             yield NotJudged(f"whether service {service.name} is given a GPU: {service.open}")
@@ -100,7 +101,7 @@ def device_access(case: ImageCase) -> Verdicts:
 
 def _may_own_a_device(group: str) -> bool:
     """Whether a user's own group may be that of the device nodes; groups from 1000 on are those of persons."""
-    return group != "" and not (group.isdecimal() and int(group) >= 1000)
+    return group != "" and not (group.isdecimal() and len(group.lstrip("0")) > 3)
 
 
 @check("GPD622", "compose-small-shm")
@@ -145,9 +146,15 @@ def _given(started: Started, vendor: Vendor) -> bool:
     return service.privileged or (service.nvidia if vendor == "nvidia" else service.kfd and service.render)
 
 
-def _same(one: Started, other: Started) -> bool:
-    a, b = one.service, other.service
-    return a is not b and (
-        (a.image is not None and a.image == b.image)
-        or (a.context is not None and (a.context, a.dockerfile) == (b.context, b.dockerfile))
-    )
+def _vendors(started: Started) -> tuple[Vendor, ...]:
+    """The vendors whose GPUs a service is given."""
+    vendors: tuple[Vendor, ...] = ("nvidia", "amd")
+    return tuple(vendor for vendor in vendors if _given(started, vendor))
+
+
+def _sources(started: Started) -> tuple[tuple[str, ...], ...]:
+    """What the image of a service is had from: its name, the folder that it is built in."""
+    service = started.service
+    named = ((service.image,),) if service.image is not None else ()
+    built = ((service.context, service.dockerfile),) if service.context is not None else ()
+    return (*named, *built)

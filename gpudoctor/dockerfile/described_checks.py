@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.case import ImageCase, change, line_of
+from gpudoctor.dockerfile.commands import in_turn
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.installs import conda_packages
 from gpudoctor.finding import Finding, NotJudged
@@ -16,11 +17,15 @@ from gpudoctor.isa import Answer, cuda_runs
 from gpudoctor.machine import Gpu, Torch
 
 _KIND = {"nvidia": "CUDA", "amd": "ROCm"}
-_LOCKED = re.compile(
-    r"\buv(\s+-\S+)* sync\b|\b(poetry|pdm|pipenv) (install|sync)\b|\bpixi install\b"
-    r"|\bsetup\.py (install|develop|bdist_wheel)\b|\bpip[\d.]* install\b.*\.whl( |$)"
-    r"|\b(conda|mamba|micromamba)\b.* (env|-f|--file)\b|\bpip[\d.]* install\b.* (\.|\./\S+|-e|--editable)( |\[|$)"
+_PIP = re.compile(r"\bpip[\d.]* install\b")
+_CONDA = re.compile(r"\b(conda|mamba|micromamba)\b")
+_LOCKED = (
+    (re.compile(r"\b(poetry|pdm|pipenv) (install|sync)\b|\bpixi install\b"),),
+    (re.compile(r"\bsetup\.py (install|develop|bdist_wheel)\b"),),
+    (_PIP, re.compile(r"\.whl( |$)| (\.|\./\S+|-e|--editable)( |\[|$)")),
+    (_CONDA, re.compile(r" (env|-f|--file)\b")),
 )
+"""Commands that install what another file names, by the patterns that follow each other in them."""
 
 
 @check("GPD611", "image-too-new-for-driver")
@@ -164,10 +169,20 @@ def _open(case: ImageCase, image: Image) -> str:
         named = {one.name for one in step.pip.requirements} if step.pip else set()
         conda = {name for name in conda_packages(step.command) if "torch" in name}
         unread = step.pip is not None and step.pip.incomplete and not step.pip.elsewhere
-        told = _LOCKED.search(step.command.text) or step.script is not None
-        if "torch" in named or conda or unread or named & dependents or told:
+        locked = _syncs(step.command.text) or any(in_turn(step.command.text, *patterns) for patterns in _LOCKED)
+        if "torch" in named or conda or unread or named & dependents or locked or step.script:
             return f"which torch line {step.command.line} brings ({step.command.text[:60]})"
     for copied in image.copied:
         if copied.origin and re.search(r"venv|site-packages|conda", " ".join((*copied.sources, copied.target))):
             return f"which torch line {copied.line} copies"
     return ""
+
+
+def _syncs(text: str) -> bool:
+    """Whether it is a `uv sync`, options between the two or not."""
+    after_uv = False
+    for word in text.split():
+        if after_uv and word == "sync":
+            return True
+        after_uv = word == "uv" or word.endswith("/uv") or (after_uv and word.startswith("-"))
+    return False

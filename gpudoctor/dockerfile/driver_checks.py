@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.case import ImageCase, change, line_of
-from gpudoctor.dockerfile.commands import Command
+from gpudoctor.dockerfile.commands import Command, in_turn
 from gpudoctor.dockerfile.image import Image, Setting
 from gpudoctor.dockerfile.installs import system_packages
 from gpudoctor.dockerfile.proposals import setting_finding
@@ -20,6 +20,11 @@ _DRIVER = re.compile(
     r"|cuda-drivers(-|$)|libcuda1$|libnvidia-(compute|gl|cfg1|decode|encode|ml1)|xserver-xorg-video-nvidia"
 )
 _WITH_DRIVER = re.compile(r"cuda$|cuda-\d+-\d+$|cuda-runtime-\d+-\d+$")
+_INSTALLER = re.compile(r"NVIDIA-Linux-\w"), re.compile(r"\.run\b")
+_LIBRARY = re.compile(r"lib(cuda|nvidia-ml)\.so[\w.*]*$")
+_MOST_NAMED = 20
+_PATTERNS = 50
+"""Patterns of `rm` that are compared with a path: nobody writes more."""
 _KERNEL_MODULE = re.compile(r"(amdgpu|rocm)-dkms$")
 
 
@@ -45,7 +50,7 @@ def installs_driver(case: ImageCase) -> Verdicts:
             if not step.command.maybe:
                 yield from _driver_of(image, step.command)
         for copied in image.copied:
-            held = [source for source in copied.sources if re.search(r"lib(cuda|nvidia-ml)\.so[\w.*]*$", source)]
+            held = [source for source in copied.sources if _LIBRARY.match(os.path.basename(source))]
             if held and "stubs" not in held[0]:
                 where = line_of(image, copied.line, " ".join(copied.sources))
                 text = "The image holds a libcuda of its own: it hides the host's, and works only on a host with the "
@@ -54,12 +59,12 @@ def installs_driver(case: ImageCase) -> Verdicts:
 
 def _driver_of(image: Image, command: Command) -> Iterator[Finding]:
     """What one command installs of a driver."""
-    names = list(system_packages(command))
+    names = list(dict.fromkeys(system_packages(command)))
     where = line_of(image, command.line, command.text)
-    whole = [name for name in names if _DRIVER.match(name)]
-    if re.search(r"NVIDIA-Linux-[\w.-]+\.run", command.argv[0]):
+    whole = [name for name in names if _DRIVER.match(name)][:_MOST_NAMED]
+    if in_turn(command.argv[0], *_INSTALLER):
         whole.append(command.argv[0])
-    pulled = [name for name in names if _WITH_DRIVER.match(name)]
+    pulled = [name for name in names if _WITH_DRIVER.match(name)][:_MOST_NAMED]
     modules = [name for name in names if _KERNEL_MODULE.match(name)]
     if os.path.basename(command.argv[0]) == "amdgpu-install" and not {"--no-dkms", "--uninstall"} & set(command.argv):
         modules.append("amdgpu-install without --no-dkms")
@@ -138,12 +143,7 @@ def stub_libcuda(case: ImageCase) -> Verdicts:
 
 def _stubs_in(image: Image) -> Iterator[tuple[Evidence, str]]:
     """Files by which the loader finds the stub, that stay in the image, with the place that makes them."""
-    commands = [step.command for step in image.steps]
-    for number, command in enumerate(commands):
-        path = _stub_made_by(command, commands[number + 1 :])
-        gone = (word for later in commands[number:] if os.path.basename(later.argv[0]) == "rm" for word in later.argv)
-        if path and not command.maybe and not any(fnmatch(path, word) for word in gone):
-            yield line_of(image, command.line, command.text), path
+    yield from reversed(list(_stubs_from_the_end(image)))
     for copied in image.copied:
         for source in copied.sources:
             path = _loaded_stub(source, copied.target)
@@ -151,12 +151,27 @@ def _stubs_in(image: Image) -> Iterator[tuple[Evidence, str]]:
                 yield line_of(image, copied.line, source), path
 
 
-def _stub_made_by(command: Command, after: list[Command]) -> str:
+def _stubs_from_the_end(image: Image) -> Iterator[tuple[Evidence, str]]:
+    removed: set[str] = set()
+    patterns: set[str] = set()
+    later = None
+    for step in reversed(image.steps):
+        command = step.command
+        if os.path.basename(command.argv[0]) == "rm":
+            removed.update(command.argv)
+            patterns.update(word for word in command.argv if re.search(r"[*?[]", word) and len(patterns) < _PATTERNS)
+        path = _stub_made_by(command, later)
+        later = command
+        if path and not command.maybe and path not in removed and not any(fnmatch(path, one) for one in patterns):
+            yield line_of(image, command.line, command.text), path
+
+
+def _stub_made_by(command: Command, later: Command | None) -> str:
     name, words = os.path.basename(command.argv[0]), [word for word in command.argv[1:] if word[:1] != "-"]
     if name in ("ln", "cp", "mv") and len(words) == 2:
         return _loaded_stub(words[0], words[1])
     if name in ("echo", "printf") and "/stubs" in command.text:
-        teed = next((one.argv[-1] for one in after[:1] if os.path.basename(one.argv[0]) == "tee"), "")
+        teed = later.argv[-1] if later and os.path.basename(later.argv[0]) == "tee" else ""
         return next((file for file in (command.writes, teed) if file.startswith("/etc/ld.so.conf")), "")
     return ""
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import posixpath
 import re
-import shlex
-from collections.abc import Callable, Mapping
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpudoctor.dockerfile.bounds import PATH, BoundError, Bounds, path
 from gpudoctor.dockerfile.commands import Command, commands
 from gpudoctor.dockerfile.installs import PipInstall, pip_install
 from gpudoctor.dockerfile.scripts import Script, installing_script
 from gpudoctor.dockerfile.syntax import Instruction, RecipeError, parse
-from gpudoctor.dockerfile.variables import expanded, partly_expanded
+from gpudoctor.dockerfile.variables import expanded, partly_expanded, without
+from gpudoctor.dockerfile.words import UnclosedError, words
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.rows import BaseImage
+
+_LONGEST_LIST = 200
 
 Read = Callable[[str], "str | None"]
 """A file of the build context as a text; None where it cannot be had."""
@@ -49,8 +54,9 @@ class Step(Struct, frozen=True):
     script: Script | None = None
 
 
-class Image(Struct, frozen=True):
-    """What is known of the image of one stage, its parent stages included."""
+class Image(Struct, frozen=True, eq=False):
+    """What is known of the image of one stage, its parent stages included. Each is only like itself, so that answers
+    about one can be kept."""
 
     file: str
     name: str
@@ -76,56 +82,81 @@ class Image(Struct, frozen=True):
         return setting.value if setting else None
 
 
-class _Stage:
-    """A stage while it is read."""
+class _Stage(Struct):
+    """A stage with its instructions, before anything of it is followed."""
 
-    def __init__(self, line: int, name: str, base: str | None, parent: _Stage | None, platform: str) -> None:
-        self.line, self.name, self.base, self.platform = line, name, base, platform
-        self.base_line: int = parent.base_line if parent else line
-        self.settings: dict[str, Setting] = dict(parent.settings) if parent else {}
-        self.steps: list[Step] = list(parent.steps) if parent else []
-        self.copied: list[Copied] = list(parent.copied) if parent else []
-        self.folder: str = parent.folder if parent else "/"
-        self.user: str = parent.user if parent else ""
-        self.arguments: dict[str, str] = {}
-        self.declared: set[str] = set()
-        """Every ARG, also one that has no value until somebody gives it one."""
-
-    @property
-    def known(self) -> dict[str, str]:
-        """ENV goes before ARG."""
-        return {**self.arguments, **{one.name: one.value for one in self.settings.values() if one.value is not None}}
+    line: int
+    name: str
+    image: str | None
+    """The image that it begins with; None: not known."""
+    platform: str
+    parent: _Stage | None
+    instructions: list[Instruction]
 
 
 def read_dockerfile(
-    file: str, text: str, matrix: Matrix, read: Read, arguments: Mapping[str, str] = {}, target: str = ""
+    file: str,
+    text: str,
+    matrix: Matrix,
+    read: Read,
+    arguments: Mapping[str, str] = {},
+    target: str = "",
+    bounds: Bounds | None = None,
 ) -> Image:
     """The image of a Dockerfile. `arguments` are those of --build-arg, `target` a stage ("": the last).
+    Stages that it does not grow from are not followed: a builder leaves them out, too.
 
-    Raises RecipeError for what no builder would take.
+    Raises RecipeError for what no builder would take, and for what is over a bound.
     """
-    general: dict[str, str] = {}
-    stages: list[_Stage] = []
-    for one in parse(text):
-        if one.name == "FROM":
-            stages.append(_from(one, general, stages))
-        elif not stages:
-            _argument(one, general, {}, arguments)
-        else:
-            _apply(one, stages[-1], general, arguments, read)
-    stage = _chosen(stages, target)
+    bounds = bounds or Bounds()
+    build = _Build(arguments, read, bounds)
+    chain = [_chosen(_stages(parse(text, bounds), build, bounds), target)]
+    while (parent := chain[-1].parent) is not None:
+        chain.append(parent)
+    for stage in reversed(chain):
+        build.begin()
+        for one in stage.instructions:
+            with _placed(one):
+                build.apply(one)
+    base = chain[-1].image
     return Image(
         file=file,
-        name=stage.name,
-        base=stage.base,
-        base_line=stage.base_line,
-        facts=matrix.base_image(stage.base) if stage.base else None,
-        platform=stage.platform,
-        settings=stage.settings,
-        steps=tuple(stage.steps),
-        copied=tuple(stage.copied),
-        user=stage.user,
+        name=chain[0].name,
+        base=base,
+        base_line=chain[-1].line,
+        facts=matrix.base_image(base) if base else None,
+        platform=chain[-1].platform,
+        settings=build.settings,
+        steps=tuple(build.steps),
+        copied=tuple(build.copied),
+        user=build.user,
     )
+
+
+@contextmanager
+def _placed(one: Instruction) -> Iterator[None]:
+    """What is over a bound is told with its line."""
+    try:
+        yield
+    except BoundError as error:
+        raise RecipeError(f"line {one.line}: {error}") from None
+
+
+def _stages(instructions: tuple[Instruction, ...], build: _Build, bounds: Bounds) -> list[_Stage]:
+    stages: list[_Stage] = []
+    named: dict[str, _Stage] = {}
+    for one in instructions:
+        with _placed(one):
+            if one.name == "FROM":
+                stage = _from(one, build.general, named, bounds)
+                stages.append(stage)
+                if stage.name:
+                    named.setdefault(stage.name.lower(), stage)
+            elif stages:
+                stages[-1].instructions.append(one)
+            else:
+                build.declare(one, build.general)
+    return stages
 
 
 def _chosen(stages: list[_Stage], target: str) -> _Stage:
@@ -135,105 +166,151 @@ def _chosen(stages: list[_Stage], target: str) -> _Stage:
         if target.lower() == stage.name.lower() or target == str(number):
             return stage
     names = ", ".join(stage.name for stage in stages if stage.name) or "none has a name"
-    raise RecipeError(f"has no stage {target!r} (stages: {names})")
+    raise RecipeError(f"has no stage {target!r} (stages: {names[:_LONGEST_LIST]})")
 
 
-def _from(one: Instruction, general: dict[str, str], stages: list[_Stage]) -> _Stage:
+def _from(one: Instruction, general: Mapping[str, str], named: Mapping[str, _Stage], bounds: Bounds) -> _Stage:
     words = one.text.split()
     if not words or (len(words) != 1 and (len(words) != 3 or words[1].upper() != "AS")):
         raise RecipeError(f"line {one.line}: FROM is followed by an image, and by AS and a name")
-    image = expanded(words[0], general)
-    platform = expanded(one.flag("platform") or "", general) or ""
+    image = expanded(words[0], general, bounds)
+    platform = expanded(one.flag("platform") or "", general, bounds) or ""
     arch = "linux-aarch64" if re.search(r"arm64|aarch64", platform) else "linux-x86_64"
-    parent = next((stage for stage in stages if image and stage.name.lower() == image.lower()), None)
     name = words[2] if len(words) == 3 else ""
-    if parent is not None:
-        return _Stage(one.line, name, parent.base, parent, parent.platform)
-    return _Stage(one.line, name, image or None, None, arch)
+    return _Stage(one.line, name, image or None, arch, named.get((image or "").lower()), [])
 
 
-def _argument(one: Instruction, into: dict[str, str], general: dict[str, str], given: Mapping[str, str]) -> None:
-    for word in _words(one.text):
-        name, equals, default = word.partition("=")
-        value = expanded(default, {**general, **into}) if equals else general.get(name)
-        if name in given:
-            into[name] = given[name]
-        elif value is not None:
-            into[name] = value
-        else:
-            into.pop(name, None)
+class _Build:
+    """What the instructions of a stage, after those of its parents, make of an image."""
+
+    def __init__(self, given: Mapping[str, str], read: Read, bounds: Bounds) -> None:
+        self._given, self._read, self._bounds = given, read, bounds
+        self.general: dict[str, str] = {}
+        """Every ARG before the first FROM."""
+        self.settings: dict[str, Setting] = {}
+        self.steps: list[Step] = []
+        self.copied: list[Copied] = []
+        self.folder, self.user = "/", ""
+        self.begin()
+
+    def begin(self) -> None:
+        """Another stage goes on: it has all of its parent, and no ARG of it."""
+        self.arguments: dict[str, str] = {}
+        self._declared: set[str] = set()
+        """Every ARG, also one that has no value until somebody gives it one."""
+        self._known = ChainMap(_Values(self.settings), self.arguments)  # type: ignore[arg-type]
+
+    def declare(self, one: Instruction, into: dict[str, str]) -> list[str]:
+        """The names of an ARG instruction, their values put into a mapping where they are known."""
+        names = []
+        for word in self._words(one.text):
+            name, equals, default = word.partition("=")
+            known = ChainMap(into, self.general)
+            value = expanded(default, known, self._bounds) if equals else self.general.get(name)
+            value = self._given.get(name, value)
+            if value is not None:
+                into[name] = value
+            else:
+                into.pop(name, None)
+            names.append(name)
+        return names
+
+    def apply(self, one: Instruction) -> None:
+        """Follow one instruction. Raises BoundError."""
+        if one.name == "ARG":
+            self._declared.update(self.declare(one, self.arguments))
+        elif one.name == "ENV":
+            for name, value in self._pairs(one.text):
+                self.settings[name] = Setting(name, self._setting(name, value), one.line)
+        elif one.name == "WORKDIR":
+            self.folder = path(posixpath.join(self.folder, self._expanded(one.text.strip())))
+        elif one.name == "USER":
+            self.user = one.text.strip()
+        elif one.name in ("COPY", "ADD") and not one.documents:
+            words = [path(self._expanded(word)) for word in (one.argv or self._words(one.text))]
+            if len(words) > 1:
+                self.copied.append(Copied(tuple(words[:-1]), words[-1], one.line, one.flag("from")))
+        elif one.name == "RUN":
+            files = _Files(self.folder, self.copied, one, self._read, self._bounds)
+            for command in commands(one, self._known, self._bounds):
+                install = pip_install(command, files, self._bounds)
+                if install is not None and install.asks_for("torch"):
+                    self._bounds.torches.spend()
+                self.steps.append(Step(command, install, installing_script(command, files)))
+
+    def _expanded(self, text: str) -> str:
+        return partly_expanded(text, self._known, self._bounds)
+
+    def _words(self, text: str) -> list[str]:
+        try:
+            return words(text, self._bounds)
+        except UnclosedError:
+            return []
+
+    def _pairs(self, text: str) -> list[tuple[str, str]]:
+        """`NAME=VALUE ...`, or the old form `NAME VALUE`."""
+        words = self._words(text)
+        if words and "=" in words[0]:
+            return [(name, value) for name, equals, value in (word.partition("=") for word in words) if equals]
+        name, _, value = text.strip().partition(" ")
+        return [(name, value.strip())] if name else []
+
+    def _setting(self, name: str, value: str) -> str | None:
+        """The value; an unknown variable of the base image that only adds to a path is left out of it."""
+        text = self._expanded(value)
+        if name not in self._declared and "$" in text:
+            text = without(text, name)
+        return None if "$" in text else text
 
 
-def _words(text: str) -> list[str]:
-    try:
-        return shlex.split(text, posix=True)
-    except ValueError:
-        return []
+class _Values(Mapping[str, str]):
+    """The values of settings, where they are known: ENV goes before ARG."""
 
+    def __init__(self, settings: Mapping[str, Setting]) -> None:
+        self._settings = settings
 
-def _apply(one: Instruction, stage: _Stage, general: dict[str, str], given: Mapping[str, str], read: Read) -> None:
-    if one.name == "ARG":
-        _argument(one, stage.arguments, general, given)
-        stage.declared |= {word.partition("=")[0] for word in _words(one.text)}
-    elif one.name == "ENV":
-        for name, value in _pairs(one.text):
-            stage.settings[name] = Setting(name, _setting(name, value, stage), one.line)
-    elif one.name == "WORKDIR":
-        stage.folder = posixpath.join(stage.folder, partly_expanded(one.text.strip(), stage.known))
-    elif one.name == "USER":
-        stage.user = one.text.strip()
-    elif one.name in ("COPY", "ADD") and not one.documents:
-        words = [partly_expanded(word, stage.known) for word in (one.argv or _words(one.text))]
-        if len(words) > 1:
-            stage.copied.append(Copied(tuple(words[:-1]), words[-1], one.line, one.flag("from")))
-    elif one.name == "RUN":
-        for command in commands(one, stage.known):
-            files = _Files(stage, one, read)
-            stage.steps.append(Step(command, pip_install(command, files), installing_script(command, files)))
+    def __getitem__(self, name: str) -> str:
+        value = self._settings[name].value
+        if value is None:
+            raise KeyError(name)
+        return value
 
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._settings if name in self)
 
-def _pairs(text: str) -> list[tuple[str, str]]:
-    """`NAME=VALUE ...`, or the old form `NAME VALUE`."""
-    words = _words(text)
-    if words and "=" in words[0]:
-        return [(name, value) for name, equals, value in (word.partition("=") for word in words) if equals]
-    name, _, value = text.strip().partition(" ")
-    return [(name, value.strip())] if name else []
-
-
-def _setting(name: str, value: str, stage: _Stage) -> str | None:
-    """The value; an unknown variable of the base image that only adds to a path is left out of it."""
-    text = partly_expanded(value, stage.known)
-    if name not in stage.declared and re.search(r"\$\{?" + re.escape(name) + r"\b", text):
-        text = re.sub(r"\$\{?" + re.escape(name) + r"\b(?:[^}$]*\})?", "", text)
-    return None if "$" in text else text
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 class _Files:
-    """Requirements files of a RUN, found in the build context by the COPY that brought them."""
+    """Requirements files and scripts of a RUN, found in the build context by the COPY or mount that brought them."""
 
-    def __init__(self, stage: _Stage, run: Instruction, read: Read) -> None:
-        self._stage, self._run, self._read = stage, run, read
-
-    def __call__(self, path: str) -> str | None:
-        if "$" in path or "://" in path:
-            return None
-        for mount in self._run.flags:
-            options = dict(part.partition("=")[::2] for part in mount.removeprefix("--mount=").split(","))
+    def __init__(self, folder: str, copied: list[Copied], run: Instruction, read: Read, bounds: Bounds) -> None:
+        self._folder, self._copied, self._read, self._bounds = folder, copied, read, bounds
+        self._mounts: dict[str, str] = {}
+        for flag in run.flags:
+            options = dict(part.partition("=")[::2] for part in flag.removeprefix("--mount=").split(","))
             if options.get("type") == "bind" and "from" not in options:
                 target = options.get("target") or options.get("dst") or options.get("destination") or ""
-                if _same(target, path, self._stage.folder):
-                    return self._read(options.get("source") or options.get("src") or target)
-        for copied in reversed(self._stage.copied):
-            if copied.origin is None and (text := self._from_copy(copied, path)) is not None:
-                return text
-        return None
+                source = options.get("source") or options.get("src") or target
+                self._mounts.setdefault(self._whole(target), source)
 
-    def _from_copy(self, copied: Copied, path: str) -> str | None:
-        folder = self._stage.folder
-        whole, target = posixpath.join(folder, path), posixpath.normpath(posixpath.join(folder, copied.target))
-        whole = posixpath.normpath(whole)
+    def __call__(self, path: str) -> str | None:
+        text = None if "$" in path or "://" in path or len(path) > PATH else self._found(self._whole(path))
+        self._bounds.text.spend(len(text or ""))
+        return text
+
+    def _found(self, whole: str) -> str | None:
+        if whole in self._mounts:
+            return self._read(self._mounts[whole])
+        own = (copied for copied in reversed(self._copied) if copied.origin is None)
+        texts = (self._from_copy(copied, whole) for copied in own)
+        return next((text for text in texts if text is not None), None)
+
+    def _from_copy(self, copied: Copied, whole: str) -> str | None:
+        target = self._whole(copied.target)
         for source in copied.sources:
+            self._bounds.places.spend()
             candidates = []
             if whole in (target, posixpath.join(target, posixpath.basename(source.rstrip("/")))):
                 candidates.append(source)
@@ -244,6 +321,5 @@ class _Files:
                     return text
         return None
 
-
-def _same(one: str, other: str, folder: str) -> bool:
-    return posixpath.normpath(posixpath.join(folder, one)) == posixpath.normpath(posixpath.join(folder, other))
+    def _whole(self, path: str) -> str:
+        return posixpath.normpath(posixpath.join(self._folder, path))

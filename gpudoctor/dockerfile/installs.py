@@ -5,9 +5,11 @@ from __future__ import annotations
 import os.path
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from msgspec import Struct
 
+from gpudoctor.dockerfile.bounds import BoundError, Bounds
 from gpudoctor.dockerfile.commands import Command
 
 _WITH_VALUE = frozenset({
@@ -20,7 +22,11 @@ _WITH_VALUE = frozenset({
     "--python-platform", "--resolution", "--prerelease", "--link-mode", "--overrides",
     "--override", "--reinstall-package",
 })  # fmt: skip
-_REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[[^\]]*\])?\s*(@\s*\S+|(?:[=<>!~][^;#]*)?)\s*(;.*)?")
+_REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*) ?(\[[^\]]*\])? ?(@ ?\S+|(?:[=<>!~][^;#]*)?) ?(;.*)?")
+_OPTION = re.compile(r"(-i|--index-url|--extra-index-url|-f|--find-links|-r|--requirement)[ =]\s*(\S+)")
+_LONGEST, _PARENTHESES = 1000, 10
+"""Of a requirement without its hashes, and of its marker."""
+_DEPTH = 16
 _NAME = re.compile(r"[-_.]+")
 
 
@@ -56,18 +62,17 @@ class PipInstall(Struct, frozen=True):
         return next((requirement for requirement in self.requirements if requirement.name == name), None)
 
 
-def pip_install(command: Command, read: Callable[[str], str | None] = lambda path: None) -> PipInstall | None:
+def pip_install(command: Command, read: Callable[[str], str | None], bounds: Bounds) -> PipInstall | None:
     """What a command installs by pip or uv; `read` gives a requirements file of the image, None where it cannot be
-    had."""
+    had. Raises BoundError."""
     found = _pip_words(command.argv)
     if found is None:
         return None
     tool, words = found
     options: dict[str, list[str]] = {}
     flags, requirements = [], []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
+    rest = iter(words)
+    for word in rest:
         if not word.startswith("-") or word == "-":
             requirements += _requirement(word)
             continue
@@ -75,15 +80,10 @@ def pip_install(command: Command, read: Callable[[str], str | None] = lambda pat
         if re.fullmatch(r"-[ifrcte].+", word) and not word.startswith("--"):
             name, equals, value = word[:2], "=", word[2:]
         if name in _WITH_VALUE:
-            options.setdefault(name, []).append(value if equals else rest.pop(0) if rest else "")
+            options.setdefault(name, []).append(value if equals else next(rest, ""))
         flags.append(name)
-    incomplete = "$" in command.text or bool({"-c", "--constraint"} & options.keys())
-    for path in (*options.get("-r", ()), *options.get("--requirement", ())):
-        text = read(path)
-        if text is None:
-            incomplete = True
-        else:
-            _read_file(path, text, requirements, options, read)
+    files = _RequirementsFiles(requirements, options, read, bounds)
+    missing = [path for path in (*options.get("-r", ()), *options.get("--requirement", ())) if not files.add(path)]
     return PipInstall(
         tool=tool,
         requirements=tuple(requirements),
@@ -93,7 +93,7 @@ def pip_install(command: Command, read: Callable[[str], str | None] = lambda pat
         backend=next(iter(options.get("--torch-backend", ())), ""),
         flags=tuple(flags),
         executable=command.argv[0],
-        incomplete=incomplete,
+        incomplete="$" in command.text or bool(missing) or bool({"-c", "--constraint"} & options.keys()),
         elsewhere=any(name in options for name in ("-t", "--target", "--platform", "--python-version", "--root")),
     )
 
@@ -120,45 +120,69 @@ def _requirement(word: str, file: str = "") -> list[Requirement]:
     if "://" in word and "@" not in word.split("://", maxsplit=1)[0]:
         wheel = re.search(r"/(torch)-(\d[^-/]*)-[^/]*\.whl", word)
         return [Requirement("torch", f"@ {word}", file=file)] if wheel else []
-    found = _REQUIREMENT.fullmatch(word.strip())
+    plain = " ".join(word.split())
+    found = _REQUIREMENT.fullmatch(plain) if len(plain) <= _LONGEST else None
     if found is None or "/" in found[1] or word.endswith((".whl", ".txt", ".tar.gz")) or word in (".", ".."):
         return []
     return [Requirement(_NAME.sub("-", found[1]).lower(), found[3].replace(" ", ""), found[2] or "", file)]
 
 
-def _read_file(
-    path: str,
-    text: str,
-    requirements: list[Requirement],
-    options: dict[str, list[str]],
-    read: Callable[[str], str | None],
-    level: int = 0,
-) -> None:
-    for number, line in enumerate(text.splitlines(), start=1):
-        words = re.sub(r"(^|\s)#.*", "", line).strip().rstrip("\\").strip()
-        option = re.match(r"(-i|--index-url|--extra-index-url|-f|--find-links|-r|--requirement)[ =]\s*(\S+)", words)
-        if option and option[1] in ("-r", "--requirement"):
-            other = read(os.path.join(os.path.dirname(path), option[2]))
-            if other is not None and level < 4:
-                _read_file(option[2], other, requirements, options, read, level + 1)
-        elif option:
-            options.setdefault(option[1], []).append(option[2])
-        elif words and not words.startswith("-"):
-            plain = re.sub(r"\s--hash=\S+.*", "", words)
-            if not _is_for_elsewhere(plain):
-                requirements += _requirement(plain, f"{path}:{number}")
+class _RequirementsFiles:
+    """Reads requirements files into what a command asks for: each of them once, whoever includes it."""
+
+    def __init__(
+        self,
+        requirements: list[Requirement],
+        options: dict[str, list[str]],
+        read: Callable[[str], str | None],
+        bounds: Bounds,
+    ) -> None:
+        self._requirements, self._options, self._read, self._bounds = requirements, options, read, bounds
+        self._seen: set[str] = set()
+
+    def add(self, path: str, name: str = "", depth: int = 1) -> bool:
+        """Add a file with those that it includes; False where it cannot be had. `name` is how it is told of."""
+        if path in self._seen:
+            return True
+        if depth > _DEPTH:
+            raise BoundError(f"requirements files that include each other more than {_DEPTH} deep")
+        text = self._read(path)
+        if text is None:
+            return False
+        self._seen.add(path)
+        for number, line in enumerate(text.splitlines(), start=1):
+            bare = line.strip()
+            if not bare or bare[0] == "#":
+                continue
+            words = re.sub(r"\s#.*", "", bare).strip().rstrip("\\").strip()
+            if option := _OPTION.match(words):
+                self._option(option[1], option[2], path, depth)
+            elif words and not words.startswith("-"):
+                self._bounds.requirements.spend()
+                plain = re.sub(r"\s--hash=\S+.*", "", words)
+                if len(plain) <= _LONGEST and not _is_for_elsewhere(plain):
+                    self._requirements += _requirement(plain, f"{name or path}:{number}")
+        return True
+
+    def _option(self, name: str, value: str, path: str, depth: int) -> None:
+        self._bounds.requirements.spend()
+        if name in ("-r", "--requirement"):
+            self.add(os.path.normpath(os.path.join(os.path.dirname(path), value)), value, depth + 1)
+        else:
+            self._options.setdefault(name, []).append(value)
 
 
+@lru_cache
 def _is_for_elsewhere(requirement: str) -> bool:
     """Whether a marker leaves Linux out."""
     marker = requirement.partition(";")[2]
-    if not marker:
-        return False
+    if not marker or marker.count("(") > _PARENTHESES:
+        return bool(marker)
     from packaging.markers import InvalidMarker, Marker
 
     try:
         return not Marker(marker).evaluate({"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"})
-    except (InvalidMarker, ValueError, KeyError):
+    except (InvalidMarker, ValueError, KeyError, RecursionError):
         return True
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpudoctor.dockerfile.bounds import BoundError, Bounds
 from gpudoctor.dockerfile.case import Started
 from gpudoctor.dockerfile.compose import Service, read_compose
 from gpudoctor.dockerfile.image import Image, read_dockerfile
@@ -23,6 +26,7 @@ DOCKERFILES = ("Dockerfile", "Containerfile", "dockerfile")
 COMPOSE = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 _LIMIT = 1 << 20
 _MOST_FILES = 1000
+_MOST_IMAGES = 200
 _COMPOSE_NAME = re.compile(r"(docker-)?compose[\w.-]*\.ya?ml$")
 
 Recipe = tuple[tuple[Image, ...], tuple[Started, ...]]
@@ -30,93 +34,132 @@ Recipe = tuple[tuple[Image, ...], tuple[Started, ...]]
 
 def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target: str) -> Recipe:
     """Images and services of a Dockerfile, a compose file or a folder. Raises InputError with file and line."""
+    reader = _Reader(matrix, arguments)
     if os.path.isdir(path):
         found = [os.path.join(path, name) for name in (*COMPOSE, *DOCKERFILES)]
         files = [file for file in found if os.path.isfile(file)]
         if not files:
             raise InputError(f"{path}: holds no Dockerfile, Containerfile or compose.yaml")
         composed = next((file for file in files if os.path.basename(file) in COMPOSE), None)
-        images, services = _compose(composed, matrix, arguments) if composed else ((), ())
+        images, services = reader.compose(composed) if composed else ((), ())
         own = next((file for file in files if os.path.basename(file) in DOCKERFILES), None)
-        if own and all(image.file != _place(own) for image in images):
-            images = (*images, _image(own, path, matrix, arguments, target))
+        if own and _place(own) not in {image.file for image in images}:
+            images = (*images, reader.image(own, path, arguments, target))
         return images, services
     if path.endswith((".yaml", ".yml")):
-        return _compose(path, matrix, arguments)
-    return (_image(path, os.path.dirname(path), matrix, arguments, target),), ()
+        return reader.compose(path)
+    return (reader.image(path, os.path.dirname(path), arguments, target),), ()
 
 
-def _image(file: str, context: str, matrix: Matrix, arguments: Mapping[str, str], target: str) -> Image:
+class _Reader:
+    """Reads the files of one recipe, all of them within the same bounds."""
+
+    def __init__(self, matrix: Matrix, arguments: Mapping[str, str]) -> None:
+        self._matrix, self._arguments = matrix, arguments
+        self._bounds = Bounds()
+        self._contexts: dict[str, Read] = {}
+        self._built: dict[tuple[object, ...], Image] = {}
+
+    def image(self, file: str, context: str, arguments: Mapping[str, str], target: str) -> Image:
+        """The image of a Dockerfile: the same one for the same question."""
+        key = (file, context, frozenset(arguments.items()), target)
+        if key not in self._built:
+            with _named(file):
+                self._built[key] = read_dockerfile(
+                    _place(file),
+                    self._text(file),
+                    self._matrix,
+                    self._context(context),
+                    arguments,
+                    target,
+                    self._bounds,
+                )
+        return self._built[key]
+
+    def compose(self, file: str) -> Recipe:
+        """The images and services of a compose file."""
+        folder = os.path.dirname(file)
+        with _named(file):
+            services = read_compose(_place(file), self._text(file), self._bounds, self._variables(folder))
+            elsewhere = self._given_elsewhere(file, folder)
+        started: list[Started] = []
+        images: dict[tuple[object, ...], Image] = {}
+        for found in services:
+            given = found.name in elsewhere
+            service = replace(found, open="another compose file of the folder gives it one") if given else found
+            with _named(file):
+                image = self._of_service(service, folder)
+                if image is not None:
+                    image = images.setdefault(_key(image), image)
+                started.append(Started(service, image))
+                if len(images) > _MOST_IMAGES:
+                    raise BoundError(f"more than {_MOST_IMAGES:,} images of services")
+        return tuple(images.values()), tuple(started)
+
+    def _given_elsewhere(self, file: str, folder: str) -> set[str]:
+        """Services to which another compose file of the folder gives a GPU (compose.gpu.yaml, say)."""
+        names: set[str] = set()
+        for name in sorted(os.listdir(folder or "."))[:_MOST_FILES]:
+            other = os.path.join(folder, name)
+            if name == os.path.basename(file) or not _COMPOSE_NAME.match(name) or not os.path.isfile(other):
+                continue
+            try:
+                found = read_compose(other, self._text(other), self._bounds)
+            except (RecipeError, InputError):
+                continue
+            names |= {service.name for service in found if service.nvidia or service.kfd}
+        return names
+
+    def _of_service(self, service: Service, folder: str) -> Image | None:
+        """The image that a service builds, else one that is only named; None where neither is known."""
+        if service.context is not None and "://" not in service.context:
+            context = os.path.normpath(os.path.join(folder, service.context))
+            file = os.path.join(context, service.dockerfile or "Dockerfile")
+            if os.path.isfile(file):
+                return self.image(file, context, {**service.arguments, **self._arguments}, service.target)
+            return None
+        facts = self._matrix.base_image(service.image) if service.image else None
+        if facts is None:
+            return None
+        return Image(service.file, "", service.image, service.line, facts, "linux-x86_64")
+
+    def _variables(self, folder: str) -> dict[str, str]:
+        """What compose takes for ${NAME}: its .env file."""
+        text = self._context(folder)(".env") or ""
+        pairs = (line.strip().removeprefix("export ").partition("=") for line in text.splitlines())
+        return {
+            name.strip(): value.strip().strip("\"'") for name, equals, value in pairs if equals and name[:1] != "#"
+        }
+
+    def _text(self, path: str) -> str:
+        text = _text(path)
+        self._bounds.text.spend(len(text))
+        return text
+
+    def _context(self, folder: str) -> Read:
+        if folder not in self._contexts:
+            self._contexts[folder] = cache(_files_in(folder))
+        return self._contexts[folder]
+
+
+@contextmanager
+def _named(file: str) -> Iterator[None]:
+    """What is wrong with a file is told with its name."""
     try:
-        return read_dockerfile(_place(file), _text(file), matrix, _files_in(context), arguments, target)
-    except RecipeError as error:
+        yield
+    except (RecipeError, BoundError) as error:
         raise InputError(f"{file}: {error}") from None
 
 
-def _compose(file: str, matrix: Matrix, arguments: Mapping[str, str]) -> Recipe:
-    folder = os.path.dirname(file)
-    try:
-        services = read_compose(_place(file), _text(file), _variables(folder))
-    except RecipeError as error:
-        raise InputError(f"{file}: {error}") from None
-    elsewhere = _given_elsewhere(file, folder)
-    started: list[Started] = []
-    images: list[Image] = []
-    for found in services:
-        given = found.name in elsewhere
-        service = replace(found, open="another compose file of the folder gives it one") if given else found
-        image = _of_service(service, folder, matrix, arguments)
-        image = next((other for other in images if image is not None and _same(image, other)), image)
-        started.append(Started(service, image))
-        if image is not None and all(not _same(image, other) for other in images):
-            images.append(image)
-    return tuple(images), tuple(started)
-
-
-def _given_elsewhere(file: str, folder: str) -> set[str]:
-    """Services to which another compose file of the folder gives a GPU (compose.gpu.yaml, compose.override.yaml)."""
-    names: set[str] = set()
-    for name in sorted(os.listdir(folder or "."))[:_MOST_FILES]:
-        other = os.path.join(folder, name)
-        if name == os.path.basename(file) or not _COMPOSE_NAME.match(name) or not os.path.isfile(other):
-            continue
-        try:
-            found = read_compose(other, _text(other))
-        except (RecipeError, InputError):
-            continue
-        names |= {service.name for service in found if service.nvidia or service.kfd}
-    return names
+def _key(image: Image) -> tuple[object, ...]:
+    """What tells images of services apart."""
+    return image.file, image.name, image.base, frozenset(image.settings.values())
 
 
 def _place(file: str) -> str:
     """How a file is named in findings: from the working directory where it is below it, as annotations need it."""
     below = os.path.relpath(os.path.realpath(file))
     return file if below.startswith("..") else below
-
-
-def _same(one: Image, other: Image) -> bool:
-    return (one.file, one.name, one.base, one.settings) == (other.file, other.name, other.base, other.settings)
-
-
-def _of_service(service: Service, folder: str, matrix: Matrix, arguments: Mapping[str, str]) -> Image | None:
-    """The image that a service builds, else one that is only named; None where neither is known."""
-    if service.context is not None and "://" not in service.context:
-        context = os.path.normpath(os.path.join(folder, service.context))
-        file = os.path.join(context, service.dockerfile or "Dockerfile")
-        if os.path.isfile(file):
-            return _image(file, context, matrix, {**service.arguments, **arguments}, service.target)
-        return None
-    facts = matrix.base_image(service.image) if service.image else None
-    if facts is None:
-        return None
-    return Image(service.file, "", service.image, service.line, facts, "linux-x86_64")
-
-
-def _variables(folder: str) -> dict[str, str]:
-    """What compose takes for ${NAME}: its .env file."""
-    text = _files_in(folder)(".env") or ""
-    pairs = (line.strip().removeprefix("export ").partition("=") for line in text.splitlines())
-    return {name.strip(): value.strip().strip("\"'") for name, equals, value in pairs if equals and name[:1] != "#"}
 
 
 def _text(path: str) -> str:

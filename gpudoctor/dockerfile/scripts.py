@@ -5,15 +5,15 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from msgspec import Struct
 
-from gpudoctor.dockerfile.commands import SHELLS, Command
+from gpudoctor.dockerfile.commands import SHELLS, Command, in_turn
 
-_INSTALLS = re.compile(
-    r"\b(pip[\d.]*|uv|conda|mamba|micromamba|poetry|pdm|pixi|pipenv)\b.*\b(install|sync|add|create|update)\b"
-    r"|\bsetup\.py\b|[\w.-]+\.(sh|bash)\b|\btorch\b"
-)
+_INSTALLER = re.compile(r"\b(pip[\d.]*|uv|conda|mamba|micromamba|poetry|pdm|pixi|pipenv)\b")
+_VERB = re.compile(r"\b(install|sync|add|create|update)\b")
+_MAY_INSTALL = re.compile(r"\bsetup\.py\b|[\w.-]\.(sh|bash)\b|\btorch\b")
 _SHELL_SCRIPT = re.compile(r"\.(sh|bash)$")
 _OF_OTHER_TOOLS = re.compile(
     r"conda|miniforge|mambaforge|cmake|rustup|nvm|nodesource|entrypoint|profile|bashrc|activate", re.I
@@ -34,9 +34,15 @@ def installing_script(command: Command, read: Callable[[str], str | None]) -> Sc
     text = read(path) if path else None
     if text is not None:
         found = Script(path, names_torch=bool(re.search(r"\btorch\b", text)))
-        return found if _INSTALLS.search(text) else None
+        return found if _may_install(text) else None
     strange = _SHELL_SCRIPT.search(path) and not _OF_OTHER_TOOLS.search(posixpath.basename(path))
     return Script(path) if strange else None
+
+
+@lru_cache
+def _may_install(text: str) -> bool:
+    lines = text.split("\n")
+    return bool(_MAY_INSTALL.search(text)) or any(in_turn(line, _INSTALLER, _VERB) for line in lines)
 
 
 def _script(argv: tuple[str, ...]) -> str:

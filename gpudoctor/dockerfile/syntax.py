@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cached_property
 
+import msgspec
 from msgspec import Struct
+
+from gpudoctor.dockerfile.bounds import BoundError, Bounds
 
 INSTRUCTIONS = frozenset(
     [
@@ -32,6 +37,7 @@ INSTRUCTIONS = frozenset(
 )
 _HEREDOC = re.compile(r"(?<!<)<<(?!<)(-?)(['\"]?)([A-Za-z_][A-Za-z0-9_.]*)\2")
 _WITH_HEREDOC = ("RUN", "COPY", "ADD")
+_FLAG = re.compile(r"\s*(--[a-z-]+(?:=(?:\"[^\"]*\"|\S)*)?)(?=\s|$)")
 
 
 class RecipeError(Exception):
@@ -63,17 +69,23 @@ class Instruction(Struct, frozen=True):
         return next((value for key, _, value in found if key == f"--{name}"), None)
 
 
-def parse(text: str) -> tuple[Instruction, ...]:
+def parse(text: str, bounds: Bounds | None = None) -> tuple[Instruction, ...]:
     """The instructions of a Dockerfile, in order. Raises RecipeError with a line for what is none."""
+    bounds = bounds or Bounds()
     lines = text.removeprefix("\ufeff").splitlines()
-    escape = _escape(lines)
-    found = tuple(_instructions(lines, escape))
+    found: list[Instruction] = []
+    for one in _instructions(lines, _escape(lines)):
+        try:
+            bounds.instructions.spend()
+        except BoundError as error:
+            raise RecipeError(f"line {one.line}: {error}") from None
+        found.append(one)
     first = next((one for one in found if one.name != "ARG"), None)
     if first is None:
         raise RecipeError("has no FROM: this is no Dockerfile")
     if first.name != "FROM":
         raise RecipeError(f"line {first.line}: {first.name} stands before the first FROM: this is no Dockerfile")
-    return found
+    return tuple(found)
 
 
 def _escape(lines: list[str]) -> str:
@@ -89,6 +101,7 @@ def _escape(lines: list[str]) -> str:
 
 def _instructions(lines: list[str], escape: str) -> Iterator[Instruction]:
     continued = re.compile(re.escape(escape) + r"[ \t]*$")
+    bodies = _Bodies(lines)
     number = 0
     while number < len(lines):
         if not lines[number].strip() or lines[number].lstrip().startswith("#"):
@@ -106,7 +119,7 @@ def _instructions(lines: list[str], escape: str) -> Iterator[Instruction]:
             if not continued.search(line):
                 break
         name, rest = _name(" \n".join(parts), first + 1)
-        documents, number = _documents(lines, number, rest) if name in _WITH_HEREDOC else ((), number)
+        documents, number = bodies.after(number, rest) if name in _WITH_HEREDOC else ((), number)
         yield _instruction(name, rest, first + 1, documents)
 
 
@@ -118,34 +131,55 @@ def _name(text: str, line: int) -> tuple[str, str]:
     return found[1].upper(), text[found.end() :]
 
 
-def _documents(lines: list[str], number: int, text: str) -> tuple[tuple[Document, ...], int]:
-    """The here-documents that an instruction opens, and the number of the line after them."""
-    found = []
-    for opened in _HEREDOC.finditer(text):
-        dash, end = opened[1], opened[3]
-        begin = number
-        while number < len(lines) and (lines[number].lstrip("\t") if dash else lines[number]) != end:
-            number += 1
-        if number >= len(lines):
-            return (), begin  # never closed: a shift operator, or a builder without here-documents
-        found.append(Document(line=begin + 1, text="\n".join(lines[begin:number])))
-        number += 1
-    return tuple(found), number
+class _Bodies:
+    """The bodies of here-documents. Their ends are looked up: an opening that is never closed costs nothing."""
+
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = lines
+
+    def after(self, number: int, text: str) -> tuple[tuple[Document, ...], int]:
+        """The here-documents that an instruction opens, and the number of the line after them."""
+        found = []
+        for opened in _HEREDOC.finditer(text):
+            ends = (self._ends_of_dashed if opened[1] else self._ends)[opened[3]]
+            at = bisect_left(ends, number)
+            if at == len(ends):
+                return (), number  # never closed: a shift operator, or a builder without here-documents
+            found.append(Document(line=number + 1, text="\n".join(self._lines[number : ends[at]])))
+            number = ends[at] + 1
+        return tuple(found), number
+
+    @cached_property
+    def _ends(self) -> dict[str, list[int]]:
+        return self._numbers("")
+
+    @cached_property
+    def _ends_of_dashed(self) -> dict[str, list[int]]:
+        return self._numbers("\t")
+
+    def _numbers(self, stripped: str) -> dict[str, list[int]]:
+        """The numbers of the lines that say the same."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for number, line in enumerate(self._lines):
+            found[line.lstrip(stripped) if stripped else line].append(number)
+        return found
 
 
 def _instruction(name: str, text: str, line: int, documents: tuple[Document, ...]) -> Instruction:
     flags = []
-    rest = text
-    while found := re.match(r"\s*(--[a-z-]+(?:=(?:\"[^\"]*\"|\S)*)?)(?=\s|$)", rest):
+    end = 0
+    while found := _FLAG.match(text, end):
         flags.append(found[1])
-        # The line breaks of what is taken away stay, to count by.
-        rest = "\n" * found[0].count("\n") + rest[found.end() :]
-    argv = None
-    if rest.lstrip().startswith("["):
-        try:
-            words = json.loads(rest)
-        except ValueError:
-            words = None
-        if isinstance(words, list) and all(isinstance(word, str) for word in words):
-            argv = tuple(words)
-    return Instruction(line, name, rest, tuple(flags), argv, documents)
+        end = found.end()
+    # The line breaks of what is taken away stay, to count by.
+    rest = "\n" * text.count("\n", 0, end) + text[end:]
+    return Instruction(line, name, rest, tuple(flags), _exec_form(rest), documents)
+
+
+def _exec_form(text: str) -> tuple[str, ...] | None:
+    if not text.lstrip().startswith("["):
+        return None
+    try:
+        return msgspec.json.decode(text, type=tuple[str, ...])
+    except (msgspec.DecodeError, UnicodeError):
+        return None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
 
+from gpudoctor.dockerfile.commands import EXTRA_VARIABLES, INDEX_VARIABLES, Command, in_turn
 from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.installs import PipInstall, Requirement, conda_packages, system_packages
 from gpudoctor.matrix.versions import figures, package_matches
@@ -16,20 +18,12 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.rows import TorchBuild
 
-_INDEX_VARIABLES = (
-    "PIP_INDEX_URL",
-    "UV_INDEX_URL",
-    "UV_DEFAULT_INDEX",
-    "UV_INDEX",
-    "PIP_CONFIG_FILE",
-    "UV_CONFIG_FILE",
-)
-_EXTRA_VARIABLES = ("PIP_EXTRA_INDEX_URL", "UV_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_FIND_LINKS")
 _OTHER_PYTHON = re.compile(
     r"[Pp]ython-?3\.\d+|altinstall|deadsnakes|asdf|pixi|spack|miniconda|miniforge|mambaforge|micromamba|anaconda|pyenv"
 )
 
-_UNINSTALLED = re.compile(r"\bpip[\d.]* uninstall\b.*\storch(\s|$)")
+_UNINSTALLED = re.compile(r"\bpip[\d.]* uninstall\b"), re.compile(r"\storch(\s|$)")
+_CONFIGURED = re.compile(r"\bpip[\d.]* config |pip\.conf|uv\.toml")
 
 Source = Literal["package index", "index", "both", "elsewhere", "base"]
 
@@ -85,8 +79,10 @@ class Held(Struct, frozen=True):
         return "nvidia" if re.match(r"cu\d", self.build) else None
 
 
+@lru_cache
 def asked_for(image: Image) -> tuple[Asked, ...]:
     """Every command of an image that installs torch by pip or uv into its own Python."""
+    configured = _configured_from(image)
     found = []
     for step in image.steps:
         install = step.pip
@@ -94,20 +90,21 @@ def asked_for(image: Image) -> tuple[Asked, ...]:
             continue
         requirement = install.asks_for("torch")
         if requirement is not None:
-            found.append(_asked(step, install, requirement, image))
+            found.append(_asked(step, install, requirement, image, configured))
     return tuple(found)
 
 
-def _asked(step: Step, install: PipInstall, requirement: Requirement, image: Image) -> Asked:
-    variables = {
-        **{one.name: one.value or "?" for one in image.settings.values()},
-        **step.command.variables,
-    }
-    urls = list(install.index_urls) or [variables[name] for name in _INDEX_VARIABLES if variables.get(name)]
-    extra = list(install.extra_urls) or [variables[name] for name in _EXTRA_VARIABLES if variables.get(name)]
-    backend = install.backend or (variables.get("UV_TORCH_BACKEND", "") if install.tool == "uv" else "")
+def _asked(step: Step, install: PipInstall, requirement: Requirement, image: Image, configured: _Configured) -> Asked:
+    def variable(name: str) -> str:
+        setting = image.settings.get(name)
+        return step.command.variables.get(name, (setting.value or "?") if setting else "")
+
+    urls = list(install.index_urls) or [url for name in INDEX_VARIABLES if (url := variable(name))]
+    extra = list(install.extra_urls) or [url for name in EXTRA_VARIABLES if (url := variable(name))]
+    backend = install.backend or (variable("UV_TORCH_BACKEND") if install.tool == "uv" else "")
+    strategy = "UV_INDEX_STRATEGY" in image.settings or "UV_INDEX_STRATEGY" in step.command.variables
     source, url, build = _source(
-        requirement, install, urls, extra, backend, _configured(image, step) or "UV_INDEX_STRATEGY" in variables
+        requirement, install, urls, extra, backend, configured.decides(step.command) or strategy
     )
     return Asked(
         line=step.command.line,
@@ -155,19 +152,29 @@ def build_of_index(url: str) -> str:
     return found[1] if found and "nightly" not in url and "/test/" not in url else ""
 
 
-def _configured(image: Image, step: Step) -> bool:
-    """Whether a configuration of pip or uv may say where packages come from."""
-    files = any(
-        re.search(r"pip\.conf|uv\.toml|pyproject\.toml", source) for one in image.copied for source in one.sources
-    )
-    commands = (other.command.text for other in image.steps if other.command.line <= step.command.line)
-    return (
-        (files and "uv" in step.command.argv[0])
-        or any(re.search(r"\bpip[\d.]* config |pip\.conf|uv\.toml", text) for text in commands)
-        or any("pip.conf" in source for one in image.copied for source in one.sources)
+class _Configured(NamedTuple):
+    """Where a configuration of pip or uv may say where packages come from."""
+
+    from_line: float
+    """Commands from this line on."""
+    uv: bool
+    pip: bool
+
+    def decides(self, command: Command) -> bool:
+        return self.pip or (self.uv and "uv" in command.argv[0]) or command.line >= self.from_line
+
+
+def _configured_from(image: Image) -> _Configured:
+    sources = [source for one in image.copied for source in one.sources]
+    lines = (step.command.line for step in image.steps if _CONFIGURED.search(step.command.text))
+    return _Configured(
+        from_line=min(lines, default=float("inf")),
+        uv=any(re.search(r"pip\.conf|uv\.toml|pyproject\.toml", source) for source in sources),
+        pip=any("pip.conf" in source for source in sources),
     )
 
 
+@lru_cache
 def python_of(image: Image) -> str | None:
     """The Python that pip installs into, where base image and commands leave no doubt."""
     facts = image.facts
@@ -195,7 +202,7 @@ def torch_of(image: Image, matrix: Matrix) -> Held | None:
         return None
     if any(step.script is not None and step.script.names_torch for step in image.steps):
         return None
-    taken_out = [step.command.line for step in image.steps if _UNINSTALLED.search(step.command.text)]
+    taken_out = [step.command.line for step in image.steps if in_turn(step.command.text, *_UNINSTALLED)]
     if held is not None and taken_out:
         held = None
     for asked in asked_for(image):
@@ -238,7 +245,7 @@ def _brought(image: Image, matrix: Matrix, asked: Asked) -> Held:
     """What one command brings, as far as it can be told."""
     build = asked.local or asked.build
     python = python_of(image)
-    rows = [row for row in candidates(matrix, image.platform, python) if _fits(row, asked)]
+    rows = _fitting(candidates(matrix, image.platform, python), asked.requirement.specifier)
     if asked.source == "package index" and not asked.local:
         own = next((row for row in rows if row.origin == "pypi"), None)
         return Held(
@@ -276,15 +283,18 @@ def outrun(image: Image, matrix: Matrix, held: Held, asked: Asked) -> TorchBuild
     return meant if meant is not None and figures(meant.version) < figures(held.version) else None
 
 
+@lru_cache
 def candidates(matrix: Matrix, platform: str, python: str | None) -> tuple[TorchBuild, ...]:
     """The builds that pip may take there, newest first."""
     rows = (row for row in matrix.builds(platform) if row.origin in ("pypi", "download.pytorch.org"))
     return tuple(row for row in rows if python is None or python in row.pythons)
 
 
-def _fits(row: TorchBuild, asked: Asked) -> bool:
-    specifier = re.sub(r"\+[\w.]+", "", asked.requirement.specifier)
-    return not specifier or package_matches(specifier, row.version)
+def _fitting(rows: tuple[TorchBuild, ...], specifier: str) -> list[TorchBuild]:
+    public = re.sub(r"\+[\w.]+", "", specifier)
+    versions = {row.version for row in rows}
+    fitting = {version for version in versions if not public or package_matches(public, version)}
+    return [row for row in rows if row.version in fitting]
 
 
 def cuda_of(build: str) -> str:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from gpudoctor.dockerfile.bounds import Bounds
+
 _REFERENCE = re.compile(
     r"\\(.)|\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?[-+?])([^{}$]*|\$\{?\w+\}?))?\}|\{[^}]*\}?)"
 )
+_NAMED = re.compile(r"\$\{?(\w+)(?:[^}$]*\})?")
 
 
-def expanded(text: str, known: Mapping[str, str]) -> str | None:
+def expanded(text: str, known: Mapping[str, str], bounds: Bounds) -> str | None:
     """The text with every variable in its place; None where one is not known."""
-    result = partly_expanded(text, known)
+    result = partly_expanded(text, known, bounds)
     return None if "$" in result else result
 
 
-def partly_expanded(text: str, known: Mapping[str, str]) -> str:
+def partly_expanded(text: str, known: Mapping[str, str], bounds: Bounds) -> str:
     """The text with the known variables in their places; the others stay as they are written."""
+    if "$" not in text and "\\" not in text:
+        return text
 
     def value(match: re.Match[str]) -> str:
         if match[1] is not None:
@@ -28,9 +33,17 @@ def partly_expanded(text: str, known: Mapping[str, str]) -> str:
         operator, word = match[4] or "", match[5] or ""
         is_set = name in known and (known[name] != "" or not operator.startswith(":"))
         if operator.endswith("-") and not is_set:
-            return partly_expanded(word, known)
+            return partly_expanded(word, known, bounds)
         if operator.endswith("+"):
-            return partly_expanded(word, known) if is_set else ""
-        return known[name] if name in known else match[0]
+            return partly_expanded(word, known, bounds) if is_set else ""
+        if name not in known:
+            return match[0]
+        bounds.expanded.spend(len(known[name]))
+        return known[name]
 
     return _REFERENCE.sub(value, text)
+
+
+def without(text: str, name: str) -> str:
+    """The text without its references to one variable."""
+    return _NAMED.sub(lambda found: "" if found[1] == name else found[0], text)

@@ -6,10 +6,11 @@ They need root, and are never run unless gpudoctor was started as root and told 
 from __future__ import annotations
 
 from gpudoctor.finding import InstallDriver, InstallRocmDriver
-from gpudoctor.fix.place import Family, Place, is_version
+from gpudoctor.fix.place import Family, Place
 from gpudoctor.fix.steps import ManualStep, RunStep, Step
 from gpudoctor.fix.system_packages import INSTALL, REMOVE, elsewhere
 from gpudoctor.fix.system_steps import reboot
+from gpudoctor.spelling import is_version
 
 _DEBIANS_OWN = {"11": 470, "12": 535, "13": 550}
 """Branch that a release of Debian itself brings (contrib, non-free)."""

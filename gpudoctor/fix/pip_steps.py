@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gpudoctor.fix.place import Place, is_version
+from gpudoctor.fix.place import Place
 from gpudoctor.fix.requirements import Wanted, index_of_torch, installed, rivals, several_decide, would_stay
 from gpudoctor.fix.steps import ManualStep, RunStep, Step
 from gpudoctor.machine import Distribution, Machine
+from gpudoctor.spelling import is_version
 
 if TYPE_CHECKING:
     from gpudoctor.finding import ReplaceTorch

@@ -8,40 +8,16 @@ from typing import Literal
 from msgspec import Struct
 
 from gpudoctor.machine import Machine, PythonEnvironment
+from gpudoctor.spelling import is_name, is_version
 
 Tool = Literal["pip", "uv", "uv-project", "poetry", "pixi", "managed", "nowhere"]
 """managed: the distribution owns this Python (PEP 668); nowhere: no environment is known."""
 
 Family = Literal["ubuntu", "debian", "fedora", "rhel", "suse", "arch", "other"]
 
-_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
-_VERSION = r"[0-9][A-Za-z0-9.+!_-]*(\.\*)?"
-_CLAUSE = r"(==|!=|<=|>=|<|>|~=)[0-9][A-Za-z0-9.+!_-]*(\.\*)?"
-_SPECIFIER = f"{_CLAUSE}(,{_CLAUSE})*"
-_URL = r"(https?|file)://[A-Za-z0-9._~:/?#@!$&*+=%\[\]-]+"
 _PATH = r"~?/.*"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 _VALUE = r"[A-Za-z0-9/][A-Za-z0-9._:,/+=-]*"
-
-
-def is_name(text: str) -> bool:
-    """A package, module, service or group name that is safe as an argument."""
-    return len(text) < 200 and re.fullmatch(_NAME, text) is not None
-
-
-def is_version(text: str) -> bool:
-    """A version, perhaps with a local part or ".*"."""
-    return len(text) < 200 and re.fullmatch(_VERSION, text) is not None
-
-
-def is_specifier(text: str) -> bool:
-    """A PEP 440 specifier set without spaces."""
-    return len(text) < 200 and re.fullmatch(_SPECIFIER, text) is not None
-
-
-def is_url(text: str) -> bool:
-    """An index URL without spaces or quotes."""
-    return len(text) < 2000 and re.fullmatch(_URL, text) is not None
 
 
 def is_path(text: str) -> bool:

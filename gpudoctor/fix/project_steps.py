@@ -6,11 +6,12 @@ import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.fix.pip_steps import quoted
-from gpudoctor.fix.place import Place, is_name
+from gpudoctor.fix.place import Place
 from gpudoctor.fix.requirements import Wanted, places_that_ask, rocm_triton, several_decide
 from gpudoctor.fix.steps import ManualStep, RunStep, Step
 from gpudoctor.machine import Machine, TorchAsked
 from gpudoctor.plain_text import without_controls
+from gpudoctor.spelling import is_name
 
 if TYPE_CHECKING:
     from gpudoctor.finding import ReplaceTorch

@@ -14,7 +14,7 @@ from gpudoctor.finding import (
     UnsetVariable,
 )
 from gpudoctor.fix import conda_steps, pip_steps, project_steps
-from gpudoctor.fix.place import Place, is_name, is_specifier, is_url, is_variable, is_version
+from gpudoctor.fix.place import Place, is_variable
 from gpudoctor.fix.requirements import (
     Wanted,
     in_a_named_index,
@@ -25,6 +25,7 @@ from gpudoctor.fix.requirements import (
 )
 from gpudoctor.fix.steps import EnvStep, ManualStep, RunStep, Step
 from gpudoctor.machine import Machine
+from gpudoctor.spelling import is_index, is_name, is_specifier, is_version
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -136,7 +137,7 @@ def _why(machine: Machine, remedy: ReplaceTorch) -> str:
 
 
 def _is_index(url: str) -> bool:
-    return not url or is_url(url)
+    return not url or is_index(url)
 
 
 def _is_sound(remedy: ReplaceTorch) -> bool:

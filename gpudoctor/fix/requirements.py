@@ -9,8 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.finding import ReplaceTorch
-from gpudoctor.fix.place import Place, is_name, is_version
+from gpudoctor.fix.place import Place
 from gpudoctor.machine import Distribution, Machine, TorchAsked
+from gpudoctor.spelling import is_name, is_version
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gpudoctor.finding import InstallSystemPackage
-from gpudoctor.fix.place import Family, Place, is_name, is_version
+from gpudoctor.fix.place import Family, Place
 from gpudoctor.fix.steps import ManualStep, RunStep, Step
+from gpudoctor.spelling import is_name, is_version
 
 INSTALL: dict[Family, tuple[str, ...]] = {
     "ubuntu": ("apt-get", "install", "-y"),

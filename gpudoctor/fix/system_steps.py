@@ -16,9 +16,10 @@ from gpudoctor.finding import (
     StartService,
     UnblockModule,
 )
-from gpudoctor.fix.place import Family, Place, is_name, is_path, is_version
+from gpudoctor.fix.place import Family, Place, is_path
 from gpudoctor.fix.steps import ManualStep, RunStep, Step
 from gpudoctor.fix.system_packages import INSTALL, elsewhere, exact_package
+from gpudoctor.spelling import is_name, is_version
 
 
 def reboot(why: str) -> ManualStep:

@@ -24,7 +24,6 @@ from gpudoctor.matrix.rows import KEYS, Row, Tables
 T = TypeVar("T")
 
 SIZE_LIMIT = 8 << 20
-DEPTH_LIMIT = 16
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _JSON = os.path.join(_PACKAGE, "compat_matrix.json")
@@ -193,39 +192,12 @@ def _text(path: str) -> str:
 
 
 def _parsed(path: str, text: str) -> Any:
-    import yaml
+    from gpudoctor.bounded_yaml import YamlError, read_yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        if path != yaml_path():
-            _refuse_tricks(path, text, loader)
-        return yaml.load(text, Loader=loader)
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f"{path}:{mark.line + 1}" if mark else str(path)
-        raise MatrixError(f"{place}: not valid YAML: {error.problem or error.context}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise MatrixError(f"{path}: not valid YAML: {str(error).splitlines()[0][:200]}") from None
-
-
-def _refuse_tricks(path: str, text: str, loader: Any) -> None:
-    """A matrix needs no anchors, tags or deep nesting: they only hide rows, or blow a small file up."""
-    import yaml
-
-    depth = 0
-    event: Any
-    for event in yaml.parse(text, Loader=loader):
-        line = event.start_mark.line + 1
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise MatrixError(f"{path}:{line}: anchors and aliases are not used in a matrix: write the row out")
-        if getattr(event, "tag", None):
-            raise MatrixError(f"{path}:{line}: tags such as {event.tag[:40]} are not used in a matrix")
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > DEPTH_LIMIT:
-                raise MatrixError(f"{path}:{line}: nested more than {DEPTH_LIMIT} deep")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+        return read_yaml(text, plain=True, trusted=path == yaml_path()).value
+    except YamlError as error:
+        raise MatrixError(f"{path}:{error.line}: {error}" if error.line else f"{path}: {error}") from None
 
 
 def _rows(path: str, table: str, content: Any) -> tuple[list[Any], list[Place]]:
@@ -345,19 +317,18 @@ def _error(source: Source, table: str, index: int | None, problem: str) -> Matri
 
 
 def _line(source: Source, table: str, index: int | None) -> int | None:
-    """The line of a row, found by composing the file once more: only an error pays for it."""
-    import yaml
+    """The line of a row, found by reading the file once more: only an error pays for it."""
+    from gpudoctor.bounded_yaml import YamlError, read_yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        node = _item(yaml.compose(source.text, Loader=loader), table)
+        node = _item(read_yaml(source.text, trusted=True).node, table)
         if node is None or index is None or table not in source.places:
             return node.start_mark.line + 1 if node else None
         place = source.places[table][index]
         group = node if place.group is None else node.value[place.group]
-        rows = group if isinstance(group, yaml.SequenceNode) else _item(group, "rows")
+        rows = _item(group, "rows") if isinstance(group.value[0], tuple) else group
         return int(rows.value[place.row].start_mark.line) + 1 if rows else None
-    except (yaml.YAMLError, RecursionError, IndexError):
+    except (YamlError, IndexError):
         return None
 
 

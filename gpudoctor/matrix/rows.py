@@ -6,6 +6,7 @@ texts. A field that is None or empty means "not known" unless its comment says o
 
 # No annotations as texts here: the decoder would compile each of these three hundred at every start.
 
+import re
 from typing import Literal
 
 from msgspec import Struct
@@ -269,6 +270,10 @@ class TorchBuild(Row, frozen=True, kw_only=True):
     extra: str | None = None
     """An extra that selects device code: "device-{gfx}" makes torch[device-gfx1031]."""
 
+    def __post_init__(self) -> None:
+        if self.extra:
+            _check_template(self.extra, "gfx")
+
 
 class PublishedArchs(Row, frozen=True, kw_only=True):
     """What a publisher outside the wheel indexes builds torch for: asked where its libraries cannot be read."""
@@ -295,7 +300,7 @@ class WheelIndex(Row, frozen=True, kw_only=True):
     """An extra that selects device code, "device-{gfx}"."""
 
     def __post_init__(self) -> None:
-        _check_template(self.template)
+        _check_index(self.base, self.template)
 
 
 class WheelIndexOverride(Struct, frozen=True, forbid_unknown_fields=True):
@@ -305,14 +310,35 @@ class WheelIndexOverride(Struct, frozen=True, forbid_unknown_fields=True):
     template: str = "{base}/{build}"
 
     def __post_init__(self) -> None:
-        _check_template(self.template)
+        _check_index(self.base, self.template)
 
 
-def _check_template(template: str) -> None:
-    for name in ("{base}", "{build}", "{rocm}"):
-        template = template.replace(name, "")
+def index_url(template: str, base: str, build: str, rocm: str) -> str:
+    """The index that a template names; an absolute path as a URL, which all tools take."""
+    if base.startswith("/"):
+        from urllib.parse import quote
+
+        base = f"file://{quote(base)}"
+    return template.format(base=base.rstrip("/"), build=build, rocm=rocm)
+
+
+def _check_index(base: str, template: str) -> None:
+    from gpudoctor.spelling import is_index
+
+    _check_template(template, "base", "build", "rocm")
+    if re.search("[?#]", base) or not is_index(index_url(template, base, "cu128", "6.4")):
+        raise ValueError(
+            "base and template make no index that pip and uv can use: a base is a URL (http, https or file:///, in "
+            "ASCII) or an absolute path"
+        )
+
+
+def _check_template(template: str, *names: str) -> None:
+    for name in names:
+        template = template.replace(f"{{{name}}}", "")
     if "{" in template or "}" in template:
-        raise ValueError("a template is made of {base}, {build} and {rocm}")
+        *others, last = (f"{{{name}}}" for name in names)
+        raise ValueError(f"a template is made of {', '.join(others)}{' and ' if others else ''}{last}")
 
 
 class Distribution(Row, frozen=True, kw_only=True):
@@ -430,6 +456,11 @@ class ExtensionLibrary(Row, frozen=True, kw_only=True):
     """Variables that make it compile here for a card; {digits} is "120", {dotted} "12.0"."""
     build_amd: str | None = None
     """The same for AMD; {gfx} is "gfx1100"."""
+
+    def __post_init__(self) -> None:
+        for template in (self.build, self.build_amd):
+            if template:
+                _check_template(template, "digits", "dotted", "gfx")
 
 
 class PackageConflict(Row, frozen=True, kw_only=True):

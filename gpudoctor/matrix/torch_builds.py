@@ -8,7 +8,7 @@ from typing import Literal
 
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.cards import Cards
-from gpudoctor.matrix.rows import Companion, PublishedArchs, TorchBuild, TorchRelease, WheelIndex
+from gpudoctor.matrix.rows import Companion, PublishedArchs, TorchBuild, TorchRelease, WheelIndex, index_url
 from gpudoctor.matrix.versions import figures, matches, minor, package_matches
 
 _RELEASE = r"\d+(\.\d+)*(\.post\d+)?$"
@@ -61,10 +61,7 @@ class TorchQuestions(Cards):
 
     def builds(self, platform: str | None = None) -> tuple[TorchBuild, ...]:
         """All installable builds (no nightlies), newest first."""
-        rows = [
-            row for row in self.tables.torch_builds if row.origin != "nightly" and platform in (None, row.platform)
-        ]
-        return tuple(sorted(rows, key=lambda row: figures(row.version), reverse=True))
+        return self._installable if platform is None else self._installable_on.get(platform, ())
 
     def index_url(self, build: TorchBuild) -> str:
         """Wheel index of a build; "" for the package index's own. A `wheel_index` overlay replaces
@@ -75,9 +72,9 @@ class TorchQuestions(Cards):
         id = build.index or by_origin.get(build.origin)
         mirror = self.tables.wheel_index
         if id == "pytorch-stable" and mirror is not None:
-            return _filled(mirror.template, mirror.base, build)
+            return index_url(mirror.template, mirror.base, build.build, build.rocm or "")
         index = self._indexes.get(id or "")
-        return _filled(index.template, index.base, build) if index else ""
+        return index_url(index.template, index.base, build.build, build.rocm or "") if index else ""
 
     def wheel_index(self, id: str) -> WheelIndex | None:
         """The row of a wheel index."""
@@ -125,6 +122,16 @@ class TorchQuestions(Cards):
         return None if minor(version) in pairs else False
 
     @cached_property
+    def _installable(self) -> tuple[TorchBuild, ...]:
+        rows = (row for row in self.tables.torch_builds if row.origin != "nightly")
+        return tuple(sorted(rows, key=lambda row: figures(row.version), reverse=True))
+
+    @cached_property
+    def _installable_on(self) -> dict[str, tuple[TorchBuild, ...]]:
+        platforms = {row.platform for row in self._installable}
+        return {name: tuple(row for row in self._installable if row.platform == name) for name in platforms}
+
+    @cached_property
     def _versions(self) -> dict[str, list[TorchBuild]]:
         found: dict[str, list[TorchBuild]] = {}
         for row in self.tables.torch_builds:
@@ -154,7 +161,3 @@ def _partners(row: Companion, package: str) -> tuple[str, ...]:
     if package == "torchvision":
         return (*((row.torchvision,) if row.torchvision else ()), *row.torchvision_also)
     return (row.torchaudio,) if row.torchaudio else ()
-
-
-def _filled(template: str, base: str, build: TorchBuild) -> str:
-    return template.format(base=base.rstrip("/"), build=build.build, rocm=build.rocm or "")

@@ -15,6 +15,7 @@ from gpudoctor.matrix.rows import (
     AmdGpu,
     BaseImage,
     CardRates,
+    Companion,
     Distribution,
     ErrorPattern,
     GfxTarget,
@@ -27,6 +28,7 @@ from gpudoctor.matrix.rows import (
     TorchBuild,
 )
 from gpudoctor.matrix.versions import check_specifier
+from gpudoctor.spelling import is_name, is_version
 
 _SPECIFIERS = {
     "nvidia_kernel_limits": ("driver", "kernel"),
@@ -177,6 +179,10 @@ def _target(row: GfxTarget, matrix: Matrix) -> Iterator[str]:
 
 
 def _build(row: TorchBuild, matrix: Matrix) -> Iterator[str]:
+    if not is_name(row.build) or not (is_version(row.version) or row.origin == "nightly"):
+        yield f"torch {row.version} {row.build}: no command can name that build"
+    if row.index is not None and matrix.wheel_index(row.index) is None:
+        yield f"index {row.index} is in no row of wheel_indexes"
     for arch in (*(row.archs or ()), *row.partial, *(row.linalg or ()), *(row.ptx or ())):
         if arch.startswith("gfx"):
             known = matrix.target(arch) is not None
@@ -189,6 +195,12 @@ def _build(row: TorchBuild, matrix: Matrix) -> Iterator[str]:
         yield f"build {row.build} and cuda {row.cuda} do not go together"
     if row.build.startswith("rocm") and row.rocm != row.build[4:]:
         yield f"build {row.build} and rocm {row.rocm} do not go together"
+
+
+def _companion(row: Companion, matrix: Matrix) -> Iterator[str]:
+    for version in (row.torch, row.torchvision, row.torchaudio, *row.torchvision_also):
+        if version is not None and not is_version(version):
+            yield f"{version!r} is no version"
 
 
 def _pattern(row: LogPattern | ErrorPattern, matrix: Matrix) -> Iterator[str]:
@@ -253,6 +265,7 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     CardRates: _rates,
     GfxTarget: _target,
     TorchBuild: _build,
+    Companion: _companion,
     LogPattern: _pattern,
     ErrorPattern: _error,
     KnownIssue: _issue,

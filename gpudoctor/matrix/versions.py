@@ -7,6 +7,11 @@ number that Ubuntu and Debian append is the fourth figure: 6.8.0-44-generic is 6
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
 
 _RELEASE = r"\d+(?:[.-]\d+)*"
 _CLAUSE = r"\s*(===|==|!=|<=|>=|<|>|~=)\s*([^\s,]+)\s*$"
@@ -17,13 +22,11 @@ Figures = tuple[int, ...]
 def figures(version: str) -> Figures:
     """The leading figures of a version, trailing zeros left out: "6.8.0-44-generic" is (6, 8, 0, 44); () if it
     has none."""
-    found = re.search(_RELEASE, version)
-    if found is None:
-        return ()
-    parts = [int(part[:9]) for part in found.group().replace("-", ".").split(".")]
-    while parts and parts[-1] == 0:
-        parts.pop()
-    return tuple(parts) or (0,)
+    parts = _parts(version)
+    length = len(parts)
+    while length > 1 and parts[length - 1] == 0:
+        length -= 1
+    return parts[:length]
 
 
 def at_least(version: str, floor: str) -> bool:
@@ -44,13 +47,17 @@ def matches(specifier: str, version: str) -> bool:
 def package_matches(specifier: str, version: str) -> bool:
     """Whether a Python package's version satisfies a specifier set. The local part does not count; a
     pre-release does ("2.9.0a0+nv25.10" is older than 2.9.0). A version that is none satisfies nothing."""
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-    from packaging.version import InvalidVersion
-
     try:
-        return SpecifierSet(specifier).contains(version.partition("+")[0], prereleases=True)
-    except (InvalidSpecifier, InvalidVersion):
+        return bool(_specifiers(specifier).contains(version.partition("+")[0], prereleases=True))
+    except ValueError:  # InvalidSpecifier, InvalidVersion, a number of thousands of digits
         return False
+
+
+@lru_cache
+def _specifiers(specifier: str) -> SpecifierSet:
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(specifier)
 
 
 def check_specifier(specifier: str) -> None:
@@ -67,12 +74,12 @@ def _clause(clause: str, version: str) -> bool:
         return False
     operator, wanted = found.groups()
     if wanted.endswith(".*"):
-        prefix = tuple(int(part) for part in wanted[:-2].split("."))
+        prefix = _parts(wanted[:-2])
         same = (*figures(version), *([0] * len(prefix)))[: len(prefix)] == prefix
         return same if operator == "==" else not same
     have, want = figures(version), figures(wanted)
     if operator == "~=":
-        prefix = tuple(int(part) for part in wanted.split("."))[:-1]
+        prefix = _parts(wanted)[:-1]
         return have >= want and (*have, *([0] * len(prefix)))[: len(prefix)] == prefix
     return {
         "==": have == want,
@@ -83,3 +90,9 @@ def _clause(clause: str, version: str) -> bool:
         "<": have < want,
         ">": have > want,
     }[operator]
+
+
+def _parts(version: str) -> Figures:
+    """The leading figures of a version, all of them; of thousands of digits the first nine."""
+    found = re.search(_RELEASE, version)
+    return tuple(int(part[:9]) for part in found[0].replace("-", ".").split(".")) if found else ()

@@ -8,7 +8,6 @@ files never take back what a person requires by the command line or a variable.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -117,13 +116,11 @@ def _table(path: str) -> Any:
         return None  # an unreadable pyproject.toml is somebody else's
     if not own and b"gpudoctor" not in content.value:
         return None
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    from gpudoctor.bounded_toml import read_toml
+
     try:
-        return tomllib.loads(content.value.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        return read_toml(content.value.decode())
+    except ValueError as error:
         raise InputError(f"{path}: no valid TOML: {error}") from None
 
 
@@ -131,4 +128,4 @@ def _converted(path: str, data: Any, form: type[T]) -> T:
     try:
         return msgspec.convert(data, type=form)
     except msgspec.ValidationError as error:
-        raise InputError(f"{path}: {error}") from None
+        raise InputError(f"{path}: {str(error)[:300]}") from None

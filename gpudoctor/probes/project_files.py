@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
+import itertools
 import posixpath
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
@@ -16,10 +15,11 @@ from gpudoctor.privacy import without_secrets
 CondaTool = Literal["conda", "mamba", "micromamba"]
 
 # No patterns compiled in advance: most folders hold none of these files.
-_TORCH = r"(?i)torch\s*(\[[a-z0-9, -]*\])?\s*([<>=!~;@(].*)?$"
+_TORCH = r"(?i)torch\s*(\[[a-z0-9, -]*\]\s*)?([<>=!~;@(].*)?$"
 _REQUIREMENTS = r"(requirements|constraints)[\w.-]*\.txt"
 _LIMIT = 1 << 20
 _MOST_MEMBERS = 200
+_MOST_ASKED = 200
 _LONGEST = 200
 
 
@@ -37,8 +37,9 @@ def torch_asked(host: Host, folder: str) -> tuple[TorchAsked, ...]:
     """The lines of a project's pyproject.toml and requirements files that ask for torch."""
     names = host.names(folder).value or ()
     lists = [name for name in sorted(names) if name.endswith(".txt") and re.fullmatch(_REQUIREMENTS, name)]
-    lines = [line for name in lists for line in _listed(host, folder, name)]
-    return (*(_declared(host, folder) if "pyproject.toml" in names else ()), *lines)
+    lines = (line for name in lists for line in _listed(host, folder, name))
+    declared = _declared(host, folder) if "pyproject.toml" in names else ()
+    return tuple(itertools.islice(itertools.chain(declared, lines), _MOST_ASKED))
 
 
 def _listed(host: Host, folder: str, name: str) -> Iterator[TorchAsked]:
@@ -50,20 +51,24 @@ def _listed(host: Host, folder: str, name: str) -> Iterator[TorchAsked]:
 
 
 def _declared(host: Host, folder: str) -> Iterator[TorchAsked]:
-    project = _toml(host, posixpath.join(folder, "pyproject.toml"))
+    text = host.text(posixpath.join(folder, "pyproject.toml"), _LIMIT).value or ""
+    project = _toml(text)
     yield from _asked_in(project, "pyproject.toml")
-    for member in _members(host, folder, project):
+    left = _LIMIT
+    for member in itertools.islice(dict.fromkeys(_members(host, folder, project)), _MOST_MEMBERS):
         file = f"{member}/pyproject.toml"
-        yield from _asked_in(_toml(host, posixpath.join(folder, file)), file)
+        text = host.text(posixpath.join(folder, file), _LIMIT).value or ""
+        if "torch" in text.lower() and (left := left - len(text)) >= 0:
+            yield from _asked_in(_toml(text), file)
 
 
-def _toml(host: Host, path: str) -> dict[str, Any]:
-    """A TOML file as a table; empty where it is none."""
-    text = host.text(path, _LIMIT).value or ""
+def _toml(text: str) -> dict[str, Any]:
+    """A TOML text as a table; empty where it is none."""
+    from gpudoctor.bounded_toml import TomlError, read_toml
+
     try:
-        toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
-        return dict(toml.loads(text))
-    except (ImportError, ValueError):
+        return read_toml(text)
+    except (ImportError, TomlError):
         return {}
 
 
@@ -71,11 +76,13 @@ def _members(host: Host, folder: str, project: dict[str, Any]) -> Iterator[str]:
     """Folders of a uv workspace: their requirements are locked together with the project's own."""
     listed = _table(_table(_table(project, "tool"), "uv"), "workspace").get("members")
     for pattern in listed if isinstance(listed, list) else ():
-        parent, _, last = str(pattern).strip("/").rpartition("/")
+        if not isinstance(pattern, str):
+            continue
+        parent, _, last = pattern.strip("/").rpartition("/")
         if last == "*" and "*" not in parent:
             names = host.names(posixpath.join(folder, parent)).value or ()
             yield from (posixpath.join(parent, name) for name in sorted(names)[:_MOST_MEMBERS])
-        elif "*" not in str(pattern) and ".." not in str(pattern):
+        elif "*" not in pattern and ".." not in pattern:
             yield posixpath.join(parent, last)
 
 

@@ -1,0 +1,60 @@
+"""The words of a shell's text: quotes taken off, operators apart, in a time that grows with its length alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudoctor.dockerfile.bounds import Bounds
+
+_QUOTED = r"""'(?P<single>[^']*)'|"(?P<double>[^"\\]*(?:\\.[^"\\]*)*)"|\\(?P<escaped>.)"""
+_WORDS = re.compile(rf"""(?P<space>[ \t\r\n]+)|(?P<plain>[^ \t\r\n\\'"]+)|{_QUOTED}""", re.DOTALL)
+_COMMANDS = re.compile(
+    rf"""(?P<space>[ \t\r\n]+)|(?P<sign>[;&|()<>]+)|(?P<plain>[^ \t\r\n\\'";&|()<>]+)|{_QUOTED}""", re.DOTALL
+)
+
+
+class Sign(str):
+    """Operators of a shell, as they follow each other: "&&", ";", ">"."""
+
+    __slots__ = ()
+
+
+class UnclosedError(ValueError):
+    """A quote that is never closed, or a backslash at the end: no shell would take the text."""
+
+
+def words(text: str, bounds: Bounds) -> list[str]:
+    """The words of a text without operators. Raises UnclosedError."""
+    return [word for word, _ in _split(text, 1, _WORDS, bounds)]
+
+
+def shell_words(text: str, line: int, bounds: Bounds) -> Iterator[tuple[str, int]]:
+    """Words and signs of a text that begins on that line, each with its line. Raises UnclosedError at its place."""
+    return _split(text, line, _COMMANDS, bounds)
+
+
+def _split(text: str, line: int, pattern: re.Pattern[str], bounds: Bounds) -> Iterator[tuple[str, int]]:
+    word: list[str] = []
+    begun, at, position = False, line, 0
+    while position < len(text):
+        found = pattern.match(text, position)
+        if found is None:
+            raise UnclosedError
+        kind, position = found.lastgroup or "", found.end()
+        if kind in ("space", "sign"):
+            if begun:
+                bounds.words.spend()
+                yield "".join(word), at
+            word, begun = [], False
+            if kind == "sign":
+                yield Sign(found[0]), line
+        else:
+            if not begun:
+                at, begun = line, True
+            part = found[kind]
+            word.append(re.sub(r'\\(["\\])', r"\1", part) if kind == "double" and "\\" in part else part)
+        line += found[0].count("\n")
+    if begun:
+        bounds.words.spend()
+        yield "".join(word), at
