@@ -15,7 +15,8 @@ VALUES = 50_000
 TEXT = 16 << 20
 """Values of a file and their characters, aliases followed."""
 DIGITS = 18
-"""Of a whole number; a longer one stays a text. Shorter ones are quick to read, to print, and to find as a key."""
+"""Of a whole number; a longer one stays a text, or is refused where a document is plain. Shorter ones are quick to
+read, to print, and to find as a key."""
 
 _SCALARS = ("binary", "bool", "float", "int", "null", "timestamp")
 
@@ -44,7 +45,7 @@ def read_yaml(text: str, *, plain: bool = False, trusted: bool = False) -> Docum
 
     try:
         size = 0 if trusted else _look_through(text, plain)
-        loader = _loader()(text)
+        loader = _loader(plain)(text)
         try:
             node = loader.get_single_node()
             return Document(loader.construct_document(node) if node is not None else None, node, size)
@@ -150,22 +151,28 @@ def _base() -> Any:
 
 
 @cache
-def _loader() -> Any:
+def _loader(plain: bool) -> Any:
     """A loader whose errors have a line. Tags of compose (!reset, !override) stand for nothing."""
     import yaml
 
     class Loader(_base()):  # type: ignore[misc]
         pass
 
+    def refused(node: Any, problem: str) -> Exception:
+        error: Exception = yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        return error
+
     def checked(construct: Any) -> Any:
         def constructed(loader: Any, node: Any) -> Any:
             if node.tag.endswith(":int") and isinstance(node.value, str) and len(node.value) > DIGITS:
+                if plain:
+                    raise refused(node, f"a number of more than {DIGITS} digits")
                 return node.value
             try:
                 return construct(loader, node)
             except (ValueError, ArithmeticError, LookupError, AttributeError, TypeError):
                 problem = f"{str(node.value)[:40]!r} is no {node.tag.rpartition(':')[2]}"
-                raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark) from None
+                raise refused(node, problem) from None
 
         return constructed
 

@@ -139,9 +139,9 @@ def judge_images(
 
 
 def readable(findings: Iterable[Finding]) -> list[Finding]:
-    """No more problems of one kind than a person reads, the rest told in one that is as severe as the worst."""
+    """No more problems of one kind than a person reads, the worst of them, and the rest told in one."""
     kinds: dict[str, list[Finding]] = {}
-    for finding in findings:
+    for finding in sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity)):
         kinds.setdefault(finding.id, []).append(_cut(finding))
     return [finding for found in kinds.values() for finding in (*found[:_MOST_OF_A_KIND], *_rest(found))]
 
@@ -149,10 +149,9 @@ def readable(findings: Iterable[Finding]) -> list[Finding]:
 def _rest(found: list[Finding]) -> Iterable[Finding]:
     if not (rest := found[_MOST_OF_A_KIND:]):
         return ()
-    severity = min((finding.severity for finding in rest), key=_SEVERITIES.index)
     places = ", ".join(finding.subject for finding in rest[:_MOST_OF_A_KIND])
     message = f"{len(rest):,} more problems of this kind are not listed one by one."
-    return (replace(rest[0], severity=severity, message=message, saw=places[:_LONGEST], ways_out=(), evidence=()),)
+    return (replace(rest[0], message=message, saw=places[:_LONGEST], ways_out=(), evidence=()),)
 
 
 def _cut(finding: Finding) -> Finding:

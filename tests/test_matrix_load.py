@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gpudoctor.host import InputError
 from gpudoctor.matrix.load import MatrixError, load_matrix, load_yaml, to_json, validate_matrix, yaml_path
+from gpudoctor.spelling import is_index
 
 BUILD = '{version: "2.9.1", build: cu128, origin: download.pytorch.org, platform: linux-x86_64, cuda: "12.8"'
 
@@ -84,6 +85,52 @@ def test_an_overlay_names_a_mirror(overlay) -> None:  # type: ignore[no-untyped-
     assert matrix.tables.nvidia_gpus
 
 
+@pytest.mark.parametrize(
+    ("base", "index"),
+    [
+        ("https://MIRROR.Example:8443/whl/", "https://MIRROR.Example:8443/whl/cu128"),
+        ("http://[::1]:8080", "http://[::1]:8080/cu128"),
+        ("https://user:secret@mirror.example/whl", "https://user:secret@mirror.example/whl/cu128"),
+        ("file:///srv/wheels", "file:///srv/wheels/cu128"),
+        ("/srv/wheels/", "file:///srv/wheels/cu128"),
+        ("/srv/my wheels/\u00e4", "file:///srv/my%20wheels/%C3%A4/cu128"),
+    ],
+)
+def test_a_mirror_may_be_what_pip_and_uv_take(overlay, base: str, index: str) -> None:  # type: ignore[no-untyped-def]
+    loaded = load_matrix([overlay(f"wheel_index: {{base: '{base}'}}\n")])
+    row = next(row for row in loaded.builds("linux-x86_64") if row.build == "cu128" and row.origin != "pypi")
+    assert loaded.index_url(row) == index and is_index(index)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        "base: ''",
+        "base: s3://bucket/whl",
+        "base: ../wheels",
+        "base: mirror.example/whl",
+        "base: 'http://'",
+        "base: 'https://user:secret@'",
+        "base: file://server/share",
+        "base: /",
+        "base: -h",
+        "base: https://b\u00fccher.example/whl",
+        "base: https://mirror.example/a b",
+        "base: https://mirror.example/`id`",
+        "base: https://mirror.example/whl?x=1",
+        "base: https://mirror.example:999999/whl",
+        "base: https://mirror.example, template: '{build}'",
+        "base: https://mirror.example, template: '{base}/ {build}'",
+    ],
+)
+def test_a_mirror_that_pip_and_uv_cannot_use_is_refused_with_its_line(overlay, index: str) -> None:  # type: ignore[no-untyped-def]
+    for text, line in ((f"\nwheel_index: {{{index}}}\n", 2), (f"wheel_indexes:\n  - {{id: own, {index}}}\n", 2)):
+        path = overlay(text)
+        message = refused(path)
+        assert message.startswith(f"{path}:{line}: wheel_index") and "no index that pip and uv can use" in message
+        assert "secret" not in message
+
+
 def test_later_overlays_win(tmp_path: Path) -> None:
     paths = []
     for number, base in enumerate(("https://one.example", "https://two.example")):
@@ -117,6 +164,10 @@ def test_later_overlays_win(tmp_path: Path) -> None:
             "safe-class",
         ),
         ("gfx_targets:\n  - {gfx: gfx1010, family: RDNA1, chips: X, kind: dgpu, override: 10}\n", 2, "override"),
+        (f"torch_builds:\n  - {BUILD.replace('build: cu128', 'build: cu 128')}}}\n", 2, "no command can name"),
+        (f"torch_builds:\n  - {BUILD}, index: nowhere}}\n", 2, "nowhere"),
+        (f"torch_builds:\n  - {BUILD}, extra: 'device-{{0}}'}}\n", 2, "{gfx}"),
+        ("companions:\n  - {torch: '2.9.1', torchvision: '$(id)'}\n", 2, "$(id)"),
     ],
 )
 def test_a_wrong_row_is_named_with_its_line(overlay, text: str, line: int, says: str) -> None:  # type: ignore[no-untyped-def]
@@ -162,6 +213,10 @@ def test_a_wrong_row_is_named_with_its_line(overlay, text: str, line: int, says:
         b"cuda_floors: [{major: '14', driver: '700', 7: x}]\n",
         b"cuda_floors: [{[1]: x}]\n",
         b"torch_builds: [{version: 2026-01-01}]\n",
+        b"cuda_floors: {rows: [{major: " + b"9" * 6000 + b", driver: 0x" + b"f" * 6000 + b"}]}\n",
+        b"cuda_floors: [{major: '14', driver: '700', " + b"9" * 6000 + b": 1}]\n",
+        b"cuda_floors: [{major: '14', driver: 1" + b":1" * 100_000 + b", colour: red}]\n",
+        b"%TAG !a! x\n---\na: 1\n",
         b"x" * (9 << 20),
     ],
 )

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.host import InputError
-from gpudoctor.preflight.settings import project_settings
+from gpudoctor.host import InputError, LiveHost
+from gpudoctor.preflight.settings import Settings, project_settings
+from gpudoctor.probes.project_files import torch_asked
 from tests.hosts import Host
 
 DESCRIBED = ("--gpu", "RTX 4090", "--driver", "580.95.05", "--torch", "2.9.1+cu128")
@@ -129,3 +130,49 @@ def test_settings_that_may_not_be_read_refuse(tmp_path: Path):
             project_settings(str(tmp_path))
     finally:
         os.seteuid(own)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "wait = " + "9" * 6000,
+        "wait = " + "9" * 4000,
+        "wait = 0x" + "f" * 20_000,
+        "a = " + "[" * 50_000,
+        "a = " + "{a = " * 50_000,
+        "a" + ".a" * 50_000 + " = 1",
+        "[a" + ' . "a"' * 30_000 + "]",
+        'require = "\0"',
+        '"' + "a" * 100_000 + '" = 1',
+        "a = 1979-13-45",
+        "# " + "x" * 300_000,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_settings_that_are_no_settings_are_one_line(tmp_path: Path, text: str):
+    for name, head in (("gpudoctor.toml", ""), ("pyproject.toml", "[tool.gpudoctor]\n")):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / name).write_text(head + text)
+        with pytest.raises(InputError) as caught:
+            project_settings(str(folder))
+        assert name in str(caught.value) and "\n" not in str(caught.value) and len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize("text", ["a = " + "9" * 6000, "a = " + "[" * 50_000, "a" + ".a" * 50_000 + " = 1"])
+def test_a_project_of_somebody_else_that_is_broken_asks_for_nothing(tmp_path: Path, text: str):
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert project_settings(str(tmp_path)) == Settings()
+    assert torch_asked(LiveHost(), str(tmp_path)) == ()
+
+
+def test_members_of_a_workspace_and_lines_that_ask_for_torch_are_bounded(tmp_path: Path):
+    members = ", ".join(['"a"'] * 5000 + ['"b"', "7", "0x" + "f" * 6000])
+    (tmp_path / "pyproject.toml").write_text(f"[tool.uv.workspace]\nmembers = [{members}]\n")
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "pyproject.toml").write_text('[project]\ndependencies = ["torch>=2"]\n')
+    (tmp_path / "requirements.txt").write_text("torch" + " " * 500_000 + "x\n" + "torch==2.6.0\n" * 20_000)
+    asked = torch_asked(LiveHost(), str(tmp_path))
+    assert [one.file for one in asked[:3]] == ["a/pyproject.toml", "b/pyproject.toml", "requirements.txt"]
+    assert len(asked) == 200

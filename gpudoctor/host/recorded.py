@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -247,10 +248,8 @@ class RecordedHost(Host):
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InputError(f"{HOST_FILE}: {error}") from None
         for node in file.nodes.values():
-            try:
-                int(node.mode or "0", 8)
-            except ValueError:
-                raise InputError(f'{HOST_FILE}: mode {node.mode!r} is not octal, such as "0660"') from None
+            if node.mode and not re.fullmatch("[0-7]{1,7}", node.mode):
+                raise InputError(f'{HOST_FILE}: mode {node.mode[:20]!r} is not octal, such as "0660"')
         return file
 
 

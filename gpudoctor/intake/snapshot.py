@@ -38,8 +38,18 @@ def read_snapshot(path: str) -> Machine:
         snapshot = msgspec.json.decode(content, type=Snapshot)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not a snapshot of gpudoctor: {error}") from None
+    if re.search(rb"\d{19}", content) and _has_a_vast_number(msgspec.to_builtins(snapshot.machine)):
+        raise InputError(f"{path}: not a snapshot of gpudoctor: a number of more than 64 bits")
     if snapshot.schema != SCHEMA:
         raise InputError(
             f"{path}: schema {snapshot.schema} is not known to gpudoctor {__version__}; it reads {SCHEMA}"
         )
     return snapshot.machine
+
+
+def _has_a_vast_number(data: Any) -> bool:
+    if isinstance(data, dict):
+        return any(map(_has_a_vast_number, data.values()))
+    if isinstance(data, (list, tuple)):
+        return any(map(_has_a_vast_number, data))
+    return isinstance(data, int) and data.bit_length() > 64

@@ -270,10 +270,6 @@ class TorchBuild(Row, frozen=True, kw_only=True):
     extra: str | None = None
     """An extra that selects device code: "device-{gfx}" makes torch[device-gfx1031]."""
 
-    def __post_init__(self) -> None:
-        if self.extra:
-            _check_template(self.extra, "gfx")
-
 
 class PublishedArchs(Row, frozen=True, kw_only=True):
     """What a publisher outside the wheel indexes builds torch for: asked where its libraries cannot be read."""
@@ -325,7 +321,7 @@ def index_url(template: str, base: str, build: str, rocm: str) -> str:
 def _check_index(base: str, template: str) -> None:
     from gpudoctor.spelling import is_index
 
-    _check_template(template, "base", "build", "rocm")
+    check_template(template, "base", "build", "rocm")
     if re.search("[?#]", base) or not is_index(index_url(template, base, "cu128", "6.4")):
         raise ValueError(
             "base and template make no index that pip and uv can use: a base is a URL (http, https or file:///, in "
@@ -333,7 +329,8 @@ def _check_index(base: str, template: str) -> None:
         )
 
 
-def _check_template(template: str, *names: str) -> None:
+def check_template(template: str, *names: str) -> None:
+    """Raise ValueError for a template with anything but these names in braces."""
     for name in names:
         template = template.replace(f"{{{name}}}", "")
     if "{" in template or "}" in template:
@@ -456,11 +453,6 @@ class ExtensionLibrary(Row, frozen=True, kw_only=True):
     """Variables that make it compile here for a card; {digits} is "120", {dotted} "12.0"."""
     build_amd: str | None = None
     """The same for AMD; {gfx} is "gfx1100"."""
-
-    def __post_init__(self) -> None:
-        for template in (self.build, self.build_amd):
-            if template:
-                _check_template(template, "digits", "dotted", "gfx")
 
 
 class PackageConflict(Row, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from gpudoctor.matrix.rows import (
     Companion,
     Distribution,
     ErrorPattern,
+    ExtensionLibrary,
     GfxTarget,
     KnownIssue,
     LogPattern,
@@ -26,6 +27,7 @@ from gpudoctor.matrix.rows import (
     NvidiaSoc,
     Tables,
     TorchBuild,
+    check_template,
 )
 from gpudoctor.matrix.versions import check_specifier
 from gpudoctor.spelling import is_name, is_version
@@ -183,6 +185,7 @@ def _build(row: TorchBuild, matrix: Matrix) -> Iterator[str]:
         yield f"torch {row.version} {row.build}: no command can name that build"
     if row.index is not None and matrix.wheel_index(row.index) is None:
         yield f"index {row.index} is in no row of wheel_indexes"
+    yield from _template("extra", row.extra, "gfx")
     for arch in (*(row.archs or ()), *row.partial, *(row.linalg or ()), *(row.ptx or ())):
         if arch.startswith("gfx"):
             known = matrix.target(arch) is not None
@@ -195,6 +198,18 @@ def _build(row: TorchBuild, matrix: Matrix) -> Iterator[str]:
         yield f"build {row.build} and cuda {row.cuda} do not go together"
     if row.build.startswith("rocm") and row.rocm != row.build[4:]:
         yield f"build {row.build} and rocm {row.rocm} do not go together"
+
+
+def _extension(row: ExtensionLibrary, matrix: Matrix) -> Iterator[str]:
+    for field, template in (("build", row.build), ("build_amd", row.build_amd)):
+        yield from _template(field, template, "digits", "dotted", "gfx")
+
+
+def _template(field: str, template: str | None, *names: str) -> Iterator[str]:
+    try:
+        check_template(template or "", *names)
+    except ValueError as error:
+        yield f"{field}: {error}"
 
 
 def _companion(row: Companion, matrix: Matrix) -> Iterator[str]:
@@ -266,6 +281,7 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     GfxTarget: _target,
     TorchBuild: _build,
     Companion: _companion,
+    ExtensionLibrary: _extension,
     LogPattern: _pattern,
     ErrorPattern: _error,
     KnownIssue: _issue,
