@@ -86,7 +86,7 @@ def _host_has(case: Case, vendor: Vendor) -> bool | None:
     return None if machine.buses.undecided else False
 
 
-@check("GPD201", "container-no-gpu")
+@check("GPD201", "container-no-gpu", "access")
 def container_no_gpu(case: Case) -> Verdicts:
     """The container was started without a GPU.
 
@@ -181,7 +181,7 @@ def _asked_for_a_card(case: Case) -> bool:
     return (case.variable("NVIDIA_VISIBLE_DEVICES") or "void") not in ("all", "none", "void")
 
 
-@check("GPD202", "container-toolkit-missing")
+@check("GPD202", "container-toolkit-missing", "access")
 def container_toolkit_missing(case: Case) -> Verdicts:
     """The host does not hand out NVIDIA cards: no container toolkit.
 
@@ -227,7 +227,7 @@ def container_toolkit_missing(case: Case) -> Verdicts:
     )
 
 
-@check("GPD203", "container-cgroup-revoked")
+@check("GPD203", "container-cgroup-revoked", "access")
 def container_cgroup_revoked(case: Case) -> Verdicts:
     """The container's device cgroup refuses the GPU nodes that are there.
 
@@ -314,7 +314,7 @@ def _refused(case: Case, answer: str) -> tuple[str, ...]:
     return tuple(node.path for node in render) if kfd and render and all(n.opened == answer for n in render) else ()
 
 
-@check("GPD204", "container-libcuda-baked-in")
+@check("GPD204", "container-libcuda-baked-in", "access")
 def container_libcuda_baked_in(case: Case) -> Verdicts:
     """The image brings an NVIDIA driver library that is not the host's.
 
@@ -359,7 +359,7 @@ def container_libcuda_baked_in(case: Case) -> Verdicts:
     )
 
 
-@check("GPD213", "shm-small")
+@check("GPD213", "shm-small", "access")
 def shm_small(case: Case) -> Verdicts:
     """The container's /dev/shm is too small for data loaders.
 

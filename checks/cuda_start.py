@@ -14,7 +14,7 @@ _SUBNET_MANAGER = (
 )
 
 
-@check("GPD127", "fabric-manager-not-running")
+@check("GPD127", "fabric-manager-not-running", "driver")
 def fabric_manager_not_running(case: Case) -> Verdicts:
     """The NVSwitch fabric manager is absent, stopped, or of another version.
 
@@ -112,7 +112,7 @@ def _hmm(case: Case) -> bool:
     return bool(case.log_faults("cuda-init-hmm-kaslr"))
 
 
-@check("GPD128", "cuda-init-hmm-kaslr")
+@check("GPD128", "cuda-init-hmm-kaslr", "driver")
 def cuda_init_hmm_kaslr(case: Case) -> Verdicts:
     """CUDA does not start: a defect of HMM with kernel address randomisation.
 
@@ -156,7 +156,7 @@ def cuda_init_hmm_kaslr(case: Case) -> Verdicts:
     )
 
 
-@check("GPD129", "nvidia-uvm-after-suspend")
+@check("GPD129", "nvidia-uvm-after-suspend", "driver")
 def nvidia_uvm_after_suspend(case: Case) -> Verdicts:
     """CUDA is dead since the machine was suspended.
 

@@ -21,7 +21,7 @@ from .shadowing import (
 )
 
 
-@check("GPD311", "cudnn-mismatch")
+@check("GPD311", "cudnn-mismatch", "runtime")
 def cudnn_mismatch(case: Case) -> Verdicts:
     """The cuDNN that is loaded is not one that this torch can use.
 

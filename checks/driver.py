@@ -27,7 +27,7 @@ from .unserved import Weight, alike, because
 # --- user space against kernel module -----------------------------------------------------------------
 
 
-@check("GPD122", "driver-installed-no-reboot")
+@check("GPD122", "driver-installed-no-reboot", "driver")
 def driver_installed_no_reboot(case: Case) -> Verdicts:
     """A new NVIDIA driver was installed; the old module still runs.
 
@@ -58,7 +58,7 @@ def driver_installed_no_reboot(case: Case) -> Verdicts:
     )
 
 
-@check("GPD123", "driver-lib-mismatch")
+@check("GPD123", "driver-lib-mismatch", "driver")
 def driver_lib_mismatch(case: Case) -> Verdicts:
     """NVIDIA's libraries and kernel module are of different versions.
 
@@ -193,7 +193,7 @@ def _others(case: Case, cards: tuple[Gpu, ...]) -> str:
     return f" {'; '.join(needs)}: one driver cannot serve both." if needs else ""
 
 
-@check("GPD124", "nvidia-driver-dropped-gpu")
+@check("GPD124", "nvidia-driver-dropped-gpu", "driver")
 def nvidia_driver_dropped_gpu(case: Case) -> Verdicts:
     """The NVIDIA driver branch no longer supports this card.
 
@@ -225,7 +225,7 @@ def nvidia_driver_dropped_gpu(case: Case) -> Verdicts:
         )
 
 
-@check("GPD125", "blackwell-open-module")
+@check("GPD125", "blackwell-open-module", "driver")
 def blackwell_open_module(case: Case) -> Verdicts:
     """The card needs the open kernel modules; the proprietary ones are there.
 
@@ -258,7 +258,7 @@ def blackwell_open_module(case: Case) -> Verdicts:
         )
 
 
-@check("GPD126", "open-module-unsupported-gpu")
+@check("GPD126", "open-module-unsupported-gpu", "driver")
 def open_module_unsupported_gpu(case: Case) -> Verdicts:
     """The open kernel modules are there, and this card is too old for them.
 

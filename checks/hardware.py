@@ -38,7 +38,7 @@ def _answers(case: Case, gpu: Gpu) -> bool | None:
     return None
 
 
-@check("GPD102", "gpu-off-bus")
+@check("GPD102", "gpu-off-bus", "driver")
 def gpu_off_bus(case: Case) -> Verdicts:
     """A card has fallen off the PCI bus.
 
@@ -112,7 +112,7 @@ def _power_cycle() -> WayOut:
     return WayOut(title, (Manual(text, risk="reboot"),))
 
 
-@check("GPD103", "gpu-ecc")
+@check("GPD103", "gpu-ecc", "driver")
 def gpu_ecc(case: Case) -> Verdicts:
     """A card has uncorrectable memory errors.
 
@@ -186,7 +186,7 @@ def gpu_ecc(case: Case) -> Verdicts:
             )
 
 
-@check("GPD104", "driver-init-failed-bios")
+@check("GPD104", "driver-init-failed-bios", "driver")
 def driver_init_failed_bios(case: Case) -> Verdicts:
     """The NVIDIA driver cannot start a card because of firmware settings.
 
@@ -215,7 +215,7 @@ def driver_init_failed_bios(case: Case) -> Verdicts:
         )
 
 
-@check("GPD105", "driver-init-failed-hw")
+@check("GPD105", "driver-init-failed-hw", "driver")
 def driver_init_failed_hw(case: Case) -> Verdicts:
     """The NVIDIA driver cannot start a card: the card itself does not come up.
 
@@ -241,7 +241,7 @@ def driver_init_failed_hw(case: Case) -> Verdicts:
         )
 
 
-@check("GPD107", "nvidia-firmware-missing")
+@check("GPD107", "nvidia-firmware-missing", "driver")
 def nvidia_firmware_missing(case: Case) -> Verdicts:
     """The NVIDIA driver does not find the firmware file that its card needs.
 

@@ -27,7 +27,7 @@ def _open(case: Case) -> tuple[Standing, ...]:
     return tuple(card for card in case.standings if card.openable == "yes" and card.granted != "no")
 
 
-@check("GPD205", "job-without-gpu")
+@check("GPD205", "job-without-gpu", "access")
 def job_without_gpu(case: Case) -> Verdicts:
     """The batch job was given no GPU.
 

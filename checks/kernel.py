@@ -40,7 +40,7 @@ from .known_issues import of_slug
 from .unserved import because, rival, without_kfd
 
 
-@check("GPD110", "nouveau-conflict")
+@check("GPD110", "nouveau-conflict", "driver")
 def nouveau_conflict(case: Case) -> Verdicts:
     """Another kernel driver (nouveau, nova) owns the NVIDIA card.
 
@@ -80,7 +80,7 @@ def nouveau_conflict(case: Case) -> Verdicts:
         )
 
 
-@check("GPD111", "module-blacklisted")
+@check("GPD111", "module-blacklisted", "driver")
 def module_blacklisted(case: Case) -> Verdicts:
     """A rule keeps the GPU's kernel module from loading.
 
@@ -121,7 +121,7 @@ def module_blacklisted(case: Case) -> Verdicts:
         )
 
 
-@check("GPD112", "secure-boot-module-rejected")
+@check("GPD112", "secure-boot-module-rejected", "driver")
 def secure_boot_module_rejected(case: Case) -> Verdicts:
     """Secure Boot refuses the GPU's kernel module: its key is not enrolled.
 
@@ -165,7 +165,7 @@ def secure_boot_module_rejected(case: Case) -> Verdicts:
         )
 
 
-@check("GPD113", "nvidia-dkms-kernel-mismatch")
+@check("GPD113", "nvidia-dkms-kernel-mismatch", "driver")
 def nvidia_dkms_kernel_mismatch(case: Case) -> Verdicts:
     """The NVIDIA kernel module was built for another kernel.
 
@@ -227,7 +227,7 @@ def _by_akmods(kernel: str) -> WayOut:
     return WayOut(f"Build the module for kernel {kernel}", (Manual(text, risk="root"),))
 
 
-@check("GPD114", "amd-dkms-kernel-mismatch")
+@check("GPD114", "amd-dkms-kernel-mismatch", "driver")
 def amd_dkms_kernel_mismatch(case: Case) -> Verdicts:
     """The amdgpu-dkms module was not built for the running kernel.
 
@@ -276,7 +276,7 @@ def amd_dkms_kernel_mismatch(case: Case) -> Verdicts:
         )
 
 
-@check("GPD115", "amd-kernel-or-runtime-too-old")
+@check("GPD115", "amd-kernel-or-runtime-too-old", "driver")
 def amd_kernel_or_runtime_too_old(case: Case) -> Verdicts:
     """The kernel's amdgpu driver is too old to know the chip.
 
@@ -319,7 +319,7 @@ def amd_kernel_or_runtime_too_old(case: Case) -> Verdicts:
     yield from needs_driver_package(case)
 
 
-@check("GPD116", "amd-firmware-regression")
+@check("GPD116", "amd-firmware-regression", "driver")
 def amd_firmware_regression(case: Case) -> Verdicts:
     """The installed linux-firmware release is known to break this card.
 

@@ -36,7 +36,7 @@ from .shadowing import (
 # --- the checks ------------------------------------------------------------------------------------
 
 
-@check("GPD304", "ld-library-path-shadow")
+@check("GPD304", "ld-library-path-shadow", "runtime")
 def ld_library_path_shadow(case: Case) -> Verdicts:
     """A CUDA library from elsewhere is loaded instead of the wheel's.
 
@@ -111,7 +111,7 @@ def _mixed(case: Case, own: Distribution, base: str, pinned: str) -> Finding:
     )
 
 
-@check("GPD310", "nccl-shadowed")
+@check("GPD310", "nccl-shadowed", "runtime")
 def nccl_shadowed(case: Case) -> Verdicts:
     """Another NCCL is loaded instead of the one that torch was built with.
 
@@ -166,7 +166,7 @@ def nccl_shadowed(case: Case) -> Verdicts:
         yield two_in_one_folder(case, "nvidia-nccl", others, pin[1])
 
 
-@check("GPD316", "libstdcxx-too-old")
+@check("GPD316", "libstdcxx-too-old", "runtime")
 def libstdcxx_too_old(case: Case) -> Verdicts:
     """The C++ runtime library is older than torch or Triton needs.
 

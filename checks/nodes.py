@@ -36,7 +36,7 @@ def _needless(case: Case, vendor: Vendor) -> bool:
     return any(not gpu.integrated for gpu in working)
 
 
-@check("GPD206", "gpu-device-permission")
+@check("GPD206", "gpu-device-permission", "access")
 def gpu_device_permission(case: Case) -> Verdicts:
     """This user may not open the NVIDIA device nodes.
 
@@ -63,7 +63,7 @@ def gpu_device_permission(case: Case) -> Verdicts:
     yield _closed(case, "nvidia", closed[0], tuple(closed))
 
 
-@check("GPD207", "amd-device-permission")
+@check("GPD207", "amd-device-permission", "access")
 def amd_device_permission(case: Case) -> Verdicts:
     """This user may not open /dev/kfd or the AMD render nodes.
 
@@ -154,7 +154,7 @@ def _let_in(case: Case, vendor: Vendor, node: DeviceNode, closed: tuple[DeviceNo
     return (WayOut("Open the nodes to users", (Manual(text, risk="root"),)),)
 
 
-@check("GPD208", "amd-kfd-missing")
+@check("GPD208", "amd-kfd-missing", "access")
 def amd_kfd_missing(case: Case) -> Verdicts:
     """AMD's compute node /dev/kfd, or every card's render node, is absent.
 
@@ -218,7 +218,7 @@ def _lost_nodes(case: Case) -> Iterator[Finding]:
     )
 
 
-@check("GPD209", "nvidia-uvm-missing")
+@check("GPD209", "nvidia-uvm-missing", "access")
 def nvidia_uvm_missing(case: Case) -> Verdicts:
     """The node /dev/nvidia-uvm is missing, and nothing will make it.
 

@@ -22,7 +22,7 @@ _CRASHES_OF_CUT_FILES = ("SIGBUS", "SIGSEGV", "SIGABRT")
 _DAMAGED = ("torch-install-damaged",)
 
 
-@check("GPD410", "torch-import-fails")
+@check("GPD410", "torch-import-fails", "framework")
 def torch_import_fails(case: Case) -> Verdicts:
     """`import torch` fails in the examined environment.
 

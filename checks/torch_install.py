@@ -58,7 +58,7 @@ _WRONG_COPY = (
 )
 
 
-@check("GPD401", "torch-missing")
+@check("GPD401", "torch-missing", "framework")
 def torch_missing(case: Case) -> Verdicts:
     """There is no torch in the examined environment.
 
@@ -97,7 +97,7 @@ def torch_missing(case: Case) -> Verdicts:
     )
 
 
-@check("GPD412", "torch-shadowed")
+@check("GPD412", "torch-shadowed", "framework")
 def torch_shadowed(case: Case) -> Verdicts:
     """Another torch is imported than the one that is installed.
 
@@ -229,7 +229,7 @@ def _note(message: str, copies: tuple[TorchCopy, ...]) -> Finding:
     )
 
 
-@check("GPD411", "torch-install-damaged")
+@check("GPD411", "torch-install-damaged", "framework")
 def torch_install_damaged(case: Case) -> Verdicts:
     """Files of the installed torch are missing or cut short.
 

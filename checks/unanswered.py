@@ -28,7 +28,9 @@ def unanswered(case: Case) -> Iterator[NotJudged]:
 
 
 def _open(who: str, why: str) -> NotJudged:
-    return NotJudged(why=f"whether the {who} starts is not known ({why or 'it said nothing'})", matters=True)
+    return NotJudged(
+        why=f"whether the {who} starts is not known ({why or 'it said nothing'})", matters=True, fallback=True
+    )
 
 
 def _to_be_used(case: Case, vendor: Vendor) -> bool:
@@ -63,4 +65,5 @@ def refusing_runtime(case: Case) -> Iterator[Finding]:
             else WayOut("Reboot", (Reboot(), Manual(text, risk="root"))),
         ),
         moots=("no-gpu",),
+        fallback=True,
     )

@@ -40,7 +40,7 @@ def of_another_vendor(case: Case) -> Vendor | None:
     return next(iter(offered)) if offered and case.built_for and case.built_for not in offered else None
 
 
-@check("GPD120", "wsl-driver")
+@check("GPD120", "wsl-driver", "driver")
 def wsl_driver(case: Case) -> Verdicts:
     """The NVIDIA driver of Windows does not reach this WSL system.
 
@@ -133,7 +133,7 @@ def _dxg(case: Case) -> bool | None:
     return False if nodes.absent else None
 
 
-@check("GPD121", "rocm-wsl-unsupported")
+@check("GPD121", "rocm-wsl-unsupported", "driver")
 def rocm_wsl_unsupported(case: Case) -> Verdicts:
     """ROCm on WSL does not support this card, distribution or release.
 
@@ -249,7 +249,7 @@ def _looks_behind_dxg(case: Case) -> bool | None:
     return value == "1" if row.dxg_variable else value != "0"
 
 
-@check("GPD214", "rocm-wsl-dxg-env")
+@check("GPD214", "rocm-wsl-dxg-env", "access")
 def rocm_wsl_dxg_env(case: Case) -> Verdicts:
     """ROCm on WSL is not told to look for the card behind /dev/dxg.
 

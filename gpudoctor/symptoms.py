@@ -11,12 +11,45 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from gpudoctor.check import Case
-from gpudoctor.finding import Confidence, Device, Evidence, Finding, NotJudged
+from gpudoctor.finding import ABSENCE, Confidence, Device, Evidence, Finding, NotJudged
 from gpudoctor.machine import Gpu
 
 _SEVERITIES = ("error", "warning", "note")
 _OWN = ("GPD5", "GPD9")
 """Questions about the smoke kernels, and about gpudoctor itself: no kernel answers them."""
+
+
+def without_fallbacks(
+    findings: Iterable[Finding], questions: Iterable[NotJudged]
+) -> tuple[list[Finding], list[NotJudged]]:
+    """What was said only for want of a deeper cause goes where one was found."""
+    found = list(findings)
+    sure = [finding for finding in found if not finding.fallback]
+    left = [finding for finding in found if finding.fallback and not _is_explained(finding, sure)]
+    # Of two fallbacks one may still supersede the other by name.
+    kept = [finding for finding in left if not any(_supersedes(other, finding) for other in left)]
+    return [*sure, *kept], [one for one in questions if not (one.fallback and _is_explained(one, sure))]
+
+
+def with_causes(findings: Iterable[Finding]) -> list[Finding]:
+    """Symptoms that GPUs are missing, with the slugs of all that takes GPUs away here."""
+    found = list(findings)
+    causes = tuple(dict.fromkeys(("no-gpu", "no-driver", *(one.slug for one in found if _takes_away(one)))))
+    return [replace(finding, symptom_of=causes) if ABSENCE in finding.symptom_of else finding for finding in found]
+
+
+def _is_explained(fallback: Finding | NotJudged, findings: list[Finding]) -> bool:
+    others = [finding for finding in findings if finding.id != fallback.id]
+    return any(_takes_away(other) or _supersedes(other, fallback) for other in others)
+
+
+def _takes_away(finding: Finding) -> bool:
+    """Whether it keeps GPUs from being used, whatever is installed."""
+    return finding.severity == "error" and finding.layer in ("driver", "access")
+
+
+def _supersedes(finding: Finding, fallback: Finding | NotJudged) -> bool:
+    return finding.layer in ("driver", "access", "runtime") and fallback.slug in finding.moots
 
 
 def settled(findings: Iterable[Finding], case: Case) -> list[Finding]:

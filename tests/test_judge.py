@@ -34,7 +34,7 @@ def judged(monkeypatch: pytest.MonkeyPatch, *verdicts: Finding | NotJudged | Exc
 
         slug = verdict.slug if isinstance(verdict, Finding) else f"question-{number}"
         id = verdict.id if isinstance(verdict, Finding) else f"GPD10{number}"
-        return Check(id=id, slug=slug, function=function)
+        return Check(id=id, slug=slug, layer="framework", function=function)
 
     checks = tuple(as_check(number, verdict) for number, verdict in enumerate(verdicts))
     monkeypatch.setattr(judging, "all_checks", lambda: checks)
