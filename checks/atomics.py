@@ -44,7 +44,7 @@ def amd_pcie_atomics(case: Case) -> Verdicts:
             confidence="certain" if lines else "likely",
             evidence=(*log_evidence(case, lines), Evidence.of("amd.topology", case.machine.amd.topology)),
             ways_out=_with_atomics(case, cards[0], firmware),
-            moots=("amd-kfd-missing", "no-gpu"),
+            supersedes=("amd-kfd-missing",),
         )
 
 

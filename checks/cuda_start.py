@@ -68,7 +68,7 @@ def fabric_manager_not_running(case: Case) -> Verdicts:
                 (*subnet, start),
             ),
         ),
-        moots=("cuda-init-hmm-kaslr", "no-driver", "no-gpu"),
+        supersedes=("cuda-init-hmm-kaslr", "no-driver"),
     )
 
 
@@ -98,7 +98,7 @@ def _unready(case: Case) -> Finding:
         confidence="likely",
         evidence=driver_answers(case),
         ways_out=(WayOut("Start the fabric manager on the host", (Manual(text, risk="root"),)),),
-        moots=("cuda-init-hmm-kaslr", "no-driver", "no-gpu"),
+        supersedes=("cuda-init-hmm-kaslr", "no-driver"),
     )
 
 
@@ -152,7 +152,7 @@ def cuda_init_hmm_kaslr(case: Case) -> Verdicts:
             WayOut("Switch address randomisation off", (Manual(weaker, risk="reboot"),)),
         ),
         refs=("CUDA 13.2 Update 2 release notes, known issues",),
-        moots=("nvidia-uvm-after-suspend", "no-driver", "no-gpu"),
+        supersedes=("nvidia-uvm-after-suspend", "no-driver"),
     )
 
 
@@ -193,5 +193,5 @@ def nvidia_uvm_after_suspend(case: Case) -> Verdicts:
             WayOut("Reboot", (Reboot(), keep)),
         ),
         refs=("pytorch/pytorch#49081",),
-        moots=("no-driver", "no-gpu"),
+        supersedes=("no-driver",),
     )

@@ -94,7 +94,7 @@ def _cudnn(message: str, saw: str, want: str, evidence: tuple[Evidence, ...], wa
         evidence=evidence,
         ways_out=(way,),
         refs=("pytorch/pytorch#80637",),
-        moots=("torch-import-fails",),
+        supersedes=("torch-import-fails",),
     )
 
 

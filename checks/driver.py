@@ -54,7 +54,7 @@ def driver_installed_no_reboot(case: Case) -> Verdicts:
         subject=f"NVIDIA driver {libraries}",
         evidence=driver_answers(case),
         ways_out=(WayOut("Reboot", (Reboot(why=f"loads the module of {libraries}"),)),),
-        moots=("driver-lib-mismatch", "no-driver", "no-gpu", "driver-too-old"),
+        supersedes=("driver-lib-mismatch", "no-driver", "driver-too-old"),
     )
 
 
@@ -103,7 +103,7 @@ def driver_lib_mismatch(case: Case) -> Verdicts:
         confidence="certain" if says_so else "likely",
         evidence=driver_answers(case),
         ways_out=ways_out,
-        moots=("no-driver", "no-gpu", "driver-too-old"),
+        supersedes=("no-driver", "driver-too-old"),
     )
 
 
@@ -221,7 +221,7 @@ def nvidia_driver_dropped_gpu(case: Case) -> Verdicts:
             evidence=(Evidence("nvidia.driver", version or "", source), Evidence.of("gpu.arch", cards[0].arch)),
             ways_out=(install_driver(case, cards),),
             refs=("CUDA driver branches and architectures, NVIDIA",),
-            moots=("no-driver", "no-gpu", "driver-init-failed-hw", "open-module-unsupported-gpu"),
+            supersedes=("no-driver", "driver-init-failed-hw", "open-module-unsupported-gpu"),
         )
 
 
@@ -254,7 +254,7 @@ def blackwell_open_module(case: Case) -> Verdicts:
                 *(Evidence("kernel_log", f.line, "kernel log") for f in case.log_faults("blackwell-open-module")[:1]),
             ),
             ways_out=(install_driver(case, cards),),
-            moots=("no-driver", "no-gpu", "driver-init-failed-hw", "driver-init-failed-bios"),
+            supersedes=("no-driver", "driver-init-failed-hw", "driver-init-failed-bios"),
         )
 
 
@@ -288,5 +288,5 @@ def open_module_unsupported_gpu(case: Case) -> Verdicts:
                 Evidence.of("gpu.arch", cards[0].arch),
             ),
             ways_out=(install_driver(case, cards),),
-            moots=("no-driver", "no-gpu", "driver-init-failed-hw"),
+            supersedes=("no-driver", "driver-init-failed-hw"),
         )

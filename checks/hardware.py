@@ -82,7 +82,7 @@ def gpu_off_bus(case: Case) -> Verdicts:
             confidence="certain" if gone else "possible",
             evidence=(Evidence("gpu.off_bus", str(gpu.off_bus).lower(), gpu.source), *log_evidence(case, lines)),
             ways_out=(reset(gpu),) if asks_for_reset else (_power_cycle(),) if gone else (),
-            moots=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
+            supersedes=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
         )
     lost = next((api for api in (case.machine.nvidia.nvml, case.machine.nvidia.smi) if api.value), None)
     if (
@@ -99,7 +99,7 @@ def gpu_off_bus(case: Case) -> Verdicts:
             subject="NVIDIA driver",
             evidence=(Evidence.of("nvidia.nvml", lost), *log_evidence(case, faults)),
             ways_out=(_power_cycle(),),
-            moots=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
+            supersedes=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
         )
 
 
@@ -280,7 +280,7 @@ def nvidia_firmware_missing(case: Case) -> Verdicts:
             else f"The NVIDIA driver did not find {name}, which {gpu.name} needs to start; it may have since.",
             WayOut("Install the driver's firmware", (Manual(text, risk="reboot"),)),
         )
-        yield found if sure else replace(found, severity="note", confidence="possible", ways_out=(), moots=())
+        yield found if sure else replace(found, severity="note", confidence="possible", ways_out=(), supersedes=())
 
 
 def _firmware_is_there(case: Case, path: str) -> bool | None:
@@ -314,5 +314,5 @@ def _failed_start(case: Case, gpu: Gpu, lines: tuple[LogFault, ...], message: st
         confidence="certain" if _answers(case, gpu) is False else "likely",
         evidence=(Evidence.of("nvidia.nvml", case.machine.nvidia.nvml), *log_evidence(case, lines)),
         ways_out=(way_out,),
-        moots=("no-driver", "no-gpu"),
+        supersedes=("no-driver",),
     )

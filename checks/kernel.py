@@ -76,7 +76,7 @@ def nouveau_conflict(case: Case) -> Verdicts:
                 *(Evidence("nvidia.modules_installed", f"{m.name} for {m.kernel}", m.path) for m in modules[:1]),
             ),
             ways_out=(way_out,),
-            moots=("no-driver", "no-gpu"),
+            supersedes=("no-driver",),
         )
 
 
@@ -117,7 +117,7 @@ def module_blacklisted(case: Case) -> Verdicts:
             want=f"{module} loaded",
             evidence=(Evidence(f"{vendor}.blocked", rule, source), Evidence.of("gpu.driver", cards[0].driver)),
             ways_out=(way_out,),
-            moots=("no-driver", "no-gpu"),
+            supersedes=("no-driver", "no-gpu"),
         )
 
 
@@ -161,7 +161,7 @@ def secure_boot_module_rejected(case: Case) -> Verdicts:
                 WayOut("Enrol the key that the module is signed with", (Manual(enrol, risk="reboot"),)),
                 WayOut("Switch Secure Boot off", (Manual(off, risk="reboot"),)),
             ),
-            moots=("no-driver", "no-gpu"),
+            supersedes=("no-driver",),
         )
 
 
@@ -217,7 +217,7 @@ def nvidia_dkms_kernel_mismatch(case: Case) -> Verdicts:
                 *((WayOut("Boot the kernel that has the module", (boot,)),) if boot and not reboot else ()),
             ),
             refs=tuple(limit.source for limit in limits),
-            moots=("no-driver", "no-gpu"),
+            supersedes=("no-driver",),
         )
 
 
@@ -272,7 +272,7 @@ def amd_dkms_kernel_mismatch(case: Case) -> Verdicts:
             ),
             ways_out=ways_out if limits else ways_out[::-1],
             refs=tuple(limit.source for limit in limits),
-            moots=("no-driver", "amd-kfd-missing", "no-gpu"),
+            supersedes=("no-driver", "amd-kfd-missing"),
         )
 
 
@@ -314,7 +314,7 @@ def amd_kernel_or_runtime_too_old(case: Case) -> Verdicts:
                 WayOut(f"Boot Linux {first} or newer" if first else "Boot a newer kernel", (boot,)),
                 WayOut("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
             ),
-            moots=("no-driver", "amd-kfd-missing", "no-gpu"),
+            supersedes=("no-driver", "amd-kfd-missing"),
         )
     yield from needs_driver_package(case)
 

@@ -111,7 +111,7 @@ def _closed(case: Case, vendor: Vendor, node: DeviceNode, closed: tuple[DeviceNo
         subject=node.path,
         evidence=tuple(Evidence(f"{vendor}.nodes", f"{n.path}: {n.opened}, gid {n.gid}", n.path) for n in closed[:3]),
         ways_out=_let_in(case, vendor, node, closed),
-        moots=("no-gpu", "no-driver"),
+        supersedes=("no-driver",),
     )
 
 
@@ -186,7 +186,6 @@ def amd_kfd_missing(case: Case) -> Verdicts:
                 WayOut("Boot a kernel with KFD", (Manual(text, risk="reboot"),)),
                 WayOut("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
             ),
-            moots=("no-gpu",),
         )
     if not case.in_container and not case.machine.system.wsl.known:
         yield from _lost_nodes(case)
@@ -214,7 +213,6 @@ def _lost_nodes(case: Case) -> Iterator[Finding]:
         subject=node,
         evidence=(fact,),
         ways_out=(WayOut("Let udev make the node again", (Manual(text, risk="root"),)),),
-        moots=("no-gpu",),
     )
 
 
@@ -266,7 +264,7 @@ def nvidia_uvm_missing(case: Case) -> Verdicts:
             if fixed_dev
             else WayOut("Load nvidia_uvm", (*unblock, load)),
         ),
-        moots=("no-gpu", "no-driver", "nvidia-uvm-after-suspend"),
+        supersedes=("no-driver", "nvidia-uvm-after-suspend"),
     )
 
 

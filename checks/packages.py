@@ -76,7 +76,7 @@ def numpy2_old_torch(case: Case) -> Verdicts:
                 WayOut("Use a newer torch", (Manual(newer, risk="replaces"),)),
             ),
             refs=(row.source,),
-            moots=("torch-import-fails",),
+            supersedes=("torch-import-fails",),
         )
 
 

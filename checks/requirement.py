@@ -53,7 +53,7 @@ def _finding(case: Case, requirement: Requirement, saw: str, source: str) -> Fin
         subject="what is required",
         evidence=(Evidence(requirement.text, saw, source),),
         cards=tuple(map(Device.of, out)) if short_of_cards else (),
-        symptom_of=causes,
+        possible_causes=causes,
         ways_out=(
             WayOut(
                 "Run it where that is met",

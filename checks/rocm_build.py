@@ -80,7 +80,7 @@ def _without_gfx(case: Case, torch: Torch, group: tuple[Fit, ...], all_fits: tup
         evidence=evidence(torch, fit),
         ways_out=ways_for(case, fit, all_fits),
         refs=("pytorch/pytorch#73534",),
-        moots=("rocblas-no-arch", *REPAIRED_WITH_TORCH),
+        supersedes=("rocblas-no-arch", *REPAIRED_WITH_TORCH),
     )
 
 
@@ -162,7 +162,7 @@ def rocblas_no_arch(case: Case) -> Verdicts:
             evidence=(*evidence(torch, fit), Evidence("rocblas.archs", *_blas(case, torch))),
             ways_out=ways_for(case, fit, all_fits),
             refs=("ROCm/legacy-rocm-build#4625",),
-            moots=REPAIRED_WITH_TORCH,
+            supersedes=REPAIRED_WITH_TORCH,
         )
 
 

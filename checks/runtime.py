@@ -94,7 +94,7 @@ def _card_needs_newer(case: Case, cards: tuple[Gpu, ...]) -> Finding:
         subject=gpu_subject(gpu),
         evidence=(*_driver_evidence(case), Evidence.of("gpu.arch", gpu.arch)),
         ways_out=(install_driver(case, cards),),
-        moots=("no-driver",),
+        supersedes=("no-driver",),
     )
 
 
@@ -220,7 +220,7 @@ def cuda_compat_on_geforce(case: Case) -> Verdicts:
         evidence=(*library_evidence(case, library), Evidence("gpu.name", gpu.name, gpu.source)),
         ways_out=_without_compat(case, library),
         refs=("CUDA compatibility guide, forward compatibility", "gpustack/gpustack#1254"),
-        moots=("driver-too-old", "driver-lib-mismatch", "no-driver"),
+        supersedes=("driver-too-old", "driver-lib-mismatch", "no-driver"),
     )
 
 
@@ -266,7 +266,7 @@ def libcuda_stub(case: Case) -> Verdicts:
         subject="libcuda.so.1",
         evidence=library_evidence(case, library),
         ways_out=(_off_the_path(case, library),),
-        moots=("driver-too-old", "no-driver"),
+        supersedes=("driver-too-old", "no-driver"),
     )
 
 

@@ -100,7 +100,7 @@ def _hidden(case: Case, name: str, value: str, cards: tuple[Gpu, ...], selection
             Evidence("gpus", ", ".join(gpu.name for gpu in cards), cards[0].source),
         ),
         ways_out=() if on_purpose else (mend, unset) if kept else (unset,),
-        moots=("no-gpu", "no-driver"),
+        supersedes=("no-gpu", "no-driver"),
     )
 
 
@@ -142,7 +142,6 @@ def mig_confusion(case: Case) -> Verdicts:
                 WayOut("Make slices", (Manual(make, risk="root"),)),
                 WayOut("Switch MIG off", (Manual(off, risk="root"),)),
             ),
-            moots=("no-gpu",),
         )
     value = case.variable("CUDA_VISIBLE_DEVICES") or ""
     slices = [mig for gpu in divided if gpu.nvml for mig in gpu.nvml.mig_devices]
@@ -174,7 +173,6 @@ def mig_confusion(case: Case) -> Verdicts:
             WayOut("Name a slice that is there", (Manual(_NAME_A_SLICE),)),
             WayOut("Unset CUDA_VISIBLE_DEVICES", (unset,)),
         ),
-        moots=("no-gpu",),
     )
 
 
@@ -227,7 +225,7 @@ def compute_mode_prohibited(case: Case) -> Verdicts:
             device=Device.of(gpu),
             evidence=(Evidence("nvml.compute_mode", "prohibited", "NVML"),),
             ways_out=(WayOut("Set the compute mode to Default", (Manual(text, risk="root"),)),),
-            moots=("no-gpu", "no-driver"),
+            supersedes=("no-driver",),
         )
 
 

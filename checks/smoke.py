@@ -224,7 +224,7 @@ def _finding(case: Case, fault: Fault, causes: tuple[str, ...]) -> Finding:
         "evidence": (*_facts(case, fault), *evidence(fault)),
         "ways_out": ways_out(case, fault),
         "refs": tuple(ref.strip() for ref in row.source.split(";")) if row else (),
-        "symptom_of": causes,
+        "possible_causes": causes,
         "slug": fault.slug,
     }
     if fault.cards:

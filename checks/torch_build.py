@@ -135,7 +135,7 @@ def _without_code(case: Case, group: tuple[Fit, ...], all_fits: tuple[Fit, ...])
         evidence=evidence(torch, fit),
         ways_out=better_torch(case) if severity == "error" else (),
         refs=("pytorch/pytorch#149845",) if not _dropped(fit) else ("pytorch/pytorch#157517",),
-        moots=(*_of_the_driver(case), *REPAIRED_WITH_TORCH),
+        supersedes=(*_of_the_driver(case), *REPAIRED_WITH_TORCH),
     )
 
 

@@ -59,7 +59,7 @@ def torch_cpu_only(case: Case) -> Verdicts:
             *(Evidence.of("gpu.arch", gpu.arch) for gpu in cards[:2]),
         ),
         ways_out=better_torch(case) if possible else (),
-        moots=REPAIRED_WITH_TORCH if served else (),
+        supersedes=REPAIRED_WITH_TORCH if served else (),
     )
 
 
@@ -158,7 +158,7 @@ def _sees_nothing(case: Case, torch: Torch, cards: tuple[Gpu, ...]) -> Finding:
         confidence="likely",
         evidence=(Evidence("torch.trial", said or "no GPU", torch.trial.source),),
         ways_out=(WayOut("Reboot, then look again", (Manual(text, risk="reboot"),)),),
-        symptom_of=_explanations(case, said),
+        possible_causes=_explanations(case, said),
     )
 
 
@@ -187,7 +187,7 @@ def _other_vendor(case: Case, torch: Torch, what: str, want: str) -> Finding:
             *(Evidence("gpu", gpu.name, gpu.source) for gpu in cards[:2]),
         ),
         ways_out=builds.replacements(case.machine, case.matrix, cards, keep=torch),
-        moots=("torch-rocm-no-arch-for-gpu", "amd-igpu-interferes", *REPAIRED_WITH_TORCH),
+        supersedes=("torch-rocm-no-arch-for-gpu", "amd-igpu-interferes", *REPAIRED_WITH_TORCH),
     )
 
 
@@ -211,7 +211,7 @@ def _behind_windows(case: Case, torch: Torch, what: str, want: str) -> Finding:
             *(Evidence("amd.rocm", rocm.path, "files") for rocm in (case.machine.amd.rocm.value or ())[:1]),
         ),
         ways_out=(WayOut(f"Install a {want} of torch", (Manual(text, risk="replaces"),)),),
-        moots=("no-gpu", *REPAIRED_WITH_TORCH),
+        supersedes=("no-gpu", *REPAIRED_WITH_TORCH),
     )
 
 

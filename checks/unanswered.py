@@ -64,6 +64,6 @@ def refusing_runtime(case: Case) -> Iterator[Finding]:
             if case.in_container
             else WayOut("Reboot", (Reboot(), Manual(text, risk="root"))),
         ),
-        moots=("no-gpu",),
+        supersedes=("no-gpu",),
         fallback=True,
     )

@@ -92,7 +92,7 @@ def _meaningless(case: Case, name: str, value: str) -> Finding:
         subject=name,
         evidence=(Evidence(name, value, "environment"),),
         ways_out=_ways_out(case, name, case.usable_of("amd")),
-        moots=("torch-rocm-no-arch-for-gpu", "torch-import-fails"),
+        supersedes=("torch-rocm-no-arch-for-gpu", "torch-import-fails"),
     )
 
 
@@ -109,7 +109,7 @@ def _across(case: Case, name: str, value: str, named: str, gpu: Gpu) -> Finding:
         evidence=(Evidence(name, value, "environment"), Evidence.of("gpu.arch", gpu.arch)),
         ways_out=_ways_out(case, name, case.usable_of("amd")),
         refs=("ROCm/legacy-rocm-build#5238",),
-        moots=("torch-rocm-no-arch-for-gpu", "rocblas-no-arch", "torch-import-fails"),
+        supersedes=("torch-rocm-no-arch-for-gpu", "rocblas-no-arch", "torch-import-fails"),
     )
 
 

@@ -74,12 +74,19 @@ def wsl_driver(case: Case) -> Verdicts:
         Evidence("nvidia.nodes", "/dev/dxg" if dxg else "no /dev/dxg", machine.nvidia.nodes.source),
         Evidence("load_path.libcuda", first.path if first else "absent", first.via if first else "load path"),
     )
-    moots = ("no-driver", "no-gpu", "driver-too-old")
+    supersedes = ("no-driver", "driver-too-old")
     if dxg is False:
         if case.built_for == "nvidia":
             message = "This WSL system has no /dev/dxg: Windows gives it no GPU."
             yield Finding(
-                "error", message, "no /dev/dxg", "/dev/dxg", "WSL", evidence=evidence, ways_out=(update,), moots=moots
+                "error",
+                message,
+                "no /dev/dxg",
+                "/dev/dxg",
+                "WSL",
+                evidence=evidence,
+                ways_out=(update,),
+                supersedes=supersedes,
             )
         return
     if first is not None and first.kind == "driver" and cuda_status(case) != 0:
@@ -97,7 +104,7 @@ def wsl_driver(case: Case) -> Verdicts:
             confidence="certain" if cuda_status(case) else "likely",
             evidence=evidence,
             ways_out=(WayOut("Remove the Linux driver inside WSL", (Manual(text, risk="root"),)),),
-            moots=moots,
+            supersedes=supersedes,
         )
         return
     if of_another_vendor(case):
@@ -121,7 +128,7 @@ def wsl_driver(case: Case) -> Verdicts:
             confidence="likely",
             evidence=(*evidence, *driver_answers(case)),
             ways_out=(update,),
-            moots=moots,
+            supersedes=supersedes,
         )
 
 
@@ -212,7 +219,6 @@ def _blind_runtime(case: Case, torch: Torch, row: WslSupport) -> Finding:
             WayOut("Use a torch of ROCm 7.2 or newer", (Manual(newer, risk="replaces"),)),
         ),
         refs=(row.source,),
-        moots=("no-gpu",),
     )
 
 
@@ -236,7 +242,7 @@ def _not_on_wsl(case: Case, what: str, release: str, refs: tuple[str, ...]) -> F
         evidence=(Evidence.of("system.wsl", case.machine.system.wsl), Evidence.of("amd.hsa", case.machine.amd.hsa)),
         ways_out=(WayOut("Run on native Linux or Windows", (Manual(text),)),),
         refs=refs,
-        moots=("no-gpu", "rocm-wsl-dxg-env"),
+        supersedes=("rocm-wsl-dxg-env",),
     )
 
 
@@ -293,5 +299,4 @@ def rocm_wsl_dxg_env(case: Case) -> Verdicts:
         ),
         ways_out=(way_out,),
         refs=("ROCm/librocdxg#34", "ROCm/rocm-systems#4216"),
-        moots=("no-gpu",),
     )

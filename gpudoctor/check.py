@@ -155,7 +155,7 @@ class Check(Struct, frozen=True):
             if isinstance(verdict, Finding):
                 findings.append(replace(verdict, id=self.id, slug=verdict.slug or self.slug, layer=self.layer))
             else:
-                open_questions.append(replace(verdict, id=self.id, slug=self.slug))
+                open_questions.append(replace(verdict, id=self.id, slug=self.slug, layer=self.layer))
         return tuple(findings), tuple(open_questions)
 
 

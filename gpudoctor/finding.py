@@ -245,15 +245,15 @@ class Finding(Struct, frozen=True):
     evidence: tuple[Evidence, ...] = ()
     ways_out: tuple[WayOut, ...] = ()
     refs: tuple[str, ...] = ()
-    moots: tuple[str, ...] = ()
+    supersedes: tuple[str, ...] = ()
     """Slugs of findings that are effects of this one or vanish with its repair: they come after it."""
     cards: tuple[Device, ...] = ()
     """Every card of a group of equal ones; of one card `device` tells enough."""
-    symptom_of: tuple[str, ...] = ()
+    possible_causes: tuple[str, ...] = ()
     """A fault that was seen, not inferred: slugs of what may cause it, likeliest first. Where one of these was found
     for the same card, this is its evidence, not a second finding. ABSENCE stands for whatever takes GPUs away."""
     fallback: bool = False
-    """Said only where no deeper cause was found: an error of driver or access, or what names it in `moots`."""
+    """Said only where no deeper cause was found: an error of driver or access, or what names it in `supersedes`."""
     id: str = ""
     slug: str = ""
     layer: Layer = "gpudoctor"
@@ -273,6 +273,7 @@ class NotJudged(Struct, frozen=True):
     """As of a finding."""
     id: str = ""
     slug: str = ""
+    layer: Layer = "gpudoctor"
 
 
 def gpu_subject(gpu: Gpu) -> str:

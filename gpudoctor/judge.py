@@ -224,16 +224,16 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     ordered: list[Finding] = []
     for severity in _SEVERITIES:
         waiting = sorted((f for f in findings if f.severity == severity), key=_place)
-        blocked = Counter(slug for finding in waiting for slug in _moots(finding))
+        blocked = Counter(slug for finding in waiting for slug in _superseded(finding))
         while waiting:
             first = next((number for number, f in enumerate(waiting) if not blocked[f.slug]), 0)
             ordered.append(waiting.pop(first))
-            blocked.subtract(_moots(ordered[-1]))
+            blocked.subtract(_superseded(ordered[-1]))
     return tuple(ordered)
 
 
-def _moots(finding: Finding) -> tuple[str, ...]:
-    return tuple(slug for slug in finding.moots if slug != finding.slug)
+def _superseded(finding: Finding) -> tuple[str, ...]:
+    return tuple(slug for slug in finding.supersedes if slug != finding.slug)
 
 
 def _place(finding: Finding) -> tuple[str, int]:

@@ -189,7 +189,6 @@ def _without_libcuda(case: Case) -> Iterator[Finding]:
             Evidence("load_path.searched", " ".join(path.searched), "load path"),
         ),
         ways_out=(put_on_path(case, library),) if library else (install,),
-        moots=("no-gpu",),
     )
 
 
@@ -214,7 +213,6 @@ def _nobody_answers(case: Case) -> Finding:
         confidence="likely",
         evidence=driver_answers(case),
         ways_out=(WayOut("Install or load the NVIDIA driver", (Manual(text, risk="root"),)),),
-        moots=("no-gpu",),
     )
 
 
@@ -245,7 +243,7 @@ def _nvidia_out(case: Case, severity: str, cards: tuple[Gpu, ...]) -> Finding:
             Evidence.of("nvidia.userland", machine.nvidia.userland),
         ),
         ways_out=ways_out,
-        moots=("no-gpu", "driver-lib-mismatch"),
+        supersedes=("driver-lib-mismatch",),
     )
 
 
@@ -281,6 +279,6 @@ def _silent_driver(case: Case) -> Iterator[Finding]:
             else WayOut("Reboot", (Reboot(), Manual(text, risk="root"))),
             install_driver(case),
         ),
-        moots=("no-gpu",),
+        supersedes=("no-gpu",),
         fallback=True,
     )
