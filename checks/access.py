@@ -86,7 +86,7 @@ def _host_has(case: Case, vendor: Vendor) -> bool | None:
     return None if machine.buses.undecided else False
 
 
-@check("GPD201", "container-no-gpu")
+@check("GPD201", "container-no-gpu", "access")
 def container_no_gpu(case: Case) -> Verdicts:
     """The container was started without a GPU.
 
@@ -146,7 +146,7 @@ def container_no_gpu(case: Case) -> Verdicts:
             *(Evidence("gpu", gpu.name, gpu.source) for gpu in case.machine.of_vendor(vendor)[:2]),
         ),
         ways_out=(WayOut("Start the container with the GPU", (flags,)),),
-        moots=("no-gpu", "no-driver", "nvidia-uvm-missing", "libcuda-stub"),
+        supersedes=("no-driver", "nvidia-uvm-missing", "libcuda-stub"),
     )
 
 
@@ -172,7 +172,7 @@ def _without_libraries(case: Case) -> Verdicts:
         confidence="likely",
         evidence=(Evidence("load_path.searched", " ".join(path.searched), "load path"),),
         ways_out=(put_on_path(case, library),) if library else (start,),
-        moots=("no-gpu", "no-driver", "container-toolkit-missing"),
+        supersedes=("no-driver", "container-toolkit-missing"),
     )
 
 
@@ -181,7 +181,7 @@ def _asked_for_a_card(case: Case) -> bool:
     return (case.variable("NVIDIA_VISIBLE_DEVICES") or "void") not in ("all", "none", "void")
 
 
-@check("GPD202", "container-toolkit-missing")
+@check("GPD202", "container-toolkit-missing", "access")
 def container_toolkit_missing(case: Case) -> Verdicts:
     """The host does not hand out NVIDIA cards: no container toolkit.
 
@@ -223,11 +223,11 @@ def container_toolkit_missing(case: Case) -> Verdicts:
             WayOut("Set up nvidia-container-toolkit on the host", (Manual(text, risk="root"),)),
             WayOut("Start the container with the GPU", (AddContainerFlags("nvidia"),)),
         ),
-        moots=("no-gpu", "no-driver"),
+        supersedes=("no-driver",),
     )
 
 
-@check("GPD203", "container-cgroup-revoked")
+@check("GPD203", "container-cgroup-revoked", "access")
 def container_cgroup_revoked(case: Case) -> Verdicts:
     """The container's device cgroup refuses the GPU nodes that are there.
 
@@ -260,7 +260,7 @@ def container_cgroup_revoked(case: Case) -> Verdicts:
         evidence=tuple(Evidence(f"{vendor}.nodes", f"{path}: EPERM", path) for path in refused[:3]),
         ways_out=_anew(case, vendor),
         refs=(_CUT_OFF,),
-        moots=("no-gpu", "no-driver", "gpu-device-permission", "amd-device-permission"),
+        supersedes=("no-driver", "gpu-device-permission", "amd-device-permission"),
     )
 
 
@@ -295,7 +295,7 @@ def _cut_off(case: Case) -> Finding:
         evidence=driver_answers(case),
         ways_out=_anew(case, "nvidia"),
         refs=(_CUT_OFF,),
-        moots=("no-gpu", "no-driver"),
+        supersedes=("no-driver",),
     )
 
 
@@ -314,7 +314,7 @@ def _refused(case: Case, answer: str) -> tuple[str, ...]:
     return tuple(node.path for node in render) if kfd and render and all(n.opened == answer for n in render) else ()
 
 
-@check("GPD204", "container-libcuda-baked-in")
+@check("GPD204", "container-libcuda-baked-in", "access")
 def container_libcuda_baked_in(case: Case) -> Verdicts:
     """The image brings an NVIDIA driver library that is not the host's.
 
@@ -355,11 +355,11 @@ def container_libcuda_baked_in(case: Case) -> Verdicts:
         subject="container" if of_its_own else "container image",
         evidence=(Evidence("load_path", f"{library.path} {library.version}", library.via), *driver_answers(case)),
         ways_out=(repair if of_its_own else WayOut("Build the image without driver libraries", (Manual(build),)),),
-        moots=("driver-lib-mismatch", "driver-too-old", "no-gpu", "no-driver"),
+        supersedes=("driver-lib-mismatch", "driver-too-old", "no-driver"),
     )
 
 
-@check("GPD213", "shm-small")
+@check("GPD213", "shm-small", "access")
 def shm_small(case: Case) -> Verdicts:
     """The container's /dev/shm is too small for data loaders.
 

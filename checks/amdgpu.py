@@ -60,7 +60,7 @@ def without_amdgpu(case: Case, severity: str, cards: tuple[Gpu, ...]) -> Finding
             *(Evidence("kernel_log", line.line, machine.kernel_log.source) for line in lines[-2:]),
         ),
         ways_out=ways_out,
-        moots=("no-gpu", "amd-kfd-missing"),
+        supersedes=("amd-kfd-missing",),
     )
 
 

@@ -13,7 +13,7 @@ from .installed import about, log_evidence
 from .unserved import has_build, names_card, without_kfd
 
 
-@check("GPD106", "amd-pcie-atomics")
+@check("GPD106", "amd-pcie-atomics", "driver")
 def amd_pcie_atomics(case: Case) -> Verdicts:
     """A card's slot does not pass on PCIe atomics, so KFD leaves it out.
 
@@ -44,7 +44,7 @@ def amd_pcie_atomics(case: Case) -> Verdicts:
             confidence="certain" if lines else "likely",
             evidence=(*log_evidence(case, lines), Evidence.of("amd.topology", case.machine.amd.topology)),
             ways_out=_with_atomics(case, cards[0], firmware),
-            moots=("amd-kfd-missing", "no-gpu"),
+            supersedes=("amd-kfd-missing",),
         )
 
 

@@ -13,7 +13,7 @@ _NEEDS = {"torch": "2.4", "python": "3.10"}
 """What that release requires."""
 
 
-@check("GPD426", "bitsandbytes-no-cuda-lib")
+@check("GPD426", "bitsandbytes-no-cuda-lib", "packages")
 def bitsandbytes_no_cuda_lib(case: Case) -> Verdicts:
     """bitsandbytes has no library for this torch's CUDA or ROCm.
 

@@ -35,7 +35,7 @@ def _versions(torch: Torch, package: Distribution) -> tuple[Evidence, ...]:
     )
 
 
-@check("GPD420", "torchvision-mismatch")
+@check("GPD420", "torchvision-mismatch", "packages")
 def torchvision_mismatch(case: Case) -> Verdicts:
     """The installed torchvision does not go with the installed torch.
 
@@ -54,7 +54,7 @@ def torchvision_mismatch(case: Case) -> Verdicts:
     yield from _companion(case, "torchvision")
 
 
-@check("GPD421", "torchaudio-mismatch")
+@check("GPD421", "torchaudio-mismatch", "packages")
 def torchaudio_mismatch(case: Case) -> Verdicts:
     """The installed torchaudio does not go with the installed torch.
 
@@ -72,7 +72,7 @@ def torchaudio_mismatch(case: Case) -> Verdicts:
     yield from _companion(case, "torchaudio")
 
 
-@check("GPD431", "triton-too-old")
+@check("GPD431", "triton-too-old", "packages")
 def triton_too_old(case: Case) -> Verdicts:
     """The installed Triton is older than the one that this torch pins.
 

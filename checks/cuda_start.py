@@ -14,7 +14,7 @@ _SUBNET_MANAGER = (
 )
 
 
-@check("GPD127", "fabric-manager-not-running")
+@check("GPD127", "fabric-manager-not-running", "driver")
 def fabric_manager_not_running(case: Case) -> Verdicts:
     """The NVSwitch fabric manager is absent, stopped, or of another version.
 
@@ -68,7 +68,7 @@ def fabric_manager_not_running(case: Case) -> Verdicts:
                 (*subnet, start),
             ),
         ),
-        moots=("cuda-init-hmm-kaslr", "no-driver", "no-gpu"),
+        supersedes=("cuda-init-hmm-kaslr", "no-driver"),
     )
 
 
@@ -98,7 +98,7 @@ def _unready(case: Case) -> Finding:
         confidence="likely",
         evidence=driver_answers(case),
         ways_out=(WayOut("Start the fabric manager on the host", (Manual(text, risk="root"),)),),
-        moots=("cuda-init-hmm-kaslr", "no-driver", "no-gpu"),
+        supersedes=("cuda-init-hmm-kaslr", "no-driver"),
     )
 
 
@@ -112,7 +112,7 @@ def _hmm(case: Case) -> bool:
     return bool(case.log_faults("cuda-init-hmm-kaslr"))
 
 
-@check("GPD128", "cuda-init-hmm-kaslr")
+@check("GPD128", "cuda-init-hmm-kaslr", "driver")
 def cuda_init_hmm_kaslr(case: Case) -> Verdicts:
     """CUDA does not start: a defect of HMM with kernel address randomisation.
 
@@ -152,11 +152,11 @@ def cuda_init_hmm_kaslr(case: Case) -> Verdicts:
             WayOut("Switch address randomisation off", (Manual(weaker, risk="reboot"),)),
         ),
         refs=("CUDA 13.2 Update 2 release notes, known issues",),
-        moots=("nvidia-uvm-after-suspend", "no-driver", "no-gpu"),
+        supersedes=("nvidia-uvm-after-suspend", "no-driver"),
     )
 
 
-@check("GPD129", "nvidia-uvm-after-suspend")
+@check("GPD129", "nvidia-uvm-after-suspend", "driver")
 def nvidia_uvm_after_suspend(case: Case) -> Verdicts:
     """CUDA is dead since the machine was suspended.
 
@@ -193,5 +193,5 @@ def nvidia_uvm_after_suspend(case: Case) -> Verdicts:
             WayOut("Reboot", (Reboot(), keep)),
         ),
         refs=("pytorch/pytorch#49081",),
-        moots=("no-driver", "no-gpu"),
+        supersedes=("no-driver",),
     )

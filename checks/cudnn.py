@@ -21,7 +21,7 @@ from .shadowing import (
 )
 
 
-@check("GPD311", "cudnn-mismatch")
+@check("GPD311", "cudnn-mismatch", "runtime")
 def cudnn_mismatch(case: Case) -> Verdicts:
     """The cuDNN that is loaded is not one that this torch can use.
 
@@ -94,7 +94,7 @@ def _cudnn(message: str, saw: str, want: str, evidence: tuple[Evidence, ...], wa
         evidence=evidence,
         ways_out=(way,),
         refs=("pytorch/pytorch#80637",),
-        moots=("torch-import-fails",),
+        supersedes=("torch-import-fails",),
     )
 
 

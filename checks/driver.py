@@ -27,7 +27,7 @@ from .unserved import Weight, alike, because
 # --- user space against kernel module -----------------------------------------------------------------
 
 
-@check("GPD122", "driver-installed-no-reboot")
+@check("GPD122", "driver-installed-no-reboot", "driver")
 def driver_installed_no_reboot(case: Case) -> Verdicts:
     """A new NVIDIA driver was installed; the old module still runs.
 
@@ -54,11 +54,11 @@ def driver_installed_no_reboot(case: Case) -> Verdicts:
         subject=f"NVIDIA driver {libraries}",
         evidence=driver_answers(case),
         ways_out=(WayOut("Reboot", (Reboot(why=f"loads the module of {libraries}"),)),),
-        moots=("driver-lib-mismatch", "no-driver", "no-gpu", "driver-too-old"),
+        supersedes=("driver-lib-mismatch", "no-driver", "driver-too-old"),
     )
 
 
-@check("GPD123", "driver-lib-mismatch")
+@check("GPD123", "driver-lib-mismatch", "driver")
 def driver_lib_mismatch(case: Case) -> Verdicts:
     """NVIDIA's libraries and kernel module are of different versions.
 
@@ -103,7 +103,7 @@ def driver_lib_mismatch(case: Case) -> Verdicts:
         confidence="certain" if says_so else "likely",
         evidence=driver_answers(case),
         ways_out=ways_out,
-        moots=("no-driver", "no-gpu", "driver-too-old"),
+        supersedes=("no-driver", "driver-too-old"),
     )
 
 
@@ -193,7 +193,7 @@ def _others(case: Case, cards: tuple[Gpu, ...]) -> str:
     return f" {'; '.join(needs)}: one driver cannot serve both." if needs else ""
 
 
-@check("GPD124", "nvidia-driver-dropped-gpu")
+@check("GPD124", "nvidia-driver-dropped-gpu", "driver")
 def nvidia_driver_dropped_gpu(case: Case) -> Verdicts:
     """The NVIDIA driver branch no longer supports this card.
 
@@ -221,11 +221,11 @@ def nvidia_driver_dropped_gpu(case: Case) -> Verdicts:
             evidence=(Evidence("nvidia.driver", version or "", source), Evidence.of("gpu.arch", cards[0].arch)),
             ways_out=(install_driver(case, cards),),
             refs=("CUDA driver branches and architectures, NVIDIA",),
-            moots=("no-driver", "no-gpu", "driver-init-failed-hw", "open-module-unsupported-gpu"),
+            supersedes=("no-driver", "driver-init-failed-hw", "open-module-unsupported-gpu"),
         )
 
 
-@check("GPD125", "blackwell-open-module")
+@check("GPD125", "blackwell-open-module", "driver")
 def blackwell_open_module(case: Case) -> Verdicts:
     """The card needs the open kernel modules; the proprietary ones are there.
 
@@ -254,11 +254,11 @@ def blackwell_open_module(case: Case) -> Verdicts:
                 *(Evidence("kernel_log", f.line, "kernel log") for f in case.log_faults("blackwell-open-module")[:1]),
             ),
             ways_out=(install_driver(case, cards),),
-            moots=("no-driver", "no-gpu", "driver-init-failed-hw", "driver-init-failed-bios"),
+            supersedes=("no-driver", "driver-init-failed-hw", "driver-init-failed-bios"),
         )
 
 
-@check("GPD126", "open-module-unsupported-gpu")
+@check("GPD126", "open-module-unsupported-gpu", "driver")
 def open_module_unsupported_gpu(case: Case) -> Verdicts:
     """The open kernel modules are there, and this card is too old for them.
 
@@ -288,5 +288,5 @@ def open_module_unsupported_gpu(case: Case) -> Verdicts:
                 Evidence.of("gpu.arch", cards[0].arch),
             ),
             ways_out=(install_driver(case, cards),),
-            moots=("no-driver", "no-gpu", "driver-init-failed-hw"),
+            supersedes=("no-driver", "driver-init-failed-hw"),
         )

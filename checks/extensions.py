@@ -12,7 +12,7 @@ from .cards import finding
 from .fitting import Fit, fits, spelled
 
 
-@check("GPD427", "ext-built-without-gpu-arch")
+@check("GPD427", "ext-built-without-gpu-arch", "packages")
 def ext_built_without_gpu_arch(case: Case) -> Verdicts:
     """A package beside torch has no code for a card that torch serves.
 

@@ -38,7 +38,7 @@ def _answers(case: Case, gpu: Gpu) -> bool | None:
     return None
 
 
-@check("GPD102", "gpu-off-bus")
+@check("GPD102", "gpu-off-bus", "driver")
 def gpu_off_bus(case: Case) -> Verdicts:
     """A card has fallen off the PCI bus.
 
@@ -82,7 +82,7 @@ def gpu_off_bus(case: Case) -> Verdicts:
             confidence="certain" if gone else "possible",
             evidence=(Evidence("gpu.off_bus", str(gpu.off_bus).lower(), gpu.source), *log_evidence(case, lines)),
             ways_out=(reset(gpu),) if asks_for_reset else (_power_cycle(),) if gone else (),
-            moots=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
+            supersedes=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
         )
     lost = next((api for api in (case.machine.nvidia.nvml, case.machine.nvidia.smi) if api.value), None)
     if (
@@ -99,7 +99,7 @@ def gpu_off_bus(case: Case) -> Verdicts:
             subject="NVIDIA driver",
             evidence=(Evidence.of("nvidia.nvml", lost), *log_evidence(case, faults)),
             ways_out=(_power_cycle(),),
-            moots=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
+            supersedes=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
         )
 
 
@@ -112,7 +112,7 @@ def _power_cycle() -> WayOut:
     return WayOut(title, (Manual(text, risk="reboot"),))
 
 
-@check("GPD103", "gpu-ecc")
+@check("GPD103", "gpu-ecc", "driver")
 def gpu_ecc(case: Case) -> Verdicts:
     """A card has uncorrectable memory errors.
 
@@ -186,7 +186,7 @@ def gpu_ecc(case: Case) -> Verdicts:
             )
 
 
-@check("GPD104", "driver-init-failed-bios")
+@check("GPD104", "driver-init-failed-bios", "driver")
 def driver_init_failed_bios(case: Case) -> Verdicts:
     """The NVIDIA driver cannot start a card because of firmware settings.
 
@@ -215,7 +215,7 @@ def driver_init_failed_bios(case: Case) -> Verdicts:
         )
 
 
-@check("GPD105", "driver-init-failed-hw")
+@check("GPD105", "driver-init-failed-hw", "driver")
 def driver_init_failed_hw(case: Case) -> Verdicts:
     """The NVIDIA driver cannot start a card: the card itself does not come up.
 
@@ -241,7 +241,7 @@ def driver_init_failed_hw(case: Case) -> Verdicts:
         )
 
 
-@check("GPD107", "nvidia-firmware-missing")
+@check("GPD107", "nvidia-firmware-missing", "driver")
 def nvidia_firmware_missing(case: Case) -> Verdicts:
     """The NVIDIA driver does not find the firmware file that its card needs.
 
@@ -280,7 +280,7 @@ def nvidia_firmware_missing(case: Case) -> Verdicts:
             else f"The NVIDIA driver did not find {name}, which {gpu.name} needs to start; it may have since.",
             WayOut("Install the driver's firmware", (Manual(text, risk="reboot"),)),
         )
-        yield found if sure else replace(found, severity="note", confidence="possible", ways_out=(), moots=())
+        yield found if sure else replace(found, severity="note", confidence="possible", ways_out=(), supersedes=())
 
 
 def _firmware_is_there(case: Case, path: str) -> bool | None:
@@ -314,5 +314,5 @@ def _failed_start(case: Case, gpu: Gpu, lines: tuple[LogFault, ...], message: st
         confidence="certain" if _answers(case, gpu) is False else "likely",
         evidence=(Evidence.of("nvidia.nvml", case.machine.nvidia.nvml), *log_evidence(case, lines)),
         ways_out=(way_out,),
-        moots=("no-driver", "no-gpu"),
+        supersedes=("no-driver",),
     )

@@ -27,7 +27,7 @@ def _open(case: Case) -> tuple[Standing, ...]:
     return tuple(card for card in case.standings if card.openable == "yes" and card.granted != "no")
 
 
-@check("GPD205", "job-without-gpu")
+@check("GPD205", "job-without-gpu", "access")
 def job_without_gpu(case: Case) -> Verdicts:
     """The batch job was given no GPU.
 
@@ -72,5 +72,5 @@ def job_without_gpu(case: Case) -> Verdicts:
         confidence=confidence,
         evidence=(Evidence("system.job", f"{job.value.kind}, gpus={job.value.gpus}", job.source),),
         ways_out=(WayOut("Ask for a GPU", (Manual(f"Ask for a GPU when the job starts: {how}."),)),),
-        moots=("no-gpu", "gpu-device-permission", "amd-device-permission", "container-cgroup-revoked"),
+        supersedes=("gpu-device-permission", "amd-device-permission", "container-cgroup-revoked"),
     )

@@ -40,7 +40,7 @@ from .known_issues import of_slug
 from .unserved import because, rival, without_kfd
 
 
-@check("GPD110", "nouveau-conflict")
+@check("GPD110", "nouveau-conflict", "driver")
 def nouveau_conflict(case: Case) -> Verdicts:
     """Another kernel driver (nouveau, nova) owns the NVIDIA card.
 
@@ -76,11 +76,11 @@ def nouveau_conflict(case: Case) -> Verdicts:
                 *(Evidence("nvidia.modules_installed", f"{m.name} for {m.kernel}", m.path) for m in modules[:1]),
             ),
             ways_out=(way_out,),
-            moots=("no-driver", "no-gpu"),
+            supersedes=("no-driver",),
         )
 
 
-@check("GPD111", "module-blacklisted")
+@check("GPD111", "module-blacklisted", "driver")
 def module_blacklisted(case: Case) -> Verdicts:
     """A rule keeps the GPU's kernel module from loading.
 
@@ -117,11 +117,11 @@ def module_blacklisted(case: Case) -> Verdicts:
             want=f"{module} loaded",
             evidence=(Evidence(f"{vendor}.blocked", rule, source), Evidence.of("gpu.driver", cards[0].driver)),
             ways_out=(way_out,),
-            moots=("no-driver", "no-gpu"),
+            supersedes=("no-driver", "no-gpu"),
         )
 
 
-@check("GPD112", "secure-boot-module-rejected")
+@check("GPD112", "secure-boot-module-rejected", "driver")
 def secure_boot_module_rejected(case: Case) -> Verdicts:
     """Secure Boot refuses the GPU's kernel module: its key is not enrolled.
 
@@ -161,11 +161,11 @@ def secure_boot_module_rejected(case: Case) -> Verdicts:
                 WayOut("Enrol the key that the module is signed with", (Manual(enrol, risk="reboot"),)),
                 WayOut("Switch Secure Boot off", (Manual(off, risk="reboot"),)),
             ),
-            moots=("no-driver", "no-gpu"),
+            supersedes=("no-driver",),
         )
 
 
-@check("GPD113", "nvidia-dkms-kernel-mismatch")
+@check("GPD113", "nvidia-dkms-kernel-mismatch", "driver")
 def nvidia_dkms_kernel_mismatch(case: Case) -> Verdicts:
     """The NVIDIA kernel module was built for another kernel.
 
@@ -217,7 +217,7 @@ def nvidia_dkms_kernel_mismatch(case: Case) -> Verdicts:
                 *((WayOut("Boot the kernel that has the module", (boot,)),) if boot and not reboot else ()),
             ),
             refs=tuple(limit.source for limit in limits),
-            moots=("no-driver", "no-gpu"),
+            supersedes=("no-driver",),
         )
 
 
@@ -227,7 +227,7 @@ def _by_akmods(kernel: str) -> WayOut:
     return WayOut(f"Build the module for kernel {kernel}", (Manual(text, risk="root"),))
 
 
-@check("GPD114", "amd-dkms-kernel-mismatch")
+@check("GPD114", "amd-dkms-kernel-mismatch", "driver")
 def amd_dkms_kernel_mismatch(case: Case) -> Verdicts:
     """The amdgpu-dkms module was not built for the running kernel.
 
@@ -272,11 +272,11 @@ def amd_dkms_kernel_mismatch(case: Case) -> Verdicts:
             ),
             ways_out=ways_out if limits else ways_out[::-1],
             refs=tuple(limit.source for limit in limits),
-            moots=("no-driver", "amd-kfd-missing", "no-gpu"),
+            supersedes=("no-driver", "amd-kfd-missing"),
         )
 
 
-@check("GPD115", "amd-kernel-or-runtime-too-old")
+@check("GPD115", "amd-kernel-or-runtime-too-old", "driver")
 def amd_kernel_or_runtime_too_old(case: Case) -> Verdicts:
     """The kernel's amdgpu driver is too old to know the chip.
 
@@ -314,12 +314,12 @@ def amd_kernel_or_runtime_too_old(case: Case) -> Verdicts:
                 WayOut(f"Boot Linux {first} or newer" if first else "Boot a newer kernel", (boot,)),
                 WayOut("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
             ),
-            moots=("no-driver", "amd-kfd-missing", "no-gpu"),
+            supersedes=("no-driver", "amd-kfd-missing"),
         )
     yield from needs_driver_package(case)
 
 
-@check("GPD116", "amd-firmware-regression")
+@check("GPD116", "amd-firmware-regression", "driver")
 def amd_firmware_regression(case: Case) -> Verdicts:
     """The installed linux-firmware release is known to break this card.
 

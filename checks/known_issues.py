@@ -117,7 +117,7 @@ def _way_out(row: KnownIssue) -> WayOut:
 # --- the checks ------------------------------------------------------------------------------------
 
 
-@check("GPD312", "nccl-p2p-hang")
+@check("GPD312", "nccl-p2p-hang", "runtime")
 def nccl_p2p_hang(case: Case) -> Verdicts:
     """Direct traffic between these cards is known to hang NCCL or RCCL.
 
@@ -133,7 +133,7 @@ def nccl_p2p_hang(case: Case) -> Verdicts:
     yield from of_slug(case, "nccl-p2p-hang")
 
 
-@check("GPD313", "amd-sdma-hang")
+@check("GPD313", "amd-sdma-hang", "runtime")
 def amd_sdma_hang(case: Case) -> Verdicts:
     """Copies between host and card are known to hang on this card.
 
@@ -149,7 +149,7 @@ def amd_sdma_hang(case: Case) -> Verdicts:
     yield from of_slug(case, "amd-sdma-hang")
 
 
-@check("GPD315", "rocm-runtime-bug")
+@check("GPD315", "rocm-runtime-bug", "runtime")
 def rocm_runtime_bug(case: Case) -> Verdicts:
     """This ROCm is known to have a fault on this card.
 
@@ -165,7 +165,7 @@ def rocm_runtime_bug(case: Case) -> Verdicts:
     yield from of_slug(case, "rocm-runtime-bug")
 
 
-@check("GPD428", "ptxas-too-old")
+@check("GPD428", "ptxas-too-old", "packages")
 def ptxas_too_old(case: Case) -> Verdicts:
     """The ptxas that Triton brings does not know this card.
 
@@ -181,7 +181,7 @@ def ptxas_too_old(case: Case) -> Verdicts:
     yield from of_slug(case, "ptxas-too-old")
 
 
-@check("GPD430", "miopen-kdb-missing")
+@check("GPD430", "miopen-kdb-missing", "packages")
 def miopen_kdb_missing(case: Case) -> Verdicts:
     """MIOpen has no ready kernels for this card.
 
@@ -197,7 +197,7 @@ def miopen_kdb_missing(case: Case) -> Verdicts:
     yield from of_slug(case, "miopen-kdb-missing")
 
 
-@check("GPD440", "rocm-mem-efficient-attention")
+@check("GPD440", "rocm-mem-efficient-attention", "packages")
 def rocm_mem_efficient_attention(case: Case) -> Verdicts:
     """Memory-efficient attention of this ROCm build computes wrong values.
 
@@ -213,7 +213,7 @@ def rocm_mem_efficient_attention(case: Case) -> Verdicts:
     yield from of_slug(case, "rocm-mem-efficient-attention")
 
 
-@check("GPD450", _GENERAL)
+@check("GPD450", _GENERAL, "packages")
 def known_issue(case: Case) -> Verdicts:
     """A known issue of the compatibility matrix applies to this machine.
 

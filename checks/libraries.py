@@ -36,7 +36,7 @@ from .shadowing import (
 # --- the checks ------------------------------------------------------------------------------------
 
 
-@check("GPD304", "ld-library-path-shadow")
+@check("GPD304", "ld-library-path-shadow", "runtime")
 def ld_library_path_shadow(case: Case) -> Verdicts:
     """A CUDA library from elsewhere is loaded instead of the wheel's.
 
@@ -89,7 +89,7 @@ def _shadowed(case: Case, library: Library, wanted: str) -> Finding:
         evidence=shadow_evidence(case, library, wanted),
         ways_out=(clear_the_way(case, library),),
         refs=("pytorch/pytorch#111469", "pytorch/pytorch#152783"),
-        moots=("torch-import-fails",),
+        supersedes=("torch-import-fails",),
     )
 
 
@@ -107,11 +107,11 @@ def _mixed(case: Case, own: Distribution, base: str, pinned: str) -> Finding:
             Evidence("torch needs", pinned, "requirements of torch"),
         ),
         ways_out=(pinned_again(case, base, pinned, "the version that torch pins"),),
-        moots=("torch-import-fails",),
+        supersedes=("torch-import-fails",),
     )
 
 
-@check("GPD310", "nccl-shadowed")
+@check("GPD310", "nccl-shadowed", "runtime")
 def nccl_shadowed(case: Case) -> Verdicts:
     """Another NCCL is loaded instead of the one that torch was built with.
 
@@ -141,7 +141,7 @@ def nccl_shadowed(case: Case) -> Verdicts:
             evidence=shadow_evidence(case, library, wanted),
             ways_out=(clear_the_way(case, library),),
             refs=("pytorch/pytorch#119932",),
-            moots=("torch-import-fails",),
+            supersedes=("torch-import-fails",),
         )
         return
     pin = pins(case).get("nvidia-nccl")
@@ -160,13 +160,13 @@ def nccl_shadowed(case: Case) -> Verdicts:
             subject="NCCL",
             evidence=(Evidence(own.name, own.version, own.path),),
             ways_out=(pinned_again(case, "nvidia-nccl", pin[1], "the version that torch pins"),),
-            moots=("torch-import-fails",),
+            supersedes=("torch-import-fails",),
         )
     elif own is not None and others:
         yield two_in_one_folder(case, "nvidia-nccl", others, pin[1])
 
 
-@check("GPD316", "libstdcxx-too-old")
+@check("GPD316", "libstdcxx-too-old", "runtime")
 def libstdcxx_too_old(case: Case) -> Verdicts:
     """The C++ runtime library is older than torch or Triton needs.
 
@@ -201,7 +201,7 @@ def libstdcxx_too_old(case: Case) -> Verdicts:
         ),
         ways_out=(_newer_libstdcxx(case, environment.libstdcxx_path, environment.kind == "conda"),),
         refs=("triton-lang/triton#1543",),
-        moots=("torch-import-fails",),
+        supersedes=("torch-import-fails",),
     )
 
 

@@ -36,7 +36,7 @@ def _needless(case: Case, vendor: Vendor) -> bool:
     return any(not gpu.integrated for gpu in working)
 
 
-@check("GPD206", "gpu-device-permission")
+@check("GPD206", "gpu-device-permission", "access")
 def gpu_device_permission(case: Case) -> Verdicts:
     """This user may not open the NVIDIA device nodes.
 
@@ -63,7 +63,7 @@ def gpu_device_permission(case: Case) -> Verdicts:
     yield _closed(case, "nvidia", closed[0], tuple(closed))
 
 
-@check("GPD207", "amd-device-permission")
+@check("GPD207", "amd-device-permission", "access")
 def amd_device_permission(case: Case) -> Verdicts:
     """This user may not open /dev/kfd or the AMD render nodes.
 
@@ -111,7 +111,7 @@ def _closed(case: Case, vendor: Vendor, node: DeviceNode, closed: tuple[DeviceNo
         subject=node.path,
         evidence=tuple(Evidence(f"{vendor}.nodes", f"{n.path}: {n.opened}, gid {n.gid}", n.path) for n in closed[:3]),
         ways_out=_let_in(case, vendor, node, closed),
-        moots=("no-gpu", "no-driver"),
+        supersedes=("no-driver",),
     )
 
 
@@ -154,7 +154,7 @@ def _let_in(case: Case, vendor: Vendor, node: DeviceNode, closed: tuple[DeviceNo
     return (WayOut("Open the nodes to users", (Manual(text, risk="root"),)),)
 
 
-@check("GPD208", "amd-kfd-missing")
+@check("GPD208", "amd-kfd-missing", "access")
 def amd_kfd_missing(case: Case) -> Verdicts:
     """AMD's compute node /dev/kfd, or every card's render node, is absent.
 
@@ -186,7 +186,6 @@ def amd_kfd_missing(case: Case) -> Verdicts:
                 WayOut("Boot a kernel with KFD", (Manual(text, risk="reboot"),)),
                 WayOut("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
             ),
-            moots=("no-gpu",),
         )
     if not case.in_container and not case.machine.system.wsl.known:
         yield from _lost_nodes(case)
@@ -214,11 +213,10 @@ def _lost_nodes(case: Case) -> Iterator[Finding]:
         subject=node,
         evidence=(fact,),
         ways_out=(WayOut("Let udev make the node again", (Manual(text, risk="root"),)),),
-        moots=("no-gpu",),
     )
 
 
-@check("GPD209", "nvidia-uvm-missing")
+@check("GPD209", "nvidia-uvm-missing", "access")
 def nvidia_uvm_missing(case: Case) -> Verdicts:
     """The node /dev/nvidia-uvm is missing, and nothing will make it.
 
@@ -266,7 +264,7 @@ def nvidia_uvm_missing(case: Case) -> Verdicts:
             if fixed_dev
             else WayOut("Load nvidia_uvm", (*unblock, load)),
         ),
-        moots=("no-gpu", "no-driver", "nvidia-uvm-after-suspend"),
+        supersedes=("no-driver", "nvidia-uvm-after-suspend"),
     )
 
 

@@ -8,7 +8,7 @@ from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Manual, Rebo
 from .installed import NVML_MISMATCH, cuda_status, driver_answers
 
 
-@check("GPD131", "nvml-not-answering")
+@check("GPD131", "nvml-not-answering", "driver")
 def nvml_not_answering(case: Case) -> Verdicts:
     """NVML hangs, crashes or refuses, although CUDA starts.
 

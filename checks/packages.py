@@ -40,7 +40,7 @@ def _versions(torch: Torch, package: Distribution) -> tuple[Evidence, ...]:
 # --- NumPy -----------------------------------------------------------------------------------------
 
 
-@check("GPD422", "numpy2-old-torch")
+@check("GPD422", "numpy2-old-torch", "packages")
 def numpy2_old_torch(case: Case) -> Verdicts:
     """NumPy 2 is installed beside a torch that was built for NumPy 1.
 
@@ -76,14 +76,14 @@ def numpy2_old_torch(case: Case) -> Verdicts:
                 WayOut("Use a newer torch", (Manual(newer, risk="replaces"),)),
             ),
             refs=(row.source,),
-            moots=("torch-import-fails",),
+            supersedes=("torch-import-fails",),
         )
 
 
 # --- packages that are compiled against torch ------------------------------------------------------
 
 
-@check("GPD423", "flash-attn-abi")
+@check("GPD423", "flash-attn-abi", "packages")
 def flash_attn_abi(case: Case) -> Verdicts:
     """The installed flash-attn was compiled for another torch.
 
@@ -100,7 +100,7 @@ def flash_attn_abi(case: Case) -> Verdicts:
     yield from _dependent(case, "flash-attn", "flash-attn-abi", ("Dao-AILab/flash-attention#931",))
 
 
-@check("GPD424", "xformers-mismatch")
+@check("GPD424", "xformers-mismatch", "packages")
 def xformers_mismatch(case: Case) -> Verdicts:
     """The installed xformers was compiled for another torch.
 
@@ -117,7 +117,7 @@ def xformers_mismatch(case: Case) -> Verdicts:
     yield from _dependent(case, "xformers", "xformers-mismatch", ("invoke-ai/InvokeAI#6590",))
 
 
-@check("GPD425", "vllm-torch-abi")
+@check("GPD425", "vllm-torch-abi", "packages")
 def vllm_torch_abi(case: Case) -> Verdicts:
     """The installed vLLM was compiled for another torch.
 
@@ -208,7 +208,7 @@ def _rebuilt(case: Case, torch: Torch, name: str, slug: str, built_for: str) -> 
 # --- Triton ----------------------------------------------------------------------------------------
 
 
-@check("GPD429", "python-dev-missing")
+@check("GPD429", "python-dev-missing", "packages")
 def python_dev_missing(case: Case) -> Verdicts:
     """Python's C headers are missing, which Triton needs.
 

@@ -17,7 +17,7 @@ _PROCESSOR_IS_GONE = (119, 120)
 _RESET, _REBOOT, _DRAIN_PEERS, _DRAIN_AND_RESET = range(1, 5)
 
 
-@check("GPD130", "gpu-reset-needed")
+@check("GPD130", "gpu-reset-needed", "driver")
 def gpu_reset_needed(case: Case) -> Verdicts:
     """The driver asks for a reset of a card, or for a reboot.
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from gpudoctor.builds.drivers import cuda_driver
 from gpudoctor.check import Case, Verdicts, check
-from gpudoctor.finding import Device, Evidence, Finding, Manual, NotJudged, WayOut
+from gpudoctor.finding import ABSENCE, Device, Evidence, Finding, Manual, NotJudged, WayOut
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import figures
 from gpudoctor.requirement import Requirement
-
-from .absence import causes_of_absence
 
 
 class _Unknown(Exception):  # noqa: N818 - no error
     """Nothing is known of what is required, and why."""
 
 
-@check("GPD910", "requirement-not-met")
+@check("GPD910", "requirement-not-met", "gpudoctor")
 def requirement_not_met(case: Case) -> Verdicts:
     """This machine does not have what was required of it.
 
@@ -44,7 +42,7 @@ def _finding(case: Case, requirement: Requirement, saw: str, source: str) -> Fin
     """What is not met; where a card or torch is missing, whatever took it away is the cause."""
     out = tuple(standing.gpu for standing in case.standings if not standing.usable)
     short_of_cards = (requirement.needs_card and not case.usable_count) or (requirement.name == "gpu" and bool(out))
-    causes = causes_of_absence(case) if short_of_cards else ()
+    causes: tuple[str, ...] = (ABSENCE,) if short_of_cards else ()
     if requirement.needs_torch and case.torch is None:
         causes = ("torch-missing",)
     return Finding(
@@ -55,7 +53,7 @@ def _finding(case: Case, requirement: Requirement, saw: str, source: str) -> Fin
         subject="what is required",
         evidence=(Evidence(requirement.text, saw, source),),
         cards=tuple(map(Device.of, out)) if short_of_cards else (),
-        symptom_of=causes,
+        possible_causes=causes,
         ways_out=(
             WayOut(
                 "Run it where that is met",

@@ -28,7 +28,7 @@ from .fitting import (
 )
 
 
-@check("GPD404", "torch-rocm-no-arch-for-gpu")
+@check("GPD404", "torch-rocm-no-arch-for-gpu", "framework")
 def torch_rocm_no_arch_for_gpu(case: Case) -> Verdicts:
     """The installed ROCm build of torch has no code for this AMD card.
 
@@ -80,7 +80,7 @@ def _without_gfx(case: Case, torch: Torch, group: tuple[Fit, ...], all_fits: tup
         evidence=evidence(torch, fit),
         ways_out=ways_for(case, fit, all_fits),
         refs=("pytorch/pytorch#73534",),
-        moots=("rocblas-no-arch", *REPAIRED_WITH_TORCH),
+        supersedes=("rocblas-no-arch", *REPAIRED_WITH_TORCH),
     )
 
 
@@ -125,7 +125,7 @@ def _natively(case: Case, name: str, gfx: str) -> tuple[WayOut, ...]:
     return tuple(without_variable(way, name) for way in builds)
 
 
-@check("GPD408", "rocblas-no-arch")
+@check("GPD408", "rocblas-no-arch", "framework")
 def rocblas_no_arch(case: Case) -> Verdicts:
     """The rocBLAS of this torch has no kernels for the card.
 
@@ -162,7 +162,7 @@ def rocblas_no_arch(case: Case) -> Verdicts:
             evidence=(*evidence(torch, fit), Evidence("rocblas.archs", *_blas(case, torch))),
             ways_out=ways_for(case, fit, all_fits),
             refs=("ROCm/legacy-rocm-build#4625",),
-            moots=REPAIRED_WITH_TORCH,
+            supersedes=REPAIRED_WITH_TORCH,
         )
 
 
@@ -182,7 +182,7 @@ def _unlisted(case: Case, torch: Torch, fit: Fit) -> bool:
     )
 
 
-@check("GPD414", "amd-card-not-listed")
+@check("GPD414", "amd-card-not-listed", "framework")
 def amd_card_not_listed(case: Case) -> Verdicts:
     """AMD does not list this card for ROCm, and this torch carries it.
 
@@ -215,7 +215,7 @@ def amd_card_not_listed(case: Case) -> Verdicts:
         )
 
 
-@check("GPD409", "hipblaslt-unsupported-arch")
+@check("GPD409", "hipblaslt-unsupported-arch", "framework")
 def hipblaslt_unsupported_arch(case: Case) -> Verdicts:
     """hipBLASLt is asked for and does not support this card.
 

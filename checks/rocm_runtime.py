@@ -25,7 +25,7 @@ from .shadowing import library_evidence, out_of_the_cache, without_folder
 # --- kernel driver ------------------------------------------------------------------------------------------
 
 
-@check("GPD305", "rocm-version-mismatch")
+@check("GPD305", "rocm-version-mismatch", "runtime")
 def rocm_version_mismatch(case: Case) -> Verdicts:
     """The ROCm of this torch does not fit AMD's kernel driver.
 
@@ -124,7 +124,7 @@ def _rocm_ways_out(case: Case, rocm: str, driver: str, *, newer: bool) -> tuple[
 # --- cards beside the one that is meant ------------------------------------------------------------
 
 
-@check("GPD307", "amd-igpu-interferes")
+@check("GPD307", "amd-igpu-interferes", "runtime")
 def amd_igpu_interferes(case: Case) -> Verdicts:
     """Integrated AMD graphics get in the way of the card.
 
@@ -163,7 +163,7 @@ def amd_igpu_interferes(case: Case) -> Verdicts:
         )
 
 
-@check("GPD308", "amd-unsupported-second-gpu")
+@check("GPD308", "amd-unsupported-second-gpu", "runtime")
 def amd_unsupported_second_gpu(case: Case) -> Verdicts:
     """A second AMD card that this torch does not serve is visible.
 

@@ -30,7 +30,7 @@ _LIBCUDA = "libcuda.so.1"
 # --- driver and CUDA -------------------------------------------------------------------------------
 
 
-@check("GPD301", "driver-too-old")
+@check("GPD301", "driver-too-old", "runtime")
 def driver_too_old(case: Case) -> Verdicts:
     """The NVIDIA driver is older than the CUDA of this torch needs.
 
@@ -94,7 +94,7 @@ def _card_needs_newer(case: Case, cards: tuple[Gpu, ...]) -> Finding:
         subject=gpu_subject(gpu),
         evidence=(*_driver_evidence(case), Evidence.of("gpu.arch", gpu.arch)),
         ways_out=(install_driver(case, cards),),
-        moots=("no-driver",),
+        supersedes=("no-driver",),
     )
 
 
@@ -176,7 +176,7 @@ def _driver_evidence(case: Case) -> tuple[Evidence, ...]:
 # --- the libcuda that is loaded --------------------------------------------------------------------
 
 
-@check("GPD302", "cuda-compat-on-geforce")
+@check("GPD302", "cuda-compat-on-geforce", "runtime")
 def cuda_compat_on_geforce(case: Case) -> Verdicts:
     """The cuda-compat libraries are loaded on a card that may not use them.
 
@@ -220,7 +220,7 @@ def cuda_compat_on_geforce(case: Case) -> Verdicts:
         evidence=(*library_evidence(case, library), Evidence("gpu.name", gpu.name, gpu.source)),
         ways_out=_without_compat(case, library),
         refs=("CUDA compatibility guide, forward compatibility", "gpustack/gpustack#1254"),
-        moots=("driver-too-old", "driver-lib-mismatch"),
+        supersedes=("driver-too-old", "driver-lib-mismatch", "no-driver"),
     )
 
 
@@ -237,7 +237,7 @@ def _without_compat(case: Case, library: Library) -> tuple[WayOut, ...]:
     ) or (off,)
 
 
-@check("GPD303", "libcuda-stub")
+@check("GPD303", "libcuda-stub", "runtime")
 def libcuda_stub(case: Case) -> Verdicts:
     """The toolkit's stub libcuda is loaded instead of the driver's.
 
@@ -266,7 +266,7 @@ def libcuda_stub(case: Case) -> Verdicts:
         subject="libcuda.so.1",
         evidence=library_evidence(case, library),
         ways_out=(_off_the_path(case, library),),
-        moots=("driver-too-old",),
+        supersedes=("driver-too-old", "no-driver"),
     )
 
 
@@ -285,7 +285,7 @@ def _off_the_path(case: Case, library: Library) -> WayOut:
     return without_folder(case, library, otherwise=out_of_the_cache(library))
 
 
-@check("GPD309", "wsl-libcuda-symlink")
+@check("GPD309", "wsl-libcuda-symlink", "runtime")
 def wsl_libcuda_symlink(case: Case) -> Verdicts:
     """Under WSL libcuda.so.1 is a file where ldconfig expects a link.
 

@@ -27,7 +27,7 @@ _ENDS = ("-1", "NoDevFiles")
 _NAME_A_SLICE = "Take the name of a slice (MIG-...) from `nvidia-smi -L` and put it into CUDA_VISIBLE_DEVICES."
 
 
-@check("GPD210", "cuda-visible-devices")
+@check("GPD210", "cuda-visible-devices", "access")
 def cuda_visible_devices(case: Case) -> Verdicts:
     """A visibility variable hides every card, or names one that is not there.
 
@@ -100,11 +100,11 @@ def _hidden(case: Case, name: str, value: str, cards: tuple[Gpu, ...], selection
             Evidence("gpus", ", ".join(gpu.name for gpu in cards), cards[0].source),
         ),
         ways_out=() if on_purpose else (mend, unset) if kept else (unset,),
-        moots=("no-gpu",),
+        supersedes=("no-gpu", "no-driver"),
     )
 
 
-@check("GPD211", "mig-confusion")
+@check("GPD211", "mig-confusion", "access")
 def mig_confusion(case: Case) -> Verdicts:
     """MIG: the card has no slice to use, or another than one expects is used.
 
@@ -142,7 +142,6 @@ def mig_confusion(case: Case) -> Verdicts:
                 WayOut("Make slices", (Manual(make, risk="root"),)),
                 WayOut("Switch MIG off", (Manual(off, risk="root"),)),
             ),
-            moots=("no-gpu",),
         )
     value = case.variable("CUDA_VISIBLE_DEVICES") or ""
     slices = [mig for gpu in divided if gpu.nvml for mig in gpu.nvml.mig_devices]
@@ -174,11 +173,10 @@ def mig_confusion(case: Case) -> Verdicts:
             WayOut("Name a slice that is there", (Manual(_NAME_A_SLICE),)),
             WayOut("Unset CUDA_VISIBLE_DEVICES", (unset,)),
         ),
-        moots=("no-gpu",),
     )
 
 
-@check("GPD212", "gpu-busy-or-exclusive")
+@check("GPD212", "gpu-busy-or-exclusive", "access")
 def gpu_busy_or_exclusive(case: Case) -> Verdicts:
     """A card is taken in exclusive mode, or its memory is full.
 
@@ -199,7 +197,7 @@ def gpu_busy_or_exclusive(case: Case) -> Verdicts:
             yield NotJudged(why=f"{gpu_subject(gpu)}: {why}")
 
 
-@check("GPD215", "compute-mode-prohibited")
+@check("GPD215", "compute-mode-prohibited", "access")
 def compute_mode_prohibited(case: Case) -> Verdicts:
     """A card's compute mode forbids every program.
 
@@ -227,7 +225,7 @@ def compute_mode_prohibited(case: Case) -> Verdicts:
             device=Device.of(gpu),
             evidence=(Evidence("nvml.compute_mode", "prohibited", "NVML"),),
             ways_out=(WayOut("Set the compute mode to Default", (Manual(text, risk="root"),)),),
-            moots=("no-gpu", "no-driver"),
+            supersedes=("no-driver",),
         )
 
 

@@ -196,7 +196,7 @@ def two_in_one_folder(case: Case, base: str, others: tuple[Distribution, ...], p
             ),
         ),
         refs=("rwth-i6/returnn#1802",),
-        moots=("torch-import-fails",),
+        supersedes=("torch-import-fails",),
     )
 
 

@@ -33,7 +33,7 @@ _OVERRIDES = ("hsa-override-wrong", "torch-rocm-no-arch-for-gpu")
 _BROKEN_FILES = ("torch-install-damaged", "torch-shadowed")
 
 
-@check("GPD501", "smoke-not-run")
+@check("GPD501", "smoke-not-run", "smoke")
 def smoke_not_run(case: Case) -> Verdicts:
     """Smoke kernels were to run, and some or all of them could not.
 
@@ -86,7 +86,7 @@ def _named(case: Case, device: str) -> str:
     return gpu_subject(case.behind[device]) if device in case.behind else device
 
 
-@check("GPD502", CRASH)
+@check("GPD502", CRASH, "smoke")
 def smoke_crash(case: Case) -> Verdicts:
     """A smoke kernel raised an error, crashed or hung.
 
@@ -106,7 +106,7 @@ def smoke_crash(case: Case) -> Verdicts:
         yield _finding(case, fault, _causes(case, fault))
 
 
-@check("GPD503", WRONG)
+@check("GPD503", WRONG, "smoke")
 def smoke_wrong_result(case: Case) -> Verdicts:
     """A smoke kernel ran and computed wrong values.
 
@@ -129,7 +129,7 @@ def smoke_wrong_result(case: Case) -> Verdicts:
         yield _finding(case, fault, known)
 
 
-@check("GPD504", "gpu-slow")
+@check("GPD504", "gpu-slow", "smoke")
 def gpu_slow(case: Case) -> Verdicts:
     """A card reaches less than half of what its vendor states.
 
@@ -224,7 +224,7 @@ def _finding(case: Case, fault: Fault, causes: tuple[str, ...]) -> Finding:
         "evidence": (*_facts(case, fault), *evidence(fault)),
         "ways_out": ways_out(case, fault),
         "refs": tuple(ref.strip() for ref in row.source.split(";")) if row else (),
-        "symptom_of": causes,
+        "possible_causes": causes,
         "slug": fault.slug,
     }
     if fault.cards:

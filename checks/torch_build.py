@@ -36,7 +36,7 @@ from .installed import driver_older_than
 # --- NVIDIA ----------------------------------------------------------------------------------------
 
 
-@check("GPD402", "torch-no-arch-for-gpu")
+@check("GPD402", "torch-no-arch-for-gpu", "framework")
 def torch_no_arch_for_gpu(case: Case) -> Verdicts:
     """The installed torch is older than the NVIDIA card: no code for it.
 
@@ -61,7 +61,7 @@ def torch_no_arch_for_gpu(case: Case) -> Verdicts:
         yield _without_code(case, group, all_fits)
 
 
-@check("GPD403", "torch-dropped-old-gpu")
+@check("GPD403", "torch-dropped-old-gpu", "framework")
 def torch_dropped_old_gpu(case: Case) -> Verdicts:
     """The installed torch no longer has code for this older NVIDIA card.
 
@@ -135,7 +135,7 @@ def _without_code(case: Case, group: tuple[Fit, ...], all_fits: tuple[Fit, ...])
         evidence=evidence(torch, fit),
         ways_out=better_torch(case) if severity == "error" else (),
         refs=("pytorch/pytorch#149845",) if not _dropped(fit) else ("pytorch/pytorch#157517",),
-        moots=(*_of_the_driver(case), *REPAIRED_WITH_TORCH),
+        supersedes=(*_of_the_driver(case), *REPAIRED_WITH_TORCH),
     )
 
 
@@ -161,7 +161,7 @@ def _lack(case: Case, torch: Torch, fit: Fit) -> tuple[str, str, str]:
     return f"{build_name(torch)} has no kernels for {card}; it was built for {code}{few}.", code, arch
 
 
-@check("GPD413", "torch-linalg-no-arch")
+@check("GPD413", "torch-linalg-no-arch", "framework")
 def torch_linalg_no_arch(case: Case) -> Verdicts:
     """The linear-algebra library of this torch has no code for the card.
 
@@ -227,7 +227,7 @@ def _linalg(case: Case, torch: Torch) -> tuple[str, ...]:
     return (row.linalg or ()) if row else ()
 
 
-@check("GPD903", "matrix-older-than-torch")
+@check("GPD903", "matrix-older-than-torch", "gpudoctor")
 def matrix_older_than_torch(case: Case) -> Verdicts:
     """The installed torch is newer than what this gpudoctor knows.
 

@@ -22,7 +22,7 @@ _CRASHES_OF_CUT_FILES = ("SIGBUS", "SIGSEGV", "SIGABRT")
 _DAMAGED = ("torch-install-damaged",)
 
 
-@check("GPD410", "torch-import-fails")
+@check("GPD410", "torch-import-fails", "framework")
 def torch_import_fails(case: Case) -> Verdicts:
     """`import torch` fails in the examined environment.
 
@@ -57,7 +57,7 @@ def torch_import_fails(case: Case) -> Verdicts:
             confidence="likely",
             evidence=(Evidence("torch.needs_libraries", " ".join(torch.needs_libraries), torch.source),),
             ways_out=(_with_what_it_needs(case, torch),),
-            symptom_of=_DAMAGED if _damaged_names(torch).issuperset(torch.needs_libraries) else (),
+            possible_causes=_DAMAGED if _damaged_names(torch).issuperset(torch.needs_libraries) else (),
         )
     elif trial is None and _old_processor(case):
         yield Finding(
@@ -91,7 +91,7 @@ def _for_a_newer_libc(case: Case, torch: Torch) -> Finding:
             Evidence.of("system.libc", system.libc) if system.libc.known else Evidence.of("system.os", system.os),
         ),
         ways_out=better_torch(case),
-        moots=("python-dev-missing", "no-gpu"),
+        supersedes=("python-dev-missing", "no-gpu"),
     )
 
 
@@ -116,8 +116,8 @@ def _failed(case: Case, torch: Torch, trial: ImportTrial) -> Finding:
         subject=f"torch {torch.version}",
         evidence=(Evidence("torch.trial", trial.signal or trial.error, torch.trial.source),),
         ways_out=(way,),
-        moots=("python-dev-missing", "no-gpu"),
-        symptom_of=_DAMAGED if _tells_of_damage(torch, trial) else (),
+        supersedes=("python-dev-missing", "no-gpu"),
+        possible_causes=_DAMAGED if _tells_of_damage(torch, trial) else (),
     )
 
 

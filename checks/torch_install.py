@@ -58,7 +58,7 @@ _WRONG_COPY = (
 )
 
 
-@check("GPD401", "torch-missing")
+@check("GPD401", "torch-missing", "framework")
 def torch_missing(case: Case) -> Verdicts:
     """There is no torch in the examined environment.
 
@@ -97,7 +97,7 @@ def torch_missing(case: Case) -> Verdicts:
     )
 
 
-@check("GPD412", "torch-shadowed")
+@check("GPD412", "torch-shadowed", "framework")
 def torch_shadowed(case: Case) -> Verdicts:
     """Another torch is imported than the one that is installed.
 
@@ -155,7 +155,7 @@ def _shadowed(case: Case, torch: Torch, first: TorchCopy, hidden: tuple[TorchCop
             Evidence("torch.copy", f"{c.version or 'no version'} ({c.via})", c.path) for c in (first, *hidden)
         ),
         ways_out=(_let_through(case, first),),
-        moots=_WRONG_COPY,
+        supersedes=_WRONG_COPY,
     )
 
 
@@ -215,7 +215,7 @@ def _two_records(case: Case, torch: Torch, stale: TorchCopy) -> Finding:
             Evidence("torch.copy", f"{stale.version} ({stale.via})", stale.path),
         ),
         ways_out=(WayOut("Install torch cleanly again", remedies),),
-        moots=("torch-install-damaged", "torch-import-fails"),
+        supersedes=("torch-install-damaged", "torch-import-fails"),
     )
 
 
@@ -229,7 +229,7 @@ def _note(message: str, copies: tuple[TorchCopy, ...]) -> Finding:
     )
 
 
-@check("GPD411", "torch-install-damaged")
+@check("GPD411", "torch-install-damaged", "framework")
 def torch_install_damaged(case: Case) -> Verdicts:
     """Files of the installed torch are missing or cut short.
 
@@ -263,7 +263,7 @@ def torch_install_damaged(case: Case) -> Verdicts:
         subject=f"torch {torch.version}",
         evidence=tuple(Evidence("torch.damaged", file.problem, file.path) for file in damaged[:5]),
         ways_out=(installed_again(case, torch),),
-        moots=("torch-import-fails", "no-gpu"),
+        supersedes=("torch-import-fails", "no-gpu"),
     )
 
 

@@ -16,7 +16,7 @@ from .unserved import computes
 from .wsl import of_another_vendor
 
 
-@check("GPD405", "torch-cpu-only")
+@check("GPD405", "torch-cpu-only", "framework")
 def torch_cpu_only(case: Case) -> Verdicts:
     """A CPU build of torch is installed although a card could be used.
 
@@ -59,7 +59,7 @@ def torch_cpu_only(case: Case) -> Verdicts:
             *(Evidence.of("gpu.arch", gpu.arch) for gpu in cards[:2]),
         ),
         ways_out=better_torch(case) if possible else (),
-        moots=REPAIRED_WITH_TORCH if served else (),
+        supersedes=REPAIRED_WITH_TORCH if served else (),
     )
 
 
@@ -75,7 +75,7 @@ def _could_be_served(case: Case, gpu: Gpu) -> bool:
     return bool(choices) or repairable or case.machine.system.jetson.known
 
 
-@check("GPD406", "cuda-torch-on-amd")
+@check("GPD406", "cuda-torch-on-amd", "framework")
 def cuda_torch_on_amd(case: Case) -> Verdicts:
     """A CUDA build of torch is installed on a machine whose cards are AMD's.
 
@@ -101,7 +101,7 @@ def cuda_torch_on_amd(case: Case) -> Verdicts:
     yield _other_vendor(case, torch, "a CUDA build, and this machine's cards are AMD's", "ROCm build")
 
 
-@check("GPD407", "torch-wrong-build-or-cpu")
+@check("GPD407", "torch-wrong-build-or-cpu", "framework")
 def torch_wrong_build_or_cpu(case: Case) -> Verdicts:
     """The installed torch is built for other cards, or sees no card.
 
@@ -158,7 +158,7 @@ def _sees_nothing(case: Case, torch: Torch, cards: tuple[Gpu, ...]) -> Finding:
         confidence="likely",
         evidence=(Evidence("torch.trial", said or "no GPU", torch.trial.source),),
         ways_out=(WayOut("Reboot, then look again", (Manual(text, risk="reboot"),)),),
-        symptom_of=_explanations(case, said),
+        possible_causes=_explanations(case, said),
     )
 
 
@@ -187,7 +187,7 @@ def _other_vendor(case: Case, torch: Torch, what: str, want: str) -> Finding:
             *(Evidence("gpu", gpu.name, gpu.source) for gpu in cards[:2]),
         ),
         ways_out=builds.replacements(case.machine, case.matrix, cards, keep=torch),
-        moots=("torch-rocm-no-arch-for-gpu", "amd-igpu-interferes", *REPAIRED_WITH_TORCH),
+        supersedes=("torch-rocm-no-arch-for-gpu", "amd-igpu-interferes", *REPAIRED_WITH_TORCH),
     )
 
 
@@ -211,7 +211,7 @@ def _behind_windows(case: Case, torch: Torch, what: str, want: str) -> Finding:
             *(Evidence("amd.rocm", rocm.path, "files") for rocm in (case.machine.amd.rocm.value or ())[:1]),
         ),
         ways_out=(WayOut(f"Install a {want} of torch", (Manual(text, risk="replaces"),)),),
-        moots=("no-gpu", *REPAIRED_WITH_TORCH),
+        supersedes=("no-gpu", *REPAIRED_WITH_TORCH),
     )
 
 
@@ -220,7 +220,7 @@ def _windows_own(case: Case) -> tuple[Library, ...]:
     return tuple(library for library in (*path.found, *path.beside) if library.kind == "wsl")
 
 
-@check("GPD415", "torch-wheel-missing")
+@check("GPD415", "torch-wheel-missing", "framework")
 def torch_wheel_missing(case: Case) -> Verdicts:
     """There is no wheel of the described torch for this Python.
 

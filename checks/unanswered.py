@@ -28,7 +28,9 @@ def unanswered(case: Case) -> Iterator[NotJudged]:
 
 
 def _open(who: str, why: str) -> NotJudged:
-    return NotJudged(why=f"whether the {who} starts is not known ({why or 'it said nothing'})", matters=True)
+    return NotJudged(
+        why=f"whether the {who} starts is not known ({why or 'it said nothing'})", matters=True, fallback=True
+    )
 
 
 def _to_be_used(case: Case, vendor: Vendor) -> bool:
@@ -62,5 +64,6 @@ def refusing_runtime(case: Case) -> Iterator[Finding]:
             if case.in_container
             else WayOut("Reboot", (Reboot(), Manual(text, risk="root"))),
         ),
-        moots=("no-gpu",),
+        supersedes=("no-gpu",),
+        fallback=True,
     )

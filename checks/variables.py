@@ -42,7 +42,7 @@ def _settings(case: Case) -> tuple[tuple[str, str, tuple[Gpu, ...]], ...]:
     return tuple(found)
 
 
-@check("GPD306", "hsa-override-wrong")
+@check("GPD306", "hsa-override-wrong", "runtime")
 def hsa_override_wrong(case: Case) -> Verdicts:
     """HSA_OVERRIDE_GFX_VERSION does not suit the card, or is left over.
 
@@ -92,7 +92,7 @@ def _meaningless(case: Case, name: str, value: str) -> Finding:
         subject=name,
         evidence=(Evidence(name, value, "environment"),),
         ways_out=_ways_out(case, name, case.usable_of("amd")),
-        moots=("torch-rocm-no-arch-for-gpu", "torch-import-fails"),
+        supersedes=("torch-rocm-no-arch-for-gpu", "torch-import-fails"),
     )
 
 
@@ -109,7 +109,7 @@ def _across(case: Case, name: str, value: str, named: str, gpu: Gpu) -> Finding:
         evidence=(Evidence(name, value, "environment"), Evidence.of("gpu.arch", gpu.arch)),
         ways_out=_ways_out(case, name, case.usable_of("amd")),
         refs=("ROCm/legacy-rocm-build#5238",),
-        moots=("torch-rocm-no-arch-for-gpu", "rocblas-no-arch", "torch-import-fails"),
+        supersedes=("torch-rocm-no-arch-for-gpu", "rocblas-no-arch", "torch-import-fails"),
     )
 
 
@@ -158,7 +158,7 @@ def _needless(case: Case, name: str, value: str, named: str, cards: tuple[Gpu, .
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
 
-@check("GPD314", "alloc-conf-expandable-segments-rocm")
+@check("GPD314", "alloc-conf-expandable-segments-rocm", "runtime")
 def alloc_conf_expandable_segments_rocm(case: Case) -> Verdicts:
     """Expandable segments are switched on for a ROCm build.
 

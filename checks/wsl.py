@@ -40,7 +40,7 @@ def of_another_vendor(case: Case) -> Vendor | None:
     return next(iter(offered)) if offered and case.built_for and case.built_for not in offered else None
 
 
-@check("GPD120", "wsl-driver")
+@check("GPD120", "wsl-driver", "driver")
 def wsl_driver(case: Case) -> Verdicts:
     """The NVIDIA driver of Windows does not reach this WSL system.
 
@@ -74,12 +74,19 @@ def wsl_driver(case: Case) -> Verdicts:
         Evidence("nvidia.nodes", "/dev/dxg" if dxg else "no /dev/dxg", machine.nvidia.nodes.source),
         Evidence("load_path.libcuda", first.path if first else "absent", first.via if first else "load path"),
     )
-    moots = ("no-driver", "no-gpu", "driver-too-old")
+    supersedes = ("no-driver", "driver-too-old")
     if dxg is False:
         if case.built_for == "nvidia":
             message = "This WSL system has no /dev/dxg: Windows gives it no GPU."
             yield Finding(
-                "error", message, "no /dev/dxg", "/dev/dxg", "WSL", evidence=evidence, ways_out=(update,), moots=moots
+                "error",
+                message,
+                "no /dev/dxg",
+                "/dev/dxg",
+                "WSL",
+                evidence=evidence,
+                ways_out=(update,),
+                supersedes=supersedes,
             )
         return
     if first is not None and first.kind == "driver" and cuda_status(case) != 0:
@@ -97,7 +104,7 @@ def wsl_driver(case: Case) -> Verdicts:
             confidence="certain" if cuda_status(case) else "likely",
             evidence=evidence,
             ways_out=(WayOut("Remove the Linux driver inside WSL", (Manual(text, risk="root"),)),),
-            moots=moots,
+            supersedes=supersedes,
         )
         return
     if of_another_vendor(case):
@@ -121,7 +128,7 @@ def wsl_driver(case: Case) -> Verdicts:
             confidence="likely",
             evidence=(*evidence, *driver_answers(case)),
             ways_out=(update,),
-            moots=moots,
+            supersedes=supersedes,
         )
 
 
@@ -133,7 +140,7 @@ def _dxg(case: Case) -> bool | None:
     return False if nodes.absent else None
 
 
-@check("GPD121", "rocm-wsl-unsupported")
+@check("GPD121", "rocm-wsl-unsupported", "driver")
 def rocm_wsl_unsupported(case: Case) -> Verdicts:
     """ROCm on WSL does not support this card, distribution or release.
 
@@ -212,7 +219,6 @@ def _blind_runtime(case: Case, torch: Torch, row: WslSupport) -> Finding:
             WayOut("Use a torch of ROCm 7.2 or newer", (Manual(newer, risk="replaces"),)),
         ),
         refs=(row.source,),
-        moots=("no-gpu",),
     )
 
 
@@ -236,7 +242,7 @@ def _not_on_wsl(case: Case, what: str, release: str, refs: tuple[str, ...]) -> F
         evidence=(Evidence.of("system.wsl", case.machine.system.wsl), Evidence.of("amd.hsa", case.machine.amd.hsa)),
         ways_out=(WayOut("Run on native Linux or Windows", (Manual(text),)),),
         refs=refs,
-        moots=("no-gpu", "rocm-wsl-dxg-env"),
+        supersedes=("rocm-wsl-dxg-env",),
     )
 
 
@@ -249,7 +255,7 @@ def _looks_behind_dxg(case: Case) -> bool | None:
     return value == "1" if row.dxg_variable else value != "0"
 
 
-@check("GPD214", "rocm-wsl-dxg-env")
+@check("GPD214", "rocm-wsl-dxg-env", "access")
 def rocm_wsl_dxg_env(case: Case) -> Verdicts:
     """ROCm on WSL is not told to look for the card behind /dev/dxg.
 
@@ -293,5 +299,4 @@ def rocm_wsl_dxg_env(case: Case) -> Verdicts:
         ),
         ways_out=(way_out,),
         refs=("ROCm/librocdxg#34", "ROCm/rocm-systems#4216"),
-        moots=("no-gpu",),
     )

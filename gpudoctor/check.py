@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.finding import Finding, NotJudged
+from gpudoctor.finding import Finding, Layer, NotJudged
 from gpudoctor.machine import Gpu, LogFault, Machine, PythonEnvironment, Torch, Vendor
 from gpudoctor.visibility import Standing, cards_behind, standings, usable_count
 
@@ -131,6 +131,7 @@ class Check(Struct, frozen=True):
 
     id: str
     slug: str
+    layer: Layer
     function: Callable[[Any], Verdicts]
     """Over what it judges: a `Case`, or the recipe of an image."""
 
@@ -152,12 +153,12 @@ class Check(Struct, frozen=True):
         open_questions: list[NotJudged] = []
         for verdict in self.function(case):
             if isinstance(verdict, Finding):
-                findings.append(replace(verdict, id=self.id, slug=verdict.slug or self.slug))
+                findings.append(replace(verdict, id=self.id, slug=verdict.slug or self.slug, layer=self.layer))
             else:
-                open_questions.append(replace(verdict, id=self.id))
+                open_questions.append(replace(verdict, id=self.id, slug=self.slug, layer=self.layer))
         return tuple(findings), tuple(open_questions)
 
 
-def check(id: str, slug: str) -> Callable[[Callable[[Any], Verdicts]], Check]:
-    """Make a function a check: `@check("GPD402", "torch-no-arch-for-gpu")`."""
-    return lambda function: Check(id=id, slug=slug, function=function)
+def check(id: str, slug: str, layer: Layer) -> Callable[[Callable[[Any], Verdicts]], Check]:
+    """Make a function a check: `@check("GPD402", "torch-no-arch-for-gpu", "framework")`."""
+    return lambda function: Check(id=id, slug=slug, layer=layer, function=function)

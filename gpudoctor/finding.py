@@ -12,6 +12,9 @@ Severity = Literal["error", "warning", "note"]
 Confidence = Literal["certain", "likely", "possible"]
 Risk = Literal["safe", "replaces", "root", "reboot"]
 ModuleFlavour = Literal["open", "proprietary"]
+Layer = Literal["driver", "access", "runtime", "framework", "packages", "smoke", "image", "gpudoctor"]
+"""Where a problem lies, from the metal up: hardware, kernel and driver; nodes and containers; CUDA and ROCm; the
+frameworks; what is installed beside them; kernels that ran; recipes of images; gpudoctor itself."""
 
 
 class Device(Struct, frozen=True):
@@ -223,6 +226,10 @@ class WayOut(Struct, frozen=True):
     remedies: tuple[AnyRemedy, ...]
 
 
+ABSENCE = "absence"
+"""Of a symptom: every error of driver and access may be its cause."""
+
+
 class Finding(Struct, frozen=True):
     """One fault or remark. `id` and `slug` are filled in by the check that yields it."""
 
@@ -238,15 +245,18 @@ class Finding(Struct, frozen=True):
     evidence: tuple[Evidence, ...] = ()
     ways_out: tuple[WayOut, ...] = ()
     refs: tuple[str, ...] = ()
-    moots: tuple[str, ...] = ()
+    supersedes: tuple[str, ...] = ()
     """Slugs of findings that are effects of this one or vanish with its repair: they come after it."""
     cards: tuple[Device, ...] = ()
     """Every card of a group of equal ones; of one card `device` tells enough."""
-    symptom_of: tuple[str, ...] = ()
+    possible_causes: tuple[str, ...] = ()
     """A fault that was seen, not inferred: slugs of what may cause it, likeliest first. Where one of these was found
-    for the same card, this is its evidence, not a second finding."""
+    for the same card, this is its evidence, not a second finding. ABSENCE stands for whatever takes GPUs away."""
+    fallback: bool = False
+    """Said only where no deeper cause was found: an error of driver or access, or what names it in `supersedes`."""
     id: str = ""
     slug: str = ""
+    layer: Layer = "gpudoctor"
 
     @property
     def about(self) -> tuple[Device, ...]:
@@ -259,7 +269,11 @@ class NotJudged(Struct, frozen=True):
 
     why: str
     matters: bool = False
+    fallback: bool = False
+    """As of a finding."""
     id: str = ""
+    slug: str = ""
+    layer: Layer = "gpudoctor"
 
 
 def gpu_subject(gpu: Gpu) -> str:

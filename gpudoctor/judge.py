@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from gpudoctor.check import Case, Check
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.host import InputError
-from gpudoctor.symptoms import answered, settled
+from gpudoctor.symptoms import answered, settled, with_causes, without_fallbacks
 
 if TYPE_CHECKING:
     from gpudoctor.dockerfile.case import ImageCase
@@ -110,9 +110,14 @@ def judge(
     required = tuple(required)
     select = tuple(select)
     case = Case(machine, matrix, required)
-    chosen = _chosen((*select, _REQUIREMENT) if select and required else select, case)
     ignored_ids = {**_project_ids(project_ignore or {}, required), **_ids(ignore or {})}
-    findings, questions = _findings(chosen, case)
+    # What is not reported may be the cause of what is.
+    suite = concerned(case)
+    chosen = _chosen((*select, _REQUIREMENT) if select and required else select, suite)
+    reported = {check.id for check in chosen} | set(_OWN_FAULTS)
+    found, questions = without_fallbacks(*_findings(suite, case))
+    findings = [finding for finding in with_causes(found) if finding.id in reported]
+    questions = [question for question in questions if question.id in reported]
     # What is ignored explains nothing: a requirement that it leaves unmet stands for itself.
     ignored = [finding for finding in findings if finding.id in ignored_ids]
     findings = settled((finding for finding in findings if finding.id not in ignored_ids), case)
@@ -218,16 +223,16 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     ordered: list[Finding] = []
     for severity in _SEVERITIES:
         waiting = sorted((f for f in findings if f.severity == severity), key=_place)
-        blocked = Counter(slug for finding in waiting for slug in _moots(finding))
+        blocked = Counter(slug for finding in waiting for slug in _superseded(finding))
         while waiting:
             first = next((number for number, f in enumerate(waiting) if not blocked[f.slug]), 0)
             ordered.append(waiting.pop(first))
-            blocked.subtract(_moots(ordered[-1]))
+            blocked.subtract(_superseded(ordered[-1]))
     return tuple(ordered)
 
 
-def _moots(finding: Finding) -> tuple[str, ...]:
-    return tuple(slug for slug in finding.moots if slug != finding.slug)
+def _superseded(finding: Finding) -> tuple[str, ...]:
+    return tuple(slug for slug in finding.supersedes if slug != finding.slug)
 
 
 def _place(finding: Finding) -> tuple[str, int]:
@@ -268,9 +273,9 @@ def _under_its_cause(finding: Finding, check: Check) -> Finding:
     return replace(finding, id=next((other.id for other in all_checks() if other.slug == finding.slug), finding.id))
 
 
-def _chosen(names: tuple[str, ...], case: Case) -> tuple[Check, ...]:
+def _chosen(names: tuple[str, ...], suite: tuple[Check, ...]) -> tuple[Check, ...]:
     if not names:
-        return concerned(case)
+        return suite
     wanted = {check for name in names for check in named(name)}
     return tuple(check for check in all_checks() if check in wanted)
 

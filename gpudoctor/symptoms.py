@@ -11,20 +11,58 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from gpudoctor.check import Case
-from gpudoctor.finding import Confidence, Device, Evidence, Finding, NotJudged
+from gpudoctor.finding import ABSENCE, Confidence, Device, Evidence, Finding, Layer, NotJudged
 from gpudoctor.machine import Gpu
 
 _SEVERITIES = ("error", "warning", "note")
-_OWN = ("GPD5", "GPD9")
+_OWN: tuple[Layer, ...] = ("smoke", "gpudoctor")
 """Questions about the smoke kernels, and about gpudoctor itself: no kernel answers them."""
+
+
+def without_fallbacks(
+    findings: Iterable[Finding], questions: Iterable[NotJudged]
+) -> tuple[list[Finding], list[NotJudged]]:
+    """What was said only for want of a deeper cause goes where one was found."""
+    found = list(findings)
+    sure = [finding for finding in found if not finding.fallback]
+    left = [finding for finding in found if finding.fallback and not _is_explained(finding, sure)]
+    # Of two fallbacks one may still supersede the other by name.
+    kept = [finding for finding in left if not any(_supersedes(other, finding) for other in left)]
+    return [*sure, *kept], [one for one in questions if not (one.fallback and _is_explained(one, sure))]
+
+
+def with_causes(findings: Iterable[Finding]) -> list[Finding]:
+    """Symptoms that GPUs are missing, with the slugs of all that takes GPUs away here."""
+    found = list(findings)
+    causes = tuple(dict.fromkeys(("no-gpu", "no-driver", *(one.slug for one in found if _takes_away(one)))))
+    return [
+        replace(finding, possible_causes=causes) if ABSENCE in finding.possible_causes else finding
+        for finding in found
+    ]
+
+
+def _is_explained(fallback: Finding | NotJudged, findings: list[Finding]) -> bool:
+    others = [finding for finding in findings if finding.id != fallback.id]
+    return any(_takes_away(other) or _supersedes(other, fallback) for other in others)
+
+
+def _takes_away(finding: Finding) -> bool:
+    """Whether it keeps GPUs from being used, whatever is installed."""
+    return finding.severity == "error" and finding.layer in ("driver", "access")
+
+
+def _supersedes(finding: Finding, fallback: Finding | NotJudged) -> bool:
+    return finding.layer in ("driver", "access", "runtime") and fallback.slug in finding.supersedes
 
 
 def settled(findings: Iterable[Finding], case: Case) -> list[Finding]:
     """The findings with symptoms joined to their causes, and with what the kernels refuted as notes."""
     found = list(findings)
-    causes = [finding for finding in found if not finding.symptom_of]
+    causes = [finding for finding in found if not finding.possible_causes]
     # A symptom whose text names its cause stands for that cause where nothing else does, and explains the others.
-    for symptom in sorted((finding for finding in found if finding.symptom_of), key=lambda each: not _named(each)):
+    for symptom in sorted(
+        (finding for finding in found if finding.possible_causes), key=lambda each: not _named(each)
+    ):
         place = _cause_of(symptom, causes)
         if place is None:
             causes.append(symptom)
@@ -36,11 +74,11 @@ def settled(findings: Iterable[Finding], case: Case) -> list[Finding]:
 def answered(questions: Iterable[NotJudged], case: Case) -> list[NotJudged]:
     """Open questions: none matters any more where every usable card computed right."""
     right = case.machine.smoke is not None and bool(case.usable) and all(map(case.computed, case.usable))
-    return [replace(q, matters=False) if right and not q.id.startswith(_OWN) else q for q in questions]
+    return [replace(q, matters=False) if right and q.layer not in _OWN else q for q in questions]
 
 
 def _cause_of(symptom: Finding, causes: list[Finding]) -> int | None:
-    for slug in symptom.symptom_of:
+    for slug in symptom.possible_causes:
         for place, cause in enumerate(causes):
             if cause.slug == slug and _explains(cause, symptom):
                 return place
@@ -55,7 +93,7 @@ def _explains(cause: Finding, symptom: Finding) -> bool:
 
 
 def _named(symptom: Finding) -> bool:
-    return symptom.slug in symptom.symptom_of
+    return symptom.slug in symptom.possible_causes
 
 
 def _joined(cause: Finding, symptom: Finding) -> Finding:
@@ -70,7 +108,7 @@ def _joined(cause: Finding, symptom: Finding) -> Finding:
         confidence=confidence,
         evidence=(*cause.evidence, *(item for item in symptom.evidence if item not in cause.evidence)),
         ways_out=cause.ways_out or symptom.ways_out,
-        moots=tuple(dict.fromkeys((*cause.moots, *symptom.moots))),
+        supersedes=tuple(dict.fromkeys((*cause.supersedes, *symptom.supersedes))),
     )
 
 

@@ -452,7 +452,7 @@ def test_a_kernel_between_cards_that_compute_speaks_of_the_cards_together():
     machine = ran(nvidia_machine(*cards), *alone, *raising("boom", "all-reduce", device="cuda"), devices=devices)
     found = finding(machine, "smoke-crash")
     assert found.message.startswith("On the cards together, 1 of 1 smoke kernel fails")
-    assert "no-driver" not in found.symptom_of, "each card computes"
+    assert "no-driver" not in found.possible_causes, "each card computes"
 
 
 def test_an_import_that_fails_is_told_once():
@@ -564,7 +564,7 @@ def test_whatever_kernels_say_nothing_crashes_and_no_cause_is_told_twice_for_a_c
     devices = tuple(SmokeDevice(name=f"cuda:{i}", bdf=gpu.bdf) for i, gpu in enumerate(machine.gpus))
     judgement = judged(ran(machine, *results, devices=devices, why=why))
     assert "check-crashed" not in [f.slug for f in judgement.findings]
-    seen = [f for f in judgement.findings if f.symptom_of]
+    seen = [f for f in judgement.findings if f.possible_causes]
     for found in seen:
         for other in judgement.findings:
             same = other is not found and other.slug == found.slug

@@ -28,6 +28,7 @@ from gpudoctor.finding import (
 from gpudoctor.fix.repair import Allowed, NoSuchWayError, Repair, repair, variables_for
 from gpudoctor.fix.script import shell_script, variable_lines
 from gpudoctor.fix.steps import EnvStep, ManualStep, RunStep
+from gpudoctor.judge import all_checks
 from gpudoctor.machine import Machine, known
 from tests.check_cases import matrix
 from tests.judging import judged
@@ -52,7 +53,8 @@ DRIVER = InstallDriver(branch="580", minimum="580.65.06", flavour="open")
 def wants(slug: str, *remedies: AnyRemedy, id: str = "GPD402", severity: str = "error", **parts: object) -> Finding:
     """A finding with one way out."""
     way = WayOut(f"repair {slug}", remedies)
-    return Finding(severity, f"{slug} is wrong.", id=id, slug=slug, ways_out=(way,), **parts)  # type: ignore[arg-type]
+    layer = next((check.layer for check in all_checks() if check.id == id), "framework")
+    return Finding(severity, f"{slug} is wrong.", id=id, slug=slug, ways_out=(way,), layer=layer, **parts)  # type: ignore[arg-type]
 
 
 def plan(*findings: Finding, machine: Machine | None = None, allowed: Allowed = PACKAGES, **asked: object) -> Repair:
@@ -188,7 +190,7 @@ def test_another_way_out_that_the_plan_makes_anyway_settles_a_conflict():
 
 
 def test_an_effect_of_an_earlier_finding_waits_for_the_next_check():
-    cause = wants("cause", TORCH, moots=("effect",))
+    cause = wants("cause", TORCH, supersedes=("effect",))
     effect = wants("effect", OTHER_TORCH, id="GPD420")
     found = plan(cause, effect)
     assert (len(found.steps), found.conflicts, found.left) == (1, (), ("effect [GPD420]",))
@@ -265,7 +267,7 @@ def test_notes_are_left_alone_unless_they_are_named():
 
 
 def test_only_what_is_named_is_repaired():
-    cause = wants("cause", TORCH, moots=("effect",))
+    cause = wants("cause", TORCH, supersedes=("effect",))
     effect = wants("effect", ReplacePackage("numpy", "<2"), id="GPD422")
     assert short(plan(cause, effect, only=("GPD422",))) == ["pip install numpy<2"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,15 +16,17 @@ from gpudoctor.judge import all_checks, concerned, exit_code, in_order, judge
 from gpudoctor.machine import absent
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import Tables
+from gpudoctor.requirement import parse
+from gpudoctor.symptoms import without_fallbacks
 from tests.check_cases import matrix
 from tests.faulty_machines import MACHINES
-from tests.machines import change, no_gpu_machine, with_environment
+from tests.machines import change, no_gpu_machine, torch, with_environment
 
 MATRIX = Matrix(Tables(version="test"))
 
 
-def finding(slug: str, id: str, severity: str = "error", moots: tuple[str, ...] = ()) -> Finding:
-    return Finding(severity=severity, message=slug, slug=slug, id=id, moots=moots)  # type: ignore[arg-type]
+def finding(slug: str, id: str, severity: str = "error", supersedes: tuple[str, ...] = ()) -> Finding:
+    return Finding(severity=severity, message=slug, slug=slug, id=id, supersedes=supersedes)  # type: ignore[arg-type]
 
 
 def judged(monkeypatch: pytest.MonkeyPatch, *verdicts: Finding | NotJudged | Exception, **options):
@@ -34,7 +38,7 @@ def judged(monkeypatch: pytest.MonkeyPatch, *verdicts: Finding | NotJudged | Exc
 
         slug = verdict.slug if isinstance(verdict, Finding) else f"question-{number}"
         id = verdict.id if isinstance(verdict, Finding) else f"GPD10{number}"
-        return Check(id=id, slug=slug, function=function)
+        return Check(id=id, slug=slug, layer="framework", function=function)
 
     checks = tuple(as_check(number, verdict) for number, verdict in enumerate(verdicts))
     monkeypatch.setattr(judging, "all_checks", lambda: checks)
@@ -48,7 +52,9 @@ def test_findings_go_by_severity_then_from_the_metal_up():
 
 
 def test_a_cause_comes_before_its_effects_whatever_its_layer():
-    found = in_order([finding("driver-too-old", "GPD301"), finding("torch", "GPD403", moots=("driver-too-old",))])
+    found = in_order(
+        [finding("driver-too-old", "GPD301"), finding("torch", "GPD403", supersedes=("driver-too-old",))]
+    )
     assert [f.slug for f in found] == ["torch", "driver-too-old"]
 
 
@@ -58,8 +64,8 @@ def test_a_cause_comes_before_its_effects_whatever_its_layer():
         max_size=8,
     )
 )
-def test_ordering_loses_nothing_even_if_findings_moot_each_other(rows):
-    given_findings = [finding(slug, f"GPD{n}", moots=tuple(moots)) for slug, moots, n in rows]
+def test_ordering_loses_nothing_even_if_findings_supersede_each_other(rows):
+    given_findings = [finding(slug, f"GPD{n}", supersedes=tuple(supersedes)) for slug, supersedes, n in rows]
     assert sorted(f.id for f in in_order(given_findings)) == sorted(f.id for f in given_findings)
 
 
@@ -127,3 +133,63 @@ def test_a_machine_without_torch_is_asked_little_of_torch() -> None:
     left_out = {check.slug for check in all_checks()} - asked
     assert {"torch-no-arch-for-gpu", "torch-rocm-no-arch-for-gpu", "gpu-slow", "requirement-not-met"} <= left_out
     assert not {"torch-missing", "no-gpu", "no-driver"} & left_out
+
+
+# --- fallbacks -----------------------------------------------------------------------------------------
+
+
+def said(slug: str, layer: str, severity: str = "error", id: str = "GPD100", **parts) -> Finding:
+    return Finding(severity=severity, message=slug, slug=slug, id=id, layer=layer, **parts)  # type: ignore[arg-type]
+
+
+FALLBACK = said("no-gpu", "driver", id="GPD101", fallback=True)
+
+
+@pytest.mark.parametrize(
+    ("other", "stays"),
+    [
+        (said("nouveau-conflict", "driver"), False),
+        (said("gpu-device-permission", "access"), False),
+        (said("nvml-not-answering", "driver", "warning"), True),
+        (said("torch-import-fails", "framework", supersedes=("no-gpu",)), True),
+        (said("cuda-visible-devices", "access", "note", supersedes=("no-gpu",)), False),
+        (said("libcuda-stub", "runtime", supersedes=("no-gpu",)), False),
+        (said("driver-too-old", "runtime"), True),
+    ],
+)
+def test_a_fallback_goes_where_a_deeper_cause_was_found(other: Finding, stays: bool) -> None:
+    question = NotJudged("whether it starts", matters=True, fallback=True, id="GPD119", slug="no-gpu")
+    findings, questions = without_fallbacks([FALLBACK, other], [question])
+    assert (FALLBACK in findings) is stays is bool(questions)
+    assert other in findings
+
+
+def test_of_two_fallbacks_the_one_that_is_superseded_goes() -> None:
+    deeper = said("no-driver", "driver", id="GPD119", fallback=True, supersedes=("no-gpu",))
+    assert without_fallbacks([FALLBACK, deeper], [])[0] == [deeper]
+
+
+@pytest.mark.parametrize("select", [(), ("no-gpu",)])
+def test_every_check_that_concerns_a_machine_runs_once(
+    monkeypatch: pytest.MonkeyPatch, select: tuple[str, ...]
+) -> None:
+    """What is selected decides what is told: the cause of it may lie in what is not."""
+    ran: Counter[str] = Counter()
+    whole = Check.run
+
+    def counted(check: Check, case: Case):
+        ran[check.slug] += 1
+        return whole(check, case)
+
+    monkeypatch.setattr(Check, "run", counted)
+    machine = no_gpu_machine(torch=torch())
+    found = judge(machine, matrix(), select=select, required=(parse("gpu>=1"),))
+    assert set(ran.values()) == {1}
+    assert [finding.slug for finding in found.findings if finding.severity == "error"] == ["no-gpu"]
+
+
+def test_what_a_finding_supersedes_is_a_slug_of_a_check() -> None:
+    known = {check.slug for check in all_checks()}
+    for slug in MACHINES:
+        for finding in judge(MACHINES[slug], matrix()).findings:
+            assert set(finding.supersedes) <= known, finding.slug

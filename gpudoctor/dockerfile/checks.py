@@ -14,7 +14,7 @@ _HIDING = {"NVIDIA_VISIBLE_DEVICES": ("void", "none", ""), "CUDA_VISIBLE_DEVICES
            "HIP_VISIBLE_DEVICES": ("-1",), "ROCR_VISIBLE_DEVICES": ("-1",)}  # fmt: skip
 
 
-@check("GPD606", "image-hides-gpus")
+@check("GPD606", "image-hides-gpus", "image")
 def hides_gpus(case: ImageCase) -> Verdicts:
     """A variable that is baked into the image hides the GPUs, or the driver's libraries.
 
@@ -56,7 +56,7 @@ def hides_gpus(case: ImageCase) -> Verdicts:
             )
 
 
-@check("GPD607", "image-bakes-gfx-override")
+@check("GPD607", "image-bakes-gfx-override", "image")
 def bakes_override(case: ImageCase) -> Verdicts:
     """HSA_OVERRIDE_GFX_VERSION is baked into the image.
 
@@ -87,7 +87,7 @@ def bakes_override(case: ImageCase) -> Verdicts:
             )
 
 
-@check("GPD610", "image-breaks-system-packages")
+@check("GPD610", "image-breaks-system-packages", "image")
 def breaks_system_packages(case: ImageCase) -> Verdicts:
     """pip writes over the distribution's Python packages.
 

@@ -16,7 +16,7 @@ _NVIDIA = """    deploy:
 _AMD = """    devices: [/dev/kfd, /dev/dri]"""
 
 
-@check("GPD620", "compose-no-device")
+@check("GPD620", "compose-no-device", "image")
 def no_device(case: ImageCase) -> Verdicts:
     """A service runs an image for GPUs and is given none.
 
@@ -59,7 +59,7 @@ def no_device(case: ImageCase) -> Verdicts:
         )
 
 
-@check("GPD621", "compose-device-access")
+@check("GPD621", "compose-device-access", "image")
 def device_access(case: ImageCase) -> Verdicts:
     """A ROCm service runs as another user than root, without the groups of the device nodes.
 
@@ -104,7 +104,7 @@ def _may_own_a_device(group: str) -> bool:
     return group != "" and not (group.isdecimal() and len(group.lstrip("0")) > 3)
 
 
-@check("GPD622", "compose-small-shm")
+@check("GPD622", "compose-small-shm", "image")
 def small_shm(case: ImageCase) -> Verdicts:
     """A service with torch and a GPU has the 64 MiB of shared memory that containers start with.
 

@@ -28,7 +28,7 @@ _LOCKED = (
 """Commands that install what another file names, by the patterns that follow each other in them."""
 
 
-@check("GPD611", "image-too-new-for-driver")
+@check("GPD611", "image-too-new-for-driver", "image")
 def too_new_for_driver(case: ImageCase) -> Verdicts:
     """The image's CUDA needs a newer driver than the described one.
 
@@ -69,7 +69,7 @@ def too_new_for_driver(case: ImageCase) -> Verdicts:
         )
 
 
-@check("GPD612", "image-for-other-cards")
+@check("GPD612", "image-for-other-cards", "image")
 def for_other_cards(case: ImageCase) -> Verdicts:
     """The image is made for other cards than the described ones.
 

@@ -28,7 +28,7 @@ _PATTERNS = 50
 _KERNEL_MODULE = re.compile(r"(amdgpu|rocm)-dkms$")
 
 
-@check("GPD601", "image-installs-driver")
+@check("GPD601", "image-installs-driver", "image")
 def installs_driver(case: ImageCase) -> Verdicts:
     """The image brings a GPU driver of its own.
 
@@ -99,7 +99,7 @@ def _driver(where: Evidence, severity: Severity, text: str, saw: str, advice: st
     )
 
 
-@check("GPD608", "image-stub-libcuda")
+@check("GPD608", "image-stub-libcuda", "image")
 def stub_libcuda(case: ImageCase) -> Verdicts:
     """The stub of libcuda is on the load path of the image.
 
@@ -184,7 +184,7 @@ def _loaded_stub(source: str, target: str) -> str:
     return path if path.endswith("libcuda.so.1") and "/stubs/" not in path else ""
 
 
-@check("GPD609", "image-compat-library")
+@check("GPD609", "image-compat-library", "image")
 def compat_library(case: ImageCase) -> Verdicts:
     """CUDA's forward-compatibility libcuda is forced onto the load path.
 

@@ -13,7 +13,7 @@ from gpudoctor.finding import Finding, WayOut
 from gpudoctor.matrix.versions import figures
 
 
-@check("GPD602", "image-torch-without-index")
+@check("GPD602", "image-torch-without-index", "image")
 def without_index(case: ImageCase) -> Verdicts:
     """torch is installed without the index that holds the wanted build, or with one that is not used.
 
@@ -75,7 +75,7 @@ def _outrun(case: ImageCase, image: Image, asked: Asked) -> Iterator[Finding]:
     )
 
 
-@check("GPD605", "image-no-torch-wheel")
+@check("GPD605", "image-no-torch-wheel", "image")
 def no_wheel(case: ImageCase) -> Verdicts:
     """There is no wheel of that torch for the image: for its C library, its Python, or on the named index.
 

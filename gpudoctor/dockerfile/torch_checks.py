@@ -21,7 +21,7 @@ _OFTEN_READY = ("flash-attn", "mamba-ssm", "causal-conv1d")
 """Their setup.py first looks for a wheel of theirs for this torch, and compiles where there is none."""
 
 
-@check("GPD603", "image-cuda-older-than-wheel")
+@check("GPD603", "image-cuda-older-than-wheel", "image")
 def older_cuda(case: ImageCase) -> Verdicts:
     """The CUDA of the base image is older than that of the torch wheel.
 
@@ -140,7 +140,7 @@ def _base_libraries_first(image: Image) -> bool:
     return any(re.match(r"/usr/local/cuda(-[\d.]+)?/(lib64|targets/.*/lib)/?$", part) for part in parts)
 
 
-@check("GPD604", "image-torch-other-vendor")
+@check("GPD604", "image-torch-other-vendor", "image")
 def other_vendor(case: ImageCase) -> Verdicts:
     """torch is built for the cards of another vendor than the base image.
 

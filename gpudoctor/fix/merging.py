@@ -20,6 +20,7 @@ from gpudoctor.finding import (
     InstallDriver,
     InstallRocmDriver,
     InstallSystemPackage,
+    Layer,
     LoadModule,
     Manual,
     ReinstallPackage,
@@ -100,7 +101,7 @@ def _without_effects(choices: Sequence[Choice]) -> tuple[list[Choice], list[Find
     effects: list[Finding] = []
     for choice in choices:
         slug = choice.finding.slug
-        if any(slug in earlier.finding.moots and slug != earlier.finding.slug for earlier in taken):
+        if any(slug in earlier.finding.supersedes and slug != earlier.finding.slug for earlier in taken):
             effects.append(choice.finding)
         else:
             taken.append(choice)
@@ -245,9 +246,8 @@ def _stage(way: WayOut, number: int, finding: Finding) -> int:
     for remedy in (*before, *after):
         if not isinstance(remedy, Manual):
             return _stage_of(remedy)
-    layers = {"1": DRIVER, "2": CONTAINER, "3": RUNTIME}
-    layer = finding.id.removeprefix("GPD")
-    return layers.get(layer[:1], TORCH if layer < "420" else PACKAGES)
+    layers: dict[Layer, int] = {"driver": DRIVER, "access": CONTAINER, "runtime": RUNTIME, "framework": TORCH}
+    return layers.get(finding.layer, PACKAGES)
 
 
 def _stage_of(remedy: AnyRemedy) -> int:

@@ -14,7 +14,7 @@ from gpudoctor.visibility import standings, usable_count
 
 if TYPE_CHECKING:
     from gpudoctor.doctor import Survey
-    from gpudoctor.finding import Finding
+    from gpudoctor.finding import Finding, Layer
     from gpudoctor.machine import Level
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.requirement import Requirement
@@ -23,8 +23,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
 _OF_THE_NODE = ("gpu", "gpu.model", "gpu.memory", "sm", "gfx", "driver", "driver.cuda", "p2p", "same-model")
 """Requirements that a driver or a device plugin which comes up late can still meet."""
 _REQUIREMENT = "GPD910"
-_OF_THE_IMAGE = "GPD4"
-"""Ids from here on are of torch, its packages, the kernels and gpudoctor itself: time repairs none of them."""
+_NODE: tuple[Layer, ...] = ("driver", "access", "runtime")
+"""Layers that a driver or a device plugin which comes up late can still mend; time repairs no other."""
 
 Changes = dict[str, str | None]
 """Variables that are set, or (None) unset."""
@@ -146,15 +146,15 @@ class Gate:
         """Whether waiting can help: nothing that refuses lies in the image itself."""
         refusing = ("error", "warning") if self._rules.fail_on == "warning" else ("error",)
         faults = (finding for finding in judgement.findings if finding.severity in refusing)
-        questions = (question.id for question in judgement.not_judged if question.matters)
-        answerable = all(id < _OF_THE_IMAGE or id == _REQUIREMENT for id in questions)
+        questions = (question for question in judgement.not_judged if question.matters)
+        answerable = all(question.layer in _NODE or question.id == _REQUIREMENT for question in questions)
         return answerable and all(map(self._of_the_node, faults))
 
     def _of_the_node(self, finding: Finding) -> bool:
         if finding.id == _REQUIREMENT:
             asked = {requirement.text: requirement.name for requirement in self._rules.required}
             return asked.get(finding.want) in _OF_THE_NODE
-        return finding.id < _OF_THE_IMAGE
+        return finding.layer in _NODE
 
 
 def _variables(judgement: Judgement) -> Changes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.check import Case, Check, Verdicts, check
+from gpudoctor.check import Case, Verdicts, check
 from gpudoctor.finding import (
     AddContainerFlags,
     Evidence,
@@ -18,7 +18,6 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu
 from gpudoctor.visibility import RESERVED
 
-from . import access, atomics, cuda_start, driver, hardware, job, kernel, nodes, runtime, selection, wsl
 from .amdgpu import without_amdgpu
 from .cards import called, finding
 from .driver_library import beside_the_path, put_on_path
@@ -42,26 +41,7 @@ _NOT_LOADED = 9
 """NVML's code where the kernel module is not loaded."""
 
 
-def _exact() -> Iterator[Check]:
-    """The checks that know a cause of their own."""
-    for module in (hardware, atomics, kernel, driver, cuda_start, wsl, access, job, nodes, selection):
-        yield from (value for value in vars(module).values() if isinstance(value, Check))
-
-
-def causes_of_absence(case: Case) -> tuple[str, ...]:
-    """Slugs of what may have taken cards away from here: this module's own, and the errors that were found."""
-    errors = (found for check in _exact() for found in check.run(case)[0] if found.severity == "error")
-    return tuple(dict.fromkeys(("no-gpu", "no-driver", *(found.slug for found in errors))))
-
-
-def _explained(case: Case, *further: Check) -> bool:
-    """Whether another check already says why there is no usable card: by an error, or a choice that someone made."""
-    findings = (found for check in (*_exact(), *further) for found in check.run(case)[0])
-    chosen = ("module-blacklisted", "cuda-visible-devices")
-    return any(found.severity == "error" or found.slug in chosen for found in findings)
-
-
-@check("GPD101", "no-gpu")
+@check("GPD101", "no-gpu", "driver")
 def no_gpu(case: Case) -> Verdicts:
     """There is no NVIDIA or AMD GPU that this environment can use.
 
@@ -97,7 +77,7 @@ def no_gpu(case: Case) -> Verdicts:
                 evidence=evidence,
             )
         return
-    if cpu_task(case) or _explained(case, no_driver):
+    if cpu_task(case):
         return
     name = {"nvidia": "NVIDIA", "amd": "AMD", None: "NVIDIA or AMD"}[vendor]
     reserved = [gpu for gpu in machine.gpus if gpu.driver.value in RESERVED]
@@ -128,6 +108,7 @@ def no_gpu(case: Case) -> Verdicts:
         confidence="certain" if not machine.gpus or reserved else "likely",
         evidence=evidence,
         ways_out=(WayOut(title, (Manual(release, risk="reboot" if reserved else "safe"),)),),
+        fallback=True,
     )
 
 
@@ -142,7 +123,7 @@ def _why(case: Case, gpu: Gpu) -> str:
     return f"{gpu.name}: {standing.why}" if standing and standing.why else gpu.name
 
 
-@check("GPD119", "no-driver")
+@check("GPD119", "no-driver", "driver")
 def no_driver(case: Case) -> Verdicts:
     """No kernel driver serves the card, or the driver does not answer.
 
@@ -167,9 +148,8 @@ def no_driver(case: Case) -> Verdicts:
     if case.machine.of_vendor("nvidia") and not unserved(case, "nvidia"):
         yield from _without_libcuda(case)
         yield from _silent_driver(case)
-    asked: tuple[Finding | NotJudged, ...] = (*refusing_runtime(case), *unanswered(case))
-    if asked and not _explained(case):
-        yield from asked
+    yield from refusing_runtime(case)
+    yield from unanswered(case)
     unseen = not case.machine.gpus and case.machine.buses.undecided and case.built_for == "nvidia"
     if unseen and nvml_status(case) == _NOT_LOADED:
         yield _nobody_answers(case)
@@ -209,7 +189,6 @@ def _without_libcuda(case: Case) -> Iterator[Finding]:
             Evidence("load_path.searched", " ".join(path.searched), "load path"),
         ),
         ways_out=(put_on_path(case, library),) if library else (install,),
-        moots=("no-gpu",),
     )
 
 
@@ -234,7 +213,6 @@ def _nobody_answers(case: Case) -> Finding:
         confidence="likely",
         evidence=driver_answers(case),
         ways_out=(WayOut("Install or load the NVIDIA driver", (Manual(text, risk="root"),)),),
-        moots=("no-gpu",),
     )
 
 
@@ -265,7 +243,7 @@ def _nvidia_out(case: Case, severity: str, cards: tuple[Gpu, ...]) -> Finding:
             Evidence.of("nvidia.userland", machine.nvidia.userland),
         ),
         ways_out=ways_out,
-        moots=("no-gpu", "driver-lib-mismatch"),
+        supersedes=("driver-lib-mismatch",),
     )
 
 
@@ -280,7 +258,7 @@ def _silent_driver(case: Case) -> Iterator[Finding]:
     cards = [gpu for gpu in case.usable_of("nvidia") if gpu.nvml is None or gpu.nvml.compute_mode != "prohibited"]
     sees_none = status == _NO_CARD and bool(cards) and not chosen
     failed = failed or sees_none or (lists_none and status != 0)
-    if not failed or cpu_task(case) or _explained(case, runtime.cuda_compat_on_geforce, runtime.libcuda_stub):
+    if not failed or cpu_task(case):
         return
     api, code = ("CUDA", status) if status else ("NVML", nvml)
     starts = code in (0, _NO_CARD)
@@ -301,5 +279,6 @@ def _silent_driver(case: Case) -> Iterator[Finding]:
             else WayOut("Reboot", (Reboot(), Manual(text, risk="root"))),
             install_driver(case),
         ),
-        moots=("no-gpu",),
+        supersedes=("no-gpu",),
+        fallback=True,
     )
