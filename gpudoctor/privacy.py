@@ -26,12 +26,18 @@ _NAME = (
     r"(?:token(?![a-z]|_id)|secret|passw(?:or)?d|passphrase|credential|(?<![a-z])auth(?![a-z])"
     r"|(?:api|access|private|signing|encryption)[_-]?key)[\w.-]{0,40}"
 )
-_HEADER = r"(?:authorization|passw(?:or)?d|(?<![\w-])x-[\w-]{0,40}(?:key|token)):\s?(?:(?:bearer|basic|token)\s+)?"
-_TOKENS = r"(?:gh[pousr]_|github_pat_|glpat-|hf_|nvapi-|pypi-|xox[abps]-|sk-(?:\w{1,8}-)?(?=\w{16}))[\w-]{16,}"
+_HEADER = (
+    r"(?:authorization|(?<![\w/.-])passw(?:or)?d|(?<![\w-])x-[\w-]{0,40}(?:key|token)):"
+    r"\s?(?:(?:bearer|basic|token)\s+)?"
+)
+_TOKENS = r"(?:gh[pousr]_|github_pat_|glpat-|hf_|nvapi-|pypi-|AKCp|xox[abps]-|sk-(?:\w{1,8}-)?(?=\w{16}))[\w-]{16,}"
 _SECRETS = (
     # The user and password of a URL. A password may hold what should have been escaped; a URL may be cut off.
     (("://",), r"(://)(?:[^/\s]*@|[^/\s:@\[]+:(?!\d*/)[^\s@]{0,300}@)", r"\1***@"),
     (("://",), r"((?:https?|ftp)://)[^/\s:@\[]{1,300}:(?!\d*(?!\S))[^/\s@]*(?!\S)", r"\1***"),
+    # The same without a scheme, and tokens that package servers take as a part of the path.
+    (("@",), r"(?<![\w/.:-])[\w.+-]{1,64}:[^\s/@:]{3,100}(?=@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8})", "***"),
+    (("/t/", ".fury.io/"), r"(://[^\s/]{1,255}/t/|\.fury\.io/)[\w-]{8,}(?=/)", r"\1***"),
     # NAME=value, a parameter of a URL, "name": "value", a header, --name value.
     (("=",), rf"({_NAME}\s?=\s?){_VALUE}", r"\1***"),
     (("=",), rf"([?&;](?:x-\w{{1,10}}-)?(?:key|sig|signature|code)=){_VALUE}", r"\1***"),
@@ -39,7 +45,7 @@ _SECRETS = (
     ((":",), rf"({_HEADER}){_VALUE}", r"\1***"),
     (("--",), rf"((?<![\w-])--(?:[a-z]{{1,20}}-){{0,3}}{_NAME}\s+){_VALUE}", r"\1***"),
     # What is known by its form: tokens of code hosts, model hubs and clouds, JSON web tokens, private keys.
-    (("_", "-"), rf"(?<!\w){_TOKENS}", "***"),
+    (("_", "-", "akcp"), rf"(?<!\w){_TOKENS}", "***"),
     (("akia", "asia"), r"(?<!\w)(?:AKIA|ASIA)[0-9A-Z]{16}(?!\w)", "***"),
     (("eyj",), r"(?<!\w)eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*", "***"),
     (("-----begin",), r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)[^-]*", r"\1***"),
@@ -74,7 +80,8 @@ _GPU_UUID = r"\b(?:MIG-)?(?:GPU|MIG)-[0-9a-f]{4,}(?:-[0-9a-f]+)*"
 _PUBLIC_GROUPS = ("audio", "docker", "kvm", "render", "root", "sudo", "video", "wheel")
 _PROCESSES = (
     # As NVIDIA's driver, amdgpu and the kernel write them into the log.
-    (("pid=",), r"(\bpid='?[\w<>]+'?, name=)[^,]*", r"\1***"),
+    (("pid=",), r"(\bpid='?[\w<>]+'?, name=)[^,]*(?:, (?![A-Z])[^,]*)*", r"\1***"),
+    (("client '",), r"(\bclient )'[^']*'", r"\1'***'"),
     ((" pid ",), r"(\b(?:process|thread) )\S.{0,60}?( pid \d)", r"\1***\2"),
     (("killed process", "kill process"), r"(\bkill(?:ed)? process \d+ )\([^)]*\)", r"\1(***)"),
     (("task=",), r"(\btask=)[^,]*(?=,pid=)", r"\1***"),

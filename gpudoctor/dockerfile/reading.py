@@ -17,6 +17,7 @@ from gpudoctor.dockerfile.compose import Service, read_compose
 from gpudoctor.dockerfile.image import Image, read_dockerfile
 from gpudoctor.dockerfile.syntax import RecipeError
 from gpudoctor.host import InputError
+from gpudoctor.host.given_file import read_given
 
 if TYPE_CHECKING:
     from gpudoctor.dockerfile.image import Read
@@ -164,10 +165,7 @@ def _place(file: str) -> str:
 
 def _text(path: str) -> str:
     try:
-        if not os.path.isfile(path):
-            raise InputError(f"{path}: no such file")
-        with open(path, "rb") as file:
-            content = file.read(_LIMIT + 1)
+        content = read_given(path, _LIMIT)
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{path}: cannot be read: {said.lower()}") from None
@@ -188,8 +186,7 @@ def _files_in(context: str) -> Read:
             place = os.path.realpath(os.path.join(root, path.lstrip("/")))
             if os.path.commonpath((place, root)) != root or not os.path.isfile(place):
                 return None
-            with open(place, encoding="utf-8", errors="replace") as file:
-                return file.read(_LIMIT)
+            return read_given(place, _LIMIT)[:_LIMIT].decode("utf-8", "replace")
         except (OSError, ValueError):
             return None
 

@@ -5,6 +5,7 @@ Nothing that was read from a machine reaches the shell unquoted, the start of an
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Iterable, Iterator
@@ -77,8 +78,13 @@ def _command(step: RunStep, stopped: bool) -> Iterator[str]:
 
 
 def quoted(argv: Iterable[str]) -> str:
-    """An argument list as one line for a shell. "~/" at its start stands for a home folder that was left out."""
-    return " ".join(f'"$HOME"/{_quoted(word[2:])}' if word.startswith("~/") else _quoted(word) for word in argv)
+    """An argument list as one line for a shell. A home folder is left out: its own, and one that "~/" stands for."""
+    home = f"{os.path.expanduser('~')}/"
+    words = [
+        f"~/{word.removeprefix(home)}" if home not in ("//", "/root/") and word.startswith(home) else word
+        for word in argv
+    ]
+    return " ".join(f'"$HOME"/{_quoted(word[2:])}' if word.startswith("~/") else _quoted(word) for word in words)
 
 
 def _quoted(word: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any
 
@@ -11,6 +10,7 @@ from msgspec import Struct
 
 from gpudoctor import __version__
 from gpudoctor.host import InputError
+from gpudoctor.host.given_file import read_given
 from gpudoctor.machine import Machine
 
 SNAPSHOT_LIMIT = 64 << 20
@@ -29,11 +29,9 @@ def read_snapshot(path: str) -> Machine:
     """The machine of a snapshot or of a JSON report. Raises InputError with file and place."""
     try:
         # A pipe is welcome; one that nobody writes to is empty, and not waited for.
-        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            os.set_blocking(file.fileno(), True)
-            content = file.read(SNAPSHOT_LIMIT + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
+        content = read_given(path, SNAPSHOT_LIMIT, pipes=True)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read: {(getattr(error, 'strerror', None) or str(error)).lower()}") from None
     if len(content) > SNAPSHOT_LIMIT:
         raise InputError(f"{path}: larger than {SNAPSHOT_LIMIT >> 20} MiB; this is no snapshot")
     try:

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.host import InputError
+from gpudoctor.host.given_file import read_given
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import KEYS, Row, Tables
 
@@ -176,10 +177,7 @@ def read_source(path: str) -> Source:
 
 def _text(path: str) -> str:
     try:
-        if not os.path.isfile(path):
-            raise MatrixError(f"{path}: no such file")
-        with open(path, "rb") as file:
-            content = file.read(SIZE_LIMIT + 1)
+        content = read_given(path, SIZE_LIMIT)
     except (OSError, ValueError) as error:
         raise MatrixError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(content) > SIZE_LIMIT:

@@ -110,11 +110,13 @@ def _rules(given: Given, environ: MutableMapping[str, str]) -> tuple[Rules, floa
 
 
 def _seconds(text: str | None) -> float:
+    from gpudoctor.preflight.settings import LONGEST_WAIT
+
     try:
         seconds = float(text or "")
     except ValueError:
         seconds = -1.0
-    if not 0 <= seconds < 1e7:
+    if not 0 <= seconds < LONGEST_WAIT:
         raise InputError(f"--wait {text}: write a number of seconds, such as --wait 120")
     return seconds
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 
 from gpudoctor.host import InputError
+from gpudoctor.host.planted_links import refuse_planted
 
 
 class ReadyFile:
@@ -15,9 +17,12 @@ class ReadyFile:
         self.path = path
 
     def withdraw(self) -> None:
-        """Remove what an earlier start left."""
+        """Remove what an earlier start left: a plain file. A node, a pipe or a link is somebody else's."""
         try:
+            refuse_planted(os.path.dirname(os.path.abspath(self.path)))
             with suppress(FileNotFoundError):
+                if not stat.S_ISREG(os.lstat(self.path).st_mode):
+                    raise ValueError("it is there, and no plain file")
                 os.unlink(self.path)
         except (OSError, ValueError) as error:
             raise self._failed(error) from None

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+LONGEST_WAIT = 1e7
+"""Seconds."""
+
 _LIMIT = 1 << 20
 _OWN, _PROJECT = "gpudoctor.toml", "pyproject.toml"
 
@@ -35,7 +38,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     select: str | tuple[str, ...] = ()
     level: StartLevel | None = None
     fail_on: FailOn | None = None
-    wait: Annotated[float, Meta(ge=0)] | None = None
+    wait: Annotated[float, Meta(ge=0, lt=LONGEST_WAIT)] | None = None
 
     @property
     def required(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import stat
 import time
 
 from gpudoctor.host import InputError
+from gpudoctor.host.planted_links import refuse_planted
 
 PATIENCE = 5.0
 """Seconds that whoever reads a pipe may take to make room in it."""
@@ -35,16 +36,9 @@ def write_report_file(path: str | None, text: str) -> None:
 
 
 def _opened(path: str) -> int:
-    """The file, without waiting for a reader, and not by way of a link that another user has put there."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    try:
-        return os.open(path, flags | os.O_NOFOLLOW, 0o666)
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-    if os.lstat(path).st_uid not in (0, os.geteuid()):
-        raise PermissionError(errno.EACCES, "it is a link of another user")
-    return os.open(path, flags, 0o666)
+    """The file, without waiting for a reader."""
+    refuse_planted(path)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, 0o666)
 
 
 def _write(descriptor: int, content: bytes) -> None:
