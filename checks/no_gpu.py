@@ -162,7 +162,7 @@ def _without_libcuda(case: Case) -> Iterator[Finding]:
     told = path.whole or path.first("libnvidia-ml.so.1") or path.beside or machine.level != "static"
     whole = path.complete.value and path.searched and told
     elsewhere = case.in_container or machine.system.wsl.known or machine.system.jetson.known
-    if not whole or elsewhere or not machine.nvidia.module.known or case.built_for != "nvidia":
+    if not whole or elsewhere or not machine.nvidia.module.known or case.meant_for != "nvidia":
         return
     if path.first("libcuda.so.1") or cuda_status(case) == 0:
         return

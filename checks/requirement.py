@@ -214,6 +214,8 @@ def _driver(case: Case, name: str) -> tuple[str, str, str]:
         (api.value.driver_version for api in stack.answered if api.value and api.value.driver_version), ""
     )
     if name == "driver.cuda":
+        if case.machine.level != "static" and stack.cuda.absent:
+            return "", "no CUDA driver library (libcuda.so.1)", stack.cuda.source
         if not served and version:
             served = case.matrix.cuda_served(version) or ""
             if not served:

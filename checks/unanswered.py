@@ -34,7 +34,8 @@ def _open(who: str, why: str) -> NotJudged:
 
 
 def _to_be_used(case: Case, vendor: Vendor) -> bool:
-    needed = case.meant_for == vendor or (case.meant_for is None and case.requires_card)
+    """Without a torch another framework may use it; a CPU build does not."""
+    needed = case.meant_for == vendor or (case.meant_for is None and (case.requires_card or case.torch is None))
     return needed and bool(case.usable_of(vendor))
 
 

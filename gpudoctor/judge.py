@@ -95,6 +95,7 @@ def judge(
     matrix: Matrix,
     *,
     select: Iterable[str] = (),
+    project_select: Iterable[str] = (),
     ignore: Mapping[str, str] | None = None,
     project_ignore: Mapping[str, str] | None = None,
     open_questions: Iterable[NotJudged] = (),
@@ -103,12 +104,14 @@ def judge(
     """Run the checks.
 
     `select` and the keys of `ignore` are ids, slugs or prefixes of ids ("GPD4"); `ignore` maps each to a
-    reason. `project_ignore`, from a project's files, does the same, but takes back no firm requirement.
+    reason. `project_select` and `project_ignore`, from a project's files, do the same, but take back no firm
+    requirement, and what the selection leaves out is told.
     `open_questions` are what the probes already could not answer; `required` is what a job asks of the machine: it is
     judged whatever is selected. Raises InputError for a selection that names no check.
     """
     required = tuple(required)
-    select = tuple(select)
+    left_to = () if select else tuple(project_select)
+    select = tuple(select) or left_to
     case = Case(machine, matrix, required)
     ignored_ids = {**_project_ids(project_ignore or {}, required), **_ids(ignore or {})}
     # What is not reported may be the cause of what is.
@@ -122,7 +125,11 @@ def judge(
     ignored = [finding for finding in findings if finding.id in ignored_ids]
     findings = settled((finding for finding in findings if finding.id not in ignored_ids), case)
     questions = answered([*open_questions, *questions], case)
-    return _judgement([*findings, *ignored], questions, ignored_ids, chosen)
+    judgement = _judgement([*findings, *ignored], questions, ignored_ids, chosen)
+    if not left_to:
+        return judgement
+    rest = Ignored(id=f"all but {', '.join(left_to)}", why="the project's files select no other checks")
+    return replace(judgement, ignored=(*judgement.ignored, rest))
 
 
 def judge_images(

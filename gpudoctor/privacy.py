@@ -80,7 +80,7 @@ _GPU_UUID = r"\b(?:MIG-)?(?:GPU|MIG)-[0-9a-f]{4,}(?:-[0-9a-f]+)*"
 _PUBLIC_GROUPS = ("audio", "docker", "kvm", "render", "root", "sudo", "video", "wheel")
 _PROCESSES = (
     # As NVIDIA's driver, amdgpu and the kernel write them into the log.
-    (("pid=",), r"(\bpid='?[\w<>]+'?, name=)[^,]*(?:, (?![A-Z])[^,]*)*", r"\1***"),
+    (("pid=",), r"(\bpid='?[\w<>]+'?, name=)[^,]*(?:, (?!(?-i:[A-Z]))[^,]*)*", r"\1***"),
     (("client '",), r"(\bclient )'[^']*'", r"\1'***'"),
     ((" pid ",), r"(\b(?:process|thread) )\S.{0,60}?( pid \d)", r"\1***\2"),
     (("killed process", "kill process"), r"(\bkill(?:ed)? process \d+ )\([^)]*\)", r"\1(***)"),

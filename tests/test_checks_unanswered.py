@@ -40,17 +40,22 @@ def test_a_driver_that_starts_and_never_lists_its_cards_is_not_known_to_work() -
     [
         nvidia_machine(),
         asked(nvidia_machine(), cuda=absent("libcuda.so.1")),
-        asked(nvidia_machine(torch=None), cuda=HUNG),
         asked(nvidia_machine(torch=torch("2.9.1+cpu")), cuda=HUNG),
         asked(nvidia_machine(), cuda=known(NvidiaApi(status=0, devices=()), "libcuda.so.1")),
         asked(amd_machine(), hsa=hsa(0, GPU)),
         asked(amd_machine(), hsa=absent("libhsa-runtime64.so.1")),
-        asked(amd_machine(torch=None), hsa=HUNG),
         asked(amd_machine(variables={"ROCR_VISIBLE_DEVICES": "0"}), hsa=hsa(0)),
     ],
 )
 def test_nobody_asked_or_nobody_needs_it(machine: Machine) -> None:
     assert questions(machine) == []
+
+
+@pytest.mark.parametrize(
+    "machine", [asked(nvidia_machine(torch=None), cuda=HUNG), asked(amd_machine(torch=None), hsa=HUNG)]
+)
+def test_without_a_torch_another_framework_may_need_the_driver(machine: Machine) -> None:
+    assert judged(machine).verdict == "unknown"
 
 
 def test_a_cause_that_is_known_is_told_instead() -> None:

@@ -316,3 +316,15 @@ def test_it_also_works_where_signals_cannot_be_taken(place: Place) -> None:
     thread.start()
     thread.join()
     assert results[0].ok
+
+
+def test_a_package_behind_a_link_is_not_changed(place: Place, tmp_path: Path) -> None:
+    """What pip writes lands outside of what is recorded, and no undo would find it."""
+    (site,) = place.prefix.glob("lib/python*/site-packages")
+    elsewhere = tmp_path / "elsewhere"
+    shutil.move(site / "torchlike", elsewhere)
+    (site / "torchlike").symlink_to(elsewhere)
+    before = picture(place.prefix, elsewhere)
+    with pytest.raises(RepairError, match="is a link to a folder outside of the environment"):
+        place.apply(place.pip("torchlike==2.0"))
+    assert differences(before, picture(place.prefix, elsewhere)) == {}

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from gpudoctor.host import InputError, LiveHost
 from gpudoctor.host.bound_child import bound
 from gpudoctor.host.child import run_limited
+from gpudoctor.host.own_limits import kept_as_they_are
 from gpudoctor.host.recorded import RecordedHost
 
 LIVE = LiveHost()
@@ -460,3 +461,12 @@ def test_a_recorded_plain_file_below_dev_is_a_file_of_this_system(tmp_path: Path
     write(tmp_path, "/dev/dri/renderD128")
     assert stat.S_ISREG((tmp_path / "dev/dri/renderD128").stat().st_mode)
     assert RecordedHost(tmp_path).open_node("/dev/dri/renderD128").opened == "ok"
+
+
+def test_what_a_child_changes_of_its_parent_is_changed_back() -> None:
+    """A driver library runs as the same user: it may set its parent's limits and processors."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE), os.sched_getaffinity(0)
+    with kept_as_they_are():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (before[0][0] - 1, before[0][1]))
+        os.sched_setaffinity(0, {min(before[1])})
+    assert (resource.getrlimit(resource.RLIMIT_NOFILE), os.sched_getaffinity(0)) == before

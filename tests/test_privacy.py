@@ -44,6 +44,8 @@ HOLDING = (
     f"hf_{SECRET}",
     f"github_pat_{SECRET}",
     f"eyJ{SECRET}.{SECRET}.{SECRET}",
+    f"alice:{SECRET}@mirror.example/whl",
+    f"https://c.example/t/{SECRET}/pytorch",
     f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n-----END RSA PRIVATE KEY-----",
 )
 HOLDING_NONE = (
@@ -56,6 +58,9 @@ HOLDING_NONE = (
     "module verification failed: signature and/or required key missing - tainting kernel",
     "/opt/venv/lib/python3.12/site-packages/torch/lib/libtorch_cuda.so",
     "author=me key=value",
+    "/etc/passwd: cannot be started",
+    "ubuntu:22.04@sha256:0123456789abcdef",
+    "nvidia/cuda:12.4.1-base@sha256:0123456789abcdef",
 )
 
 
@@ -104,6 +109,8 @@ def test_what_a_terminal_obeys_is_a_number_in_json(char: str) -> None:
     "line",
     [
         "NVRM: Xid (PCI:0000:01:00): 31, pid=4711, name=secret_project, Ch 00000008",
+        "NVRM: API mismatch: the client 'secret_project' (pid 4711)",
+        "NVRM: Xid (PCI:0000:01:00): 48, pid=4711, name=alice, secret_project, DBE",
         "NVRM: Xid (PCI:0000:01:00): 13, pid='4711', name=secret_project --train, Graphics",
         "amdgpu: [gfxhub] page fault, for process secret_project pid 4711 thread secret_project:cs0 pid 4712",
         "Out of memory: Killed process 4711 (secret_project) total-vm:1kB",

@@ -176,3 +176,16 @@ def test_members_of_a_workspace_and_lines_that_ask_for_torch_are_bounded(tmp_pat
     asked = torch_asked(LiveHost(), str(tmp_path))
     assert [one.file for one in asked[:3]] == ["a/pyproject.toml", "b/pyproject.toml", "requirements.txt"]
     assert len(asked) == 200
+
+
+def test_a_selection_is_told(project: Path) -> None:
+    (project / "gpudoctor.toml").write_text('select = ["GPD422"]')
+    for style in ("text", "json", "junit", "github", "markdown"):
+        assert "all but GPD422" in gpudoctor(project, "check", "--level", "static", "--format", style).stdout, style
+    assert "all but GPD422" in gpudoctor(project, "preflight", "--level", "static", "--", "true").stderr
+
+
+@pytest.mark.parametrize("wait", ["inf", "1e300", "nan"])
+def test_no_project_lets_a_container_wait_for_ever(project: Path, wait: str) -> None:
+    (project / "gpudoctor.toml").write_text(f"wait = {wait}")
+    assert gpudoctor(project, "preflight", "--level", "static", "--", "true").returncode == 122

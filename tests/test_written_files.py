@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -79,10 +80,76 @@ def test_a_report_is_not_written_by_way_of_another_users_link(tmp_path: Path) ->
 
 def test_the_ready_file_is_written_into_no_link(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("kept")
-    (tmp_path / "ready").symlink_to(tmp_path / "precious")
     for name in (f"ready.{os.getpid()}", "ready.new", "ready.tmp"):
         (tmp_path / name).symlink_to(tmp_path / "precious")
     ReadyFile(str(tmp_path / "ready")).write()
     assert (tmp_path / "precious").read_text() == "kept"
     assert not (tmp_path / "ready").is_symlink()
     assert (tmp_path / "ready").read_text() == "ready\n"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "node", "link"])
+def test_a_ready_file_that_is_no_plain_file_is_refused_and_left_alone(tmp_path: Path, kind: str) -> None:
+    """A container runs as root: --ready-file /dev/null must not cost it /dev/null."""
+    place = tmp_path / "ready"
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "folder":
+        place.mkdir()
+    elif kind == "link":
+        place.symlink_to("/dev/null")
+    elif os.geteuid() == 0:
+        os.mknod(place, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    else:
+        pytest.skip("only root makes nodes")
+    before = os.lstat(place)
+    for required in ((), ("--require", "shm>=9000TiB")):
+        done = gpudoctor("preflight", "--level", "static", *required, "--ready-file", str(place), "--", "true")
+        assert done.returncode == 122
+    assert os.lstat(place) == before
+
+
+@AS_ROOT
+@pytest.mark.parametrize("option", ["--report-file", "--ready-file"])
+def test_no_folder_is_reached_by_way_of_another_users_link(tmp_path: Path, option: str) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "planted").symlink_to(tmp_path / "own")
+    os.chown(tmp_path / "planted", 1234, 1234, follow_symlinks=False)
+    done = gpudoctor("preflight", "--level", "static", option, str(tmp_path / "planted" / "file"), "--", "true")
+    assert done.returncode == 122
+    assert "is a link of another user" in done.stderr
+    assert os.listdir(tmp_path / "own") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("preflight", "--level", "static", "--report-file", "REPORT", "--", "true"), 0),
+        (("preflight", "--level", "static", "--", "no-such-command"), 127),
+        (("check", "--level", "static"), 2),
+    ],
+)
+def test_a_file_that_may_not_grow_refuses_no_healthy_node(tmp_path: Path, words: tuple[str, ...], code: int) -> None:
+    command = " ".join((sys.executable, "-m", "gpudoctor", *words)).replace("REPORT", str(tmp_path / "report"))
+    script = f"ulimit -f 0; exec {command} >{tmp_path}/out 2>/dev/null"
+    assert subprocess.run(["sh", "-c", script], timeout=60, check=False).returncode == code
+
+
+@pytest.mark.skipif(not os.access("/proc/kmsg", os.R_OK), reason="only root reads the kernel's log as it comes")
+@pytest.mark.parametrize(
+    "words", [("check", "--from"), ("check", "--matrix"), ("matrix", "validate"), ("dockerfile",), ("scan",)]
+)
+def test_a_file_that_would_have_to_be_waited_for_is_one_line(words: tuple[str, ...]) -> None:
+    done = gpudoctor(*words, "/proc/kmsg")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_modules_of_the_command_take_no_place_of_our_own(tmp_path: Path) -> None:
+    """PYTHONPATH is set for the program behind the pre-flight, which may be of another Python."""
+    for name in ("msgspec", "click", "json", "packaging"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(77)")
+    command = [sys.executable, "-m", "gpudoctor", "preflight", "--level", "static", "--", "printenv", "PYTHONPATH"]
+    environ = {**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(tmp_path))

@@ -63,7 +63,9 @@ def dockerfile(
         if with_torch is not None:
             also += _on_that_machine(case, image, with_torch)
             machine = with_torch if len(images) == 1 else machine
-    judgement = judge_images(case, also, select=shown.select, ignore=ignore_rules(shown.all_ignored))
+    judgement = judge_images(
+        case, also, select=shown.select or shown.project_select, ignore=ignore_rules(shown.all_ignored)
+    )
     report = make_report(
         machine, matrix, judgement, subject=Subject("whatif", path), fail_on=cast("FailOn", shown.fail_on)
     )

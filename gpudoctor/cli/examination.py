@@ -92,6 +92,7 @@ class Examination:
             machine,
             self.matrix,
             select=self.shown.select,
+            project_select=self.shown.project_select,
             ignore=ignore_rules(self.shown.all_ignored),
             open_questions=survey.open_questions,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import sys
@@ -11,6 +10,7 @@ from contextlib import suppress
 
 from gpudoctor.host import InputError
 from gpudoctor.host.ending import Ended
+from gpudoctor.host.given_file import FULL
 from gpudoctor.plain_text import without_controls
 from gpudoctor.privacy import public_text
 
@@ -36,7 +36,7 @@ def exit_code_of(body: Callable[[], int]) -> int:
     except BrokenPipeError:
         return BROKEN_PIPE
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        if isinstance(error, OSError) and error.errno in FULL:
             say(f"the output cannot be written: {str(error.strerror).lower()}")
             return USAGE
         if os.environ.get("GPUDOCTOR_TRACEBACK"):

@@ -41,6 +41,7 @@ class Shown(Struct, frozen=True):
     fail_on: str = "error"
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    project_select: tuple[str, ...] = ()
     project_ignore: tuple[str, ...] = ()
     report_file: str | None = None
     private: bool = False
@@ -62,5 +63,8 @@ def gathered(record: type[R], given: Given) -> R:
 def shown(given: Given, project: Settings, required: tuple[Requirement, ...] = ()) -> Shown:
     """How a report is to be given: the project's files want so for whatever machine, unless the command line says
     otherwise. What they ask of a machine (`level`, `require`, `wait`) is asked of the running one alone."""
-    wanted = {"select": project.selected, "project_ignore": () if given.get("ignore") else project.rules}
+    wanted = {
+        "project_select": () if given.get("select") else project.selected,
+        "project_ignore": () if given.get("ignore") else project.rules,
+    }
     return gathered(Shown, {**wanted, **given, "fail_on": fail_on(project, given.get("fail_on"), required)})

@@ -39,6 +39,7 @@ def present(
         survey.machine,
         matrix,
         select=shown.select,
+        project_select=shown.project_select,
         ignore=ignore_rules(shown.ignore),
         project_ignore=ignore_rules(shown.project_ignore),
         open_questions=survey.open_questions,

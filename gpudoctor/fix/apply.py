@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpudoctor.fix import recording
 from gpudoctor.fix.errors import RepairError
-from gpudoctor.fix.installed import packages
+from gpudoctor.fix.installed import behind_links, packages
 from gpudoctor.fix.journal import begin, locked, new_folder, note, read, unfinished
 from gpudoctor.fix.kept_files import choose_folder, discard, kept_files, own_folders
 from gpudoctor.fix.owned_folder import belongs_to_another
@@ -105,6 +105,11 @@ def apply(steps: Sequence[RunStep], target: Target, journal_home: str, *, plan: 
             )
         without = (*scope.without, *own_folders(prefix))
         tree = _scanned(scope.everything, without)
+        if linked := behind_links(tree, scope.everything):
+            raise RepairError(
+                f"{linked[0]} is a link to a folder outside of the environment: what a step changes there could not "
+                "be taken back. Nothing was changed: put the folder itself in the place of the link."
+            )
         folder = new_folder(journal_home)
         kept = choose_folder(folder, prefix, tree)
         begun = Begun(

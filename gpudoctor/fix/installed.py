@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
@@ -32,6 +33,21 @@ def records(tree: Tree) -> tuple[bytes, ...]:
     """Paths of the .dist-info folders, and of conda's records of what is no Python package."""
     conda = (path for path in tree if path.rpartition(b"/")[0].endswith(b"/conda-meta") and path.endswith(b".json"))
     return (*(path for path, entry in tree.items() if entry.kind == "folder" and _is_dist_info(path)), *conda)
+
+
+def behind_links(tree: Tree, roots: Sequence[bytes]) -> list[str]:
+    """Folders of installed packages that lie elsewhere, with a link in their place."""
+    names = {name_of(record) for record in records(tree)}
+    found = []
+    for path, entry in tree.items():
+        folder, _, link = path.rpartition(b"/")
+        if entry.kind != "link" or not folder.endswith((b"/site-packages", b"/dist-packages")):
+            continue
+        real, name = os.path.realpath(path), os.fsdecode(link).lower().replace("_", "-")
+        own = any(one == name or one.startswith(f"{name}-") for one in names)
+        if own and os.path.isdir(real) and not any(real == root or real.startswith(root + b"/") for root in roots):
+            found.append(os.fsdecode(path))
+    return sorted(found)
 
 
 def _is_dist_info(path: bytes) -> bool:

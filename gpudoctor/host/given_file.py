@@ -1,10 +1,13 @@
-"""A file that a person names: read whole, and never waited for."""
+"""Files that a person names: read whole, and never waited for; and what an output says that takes no more."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of an output that takes no more."""
 
 
 def read_given(path: str, limit: int, *, pipes: bool = False) -> bytes:

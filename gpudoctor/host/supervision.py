@@ -15,6 +15,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
+from gpudoctor.host.own_limits import kept_as_they_are
+
 _PR_GET_DUMPABLE, _PR_SET_DUMPABLE = 3, 4
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 _CLOCK_MONOTONIC = 1
@@ -36,6 +38,7 @@ def supervising(seconds: float) -> Iterator[None]:
     in the main thread alone.
     """
     with ExitStack() as stack:
+        stack.enter_context(kept_as_they_are())
         stack.enter_context(_reaping_and_closed())
         if threading.current_thread() is threading.main_thread():
             stack.enter_context(_hearing_of_ends())

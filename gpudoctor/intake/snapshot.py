@@ -31,7 +31,8 @@ def read_snapshot(path: str) -> Machine:
         # A pipe is welcome; one that nobody writes to is empty, and not waited for.
         content = read_given(path, SNAPSHOT_LIMIT, pipes=True)
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read: {(getattr(error, 'strerror', None) or str(error)).lower()}") from None
+        said = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{path}: cannot be read: {said.lower()}") from None
     if len(content) > SNAPSHOT_LIMIT:
         raise InputError(f"{path}: larger than {SNAPSHOT_LIMIT >> 20} MiB; this is no snapshot")
     try:

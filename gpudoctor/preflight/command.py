@@ -100,7 +100,8 @@ def _rules(given: Given, environ: MutableMapping[str, str]) -> tuple[Rules, floa
     rules = Rules(
         level=cast("Level", given.get("level") or project.level or "driver"),
         required=required,
-        select=given.get("select") or project.selected,
+        select=given.get("select", ()),
+        project_select=() if given.get("select") else project.selected,
         ignore=ignore_rules(given.get("ignore", ())),
         project_ignore=ignore_rules(() if given.get("ignore") else project.rules),
         fail_on=fail_on(project, given.get("fail_on"), required),
@@ -123,16 +124,17 @@ def _seconds(text: str | None) -> float:
 
 def _report(passed: Passage, given: Given, code: int) -> None:
     """The refusal and the reports that were asked for. Raises InputError for a file that cannot be written, unless
-    that would hide a refusal."""
+    that would hide a refusal, or the node is only full."""
     machine_form = given.get("style", "text") != "text" and not given["command"]
     if not (code or given.get("report_file") or machine_form):
         return
     from gpudoctor.preflight.refusal import tell
+    from gpudoctor.render.report_file import NoRoomError
 
     try:
         tell(passed, given, code)
     except InputError as error:
-        if not code:
+        if not code and not isinstance(error, NoRoomError):
             raise
         say(str(error))
     except OSError:  # nobody reads: a refusal stays a refusal

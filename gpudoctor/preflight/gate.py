@@ -36,6 +36,7 @@ class Rules(Struct, frozen=True):
     level: Level
     required: tuple[Requirement, ...] = ()
     select: tuple[str, ...] = ()
+    project_select: tuple[str, ...] = ()
     ignore: dict[str, str] = {}
     project_ignore: dict[str, str] = {}
     fail_on: FailOn = "error"
@@ -128,6 +129,7 @@ class Gate:
             survey.machine,
             self._matrix,
             select=rules.select,
+            project_select=rules.project_select,
             ignore=rules.ignore,
             project_ignore=rules.project_ignore,
             open_questions=survey.open_questions,

@@ -6,7 +6,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
@@ -35,7 +35,7 @@ def become(argv: Sequence[str], environ: MutableMapping[str, str], starter: int)
     try:
         if not place:
             raise FileNotFoundError(errno.ENOENT, "no such command" if argv[0] else "no command is given")
-        os.execve(place, list(argv), os.environb if environ is os.environ else environ)
+        os.execve(place, list(argv), _variables(environ))
     except OSError as error:
         found = not isinstance(error, (FileNotFoundError, NotADirectoryError))
         said = (error.strerror or str(error)).lower()
@@ -43,8 +43,15 @@ def become(argv: Sequence[str], environ: MutableMapping[str, str], starter: int)
             said += " (a script needs a first line such as #!/bin/sh)"
     except ValueError as error:  # a NUL in an argument or variable
         found, said = True, str(error)
+    for number in _IGNORED_BY_PYTHON:  # a message that cannot be written is no reason to be ended by a signal
+        signal.signal(number, signal.SIG_IGN)
     say(f"{argv[0] or repr('')}: cannot be started: {said}")
     sys.exit(NOT_EXECUTABLE if found else NOT_FOUND)
+
+
+def _variables(environ: MutableMapping[str, str]) -> Mapping[bytes, bytes]:
+    """What the command gets, byte for byte; one without a name cannot be handed on."""
+    return {os.fsencode(name): os.fsencode(value) for name, value in environ.items() if name}
 
 
 def _place(name: str, environ: MutableMapping[str, str]) -> str:

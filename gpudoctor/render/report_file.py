@@ -9,7 +9,13 @@ import stat
 import time
 
 from gpudoctor.host import InputError
+from gpudoctor.host.given_file import FULL
 from gpudoctor.host.planted_links import refuse_planted
+
+
+class NoRoomError(InputError):
+    """The report file takes no more: nothing is wrong with what was asked."""
+
 
 PATIENCE = 5.0
 """Seconds that whoever reads a pipe may take to make room in it."""
@@ -32,7 +38,8 @@ def write_report_file(path: str | None, text: str) -> None:
         said = getattr(error, "strerror", None) or str(error)
         if isinstance(error, OSError) and error.errno == errno.ENXIO:
             said = "nobody reads this pipe"
-        raise InputError(f"--report-file {path}: cannot be written: {said.lower()}") from None
+        kind = NoRoomError if isinstance(error, OSError) and error.errno in FULL else InputError
+        raise kind(f"--report-file {path}: cannot be written: {said.lower()}") from None
 
 
 def _opened(path: str) -> int:

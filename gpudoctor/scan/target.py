@@ -54,7 +54,10 @@ def _one(text: str, host: Host, python: str | None, progress: Progress | None) -
         raise InputError("a path or a name is wanted")
     path = os.path.abspath(os.path.expanduser(text))
     if os.path.isfile(path):
-        return _file(text, path, progress)
+        try:
+            return _file(text, path, progress)
+        except OSError as error:
+            raise InputError(f"{text}: cannot be read: {(error.strerror or str(error)).lower()}") from None
     if os.path.isdir(path):
         _check_listable(text, path)
         found = environment.at(host, path)
