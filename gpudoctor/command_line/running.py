@@ -12,7 +12,7 @@ from gpudoctor.host import InputError
 from gpudoctor.host.ending import Ended
 from gpudoctor.host.given_file import FULL
 from gpudoctor.plain_text import without_controls
-from gpudoctor.privacy import public_text
+from gpudoctor.privacy import without_secrets
 
 USAGE, INTERNAL_FAULT, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
 
@@ -66,10 +66,10 @@ def say(text: str) -> None:
 
 
 def tell(text: str) -> None:
-    """One line to stderr, without secrets, home folders and control characters."""
-    clean = public_text(os.path.expanduser("~"))
+    """One line to stderr, without secrets and control characters. It says where something is to be looked for: paths
+    stay as they are."""
     with suppress(OSError):
-        print(clean(without_controls(text, " ")), file=sys.stderr, flush=True)
+        print(without_secrets(without_controls(text, " ")), file=sys.stderr, flush=True)
 
 
 def settle_streams() -> None:
