@@ -399,3 +399,12 @@ def test_rows_of_what_is_no_torch_wheel_are_bad_input(tmp_path: Path):
 
     path = wheel(tmp_path / "flash_attn-2.7-cp312-cp312-linux_x86_64.whl", {"x.so": AMPERE})
     assert isinstance(scan("--matrix-row", path).exception, InputError)
+
+
+def test_a_wheel_of_thousands_of_libraries_is_refused_at_once(tmp_path: Path) -> None:
+    wheel = tmp_path / "many-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for number in range(2001):
+            archive.writestr(f"a{number}.so", b"\x7fELF")
+    refused = scan(wheel).exception
+    assert isinstance(refused, InputError) and "more than 2,000 libraries" in str(refused)

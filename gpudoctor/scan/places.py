@@ -82,6 +82,10 @@ def _may_be_code(path: str) -> bool:
     return path.endswith(_DATABASES) and "miopen/db/" in path
 
 
+_MOST_LIBRARIES = 2000
+"""In one wheel; those of torch have some dozens."""
+
+
 class Wheel:
     """A wheel, read inside the zip. Raises NotReadable where it is none."""
 
@@ -89,6 +93,8 @@ class Wheel:
         """`descriptor` stays the caller's, and open."""
         self._archive = Archive(descriptor)
         self._members = {member.name: member for member in self._archive.members if not member.name.endswith("/")}
+        if sum(map(_may_be_code, self._members)) > _MOST_LIBRARIES:
+            raise NotReadable(f"more than {_MOST_LIBRARIES:,} libraries: no package has so many")
 
     def names(self) -> Iterable[str]:
         """Paths inside the wheel."""
