@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from gpudoctor.cli import gpudoctor
 from gpudoctor.cli import scan as command
+from gpudoctor.host import InputError
 from tests.codeobject_files import bundle, container, cuda_library, elf, hip_library, wrappers
 from tests.environments import shared_library, version_file, write_distribution, write_venv
 
@@ -347,7 +348,6 @@ def test_check_says_the_same_of_an_environment(venv: Path):
 
 @pytest.mark.parametrize("text", ["nothing-of-that-name", "./nothing", "/nonexistent/x.so", "a\nb", ""])
 def test_what_is_not_there_is_bad_input(tmp_path: Path, text: str):
-    from gpudoctor.host import InputError
 
     write_venv(tmp_path / "venv")
     assert isinstance(scan(text, "--python", tmp_path / "venv").exception, InputError)
@@ -355,7 +355,6 @@ def test_what_is_not_there_is_bad_input(tmp_path: Path, text: str):
 
 @pytest.mark.parametrize("content", [b"", b"some text\n", b"\0" * 5000, b"PK\x03\x04 no zip"])
 def test_what_is_no_library_is_bad_input(tmp_path: Path, content: bytes):
-    from gpudoctor.host import InputError
 
     path = tmp_path / "x.so"
     path.write_bytes(content)
@@ -363,7 +362,6 @@ def test_what_is_no_library_is_bad_input(tmp_path: Path, content: bytes):
 
 
 def test_an_unknown_card_is_bad_input(tmp_path: Path):
-    from gpudoctor.host import InputError
 
     assert isinstance(scan(torch_wheel(tmp_path), "--gpu", "RTX 9999").exception, InputError)
 
@@ -395,7 +393,6 @@ def test_a_wheel_of_the_pytorch_index_gives_no_release_row(tmp_path: Path):
 
 
 def test_rows_of_what_is_no_torch_wheel_are_bad_input(tmp_path: Path):
-    from gpudoctor.host import InputError
 
     path = wheel(tmp_path / "flash_attn-2.7-cp312-cp312-linux_x86_64.whl", {"x.so": AMPERE})
     assert isinstance(scan("--matrix-row", path).exception, InputError)
