@@ -274,10 +274,11 @@ def _run(check: Check, case: Any) -> tuple[tuple[Finding, ...], tuple[NotJudged,
 
 
 def _under_its_cause(finding: Finding, check: Check) -> Finding:
-    """A finding that names another cause than its check's: with the id of the check that judges that cause."""
+    """A finding that names another cause than its check's: with the id and layer of the check that judges that."""
     if finding.slug == check.slug:
         return finding
-    return replace(finding, id=next((other.id for other in all_checks() if other.slug == finding.slug), finding.id))
+    other = next((other for other in all_checks() if other.slug == finding.slug), None)
+    return finding if other is None else replace(finding, id=other.id, layer=other.layer)
 
 
 def _chosen(names: tuple[str, ...], suite: tuple[Check, ...]) -> tuple[Check, ...]:

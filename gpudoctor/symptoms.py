@@ -47,8 +47,8 @@ def _is_explained(fallback: Finding | NotJudged, findings: list[Finding]) -> boo
 
 
 def _takes_away(finding: Finding) -> bool:
-    """Whether it keeps GPUs from being used, whatever is installed."""
-    return finding.severity == "error" and finding.layer in ("driver", "access")
+    """Whether it keeps GPUs from being used, whatever is installed. A symptom is no cause, whatever its name."""
+    return finding.severity == "error" and finding.layer in ("driver", "access") and not finding.possible_causes
 
 
 def _supersedes(finding: Finding, fallback: Finding | NotJudged) -> bool:

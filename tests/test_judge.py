@@ -193,3 +193,15 @@ def test_what_a_finding_supersedes_is_a_slug_of_a_check() -> None:
     for slug in MACHINES:
         for finding in judge(MACHINES[slug], matrix()).findings:
             assert set(finding.supersedes) <= known, finding.slug
+
+
+def test_a_problem_that_is_named_for_its_cause_lies_where_the_cause_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that fails because of the driver is mended, and waited for, as the driver is."""
+    driver = Check(id="GPD301", slug="driver-too-old", layer="runtime", function=lambda case: ())
+    kernel = Check(
+        id="GPD502", slug="smoke-crash", layer="smoke", function=lambda case: [said("driver-too-old", "smoke")]
+    )
+    monkeypatch.setattr(judging, "all_checks", lambda: (driver, kernel))
+    monkeypatch.setattr(judging, "concerned", lambda case: (driver, kernel))
+    (found,) = judge(no_gpu_machine(), MATRIX).findings
+    assert (found.id, found.layer) == ("GPD301", "runtime")
