@@ -39,16 +39,16 @@ def _own_modules_first() -> None:
 
 def _check(arguments: list[str]) -> int:
     """A plain command line is not read by click, whose import takes as long as a fifth of all the rest."""
+    from gpudoctor.command_line.arguments import LINE
     from gpudoctor.command_line.reading import read
     from gpudoctor.command_line.running import exit_code_of
-    from gpudoctor.diagnosis.arguments import LINE
 
     given = read(LINE, arguments, os.environ)
     if given is None:
         return _run(["check", *arguments])
 
     def body() -> int:
-        from gpudoctor.diagnosis.command import check
+        from gpudoctor.command_line.check import check
 
         return check(given)
 

@@ -1,139 +1,35 @@
-"""What a check is: a pure function over a `Case`, with its id, its slug and its explanation."""
+"""What a check is: a pure function over what it judges, with its id, its slug, its layer and its explanation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.finding import Finding, Layer, NotJudged
-from gpudoctor.machine import Gpu, LogFault, Machine, PythonEnvironment, Torch, Vendor
-from gpudoctor.visibility import Standing, cards_behind, standings, usable_count
 
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.requirement import Requirement
+J = TypeVar("J")
+"""What a check judges: a `Situation`, or the recipe of an image."""
 
 Verdicts = Iterable[Finding | NotJudged]
 
-ESSENTIAL = ("elementwise", "matmul")
-"""Smoke kernels without which nothing is said of a card."""
+
+def always(subject: Any) -> bool:
+    """The need of a check that has something to say of everything."""
+    return True
 
 
-class Case:
-    """What checks look at: the machine, the matrix, and what both say together (worked out once)."""
-
-    def __init__(self, machine: Machine, matrix: Matrix, required: tuple[Requirement, ...] = ()) -> None:
-        self.machine = machine
-        self.matrix = matrix
-        self.required = required
-
-    @cached_property
-    def standings(self) -> tuple[Standing, ...]:
-        """One per card: present, granted, openable, selected."""
-        return standings(self.machine)
-
-    @cached_property
-    def usable(self) -> tuple[Gpu, ...]:
-        """The cards that faults are judged on."""
-        return tuple(standing.gpu for standing in self.standings if standing.usable)
-
-    @cached_property
-    def usable_count(self) -> int:
-        """How many of the usable cards there are for a process: fewer where it is not known which ones."""
-        return usable_count(self.machine)
-
-    def usable_of(self, vendor: Vendor) -> tuple[Gpu, ...]:
-        """The usable cards of one vendor."""
-        return tuple(gpu for gpu in self.usable if gpu.vendor == vendor)
-
-    @property
-    def environment(self) -> PythonEnvironment | None:
-        """The examined Python environment, if there is one."""
-        return self.machine.environment.value
-
-    @property
-    def torch(self) -> Torch | None:
-        """The torch of the examined environment, if there is one."""
-        return self.machine.torch
-
-    @property
-    def built_for(self) -> Vendor | None:
-        """Whose cards the installed torch is built for; None: no torch, a CPU build, or not known."""
-        if self.torch is None:
-            return None
-        if self.torch.hip or self.torch.rocm:
-            return "amd"
-        return "nvidia" if self.torch.cuda else None
-
-    @property
-    def requires_card(self) -> bool:
-        """Whether a job asks for something that only a usable card has, or a person for kernels on a card."""
-        named = self.machine.smoke is not None and self.machine.smoke.card_asked
-        return named or any(requirement.needs_card for requirement in self.required)
-
-    @property
-    def requires_torch(self) -> bool:
-        """Whether a job asks for a torch, or a person for kernels, which need one."""
-        asked = self.machine.smoke is not None and self.machine.smoke.asked
-        return asked or any(requirement.needs_torch for requirement in self.required)
-
-    @property
-    def meant_for(self) -> Vendor | None:
-        """Whose cards are to be used here: those that torch is built for; where it does not tell and a card is
-        required, those of this machine. None: nobody's, or not known whose."""
-        vendors = {gpu.vendor for gpu in self.machine.gpus}
-        if self.built_for or not self.requires_card or len(vendors) != 1:
-            return self.built_for
-        return next(iter(vendors))
-
-    def variable(self, name: str) -> str | None:
-        """Value of an environment variable; None where it is not set."""
-        return self.machine.variables.get(name)
-
-    def log_faults(self, slug: str) -> tuple[LogFault, ...]:
-        """Lines of the kernel log that the matrix's patterns or Xid table assign to that cause, oldest first."""
-        log = self.machine.kernel_log.value
-        if log is None or not log.faults:
-            return ()
-        meanings = {pattern.id: pattern.slug for pattern in self.matrix.tables.log_patterns}
-        xids = {row.xid: row.slug for row in self.matrix.tables.xids}
-        return tuple(fault for fault in log.faults if slug in (meanings.get(fault.kind), xids.get(fault.xid or -1)))
-
-    @cached_property
-    def behind(self) -> dict[str, Gpu]:
-        """The card behind each device of the smoke kernels ("cuda:0"), where it can be told."""
-        smoke, vendor = self.machine.smoke, self.built_for
-        return cards_behind(self.machine, vendor, smoke.devices) if smoke and vendor else {}
-
-    def computed(self, gpu: Gpu) -> bool:
-        """Whether smoke kernels ran on a card, `ESSENTIAL` ones among them, and every one of them came out right."""
-        kernels = self.machine.smoke.kernels if self.machine.smoke else ()
-        devices = {name for name, card in self.behind.items() if card is gpu}
-        ran = [kernel for kernel in kernels if kernel.device in devices and kernel.status != "skipped"]
-        return set(ESSENTIAL) <= {kernel.name for kernel in ran} and all(kernel.status == "pass" for kernel in ran)
-
-    @property
-    def in_container(self) -> bool:
-        return self.machine.system.container.known
-
-    @property
-    def platform(self) -> str:
-        """ "linux-x86_64" or "linux-aarch64", as torch wheels name it."""
-        return f"linux-{self.machine.system.arch.value or 'x86_64'}"
-
-
-class Check(Struct, frozen=True):
+class Check(Struct, Generic[J], frozen=True):
     """One check. The docstring of its function is what `gpudoctor explain` prints."""
 
     id: str
     slug: str
     layer: Layer
-    function: Callable[[Any], Verdicts]
-    """Over what it judges: a `Case`, or the recipe of an image."""
+    function: Callable[[J], Verdicts]
+    needs: Callable[[J], bool] = always
+    """Whether a subject has what the check looks at first."""
 
     @property
     def title(self) -> str:
@@ -147,11 +43,11 @@ class Check(Struct, frozen=True):
 
         return getdoc(self.function) or ""
 
-    def run(self, case: Any) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
+    def run(self, subject: J) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
         """Findings and unanswered questions, stamped with this check's id, and its slug where they name none."""
         findings: list[Finding] = []
         open_questions: list[NotJudged] = []
-        for verdict in self.function(case):
+        for verdict in self.function(subject):
             if isinstance(verdict, Finding):
                 findings.append(replace(verdict, id=self.id, slug=verdict.slug or self.slug, layer=self.layer))
             else:
@@ -159,6 +55,8 @@ class Check(Struct, frozen=True):
         return tuple(findings), tuple(open_questions)
 
 
-def check(id: str, slug: str, layer: Layer) -> Callable[[Callable[[Any], Verdicts]], Check]:
-    """Make a function a check: `@check("GPD402", "torch-no-arch-for-gpu", "framework")`."""
-    return lambda function: Check(id=id, slug=slug, layer=layer, function=function)
+def check(
+    id: str, slug: str, layer: Layer, needs: Callable[[J], bool] = always
+) -> Callable[[Callable[[J], Verdicts]], Check[J]]:
+    """Make a function a check: `@check("GPD402", "torch-no-arch-for-gpu", "framework", needs=torch)`."""
+    return lambda function: Check(id=id, slug=slug, layer=layer, function=function, needs=needs)

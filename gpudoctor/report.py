@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, field
 
 from gpudoctor import __version__
+from gpudoctor.engine import FailOn, Ignored, Judgement, Verdict, exit_code
 from gpudoctor.finding import Confidence, Device, Evidence, Finding, NotJudged, Severity
-from gpudoctor.fix.steps import Fix
-from gpudoctor.judge import FailOn, Ignored, Judgement, Verdict, exit_code
 from gpudoctor.machine import Machine, SmokeStatus, SubjectKind
 from gpudoctor.machine import Smoke as SmokeRun
+from gpudoctor.step import Fix
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -116,7 +116,7 @@ def make_report(
 def _reported(finding: Finding, machine: Machine, matrix: Matrix) -> ReportedFinding:
     fixes: tuple[Fix, ...] = ()
     if finding.ways_out:
-        from gpudoctor.fix.plan import fixes_for  # a healthy machine needs no plan
+        from gpudoctor.planner.plan import fixes_for  # a healthy machine needs no plan
 
         fixes = fixes_for(finding, machine, matrix)
     return ReportedFinding(

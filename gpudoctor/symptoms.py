@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from gpudoctor.check import Case
 from gpudoctor.finding import ABSENCE, Confidence, Device, Evidence, Finding, Layer, NotJudged
 from gpudoctor.machine import Gpu
+from gpudoctor.situation import Situation
 
 _SEVERITIES = ("error", "warning", "note")
 _OWN: tuple[Layer, ...] = ("smoke", "gpudoctor")
@@ -55,7 +55,7 @@ def _supersedes(finding: Finding, fallback: Finding | NotJudged) -> bool:
     return finding.layer in ("driver", "access", "runtime") and fallback.slug in finding.supersedes
 
 
-def settled(findings: Iterable[Finding], case: Case) -> list[Finding]:
+def settled(findings: Iterable[Finding], situation: Situation) -> list[Finding]:
     """The findings with symptoms joined to their causes, and with what the kernels refuted as notes."""
     found = list(findings)
     causes = [finding for finding in found if not finding.possible_causes]
@@ -68,12 +68,16 @@ def settled(findings: Iterable[Finding], case: Case) -> list[Finding]:
             causes.append(symptom)
         else:
             causes[place] = _joined(causes[place], symptom)
-    return [_unless_refuted(finding, case) for finding in causes]
+    return [_unless_refuted(finding, situation) for finding in causes]
 
 
-def answered(questions: Iterable[NotJudged], case: Case) -> list[NotJudged]:
+def answered(questions: Iterable[NotJudged], situation: Situation) -> list[NotJudged]:
     """Open questions: none matters any more where every usable card computed right."""
-    right = case.machine.smoke is not None and bool(case.usable) and all(map(case.computed, case.usable))
+    right = (
+        situation.machine.smoke is not None
+        and bool(situation.usable)
+        and all(map(situation.computed, situation.usable))
+    )
     return [replace(q, matters=False) if right and q.layer not in _OWN else q for q in questions]
 
 
@@ -112,15 +116,17 @@ def _joined(cause: Finding, symptom: Finding) -> Finding:
     )
 
 
-def _unless_refuted(finding: Finding, case: Case) -> Finding:
+def _unless_refuted(finding: Finding, situation: Situation) -> Finding:
     """What was only inferred to keep a card from computing, and did not: a note, with nothing to repair."""
     inferred = finding.severity == "error" and finding.confidence != "certain"
-    if not inferred or finding.slug not in case.matrix.stopping_causes:
+    if not inferred or finding.slug not in situation.matrix.stopping_causes:
         return finding
-    cards = [gpu for gpu in case.usable if not finding.about or any(_is(device, gpu) for device in finding.about)]
-    if not cards or not all(map(case.computed, cards)):
+    cards = [
+        gpu for gpu in situation.usable if not finding.about or any(_is(device, gpu) for device in finding.about)
+    ]
+    if not cards or not all(map(situation.computed, cards)):
         return finding
-    names = ", ".join(name for name, gpu in case.behind.items() if any(gpu is card for card in cards))
+    names = ", ".join(name for name, gpu in situation.behind.items() if any(gpu is card for card in cards))
     return replace(
         finding,
         severity="note",

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.container_cases import LIB, RENDER, amd_answering, answering
-from tests.containers import Engine, Node, unavailable
+from tests.support.container_cases import LIB, RENDER, amd_answering, answering
+from tests.support.containers import Engine, Node, unavailable
 
 LIMIT = 40.0
 """Seconds: the driver's 20 and nvidia-smi's 15, and the engine's own start."""

@@ -12,8 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.container_cases import CASES, Case
-from tests.containers import Engine, unavailable
+from tests.support.container_cases import CASES, Case
+from tests.support.containers import Engine, unavailable
 
 
 def failures(case: Case, code: int, out: str, said: str) -> list[str]:

@@ -20,9 +20,9 @@ from pathlib import Path
 
 from gpudoctor.fix.apply import Target, apply, resume
 from gpudoctor.fix.journal import read, runs
-from gpudoctor.fix.steps import RunStep
 from gpudoctor.fix.undo import undo
-from tests.made_environments import (
+from gpudoctor.step import RunStep
+from tests.support.made_environments import (
     Picture,
     differences,
     make_venv,

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.journal_tampering import KINDS, NEEDS_ROOT, SUBFOLDERS, USER, WHOLE, Place
+from tests.support.journal_tampering import KINDS, NEEDS_ROOT, SUBFOLDERS, USER, WHOLE, Place
 
 SECONDS = 30.0
 _HERE = Path(__file__).parent.parent

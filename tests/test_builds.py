@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from gpudoctor import builds
-from gpudoctor.builds.carried import carries
-from gpudoctor.builds.drivers import driver_verdict, flavour_serving, refusal
 from gpudoctor.finding import InstallDriver, Manual, ReplaceTorch, SetVariable, UnsetVariable, WayOut
+from gpudoctor.frameworks.torch import builds
+from gpudoctor.frameworks.torch.coverage import carries
 from gpudoctor.isa import cuda_runs, gfx_runs
 from gpudoctor.machine import (
     CodeArchs,
@@ -28,7 +27,17 @@ from gpudoctor.machine import (
 )
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.matrix.questions import Matrix
-from tests.machines import amd_gpu, amd_machine, change, environment, nvidia_gpu, nvidia_machine, system, torch
+from gpudoctor.situation.nvidia_driver import driver_verdict, flavour_serving, refusal
+from tests.support.machines import (
+    amd_gpu,
+    amd_machine,
+    change,
+    environment,
+    nvidia_gpu,
+    nvidia_machine,
+    system,
+    torch,
+)
 
 MATRIX = load_matrix()
 X86 = "linux-x86_64"
@@ -640,9 +649,3 @@ def test_keeping_takes_a_torch_and_nothing_else_from_the_wrong_build() -> None:
 def test_replacements_without_a_torch_give_the_newest_that_serves() -> None:
     machine = nvidia_machine(nvidia_gpu(arch="sm_60"), driver="550.54.15", torch=None)
     assert first(machine) == f"2.14.1+cu126 {PYTORCH}/cu126"
-
-
-def test_no_module_stands_in_the_place_of_a_name_that_builds_gives() -> None:
-    """A submodule becomes an attribute of its package when it is imported, and hides a late name like its own."""
-    modules = {path.stem for path in Path(builds.__file__).parent.glob("*.py")}
-    assert modules.isdisjoint(builds._HOMES)

@@ -21,8 +21,8 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
-from tests.check_cases import below_torch, first, found, remedies, unanswered
-from tests.machines import (
+from tests.support.check_cases import below_torch, first, found, remedies, unanswered
+from tests.support.machines import (
     LIB,
     amd_gpu,
     amd_machine,

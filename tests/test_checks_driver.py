@@ -23,9 +23,9 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
-from tests.check_cases import below_torch, first, found, log, remedies
-from tests.judging import finding, questions, told
-from tests.machines import (
+from tests.support.check_cases import below_torch, first, found, log, remedies
+from tests.support.judging import finding, questions, told
+from tests.support.machines import (
     LIB,
     amd_gpu,
     amd_machine,

@@ -7,11 +7,11 @@ from pathlib import Path
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import Distribution, ExtensionCode, PythonEnvironment, known
 from gpudoctor.probes.extension_code import read_extensions
-from tests.check_cases import matrix
-from tests.codeobject_files import container, cuda_library
-from tests.environments import shared_library, write_distribution
-from tests.judging import finding, severity, told
-from tests.machines import amd_gpu, amd_machine, nvidia_gpu, nvidia_machine, torch, with_environment
+from tests.support.check_cases import matrix
+from tests.support.codeobject_files import container, cuda_library
+from tests.support.environments import shared_library, write_distribution
+from tests.support.judging import finding, severity, told
+from tests.support.machines import amd_gpu, amd_machine, nvidia_gpu, nvidia_machine, torch, with_environment
 
 SLUG = "ext-built-without-gpu-arch"
 FLASH = ExtensionCode("flash-attn", "2.7.4", "/site/flash_attn_2_cuda.so", sass=("sm_80", "sm_90"))

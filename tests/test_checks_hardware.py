@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor.machine import BatchJob, KernelLog, NvidiaApi, NvmlDevice, absent, known, unknown
-from tests.check_cases import below_torch, first, found, log, remedies, unanswered
-from tests.machines import (
+from tests.support.check_cases import below_torch, first, found, log, remedies, unanswered
+from tests.support.machines import (
     amd_gpu,
     amd_machine,
     change,

@@ -6,8 +6,8 @@ import pytest
 
 from gpudoctor.finding import BlockModule, InstallDriver, InstallRocmDriver, RebuildModule, UnblockModule
 from gpudoctor.machine import BlockedModule, DkmsModule, InstalledModule, NvidiaApi, absent, known, unknown
-from tests.check_cases import below_torch, first, found, log, remedies, unanswered
-from tests.machines import (
+from tests.support.check_cases import below_torch, first, found, log, remedies, unanswered
+from tests.support.machines import (
     amd_gpu,
     amd_machine,
     change,

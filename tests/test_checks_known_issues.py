@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpudoctor.judge import judge
+from gpudoctor.engine import judge
 from gpudoctor.machine import KernelLog, LogFault, absent, known, unknown
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import IssueCondition, IssuePackage, IssueVariable, KnownIssue
-from tests.check_cases import matrix
-from tests.judging import finding, told
-from tests.machines import (
+from gpudoctor.suites import machine_checks
+from tests.support.check_cases import matrix
+from tests.support.judging import finding, told
+from tests.support.machines import (
     amd_gpu,
     amd_machine,
     change,
@@ -38,7 +39,10 @@ def told_of(machine, **row):
     }
     issue = KnownIssue(**{**parts, "source": "owner/repo#1", **row})
     tables = msgspec.structs.replace(matrix().tables, known_issues=(issue,))
-    return [(f.slug, f.severity) for f in judge(machine, Matrix(tables), select=("GPD312", "GPD4")).findings]
+    return [
+        (f.slug, f.severity)
+        for f in judge(machine, Matrix(tables), machine_checks(), select=("GPD312", "GPD4")).findings
+    ]
 
 
 WARNED = [("known-issue", "warning")]

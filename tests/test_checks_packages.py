@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor.machine import absent, known, unknown
-from tests.hosts import Host
-from tests.judging import finding, judged, remedies, severity, told
-from tests.machines import (
+from tests.support.hosts import Host
+from tests.support.judging import finding, judged, remedies, severity, told
+from tests.support.machines import (
     amd_machine,
     change,
     nvidia_gpu,

@@ -15,8 +15,8 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
-from tests.judging import finding, judged, questions, remedies, severity, told, ways
-from tests.machines import (
+from tests.support.judging import finding, judged, questions, remedies, severity, told, ways
+from tests.support.machines import (
     LIB,
     amd_gpu,
     amd_machine,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpudoctor.judge import judge
+from gpudoctor.engine import judge
 from gpudoctor.machine import (
     LISTING,
     DamagedFile,
@@ -23,9 +23,10 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
-from tests.check_cases import matrix
-from tests.judging import finding, judged, questions, remedies, told
-from tests.machines import (
+from gpudoctor.suites import machine_checks
+from tests.support.check_cases import matrix
+from tests.support.judging import finding, judged, questions, remedies, told
+from tests.support.machines import (
     amd_gpu,
     amd_machine,
     change,
@@ -254,7 +255,7 @@ def test_what_the_facts_say_too_is_certain_and_keeps_their_id():
 def test_a_cause_that_only_the_text_tells_has_the_id_of_the_check_that_judges_it():
     machine = ran(rtx5090(torch=SOURCE_BUILD), *raising(NO_IMAGE))
     assert finding(machine, "torch-no-arch-for-gpu").id == "GPD402"
-    hidden = judge(machine, matrix(), ignore={"torch-no-arch-for-gpu": "known"})
+    hidden = judge(machine, matrix(), machine_checks(), ignore={"torch-no-arch-for-gpu": "known"})
     assert [item.id for item in hidden.ignored] == ["GPD402"]
     assert not [f for f in hidden.findings if f.severity == "error"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor.machine import CodeArchs, ImportTrial, absent, known, unknown
-from tests.judging import finding, judged, questions, remedies, severity, told, ways
-from tests.machines import (
+from tests.support.judging import finding, judged, questions, remedies, severity, told, ways
+from tests.support.machines import (
     amd_gpu,
     amd_machine,
     change,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor.machine import NOT_STARTED, DamagedFile, ImportTrial, TorchCopy, absent, known
-from tests.judging import finding, remedies, severity, told
-from tests.machines import change, nvidia_machine, torch, with_environment, with_system, with_torch
+from tests.support.judging import finding, remedies, severity, told
+from tests.support.machines import change, nvidia_machine, torch, with_environment, with_system, with_torch
 
 SITE = "/venv/lib/python3.12/site-packages"
 OWN = TorchCopy(path=f"{SITE}/torch", version="2.9.1+cu128", via="site")

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpudoctor.machine import Fact, HsaAgent, HsaApi, Machine, NvidiaApi, absent, known, unknown
-from tests.judging import judged, questions, told
-from tests.machines import amd_machine, nvidia_machine, torch, with_stack
+from tests.support.judging import judged, questions, told
+from tests.support.machines import amd_machine, nvidia_machine, torch, with_stack
 
 HUNG = unknown("cuInit: gave no answer within 20 s", "libcuda.so.1")
 GPU = HsaAgent(name="gfx1100", kind="gpu", isa=("gfx1100",))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.judging import finding, remedies, severity, told, ways
-from tests.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine, torch
+from tests.support.judging import finding, remedies, severity, told, ways
+from tests.support.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine, torch
 
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 RX_6700_XT = amd_gpu("AMD Radeon RX 6700 XT", "gfx1031")

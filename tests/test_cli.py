@@ -16,8 +16,8 @@ import pytest
 from gpudoctor.machine import Machine
 from gpudoctor.render.lines import print_lines
 from gpudoctor.render.steps import command_line
-from tests.environments import write_torch, write_venv
-from tests.hosts import Host, slugs
+from tests.support.environments import write_torch, write_venv
+from tests.support.hosts import Host, slugs
 
 
 def gpudoctor(*arguments: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpudoctor.codeobjects.kernel_files import kpack_targets, miopen_targets, tensile_targets
 from gpudoctor.codeobjects.library import Sample, read_code
-from tests.codeobject_files import AMDGPU, NOBITS, bundle, elf, hip_library, packed, wrappers, zstd_stored
+from tests.support.codeobject_files import AMDGPU, NOBITS, bundle, elf, hip_library, packed, wrappers, zstd_stored
 
 # What `zstd -3` and `zstd -19` make of ZSTD_CONTENT: blocks with matches, packed tables and repeated offsets.
 ZSTD_TARGETS = (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.codeobjects.elf import NotReadable, open_elf
-from tests.codeobject_files import NOBITS, elf
+from tests.support.codeobject_files import NOBITS, elf
 
 
 @pytest.fixture(scope="module")

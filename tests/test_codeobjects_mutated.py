@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def test_thousands_of_damaged_files() -> None:
-    argv = [sys.executable, "-m", "tests.codeobject_mutations", "2400", "1"]
+    argv = [sys.executable, "-m", "tests.support.codeobject_mutations", "2400", "1"]
     done = subprocess.run(argv, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     result = json.loads(done.stdout)

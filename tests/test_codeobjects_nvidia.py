@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gpudoctor.codeobjects.library import Sample, read_code
 from gpudoctor.codeobjects.nvidia import MAGIC, arch_order
-from tests.codeobject_files import NOBITS, container, cuda_library, elf, entry, wrappers
+from tests.support.codeobject_files import NOBITS, container, cuda_library, elf, entry, wrappers
 
 
 def test_machine_code_and_ptx_are_told_apart_with_their_suffixes() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gpudoctor.codeobjects.bounded import Bounded, NotReadable
 from gpudoctor.codeobjects.zstd import first_bytes
-from tests.codeobject_files import zstd_stored
+from tests.support.codeobject_files import zstd_stored
 
 # What `zstd -19` makes of LETTERS: literals in four Huffman streams.
 LETTERS_19 = (

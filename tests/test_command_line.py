@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpudoctor.command_line.arguments import LINE as CHECK
 from gpudoctor.command_line.reading import CommandLine, read
-from gpudoctor.diagnosis.arguments import LINE as CHECK
 from gpudoctor.host import InputError
 from gpudoctor.preflight.arguments import LINE as PREFLIGHT
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.container_cases import CASES, Case, answering, no_host_driver, nvidia
 from tests.container_table import failures, run
-from tests.containers import Engine, unavailable
+from tests.support.container_cases import CASES, Case, answering, no_host_driver, nvidia
+from tests.support.containers import Engine, unavailable
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable() or "containers can be run")
 

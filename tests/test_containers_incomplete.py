@@ -7,11 +7,12 @@ from itertools import chain, combinations
 import pytest
 from msgspec.structs import replace
 
-from gpudoctor.judge import judge
+from gpudoctor.engine import judge
 from gpudoctor.machine import Machine, absent, known, unknown
 from gpudoctor.requirement import parse
-from tests.check_cases import matrix
-from tests.machines import amd_machine, change, nvidia_machine
+from gpudoctor.suites import machine_checks
+from tests.support.check_cases import matrix
+from tests.support.machines import amd_machine, change, nvidia_machine
 
 NVIDIA_PARTS = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0", "libcuda", "libnvidia-ml", "module", "bus")
 AMD_PARTS = ("/dev/kfd", "/dev/dri", "driver", "bus")
@@ -62,7 +63,7 @@ def amd_without(gone: frozenset[str], container: str) -> Machine:
 
 def passes(machine: Machine, required: bool) -> bool:
     needs = (parse("gpu>=1"),) if required else ()
-    return judge(machine, matrix(), required=needs).verdict in ("ok", "warning")
+    return judge(machine, matrix(), machine_checks(), required=needs).verdict in ("ok", "warning")
 
 
 @pytest.mark.parametrize("required", [True, False])

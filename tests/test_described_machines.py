@@ -160,7 +160,7 @@ def test_a_description_that_means_nothing_is_bad_input(described: str, told: str
 
 
 def test_described_cards_stand_in_the_place_of_this_machines(tmp_path) -> None:
-    from tests.hosts import Host, slugs
+    from tests.support.hosts import Host, slugs
 
     host = Host(tmp_path).ubuntu().torch("2.6.0+cu124")
     assert slugs(host.check(), "error") == ["no-gpu"]

@@ -13,19 +13,20 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as change
 
 from gpudoctor.cli.dockerfile import dockerfile
-from gpudoctor.dockerfile.case import ImageCase, Started
 from gpudoctor.dockerfile.compose import read_compose
 from gpudoctor.dockerfile.image import Image, read_dockerfile
 from gpudoctor.dockerfile.reading import read_recipe
+from gpudoctor.dockerfile.recipe import Recipe, Started
 from gpudoctor.dockerfile.syntax import RecipeError, parse
 from gpudoctor.dockerfile.torch import torch_of
+from gpudoctor.engine import judge_recipe
 from gpudoctor.finding import Finding
 from gpudoctor.host import InputError
 from gpudoctor.intake.described import imagined
 from gpudoctor.intake.description import Description
-from gpudoctor.judge import judge_images
 from gpudoctor.matrix.questions import Matrix
-from tests.check_cases import matrix
+from gpudoctor.suites import image_checks
+from tests.support.check_cases import matrix
 
 
 def image_of(text: str, files: dict[str, str] | None = None, target: str = "", **arguments: str) -> Image:
@@ -34,8 +35,8 @@ def image_of(text: str, files: dict[str, str] | None = None, target: str = "", *
 
 def findings(text: str, files: dict[str, str] | None = None, *, gpu: str = "", driver: str = "") -> list[Finding]:
     gpus = imagined(Description(gpus=(gpu,), driver=driver), {}, matrix()).gpus if gpu else ()
-    case = ImageCase(matrix(), (image_of(text, files),), (), gpus, driver)
-    return list(judge_images(case).findings)
+    case = Recipe(matrix(), (image_of(text, files),), (), gpus, driver)
+    return list(judge_recipe(case, image_checks()).findings)
 
 
 def told(text: str, files: dict[str, str] | None = None, **given_: str) -> list[tuple[str, str]]:
@@ -411,7 +412,7 @@ def test_a_command_is_conditional_where_others_decide_whether_it_runs(commands: 
 
 def verdict(text: str, gpu: str, driver: str = "", files: dict[str, str] | None = None) -> str:
     gpus = imagined(Description(gpus=(gpu,), driver=driver), {}, matrix()).gpus
-    return judge_images(ImageCase(matrix(), (image_of(text, files),), (), gpus, driver)).verdict
+    return judge_recipe(Recipe(matrix(), (image_of(text, files),), (), gpus, driver), image_checks()).verdict
 
 
 @pytest.mark.parametrize(
@@ -504,7 +505,7 @@ def test_an_image_of_nvidia_is_judged_by_its_cuda_where_the_matrix_has_it():
     def judged(gpu: str, driver: str, more: str = "") -> tuple[str, list[str]]:
         gpus = imagined(Description(gpus=(gpu,), driver=driver), {}, known).gpus
         recipe = read_dockerfile("Dockerfile", f"FROM {image}{more}", known, {}.get, {})
-        judgement = judge_images(ImageCase(known, (recipe,), (), gpus, driver))
+        judgement = judge_recipe(Recipe(known, (recipe,), (), gpus, driver), image_checks())
         return judgement.verdict, [finding.slug for finding in judgement.findings]
 
     assert judged("RTX 4090", "550.54.15") == ("error", ["image-too-new-for-driver"])
@@ -581,8 +582,8 @@ def services_told(text: str) -> list[tuple[str, str]]:
         facts = matrix().base_image(service.image or "")
         image = Image("compose.yaml", "", service.image, service.line, facts, "linux-x86_64") if facts else None
         images.append(Started(service, image))
-    case = ImageCase(matrix(), (), tuple(images))
-    return [(one.slug, one.severity) for one in judge_images(case).findings if one.severity != "note"]
+    case = Recipe(matrix(), (), tuple(images))
+    return [(one.slug, one.severity) for one in judge_recipe(case, image_checks()).findings if one.severity != "note"]
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,15 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.bounded_yaml import YamlError, read_yaml
-from gpudoctor.dockerfile.case import ImageCase
 from gpudoctor.dockerfile.compose import read_compose
 from gpudoctor.dockerfile.image import Image, read_dockerfile
 from gpudoctor.dockerfile.reading import read_recipe
+from gpudoctor.dockerfile.recipe import Recipe
 from gpudoctor.dockerfile.syntax import RecipeError
+from gpudoctor.engine import judge_recipe
 from gpudoctor.host import InputError
-from gpudoctor.judge import judge_images
-from tests.check_cases import matrix
+from gpudoctor.suites import image_checks
+from tests.support.check_cases import matrix
 
 SECONDS = 5.0
 """Of CPU; each takes well below one here, and took minutes."""
@@ -118,13 +119,13 @@ def test_what_is_over_a_bound_is_one_line(name: str):
 
 @pytest.mark.parametrize("name", READ)
 def test_what_is_long_is_read_and_judged_all_the_same(name: str):
-    judgement = judge_images(ImageCase(matrix(), (image(READ[name]),)))
+    judgement = judge_recipe(Recipe(matrix(), (image(READ[name]),)), image_checks())
     assert "GPD901" not in {finding.id for finding in judgement.findings}
 
 
 def test_no_more_problems_are_told_than_a_person_reads_and_the_worst_of_them():
     lines = "RUN apt-get install -y cuda\n" * 100 + "RUN apt-get install -y nvidia-driver-550\n"
-    found = judge_images(ImageCase(matrix(), (image(CUDA + lines),))).findings
+    found = judge_recipe(Recipe(matrix(), (image(CUDA + lines),)), image_checks()).findings
     assert len(found) == 51 and {finding.id for finding in found} == {"GPD601"}
     assert (found[0].severity, found[0].subject) == ("error", "Dockerfile:102")
     rest = found[-1]
@@ -261,7 +262,7 @@ def test_a_group_of_many_digits_is_that_of_a_person(tmp_path: Path):
         f"services: {{a: {{image: rocm/pytorch, devices: [/dev/kfd, /dev/dri], user: 'a:{'9' * 6000}'}}}}"
     )
     images, services = read_recipe(str(tmp_path), matrix(), {}, "")
-    judgement = judge_images(ImageCase(matrix(), images, services))
+    judgement = judge_recipe(Recipe(matrix(), images, services), image_checks())
     assert "compose-device-access" in {finding.slug for finding in judgement.findings}
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.doctor import Survey, survey
 from gpudoctor.host import Host as AnyHost
 from gpudoctor.host.recorded import RecordedHost
 from gpudoctor.machine import (
@@ -24,8 +23,9 @@ from gpudoctor.machine import (
 from gpudoctor.probes import nvidia_driver
 from gpudoctor.smoke import session
 from gpudoctor.smoke.session import Performed, Progress, Request
-from tests.check_cases import matrix
-from tests.hosts import Host
+from gpudoctor.survey import Survey, survey
+from tests.support.check_cases import matrix
+from tests.support.hosts import Host
 
 
 class Running(RecordedHost):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudoctor.matrix.load import MatrixError, validate_matrix
-from tests.check_cases import matrix
+from tests.support.check_cases import matrix
 
 ROWS = matrix().tables.error_patterns
 
@@ -115,8 +115,8 @@ def test_a_site_may_add_rows_and_a_wrong_one_is_named(tmp_path, change, said):
 
 
 def test_every_cause_of_a_row_is_one_that_a_check_judges_or_a_slug_of_its_own():
-    from gpudoctor.judge import all_checks
+    from gpudoctor.suites import machine_checks
 
     own = {"c-compiler-missing", "triton-missing"}
     named = {slug for row in ROWS for slug in (row.slug, *row.also)}
-    assert named - own <= {check.slug for check in all_checks()}
+    assert named - own <= {check.slug for check in machine_checks()}

@@ -18,10 +18,10 @@ import pytest
 from gpudoctor.fix import kept_files
 from gpudoctor.fix.apply import Applied, Event, Line, RepairError, StepEnded, StepStarts, Target, apply, resume
 from gpudoctor.fix.journal import locked, runs, unfinished
-from gpudoctor.fix.steps import RunStep
 from gpudoctor.fix.undo import undo
 from gpudoctor.render.repair import print_outcome
-from tests.made_environments import (
+from gpudoctor.step import RunStep
+from tests.support.made_environments import (
     differences,
     make_venv,
     needs_uv,

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 
 from gpudoctor.cli import gpudoctor
 from gpudoctor.fix.journal import note
-from tests.environments import write_torch, write_venv
-from tests.hosts import Host
-from tests.shell_scripts import check_syntax, commands
+from tests.support.environments import write_torch, write_venv
+from tests.support.hosts import Host
+from tests.support.shell_scripts import check_syntax, commands
 from tests.test_fix_undo import Place
 
 CONTRACT = {

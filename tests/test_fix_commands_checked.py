@@ -22,12 +22,12 @@ from gpudoctor.finding import (
     RebuildModule,
     StartService,
 )
-from gpudoctor.fix.place import place
-from gpudoctor.fix.plan import steps_for
-from gpudoctor.fix.steps import ManualStep, RunStep
 from gpudoctor.machine import InstalledModule, Machine, Os, known
 from gpudoctor.matrix.load import load_matrix
-from tests.machines import nvidia_machine, system, with_stack
+from gpudoctor.planner.place import place
+from gpudoctor.planner.plan import steps_for
+from gpudoctor.step import ManualStep, RunStep
+from tests.support.machines import nvidia_machine, system, with_stack
 
 MATRIX = load_matrix()
 SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {

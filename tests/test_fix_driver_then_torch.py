@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.fix.repair import Allowed, repair
-from gpudoctor.fix.steps import RunStep
 from gpudoctor.machine import Machine
 from gpudoctor.matrix.load import load_matrix
-from tests.judging import judged
-from tests.machines import nvidia_gpu, nvidia_machine, torch
+from gpudoctor.planner.repair import Allowed, repair
+from gpudoctor.step import RunStep
+from tests.support.judging import judged
+from tests.support.machines import nvidia_gpu, nvidia_machine, torch
 
 MATRIX = load_matrix()
 CARDS = {

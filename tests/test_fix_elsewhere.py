@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.fix.repair import Allowed, Repair, repair
-from gpudoctor.fix.steps import ManualStep, RunStep
-from gpudoctor.judge import judge
+from gpudoctor.engine import judge
 from gpudoctor.machine import CodeArchs, Jetson, Machine, known
-from tests.check_cases import matrix
-from tests.machines import nvidia_gpu, nvidia_machine, torch, with_environment, with_system
+from gpudoctor.planner.repair import Allowed, Repair, repair
+from gpudoctor.step import ManualStep, RunStep
+from gpudoctor.suites import machine_checks
+from tests.support.check_cases import matrix
+from tests.support.machines import nvidia_gpu, nvidia_machine, torch, with_environment, with_system
 
 RTX_5090 = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120")
 OLD_CODE = known(CodeArchs(sass=("sm_70", "sm_80", "sm_86", "sm_90")), "libtorch_cuda.so")
@@ -49,7 +50,9 @@ def own_build() -> Machine:
 
 
 def plan(machine: Machine) -> Repair:
-    return repair(judge(machine, matrix()).findings, machine, matrix(), Allowed(packages=True, system=True))
+    return repair(
+        judge(machine, matrix(), machine_checks()).findings, machine, matrix(), Allowed(packages=True, system=True)
+    )
 
 
 @pytest.mark.parametrize(

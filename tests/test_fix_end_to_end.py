@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.made_environments import make_venv_with_pip
-from tests.wheel_index import WheelIndex, wheel_index
+from tests.support.made_environments import make_venv_with_pip
+from tests.support.wheel_index import WheelIndex, wheel_index
 
 UV = shutil.which("uv")
 

@@ -7,16 +7,17 @@ import re
 import pytest
 
 from gpudoctor import isa
-from gpudoctor.check import Case
+from gpudoctor.engine import judge
 from gpudoctor.finding import AnyRemedy, Finding, ReplacePackage, ReplaceTorch, SetVariable
-from gpudoctor.fix.plan import fixes_for
-from gpudoctor.fix.steps import EnvStep, ManualStep, RunStep
-from gpudoctor.judge import all_checks, judge
 from gpudoctor.machine import Machine, known
 from gpudoctor.matrix.rows import TorchBuild
-from tests.check_cases import matrix
-from tests.faulty_machines import MACHINES
-from tests.machines import (
+from gpudoctor.planner.plan import fixes_for
+from gpudoctor.situation import Situation
+from gpudoctor.step import EnvStep, ManualStep, RunStep
+from gpudoctor.suites import machine_checks
+from tests.support.check_cases import matrix
+from tests.support.faulty_machines import MACHINES
+from tests.support.machines import (
     amd_gpu,
     amd_machine,
     nvidia_gpu,
@@ -29,7 +30,7 @@ from tests.machines import (
 ONLY_OPEN_QUESTIONS = {"smoke-not-run", "gpu-busy-or-exclusive"}
 ONLY_WHERE_REQUIRED = {"requirement-not-met"}
 NOTHING_TO_DO = re.compile(r"nothing (to repair|has to be done|is changed)|changes nothing", re.IGNORECASE)
-CHECKS = {check.slug: check for check in all_checks()}
+CHECKS = {check.slug: check for check in machine_checks()}
 
 
 def test_a_machine_for_every_check() -> None:
@@ -37,7 +38,7 @@ def test_a_machine_for_every_check() -> None:
 
 
 def findings(machine: Machine) -> list[Finding]:
-    return list(judge(machine, matrix()).findings)
+    return list(judge(machine, matrix(), machine_checks()).findings)
 
 
 def safety(slug: str) -> str:
@@ -87,7 +88,7 @@ def served_by(machine: Machine, row: TorchBuild, remedies: tuple[AnyRemedy, ...]
     with it."""
     override = next((r.value for r in remedies if isinstance(r, SetVariable) and r.name.startswith("HSA_OVERR")), "")
     found = []
-    for gpu in Case(machine, matrix()).usable:
+    for gpu in Situation(machine, matrix()).usable:
         arch = gpu.arch.value or ""
         if gpu.vendor == "nvidia":
             runs = isa.cuda_runs(arch, row.archs or (), row.ptx or ()).runs
@@ -143,7 +144,7 @@ def test_on_every_card_python_and_platform(python: str, arch: str) -> None:
     for card in machines:
         placed = with_system(card, arch=known(arch, "uname"))
         machine = with_environment(placed, python=known(python, "pyvenv.cfg"))
-        seen += check_builds(machine, list(judge(machine, matrix(), select=("GPD4",)).findings))
+        seen += check_builds(machine, list(judge(machine, matrix(), machine_checks(), select=("GPD4",)).findings))
     assert seen or python in ("3.8", "3.9", "3.13t", "3.14")
 
 

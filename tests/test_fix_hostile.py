@@ -23,12 +23,12 @@ from gpudoctor.finding import (
     UnblockModule,
     UnsetVariable,
 )
-from gpudoctor.fix.place import place
-from gpudoctor.fix.plan import steps_for
-from gpudoctor.fix.steps import EnvStep, ManualStep, RunStep
 from gpudoctor.machine import Distribution, InstalledModule, Machine, Os, TorchAsked, known
 from gpudoctor.matrix.load import load_matrix
-from tests.machines import change, environment, nvidia_machine, system, torch, with_stack
+from gpudoctor.planner.place import place
+from gpudoctor.planner.plan import steps_for
+from gpudoctor.step import EnvStep, ManualStep, RunStep
+from tests.support.machines import change, environment, nvidia_machine, system, torch, with_stack
 
 MATRIX = load_matrix()
 TEXTS = st.one_of(

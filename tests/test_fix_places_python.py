@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from gpudoctor.finding import AnyRemedy, Finding, ReplaceTorch, WayOut
-from gpudoctor.fix.plan import fixes_for
-from gpudoctor.fix.steps import ManualStep, RunStep, Step
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import Machine
 from gpudoctor.matrix.load import load_matrix
+from gpudoctor.planner.plan import fixes_for
 from gpudoctor.probes.python_environment import probe_environment
-from tests.machines import change, nvidia_machine
-from tests.made_environments import make_venv_with_pip
-from tests.torch_indexes import only_these, served, write_indexes
+from gpudoctor.step import ManualStep, RunStep, Step
+from tests.support.machines import change, nvidia_machine
+from tests.support.made_environments import make_venv_with_pip
+from tests.support.torch_indexes import only_these, served, write_indexes
 
 MATRIX = load_matrix()
 POETRY = os.environ.get("GPUDOCTOR_TEST_POETRY") or shutil.which("poetry")
@@ -285,7 +285,7 @@ def test_a_requirements_file_that_brings_the_old_build_back_is_named(pip_venv: P
 
 
 def test_the_tool_of_a_conda_prefix_is_that_of_its_history(tmp_path: Path) -> None:
-    from tests.environments import write_conda
+    from tests.support.environments import write_conda
 
     write_conda(tmp_path / "env")
     history = tmp_path / "env" / "conda-meta" / "history"

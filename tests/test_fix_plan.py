@@ -7,7 +7,6 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from gpudoctor import builds
 from gpudoctor.finding import (
     AddContainerFlags,
     AnyRemedy,
@@ -31,11 +30,21 @@ from gpudoctor.finding import (
     UnsetVariable,
     WayOut,
 )
-from gpudoctor.fix.plan import fixes_for
-from gpudoctor.fix.steps import EnvStep, Fix, ManualStep, RunStep, Step
+from gpudoctor.frameworks.torch import builds
 from gpudoctor.machine import Distribution, Jetson, Machine, Os, PythonEnvironment, TorchAsked, known
 from gpudoctor.matrix.load import load_matrix
-from tests.machines import amd_gpu, amd_machine, change, environment, nvidia_gpu, nvidia_machine, system, torch
+from gpudoctor.planner.plan import fixes_for
+from gpudoctor.step import EnvStep, Fix, ManualStep, RunStep, Step
+from tests.support.machines import (
+    amd_gpu,
+    amd_machine,
+    change,
+    environment,
+    nvidia_gpu,
+    nvidia_machine,
+    system,
+    torch,
+)
 
 MATRIX = load_matrix()
 PYTORCH = "https://download.pytorch.org/whl"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gpudoctor.finding import Device, Finding, NotJudged, SetVariable, UnsetVariable
-from gpudoctor.fix.proof import Proof, proof, with_variables
-from tests.machines import nvidia_machine
+from gpudoctor.planner.proof import Proof, proof, with_variables
+from tests.support.machines import nvidia_machine
 
 
 def fault(id: str, severity: str = "error", **parts: object) -> Finding:

@@ -25,15 +25,23 @@ from gpudoctor.finding import (
     UnsetVariable,
     WayOut,
 )
-from gpudoctor.fix.repair import Allowed, NoSuchWayError, Repair, repair, variables_for
-from gpudoctor.fix.script import shell_script, variable_lines
-from gpudoctor.fix.steps import EnvStep, ManualStep, RunStep
-from gpudoctor.judge import all_checks
 from gpudoctor.machine import Machine, known
-from tests.check_cases import matrix
-from tests.judging import judged
-from tests.machines import amd_gpu, amd_machine, environment, nvidia_gpu, nvidia_machine, torch, with_environment
-from tests.shell_scripts import check_syntax, commands
+from gpudoctor.planner.repair import Allowed, NoSuchWayError, Repair, repair, variables_for
+from gpudoctor.planner.script import shell_script, variable_lines
+from gpudoctor.step import EnvStep, ManualStep, RunStep
+from gpudoctor.suites import machine_checks
+from tests.support.check_cases import matrix
+from tests.support.judging import judged
+from tests.support.machines import (
+    amd_gpu,
+    amd_machine,
+    environment,
+    nvidia_gpu,
+    nvidia_machine,
+    torch,
+    with_environment,
+)
+from tests.support.shell_scripts import check_syntax, commands
 
 PACKAGES = Allowed(packages=True)
 EVERYTHING = Allowed(packages=True, system=True)
@@ -53,7 +61,7 @@ DRIVER = InstallDriver(branch="580", minimum="580.65.06", flavour="open")
 def wants(slug: str, *remedies: AnyRemedy, id: str = "GPD402", severity: str = "error", **parts: object) -> Finding:
     """A finding with one way out."""
     way = WayOut(f"repair {slug}", remedies)
-    layer = next((check.layer for check in all_checks() if check.id == id), "framework")
+    layer = next((check.layer for check in machine_checks() if check.id == id), "framework")
     return Finding(severity, f"{slug} is wrong.", id=id, slug=slug, ways_out=(way,), layer=layer, **parts)  # type: ignore[arg-type]
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.hosts import Host
-from tests.made_environments import make_venv_with_pip
-from tests.wheel_index import WheelIndex, wheel_index
+from tests.support.hosts import Host
+from tests.support.made_environments import make_venv_with_pip
+from tests.support.wheel_index import WheelIndex, wheel_index
 
 VARIABLE = "HSA_OVERRIDE_GFX_VERSION"
 

@@ -25,9 +25,9 @@ from gpudoctor.fix.open_folders import OpenFolders
 from gpudoctor.fix.owned_folder import account_home
 from gpudoctor.fix.recorded_tree import Tree, scan
 from gpudoctor.fix.step_process import environment
-from gpudoctor.fix.steps import RunStep
 from gpudoctor.fix.undo import undo
-from tests.journal_tampering import KINDS, NEEDS_ROOT, SUBFOLDERS, USER, WHOLE, Place
+from gpudoctor.step import RunStep
+from tests.support.journal_tampering import KINDS, NEEDS_ROOT, SUBFOLDERS, USER, WHOLE, Place
 from tests.tampered_journals import picture, tried
 from tests.test_fix_command import failed
 

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from gpudoctor.fix.apply import RepairError, Target, apply
 from gpudoctor.fix.journal import Run, note, runs
-from gpudoctor.fix.steps import RunStep
 from gpudoctor.fix.undo import Undone, forget, undo
-from tests.made_environments import Picture, differences, picture
+from gpudoctor.step import RunStep
+from tests.support.made_environments import Picture, differences, picture
 
 
 class Place:

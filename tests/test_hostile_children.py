@@ -19,8 +19,8 @@ import pytest
 
 from gpudoctor.host.child import run_limited
 from gpudoctor.host.supervision import supervising
-from tests.hostile_libraries import build
-from tests.smoke_children import processes_with
+from tests.support.hostile_libraries import build
+from tests.support.smoke_children import processes_with
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler to build the libraries with")
 

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from gpudoctor.cli import gpudoctor, run
 from tests.hostile.spoiling import MACHINES, SPOIL, TEXTS, fifo, folder, garbage, huge, loop, no_code
-from tests.hosts import Host
+from tests.support.hosts import Host
 
 SEED = 20261121
 PER_MACHINE = 110

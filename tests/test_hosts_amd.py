@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.environments import shared_library
-from tests.hosts import Host, first_fix, slugs
+from tests.support.environments import shared_library
+from tests.support.hosts import Host, first_fix, slugs
 
 WHEEL = "2.9.1+rocm6.4"
 MULTI_ARCH = "https://repo.amd.com/rocm/whl-multi-arch"

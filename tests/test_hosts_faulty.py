@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from gpudoctor.cli import gpudoctor
-from tests.environments import shared_library, write_torch, write_venv
-from tests.hosts import Host, first_fix
+from tests.support.environments import shared_library, write_torch, write_venv
+from tests.support.hosts import Host, first_fix
 
 Setup = Callable[[Host], Host]
 FAULTS: dict[str, tuple[str, str, Setup]] = {}

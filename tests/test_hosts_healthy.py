@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.environments import shared_library, write_conda, write_conda_record, write_torch
-from tests.hosts import Host, slugs
+from tests.support.environments import shared_library, write_conda, write_conda_record, write_torch
+from tests.support.hosts import Host, slugs
 
 Setup = Callable[[Host], Host]
 SETUPS: dict[str, Setup] = {}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.environments import write_distribution, write_torch
-from tests.hosts import Host, slugs
+from tests.support.environments import write_distribution, write_torch
+from tests.support.hosts import Host, slugs
 
 DEBIAN = "/usr/lib/python3/dist-packages"
 SITE = "/opt/venv/lib/python3.12/site-packages"

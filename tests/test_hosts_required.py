@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hosts import Host, slugs
+from tests.support.hosts import Host, slugs
 from tests.test_hosts_healthy import SETUPS, arch_of_card, one_card_of_eight_granted
 
 WITHOUT_A_CARD = {

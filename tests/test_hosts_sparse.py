@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hosts import Host, first_fix, slugs
+from tests.support.hosts import Host, first_fix, slugs
 
 CARD = "/sys/bus/pci/devices/0000:01:00.0"
 NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm")

@@ -8,19 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudoctor import judge as judging
-from gpudoctor.check import Case, Check
+from gpudoctor.check import Check
+from gpudoctor.engine import Suite, exit_code, in_order, judge
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.host import InputError
-from gpudoctor.judge import all_checks, concerned, exit_code, in_order, judge
 from gpudoctor.machine import absent
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import Tables
 from gpudoctor.requirement import parse
+from gpudoctor.situation import Situation
+from gpudoctor.suites import machine_checks
 from gpudoctor.symptoms import without_fallbacks
-from tests.check_cases import matrix
-from tests.faulty_machines import MACHINES
-from tests.machines import change, no_gpu_machine, torch, with_environment
+from tests.support.check_cases import matrix
+from tests.support.faulty_machines import MACHINES
+from tests.support.machines import change, no_gpu_machine, torch, with_environment
 
 MATRIX = Matrix(Tables(version="test"))
 
@@ -29,7 +30,7 @@ def finding(slug: str, id: str, severity: str = "error", supersedes: tuple[str, 
     return Finding(severity=severity, message=slug, slug=slug, id=id, supersedes=supersedes)  # type: ignore[arg-type]
 
 
-def judged(monkeypatch: pytest.MonkeyPatch, *verdicts: Finding | NotJudged | Exception, **options):
+def judged(*verdicts: Finding | NotJudged | Exception, **options):
     def as_check(number: int, verdict: Finding | NotJudged | Exception) -> Check:
         def function(case):
             if isinstance(verdict, Exception):
@@ -40,10 +41,8 @@ def judged(monkeypatch: pytest.MonkeyPatch, *verdicts: Finding | NotJudged | Exc
         id = verdict.id if isinstance(verdict, Finding) else f"GPD10{number}"
         return Check(id=id, slug=slug, layer="framework", function=function)
 
-    checks = tuple(as_check(number, verdict) for number, verdict in enumerate(verdicts))
-    monkeypatch.setattr(judging, "all_checks", lambda: checks)
-    monkeypatch.setattr(judging, "concerned", lambda case: checks)
-    return judge(no_gpu_machine(), MATRIX, **options)
+    suite = Suite(as_check(number, verdict) for number, verdict in enumerate(verdicts))
+    return judge(no_gpu_machine(), MATRIX, suite, **options)
 
 
 def test_findings_go_by_severity_then_from_the_metal_up():
@@ -80,39 +79,39 @@ def test_exit_codes(verdict, fail_on, code):
     assert exit_code(verdict, fail_on) == code
 
 
-def test_an_open_question_that_matters_makes_the_verdict_unknown(monkeypatch):
+def test_an_open_question_that_matters_makes_the_verdict_unknown():
     warning = finding("w", "GPD400", "warning")
-    assert judged(monkeypatch, warning, NotJudged("no access", matters=True)).verdict == "unknown"
-    assert judged(monkeypatch, warning, NotJudged("no access", matters=False)).verdict == "warning"
+    assert judged(warning, NotJudged("no access", matters=True)).verdict == "unknown"
+    assert judged(warning, NotJudged("no access", matters=False)).verdict == "warning"
 
 
-def test_an_error_is_an_error_even_with_open_questions(monkeypatch):
-    assert judged(monkeypatch, finding("e", "GPD400"), NotJudged("?", matters=True)).verdict == "error"
+def test_an_error_is_an_error_even_with_open_questions():
+    assert judged(finding("e", "GPD400"), NotJudged("?", matters=True)).verdict == "error"
 
 
 @pytest.mark.parametrize("name", ["GPD400", "gpd400", "broken", "GPD4"])
-def test_ignored_findings_leave_the_verdict_and_are_told_with_their_reason(monkeypatch, name):
-    result = judged(monkeypatch, finding("broken", "GPD400"), ignore={name: "old cluster"})
+def test_ignored_findings_leave_the_verdict_and_are_told_with_their_reason(name):
+    result = judged(finding("broken", "GPD400"), ignore={name: "old cluster"})
     assert result.verdict == "ok"
     assert [(i.id, i.why) for i in result.ignored] == [("GPD400", "old cluster")]
 
 
-def test_ignoring_a_check_ignores_its_open_question_too(monkeypatch):
-    assert judged(monkeypatch, NotJudged("?", matters=True), ignore={"GPD100": ""}).verdict == "ok"
+def test_ignoring_a_check_ignores_its_open_question_too():
+    assert judged(NotJudged("?", matters=True), ignore={"GPD100": ""}).verdict == "ok"
 
 
-def test_select_runs_only_what_was_selected(monkeypatch):
-    result = judged(monkeypatch, finding("a", "GPD100"), finding("b", "GPD400"), select=("b",))
+def test_select_runs_only_what_was_selected():
+    result = judged(finding("a", "GPD100"), finding("b", "GPD400"), select=("b",))
     assert [f.slug for f in result.findings] == ["b"]
 
 
-def test_a_rule_that_names_no_check_is_bad_input(monkeypatch):
+def test_a_rule_that_names_no_check_is_bad_input():
     with pytest.raises(InputError, match="torch-missin"):
-        judged(monkeypatch, finding("torch-missing", "GPD401"), ignore={"torch-missin": ""})
+        judged(finding("torch-missing", "GPD401"), ignore={"torch-missin": ""})
 
 
-def test_a_check_that_crashes_is_one_finding_and_the_rest_goes_on(monkeypatch):
-    result = judged(monkeypatch, ZeroDivisionError("division by zero"), finding("a", "GPD400", "note"))
+def test_a_check_that_crashes_is_one_finding_and_the_rest_goes_on():
+    result = judged(ZeroDivisionError("division by zero"), finding("a", "GPD400", "note"))
     assert [f.slug for f in result.findings] == ["check-crashed", "a"]
     assert "division by zero" in result.findings[0].saw
     assert result.verdict == "unknown"
@@ -123,14 +122,14 @@ def test_a_check_that_a_machine_does_not_concern_could_say_nothing(slug: str) ->
     """Its module is not even imported: a container does not wait for it."""
     faulty = MACHINES[slug]
     for machine in (faulty, with_environment(faulty, torch=absent("site-packages")), change(faulty, smoke=None)):
-        case = Case(machine, matrix())
-        left_out = [check for check in all_checks() if check not in concerned(case)]
+        case = Situation(machine, matrix())
+        left_out = [check for check in machine_checks() if check not in machine_checks().concerned(case)]
         assert [check.slug for check in left_out if check.run(case) != ((), ())] == []
 
 
 def test_a_machine_without_torch_is_asked_little_of_torch() -> None:
-    asked = {check.slug for check in concerned(Case(no_gpu_machine(), matrix()))}
-    left_out = {check.slug for check in all_checks()} - asked
+    asked = {check.slug for check in machine_checks().concerned(Situation(no_gpu_machine(), matrix()))}
+    left_out = {check.slug for check in machine_checks()} - asked
     assert {"torch-no-arch-for-gpu", "torch-rocm-no-arch-for-gpu", "gpu-slow", "requirement-not-met"} <= left_out
     assert not {"torch-missing", "no-gpu", "no-driver"} & left_out
 
@@ -177,31 +176,29 @@ def test_every_check_that_concerns_a_machine_runs_once(
     ran: Counter[str] = Counter()
     whole = Check.run
 
-    def counted(check: Check, case: Case):
+    def counted(check: Check, case: Situation):
         ran[check.slug] += 1
         return whole(check, case)
 
     monkeypatch.setattr(Check, "run", counted)
     machine = no_gpu_machine(torch=torch())
-    found = judge(machine, matrix(), select=select, required=(parse("gpu>=1"),))
+    found = judge(machine, matrix(), machine_checks(), select=select, required=(parse("gpu>=1"),))
     assert set(ran.values()) == {1}
     assert [finding.slug for finding in found.findings if finding.severity == "error"] == ["no-gpu"]
 
 
 def test_what_a_finding_supersedes_is_a_slug_of_a_check() -> None:
-    known = {check.slug for check in all_checks()}
+    known = {check.slug for check in machine_checks()}
     for slug in MACHINES:
-        for finding in judge(MACHINES[slug], matrix()).findings:
+        for finding in judge(MACHINES[slug], matrix(), machine_checks()).findings:
             assert set(finding.supersedes) <= known, finding.slug
 
 
-def test_a_problem_that_is_named_for_its_cause_lies_where_the_cause_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_problem_that_is_named_for_its_cause_lies_where_the_cause_does() -> None:
     """A kernel that fails because of the driver is mended, and waited for, as the driver is."""
     driver = Check(id="GPD301", slug="driver-too-old", layer="runtime", function=lambda case: ())
     kernel = Check(
         id="GPD502", slug="smoke-crash", layer="smoke", function=lambda case: [said("driver-too-old", "smoke")]
     )
-    monkeypatch.setattr(judging, "all_checks", lambda: (driver, kernel))
-    monkeypatch.setattr(judging, "concerned", lambda case: (driver, kernel))
-    (found,) = judge(no_gpu_machine(), MATRIX).findings
+    (found,) = judge(no_gpu_machine(), MATRIX, Suite((driver, kernel))).findings
     assert (found.id, found.layer) == ("GPD301", "runtime")

@@ -6,14 +6,14 @@ from itertools import combinations, product
 
 import pytest
 
-from gpudoctor.builds.drivers import cuda_driver, driver_to_install, refusal, to_drive
-from gpudoctor.builds.no_one_driver import choose_cards
 from gpudoctor.finding import InstallDriver, Manual, ReplaceTorch
 from gpudoctor.machine import Gpu, LoadPath, Machine, NvmlDevice, absent, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.recommend import recommend
-from tests.judging import finding, judged, told
-from tests.machines import amd_gpu, change, nvidia_gpu, nvidia_machine, torch, with_stack
+from gpudoctor.situation.no_common_driver import choose_cards
+from gpudoctor.situation.nvidia_driver import cuda_driver, driver_to_install, refusal, to_drive
+from tests.support.judging import finding, judged, told
+from tests.support.machines import amd_gpu, change, nvidia_gpu, nvidia_machine, torch, with_stack
 
 MATRIX = load_matrix()
 

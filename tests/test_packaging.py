@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -71,11 +72,12 @@ def test_an_installed_wheel_finds_its_checks_and_reads_the_json(built: tuple[Pat
         archive.extractall(tmp_path)
     program = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "import gpudoctor, gpudoctor.checks, importlib, pkgutil\n"
+        "import gpudoctor, gpudoctor.checks\n"
         "assert gpudoctor.__file__.startswith(sys.argv[1]), gpudoctor.__file__\n"
         "assert list(gpudoctor.checks.__path__)[0].startswith(sys.argv[1]), gpudoctor.checks.__path__\n"
-        "for module in pkgutil.iter_modules(gpudoctor.checks.__path__):\n"
-        "    importlib.import_module('gpudoctor.checks.' + module.name)\n"
+        "from gpudoctor.suites import image_checks, machine_checks\n"
+        "assert {check.id for check in machine_checks()} > {'GPD101', 'GPD402'}, list(machine_checks())\n"
+        "assert {check.id[:4] for check in image_checks()} == {'GPD6'}\n"
         "from gpudoctor.matrix.load import load_matrix\n"
         "assert load_matrix().card_by_pci('10de:2b85').arch == 'sm_120'\n"
         "assert 'yaml' not in sys.modules\n"
@@ -90,6 +92,12 @@ def test_an_installed_wheel_finds_its_checks_and_reads_the_json(built: tuple[Pat
         check=False,
     )
     assert done.stdout == "fine\n", done.stderr
+
+
+@pytest.mark.parametrize("name", ["tests", "benchmarks", "hatch_build", "examples"])
+def test_of_a_checkout_only_the_checks_are_found_in_the_package(name: str) -> None:
+    assert importlib.util.find_spec("gpudoctor.checks") is not None
+    assert importlib.util.find_spec(f"gpudoctor.{name}") is None
 
 
 def test_a_pre_flight_of_the_installed_wheel_loads_no_library_that_only_people_need(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.environments import write_torch, write_venv
+from tests.support.environments import write_torch, write_venv
 
 PREFLIGHT = [sys.executable, "-m", "gpudoctor", "preflight", "--level", "static"]
 NEVER_MET = ["--require", "gpu>=4096"]

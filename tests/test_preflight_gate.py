@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from gpudoctor.doctor import Survey
 from gpudoctor.finding import NotJudged
 from gpudoctor.machine import Level, Machine, NvidiaApi, known, unknown
 from gpudoctor.preflight.gate import Gate, Passage, Rules
 from gpudoctor.requirement import parse
-from tests.check_cases import matrix
-from tests.machines import amd_gpu, amd_machine, no_gpu_machine, nvidia_gpu, nvidia_machine, torch
+from gpudoctor.survey import Survey
+from tests.support.check_cases import matrix
+from tests.support.machines import amd_gpu, amd_machine, no_gpu_machine, nvidia_gpu, nvidia_machine, torch
 
 HEALTHY = nvidia_machine(nvidia_gpu(), driver="580.95.05", torch=torch())
 LATE = no_gpu_machine(torch=torch())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.environments import write_venv
+from tests.support.environments import write_venv
 from tests.test_preflight_driver import RULES
 from tests.test_probe_driver_child import pytestmark, stubs
 

@@ -15,15 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudoctor.cli import gpudoctor
-from gpudoctor.fix.repair import PlannedStep, Repair
-from gpudoctor.fix.script import shell_script
-from gpudoctor.fix.steps import RunStep
+from gpudoctor.planner.repair import PlannedStep, Repair
+from gpudoctor.planner.script import shell_script
 from gpudoctor.privacy import public_text, without_secrets
 from gpudoctor.probes.variables import probe_variables
 from gpudoctor.render.public import json_line, to_json
-from tests.check_cases import matrix
-from tests.hosts import Host, slugs
-from tests.shell_scripts import check_syntax
+from gpudoctor.step import RunStep
+from tests.support.check_cases import matrix
+from tests.support.hosts import Host, slugs
+from tests.support.shell_scripts import check_syntax
 
 SECRET = "hunter2hunter2hunter2"
 HOLDING = (

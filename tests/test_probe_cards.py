@@ -27,7 +27,7 @@ from gpudoctor.machine import (
 )
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.matrix.questions import Matrix
-from gpudoctor.probes.cards import assemble
+from gpudoctor.probes.gpus import assemble
 from gpudoctor.probes.pci import PciDevice
 
 LINUX = System(wsl=absent("uname"), jetson=absent("uname"))

@@ -17,7 +17,7 @@ from gpudoctor.host import LiveHost
 from gpudoctor.machine import Fact, Library, LoadPath, NvidiaApi, Torch
 from gpudoctor.probes.amd_driver import LIBRARY, ask_hsa
 from gpudoctor.probes.nvidia_driver import Answers, ask_nvidia
-from tests.smoke_children import processes_with
+from tests.support.smoke_children import processes_with
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler to build the stub libraries with")
 

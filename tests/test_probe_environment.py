@@ -16,7 +16,7 @@ from gpudoctor.machine import PythonEnvironment
 from gpudoctor.probes.distributions import normalised
 from gpudoctor.probes.import_path import pth_paths
 from gpudoctor.probes.python_environment import probe_environment
-from tests.environments import (
+from tests.support.environments import (
     shared_library,
     write_conda,
     write_conda_record,

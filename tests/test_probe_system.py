@@ -15,7 +15,7 @@ from gpudoctor.host import LiveHost
 from gpudoctor.host.recorded import RecordedHost
 from gpudoctor.machine import Fact, Jetson, Os, System
 from gpudoctor.probes.system import probe_system
-from tests.environments import shared_library
+from tests.support.environments import shared_library
 
 Files = dict[str, "str | bytes"]
 

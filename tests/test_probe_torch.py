@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpudoctor.frameworks.torch.probes.files import parse_version_file
 from gpudoctor.host import LiveHost
 from gpudoctor.host.recorded import RecordedHost
 from gpudoctor.machine import PythonEnvironment, Torch, known
 from gpudoctor.probes.python_environment import probe_environment
-from gpudoctor.probes.torch_files import parse_version_file
-from tests.environments import (
+from tests.support.environments import (
     CUDA_REQUIRES,
     shared_library,
     version_file,

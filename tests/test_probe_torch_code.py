@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from gpudoctor.frameworks.torch.probes.code import read_torch_code
 from gpudoctor.host import Host, LiveHost
 from gpudoctor.host.recorded import RecordedHost
 from gpudoctor.machine import CodeArchs, Distribution, Fact, PythonEnvironment, known
-from gpudoctor.probes.torch_code import read_torch_code
-from tests.codeobject_files import bundle, container, cuda_library, elf, hip_library, packed, wrappers
+from tests.support.codeobject_files import bundle, container, cuda_library, elf, hip_library, packed, wrappers
 
 SITE = "venv/lib/python3.12/site-packages"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.builds.carried import carries
+from gpudoctor.frameworks.torch.coverage import carries
 from gpudoctor.matrix.load import load_matrix
-from tests.machines import nvidia_gpu, nvidia_machine, torch
+from tests.support.machines import nvidia_gpu, nvidia_machine, torch
 
 
 @pytest.mark.parametrize(

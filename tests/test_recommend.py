@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 
 from gpudoctor.cli import gpudoctor
-from gpudoctor.fix.steps import ManualStep
 from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import Jetson, LoadPath, absent, known, unknown
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.recommend import Recommendation, Recommended, recommend
-from tests.machines import (
+from gpudoctor.step import ManualStep
+from tests.support.machines import (
     amd_gpu,
     amd_machine,
     change,

@@ -11,14 +11,15 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from gpudoctor.engine import Ignored, judge
 from gpudoctor.finding import Evidence
-from gpudoctor.fix.steps import EnvStep, Fix, ManualStep, RunStep
-from gpudoctor.judge import Ignored, judge
 from gpudoctor.machine import Machine, known
 from gpudoctor.render.formats import FORMATS, Look, report_text
 from gpudoctor.report import Report, ReportedFinding, ReportedQuestion, Subject, make_report
-from tests.check_cases import matrix
-from tests.machines import nvidia_gpu, nvidia_machine, torch
+from gpudoctor.step import EnvStep, Fix, ManualStep, RunStep
+from gpudoctor.suites import machine_checks
+from tests.support.check_cases import matrix
+from tests.support.machines import nvidia_gpu, nvidia_machine, torch
 
 BLACKWELL = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120")
 MACHINE_FORMS = [style for style in FORMATS if style != "text"]
@@ -29,7 +30,7 @@ hostile = st.text(
 
 
 def given_as(style: str, machine: Machine, *select: str, ignore: dict[str, str] | None = None, **look: bool) -> str:
-    judgement = judge(machine, matrix(), select=select, ignore=ignore)
+    judgement = judge(machine, matrix(), machine_checks(), select=select, ignore=ignore)
     report = make_report(machine, matrix(), judgement, subject=Subject("machine", "this machine"))
     return report_text(report, style, Look(**look), judgement.checks)
 
@@ -91,7 +92,7 @@ def test_junit_has_a_case_for_each_check_that_ran_and_a_failure_for_an_error():
 
 def test_junit_tells_a_note_in_a_case_that_passes():
     older = nvidia_machine(driver="550.163.01", torch=torch("2.9.1+cu128"))
-    (note,) = [finding for finding in judge(older, matrix()).findings if finding.severity == "note"]
+    (note,) = [finding for finding in judge(older, matrix(), machine_checks()).findings if finding.severity == "note"]
     told = case(given_as("junit", older), note.id)
     assert told.find("failure") is None
     assert "note" in (told.findtext("system-out") or "")

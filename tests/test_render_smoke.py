@@ -13,9 +13,9 @@ from gpudoctor.render.formats import Look, report_text
 from gpudoctor.render.lines import print_lines
 from gpudoctor.render.smoke import rates_on_paper, smoke_summary, smoke_table
 from gpudoctor.report import Report, Subject, make_report
-from tests.check_cases import matrix
-from tests.judging import judged
-from tests.machines import change, nvidia_gpu, nvidia_machine, torch
+from tests.support.check_cases import matrix
+from tests.support.judging import judged
+from tests.support.machines import change, nvidia_gpu, nvidia_machine, torch
 
 CARD = SmokeDevice(name="cuda:0", product="NVIDIA GeForce RTX 4090", arch="sm_89", memory=24 << 30)
 

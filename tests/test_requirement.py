@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpudoctor.judge import Judgement, judge
+from gpudoctor.engine import Judgement, judge
 from gpudoctor.machine import DeviceNode, Machine, MigDevice, NvidiaApi, NvmlDevice, absent, known, unknown
 from gpudoctor.requirement import FIELDS, RequirementError, parse
-from tests.check_cases import matrix
-from tests.machines import amd_gpu, amd_machine, nvidia_gpu, nvidia_machine, torch, with_stack
+from gpudoctor.suites import machine_checks
+from tests.support.check_cases import matrix
+from tests.support.machines import amd_gpu, amd_machine, nvidia_gpu, nvidia_machine, torch, with_stack
 
 H100 = "NVIDIA H100 80GB HBM3"
 
@@ -22,7 +23,7 @@ def hopper(count: int = 1) -> Machine:
 
 
 def judged(machine: Machine, *texts: str) -> Judgement:
-    return judge(machine, matrix(), select=["GPD910"], required=[parse(text) for text in texts])
+    return judge(machine, matrix(), machine_checks(), select=["GPD910"], required=[parse(text) for text in texts])
 
 
 def holds(machine: Machine, text: str) -> bool | None:

@@ -18,8 +18,8 @@ from click.testing import CliRunner, Result
 from gpudoctor.cli import gpudoctor
 from gpudoctor.cli import scan as command
 from gpudoctor.host import InputError
-from tests.codeobject_files import bundle, container, cuda_library, elf, hip_library, wrappers
-from tests.environments import shared_library, version_file, write_distribution, write_venv
+from tests.support.codeobject_files import bundle, container, cuda_library, elf, hip_library, wrappers
+from tests.support.environments import shared_library, version_file, write_distribution, write_venv
 
 AMPERE = cuda_library(container("sm_80"), container("sm_80", "sm_90"))
 BLACKWELL = cuda_library(container("sm_80", "sm_120"))
@@ -302,7 +302,7 @@ def test_this_machines_cards_are_judged_and_a_mixed_box_needs_one_vendor_only(
     venv: Path, monkeypatch: pytest.MonkeyPatch
 ):
     from gpudoctor import doctor
-    from tests.machines import amd_gpu, nvidia_gpu, nvidia_machine
+    from tests.support.machines import amd_gpu, nvidia_gpu, nvidia_machine
 
     monkeypatch.setattr(command, "_cards", REAL_CARDS)
     found: list[Any] = []
@@ -331,7 +331,7 @@ def test_progress_goes_to_a_terminal_only(venv: Path):
 
 
 def test_check_says_the_same_of_an_environment(venv: Path):
-    from tests.environments import write_torch
+    from tests.support.environments import write_torch
 
     site = venv / "lib/python3.12/site-packages"
     shutil.rmtree(site / "torch-2.9.1.dist-info")

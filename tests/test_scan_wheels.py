@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gpudoctor.codeobjects.bounded import NotReadable
 from gpudoctor.codeobjects.library import read_code
 from gpudoctor.codeobjects.zipped import Archive
-from tests.codeobject_files import bundle, container, cuda_library, hip_library, packed
+from tests.support.codeobject_files import bundle, container, cuda_library, hip_library, packed
 
 METHODS = [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]
 

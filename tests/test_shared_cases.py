@@ -19,12 +19,12 @@ import pytest
 from click.testing import CliRunner
 
 from gpudoctor.cli import gpudoctor
-from gpudoctor.matrix.cards import Identity
+from gpudoctor.matrix.gpu_models import Identity
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.matrix.questions import Matrix
-from tests.codeobject_files import bundle, container, cuda_library, hip_library
-from tests.environments import shared_library, write_conda, write_distribution, write_torch
-from tests.hosts import Host, first_fix
+from tests.support.codeobject_files import bundle, container, cuda_library, hip_library
+from tests.support.environments import shared_library, write_conda, write_distribution, write_torch
+from tests.support.hosts import Host, first_fix
 
 CASES = Path(__file__).parents[2] / "shared" / "cases" / "cases.jsonl"
 pytestmark = pytest.mark.skipif(not CASES.exists(), reason="the collection of real fault reports is not here")

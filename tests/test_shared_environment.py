@@ -10,7 +10,7 @@ import pytest
 
 from gpudoctor.host import LiveHost
 from gpudoctor.probes.python_environment import probe_environment
-from tests.environments import write_torch, write_venv
+from tests.support.environments import write_torch, write_venv
 
 META = Path(__file__).parents[2] / "shared" / "wheels" / "torch_pypi_meta.json"
 pytestmark = pytest.mark.skipif(not META.exists(), reason="the collection of real wheel metadata is not here")

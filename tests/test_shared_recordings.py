@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.hosts import Host, slugs
+from tests.support.hosts import Host, slugs
 
 FIXTURES = Path(__file__).parents[2] / "shared" / "fixtures"
 pytestmark = pytest.mark.skipif(not FIXTURES.is_dir(), reason="the recordings are not beside this checkout")

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from gpudoctor.codeobjects.library import Code, read_code
+from gpudoctor.frameworks.torch.probes.code import read_torch_code
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import PythonEnvironment
-from gpudoctor.probes.torch_code import read_torch_code
 
 MEASURED = Path(__file__).parents[2] / "shared" / "wheels" / "scan_results.json"
 WHEELS = Path(os.environ.get("GPUDOCTOR_TEST_WHEELS") or "/nonexistent")

@@ -16,9 +16,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.environments import write_torch, write_venv
-from tests.hosts import slugs
-from tests.smoke_children import CARDS, GOOD, PYTHON, TORCH, faulty, write_kernels
+from tests.support.environments import write_torch, write_venv
+from tests.support.hosts import slugs
+from tests.support.smoke_children import CARDS, GOOD, PYTHON, TORCH, faulty, write_kernels
 
 ROOT = Path(__file__).parents[1]
 TORCH_PYTHON = os.environ.get("GPUDOCTOR_TEST_PYTHON", "")

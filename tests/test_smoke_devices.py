@@ -7,8 +7,8 @@ import pytest
 
 from gpudoctor.machine import Machine, MigDevice, NvmlDevice, Smoke, SmokeDevice
 from gpudoctor.render.public import machine_data
-from gpudoctor.visibility import cards_behind
-from tests.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine
+from gpudoctor.situation.standing import cards_behind
+from tests.support.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine
 
 FAST = nvidia_gpu("NVIDIA GeForce RTX 4090", "sm_89", index=1)
 SLOW = nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61", index=0)

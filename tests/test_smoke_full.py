@@ -15,7 +15,7 @@ from gpudoctor.smoke.kernels.all_reduce_worker import expected_pattern, pattern
 from gpudoctor.smoke.kernels.several_cards import judge, judge_both
 from gpudoctor.smoke.kernels.torchrun import Launch, Worker
 from gpudoctor.smoke.session import Request, perform
-from tests.smoke_children import processes_with
+from tests.support.smoke_children import processes_with
 
 TORCH_PYTHON = os.environ.get("GPUDOCTOR_TEST_PYTHON", "")
 with_torch = pytest.mark.skipif(not TORCH_PYTHON, reason="GPUDOCTOR_TEST_PYTHON names no interpreter with torch")

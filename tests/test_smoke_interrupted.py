@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.smoke_children import (
+from tests.support.smoke_children import (
     GOOD,
     SHARED,
     TORCH,
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 PROGRAM = """
 import sys
 from pathlib import Path
-from tests.smoke_children import session
+from tests.support.smoke_children import session
 print("ready", flush=True)
 session(sys.argv[1], Path(sys.argv[2]), progress=lambda told: print(told, flush=True))
 """

@@ -11,7 +11,7 @@ import pytest
 
 from gpudoctor.machine import SmokeKernel
 from gpudoctor.smoke.session import Request
-from tests.smoke_children import (
+from tests.support.smoke_children import (
     SHARED,
     SHARED_NAME,
     faulty,

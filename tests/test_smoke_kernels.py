@@ -15,7 +15,7 @@ from gpudoctor.smoke.kernels.kernel import LEVELS
 
 PYTHON = os.environ.get("GPUDOCTOR_TEST_PYTHON", "")
 FOLDER = str(Path(package.__file__).parent)
-DRIVER = Path(__file__).with_name("smoke_driver.py").read_text()
+DRIVER = (Path(__file__).parent / "support" / "smoke_driver.py").read_text()
 
 needs_torch = pytest.mark.skipif(not PYTHON, reason="GPUDOCTOR_TEST_PYTHON names no interpreter with torch")
 

@@ -13,8 +13,18 @@ from gpudoctor.host import InputError, LiveHost
 from gpudoctor.host.recorded import RecordedHost
 from gpudoctor.machine import NOT_STARTED, Fact, ImportTrial, PythonEnvironment, SmokeKernel
 from gpudoctor.smoke.session import Limits, Performed, Request, Starting, perform
-from tests.environments import write_venv
-from tests.smoke_children import CARDS, GOOD, PYTHON, TORCH, faulty, results, session, write_kernels, write_torch
+from tests.support.environments import write_venv
+from tests.support.smoke_children import (
+    CARDS,
+    GOOD,
+    PYTHON,
+    TORCH,
+    faulty,
+    results,
+    session,
+    write_kernels,
+    write_torch,
+)
 
 # --- the import ----------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.smoke.session import Limits, Request
-from tests.smoke_children import results, session, write_kernels
+from tests.support.smoke_children import results, session, write_kernels
 
 INTERPRETER = os.environ.get("GPUDOCTOR_TEST_PYTHON", "")
 pytestmark = pytest.mark.skipif(not INTERPRETER, reason="GPUDOCTOR_TEST_PYTHON names no interpreter with torch")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor.machine import DeviceNode, KfdNode, NvmlDevice, absent, known
-from gpudoctor.visibility import select, standings, usable_count
-from tests.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine, with_stack
+from gpudoctor.situation.standing import select, standings, usable_count
+from tests.support.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine, with_stack
 
 FOUR = tuple(nvidia_gpu(index=n) for n in range(4))
 

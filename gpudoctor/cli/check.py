@@ -17,10 +17,10 @@ from gpudoctor.cli.options import (
     variable_option,
     whole_command,
 )
+from gpudoctor.command_line.arguments import LINE, Examined, Shown
+from gpudoctor.command_line.check import check as judge_and_tell
 from gpudoctor.command_line.options import PRIVATE
 from gpudoctor.command_line.reading import Given, complete
-from gpudoctor.diagnosis.arguments import LINE, Examined, Shown
-from gpudoctor.diagnosis.command import check as judge_and_tell
 from gpudoctor.host import InputError
 from gpudoctor.intake.description import Description
 
@@ -47,11 +47,11 @@ check = whole_command(
 @report_options
 def whatif(description: Description, variables: dict[str, str], overlays: tuple[str, ...], shown: Shown) -> int:
     """Judge a machine that is only described; what is not described is taken as healthy."""
-    from gpudoctor.diagnosis.present import present
-    from gpudoctor.doctor import Survey
+    from gpudoctor.command_line.reporting import present
     from gpudoctor.intake.described import imagined
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.report import Subject
+    from gpudoctor.survey import Survey
 
     matrix = load_matrix(overlays)
     machine = imagined(description, variables, matrix)
@@ -65,7 +65,7 @@ def whatif(description: Description, variables: dict[str, str], overlays: tuple[
 @option(replace(PRIVATE, variable=""))  # what is made to be passed on
 def snapshot(examined: Examined, variables: dict[str, str], private: bool) -> int:
     """Print this machine as one JSON document; `check --from FILE` reads it back."""
-    from gpudoctor.diagnosis.sources import probed
+    from gpudoctor.command_line.examined import probed
     from gpudoctor.intake.snapshot import Snapshot
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.public import machine_data, to_json

@@ -9,15 +9,15 @@ import click
 from msgspec.structs import replace
 
 from gpudoctor.cli.options import matrix_option, option, report_options
+from gpudoctor.command_line.arguments import Shown
 from gpudoctor.command_line.options import DRIVER, GPU
-from gpudoctor.diagnosis.arguments import Shown
 from gpudoctor.intake.description import Description
 
 if TYPE_CHECKING:
-    from gpudoctor.dockerfile.case import ImageCase
     from gpudoctor.dockerfile.image import Image
+    from gpudoctor.dockerfile.recipe import Recipe
+    from gpudoctor.engine import FailOn
     from gpudoctor.finding import Finding
-    from gpudoctor.judge import FailOn
     from gpudoctor.machine import Machine
     from gpudoctor.render.lines import Line
 
@@ -40,14 +40,15 @@ def dockerfile(
     shown: Shown,
 ) -> int:
     """Judge PATH before it is built: a Dockerfile, a compose file, or a folder that holds them."""
-    from gpudoctor.diagnosis.present import give
-    from gpudoctor.dockerfile.case import ImageCase
+    from gpudoctor.command_line.reporting import give
     from gpudoctor.dockerfile.reading import read_recipe
+    from gpudoctor.dockerfile.recipe import Recipe
+    from gpudoctor.engine import ignore_rules, judge_recipe
     from gpudoctor.intake.described import imagined
-    from gpudoctor.judge import ignore_rules, judge_images
     from gpudoctor.machine import Machine
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.report import Subject, make_report
+    from gpudoctor.suites import image_checks
 
     if driver and not gpus:
         raise click.UsageError("--driver is the driver of described cards: give --gpu, too")
@@ -55,21 +56,25 @@ def dockerfile(
     matrix = load_matrix(overlays)
     images, services = read_recipe(path, matrix, _given(arguments), target)
     described = imagined(Description(gpus=gpus, driver=driver), {}, matrix) if gpus else None
-    case = ImageCase(matrix, images, services, described.gpus if described else (), driver)
+    recipe = Recipe(matrix, images, services, described.gpus if described else (), driver)
     also: list[Finding] = []
     machine = described or Machine()
     for image in images if described else ():
-        with_torch = _machine_of(case, image, gpus, driver)
+        with_torch = _machine_of(recipe, image, gpus, driver)
         if with_torch is not None:
-            also += _on_that_machine(case, image, with_torch)
+            also += _on_that_machine(recipe, image, with_torch)
             machine = with_torch if len(images) == 1 else machine
-    judgement = judge_images(
-        case, also, select=shown.select or shown.project_select, ignore=ignore_rules(shown.all_ignored)
+    judgement = judge_recipe(
+        recipe,
+        image_checks(),
+        also,
+        select=shown.select or shown.project_select,
+        ignore=ignore_rules(shown.all_ignored),
     )
     report = make_report(
         machine, matrix, judgement, subject=Subject("whatif", path), fail_on=cast("FailOn", shown.fail_on)
     )
-    give(report, judgement, shown, _table(case, described), table_only=True)
+    give(report, judgement, shown, _table(recipe, described), table_only=True)
     return report.exit_code
 
 
@@ -85,41 +90,42 @@ def _given(pairs: tuple[str, ...]) -> dict[str, str]:
     return given
 
 
-def _machine_of(case: ImageCase, image: Image, gpus: tuple[str, ...], driver: str) -> Machine | None:
+def _machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str) -> Machine | None:
     """The described machine with the image's torch and Python; None where the torch is not known."""
     from gpudoctor.dockerfile.torch import python_of
     from gpudoctor.host import InputError
     from gpudoctor.intake.described import imagined
 
-    held = case.torch(image)
+    held = recipe.torch(image)
     if held is None or not held.known:
         return None
     python = python_of(image) or ""
     description = Description(gpus=gpus, driver=driver, torch=f"{held.version}+{held.build}", python_version=python)
     try:
-        return imagined(description, {}, case.matrix)
+        return imagined(description, {}, recipe.matrix)
     except InputError:  # a build that is none, which the image's own checks tell
         return None
 
 
-def _on_that_machine(case: ImageCase, image: Image, machine: Machine) -> list[Finding]:
+def _on_that_machine(recipe: Recipe, image: Image, machine: Machine) -> list[Finding]:
     """What the checks of machines say of the image's torch on the described cards."""
-    from gpudoctor.judge import judge
+    from gpudoctor.engine import judge
+    from gpudoctor.suites import machine_checks
 
-    held = case.torch(image)
+    held = recipe.torch(image)
     assert held is not None
-    found = judge(machine, case.matrix).findings
+    found = judge(machine, recipe.matrix, machine_checks()).findings
     return [
-        replace(_placed(case, one, image, held.line), confidence=one.confidence if held.certain else "likely")
+        replace(_placed(recipe, one, image, held.line), confidence=one.confidence if held.certain else "likely")
         for one in found
         if one.severity != "note"
     ]
 
 
-def _placed(case: ImageCase, finding: Finding, image: Image, line: int) -> Finding:
+def _placed(recipe: Recipe, finding: Finding, image: Image, line: int) -> Finding:
     """A finding on the described machine, with the line of the image that it comes from, and its repair there."""
-    from gpudoctor.dockerfile.case import change, line_of
     from gpudoctor.dockerfile.proposals import install_line
+    from gpudoctor.dockerfile.recipe import change, line_of
     from gpudoctor.finding import ReplaceTorch
 
     ways = []
@@ -128,24 +134,24 @@ def _placed(case: ImageCase, finding: Finding, image: Image, line: int) -> Findi
         if not torches:
             ways.append(way)
         for remedy in torches[:1]:
-            text = install_line(case, image, line, remedy.version, remedy.build, remedy.index_url, remedy.extra)
+            text = install_line(recipe, image, line, remedy.version, remedy.build, remedy.index_url, remedy.extra)
             ways.append(change(f"Install torch {remedy.version}+{remedy.build}", text))
     where = line_of(image, line, image.base or "" if line == image.base_line else "the torch of the image")
     return replace(finding, evidence=(where, *finding.evidence), ways_out=tuple(ways))
 
 
-def _table(case: ImageCase, described: Machine | None) -> tuple[Line, ...]:
+def _table(recipe: Recipe, described: Machine | None) -> tuple[Line, ...]:
     """What each image is made of, for a person."""
     lines: list[Line] = []
-    for image in case.images:
-        held = case.torch(image)
+    for image in recipe.images:
+        held = recipe.torch(image)
         torch = " ".join(filter(None, (held.version, held.build))) if held else ""
         name = f"{image.file}{f' ({image.name})' if image.name else ''}"
         lines.append([(f"  {name}: ", "bold"), (f"FROM {image.base or 'an image that is not known'}", "")])
         if torch:
             newest = "" if held and held.certain else ", as far as known"
             lines.append([("    torch  ", "dim"), (f"{torch}{newest}", "")])
-    for started in case.services:
+    for started in recipe.services:
         lines.append([("  service ", "dim"), (started.service.name, "")])
     for gpu in described.gpus if described else ():
         lines.append([("  for     ", "dim"), (f"{gpu.name} ({gpu.arch.value})", "")])

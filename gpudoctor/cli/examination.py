@@ -10,15 +10,15 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.diagnosis.arguments import Examined, Shown
+from gpudoctor.command_line.arguments import Examined, Shown
 from gpudoctor.intake.description import Description
 
 if TYPE_CHECKING:
-    from gpudoctor.doctor import Survey
-    from gpudoctor.fix.repair import Allowed, Repair
-    from gpudoctor.judge import FailOn, Judgement
+    from gpudoctor.engine import FailOn, Judgement
     from gpudoctor.machine import Machine
+    from gpudoctor.planner.repair import Allowed, Repair
     from gpudoctor.report import Subject
+    from gpudoctor.survey import Survey
 
 
 class Sources(Struct, frozen=True):
@@ -56,7 +56,7 @@ class Examination:
 
     def look(self) -> Look:
         """Probe and judge. Raises InputError for what cannot be read."""
-        from gpudoctor.diagnosis.sources import from_snapshot, probed, with_description
+        from gpudoctor.command_line.examined import from_snapshot, probed, with_description
 
         given = self.sources
         if given.snapshot is not None:
@@ -70,7 +70,7 @@ class Examination:
 
     def _with_requirements(self, survey: Survey) -> Survey:
         """What every installed package requires; a check needs that of a few only."""
-        from gpudoctor.diagnosis.sources import host_of
+        from gpudoctor.command_line.examined import host_of
         from gpudoctor.probes.distributions import all_opened
 
         environment = survey.machine.environment.value
@@ -86,11 +86,13 @@ class Examination:
 
     def judge(self, survey: Survey, machine: Machine) -> Judgement:
         """Judge a machine, with the questions that a survey left open."""
-        from gpudoctor.judge import ignore_rules, judge
+        from gpudoctor.engine import ignore_rules, judge
+        from gpudoctor.suites import machine_checks
 
         return judge(
             machine,
             self.matrix,
+            machine_checks(),
             select=self.shown.select,
             project_select=self.shown.project_select,
             ignore=ignore_rules(self.shown.all_ignored),
@@ -100,8 +102,8 @@ class Examination:
     def plan(self, look: Look, *, only: Iterable[str], alternative: int, system: bool) -> Repair:
         """The repair of what a look found. Raises InputError for a name that no finding
         has and a way out that is not there."""
-        from gpudoctor.fix.repair import NoSuchWayError, repair
         from gpudoctor.host import InputError
+        from gpudoctor.planner.repair import NoSuchWayError, repair
 
         try:
             return repair(
@@ -131,7 +133,7 @@ class Examination:
 
     def allowed(self, look: Look, *, system: bool) -> Allowed:
         """What may be run: packages in a live environment outside any root; system steps here and as root."""
-        from gpudoctor.fix.repair import Allowed
+        from gpudoctor.planner.repair import Allowed
 
         elsewhere = self._elsewhere(look.machine)
         if system and (elsewhere or not self.here or not self.sources.description.empty):
@@ -163,16 +165,16 @@ class Examination:
         return ""
 
     def _exit_code(self, judgement: Judgement) -> int:
-        from gpudoctor.judge import exit_code
+        from gpudoctor.engine import exit_code
 
         return exit_code(judgement.verdict, cast("FailOn", self.shown.fail_on))
 
 
 def ids_of(names: Iterable[str]) -> tuple[str, ...]:
     """The ids of checks that `--only` names, found here or not. Raises InputError for a name that no check has."""
-    from gpudoctor.judge import named
+    from gpudoctor.suites import machine_checks
 
-    return tuple(dict.fromkeys(check.id for name in names for check in named(name)))
+    return tuple(dict.fromkeys(check.id for name in names for check in machine_checks().named(name)))
 
 
 def _of_another_account(machine: Machine) -> str:

@@ -16,15 +16,15 @@ from gpudoctor.cli.options import (
     repair_options,
     variable_option,
 )
+from gpudoctor.command_line.arguments import Examined, Shown
 from gpudoctor.command_line.options import snapshot_file as snapshot_option
 from gpudoctor.command_line.reading import Option
 from gpudoctor.command_line.running import tell
-from gpudoctor.diagnosis.arguments import Examined, Shown
 from gpudoctor.intake.description import Description
 
 if TYPE_CHECKING:
     from gpudoctor.cli.examination import Examination
-    from gpudoctor.fix.repair import Repair
+    from gpudoctor.planner.repair import Repair
 
 
 @click.command()
@@ -97,7 +97,7 @@ def _repair(examination: Examination, asked: Asked, shown: Shown) -> int:
 
 def _print_script(plan: Repair, examination: Examination) -> None:
     from gpudoctor import __version__
-    from gpudoctor.fix.script import shell_script
+    from gpudoctor.planner.script import shell_script
 
     sys.stdout.write(shell_script(plan, version=__version__, subject=examination.subject))
 
@@ -131,8 +131,8 @@ def env(
     from msgspec.structs import replace
 
     from gpudoctor.cli.examination import Examination, Sources, ids_of
-    from gpudoctor.fix.repair import variables_for
-    from gpudoctor.fix.script import variable_data, variable_lines
+    from gpudoctor.planner.repair import variables_for
+    from gpudoctor.planner.script import variable_data, variable_lines
 
     examined = replace(examined, level=examined.level or "static")
     sources = Sources(examined, variables, None, description, overlays)

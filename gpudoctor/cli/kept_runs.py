@@ -10,7 +10,7 @@ from gpudoctor.cli.telling import asked_for, colored, print_json
 from gpudoctor.command_line.running import tell
 
 if TYPE_CHECKING:
-    from gpudoctor.diagnosis.arguments import Shown
+    from gpudoctor.command_line.arguments import Shown
     from gpudoctor.fix.journal import Run
     from gpudoctor.machine import Machine
 

@@ -12,12 +12,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.command_line import options
+from gpudoctor.command_line.arguments import Examined, Shown, shown
+from gpudoctor.command_line.arguments import gathered as as_record
+from gpudoctor.command_line.project_settings import project_settings
 from gpudoctor.command_line.reading import CommandLine, Given, Option, add_variables
-from gpudoctor.diagnosis.arguments import Examined, Shown, shown
-from gpudoctor.diagnosis.arguments import gathered as as_record
 from gpudoctor.host import InputError
 from gpudoctor.intake.description import Description
-from gpudoctor.preflight.settings import project_settings
 
 Command = Callable[..., int]
 Decorator = Callable[[Command], Command]

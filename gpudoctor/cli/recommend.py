@@ -19,7 +19,7 @@ from gpudoctor.cli.options import (
 from gpudoctor.command_line.options import NO_COLOR, verbose
 
 if TYPE_CHECKING:
-    from gpudoctor.diagnosis.arguments import Examined
+    from gpudoctor.command_line.arguments import Examined
     from gpudoctor.intake.description import Description
     from gpudoctor.machine import Level, Machine
     from gpudoctor.matrix.questions import Matrix
@@ -76,9 +76,9 @@ def _machine(examined: Examined, variables: dict[str, str], description: Descrip
     """The machine from its files; its drivers are started only where the files do not name the driver."""
     from msgspec.structs import replace
 
-    from gpudoctor.diagnosis.sources import host_of
-    from gpudoctor.doctor import survey
+    from gpudoctor.command_line.examined import host_of
     from gpudoctor.machine import unknown
+    from gpudoctor.survey import survey
 
     host = host_of(examined.root, variables)
     level = cast("Level", examined.level or "static")
@@ -96,7 +96,7 @@ def _machine(examined: Examined, variables: dict[str, str], description: Descrip
 
 def _files_are_silent(machine: Machine) -> bool:
     """Whether only the driver itself can tell what is there (WSL2, a container without /sys)."""
-    from gpudoctor.builds.drivers import cuda_driver
+    from gpudoctor.situation.nvidia_driver import cuda_driver
 
     nvidia = machine.of_vendor("nvidia")
     if any(not gpu.arch.value for gpu in machine.gpus):

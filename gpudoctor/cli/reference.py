@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 def explain(name: str) -> int:
     """Say what a finding means, why it matters, how it is judged and how safe its fix is."""
     from gpudoctor.host import InputError
-    from gpudoctor.judge import named
+    from gpudoctor.suites import machine_checks
 
-    found = [check for check in named(name) if name.upper() == check.id or name == check.slug]
+    found = [check for check in machine_checks().named(name) if name.upper() == check.id or name == check.slug]
     if not found:
-        ids = ", ".join(check.id for check in named(name)[:6])
+        ids = ", ".join(check.id for check in machine_checks().named(name)[:6])
         raise InputError(f"{name!r} names several checks ({ids} ...): give one id or slug")
     _print_markdown("\n\n".join(_explanation(check) for check in found))
     return 0
 
 
-def _explanation(check: Check) -> str:
+def _explanation(check: Check[Any]) -> str:
     return f"# {check.id} {check.slug}\n\n{check.explanation}"
 
 
@@ -46,9 +46,9 @@ def _print_markdown(text: str) -> None:
 @data_option
 def list_checks(style: str | None) -> int:
     """List all checks: id, slug and what is wrong."""
-    from gpudoctor.judge import all_checks, image_checks
+    from gpudoctor.suites import image_checks, machine_checks
 
-    checks = (*all_checks(), *image_checks())
+    checks = (*machine_checks(), *image_checks())
     if style == "json":
         from gpudoctor.render.public import to_json
 

@@ -16,13 +16,13 @@ from gpudoctor.command_line.running import tell
 if TYPE_CHECKING:
     from gpudoctor.cli.examination import Examination, Look
     from gpudoctor.cli.fix_options import Asked
-    from gpudoctor.diagnosis.arguments import Shown
+    from gpudoctor.command_line.arguments import Shown
     from gpudoctor.fix.apply import Applied
     from gpudoctor.fix.journal import Run
-    from gpudoctor.fix.proof import Proof
-    from gpudoctor.fix.repair import Repair
     from gpudoctor.fix.scope import Target
     from gpudoctor.machine import Machine
+    from gpudoctor.planner.proof import Proof
+    from gpudoctor.planner.repair import Repair
 
 # --- before anything is run ---------------------------------------------------------------------------
 
@@ -137,8 +137,8 @@ def _conclude(examination: Examination, before: Look, applied: Applied, shown: S
 
 def _prove(examination: Examination, before: Look) -> tuple[Proof, int]:
     """The second look: are the findings gone, and is there a new one?"""
-    from gpudoctor.fix.proof import proof, with_variables
-    from gpudoctor.fix.repair import variables_for
+    from gpudoctor.planner.proof import proof, with_variables
+    from gpudoctor.planner.repair import variables_for
 
     after = examination.look()
     found = after.judgement.findings

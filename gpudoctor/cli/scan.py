@@ -82,10 +82,10 @@ def _cards(names: tuple[str, ...], matrix: Matrix) -> tuple[tuple[Gpu, ...], boo
         from gpudoctor.intake.description import Description
 
         return imagined(Description(gpus=names), {}, matrix).gpus, True
-    from gpudoctor.builds import cards_to_serve
-    from gpudoctor.doctor import survey
+    from gpudoctor.frameworks.torch.builds import cards_to_serve
     from gpudoctor.host import LiveHost
-    from gpudoctor.visibility import standings
+    from gpudoctor.situation.standing import standings
+    from gpudoctor.survey import survey
 
     machine = survey(LiveHost(), matrix, level="static").machine
     usable = tuple(standing.gpu for standing in standings(machine) if standing.usable and standing.gpu.arch.value)

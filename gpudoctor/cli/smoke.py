@@ -11,10 +11,10 @@ import click
 from msgspec.structs import replace
 
 from gpudoctor.cli.options import computing_options, matrix_option, option, report_options, variable_option
+from gpudoctor.command_line.arguments import Examined, Shown
 from gpudoctor.command_line.options import KERNEL_LEVELS
 from gpudoctor.command_line.options import snapshot_file as snapshot_option
-from gpudoctor.diagnosis.arguments import Examined, Shown
-from gpudoctor.diagnosis.present import present
+from gpudoctor.command_line.reporting import present
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Level
@@ -70,14 +70,14 @@ def smoke(
         return _list(shown)
     if examined.root is not None or snapshot_file is not None:
         raise InputError("smoke computes on the running system: --root (GPUDOCTOR_ROOT) and --from do not go with it")
-    from gpudoctor.diagnosis.progress import progress_line
-    from gpudoctor.doctor import survey
     from gpudoctor.host import LiveHost
     from gpudoctor.host.ending import ending_in_order
     from gpudoctor.matrix.load import load_matrix
+    from gpudoctor.render.progress import progress_line
     from gpudoctor.report import Subject
     from gpudoctor.smoke.kernels import all_kernels
     from gpudoctor.smoke.plan import Request
+    from gpudoctor.survey import survey
 
     request = Request(level=None, devices=devices, kernels=names, seconds=timeout, minutes=minutes or 0.0)
     level = _level(examined.level, request, all_kernels())

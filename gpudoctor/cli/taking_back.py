@@ -14,7 +14,7 @@ from gpudoctor.command_line.running import tell
 
 if TYPE_CHECKING:
     from gpudoctor.cli.examination import Sources
-    from gpudoctor.diagnosis.arguments import Shown
+    from gpudoctor.command_line.arguments import Shown
     from gpudoctor.fix.journal import Run
 
 

@@ -12,7 +12,7 @@ import click
 from gpudoctor.command_line.running import tell
 
 if TYPE_CHECKING:
-    from gpudoctor.diagnosis.arguments import Shown
+    from gpudoctor.command_line.arguments import Shown
     from gpudoctor.fix.apply import Event
 
 

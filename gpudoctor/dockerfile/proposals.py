@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from gpudoctor.dockerfile.case import ImageCase, change, line_of
 from gpudoctor.dockerfile.image import Image, Setting
+from gpudoctor.dockerfile.recipe import Recipe, change, line_of
 from gpudoctor.dockerfile.torch import Asked
 from gpudoctor.finding import Finding, Severity, WayOut
 
 
-def install_line(
-    case: ImageCase, image: Image, line: int, version: str, build: str, url: str, extra: str = ""
-) -> str:
+def install_line(recipe: Recipe, image: Image, line: int, version: str, build: str, url: str, extra: str = "") -> str:
     """The line to write: torch with the companions that the file installs, from one index; what else its command
     installs stays in a command of its own."""
     local = f"+{build}" if url and not extra else ""
@@ -18,7 +16,7 @@ def install_line(
     words = ["uv pip install" if tool == "uv" else "pip install"]
     words += [f"--index-url {url}"] if url else []
     words.append(f"torch{f'[{extra}]' if extra else ''}=={version}{local}")
-    row = case.matrix.companion(version)
+    row = recipe.matrix.companion(version)
     pinned = {"torchvision": row and row.torchvision, "torchaudio": row and row.torchaudio}
     for name, fitting in pinned.items():
         if any(step.pip is not None and step.pip.asks_for(name) for step in image.steps):
@@ -26,13 +24,15 @@ def install_line(
     return f"{image.at(line)}: RUN {' '.join(words)}"
 
 
-def index_of(case: ImageCase, build: str) -> str:
+def index_of(recipe: Recipe, build: str) -> str:
     """The index that holds a build."""
     rows = (
-        row for row in case.matrix.tables.torch_builds if row.build == build and row.origin == "download.pytorch.org"
+        row
+        for row in recipe.matrix.tables.torch_builds
+        if row.build == build and row.origin == "download.pytorch.org"
     )
     row = next(rows, None)
-    return case.matrix.index_url(row) if row else ""
+    return recipe.matrix.index_url(row) if row else ""
 
 
 def torch_finding(

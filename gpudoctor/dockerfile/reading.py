@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpudoctor.dockerfile.bounds import BoundError, Bounds
-from gpudoctor.dockerfile.case import Started
 from gpudoctor.dockerfile.compose import Service, read_compose
 from gpudoctor.dockerfile.image import Image, read_dockerfile
+from gpudoctor.dockerfile.recipe import Started
 from gpudoctor.dockerfile.syntax import RecipeError
 from gpudoctor.host import InputError
 from gpudoctor.host.given_file import read_given
@@ -30,10 +30,10 @@ _MOST_FILES = 1000
 _MOST_IMAGES = 200
 _COMPOSE_NAME = re.compile(r"(docker-)?compose[\w.-]*\.ya?ml$")
 
-Recipe = tuple[tuple[Image, ...], tuple[Started, ...]]
+Parts = tuple[tuple[Image, ...], tuple[Started, ...]]
 
 
-def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target: str) -> Recipe:
+def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target: str) -> Parts:
     """Images and services of a Dockerfile, a compose file or a folder. Raises InputError with file and line."""
     reader = _Reader(matrix, arguments)
     if os.path.isdir(path):
@@ -77,7 +77,7 @@ class _Reader:
                 )
         return self._built[key]
 
-    def compose(self, file: str) -> Recipe:
+    def compose(self, file: str) -> Parts:
         """The images and services of a compose file."""
         folder = os.path.dirname(file)
         with _named(file):

@@ -22,8 +22,8 @@ from gpudoctor.fix.recorded_tree import Tree, scan
 from gpudoctor.fix.run import Begun, Run
 from gpudoctor.fix.scope import Target, check_owner, check_recorded, recorded_scope, scope_of, venv_made
 from gpudoctor.fix.step_process import Interrupted, end_session, interruptible, program_missing, run_step
-from gpudoctor.fix.steps import RunStep
 from gpudoctor.privacy import without_secrets
+from gpudoctor.step import RunStep
 
 __all__ = [
     "Applied",

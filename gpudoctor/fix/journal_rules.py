@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from gpudoctor.fix.run import Begun, Mark, kept_places, shape_of
-from gpudoctor.fix.steps import RunStep
+from gpudoctor.step import RunStep
 
 _ID = r"\d{8}-\d{6}-[0-9a-f]{6}"
 _PLAN_DEPTH = 40

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.owned_folder import open_owned
 from gpudoctor.fix.processes import Process
-from gpudoctor.fix.steps import RunStep
+from gpudoctor.step import RunStep
 
 Seconds = Annotated[float, Meta(ge=0, le=253_402_214_400)]
 """Since 1970, up to the last year that calendars can show."""

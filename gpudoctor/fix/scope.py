@@ -14,7 +14,7 @@ from msgspec import Struct
 from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.owned_folder import account, me
 from gpudoctor.fix.run import UNDO_FOLDER, Run
-from gpudoctor.fix.steps import RunStep
+from gpudoctor.step import RunStep
 
 PROJECT_FILES = ("pyproject.toml", "uv.lock", "poetry.lock", "pixi.toml", "pixi.lock", "environment.yml")
 """Of a project, beside its environment: what the tools that own it write."""

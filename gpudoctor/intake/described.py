@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpudoctor.builds.drivers import driver_serving, flavour_serving
-from gpudoctor.builds.no_one_driver import taken
 from gpudoctor.host import InputError
 from gpudoctor.intake.description import Description
 from gpudoctor.machine import (
@@ -37,6 +35,8 @@ from gpudoctor.machine import (
     unknown,
 )
 from gpudoctor.matrix.versions import figures
+from gpudoctor.situation.no_common_driver import taken
+from gpudoctor.situation.nvidia_driver import driver_serving, flavour_serving
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Identity, Matrix

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TypeVar
 
-from gpudoctor.matrix.cards import Cards
+from gpudoctor.matrix.gpu_models import Cards
 from gpudoctor.matrix.rows import AmdgpuDkmsLimit, Override, RocmBlas, RocmRelease, WslSupport
 from gpudoctor.matrix.versions import Figures, figures, matches, minor
 

@@ -7,7 +7,7 @@ import re
 from msgspec.structs import replace
 
 from gpudoctor.machine import Os
-from gpudoctor.matrix.cards import Cards
+from gpudoctor.matrix.gpu_models import Cards
 from gpudoctor.matrix.rows import BaseImage, Distribution
 
 _HUB = ("docker.io/", "index.docker.io/", "registry-1.docker.io/", "public.ecr.aws/docker/", "mirror.gcr.io/")

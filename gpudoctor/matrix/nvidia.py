@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gpudoctor.matrix.cards import Cards
+from gpudoctor.matrix.gpu_models import Cards
 from gpudoctor.matrix.rows import CudaToolkit, DriverBranch, NvidiaKernelLimit
 from gpudoctor.matrix.versions import at_least, figures, matches, minor
 

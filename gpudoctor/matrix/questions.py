@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 from gpudoctor.matrix.amd import AmdQuestions
-from gpudoctor.matrix.cards import Identity
 from gpudoctor.matrix.errors import ErrorQuestions
+from gpudoctor.matrix.gpu_models import Identity
 from gpudoctor.matrix.images import ImageQuestions
 from gpudoctor.matrix.nvidia import DriverVerdict, NvidiaQuestions
 from gpudoctor.matrix.rates import RateQuestions

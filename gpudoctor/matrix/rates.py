@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from gpudoctor.machine import Gpu
-from gpudoctor.matrix.cards import Cards
+from gpudoctor.matrix.gpu_models import Cards
 from gpudoctor.matrix.rows import CardRates
 
 _WHOLE = 0.85

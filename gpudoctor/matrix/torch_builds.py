@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Literal
 
 from gpudoctor.machine import Torch
-from gpudoctor.matrix.cards import Cards
+from gpudoctor.matrix.gpu_models import Cards
 from gpudoctor.matrix.rows import Companion, PublishedArchs, TorchBuild, TorchRelease, WheelIndex, index_url
 from gpudoctor.matrix.versions import figures, matches, minor, package_matches
 

@@ -13,10 +13,10 @@ from gpudoctor.host import InputError, LiveHost
 from gpudoctor.host.ending import Ended, ending_in_order
 
 if TYPE_CHECKING:
-    from gpudoctor.doctor import Survey
     from gpudoctor.machine import Level
     from gpudoctor.preflight.gate import Passage, Rules
     from gpudoctor.preflight.ready import ReadyFile
+    from gpudoctor.survey import Survey
 
 REFUSALS = {1: 121, USAGE: 122, 3: 123, INTERNAL_FAULT: 123}
 """What a refusal exits with where a command was given: told from the command's own status (design §3)."""
@@ -76,9 +76,9 @@ def _pass_or_refuse(given: Given, environ: MutableMapping[str, str]) -> int:
 
 
 def _judged(given: Given, environ: MutableMapping[str, str]) -> Passage:
-    from gpudoctor.doctor import survey
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.preflight.gate import Gate
+    from gpudoctor.survey import survey
 
     rules, wait = _rules(given, environ)
     matrix = load_matrix(given.get("overlays", ()))
@@ -91,9 +91,9 @@ def _judged(given: Given, environ: MutableMapping[str, str]) -> Passage:
 
 def _rules(given: Given, environ: MutableMapping[str, str]) -> tuple[Rules, float]:
     """What is judged, and for how long again: the command line goes before the variables, they before the project."""
-    from gpudoctor.judge import ignore_rules
+    from gpudoctor.command_line.project_settings import fail_on, project_settings, requirements
+    from gpudoctor.engine import ignore_rules
     from gpudoctor.preflight.gate import Rules
-    from gpudoctor.preflight.settings import fail_on, project_settings, requirements
 
     project = project_settings()
     required = requirements(project, given.get("require", ()), environ)
@@ -111,7 +111,7 @@ def _rules(given: Given, environ: MutableMapping[str, str]) -> tuple[Rules, floa
 
 
 def _seconds(text: str | None) -> float:
-    from gpudoctor.preflight.settings import LONGEST_WAIT
+    from gpudoctor.command_line.project_settings import LONGEST_WAIT
 
     try:
         seconds = float(text or "")

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpudoctor.engine import FailOn, Judgement, exit_code, judge
 from gpudoctor.finding import SetVariable
-from gpudoctor.judge import FailOn, Judgement, exit_code, judge
-from gpudoctor.visibility import standings, usable_count
+from gpudoctor.situation.standing import standings, usable_count
+from gpudoctor.suites import machine_checks
 
 if TYPE_CHECKING:
-    from gpudoctor.doctor import Survey
     from gpudoctor.finding import Finding, Layer
     from gpudoctor.machine import Level
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.requirement import Requirement
+    from gpudoctor.survey import Survey
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
 _OF_THE_NODE = ("gpu", "gpu.model", "gpu.memory", "sm", "gfx", "driver", "driver.cuda", "p2p", "same-model")
@@ -128,6 +129,7 @@ class Gate:
         judgement = judge(
             survey.machine,
             self._matrix,
+            machine_checks(),
             select=rules.select,
             project_select=rules.project_select,
             ignore=rules.ignore,
@@ -161,7 +163,7 @@ class Gate:
 
 def _variables(judgement: Judgement) -> Changes:
     """The same that `gpudoctor env` prints."""
-    from gpudoctor.fix.repair import variables_for
+    from gpudoctor.planner.repair import variables_for
 
     wanted = variables_for(judgement.findings)
     return {one.name: one.value if isinstance(one, SetVariable) else None for one in wanted}

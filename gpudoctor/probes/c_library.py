@@ -18,7 +18,7 @@ def read_c_library(host: Host, arch: str | None) -> Fact[str]:
     said = host.c_library()
     if said.known:
         return said
-    from gpudoctor.probes.torch_libraries import read_elf  # a running system has answered
+    from gpudoctor.frameworks.torch.probes.libraries import read_elf  # a running system has answered
 
     for folder in default_folders(arch):
         path = f"{folder}/{GLIBC}"

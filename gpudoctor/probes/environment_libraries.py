@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from gpudoctor.frameworks.torch.probes.libraries import LibraryWalk, read_elf
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, Library, LoadPath, known, unknown
 from gpudoctor.probes.load_path import search
-from gpudoctor.probes.torch_libraries import LibraryWalk, read_elf
 
 STDCXX = "libstdc++.so.6"
 _VARIABLES = ("LD_PRELOAD", "LD_LIBRARY_PATH")

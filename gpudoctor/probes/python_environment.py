@@ -6,6 +6,7 @@ import posixpath
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
+from gpudoctor.frameworks.torch.probes.copies import find_copies
 from gpudoctor.host import Host, LiveHost
 from gpudoctor.machine import (
     Distribution,
@@ -26,10 +27,9 @@ from gpudoctor.probes.import_path import ImportPath, import_path
 from gpudoctor.probes.project_files import conda_tool, torch_asked
 from gpudoctor.probes.python_layout import Layout, find_layout
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
-from gpudoctor.probes.torch_copies import find_copies
 
 if TYPE_CHECKING:
-    from gpudoctor.probes.torch_copies import Copies
+    from gpudoctor.frameworks.torch.probes.copies import Copies
 
 Lock = Literal["uv.lock", "poetry.lock", "pixi.lock", ""]
 _LOCKS: tuple[Lock, ...] = ("uv.lock", "poetry.lock", "pixi.lock")
@@ -100,7 +100,7 @@ def _torch(around: Surroundings) -> InstalledTorch:
     copies = find_copies(around.host, around.path, around.conda)
     if not copies.importable:
         return InstalledTorch(_no_torch(around, copies))
-    from gpudoctor.probes.installed_torch import probe_torch
+    from gpudoctor.frameworks.torch.probes.installed import probe_torch
 
     return probe_torch(around, copies)
 

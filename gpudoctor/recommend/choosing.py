@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpudoctor.builds import Choice, Rejected, candidates, cards_to_serve, platform_of, python_of
-from gpudoctor.builds.c_library import c_library, on_another_system
-from gpudoctor.builds.carried import OVERRIDE
-from gpudoctor.builds.choice import INSTALLABLE, merely_built
-from gpudoctor.builds.drivers import cuda_driver, driver_to_install, no_driver, refusal
-from gpudoctor.builds.elsewhere import conda_cuda, place_of, ways_elsewhere
-from gpudoctor.builds.nearest import is_build, nearest, replace_torch
-from gpudoctor.builds.no_one_driver import called_driver, cards_to_choose, taken
-from gpudoctor.builds.overrides import override_ways
-from gpudoctor.builds.ways import replacements
 from gpudoctor.finding import InstallDriver, Manual, ReplaceTorch, SetVariable, WayOut
-from gpudoctor.fix.commands import commands_for
-from gpudoctor.fix.place import place
-from gpudoctor.fix.plan import steps_for
-from gpudoctor.fix.steps import Fix
+from gpudoctor.frameworks.torch.builds import Choice, Rejected, candidates, cards_to_serve, platform_of, python_of
+from gpudoctor.frameworks.torch.c_library import c_library, on_another_system
+from gpudoctor.frameworks.torch.candidates import INSTALLABLE, merely_built
+from gpudoctor.frameworks.torch.coverage import OVERRIDE
+from gpudoctor.frameworks.torch.nearest import is_build, nearest, replace_torch
+from gpudoctor.frameworks.torch.other_origins import conda_cuda, place_of, ways_elsewhere
+from gpudoctor.frameworks.torch.overrides import override_ways
+from gpudoctor.frameworks.torch.replacements import replacements
 from gpudoctor.machine import Gpu, Machine, Torch
 from gpudoctor.matrix.versions import figures
+from gpudoctor.planner.commands import commands_for
+from gpudoctor.planner.place import place
+from gpudoctor.planner.plan import steps_for
 from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
-from gpudoctor.visibility import RESERVED, standings
+from gpudoctor.situation.no_common_driver import called_driver, cards_to_choose, taken
+from gpudoctor.situation.nvidia_driver import cuda_driver, driver_to_install, no_driver, refusal
+from gpudoctor.situation.standing import RESERVED, standings
+from gpudoctor.step import Fix
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix

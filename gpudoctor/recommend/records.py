@@ -6,9 +6,9 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from gpudoctor.fix.commands import Commands
-from gpudoctor.fix.steps import Fix
 from gpudoctor.machine import Gpu
+from gpudoctor.planner.commands import Commands
+from gpudoctor.step import Fix
 
 BuildLevel = Literal["native", "ptx", "override", "cpu", "manual"]
 """native: machine code for every card; ptx: the driver compiles it; override: an HSA override stands in for native

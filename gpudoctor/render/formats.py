@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from msgspec import Struct
 
@@ -39,7 +39,7 @@ def write_report(
     style: str,
     out: TextIO,
     look: Look = PLAIN,
-    checks: Sequence[Check] = (),
+    checks: Sequence[Check[Any]] = (),
 ) -> None:
     """Write a report to `out` in one of FORMATS. `checks` are those that ran."""
     if style == "text":
@@ -68,7 +68,7 @@ def report_text(
     report: Report,
     style: str,
     look: Look = PLAIN,
-    checks: Sequence[Check] = (),
+    checks: Sequence[Check[Any]] = (),
 ) -> str:
     """A report in one of FORMATS, as a text."""
     copy = io.StringIO()
@@ -76,7 +76,7 @@ def report_text(
     return copy.getvalue()
 
 
-def _writer(style: str) -> Callable[[Report, Sequence[Check]], str]:
+def _writer(style: str) -> Callable[[Report, Sequence[Check[Any]]], str]:
     if style == "junit":
         from gpudoctor.render.junit import junit
 

@@ -7,7 +7,7 @@ a command of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpudoctor.render.lines import printable
 from gpudoctor.render.plain import finding_lines, place_in_project
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LEVELS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
-def github(report: Report, checks: Sequence[Check] = ()) -> str:
+def github(report: Report, checks: Sequence[Check[Any]] = ()) -> str:
     """A line for each finding, then for each question that matters; nothing where all is well."""
     return "".join(f"{line}\n" for line in _lines(report))
 

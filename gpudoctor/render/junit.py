@@ -7,7 +7,7 @@ skipped. Warnings and notes pass, and say in the case's output what they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from gpudoctor.render.lines import printable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gpudoctor.report import Report, ReportedFinding, ReportedQuestion
 
 
-def junit(report: Report, checks: Sequence[Check]) -> str:
+def junit(report: Report, checks: Sequence[Check[Any]]) -> str:
     """The XML, of the form that the xUnit plug-in's schema describes."""
     names = {check.id: check.slug for check in checks}
     names.update((finding.id, finding.slug) for finding in report.findings)  # a check that crashed, too
@@ -38,7 +38,7 @@ def junit(report: Report, checks: Sequence[Check]) -> str:
     for name, count in counts.items():
         root.set(name, str(count))
         suite.set(name, str(count))
-    suite.set("skipped", str(sum(case.find("skipped") is not None for case in cases)))
+    suite.set("skipped", str(sum(situation.find("skipped") is not None for situation in cases)))
     suite.set("time", f"{sum(report.timings_ms.values()) / 1000:.3f}")
     indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode") + "\n"
@@ -59,25 +59,25 @@ def _properties(suite: Element, report: Report) -> None:
 
 def _case(suite: Element, id: str, slug: str, report: Report) -> None:
     """One case with one outcome: of several errors of a check the first is its message, the text holds them all."""
-    case = SubElement(suite, "testcase", name=f"{id} {slug}", classname=f"gpudoctor.{id[:4]}", time="0")
+    situation = SubElement(suite, "testcase", name=f"{id} {slug}", classname=f"gpudoctor.{id[:4]}", time="0")
     findings = [finding for finding in report.findings if finding.id == id]
     errors = [finding for finding in findings if finding.severity == "error"]
     remarks = [finding for finding in findings if finding.severity != "error"]
     open_questions = [question for question in report.not_judged if question.id == id]
     essential = [question for question in open_questions if question.matters]
     if errors:
-        failure = SubElement(case, "failure", type=slug, message=_text(one_line(errors[0].message)))
+        failure = SubElement(situation, "failure", type=slug, message=_text(one_line(errors[0].message)))
         failure.text = _text("\n\n".join(_told(finding) for finding in errors))
     elif essential:
-        error = SubElement(case, "error", type="not-judged", message=_text(one_line(essential[0].why)))
+        error = SubElement(situation, "error", type="not-judged", message=_text(one_line(essential[0].why)))
         error.text = _questions(essential)
     elif ignored := next((ignored for ignored in report.ignored if ignored.id == id), None):
         why = f"ignored: {ignored.why}" if ignored.why else "ignored"
-        SubElement(case, "skipped", type="ignored", message=_text(one_line(why)))
+        SubElement(situation, "skipped", type="ignored", message=_text(one_line(why)))
     elif open_questions and not findings:
-        SubElement(case, "skipped", type="not-judged", message=_text(one_line(open_questions[0].why)))
+        SubElement(situation, "skipped", type="not-judged", message=_text(one_line(open_questions[0].why)))
     if remarks:
-        SubElement(case, "system-out").text = _text("\n\n".join(_told(finding) for finding in remarks))
+        SubElement(situation, "system-out").text = _text("\n\n".join(_told(finding) for finding in remarks))
 
 
 def _told(finding: ReportedFinding) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpudoctor.render.inventory import inventory
 from gpudoctor.render.lines import printable
@@ -24,7 +24,7 @@ _WIDTH = 100
 _SAFE_IN_SPAN = re.compile(r"[^`|\\]*[^`|\\ ]")
 
 
-def markdown(report: Report, checks: Sequence[Check] = ()) -> str:
+def markdown(report: Report, checks: Sequence[Check[Any]] = ()) -> str:
     """Verdict, machine, findings with their evidence folded, what was not judged."""
     return "\n".join(_lines(report)).rstrip("\n") + "\n"
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpudoctor.fix.steps import Fix, ManualStep
 from gpudoctor.render.steps import step_lines
+from gpudoctor.step import Fix, ManualStep
 
 if TYPE_CHECKING:
     from gpudoctor.report import ReportedFinding

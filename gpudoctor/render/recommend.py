@@ -59,8 +59,8 @@ def _lines(answer: Recommendation, machine: Machine, verbose: bool) -> Iterator[
 
 
 def _subject(answer: Recommendation, machine: Machine) -> str:
-    from gpudoctor.builds import platform_of, python_of
-    from gpudoctor.builds.drivers import cuda_driver
+    from gpudoctor.frameworks.torch.builds import platform_of, python_of
+    from gpudoctor.situation.nvidia_driver import cuda_driver
 
     cards = [_card(gpu) for gpu in answer.cards] or ["no GPU"]
     driver = cuda_driver(machine)

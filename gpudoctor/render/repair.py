@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gpudoctor.fix.steps import ManualStep, RunStep
 from gpudoctor.render.lines import Line, print_lines, printable
 from gpudoctor.render.steps import command_line, step_lines
+from gpudoctor.step import ManualStep, RunStep
 
 if TYPE_CHECKING:
     from gpudoctor.finding import Finding, Risk
     from gpudoctor.fix.apply import Applied
-    from gpudoctor.fix.proof import Proof
-    from gpudoctor.fix.repair import PlannedStep, Repair
+    from gpudoctor.planner.proof import Proof
+    from gpudoctor.planner.repair import PlannedStep, Repair
 
 _RISKS: dict[Risk, str] = {
     "safe": "none: nothing is replaced",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from gpudoctor.check import Case
+from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Machine, Smoke, SmokeDevice, SmokeKernel
@@ -49,7 +49,7 @@ def smoke_summary(smoke: Smoke, milliseconds: float | None = None) -> str:
 
 def rates_on_paper(machine: Machine, matrix: Matrix) -> dict[str, CardRates]:
     """What the cards behind torch's devices ("cuda:0") reach by their data sheets, where the matrix has that."""
-    rows = {device: matrix.rates_of(gpu) for device, gpu in Case(machine, matrix).behind.items()}
+    rows = {device: matrix.rates_of(gpu) for device, gpu in Situation(machine, matrix).behind.items()}
     return {device: row for device, row in rows.items() if row is not None}
 
 

@@ -6,8 +6,8 @@ import os
 import shlex
 from collections.abc import Iterator
 
-from gpudoctor.fix.steps import EnvStep, Fix, ManualStep, RunStep, Step
 from gpudoctor.render.lines import Line
+from gpudoctor.step import EnvStep, Fix, ManualStep, RunStep, Step
 
 
 def fix_lines(fix: Fix, label: str) -> Iterator[Line]:

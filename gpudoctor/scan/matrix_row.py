@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterable
 from datetime import date
 
-from gpudoctor.host import InputError
-from gpudoctor.machine import Distribution
-from gpudoctor.probes.torch_files import (
+from gpudoctor.frameworks.torch.probes.files import (
     Setting,
     VersionFile,
     build_of,
@@ -17,6 +15,8 @@ from gpudoctor.probes.torch_files import (
     public_part,
     rocm_of,
 )
+from gpudoctor.host import InputError
+from gpudoctor.machine import Distribution
 from gpudoctor.scan.library import Library, arch_key, libraries, together
 from gpudoctor.scan.places import Wheel
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.codeobject_mutations import seeds
 from tests.hostile.running import run
 from tests.hostile.spoiling import MACHINES, SPOIL, TEXTS, cut, flipped, garbage, one_number, one_word
-from tests.hosts import Host
+from tests.support.codeobject_mutations import seeds
+from tests.support.hosts import Host
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.environments import write_distribution
 from tests.hostile.inputs import DOCKERFILE
-from tests.hosts import VENV, Host
+from tests.support.environments import write_distribution
+from tests.support.hosts import VENV, Host
 
 DESCRIBED = ("--gpu", "RTX 5090", "--driver", "580.95.05")
 

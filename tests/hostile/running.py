@@ -42,10 +42,10 @@ def warm_up() -> None:
     from click.testing import CliRunner
 
     from gpudoctor.cli import COMMANDS, gpudoctor
-    from gpudoctor.judge import all_checks, image_checks
+    from gpudoctor.suites import image_checks, machine_checks
 
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-    all_checks(), image_checks()
+    machine_checks(), image_checks()
     for command in COMMANDS:
         CliRunner().invoke(gpudoctor, [command, "--help"])
     described = ["--gpu", "RTX 5090", "--driver", "580.95.05", "--level", "static"]

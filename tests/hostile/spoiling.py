@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.environments import write_torch
-from tests.hosts import Host
+from tests.support.environments import write_torch
+from tests.support.hosts import Host
 
 TEXTS = (
     "", "-", "--index-url", "-r/etc/passwd", "$(touch pwned)", "`touch pwned`", "a; touch pwned", "a && b", "1e999",

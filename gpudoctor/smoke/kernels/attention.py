@@ -120,11 +120,11 @@ def _attend(run: Run, cases: tuple[_Case, ...], backend: ContextManager[Any], ro
         run.skip("torch before 2.5 sums batches of float16 in float16 on a CPU: too coarse to judge")
     verdict, inputs, refused = Verdict(run), Inputs(run), {}
     with strict(run), backend:
-        for case in cases:
+        for situation in cases:
             try:
-                _judge(run, case, inputs, verdict, rounding)
+                _judge(run, situation, inputs, verdict, rounding)
             except _Refused as why:
-                refused[case.what] = str(why)
+                refused[situation.what] = str(why)
     if len(refused) == len(cases):
         run.skip(f"torch has no such attention for this device: {next(iter(refused.values()))}")
     return verdict.outcome(f"not for: {'; '.join(refused)}" if refused else "")
@@ -140,20 +140,20 @@ def _older_than_2_5(run: Run) -> bool:
     return (int(major), int(minor)) < (2, 5)
 
 
-def _judge(run: Run, case: _Case, inputs: Inputs, verdict: Verdict, rounding: float) -> None:
+def _judge(run: Run, situation: _Case, inputs: Inputs, verdict: Verdict, rounding: float) -> None:
     # As models make them: heads are cut from a tensor (batch, length, heads, size), so memory is strided.
     q, k, v = (
-        inputs.normal(case.batch, length, case.heads, case.size).transpose(1, 2)
-        for length in (case.queries, case.keys, case.keys)
+        inputs.normal(situation.batch, length, situation.heads, situation.size).transpose(1, 2)
+        for length in (situation.queries, situation.keys, situation.keys)
     )
-    keep, bias = _seen(run, case, inputs)
+    keep, bias = _seen(run, situation, inputs)
     poison(run, q.shape)
     with _refusals():
-        got = _computed(run, case, q, k, v, keep, bias).to("cpu")
+        got = _computed(run, situation, q, k, v, keep, bias).to("cpu")
     if tuple(got.shape) != tuple(q.shape):
-        verdict.close(case.what, got, q, 0.0)
+        verdict.close(situation.what, got, q, 0.0)
         return
-    rows = _checked(case, inputs)
+    rows = _checked(situation, inputs)
     want = attention(
         run.torch,
         q[:, :, rows],
@@ -162,18 +162,18 @@ def _judge(run: Run, case: _Case, inputs: Inputs, verdict: Verdict, rounding: fl
         None if keep is None else keep[..., rows, :],
         None if bias is None else bias[..., rows, :],
     )
-    verdict.close(case.what, got[:, :, rows], want, _allowed(run, case.size, rounding))
+    verdict.close(situation.what, got[:, :, rows], want, _allowed(run, situation.size, rounding))
     whole = got.to(run.torch.float64)
     if not bool(run.torch.isfinite(whole).all()):
-        verdict.close(case.what, got, whole, 0.0)
+        verdict.close(situation.what, got, whole, 0.0)
 
 
-def _checked(case: _Case, inputs: Inputs) -> list[int]:
+def _checked(situation: _Case, inputs: Inputs) -> list[int]:
     """Queries to hold against the reference: all, or the first, the last, those at tiles' edges and random ones."""
-    if case.batch * case.heads * case.queries * case.keys * case.size <= _REFERENCE_LIMIT:
-        return list(range(case.queries))
-    edges = [0, 15, 16, 63, 64, 127, 128, case.queries - 2, case.queries - 1]
-    return sorted({*edges, *inputs.permutation(case.queries)[:40].tolist()})
+    if situation.batch * situation.heads * situation.queries * situation.keys * situation.size <= _REFERENCE_LIMIT:
+        return list(range(situation.queries))
+    edges = [0, 15, 16, 63, 64, 127, 128, situation.queries - 2, situation.queries - 1]
+    return sorted({*edges, *inputs.permutation(situation.queries)[:40].tolist()})
 
 
 def _allowed(run: Run, size: int, rounding: float = _ROUNDING) -> float:
@@ -183,22 +183,22 @@ def _allowed(run: Run, size: int, rounding: float = _ROUNDING) -> float:
     return 4e-3 if run.on_card and tf32_forced() else 16 * tolerance(run, size)
 
 
-def _seen(run: Run, case: _Case, inputs: Inputs) -> tuple[Any, Any]:
+def _seen(run: Run, situation: _Case, inputs: Inputs) -> tuple[Any, Any]:
     """What each query sees: booleans and numbers to add, either None."""
     torch = run.torch
-    if case.see == "causal":
-        return torch.ones(case.queries, case.keys, dtype=torch.bool).tril(), None
-    lengths = [case.keys - 50, case.keys - 3]
-    padded = torch.arange(case.keys)[None, :] < torch.tensor(lengths)[:, None]
-    keep = padded[:, None, None, :].expand(case.batch, 1, case.queries, case.keys)
-    if case.see == "mask":
+    if situation.see == "causal":
+        return torch.ones(situation.queries, situation.keys, dtype=torch.bool).tril(), None
+    lengths = [situation.keys - 50, situation.keys - 3]
+    padded = torch.arange(situation.keys)[None, :] < torch.tensor(lengths)[:, None]
+    keep = padded[:, None, None, :].expand(situation.batch, 1, situation.queries, situation.keys)
+    if situation.see == "mask":
         return keep, None
-    if case.see == "bias":
-        return keep, inputs.normal(case.batch, 1, case.queries, case.keys)
+    if situation.see == "bias":
+        return keep, inputs.normal(situation.batch, 1, situation.queries, situation.keys)
     return None, None
 
 
-def _computed(run: Run, case: _Case, q: Any, k: Any, v: Any, keep: Any, bias: Any) -> Any:
+def _computed(run: Run, situation: _Case, q: Any, k: Any, v: Any, keep: Any, bias: Any) -> Any:
     function = _function(run)
     q, k, v = (tensor.to(run.device) for tensor in (q, k, v))
     mask = keep
@@ -209,11 +209,11 @@ def _computed(run: Run, case: _Case, q: Any, k: Any, v: Any, keep: Any, bias: An
     if function is None:
         # Models wrote it themselves before torch 2.0.
         return _by_hand(run, q, k, v, mask)
-    if case.see == "causal":
+    if situation.see == "causal":
         return function(q, k, v, is_causal=True)
     if mask is not None:
         # One mask for all heads, stepped over and not copied, as models hand it in.
-        mask = mask.expand(case.batch, case.heads, case.queries, case.keys)
+        mask = mask.expand(situation.batch, situation.heads, situation.queries, situation.keys)
     return function(q, k, v, attn_mask=mask)
 
 

@@ -1,0 +1,1 @@
+"""Device nodes, containers, jobs, visibility variables: whether a process reaches the GPUs."""

@@ -1,0 +1,374 @@
+"""Whether this container was given a GPU, and in working order (GPD201 to GPD204, GPD213)."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Manual, WayOut
+from gpudoctor.machine import Vendor
+from gpudoctor.situation import Situation
+from gpudoctor.situation.batch_job import cpu_task, without_request
+from gpudoctor.situation.device_nodes import amd_nodes, card_nodes, nvidia_nodes, owning_group
+from gpudoctor.situation.driver_library import baked_in, beside_the_path, put_on_path
+from gpudoctor.situation.installed_driver import NVML_UNKNOWN, cuda_status, driver_answers, nvml_status
+from gpudoctor.situation.no_kernel_driver import unserved
+
+_TEGRA = r"/dev/(nvhost-gpu|nvhost-ctrl-gpu|nvgpu|nvmap)"
+_SMALL = 1 << 30
+_SYSTEM_CONTAINERS = ("lxc", "systemd-nspawn")
+"""They are set up like a machine, and bring the driver's libraries themselves."""
+_CUT_OFF = "NVIDIA/nvidia-container-toolkit#48"
+
+
+def _given(situation: Situation, vendor: Vendor) -> bool | None:
+    """Whether any card of the vendor was put into this container; None where nobody could look."""
+    if vendor == "nvidia" or situation.machine.system.wsl.known:
+        nodes = nvidia_nodes(situation)
+        if nodes is None:
+            return None
+        if situation.machine.system.wsl.known:
+            return "/dev/dxg" in nodes
+        if situation.machine.system.jetson.known:
+            return bool(card_nodes(situation)) or any(re.match(_TEGRA, path) for path in nodes)
+        return "/dev/nvidiactl" in nodes and bool(card_nodes(situation))
+    amd = amd_nodes(situation)
+    return None if amd is None else amd[0] is not None and bool(amd[1])
+
+
+def _host_has(situation: Situation, vendor: Vendor) -> bool | None:
+    """Whether the host has a card of the vendor with its driver; None where the container does not show it."""
+    machine = situation.machine
+    if machine.of_vendor(vendor):
+        return not unserved(situation, vendor)
+    driver = machine.nvidia.module if vendor == "nvidia" else machine.amd.topology
+    if driver.known or machine.system.wsl.known or machine.system.jetson.known:
+        return True
+    return None if machine.buses.undecided else False
+
+
+@check("GPD201", "container-no-gpu", "access")
+def container_no_gpu(situation: Situation) -> Verdicts:
+    """The container was started without a GPU.
+
+    ## Why it matters
+    A container sees the host's PCI bus, and can use only the device nodes and libraries that were put into it.
+
+    ## How it is judged
+    A GPU build of torch is installed or a GPU is required, and the device nodes of its vendor are not in the
+    container (NVIDIA: nvidiactl and a card; AMD: /dev/kfd and a render node; WSL: /dev/dxg), or the driver's
+    libraries are not. The variable NVIDIA_VISIBLE_DEVICES is no evidence: CDI and Kubernetes set it to void.
+
+    ## Fix safety
+    The container has to be started again with more rights to devices; nothing inside it changes.
+    """
+    vendor = situation.meant_for
+    if not situation.in_container or vendor is None or cpu_task(situation):
+        return
+    given = _given(situation, vendor)
+    if given and vendor == "nvidia":
+        yield from _without_libraries(situation)
+    if given is not False or situation.usable or _host_has(situation, vendor) is False:
+        return
+    cards = card_nodes(situation) if vendor == "nvidia" else ()
+    if without_request(situation) or (vendor == "nvidia" and _asked_for_a_card(situation) and not cards):
+        return
+    name = "NVIDIA" if vendor == "nvidia" else "AMD"
+    need = f"torch is built for {name}" if situation.built_for else "a GPU is required"
+    have = amd_nodes(situation) if vendor == "amd" and not situation.machine.system.wsl.known else None
+    partly = bool(cards) or (have is not None and (have[0] is not None or have[1]))
+    saw = "no GPU device nodes"
+    if cards:
+        saw = f"{cards[0].path} without /dev/nvidiactl"
+    elif have is not None and partly:
+        saw = "/dev/kfd without /dev/dri" if have[0] else "/dev/dri without /dev/kfd"
+    group = owning_group(node for node in (have[0], *have[1]) if node) if have else None
+    flags: AddContainerFlags | Manual = AddContainerFlags(vendor, group_id=group, why=need)
+    if vendor == "amd" and situation.machine.system.wsl.known:
+        flags = Manual("Start the container with `--device /dev/dxg -v /usr/lib/wsl:/usr/lib/wsl`.")
+    evident = bool(_host_has(situation, vendor))
+    yield Finding(
+        severity="error",
+        message=f"This container was started without a GPU: {need}, and the device nodes of {name} cards "
+        + ("are only partly here." if partly else "are not here."),
+        saw=saw,
+        want="/dev/dxg"
+        if situation.machine.system.wsl.known
+        else "/dev/nvidiactl, /dev/nvidia-uvm, /dev/nvidia0"
+        if vendor == "nvidia"
+        else "/dev/kfd and /dev/dri/renderD*",
+        subject="container",
+        confidence="certain" if evident else "likely",
+        evidence=(
+            Evidence.of("system.container", situation.machine.system.container),
+            Evidence.of("nvidia.nodes", situation.machine.nvidia.nodes)
+            if vendor == "nvidia"
+            else Evidence.of("amd.kfd", situation.machine.amd.kfd),
+            *(Evidence("gpu", gpu.name, gpu.source) for gpu in situation.machine.of_vendor(vendor)[:2]),
+        ),
+        ways_out=(WayOut("Start the container with the GPU", (flags,)),),
+        supersedes=("no-driver", "nvidia-uvm-missing", "libcuda-stub"),
+    )
+
+
+def _without_libraries(situation: Situation) -> Verdicts:
+    """The device nodes are here, the driver's libraries were not mounted."""
+    path = situation.machine.load_path
+    if path.first("libcuda.so.1") or not path.complete.value or not path.searched or cuda_status(situation) == 0:
+        return
+    capabilities = situation.variable("NVIDIA_DRIVER_CAPABILITIES")
+    named = capabilities is not None and not {"all", "compute"} & set(capabilities.split(","))
+    flags = AddContainerFlags("utility" if named else "nvidia", why="mounts libcuda of the host's driver")
+    library = beside_the_path(situation)
+    start = WayOut("Start the container with the driver's compute libraries", (flags,))
+    yield Finding(
+        severity="error",
+        message=f"The driver's CUDA library is here ({library.path}), and the loader does not look there."
+        if library
+        else "The container has the GPU's device nodes, but not the driver's libraries: libcuda.so.1 is not there"
+        + (f" (NVIDIA_DRIVER_CAPABILITIES={capabilities} leaves out compute)." if named else "."),
+        saw=f"NVIDIA_DRIVER_CAPABILITIES={capabilities}" if named else "no libcuda.so.1 on the load path",
+        want="libcuda.so.1 of the host's driver",
+        subject="container",
+        confidence="likely",
+        evidence=(Evidence("load_path.searched", " ".join(path.searched), "load path"),),
+        ways_out=(put_on_path(situation, library),) if library else (start,),
+        supersedes=("no-driver", "container-toolkit-missing"),
+    )
+
+
+def _asked_for_a_card(situation: Situation) -> bool:
+    """NVIDIA_VISIBLE_DEVICES names cards, as people and device plugins do; images set it to "all"."""
+    return (situation.variable("NVIDIA_VISIBLE_DEVICES") or "void") not in ("all", "none", "void")
+
+
+@check("GPD202", "container-toolkit-missing", "access")
+def container_toolkit_missing(situation: Situation) -> Verdicts:
+    """The host does not hand out NVIDIA cards: no container toolkit.
+
+    ## Why it matters
+    Only NVIDIA's container toolkit (or a CDI description that it made) puts cards and driver libraries into
+    containers. Without it a request for a card passes unheard.
+
+    ## How it is judged
+    From inside: the container asks for certain cards (NVIDIA_VISIBLE_DEVICES names them, as device plugins do) and
+    has no device node. What the host has installed cannot be seen from here, so it is likely, not certain.
+
+    ## Fix safety
+    Needs root on the host and a restart of its container engine.
+    """
+    if (
+        not situation.in_container
+        or situation.built_for != "nvidia"
+        or cpu_task(situation)
+        or not _asked_for_a_card(situation)
+    ):
+        return
+    if (
+        _given(situation, "nvidia") is not False
+        or card_nodes(situation)
+        or situation.usable
+        or _host_has(situation, "nvidia") is False
+    ):
+        return
+    if without_request(situation):
+        return
+    wanted = situation.variable("NVIDIA_VISIBLE_DEVICES") or ""
+    text = (
+        "On the host: install nvidia-container-toolkit, then `sudo nvidia-ctk runtime configure --runtime=docker` "
+        "(or containerd, crio) and restart the engine; in Kubernetes use the nvidia runtime class."
+    )
+    yield Finding(
+        severity="error",
+        message="The container asks for an NVIDIA card (NVIDIA_VISIBLE_DEVICES) and got none: on the host, "
+        "nvidia-container-toolkit is missing or not in use.",
+        saw=f"NVIDIA_VISIBLE_DEVICES={wanted}, no /dev/nvidia*",
+        want="the nvidia container runtime",
+        subject="container host",
+        confidence="likely",
+        evidence=(
+            Evidence("variables.NVIDIA_VISIBLE_DEVICES", wanted, "environment"),
+            Evidence.of("nvidia.nodes", situation.machine.nvidia.nodes),
+        ),
+        ways_out=(
+            WayOut("Set up nvidia-container-toolkit on the host", (Manual(text, risk="root"),)),
+            WayOut("Start the container with the GPU", (AddContainerFlags("nvidia"),)),
+        ),
+        supersedes=("no-driver",),
+    )
+
+
+@check("GPD203", "container-cgroup-revoked", "access")
+def container_cgroup_revoked(situation: Situation) -> Verdicts:
+    """The container's device cgroup refuses the GPU nodes that are there.
+
+    ## Why it matters
+    The node is in the container and opening it is forbidden: after `systemctl daemon-reload` on the host, or where
+    /dev was mounted without rights to the devices. Programs that ran lose the card ("Unknown Error").
+
+    ## How it is judged
+    By opening the nodes: EPERM is the device cgroup's answer, whatever the file mode says. One refused card of
+    several is a card that was not granted, and no fault. Likely where NVML says "Unknown Error" in a container.
+
+    ## Fix safety
+    The container has to be started again; nothing on the host changes.
+    """
+    if situation.machine.system.container.absent or without_request(situation) or cpu_task(situation):
+        return
+    refused = _refused(situation, "EPERM")
+    if (
+        not refused
+        and situation.in_container
+        and nvml_status(situation) == NVML_UNKNOWN
+        and cuda_status(situation) != 0
+    ):
+        yield _cut_off(situation)
+    if not refused or (situation.usable and not any(path.endswith(("ctl", "uvm")) for path in refused)):
+        return
+    vendor: Vendor = "nvidia" if refused[0].startswith("/dev/nvidia") else "amd"
+    yield Finding(
+        severity="error",
+        message=f"{', '.join(refused)} cannot be opened: the container's device cgroup forbids it (EPERM).",
+        saw=f"EPERM on {refused[0]}",
+        want="nodes that open",
+        subject="container",
+        confidence="certain" if situation.in_container else "likely",
+        evidence=tuple(Evidence(f"{vendor}.nodes", f"{path}: EPERM", path) for path in refused[:3]),
+        ways_out=_anew(situation, vendor),
+        refs=(_CUT_OFF,),
+        supersedes=("no-driver", "gpu-device-permission", "amd-device-permission"),
+    )
+
+
+def _anew(situation: Situation, vendor: Vendor) -> tuple[WayOut, ...]:
+    if vendor == "amd":
+        # Engines keep the rights that --device gave; these nodes came another way, as a mount of /dev.
+        kfd, render = amd_nodes(situation) or (None, ())
+        group = owning_group(node for node in (kfd, *render) if node)
+        flags = AddContainerFlags("amd", group_id=group, why="--device gives rights to the nodes; a mount does not")
+        return (WayOut("Start the container anew with the GPU as a device", (flags,)),)
+    again = AddContainerFlags("recreate", why="a new container gets its device rules anew")
+    lasting = (
+        "To keep it from coming back on the host: `sudo nvidia-ctk system create-dev-char-symlinks --create-all`, or "
+        "the cgroupfs driver for the container engine; in LXC, allow the devices (lxc.cgroup2.devices.allow)."
+    )
+    return (
+        WayOut("Start the container anew", (again, Manual(lasting, risk="root"))),
+        WayOut("Start the container with the GPU", (AddContainerFlags(vendor),)),
+    )
+
+
+def _cut_off(situation: Situation) -> Finding:
+    """NVML's word alone: what it says when a running container loses its rights."""
+    return Finding(
+        severity="error",
+        message='The NVIDIA driver answers "Unknown Error" in this container: it seems to have lost its rights to '
+        "the GPU, as after `systemctl daemon-reload` on the host.",
+        saw="NVML Unknown Error",
+        want="nodes that open",
+        subject="container",
+        confidence="likely",
+        evidence=driver_answers(situation),
+        ways_out=_anew(situation, "nvidia"),
+        refs=(_CUT_OFF,),
+        supersedes=("no-driver",),
+    )
+
+
+def _refused(situation: Situation, answer: str) -> tuple[str, ...]:
+    """Nodes whose refusal takes every card away: a shared one, or all that stand for cards."""
+    nvidia = nvidia_nodes(situation) or {}
+    shared = [
+        n.path for n in nvidia.values() if n.opened == answer and n.path in ("/dev/nvidiactl", "/dev/nvidia-uvm")
+    ]
+    cards = card_nodes(situation)
+    if shared or (cards and all(node.opened == answer for node in cards)):
+        return tuple(shared) or tuple(node.path for node in cards)
+    kfd, render = amd_nodes(situation) or (None, ())
+    if kfd is not None and kfd.opened == answer:
+        return (kfd.path,)
+    return tuple(node.path for node in render) if kfd and render and all(n.opened == answer for n in render) else ()
+
+
+@check("GPD204", "container-libcuda-baked-in", "access")
+def container_libcuda_baked_in(situation: Situation) -> Verdicts:
+    """The image brings an NVIDIA driver library that is not the host's.
+
+    ## Why it matters
+    libcuda and libnvidia-ml belong to the host's kernel module and are mounted when the container starts. A copy in
+    the image that comes first on the load path and is of another version fails (CUDA 803, NVML 18).
+
+    ## How it is judged
+    By the first such library on the load path: it is no mount, and its version is not that of the loaded module.
+    cuda-compat and a library of the very version of the module are left alone.
+
+    ## Fix safety
+    The image is built again without the driver packages; toolkits and frameworks do not need them. A system container
+    (LXC, nspawn) keeps packages of its own, in the host's version.
+    """
+    library = baked_in(situation)
+    module = situation.machine.nvidia.module.value
+    if library is None or module is None or cuda_status(situation) == 0 or _given(situation, "nvidia") is False:
+        return
+    build = (
+        f"Build the image without {library.path}: leave out the packages libnvidia-compute-*, nvidia-driver-*, "
+        "libcuda1 (remove them in the layer that installs them); the container toolkit mounts the host's own."
+    )
+    install = (
+        f"In the container, install the libraries of the host's version, {module.version}, without kernel modules: "
+        f"`sh NVIDIA-Linux-{situation.machine.system.arch.value or 'x86_64'}-{module.version}.run "
+        "--no-kernel-modules`, or the packages libnvidia-compute-* of that version. After an update of the host's "
+        "driver do it again."
+    )
+    of_its_own = situation.machine.system.container.value in _SYSTEM_CONTAINERS
+    repair = WayOut("Install the host's version in the container", (Manual(install, risk="root"),))
+    image = "container" if of_its_own else "image"
+    yield Finding(
+        severity="error",
+        message=f"The {image} brings {library.path} ({library.version}), and the host's driver is {module.version}: "
+        f"the library in the {image} comes first and does not fit.",
+        saw=f"{library.name} {library.version} in the {image}",
+        want=f"{library.name} {module.version}" + ("" if of_its_own else ", mounted from the host"),
+        subject="container" if of_its_own else "container image",
+        evidence=(
+            Evidence("load_path", f"{library.path} {library.version}", library.via),
+            *driver_answers(situation),
+        ),
+        ways_out=(repair if of_its_own else WayOut("Build the image without driver libraries", (Manual(build),)),),
+        supersedes=("driver-lib-mismatch", "driver-too-old", "no-driver"),
+    )
+
+
+@check("GPD213", "shm-small", "access")
+def shm_small(situation: Situation) -> Verdicts:
+    """The container's /dev/shm is too small for data loaders.
+
+    ## Why it matters
+    Data-loader workers and NCCL pass tensors through /dev/shm. Container engines give it 64 MiB: workers die with
+    "bus error", NCCL with "no space left on device".
+
+    ## How it is judged
+    By the size of /dev/shm in a container with torch and a GPU that it can use: less than 1 GiB.
+
+    ## Fix safety
+    The container has to be started again; shared memory is taken only as it is used.
+    """
+    size = situation.machine.system.shm
+    if (
+        not situation.in_container
+        or situation.torch is None
+        or not situation.usable
+        or size.value is None
+        or size.value >= _SMALL
+    ):
+        return
+    yield Finding(
+        severity="warning",
+        message=f"/dev/shm of this container is {size.value >> 20} MiB: data loaders and NCCL need more.",
+        saw=f"{size.value >> 20} MiB",
+        want="1 GiB or more",
+        subject="container",
+        confidence="likely",
+        evidence=(Evidence.of("system.shm", size),),
+        ways_out=(WayOut("Start the container with more shared memory", (AddContainerFlags("shm"),)),),
+    )

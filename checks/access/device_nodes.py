@@ -1,0 +1,284 @@
+"""Device nodes that are missing or that this user may not open (GPD206 to GPD209)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import (
+    AddContainerFlags,
+    Evidence,
+    Finding,
+    InstallRocmDriver,
+    JoinGroup,
+    LoadModule,
+    Manual,
+    Reboot,
+    UnblockModule,
+    WayOut,
+)
+from gpudoctor.machine import DeviceNode, Vendor
+from gpudoctor.situation import Situation
+from gpudoctor.situation.device_nodes import SHARED, amd_nodes, card_nodes, nvidia_nodes, owning_group
+from gpudoctor.situation.gpu_groups import called, finding
+from gpudoctor.situation.installed_driver import (
+    CUDA_UNKNOWN,
+    NVML_NO_PERMISSION,
+    cuda_status,
+    driver_answers,
+    nvml_status,
+)
+from gpudoctor.situation.no_kernel_driver import served, unserved, without_kfd
+
+_SHARES_DEV = ("apptainer", "singularity", "charliecloud", "shifter", "enroot", "flatpak", "systemd-nspawn")
+"""Containers that use the host's own /dev: nodes appear there as on bare metal."""
+
+
+def _needless(situation: Situation, vendor: Vendor) -> bool:
+    """Another vendor's card does the work: nobody misses these."""
+    working = served(situation)
+    if situation.built_for:
+        return situation.built_for != vendor and any(gpu.vendor == situation.built_for for gpu in working)
+    return any(not gpu.integrated for gpu in working)
+
+
+@check("GPD206", "gpu-device-permission", "access")
+def gpu_device_permission(situation: Situation) -> Verdicts:
+    """This user may not open the NVIDIA device nodes.
+
+    ## Why it matters
+    Programs run as this user find no card, although root does.
+
+    ## How it is judged
+    By opening /dev/nvidiactl, /dev/nvidia-uvm and the cards' nodes: EACCES. Membership in groups is not looked at, so
+    ACLs and rootless containers are judged rightly. One closed card of several is a card that was not granted. At
+    level driver also where NVML says "Insufficient Permissions".
+
+    ## Fix safety
+    Joining a group gives its rights to every program of this user, from the next login on.
+    """
+    nodes = nvidia_nodes(situation) or {}
+    refusals = _refusals(situation)
+    shared = [nodes[path] for path in SHARED if path in nodes and nodes[path].opened in refusals]
+    cards = list(card_nodes(situation))
+    closed = shared or ([n for n in cards if n.opened in refusals] if _all_closed(cards, refusals) else [])
+    if not closed and nvml_status(situation) == NVML_NO_PERMISSION and cuda_status(situation) != 0:
+        closed = [nodes.get(SHARED[0]) or DeviceNode(path=SHARED[0])]
+    if not closed or _needless(situation, "nvidia"):
+        return
+    yield _closed(situation, "nvidia", closed[0], tuple(closed))
+
+
+@check("GPD207", "amd-device-permission", "access")
+def amd_device_permission(situation: Situation) -> Verdicts:
+    """This user may not open /dev/kfd or the AMD render nodes.
+
+    ## Why it matters
+    /dev/kfd and /dev/dri/renderD* belong to the groups render and video. Without them HIP finds no card
+    ("Unable to open /dev/kfd read-write: Permission denied").
+
+    ## How it is judged
+    By opening them: EACCES. In containers the number of the owning group counts, not its name.
+
+    ## Fix safety
+    Joining a group gives its rights to every program of this user, from the next login on.
+    """
+    kfd, render = amd_nodes(situation) or (
+        situation.machine.amd.kfd.value,
+        situation.machine.amd.render_nodes.value or (),
+    )
+    refusals = _refusals(situation)
+    closed = [kfd] if kfd is not None and kfd.opened in refusals else []
+    if not closed and _all_closed(list(render), refusals):
+        closed = [node for node in render if node.opened in refusals]
+    if not closed or situation.machine.system.wsl.known or _needless(situation, "amd"):
+        return
+    if not situation.machine.of_vendor("amd") and situation.built_for != "amd":
+        return
+    others = [node for node in render if node.opened in refusals and node not in closed]
+    yield _closed(situation, "amd", closed[0], (*closed, *others))
+
+
+def _refusals(situation: Situation) -> tuple[str, ...]:
+    """What a node answers that this user may not open. EPERM comes from a device cgroup: in a container or a batch
+    job that is a matter of how it was started."""
+    alone = situation.machine.system.container.absent and not situation.machine.system.job.known
+    return ("EACCES", "EPERM") if alone else ("EACCES",)
+
+
+def _all_closed(nodes: list[DeviceNode], refusals: tuple[str, ...]) -> bool:
+    return any(n.opened in refusals for n in nodes) and not any(n.opened in ("ok", "untried") for n in nodes)
+
+
+def _closed(situation: Situation, vendor: Vendor, node: DeviceNode, closed: tuple[DeviceNode, ...]) -> Finding:
+    mode = "" if node.mode is None else f", mode {node.mode & 0o777:04o}"
+    return Finding(
+        severity="error",
+        message=f"This user may not open {node.path} (permission denied): no GPU can be used.",
+        saw=f"{'EPERM' if node.opened == 'EPERM' else 'EACCES'} on {node.path}{mode}",
+        want="read and write access",
+        subject=node.path,
+        evidence=tuple(Evidence(f"{vendor}.nodes", f"{n.path}: {n.opened}, gid {n.gid}", n.path) for n in closed[:3]),
+        ways_out=_let_in(situation, vendor, node, closed),
+        supersedes=("no-driver",),
+    )
+
+
+def _let_in(
+    situation: Situation, vendor: Vendor, node: DeviceNode, closed: tuple[DeviceNode, ...]
+) -> tuple[WayOut, ...]:
+    if node.opened == "EPERM":
+        text = (
+            "A device cgroup forbids it. In a systemd service: allow the devices (`DeviceAllow=char-nvidia rw`, "
+            "`DeviceAllow=char-drm rw`, `DeviceAllow=/dev/kfd rw`), or take away PrivateDevices and DevicePolicy."
+        )
+        return (WayOut("Allow the devices in the service's control group", (Manual(text, risk="root"),)),)
+    others_may = node.mode is not None and node.mode & 0o006 == 0o006
+    group_may = node.mode is None or node.mode & 0o060 == 0o060
+    if others_may or (group_may and node.gid is not None and node.gid in situation.machine.system.user.gids):
+        text = (
+            "The file mode allows it, so a security module forbids it. In a container under SELinux: on the host "
+            "`sudo setsebool -P container_use_devices 1`, or start it with `--security-opt label=disable`; else look "
+            "into the audit log (`ausearch -m avc`, `dmesg`)."
+        )
+        return (WayOut("Let the security module allow the device", (Manual(text, risk="root"),)),)
+    groups = tuple(dict.fromkeys(n.gid for n in closed if n.gid and n.mode is not None and n.mode & 0o060 == 0o060))
+    if situation.in_container and group_may:
+        flags = AddContainerFlags(vendor, group_id=owning_group(closed), why=f"the group that owns {node.path}")
+        return (WayOut(f"Start the container with the group that owns {node.path}", (flags,)),)
+    names = {number: name for name, number in situation.machine.system.groups.items()}
+    if groups and all(group in names for group in groups):
+        joined = tuple(JoinGroup(names[group], why=f"it owns {node.path}") for group in groups)
+        return (WayOut(f"Join the group {' and '.join(names[g] for g in groups)} and log in again", joined),)
+    if groups:
+        text = f"Add this user to the group with the number {groups[0]}, which owns {node.path}, and log in again."
+        return (WayOut("Join the group that owns the node", (Manual(text, risk="root"),)),)
+    text = (
+        "Give the nodes back their usual rights: `options nvidia NVreg_DeviceFileMode=0666` in /etc/modprobe.d, and "
+        "reboot."
+        if vendor == "nvidia"
+        else 'Give the nodes to the group render by a udev rule: `KERNEL=="kfd", GROUP="render", MODE="0660"` and '
+        '`SUBSYSTEM=="drm", KERNEL=="renderD*", GROUP="render", MODE="0660"`; then join that group.'
+    )
+    if situation.in_container:
+        text = f"On the host, as they are root's alone: {text[0].lower()}{text[1:]} Or start the container as root."
+    return (WayOut("Open the nodes to users", (Manual(text, risk="root"),)),)
+
+
+@check("GPD208", "amd-kfd-missing", "access")
+def amd_kfd_missing(situation: Situation) -> Verdicts:
+    """AMD's compute node /dev/kfd, or every card's render node, is absent.
+
+    ## Why it matters
+    amdgpu gives the card a screen; compute goes through /dev/kfd and /dev/dri/renderD*. Without them HIP finds none.
+
+    ## How it is judged
+    An AMD card is bound to amdgpu and /dev/kfd (or the whole KFD) is known not to be there; or it is there, and the
+    folder /dev/dri has none of the render nodes that KFD names. In a container that is a matter of how it was
+    started, in WSL there is none by design.
+
+    ## Fix safety
+    Another kernel or AMD's driver package needs root and a reboot.
+    """
+    for severity, cards in without_kfd(situation, "amd-kfd-missing"):
+        text = "Boot a kernel that was built with CONFIG_HSA_AMD (those of the large distributions are)."
+        yield finding(
+            severity,
+            cards,
+            message=f"/dev/kfd is missing: amdgpu serves {called(cards)} without its compute part.",
+            saw="no /dev/kfd",
+            want="/dev/kfd",
+            evidence=(
+                Evidence.of("amd.kfd", situation.machine.amd.kfd),
+                Evidence.of("amd.topology", situation.machine.amd.topology),
+                Evidence.of("gpu.driver", cards[0].driver),
+            ),
+            ways_out=(
+                WayOut("Boot a kernel with KFD", (Manual(text, risk="reboot"),)),
+                WayOut("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
+            ),
+        )
+    if not situation.in_container and not situation.machine.system.wsl.known:
+        yield from _lost_nodes(situation)
+
+
+def _lost_nodes(situation: Situation) -> Iterator[Finding]:
+    """The kernel lists cards for compute, and a node that all of them need is gone from /dev."""
+    amd = situation.machine.amd
+    listed = [gpu for gpu in situation.machine.of_vendor("amd") if gpu.kfd_node is not None]
+    render = {node.path for node in amd.render_nodes.value or ()}
+    needed = [node for gpu in listed for node in gpu.nodes]
+    if listed and amd.kfd.absent:
+        node, fact, subsystem = "/dev/kfd", Evidence.of("amd.kfd", amd.kfd), "kfd"
+    elif needed and amd.kfd.known and amd.render_nodes.known and render.isdisjoint(needed):
+        node, subsystem = needed[0], "drm"
+        fact = Evidence("amd.render_nodes", " ".join(sorted(render)) or "none", amd.render_nodes.source)
+    else:
+        return
+    text = f"Let udev make the node again: `sudo udevadm trigger --subsystem-match={subsystem}`, or reboot."
+    yield Finding(
+        severity="error",
+        message=f"{node} is missing although the kernel lists {listed[0].name} for compute.",
+        saw=f"no {node}",
+        want=node,
+        subject=node,
+        evidence=(fact,),
+        ways_out=(WayOut("Let udev make the node again", (Manual(text, risk="root"),)),),
+    )
+
+
+@check("GPD209", "nvidia-uvm-missing", "access")
+def nvidia_uvm_missing(situation: Situation) -> Verdicts:
+    """The node /dev/nvidia-uvm is missing, and nothing will make it.
+
+    ## Why it matters
+    CUDA works through nvidia-uvm. nvidia-smi does not need it and looks healthy; CUDA fails with error 999.
+
+    ## How it is judged
+    In a container that has the other NVIDIA nodes: this one is absent or dead. On bare metal the first CUDA program
+    makes it, so there only a failed start of CUDA counts, or a rule that keeps nvidia_uvm from loading.
+
+    ## Fix safety
+    Loading nvidia_uvm needs root on the host and disturbs nothing that runs.
+    """
+    nodes, machine = nvidia_nodes(situation), situation.machine
+    if nodes is None or machine.system.wsl.known or machine.system.jetson.known or unserved(situation, "nvidia"):
+        return
+    uvm = nodes.get("/dev/nvidia-uvm")
+    dead = uvm is not None and uvm.opened in ("ENXIO", "ENODEV", "EIO")
+    if "/dev/nvidiactl" not in nodes or (uvm is not None and not dead) or cuda_status(situation) == 0:
+        return
+    fixed_dev = situation.in_container and machine.system.container.value not in _SHARES_DEV
+    blocked = machine.nvidia.blocked.value or ()
+    rules = [rule for rule in blocked if rule.module == "nvidia_uvm" and _forbids(rule.rule)]
+    if not fixed_dev and cuda_status(situation) != CUDA_UNKNOWN and (not rules or situation.in_container):
+        return
+    load = LoadModule("nvidia_uvm", why="it makes /dev/nvidia-uvm")
+    unblock = tuple(UnblockModule("nvidia_uvm", rule.source, why=f"it holds: {rule.rule}") for rule in rules)
+    on_host = Manual("On the host, as root: `nvidia-modprobe -c 0 -u`.", risk="root")
+    flags = AddContainerFlags("nvidia", why="puts /dev/nvidia-uvm into the container")
+    yield Finding(
+        severity="error",
+        message="/dev/nvidia-uvm is "
+        + ("dead: its kernel module is not loaded." if dead else "missing: CUDA cannot start without it."),
+        saw="/dev/nvidia-uvm: " + (uvm.opened if uvm else "absent"),
+        want="/dev/nvidia-uvm",
+        subject="/dev/nvidia-uvm",
+        confidence="certain" if cuda_status(situation) == CUDA_UNKNOWN else "likely",
+        evidence=(
+            Evidence("nvidia.nodes", " ".join(sorted(nodes)), machine.nvidia.nodes.source),
+            Evidence.of("nvidia.modules_loaded", machine.nvidia.modules_loaded),
+            *driver_answers(situation),
+        ),
+        ways_out=(
+            WayOut("Make the node on the host and start the container anew", (on_host, flags))
+            if fixed_dev
+            else WayOut("Load nvidia_uvm", (*unblock, load)),
+        ),
+        supersedes=("no-driver", "nvidia-uvm-after-suspend"),
+    )
+
+
+def _forbids(rule: str) -> bool:
+    """Whether a rule stops a module that is loaded by its name (a plain "blacklist" line does not)."""
+    return rule.strip().startswith("install") or "module_blacklist" in rule

@@ -1,0 +1,55 @@
+"""ROCm in WSL2 without the variable that lets its runtime find /dev/dxg (GPD214)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import Evidence, Finding, SetVariable, UnsetVariable, WayOut
+from gpudoctor.situation import Situation
+from gpudoctor.situation.wsl import dxg_opens, looks_behind_dxg, of_another_vendor
+
+
+@check("GPD214", "rocm-wsl-dxg-env", "access")
+def rocm_wsl_dxg_env(situation: Situation) -> Verdicts:
+    """ROCm on WSL is not told to look for the card behind /dev/dxg.
+
+    ## Why it matters
+    Inside WSL there is no /dev/kfd. The ROCm releases before 7.13 look for the card behind /dev/dxg only where
+    HSA_ENABLE_DXG_DETECTION=1; later ones do so unless it is 0.
+
+    ## How it is judged
+    By the ROCm that torch brings, the variable, and /dev/dxg. Never where the runtime lists a GPU.
+
+    ## Fix safety
+    The variable has no meaning outside WSL.
+    """
+    machine, torch = situation.machine, situation.torch
+    if not machine.system.wsl.known or torch is None or torch.rocm is None or dxg_opens(situation) is False:
+        return
+    if of_another_vendor(situation):
+        return
+    hsa = machine.amd.hsa.value
+    value = situation.variable("HSA_ENABLE_DXG_DETECTION")
+    row = situation.matrix.wsl_rocm(torch.rocm)
+    if (hsa and any(agent.kind == "gpu" for agent in hsa.agents)) or row is None or looks_behind_dxg(situation):
+        return
+    name = "HSA_ENABLE_DXG_DETECTION"
+    why = f"ROCm {torch.rocm} looks behind /dev/dxg only when told to"
+    way_out = (
+        WayOut(f"Set {name}=1", (SetVariable(name, "1", why=why),))
+        if row.dxg_variable
+        else WayOut(f"Unset {name}", (UnsetVariable(name, why="0 switches the search behind /dev/dxg off"),))
+    )
+    yield Finding(
+        severity="error",
+        message=f"ROCm {torch.rocm} inside WSL does not look for the GPU: {name} is {value or 'not set'}.",
+        saw=f"{name}={value}" if value is not None else f"{name} not set",
+        want=f"{name}=1" if row.dxg_variable else f"{name} not 0",
+        subject="ROCm on WSL",
+        evidence=(
+            Evidence.of("system.wsl", machine.system.wsl),
+            Evidence("torch.rocm", torch.rocm, torch.source),
+            Evidence(f"variables.{name}", value or "not set", "environment"),
+        ),
+        ways_out=(way_out,),
+        refs=("ROCm/librocdxg#34", "ROCm/rocm-systems#4216"),
+    )

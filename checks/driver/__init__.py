@@ -1,0 +1,1 @@
+"""Hardware, kernel and driver."""

@@ -1,0 +1,208 @@
+"""What keeps a loaded NVIDIA driver from starting CUDA (GPD127 to GPD129)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import Evidence, Finding, LoadModule, Manual, Reboot, StartService, WayOut
+from gpudoctor.situation import Situation
+from gpudoctor.situation.installed_driver import (
+    CUDA_NOT_READY,
+    CUDA_UNKNOWN,
+    cuda_status,
+    driver_answers,
+    nvml_status,
+)
+
+_NVLINK5 = ("sm_100", "sm_103")
+_SUBNET_MANAGER = (
+    "HGX B200 and B300 boards need the NVLink subnet manager too: install nvlsm, and load ib_umad (`sudo modprobe "
+    "ib_umad`), or the fabric manager does not start."
+)
+
+
+@check("GPD127", "fabric-manager-not-running", "driver")
+def fabric_manager_not_running(situation: Situation) -> Verdicts:
+    """The NVSwitch fabric manager is absent, stopped, or of another version.
+
+    ## Why it matters
+    On NVSwitch machines CUDA does not start (error 802, "system not yet initialized") until the fabric manager has
+    set up the switches, and it serves only the driver of exactly its own version.
+
+    ## How it is judged
+    On bare metal by the switches on the bus and the service; those of HGX B200 and B300 boards are not on the bus as
+    NVIDIA's, and the cards stand for them. In a container or a virtual machine without switches
+    only the driver's own answer tells (802, or cards that wait for their fabric), and the host has to be repaired.
+
+    ## Fix safety
+    Starting the service touches no running program that works without it.
+    """
+    fabric, module = situation.machine.nvidia.fabric, situation.machine.nvidia.module.value
+    waits = cuda_status(situation) == CUDA_NOT_READY or _unregistered(situation)
+    if cuda_status(situation) == 0 or not situation.machine.of_vendor("nvidia"):
+        return
+    if situation.in_container or not (fabric.switches.value or _nvlink5(situation)):
+        if waits and not _hmm(situation) and any(gpu.datacenter for gpu in situation.machine.of_vendor("nvidia")):
+            yield _unready(situation)
+        return
+    driver, manager = module.version if module else None, fabric.manager_version.value
+    differs = manager is not None and driver is not None and manager != driver
+    running, absent = fabric.manager_running.value, fabric.manager_version.absent
+    if not (waits or differs or running is False or (absent and not running)):
+        return
+    state = "is not installed" if absent else f"is version {manager}" if differs else "is not running"
+    package = f"nvidia-fabricmanager={driver}" if driver and (absent or differs) else ""
+    start = StartService("nvidia-fabricmanager", package=package, why="sets up the NVSwitch fabric for the driver")
+    subnet = (Manual(_SUBNET_MANAGER, risk="root"),) if _nvlink5(situation) else ()
+    yield Finding(
+        severity="error",
+        message=f"This machine has NVSwitches, and its fabric manager {state}"
+        + (f" while the driver is {driver}" if differs else "")
+        + ": CUDA does not start (error 802).",
+        saw=f"fabric manager {manager or ('absent' if absent else 'stopped')}",
+        want=f"fabric manager {driver} running" if driver else "fabric manager running",
+        subject="NVSwitch fabric",
+        confidence="certain" if waits or differs or running is False else "likely",
+        evidence=(
+            Evidence.of("nvidia.fabric.switches", fabric.switches),
+            Evidence.of("nvidia.fabric.manager_version", fabric.manager_version),
+            Evidence.of("nvidia.fabric.manager_running", fabric.manager_running),
+            *driver_answers(situation),
+        ),
+        ways_out=(
+            WayOut(
+                f"Install nvidia-fabricmanager {driver} and start it" if package else "Start nvidia-fabricmanager",
+                (*subnet, start),
+            ),
+        ),
+        supersedes=("cuda-init-hmm-kaslr", "no-driver"),
+    )
+
+
+def _nvlink5(situation: Situation) -> bool:
+    """An HGX board of eight B200 or B300, on bare metal. In a virtual machine the host may keep the switches, and on
+    Grace (GB200) the fabric manager runs elsewhere."""
+    system, cards = situation.machine.system, situation.machine.of_vendor("nvidia")
+    blackwell = [gpu for gpu in cards if gpu.datacenter and gpu.arch.value in _NVLINK5]
+    return len(blackwell) >= 8 and system.arch.value == "x86_64" and system.virtual_machine.absent
+
+
+def _unready(situation: Situation) -> Finding:
+    text = (
+        "On the host: install nvidia-fabricmanager of exactly the driver's version, start it, look at "
+        "`systemctl status nvidia-fabricmanager`. On rented machines: ask the provider, or take another host."
+    )
+    if any(gpu.arch.value in _NVLINK5 for gpu in situation.machine.of_vendor("nvidia")):
+        text += f" {_SUBNET_MANAGER}"
+    refused = cuda_status(situation) == CUDA_NOT_READY
+    said = "CUDA says that the system is not yet initialized (802)" if refused else "The cards wait for their fabric"
+    return Finding(
+        severity="error",
+        message=f"{said}: the host's NVSwitch fabric manager does not run or does not fit the driver.",
+        saw="cuInit 802" if refused else "NVLink fabric not set up",
+        want="cuInit 0" if refused else "NVLink fabric completed",
+        subject="NVSwitch fabric",
+        confidence="likely",
+        evidence=driver_answers(situation),
+        ways_out=(WayOut("Start the fabric manager on the host", (Manual(text, risk="root"),)),),
+        supersedes=("cuda-init-hmm-kaslr", "no-driver"),
+    )
+
+
+def _unregistered(situation: Situation) -> bool:
+    """NVML says of cards that their NVLink fabric is not set up."""
+    states = [gpu.nvml.fabric for gpu in situation.machine.of_vendor("nvidia") if gpu.nvml]
+    return any(state in ("not-started", "in-progress") for state in states)
+
+
+def _hmm(situation: Situation) -> bool:
+    return bool(situation.log_faults("cuda-init-hmm-kaslr"))
+
+
+@check("GPD128", "cuda-init-hmm-kaslr", "driver")
+def cuda_init_hmm_kaslr(situation: Situation) -> Verdicts:
+    """CUDA does not start: a defect of HMM with kernel address randomisation.
+
+    ## Why it matters
+    nvidia_uvm asks the kernel for an address range for device memory; with some layouts there is none, and CUDA fails
+    at its start on an otherwise sound machine.
+
+    ## How it is judged
+    At level driver: CUDA fails (802, 999 and the like), and the kernel log has the line of nvidia-uvm, or the error
+    is 802 on a machine without NVSwitch.
+
+    ## Fix safety
+    The option switches heterogeneous memory management off in nvidia_uvm; programs do not need it. Needs root.
+    """
+    status = cuda_status(situation)
+    lines = situation.log_faults("cuda-init-hmm-kaslr")
+    switches = situation.machine.nvidia.fabric.switches.value
+    datacenter = any(gpu.datacenter for gpu in situation.machine.of_vendor("nvidia"))
+    look_alike = status == CUDA_NOT_READY and not switches and not datacenter
+    if status in (None, 0) or not (lines or look_alike):
+        return
+    option = LoadModule(
+        "nvidia_uvm", reload=True, options=("uvm_disable_hmm=1",), why="without HMM no range is needed"
+    )
+    weaker = "Add `nokaslr` to the kernel command line and reboot (this weakens the kernel's protection)."
+    yield Finding(
+        severity="error",
+        message=f"CUDA does not start (error {status}): the kernel had no address range left for nvidia-uvm (HMM and "
+        "address randomisation).",
+        saw=lines[-1].line if lines else f"cuInit {status} without NVSwitch",
+        want="cuInit 0",
+        subject="NVIDIA driver",
+        confidence="certain" if lines else "possible",
+        evidence=(*driver_answers(situation), *(Evidence("kernel_log", f.line, "kernel log") for f in lines[-1:])),
+        ways_out=(
+            WayOut("Load nvidia_uvm without HMM", (option,)),
+            WayOut("Switch address randomisation off", (Manual(weaker, risk="reboot"),)),
+        ),
+        refs=("CUDA 13.2 Update 2 release notes, known issues",),
+        supersedes=("nvidia-uvm-after-suspend", "no-driver"),
+    )
+
+
+@check("GPD129", "nvidia-uvm-after-suspend", "driver")
+def nvidia_uvm_after_suspend(situation: Situation) -> Verdicts:
+    """CUDA is dead since the machine was suspended.
+
+    ## Why it matters
+    After a resume nvidia_uvm may be left in a state in which CUDA fails with error 999 although nvidia-smi works.
+
+    ## How it is judged
+    At level driver: cuInit answers 999, NVML works, and this boot was suspended at least once.
+
+    ## Fix safety
+    Reloading the module needs root and that no program uses the card; nothing on disk changes.
+    """
+    suspends = situation.machine.system.suspends
+    if (
+        cuda_status(situation) != CUDA_UNKNOWN
+        or not suspends.value
+        or nvml_status(situation) not in (0, None)
+        or _hmm(situation)
+    ):
+        return
+    reload = LoadModule("nvidia_uvm", reload=True, why="a fresh nvidia_uvm is not affected")
+    on_host = Manual("On the host: `modprobe -r nvidia_uvm`, then `modprobe nvidia_uvm`, as root.", risk="root")
+    keep = Manual(
+        "To keep it from coming back: set NVreg_PreserveVideoMemoryAllocations=1 for the module nvidia and enable "
+        "nvidia-suspend.service, nvidia-resume.service and nvidia-hibernate.service.",
+        risk="root",
+    )
+    yield Finding(
+        severity="error",
+        message="CUDA does not start (error 999) since this machine was suspended; the module nvidia_uvm has to be "
+        "loaded anew.",
+        saw=f"cuInit 999 after {suspends.value} suspend(s)",
+        want="cuInit 0",
+        subject="NVIDIA driver",
+        confidence="likely",
+        evidence=(*driver_answers(situation), Evidence.of("system.suspends", suspends)),
+        ways_out=(
+            WayOut("Load nvidia_uvm anew", (on_host if situation.in_container else reload,)),
+            WayOut("Reboot", (Reboot(), keep)),
+        ),
+        refs=("pytorch/pytorch#49081",),
+        supersedes=("no-driver",),
+    )

@@ -1,0 +1,330 @@
+"""Cards that are gone, damaged, or cannot start (GPD102 to GPD105, GPD107)."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import (
+    Device,
+    Evidence,
+    Finding,
+    Manual,
+    Reboot,
+    WayOut,
+    gpu_subject,
+)
+from gpudoctor.machine import Gpu, LogFault
+from gpudoctor.situation import Situation
+from gpudoctor.situation.gpu_reset import reset
+from gpudoctor.situation.installed_driver import about, log_evidence, nvidia_refusal
+from gpudoctor.situation.no_kernel_driver import because
+
+_NVML_LOST = 15
+_UNCONTAINED = (64, 95, 140)
+"""Xids after which the card computes nothing until it is reset."""
+_RESET = "GPU requires reset"
+
+
+def _answers(situation: Situation, gpu: Gpu) -> bool | None:
+    """Whether the driver lists the card as alive now; None where the driver was not asked."""
+    if gpu.nvml is not None:
+        return not gpu.nvml.lost
+    for api in situation.machine.nvidia.answered:
+        if api.value and api.value.devices is not None and api.value.status == 0:
+            return None if any(not device.bdf for device in api.value.devices) else False
+    return None
+
+
+@check("GPD102", "gpu-off-bus", "driver")
+def gpu_off_bus(situation: Situation) -> Verdicts:
+    """A card has fallen off the PCI bus.
+
+    ## Why it matters
+    The card was there at boot and no longer answers: every program on it fails until the machine is power-cycled,
+    and often again soon after. Power supply, riser, slot, heat and a dying card are the usual causes.
+
+    ## How it is judged
+    Certain where the driver calls the card lost, where its PCI registers read as all ones, or where the loaded driver
+    did not take the card and says this as the reason. A line in the kernel log alone (NVIDIA Xid 79) is a note: the
+    card may have been reset since.
+
+    ## Fix safety
+    A power cycle changes nothing on disk. Reseating the card is work on an open machine.
+    """
+    faults = situation.log_faults("gpu-off-bus")
+    refused = {id(gpu) for _, cards in because(situation, "gpu-off-bus") for gpu in cards}
+    for gpu in situation.machine.gpus:
+        lines = about(gpu, tuple(fault for fault in faults if fault.bdf or len(situation.machine.gpus) == 1))
+        alive = _answers(situation, gpu)
+        missing = alive is False and bool(lines)
+        gone = gpu.off_bus or (gpu.nvml is not None and gpu.nvml.lost) or missing or id(gpu) in refused
+        if not gone and not lines:
+            continue
+        asks_for_reset = gone and not gpu.off_bus and gpu.nvml is not None and gpu.nvml.why == _RESET
+        message = (
+            f"{gpu.name} no longer works: its driver says that it must be reset."
+            if asks_for_reset
+            else f"{gpu.name} has fallen off the PCI bus: the driver can no longer reach it."
+            if gone
+            else f"The kernel log says that {gpu.name} fell off the PCI bus earlier in this boot."
+        )
+        saw = "PCI registers read ff" if gpu.off_bus else (gpu.nvml.why or "lost" if gone and gpu.nvml else "")
+        yield Finding(
+            severity="error" if gone else "note",
+            message=message,
+            saw=saw or (lines[-1].line if lines else "lost"),
+            want="a card that answers",
+            subject=gpu_subject(gpu),
+            device=Device.of(gpu),
+            confidence="certain" if gone else "possible",
+            evidence=(Evidence("gpu.off_bus", str(gpu.off_bus).lower(), gpu.source), *log_evidence(situation, lines)),
+            ways_out=(reset(gpu),) if asks_for_reset else (_power_cycle(),) if gone else (),
+            supersedes=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
+        )
+    lost = next((api for api in (situation.machine.nvidia.nvml, situation.machine.nvidia.smi) if api.value), None)
+    if (
+        lost
+        and lost.value
+        and lost.value.status == _NVML_LOST
+        and not any(gpu.off_bus or (gpu.nvml and gpu.nvml.lost) for gpu in situation.machine.gpus)
+    ):
+        yield Finding(
+            severity="error",
+            message="The NVIDIA driver says that a card is lost: it has fallen off the PCI bus.",
+            saw=lost.value.message or f"NVML error {_NVML_LOST}",
+            want="cards that answer",
+            subject="NVIDIA driver",
+            evidence=(Evidence.of("nvidia.nvml", lost), *log_evidence(situation, faults)),
+            ways_out=(_power_cycle(),),
+            supersedes=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
+        )
+
+
+def _power_cycle() -> WayOut:
+    text = (
+        "Shut the machine down, take it off the mains for a minute and start it again. If the card is lost again: "
+        "reseat it, check its power cables and temperature, try another slot without a riser; then have it replaced."
+    )
+    title = "Power-cycle the machine and check the card's seat, power and cooling"
+    return WayOut(title, (Manual(text, risk="reboot"),))
+
+
+@check("GPD103", "gpu-ecc", "driver")
+def gpu_ecc(situation: Situation) -> Verdicts:
+    """A card has uncorrectable memory errors.
+
+    ## Why it matters
+    Uncorrectable errors end the programs that hit them, and a row remapping that failed means that the memory can
+    no longer repair itself.
+
+    ## How it is judged
+    By the driver's own counters: errors since the driver was loaded, a remapping that is pending or has failed, are
+    faults. Counts over the card's life are history: a note. Log lines without counters are a note.
+
+    ## Fix safety
+    A reset or reboot ends every program on the card and changes nothing on disk. Errors of the past leave nothing to
+    repair.
+    """
+    faults = situation.log_faults("gpu-ecc")
+    for gpu in situation.machine.gpus:
+        state = gpu.nvml
+        lines = about(gpu, tuple(fault for fault in faults if fault.bdf or len(situation.machine.gpus) == 1))
+        subject, device = gpu_subject(gpu), Device.of(gpu)
+        if state is not None and state.remap_failed:
+            text = "Take the card out of service and have it replaced: its memory can no longer remap bad rows."
+            yield Finding(
+                severity="error",
+                message=f"{gpu.name}: a memory row could not be remapped. The card needs service.",
+                saw="row remapping failed",
+                want="no failed remapping",
+                subject=subject,
+                device=device,
+                evidence=(Evidence("nvml.remap_failed", "true", "NVML"), *log_evidence(situation, lines)),
+                ways_out=(WayOut("Replace the card", (Manual(text),)),),
+            )
+        elif state is not None and (state.ecc_uncorrectable or state.remap_pending):
+            saw = (
+                f"{state.ecc_uncorrectable} uncorrectable errors since the driver was loaded"
+                if state.ecc_uncorrectable
+                else "a row remapping is pending"
+            )
+            yield Finding(
+                severity="error",
+                message=f"{gpu.name} has uncorrectable memory errors. It must be reset before it is used again.",
+                saw=saw,
+                want="no uncorrectable errors",
+                subject=subject,
+                device=device,
+                evidence=(
+                    Evidence("nvml.ecc_uncorrectable", str(state.ecc_uncorrectable), "NVML"),
+                    Evidence("nvml.remap_pending", str(state.remap_pending), "NVML"),
+                    *log_evidence(situation, lines),
+                ),
+                ways_out=(
+                    WayOut(
+                        "Reboot, so that the bad rows are remapped; replace the card if errors come back",
+                        (Reboot(why="row remapping takes effect at a reset of the card"),),
+                    ),
+                ),
+            )
+        elif (state is not None and state.ecc_uncorrectable_ever) or lines:
+            ever = state.ecc_uncorrectable_ever if state else None
+            yield Finding(
+                severity="note",
+                message=f"{gpu.name} had uncorrectable memory errors in the past; none is open now."
+                if state
+                else f"The kernel log has memory errors of {gpu.name}; its counters were not read.",
+                saw=f"{ever} over the card's life" if ever else lines[-1].line,
+                subject=subject,
+                device=device,
+                confidence="certain" if state else "possible",
+                evidence=(
+                    Evidence("nvml.ecc_uncorrectable_ever", str(ever), "NVML"),
+                    *log_evidence(situation, lines),
+                ),
+                ways_out=() if state or lines[-1].xid not in _UNCONTAINED else (reset(gpu),),
+            )
+
+
+@check("GPD104", "driver-init-failed-bios", "driver")
+def driver_init_failed_bios(situation: Situation) -> Verdicts:
+    """The NVIDIA driver cannot start a card because of firmware settings.
+
+    ## Why it matters
+    The firmware did not give the card enough address space (Resizable BAR, Above 4G Decoding): the driver sees it
+    on the bus and gives up, nvidia-smi says "No devices were found".
+
+    ## How it is judged
+    By the codes that the driver writes into the kernel log, for a card that the driver does not list as working.
+    At level static the card's present state is not known: then it is likely, not certain.
+
+    ## Fix safety
+    Firmware settings are changed by a person; note the old values. No file on disk changes.
+    """
+    for gpu, lines in _failed_starts(situation, "driver-init-failed-bios"):
+        text = (
+            'Enter the firmware setup (BIOS/UEFI), switch on "Above 4G Decoding" and "Resizable BAR" '
+            "(also called Re-Size BAR, Smart Access Memory), update the firmware if they are missing, and boot again."
+        )
+        yield _failed_start(
+            situation,
+            gpu,
+            lines,
+            f"The NVIDIA driver cannot start {gpu.name}: the firmware gives it too little address space.",
+            WayOut("Switch on Above 4G Decoding and Resizable BAR", (Manual(text, risk="reboot"),)),
+        )
+
+
+@check("GPD105", "driver-init-failed-hw", "driver")
+def driver_init_failed_hw(situation: Situation) -> Verdicts:
+    """The NVIDIA driver cannot start a card: the card itself does not come up.
+
+    ## Why it matters
+    The card's management processor (GSP) or its firmware does not come up: power, seat, slot or the card itself.
+
+    ## How it is judged
+    By the codes that the driver writes into the kernel log, for a card that the driver does not list as working.
+    Settings of the machine's firmware and the wrong module flavour leave similar lines and are looked at first.
+
+    ## Fix safety
+    A power cycle changes nothing on disk. Reseating the card is work on an open machine.
+    """
+    for gpu, lines in _failed_starts(situation, "driver-init-failed-hw"):
+        if any(
+            about(gpu, situation.log_faults(slug)) for slug in ("driver-init-failed-bios", "nvidia-firmware-missing")
+        ):
+            continue
+        yield _failed_start(
+            situation,
+            gpu,
+            lines,
+            f"The NVIDIA driver cannot start {gpu.name}: the card itself does not come up.",
+            _power_cycle(),
+        )
+
+
+@check("GPD107", "nvidia-firmware-missing", "driver")
+def nvidia_firmware_missing(situation: Situation) -> Verdicts:
+    """The NVIDIA driver does not find the firmware file that its card needs.
+
+    ## Why it matters
+    From Turing on the driver loads a program into the card's own processor (GSP), and the open kernel modules cannot
+    do without it: the card does not start, nvidia-smi says "No devices were found".
+
+    ## How it is judged
+    By the kernel's line about the file, for a card that the driver does not list. Where the driver was not asked, the
+    file decides, if it can be looked for; else it is a note: the initial ramdisk often lacks the file, and the driver
+    finds it later.
+
+    ## Fix safety
+    The file is added; nothing is taken away.
+    """
+    for gpu, lines in _failed_starts(situation, "nvidia-firmware-missing"):
+        file = re.search(r"nvidia/[\w./]+", lines[-1].line)
+        name = f"/lib/firmware/{file[0]}" if file else "/lib/firmware/nvidia/..."
+        version = name.split("/")[4] if file else "VERSION"
+        text = (
+            f"Install the firmware of driver {version}, the version that is loaded: it is in the package "
+            f"nvidia-firmware-{version.partition('.')[0]}-{version} (Ubuntu), firmware-nvidia-gsp (Debian), "
+            "xorg-x11-drv-nvidia (RPM Fusion), nvidia-utils (Arch). If the file is there, it is the initial ramdisk "
+            "that lacks it: build that again (`sudo update-initramfs -u`; `sudo dracut --force`). Then reboot."
+        )
+        there = _firmware_is_there(situation, name)
+        if there and _answers(situation, gpu) is None:
+            continue
+        sure = _answers(situation, gpu) is False or there is False
+        found = _failed_start(
+            situation,
+            gpu,
+            lines,
+            f"The NVIDIA driver cannot start {gpu.name}: the firmware {name} is not there."
+            if sure
+            else f"The NVIDIA driver did not find {name}, which {gpu.name} needs to start; it may have since.",
+            WayOut("Install the driver's firmware", (Manual(text, risk="reboot"),)),
+        )
+        yield found if sure else replace(found, severity="note", confidence="possible", ways_out=(), supersedes=())
+
+
+def _firmware_is_there(situation: Situation, path: str) -> bool | None:
+    """Whether a file of the loaded driver's firmware is there now, compressed or not; None: not looked for."""
+    folder, _, name = path.rpartition("/")
+    files = situation.machine.nvidia.firmware
+    module = situation.machine.nvidia.module.value
+    if module is None or not folder.endswith(f"/{module.version}") or not (files.known or files.absent):
+        return None
+    return any(file.startswith(name) for file in files.value or ())
+
+
+def _failed_starts(situation: Situation, slug: str) -> list[tuple[Gpu, tuple[LogFault, ...]]]:
+    """Cards with such lines in the log that the driver does not list as working and does not refuse by rule."""
+    found = []
+    for gpu in situation.machine.of_vendor("nvidia"):
+        lines = about(gpu, situation.log_faults(slug))
+        if (
+            lines
+            and not _answers(situation, gpu)
+            and not nvidia_refusal(situation, gpu)
+            and not situation.in_container
+        ):
+            found.append((gpu, lines))
+    return found
+
+
+def _failed_start(
+    situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...], message: str, way_out: WayOut
+) -> Finding:
+    return Finding(
+        severity="error",
+        message=message,
+        saw=lines[-1].line,
+        want="a card that the driver can start",
+        subject=gpu_subject(gpu),
+        device=Device.of(gpu),
+        confidence="certain" if _answers(situation, gpu) is False else "likely",
+        evidence=(Evidence.of("nvidia.nvml", situation.machine.nvidia.nvml), *log_evidence(situation, lines)),
+        ways_out=(way_out,),
+        supersedes=("no-driver",),
+    )

@@ -1,0 +1,395 @@
+"""Why the kernel has no driver for a card: rivals, rules, signatures, builds (GPD110 to GPD116)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import (
+    BlockModule,
+    Device,
+    Evidence,
+    Finding,
+    InstallDriver,
+    InstallRocmDriver,
+    InstallSystemPackage,
+    LoadModule,
+    Manual,
+    NotJudged,
+    Reboot,
+    RebuildModule,
+    UnblockModule,
+    WayOut,
+    gpu_subject,
+)
+from gpudoctor.matrix.versions import figures
+from gpudoctor.situation import Situation
+from gpudoctor.situation.gpu_groups import called, finding, together
+from gpudoctor.situation.installed_driver import (
+    blocked,
+    core_modules,
+    for_running_kernel,
+    install_driver,
+    kernel_too_old,
+    key_rejected,
+    nvidia_refusal,
+    unbuilt_dkms,
+)
+from gpudoctor.situation.issue_findings import of_slug
+from gpudoctor.situation.no_kernel_driver import because, rival, without_kfd
+
+
+@check("GPD110", "nouveau-conflict", "driver")
+def nouveau_conflict(situation: Situation) -> Verdicts:
+    """Another kernel driver (nouveau, nova) owns the NVIDIA card.
+
+    ## Why it matters
+    Only NVIDIA's own kernel module serves CUDA. While nouveau or nova has the card, that module cannot take it.
+
+    ## How it is judged
+    By the driver that the PCI bus names for the card. A display card beside a working one is a note.
+
+    ## Fix safety
+    Needs root and a reboot; the screen runs on another driver afterwards. Undone by removing the rule and the driver.
+    """
+    for severity, cards in because(situation, "nouveau-conflict"):
+        name = rival(situation, cards[0]) or "nouveau"
+        modules = core_modules(situation)
+        ready = for_running_kernel(situation, modules) is not None and nvidia_refusal(situation, cards[0]) is None
+        way_out = install_driver(situation, cards)
+        block = BlockModule(name, why=f"{name} must not take the card before NVIDIA's driver does")
+        reboot = Reboot(why=f"{name} lets go of the card only at boot")
+        installs = any(isinstance(step, InstallDriver) for step in way_out.remedies)
+        if not situation.in_container and (ready or installs):
+            steps = () if ready else tuple(step for step in way_out.remedies if not isinstance(step, Reboot))
+            title = f"Keep {name} from the card" if ready else f"{way_out.title} in the place of {name}"
+            way_out = WayOut(title, (*steps, block, reboot))
+        yield finding(
+            severity,
+            cards,
+            message=f"The kernel driver {name} has taken {called(cards)}; CUDA needs NVIDIA's own kernel driver.",
+            saw=name,
+            want="nvidia",
+            evidence=(
+                Evidence.of("gpu.driver", cards[0].driver),
+                *(Evidence("nvidia.modules_installed", f"{m.name} for {m.kernel}", m.path) for m in modules[:1]),
+            ),
+            ways_out=(way_out,),
+            supersedes=("no-driver",),
+        )
+
+
+@check("GPD111", "module-blacklisted", "driver")
+def module_blacklisted(situation: Situation) -> Verdicts:
+    """A rule keeps the GPU's kernel module from loading.
+
+    ## Why it matters
+    The driver is installed and never loads: a line in modprobe.d, the kernel command line, or a graphics switch
+    (prime-select, envycontrol) forbids it.
+
+    ## How it is judged
+    By the rules that modprobe and the kernel obey, for a card without a driver whose module is there. What a person
+    chose with a switch made for that is a note.
+
+    ## Fix safety
+    Needs root; the rule is kept beside its file, so that it can be put back.
+    """
+    for severity, cards in because(situation, "module-blacklisted"):
+        vendor = cards[0].vendor
+        module = "nvidia" if vendor == "nvidia" else "amdgpu"
+        rules = blocked(situation, vendor)
+        if rules:
+            rule, source, chosen = rules[0].rule, rules[0].source, all(one.chosen for one in rules)
+            unblock = tuple(UnblockModule(module, one.source, why=f"it holds: {one.rule}") for one in rules)
+            way_out = WayOut(f"Take away the rule and load {module}", (*unblock, LoadModule(module)))
+        else:
+            rule, source, chosen = "nomodeset", situation.machine.system.kernel_options.source, False
+            take_off = UnblockModule(module, source, why="amdgpu does not start under nomodeset")
+            way_out = WayOut("Take nomodeset off the kernel command line", (take_off, Reboot()))
+        yield finding(
+            "note" if chosen else severity,
+            cards,
+            message=f"{called(cards)} is switched off on purpose ({rule})."
+            if chosen
+            else f"The kernel module {module} for {called(cards)} is kept from loading by a rule: {rule}",
+            saw=rule,
+            want=f"{module} loaded",
+            evidence=(Evidence(f"{vendor}.blocked", rule, source), Evidence.of("gpu.driver", cards[0].driver)),
+            ways_out=(way_out,),
+            supersedes=("no-driver", "no-gpu"),
+        )
+
+
+@check("GPD112", "secure-boot-module-rejected", "driver")
+def secure_boot_module_rejected(situation: Situation) -> Verdicts:
+    """Secure Boot refuses the GPU's kernel module: its key is not enrolled.
+
+    ## Why it matters
+    The module was built and installed, and the kernel will not load it ("Key was rejected by service").
+
+    ## How it is judged
+    Certain by the kernel's own line. Likely where Secure Boot is on and the module for the running kernel is there,
+    not loaded, and no rule forbids it.
+
+    ## Fix safety
+    Enrolling a key is done by a person at the console, at the next boot. Switching Secure Boot off lowers the
+    machine's protection.
+    """
+    for severity, cards in because(situation, "secure-boot-module-rejected"):
+        lines = key_rejected(situation, cards[0].vendor)
+        module = "nvidia" if cards[0].vendor == "nvidia" else "amdgpu"
+        enrol = (
+            "Sign the module with a machine owner key and enrol that key: "
+            "`sudo mokutil --import /var/lib/shim-signed/mok/MOK.der` (Ubuntu; elsewhere DKMS has it in "
+            '/var/lib/dkms/mok.pub), reboot, and choose "Enroll MOK" on the blue screen.'
+        )
+        off = "Switch Secure Boot off in the firmware setup, if the rules of this place allow that."
+        yield finding(
+            severity,
+            cards,
+            message=f"Secure Boot is on and the kernel refuses the module {module} for {called(cards)}: "
+            "its signature is not trusted.",
+            saw=lines[-1].line if lines else f"Secure Boot on, {module} installed and not loaded",
+            want=f"{module} signed with an enrolled key",
+            confidence="certain" if lines else "likely",
+            evidence=(
+                Evidence.of("system.secure_boot", situation.machine.system.secure_boot),
+                *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
+            ),
+            ways_out=(
+                WayOut("Enrol the key that the module is signed with", (Manual(enrol, risk="reboot"),)),
+                WayOut("Switch Secure Boot off", (Manual(off, risk="reboot"),)),
+            ),
+            supersedes=("no-driver",),
+        )
+
+
+@check("GPD113", "nvidia-dkms-kernel-mismatch", "driver")
+def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
+    """The NVIDIA kernel module was built for another kernel.
+
+    ## Why it matters
+    After a kernel update the module has to be built again. Where that failed (no headers, or a driver too old for
+    the kernel), the driver is gone after the reboot.
+
+    ## How it is judged
+    By the module files below /lib/modules and by DKMS: the module is there for other kernels, for the running one
+    there is none.
+
+    ## Fix safety
+    Needs root; builds and installs a module, and removes nothing.
+    """
+    kernel = situation.machine.system.kernel.value or ""
+    modules, trees = core_modules(situation), unbuilt_dkms(situation, "nvidia")
+    built = [(tree.version, tree.kernel) for tree in trees] + [(module.version, module.kernel) for module in modules]
+    version = next((version for version, _ in built if version), None)
+    elsewhere = sorted({other for _, other in built if other} - {kernel}, key=figures)
+    updated = bool(elsewhere) and figures(elsewhere[-1]) > figures(kernel)
+    limits = situation.matrix.kernel_limits(version, kernel) if version else ()
+    for severity, cards in because(situation, "nvidia-dkms-kernel-mismatch"):
+        build = RebuildModule("nvidia", version or "", why="needs the headers of the running kernel")
+        rebuild = WayOut(f"Build the module for kernel {kernel}", (build, LoadModule("nvidia")))
+        newer = install_driver(situation, cards)
+        rebuild = _by_akmods(kernel) if any("/extra/nvidia/" in module.path for module in modules) else rebuild
+        boot = Manual(f"Choose kernel {elsewhere[-1]} in the boot menu.", risk="reboot") if elsewhere else None
+        reboot = (
+            Reboot(why=f"kernel {elsewhere[-1]} is newer than the running one, and has the module")
+            if updated
+            else None
+        )
+        module = f"NVIDIA module {version}" if version else "NVIDIA module"
+        yield finding(
+            severity,
+            cards,
+            message=f"The {module} was not built for the running kernel {kernel}"
+            + (f": this driver does not build on it (kernel {limits[0].kernel})." if limits else "."),
+            saw=", ".join(elsewhere) or "not built",
+            want=kernel,
+            evidence=(
+                Evidence.of("system.kernel", situation.machine.system.kernel),
+                *(Evidence("nvidia.modules_installed", f"{m.name} for {m.kernel}", m.path) for m in modules[:2]),
+                *(Evidence("nvidia.dkms", f"{t.version} {t.status} for {t.kernel}", t.source) for t in trees[:2]),
+            ),
+            ways_out=(
+                *((WayOut(f"Reboot into kernel {elsewhere[-1]}", (reboot,)),) if reboot else ()),
+                *((newer,) if limits else (rebuild, newer)),
+                *((WayOut("Boot the kernel that has the module", (boot,)),) if boot and not reboot else ()),
+            ),
+            refs=tuple(limit.source for limit in limits),
+            supersedes=("no-driver",),
+        )
+
+
+def _by_akmods(kernel: str) -> WayOut:
+    """RPM Fusion's packages lay the module below extra/nvidia; DKMS lays it into extra or updates."""
+    text = f"As root: `dnf install kernel-devel-{kernel}`, `akmods --force --kernels {kernel}`, `modprobe nvidia`."
+    return WayOut(f"Build the module for kernel {kernel}", (Manual(text, risk="root"),))
+
+
+@check("GPD114", "amd-dkms-kernel-mismatch", "driver")
+def amd_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
+    """The amdgpu-dkms module was not built for the running kernel.
+
+    ## Why it matters
+    The driver package of AMD stands in the place of the kernel's own; where its build failed, the card has no
+    driver, or one without compute.
+
+    ## How it is judged
+    By DKMS: amdgpu is registered and not installed for the running kernel, and amdgpu is not loaded or KFD does not
+    have the card. Where the kernel's own amdgpu serves the card, an unbuilt DKMS tree is no fault.
+
+    ## Fix safety
+    Needs root. Removing amdgpu-dkms brings back the kernel's own driver; it can be installed again.
+    """
+    slug, kernel = "amd-dkms-kernel-mismatch", situation.machine.system.kernel.value or ""
+    trees, lines = unbuilt_dkms(situation, "amd"), situation.log_faults(slug)
+    for severity, cards in (*because(situation, slug), *without_kfd(situation, slug)):
+        version = trees[0].version if trees else ""
+        rocm = situation.machine.amd.rocm.value
+        limits = situation.matrix.dkms_limits(version, rocm[0].version if rocm else None, kernel)
+        build = RebuildModule("amdgpu", version, why="needs the headers of the running kernel")
+        rebuild = WayOut(f"Build amdgpu-dkms for kernel {kernel}", (build, Reboot()))
+        own = InstallRocmDriver(inbox=True, why="the kernel's own driver needs no build")
+        inbox = WayOut("Use the kernel's own amdgpu in the place of amdgpu-dkms", (own, Reboot()))
+        newer = InstallRocmDriver(why=f"amdgpu-dkms {version} does not build on this kernel")
+        replaced = WayOut("Install a newer amdgpu-dkms", (newer, Reboot()))
+        known = kernel_too_old(situation, cards[0]) is None
+        ways_out = ((inbox,) if known else ()) + ((replaced,) if limits else (rebuild,))
+        yield finding(
+            severity,
+            cards,
+            message=f"{f'amdgpu-dkms {version}'.strip()} is not installed for the running kernel {kernel}, and "
+            f"{called(cards)} has no working driver"
+            + (f": it does not build there (kernel {limits[0].kernel})." if limits else "."),
+            saw=", ".join(f"{tree.status} for {tree.kernel or 'no kernel'}" for tree in trees) or lines[-1].line,
+            want=f"installed for {kernel}",
+            evidence=(
+                Evidence.of("system.kernel", situation.machine.system.kernel),
+                *(Evidence("amd.dkms", f"{t.version} {t.status} for {t.kernel}", t.source) for t in trees[:2]),
+                Evidence.of("amd.module", situation.machine.amd.module),
+                *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
+            ),
+            ways_out=ways_out if limits else ways_out[::-1],
+            refs=tuple(limit.source for limit in limits),
+            supersedes=("no-driver", "amd-kfd-missing"),
+        )
+
+
+@check("GPD115", "amd-kernel-or-runtime-too-old", "driver")
+def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
+    """The kernel's amdgpu driver is too old to know the chip.
+
+    ## Why it matters
+    A chip that KFD does not know gets no compute node: HIP does not see it, or the runtime fails at its start.
+
+    ## How it is judged
+    The running kernel is older than the first one that knows the chip, no AMD driver package stands in, and amdgpu
+    or KFD does not have the card. Distributions with backports (kernels named el8, el9) make that less certain.
+    Of a machine that is only described with such a kernel, and without its driver: a warning.
+
+    ## Fix safety
+    A newer kernel or amdgpu-dkms needs root and a reboot; the old kernel stays in the boot menu.
+    """
+    slug, kernel = "amd-kernel-or-runtime-too-old", situation.machine.system.kernel.value or "?"
+    for severity, cards in (*because(situation, slug), *without_kfd(situation, slug)):
+        first, lines = kernel_too_old(situation, cards[0]), situation.log_faults(slug)
+        boot = Manual("Install the distribution's newer kernel (HWE, backports) and boot it.", risk="reboot")
+        yield finding(
+            severity,
+            cards,
+            message=f"Kernel {kernel} is too old for {called(cards)}: Linux {first} is the first that knows it."
+            if first
+            else f"The kernel driver gives {called(cards)} a screen but no compute, as if it did not know the chip.",
+            saw=kernel,
+            want=f"Linux {first} or newer, or amdgpu-dkms" if first else "a KFD node for the card",
+            confidence="certain" if lines else "possible" if ".el" in kernel or not first else "likely",
+            evidence=(
+                Evidence.of("system.kernel", situation.machine.system.kernel),
+                Evidence.of("gpu.arch", cards[0].arch),
+                Evidence.of("gpu.driver", cards[0].driver),
+                *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
+            ),
+            ways_out=(
+                WayOut(f"Boot Linux {first} or newer" if first else "Boot a newer kernel", (boot,)),
+                WayOut("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
+            ),
+            supersedes=("no-driver", "amd-kfd-missing"),
+        )
+    yield from needs_driver_package(situation)
+
+
+@check("GPD116", "amd-firmware-regression", "driver")
+def amd_firmware_regression(situation: Situation) -> Verdicts:
+    """The installed linux-firmware release is known to break this card.
+
+    ## Why it matters
+    Some releases of the GPU firmware make ROCm hang or fault on certain chips; another release cures it.
+
+    ## How it is judged
+    By rows of the matrix that name the chip and the release of the package linux-firmware, or the symptom in the
+    kernel log.
+
+    ## Fix safety
+    Another release of the package needs root and a reboot; the old one can be installed again.
+    """
+    installed = situation.machine.amd.firmware_package
+    date = re.search(r"\d{8}", installed.value) if installed.value else None
+    yield from of_slug(situation, "amd-firmware-regression")
+    rows = [issue for issue in situation.matrix.known_issues() if issue.when.firmware]
+    for gpu in situation.usable_of("amd"):
+        for issue in rows:
+            bad = issue.when.firmware
+            if gpu.arch.value not in issue.when.gfx or bad is None:
+                continue
+            if date is None:
+                if installed.undecided:
+                    yield NotJudged(why=f"the release of linux-firmware is not known ({installed.why})")
+            elif _matches(date[0], bad):
+                another = InstallSystemPackage("linux-firmware", why=issue.workaround)
+                yield Finding(
+                    severity="warning",
+                    message=f"linux-firmware {date[0]} is known to trouble {gpu.name}: {issue.symptom}.",
+                    saw=date[0],
+                    want=f"another release than {date[0]}",
+                    subject=gpu_subject(gpu),
+                    device=Device.of(gpu),
+                    confidence="likely",
+                    evidence=(Evidence.of("amd.firmware_package", installed), Evidence.of("gpu.arch", gpu.arch)),
+                    ways_out=(WayOut("Install another release of linux-firmware", (another, Reboot())),),
+                    refs=(issue.source,),
+                )
+
+
+def _matches(date: str, specifier: str) -> bool:
+    from packaging.specifiers import SpecifierSet
+
+    return SpecifierSet(specifier).contains(date)
+
+
+def needs_driver_package(situation: Situation) -> Iterator[Finding]:
+    """Described cards that a described kernel's own amdgpu does not know, where nothing is said of their driver."""
+    kernel = situation.machine.system.kernel
+    cards = [
+        gpu for gpu in situation.usable_of("amd") if gpu.source == kernel.source and kernel_too_old(situation, gpu)
+    ]
+    if "amdgpu driver" not in situation.machine.assumed or ".el" in (kernel.value or ""):
+        return
+    for group in together(cards, lambda gpu: gpu.name).values():
+        first = kernel_too_old(situation, group[0])
+        yield finding(
+            "warning",
+            group,
+            message=f"The amdgpu of kernel {kernel.value} does not know {called(group)}, that of Linux {first} does: "
+            "here the card takes AMD's own kernel driver, amdgpu-dkms.",
+            saw=kernel.value or "",
+            want=f"Linux {first} or newer, or amdgpu-dkms",
+            evidence=(Evidence.of("system.kernel", kernel), Evidence.of("gpu.arch", group[0].arch)),
+            ways_out=(
+                WayOut("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
+                WayOut(
+                    f"Boot Linux {first} or newer",
+                    (Manual("Install the distribution's newer kernel (HWE, backports) and boot it.", risk="reboot"),),
+                ),
+            ),
+        )

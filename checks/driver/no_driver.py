@@ -1,0 +1,347 @@
+"""No kernel driver, or one that does not answer: said only where no more exact cause is known (GPD119)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import (
+    AddContainerFlags,
+    Evidence,
+    Finding,
+    InstallRocmDriver,
+    InstallSystemPackage,
+    LoadModule,
+    Manual,
+    NotJudged,
+    Reboot,
+    WayOut,
+)
+from gpudoctor.machine import Gpu, LogFault, Vendor
+from gpudoctor.situation import Situation
+from gpudoctor.situation.batch_job import cpu_task
+from gpudoctor.situation.driver_library import beside_the_path, put_on_path
+from gpudoctor.situation.gpu_groups import called, finding
+from gpudoctor.situation.installed_driver import (
+    about,
+    core_modules,
+    cuda_status,
+    driver_answers,
+    for_running_kernel,
+    install_driver,
+    lists_no_card,
+    nvml_status,
+)
+from gpudoctor.situation.no_kernel_driver import because, unserved
+
+_TAKEN = (2, 46)
+"""Answers of cuInit that speak of a card in use: no memory left, busy."""
+
+
+_NO_CARD = 100
+
+
+_NOT_LOADED = 9
+"""NVML's code where the kernel module is not loaded."""
+
+
+@check("GPD119", "no-driver", "driver")
+def no_driver(situation: Situation) -> Verdicts:
+    """No kernel driver serves the card, or the driver does not answer.
+
+    ## Why it matters
+    Without its driver a card is only an entry on the bus.
+
+    ## How it is judged
+    The card is on the PCI bus, its vendor's kernel driver does not have it, and no more exact cause is known (another
+    driver, a rule, Secure Boot, a missing build, a branch or flavour that refuses the card). Also where the module is
+    loaded and libcuda was not installed; where nvidia-smi reaches no driver on a machine whose bus could not be read;
+    and at level driver where CUDA, NVML or the ROCm runtime fail without a known cause; where they hang, crash or
+    cannot be opened, whether they start is not judged. Cards reserved for virtual machines are left
+    alone.
+
+    ## Fix safety
+    Installing a driver needs root and a reboot; the present one is replaced.
+    """
+    for severity, cards in because(situation, "no-driver"):
+        yield (
+            without_amdgpu(situation, severity, cards)
+            if cards[0].vendor == "amd"
+            else _nvidia_out(situation, severity, cards)
+        )
+    if situation.machine.of_vendor("nvidia") and not unserved(situation, "nvidia"):
+        yield from _without_libcuda(situation)
+        yield from _silent_driver(situation)
+    yield from refusing_runtime(situation)
+    yield from unanswered(situation)
+    unseen = not situation.machine.gpus and situation.machine.buses.undecided and situation.built_for == "nvidia"
+    if unseen and nvml_status(situation) == _NOT_LOADED:
+        yield _nobody_answers(situation)
+
+
+def _without_libcuda(situation: Situation) -> Iterator[Finding]:
+    """The kernel module is loaded, and the half of the driver that programs load was not installed. Where nothing of
+    that half is there, a recording may just not have it."""
+    machine, path = situation.machine, situation.machine.load_path
+    told = path.whole or path.first("libnvidia-ml.so.1") or path.beside or machine.level != "static"
+    whole = path.complete.value and path.searched and told
+    elsewhere = situation.in_container or machine.system.wsl.known or machine.system.jetson.known
+    if not whole or elsewhere or not machine.nvidia.module.known or situation.meant_for != "nvidia":
+        return
+    if path.first("libcuda.so.1") or cuda_status(situation) == 0:
+        return
+    version = machine.nvidia.module.value.version if machine.nvidia.module.value else ""
+    branch = version.partition(".")[0] or "BRANCH"
+    text = (
+        f"Install them in the version of the kernel module{f' ({version})' if version else ''}. Ubuntu: `sudo apt-get"
+        f" install libnvidia-compute-{branch}`; Debian: `sudo apt-get install libcuda1`; Fedora: `sudo dnf install "
+        "xorg-x11-drv-nvidia-cuda`; Arch: `sudo pacman -S nvidia-utils`."
+    )
+    library = beside_the_path(situation)
+    install = WayOut("Install the driver's CUDA libraries", (Manual(text, risk="root"),))
+    yield Finding(
+        severity="error",
+        message=f"The driver's CUDA library is here ({library.path}), and the loader does not look there."
+        if library
+        else "The NVIDIA kernel driver is loaded, but its CUDA library (libcuda.so.1) is not installed.",
+        saw="no libcuda.so.1 on the load path",
+        want=f"libcuda.so.1 of driver {version}" if version else "libcuda.so.1 of the driver",
+        subject="NVIDIA driver",
+        confidence="likely",
+        evidence=(
+            Evidence.of("nvidia.module", machine.nvidia.module),
+            Evidence("load_path.searched", " ".join(path.searched), "load path"),
+        ),
+        ways_out=(put_on_path(situation, library),) if library else (install,),
+    )
+
+
+def _said(situation: Situation, api: str) -> str:
+    """What the interface printed when it failed."""
+    facts = (
+        (situation.machine.nvidia.cuda,)
+        if api == "CUDA"
+        else (situation.machine.nvidia.nvml, situation.machine.nvidia.smi)
+    )
+    return next((fact.value.message for fact in facts if fact.value and fact.value.status), "")
+
+
+def _nobody_answers(situation: Situation) -> Finding:
+    """The driver's own tool finds no driver, on a machine whose cards nobody could list."""
+    text = (
+        "Install the NVIDIA driver, or load it (`sudo modprobe nvidia`); then `nvidia-smi` must list the card. "
+        "Inside WSL it is the driver of Windows."
+    )
+    return Finding(
+        severity="error",
+        message="No NVIDIA driver answers: nvidia-smi cannot reach it.",
+        saw="driver not loaded",
+        want="a driver that answers",
+        subject="NVIDIA driver",
+        confidence="likely",
+        evidence=driver_answers(situation),
+        ways_out=(WayOut("Install or load the NVIDIA driver", (Manual(text, risk="root"),)),),
+    )
+
+
+def _nvidia_out(situation: Situation, severity: str, cards: tuple[Gpu, ...]) -> Finding:
+    machine = situation.machine
+    module = for_running_kernel(situation, core_modules(situation))
+    loaded = machine.nvidia.module.known
+    install = install_driver(situation, cards)
+    where = " on the host of this container" if situation.in_container else ""
+    state = "not loaded" if module and not loaded else "loaded, and has not taken the card" if loaded else "absent"
+    if situation.in_container or (module is None and not loaded):
+        ways_out: tuple[WayOut, ...] = (install,)
+    elif loaded:
+        read = "Read why in the kernel log (`sudo dmesg | grep -i -e nvrm -e nvidia`), and reboot."
+        look = Manual(read, risk="reboot")
+        ways_out = (WayOut("Find out why the module leaves the card alone", (look,)), install)
+    else:
+        ways_out = (WayOut("Load the kernel module", (LoadModule("nvidia"),)), install)
+    return finding(
+        "note" if severity == "note" else "error",
+        cards,
+        message=f"No NVIDIA driver serves {called(cards)}{where}: the kernel module is {state}.",
+        saw=f"kernel module {state}",
+        want="the card bound to nvidia",
+        evidence=(
+            Evidence.of("gpu.driver", cards[0].driver),
+            Evidence("nvidia.module", machine.nvidia.module.state, machine.nvidia.module.source),
+            Evidence.of("nvidia.userland", machine.nvidia.userland),
+        ),
+        ways_out=ways_out,
+        supersedes=("driver-lib-mismatch",),
+    )
+
+
+def _silent_driver(situation: Situation) -> Iterator[Finding]:
+    """The card is bound, and NVML or CUDA fail for a reason that no other check knows."""
+    status, nvml = cuda_status(situation), nvml_status(situation)
+    lists_none = (
+        lists_no_card(situation) and bool(situation.usable_of("nvidia")) and not situation.machine.system.jetson.known
+    )
+    if any(_without_libcuda(situation)):
+        return
+    failed = status not in (None, 0, _NO_CARD, *_TAKEN) or (status is None and nvml not in (None, 0, 4, 12))
+    chosen = situation.variable("CUDA_VISIBLE_DEVICES") is not None  # then its value may be the reason
+    cards = [
+        gpu for gpu in situation.usable_of("nvidia") if gpu.nvml is None or gpu.nvml.compute_mode != "prohibited"
+    ]
+    sees_none = status == _NO_CARD and bool(cards) and not chosen
+    failed = failed or sees_none or (lists_none and status != 0)
+    if not failed or cpu_task(situation):
+        return
+    api, code = ("CUDA", status) if status else ("NVML", nvml)
+    starts = code in (0, _NO_CARD)
+    said = "does not find the card" if starts else f"does not start: {api} answers error {code}"
+    text = "If it stays, read the kernel log: `sudo dmesg | grep -i -e nvrm -e nvidia`."
+    on_host = Manual(f"If it stays: reboot the host. {text}", risk="reboot")
+    yield Finding(
+        severity="error",
+        message=f"The NVIDIA driver is there and {said}.",
+        saw=_said(situation, api) or (f"{api} error {code}" if code else "No devices were found"),
+        want=f"{api} that answers",
+        subject="NVIDIA driver",
+        confidence="likely",
+        evidence=driver_answers(situation),
+        ways_out=(
+            WayOut("Start the container anew; reboot its host", (AddContainerFlags("recreate"), on_host))
+            if situation.in_container
+            else WayOut("Reboot", (Reboot(), Manual(text, risk="root"))),
+            install_driver(situation),
+        ),
+        supersedes=("no-gpu",),
+        fallback=True,
+    )
+
+
+_FIRMWARE_MISSING = "amdgpu-firmware-missing"
+
+
+def without_amdgpu(situation: Situation, severity: str, cards: tuple[Gpu, ...]) -> Finding:
+    """The finding `no-driver` about AMD cards of one name: why amdgpu does not have them, as far as that is told."""
+    machine = situation.machine
+    kernel, modules = machine.system.kernel.value, machine.amd.modules_installed.value or ()
+    there = any(module.name == "amdgpu" and module.kernel == kernel for module in modules)
+    old, lines = cards[0].driver.value == "radeon", _start_of_amdgpu(situation, cards[0])
+    where = " on the host of this container" if situation.in_container else ""
+    missing = [line for line in lines if line.kind == _FIRMWARE_MISSING]
+    state = f"its firmware lacks {_file_of(missing[0])}" if missing else "amdgpu does not have the card"
+    if old:
+        text = "Use the CPU build of torch, or another card: ROCm never served this one."
+        ways_out: tuple[WayOut, ...] = (WayOut("Use the CPU or another card", (Manual(text),)),)
+    elif situation.in_container:
+        text = "On the host, outside this container: load amdgpu (`sudo modprobe amdgpu`), or install AMD's driver."
+        ways_out = (WayOut("Load amdgpu on the host", (Manual(text, risk="root"),)),)
+    else:
+        install = WayOut("Install the AMD kernel driver", (InstallRocmDriver(), Reboot()))
+        if "amdgpu" in (machine.amd.modules_loaded.value or ()):
+            ways_out = (*_not_taken(lines), install)
+        else:
+            load = WayOut("Load the kernel module", (LoadModule("amdgpu"),))
+            ways_out = (load, install) if there or not modules else (install, load)
+    return finding(
+        "note" if severity == "note" else "error",
+        cards,
+        message=f"{called(cards)} is driven by radeon: ROCm works with amdgpu alone, and this card is too old for it."
+        if old
+        else f"No AMD driver serves {called(cards)}{where}: {state}.",
+        saw=cards[0].driver.value or "no driver",
+        want="amdgpu",
+        evidence=(
+            Evidence.of("gpu.driver", cards[0].driver),
+            Evidence.of("amd.modules_loaded", machine.amd.modules_loaded),
+            *(Evidence("kernel_log", line.line, machine.kernel_log.source) for line in lines[-2:]),
+        ),
+        ways_out=ways_out,
+        supersedes=("amd-kfd-missing",),
+    )
+
+
+def _start_of_amdgpu(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
+    """Lines in which amdgpu says why it did not start the card."""
+    log = situation.machine.kernel_log.value
+    of_the_start = (_FIRMWARE_MISSING, "amdgpu-init-failed")
+    return about(gpu, tuple(fault for fault in log.faults if fault.kind in of_the_start)) if log else ()
+
+
+def _file_of(fault: LogFault) -> str:
+    found = re.search(r"amdgpu/[\w.-]+", fault.line)
+    return found[0] if found else "amdgpu/..."
+
+
+def _not_taken(lines: tuple[LogFault, ...]) -> tuple[WayOut, ...]:
+    """Ways out where amdgpu is loaded and has left the card alone: for firmware older than the card, or unknown."""
+    update = InstallSystemPackage("linux-firmware", why="the release that is here lacks files of this card")
+    if any(line.kind == _FIRMWARE_MISSING for line in lines):
+        return (WayOut("Update linux-firmware", (update, Reboot(why="amdgpu loads it at its start"))),)
+    read = "Read why in the kernel log (`sudo dmesg | grep -i amdgpu`), update the machine's BIOS, and reboot."
+    return (WayOut("Find out why amdgpu leaves the card alone", (Manual(read, risk="reboot"),)),)
+
+
+_NEVER_ASKED = "not probed"
+
+
+_SELECTING = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
+
+
+def unanswered(situation: Situation) -> Iterator[NotJudged]:
+    """A card that is to be used, and a driver that hung, crashed or could not be opened when it was asked: whether
+    it starts is not known, whatever the files say."""
+    if situation.machine.level == "static":
+        return
+    if _to_be_used(situation, "nvidia"):
+        cuda = situation.machine.nvidia.cuda
+        half = cuda.value is not None and cuda.value.status == 0 and cuda.value.devices is None
+        if half or (cuda.undecided and cuda.why != _NEVER_ASKED):
+            yield _open("NVIDIA driver", cuda.value.message if cuda.value else cuda.why)
+    hsa = situation.machine.amd.hsa
+    if _to_be_used(situation, "amd") and hsa.undecided and hsa.why != _NEVER_ASKED:
+        yield _open("ROCm runtime", hsa.why)
+
+
+def _open(who: str, why: str) -> NotJudged:
+    return NotJudged(
+        why=f"whether the {who} starts is not known ({why or 'it said nothing'})", matters=True, fallback=True
+    )
+
+
+def _to_be_used(situation: Situation, vendor: Vendor) -> bool:
+    """Without a torch another framework may use it; a CPU build does not."""
+    needed = situation.meant_for == vendor or (
+        situation.meant_for is None and (situation.requires_card or situation.torch is None)
+    )
+    return needed and bool(situation.usable_of(vendor))
+
+
+def refusing_runtime(situation: Situation) -> Iterator[Finding]:
+    """The nodes of an AMD card open, and the HSA runtime does not start or finds no card."""
+    hsa = situation.machine.amd.hsa.value
+    if hsa is None or not situation.usable_of("amd") or situation.machine.system.wsl.known:
+        return
+    chosen = any(situation.variable(name) is not None for name in _SELECTING)
+    cards = any(agent.kind == "gpu" for agent in hsa.agents)
+    if hsa.status == 0 and (cards or chosen):
+        return
+    said = f"does not start: hsa_init answers {hsa.status:#x}" if hsa.status else "starts and finds no card"
+    text = "Read the kernel log: `sudo dmesg | grep -i -e amdgpu -e kfd`; update the host's amdgpu driver or kernel."
+    again = (AddContainerFlags("recreate"),) if situation.in_container else ()
+    host = Manual(f"On the host: reboot if it stays. {text}", risk="reboot")
+    yield Finding(
+        severity="error",
+        message=f"/dev/kfd opens, and the ROCm runtime {said}{f' ({hsa.message})' if hsa.message else ''}.",
+        saw=f"HSA status {hsa.status:#x}" if hsa.status else "no GPU agent",
+        want="a GPU agent",
+        subject="ROCm runtime",
+        confidence="likely",
+        evidence=(Evidence.of("amd.hsa", situation.machine.amd.hsa),),
+        ways_out=(
+            WayOut("Start the container anew; look at its host", (*again, host))
+            if situation.in_container
+            else WayOut("Reboot", (Reboot(), Manual(text, risk="root"))),
+        ),
+        supersedes=("no-gpu",),
+        fallback=True,
+    )

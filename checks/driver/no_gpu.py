@@ -1,0 +1,103 @@
+"""No GPU, or no driver: said only where no more exact cause is known (GPD101, GPD119)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import (
+    Evidence,
+    Finding,
+    Manual,
+    NotJudged,
+    WayOut,
+)
+from gpudoctor.machine import Gpu
+from gpudoctor.situation import Situation
+from gpudoctor.situation.batch_job import cpu_task
+from gpudoctor.situation.standing import RESERVED
+
+
+@check("GPD101", "no-gpu", "driver")
+def no_gpu(situation: Situation) -> Verdicts:
+    """There is no NVIDIA or AMD GPU that this environment can use.
+
+    ## Why it matters
+    A GPU build of torch does nothing here that a CPU build would not do.
+
+    ## How it is judged
+    By the PCI bus and what stands for it (KFD, WSL, Jetson). Without a GPU build of torch a machine without GPUs is
+    healthy: a note. With one, or where a GPU is required, it is an error, unless another check knows the exact cause.
+    Where the bus could not be read, nothing is said.
+
+    ## Fix safety
+    Replacing a GPU build by a CPU build is a way out only where no GPU is meant to be used. Where no GPU build is
+    installed either, there is nothing to repair.
+    """
+    machine, vendor = situation.machine, situation.meant_for
+    needed = vendor is not None or situation.requires_card
+    if situation.usable or machine.assumed or _behind_windows(situation):
+        return
+    if not machine.gpus and machine.buses.undecided:
+        unknown_torch = situation.environment is None or situation.environment.torch.undecided
+        why = f"the PCI bus could not be read ({machine.buses.why})"
+        yield NotJudged(why=why, matters=needed or unknown_torch)
+        return
+    evidence = (
+        Evidence.of("buses", machine.buses),
+        *(Evidence("gpu", _why(situation, gpu)) for gpu in machine.gpus[:4]),
+    )
+    if not needed:
+        if not machine.gpus:
+            yield Finding(
+                severity="note",
+                message="This machine has no NVIDIA or AMD GPU that can compute.",
+                saw="no GPU",
+                subject="machine",
+                evidence=evidence,
+            )
+        return
+    if cpu_task(situation):
+        return
+    name = {"nvidia": "NVIDIA", "amd": "AMD", None: "NVIDIA or AMD"}[vendor]
+    reserved = [gpu for gpu in machine.gpus if gpu.driver.value in RESERVED]
+    need = f"torch is built for {name} cards" if situation.built_for else "A GPU is required"
+    message = f"{need}, and " + (
+        f"{reserved[0].name} is reserved for virtual machines ({reserved[0].driver.value})."
+        if reserved
+        else "none of this machine's cards can be used."
+        if machine.gpus
+        else "this machine has no GPU that can compute."
+    )
+    without = not situation.requires_card  # then it may run on the CPU
+    release = (
+        f"Give the card back to the host: take its id out of the vfio-pci options (/etc/modprobe.d, kernel command "
+        f"line), and reboot. It is {reserved[0].pci_id or reserved[0].name}."
+        if reserved
+        else f"Run this on a machine with an {name} GPU"
+        + ("; or install the CPU build of torch, if it shall run here." if without else ".")
+    )
+    title = f"Use a machine with an {name} GPU" + (", or a CPU build" if without else "")
+    title = "Give the card back to the host" if reserved else title
+    yield Finding(
+        severity="error",
+        message=message,
+        saw=reserved[0].driver.value or "" if reserved else "no usable GPU",
+        want=f"an {name} GPU",
+        subject="machine",
+        confidence="certain" if not machine.gpus or reserved else "likely",
+        evidence=evidence,
+        ways_out=(WayOut(title, (Manual(release, risk="reboot" if reserved else "safe"),)),),
+        fallback=True,
+    )
+
+
+def _behind_windows(situation: Situation) -> bool:
+    """WSL with /dev/dxg: the card is Windows', and no file names it."""
+    nodes = situation.machine.nvidia.nodes.value or ()
+    return situation.machine.system.wsl.known and any(
+        node.path == "/dev/dxg" and node.opened == "ok" for node in nodes
+    )
+
+
+def _why(situation: Situation, gpu: Gpu) -> str:
+    standing = next((standing for standing in situation.standings if standing.gpu is gpu), None)
+    return f"{gpu.name}: {standing.why}" if standing and standing.why else gpu.name

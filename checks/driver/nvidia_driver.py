@@ -1,0 +1,273 @@
+"""The NVIDIA driver against its own libraries and against the card (GPD122 to GPD126)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Manual, Reboot, WayOut
+from gpudoctor.machine import Gpu, Library
+from gpudoctor.situation import Situation
+from gpudoctor.situation.driver_library import baked_in, same_version
+from gpudoctor.situation.gpu_groups import called, finding
+from gpudoctor.situation.installed_driver import (
+    CUDA_MISMATCH,
+    NVML_MISMATCH,
+    core_modules,
+    cuda_status,
+    driver_answers,
+    for_running_kernel,
+    install_driver,
+    nvidia_driver,
+    nvidia_refusal,
+    nvml_status,
+    version_on_disk,
+)
+from gpudoctor.situation.no_common_driver import apart, taken
+from gpudoctor.situation.no_kernel_driver import Weight, alike, because
+from gpudoctor.situation.nvidia_driver import driver_serving, to_drive
+
+# --- user space against kernel module -----------------------------------------------------------------
+
+
+@check("GPD122", "driver-installed-no-reboot", "driver")
+def driver_installed_no_reboot(situation: Situation) -> Verdicts:
+    """A new NVIDIA driver was installed; the old module still runs.
+
+    ## Why it matters
+    The new libraries refuse to talk to the old kernel module: CUDA and nvidia-smi fail until the new one is loaded.
+
+    ## How it is judged
+    The loaded module and the libraries differ in version, and the module on disk for the running kernel has the
+    libraries' version.
+
+    ## Fix safety
+    A reboot ends running programs and changes nothing on disk.
+    """
+    versions = _mismatch(situation)
+    if versions is None or not _on_disk(situation, versions[1]):
+        return
+    loaded, libraries = versions
+    yield Finding(
+        severity="error",
+        message=f"NVIDIA driver {libraries} is installed and the kernel still runs the module of {loaded}: "
+        "reboot to finish the update.",
+        saw=f"module {loaded}, libraries {libraries}",
+        want=f"module {libraries}",
+        subject=f"NVIDIA driver {libraries}",
+        evidence=driver_answers(situation),
+        ways_out=(WayOut("Reboot", (Reboot(why=f"loads the module of {libraries}"),)),),
+        supersedes=("driver-lib-mismatch", "no-driver", "driver-too-old"),
+    )
+
+
+@check("GPD123", "driver-lib-mismatch", "driver")
+def driver_lib_mismatch(situation: Situation) -> Verdicts:
+    """NVIDIA's libraries and kernel module are of different versions.
+
+    ## Why it matters
+    They work only in pairs: NVML says "Driver/library version mismatch" (18), CUDA fails with error 803.
+
+    ## How it is judged
+    By the loaded module's version against that of the first libcuda and libnvidia-ml on the load path. Certain where
+    the driver itself says so. cuda-compat, WSL and Jetson differ on purpose and are left alone.
+
+    ## Fix safety
+    A reboot changes nothing on disk. Installing the driver again replaces its packages.
+    """
+    versions = _mismatch(situation)
+    says_so = nvml_status(situation) == NVML_MISMATCH or cuda_status(situation) == CUDA_MISMATCH
+    if versions is not None and _on_disk(situation, versions[1]):
+        return
+    compat = _compat(situation)
+    if versions is None and (not says_so or situation.machine.system.wsl.known):
+        return
+    cards = situation.machine.of_vendor("nvidia")
+    if situation.in_container:
+        again = AddContainerFlags("recreate", why="the libraries are mounted when a container starts")
+        on_host = Manual("On the host: reboot, if its driver was updated since the last boot.", risk="reboot")
+        ways_out: tuple[WayOut, ...] = (WayOut("Start the container anew; reboot the host", (again, on_host)),)
+    elif versions is None and compat is not None:
+        text = f"Take {compat.path} off the load path ({compat.via}): the driver's own libcuda is the right one here."
+        ways_out = (WayOut("Use the driver's own libcuda", (Manual(text),)),)
+    else:
+        reboot = WayOut("Reboot, in case an update is waiting for it", (Reboot(),))
+        ways_out = (reboot, install_driver(situation)) if cards else (reboot,)
+        if versions is not None and _other_on_disk(situation):
+            ways_out = ways_out[::-1]
+    saw = f"module {versions[0]}, libraries {versions[1]}" if versions else "the driver reports a version mismatch"
+    yield Finding(
+        severity="error",
+        message="The NVIDIA kernel module and the NVIDIA libraries are of different versions"
+        + (f" ({versions[0]} and {versions[1]})." if versions else ": the driver refuses to work."),
+        saw=saw,
+        want="the same version in both",
+        subject="NVIDIA driver",
+        confidence="certain" if says_so else "likely",
+        evidence=driver_answers(situation),
+        ways_out=ways_out,
+        supersedes=("no-driver", "driver-too-old"),
+    )
+
+
+def _mismatch(situation: Situation) -> tuple[str, str] | None:
+    """(loaded module, libraries) where they differ and nothing explains it; the driver's own word goes first."""
+    machine = situation.machine
+    module, libraries = machine.nvidia.module.value, machine.nvidia.userland.value
+    if module is None or libraries is None or machine.system.wsl.known or machine.system.jetson.known:
+        return None
+    if nvml_status(situation) == 0 or cuda_status(situation) == 0 or baked_in(situation) is not None:
+        return None
+    return None if same_version(module.version, libraries) else (module.version, libraries)
+
+
+def _on_disk(situation: Situation, version: str) -> bool:
+    if situation.in_container:
+        return False
+    there = version_on_disk(situation)
+    return there is not None and same_version(there, version)
+
+
+def _other_on_disk(situation: Situation) -> bool:
+    """A boot would not bring the libraries' module: the one on disk is of another version, or there is none."""
+    if version_on_disk(situation):
+        return True
+    installed = situation.machine.nvidia.modules_installed
+    return installed.known and for_running_kernel(situation, core_modules(situation)) is None
+
+
+def _compat(situation: Situation) -> Library | None:
+    first = situation.machine.load_path.first("libcuda.so.1")
+    return first if first is not None and first.kind == "compat" else None
+
+
+# --- the driver against the card ------------------------------------------------------------------------
+
+
+def _refused(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
+    """Cards that the driver refuses by this rule: unserved ones, and those it took and does not list as working."""
+    unserved = because(situation, slug)
+    seen = {id(gpu) for _, cards in unserved for gpu in cards}
+    silent = [
+        gpu
+        for gpu in situation.machine.of_vendor("nvidia")
+        if id(gpu) not in seen
+        and gpu.driver.value in (None, "nvidia")
+        and gpu.nvml is None
+        and not any(
+            api.value and api.value.status == 0 and api.value.devices for api in situation.machine.nvidia.answered
+        )
+        and not situation.machine.system.wsl.known
+        and nvidia_refusal(situation, gpu) == slug
+    ]
+    return [*unserved, *alike(situation, silent)]
+
+
+def _others(situation: Situation, cards: tuple[Gpu, ...]) -> str:
+    """A sentence about cards of the same machine that no driver serves together with these."""
+    if not apart(situation.machine, situation.matrix, cards):
+        return ""
+    rest = to_drive(situation.machine, situation.matrix, cards)
+    rivals = [gpu for gpu in rest if driver_serving(situation.machine, situation.matrix, (*cards, gpu)) is None]
+    needs = dict.fromkeys(f"{gpu.name} takes {taken(situation.matrix, gpu)}" for gpu in rivals)
+    return f" {'; '.join(needs)}: one driver cannot serve both." if needs else ""
+
+
+@check("GPD124", "nvidia-driver-dropped-gpu", "driver")
+def nvidia_driver_dropped_gpu(situation: Situation) -> Verdicts:
+    """The NVIDIA driver branch no longer supports this card.
+
+    ## Why it matters
+    Each architecture has a last driver branch: 470 for Kepler, 580 for Maxwell, Pascal and Volta. A newer driver
+    loads, or not, and leaves the card alone.
+
+    ## How it is judged
+    By the driver's branch (loaded module, else the one installed for this kernel, else the libraries) against the
+    last branch of the card's architecture. A card that the driver lists as working is never meant.
+
+    ## Fix safety
+    Needs root and a reboot; an older driver replaces the newer one for all cards of the machine.
+    """
+    version, _, source = nvidia_driver(situation)
+    for severity, cards in _refused(situation, "nvidia-driver-dropped-gpu"):
+        last = situation.matrix.last_branch(cards[0].arch.value or "")
+        yield finding(
+            severity,
+            cards,
+            message=f"NVIDIA driver {version} no longer supports {called(cards)}: {last} is its last branch."
+            + _others(situation, cards),
+            saw=version or "",
+            want=f"branch {last}",
+            evidence=(Evidence("nvidia.driver", version or "", source), Evidence.of("gpu.arch", cards[0].arch)),
+            ways_out=(install_driver(situation, cards),),
+            refs=("CUDA driver branches and architectures, NVIDIA",),
+            supersedes=("no-driver", "driver-init-failed-hw", "open-module-unsupported-gpu"),
+        )
+
+
+@check("GPD125", "blackwell-open-module", "driver")
+def blackwell_open_module(situation: Situation) -> Verdicts:
+    """The card needs the open kernel modules; the proprietary ones are there.
+
+    ## Why it matters
+    Blackwell and Grace Hopper are served by NVIDIA's open kernel modules alone. With the proprietary ones the card is
+    on the bus, and nvidia-smi says "No devices were found".
+
+    ## How it is judged
+    By the flavour of the loaded module (else of the one installed for this kernel) and the card's architecture.
+
+    ## Fix safety
+    Needs root and a reboot; the other flavour of the same driver replaces the present one.
+    """
+    version, flavour, source = nvidia_driver(situation)
+    for severity, cards in _refused(situation, "blackwell-open-module"):
+        yield finding(
+            severity,
+            cards,
+            message=f"{called(cards)} needs NVIDIA's open kernel modules; the proprietary ones of driver {version} "
+            "refuse it." + _others(situation, cards),
+            saw=f"{flavour} modules {version}",
+            want="open modules",
+            evidence=(
+                Evidence("nvidia.module.flavour", flavour or "", source),
+                Evidence.of("gpu.arch", cards[0].arch),
+                *(
+                    Evidence("kernel_log", f.line, "kernel log")
+                    for f in situation.log_faults("blackwell-open-module")[:1]
+                ),
+            ),
+            ways_out=(install_driver(situation, cards),),
+            supersedes=("no-driver", "driver-init-failed-hw", "driver-init-failed-bios"),
+        )
+
+
+@check("GPD126", "open-module-unsupported-gpu", "driver")
+def open_module_unsupported_gpu(situation: Situation) -> Verdicts:
+    """The open kernel modules are there, and this card is too old for them.
+
+    ## Why it matters
+    NVIDIA's open kernel modules need the card's own management processor, which came with Turing: Maxwell, Pascal and
+    Volta cards are refused.
+
+    ## How it is judged
+    By the flavour of the loaded module (else of the one installed for this kernel) and the card's architecture.
+
+    ## Fix safety
+    Needs root and a reboot; the other flavour of the same driver replaces the present one.
+    """
+    version, flavour, source = nvidia_driver(situation)
+    for severity, cards in _refused(situation, "open-module-unsupported-gpu"):
+        yield finding(
+            severity,
+            cards,
+            message=f"{called(cards)} is too old for NVIDIA's open kernel modules ({version}); it needs the "
+            f"proprietary ones.{_others(situation, cards)}"
+            if situation.matrix.module_flavour(cards[0].arch.value or "", cards[0].name) == "refused"
+            else f"The open kernel modules of driver {version} serve data-centre cards only, not {called(cards)}.",
+            saw=f"{flavour or 'open'} modules {version}",
+            want="proprietary modules, or a newer driver",
+            evidence=(
+                Evidence("nvidia.module.flavour", flavour or "", source),
+                Evidence.of("gpu.arch", cards[0].arch),
+            ),
+            ways_out=(install_driver(situation, cards),),
+            supersedes=("no-driver", "driver-init-failed-hw"),
+        )

@@ -1,0 +1,218 @@
+"""GPUs inside WSL, where the driver is that of Windows (GPD120, GPD121)."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import Evidence, Finding, Manual, NotJudged, WayOut
+from gpudoctor.machine import Torch
+from gpudoctor.matrix.rows import WslSupport
+from gpudoctor.situation import Situation
+from gpudoctor.situation.installed_driver import cuda_status, driver_answers, nvml_status
+from gpudoctor.situation.wsl import WHEEL_RUNTIME, dxg_opens, looks_behind_dxg, of_another_vendor
+
+
+@check("GPD120", "wsl-driver", "driver")
+def wsl_driver(situation: Situation) -> Verdicts:
+    """The NVIDIA driver of Windows does not reach this WSL system.
+
+    ## Why it matters
+    In WSL the driver is that of Windows; Linux sees it through /dev/dxg and /usr/lib/wsl/lib. A Linux driver
+    installed inside WSL puts its own libcuda in front, and CUDA fails.
+
+    ## How it is judged
+    By /dev/dxg, by the first libcuda on the load path, and at level driver by what it answers. Where ROCm is
+    installed and nothing of NVIDIA's is there, torch is the wrong build, and not the driver missing.
+
+    ## Fix safety
+    Removing the Linux driver packages inside WSL does not touch Windows. Updating WSL ends its running systems.
+    """
+    machine = situation.machine
+    if not machine.system.wsl.known or situation.in_container or situation.built_for == "amd":
+        return
+    first = machine.load_path.first("libcuda.so.1")
+    dxg = dxg_opens(situation)
+    update = WayOut(
+        "Update the Windows driver and WSL",
+        (
+            Manual(
+                "In Windows: install the current NVIDIA driver, then `wsl --update` and `wsl --shutdown`; the system "
+                "must be WSL 2 (`wsl -l -v`). Install no Linux driver inside WSL."
+            ),
+        ),
+    )
+    evidence = (
+        Evidence.of("system.wsl", machine.system.wsl),
+        Evidence("nvidia.nodes", "/dev/dxg" if dxg else "no /dev/dxg", machine.nvidia.nodes.source),
+        Evidence("load_path.libcuda", first.path if first else "absent", first.via if first else "load path"),
+    )
+    supersedes = ("no-driver", "driver-too-old")
+    if dxg is False:
+        if situation.built_for == "nvidia":
+            message = "This WSL system has no /dev/dxg: Windows gives it no GPU."
+            yield Finding(
+                "error",
+                message,
+                "no /dev/dxg",
+                "/dev/dxg",
+                "WSL",
+                evidence=evidence,
+                ways_out=(update,),
+                supersedes=supersedes,
+            )
+        return
+    if first is not None and first.kind == "driver" and cuda_status(situation) != 0:
+        text = (
+            "Remove the Linux NVIDIA driver packages inside WSL (on Ubuntu: `sudo apt-get purge 'nvidia-driver-*' "
+            "'libnvidia-compute-*'`), then `sudo ldconfig`; /usr/lib/wsl/lib brings the right libcuda."
+        )
+        yield Finding(
+            severity="error",
+            message=f"A Linux NVIDIA driver is installed inside WSL: {first.path} comes before Windows' own "
+            "library in /usr/lib/wsl/lib.",
+            saw=first.path,
+            want="/usr/lib/wsl/lib/libcuda.so.1",
+            subject="WSL",
+            confidence="certain" if cuda_status(situation) else "likely",
+            evidence=evidence,
+            ways_out=(WayOut("Remove the Linux driver inside WSL", (Manual(text, risk="root"),)),),
+            supersedes=supersedes,
+        )
+        return
+    if of_another_vendor(situation):
+        return
+    missing = first is None and machine.load_path.complete.value and bool(machine.load_path.searched)
+    fails = cuda_status(situation) not in (None, 0) or nvml_status(situation) not in (None, 0)
+    if (
+        situation.built_for == "nvidia"
+        and dxg
+        and (missing or fails)
+        and not situation.machine.variables.get("CUDA_VISIBLE_DEVICES")
+    ):
+        yield Finding(
+            severity="error",
+            message="Windows' NVIDIA driver does not answer in this WSL system."
+            if fails
+            else "This WSL system has no libcuda: Windows has no NVIDIA driver, or too old a one.",
+            saw=f"CUDA error {cuda_status(situation)}, NVML error {nvml_status(situation)}"
+            if fails
+            else "no libcuda",
+            want="/usr/lib/wsl/lib/libcuda.so.1 that answers",
+            subject="WSL",
+            confidence="likely",
+            evidence=(*evidence, *driver_answers(situation)),
+            ways_out=(update,),
+            supersedes=supersedes,
+        )
+
+
+@check("GPD121", "rocm-wsl-unsupported", "driver")
+def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
+    """ROCm on WSL does not support this card, distribution or release.
+
+    ## Why it matters
+    Inside WSL only some Radeon and Ryzen products, ROCm releases and Ubuntu are served; elsewhere the runtime finds
+    no card or fails at its start (HSA_STATUS_ERROR_OUT_OF_RESOURCES).
+
+    ## How it is judged
+    By the matrix's rows of what AMD documents for the ROCm release, for a card that is known. At level driver also
+    where the runtime does not start: on another distribution than Ubuntu that is why, else it is the card or the
+    Windows driver. Never where the runtime lists a GPU. The runtime in wheels of ROCm before 7.2 knows no WSL: an
+    error, unless it was taken out for the system's, as AMD's guide has it. Where nobody asked a runtime, no file
+    names the card: whether it can be used is not known.
+
+    ## Fix safety
+    Native Linux, Windows' own build, or the CPU are ways out that change nothing here; another runtime or torch
+    changes this environment.
+    """
+    machine, torch = situation.machine, situation.torch
+    if not machine.system.wsl.known or torch is None or torch.rocm is None or situation.built_for != "amd":
+        return
+    row, trial = situation.matrix.wsl_rocm(torch.rocm), torch.trial.value
+    if (trial and trial.device_count) or dxg_opens(situation) is False or of_another_vendor(situation):
+        return
+    if row is not None and row.runtime != "wheel" and torch.own_hsa_runtime and not _exchanged(torch):
+        yield _blind_runtime(situation, torch, row)
+        return
+    hsa = machine.amd.hsa.value
+    if hsa and any(agent.kind == "gpu" for agent in hsa.agents):
+        return
+    if hsa is None and not machine.gpus:
+        why = "no file of WSL names the card behind /dev/dxg: its ROCm runtime does, at level driver"
+        yield NotJudged(why=why, matters=True)
+    system = machine.system.os.value
+    for gpu in machine.of_vendor("amd"):
+        excluded = row is not None and any(_is_product(name, gpu.name) for name in row.excluded_names)
+        if row is not None and gpu.arch.known and ((row.gfx and gpu.arch.value not in row.gfx) or excluded):
+            yield _not_on_wsl(situation, f"{gpu.name} ({gpu.arch.value})", f"ROCm {torch.rocm}", (row.source,))
+    if hsa and hsa.status and system is not None and system.id != "ubuntu":
+        yield _not_on_wsl(situation, system.name or system.id, f"ROCm {torch.rocm}", ())
+    elif hsa and hsa.status and not machine.of_vendor("amd") and looks_behind_dxg(situation) is not False:
+        yield _not_on_wsl(situation, "this card, or this Windows driver", f"ROCm {torch.rocm}", ())
+
+
+def _exchanged(torch: Torch) -> bool:
+    """Whether the HSA runtime in torch/lib is another than pip installed: the system's, as AMD's guide has it."""
+    return any(posixpath.basename(file.path).startswith(WHEEL_RUNTIME) for file in torch.damaged)
+
+
+def _blind_runtime(situation: Situation, torch: Torch, row: WslSupport) -> Finding:
+    """The runtime that torch brings asks /dev/kfd for cards, which WSL has not."""
+    folder = posixpath.join(torch.path, "lib") if torch.path else "torch/lib"
+    system = (
+        f"Install AMD's ROCm {row.rocm} for WSL (`amdgpu-install --usecase=wsl,rocm --no-dkms`), and delete torch's "
+        f"own runtime, so that the system's is loaded:\nrm {shlex.quote(folder)}/{WHEEL_RUNTIME}*"
+    )
+    newer = (
+        "Install librocdxg (github.com/ROCm/librocdxg/releases) and a torch of ROCm 7.2 or newer; with ROCm before "
+        "7.13 also set HSA_ENABLE_DXG_DETECTION=1."
+    )
+    exchange = WayOut("Let torch load WSL's ROCm runtime", (Manual(system, risk="root"),))
+    return Finding(
+        severity="error",
+        message=f"{WHEEL_RUNTIME} of ROCm {torch.rocm} in torch knows no WSL: it looks for /dev/kfd, and finds no "
+        "GPU.",
+        saw=f"the runtime of ROCm {torch.rocm} in torch/lib",
+        want="a runtime that looks behind /dev/dxg",
+        subject="ROCm on WSL",
+        confidence="likely",
+        evidence=(
+            Evidence.of("system.wsl", situation.machine.system.wsl),
+            Evidence("torch.rocm", torch.rocm or "", torch.source),
+        ),
+        ways_out=(
+            *((exchange,) if row.runtime == "system" else ()),
+            WayOut("Use a torch of ROCm 7.2 or newer", (Manual(newer, risk="replaces"),)),
+        ),
+        refs=(row.source,),
+    )
+
+
+def _is_product(listed: str, name: str) -> bool:
+    """Whether a card's name ends in a listed product name ("RX 7700", not "RX 7700 XT")."""
+    return re.search(rf"(^|\s){re.escape(listed)}$", name, re.IGNORECASE) is not None
+
+
+def _not_on_wsl(situation: Situation, what: str, release: str, refs: tuple[str, ...]) -> Finding:
+    text = (
+        "Use native Linux, or PyTorch for Windows, for this card; inside WSL: Ubuntu 22.04 or 24.04, with a card and "
+        "a release from AMD's WSL list."
+    )
+    return Finding(
+        severity="error",
+        message=f"{release} inside WSL does not support {what}.",
+        saw=what,
+        want="what AMD lists for ROCm on WSL",
+        subject="ROCm on WSL",
+        confidence="likely",
+        evidence=(
+            Evidence.of("system.wsl", situation.machine.system.wsl),
+            Evidence.of("amd.hsa", situation.machine.amd.hsa),
+        ),
+        ways_out=(WayOut("Run on native Linux or Windows", (Manual(text),)),),
+        refs=refs,
+        supersedes=("rocm-wsl-dxg-env",),
+    )

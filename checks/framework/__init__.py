@@ -1,0 +1,1 @@
+"""The framework itself: its build, its installation, its import."""

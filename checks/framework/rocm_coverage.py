@@ -1,0 +1,253 @@
+"""Does the installed ROCm build of torch have code for the AMD cards (GPD404, GPD408, GPD409, GPD414)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import Evidence, Finding, ReplaceTorch, UnsetVariable, WayOut
+from gpudoctor.frameworks.torch.coverage import OVERRIDE
+from gpudoctor.frameworks.torch.gpu_coverage import (
+    REPAIRED_WITH_TORCH,
+    Fit,
+    about,
+    alike,
+    aside,
+    better_torch,
+    build_name,
+    confidence,
+    evidence,
+    fits,
+    misled,
+    native,
+    not_told,
+    spelled,
+    spoiled,
+    ways_for,
+    without_variable,
+)
+from gpudoctor.machine import Torch
+from gpudoctor.situation import Situation, needs
+
+
+@check("GPD404", "torch-rocm-no-arch-for-gpu", "framework", needs=needs.rocm_torch)
+def torch_rocm_no_arch_for_gpu(situation: Situation) -> Verdicts:
+    """The installed ROCm build of torch has no code for this AMD card.
+
+    ## Why it matters
+    HIP needs code for exactly the card's gfx target. Without it the first kernel dies with "invalid device function"
+    or hipErrorNoBinaryForGpu, or the process crashes.
+
+    ## How it is judged
+    By the code read from torch's libraries or device packages, else by the list of that build in the matrix. The
+    card's real target comes from the kernel (KFD), which HSA_OVERRIDE_GFX_VERSION cannot change. With an override
+    within the generation that the build and its rocBLAS carry, it runs by a workaround: a warning. An integrated or
+    second card beside one that works has a check of its own.
+
+    ## Fix safety
+    Replaces torch and its companions in this environment. The override is a workaround that AMD does not support:
+    its known risks stand with it.
+    """
+    torch = situation.torch
+    all_fits = fits(situation)
+    if torch is None or situation.built_for != "amd":
+        return
+    for group in alike(all_fits):
+        fit = group[0]
+        if _meaningless(situation, fit) or spoiled(situation, fit):
+            continue
+        if fit.carried.runs == "unknown":
+            yield not_told(situation, fit, all_fits)
+        elif fit.served and fit.carried.via_override and native(situation, fit).fails:
+            if not (fit.gpu.integrated and aside(situation, fit, all_fits)):
+                yield _by_override(situation, torch, group)
+        elif fit.carried.runs == "no" and not misled(fit) and not aside(situation, fit, all_fits):
+            yield _without_gfx(situation, torch, group, all_fits)
+
+
+def _without_gfx(situation: Situation, torch: Torch, group: tuple[Fit, ...], all_fits: tuple[Fit, ...]) -> Finding:
+    fit = group[0]
+    gfx = fit.gpu.arch.value or ""
+    tried = f" with {OVERRIDE}={fit.carried.via_override}" if fit.carried.via_override else ""
+    first = " It is the first card of a process here." if any(other.served for other in all_fits) else ""
+    listed = f" AMD does not list this card for ROCm {torch.rocm}." if _unlisted(situation, torch, fit) else ""
+    return about(
+        group,
+        severity="error",
+        message=f"{build_name(torch)} has no code for {fit.gpu.name} ({gfx}){tried}; it was built for "
+        f"{spelled(fit.carried.code)}.{first}{listed}",
+        saw=spelled(fit.carried.code),
+        want=gfx,
+        confidence=confidence(fit),
+        evidence=evidence(torch, fit),
+        ways_out=ways_for(situation, fit, all_fits),
+        refs=("pytorch/pytorch#73534",),
+        supersedes=("rocblas-no-arch", *REPAIRED_WITH_TORCH),
+    )
+
+
+def _meaningless(situation: Situation, fit: Fit) -> bool:
+    """An override that names no target ends every HIP program, whatever the build carries: it has its own finding."""
+    return any(
+        situation.variable(name) is not None
+        and situation.matrix.gfx_of_override(situation.variable(name) or "") is None
+        for name in (OVERRIDE, f"{OVERRIDE}_{fit.gpu.kfd_node}")
+    )
+
+
+def _by_override(situation: Situation, torch: Torch, group: tuple[Fit, ...]) -> Finding:
+    fit = group[0]
+    gfx, value = fit.gpu.arch.value or "", fit.carried.via_override or ""
+    name = next((n for n in (f"{OVERRIDE}_{fit.gpu.kfd_node}", OVERRIDE) if situation.variable(n) == value), OVERRIDE)
+    policy = situation.matrix.override(gfx)
+    risk = f" What is known of it: {policy.note}." if policy and policy.note else ""
+    lacks = "code" if native(situation, fit).carried.runs == "no" else "rocBLAS kernels"
+    return about(
+        group,
+        severity="warning",
+        message=(
+            f"{build_name(torch)} has no {lacks} for {fit.gpu.name} ({gfx}); it runs as "
+            f"{situation.matrix.gfx_of_override(value)} because {name}={value} is set, a workaround that AMD does "
+            f"not support.{risk}"
+        ),
+        saw=f"{name}={value}",
+        want=f"a build with code for {gfx}",
+        evidence=(*evidence(torch, fit), Evidence(name, value, "environment")),
+        ways_out=_natively(situation, name, gfx),
+        refs=("ROCm/rocBLAS#1339",),
+    )
+
+
+def _natively(situation: Situation, name: str, gfx: str) -> tuple[WayOut, ...]:
+    """Ways out by a build that carries the card itself, and needs no override any more."""
+    builds = (
+        way
+        for way in better_torch(situation)
+        if any(isinstance(remedy, ReplaceTorch) and gfx in remedy.carries.split(", ") for remedy in way.remedies)
+    )
+    return tuple(without_variable(way, name) for way in builds)
+
+
+@check("GPD408", "rocblas-no-arch", "framework", needs=needs.rocm_torch)
+def rocblas_no_arch(situation: Situation) -> Verdicts:
+    """The rocBLAS of this torch has no kernels for the card.
+
+    ## Why it matters
+    torch lists the card's target and element-wise kernels run, but the first matrix product aborts with "rocBLAS
+    error: Cannot read TensileLibrary.dat".
+
+    ## How it is judged
+    By the Tensile files that lie beside torch's rocBLAS, else by what that ROCm ships. gfx900 and gfx906 are in
+    torch's lists up to ROCm 7.2 and in no rocBLAS from 6.4 on.
+
+    ## Fix safety
+    Replaces torch and its companions in this environment, mostly by a build of an older ROCm.
+    """
+    torch = situation.torch
+    all_fits = fits(situation)
+    if torch is None or situation.built_for != "amd":
+        return
+    for group in alike(tuple(fit for fit in all_fits if fit.carried.runs == "yes" and fit.carried.blas == "no")):
+        fit = group[0]
+        if spoiled(situation, fit) or aside(situation, fit, all_fits):
+            continue
+        gfx = fit.gpu.arch.value or ""
+        via = situation.matrix.gfx_of_override(fit.carried.via_override) if fit.carried.via_override else None
+        yield about(
+            group,
+            severity="error",
+            message=(
+                f"{build_name(torch)} lists {via or gfx}, but its rocBLAS has no kernels for it: matrix products on "
+                f"{fit.gpu.name} abort."
+            ),
+            saw=f"no rocBLAS kernels for {via or gfx} in ROCm {torch.rocm}",
+            want=f"rocBLAS kernels for {gfx}",
+            evidence=(*evidence(torch, fit), Evidence("rocblas.archs", *_blas(situation, torch))),
+            ways_out=ways_for(situation, fit, all_fits),
+            refs=("ROCm/legacy-rocm-build#4625",),
+            supersedes=REPAIRED_WITH_TORCH,
+        )
+
+
+def _blas(situation: Situation, torch: Torch) -> tuple[str, str]:
+    own = torch.archs.value
+    if own and own.blas_gfx is not None:
+        return spelled(own.blas_gfx), torch.archs.source
+    row = situation.matrix.blas(torch.rocm) if torch.rocm else None
+    return spelled(row.rocblas or ()) if row else "unknown", f"compat_matrix: {row.source}" if row else ""
+
+
+def _unlisted(situation: Situation, torch: Torch, fit: Fit) -> bool:
+    """A card that is known by its name, and not in AMD's list for the ROCm of this torch."""
+    gpu = fit.gpu
+    return (
+        gpu.chip is not None
+        and situation.matrix.listed_by_amd(gpu.arch.value or "", gpu.name, torch.rocm or "0") is False
+    )
+
+
+@check("GPD414", "amd-card-not-listed", "framework", needs=needs.rocm_torch)
+def amd_card_not_listed(situation: Situation) -> Verdicts:
+    """AMD does not list this card for ROCm, and this torch carries it.
+
+    ## Why it matters
+    The card works: this build has machine code for its own target, as it has for the cards that AMD supports. Faults
+    on it are not AMD's to mend, and guides that ask for an override do not mean this card.
+
+    ## How it is judged
+    The build carries the card's own target, without an override, and AMD's documents for its ROCm release name other
+    products only: of gfx1030 the Radeon PRO W6800 and V620, not the RX 6800 and RX 6900.
+
+    ## Fix safety
+    There is nothing to repair.
+    """
+    torch, all_fits = situation.torch, fits(situation)
+    if torch is None or situation.built_for != "amd":
+        return
+    for group in alike(tuple(fit for fit in all_fits if fit.served and not aside(situation, fit, all_fits))):
+        fit = group[0]
+        if fit.carried.via_override or not _unlisted(situation, torch, fit):
+            continue
+        yield about(
+            group,
+            severity="note",
+            message=f"AMD does not list {fit.gpu.name} for ROCm {torch.rocm}. {build_name(torch)} carries code for "
+            f"{fit.gpu.arch.value} all the same: no override is needed.",
+            saw=fit.gpu.arch.value or "",
+            evidence=evidence(torch, fit),
+            refs=("ROCm compatibility matrix",),
+        )
+
+
+@check("GPD409", "hipblaslt-unsupported-arch", "framework", needs=needs.rocm_torch)
+def hipblaslt_unsupported_arch(situation: Situation) -> Verdicts:
+    """hipBLASLt is asked for and does not support this card.
+
+    ## Why it matters
+    torch prints "Attempting to use hipBLASLt on an unsupported architecture" and falls back to hipBLAS: mostly
+    harmless, at most slower.
+
+    ## How it is judged
+    TORCH_BLAS_PREFER_HIPBLASLT=1 on a target that torch of this ROCm does not use hipBLASLt on.
+
+    ## Fix safety
+    Unsetting the variable changes nothing else.
+    """
+    name = "TORCH_BLAS_PREFER_HIPBLASLT"
+    torch = situation.torch
+    if torch is None or not torch.rocm or situation.variable(name) not in ("1", "true", "TRUE", "True"):
+        return
+    for group in alike(fits(situation)):
+        gfx = group[0].gpu.arch.value
+        if gfx is None or situation.matrix.hipblaslt_asked(gfx, torch.rocm):
+            continue
+        yield about(
+            group,
+            severity="note",
+            message=f"{name}=1 asks for hipBLASLt, which torch does not use on {gfx} with ROCm {torch.rocm}; it "
+            "falls "
+            "back to hipBLAS.",
+            saw=f"{name}=1",
+            want="not set",
+            evidence=(Evidence(name, "1", "environment"), Evidence.of("gpu.arch", group[0].gpu.arch)),
+            ways_out=(WayOut(f"Unset {name}", (UnsetVariable(name),)),),
+            refs=("ROCm/legacy-rocm-build#5643",),
+        )

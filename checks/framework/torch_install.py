@@ -1,0 +1,272 @@
+"""Is a torch there, whole, and the one that is meant (GPD401, GPD411, GPD412)."""
+
+from __future__ import annotations
+
+import posixpath
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import (
+    AnyRemedy,
+    Evidence,
+    Finding,
+    Manual,
+    NotJudged,
+    RemovePackage,
+    UnsetVariable,
+    WayOut,
+)
+from gpudoctor.frameworks.torch.gpu_coverage import better_torch
+from gpudoctor.frameworks.torch.reinstall import _same_build, installed_again
+from gpudoctor.machine import Torch, TorchCopy
+from gpudoctor.situation import Situation
+from gpudoctor.situation.wsl import WHEEL_RUNTIME
+
+_TRACES = (
+    "left-over dist-info",
+    "dist-info without files",
+    "conda record",
+    "interrupted uninstall",
+    "left-over files",
+    "working folder",
+)
+"""`TorchCopy.via` of what cannot be imported, or only by a program that is started there."""
+
+_AHEAD = ("PYTHONPATH", "user site", ".pth")
+"""Places that can put another torch before the one that is installed in the environment."""
+
+_NAME_ANOTHER = WayOut(
+    "Install torch, or name the environment that has it",
+    (Manual("Install torch into this environment, or name the one that has it with `--python PATH`."),),
+)
+
+_HIDES_ANOTHER = ("torch-no-arch-for-gpu", "torch-dropped-old-gpu", "torch-rocm-no-arch-for-gpu", "torch-cpu-only")
+_WRONG_COPY = (
+    *_HIDES_ANOTHER,
+    "cuda-torch-on-amd",
+    "torch-wrong-build-or-cpu",
+    "rocblas-no-arch",
+    "driver-too-old",
+    "no-gpu",
+    "torch-import-fails",
+    "torch-install-damaged",
+    "torchvision-mismatch",
+    "torchaudio-mismatch",
+    "numpy2-old-torch",
+    "cudnn-mismatch",
+    "nccl-shadowed",
+    "ld-library-path-shadow",
+)
+
+
+@check("GPD401", "torch-missing", "framework")
+def torch_missing(situation: Situation) -> Verdicts:
+    """There is no torch in the examined environment.
+
+    ## Why it matters
+    Nothing that needs torch runs there. Often another environment is meant: `--python` names it.
+
+    ## How it is judged
+    No folder that the interpreter imports from holds a torch. An error where torch is required, or smoke kernels were
+    asked for, else a note.
+
+    ## Fix safety
+    Installs torch into this environment; other packages stay as they are. Where no card could use it and nothing
+    requires it, there is nothing to repair.
+    """
+    environment, required = situation.environment, situation.requires_torch
+    if environment is None:
+        if (situation.usable or required) and situation.machine.environment.undecided:
+            yield NotJudged(why=f"no Python environment was read: {situation.machine.environment.why}", matters=True)
+        return
+    if environment.torch.undecided:
+        yield NotJudged(
+            why=f"whether torch is installed is not known: {environment.torch.why}",
+            matters=bool(situation.usable) or required,
+        )
+    if not environment.torch.absent:
+        return
+    trace = environment.torch.why.removeprefix("no torch there").removeprefix("; ")
+    left_over = f" ({trace})" if trace else ""
+    yield Finding(
+        severity="error" if required else "note",
+        message=f"There is no torch in {environment.prefix or 'the examined environment'}{left_over}.",
+        saw="no torch",
+        subject="Python environment",
+        evidence=(Evidence.of("environment.torch", environment.torch),),
+        ways_out=better_torch(situation) if situation.usable else (_NAME_ANOTHER,) if required else (),
+    )
+
+
+@check("GPD412", "torch-shadowed", "framework")
+def torch_shadowed(situation: Situation) -> Verdicts:
+    """Another torch is imported than the one that is installed.
+
+    ## Why it matters
+    Commands that install or update torch change one copy, and programs import another: nothing seems to help. Mixed
+    files of two versions fail in unforeseeable ways.
+
+    ## How it is judged
+    Every folder that the interpreter imports from is looked into, in its order. An error where PYTHONPATH, the user's
+    site folder or a .pth file puts a torch of another version before the installed one, where a file torch.py stands
+    in the way, or where installers' records speak of another version than the files. A torch in the folder that
+    gpudoctor was started in is a warning: programs that are started there meet it first. Copies of one version, and
+    what an interrupted uninstall leaves, are a note.
+
+    ## Fix safety
+    Unsetting PYTHONPATH affects other packages found through it. Removing a copy needs that copy's own installer.
+    Copies of one version, and remains that nothing is imported from, leave nothing to repair.
+    """
+    torch = situation.torch
+    if torch is None:
+        return
+    importable = tuple(copy for copy in torch.copies if copy.via not in _TRACES)
+    here = next((copy for copy in torch.copies if copy.via == "working folder"), None)
+    if here is not None:
+        yield _in_working_folder(torch, here)
+    traces = tuple(copy for copy in torch.copies if copy.via in _TRACES and copy is not here)
+    first, others = importable[:1], importable[1:]
+    if first and first[0].path.endswith("/torch.py"):
+        yield _shadowed(situation, torch, first[0], others)
+        return
+    if first and others and first[0].via in _AHEAD:
+        hidden = tuple(copy for copy in others if copy.version != first[0].version)
+        if hidden:
+            yield _shadowed(situation, torch, first[0], hidden)
+            return
+        yield _note(f"torch {torch.version} is there twice: {first[0].path} and {others[0].path}.", importable)
+    stale = [trace for trace in traces if trace.via in ("left-over dist-info", "conda record")]
+    if stale:
+        yield _two_records(situation, torch, stale[0])
+    elif traces:
+        yield _note(f"An earlier install of torch left {traces[0].path} ({traces[0].via}).", traces)
+
+
+def _shadowed(situation: Situation, torch: Torch, first: TorchCopy, hidden: tuple[TorchCopy, ...]) -> Finding:
+    also = hidden[0] if hidden else None
+    what = f"torch {first.version}" if first.version else first.path
+    behind = f", before torch {also.version or 'of unknown version'} in {also.path}" if also else ""
+    return Finding(
+        severity="error",
+        message=f"{what} is imported from {posixpath.dirname(first.path)} ({first.via}){behind}.",
+        saw=f"{first.path} ({first.version or 'no version'})",
+        want=f"{also.path} ({also.version or 'no version'})" if also else "the torch package",
+        subject=f"torch {torch.version}",
+        evidence=tuple(
+            Evidence("torch.copy", f"{c.version or 'no version'} ({c.via})", c.path) for c in (first, *hidden)
+        ),
+        ways_out=(_let_through(situation, first),),
+        supersedes=_WRONG_COPY,
+    )
+
+
+def _in_working_folder(torch: Torch, copy: TorchCopy) -> Finding:
+    text = f"Start programs from another folder, or rename {copy.path}."
+    return Finding(
+        severity="warning",
+        message=f"{copy.path} stands before torch {torch.version} for programs that are started in this folder.",
+        saw=copy.path,
+        want="no torch of its own in the folder that programs are started in",
+        subject=f"torch {torch.version}",
+        confidence="possible",
+        evidence=(Evidence("torch.copy", copy.via, copy.path),),
+        ways_out=(WayOut("Start from another folder", (Manual(text, risk="safe"),)),),
+    )
+
+
+def _let_through(situation: Situation, first: TorchCopy) -> WayOut:
+    folder = posixpath.dirname(first.path)
+    if first.path.endswith("/torch.py"):
+        text = f"Rename {first.path}: a file of that name is imported in the place of torch."
+        return WayOut("Rename the file torch.py", (Manual(text),))
+    if first.via == "PYTHONPATH":
+        why = f"{folder} is then no longer looked into first"
+        return WayOut("Unset PYTHONPATH, or take that folder out of it", (UnsetVariable("PYTHONPATH", why=why),))
+    if first.via == "user site":
+        text = (
+            f"Remove the torch in {folder}: start the interpreter's `-m pip uninstall torch` until only the other "
+            "is left."
+        )
+        return WayOut("Remove the torch in the user's site folder", (Manual(text, risk="replaces"),))
+    text = f"Take {folder} out of the .pth file that names it, or remove the torch there."
+    return WayOut("Take the folder out of the .pth file", (Manual(text, risk="replaces"),))
+
+
+def _two_records(situation: Situation, torch: Torch, stale: TorchCopy) -> Finding:
+    remedies: tuple[AnyRemedy, ...] = (
+        RemovePackage("torch", why="all records of it must go"),
+        _same_build(situation, torch, why="files and record of one version"),
+    )
+    if stale.via == "conda record" or torch.origin in ("conda", "conda-forge"):
+        text = (
+            "Make a new environment and install torch into it once, with conda or with pip, not with both: both "
+            "wrote their files into one folder here."
+        )
+        remedies = (Manual(text, risk="safe"),)
+    return Finding(
+        severity="error",
+        message=f"The files are those of torch {torch.version}, and {posixpath.basename(stale.path)} says "
+        f"{stale.version}: "
+        "two installs of torch are mixed.",
+        saw=f"record of {stale.version}",
+        want=f"one torch, {torch.version}",
+        subject=f"torch {torch.version}",
+        evidence=(
+            Evidence("torch.version", torch.version, torch.source),
+            Evidence("torch.copy", f"{stale.version} ({stale.via})", stale.path),
+        ),
+        ways_out=(WayOut("Install torch cleanly again", remedies),),
+        supersedes=("torch-install-damaged", "torch-import-fails"),
+    )
+
+
+def _note(message: str, copies: tuple[TorchCopy, ...]) -> Finding:
+    return Finding(
+        severity="note",
+        message=message,
+        saw=", ".join(copy.path for copy in copies),
+        subject="torch",
+        evidence=tuple(Evidence("torch.copy", f"{c.version or 'no version'} ({c.via})", c.path) for c in copies),
+    )
+
+
+@check("GPD411", "torch-install-damaged", "framework")
+def torch_install_damaged(situation: Situation) -> Verdicts:
+    """Files of the installed torch are missing or cut short.
+
+    ## Why it matters
+    A full disk, an interrupted download or two installers at once leave a torch that fails at import, or later.
+
+    ## How it is judged
+    The files that torch cannot do without, against the sizes in the installer's RECORD. Headers, tests and other
+    parts that images leave out to save room do not count; files that were edited are not damage.
+
+    ## Fix safety
+    Installs the same version again.
+    """
+    torch = situation.torch
+    if torch is None:
+        return
+    exchanged = WHEEL_RUNTIME if situation.machine.system.wsl.known and torch.hip else None
+    damaged = tuple(
+        file
+        for file in torch.damaged
+        if file.problem in ("missing", "truncated") and not (exchanged and exchanged in file.path)
+    )
+    if not damaged or _imported(torch):
+        return
+    more = f" and {len(damaged) - 1} more" if len(damaged) > 1 else ""
+    yield Finding(
+        severity="error",
+        message=f"The installed torch {torch.version} is damaged: {damaged[0].path} is {damaged[0].problem}{more}.",
+        saw=f"{damaged[0].problem}: {damaged[0].path}",
+        want="all files as installed",
+        subject=f"torch {torch.version}",
+        evidence=tuple(Evidence("torch.damaged", file.problem, file.path) for file in damaged[:5]),
+        ways_out=(installed_again(situation, torch),),
+        supersedes=("torch-import-fails", "no-gpu"),
+    )
+
+
+def _imported(torch: Torch) -> bool:
+    trial = torch.trial.value
+    return bool(trial and trial.ok)

@@ -1,0 +1,1 @@
+"""What a job requires, and what gpudoctor could not find out."""

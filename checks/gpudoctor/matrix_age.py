@@ -1,0 +1,44 @@
+"""A torch that is newer than the matrix (GPD903)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import (
+    Evidence,
+    Finding,
+    Manual,
+    WayOut,
+)
+from gpudoctor.matrix.versions import figures
+from gpudoctor.situation import Situation, needs
+
+
+@check("GPD903", "matrix-older-than-torch", "gpudoctor", needs=needs.torch)
+def matrix_older_than_torch(situation: Situation) -> Verdicts:
+    """The installed torch is newer than what this gpudoctor knows.
+
+    ## Why it matters
+    What that release was built for is judged by reading its libraries; pairs and pins of it are not known.
+
+    ## How it is judged
+    By the newest release in the compatibility matrix.
+
+    ## Fix safety
+    Updating gpudoctor changes nothing in the examined environment.
+    """
+    torch = situation.torch
+    if torch is None:
+        return
+    release, newest = figures(torch.version.partition("+")[0])[:2], figures(situation.matrix.newest_torch())[:2]
+    if not release or release <= newest:
+        return
+    yield Finding(
+        severity="note",
+        message=f"torch {torch.version} is newer than the newest release that this gpudoctor knows "
+        f"({situation.matrix.newest_torch()}).",
+        saw=torch.version,
+        want=f"at most {situation.matrix.newest_torch()}",
+        subject=f"torch {torch.version}",
+        evidence=(Evidence("matrix.version", situation.matrix.tables.version, "compat_matrix"),),
+        ways_out=(WayOut("Update gpudoctor", (Manual("Update gpudoctor to a version whose matrix knows it."),)),),
+    )

@@ -1,0 +1,282 @@
+"""What a job requires of this machine (GPD910)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import ABSENCE, Device, Evidence, Finding, Manual, NotJudged, WayOut
+from gpudoctor.machine import Gpu
+from gpudoctor.matrix.versions import figures
+from gpudoctor.requirement import Requirement
+from gpudoctor.situation import Situation, needs
+from gpudoctor.situation.nvidia_driver import cuda_driver
+
+
+class _Unknown(Exception):  # noqa: N818 - no error
+    """Nothing is known of what is required, and why."""
+
+
+@check("GPD910", "requirement-not-met", "gpudoctor", needs=needs.requirements)
+def requirement_not_met(situation: Situation) -> Verdicts:
+    """This machine does not have what was required of it.
+
+    ## Why it matters
+    Someone said with `--require` what the job needs: it would fail here, or run otherwise than it is meant to.
+
+    ## How it is judged
+    Over the usable cards. What is required of cards must hold for all of them, with any(...) for at least one, and
+    never holds without a usable card. Versions are compared figure by figure, as far as the requirement names them.
+
+    ## Fix safety
+    Nothing is changed: the job belongs on another machine, or the requirement is wrong.
+    """
+    for requirement in situation.required:
+        try:
+            met, saw, source = _judged(situation, requirement)
+        except _Unknown as why:
+            yield NotJudged(why=f"{requirement.text} is required, and {why}", matters=True)
+            continue
+        if not met:
+            yield _finding(situation, requirement, saw, source)
+
+
+def _finding(situation: Situation, requirement: Requirement, saw: str, source: str) -> Finding:
+    """What is not met; where a card or torch is missing, whatever took it away is the cause."""
+    out = tuple(standing.gpu for standing in situation.standings if not standing.usable)
+    short_of_cards = (requirement.needs_card and not situation.usable_count) or (
+        requirement.name == "gpu" and bool(out)
+    )
+    causes: tuple[str, ...] = (ABSENCE,) if short_of_cards else ()
+    if requirement.needs_torch and situation.torch is None:
+        causes = ("torch-missing",)
+    return Finding(
+        severity="error",
+        message=f"{requirement.text} is required, and this machine has {saw}.",
+        saw=saw,
+        want=requirement.text,
+        subject="what is required",
+        evidence=(Evidence(requirement.text, saw, source),),
+        cards=tuple(map(Device.of, out)) if short_of_cards else (),
+        possible_causes=causes,
+        ways_out=(
+            WayOut(
+                "Run it where that is met",
+                (Manual(f"Start the job on a machine with {requirement.text}, or change what is required."),),
+            ),
+        ),
+    )
+
+
+def _judged(situation: Situation, requirement: Requirement) -> tuple[bool, str, str]:
+    """Whether it holds, what the machine has, and where that was read. Raises _Unknown."""
+    if requirement.field.per_card:
+        return _cards(situation, requirement)
+    if requirement.name == "gpu":
+        return _count(situation, requirement)
+    if requirement.name == "p2p":
+        return _peers(situation)
+    if requirement.name == "same-model":
+        return _one_model(situation)
+    if requirement.name == "shm":
+        return _shared_memory(situation, requirement)
+    version, what, source = _version(situation, requirement.name)
+    return bool(version) and _version_holds(requirement, version), what, source
+
+
+# --- cards -----------------------------------------------------------------------------------------
+
+
+def _count(situation: Situation, requirement: Requirement) -> tuple[bool, str, str]:
+    _raise_if_unlisted(situation)
+    return requirement.compares(situation.usable_count, int(requirement.values[0])), _usable(situation), ""
+
+
+def _raise_if_unlisted(situation: Situation) -> None:
+    if not situation.machine.gpus and situation.machine.buses.undecided:
+        raise _Unknown(f"the cards of this machine could not be listed ({situation.machine.buses.why})")
+
+
+def _usable(situation: Situation) -> str:
+    """ "2 usable GPUs (NVIDIA L4: its device node does not open)"."""
+    count = situation.usable_count
+    others = "; ".join(
+        f"{standing.gpu.name}: {standing.why}" for standing in situation.standings if not standing.usable
+    )
+    number = f"{count or 'no'} usable GPU{'s' if count > 1 else ''}"
+    if count < len(situation.usable):
+        number += f" of {len(situation.usable)} that may be meant"
+    return f"{number} ({others})" if others else number
+
+
+def _cards(situation: Situation, requirement: Requirement) -> tuple[bool, str, str]:
+    if not situation.usable_count:
+        _raise_if_unlisted(situation)
+        return False, _usable(situation), ""
+    answers = [(gpu, *_card(situation, gpu, requirement)) for gpu in situation.usable]
+    if len({holds for _, holds, _ in answers}) > 1:
+        _raise_if_any_may_be_meant(situation, requirement.name)
+    decided = [holds for _, holds, _ in answers if holds is not None]
+    met = any(decided) if requirement.any else all(decided)
+    undecided = [gpu for gpu, holds, _ in answers if holds is None]
+    if undecided and met is not requirement.any:
+        raise _Unknown(f"{requirement.name} of {undecided[0].name} is not known at level {situation.machine.level}")
+    wrong = [(gpu, has) for gpu, holds, has in answers if holds is False]
+    saw = ", ".join(dict.fromkeys(f"{gpu.name}: {has}" if has != gpu.name else gpu.name for gpu, has in wrong))
+    return met, saw, wrong[0][0].source if wrong else ""
+
+
+def _raise_if_any_may_be_meant(situation: Situation, name: str) -> None:
+    if situation.usable_count < len(situation.usable):
+        raise _Unknown(
+            f"the cards differ in {name}, and which {situation.usable_count} of {len(situation.usable)} are given to "
+            f"this process is not known at level {situation.machine.level}"
+        )
+
+
+def _card(situation: Situation, gpu: Gpu, requirement: Requirement) -> tuple[bool | None, str]:
+    """Whether it holds for one card (None: not known), and what the card has."""
+    if requirement.name == "gpu.model":
+        return _text_holds(requirement, gpu.name), gpu.name
+    if requirement.name == "gpu.memory":
+        return _memory(situation, gpu, requirement)
+    arch = gpu.arch.value
+    if arch is None:
+        return None, "not known"
+    if requirement.name == "gfx":
+        return _text_holds(requirement, arch), arch
+    if not arch.startswith("sm_"):
+        return False, f"no compute capability ({arch})"
+    digits = arch[3:].rstrip("af")
+    return _version_holds(requirement, f"{digits[:-1]}.{digits[-1:]}"), arch
+
+
+def _text_holds(requirement: Requirement, have: str) -> bool:
+    wanted = [value.casefold() for value in requirement.values]
+    if requirement.operator == "~=":
+        return wanted[0] in have.casefold()
+    return (have.casefold() in wanted) is (requirement.operator != "!=")
+
+
+def _memory(situation: Situation, gpu: Gpu, requirement: Requirement) -> tuple[bool | None, str]:
+    sizes = [piece.memory for piece in gpu.nvml.mig_devices] if gpu.nvml and gpu.nvml.mig else []
+    if not sizes:
+        own = gpu.memory.value
+        shared = situation.machine.system.memory.value if gpu.unified_memory and not own else None
+        sizes = [own or shared]
+    known = [size for size in sizes if size]
+    if not known or len(known) < len(sizes):
+        return None, "not known"
+    smallest = min(known)
+    slice_of = "a MIG slice of " if gpu.nvml and gpu.nvml.mig else ""
+    return requirement.compares(smallest, requirement.size), f"{slice_of}{_gib(smallest)}"
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.2f}".rstrip("0").rstrip(".") + " GiB"
+
+
+def _peers(situation: Situation) -> tuple[bool, str, str]:
+    if situation.usable_count < 2:
+        return bool(situation.usable_count), _usable(situation), ""
+    devices = situation.machine.nvidia.cuda.value.devices if situation.machine.nvidia.cuda.value else None
+    if (
+        len(situation.usable_of("nvidia")) < len(situation.usable)
+        or not devices
+        or any(d.peers is None for d in devices)
+    ):
+        raise _Unknown("whether the cards reach each other's memory is not known (libcuda tells, from level driver)")
+    alone = [d for d in devices if len(d.peers or ()) < len(devices) - 1]
+    saw = ", ".join(f"GPU {device.index} reaches {len(device.peers or ())} others" for device in alone)
+    return not alone, saw, "libcuda"
+
+
+def _one_model(situation: Situation) -> tuple[bool, str, str]:
+    models = list(dict.fromkeys(gpu.name for gpu in situation.usable))
+    if situation.usable_count < 2 or len(models) == 1:
+        return bool(situation.usable_count), _usable(situation), ""
+    _raise_if_any_may_be_meant(situation, "model")
+    return False, ", ".join(models), ""
+
+
+# --- versions and sizes ------------------------------------------------------------------------------
+
+
+def _version_holds(requirement: Requirement, have: str) -> bool:
+    """Compared as far as the requirement names figures: 2.9.1 meets torch==2.9."""
+    wanted = tuple(int(part) for part in requirement.values[0].split("."))
+    found = (*figures(have), *([0] * len(wanted)))[: len(wanted)]
+    return requirement.compares(found, wanted)
+
+
+def _version(situation: Situation, name: str) -> tuple[str, str, str]:
+    """The version, how a person is told of it, where it was read; "" where there is none. Raises _Unknown."""
+    if name.startswith("driver"):
+        return _driver(situation, name)
+    if name == "rocm":
+        return _rocm(situation)
+    return _torch(situation, name)
+
+
+def _driver(situation: Situation, name: str) -> tuple[str, str, str]:
+    stack = situation.machine.nvidia
+    served = next((api.value.cuda_version for api in stack.answered if api.value and api.value.cuda_version), "")
+    version = cuda_driver(situation.machine) or next(
+        (api.value.driver_version for api in stack.answered if api.value and api.value.driver_version), ""
+    )
+    if name == "driver.cuda":
+        if situation.machine.level != "static" and stack.cuda.absent:
+            return "", "no CUDA driver library (libcuda.so.1)", stack.cuda.source
+        if not served and version:
+            served = situation.matrix.cuda_served(version) or ""
+            if not served:
+                raise _Unknown(
+                    f"the CUDA that driver {version} serves is not known (libcuda tells, from level driver)"
+                )
+        if served:
+            return served, f"a driver that serves CUDA {served}", stack.module.source
+    elif version:
+        return version, f"NVIDIA driver {version}", stack.module.source
+    if stack.module.undecided and not situation.machine.of_vendor("amd"):
+        raise _Unknown(f"the NVIDIA driver is not known ({stack.module.why})")
+    return "", "no NVIDIA driver", stack.module.source
+
+
+def _torch(situation: Situation, name: str) -> tuple[str, str, str]:
+    torch = situation.torch
+    if torch is None:
+        there = situation.environment.torch if situation.environment else situation.machine.environment
+        if there.undecided:
+            raise _Unknown(f"whether torch is installed is not known ({there.why})")
+        return "", "no torch", there.source
+    if name == "torch":
+        return torch.version, f"torch {torch.version}", torch.source
+    return (
+        torch.cuda or "",
+        f"torch {torch.version}, built with {f'CUDA {torch.cuda}' if torch.cuda else 'no CUDA'}",
+        torch.source,
+    )
+
+
+def _rocm(situation: Situation) -> tuple[str, str, str]:
+    torch, installs = situation.torch, situation.machine.amd.rocm
+    if torch is not None and torch.hip:
+        built = torch.rocm or torch.hip
+        return built, f"torch {torch.version}, built with ROCm {built}", torch.source
+    if installs.value:
+        newest = max(installs.value, key=lambda install: figures(install.version))
+        return newest.version, f"ROCm {newest.version} in {newest.path}", installs.source
+    if installs.undecided:
+        raise _Unknown(f"the installed ROCm is not known ({installs.why})")
+    return "", "no ROCm", installs.source
+
+
+def _shared_memory(situation: Situation, requirement: Requirement) -> tuple[bool, str, str]:
+    size = situation.machine.system.shm
+    if size.value is None:
+        if size.absent:
+            return False, "no /dev/shm", size.source
+        raise _Unknown(f"the size of /dev/shm is not known ({size.why})")
+    return (
+        requirement.compares(size.value, requirement.size),
+        f"{_gib(size.value)} of /dev/shm",
+        size.source,
+    )

@@ -1,0 +1,1 @@
+"""Dockerfiles and compose files: recipes of images, not machines."""

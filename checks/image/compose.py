@@ -1,0 +1,160 @@
+"""Checks of how a compose file starts its images."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.dockerfile.recipe import Recipe, Started, change
+from gpudoctor.finding import Evidence, Finding, NotJudged
+from gpudoctor.machine import Vendor
+
+_NVIDIA = """    deploy:
+      resources:
+        reservations:
+          devices: [{driver: nvidia, count: all, capabilities: [gpu]}]"""
+_AMD = """    devices: [/dev/kfd, /dev/dri]"""
+
+
+@check("GPD620", "compose-no-device", "image")
+def no_device(recipe: Recipe) -> Verdicts:
+    """A service runs an image for GPUs and is given none.
+
+    ## Why it matters
+    Without a reservation (NVIDIA) or the device nodes (AMD) a container has no GPU, whatever the image holds.
+
+    ## How it is judged
+    The service's image is known to be for CUDA or ROCm, by its name or by its Dockerfile. Silent where another
+    service with the same image has the device (this one migrates a database, say), where it is scaled to none, is
+    privileged, extends another service, or gets the device from another compose file of the folder.
+
+    ## Fix safety
+    The lines give the container the host's cards; they need nvidia-container-toolkit or the amdgpu driver there.
+    """
+    given = {(vendor, source) for one in recipe.services for vendor in _vendors(one) for source in _sources(one)}
+    for started in recipe.services:
+        vendor = _vendor(recipe, started)
+        service = started.service
+        if vendor is None or service.scaled_to_none or _given(started, vendor):
+            continue
+        if any((vendor, source) in given for source in _sources(started)):
+            continue
+        if service.open:
+            yield NotJudged(f"whether service {service.name} is given a GPU: {service.open}")
+            continue
+        lines = _NVIDIA if vendor == "nvidia" else _AMD
+        what = "CUDA" if vendor == "nvidia" else "ROCm"
+        missing = "/dev/kfd" if vendor == "amd" and service.render else "/dev/dri" if service.kfd else "a GPU"
+        yield Finding(
+            severity="error",
+            confidence="likely",
+            message=f"Service {service.name} runs an image for {what} and is not given {missing}.",
+            saw="no device lines" if missing == "a GPU" else f"devices without {missing}",
+            want=re.sub(r"\s+", " ", lines).strip(),
+            subject=f"service {service.name}",
+            evidence=(Evidence("service", service.name, service.place),),
+            ways_out=(
+                change("Give the service its GPU", f"{service.place}: below {service.name}:", *lines.split("\n")),
+            ),
+        )
+
+
+@check("GPD621", "compose-device-access", "image")
+def device_access(recipe: Recipe) -> Verdicts:
+    """A ROCm service's user lacks the groups of the device nodes.
+
+    ## Why it matters
+    /dev/kfd and /dev/dri/render* belong to the groups render and video. Root may open them, others only as members.
+
+    ## How it is judged
+    `user:` of the service or the image's last USER, and `group_add`. A user's own group counts where it may be that
+    of the nodes: a name, or a number below 1000.
+
+    ## Fix safety
+    The number of the group render differs between hosts: `stat -c %g /dev/kfd` tells it.
+    """
+    for started in recipe.services:
+        service, image = started.service, started.image
+        user = service.user or (image.user if image else "")
+        if _vendor(recipe, started) != "amd" or not service.kfd or service.groups or service.privileged:
+            continue
+        name, _, group = user.partition(":")
+        if name in ("", "root", "0") or "$" in user or _may_own_a_device(group):
+            continue
+        yield Finding(
+            severity="warning",
+            confidence="likely",
+            message=f"Service {service.name} runs as {user} and is in no group that may open /dev/kfd.",
+            saw="no group_add",
+            want="group_add with the groups of /dev/kfd and /dev/dri/renderD128",
+            subject=f"service {service.name}",
+            evidence=(Evidence("service", service.name, service.place),),
+            ways_out=(
+                change(
+                    "Add the groups of the device nodes",
+                    f"{service.place}: below {service.name}, with the host's numbers (stat -c %g /dev/kfd):",
+                    '    group_add: [video, "GID of /dev/kfd"]',
+                ),
+            ),
+        )
+
+
+def _may_own_a_device(group: str) -> bool:
+    """Whether a user's own group may be that of the device nodes; groups from 1000 on are those of persons."""
+    return group != "" and not (group.isdecimal() and len(group.lstrip("0")) > 3)
+
+
+@check("GPD622", "compose-small-shm", "image")
+def small_shm(recipe: Recipe) -> Verdicts:
+    """A service with torch and a GPU has only 64 MiB of shared memory.
+
+    ## Why it matters
+    Workers of a DataLoader and NCCL share memory through /dev/shm: with 64 MiB they die with a bus error.
+
+    ## How it is judged
+    The service has a torch and a GPU, and neither shm_size, ipc nor a mount over /dev/shm. A note: inference needs
+    none.
+
+    ## Fix safety
+    shm_size is a limit, not a reservation.
+    """
+    for started in recipe.services:
+        service, image = started.service, started.image
+        vendor = _vendor(recipe, started)
+        if vendor is None or image is None or recipe.torch(image) is None or service.shared_memory or service.open:
+            continue
+        if _given(started, vendor):
+            yield Finding(
+                severity="note",
+                message=f"Service {service.name} has 64 MiB of shared memory: DataLoader workers and NCCL need more.",
+                saw="no shm_size, no ipc",
+                want="shm_size: 8gb, or ipc: host",
+                subject=f"service {service.name}",
+                evidence=(Evidence("service", service.name, service.place),),
+                ways_out=(
+                    change("Give it shared memory", f"{service.place}: below {service.name}:", "    shm_size: 8gb"),
+                ),
+            )
+
+
+def _vendor(recipe: Recipe, started: Started) -> Vendor | None:
+    return recipe.vendor(started.image) if started.image is not None else None
+
+
+def _given(started: Started, vendor: Vendor) -> bool:
+    service = started.service
+    return service.privileged or (service.nvidia if vendor == "nvidia" else service.kfd and service.render)
+
+
+def _vendors(started: Started) -> tuple[Vendor, ...]:
+    """The vendors whose GPUs a service is given."""
+    vendors: tuple[Vendor, ...] = ("nvidia", "amd")
+    return tuple(vendor for vendor in vendors if _given(started, vendor))
+
+
+def _sources(started: Started) -> tuple[tuple[str, ...], ...]:
+    """What the image of a service is had from: its name, the folder that it is built in."""
+    service = started.service
+    named = ((service.image,),) if service.image is not None else ()
+    built = ((service.context, service.dockerfile),) if service.context is not None else ()
+    return (*named, *built)

@@ -1,0 +1,125 @@
+"""Checks of the variables that an image sets, and of its system packages. Pure functions over a `Recipe`."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.dockerfile.proposals import setting_finding
+from gpudoctor.dockerfile.recipe import Recipe, change, line_of
+from gpudoctor.finding import Finding
+
+_OVERRIDE = re.compile(r"HSA_OVERRIDE_GFX_VERSION(_\d+)?$")
+_HIDING = {"NVIDIA_VISIBLE_DEVICES": ("void", "none", ""), "CUDA_VISIBLE_DEVICES": ("", "-1", "none", "NoDevFiles"),
+           "HIP_VISIBLE_DEVICES": ("-1",), "ROCR_VISIBLE_DEVICES": ("-1",)}  # fmt: skip
+
+
+@check("GPD606", "image-hides-gpus", "image")
+def hides_gpus(recipe: Recipe) -> Verdicts:
+    """A variable in the image hides the GPUs or the driver's libraries.
+
+    ## Why it matters
+    NVIDIA_VISIBLE_DEVICES=void or none gives a container no card where the runtime follows the image; without
+    `compute` in NVIDIA_DRIVER_CAPABILITIES libcuda is not mounted; CUDA_VISIBLE_DEVICES=-1 hides every card.
+
+    ## How it is judged
+    The last ENV of the stage that is built, in images that are made for a GPU. An unset variable says nothing.
+
+    ## Fix safety
+    Without the line the base image's value counts; those of NVIDIA's images are `all` and `compute,utility`.
+    """
+    for image in recipe.images:
+        if recipe.vendor(image) is None:
+            continue
+        for name, values in _HIDING.items():
+            setting = image.settings.get(name)
+            if setting is not None and setting.value is not None and setting.value.strip() in values:
+                yield setting_finding(
+                    image,
+                    setting,
+                    "warning",
+                    f"The image sets {name}={setting.value}: its containers see no GPU unless told otherwise.",
+                    "not set in the image",
+                )
+        capabilities = image.settings.get("NVIDIA_DRIVER_CAPABILITIES")
+        if capabilities is None or capabilities.value is None or recipe.vendor(image) != "nvidia":
+            continue
+        if not {"all", "compute"} & {one.strip() for one in capabilities.value.split(",")} and capabilities.value:
+            yield setting_finding(
+                image,
+                capabilities,
+                "error",
+                f"NVIDIA_DRIVER_CAPABILITIES={capabilities.value} leaves compute out: libcuda is not mounted "
+                "into the container, and torch finds no driver.",
+                "compute,utility",
+                f"ENV NVIDIA_DRIVER_CAPABILITIES=compute,{capabilities.value}",
+            )
+
+
+@check("GPD607", "image-bakes-gfx-override", "image")
+def bakes_override(recipe: Recipe) -> Verdicts:
+    """HSA_OVERRIDE_GFX_VERSION is baked into the image.
+
+    ## Why it matters
+    The value fits one generation of cards. On every other card the image makes torch run code that is not for it:
+    wrong results, memory faults, or no device at all.
+
+    ## How it is judged
+    The last ENV of the stage that is built. Silent where every card that `--gpu` describes needs this value.
+
+    ## Fix safety
+    Set it when a container is started, for the cards that need it: `docker run -e`, `environment:` of compose.
+    """
+    for image in recipe.images:
+        for setting in image.settings.values():
+            if not _OVERRIDE.match(setting.name) or setting.value is None:
+                continue
+            policies = [recipe.matrix.override(gpu.arch.value) for gpu in recipe.gpus if gpu.arch.value]
+            if policies and all(policy is not None and policy.value == setting.value for policy in policies):
+                continue
+            yield setting_finding(
+                image,
+                setting,
+                "warning",
+                f"The image sets {setting.name}={setting.value} for every card it will ever run on; it is right for "
+                "one generation at most.",
+                "set at start, for the card that needs it",
+            )
+
+
+@check("GPD610", "image-breaks-system-packages", "image")
+def breaks_system_packages(recipe: Recipe) -> Verdicts:
+    """pip writes over the distribution's Python packages.
+
+    ## Why it matters
+    It works, until apt and pip want the same package in different versions. A virtual environment costs one line.
+
+    ## How it is judged
+    `--break-system-packages`, or ENV PIP_BREAK_SYSTEM_PACKAGES, where torch is installed.
+
+    ## Fix safety
+    A virtual environment in front of PATH changes nothing for what runs in the image.
+    """
+    for image in recipe.images:
+        for step in image.steps:
+            install = step.pip
+            if install is None or install.asks_for("torch") is None:
+                continue
+            if "--break-system-packages" in install.flags or image.variable("PIP_BREAK_SYSTEM_PACKAGES") == "1":
+                yield Finding(
+                    severity="note",
+                    message="torch is installed over the distribution's Python packages.",
+                    saw="--break-system-packages",
+                    want="a virtual environment",
+                    subject=image.at(step.command.line),
+                    evidence=(line_of(image, step.command.line, step.command.text),),
+                    ways_out=(
+                        change(
+                            "Use a virtual environment",
+                            f"{image.at(step.command.line)}: before it",
+                            "RUN python3 -m venv /opt/venv",
+                            "ENV PATH=/opt/venv/bin:$PATH",
+                        ),
+                    ),
+                )
+                break

@@ -1,0 +1,221 @@
+"""Checks of the driver and its libcuda: none of their own in an image, no stub and no compatibility library first."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatch
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.dockerfile.commands import Command, in_turn
+from gpudoctor.dockerfile.image import Image, Setting
+from gpudoctor.dockerfile.installs import system_packages
+from gpudoctor.dockerfile.proposals import setting_finding
+from gpudoctor.dockerfile.recipe import Recipe, change, line_of
+from gpudoctor.finding import Evidence, Finding, Severity
+
+_DRIVER = re.compile(
+    r"(lib)?nvidia-(driver|headless|compute|utils|kernel|dkms|gl|cfg1|open)(-|$)|nvidia-(driver|open|headless)$"
+    r"|cuda-drivers(-|$)|libcuda1$|libnvidia-(compute|gl|cfg1|decode|encode|ml1)|xserver-xorg-video-nvidia"
+)
+_WITH_DRIVER = re.compile(r"cuda$|cuda-\d+-\d+$|cuda-runtime-\d+-\d+$")
+_INSTALLER = re.compile(r"NVIDIA-Linux-\w"), re.compile(r"\.run\b")
+_LIBRARY = re.compile(r"lib(cuda|nvidia-ml)\.so[\w.*]*$")
+_MOST_NAMED = 20
+_PATTERNS = 50
+"""Patterns of `rm` that are compared with a path: nobody writes more."""
+_KERNEL_MODULE = re.compile(r"(amdgpu|rocm)-dkms$")
+
+
+@check("GPD601", "image-installs-driver", "image")
+def installs_driver(recipe: Recipe) -> Verdicts:
+    """The image brings a GPU driver of its own.
+
+    ## Why it matters
+    The driver belongs to the host: its kernel module and its libcuda must be of one version. The container toolkit
+    mounts the host's libcuda into the container; one that was built into the image hides it or mixes with it, and
+    works only on hosts with that very version. Kernel modules in an image are never loaded.
+
+    ## How it is judged
+    Packages that hold libcuda, NVML or a kernel module, packages that pull those in (`cuda`, `cuda-12-4`), NVIDIA's
+    .run installer, a COPY of libcuda; amdgpu-dkms, and amdgpu-install without `--no-dkms`. nvidia-container-toolkit
+    is no driver.
+
+    ## Fix safety
+    Leaving the driver out of the image takes nothing away: it comes from the host. `cuda-toolkit-X-Y` has no driver.
+    """
+    for image in recipe.images:
+        for step in image.steps:
+            if not step.command.maybe:
+                yield from _driver_of(image, step.command)
+        for copied in image.copied:
+            held = [source for source in copied.sources if _LIBRARY.match(os.path.basename(source))]
+            if held and "stubs" not in held[0]:
+                where = line_of(image, copied.line, " ".join(copied.sources))
+                text = "The image holds a libcuda of its own: it hides the host's, and works only on a host with the "
+                yield _driver(where, "error", text + "same driver.", held[0], "take this line out.")
+
+
+def _driver_of(image: Image, command: Command) -> Iterator[Finding]:
+    """What one command installs of a driver."""
+    names = list(dict.fromkeys(system_packages(command)))
+    where = line_of(image, command.line, command.text)
+    whole = [name for name in names if _DRIVER.match(name)][:_MOST_NAMED]
+    if in_turn(command.argv[0], *_INSTALLER):
+        whole.append(command.argv[0])
+    pulled = [name for name in names if _WITH_DRIVER.match(name)][:_MOST_NAMED]
+    modules = [name for name in names if _KERNEL_MODULE.match(name)]
+    if os.path.basename(command.argv[0]) == "amdgpu-install" and not {"--no-dkms", "--uninstall"} & set(command.argv):
+        modules.append("amdgpu-install without --no-dkms")
+    if whole or pulled:
+        said = ", ".join(whole or pulled)
+        instead = [re.sub(r"^cuda-(runtime-)?", "cuda-toolkit-", name) for name in pulled if name != "cuda"]
+        advice = f"install {', '.join(instead) or 'cuda-toolkit-X-Y'} instead: the toolkit without the driver."
+        yield _driver(
+            where,
+            "error" if whole else "warning",
+            f"The image installs a driver ({said}). Driver and libcuda must be the host's: one in the image works "
+            "only on a host with the same version.",
+            said,
+            f"leave {said} out; the driver comes from the host." if whole else advice,
+        )
+    elif modules:
+        advice = "add --no-dkms." if "install" in modules[0] else f"leave {modules[0]} out."
+        text = f"The image installs a kernel module ({modules[0]}): it is never loaded; the host's driver counts."
+        yield _driver(where, "warning", text, modules[0], advice)
+
+
+def _driver(where: Evidence, severity: Severity, text: str, saw: str, advice: str) -> Finding:
+    return Finding(
+        severity=severity,
+        confidence="likely",
+        message=text,
+        saw=saw,
+        want="no driver in the image",
+        subject=where.source,
+        evidence=(where,),
+        ways_out=(change("Leave the driver to the host", f"{where.source}: {advice}"),),
+    )
+
+
+@check("GPD608", "image-stub-libcuda", "image")
+def stub_libcuda(recipe: Recipe) -> Verdicts:
+    """The stub of libcuda is on the load path of the image.
+
+    ## Why it matters
+    The stub in .../cuda/lib64/stubs has names and no driver behind them: it is for linking. A program that loads it
+    gets error 34 (CUDA driver is a stub library) in place of the GPU.
+
+    ## How it is judged
+    ENV LD_LIBRARY_PATH of the stage that is built; the stub linked or copied as libcuda.so.1 to another folder, or
+    its folder written to ld.so.conf, unless a later command takes it away. LIBRARY_PATH and a variable of one RUN
+    are the right places.
+
+    ## Fix safety
+    Linking needs LIBRARY_PATH only.
+    """
+    for image in recipe.images:
+        setting = image.settings.get("LD_LIBRARY_PATH")
+        stubs = [part for part in _paths(setting) if part.rstrip("/").endswith("/stubs")]
+        if setting is not None and stubs:
+            yield setting_finding(
+                image,
+                setting,
+                "error",
+                f"LD_LIBRARY_PATH of the image names {stubs[0]}: programs load the stub of libcuda in place of the "
+                "host's driver.",
+                "no stubs in LD_LIBRARY_PATH",
+                f"ENV LIBRARY_PATH={stubs[0]}",
+            )
+        for where, path in _stubs_in(image):
+            yield Finding(
+                severity="error",
+                confidence="likely",
+                message=f"{path} makes programs load the stub of libcuda in place of the host's driver.",
+                saw=path,
+                want="the stub only where it is linked against",
+                subject=where.source,
+                evidence=(where,),
+                ways_out=(change("Take the stub away", f"{where.source}: at the end of this RUN, rm -f {path}"),),
+            )
+
+
+def _stubs_in(image: Image) -> Iterator[tuple[Evidence, str]]:
+    """Files by which the loader finds the stub, that stay in the image, with the place that makes them."""
+    yield from reversed(list(_stubs_from_the_end(image)))
+    for copied in image.copied:
+        for source in copied.sources:
+            path = _loaded_stub(source, copied.target)
+            if path:
+                yield line_of(image, copied.line, source), path
+
+
+def _stubs_from_the_end(image: Image) -> Iterator[tuple[Evidence, str]]:
+    removed: set[str] = set()
+    patterns: set[str] = set()
+    later = None
+    for step in reversed(image.steps):
+        command = step.command
+        if os.path.basename(command.argv[0]) == "rm":
+            removed.update(command.argv)
+            patterns.update(word for word in command.argv if re.search(r"[*?[]", word) and len(patterns) < _PATTERNS)
+        path = _stub_made_by(command, later)
+        later = command
+        if path and not command.maybe and path not in removed and not any(fnmatch(path, one) for one in patterns):
+            yield line_of(image, command.line, command.text), path
+
+
+def _stub_made_by(command: Command, later: Command | None) -> str:
+    name, words = os.path.basename(command.argv[0]), [word for word in command.argv[1:] if word[:1] != "-"]
+    if name in ("ln", "cp", "mv") and len(words) == 2:
+        return _loaded_stub(words[0], words[1])
+    if name in ("echo", "printf") and "/stubs" in command.text:
+        teed = later.argv[-1] if later and os.path.basename(later.argv[0]) == "tee" else ""
+        return next((file for file in (command.writes, teed) if file.startswith("/etc/ld.so.conf")), "")
+    return ""
+
+
+def _loaded_stub(source: str, target: str) -> str:
+    """The path under which the loader would find this stub; "" for one that is only there to link against."""
+    if not re.search(r"/stubs/libcuda\.so[\d.]*$", source):
+        return ""
+    path = target if ".so" in os.path.basename(target) else os.path.join(target, os.path.basename(source))
+    return path if path.endswith("libcuda.so.1") and "/stubs/" not in path else ""
+
+
+@check("GPD609", "image-compat-library", "image")
+def compat_library(recipe: Recipe) -> Verdicts:
+    """CUDA's forward-compatibility libcuda is forced onto the load path.
+
+    ## Why it matters
+    cuda-compat works on data-centre cards only, and only where it is newer than the host's driver. On a GeForce, or
+    on a newer host, CUDA does not start (error 803 or 804).
+
+    ## How it is judged
+    ENV LD_LIBRARY_PATH of the stage that is built names .../compat: an error where a described card takes no part in
+    forward compatibility, else a warning. That the base image only holds the package says nothing.
+
+    ## Fix safety
+    The container toolkit adds the compat library by itself where it helps.
+    """
+    for image in recipe.images:
+        setting = image.settings.get("LD_LIBRARY_PATH")
+        found = [part for part in _paths(setting) if re.search(r"/compat/?$", part)]
+        if setting is None or not found:
+            continue
+        others = [gpu.name for gpu in recipe.gpus if gpu.vendor == "nvidia" and not gpu.datacenter]
+        if recipe.gpus and not others:
+            continue
+        yield setting_finding(
+            image,
+            setting,
+            "error" if others else "warning",
+            f"LD_LIBRARY_PATH of the image names {found[0]}: the compatibility libcuda is loaded on every host"
+            + (f", and {others[0]} cannot use it." if others else ", also where it cannot work."),
+            "left to the container toolkit",
+        )
+
+
+def _paths(setting: Setting | None) -> list[str]:
+    return (setting.value or "").split(":") if setting else []

@@ -1,0 +1,145 @@
+"""Checks of the indexes that torch is installed from: whether they hold the build, and whether they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.dockerfile.image import Image
+from gpudoctor.dockerfile.proposals import index_of, install_line, torch_finding
+from gpudoctor.dockerfile.recipe import Recipe, change
+from gpudoctor.dockerfile.torch import Asked, asked_for, candidates, outrun, python_of
+from gpudoctor.finding import Finding, WayOut
+from gpudoctor.matrix.versions import figures
+
+
+@check("GPD602", "image-torch-without-index", "image")
+def without_index(recipe: Recipe) -> Verdicts:
+    """torch is installed from an index without the wanted build.
+
+    ## Why it matters
+    The package index has one build of each release. `torch==2.6.0+cu124` is not on it: the build fails. With
+    `--extra-index-url` pip takes the newest version of both indexes: as soon as the package index is ahead, the
+    chosen build is not taken.
+
+    ## How it is judged
+    From the command (requirements files of the build context included), the variables of pip and uv, and the rows of
+    torch's builds. A mirror, a configuration file or a find-links says that somebody has chosen: silent.
+
+    ## Fix safety
+    `--index-url` with an exact version gives the same build tomorrow.
+    """
+    for image in recipe.images:
+        for asked in asked_for(image):
+            if asked.source == "package index" and asked.local and not image_satisfies(recipe, image, asked):
+                url = index_of(recipe, asked.local)
+                better = install_line(recipe, image, asked.line, asked.pinned, asked.local, url)
+                yield torch_finding(
+                    image,
+                    asked,
+                    "error",
+                    f"torch {asked.pinned}+{asked.local} is not on the package index: the build stops here.",
+                    f"torch{asked.requirement.specifier}, no index",
+                    f"--index-url {url}" if url else "the index of that build",
+                    (change("Name the index", better),) if url else (),
+                )
+            elif asked.source == "both" and not asked.pinned:
+                yield from _outrun(recipe, image, asked)
+
+
+def image_satisfies(recipe: Recipe, image: Image, asked: Asked) -> bool:
+    """Whether the base image already has that very build."""
+    held = recipe.torch(image)
+    return held is not None and held.source == "base" and held.build == asked.local and held.version == asked.pinned
+
+
+def _outrun(recipe: Recipe, image: Image, asked: Asked) -> Iterator[Finding]:
+    """An extra index whose newest torch is older than the package index's."""
+    held, facts = recipe.torch(image), image.facts
+    if held is None or (facts is not None and facts.vendor not in (None, held.vendor)):
+        return  # that it is another vendor's build is told, with the same way out
+    meant = outrun(image, recipe.matrix, held, asked)
+    if meant is None:
+        return
+    better = install_line(recipe, image, asked.line, meant.version, asked.build, asked.index_url)
+    yield torch_finding(
+        image,
+        asked,
+        "warning",
+        f"pip takes the newest torch of both indexes: {held.version} of the package index ({held.build}), not "
+        f"{meant.version} of {asked.build}.",
+        f"torch {held.version} ({held.build})",
+        f"torch {meant.version}+{asked.build}",
+        (change("Use torch's index alone for torch", better),),
+        certain=False,
+    )
+
+
+@check("GPD605", "image-no-torch-wheel", "image")
+def no_wheel(recipe: Recipe) -> Verdicts:
+    """There is no wheel of that torch for this image.
+
+    ## Why it matters
+    pip finds nothing, or falls back to something old; the build stops.
+
+    ## How it is judged
+    Alpine's musl has no torch wheels at all. The Python of the base image is known by its tag, and not asked where
+    another one is installed. A release that an index does not hold is told where the matrix knows all its builds.
+
+    ## Fix safety
+    The proposed line names a build that exists.
+    """
+    for image in recipe.images:
+        for asked in asked_for(image):
+            if asked.maybe or asked.source == "elsewhere" or asked.requirement.specifier.startswith("@"):
+                continue
+            yield from _missing(recipe, image, asked)
+
+
+def _missing(recipe: Recipe, image: Image, asked: Asked) -> Iterator[Finding]:
+    python = python_of(image)
+    if image.facts is not None and image.facts.musl:
+        glibc = f"python:{python or '3.12'}-slim"
+        yield torch_finding(
+            image, asked, "error",
+            f"{image.base} is Alpine with musl: no torch wheel exists for it.", "musl", "glibc",
+            (change("Take a base with glibc", f"{image.at(image.base_line)}: FROM {glibc}"),),
+        )  # fmt: skip
+        return
+    rows = [row for row in recipe.matrix.builds(image.platform) if row.version == asked.pinned]
+    if not rows or (image.facts is not None and image.facts.has_torch):
+        return
+    wanted = asked.local or asked.build
+    if wanted:
+        rows_here = [row for row in rows if row.build == wanted]
+        if not rows_here and asked.source != "both":
+            builds = sorted({row.build for row in rows if row.origin == "download.pytorch.org"})
+            yield torch_finding(
+                image, asked, "error",
+                f"torch {asked.pinned} was not built for {wanted}: its builds are {', '.join(builds)}.",
+                wanted, ", ".join(builds), (), certain=False,
+            )  # fmt: skip
+            return
+        rows = rows_here or rows
+    if python is not None and not any(python in row.pythons for row in rows):
+        span = rows[0].pythons
+        newer = next((row for row in reversed(candidates(recipe.matrix, image.platform, python))
+                      if figures(row.version) > figures(asked.pinned)), None)  # fmt: skip
+        ways: list[WayOut] = []
+        if newer is not None:
+            own = [
+                row
+                for row in recipe.matrix.builds(image.platform)
+                if row.version == newer.version and row.build == wanted
+            ]
+            build = own[0] if own else newer
+            ways.append(change(
+                f"Take torch {newer.version}",
+                install_line(recipe, image, asked.line, newer.version, build.build, recipe.matrix.index_url(build)),
+            ))  # fmt: skip
+        ways.append(change("Take another Python", f"{image.at(image.base_line)}: FROM a base with Python {span[-1]}"))
+        yield torch_finding(
+            image, asked, "error",
+            f"torch {asked.pinned} has no wheel for Python {python} of {image.base}.",
+            f"Python {python}", f"Python {span[0]} to {span[-1]}", tuple(ways),
+        )  # fmt: skip

@@ -1,0 +1,204 @@
+"""Checks of the torch that an image installs, against its base image."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.dockerfile.image import Image
+from gpudoctor.dockerfile.proposals import install_line, torch_finding
+from gpudoctor.dockerfile.recipe import Recipe, change
+from gpudoctor.dockerfile.torch import Held, candidates, cuda_of, outrun, python_of
+from gpudoctor.finding import Finding, Severity
+from gpudoctor.matrix.versions import figures, minor
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import TorchBuild
+
+_COMPILED = ("pytorch3d", "detectron2", "tinycudann", "torch-scatter", "torch-sparse")
+_OFTEN_READY = ("flash-attn", "mamba-ssm", "causal-conv1d")
+"""Their setup.py first looks for a wheel of theirs for this torch, and compiles where there is none."""
+
+
+@check("GPD603", "image-cuda-older-than-wheel", "image")
+def older_cuda(recipe: Recipe) -> Verdicts:
+    """The CUDA of the base image is older than that of the torch wheel.
+
+    ## Why it matters
+    Wheels bring their own CUDA runtime: torch itself does not use the base image's. But the image then starts on
+    hosts whose driver serves the base and not torch (another major); an extension cannot be compiled with an nvcc of
+    another major; and an older /usr/local/cuda/lib64 on LD_LIBRARY_PATH comes between the wheel's libraries.
+
+    ## How it is judged
+    An error where something is compiled against torch with an nvcc of another major version. A warning where it may
+    be (a ready wheel may exist, a package hold no CUDA code), where the major differs without a driver that is known
+    to serve the wheel, and for LD_LIBRARY_PATH; else a note.
+
+    ## Fix safety
+    Either side may be changed: a base image of the wheel's CUDA, or a wheel of the base's.
+    """
+    for image in recipe.images:
+        held, facts = recipe.torch(image), image.facts
+        wheel = cuda_of(held.build) if held else ""
+        if held is None or facts is None or not facts.cuda or not wheel or held.asked is None:
+            continue
+        if outrun(image, recipe.matrix, held, held.asked) is not None:
+            continue  # the build that was meant is not the one that comes: told, with the same way out
+        majors = figures(facts.cuda)[0], figures(wheel)[0]
+        compiled = _compiles(image, held)
+        if majors[0] != majors[1] and facts.compiler and compiled:
+            what, always = compiled
+            nvcc = f"nvcc {facts.cuda}{'' if always else ' (where no ready wheel is found)'}"
+            yield _older(
+                recipe, image, held, wheel, "error" if always else "warning",
+                f"{what} is compiled with the base image's {nvcc} against a torch for CUDA {wheel}: "
+                "torch refuses another major version.",
+            )  # fmt: skip
+        elif minor(facts.cuda) >= minor(wheel):
+            continue
+        elif facts.libraries and majors[0] == majors[1] and _base_libraries_first(image):
+            yield _older(
+                recipe, image, held, wheel, "warning",
+                f"LD_LIBRARY_PATH puts the libraries of CUDA {facts.cuda} before those that the wheel brings (CUDA "
+                f"{wheel}): a mixture of both may not load.",
+            )  # fmt: skip
+        elif majors[0] != majors[1] and recipe.matrix.driver_for_cuda(recipe.driver, wheel) not in (
+            "serves",
+            "minor-version",
+        ):
+            floor = recipe.matrix.floor(wheel)
+            yield _older(
+                recipe, image, held, wheel, "warning",
+                f"The image is made for hosts that serve CUDA {facts.cuda}, its torch needs a driver for CUDA {wheel}"
+                + (f" ({floor} or newer)." if floor else "."),
+            )  # fmt: skip
+        else:
+            yield _older(
+                recipe, image, held, wheel, "note",
+                f"torch brings CUDA {wheel}; the base image's {facts.cuda} is not what it uses.",
+            )  # fmt: skip
+
+
+def _older(recipe: Recipe, image: Image, held: Held, wheel: str, severity: Severity, message: str) -> Finding:
+    facts, asked = image.facts, held.asked
+    assert facts is not None and facts.cuda is not None and asked is not None
+    ways = [
+        change("Take a base image of the wheel's CUDA", f"{image.at(image.base_line)}: FROM an image of CUDA {wheel}")
+    ]
+    fitting = _build_within(recipe, image, held, facts.cuda)
+    if fitting is not None:
+        url = recipe.matrix.index_url(fitting)
+        ways.insert(
+            0,
+            change(
+                "Take the wheel of the base's CUDA",
+                install_line(recipe, image, asked.line, fitting.version, fitting.build, url),
+            ),
+        )
+    return torch_finding(
+        image, asked, severity, message, f"CUDA {facts.cuda} in {image.base}", f"CUDA {wheel}",
+        tuple(ways) if severity != "note" else (), certain=severity == "note",
+    )  # fmt: skip
+
+
+def _build_within(recipe: Recipe, image: Image, held: Held, cuda: str) -> TorchBuild | None:
+    """A build of the same version, or else the newest of all, whose CUDA the base's hosts serve."""
+    rows = [
+        row
+        for row in candidates(recipe.matrix, image.platform, python_of(image))
+        if row.cuda and row.origin != "pypi" and figures(row.cuda)[0] == figures(cuda)[0]
+    ]
+    if held.certain:
+        rows = [row for row in rows if row.version == held.version]
+    rows.sort(
+        key=lambda row: (figures(row.version), minor(row.cuda or "") <= minor(cuda), minor(row.cuda or "")),
+        reverse=True,
+    )
+    return next(iter(rows), None)
+
+
+def _compiles(image: Image, held: Held) -> tuple[str, bool] | None:
+    """(what is compiled against torch after it was installed, whether that is sure)."""
+    for step in image.steps:
+        install, text = step.pip, step.command.text
+        if step.command.line < held.line or step.command.maybe:
+            continue
+        if install is not None and "--no-build-isolation" in install.flags and not install.find_links:
+            names = [one.name for one in install.requirements if one.name in (*_COMPILED, *_OFTEN_READY)]
+            if names or not install.requirements:
+                forced = "FLASH_ATTENTION_FORCE_BUILD" in step.command.variables
+                return (names[0], forced or names[0] in _COMPILED) if names else ("a package", False)
+        if re.search(r"setup\.py (install|develop|build_ext)", text):
+            return "an extension", "build_ext" in text
+    return None
+
+
+def _base_libraries_first(image: Image) -> bool:
+    setting = image.settings.get("LD_LIBRARY_PATH")
+    parts = (setting.value or "").split(":") if setting else []
+    return any(re.match(r"/usr/local/cuda(-[\d.]+)?/(lib64|targets/.*/lib)/?$", part) for part in parts)
+
+
+@check("GPD604", "image-torch-other-vendor", "image")
+def other_vendor(recipe: Recipe) -> Verdicts:
+    """torch is built for the cards of another vendor than the base image.
+
+    ## Why it matters
+    The package index's torch is a CUDA build: in a ROCm image it finds no GPU. A ROCm build finds none in a CUDA
+    image.
+
+    ## How it is judged
+    The vendor that the base image is made for, and the build that the last command brings. A requirement that the
+    base's own torch satisfies changes nothing. Where cards are described, the torch is judged against them instead.
+
+    ## Fix safety
+    The proposed index holds the same release for the base's vendor.
+    """
+    for image in recipe.images:
+        held, facts = recipe.torch(image), image.facts
+        if held is None or held.asked is None or facts is None or facts.vendor is None or held.vendor is None:
+            continue
+        if held.vendor == facts.vendor or (recipe.gpus and held.known):
+            continue
+        kind = {"nvidia": "CUDA", "amd": "ROCm"}
+        row = _of_vendor(recipe, image, held)
+        keep = "leave torch out of the command: the base image has one." if facts.has_torch else ""
+        ways = (
+            (change("Keep the base's torch", f"{image.at(held.line)}: {keep}"),)
+            if keep
+            else (
+                change(
+                    f"Install the {kind[facts.vendor]} build",
+                    install_line(recipe, image, held.line, row.version, row.build, recipe.matrix.index_url(row)),
+                ),
+            )
+            if row
+            else ()
+        )
+        yield torch_finding(
+            image, held.asked, "error",
+            f"{image.base} is made for {kind[facts.vendor]}, and torch {held.version} of the {_place(held)} is built "
+            f"for {kind[held.vendor]}: it finds no GPU.",
+            f"{held.build}", f"a {kind[facts.vendor]} build", ways,
+        )  # fmt: skip
+
+
+def _place(held: Held) -> str:
+    return "package index" if held.source == "package index" else f"index for {held.build}"
+
+
+def _of_vendor(recipe: Recipe, image: Image, held: Held) -> TorchBuild | None:
+    """The nearest build for the base image: of the same version, and of the base's CUDA or ROCm or older."""
+    facts = image.facts
+    assert facts is not None
+    limit = facts.rocm if facts.vendor == "amd" else facts.cuda
+    rows = [row for row in candidates(recipe.matrix, image.platform, python_of(image)) if row.origin != "pypi"]
+    rows = [row for row in rows if (row.rocm if facts.vendor == "amd" else row.cuda)]
+    same = [row for row in rows if row.version == held.version] or rows
+
+    def fits(row: TorchBuild) -> tuple[bool, tuple[int, ...]]:
+        own = row.rocm or row.cuda or ""
+        return not limit or minor(own) <= minor(limit), figures(own)
+
+    return max(same, key=fits, default=None)

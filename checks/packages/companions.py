@@ -1,0 +1,214 @@
+"""Do torchvision, torchaudio and Triton go with the installed torch (GPD420, GPD421, GPD431)."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import Evidence, Finding, Manual, ReplacePackage, WayOut
+from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
+from gpudoctor.machine import Distribution, Torch
+from gpudoctor.matrix.rows import TorchBuild
+from gpudoctor.matrix.versions import figures
+from gpudoctor.situation import Situation, needs
+
+Package = Literal["torchvision", "torchaudio"]
+
+
+def _installed(situation: Situation, name: str) -> Distribution | None:
+    return situation.environment.distribution(name) if situation.environment else None
+
+
+def _public(version: str) -> str:
+    return version.partition("+")[0]
+
+
+def _local(version: str) -> str:
+    return version.partition("+")[2]
+
+
+def _versions(torch: Torch, package: Distribution) -> tuple[Evidence, ...]:
+    return (
+        Evidence(f"{package.name}.version", package.version, package.path),
+        Evidence("torch.version", torch.version, torch.source),
+    )
+
+
+@check("GPD420", "torchvision-mismatch", "packages", needs=needs.torch)
+def torchvision_mismatch(situation: Situation) -> Verdicts:
+    """The installed torchvision does not go with the installed torch.
+
+    ## Why it matters
+    torchvision is compiled against one torch: with another, `import torchvision` fails with "operator
+    torchvision::nms does not exist" or an undefined symbol.
+
+    ## How it is judged
+    By the pairs in the matrix. From 0.29.1 on one torchvision serves all later torch. Builds for another GPU maker or
+    another CUDA major than torch's are a mismatch too. Pairs that conda, NGC images or own builds bring are their
+    own.
+
+    ## Fix safety
+    Replaces torchvision only.
+    """
+    yield from _companion(situation, "torchvision")
+
+
+@check("GPD421", "torchaudio-mismatch", "packages", needs=needs.torch)
+def torchaudio_mismatch(situation: Situation) -> Verdicts:
+    """The installed torchaudio does not go with the installed torch.
+
+    ## Why it matters
+    torchaudio is compiled against one torch: with another, its library fails to load (undefined symbol).
+
+    ## How it is judged
+    By the pairs in the matrix. 2.11, the last release, serves every torch from 2.11 on. Builds for another GPU maker
+    or another CUDA than torch's (major and minor: torchaudio compares both) are a mismatch too. Pairs that conda, NGC
+    images or own builds bring are their own.
+
+    ## Fix safety
+    Replaces torchaudio only.
+    """
+    yield from _companion(situation, "torchaudio")
+
+
+@check("GPD431", "triton-too-old", "packages", needs=needs.torch)
+def triton_too_old(situation: Situation) -> Verdicts:
+    """The installed Triton is older than the one that this torch pins.
+
+    ## Why it matters
+    torch.compile imports names that an older Triton does not have; all else runs.
+
+    ## How it is judged
+    By the release (major and minor) that the matrix knows torch to pin. A newer Triton is left alone: people take one
+    for a new card. Triton that conda, NGC images or own builds bring is their own.
+
+    ## Fix safety
+    Replaces Triton only.
+    """
+    torch, installed = situation.torch, _installed(situation, "triton")
+    release = situation.matrix.release(torch.version) if torch else None
+    if torch is None or installed is None or release is None or release.triton is None:
+        return
+    if torch.origin not in FROM_AN_INDEX or situation.built_for != "nvidia" or installed.installer == "conda":
+        return
+    if figures(installed.version)[:2] >= figures(release.triton)[:2]:
+        return
+    pin = release.triton
+    remedy = ReplacePackage("triton", pin, why=f"torch {_public(torch.version)} pins it")
+    yield Finding(
+        severity="warning",
+        message=f"triton {installed.version} is older than the one torch {torch.version} pins ({pin}): "
+        "torch.compile may fail.",
+        saw=f"triton {installed.version}",
+        want=f"triton {pin}",
+        subject=f"triton {installed.version}",
+        confidence="likely",
+        evidence=_versions(torch, installed),
+        ways_out=(WayOut(f"Install triton {pin}", (remedy,)),),
+    )
+
+
+def _companion(situation: Situation, package: Package) -> Verdicts:
+    torch, installed = situation.torch, _installed(situation, package)
+    if torch is None or installed is None or torch.origin not in FROM_AN_INDEX:
+        return
+    if installed.installer == "conda":
+        return
+    fits = situation.matrix.companion_fits(package, installed.version, torch.version)
+    row = situation.matrix.companion(torch.version)
+    wanted = (row.torchvision if package == "torchvision" else row.torchaudio) if row else None
+    other = None if fits is False else _other_build(situation, torch, installed)
+    if fits is not False and other is None:
+        return
+    message = f"{package} {installed.version} was not built for torch {torch.version}"
+    message += f"; {wanted} is its partner." if fits is False and wanted else "." if other is None else f": {other}."
+    yield Finding(
+        severity="error",
+        message=message,
+        saw=f"{package} {installed.version}",
+        want=f"{package} {wanted or 'of this torch'}{_build_text(torch)}",
+        subject=f"{package} {installed.version}",
+        evidence=_versions(torch, installed),
+        ways_out=(_pair(situation, torch, package, wanted),),
+        refs=("PyTorch release compatibility table",),
+    )
+
+
+def _build_text(torch: Torch) -> str:
+    return f" for {torch.build}" if torch.build and _local(torch.version) else ""
+
+
+def _other_build(situation: Situation, torch: Torch, installed: Distribution) -> str | None:
+    """Why a companion of the right version is a build for other hardware; None where it is not, or not known."""
+    # torchaudio compares the CUDA it was compiled with at import, stable ABI or not.
+    exact = installed.name == "torchaudio" and figures(_public(installed.version)) >= (2,)
+    stable = _has_stable_abi(situation, installed)
+    label, own = _local(installed.version), torch.build or ""
+    if stable and not (exact and label):
+        return None
+    if not label:
+        label = _index_build(situation, torch, installed) or ""
+    theirs, ours = _kind(label, exact), _kind(own, exact)
+    if theirs is None or ours is None or theirs == ours or (stable and (theirs[0], ours[0]) != ("cuda", "cuda")):
+        return None
+    return f"it is a build for {label}, torch one for {own}"
+
+
+def _has_stable_abi(situation: Situation, installed: Distribution) -> bool:
+    return any(
+        row.package == installed.name and figures(_public(installed.version)) >= figures(row.version)
+        for row in situation.matrix.tables.stable_companions
+    )
+
+
+def _index_build(situation: Situation, torch: Torch, installed: Distribution) -> str | None:
+    """What a companion without local part was built for: one of the package index, for the index's own torch."""
+    release = situation.matrix.release(torch.version)
+    index = installed.installer in ("pip", "uv") and not installed.direct_url
+    if not index or situation.platform != "linux-x86_64" or release is None or not release.cuda:
+        return None
+    return "cu" + release.cuda.replace(".", "")
+
+
+def _kind(build: str, exact: bool) -> tuple[str, int] | None:
+    """What must be equal of two builds: the maker, and the major release of its runtime; of CUDA the minor one too
+    where they must be `exact`ly the same."""
+    cuda = re.match(r"cu(\d{1,3})(\d)(?:\D|$)", build)
+    rocm = re.match(r"rocm(\d{1,9})", build)
+    if cuda:
+        return "cuda", int(cuda[1] + cuda[2] if exact else cuda[1])
+    if rocm:
+        return "rocm", int(rocm[1])
+    return ("cpu", 0) if build == "cpu" else None
+
+
+def _offered(situation: Situation, version: str, build: TorchBuild) -> bool:
+    """Whether the index of a build has this torchaudio: they are released with the torch of their number."""
+    return any(row.version == version and row.build == build.build for row in situation.matrix.builds(build.platform))
+
+
+def _pair(situation: Situation, torch: Torch, package: Package, wanted: str | None) -> WayOut:
+    if wanted is None:
+        text = f"Install the {package} that was released with torch {_public(torch.version)}."
+        return WayOut(f"Install the {package} of this torch", (Manual(text, risk="replaces"),))
+    row = situation.matrix.build_of(torch, situation.platform)
+    local = torch.build or ""
+    url = situation.matrix.index_url(row) if row else ""
+    if not url:
+        local = ""
+    if (
+        package == "torchaudio"
+        and row
+        and row.origin == "download.pytorch.org"
+        and not _offered(situation, wanted, row)
+    ):
+        text = (
+            f"There is no {package} {wanted} for {row.build}: uninstall {package}, or install torch "
+            f"{_public(torch.version)} and {package} {wanted} of a CUDA that has both."
+        )
+        return WayOut(f"Do without {package}, or take another CUDA", (Manual(text, risk="replaces"),))
+    remedy = ReplacePackage(
+        package, f"=={wanted}", index_url=url, local=local, why=f"the partner of torch {_public(torch.version)}"
+    )
+    return WayOut(f"Install {package} {wanted}", (remedy,))

@@ -1,0 +1,253 @@
+"""Packages that are compiled against torch, NumPy, Triton's needs (GPD422 to GPD425, GPD429)."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import Evidence, Finding, InstallSystemPackage, Manual, ReplacePackage, Severity, WayOut
+from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
+from gpudoctor.machine import Distribution, Torch
+from gpudoctor.matrix.versions import figures, package_matches
+from gpudoctor.situation import Situation, needs
+
+_TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm")
+_TORCH_PIN = r"torch\s*\(?==\s*([\d.]+)(?:\.\*)?"
+
+Package = Literal["torchvision", "torchaudio"]
+
+
+def _installed(situation: Situation, name: str) -> Distribution | None:
+    return situation.environment.distribution(name) if situation.environment else None
+
+
+def _public(version: str) -> str:
+    return version.partition("+")[0]
+
+
+def _local(version: str) -> str:
+    return version.partition("+")[2]
+
+
+def _versions(torch: Torch, package: Distribution) -> tuple[Evidence, ...]:
+    return (
+        Evidence(f"{package.name}.version", package.version, package.path),
+        Evidence("torch.version", torch.version, torch.source),
+    )
+
+
+# --- NumPy -----------------------------------------------------------------------------------------
+
+
+@check("GPD422", "numpy2-old-torch", "packages", needs=needs.torch)
+def numpy2_old_torch(situation: Situation) -> Verdicts:
+    """NumPy 2 is installed beside a torch that was built for NumPy 1.
+
+    ## Why it matters
+    torch prints "A module that was compiled using NumPy 1.x cannot be run in NumPy 2", and tensor.numpy() fails with
+    "Numpy is not available".
+
+    ## How it is judged
+    torch before 2.3 with NumPy 2 or newer.
+
+    ## Fix safety
+    Replaces NumPy in this environment; packages that need NumPy 2 stop working. The other way out is a newer torch.
+    """
+    torch = situation.torch
+    for row in situation.matrix.tables.package_conflicts if torch else ():
+        installed = _installed(situation, row.package)
+        if row.slug != "numpy2-old-torch" or torch is None or installed is None:
+            continue
+        if not (
+            package_matches(row.version, installed.version) and package_matches(row.other_version, torch.version)
+        ):
+            continue
+        newer = "Use torch 2.3 or newer, which works with NumPy 2."
+        yield Finding(
+            severity="error",
+            message=f"torch {torch.version} was built for NumPy 1, and NumPy {installed.version} is installed.",
+            saw=f"numpy {installed.version}",
+            want="numpy <2",
+            subject=f"numpy {installed.version}",
+            evidence=_versions(torch, installed),
+            ways_out=(
+                WayOut("Install NumPy 1", (ReplacePackage("numpy", "<2", why="this torch was built for NumPy 1"),)),
+                WayOut("Use a newer torch", (Manual(newer, risk="replaces"),)),
+            ),
+            refs=(row.source,),
+            supersedes=("torch-import-fails",),
+        )
+
+
+# --- packages that are compiled against torch ------------------------------------------------------
+
+
+@check("GPD423", "flash-attn-abi", "packages", needs=needs.torch)
+def flash_attn_abi(situation: Situation) -> Verdicts:
+    """The installed flash-attn was compiled for another torch.
+
+    ## Why it matters
+    `import flash_attn` fails with an undefined symbol of c10 or at.
+
+    ## How it is judged
+    By the torch that the wheel's own name states (…torch2.7cxx11abiTRUE…), as its version or its recorded address
+    keeps it, else by the matrix. One that was compiled here states none and is not judged.
+
+    ## Fix safety
+    Replaces flash-attn only; where no wheel fits it is compiled, which takes long.
+    """
+    yield from _dependent(situation, "flash-attn", "flash-attn-abi", ("Dao-AILab/flash-attention#931",))
+
+
+@check("GPD424", "xformers-mismatch", "packages", needs=needs.torch)
+def xformers_mismatch(situation: Situation) -> Verdicts:
+    """The installed xformers was compiled for another torch.
+
+    ## Why it matters
+    "xFormers can't load C++/CUDA extensions": its attention falls back or fails.
+
+    ## How it is judged
+    By the torch that the package itself requires exactly, else by the matrix. Another release line is an error,
+    another patch release a warning.
+
+    ## Fix safety
+    Replaces xformers only. Installing it without care replaces torch.
+    """
+    yield from _dependent(situation, "xformers", "xformers-mismatch", ("invoke-ai/InvokeAI#6590",))
+
+
+@check("GPD425", "vllm-torch-abi", "packages", needs=needs.torch)
+def vllm_torch_abi(situation: Situation) -> Verdicts:
+    """The installed vLLM was compiled for another torch.
+
+    ## Why it matters
+    `import vllm._C` fails with an undefined symbol.
+
+    ## How it is judged
+    By the torch that the package itself requires exactly, else by the matrix. Another release line is an error,
+    another patch release a warning. A vLLM that was built here, or that an image brought, is not judged.
+
+    ## Fix safety
+    Replaces torch by the one that vLLM was compiled for, or vLLM by a build for this torch.
+    """
+    yield from _dependent(situation, "vllm", "vllm-torch-abi", ("vllm-project/vllm#13608",))
+
+
+def _dependent(situation: Situation, name: str, slug: str, refs: tuple[str, ...]) -> Verdicts:
+    torch, installed = situation.torch, _installed(situation, name)
+    if torch is None or installed is None or torch.origin not in FROM_AN_INDEX:
+        return
+    built_for, source = _built_for(situation, installed, slug)
+    public = _public(torch.version)
+    if not built_for or not re.fullmatch(r"[\d.]+", public) or package_matches(built_for, public):
+        return
+    line = figures(re.sub(r"[^\d.].*$", "", built_for.lstrip("=<>~! ")))[:2]
+    same_line = built_for.startswith("==") and line == figures(public)[:2]
+    severity: Severity = "warning" if same_line else "error"
+    yield Finding(
+        severity=severity,
+        message=f"{name} {installed.version} was built for torch {built_for.removeprefix('==')}, and torch "
+        f"{torch.version} is installed.",
+        saw=f"torch {torch.version}",
+        want=f"torch {built_for}",
+        subject=f"{name} {installed.version}",
+        confidence="likely",
+        evidence=(*_versions(torch, installed), Evidence(f"{name} was built for", f"torch {built_for}", source)),
+        ways_out=_rebuilt(situation, torch, name, slug, built_for),
+        refs=refs,
+    )
+
+
+def _built_for(situation: Situation, installed: Distribution, slug: str) -> tuple[str, str]:
+    """The torch that a package was compiled for, as a specifier, and where that stands; ("", "") if unknown."""
+    stated = re.search(r"torch-?(\d+\.\d+)", f"{installed.version} {installed.direct_url.rpartition('/')[2]}")
+    if stated:
+        return f"=={stated[1]}.*", installed.direct_url or installed.version
+    for line in installed.requires:
+        pin = re.match(_TORCH_PIN, line)
+        if pin and "extra ==" not in line:
+            return (f"=={pin[1]}.*" if ".*" in line else f"=={pin[1]}"), f"requirements of {installed.name}"
+    if _local(installed.version) or installed.direct_url:
+        return "", ""
+    rows = [
+        row
+        for row in situation.matrix.tables.torch_dependents
+        if row.package == installed.name and row.slug == slug and package_matches(row.version, installed.version)
+    ]
+    return (rows[0].torch, f"compat_matrix: {rows[0].source}") if rows else ("", "")
+
+
+def _rebuilt(situation: Situation, torch: Torch, name: str, slug: str, built_for: str) -> tuple[WayOut, ...]:
+    public = _public(torch.version)
+    fitting = [
+        row.version
+        for row in situation.matrix.tables.torch_dependents
+        if row.package == name
+        and row.slug == slug
+        and row.version.startswith("==")
+        and package_matches(row.torch, public)
+    ]
+    ways = [
+        WayOut(
+            f"Install {name} {version.removeprefix('==')}, which was built for torch {public}",
+            (ReplacePackage(name, version, why=f"built for torch {public}"),),
+        )
+        for version in fitting[-1:]
+    ]
+    text = f"Install a {name} that was built for torch {public} (see its release page), or compile it here."
+    if not ways:
+        ways.append(WayOut(f"Install a {name} for this torch", (Manual(text, risk="replaces"),)))
+    other = (
+        f"Install torch {built_for.removeprefix('==')}, which this {name} was built for, if a build of it has code "
+        "for the cards."
+    )
+    return (*ways, WayOut("Use the torch that it was built for", (Manual(other, risk="replaces"),)))
+
+
+# --- Triton ----------------------------------------------------------------------------------------
+
+
+@check("GPD429", "python-dev-missing", "packages", needs=needs.torch)
+def python_dev_missing(situation: Situation) -> Verdicts:
+    """Python's C headers are missing, which Triton needs.
+
+    ## Why it matters
+    Triton (torch.compile, many attention kernels) compiles a small C module at its first use: "fatal error:
+    Python.h: No such file or directory".
+
+    ## How it is judged
+    Triton is installed, a card is usable, and the interpreter's Python.h is not there.
+
+    ## Fix safety
+    Installs a package of the distribution as root; nothing else changes.
+    """
+    environment = situation.environment
+    if (
+        environment is None
+        or situation.torch is None
+        or not situation.built_for
+        or not situation.usable_of(situation.built_for)
+    ):
+        return
+    triton = next((d for d in environment.distributions.value or () if d.name in _TRITON), None)
+    headers = environment.python_headers
+    if triton is None or headers.undecided or headers.value is True:
+        return
+    python = environment.python.value or ""
+    remedy = InstallSystemPackage(
+        "python-headers", version=python.rstrip("t"), why="Triton compiles against Python.h"
+    )
+    yield Finding(
+        severity="warning",
+        message=f"Python.h of Python {python} is not there: Triton (torch.compile) cannot compile its launcher.",
+        saw="no Python.h",
+        want=f"the headers of Python {python}",
+        subject=f"{triton.name} {triton.version}",
+        evidence=(
+            Evidence.of("environment.python_headers", headers),
+            Evidence(triton.name, triton.version, triton.path),
+        ),
+        ways_out=(WayOut("Install Python's headers", (remedy,)),),
+        refs=("pytorch/pytorch#129351",),
+    )

@@ -1,0 +1,1 @@
+"""CUDA and ROCm libraries, and the variables that steer them."""

@@ -1,0 +1,203 @@
+"""Variables that disturb a ROCm run (GPD306, GPD314)."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import (
+    AnyRemedy,
+    Device,
+    Evidence,
+    Finding,
+    SetVariable,
+    Severity,
+    UnsetVariable,
+    WayOut,
+    gpu_subject,
+)
+from gpudoctor.frameworks.torch import builds
+from gpudoctor.frameworks.torch.coverage import OVERRIDE, natively, override_in_force, within_generation
+from gpudoctor.frameworks.torch.gpu_coverage import (
+    Fit,
+    aside,
+    better_torch,
+    fits,
+    native,
+    spelled,
+    spoiled,
+    without_variable,
+)
+from gpudoctor.machine import Gpu
+from gpudoctor.situation import Situation
+
+# --- HSA_OVERRIDE_GFX_VERSION ----------------------------------------------------------------------
+
+
+def _settings(situation: Situation) -> tuple[tuple[str, str, tuple[Gpu, ...]], ...]:
+    """Every form of the override that is set: (name, value, the usable cards that it is for).
+
+    The form with a number is for the KFD node of that number, CPUs counted, and goes before the general one.
+    """
+    cards = situation.usable_of("amd")
+    numbered = {f"{OVERRIDE}_{gpu.kfd_node}": gpu for gpu in cards if gpu.kfd_node is not None}
+    found = []
+    for name, value in situation.machine.variables.items():
+        if name == OVERRIDE:
+            own = {id(gpu) for other, gpu in numbered.items() if situation.variable(other)}
+            found.append((name, value, tuple(gpu for gpu in cards if id(gpu) not in own)))
+        elif re.fullmatch(rf"{OVERRIDE}_\d+", name):
+            found.append((name, value, (numbered[name],) if name in numbered else ()))
+    return tuple(found)
+
+
+@check("GPD306", "hsa-override-wrong", "runtime")
+def hsa_override_wrong(situation: Situation) -> Verdicts:
+    """HSA_OVERRIDE_GFX_VERSION does not suit the card, or is left over.
+
+    ## Why it matters
+    The variable has the runtime take the card for another one. Across generations the card meets instructions that it
+    does not know: crashes, memory access faults at address (nil), or wrong values. An empty or meaningless value ends
+    every HIP program.
+
+    ## How it is judged
+    Against the card's real target, which the kernel tells. An error: across generations, empty, or naming no target.
+    A note: the card's own value. A warning: another value although the build carries the card itself; an error where
+    it carries no code for that value. Integrated graphics beside a card do not count. The form with a number counts
+    KFD nodes, processors included. Within a generation and needed, it is no fault of this check.
+
+    ## Fix safety
+    Unsets or changes a variable for this process.
+    """
+    if situation.torch is not None and situation.built_for != "amd":
+        return
+    for name, value, cards in _settings(situation):
+        named = situation.matrix.gfx_of_override(value)
+        if named is None and situation.usable_of("amd"):
+            yield _meaningless(situation, name, value)
+            continue
+        all_fits = fits(situation)
+        ignored = [fit.gpu for fit in all_fits if fit.gpu.integrated and aside(situation, fit, all_fits)]
+        judged = tuple(gpu for gpu in cards if not any(gpu is other for other in ignored))
+        across = [
+            gpu
+            for gpu in judged
+            if named and gpu.arch.value and not within_generation(situation.matrix, gpu.arch.value, named)
+        ]
+        if across:
+            yield _across(situation, name, value, named or "", across[0])
+            continue
+        yield from _needless(situation, name, value, named or "", judged)
+
+
+def _meaningless(situation: Situation, name: str, value: str) -> Finding:
+    return Finding(
+        severity="error",
+        message=f"{name} is set to nothing: HIP programs end with it."
+        if not value.strip()
+        else f"{name}={value} names no gfx target.",
+        saw=f"{name}={value!r}",
+        want="a value such as 10.3.0, or not set",
+        subject=name,
+        evidence=(Evidence(name, value, "environment"),),
+        ways_out=_ways_out(situation, name, situation.usable_of("amd")),
+        supersedes=("torch-rocm-no-arch-for-gpu", "torch-import-fails"),
+    )
+
+
+def _across(situation: Situation, name: str, value: str, named: str, gpu: Gpu) -> Finding:
+    real = gpu.arch.value or ""
+    return Finding(
+        severity="error",
+        message=f"{name}={value} has {gpu.name} ({real}) run code for {named}, of another generation: it crashes or "
+        "computes wrong values.",
+        saw=f"{name}={value} ({named})",
+        want=f"{real}, or a target of its generation",
+        subject=gpu_subject(gpu),
+        device=Device.of(gpu),
+        evidence=(Evidence(name, value, "environment"), Evidence.of("gpu.arch", gpu.arch)),
+        ways_out=_ways_out(situation, name, situation.usable_of("amd")),
+        refs=("ROCm/legacy-rocm-build#5238",),
+        supersedes=("torch-rocm-no-arch-for-gpu", "rocblas-no-arch", "torch-import-fails"),
+    )
+
+
+def _ways_out(situation: Situation, name: str, usable: tuple[Gpu, ...]) -> tuple[WayOut, ...]:
+    """Without the variable where torch carries the cards itself; else what else would serve them."""
+    plain = WayOut(f"Unset {name}", (UnsetVariable(name, why="the card's own target then counts"),))
+    cards = builds.cards_to_serve(situation.machine, situation.matrix, usable)
+    own = (Fit(gpu, natively(situation.machine, situation.matrix, gpu)) for gpu in cards)
+    if situation.torch is None or situation.built_for != "amd" or all(fit.served for fit in own):
+        return (plain,)
+    return tuple(without_variable(way, name) for way in better_torch(situation)) or (plain,)
+
+
+def _needless(situation: Situation, name: str, value: str, named: str, cards: tuple[Gpu, ...]) -> Verdicts:
+    """An override that changes nothing, or that a build with the card's own code does not need."""
+    for fit in fits(situation):
+        gpu = fit.gpu
+        if not any(gpu is other for other in cards) or override_in_force(situation.machine, gpu) != value:
+            continue
+        same = gpu.arch.value == named
+        if not same and not native(situation, fit).served:
+            continue
+        breaks = spoiled(situation, fit)
+        severity: Severity = "note" if same else "error" if breaks else "warning"
+        message = f"{name}={value} has {gpu.name} run code for {named}, although this torch carries {gpu.arch.value}"
+        message += f", and none for {named}." if breaks else "."
+        yield Finding(
+            severity=severity,
+            message=f"{name}={value} is not needed: {gpu.name} is {gpu.arch.value} anyway." if same else message,
+            saw=f"{name}={value}",
+            want="not set",
+            subject=gpu_subject(gpu),
+            device=Device.of(gpu),
+            evidence=(
+                Evidence(name, value, "environment"),
+                Evidence.of("gpu.arch", gpu.arch),
+                Evidence("torch.archs", spelled(fit.carried.code), fit.carried.source),
+            ),
+            ways_out=(WayOut(f"Unset {name}", (UnsetVariable(name, why="the card's own code runs then"),)),),
+        )
+        return
+
+
+# --- allocator -------------------------------------------------------------------------------------
+
+_ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+
+
+@check("GPD314", "alloc-conf-expandable-segments-rocm", "runtime")
+def alloc_conf_expandable_segments_rocm(situation: Situation) -> Verdicts:
+    """Expandable segments are switched on for a ROCm build.
+
+    ## Why it matters
+    The allocator's expandable segments are made for CUDA; on ROCm copies to the card are known to hang with them.
+
+    ## How it is judged
+    expandable_segments:True in one of the allocator's variables, with a ROCm build and a usable AMD card.
+
+    ## Fix safety
+    Takes one setting out of a variable for this process; memory may fragment more.
+    """
+    if situation.built_for != "amd" or not situation.usable_of("amd"):
+        return
+    for name in _ALLOCATOR:
+        value = situation.variable(name) or ""
+        settings = [setting.strip() for setting in value.split(",") if setting.strip()]
+        kept = [setting for setting in settings if not re.fullmatch(r"expandable_segments\s*:\s*true", setting, re.I)]
+        if len(kept) == len(settings):
+            continue
+        why = "copies hang with expandable segments on ROCm"
+        change: AnyRemedy = SetVariable(name, ",".join(kept), why=why) if kept else UnsetVariable(name, why=why)
+        yield Finding(
+            severity="warning",
+            message=f"{name} switches expandable segments on; with ROCm builds copies to the card are known to hang.",
+            saw=f"{name}={value}",
+            want="expandable_segments not set",
+            subject=name,
+            evidence=(Evidence(name, value, "environment"),),
+            ways_out=(WayOut("Take expandable_segments out", (change,)),),
+            refs=("pytorch/pytorch#192259",),
+        )
+        return

@@ -1,0 +1,55 @@
+"""Known issues of drivers and runtimes (GPD312, GPD313, GPD315)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.situation import Situation
+from gpudoctor.situation.issue_findings import of_slug
+
+
+@check("GPD312", "nccl-p2p-hang", "runtime")
+def nccl_p2p_hang(situation: Situation) -> Verdicts:
+    """Direct traffic between these cards is known to hang NCCL or RCCL.
+
+    ## Why it matters
+    A run on several cards stops at its first all-reduce, without an error.
+
+    ## How it is judged
+    By the known issues of the matrix: card, driver and number of cards, or the symptom in the kernel log.
+
+    ## Fix safety
+    NCCL_P2P_DISABLE=1 makes traffic between cards slower; nothing else changes.
+    """
+    yield from of_slug(situation, "nccl-p2p-hang")
+
+
+@check("GPD313", "amd-sdma-hang", "runtime")
+def amd_sdma_hang(situation: Situation) -> Verdicts:
+    """Copies between host and card are known to hang on this card.
+
+    ## Why it matters
+    A copy never returns: the card's SDMA engine does not answer.
+
+    ## How it is judged
+    By the known issues of the matrix: card and ROCm, or the symptom in the kernel log.
+
+    ## Fix safety
+    HSA_ENABLE_SDMA=0 makes copies slower; nothing else changes.
+    """
+    yield from of_slug(situation, "amd-sdma-hang")
+
+
+@check("GPD315", "rocm-runtime-bug", "runtime")
+def rocm_runtime_bug(situation: Situation) -> Verdicts:
+    """This ROCm is known to have a fault on this card.
+
+    ## Why it matters
+    As the row of the matrix says.
+
+    ## How it is judged
+    By the known issues of the matrix: card, ROCm and torch.
+
+    ## Fix safety
+    As the row of the matrix says.
+    """
+    yield from of_slug(situation, "rocm-runtime-bug")

@@ -1,0 +1,226 @@
+"""Does ROCm fit the kernel driver, and do other AMD cards get in its way (GPD305, GPD307, GPD308)."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import (
+    Device,
+    Evidence,
+    Finding,
+    InstallRocmDriver,
+    Manual,
+    Reboot,
+    WayOut,
+    gpu_subject,
+)
+from gpudoctor.frameworks.torch import builds
+from gpudoctor.frameworks.torch.gpu_coverage import (
+    Fit,
+    fits,
+    misled,
+    process_order,
+    show_only,
+    spelled,
+    spoiled,
+    ways_for,
+)
+from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_of_the_cache, without_folder
+from gpudoctor.machine import Gpu, Library
+from gpudoctor.matrix.versions import figures, minor
+from gpudoctor.situation import Situation, needs
+
+# --- kernel driver ------------------------------------------------------------------------------------------
+
+
+@check("GPD305", "rocm-version-mismatch", "runtime", needs=needs.rocm_torch)
+def rocm_version_mismatch(situation: Situation) -> Verdicts:
+    """The ROCm of this torch does not fit AMD's kernel driver.
+
+    ## Why it matters
+    User space and kernel driver of ROCm are tested within a window of releases. Outside of it calls fail with
+    "invalid argument", hang, or the card is not found.
+
+    ## How it is judged
+    The amdgpu-dkms driver's ROCm release against the ROCm inside the wheel, by AMD's own rule: two releases apart
+    before 6.4, one year from 6.4 on. The kernel's own driver has no such number and is not judged; a ROCm in /opt
+    that differs from the wheel's is normal. Another ROCm that LD_PRELOAD forces into the process is a warning.
+
+    ## Fix safety
+    Changing the kernel driver needs root and a reboot; the other way out replaces torch, and is the way where the
+    driver is the newer of the two.
+    """
+    torch = situation.torch
+    if torch is None or not torch.rocm or not situation.usable_of("amd"):
+        return
+    driver = _rocm_of_driver(situation)
+    if driver is not None and situation.matrix.rocm_driver_fits(torch.rocm, driver) is False:
+        newer = situation.matrix.rocm_driver_is_newer(torch.rocm, driver)
+        apart = "later than what AMD tests with it" if newer else "too old for it"
+        yield Finding(
+            severity="error",
+            message=f"torch brings ROCm {torch.rocm}, and the kernel driver is that of ROCm {driver}: {apart}.",
+            saw=f"kernel driver of ROCm {driver}",
+            want=f"a kernel driver for ROCm {torch.rocm}",
+            subject="AMD kernel driver",
+            confidence="likely",
+            evidence=(
+                Evidence.of("amd.module", situation.machine.amd.module),
+                Evidence("torch.rocm", torch.rocm, torch.source),
+            ),
+            ways_out=_rocm_ways_out(situation, torch.rocm, driver, newer=newer),
+            refs=("ROCm compatibility matrix, user and kernel-space support",),
+        )
+    environment = situation.environment
+    for library in environment.libraries.found if environment else ():
+        major = _hip_major(library)
+        if library.wins and major is not None and major != figures(torch.rocm)[0]:
+            yield Finding(
+                severity="warning",
+                message=f"{library.via} has the process load {library.path}, of ROCm {major}; torch was built with "
+                "ROCm "
+                f"{torch.rocm}.",
+                saw=library.path,
+                want=f"ROCm {torch.rocm} of the wheel",
+                subject=library.name,
+                evidence=library_evidence(situation, library),
+                ways_out=(without_folder(situation, library, otherwise=out_of_the_cache(library)),),
+            )
+            return
+
+
+def _hip_major(library: Library) -> int | None:
+    """Release of a HIP library by its name: libamdhip64.so.6 is ROCm 6's."""
+    found = re.fullmatch(r"libamdhip64\.so\.(\d{1,9})", library.name)
+    return int(found[1]) if found else None
+
+
+def _rocm_of_driver(situation: Situation) -> str | None:
+    """The ROCm release that the loaded amdgpu-dkms came with; None for the kernel's own, or where it is not known."""
+    version = situation.machine.amd.module.value
+    if not version or not figures(version) or version == "in-tree":
+        return None
+    if figures(version)[0] >= 30:
+        return version
+    releases = [row.version for row in situation.matrix.tables.rocm_releases if row.dkms and row.dkms == version]
+    return min(releases, key=minor, default=None)
+
+
+def _rocm_ways_out(situation: Situation, rocm: str, driver: str, *, newer: bool) -> tuple[WayOut, ...]:
+    from gpudoctor.frameworks.torch.nearest import nearest
+
+    cards = builds.cards_to_serve(situation.machine, situation.matrix, situation.usable_of("amd"))
+    choices, _ = builds.candidates(
+        situation.machine, situation.matrix, cards, builds.python_of(situation.machine), situation.platform
+    )
+    fitting = tuple(c for c in choices if c.rocm and situation.matrix.rocm_driver_fits(c.rocm, driver))
+    near = nearest(situation.matrix, fitting, situation.torch)
+    ways = tuple(builds.way_to(situation.machine, situation.matrix, choice, situation.torch) for choice in near)
+    if newer and ways:
+        return ways
+    if situation.in_container:
+        text = f"On the host, outside this container: install the amdgpu driver of ROCm {rocm}, or one near it."
+        return (
+            WayOut(f"Install the kernel driver of ROCm {rocm} on the host", (Manual(text, risk="reboot"),)),
+            *ways,
+        )
+    remedies = (
+        InstallRocmDriver(why=f"its release must be near ROCm {rocm}"),
+        Reboot(why="the module is loaded at boot"),
+    )
+    return (WayOut("Install a current AMD kernel driver", remedies), *ways)
+
+
+# --- cards beside the one that is meant ------------------------------------------------------------
+
+
+@check("GPD307", "amd-igpu-interferes", "runtime", needs=needs.rocm_torch)
+def amd_igpu_interferes(situation: Situation) -> Verdicts:
+    """Integrated AMD graphics get in the way of the card.
+
+    ## Why it matters
+    ROCm counts the graphics of a Ryzen processor too. torch has no code for them; a program that starts on the first
+    GPU dies there with "invalid device function", and some libraries fail on merely seeing them.
+
+    ## How it is judged
+    Integrated graphics that the build has no code for, beside a card that it serves: a note; an error where they are
+    the first GPU of a process. Not seen by a process that a visibility variable limits to the card.
+
+    ## Fix safety
+    A variable hides them from this process. Switching them off in the firmware setup frees memory, too.
+    """
+    all_fits = fits(situation)
+    served = tuple(fit.gpu for fit in all_fits if fit.served and not fit.gpu.integrated)
+    if situation.built_for != "amd" or not served:
+        return
+    order = process_order(situation)
+    for fit in all_fits:
+        if not fit.gpu.integrated or not fit.fails:
+            continue
+        first = bool(order) and order[0] is fit.gpu
+        where = "comes first, so programs start on it and fail" if first else "is counted as a GPU"
+        lacks = "no code" if fit.carried.runs == "no" else "no rocBLAS kernels"
+        yield Finding(
+            severity="error" if first else "note",
+            message=f"The integrated {fit.gpu.name} ({fit.gpu.arch.value}) {where}; this torch has {lacks} for it.",
+            saw=f"{len(order) or len(all_fits)} GPUs, the integrated one among them",
+            want=f"only {', '.join(dict.fromkeys(gpu.name for gpu in served))}",
+            subject=gpu_subject(fit.gpu),
+            device=Device.of(fit.gpu),
+            evidence=_side_evidence(fit),
+            ways_out=_without_integrated(situation, served),
+            refs=("ROCm/TheRock#3392",),
+        )
+
+
+@check("GPD308", "amd-unsupported-second-gpu", "runtime", needs=needs.rocm_torch)
+def amd_unsupported_second_gpu(situation: Situation) -> Verdicts:
+    """A second AMD card that this torch does not serve is visible.
+
+    ## Why it matters
+    A program that uses all GPUs fails on it, and ROCm releases that do not know it may fail at start.
+
+    ## How it is judged
+    A card without code in this build beside one that it serves and that comes first.
+
+    ## Fix safety
+    A variable hides it from this process.
+    """
+    all_fits = fits(situation)
+    served = tuple(fit.gpu for fit in all_fits if fit.served)
+    if situation.built_for != "amd" or not served:
+        return
+    order = process_order(situation)
+    for fit in all_fits:
+        first = not order or order[0] is fit.gpu
+        if fit.gpu.integrated or not fit.fails or first or misled(fit) or spoiled(situation, fit):
+            continue
+        lacks = "no code" if fit.carried.runs == "no" else "no rocBLAS kernels"
+        ways = ways_for(situation, fit, all_fits)
+        yield Finding(
+            severity="warning",
+            message=f"This torch has {lacks} for the second card {fit.gpu.name} ({fit.gpu.arch.value}): programs "
+            "that use all GPUs fail on it.",
+            saw=spelled(fit.carried.code),
+            want=fit.gpu.arch.value or "",
+            subject=gpu_subject(fit.gpu),
+            device=Device.of(fit.gpu),
+            evidence=_side_evidence(fit),
+            ways_out=(*ways[-1:], *ways[:-1]),
+            refs=("ROCm/legacy-rocm-build#1881",),
+        )
+
+
+def _side_evidence(fit: Fit) -> tuple[Evidence, ...]:
+    return (
+        Evidence.of("gpu.arch", fit.gpu.arch),
+        Evidence("torch.archs", spelled(fit.carried.code), fit.carried.source),
+    )
+
+
+def _without_integrated(situation: Situation, served: tuple[Gpu, ...]) -> tuple[WayOut, ...]:
+    text = "Switch the integrated graphics off in the firmware setup (BIOS/UEFI), if no screen hangs on them."
+    off = WayOut("Switch the integrated graphics off in the firmware setup", (Manual(text, risk="reboot"),))
+    show = show_only(situation, served)
+    return (show, off) if show else (off,)

@@ -1,0 +1,250 @@
+"""What the smoke kernels showed on the cards (GPD501 to GPD504)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import Confidence, Evidence, Finding, Manual, NotJudged, WayOut, gpu_subject
+from gpudoctor.frameworks.torch.gpu_coverage import build_name, fits, spelled
+from gpudoctor.frameworks.torch.gpu_coverage import evidence as code_evidence
+from gpudoctor.frameworks.torch.kernel_faults import (
+    CRASH,
+    NO_CODE,
+    WRONG,
+    Fault,
+    busy,
+    evidence,
+    faults,
+    said,
+    severity,
+    subject_of_devices,
+    told,
+    wrong_results,
+)
+from gpudoctor.frameworks.torch.kernel_fixes import ways_out
+from gpudoctor.machine import Smoke, SmokeKernel
+from gpudoctor.matrix.rows import CardRates
+from gpudoctor.situation import ESSENTIAL, Situation, needs
+from gpudoctor.situation.gpu_groups import called, finding
+
+_DEFECTS = ("gpu-ecc", "gpu-off-bus")
+_OVERRIDES = ("hsa-override-wrong", "torch-rocm-no-arch-for-gpu")
+"""A card that runs the code of another one: the check of the build warns of it."""
+
+_BROKEN_FILES = ("torch-install-damaged", "torch-shadowed")
+
+
+@check("GPD501", "smoke-not-run", "smoke", needs=needs.kernels)
+def smoke_not_run(situation: Situation) -> Verdicts:
+    """Smoke kernels were to run, and some or all of them could not.
+
+    ## Why it matters
+    Whether the cards compute, and compute right, is then not proved.
+
+    ## How it is judged
+    It is never a fault by itself: nothing could be started, a card is taken by others, or the time for all kernels
+    was up. It leaves the verdict open where kernels were asked for and none ran, or the first ones did not. A kernel
+    that a torch or a device does not have is no open question.
+
+    ## Fix safety
+    There is nothing to repair.
+    """
+    smoke, torch = situation.machine.smoke, situation.torch
+    trial = torch.trial.value if torch else None
+    if smoke is None or (trial is not None and not trial.ok):
+        return
+    ran = [kernel for kernel in smoke.kernels if kernel.status != "skipped"]
+    taken = dict(busy(situation))
+    computed = any(kernel.status in ("pass", "wrong") for kernel in ran)
+    if not ran:
+        details = list(dict.fromkeys(kernel.detail for kernel in smoke.kernels))
+        why = smoke.why or "; ".join(details[:3]) or "none was chosen"
+        yield NotJudged(why=f"no smoke kernel was run: {why}", matters=smoke.asked)
+        return
+    for device, why in taken.items():
+        yield NotJudged(why=f"{_named(situation, device)}: {why}", matters=smoke.asked and not computed)
+    yield from _idle(situation, smoke, matters=smoke.asked and not computed)
+    if smoke.card_asked and not any(kernel.device.startswith("cuda") for kernel in ran):
+        yield NotJudged(why=f"no smoke kernel was run on a GPU: {smoke.why}", matters=True)
+    late = [kernel for kernel in smoke.kernels if kernel.status == "skipped" and kernel.detail == smoke.why]
+    if smoke.why and late:
+        names = ", ".join(dict.fromkeys(kernel.name for kernel in late))
+        missing = any(kernel.name in ESSENTIAL for kernel in late)
+        yield NotJudged(why=f"not all smoke kernels were run ({names}): {smoke.why}", matters=smoke.asked and missing)
+
+
+def _idle(situation: Situation, smoke: Smoke, *, matters: bool) -> Verdicts:
+    """Devices on which no kernel ran, beside others."""
+    for device in smoke.devices:
+        kernels = [kernel for kernel in smoke.kernels if kernel.device == device.name]
+        if device.name != "cpu" and kernels and all(kernel.status == "skipped" for kernel in kernels):
+            why = kernels[0].detail
+            if why != smoke.why:
+                yield NotJudged(
+                    why=f"{_named(situation, device.name)}: no smoke kernel was run: {why}", matters=matters
+                )
+
+
+def _named(situation: Situation, device: str) -> str:
+    return gpu_subject(situation.behind[device]) if device in situation.behind else device
+
+
+@check("GPD502", CRASH, "smoke", needs=needs.kernels)
+def smoke_crash(situation: Situation) -> Verdicts:
+    """A smoke kernel raised an error, crashed or hung.
+
+    ## Why it matters
+    Programs that do the same end in the same way.
+
+    ## How it is judged
+    Real kernels run in a child of the examined interpreter. Their error text and the machine's facts tell the cause:
+    the finding then carries that cause's name, or joins what was found of it without running anything. What tells no
+    cause keeps the name smoke-crash. A card that is busy or full is not judged.
+
+    ## Fix safety
+    That of the cause. Without one there is nothing to repair yet: the steps find out whether software or hardware is
+    at fault, and change nothing.
+    """
+    for fault in faults(situation):
+        yield _finding(situation, fault, _causes(situation, fault))
+
+
+@check("GPD503", WRONG, "smoke", needs=needs.kernels)
+def smoke_wrong_result(situation: Situation) -> Verdicts:
+    """A smoke kernel ran and computed wrong values.
+
+    ## Why it matters
+    Nothing raises an error: images are corrupted, training diverges, answers are nonsense.
+
+    ## How it is judged
+    Results are compared with a float64 reference on the CPU, within a tolerance for the dtype; outputs are poisoned
+    first, so that elements that nobody wrote are seen. Known faults of the machine explain it: uncorrectable memory
+    errors, an override of the gfx target, an attention backend that is known to be wrong.
+
+    ## Fix safety
+    Doing without one backend costs speed. The other steps find out whether software or hardware is at fault, and
+    change nothing.
+    """
+    for fault in wrong_results(situation):
+        attention = all(k.name.startswith("attention") and k.name != "attention-math" for k in fault.kernels)
+        backend = ("rocm-mem-efficient-attention",) if attention else ()
+        known = (*backend, *_DEFECTS[:1], *_OVERRIDES) if fault.devices != ("cpu",) else _BROKEN_FILES
+        yield _finding(situation, fault, known)
+
+
+@check("GPD504", "gpu-slow", "smoke", needs=needs.kernels)
+def gpu_slow(situation: Situation) -> Verdicts:
+    """A card reaches less than half of what its vendor states.
+
+    ## Why it matters
+    Everything on it takes twice as long or longer.
+
+    ## How it is judged
+    At level full, by the rates that copying in its memory and large matrix products reached, against the vendor's
+    documents for that very product. Slices and virtual GPUs are not compared. It is a note: boards, power
+    limits and cooling differ, and other programs may have used the card.
+
+    ## Fix safety
+    Looking changes nothing; a higher power limit makes more heat.
+    """
+    smoke = situation.machine.smoke
+    for name, gpu in situation.behind.items():
+        row, slow = situation.matrix.rates_of(gpu), []
+        for kernel in smoke.kernels if smoke and row else ():
+            figure = _figure(kernel, row) if row and kernel.device == name and kernel.status == "pass" else None
+            if figure and figure[0] < _SLOW * figure[1]:
+                slow.append((kernel, *figure))
+        if not slow or row is None:
+            continue
+        figures = ", ".join(
+            f"{kernel.name} {kernel.dtype}".rstrip() + f" {got:.3g} of {known:.3g} {unit}"
+            for kernel, got, known, unit in slow
+        )
+        yield finding(
+            "note",
+            (gpu,),
+            message=f"{gpu.name} reaches less than half of what its vendor states for {row.product}: {figures}.",
+            saw=figures,
+            want="half of the vendor's figures or more",
+            confidence="possible",
+            evidence=tuple(
+                Evidence(f"smoke.{name}.{kernel.name}", f"{got:.3g} {unit}, stated {known:.3g}", row.source)
+                for kernel, got, known, unit in slow
+            ),
+            ways_out=(WayOut("Look for what slows it down", (Manual(_SLOWED[gpu.vendor]),)),),
+        )
+
+
+_SLOW = 0.5
+_SLOWED = {
+    "nvidia": "While it computes, look at `nvidia-smi -q -d PERFORMANCE,POWER,CLOCK,TEMPERATURE`: power limit "
+    "(laptops and small boards have a low one), heat, and other programs on the card.",
+    "amd": "While it computes, look at `amd-smi metric` (or `rocm-smi`): power cap, heat, clocks, and other programs "
+    "on the card.",
+}
+
+
+def _figure(kernel: SmokeKernel, row: CardRates) -> tuple[float, float, str] | None:
+    """What a kernel measured, what the card is stated to reach, and the unit."""
+    measures = kernel.measures
+    if kernel.name == "memory-rate" and "gb_per_s" in measures:
+        return measures["gb_per_s"], row.gb_per_s, "GB/s"
+    stated = {"matmul-rate": kernel.dtype, "matmul-fp8-rate": "float8"}.get(kernel.name, "")
+    if stated in row.tflops and "tflops" in measures:
+        return measures["tflops"], row.tflops[stated], "TFLOPS"
+    return None
+
+
+def _causes(situation: Situation, fault: Fault) -> tuple[str, ...]:
+    """What may be the cause of it, likeliest first."""
+    texts = tuple(slug for row in fault.causes for slug in (row.slug, *row.also))
+    own = tuple(slug for slug in dict.fromkeys(texts) if slug != CRASH)
+    if fault.slug != CRASH:
+        return tuple(dict.fromkeys((fault.slug, *own)))
+    if set(fault.devices) == {"cpu"}:
+        return (*own, *_BROKEN_FILES)
+    if all(kernel.name.startswith("linalg") for kernel in fault.kernels):
+        own = (*own, "torch-linalg-no-arch")
+    # Where other kernels passed, nothing that keeps the whole card from computing can be the cause.
+    stopping = () if fault.mixed else tuple(sorted(situation.matrix.stopping_causes))
+    return tuple(dict.fromkeys((*own, *_OVERRIDES, *_DEFECTS, *stopping)))
+
+
+def _finding(situation: Situation, fault: Fault, causes: tuple[str, ...]) -> Finding:
+    line = said(situation, fault)
+    where = called(fault.cards) if fault.cards else subject_of_devices(fault)
+    row = fault.causes[0] if fault.causes else None
+    named = row is not None and fault.slug == row.slug
+    sure: Confidence = "likely" if named and row and row.stops and fault.mixed else "certain"
+    wrong = fault.slug == WRONG
+    parts = {
+        "message": f"On {where}, {told(fault)}{'. First' if len(fault.kernels) > 1 else ''}: {line}."
+        + (f" It means: {row.meaning}." if row else "")
+        + (_code(situation, fault) if fault.slug in NO_CODE else ""),
+        "saw": f"{told(fault)}: {line}",
+        "want": "results within their tolerance" if wrong else "kernels that run",
+        "confidence": sure,
+        "evidence": (*_facts(situation, fault), *evidence(fault)),
+        "ways_out": ways_out(situation, fault),
+        "refs": tuple(ref.strip() for ref in row.source.split(";")) if row else (),
+        "possible_causes": causes,
+        "slug": fault.slug,
+    }
+    if fault.cards:
+        return finding(severity(situation, fault), fault.cards, **parts)
+    return Finding(severity=severity(situation, fault), subject=subject_of_devices(fault), **parts)  # type: ignore[arg-type]
+
+
+def _code(situation: Situation, fault: Fault) -> str:
+    """The card's target beside what the build carries."""
+    for fit in fits(situation):
+        if situation.torch and any(fit.gpu is gpu for gpu in fault.cards):
+            code = spelled(fit.carried.code) if fit.carried.code else "an unknown list"
+            return f" The card is {fit.gpu.arch.value}; {build_name(situation.torch)} was built for {code}."
+    return ""
+
+
+def _facts(situation: Situation, fault: Fault) -> tuple[Evidence, ...]:
+    if fault.slug not in NO_CODE or situation.torch is None:
+        return tuple(Evidence.of("gpu.arch", gpu.arch) for gpu in fault.cards[:1])
+    fit = next((fit for fit in fits(situation) if any(fit.gpu is gpu for gpu in fault.cards)), None)
+    return code_evidence(situation.torch, fit) if fit else ()

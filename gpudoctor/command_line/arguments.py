@@ -1,0 +1,70 @@
+"""The options of `gpudoctor check`, and the records that options shared with other commands are gathered in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+
+from gpudoctor.command_line import options
+from gpudoctor.command_line.project_settings import Settings, fail_on
+from gpudoctor.command_line.reading import CommandLine, Given
+
+if TYPE_CHECKING:
+    from gpudoctor.requirement import Requirement
+
+LINE = CommandLine((
+    *options.MACHINE,
+    options.ENV,
+    options.snapshot_file("Judge the machine of a snapshot (or of a JSON report) instead of probing one."),
+    *options.DESCRIPTION,
+    options.REQUIRE,
+    options.MATRIX,
+    *options.report(),
+))  # fmt: skip
+
+R = TypeVar("R", bound=Struct)
+
+
+class Examined(Struct, frozen=True):
+    """Which machine and which environment is examined, and how deeply."""
+
+    level: str | None = None
+    python: str | None = None
+    root: str | None = None
+
+
+class Shown(Struct, frozen=True):
+    """Which checks count, and how the report is given."""
+
+    style: str = "text"
+    fail_on: str = "error"
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    project_select: tuple[str, ...] = ()
+    project_ignore: tuple[str, ...] = ()
+    report_file: str | None = None
+    private: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    no_color: bool = False
+
+    @property
+    def all_ignored(self) -> tuple[str, ...]:
+        """Where nothing is required, it is all one who ignores it."""
+        return (*self.ignore, *self.project_ignore)
+
+
+def gathered(record: type[R], given: Given) -> R:
+    """What was given as a record, which has a default for all else."""
+    return record(**{name: given[name] for name in record.__struct_fields__ if name in given})
+
+
+def shown(given: Given, project: Settings, required: tuple[Requirement, ...] = ()) -> Shown:
+    """How a report is to be given: the project's files want so for whatever machine, unless the command line says
+    otherwise. What they ask of a machine (`level`, `require`, `wait`) is asked of the running one alone."""
+    wanted = {
+        "project_select": () if given.get("select") else project.selected,
+        "project_ignore": () if given.get("ignore") else project.rules,
+    }
+    return gathered(Shown, {**wanted, **given, "fail_on": fail_on(project, given.get("fail_on"), required)})

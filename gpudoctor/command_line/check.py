@@ -1,0 +1,32 @@
+"""`gpudoctor check`: say what is wrong with a machine and its environment, first cause first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from gpudoctor.command_line.arguments import Examined, gathered, shown
+from gpudoctor.command_line.examined import from_snapshot, is_this_machine, probed, with_description
+from gpudoctor.command_line.options import named_values
+from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
+from gpudoctor.command_line.reading import Given
+from gpudoctor.command_line.reporting import present
+from gpudoctor.intake.description import Description
+from gpudoctor.matrix.load import load_matrix
+
+
+def check(given: Given, environ: Mapping[str, str] = os.environ) -> int:
+    """Judge the machine that was asked for and print the report; its exit code. Raises InputError."""
+    examined, description = gathered(Examined, given), gathered(Description, given)
+    variables = named_values(given.get("variables", ()))
+    snapshot = given.get("snapshot_file")
+    project = project_settings()
+    here = snapshot is None and is_this_machine(examined, description)
+    needs = requirements(project if here else Settings(), given.get("require", ()), environ)
+    how = shown(given, project, needs)
+    matrix = load_matrix(given.get("overlays", ()))
+    if snapshot is not None:
+        survey, subject = from_snapshot(snapshot, examined, variables)
+    else:
+        survey, subject = probed(examined, variables, description, matrix, how)
+    return present(with_description(survey, description, matrix), subject, matrix, how, required=needs)

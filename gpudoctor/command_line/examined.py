@@ -1,0 +1,88 @@
+"""Where a machine comes from: probed here or below a root, recorded in a snapshot, described."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from gpudoctor.command_line.arguments import Examined, Shown
+from gpudoctor.command_line.project_settings import Settings, project_settings
+from gpudoctor.host import InputError, LiveHost
+from gpudoctor.report import Subject
+from gpudoctor.survey import Survey, survey
+
+if TYPE_CHECKING:
+    from gpudoctor.host import Host
+    from gpudoctor.intake.description import Description
+    from gpudoctor.machine import Level
+    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.smoke.plan import Request
+
+
+def host_of(root: str | None, variables: dict[str, str]) -> Host:
+    """The running system, or the one below a root, with these variables. Raises InputError."""
+    if root is None:
+        return LiveHost(variables)
+    from gpudoctor.host.recorded import RecordedHost
+
+    return RecordedHost(root, variables)
+
+
+def probed(
+    examined: Examined, variables: dict[str, str], description: Description, matrix: Matrix, shown: Shown
+) -> tuple[Survey, Subject]:
+    """Probe this machine, or the one below the root. Where other cards are described, these ones are not asked."""
+    from gpudoctor.host.ending import ending_in_order
+    from gpudoctor.render.progress import progress_line
+
+    root = examined.root
+    settings = project_settings() if is_this_machine(examined, description) else Settings()
+    level = cast("Level | None", examined.level or settings.level or ("static" if description.gpus else None))
+    host = host_of(root, variables)
+    # Of a described machine the kernels can prove nothing but this torch, on the CPU: if a person asks for them.
+    installed = not (description.torch or description.python_version)
+    kernels = description.empty or (examined.level is not None and installed)
+    request = None if description.empty or not kernels else _on_the_cpu()
+    with ending_in_order(), progress_line(shown.style, shown.quiet) as progress:
+        found = survey(
+            host,
+            matrix,
+            python=examined.python,
+            level=level,
+            kernels=kernels,
+            request=request,
+            progress=progress,
+        )
+    return found, Subject("machine", "this machine") if root is None else Subject("root", root)
+
+
+def is_this_machine(examined: Examined, description: Description) -> bool:
+    """Whether nothing was asked for but the running system itself."""
+    return examined.root is None and description.empty
+
+
+def _on_the_cpu() -> Request:
+    from gpudoctor.smoke.plan import Request
+
+    return Request(level=None, devices=("cpu",))
+
+
+def from_snapshot(path: str, examined: Examined, variables: dict[str, str]) -> tuple[Survey, Subject]:
+    """The machine of a snapshot; nothing is probed. Raises InputError."""
+    from gpudoctor.intake.snapshot import read_snapshot
+
+    if examined != Examined() or variables:
+        raise InputError(
+            "--from reads a machine as it was recorded; --root, --python, --level and --env do not go with it"
+        )
+    return Survey(read_snapshot(path), (), {}), Subject(kind="snapshot", label=path)
+
+
+def with_description(survey: Survey, description: Description, matrix: Matrix) -> Survey:
+    """The survey with what is described in the place of what was probed."""
+    if description.empty:
+        return survey
+    from msgspec.structs import replace
+
+    from gpudoctor.intake.described import described
+
+    return replace(survey, machine=described(survey.machine, description, matrix))

@@ -1,0 +1,64 @@
+"""What the checks of Dockerfiles look at. They are no checks of a machine: their input is a recipe, and none of them
+is run, or imported, where a machine is judged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from gpudoctor.dockerfile.compose import Service
+from gpudoctor.dockerfile.image import Image
+from gpudoctor.dockerfile.torch import Held, torch_of
+from gpudoctor.finding import Evidence, Manual, WayOut
+
+if TYPE_CHECKING:
+    from gpudoctor.machine import Gpu, Vendor
+    from gpudoctor.matrix.questions import Matrix
+
+
+class Started(Struct, frozen=True):
+    """A service with the image that it runs, as far as that is known."""
+
+    service: Service
+    image: Image | None = None
+
+
+class Recipe:
+    """Images and services of a recipe, the cards and driver that are meant, and the matrix."""
+
+    def __init__(
+        self,
+        matrix: Matrix,
+        images: tuple[Image, ...],
+        services: tuple[Started, ...] = (),
+        gpus: tuple[Gpu, ...] = (),
+        driver: str = "",
+    ) -> None:
+        self.matrix, self.images, self.services, self.gpus, self.driver = matrix, images, services, gpus, driver
+        self._torches: dict[Image, Held | None] = {}
+
+    def torch(self, image: Image) -> Held | None:
+        """The torch of an image."""
+        if image not in self._torches:
+            self._torches[image] = torch_of(image, self.matrix)
+        return self._torches[image]
+
+    def vendor(self, image: Image) -> Vendor | None:
+        """Whose cards an image is made for; None: not known, or for none."""
+        held = self.torch(image)
+        if held is not None and held.vendor:
+            return held.vendor
+        if held is not None and held.build == "cpu":
+            return None
+        return image.facts.vendor if image.facts else None
+
+
+def line_of(image: Image, line: int, text: str) -> Evidence:
+    """The place that a finding rests on."""
+    return Evidence("instruction", text, image.at(line))
+
+
+def change(title: str, *lines: str, why: str = "") -> WayOut:
+    """A way out that a person writes into a file."""
+    return WayOut(title=title, remedies=(Manual(text="\n".join(lines), why=why),))

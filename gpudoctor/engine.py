@@ -1,0 +1,293 @@
+"""Running checks over what they judge, putting their findings in order, and giving the verdict (design §3).
+
+The checks are a parameter: machines, recipes of images and plugins are judged by one engine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpudoctor.check import Check
+from gpudoctor.finding import Finding, NotJudged
+from gpudoctor.host import InputError
+from gpudoctor.situation import Situation
+from gpudoctor.symptoms import answered, settled, with_causes, without_fallbacks
+
+if TYPE_CHECKING:
+    from gpudoctor.machine import Machine
+    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.requirement import Requirement
+
+J = TypeVar("J")
+Verdict = Literal["ok", "warning", "error", "unknown"]
+FailOn = Literal["error", "warning", "never"]
+
+_SEVERITIES = ("error", "warning", "note")
+
+_REQUIREMENT = "requirement-not-met"
+
+_MOST_OF_A_KIND, _LONGEST = 50, 5000
+"""Of the problems of a recipe: of one kind, and the characters of each of its texts."""
+
+_OWN_FAULTS = ("GPD901", "GPD902")
+"""A check, a probe that crashed."""
+
+
+class Suite(Generic[J]):
+    """The checks that judge one kind of subject, by id."""
+
+    def __init__(
+        self, checks: Iterable[Check[J]], others: Callable[[], Iterable[Check[Any]]] = tuple[Check[Any], ...]
+    ) -> None:
+        """`others` are the checks of other subjects: to name one of them is no mistake."""
+        self._checks = tuple(sorted(checks, key=lambda check: (check.id, check.slug)))
+        self._others = others
+
+    def __iter__(self) -> Iterator[Check[J]]:
+        return iter(self._checks)
+
+    def concerned(self, subject: J) -> tuple[Check[J], ...]:
+        """Those that have something to look at: the others could say nothing."""
+        return tuple(check for check in self if check.needs(subject))
+
+    def chosen(self, names: Iterable[str]) -> tuple[Check[J], ...]:
+        """Those that ids, slugs or prefixes of ids name. Raises InputError for a name of no check."""
+        wanted = {check for name in names for check in self.named(name)}
+        return tuple(check for check in self if check in wanted)
+
+    def named(self, name: str) -> tuple[Check[Any], ...]:
+        """The checks that an id, a slug or a prefix of an id names. Raises InputError where it names none."""
+        upper = name.upper()
+        by_id = upper.startswith("GPD")
+
+        def among(checks: Iterable[Check[Any]]) -> tuple[Check[Any], ...]:
+            return tuple(check for check in checks if check.slug == name or (by_id and check.id.startswith(upper)))
+
+        found = among(self) or among(self._others())
+        if not found and upper not in ("GPD9", *_OWN_FAULTS):
+            import difflib
+
+            known = [text for check in (*self, *self._others()) for text in (check.slug, check.id)]
+            near = difflib.get_close_matches(name, known, n=3)
+            hint = f"; near it: {', '.join(near)}" if near else ""
+            raise InputError(f"no check has the id, slug or prefix {name!r}{hint} (`gpudoctor list` shows them all)")
+        return found
+
+
+class Ignored(Struct, frozen=True):
+    """A finding that a person chose to ignore, and why."""
+
+    id: str
+    why: str
+
+
+class Judgement(Struct, frozen=True):
+    """What the checks found, first cause first."""
+
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    ignored: tuple[Ignored, ...]
+    not_judged: tuple[NotJudged, ...]
+    checks: tuple[Check[Any], ...] = ()
+    """Those that ran."""
+
+
+def judge(
+    machine: Machine,
+    matrix: Matrix,
+    suite: Suite[Situation],
+    *,
+    select: Iterable[str] = (),
+    project_select: Iterable[str] = (),
+    ignore: Mapping[str, str] | None = None,
+    project_ignore: Mapping[str, str] | None = None,
+    open_questions: Iterable[NotJudged] = (),
+    required: Iterable[Requirement] = (),
+) -> Judgement:
+    """Run the checks over a machine.
+
+    `select` and the keys of `ignore` are ids, slugs or prefixes of ids ("GPD4"); `ignore` maps each to a
+    reason. `project_select` and `project_ignore`, from a project's files, do the same, but take back no firm
+    requirement, and what the selection leaves out is told.
+    `open_questions` are what the probes already could not answer; `required` is what a job asks of the machine: it is
+    judged whatever is selected. Raises InputError for a selection that names no check.
+    """
+    required = tuple(required)
+    left_to = () if select else tuple(project_select)
+    select = tuple(select) or left_to
+    situation = Situation(machine, matrix, required)
+    ignored_ids = {**_project_ids(project_ignore or {}, suite, required), **_ids(ignore or {}, suite)}
+    # What is not reported may be the cause of what is.
+    running = suite.concerned(situation)
+    wanted = (*select, _REQUIREMENT) if select and required else select
+    chosen = suite.chosen(wanted) if wanted else running
+    reported = {check.id for check in chosen} | set(_OWN_FAULTS)
+    found, questions = without_fallbacks(*_findings(running, situation, suite))
+    findings = [finding for finding in with_causes(found) if finding.id in reported]
+    questions = [question for question in questions if question.id in reported]
+    # What is ignored explains nothing: a requirement that it leaves unmet stands for itself.
+    ignored = [finding for finding in findings if finding.id in ignored_ids]
+    findings = settled((finding for finding in findings if finding.id not in ignored_ids), situation)
+    questions = answered([*open_questions, *questions], situation)
+    judgement = _judgement([*findings, *ignored], questions, ignored_ids, chosen)
+    if not left_to:
+        return judgement
+    rest = Ignored(id=f"all but {', '.join(left_to)}", why="the project's files select no other checks")
+    return replace(judgement, ignored=(*judgement.ignored, rest))
+
+
+def judge_recipe(
+    recipe: J,
+    suite: Suite[J],
+    also: Iterable[Finding] = (),
+    *,
+    select: Iterable[str] = (),
+    ignore: Mapping[str, str] | None = None,
+) -> Judgement:
+    """Run the checks of images over a recipe. `also` was found on machines that such images are described to run on;
+    of these, too, only what was selected counts. Raises InputError for a selection that names no check."""
+    ids = {check.id for name in select for check in suite.named(name)}
+    chosen = suite.chosen(select) if ids else tuple(suite)
+    ignored_ids = _ids(ignore or {}, suite)
+    findings, questions = _findings(chosen, recipe, suite)
+    others = [finding for finding in also if finding.id in ids or not ids]
+    return _judgement(readable([*findings, *others]), questions, ignored_ids, chosen)
+
+
+def readable(findings: Iterable[Finding]) -> list[Finding]:
+    """No more problems of one kind than a person reads, the worst of them, and the rest told in one."""
+    kinds: dict[str, list[Finding]] = {}
+    for finding in sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity)):
+        kinds.setdefault(finding.id, []).append(_cut(finding))
+    return [finding for found in kinds.values() for finding in (*found[:_MOST_OF_A_KIND], *_rest(found))]
+
+
+def _rest(found: list[Finding]) -> Iterable[Finding]:
+    if not (rest := found[_MOST_OF_A_KIND:]):
+        return ()
+    places = ", ".join(finding.subject for finding in rest[:_MOST_OF_A_KIND])
+    message = f"{len(rest):,} more problems of this kind are not listed one by one."
+    return (replace(rest[0], message=message, saw=places[:_LONGEST], ways_out=(), evidence=()),)
+
+
+def _cut(finding: Finding) -> Finding:
+    """The same, its texts cut where nobody would read on."""
+    evidence = tuple(replace(one, value=one.value[:_LONGEST]) for one in finding.evidence)
+    message, saw, want = (text[:_LONGEST] for text in (finding.message, finding.saw, finding.want))
+    return replace(finding, message=message, saw=saw, want=want, evidence=evidence)
+
+
+def _ids(ignore: Mapping[str, str], suite: Suite[Any]) -> dict[str, str]:
+    """What is ignored, by id: also the faults of gpudoctor itself, which no check finds."""
+    ids = {check.id: why for name, why in ignore.items() for check in suite.named(name)}
+    own = {id: why for name, why in ignore.items() for id in _OWN_FAULTS if id.startswith(name.upper())}
+    return ids | own
+
+
+def _project_ids(ignore: Mapping[str, str], suite: Suite[Any], required: Iterable[Requirement]) -> dict[str, str]:
+    """What a project's files ignore, by id."""
+    kept = [check.id for check in suite.named(_REQUIREMENT)] if any(one.firm for one in required) else []
+    return {id: why for id, why in _ids(ignore, suite).items() if id not in kept}
+
+
+def _findings(running: Iterable[Check[J]], subject: J, suite: Suite[J]) -> tuple[list[Finding], list[NotJudged]]:
+    findings: list[Finding] = []
+    questions: list[NotJudged] = []
+    for check in running:
+        found, unanswered = _run(check, subject)
+        findings.extend(_under_its_cause(finding, check, suite) for finding in found)
+        questions.extend(unanswered)
+    return findings, questions
+
+
+def _judgement(
+    findings: list[Finding],
+    questions: list[NotJudged],
+    ignored_ids: Mapping[str, str],
+    chosen: tuple[Check[Any], ...],
+) -> Judgement:
+    kept = [finding for finding in findings if finding.id not in ignored_ids]
+    left = tuple(dict.fromkeys(question for question in questions if question.id not in ignored_ids))
+    seen = sorted({finding.id for finding in findings} & ignored_ids.keys())
+    return Judgement(
+        verdict=_verdict(kept, left),
+        findings=in_order(kept),
+        ignored=tuple(Ignored(id=id, why=ignored_ids[id]) for id in seen),
+        not_judged=left,
+        checks=chosen,
+    )
+
+
+def ignore_rules(texts: Iterable[str]) -> dict[str, str]:
+    """`ID|SLUG|PREFIX[=REASON]` rules as a mapping to the reason."""
+    parts = (text.partition("=") for text in texts)
+    return {name.strip(): why.strip() for name, _, why in parts}
+
+
+def exit_code(verdict: Verdict, fail_on: FailOn) -> int:
+    """The exit code of design §3."""
+    if verdict == "warning":
+        return 1 if fail_on == "warning" else 0
+    return 0 if fail_on == "never" else {"ok": 0, "error": 1, "unknown": 3}[verdict]
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """By severity; within it a cause before what it explains, then from the metal up (by id)."""
+    findings = tuple(findings)
+    ordered: list[Finding] = []
+    for severity in _SEVERITIES:
+        waiting = sorted((f for f in findings if f.severity == severity), key=_place)
+        blocked = Counter(slug for finding in waiting for slug in _superseded(finding))
+        while waiting:
+            first = next((number for number, f in enumerate(waiting) if not blocked[f.slug]), 0)
+            ordered.append(waiting.pop(first))
+            blocked.subtract(_superseded(ordered[-1]))
+    return tuple(ordered)
+
+
+def _superseded(finding: Finding) -> tuple[str, ...]:
+    return tuple(slug for slug in finding.supersedes if slug != finding.slug)
+
+
+def _place(finding: Finding) -> tuple[str, int]:
+    device = finding.device
+    return finding.id, -1 if device is None or device.index is None else device.index
+
+
+def _verdict(findings: Iterable[Finding], questions: Iterable[NotJudged]) -> Verdict:
+    severities = {finding.severity for finding in findings}
+    if "error" in severities:
+        return "error"
+    if any(question.matters for question in questions):
+        return "unknown"
+    return "warning" if "warning" in severities else "ok"
+
+
+def _run(check: Check[J], subject: J) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:
+    try:
+        return check.run(subject)
+    except Exception as error:  # a check that crashes is one line of the report, the rest goes on
+        what = f"{type(error).__name__}: {error}"
+        crash = Finding(
+            id="GPD901",
+            slug="check-crashed",
+            severity="warning",
+            subject=f"gpudoctor's check {check.id}",
+            message=f"The check {check.id} ({check.slug}) crashed and judged nothing. This is a fault of gpudoctor.",
+            saw=what,
+            want="a judgement",
+        )
+        return (crash,), (NotJudged(id=check.id, why=f"the check crashed: {what}", matters=True),)
+
+
+def _under_its_cause(finding: Finding, check: Check[J], suite: Suite[J]) -> Finding:
+    """A finding that names another cause than its check's: with the id and layer of the check that judges that."""
+    if finding.slug == check.slug:
+        return finding
+    other = next((other for other in suite if other.slug == finding.slug), None)
+    return finding if other is None else replace(finding, id=other.id, layer=other.layer)

@@ -1,0 +1,1 @@
+"""One folder for each framework: its builds, its coverage, its files, its fixes."""

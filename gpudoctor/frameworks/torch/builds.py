@@ -1,0 +1,34 @@
+"""Which torch build a machine should have: what the present one carries, what else could be had, the ways out.
+
+What only a finding needs is imported when it is first asked for: most machines are well. Checks therefore say
+`builds.replacements(...)`; what a healthy machine needs too is imported from `coverage`.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpudoctor.frameworks.torch.candidates import Choice, Rejected, candidates, platform_of, python_of
+    from gpudoctor.frameworks.torch.gpus_to_serve import cards_to_serve
+    from gpudoctor.frameworks.torch.nearest import way_to
+    from gpudoctor.frameworks.torch.replacements import replacements
+
+__all__ = ["Choice", "Rejected", "candidates", "cards_to_serve", "platform_of", "python_of", "replacements", "way_to"]
+
+_HOMES = {
+    "cards_to_serve": "gpus_to_serve",
+    "Choice": "candidates",
+    "Rejected": "candidates",
+    "candidates": "candidates",
+    "platform_of": "candidates",
+    "python_of": "candidates",
+    "way_to": "nearest",
+    "replacements": "replacements",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"gpudoctor.frameworks.torch.{home}"), name)

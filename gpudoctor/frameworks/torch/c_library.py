@@ -1,0 +1,65 @@
+"""The C library of a machine against the one that torch's wheels are built for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpudoctor.finding import Manual, WayOut
+from gpudoctor.matrix.versions import at_least
+
+if TYPE_CHECKING:
+    from gpudoctor.frameworks.torch.candidates import Rejected
+    from gpudoctor.machine import Machine, Torch
+    from gpudoctor.matrix.questions import Matrix
+
+MUSL = "musl"
+
+
+def c_library(machine: Machine, matrix: Matrix) -> str | None:
+    """ "glibc 2.31" or "musl", as it was read, else as the distribution's release has it; None: not known."""
+    system = machine.system
+    if system.libc.value or system.os.value is None:
+        return system.libc.value
+    return matrix.libc_of(system.os.value)
+
+
+def too_old_for(libc: str | None, glibc: str | None) -> bool:
+    """Whether a C library certainly cannot load what is built for that glibc."""
+    if libc is None or libc == MUSL:
+        return libc == MUSL
+    return glibc is not None and not at_least(libc.removeprefix("glibc "), glibc)
+
+
+def asked_glibc(machine: Machine, matrix: Matrix, torch: Torch) -> str | None:
+    """The glibc that a torch asks for, as its libraries say, else as is known of its build; None: none, not known."""
+    if not torch.needs_glibc.undecided:
+        return torch.needs_glibc.value
+    row = matrix.build_of(torch, f"linux-{machine.system.arch.value or 'x86_64'}")
+    return matrix.glibc_of(row) if row else None
+
+
+def cannot_load(machine: Machine, matrix: Matrix, torch: Torch) -> bool:
+    """Whether a torch asks for a newer glibc than there is. Nix brings its own."""
+    asked = asked_glibc(machine, matrix, torch)
+    if asked is None or not too_old_for(c_library(machine, matrix), asked):
+        return False
+    from gpudoctor.frameworks.torch.other_origins import place_of  # a healthy machine does not ask
+
+    return place_of(machine, torch) != "nix"
+
+
+def on_another_system(libc: str | None, rejected: tuple[Rejected, ...]) -> tuple[WayOut, ...]:
+    """Where nothing but the C library speaks against a build: a system that has another."""
+    refused = [item for item in rejected if item.because == "libc"]
+    if not refused:
+        return ()
+    newest = refused[0]
+    text = f"torch {newest.torch}+{newest.build} would serve here, but it {newest.why}. "
+    if libc == MUSL:
+        text += (
+            "There is no torch wheel for musl: use an image or a distribution with glibc (python:3.12-slim, Debian, "
+            "Ubuntu), or, where the CPU is enough, the torch that the distribution itself packages."
+        )
+        return (WayOut("Use an image or a distribution with glibc", (Manual(text=text),)),)
+    text += "The C library belongs to the system: use a newer release of the distribution, or a container of one."
+    return (WayOut("Use a newer distribution or container", (Manual(text=text),)),)

@@ -1,0 +1,343 @@
+"""Every torch build that could be installed, judged for a set of cards: can run on all of them, or why not."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpudoctor.frameworks.torch.c_library import c_library, too_old_for
+from gpudoctor.frameworks.torch.coverage import blas_answer, gfx_answer, is_tegra, without_overrides
+from gpudoctor.isa import cuda_runs
+from gpudoctor.machine import Gpu, Machine
+from gpudoctor.matrix.nvidia import DriverVerdict
+from gpudoctor.matrix.rows import Basis, Standing
+from gpudoctor.matrix.versions import figures
+from gpudoctor.situation.known_issues import against_builds, speaks_against
+from gpudoctor.situation.nvidia_driver import driver_after_repair, driver_verdict
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.matrix.rows import KnownIssue, TorchBuild
+
+INSTALLABLE = ("pypi", "download.pytorch.org", "amd")
+"""Origins that pip and uv install from."""
+
+_STANDINGS: tuple[Standing, ...] = ("none", "built", "tested", "supported")
+
+
+class Choice(Struct, frozen=True):
+    """A build that runs on all the given cards."""
+
+    version: str
+    """Without local part: "2.9.1"."""
+    build: str
+    origin: str
+    index_url: str
+    """"" is the package index's own build."""
+    cuda: str | None
+    rocm: str | None
+    level: Literal["native", "ptx", "cpu"]
+    driver: DriverVerdict
+    """What the driver says to its CUDA; "serves" where none is needed."""
+    basis: Basis
+    standing: Standing
+    """How far those who build it stand behind it for these cards."""
+    community: bool
+    extra: str = ""
+    """Extras that choose device code: "device-gfx1031"."""
+    carries: str = ""
+    """What serves the cards: "sm_120", "sm_89 runs its sm_86 code"."""
+    pythons: tuple[str, ...] = ()
+    lacks_linalg: bool = False
+    """Its torch.linalg library is known to have no code for one of the cards."""
+    fault: str = ""
+    """What a known issue says of it on this machine."""
+    fault_of_release: bool = False
+    """That fault comes with the release, whatever the card."""
+    passed_over: str = ""
+    """A nearer build that has such a fault, and which."""
+    why: tuple[str, ...] = ()
+
+
+class Rejected(Struct, frozen=True):
+    """A build that does not serve, and the first reason why."""
+
+    torch: str
+    build: str
+    why: str
+    origin: str = ""
+    because: Literal["python", "vendor", "unknown", "code", "blas", "driver", "branch", "libc"] = "code"
+    """"libc": all else would serve."""
+
+
+def platform_of(machine: Machine) -> str:
+    """Platform as torch wheels name it: "linux-x86_64"."""
+    return f"linux-{machine.system.arch.value or 'x86_64'}"
+
+
+def python_of(machine: Machine) -> str | None:
+    """Python of the examined environment as wheels name it ("3.12", "3.13t"); None: not known."""
+    environment = machine.environment.value
+    return environment.python.value if environment else None
+
+
+def candidates(
+    machine: Machine,
+    matrix: Matrix,
+    gpus: tuple[Gpu, ...],
+    python: str | None,
+    platform: str,
+    *,
+    driver: str | None = None,
+) -> tuple[tuple[Choice, ...], tuple[Rejected, ...]]:
+    """Every installable build of a platform: those that serve all the cards, best first, and the others.
+
+    `python` None leaves the question of the interpreter out; `driver` asks about another driver than the present
+    one. Without cards the CPU builds are the choices.
+    """
+    bench = Bench(machine, matrix, gpus, driver or driver_after_repair(machine, matrix, gpus))
+    judged = [judge(bench, row, python) for row in matrix.builds(platform) if row.origin in INSTALLABLE]
+    serving = (bench.with_fault(item) for item in judged if isinstance(item, Choice))
+    choices = sorted(serving, key=lambda choice: _best_first(matrix, choice))
+    return tuple(choices), tuple(item for item in judged if isinstance(item, Rejected))
+
+
+class Bench:
+    """What builds are measured on: the cards of a machine, with the driver that they will have."""
+
+    def __init__(self, machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], driver: str | None) -> None:
+        self.machine = machine
+        self.matrix = matrix
+        self.gpus = gpus
+        self.driver = driver
+        """The present driver, or the nearest that the cards themselves ask for; None: not known."""
+        self.libc = c_library(machine, matrix)
+        self._verdicts: dict[str, DriverVerdict] = {}
+        self._plain = without_overrides(machine)  # with a build that carries the card none is kept
+        self._issues = against_builds(self._plain, matrix, gpus) if gpus else ()
+
+    def verdict(self, cuda: str) -> DriverVerdict:
+        """What the driver says to a CUDA; asked once for each."""
+        if cuda not in self._verdicts:
+            self._verdicts[cuda] = driver_verdict(self.machine, self.matrix, cuda, self.driver)
+        return self._verdicts[cuda]
+
+    def with_fault(self, choice: Choice) -> Choice:
+        """A choice with what a known issue that holds for it says; one of these very cards before any other."""
+        held = (issue for issue in self._issues if speaks_against(issue, self._plain, self.matrix, choice))
+        issue = min(held, key=_of_release, default=None)
+        if issue is None:
+            return choice
+        fault = f"{issue.symptom} ({issue.source.partition(';')[0]})"
+        why = (*choice.why, f"known issue: {fault}")
+        return replace(choice, fault=fault, fault_of_release=_of_release(issue), why=why)
+
+
+def _of_release(issue: KnownIssue) -> bool:
+    """Whether an issue names no cards."""
+    return not (issue.when.gfx or issue.when.sm)
+
+
+def judge(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejected:
+    """One build for the cards of a bench, and then for its C library."""
+    found = _judge_code(bench, row, python)
+    glibc = bench.matrix.glibc_of(row)
+    if isinstance(found, Choice) and too_old_for(bench.libc, glibc):
+        return _rejected(row, "libc", f"needs glibc{f' {glibc}' if glibc else ''}, and this system has {bench.libc}")
+    return found
+
+
+def _judge_code(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejected:
+    vendor = "amd" if row.rocm else "nvidia" if row.cuda else "cpu"
+    if python and not _has_wheel(row, python):
+        span = f" ({_span(row.pythons)})" if row.pythons else ""
+        return _rejected(row, "python", f"no wheel for Python {python}{span}")
+    if vendor == "cpu" and not bench.gpus:
+        return _chosen(bench.matrix, row, level="cpu", carries="")
+    if vendor == "cpu" or not bench.gpus or {gpu.vendor for gpu in bench.gpus} != {vendor}:
+        kind = {"cpu": "a CPU build", "amd": "a ROCm build: NVIDIA cards cannot use it"}
+        return _rejected(row, "vendor", kind.get(vendor, "a CUDA build: AMD cards cannot use it"))
+    if any(not gpu.arch.value for gpu in bench.gpus):
+        return _rejected(row, "unknown", "the architecture of a card is not known")
+    return _judge_rocm(bench, row) if vendor == "amd" else _judge_cuda(bench, row)
+
+
+def _has_wheel(row: TorchBuild, python: str) -> bool:
+    match = re.match(r"(\d+\.\d+)(?:\.\d+)?(t?)", python)
+    return match is not None and match[1] + match[2] in row.pythons
+
+
+def _judge_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
+    cuda, matrix = row.cuda or "", bench.matrix
+    if row.archs is None:
+        return _rejected(row, "unknown", "which architectures it carries is not known")
+    for gpu in bench.gpus:
+        last = matrix.last_branch(gpu.arch.value or "")
+        floor = matrix.floor(cuda)
+        if last and floor and figures(floor)[:1] > figures(last)[:1]:
+            return _rejected(
+                row,
+                "branch",
+                f"CUDA {cuda} needs a driver from {floor} on; {last} is the last branch for {gpu.name}",
+            )
+    verdict = bench.verdict(cuda)
+    if verdict == "too-old":
+        floor = matrix.floor(cuda)
+        return _rejected(row, "driver", f"driver {bench.driver or ''} is too old for CUDA {cuda} (from {floor} on)")
+    cudnn = matrix.cudnn_of(row)
+    native, lacks_linalg = True, False
+    found: list[str] = []
+    for gpu in bench.gpus:
+        sm = gpu.arch.value or ""
+        answer = cuda_runs(
+            sm,
+            row.archs,
+            row.ptx or (),
+            ptx_readable=None if verdict == "unknown" else verdict == "serves",
+            tegra=is_tegra(bench.machine, matrix, sm),
+        )
+        if answer.runs != "yes":
+            return _rejected(row, "code", f"no code for {sm} ({gpu.name}); it carries {' '.join(row.archs)}")
+        if cudnn and matrix.cudnn_lacks(cudnn, sm):
+            return _rejected(row, "code", f"no code for {sm} ({gpu.name}) in the cuDNN that comes with it ({cudnn})")
+        native = native and answer.native
+        lacks_linalg |= bool(row.linalg) and cuda_runs(sm, row.linalg or (), ()).runs == "no"
+        found.append(sm if answer.native and answer.by == sm else f"{sm} runs its {answer.by} code")
+    return _chosen(
+        matrix,
+        row,
+        level="native" if native else "ptx",
+        carries=", ".join(dict.fromkeys(found)),
+        driver=verdict,
+        lacks_linalg=lacks_linalg,
+    )
+
+
+def _judge_rocm(bench: Bench, row: TorchBuild) -> Choice | Rejected:
+    targets = tuple(dict.fromkeys(gpu.arch.value or "" for gpu in bench.gpus))
+    if row.archs is None:
+        return _rejected(row, "unknown", "which architectures it carries is not known")
+    for gfx in targets:
+        if gfx_answer(bench.matrix, gfx, row.archs).runs != "yes":
+            return _rejected(row, "code", f"no code for {gfx}; it carries {' '.join(row.archs)}")
+        blas = blas_answer(bench.matrix, gfx, row.rocm, row.archs if row.extra else None)
+        if blas != "yes":
+            lacks = "has no kernels" if blas == "no" else "is not known to have kernels"
+            return _rejected(row, "blas", f"rocBLAS of ROCm {row.rocm} {lacks} for {gfx}")
+    carries = ", ".join(targets)
+    if not row.extra:
+        return _chosen(bench.matrix, row, level="native", carries=carries)
+    # A multi-arch build: its device code comes in wheels of their own, chosen by extras.
+    extra = ",".join(row.extra.format(gfx=gfx) for gfx in targets)
+    standing = min((_device_level(bench.matrix, gfx) for gfx in targets), key=_STANDINGS.index)
+    return _chosen(bench.matrix, row, level="native", carries=carries, extra=extra, standing=standing)
+
+
+def _device_level(matrix: Matrix, gfx: str) -> Standing:
+    target = matrix.target(gfx)
+    return target.device_level if target else "none"
+
+
+def _chosen(
+    matrix: Matrix,
+    row: TorchBuild,
+    *,
+    level: Literal["native", "ptx", "cpu"],
+    carries: str,
+    driver: DriverVerdict = "serves",
+    extra: str = "",
+    standing: Standing = "supported",
+    lacks_linalg: bool = False,
+) -> Choice:
+    why = [f"carries {carries}" if carries else "runs without a GPU"]
+    if carries and row.basis in ("derived", "unknown"):
+        why[0] += " (list not read from the wheel)"
+    if row.cuda:
+        said = {
+            "serves": f"the driver serves CUDA {row.cuda}",
+            "minor-version": f"CUDA {row.cuda} by minor-version compatibility",
+            "too-old": "",
+            "unknown": f"needs a driver from {matrix.floor(row.cuda)} on",
+        }
+        why.append(said[driver])
+    if level == "ptx":
+        why.append("compiled from PTX at the first start")
+    if lacks_linalg:
+        why.append("torch.linalg has no code for it")
+    if standing in ("tested", "built"):
+        why.append(f"device code only {standing}, not supported")
+    if row.community:
+        why.append("built by the community")
+    return Choice(
+        version=row.version,
+        build=row.build,
+        origin=row.origin,
+        index_url=matrix.index_url(row),
+        cuda=row.cuda,
+        rocm=row.rocm,
+        level=level,
+        driver=driver,
+        basis=row.basis,
+        standing=standing,
+        community=row.community,
+        extra=extra,
+        carries=carries,
+        pythons=row.pythons,
+        lacks_linalg=lacks_linalg,
+        why=tuple(why),
+    )
+
+
+def _rejected(
+    row: TorchBuild,
+    because: Literal["python", "vendor", "unknown", "code", "blas", "driver", "branch", "libc"],
+    why: str,
+) -> Rejected:
+    return Rejected(torch=row.version, build=row.build, origin=row.origin, because=because, why=why)
+
+
+def _span(pythons: tuple[str, ...]) -> str:
+    return f"{pythons[0]} to {pythons[-1]}" if len(pythons) > 1 else pythons[0]
+
+
+def _best_first(matrix: Matrix, choice: Choice) -> tuple[object, ...]:
+    return (merely_built(choice), bool(choice.fault), _newest_first(choice.version), *within_version(matrix, choice))
+
+
+def _newest_first(version: str) -> tuple[int, ...]:
+    """A key that sorts versions from the newest to the oldest."""
+    return tuple(-n for n in (*figures(version), 0, 0, 0, 0)[:4])
+
+
+def merely_built(choice: Choice) -> bool:
+    """Whether nobody stands behind it: community builds, and device code that was built and never tried."""
+    return choice.community or choice.standing in ("none", "built")
+
+
+def within_version(matrix: Matrix, choice: Choice) -> tuple[object, ...]:
+    """Rank among the builds of one torch version, best lowest.
+
+    A driver that serves its CUDA fully before minor-version compatibility, machine code before PTX, all of torch
+    before a build without its linalg part. Then the CUDA nearest to the driver: the newest that it serves, or
+    else the oldest; with an unknown driver the one that the release is made for; of ROCm the newest. Then a list
+    that was read or documented before a derived one.
+    """
+    release = matrix.release(choice.version)
+    cuda = choice.cuda or choice.rocm or "0"
+    nearness: tuple[object, ...] = _newest_first(cuda)
+    if choice.driver == "minor-version":
+        nearness = figures(cuda)
+    elif choice.driver == "unknown":
+        nearness = (choice.cuda != (release.cuda if release else None), *nearness)
+    return (
+        ("serves", "unknown", "minor-version", "too-old").index(choice.driver),
+        choice.level == "ptx",
+        choice.lacks_linalg,
+        choice.origin == "amd",  # the vendor's own index after torch's own
+        nearness,
+        ("measured", "documented", "derived", "unknown").index(choice.basis),
+        choice.index_url != "",
+    )

@@ -1,0 +1,297 @@
+"""What the installed torch carries for a card: as read from its files, as it says itself, or by the matrix."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpudoctor.isa import Answer, Runs, cuda_runs, gfx_runs
+from gpudoctor.machine import Gpu, Machine, Torch, Vendor
+from gpudoctor.matrix.versions import figures, minor
+from gpudoctor.situation.nvidia_driver import driver_verdict
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.matrix.rows import GfxTarget
+
+OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
+_DEVICE_WHEEL = "amd-torch-device-"
+_FAMILY = r"rocm-sdk-libraries-(gfx[0-9a-f]+)(x?)(?:-(\w+))?$"
+_ONE_TARGET = r"gfx\d+[0-9a-f]{2}$"
+
+
+class Carried(Struct, frozen=True):
+    """Whether the installed torch has code for a card."""
+
+    runs: Runs
+    rule: str
+    """The rule of isa that decided; else cpu-build, other-vendor, no-torch, no-list, no-arch,
+    toolkit-dropped-card, override-out-of-generation."""
+    by: str = ""
+    """The architecture that decided ("sm_86")."""
+    code: tuple[str, ...] = ()
+    """All architectures that the build carries."""
+    source: str = ""
+    """Where they were read."""
+    via_override: str | None = None
+    """Value of the override in force for this card, where there is one."""
+    blas: Runs = "unknown"
+    """Whether the BLAS that comes with it has kernels for the card."""
+    partial: bool = False
+    """Only a few kernels of the build are for this card."""
+    native: bool = False
+    """Ready machine code, not PTX that the driver compiles."""
+
+
+class Code(Struct, frozen=True):
+    """Architectures that a build carries, and where they were read. `archs` holds SASS or gfx."""
+
+    archs: tuple[str, ...]
+    ptx: tuple[str, ...] = ()
+    partial: tuple[str, ...] = ()
+    blas: tuple[str, ...] | None = None
+    source: str = ""
+    more: bool = False
+    """There may be others: what was found names a family, or what a publisher supports at least."""
+
+
+def carries(machine: Machine, matrix: Matrix, gpu: Gpu) -> Carried:
+    """Whether the torch of the examined environment has code for this card, overrides taken into account."""
+    torch = machine.torch
+    if torch is None:
+        return Carried(runs="unknown", rule="no-torch")
+    vendor = torch_vendor(torch)
+    if vendor == "cpu":
+        return Carried(runs="no", rule="cpu-build", blas="no", source=torch.source)
+    if vendor is not None and vendor != gpu.vendor:
+        return Carried(runs="no", rule="other-vendor", blas="no", source=torch.source)
+    code = code_of(machine, matrix, torch, gpu.vendor)
+    if code is None and toolkit_knows(matrix, torch, gpu) == "dropped":
+        return Carried(runs="no", rule="toolkit-dropped-card", blas="no", source=torch.source)
+    if code is None:
+        return Carried(runs="unknown", rule="no-list")
+    if not gpu.arch.value:
+        return Carried(runs="unknown", rule="no-arch", code=code.archs, source=code.source)
+    if gpu.vendor == "nvidia":
+        return _carries_cuda(machine, matrix, torch, gpu.arch.value, code)
+    return _carries_gfx(machine, matrix, torch, gpu, code)
+
+
+def torch_vendor(torch: Torch) -> Vendor | str | None:
+    """Whose cards an installed build is for: nvidia, amd, "cpu", or None where its files do not tell."""
+    if torch.rocm or torch.hip or (torch.build or "").startswith("rocm"):
+        return "amd"
+    if torch.cuda or re.match(r"cu\d", torch.build or ""):
+        return "nvidia"
+    return "cpu" if torch.build == "cpu" or torch.has_cuda_libraries is False else None
+
+
+def code_of(machine: Machine, matrix: Matrix, torch: Torch, vendor: Vendor) -> Code | None:
+    """What an installed torch carries for one vendor's cards; None where nothing tells.
+
+    The order of trust: its own libraries and archives, the device distributions beside a multi-arch host wheel
+    (whose libraries hold no code; a distribution for a whole family does not tell its targets), the list that the
+    build prints, the row of the matrix; of AMD's own wheels without a row, what AMD supports with that ROCm.
+    """
+    own = torch.archs.value
+    environment = machine.environment.value
+    distributions = environment.distributions if environment else None
+    wheels = [d.name for d in (distributions.value or ())] if distributions else []
+    wheels += own.device_packages if own else ()
+    device = sorted({name.removeprefix(_DEVICE_WHEEL) for name in wheels if name.startswith(_DEVICE_WHEEL)})
+    exact = tuple(name for name in device if re.match(_ONE_TARGET, name))
+    read = own and (own.gfx if vendor == "amd" else own.sass or own.ptx)
+    if own and read:
+        library = "libtorch_hip.so" if vendor == "amd" else "libtorch_cuda.so"
+        return Code(
+            archs=own.gfx if vendor == "amd" else own.sass,
+            ptx=own.ptx,
+            partial=own.partial,
+            blas=exact or None if own.blas_gfx is None else own.blas_gfx,
+            source=torch.archs.source or library,
+        )
+    if vendor == "amd" and device:
+        families = len(exact) < len(device)
+        source = f"device distributions ({_DEVICE_WHEEL}*)"
+        return Code(archs=exact, blas=None if families else exact, source=source, more=families)
+    trial = torch.trial.value
+    if trial and trial.ok and trial.arch_list:
+        printed = trial.arch_list
+        return Code(
+            archs=tuple(arch for arch in printed if not arch.startswith("compute_")),
+            ptx=tuple(arch for arch in printed if arch.startswith("compute_")),
+            blas=own.blas_gfx if own else None,
+            source="torch.cuda.get_arch_list()",
+        )
+    published = matrix.published_archs(torch)
+    if published is not None and vendor == "nvidia":
+        source = f"compat_matrix: published_archs of {published.origin} ({published.basis})"
+        return Code(archs=published.archs, ptx=published.ptx, source=source)
+    platform = f"linux-{machine.system.arch.value or 'x86_64'}"
+    row = matrix.build_of(torch, platform)
+    basis = row.basis if row else "derived"
+    row = row or matrix.kin_of(torch, platform)
+    if row is None and vendor == "amd" and torch.origin == "amd":
+        return _of_amd(matrix, torch, wheels)
+    if row is None or not row.archs or row.extra:
+        return None  # a row with an extra lists what can be had, not what was installed
+    return Code(
+        archs=row.archs,
+        ptx=row.ptx or (),
+        partial=row.partial,
+        blas=own.blas_gfx if own else None,
+        source=f"compat_matrix: torch {row.version} {row.build} ({basis})",
+    )
+
+
+def _of_amd(matrix: Matrix, torch: Torch, wheels: list[str]) -> Code | None:
+    """What AMD's own wheels without a row carry: those of one family by the ROCm libraries beside them
+    (rocm-sdk-libraries-gfx103x-dgpu), those that name their commit what AMD supports with that ROCm, or more."""
+    family = next((found for name in wheels if (found := re.match(_FAMILY, name))), None)
+    if family is not None:
+        prefix, kind = family[1], family[3]
+        targets = matrix.tables.gfx_targets
+        archs = tuple(row.gfx for row in targets if _in_family(row, prefix, bool(family[2]), kind))
+        return Code(archs=archs, blas=archs, source=f"derived: {family[0]}")
+    release = matrix.rocm_release(torch.rocm) if torch.rocm and "git" in torch.version else None
+    if release is None or not release.gfx:
+        return None
+    blas = torch.archs.value.blas_gfx if torch.archs.value else None
+    return Code(archs=release.gfx, blas=blas, source=f"derived: what AMD supports with ROCm {torch.rocm}", more=True)
+
+
+def _in_family(row: GfxTarget, prefix: str, open_ended: bool, kind: str | None) -> bool:
+    """Whether a target is of "gfx1151", "gfx103x-dgpu" or "gfx110x-all"."""
+    if kind in ("dgpu", "apu", "dcgpu") and row.kind != kind:
+        return False
+    return row.gfx == prefix or (open_ended and row.gfx[:-1] == prefix)
+
+
+# --- NVIDIA ----------------------------------------------------------------------------------------
+
+
+def toolkit_knows(matrix: Matrix, torch: Torch, gpu: Gpu) -> Literal["yes", "not-yet", "dropped", "unknown"]:
+    """Whether the CUDA that torch was built with can compile for a card: "not-yet" leaves PTX of an older
+    architecture, which runs on the card; "dropped" leaves nothing."""
+    row = matrix.capability(gpu.arch.value) if gpu.vendor == "nvidia" and gpu.arch.value else None
+    if row is None or not torch.cuda or not figures(torch.cuda):
+        return "unknown"
+    if row.last_cuda is not None and minor(torch.cuda) > minor(row.last_cuda):
+        return "dropped"
+    return "yes" if minor(torch.cuda) >= minor(row.first_cuda) else "not-yet"
+
+
+def is_tegra(machine: Machine, matrix: Matrix, sm: str) -> bool:
+    """Whether code for desktop cards is not promised to run on this one."""
+    row = matrix.capability(sm)
+    return machine.system.jetson.known or bool(row and row.tegra)
+
+
+def _carries_cuda(machine: Machine, matrix: Matrix, torch: Torch, sm: str, code: Code) -> Carried:
+    answer = cuda_runs(
+        sm,
+        code.archs,
+        code.ptx,
+        ptx_readable=ptx_readable(machine, matrix, torch.cuda),
+        tegra=is_tegra(machine, matrix, sm),
+    )
+    few = answer.runs != "yes" and cuda_runs(sm, code.partial, (), tegra=is_tegra(machine, matrix, sm)).runs == "yes"
+    return Carried(
+        runs=answer.runs,
+        rule=answer.rule,
+        by=answer.by,
+        code=(*code.archs, *code.ptx),
+        source=code.source,
+        blas=answer.runs,
+        partial=few,
+        native=answer.native,
+    )
+
+
+def ptx_readable(machine: Machine, matrix: Matrix, cuda: str | None) -> bool | None:
+    """Whether the driver can compile the PTX of this CUDA: only one that serves it fully can."""
+    verdict = driver_verdict(machine, matrix, cuda) if cuda else "unknown"
+    return None if verdict == "unknown" else verdict == "serves"
+
+
+# --- AMD -------------------------------------------------------------------------------------------
+
+
+def override_in_force(machine: Machine, gpu: Gpu) -> str | None:
+    """What HSA_OVERRIDE_GFX_VERSION says for this card; the form with a KFD node's number comes first."""
+    own = machine.variables.get(f"{OVERRIDE}_{gpu.kfd_node}") if gpu.kfd_node is not None else None
+    return own or machine.variables.get(OVERRIDE) or None
+
+
+def natively(machine: Machine, matrix: Matrix, gpu: Gpu) -> Carried:
+    """What it carries for the card itself, overrides left aside."""
+    return carries(without_overrides(machine), matrix, gpu)
+
+
+def without_overrides(machine: Machine) -> Machine:
+    """The machine with no form of HSA_OVERRIDE_GFX_VERSION set."""
+    kept = {name: value for name, value in machine.variables.items() if not name.startswith(OVERRIDE)}
+    return replace(machine, variables=kept)
+
+
+def same_generation(card: GfxTarget | None, other: GfxTarget | None) -> bool:
+    """Whether two targets are of one generation: gfx1031 and gfx1030, not gfx1010 and gfx1030."""
+    if card is None or other is None:
+        return False
+    return card.gfx[:-1] == other.gfx[:-1] and card.family.split()[0] == other.family.split()[0]
+
+
+def within_generation(matrix: Matrix, real: str, named: str) -> bool:
+    """Whether an override to `named` stays within the card's generation, or is one that the matrix knows to hold."""
+    policy = matrix.override(real)
+    if policy and policy.value and matrix.gfx_of_override(policy.value) == named:
+        return policy.safety in ("safe-class", "risky")
+    return real == named or same_generation(matrix.target(real), matrix.target(named))
+
+
+def gfx_answer(matrix: Matrix, gfx: str, archs: tuple[str, ...]) -> Answer:
+    """`isa.gfx_runs` with the generic targets that the matrix names for the card."""
+    target = matrix.target(gfx)
+    return gfx_runs(gfx, archs, target.generic if target else ())
+
+
+def blas_answer(matrix: Matrix, gfx: str, rocm: str | None, shipped: tuple[str, ...] | None) -> Runs:
+    """Whether rocBLAS has kernels for a target: what was found beside it, else what that ROCm ships."""
+    if shipped is None:
+        row = matrix.blas(rocm) if rocm else None
+        shipped = row.rocblas if row else None
+    if shipped is None:
+        return "unknown"
+    return "yes" if gfx in {name.partition(":")[0] for name in shipped} else "no"
+
+
+def _carries_gfx(machine: Machine, matrix: Matrix, torch: Torch, gpu: Gpu, code: Code) -> Carried:
+    real = gpu.arch.value or ""
+    value = override_in_force(machine, gpu)
+    named = matrix.gfx_of_override(value) if value else None
+    if named and not within_generation(matrix, real, named):
+        return Carried(
+            runs="no",
+            rule="override-out-of-generation",
+            by=named,
+            code=code.archs,
+            source=code.source,
+            via_override=value,
+            blas="no",
+        )
+    gfx = named or real
+    answer = gfx_answer(matrix, gfx, code.archs)
+    open_ended = code.more and answer.runs == "no"
+    carried = Carried(
+        runs="unknown" if open_ended else answer.runs,
+        rule="no-list" if open_ended else answer.rule,
+        by=answer.by,
+        code=code.archs,
+        source=code.source,
+        blas=blas_answer(matrix, gfx, torch.rocm, code.blas),
+        native=answer.native,
+    )
+    return replace(carried, via_override=value) if named else carried

@@ -1,0 +1,233 @@
+"""Which usable cards the installed torch has code for, and what a card that it does not serve weighs.
+
+Holds no checks itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from gpudoctor.finding import (
+    Confidence,
+    Evidence,
+    Finding,
+    NotJudged,
+    ReplaceTorch,
+    SetVariable,
+    Severity,
+    UnsetVariable,
+    WayOut,
+)
+from gpudoctor.frameworks.torch import builds
+from gpudoctor.frameworks.torch.coverage import Carried, carries, natively, toolkit_knows
+from gpudoctor.machine import Gpu, Torch
+from gpudoctor.situation import Situation
+from gpudoctor.situation.gpu_groups import finding, older, together
+from gpudoctor.situation.standing import in_process_order, runtime_order, select
+
+FROM_AN_INDEX = ("pypi", "download.pytorch.org", "unknown")
+"""Origins whose versions pair as the package index says; others bring pairs of their own."""
+
+_MADE_FOR_ITS_PLACE = ("source", "conda", "conda-forge", "ngc", "jetson", "distribution")
+"""Origins whose builds are made for the machines they run on: no list of an index can contradict them."""
+
+REPAIRED_WITH_TORCH = (
+    "torch-install-damaged",
+    "torch-import-fails",
+    "torchvision-mismatch",
+    "torchaudio-mismatch",
+    "numpy2-old-torch",
+    "cudnn-mismatch",
+    "nccl-shadowed",
+    "libstdcxx-too-old",
+)
+"""Faults of the present build that vanish with another one."""
+
+
+class Fit(Struct, frozen=True):
+    """A usable card of the vendor that torch is built for, and what torch carries for it."""
+
+    gpu: Gpu
+    carried: Carried
+
+    @property
+    def served(self) -> bool:
+        return self.carried.runs == "yes" and self.carried.blas != "no"
+
+    @property
+    def fails(self) -> bool:
+        """Known not to be served: no code, or no BLAS to go with it."""
+        return self.carried.runs == "no" or (self.carried.runs == "yes" and self.carried.blas == "no")
+
+
+def fits(situation: Situation) -> tuple[Fit, ...]:
+    """One per usable card of the vendor that the installed torch is built for; none for other torches."""
+    vendor = situation.built_for
+    if vendor is None:
+        return ()
+    return tuple(Fit(gpu, carries(situation.machine, situation.matrix, gpu)) for gpu in situation.usable_of(vendor))
+
+
+def weight(fit: Fit, all_fits: tuple[Fit, ...]) -> Severity:
+    """How much a card weighs that torch has no code for: a note beside a better card that works, else an error.
+
+    The first card of a process is the fastest one (CUDA), so an unserved card that is newer than all served
+    ones is what a program meets first.
+    """
+    working = [other.gpu for other in all_fits if other.served]
+    weaker = any(older(fit.gpu, other) for other in working)
+    return "note" if working and (fit.gpu.integrated or weaker) else "error"
+
+
+def alike(some: tuple[Fit, ...]) -> tuple[tuple[Fit, ...], ...]:
+    """Fits of one card name and one answer together."""
+    return tuple(together(some, lambda fit: (fit.gpu.name, fit.gpu.arch.value, fit.carried)).values())
+
+
+def about(group: tuple[Fit, ...], severity: Severity, **parts: Any) -> Finding:
+    """A finding about the cards of such a group; `parts` are the other fields of a Finding."""
+    return finding(severity, tuple(fit.gpu for fit in group), **parts)
+
+
+def evidence(torch: Torch, fit: Fit) -> tuple[Evidence, ...]:
+    """What a judgement about code rests on."""
+    return (
+        Evidence.of("gpu.arch", fit.gpu.arch),
+        Evidence("torch.version", torch.version, torch.source),
+        Evidence("torch.archs", spelled(fit.carried.code), fit.carried.source),
+    )
+
+
+def confidence(fit: Fit) -> Confidence:
+    """Certain where the code was read, or is that of this very build; likely by a list that was drawn from others."""
+    drawn = "derived" in fit.carried.source or "published" in fit.carried.source
+    return "likely" if drawn else "certain"
+
+
+def spelled(archs: tuple[str, ...]) -> str:
+    """ "sm_50 sm_60 ... sm_90"."""
+    return " ".join(archs) or "none"
+
+
+def better_torch(situation: Situation) -> tuple[WayOut, ...]:
+    """Ways out by another torch, chosen for the cards that it should serve."""
+    vendor = situation.built_for
+    usable = situation.usable_of(vendor) if vendor and situation.usable_of(vendor) else situation.usable
+    cards = builds.cards_to_serve(situation.machine, situation.matrix, usable)
+    return builds.replacements(situation.machine, situation.matrix, cards, keep=situation.torch)
+
+
+def without_variable(way: WayOut, name: str) -> WayOut:
+    """A way out that also does away with a variable, unless it sets or unsets it already."""
+    if any(isinstance(remedy, SetVariable | UnsetVariable) and remedy.name == name for remedy in way.remedies):
+        return way
+    return WayOut(way.title, (*way.remedies, UnsetVariable(name, why="the card's own target then counts")))
+
+
+def native(situation: Situation, fit: Fit) -> Fit:
+    """What the build carries for a card where no override is in force."""
+    return Fit(fit.gpu, natively(situation.machine, situation.matrix, fit.gpu))
+
+
+def spoiled(situation: Situation, fit: Fit) -> bool:
+    """A card that the build serves, and that an override keeps from it."""
+    return fit.fails and fit.carried.via_override is not None and native(situation, fit).served
+
+
+def misled(fit: Fit) -> bool:
+    """An override takes the card for one of another generation: that has its own finding."""
+    return fit.carried.rule == "override-out-of-generation"
+
+
+def aside(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> bool:
+    """An AMD card that does not decide about this environment: integrated graphics beside a card that is made to
+    compute, or a card beside one that works and that a process meets first."""
+    if fit.gpu.integrated and (situation.usable_of("nvidia") or any(not other.gpu.integrated for other in all_fits)):
+        return True
+    first = process_order(situation)[:1]
+    return any(other.served for other in all_fits) and bool(first and first[0] is not fit.gpu)
+
+
+def ways_for(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> tuple[WayOut, ...]:
+    """Ways out for an AMD card that the build does not serve: another build, where one serves it; last, where it
+    serves others, showing a process only those."""
+    cards = builds.cards_to_serve(situation.machine, situation.matrix, situation.usable_of("amd"))
+    others = tuple(other.gpu for other in all_fits if other.served)
+    show = show_only(situation, others) if others else None
+    if show is None or any(gpu is fit.gpu for gpu in cards):
+        ways = better_torch(situation)
+        return (*(way for way in ways if not _for_the_cpu(way)), show) if show else ways
+    return (show,)
+
+
+def _for_the_cpu(way: WayOut) -> bool:
+    return any(isinstance(remedy, ReplaceTorch) and remedy.build == "cpu" for remedy in way.remedies)
+
+
+def show_only(situation: Situation, wanted: tuple[Gpu, ...]) -> WayOut | None:
+    """The way out that leaves only `wanted` of AMD's cards to a process, where the variable can be told."""
+    setting = visible_as(situation, wanted)
+    if setting is None:
+        return None
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in wanted))
+    remedy = SetVariable(setting[0], setting[1], why=f"only {names} is visible then")
+    return WayOut(f"Show only {names} to the process", (remedy,))
+
+
+def process_order(situation: Situation) -> tuple[Gpu, ...]:
+    """AMD cards as a HIP process numbers them, visibility variables applied; empty where that is not known."""
+    return in_process_order(situation.machine, "amd")
+
+
+def visible_as(situation: Situation, wanted: tuple[Gpu, ...]) -> tuple[str, str] | None:
+    """The variable and value that leave only `wanted` of AMD's cards to a process: HIP_VISIBLE_DEVICES counts
+    what ROCR_VISIBLE_DEVICES leaves."""
+    cards = runtime_order(situation.machine, "amd")
+    rocr = situation.variable("ROCR_VISIBLE_DEVICES")
+    if rocr is not None:
+        selection = select(rocr, cards)
+        if not selection.certain:
+            return None
+        cards = selection.cards
+    places = [str(place) for place, gpu in enumerate(cards) if any(gpu is other for other in wanted)]
+    return ("HIP_VISIBLE_DEVICES", ",".join(places)) if places else None
+
+
+def build_name(torch: Torch) -> str:
+    """How a person knows this build: "torch 2.9.1+cu128", "torch 2.9.1 (CUDA 12.8)"."""
+    if "+" in torch.version:
+        return f"torch {torch.version}"
+    with_ = f" (CUDA {torch.cuda})" if torch.cuda else f" (ROCm {torch.rocm})" if torch.rocm else ""
+    return f"torch {torch.version}{with_}"
+
+
+def not_told(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> NotJudged:
+    """That nothing tells whether a build serves a card. It does not matter for integrated graphics beside a card
+    that works, nor for a build that was made for its place by a toolkit that can compile for the card."""
+    torch = situation.torch
+    assert torch is not None
+    beside = fit.gpu.integrated and any(other.served for other in all_fits)
+    trusted = fit.carried.rule == "no-list" and torch.origin in _MADE_FOR_ITS_PLACE
+    able = toolkit_knows(situation.matrix, torch, fit.gpu) != "not-yet"
+    return NotJudged(why=why_unknown(torch, fit), matters=not (beside or (trusted and able)))
+
+
+def why_unknown(torch: Torch, fit: Fit) -> str:
+    """Why cannot be said whether a build serves a card."""
+    if fit.carried.rule == "no-arch":
+        return (
+            f"the architecture of {fit.gpu.name} is not known, so neither whether {build_name(torch)} has code for it"
+        )
+    if fit.carried.rule == "no-list" and torch.origin == "amd" and not torch.archs.why:
+        return (
+            f"{build_name(torch)} holds no device code itself, and no amd-torch-device-* distribution beside it says "
+            f"that it is for {fit.gpu.arch.value}"
+        )
+    if fit.carried.rule == "no-list":
+        return f"which architectures {build_name(torch)} was built for is not known ({torch.archs.why or 'no list'})"
+    return (
+        f"whether the code of {build_name(torch)} ({spelled(fit.carried.code)}) runs on {fit.gpu.name} "
+        f"({fit.gpu.arch.value}) is not known"
+    )

@@ -1,0 +1,42 @@
+"""Which of the usable cards a build is chosen for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpudoctor.frameworks.torch.candidates import candidates, platform_of, python_of
+from gpudoctor.machine import Gpu, Machine
+from gpudoctor.situation.no_common_driver import apart
+from gpudoctor.situation.nvidia_driver import refusal
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+
+def cards_to_serve(machine: Machine, matrix: Matrix, usable: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """The cards that a torch build should serve.
+
+    Discrete cards; integrated ones only where nothing else is there. A card that no build could ever serve does
+    not drag the others down, and neither does the one that drives the display if the others can only be served
+    without it. Where no one driver serves all NVIDIA cards, those count that the present one serves.
+    """
+    cards = tuple(gpu for gpu in usable if not gpu.integrated) or usable
+    if len(cards) < 2:
+        return cards
+    cards = tuple(gpu for gpu in cards if _can_be_served(machine, matrix, gpu)) or cards
+    if any(refusal(machine, matrix, gpu) for gpu in cards) and apart(machine, matrix, cards):
+        cards = tuple(gpu for gpu in cards if not refusal(machine, matrix, gpu)) or cards
+    without_display = tuple(gpu for gpu in cards if not gpu.boot_vga)
+    if 0 < len(without_display) < len(cards) and not _served(machine, matrix, cards):
+        return without_display if _served(machine, matrix, without_display) else cards
+    return cards
+
+
+def _served(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...]) -> bool:
+    choices, _ = candidates(machine, matrix, gpus, python_of(machine), platform_of(machine))
+    return bool(choices)
+
+
+def _can_be_served(machine: Machine, matrix: Matrix, gpu: Gpu) -> bool:
+    policy = matrix.override(gpu.arch.value) if gpu.vendor == "amd" and gpu.arch.value else None
+    return bool(policy and policy.value and policy.safety == "safe-class") or _served(machine, matrix, (gpu,))

@@ -1,0 +1,265 @@
+"""Smoke kernels that failed, put together by cause and card: ten kernels that die of one cause are one fault.
+
+Holds no checks itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gpudoctor.finding import Evidence, Severity
+from gpudoctor.frameworks.torch.gpu_coverage import aside, fits, weight
+from gpudoctor.machine import LISTING, Gpu, SmokeDevice, SmokeKernel, Vendor
+from gpudoctor.matrix.rows import ErrorPattern
+from gpudoctor.situation import Situation
+
+CRASH, WRONG, BUSY = "smoke-crash", "smoke-wrong-result", "gpu-busy-or-exclusive"
+NO_CODE = ("torch-no-arch-for-gpu", "torch-dropped-old-gpu", "torch-rocm-no-arch-for-gpu", "rocblas-no-arch")
+_FAILED = ("error", "crash", "timeout")
+_FULL = 0.1
+"""A card with less than this share of its memory free was filled by others before the kernels ran."""
+_ALL = "cuda"
+_SHOWN = 3
+_LINE = 160
+
+
+class Fault(Struct, frozen=True):
+    """What is wrong on one card, or on equal ones, as far as one cause goes."""
+
+    slug: str
+    kernels: tuple[SmokeKernel, ...]
+    """Those that failed of it."""
+    ran: int
+    """How many ran on these cards."""
+    devices: tuple[str, ...]
+    cards: tuple[Gpu, ...] = ()
+    """None: the CPU, the environment, or cards that could not be told."""
+    causes: tuple[ErrorPattern, ...] = ()
+    """Rows whose text was seen, first one first."""
+    mixed: bool = False
+    """Other kernels passed on the same device."""
+
+
+def faults(situation: Situation) -> tuple[Fault, ...]:
+    """Kernels that raised, crashed or hung, by cause and card."""
+    smoke = situation.machine.smoke
+    found = [fault for device in _devices(situation) for fault in _of_device(situation, device)]
+    trial = situation.torch.trial.value if situation.torch else None
+    imported = trial is None or trial.ok  # else the check of the import has told it
+    if smoke and imported and not any(kernel.status != "skipped" for kernel in smoke.kernels):
+        row = situation.matrix.cause_of(smoke.why, situation.built_for)
+        said = SmokeKernel(name="start", device="", status="error", message=smoke.why)
+        found += [Fault(row.slug, (said,), 1, (), causes=(row,))] if row and row.slug != BUSY else []
+    return tuple(_merged(found))
+
+
+def wrong_results(situation: Situation) -> tuple[Fault, ...]:
+    """Kernels that computed wrong values, by card."""
+    found = []
+    for device in _devices(situation):
+        ran, wrong = _ran(situation, device), _with_status(situation, device, ("wrong",))
+        if wrong:
+            found.append(
+                Fault(WRONG, wrong, len(ran), (device,), _cards(situation, device), mixed=_mixed(situation, device))
+            )
+    return tuple(_merged(found))
+
+
+def busy(situation: Situation) -> tuple[tuple[str, str], ...]:
+    """(device, why) of cards that others took, as the kernels met them."""
+    return tuple(
+        (device, row.meaning)
+        for device in _devices(situation)
+        for kernel in _with_status(situation, device, _FAILED)[:1]
+        if (row := _cause(situation, kernel)) and row.slug == BUSY
+    )
+
+
+def severity(situation: Situation, fault: Fault) -> Severity:
+    """As the cause weighs; less for a card that decides nothing here: integrated graphics or a weaker card beside one
+    that computes."""
+    own: Severity = fault.causes[0].severity if fault.causes and fault.slug == fault.causes[0].slug else "error"
+    others = [gpu for gpu in situation.usable if not any(gpu is card for card in fault.cards)]
+    if not fault.cards or not others:
+        return own
+    if all(gpu.integrated for gpu in fault.cards) and any(map(situation.computed, others)):
+        return "note"
+    if fault.slug in NO_CODE:
+        all_fits = fits(situation)
+        for fit in all_fits:
+            if fit.gpu is fault.cards[0] and fit.fails:
+                return (
+                    "warning"
+                    if aside(situation, fit, all_fits) and fit.gpu.vendor == "amd"
+                    else weight(fit, all_fits)
+                )
+    return own
+
+
+def told(fault: Fault) -> str:
+    """ "12 of 12 smoke kernels fail: elementwise (float32), matmul (float16) and 10 more"."""
+    if all(kernel.name == LISTING for kernel in fault.kernels):
+        return "torch cannot list its devices"
+    names = list(dict.fromkeys(_name(kernel) for kernel in fault.kernels))
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    one = fault.ran == 1
+    does = ("computes" if one else "compute") + " wrong values" if fault.slug == WRONG else "fails" if one else "fail"
+    count = f"{len(fault.kernels)} of {fault.ran} smoke kernel{'' if one else 's'}"
+    return f"{count} {does}: {', '.join(names[:_SHOWN])}{more}"
+
+
+def said(situation: Situation, fault: Fault) -> str:
+    """What the first of them said: the line that tells the cause, else how it ended, else its last line."""
+    kernel = next(
+        (k for k in fault.kernels if fault.causes and _cause(situation, k) == fault.causes[0]), fault.kernels[0]
+    )
+    if kernel.status == "wrong":
+        return _what(kernel)
+    text = f"{kernel.message}\n{kernel.detail}"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for row in fault.causes[:1]:
+        lines = [
+            line for line in lines if situation.matrix.cause_of(line, _vendor(situation, kernel.device)) == row
+        ] or lines
+    ended = kernel.detail if kernel.status in ("crash", "timeout") and not fault.causes else ""
+    return (ended or (lines[0] if fault.causes else lines[-1]) if lines else kernel.signal or kernel.status)[
+        :_LINE
+    ].rstrip(".")
+
+
+def evidence(fault: Fault) -> tuple[Evidence, ...]:
+    """One for each kernel."""
+    return tuple(
+        Evidence(f"smoke.{kernel.device}.{_name(kernel)}", _what(kernel), "smoke kernel") for kernel in fault.kernels
+    )
+
+
+def subject_of_devices(fault: Fault) -> str:
+    """What is spoken of where no card is known."""
+    if set(fault.devices) == {"cpu"}:
+        return "the CPU"
+    if fault.devices == (_ALL,):
+        return "the cards together"
+    return ", ".join(fault.devices) or "torch"
+
+
+# --- putting together ------------------------------------------------------------------------------
+
+
+def _devices(situation: Situation) -> tuple[str, ...]:
+    return (
+        tuple(dict.fromkeys(kernel.device for kernel in situation.machine.smoke.kernels))
+        if situation.machine.smoke
+        else ()
+    )
+
+
+def _ran(situation: Situation, device: str) -> tuple[SmokeKernel, ...]:
+    return _with_status(situation, device, ("pass", "wrong", *_FAILED))
+
+
+def _with_status(situation: Situation, device: str, statuses: tuple[str, ...]) -> tuple[SmokeKernel, ...]:
+    smoke = situation.machine.smoke
+    return tuple(k for k in (smoke.kernels if smoke else ()) if k.device == device and k.status in statuses)
+
+
+def _cards(situation: Situation, device: str) -> tuple[Gpu, ...]:
+    """The card behind a device; where torch cannot list its devices, every card that it is built for."""
+    listing = any(kernel.name == LISTING for kernel in _with_status(situation, device, _FAILED))
+    if listing and situation.built_for:
+        return situation.usable_of(situation.built_for)
+    return (situation.behind[device],) if device in situation.behind else ()
+
+
+def _mixed(situation: Situation, device: str) -> bool:
+    """Whether some kernel passed there."""
+    smoke = situation.machine.smoke
+    passed = [kernel.device for kernel in (smoke.kernels if smoke else ()) if kernel.status == "pass"]
+    return any(name == device or (device == _ALL and name.startswith(_ALL)) for name in passed)
+
+
+def _vendor(situation: Situation, device: str) -> Vendor | None:
+    return None if device == "cpu" else situation.built_for
+
+
+def _cause(situation: Situation, kernel: SmokeKernel) -> ErrorPattern | None:
+    """The row that its text matches. A text that is harmless explains no failure."""
+    row = situation.matrix.cause_of(f"{kernel.message}\n{kernel.detail}", _vendor(situation, kernel.device))
+    if row is None or row.severity == "note":
+        return None
+    if BUSY in row.also and _full(situation, kernel.device):
+        return next((other for other in situation.matrix.tables.error_patterns if other.slug == BUSY), row)
+    return row
+
+
+def _full(situation: Situation, name: str) -> bool:
+    devices: tuple[SmokeDevice, ...] = situation.machine.smoke.devices if situation.machine.smoke else ()
+    device = next((d for d in devices if d.name == name), None)
+    return bool(device and device.memory and device.free is not None and device.free < _FULL * device.memory)
+
+
+def _of_device(situation: Situation, device: str) -> Iterator[Fault]:
+    """The faults of one device, by what the kernels said."""
+    ran, failed = _ran(situation, device), _with_status(situation, device, _FAILED)
+    rows = [(kernel, _cause(situation, kernel)) for kernel in failed]
+    mixed = _mixed(situation, device)
+    groups: dict[str, list[tuple[SmokeKernel, ErrorPattern | None]]] = {}
+    for kernel, row in rows:
+        if row is not None and row.slug == BUSY:
+            continue
+        slug = row.slug if row and not _only_this_kernel(situation, device, row, mixed) else CRASH
+        groups.setdefault(slug, []).append((kernel, row))
+    for slug, members in groups.items():
+        causes = tuple(dict.fromkeys(row.id for _, row in members if row))
+        by_id = {row.id: row for row in situation.matrix.tables.error_patterns}
+        yield Fault(
+            slug=slug,
+            kernels=tuple(kernel for kernel, _ in members),
+            ran=len(ran),
+            devices=(device,),
+            cards=_cards(situation, device),
+            causes=tuple(by_id[id] for id in causes),
+            mixed=mixed,
+        )
+
+
+def _only_this_kernel(situation: Situation, device: str, row: ErrorPattern, mixed: bool) -> bool:
+    """No code for a card, as some kernels say where others passed and the build serves the card: these kernels lack
+    it, not the build."""
+    served = [fit for fit in fits(situation) if fit.gpu is situation.behind.get(device) and fit.served]
+    return row.stops and row.slug in NO_CODE and mixed and bool(served)
+
+
+def _merged(found: list[Fault]) -> Iterator[Fault]:
+    """One fault where equal cards, or one environment, show the same."""
+    groups: dict[tuple[object, ...], list[Fault]] = {}
+    for fault in found:
+        card: object
+        whole = bool(fault.causes) and fault.slug == fault.causes[0].slug and fault.causes[0].about == "environment"
+        card = "" if whole else tuple((gpu.name, gpu.arch.value) for gpu in fault.cards) or fault.devices
+        groups.setdefault((fault.slug, card), []).append(fault)
+    for (_, where), same in groups.items():
+        rows = {row.id: row for fault in same for row in fault.causes}
+        yield Fault(
+            slug=same[0].slug,
+            kernels=tuple(kernel for fault in same for kernel in fault.kernels),
+            ran=sum(fault.ran for fault in same),
+            devices=tuple(name for fault in same for name in fault.devices),
+            cards=() if where == "" else tuple(gpu for fault in same for gpu in fault.cards),
+            causes=tuple(rows.values()),
+            mixed=any(fault.mixed for fault in same),
+        )
+
+
+def _name(kernel: SmokeKernel) -> str:
+    return f"{kernel.name} ({kernel.dtype})" if kernel.dtype else kernel.name
+
+
+def _what(kernel: SmokeKernel) -> str:
+    if kernel.status == "wrong":
+        return kernel.detail or f"error {kernel.error}, tolerance {kernel.tolerance}"
+    lines = [line.strip() for line in (kernel.message or kernel.detail).splitlines() if line.strip()]
+    ended = f"{kernel.status} {kernel.signal}".strip()
+    return f"{ended}: {lines[-1][:_LINE]}" if lines else ended

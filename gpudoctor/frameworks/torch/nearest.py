@@ -1,0 +1,117 @@
+"""The build to take among those that serve: of the version that is kept, or the nearest to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpudoctor.finding import AnyRemedy, ReplaceTorch, UnsetVariable, WayOut
+from gpudoctor.frameworks.torch.candidates import Choice, merely_built, within_version
+from gpudoctor.frameworks.torch.companions import pairing
+from gpudoctor.frameworks.torch.coverage import OVERRIDE
+from gpudoctor.machine import Machine, Torch
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+
+def nearest(matrix: Matrix, choices: tuple[Choice, ...], keep: Torch | None) -> tuple[Choice, ...]:
+    """The choices to offer: of the kept version, else of the nearest newer, else of the newest older one.
+
+    Those without a known fault on this machine come before all others. At most one of those that somebody stands
+    behind, and after it one that was merely built, where only that keeps the version or nothing else is there.
+    """
+    offered = [_sound(matrix, [c for c in choices if not merely_built(c)], keep)]
+    built = _sound(matrix, [c for c in choices if merely_built(c)], keep)
+    if built and (offered[0] is None or (keep and _distance(built, keep) < _distance(offered[0], keep))):
+        offered.append(built)
+    return tuple(choice for choice in offered if choice)
+
+
+def _sound(matrix: Matrix, choices: list[Choice], keep: Torch | None) -> Choice | None:
+    """The nearest without a known fault, and which one it takes the place of; else the nearest.
+
+    A fault of the kept release itself, whatever the card, is no reason to leave that release."""
+    first = _nearest(matrix, choices, keep)
+    if first and keep and first.fault_of_release and _distance(first, keep) == (0, ()):
+        return first
+    best = _nearest(matrix, [choice for choice in choices if not choice.fault], keep)
+    if first is None or best is None or not first.fault:
+        return best or first
+    return replace(best, passed_over=f"{first.version}+{first.build}: {first.fault}")
+
+
+def _nearest(matrix: Matrix, choices: list[Choice], keep: Torch | None) -> Choice | None:
+    if not choices:
+        return None
+    if keep is None:
+        return choices[0]
+    closest = min(_distance(choice, keep) for choice in choices)
+    pool = [choice for choice in choices if _distance(choice, keep) == closest]
+    best = min(pool, key=lambda choice: within_version(matrix, choice))
+    if best.index_url or best.version != keep.version.partition("+")[0]:
+        return best
+    # A plain ==X over another build of X changes nothing: the same build by the name of its index.
+    named = [choice for choice in pool if choice.index_url and choice.build == best.build]
+    return named[0] if named else best
+
+
+def is_build(choice: Choice, torch: Torch) -> bool:
+    """Whether a choice is the build that is installed."""
+    return (choice.version, choice.build) == (torch.version.partition("+")[0], torch.build)
+
+
+def _distance(choice: Choice, keep: Torch) -> tuple[int, tuple[int, ...]]:
+    """0 for the kept version, 1 for newer ones (smaller is nearer), 2 for older ones (newer is nearer)."""
+    from packaging.version import InvalidVersion, Version
+
+    offered = Version(choice.version)
+    try:
+        kept = Version(Version(keep.version).public)
+    except InvalidVersion:
+        return (1, tuple(-n for n in offered.release))
+    if offered == kept:
+        return (0, ())
+    if offered > kept:
+        return (1, offered.release)
+    return (2, tuple(-n for n in offered.release))
+
+
+def way_to(machine: Machine, matrix: Matrix, choice: Choice, keep: Torch | None) -> WayOut:
+    """One choice as a way out, with the companions that are installed."""
+    remedies = replace_torch(machine, matrix, choice)
+    if choice.rocm:
+        overrides = sorted(name for name in machine.variables if name.startswith(OVERRIDE))
+        why = "the build carries the card natively, and under the override that code would not be used"
+        remedies += tuple(UnsetVariable(name=name, why=why) for name in overrides)
+    name = f"torch {choice.version}+{choice.build}" if choice.index_url else f"torch {choice.version}"
+    place = "" if choice.index_url else f" from the package index, which is built for CUDA {choice.cuda}"
+    if choice.origin == "amd":
+        place = f" from AMD's index with {choice.extra}"
+    untested = "; built, but not tested by AMD" if merely_built(choice) else ""
+    fault = f"; known issue: {choice.fault}" if choice.fault else ""
+    instead = f"; not {choice.passed_over}" if choice.passed_over else ""
+    remark = f" ({choice.carries or 'CPU'}{untested}{fault}{instead})"
+    verb = f"Replace torch {keep.version} by" if keep else "Install"
+    if keep and is_build(choice, keep):
+        verb = "Complete"
+    return WayOut(title=f"{verb} {name}{place}{remark}", remedies=remedies)
+
+
+def replace_torch(
+    machine: Machine, matrix: Matrix, choice: Choice, also: tuple[str, ...] = ()
+) -> tuple[AnyRemedy, ...]:
+    """The remedy that installs a choice, and what else its companions (installed ones, and `also`) need."""
+    together, apart = pairing(machine, matrix, choice, also)
+    remedy = ReplaceTorch(
+        version=choice.version,
+        build=choice.build,
+        origin=choice.origin,
+        index_url=choice.index_url,
+        extra=choice.extra,
+        companions=together,
+        carries=choice.carries,
+        community=choice.community,
+    )
+    return (remedy, *apart)

@@ -1,0 +1,139 @@
+"""Ways out where pip is the wrong door: Jetson, NGC images, conda, distributions, torch built from source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from gpudoctor.finding import Manual, ReplaceTorch, WayOut
+from gpudoctor.machine import Gpu, Machine, Torch
+from gpudoctor.matrix.versions import figures
+from gpudoctor.situation.nvidia_driver import driver_verdict
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+Place = Literal["index", "jetson", "ngc", "conda", "nix", "distribution", "source"]
+
+
+def place_of(machine: Machine, keep: Torch | None) -> Place:
+    """Where the torch of this environment comes from, as far as that decides how another one is had."""
+    environment = machine.environment.value
+    interpreter = f"{environment.interpreter} {environment.prefix}" if environment else ""
+    os = machine.system.os.value
+    origin = keep.origin if keep else "unknown"
+    if machine.system.jetson.known or origin == "jetson":
+        return "jetson"
+    if origin == "ngc":
+        return "ngc"
+    if "/nix/store/" in interpreter or (os is not None and os.id == "nixos" and origin == "distribution"):
+        return "nix"
+    if origin in ("conda-forge", "conda"):
+        return "conda"
+    if origin == "distribution":
+        return "distribution"
+    return "source" if origin == "source" else "index"
+
+
+def ways_elsewhere(
+    place: Place, machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None
+) -> tuple[WayOut, ...]:
+    """What is right in that place, before or instead of a wheel of an index."""
+    archs = tuple(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))
+    wanted = " and ".join(archs) or "the card"
+    if place == "jetson":
+        return (_by_hand("Use NVIDIA's torch for Jetson", _jetson(machine), "replaces"),)
+    if place == "ngc":
+        return (_by_hand("Use another tag of the NGC image", _ngc(wanted), "replaces"),)
+    if place == "nix":
+        return (_by_hand("Choose the GPU variant in Nix", _nix(gpus), "replaces"),)
+    if place == "source":
+        return (_by_hand(f"Build torch again for {wanted}", _source(matrix, gpus, archs), "replaces"),)
+    if place == "conda":
+        return _conda(machine, matrix, gpus, keep)
+    return ()
+
+
+def _by_hand(title: str, text: str, risk: Literal["safe", "replaces"]) -> WayOut:
+    return WayOut(title=title, remedies=(Manual(text=text, risk=risk),))
+
+
+def _jetson(machine: Machine) -> str:
+    board = machine.system.jetson.value
+    release = f" for L4T {board.l4t}" if board and board.l4t else ""
+    return (
+        f"Install the torch wheel that NVIDIA publishes{release} (JetPack), or start NVIDIA's L4T PyTorch "
+        "container: the aarch64 wheels of the package index are built for servers, not for this board."
+    )
+
+
+def _ngc(wanted: str) -> str:
+    return (
+        f"Start another tag of nvcr.io/nvidia/pytorch, one whose release notes name {wanted} and this host's "
+        "driver. Do not put a torch from an index into this image: its libraries are built for its own torch."
+    )
+
+
+def _nix(gpus: tuple[Gpu, ...]) -> str:
+    if any(gpu.vendor == "amd" for gpu in gpus):
+        return "Set nixpkgs.config.rocmSupport = true (or take torchWithRocm) and rebuild the environment."
+    return (
+        "Set nixpkgs.config.cudaSupport = true with cudaCapabilities for this card (or take torch-bin) and rebuild "
+        "the environment."
+    )
+
+
+def _source(matrix: Matrix, gpus: tuple[Gpu, ...], archs: tuple[str, ...]) -> str:
+    if any(gpu.vendor == "amd" for gpu in gpus):
+        return f'Build torch again with PYTORCH_ROCM_ARCH="{";".join(archs)}".'
+    capabilities = (arch.removeprefix("sm_") for arch in archs)
+    wanted = ";".join(f"{c[:-1]}.{c[-1]}" for c in capabilities)
+    return f'Build torch again with TORCH_CUDA_ARCH_LIST="{wanted}"{_toolkits(matrix, archs)}.'
+
+
+def _toolkits(matrix: Matrix, archs: tuple[str, ...]) -> str:
+    """Which CUDA can compile for all of these cards: " and CUDA 11.8 to 12.9"."""
+    rows = [row for arch in archs if (row := matrix.capability(arch))]
+    if not rows:
+        return ""
+    first = max((row.first_cuda for row in rows), key=figures)
+    lasts = [row.last_cuda for row in rows if row.last_cuda]
+    return f" and CUDA {first} to {min(lasts, key=figures)}" if lasts else f" and CUDA {first} or newer"
+
+
+def _conda(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None) -> tuple[WayOut, ...]:
+    if any(gpu.vendor == "amd" for gpu in gpus):
+        text = (
+            "conda-forge has no ROCm builds of torch. Make a new environment with Python and pip only, and install "
+            "the ROCm wheel of torch into it."
+        )
+        return (_by_hand("Make a new environment for the ROCm build", text, "safe"),)
+    cuda = conda_cuda(machine, matrix, gpus)
+    if cuda is None or keep is None:
+        return ()
+    version = keep.version.partition("+")[0]
+    lacks_code = keep.cuda is not None
+    # A build for a newer CUDA may not exist of the present release: then the solver takes a newer one.
+    remedy = ReplaceTorch(
+        version=f">={version}" if lacks_code else version, build=cuda, origin="conda-forge", carries="by its recipe"
+    )
+    return (WayOut(title=f"Install the CUDA build of torch from conda-forge ({cuda})", remedies=(remedy,)),)
+
+
+def conda_cuda(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...]) -> str | None:
+    """The CUDA releases that know all the cards and that the driver runs, as conda writes them."""
+    rows = [matrix.capability(gpu.arch.value or "") for gpu in gpus]
+    known = [row for row in rows if row is not None]
+    if not known or len(known) < len(rows):
+        return None
+    first = max((row.first_cuda for row in known), key=figures)
+    lasts = [row.last_cuda for row in known if row.last_cuda]
+    majors = {floor.major for floor in matrix.tables.cuda_floors}
+    allowed = [m for m in majors if driver_verdict(machine, matrix, f"{m}.0") != "too-old"]
+    if not allowed:
+        return None
+    highest = max(int(m) for m in allowed)
+    if lasts:
+        highest = min(highest, *(figures(last)[0] for last in lasts))
+    if highest < figures(first)[0]:
+        return None
+    return f"cuda-version>={first},<{highest + 1}"

@@ -1,0 +1,110 @@
+"""The way out by HSA_OVERRIDE_GFX_VERSION: a card that runs the code of its generation's listed target.
+
+A workaround within a generation, with the risks that the matrix names; never across generations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpudoctor.finding import AnyRemedy, SetVariable, WayOut
+from gpudoctor.frameworks.torch.candidates import Choice, candidates, platform_of, python_of
+from gpudoctor.frameworks.torch.coverage import OVERRIDE, carries, without_overrides
+from gpudoctor.frameworks.torch.nearest import nearest, replace_torch
+from gpudoctor.machine import Gpu, Machine, Torch, known
+from gpudoctor.matrix.versions import matches
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.matrix.rows import Override
+
+_WITHIN_GENERATION = ("safe-class", "risky")
+
+
+def override_ways(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None) -> list[WayOut]:
+    """At most one: the override on the present torch where that carries its target, else on a build that does."""
+    policies = {gpu.arch.value or "": matrix.override(gpu.arch.value or "") for gpu in gpus if gpu.vendor == "amd"}
+    usable = {
+        gfx: policy
+        for gfx, policy in policies.items()
+        if policy and policy.value and policy.safety in _WITHIN_GENERATION
+    }
+    if not usable or any(gpu.vendor != "amd" for gpu in gpus):
+        return []
+    variables = _variables(machine, matrix, gpus, usable)
+    if variables is None:
+        return []
+    stand_ins = tuple(_stand_in(matrix, gpu, usable) for gpu in gpus)
+    plain = without_overrides(machine)
+    remedies: tuple[AnyRemedy, ...] = ()
+    if not (keep and _serves(plain, matrix, stand_ins) and not _faults(matrix, usable, keep.rocm)):
+        choices, _ = candidates(plain, matrix, stand_ins, python_of(machine), platform_of(machine))
+        wheels = tuple(choice for choice in choices if not choice.extra)
+        sound = tuple(choice for choice in wheels if not _faults(matrix, usable, choice.rocm))
+        best: Choice | None = next(iter(nearest(matrix, sound or wheels, keep)), None)
+        if best is None:
+            return []
+        remedies = replace_torch(machine, matrix, best)
+    if not variables and not remedies:
+        return []
+    settings = ", ".join(f"{item.name}={item.value}" for item in variables)
+    title = f"Work around it with {settings}" if variables else "Keep the override"
+    if remedies:
+        title += f" and torch {best.version}+{best.build}" if best else ""
+    risky = any(policy.safety == "risky" for policy in usable.values())
+    return [WayOut(title=title + (" (risky)" if risky else ""), remedies=(*remedies, *variables))]
+
+
+def _stand_in(matrix: Matrix, gpu: Gpu, usable: dict[str, Override]) -> Gpu:
+    """The card as the runtime sees it under its override."""
+    policy = usable.get(gpu.arch.value or "")
+    target = matrix.gfx_of_override(policy.value) if policy and policy.value else None
+    return replace(gpu, arch=known(target, "override")) if target else gpu
+
+
+def _serves(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...]) -> bool:
+    found = [carries(machine, matrix, gpu) for gpu in gpus]
+    return all(item.runs == "yes" and item.blas != "no" for item in found)
+
+
+def _variables(
+    machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], usable: dict[str, Override]
+) -> tuple[SetVariable, ...] | None:
+    """What to set: one variable for all cards where it suits all, else one for each card by its KFD node."""
+    values = {policy.value for policy in usable.values() if policy.value}
+    target = matrix.gfx_of_override(next(iter(values))) if len(values) == 1 else None
+    if target and all(gpu.arch.value in usable or gpu.arch.value == target for gpu in gpus):
+        wanted = {OVERRIDE: (next(iter(values)), next(iter(usable.items())))}
+    else:
+        wanted = {}
+        for gpu in gpus:
+            policy = usable.get(gpu.arch.value or "")
+            if policy is None or policy.value is None:
+                continue
+            if gpu.kfd_node is None:
+                return None
+            wanted[f"{OVERRIDE}_{gpu.kfd_node}"] = (policy.value, (gpu.arch.value or "", policy))
+    return tuple(
+        SetVariable(
+            name=name,
+            value=value,
+            why=f"{gfx} then runs the code of {matrix.gfx_of_override(value)}: a workaround, not supported by AMD"
+            + (f"; {policy.note}" if policy.note else ""),
+        )
+        for name, (value, (gfx, policy)) in wanted.items()
+        if machine.variables.get(name) != value
+    )
+
+
+def _faults(matrix: Matrix, usable: dict[str, Override], rocm: str | None) -> bool:
+    """Whether a known issue says that an override of these targets fails on this ROCm."""
+    if not rocm:
+        return False
+    for issue in matrix.known_issues():
+        when = issue.when
+        named = any(item.name == OVERRIDE for item in when.env)
+        if named and when.rocm and set(when.gfx) & set(usable) and matches(when.rocm, rocm):
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""Reading an installed torch from its files."""

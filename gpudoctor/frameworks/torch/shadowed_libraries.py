@@ -1,0 +1,245 @@
+"""Which libraries really get in the way of those that torch was built with, and how they are taken out of it.
+
+Holds no checks itself.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from functools import lru_cache
+
+from gpudoctor.finding import (
+    AnyRemedy,
+    Evidence,
+    Finding,
+    Manual,
+    RemovePackage,
+    ReplacePackage,
+    SetVariable,
+    UnsetVariable,
+    WayOut,
+)
+from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
+from gpudoctor.machine import Distribution, Library
+from gpudoctor.matrix.versions import figures
+from gpudoctor.situation import Situation
+
+DISTRIBUTIONS = {
+    "libcudart": "nvidia-cuda-runtime",
+    "libcublas": "nvidia-cublas",
+    "libcublasLt": "nvidia-cublas",
+    "libcudnn": "nvidia-cudnn",
+    "libcusparse": "nvidia-cusparse",
+    "libcusparseLt": "nvidia-cusparselt",
+    "libnvJitLink": "nvidia-nvjitlink",
+    "libcufft": "nvidia-cufft",
+    "libcurand": "nvidia-curand",
+    "libcusolver": "nvidia-cusolver",
+    "libcupti": "nvidia-cuda-cupti",
+    "libnvrtc": "nvidia-cuda-nvrtc",
+    "libnccl": "nvidia-nccl",
+}
+"""The distribution that brings each library, without its CUDA suffix."""
+
+FOUND_LATE = ("libnvJitLink", "libnvrtc")
+"""Asked for by NVIDIA's own libraries, whose RUNPATH comes after LD_LIBRARY_PATH; all else torch asks for itself,
+with a DT_RPATH that comes before it (read from wheels 1.13 to 2.15 and their nvidia-* wheels)."""
+
+PRELOADS_FROM = (2, 8)
+"""From this torch on nvJitLink is loaded from the wheel before anything asks for it (torch/__init__.py)."""
+
+FOLDERS_SHARED_BY = ("nvidia-cudnn", "nvidia-nccl")
+"""Their wheels for every CUDA major put a library of one name into one folder: the last one installed stays."""
+
+# --- what torch was built with ---------------------------------------------------------------------
+
+
+def stem_of(name: str) -> str:
+    """libcudnn of libcudnn.so.9."""
+    return name.partition(".so")[0]
+
+
+@lru_cache(maxsize=1)
+def pins(situation: Situation) -> dict[str, tuple[str, str]]:
+    """What torch pins, by distribution without suffix: (suffix, version); of the package index where it says none."""
+    torch = situation.torch
+    own = situation.environment.distribution("torch") if situation.environment else None
+    pins = {}
+    for line in own.requires if own else ():
+        name, equal, version = line.partition(";")[0].partition("==")
+        if equal and name.startswith("nvidia-") and _is_for(situation, line):
+            whole = name.strip(" (")
+            base = _without_cuda(whole)
+            pins[base] = (whole[len(f"{base}-cu") :], version.strip(" )"))
+    release = situation.matrix.release(torch.version) if torch else None
+    if not pins and torch and release and release.cuda == torch.cuda:
+        suffix = figures(torch.cuda or "")[:1]
+        number = str(suffix[0]) if suffix else ""
+        if release.cudnn:
+            pins["nvidia-cudnn"] = (number, release.cudnn)
+        if release.nccl:
+            pins["nvidia-nccl"] = (number, release.nccl)
+    return pins
+
+
+def _without_cuda(distribution: str) -> str:
+    """nvidia-cublas of nvidia-cublas-cu12."""
+    base, suffixed, cuda = distribution.rpartition("-cu")
+    return base if suffixed and cuda.isdecimal() else distribution
+
+
+def _is_for(situation: Situation, line: str) -> bool:
+    """Whether a requirement is meant for this processor."""
+    _, asked, rest = line.replace(" ", "").partition("platform_machine==")
+    return not asked or situation.platform == f"linux-{rest[1:].partition(rest[:1])[0]}"
+
+
+def wheels_of(situation: Situation, base: str) -> tuple[Distribution, ...]:
+    """The installed distributions of that name, for any CUDA."""
+    listed = situation.environment.distributions.value if situation.environment else None
+    return tuple(d for d in listed or () if _without_cuda(d.name) == base)
+
+
+def wanted_version(situation: Situation, base: str) -> str | None:
+    """The version of a library that torch was built with: its pin, else the wheel that is installed for its CUDA."""
+    pin = pins(situation).get(base)
+    if pin:
+        return pin[1]
+    major = figures(situation.torch.cuda or "")[:1] if situation.torch else ()
+    fitting = [d for d in wheels_of(situation, base) if major and d.name in (base, f"{base}-cu{major[0]}")]
+    return fitting[0].version if fitting else None
+
+
+def judged_here(situation: Situation) -> bool:
+    """A CUDA wheel of an index: other builds bring their libraries in their own way."""
+    torch = situation.torch
+    return torch is not None and torch.cuda is not None and torch.origin in FROM_AN_INDEX
+
+
+def works(situation: Situation) -> bool:
+    """Whether torch was imported and found well."""
+    trial = situation.torch.trial.value if situation.torch else None
+    return bool(trial and trial.ok)
+
+
+def older(version: str | None, wanted: str | None) -> bool:
+    """Older by major or minor release: those are what symbols are versioned by."""
+    if not version or not wanted:
+        return False
+    return figures(version)[:2] < figures(wanted)[:2]
+
+
+def in_the_way(situation: Situation, stem: str) -> Library | None:
+    """The library of that name that a variable puts before the wheel's own, if it could really be the one loaded."""
+    environment = situation.environment
+    for library in environment.libraries.found if environment else ():
+        if stem_of(library.name) == stem and _may_win(situation, library):
+            return library
+    return None
+
+
+def _may_win(situation: Situation, library: Library) -> bool:
+    if library.wins is not None:
+        return library.wins
+    if library.via == "LD_PRELOAD" or stem_of(library.name) in FOUND_LATE:
+        return True
+    own = DISTRIBUTIONS.get(stem_of(library.name))
+    return own is not None and not wheels_of(situation, own)
+
+
+def shadow_evidence(situation: Situation, library: Library, wanted: str | None) -> tuple[Evidence, ...]:
+    """The library, the variable that leads to it, and what torch needs."""
+    return (
+        Evidence(library.name, library.version or "no version", library.path),
+        Evidence(library.via, situation.variable(library.via) or "", "environment"),
+        Evidence("torch needs", wanted or "unknown", "requirements of torch"),
+    )
+
+
+def clear_the_way(situation: Situation, library: Library) -> WayOut:
+    """The way out that has the wheel's own library found again."""
+    return without_folder(situation, library, otherwise=WayOut(f"Unset {library.via}", (UnsetVariable(library.via),)))
+
+
+def pinned_again(situation: Situation, base: str, version: str, why: str) -> WayOut:
+    """Install the pinned version of one of NVIDIA's wheels again."""
+    suffix = pins(situation).get(base, ("", ""))[0]
+    name = f"{base}-cu{suffix}" if suffix else base
+    return WayOut(f"Install {name} {version} again", (ReplacePackage(name, f"=={version}", why=why),))
+
+
+def two_in_one_folder(situation: Situation, base: str, others: tuple[Distribution, ...], pinned: str) -> Finding:
+    """The finding for wheels of several CUDA majors that put one library into one folder."""
+    names = ", ".join(f"{other.name} {other.version}" for other in others)
+    repaired = pinned_again(
+        situation, base, pinned, "its files were overwritten by the other wheel's, or taken away with it"
+    )
+    removed: tuple[AnyRemedy, ...] = tuple(
+        RemovePackage(d.name, why="it shares a folder with torch's own") for d in others
+    )
+    return Finding(
+        severity="warning",
+        message=f"{names} lies in the same folder as the {base} that torch pins ({pinned}): the one installed last "
+        "is "
+        "loaded.",
+        saw=names,
+        want=f"only {base} {pinned}",
+        subject=base,
+        confidence="possible",
+        evidence=tuple(Evidence(other.name, other.version, other.path) for other in others),
+        ways_out=(
+            WayOut(
+                f"Remove {', '.join(d.name for d in others)}, then install the pinned one again",
+                (*removed, *repaired.remedies),
+            ),
+        ),
+        refs=("rwth-i6/returnn#1802",),
+        supersedes=("torch-import-fails",),
+    )
+
+
+# --- out of the way -------------------------------------------------------------------------------
+
+
+def library_evidence(situation: Situation, library: Library) -> tuple[Evidence, ...]:
+    """The library, and the variable that leads to it."""
+    found = (Evidence(library.name, library.version or "no version", library.path),)
+    value = situation.variable(library.via)
+    return (*found, Evidence(library.via, value, "environment")) if value is not None else found
+
+
+def without_folder(situation: Situation, library: Library, otherwise: WayOut) -> WayOut:
+    """The way out that takes a library's folder (or the library) out of the variable that puts it in the way."""
+    value = situation.variable(library.via)
+    if value is None:
+        return otherwise
+    folder = posixpath.dirname(library.path)
+    entries = [
+        entry for entry in re.split(r"[:;]" if library.via == "LD_LIBRARY_PATH" else r"[:\s]+", value) if entry
+    ]
+    kept = [entry for entry in entries if not _leads_to(entry, library.path, folder)]
+    if len(kept) == len(entries):
+        kept = []
+    why = f"{library.name} is then found where it belongs"
+    if not kept:
+        return WayOut(f"Unset {library.via}", (UnsetVariable(library.via, why=why),))
+    return WayOut(f"Take {folder} out of {library.via}", (SetVariable(library.via, ":".join(kept), why=why),))
+
+
+def _leads_to(entry: str, path: str, folder: str) -> bool:
+    """Whether an entry of the variable is that folder or file; links of `cuda` to `cuda-12.4` are taken for one."""
+    plain = posixpath.normpath(entry)
+    return plain in (path, folder) or plain.replace("/cuda/", "/cuda-/") == re.sub(
+        r"/cuda-[\d.]+/", "/cuda-/", folder
+    )
+
+
+def out_of_the_cache(library: Library) -> WayOut:
+    """The way out where the loader's own configuration leads to it."""
+    folder = posixpath.dirname(library.path)
+    text = (
+        f"Take {folder} out of the file below /etc/ld.so.conf.d that names it and run `ldconfig` as root; in an "
+        "image, in its recipe."
+    )
+    return WayOut(f"Take {folder} out of the loader's configuration", (Manual(text, risk="root"),))

@@ -1,0 +1,168 @@
+"""One torch build as commands for every tool that people install with, not only the one at hand."""
+
+from __future__ import annotations
+
+import shlex
+from enum import Enum
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
+
+from gpudoctor.finding import AnyRemedy, ReplacePackage, ReplaceTorch
+from gpudoctor.machine import Machine, unknown
+from gpudoctor.planner import pip_steps, project_steps, python_steps
+from gpudoctor.planner.place import Place, Tool, place
+from gpudoctor.planner.requirements import torch_and_companions
+from gpudoctor.step import ManualStep, RunStep, Step
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+
+class Way(str, Enum):
+    """A way to install a build, by the key that `recommend --format json` has for it: a command as an argument list,
+    or the lines of a file."""
+
+    VENV = "venv", "venv", "always"
+    PIP_FIRST = "pip_first", "pip", "always"
+    PIP = "pip", "pip", "always"
+    PIP_THEN = "pip_then", "pip", "always"
+    UV_VENV = "uv_venv", "uv", "best"
+    UV_FIRST = "uv_first", "uv", "best"
+    UV = "uv", "uv", "best"
+    UV_THEN = "uv_then", "uv", "best"
+    UV_ADD = "uv_add", "uv", "verbose"
+    CONDA = "conda", "conda", "always"
+    PIXI = "pixi", "pixi", "best"
+    PYPROJECT_TOML = "pyproject_toml", "pyproject.toml", "verbose", True
+    PIXI_TOML = "pixi_toml", "pixi.toml", "verbose", True
+    ENVIRONMENT_YML = "environment_yml", "environment.yml", "verbose", True
+    DOCKERFILE = "dockerfile", "Dockerfile", "best", True
+
+    label: str
+    """The tool, or the name of the file."""
+    shown: Literal["always", "best", "verbose"]
+    """To a person: of every choice, of the best one, or only where all is asked for."""
+    is_file: bool
+
+    def __new__(cls, key: str, label: str, shown: Literal["always", "best", "verbose"], is_file: bool = False) -> Way:
+        way = str.__new__(cls, key)
+        way._value_ = key
+        way.label, way.shown, way.is_file = label, shown, is_file
+        return way
+
+
+Commands = dict[Way, tuple[str, ...]]
+"""In the order in which they are run."""
+
+_VENV = ".venv-gpu"
+
+
+def commands_for(
+    remedies: tuple[AnyRemedy, ...],
+    machine: Machine,
+    matrix: Matrix,
+    *,
+    env: dict[str, str] | None = None,
+    apart: bool = False,
+) -> Commands:
+    """The commands that carry out a ReplaceTorch and what goes with it.
+
+    `env` is what has to be set beside it; `apart` puts it into a new venv, because something else owns the
+    torch of this environment.
+    """
+    torch = next((remedy for remedy in remedies if isinstance(remedy, ReplaceTorch)), None)
+    if torch is None:
+        return {}
+    here = _reader(machine)
+    if torch.origin == "conda-forge":
+        return _conda_forge(here, machine, matrix, torch)
+    own_venv = apart or here.tool == "managed"
+    packages = tuple(remedy for remedy in remedies if isinstance(remedy, ReplacePackage))
+    commands: Commands = {}
+    in_pip = replace(here, tool="managed" if own_venv else "pip")
+    commands[Way.PIP_FIRST] = () if own_venv else _clearing(in_pip, machine, matrix, torch)
+    ways = (Way.VENV, Way.PIP) if own_venv else (Way.PIP, Way.PIP_THEN)
+    commands.update(zip(ways, _argvs(in_pip, machine, matrix, torch), strict=False))
+    inside = replace(here, tool="uv", python=f"{_VENV}/bin/python" if own_venv else here.python)
+    if own_venv:
+        commands[Way.UV_VENV] = ("uv", "venv", _VENV)
+    commands[Way.UV_FIRST] = () if own_venv else _clearing(inside, machine, matrix, torch)
+    commands[Way.UV] = _argvs(inside, machine, matrix, torch)[0]
+    for package in packages:
+        for way, there in ((Way.PIP_THEN, replace(inside, tool="pip")), (Way.UV_THEN, inside)):
+            steps = python_steps.replace_package(there, machine, matrix, package)
+            commands.setdefault(way, next(iter(_runs(steps)), ()))
+    commands.update(_project_files(here, machine, matrix, torch, env or {}))
+    return {way: _plain(argv) for way, argv in commands.items() if argv}
+
+
+def _reader(machine: Machine) -> Place:
+    """The place as the reader types in it: the active environment's interpreter is just "python"."""
+    here = place(machine)
+    environment = machine.environment.value
+    active = {machine.variables.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")}
+    if not here.python or (environment and environment.prefix and environment.prefix in active):
+        here = replace(here, python="python")
+    return replace(here, container="")
+
+
+def _clearing(there: Place, machine: Machine, matrix: Matrix, torch: ReplaceTorch) -> tuple[str, ...]:
+    """What takes out packages that own files of the new build under another name; () where there are none."""
+    return next(iter(_runs(pip_steps.clear_the_way(there, machine, matrix, torch))), ())
+
+
+def _argvs(there: Place, machine: Machine, matrix: Matrix, torch: ReplaceTorch) -> list[tuple[str, ...]]:
+    """What installs it."""
+    argvs = _runs(python_steps.replace_torch(there, machine, matrix, torch))
+    return [argv for argv in argvs if "uninstall" not in argv]
+
+
+def _runs(steps: tuple[Step, ...]) -> list[tuple[str, ...]]:
+    return [step.argv for step in steps if isinstance(step, RunStep)]
+
+
+def _plain(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """Without `--python python`: uv finds the active environment by itself."""
+    if argv[3:5] == ("--python", "python"):
+        return argv[:3] + argv[5:]
+    return argv
+
+
+def _conda_forge(here: Place, machine: Machine, matrix: Matrix, torch: ReplaceTorch) -> Commands:
+    commands: Commands = {}
+    # Without a prefix the step is a line for a person.
+    tools: tuple[tuple[Way, Tool], ...] = ((Way.CONDA, "pip"), (Way.PIXI, "pixi"))
+    for way, tool in tools:
+        for step in python_steps.replace_torch(replace(here, tool=tool), machine, matrix, torch)[:1]:
+            argv = step.argv if isinstance(step, RunStep) else ()
+            commands[way] = tuple(shlex.split(step.text)) if isinstance(step, ManualStep) else argv
+    return commands
+
+
+def _project_files(
+    here: Place, machine: Machine, matrix: Matrix, torch: ReplaceTorch, env: dict[str, str]
+) -> Commands:
+    """What a project, an environment file or an image says: a fresh place, where nothing is installed yet."""
+    files: Commands = {}
+    wanted = torch_and_companions(here, torch)
+    in_project = (*wanted, *project_steps.beside_torch(matrix, torch))
+    explicit = project_steps.serves_only_these(matrix, torch)
+    files[Way.UV_ADD], files[Way.PYPROJECT_TOML] = project_steps.project_lines(
+        in_project, torch.index_url, explicit=explicit
+    )
+    files[Way.PIXI_TOML] = project_steps.pixi_lines(in_project, torch.index_url)
+    index = (f"    - --index-url {torch.index_url}",) if torch.index_url else ()
+    files[Way.ENVIRONMENT_YML] = (
+        "dependencies:",
+        "  - pip",
+        "  - pip:",
+        *index,
+        *(f"    - {item.text}" for item in wanted),
+    )
+    fresh = replace(machine, environment=unknown("a fresh environment"))
+    image = _argvs(replace(here, tool="pip", python="python", user_site=False), fresh, matrix, torch)
+    settings = tuple(f"ENV {name}={value}" for name, value in env.items())
+    run = tuple(f"RUN {shlex.join((*argv[:4], '--no-cache-dir', *argv[4:]))}" for argv in image)
+    files[Way.DOCKERFILE] = (*settings, *run)
+    return files

@@ -1,0 +1,102 @@
+"""What a container must be started with, as the lines of the tool that starts it."""
+
+from __future__ import annotations
+
+from gpudoctor.finding import AddContainerFlags
+from gpudoctor.planner.place import Place
+from gpudoctor.step import ManualStep, Step
+
+# {groups}, {group_add} and {in_pod} stand for the group that owns the nodes; for nothing where that is not needed.
+_IN_KUBERNETES = "Kubernetes, in the container:  resources: {limits: {%s: 1}}{in_pod}"
+_NVIDIA = {
+    "docker": "docker run --gpus all{groups} ...",
+    "podman": "podman run --device nvidia.com/gpu=all{groups} ...\n"
+    "  (the host needs: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml)",
+    "compose": "compose, in the service:  deploy: {resources: {reservations: {devices: "
+    "[{driver: nvidia, count: all, capabilities: [gpu]}]}}}{group_add}",
+    "podman-compose": "compose, in the service:  devices: [nvidia.com/gpu=all]{group_add}",
+    "kubernetes": _IN_KUBERNETES % "nvidia.com/gpu",
+    "apptainer": "apptainer exec --nv ...",
+    "lxc": "lxc config device add CONTAINER gpu gpu   (and nvidia.runtime=true)",
+}
+_AMD = {
+    "docker": "docker run --device /dev/kfd --device /dev/dri{groups} ...",
+    "podman": "podman run --device /dev/kfd --device /dev/dri{groups} ...",
+    "compose": "compose, in the service:  devices: [/dev/kfd, /dev/dri]{group_add}",
+    "kubernetes": _IN_KUBERNETES % "amd.com/gpu",
+    "apptainer": "apptainer exec --rocm ...",
+    "lxc": "lxc config device add CONTAINER gpu gpu   (and /dev/kfd as a unix-char device)",
+}
+_SHM = {
+    "docker": "docker run --ipc=host ...   or   --shm-size=8g",
+    "podman": "podman run --ipc=host ...   or   --shm-size=8g",
+    "compose": "compose, in the service:  shm_size: 8gb   or   ipc: host",
+    "kubernetes": "Kubernetes: an emptyDir volume with medium: Memory, mounted at /dev/shm",
+}
+_UTILITY = {
+    "docker": "docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
+    "podman": "podman run --device nvidia.com/gpu=all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility ...",
+    "compose": "compose, in the service:  environment: {NVIDIA_DRIVER_CAPABILITIES: 'compute,utility'}",
+    "kubernetes": "Kubernetes, in the container:  "
+    "env: [{name: NVIDIA_DRIVER_CAPABILITIES, value: 'compute,utility'}]",
+}
+_AGAIN = {
+    "docker": "docker rm -f CONTAINER, then the same docker run as before",
+    "podman": "podman rm -f CONTAINER, then the same podman run as before",
+    "compose": "docker compose up -d --force-recreate SERVICE",
+    "kubernetes": "kubectl delete pod POD   (its controller makes a new one)",
+}
+_TOOLS = {"singularity": "apptainer", "k8s": "kubernetes", "cri-o": "kubernetes", "containerd": "kubernetes"}
+_ENGINES = ("docker", "podman")
+"""What they start from a command line, people also start from compose files and Pods."""
+
+
+def add_flags(place: Place, remedy: AddContainerFlags) -> tuple[Step, ...]:
+    """The lines for the kind of container that this is; for all kinds where that is not known."""
+    again = remedy.wants == "recreate"
+    lines = {"nvidia": _NVIDIA, "amd": _AMD, "shm": _SHM, "utility": _UTILITY, "recreate": _AGAIN}[remedy.wants]
+    shown = "\n".join(
+        _filled(lines[name], remedy) for name in _chosen(lines, _TOOLS.get(place.container, place.container))
+    )
+    text = f"Start the container again with:\n{shown}"
+    if again:
+        text = (
+            "Remove this container and create it anew from its image: a restart, or more flags, does not help.\n"
+            + shown
+        )
+    return (ManualStep(text=text, why=remedy.why),)
+
+
+def _chosen(lines: dict[str, str], kind: str) -> list[str]:
+    if kind not in lines:
+        return [name for name in lines if name != "podman-compose"]
+    if kind not in _ENGINES:
+        return [kind]
+    compose = "podman-compose" if f"{kind}-compose" in lines else "compose"
+    return [kind, compose, "kubernetes"]
+
+
+def _filled(line: str, remedy: AddContainerFlags) -> str:
+    """Not str.format: the lines hold braces of their own."""
+    for name, value in _groups(remedy, podman=line.startswith("podman")).items():
+        line = line.replace(name, value)
+    return line
+
+
+def _groups(remedy: AddContainerFlags, *, podman: bool) -> dict[str, str]:
+    """The owning group by its number: names are the image's, numbers the host's."""
+    number = remedy.group_id
+    if number is not None:
+        return {
+            "{groups}": f" --group-add {number}",
+            "{group_add}": f'\n  group_add: ["{number}"]',
+            "{in_pod}": f"\n  in the Pod:  securityContext: {{supplementalGroups: [{number}]}}",
+        }
+    if remedy.wants != "amd":
+        return {"{groups}": "", "{group_add}": "", "{in_pod}": ""}
+    host = "$(stat -c %g /dev/kfd)"
+    return {
+        "{groups}": " --group-add keep-groups" if podman else f" --group-add {host}",
+        "{group_add}": f'\n  group_add: ["NUMBER"]   (as the host says: {host[2:-1]})',
+        "{in_pod}": "\n  in the Pod, for users other than root:  securityContext: {supplementalGroups: [NUMBER]}",
+    }

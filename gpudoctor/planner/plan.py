@@ -1,0 +1,164 @@
+"""Remedies turned into steps for the place at hand: which commands, in which environment, how taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NoReturn
+
+from msgspec.structs import replace
+
+from gpudoctor.finding import (
+    AddContainerFlags,
+    AnyRemedy,
+    BlockModule,
+    Finding,
+    InstallDriver,
+    InstallRocmDriver,
+    InstallSystemPackage,
+    JoinGroup,
+    LoadModule,
+    Manual,
+    Reboot,
+    RebuildModule,
+    ReinstallPackage,
+    RemovePackage,
+    ReplacePackage,
+    ReplaceTorch,
+    SetVariable,
+    StartService,
+    UnblockModule,
+    UnsetVariable,
+)
+from gpudoctor.machine import Machine
+from gpudoctor.plain_text import lines_without_controls, without_controls
+from gpudoctor.planner.place import Place, place
+from gpudoctor.step import EnvStep, Fix, ManualStep, RunStep, Step
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+
+def fixes_for(finding: Finding, machine: Machine, matrix: Matrix) -> tuple[Fix, ...]:
+    """The ways out of a finding as steps for this machine, best first. Nothing is run here."""
+    here = place(machine)
+    return tuple(
+        Fix(
+            title=way.title,
+            steps=_once(step for remedy in way.remedies for step in steps_for(remedy, here, machine, matrix)),
+        )
+        for way in finding.ways_out
+    )
+
+
+def _once(steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Steps in order, a step that comes twice (two remedies that end in a reboot) only the last time."""
+    kept: list[Step] = []
+    for step in steps:
+        if isinstance(step, ManualStep):
+            kept = [earlier for earlier in kept if not isinstance(earlier, ManualStep) or earlier.text != step.text]
+        if not any(alike(step, earlier) for earlier in kept):
+            kept.append(step)
+    return tuple(kept)
+
+
+def alike(one: Step, other: Step) -> bool:
+    """Whether two steps do the same, for whatever reason each was asked for."""
+    if isinstance(one, RunStep) and isinstance(other, RunStep):
+        return (one.argv, one.cwd, one.env) == (other.argv, other.cwd, other.env)
+    if isinstance(one, EnvStep) and isinstance(other, EnvStep):
+        return (one.name, one.value) == (other.name, other.value)
+    return isinstance(one, ManualStep) and isinstance(other, ManualStep) and one.text == other.text
+
+
+def steps_for(remedy: AnyRemedy, here: Place, machine: Machine, matrix: Matrix) -> tuple[Step, ...]:
+    """The steps of one remedy; nothing in them hides from who reads them."""
+    return tuple(_readable(step) for step in _steps_of(remedy, here, machine, matrix))
+
+
+def _readable(step: Step) -> Step:
+    """The step, without characters that a person does not see; no command is made of such."""
+    if isinstance(step, RunStep):
+        words = (*step.argv, *step.env.values(), step.cwd or "", *(word for argv in step.undo for word in argv))
+        if not all(word.isprintable() for word in words):
+            text = f"Repair by hand: no command is made, a name in it has characters that are not shown: {step.argv}"
+            return ManualStep(text=without_controls(text), why=without_controls(step.why), risk=step.risk)
+    elif isinstance(step, ManualStep):
+        step = replace(step, text=lines_without_controls(step.text))
+    return replace(step, why=without_controls(step.why))
+
+
+def _steps_of(remedy: AnyRemedy, here: Place, machine: Machine, matrix: Matrix) -> tuple[Step, ...]:
+    if isinstance(remedy, Manual):
+        return (ManualStep(text=remedy.text, why=remedy.why, risk=remedy.risk),)
+    if isinstance(remedy, AddContainerFlags):
+        from gpudoctor.planner.container_steps import add_flags
+
+        return add_flags(here, remedy)
+    if isinstance(
+        remedy, (ReplaceTorch, ReplacePackage, ReinstallPackage, RemovePackage, SetVariable, UnsetVariable)
+    ):
+        return _python_steps(remedy, here, machine, matrix)
+    return _system_steps(remedy, here)
+
+
+def _python_steps(
+    remedy: ReplaceTorch | ReplacePackage | ReinstallPackage | RemovePackage | SetVariable | UnsetVariable,
+    here: Place,
+    machine: Machine,
+    matrix: Matrix,
+) -> tuple[Step, ...]:
+    from gpudoctor.planner import python_steps
+
+    if isinstance(remedy, ReplaceTorch):
+        return python_steps.replace_torch(here, machine, matrix, remedy)
+    if isinstance(remedy, ReplacePackage):
+        return python_steps.replace_package(here, machine, matrix, remedy)
+    if isinstance(remedy, ReinstallPackage):
+        return python_steps.reinstall_package(here, machine, matrix, remedy)
+    if isinstance(remedy, RemovePackage):
+        return python_steps.remove_package(here, machine, matrix, remedy)
+    if isinstance(remedy, SetVariable):
+        return python_steps.set_variable(here, remedy)
+    return python_steps.unset_variable(here, remedy)
+
+
+def _system_steps(
+    remedy: InstallDriver
+    | InstallRocmDriver
+    | RebuildModule
+    | LoadModule
+    | UnblockModule
+    | BlockModule
+    | StartService
+    | InstallSystemPackage
+    | JoinGroup
+    | Reboot,
+    here: Place,
+) -> tuple[Step, ...]:
+    from gpudoctor.planner import driver_steps, system_packages, system_steps
+
+    if isinstance(remedy, InstallDriver):
+        return driver_steps.install_driver(here, remedy)
+    if isinstance(remedy, InstallRocmDriver):
+        return driver_steps.install_rocm_driver(here, remedy)
+    if isinstance(remedy, RebuildModule):
+        return system_steps.rebuild_module(here, remedy)
+    if isinstance(remedy, LoadModule):
+        return system_steps.load_module(here, remedy)
+    if isinstance(remedy, UnblockModule):
+        return system_steps.unblock_module(here, remedy)
+    if isinstance(remedy, BlockModule):
+        return system_steps.block_module(here, remedy)
+    if isinstance(remedy, StartService):
+        return system_steps.start_service(here, remedy)
+    if isinstance(remedy, InstallSystemPackage):
+        return system_packages.install_system_package(here, remedy)
+    if isinstance(remedy, JoinGroup):
+        return system_steps.join_group(here, remedy)
+    if isinstance(remedy, Reboot):
+        return (system_steps.reboot(remedy.why),)
+    raise _never(remedy)
+
+
+def _never(remedy: NoReturn) -> AssertionError:
+    return AssertionError(f"no steps are known for {remedy!r}")

@@ -1,0 +1,189 @@
+"""Projects that own their environment: what they ask for is changed, so that the next sync keeps the repair."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpudoctor.machine import Machine, TorchAsked
+from gpudoctor.plain_text import without_controls
+from gpudoctor.planner.pip_steps import quoted
+from gpudoctor.planner.place import Place
+from gpudoctor.planner.requirements import Wanted, places_that_ask, rocm_triton, several_decide
+from gpudoctor.spelling import is_name
+from gpudoctor.step import ManualStep, RunStep, Step
+
+if TYPE_CHECKING:
+    from gpudoctor.finding import ReplaceTorch
+    from gpudoctor.matrix.questions import Matrix
+
+
+_OTHER_INDEXES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL")
+"""Beside another index `uv add` does not write which package is from which: empty for that step, they are unset."""
+
+
+def beside_torch(matrix: Matrix, remedy: ReplaceTorch) -> tuple[Wanted, ...]:
+    """What a project must name beside a ROCm torch: its triton lies in that index alone, and an explicit index
+    serves direct requirements only."""
+    name = rocm_triton(remedy, matrix) if remedy.index_url and not remedy.extra else ""
+    return (Wanted(name, ""),) if name else ()
+
+
+def serves_only_these(matrix: Matrix, remedy: ReplaceTorch) -> bool:
+    """Whether all else that torch requires can be had from the package index."""
+    return not remedy.extra and not (remedy.build.startswith("rocm") and not rocm_triton(remedy, matrix))
+
+
+def uv_project(
+    place: Place, machine: Machine, wanted: tuple[Wanted, ...], index: str, why: str, *, explicit: bool = True
+) -> tuple[Step, ...]:
+    """pyproject.toml asks for these versions and names their index; then the lock and the environment follow.
+
+    Without `explicit` uv would take every package that the index happens to have from it, in old versions.
+    """
+    asked = places_that_ask(machine)
+    names = tuple(item.text for item in wanted)
+    source = _source(index)
+    named = ("--index", f"{source}={index}") if index else ()
+    if several_decide(machine):
+        where = ", ".join(_told(line) for line in asked)
+        command = " ".join(("uv", "add", "OPTION", *named, quoted(wanted)))
+        text = (
+            f"This project asks for torch in {where}. Change what this environment is synced with, OPTION being its "
+            f"option, in each place that names a version:\n{command}"
+        )
+        return (ManualStep(text=text, why=why, risk="replaces"), *_index_table(source, index, wanted, explicit))
+    group, extra = ("", "") if not asked else (asked[0].group, asked[0].extra)
+    add_to = ("--group", group) if group else ("--optional", extra) if extra else ()
+    sync_with = ("--group", group) if group else ("--extra", extra) if extra else ()
+    declare = RunStep(
+        argv=("uv", "add", "--frozen", *add_to, *named, *names),
+        cwd=place.project,
+        env=dict.fromkeys(_OTHER_INDEXES, "") if index else {},
+        why=f"{why}; in pyproject.toml, or the next sync undoes it",
+        risk="replaces",
+    )
+    sync = RunStep(
+        argv=("uv", "sync", "--inexact", *sync_with),
+        cwd=place.project,
+        why="the lock and the environment follow; other packages stay",
+        risk="replaces",
+    )
+    return (declare, *_explicit(place, source, explicit and bool(index)), sync)
+
+
+def _explicit(place: Place, source: str, wanted: bool) -> tuple[Step, ...]:
+    """`uv add` has no option for it, so the line goes in below the name that it wrote."""
+    if not wanted:
+        return ()
+    name = re.escape(source)
+    once = f'/^name = "{name}"$/,/^\\[/{{/^explicit = /d}}'
+    add = f'/^name = "{name}"$/a explicit = true'
+    return (
+        RunStep(
+            argv=("sed", "-i", "-e", once, "-e", add, "pyproject.toml"),
+            cwd=place.project,
+            why="the index is for these packages only: others would come from it in old versions",
+            risk="replaces",
+        ),
+    )
+
+
+def project_lines(
+    wanted: tuple[Wanted, ...], index: str, *, explicit: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(argument list of uv add, lines of pyproject.toml) for a project of which nothing is known."""
+    source = _source(index)
+    add = ("uv", "add", *(("--index", f"{source}={index}") if index else ()), *(item.text for item in wanted))
+    return add, tuple(_table_lines(source, index, wanted, explicit)) if index else ()
+
+
+def _index_table(source: str, index: str, wanted: tuple[Wanted, ...], explicit: bool) -> tuple[Step, ...]:
+    if not index:
+        return ()
+    lines = "\n".join(_table_lines(source, index, wanted, explicit))
+    return (ManualStep(text=f"pyproject.toml then has to say:\n{lines}", why="the index is for these packages only"),)
+
+
+def _table_lines(source: str, index: str, wanted: tuple[Wanted, ...], explicit: bool) -> list[str]:
+    lines = ["[tool.uv.sources]", *(f'{item.name} = {{ index = "{source}" }}' for item in wanted)]
+    lines += ["[[tool.uv.index]]", f'name = "{source}"', f'url = "{index}"']
+    return [*lines, "explicit = true"] if explicit else lines
+
+
+def poetry(place: Place, machine: Machine, wanted: tuple[Wanted, ...], index: str, why: str) -> tuple[Step, ...]:
+    """The index as a source of its own, for these packages only; poetry rewrites pyproject.toml and its lock."""
+    asked = places_that_ask(machine)
+    group = ("--group", asked[0].group) if len(asked) == 1 and asked[0].group else ()
+    names = [item.text for item in wanted]
+    if not index:
+        argv = ("poetry", "add", *group, *names)
+        return (RunStep(argv=argv, cwd=place.project, why=why, risk="replaces"),)
+    source = _source(index).replace(".", "-")
+    declare = RunStep(
+        argv=("poetry", "source", "add", "--priority=explicit", source, index),
+        cwd=place.project,
+        why="the index of that build",
+        undo=(("poetry", "source", "remove", source),),
+    )
+    argv = ("poetry", "add", *group, "--source", source, *names)
+    return (declare, RunStep(argv=argv, cwd=place.project, why=why, risk="replaces"))
+
+
+def pixi(wanted: tuple[Wanted, ...], index: str, why: str) -> ManualStep:
+    """The lines of pixi's manifest."""
+    lines = "\n".join(pixi_lines(wanted, index))
+    return ManualStep(text=f"In the project's manifest, then pixi install:\n{lines}", why=why, risk="replaces")
+
+
+def pixi_lines(wanted: tuple[Wanted, ...], index: str) -> tuple[str, ...]:
+    """What pixi.toml has to say."""
+    shared = bool(index) and any(item.extra for item in wanted)
+    where = f', index = "{index}"' if index and not shared else ""
+    head = ("[pypi-options]", f'extra-index-urls = ["{index}"]') if shared else ()
+    lines = (f'{i.name} = {{ version = "{i.spec or "*"}"{_pixi_extras(i)}{where} }}' for i in wanted)
+    return (*head, "[pypi-dependencies]", *lines)
+
+
+def _pixi_extras(item: Wanted) -> str:
+    return ", extras = [" + ", ".join(f'"{extra}"' for extra in item.extra.split(",")) + "]" if item.extra else ""
+
+
+def files_that_bring_it_back(
+    place: Place, machine: Machine, wanted: tuple[Wanted, ...], index: str
+) -> tuple[Step, ...]:
+    """Requirements files beside the environment that pin another torch: a person's own, so they are told."""
+    environment = machine.environment.value
+    torch = next((item for item in wanted if item.name == "torch"), None)
+    if environment is None or torch is None:
+        return ()
+    steps: list[Step] = []
+    for line in environment.torch_asked:
+        ours = line.file.rpartition("/")[2] == "pyproject.toml" and bool(place.project)
+        if ours or "==" not in line.requirement or line.requirement.replace(" ", "") == torch.text:
+            continue
+        text = f"In {_one_line(line.file)}, put {torch.text} in the place of {_one_line(line.requirement)}"
+        if index and line.file.endswith(".txt"):
+            text += f", and above it the line --extra-index-url {index}"
+        if line.hashed:
+            text += "; its hashes are those of the old wheels, so compile the file again"
+        steps.append(ManualStep(text=f"{text}.", why="the next installation from it brings the old build back"))
+    return tuple(steps)
+
+
+def _told(line: TorchAsked) -> str:
+    if "/" in line.file:
+        return f"{_one_line(line.file)} (--package with the name in it)"
+    if line.group:
+        return f"--group {line.group}"
+    return f"--optional {line.extra}" if line.extra else "the project's own dependencies"
+
+
+def _source(index: str) -> str:
+    """A name for an index: "gpu-cu128". Indexes that end alike at another site have the same."""
+    tail = index.rstrip("/").rpartition("/")[2]
+    return f"gpu-{tail}" if is_name(tail) else "gpu"
+
+
+def _one_line(text: str) -> str:
+    return without_controls(text)[:120]

@@ -1,0 +1,169 @@
+"""What an install command asks for, and what is there already."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpudoctor.finding import ReplaceTorch
+from gpudoctor.machine import Distribution, Machine, TorchAsked
+from gpudoctor.planner.place import Place
+from gpudoctor.spelling import is_name, is_version
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+
+class Wanted(Struct, frozen=True):
+    """One package of an install command: `spec` such as "==2.9.1+cu128"."""
+
+    name: str
+    spec: str
+    extra: str = ""
+
+    @property
+    def text(self) -> str:
+        """As pip and uv take it."""
+        return f"{self.name}[{self.extra}]{self.spec}" if self.extra else f"{self.name}{self.spec}"
+
+
+def torch_and_companions(place: Place, remedy: ReplaceTorch) -> tuple[Wanted, ...]:
+    """torch with its local part, so that a build of the same version is really replaced."""
+    # CPU wheels for aarch64, and companions there, are not all named by their build.
+    named = bool(remedy.index_url) and (place.arch == "x86_64" or remedy.build != "cpu")
+    wanted = [Wanted("torch", f"=={remedy.version}" + (f"+{remedy.build}" if named else ""), remedy.extra)]
+    for name, version in remedy.companions:
+        local = f"+{remedy.build}" if remedy.index_url and place.arch == "x86_64" and "*" not in version else ""
+        extra = remedy.extra if name == "torchvision" else ""
+        wanted.append(Wanted(name, f"=={version}{local}", extra))
+    return tuple(wanted)
+
+
+def installed(machine: Machine, name: str) -> Distribution | None:
+    """The installed distribution of that name, if one is known."""
+    environment = machine.environment.value
+    return environment.distribution(name) if environment else None
+
+
+def would_stay(machine: Machine, item: Wanted) -> bool:
+    """Whether the installed version satisfies what is wanted, although another build is meant (extras are added
+    to the same one)."""
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+    found = installed(machine, item.name)
+    if found is None or not item.spec.startswith("==") or item.extra:
+        return False
+    try:
+        return SpecifierSet(item.spec).contains(found.version, prereleases=True)
+    except InvalidSpecifier:
+        return False
+
+
+def pinning_another(machine: Machine, version: str) -> list[str]:
+    """Installed packages whose requirements the new torch does not meet."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    environment = machine.environment.value
+    found: list[str] = []
+    for distribution in (environment.distributions.value or ()) if environment else ():
+        if distribution.name in ("torch", "torchvision", "torchaudio"):
+            continue
+        for line in distribution.requires:
+            try:
+                requirement = Requirement(line)
+            except InvalidRequirement:
+                continue
+            wanted = requirement.name == "torch" and not requirement.marker
+            if wanted and is_version(version) and not requirement.specifier.contains(version, prereleases=True):
+                found.append(f"{distribution.name} {distribution.version} ({requirement.specifier})")
+    return found
+
+
+def rivals(machine: Machine, remedy: ReplaceTorch, matrix: Matrix) -> tuple[Distribution, ...]:
+    """Installed packages of another vendor's or another CUDA's build that own the same files as the new build's
+    under another name: whichever is installed or removed last spoils the other."""
+    own = _own_tritons(remedy, matrix)
+    cuda = re.fullmatch(r"cu(\d\d)\d", remedy.build)
+    environment = machine.environment.value
+    found: list[Distribution] = []
+    for distribution in (environment.distributions.value or ()) if environment else ():
+        library = _ONE_FOLDER.fullmatch(distribution.name)
+        other_cuda = bool(cuda and library and library[1] != cuda[1])
+        other_triton = bool(own) and distribution.name in _TRITONS and distribution.name not in own
+        if (other_cuda or other_triton) and distribution.installer != "conda":
+            found.append(distribution)
+    return tuple(found)
+
+
+_TRITONS = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm")
+"""All of them own the folder triton/."""
+
+_ONE_FOLDER = re.compile(r"nvidia-(?:cudnn|nccl|cusparselt|nvshmem)-cu(\d+)")
+"""Libraries that lie in one folder for every CUDA (nvidia/cudnn/lib), under one file name."""
+
+
+def _own_tritons(remedy: ReplaceTorch, matrix: Matrix) -> tuple[str, ...]:
+    """The tritons that may belong to a build; empty where none is in its way."""
+    if remedy.build.startswith("cu"):
+        return ("triton",)
+    if not remedy.build.startswith("rocm"):
+        return ()
+    if remedy.extra:
+        return ("triton",)
+    named = rocm_triton(remedy, matrix)
+    return (named,) if named else ("pytorch-triton-rocm", "triton-rocm")
+
+
+def rocm_triton(remedy: ReplaceTorch, matrix: Matrix) -> str:
+    """The name of the triton of a ROCm build; "" where it is not known."""
+    row = matrix.companion(remedy.version)
+    return (row.triton_rocm_package or "") if row and remedy.build.startswith("rocm") else ""
+
+
+def in_a_named_index(machine: Machine, matrix: Matrix, remedy: ReplaceTorch) -> ReplaceTorch:
+    """The same build by the index that serves this build alone, where there is one: a project may have bound torch
+    to another index already, and a version without local part would then be looked for there."""
+    if remedy.index_url or remedy.origin != "pypi":
+        return remedy
+    for row in matrix.builds(f"linux-{machine.system.arch.value or 'x86_64'}"):
+        if (row.version, row.build) == (remedy.version, remedy.build) and (url := matrix.index_url(row)):
+            return replace(remedy, origin=row.origin, index_url=url)
+    return remedy
+
+
+def places_that_ask(machine: Machine) -> tuple[TorchAsked, ...]:
+    """Where pyproject.toml, or that of a workspace's member, asks for torch, by names that can be arguments."""
+    environment = machine.environment.value
+    asked = environment.torch_asked if environment else ()
+    return tuple(
+        line
+        for line in asked
+        if (line.file == "pyproject.toml" or _pinned_by_a_member(line))
+        and (not line.group or is_name(line.group))
+        and (not line.extra or is_name(line.extra))
+    )
+
+
+def _pinned_by_a_member(line: TorchAsked) -> bool:
+    """A plain "torch" of a workspace's member takes whatever the project chooses."""
+    return line.file.endswith("/pyproject.toml") and re.search(r"[<>=~!@]", line.requirement) is not None
+
+
+def several_decide(machine: Machine) -> bool:
+    """Whether a person has to change the project: several places, or a member of its workspace, name a torch."""
+    asked = places_that_ask(machine)
+    return len(asked) > 1 or any("/" in line.file for line in asked)
+
+
+def index_of_torch(machine: Machine, matrix: Matrix) -> str | None:
+    """Index that the installed torch came from; None where it is not known."""
+    torch = machine.torch
+    if torch is None:
+        return ""
+    if torch.origin == "pypi":
+        return ""
+    row = matrix.build_of(torch, f"linux-{machine.system.arch.value or 'x86_64'}")
+    return matrix.index_url(row) if row else None

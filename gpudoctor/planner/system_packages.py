@@ -1,0 +1,130 @@
+"""Packages of the distribution by their purpose: its own names, its own commands."""
+
+from __future__ import annotations
+
+from gpudoctor.finding import InstallSystemPackage
+from gpudoctor.planner.place import Family, Place
+from gpudoctor.spelling import is_name, is_version
+from gpudoctor.step import ManualStep, RunStep, Step
+
+INSTALL: dict[Family, tuple[str, ...]] = {
+    "ubuntu": ("apt-get", "install", "-y"),
+    "debian": ("apt-get", "install", "-y"),
+    "fedora": ("dnf", "install", "-y"),
+    "rhel": ("dnf", "install", "-y"),
+    "suse": ("zypper", "--non-interactive", "install"),
+    "arch": ("pacman", "-S", "--needed", "--noconfirm"),
+}
+REMOVE: dict[Family, tuple[str, ...]] = {
+    "ubuntu": ("apt-get", "remove", "-y"),
+    "debian": ("apt-get", "remove", "-y"),
+    "fedora": ("dnf", "remove", "-y"),
+    "rhel": ("dnf", "remove", "-y"),
+    "suse": ("zypper", "--non-interactive", "remove"),
+    "arch": ("pacman", "-R", "--noconfirm"),
+}
+
+# Names by purpose; a purpose without a name for a family is told in words.
+_NAMES: dict[str, dict[Family, str]] = {
+    "nvidia-container-toolkit": dict.fromkeys(INSTALL, "nvidia-container-toolkit"),
+    # The headers of that very Python: a distribution has several beside its own.
+    "python-headers": {
+        "ubuntu": "python{version}-dev",
+        "debian": "python{version}-dev",
+        "fedora": "python{version}-devel",
+        "rhel": "python{version}-devel",
+        "suse": "python{digits}-devel",
+        "arch": "python",
+    },
+    "linux-firmware": {
+        "ubuntu": "linux-firmware",
+        "debian": "firmware-amd-graphics",
+        "fedora": "amd-gpu-firmware",
+        "rhel": "linux-firmware",
+        "suse": "kernel-firmware-amdgpu",
+        "arch": "linux-firmware-amdgpu",
+    },
+    "rocm": {"fedora": "rocm", "arch": "rocm-hip-runtime"},
+    "libstdc++": {
+        "ubuntu": "libstdc++6",
+        "debian": "libstdc++6",
+        "fedora": "libstdc++",
+        "rhel": "libstdc++",
+        "suse": "libstdc++6",
+        "arch": "gcc-libs",
+    },
+    "compiler": {"ubuntu": "gcc", "debian": "gcc", "fedora": "gcc", "rhel": "gcc", "suse": "gcc", "arch": "gcc"},
+}
+
+_OF_ANOTHER_REPOSITORY: dict[str, tuple[Family, ...]] = {
+    "nvidia-container-toolkit": ("ubuntu", "debian", "fedora", "rhel", "suse"),
+}
+
+
+def elsewhere(place: Place, text: str, why: str) -> ManualStep | None:
+    """The same as words, where this is not the system that it happens on."""
+    if place.wsl:
+        return ManualStep(text=f"In Windows, not inside WSL: {text}", why=why, risk="root")
+    if place.container:
+        return ManualStep(text=f"On the host, not in this container: {text}", why=why, risk="root")
+    return None
+
+
+def install_system_package(place: Place, remedy: InstallSystemPackage) -> tuple[Step, ...]:
+    """A package of the distribution by its purpose; the toolkit belongs to the host of a container."""
+    purpose = remedy.purpose if is_name(remedy.purpose) or remedy.purpose == "libstdc++" else "the package"
+    after = _after(place, purpose)
+    host_only = purpose in ("nvidia-container-toolkit", "linux-firmware")
+    if host_only and not _own_toolkit(place, purpose):
+        then = "".join(f"\n{line}" for step in after for line in step.text.splitlines())
+        if outside := elsewhere(place, f"install {purpose}{then}", remedy.why):
+            return (outside,)
+    package = _NAMES.get(purpose, {}).get(place.family)
+    version = remedy.version if is_version(remedy.version) else ""
+    if package is None:
+        text = f"Install {purpose}" + (f" {version}" if version else "") + "."
+        return (ManualStep(text=text, why=remedy.why, risk="root"), *after)
+    if purpose == "python-headers":
+        package = package.format(version=version or "3", digits=version.replace(".", "") or "3")
+        version = ""
+    why = remedy.why
+    if place.family in _OF_ANOTHER_REPOSITORY.get(purpose, ()):
+        why = f"{why}; from NVIDIA's repository for it, which must be enabled".lstrip("; ")
+    return (exact_package(place, package, version, why), *after)
+
+
+def _own_toolkit(place: Place, purpose: str) -> bool:
+    """Inside WSL the container toolkit is that of the distribution there, unlike the driver."""
+    return place.wsl and not place.container and purpose == "nvidia-container-toolkit"
+
+
+def _after(place: Place, purpose: str) -> tuple[ManualStep, ...]:
+    """What makes the container engines know the toolkit. Which of them is in use, a person knows."""
+    if purpose != "nvidia-container-toolkit":
+        return ()
+    text = (
+        "For docker: nvidia-ctk runtime configure --runtime=docker, then systemctl restart docker\n"
+        "For podman: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+    )
+    return (
+        ManualStep(
+            text=text, why="the container engine must know it; a restart ends running containers", risk="root"
+        ),
+    )
+
+
+def exact_package(place: Place, name: str, version: str, why: str) -> Step:
+    """A package, in that version of its vendor where one is given (the distribution's own part of it is open)."""
+    if place.family == "other":
+        return ManualStep(text=f"Install {name} {version}.".replace(" .", "."), why=why, risk="root")
+    pinned: dict[Family, str] = {
+        "ubuntu": f"{name}={version}-*",
+        "debian": f"{name}={version}-*",
+        "fedora": f"{name}-{version}",
+        "rhel": f"{name}-{version}",
+        "suse": f"{name}={version}",
+        "arch": name,
+    }
+    package = pinned[place.family] if version else name
+    undo = ((*REMOVE[place.family], name),)
+    return RunStep(argv=(*INSTALL[place.family], package), why=why, risk="root", undo=undo)

@@ -1,0 +1,193 @@
+"""Module, service and group remedies as commands of the distribution at hand.
+
+On the host of a container, under WSL2 and on Jetson they are told in words: they happen elsewhere. Commands
+here need root; they are never run unless gpudoctor was started as root and told to touch the system.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.finding import (
+    BlockModule,
+    JoinGroup,
+    LoadModule,
+    RebuildModule,
+    StartService,
+    UnblockModule,
+)
+from gpudoctor.planner.place import Family, Place, is_path
+from gpudoctor.planner.system_packages import INSTALL, elsewhere, exact_package
+from gpudoctor.spelling import is_name, is_version
+from gpudoctor.step import ManualStep, RunStep, Step
+
+
+def reboot(why: str) -> ManualStep:
+    """A plan stops at a reboot: a person does it."""
+    return ManualStep(text="Reboot.", why=why, risk="reboot")
+
+
+def rebuild_module(place: Place, remedy: RebuildModule) -> tuple[Step, ...]:
+    """Headers of the running kernel, then DKMS."""
+    if not is_name(remedy.module):
+        return (ManualStep(text="Build the kernel module again with DKMS.", why=remedy.why, risk="root"),)
+    if place.prebuilt_nvidia and remedy.module == "nvidia" and place.family == "ubuntu" and place.kernel:
+        return _prebuilt_modules(place, remedy)
+    words = f"install the headers of the running kernel and build the DKMS module {remedy.module} again"
+    if outside := elsewhere(place, words, remedy.why):
+        return (outside,)
+    headers = _headers(place)
+    if not place.kernel or headers is None:
+        return (ManualStep(text=f"{words[0].upper()}{words[1:]}.", why=remedy.why, risk="root"),)
+    version = f"/{remedy.version}" if remedy.version and is_version(remedy.version) else ""
+    build = ("dkms", "install", f"{remedy.module}{version}", "-k", place.kernel) if version else (
+        "dkms", "autoinstall", "-k", place.kernel
+    )  # fmt: skip
+    return (
+        RunStep(argv=(*INSTALL[place.family], headers), why="DKMS builds against them", risk="root"),
+        RunStep(argv=build, why=remedy.why, risk="root"),
+        RunStep(argv=("modprobe", remedy.module), why="loads what was built", risk="root"),
+    )
+
+
+def _prebuilt_modules(place: Place, remedy: RebuildModule) -> tuple[Step, ...]:
+    """Ubuntu's own modules for this very kernel: nothing is built here, and they are signed."""
+    package = f"linux-modules-nvidia-{place.prebuilt_nvidia}-{place.kernel}"
+    if outside := elsewhere(place, f"install {package}", remedy.why):
+        return (outside,)
+    why = "the driver's modules come from Ubuntu, for each kernel in a package of its own"
+    return (
+        exact_package(place, package, "", why),
+        RunStep(argv=("modprobe", "nvidia"), why="loads what was installed", risk="root"),
+    )
+
+
+def _headers(place: Place) -> str | None:
+    names: dict[Family, str] = {
+        "ubuntu": f"linux-headers-{place.kernel}",
+        "debian": f"linux-headers-{place.kernel}",
+        "fedora": f"kernel-devel-{place.kernel}",
+        "rhel": f"kernel-devel-{place.kernel}",
+        "suse": "kernel-default-devel",
+        "arch": "linux-headers",
+    }
+    return names.get(place.family)
+
+
+def load_module(place: Place, remedy: LoadModule) -> tuple[Step, ...]:
+    """modprobe, after taking the module out where it must be loaded anew."""
+    plain = all(re.fullmatch(r"[a-z0-9_]+=[A-Za-z0-9_.-]+", option) for option in remedy.options)
+    if not (is_name(remedy.module) and plain):
+        return (ManualStep(text="Load the kernel module.", why=remedy.why, risk="root"),)
+    command = " ".join(("modprobe", remedy.module, *remedy.options))
+    words = f"modprobe -r {remedy.module} && {command}" if remedy.reload else command
+    if outside := elsewhere(place, words, remedy.why):
+        return (outside,)
+    load = RunStep(
+        argv=("modprobe", remedy.module, *remedy.options),
+        why=remedy.why,
+        risk="root",
+        undo=() if remedy.reload else (("modprobe", "-r", remedy.module),),
+    )
+    if not remedy.reload:
+        return (load,)
+    unload = RunStep(
+        argv=("modprobe", "-r", remedy.module),
+        why="programs that use the card must be stopped first",
+        risk="root",
+        undo=(("modprobe", remedy.module),),
+    )
+    return (unload, load)
+
+
+def unblock_module(place: Place, remedy: UnblockModule) -> tuple[Step, ...]:
+    """The rule that keeps a module out is taken away by the hand that owns the file."""
+    if "prime-select" in remedy.source:
+        if outside := elsewhere(place, "prime-select nvidia, then reboot", remedy.why):
+            return (outside,)
+        undo = (("prime-select", "intel"),)
+        return (
+            RunStep(argv=("prime-select", "nvidia"), why=remedy.why, risk="root", undo=undo),
+            reboot("takes effect"),
+        )
+    source = remedy.source if is_path(remedy.source) else "the file that holds it"
+    if "cmdline" in source:
+        text = f"Take what blocks {_shown(remedy.module)} out of the kernel command line (boot loader), and reboot."
+    else:
+        text = (
+            f"Take the rule that blocks {_shown(remedy.module)} out of {source}, build the initial ramdisk again "
+            f"({_initramfs(place)}), and reboot."
+        )
+    if outside := elsewhere(place, text, remedy.why):
+        return (outside,)
+    return (ManualStep(text=text, why=remedy.why, risk="reboot"),)
+
+
+def block_module(place: Place, remedy: BlockModule) -> tuple[Step, ...]:
+    """A rule in modprobe.d that keeps a rival driver from the card."""
+    module = _shown(remedy.module)
+    modeset = f"options {module} modeset=0\n" if module == "nouveau" else ""
+    text = (
+        f"Write into /etc/modprobe.d/blacklist-{module}.conf:\nblacklist {module}\n{modeset}"
+        f"then build the initial ramdisk again ({_initramfs(place)}), and reboot."
+    )
+    if outside := elsewhere(place, text, remedy.why):
+        return (outside,)
+    return (ManualStep(text=text, why=remedy.why, risk="reboot"),)
+
+
+def _initramfs(place: Place) -> str:
+    commands: dict[Family, str] = {
+        "ubuntu": "update-initramfs -u",
+        "debian": "update-initramfs -u",
+        "arch": "mkinitcpio -P",
+    }
+    return commands.get(place.family, "dracut --force")
+
+
+def start_service(place: Place, remedy: StartService) -> tuple[Step, ...]:
+    """Install what brings the service, in its exact version where one is given, and start it."""
+    name, _, version = remedy.package.replace("==", "=").partition("=")
+    sound = is_name(remedy.service) and (not name or is_name(name)) and (not version or is_version(version))
+    if not sound:
+        return (ManualStep(text="Start the service.", why=remedy.why, risk="root"),)
+    name = _named_here(place, name, version)
+    package = f"{name} {version}".strip()
+    words = (f"install {package}, then " if package else "") + f"systemctl enable --now {remedy.service}"
+    if outside := elsewhere(place, words, remedy.why):
+        return (outside,)
+    steps: list[Step] = []
+    if name:
+        steps.append(exact_package(place, name, version, remedy.why))
+    steps.append(
+        RunStep(
+            argv=("systemctl", "enable", "--now", remedy.service),
+            why=remedy.why,
+            risk="root",
+            undo=(("systemctl", "disable", "--now", remedy.service),),
+        )
+    )
+    return tuple(steps)
+
+
+def _named_here(place: Place, name: str, version: str) -> str:
+    """The fabric manager bears its branch in its name with apt only; NVIDIA's rpms were renamed with branch 580."""
+    if not name.startswith("nvidia-fabricmanager-") or place.family not in ("fedora", "rhel", "suse"):
+        return name
+    major = version.partition(".")[0]
+    return "nvidia-fabric-manager" if major.isdigit() and int(major) < 580 else "nvidia-fabricmanager"
+
+
+def join_group(place: Place, remedy: JoinGroup) -> tuple[Step, ...]:
+    """Told in words: the report names no user."""
+    if not is_name(remedy.group):
+        return (ManualStep(text="Join the group that owns the device node.", why=remedy.why, risk="root"),)
+    if place.container:
+        text = f"Start the container again with --group-add, giving the number of the host's group {remedy.group}."
+        return (ManualStep(text=text, why=remedy.why),)
+    text = f'sudo usermod -aG {remedy.group} "$USER"\nthen log out and in again'
+    return (ManualStep(text=text, why=remedy.why, risk="root"),)
+
+
+def _shown(text: str) -> str:
+    return text if is_name(text) else "it"

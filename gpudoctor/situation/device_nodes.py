@@ -1,0 +1,51 @@
+"""Which device nodes of the GPUs are here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from gpudoctor.machine import DeviceNode
+from gpudoctor.situation import Situation
+
+SHARED = ("/dev/nvidiactl", "/dev/nvidia-uvm")
+"""Nodes that every CUDA program opens."""
+
+
+_CARD = r"/dev/nvidia\d+$"
+
+
+_UNMAPPED = 65534
+"""Owns, to the eye, whatever a user namespace (a rootless container) does not map."""
+
+
+def nvidia_nodes(situation: Situation) -> dict[str, DeviceNode] | None:
+    """The nodes of the NVIDIA driver (/dev/dxg in WSL) by path; None where nobody could look."""
+    nodes = situation.machine.nvidia.nodes
+    if nodes.value is None:
+        return {} if nodes.absent else None
+    return {node.path: node for node in nodes.value if node.opened != "ENOENT"}
+
+
+def amd_nodes(situation: Situation) -> tuple[DeviceNode | None, tuple[DeviceNode, ...]] | None:
+    """/dev/kfd, if it is there, and the render nodes; None where nobody could look."""
+    kfd, render = situation.machine.amd.kfd, situation.machine.amd.render_nodes
+    if kfd.undecided or render.undecided:
+        return None
+    there = kfd.value if kfd.value and kfd.value.opened != "ENOENT" else None
+    return there, tuple(node for node in render.value or () if node.opened != "ENOENT")
+
+
+def owning_group(nodes: Iterable[DeviceNode]) -> int | None:
+    """Number of the first group that owns one of these nodes and may use it: the host's number, None where a user
+    namespace hides it."""
+    for node in nodes:
+        by_group = node.mode is None or node.mode & 0o060 == 0o060
+        if by_group and node.gid and node.gid != _UNMAPPED:
+            return node.gid
+    return None
+
+
+def card_nodes(situation: Situation) -> tuple[DeviceNode, ...]:
+    """/dev/nvidia0 and the like, as far as they are here."""
+    return tuple(node for path, node in (nvidia_nodes(situation) or {}).items() if re.match(_CARD, path))

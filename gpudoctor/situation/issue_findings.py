@@ -1,0 +1,114 @@
+"""What the matrix's known issues say of a situation: conditions that all must match."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.finding import Evidence, Finding, Manual, SetVariable, Severity, WayOut
+from gpudoctor.machine import Gpu, LogFault
+from gpudoctor.matrix.rows import IssueCondition, KnownIssue
+from gpudoctor.situation import Situation
+from gpudoctor.situation.known_issues import concerned, holds_for, holds_here, worked_around
+from gpudoctor.situation.nvidia_driver import cuda_driver
+
+GENERAL = "known-issue"
+"""Slug of the issues that have none of their own."""
+
+
+def _concerned(situation: Situation, when: IssueCondition) -> tuple[Gpu, ...]:
+    """The usable cards that a condition speaks of; those of torch's own maker only, unless it names packages."""
+    if when.vendor and situation.built_for not in (when.vendor, None):
+        return ()
+    if when.vendor and situation.built_for is None and not (when.packages and situation.torch is None):
+        return ()
+    return concerned(when, situation.usable)
+
+
+def _matches(situation: Situation, when: IssueCondition) -> bool:
+    """Whether every field that is given matches. What is not known never matches."""
+    return holds_here(when, situation.machine, _concerned(situation, when)) and holds_for(
+        when, situation.torch, lambda name: _version(situation, name)
+    )
+
+
+def _version(situation: Situation, package: str) -> str | None:
+    installed = situation.environment.distribution(package) if situation.environment else None
+    return installed.version if installed else None
+
+
+def _symptoms(situation: Situation, row: KnownIssue) -> tuple[LogFault, ...]:
+    """Lines of this boot's kernel log that are the row's symptom."""
+    log = situation.machine.kernel_log.value
+    faults = log.faults if log and row.log else ()
+    return tuple(fault for fault in faults if fault.kind == row.log and row.xid in (None, fault.xid))
+
+
+def of_slug(situation: Situation, slug: str) -> Iterator[Finding]:
+    """One finding for each row of that slug that matches; rows about a release of the firmware are left to GPD116."""
+    for row in situation.matrix.known_issues():
+        if (
+            row.slug != slug
+            or row.when.firmware
+            or not _matches(situation, row.when)
+            or worked_around(row, situation.machine)
+        ):
+            continue
+        symptoms = _symptoms(situation, row)
+        if row.trigger == "symptom" and not symptoms:
+            continue
+        yield _finding(situation, row, symptoms)
+
+
+def _severity(row: KnownIssue, seen: bool) -> Severity:
+    """What only some work brings out is a note, unless the row names a cause with a weight of its own; a line of the
+    log is of the past, and never an error."""
+    if row.trigger == "workload" and row.slug == GENERAL and not seen:
+        return "note"
+    return "warning" if row.severity == "error" and row.trigger != "facts" else row.severity
+
+
+def _finding(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, ...]) -> Finding:
+    leads = {"facts": "Known issue", "workload": "Known issue with some work", "symptom": "Known issue, in the log"}
+    text = row.symptom if row.symptom.endswith(".") else f"{row.symptom}."
+    confidence = (
+        "certain" if symptoms else {"high": "likely", "medium": "possible", "low": "possible"}[row.confidence]
+    )
+    return Finding(
+        severity=_severity(row, bool(symptoms)),
+        message=f"{leads[row.trigger]}: {text} {row.workaround}".strip(),
+        saw=symptoms[-1].line if symptoms else _saw(situation, row),
+        want=row.workaround,
+        subject=row.id,
+        confidence=confidence,  # type: ignore[arg-type]
+        evidence=_evidence(situation, row, symptoms),
+        ways_out=(_way_out(row),),
+        refs=tuple(ref.strip() for ref in row.source.split(";") if ref.strip()),
+    )
+
+
+def _saw(situation: Situation, row: KnownIssue) -> str:
+    return ", ".join(f"{item.fact} {item.value}" for item in _evidence(situation, row, ()))
+
+
+def _evidence(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, ...]) -> tuple[Evidence, ...]:
+    when, torch, system = row.when, situation.torch, situation.machine.system
+    found = [Evidence("gpu.arch", gpu.arch.value or "", gpu.arch.source) for gpu in _concerned(situation, when)[:1]]
+    if torch and (when.torch or when.cuda or when.rocm):
+        found.append(Evidence("torch.version", torch.version, torch.source))
+    if when.kernel:
+        found.append(Evidence.of("kernel", system.kernel))
+    if when.driver:
+        found.append(Evidence("driver", cuda_driver(situation.machine) or situation.machine.amd.module.value or ""))
+    for wanted in when.packages:
+        installed = situation.environment.distribution(wanted.package) if situation.environment else None
+        found.append(
+            Evidence(wanted.package, installed.version if installed else "", installed.path if installed else "")
+        )
+    found += [Evidence(item.name, situation.variable(item.name) or "", "environment") for item in when.env]
+    found += [Evidence("kernel_log", fault.line, situation.machine.kernel_log.source) for fault in symptoms[-2:]]
+    return tuple(found)
+
+
+def _way_out(row: KnownIssue) -> WayOut:
+    settings = tuple(SetVariable(name, value, why=row.symptom) for name, value in row.variables.items())
+    return WayOut(row.workaround, settings or (Manual(row.workaround),))

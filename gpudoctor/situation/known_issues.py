@@ -1,0 +1,150 @@
+"""Whether a known issue of the matrix speaks of a machine and of a torch build: the one there, or one to be had.
+
+What is not known never matches; neither does what was only assumed of a described machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from gpudoctor.machine import Gpu, Machine
+from gpudoctor.matrix.versions import matches, package_matches
+from gpudoctor.situation.nvidia_driver import cuda_driver
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.matrix.rows import IssueCondition, KnownIssue
+
+Versions = Callable[[str], str | None]
+"""Version of a package by its name; None where it is not there, or not known."""
+
+_TORCHS_OWN = r"nvidia-|triton$|pytorch-triton"
+"""Packages that come with a torch build: those that are there now say nothing of another build."""
+
+
+class Build(Protocol):
+    """A torch: installed, or one that could be."""
+
+    @property
+    def version(self) -> str: ...
+    @property
+    def cuda(self) -> str | None: ...
+    @property
+    def rocm(self) -> str | None: ...
+
+
+# --- conditions ------------------------------------------------------------------------------------
+
+
+def concerned(when: IssueCondition, cards: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """The cards that a condition speaks of."""
+    wanted = (*when.gfx, *when.sm)
+    ours = (gpu for gpu in cards if when.vendor in (None, gpu.vendor))
+    return tuple(gpu for gpu in ours if not wanted or gpu.arch.value in wanted)
+
+
+def holds_here(when: IssueCondition, machine: Machine, cards: tuple[Gpu, ...]) -> bool:
+    """Whether what a condition says of cards, system, driver and variables is so; all but torch and packages."""
+    needs_card = bool(when.vendor or when.gfx or when.sm or when.min_gpus)
+    if needs_card and len(concerned(when, cards)) < (when.min_gpus or 1):
+        return False
+    return _system(when, machine) and _driver(when, machine) and _variables(when, machine)
+
+
+def holds_for(when: IssueCondition, build: Build | None, versions: Versions) -> bool:
+    """Whether what a condition says of torch and of packages is so."""
+    if when.torch is not None and (build is None or not package_matches(when.torch, build.version)):
+        return False
+    if when.cuda is not None and (build is None or build.cuda is None or not matches(when.cuda, build.cuda)):
+        return False
+    if when.rocm is not None and (build is None or build.rocm is None or not matches(when.rocm, build.rocm)):
+        return False
+    installed = ((wanted.specifier, versions(wanted.package)) for wanted in when.packages)
+    return all(
+        version is not None and (specifier is None or package_matches(specifier, version))
+        for specifier, version in installed
+    )
+
+
+def _system(when: IssueCondition, machine: Machine) -> bool:
+    system = machine.system
+    if when.kernel is not None and not _kernel(when, machine):
+        return False
+    if when.container is not None and (system.container.undecided or system.container.known != when.container):
+        return False
+    if when.platform == "wsl2":
+        return system.wsl.known
+    return when.platform in (None, f"linux-{system.arch.value or 'x86_64'}")
+
+
+def _kernel(when: IssueCondition, machine: Machine) -> bool:
+    """Whether the kernel is one of those named, and none that its distribution is known to have patched."""
+    kernel = machine.system.kernel.value
+    if kernel is None or _assumed(machine, "kernel") or not matches(when.kernel or "", kernel):
+        return False
+    return not any(
+        kernel.endswith(f"-{patched.flavour}") and matches(patched.kernel, kernel) for patched in when.patched_kernels
+    )
+
+
+def _driver(when: IssueCondition, machine: Machine) -> bool:
+    if when.driver is None:
+        return True
+    amd = machine.amd.module.value
+    if when.vendor == "amd":
+        version = None if amd == "in-tree" or _assumed(machine, "amdgpu driver") else amd
+    else:
+        version = None if _assumed(machine, "NVIDIA driver") else cuda_driver(machine)
+    return version is not None and matches(when.driver, version)
+
+
+def _assumed(machine: Machine, what: str) -> bool:
+    """Whether nobody stated it: a description left it open."""
+    return any(name.startswith(what) for name in machine.assumed)
+
+
+def _variables(when: IssueCondition, machine: Machine) -> bool:
+    values = ((machine.variables.get(wanted.name), wanted.value) for wanted in when.env)
+    return all(value is not None and wanted in (None, value) for value, wanted in values)
+
+
+def worked_around(row: KnownIssue, machine: Machine) -> bool:
+    """Whether the variables of its workaround are set so; of a path any value counts."""
+    settings = ((machine.variables.get(name), value) for name, value in row.variables.items())
+    return bool(row.variables) and all(have == value or (have and value.startswith("/")) for have, value in settings)
+
+
+# --- builds that could be installed ----------------------------------------------------------------
+
+
+def against_builds(machine: Machine, matrix: Matrix, cards: tuple[Gpu, ...]) -> tuple[KnownIssue, ...]:
+    """The issues that would speak against some torch build on these cards: by facts alone, or above a note.
+
+    Those that say nothing without their symptom do not count, nor those that no choice of a build avoids.
+    """
+    return tuple(
+        row
+        for row in matrix.known_issues()
+        if (row.trigger == "facts" or (row.trigger == "workload" and row.severity != "note"))
+        and (row.when.torch or row.when.cuda or row.when.rocm)
+        and concerned(row.when, cards)
+        and holds_here(row.when, machine, cards)
+        and not worked_around(row, machine)
+    )
+
+
+def speaks_against(row: KnownIssue, machine: Machine, matrix: Matrix, build: Build) -> bool:
+    """Whether one of these issues holds for a build, with the packages that it would bring."""
+    environment = machine.environment.value
+
+    def versions(name: str) -> str | None:
+        if re.match(_TORCHS_OWN, name):
+            release = matrix.release(build.version)
+            pin = release.triton if release and name == "triton" else None
+            return pin.removeprefix("==") if pin and pin.startswith("==") else None
+        installed = environment.distribution(name) if environment else None
+        return installed.version if installed else None
+
+    return holds_for(row.when, build, versions)

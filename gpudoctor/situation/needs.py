@@ -1,0 +1,25 @@
+"""What a check looks at first: without it the check has nothing to say, and is not asked."""
+
+from __future__ import annotations
+
+from gpudoctor.situation import Situation
+
+
+def torch(situation: Situation) -> bool:
+    """A torch is installed."""
+    return situation.torch is not None
+
+
+def rocm_torch(situation: Situation) -> bool:
+    """A torch built for AMD's GPUs is installed."""
+    return situation.built_for == "amd"
+
+
+def kernels(situation: Situation) -> bool:
+    """Smoke kernels were asked for."""
+    return situation.machine.smoke is not None
+
+
+def requirements(situation: Situation) -> bool:
+    """A job requires something of this machine."""
+    return bool(situation.required)

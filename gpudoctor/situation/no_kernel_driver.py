@@ -1,0 +1,211 @@
+"""Cards that no working kernel driver serves, and the first reason why.
+
+One card has one reason. Each check of the kernel and driver layers asks for it and speaks only of its own, so
+that a report names a cause and not its effects. Holds no checks itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from gpudoctor.machine import Gpu, LogFault, Vendor
+from gpudoctor.situation import Situation
+from gpudoctor.situation.gpu_groups import older, together
+from gpudoctor.situation.installed_driver import (
+    about,
+    blocked,
+    core_modules,
+    for_running_kernel,
+    kernel_too_old,
+    key_rejected,
+    nvidia_refusal,
+    unbuilt_dkms,
+)
+from gpudoctor.situation.nvidia_driver import runs_some_build
+from gpudoctor.situation.standing import RESERVED
+
+RIVALS = ("nouveau", "nova_core", "nova-core", "NovaCore", "nova", "nvidiafb", "rivafb")
+"""Kernel drivers that keep NVIDIA's from taking the card."""
+
+Weight = Literal["error", "note"]
+
+
+# --- which cards ---
+
+
+def unserved(situation: Situation, vendor: Vendor) -> tuple[Gpu, ...]:
+    """Cards of a vendor that are on the bus, not reserved for virtual machines, and that its driver does not have."""
+    machine = situation.machine
+    if machine.system.wsl.known or machine.system.jetson.known:
+        return ()
+    return tuple(
+        standing.gpu
+        for standing in situation.standings
+        if standing.gpu.vendor == vendor
+        and standing.gpu.driver.value not in RESERVED
+        and (standing.bound == "no" or (standing.bound == "unknown" and _module_is_out(situation, vendor)))
+    )
+
+
+def _module_is_out(situation: Situation, vendor: Vendor) -> bool:
+    """The vendor's module is known not to be loaded (asked where it is not known what a card is bound to)."""
+    machine = situation.machine
+    if situation.in_container:
+        return False
+    loaded = machine.nvidia.modules_loaded if vendor == "nvidia" else machine.amd.modules_loaded
+    if loaded.value is None or ("nvidia" if vendor == "nvidia" else "amdgpu") in loaded.value:
+        return False
+    return machine.nvidia.module.absent if vendor == "nvidia" else not machine.amd.module.known
+
+
+def served(situation: Situation) -> tuple[Gpu, ...]:
+    """Usable cards that nothing speaks against."""
+    out = {id(gpu) for vendor in ("nvidia", "amd") for gpu in unserved(situation, vendor)}
+    return tuple(gpu for gpu in situation.usable if id(gpu) not in out and not _in_doubt(situation, gpu))
+
+
+def _in_doubt(situation: Situation, gpu: Gpu) -> bool:
+    """Bound to its driver, and refused by it or gone all the same."""
+    if gpu.vendor == "nvidia":
+        return gpu.off_bus or (gpu.nvml is None and nvidia_refusal(situation, gpu) is not None)
+    return gpu.off_bus
+
+
+def weight(situation: Situation, gpu: Gpu) -> Weight:
+    """How much it weighs that this card does not work: a note for a display card beside a working one."""
+    working = tuple(other for other in served(situation) if other is not gpu)
+    if situation.built_for:
+        working = tuple(other for other in working if other.vendor == situation.built_for)
+    elif not gpu.integrated:
+        working = tuple(other for other in working if not other.integrated)
+    if any(gpu.integrated or gpu.boot_vga or gpu.vendor != other.vendor or older(gpu, other) for other in working):
+        return "note"
+    driven = (
+        other for other in situation.standings if "no" not in (other.bound, other.counted) and other.gpu is not gpu
+    )
+    if not has_build(situation, gpu) and (
+        situation.usable or any(has_build(situation, other.gpu) for other in driven)
+    ):
+        return "note"
+    if situation.meant_for == gpu.vendor:
+        return "error"
+    if situation.in_container and situation.meant_for is None:
+        return "note"
+    by_the_way = gpu.vendor == "amd" and gpu.integrated
+    return "note" if by_the_way or not computes(situation, gpu) else "error"
+
+
+def computes(situation: Situation, gpu: Gpu) -> bool:
+    """Whether some torch build serves the card, or it is too new to be known."""
+    if gpu.vendor == "amd":
+        return gpu.arch.known or gpu.driver.value != "radeon"
+    return runs_some_build(situation.matrix, gpu)
+
+
+def has_build(situation: Situation, gpu: Gpu) -> bool:
+    """Whether some torch build has code for the card: of AMD's, for its target or one that an override may name."""
+    gfx = gpu.arch.value
+    if gpu.vendor != "amd" or gfx is None:
+        return computes(situation, gpu)
+    target, policy = situation.matrix.target(gfx), situation.matrix.override(gfx)
+    stands_in = situation.matrix.gfx_of_override(policy.value) if policy and policy.value else None
+    carried = {arch for build in situation.matrix.builds() if build.rocm for arch in build.archs or ()}
+    return target is None or target.device_extra or not carried.isdisjoint({gfx, stands_in})
+
+
+def alike(situation: Situation, cards: list[Gpu]) -> list[tuple[Weight, tuple[Gpu, ...]]]:
+    """Cards of one name and weight together."""
+    groups = together(cards, lambda gpu: (weight(situation, gpu), gpu.name))
+    return [(severity, group) for (severity, _), group in groups.items()]
+
+
+# --- why ---
+
+
+def because(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
+    """Unserved cards for which this is the first reason, in groups of equal ones."""
+    nvidia = [gpu for gpu in unserved(situation, "nvidia") if next(_nvidia_reasons(situation, gpu)) == slug]
+    amd = [gpu for gpu in unserved(situation, "amd") if next(_amd_reasons(situation, gpu)) == slug]
+    return alike(situation, nvidia + amd)
+
+
+def _nvidia_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
+    if rival(situation, gpu):
+        yield "nouveau-conflict"
+    if situation.in_container:
+        yield "no-driver"
+    if situation.machine.nvidia.module.known and any(f.bdf for f in about(gpu, situation.log_faults("gpu-off-bus"))):
+        yield "gpu-off-bus"
+    if refusal := nvidia_refusal(situation, gpu):
+        yield refusal
+    if not situation.machine.nvidia.module.known:
+        modules = core_modules(situation)
+        known = situation.machine.nvidia.modules_installed.known
+        ready = for_running_kernel(situation, modules) is not None
+        if blocked(situation, "nvidia") and (modules or not known):
+            yield "module-blacklisted"
+        if key_rejected(situation, "nvidia") and (ready or not known):
+            yield "secure-boot-module-rejected"
+        misbuilt = situation.log_faults("nvidia-dkms-kernel-mismatch") or not ready
+        if misbuilt and (modules or unbuilt_dkms(situation, "nvidia")) and situation.machine.system.kernel.known:
+            yield "nvidia-dkms-kernel-mismatch"
+        if ready and situation.machine.system.secure_boot.value:
+            yield "secure-boot-module-rejected"
+    yield "no-driver"
+
+
+def _amd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
+    if not situation.in_container and gpu.driver.value != "radeon":
+        if blocked(situation, "amd") or "nomodeset" in (situation.machine.system.kernel_options.value or ()):
+            yield "module-blacklisted"
+        if key_rejected(situation, "amd"):
+            yield "secure-boot-module-rejected"
+        misbuilt = unbuilt_dkms(situation, "amd") or situation.log_faults("amd-dkms-kernel-mismatch")
+        if misbuilt and not situation.machine.amd.module.known:
+            yield "amd-dkms-kernel-mismatch"
+        if kernel_too_old(situation, gpu):
+            yield "amd-kernel-or-runtime-too-old"
+    yield "no-driver"
+
+
+def rival(situation: Situation, gpu: Gpu) -> str | None:
+    """The kernel driver that keeps NVIDIA's from this card: the bound one, else, where that was not recorded, one
+    that is loaded."""
+    if gpu.driver.undecided and not situation.in_container:
+        return next((name for name in situation.machine.nvidia.modules_loaded.value or () if name in RIVALS), None)
+    return gpu.driver.value if gpu.driver.value in RIVALS else None
+
+
+def without_kfd(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
+    """Cards that amdgpu has and KFD does not (so: a screen and no compute), for which this is the first reason."""
+    machine = situation.machine
+    readable = all(node.readable for node in machine.amd.topology.value or ())
+    seen = machine.amd.kfd.absent or not machine.amd.topology.undecided
+    if situation.in_container or machine.system.wsl.known or not readable or not seen:
+        return []
+    bound = [gpu for gpu in machine.of_vendor("amd") if gpu.driver.value == "amdgpu" and gpu.kfd_node is None]
+    wanted = [gpu for gpu in bound if gpu.arch.known and not (gpu.integrated and weight(situation, gpu) == "note")]
+    return alike(situation, [gpu for gpu in wanted if next(_kfd_reasons(situation, gpu)) == slug])
+
+
+def _kfd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
+    target = situation.matrix.target(gpu.arch.value or "")
+    if any(names_card(fault, gpu) for fault in about(gpu, situation.log_faults("amd-pcie-atomics"))):
+        yield "amd-pcie-atomics"
+    if unbuilt_dkms(situation, "amd"):
+        yield "amd-dkms-kernel-mismatch"
+    if kernel_too_old(situation, gpu) or situation.log_faults("amd-kernel-or-runtime-too-old"):
+        yield "amd-kernel-or-runtime-too-old"
+    if situation.machine.amd.kfd.absent or situation.machine.amd.topology.absent:
+        yield "amd-kfd-missing"
+    if target and target.atomics in ("always", "unless-firmware") and not situation.machine.kernel_log.known:
+        yield "amd-pcie-atomics"
+    yield "amd-kernel-or-runtime-too-old"
+
+
+def names_card(fault: LogFault, gpu: Gpu) -> bool:
+    """Whether a log line speaks of this PCI id, or of none ("skipped device 1002:67df")."""
+    named = re.search(r"device ([0-9a-f]{4}:[0-9a-f]{4})", fault.line, re.IGNORECASE)
+    return named is None or gpu.pci_id is None or named[1].lower() == gpu.pci_id.lower()

@@ -1,0 +1,49 @@
+"""WSL2: whose GPUs lie behind /dev/dxg."""
+
+from __future__ import annotations
+
+from gpudoctor.machine import Vendor
+from gpudoctor.situation import Situation
+
+WHEEL_RUNTIME = "libhsa-runtime64.so"
+"""AMD's guide to torch in WSL has it deleted from torch/lib."""
+
+
+def behind_windows(situation: Situation) -> frozenset[Vendor]:
+    """Whose cards are to be used in this WSL system, as far as anything shows it: cards that a driver or runtime
+    lists, the libcuda that Windows' NVIDIA driver lays into /usr/lib/wsl/lib, an installed ROCm or its librocdxg."""
+    machine = situation.machine
+    vendors: set[Vendor] = {gpu.vendor for gpu in machine.gpus}
+    libraries = (*machine.load_path.found, *machine.load_path.beside)
+    if any(library.kind == "wsl" and library.name.startswith("libcuda.so") for library in libraries):
+        vendors.add("nvidia")
+    if machine.amd.rocm.value or machine.load_path.first("librocdxg.so"):
+        vendors.add("amd")
+    return frozenset(vendors)
+
+
+def of_another_vendor(situation: Situation) -> Vendor | None:
+    """Whose cards Windows has to offer, where torch is built for the other vendor's and nothing shows one of those.
+    Never where torch counts a GPU."""
+    trial = situation.torch.trial.value if situation.torch else None
+    if not situation.machine.system.wsl.known or dxg_opens(situation) is False or (trial and trial.device_count):
+        return None
+    offered = behind_windows(situation)
+    return next(iter(offered)) if offered and situation.built_for and situation.built_for not in offered else None
+
+
+def dxg_opens(situation: Situation) -> bool | None:
+    """Whether /dev/dxg is there; None where nobody could look."""
+    nodes = situation.machine.nvidia.nodes
+    if nodes.value is not None:
+        return any(node.path == "/dev/dxg" and node.opened != "ENOENT" for node in nodes.value)
+    return False if nodes.absent else None
+
+
+def looks_behind_dxg(situation: Situation) -> bool | None:
+    """Whether torch's ROCm looks for a card behind /dev/dxg; None where the matrix does not know that release."""
+    row = situation.matrix.wsl_rocm(situation.torch.rocm) if situation.torch and situation.torch.rocm else None
+    if row is None:
+        return None
+    value = situation.variable("HSA_ENABLE_DXG_DETECTION")
+    return value == "1" if row.dxg_variable else value != "0"

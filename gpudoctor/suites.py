@@ -1,0 +1,40 @@
+"""The checks of `checks/`: those of machines and those of images, each found by its folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from gpudoctor.check import Check
+from gpudoctor.engine import Suite
+
+if TYPE_CHECKING:
+    from gpudoctor.dockerfile.recipe import Recipe
+    from gpudoctor.situation import Situation
+
+_IMAGE = "image"
+_LAYERS = ("driver", "access", "runtime", "framework", "packages", "smoke", "gpudoctor")
+
+
+@cache
+def machine_checks() -> Suite[Situation]:
+    """Every check of a machine."""
+    return Suite((check for layer in _LAYERS for check in _checks_of(layer)), lambda: _checks_of(_IMAGE))
+
+
+@cache
+def image_checks() -> Suite[Recipe]:
+    """Every check of Dockerfiles and compose files; a judgement of a machine never imports them."""
+    return Suite(_checks_of(_IMAGE), machine_checks)
+
+
+def _checks_of(folder: str) -> Iterator[Check[Any]]:
+    """What the modules of a folder hold that is a check."""
+    package = import_module(f"gpudoctor.checks.{folder}")
+    names = sorted(name.removesuffix(".py") for name in os.listdir(package.__path__[0]) if name.endswith(".py"))
+    for name in names:
+        module = import_module(f"{package.__name__}.{name}") if name != "__init__" else package
+        yield from (value for value in vars(module).values() if isinstance(value, Check))

@@ -1,0 +1,256 @@
+"""From a host to a Machine, to as deep a level as was asked for; and from there to a report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpudoctor.finding import NotJudged
+from gpudoctor.machine import Fact, Level, Machine, PythonEnvironment, Smoke, unknown
+from gpudoctor.situation.standing import standings, taken
+
+if TYPE_CHECKING:
+    from gpudoctor.host import Host
+    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.smoke.plan import Request, SmokeLevel
+    from gpudoctor.smoke.session import Progress
+
+T = TypeVar("T")
+
+DRIVER_SECONDS = 20.0
+_DEPTH: tuple[Level, ...] = ("static", "driver", "quick", "standard", "full")
+
+
+class Survey(Struct, frozen=True):
+    """A probed machine, what its probes could not answer, and what each took (milliseconds)."""
+
+    machine: Machine
+    open_questions: tuple[NotJudged, ...]
+    timings_ms: dict[str, float]
+
+
+class _Probing:
+    """Runs probes one after the other: a crash costs that probe's facts, never the run."""
+
+    def __init__(self) -> None:
+        self.open_questions: list[NotJudged] = []
+        self.timings_ms: dict[str, float] = {}
+
+    def __call__(self, name: str, probe: Callable[[], T], otherwise: T) -> T:
+        from gpudoctor.host import InputError
+
+        started = time.perf_counter()
+        try:
+            return probe()
+        except InputError:
+            raise
+        except Exception as error:  # a probe's fault must not end the run
+            why = f"the {name} probe crashed ({type(error).__name__}: {error}); this is a fault of gpudoctor"
+            self.open_questions.append(NotJudged(id="GPD902", why=why, matters=True))
+            return otherwise
+        finally:
+            self.timings_ms[name] = round((time.perf_counter() - started) * 1000, 1)
+
+
+def survey(
+    host: Host,
+    matrix: Matrix,
+    *,
+    python: str | None = None,
+    level: Level | None = None,
+    kernels: bool = True,
+    request: Request | None = None,
+    progress: Progress | None = None,
+) -> Survey:
+    """Probe a host. Without a level, `quick` where a usable GPU and a torch are, else `driver`, and torch
+    is started once where there is one; a host that is not live is always read at level static.
+
+    `kernels` false: no smoke kernel is run, however deep the level. `request` names kernels, devices and limits
+    (the rest of it is filled in here); `progress` is told of each kernel.
+    Raises InputError if `python` is no Python environment, or for a device that torch does not see.
+    """
+    probing = _Probing()
+    machine = _read_files(host, matrix, python, probing)
+    if not host.live:
+        machine = _with_recorded_answers(host, matrix, machine, probing)
+        return Survey(machine, tuple(probing.open_questions), probing.timings_ms)
+    depth = level or _default_level(machine)
+    if _reaches(depth, "driver"):
+        machine = replace(_ask_drivers(host, matrix, machine, probing), level="driver")
+    if level is None or _reaches(depth, "quick"):
+        asked = level is not None
+        run = Smoke(level=cast("SmokeLevel", depth), asked=asked) if kernels and _reaches(depth, "quick") else None
+        machine = _start_torch(host, machine, run, request, progress, probing)
+    return Survey(machine, tuple(probing.open_questions), probing.timings_ms)
+
+
+def _reaches(level: Level, wanted: Level) -> bool:
+    return _DEPTH.index(level) >= _DEPTH.index(wanted)
+
+
+def _default_level(machine: Machine) -> Level:
+    return "quick" if _usable(machine) and machine.torch is not None else "driver"
+
+
+def _usable(machine: Machine) -> bool:
+    return any(standing.usable for standing in standings(machine))
+
+
+def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probing) -> Machine:
+    """Everything that level static reads: no command, no library opened."""
+    from gpudoctor.host import LiveHost
+    from gpudoctor.machine import AmdStack, LoadPath, NvidiaStack, System
+    from gpudoctor.probes.amd import probe_amd
+    from gpudoctor.probes.kernel_log import probe_kernel_log
+    from gpudoctor.probes.load_path import driver_libraries, userland_version
+    from gpudoctor.probes.nvidia import probe_nvidia
+    from gpudoctor.probes.pci import probe_pci
+    from gpudoctor.probes.python_environment import probe_environment
+    from gpudoctor.probes.system import probe_system
+    from gpudoctor.probes.variables import probe_variables
+
+    system = probing("system", lambda: probe_system(host), System())
+    no_variables: dict[str, str] = {}
+    variables = probing("variables", lambda: probe_variables(host, matrix.variables), no_variables)
+    load_path = probing("load path", lambda: driver_libraries(host, variables), LoadPath())
+    pci = probing("pci", lambda: probe_pci(host), unknown("the PCI probe crashed"))
+    nvidia = probing("nvidia", lambda: probe_nvidia(host, pci, system, load_path), NvidiaStack())
+    userland = probing("nvidia libraries", lambda: userland_version(host, load_path), unknown("not read"))
+    amd = probing("amd", lambda: probe_amd(host, pci, system), AmdStack())
+    patterns = matrix.tables.log_patterns
+    log = probing("kernel log", lambda: probe_kernel_log(host, patterns), unknown("the log probe crashed"))
+    nothing: Fact[PythonEnvironment] = unknown("the environment probe crashed")
+    environment = probing("python", lambda: probe_environment(host, python, variables), nothing)
+    machine = Machine(
+        system=system,
+        nvidia=replace(nvidia, userland=userland),
+        amd=amd,
+        load_path=load_path,
+        environment=environment,
+        variables=variables,
+        kernel_log=log,
+    )
+    # `--python` is always a path of the running system, also where the host is a recording.
+    place = host if python is None else LiveHost()
+    machine = _with_torch_code(place, _with_cards(host, matrix, machine, probing, pci), probing)
+    return _with_extension_code(place, machine, matrix, probing)
+
+
+def _with_cards(host: Host, matrix: Matrix, machine: Machine, probing: _Probing, pci: object = None) -> Machine:
+    """The machine with its cards put together from the bus, KFD and the drivers' answers."""
+    from gpudoctor.probes.gpus import assemble
+    from gpudoctor.probes.pci import probe_pci
+
+    bus = probe_pci(host) if pci is None else pci
+    gpus, buses = probing(
+        "cards",
+        lambda: assemble(bus, machine.amd, machine.nvidia, machine.system, matrix),  # type: ignore[arg-type]
+        (machine.gpus, machine.buses),
+    )
+    return replace(machine, gpus=gpus, buses=buses)
+
+
+def _with_torch_code(host: Host, machine: Machine, probing: _Probing) -> Machine:
+    """The architectures that torch's own libraries carry, where they lie there and can be read."""
+    environment, torch = machine.environment.value, machine.torch
+    if environment is None or torch is None or torch.has_cuda_libraries is not True:
+        return machine
+    from gpudoctor.frameworks.torch.probes.code import read_torch_code
+
+    archs = probing("torch code", lambda: read_torch_code(host, environment, torch.path), torch.archs)
+    return _with_torch(machine, archs=archs)
+
+
+def _with_extension_code(host: Host, machine: Machine, matrix: Matrix, probing: _Probing) -> Machine:
+    """The architectures of packages that were compiled against torch, where such are installed."""
+    environment, rows = machine.environment.value, matrix.tables.extension_libraries
+    if environment is None or not any(environment.distribution(row.package) for row in rows):
+        return machine
+    from gpudoctor.probes.extension_code import read_extensions
+
+    found = probing("extension code", lambda: read_extensions(host, environment, rows), environment.extensions)
+    return replace(machine, environment=replace(machine.environment, value=replace(environment, extensions=found)))
+
+
+def _with_torch(machine: Machine, **facts: object) -> Machine:
+    environment = machine.environment.value
+    assert environment is not None
+    assert environment.torch.value is not None
+    torch = replace(environment.torch, value=replace(environment.torch.value, **facts))
+    return replace(machine, environment=replace(machine.environment, value=replace(environment, torch=torch)))
+
+
+def _ask_drivers(host: Host, matrix: Matrix, machine: Machine, probing: _Probing) -> Machine:
+    """Level driver: timed children that initialise NVML, libcuda and the HSA runtime."""
+    from gpudoctor.probes.amd_driver import ask_hsa
+    from gpudoctor.probes.nvidia_driver import ask_nvidia
+
+    recorded = not host.live  # asking a recording costs nothing: what it has of the tools' output is read
+    if recorded or _worth_asking_nvidia(machine):
+        silent = unknown("not asked")
+        nvml, cuda, smi = probing("nvidia driver", lambda: ask_nvidia(host, DRIVER_SECONDS), (silent, silent, silent))
+        machine = replace(machine, nvidia=replace(machine.nvidia, nvml=nvml, cuda=cuda, smi=smi))
+        machine = _with_cards(host, matrix, machine, probing)
+    if recorded or machine.of_vendor("amd") or machine.load_path.first("libhsa-runtime64.so.1"):
+        path, torch = machine.load_path, machine.torch
+        hsa = probing("hsa runtime", lambda: ask_hsa(host, path, DRIVER_SECONDS, torch=torch), unknown("not asked"))
+        machine = replace(machine, amd=replace(machine.amd, hsa=hsa))
+        machine = _with_cards(host, matrix, machine, probing)
+    return machine
+
+
+def _with_recorded_answers(host: Host, matrix: Matrix, machine: Machine, probing: _Probing) -> Machine:
+    """What a recording kept of the drivers' tools (`commands` of gpudoctor-host.json)."""
+    machine = _ask_drivers(host, matrix, machine, probing)
+    return replace(machine, level="static")
+
+
+def _worth_asking_nvidia(machine: Machine) -> bool:
+    libraries = any(machine.load_path.first(name) for name in ("libnvidia-ml.so.1", "libcuda.so.1"))
+    return bool(libraries or machine.of_vendor("nvidia") or machine.nvidia.nodes.value)
+
+
+def _start_torch(
+    host: Host,
+    machine: Machine,
+    run: Smoke | None,
+    request: Request | None,
+    progress: Progress | None,
+    probing: _Probing,
+) -> Machine:
+    """Import torch once, in a child of the examined interpreter, and run the kernels of `run`'s level there."""
+    from gpudoctor.smoke import session
+
+    chosen = request or session.Request(level=None)
+    if run is not None:
+        run = replace(run, card_asked=run.asked and chosen.card_asked)
+    environment = machine.environment.value
+    if environment is None or machine.torch is None:
+        return machine if run is None else replace(machine, smoke=replace(run, why=_no_torch(machine)))
+    whole = replace(
+        chosen,
+        level=run.level if run else None,
+        asked=run.asked if run else False,
+        cpu_instead=not _usable(machine),
+        blocked={key: why for gpu in machine.gpus if (why := taken(gpu)) for key in (gpu.bdf, gpu.uuid) if key},
+    )
+    crashed = "the smoke session crashed"
+    performed = probing(
+        "smoke" if run else "torch import",
+        lambda: session.perform(host, environment, whole, progress or session.ignore),
+        session.Performed(trial=unknown(crashed), smoke=replace(run, why=crashed) if run else None),
+    )
+    machine = replace(_with_torch(machine, trial=performed.trial), smoke=performed.smoke)
+    computed = any(kernel.status != "skipped" for kernel in performed.smoke.kernels) if performed.smoke else False
+    return replace(machine, level=run.level) if run and computed else machine
+
+
+def _no_torch(machine: Machine) -> str:
+    if machine.environment.value is None:
+        return "there is no Python environment to run them in"
+    torch = machine.environment.value.torch
+    return "no torch is installed" if torch.absent else f"torch could not be looked into: {torch.why}"

@@ -1,0 +1,1 @@
+"""What several tests need: made-up machines, hosts, environments, wheels, indexes."""

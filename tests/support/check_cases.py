@@ -1,0 +1,72 @@
+"""Running one check, or a layer's checks, over a Machine."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from gpudoctor.check import Check
+from gpudoctor.engine import judge
+from gpudoctor.finding import Finding, NotJudged
+from gpudoctor.machine import KernelLog, LogFault, Machine, known
+from gpudoctor.matrix.load import load_matrix
+from gpudoctor.matrix.questions import Matrix
+from gpudoctor.situation import Situation
+from gpudoctor.suites import machine_checks
+
+BELOW_TORCH = ("GPD1", "GPD2")
+
+
+@cache
+def matrix() -> Matrix:
+    return load_matrix()
+
+
+def _checks(slug: str) -> list[Check]:
+    chosen = [check for check in machine_checks() if check.slug == slug]
+    assert chosen, f"no check has the slug {slug}"
+    return chosen
+
+
+def found(machine: Machine, slug: str) -> list[Finding]:
+    """What the check of that slug finds."""
+    return [finding for check in _checks(slug) for finding in check.run(Situation(machine, matrix()))[0]]
+
+
+def unanswered(machine: Machine, slug: str) -> list[NotJudged]:
+    return [question for check in _checks(slug) for question in check.run(Situation(machine, matrix()))[1]]
+
+
+def below_torch(machine: Machine) -> list[tuple[str, str]]:
+    """(slug, severity) of everything that the checks of hardware, kernel, driver and access find, in order."""
+    judgement = judge(machine, matrix(), machine_checks(), select=BELOW_TORCH)
+    return [(finding.slug, finding.severity) for finding in judgement.findings]
+
+
+def first(machine: Machine) -> Finding:
+    """The finding that those checks put first."""
+    return judge(machine, matrix(), machine_checks(), select=BELOW_TORCH).findings[0]
+
+
+def remedies(finding: Finding) -> list[str]:
+    """Names of the remedies of the first way out."""
+    return [type(remedy).__name__ for remedy in finding.ways_out[0].remedies]
+
+
+def log(*lines: str) -> dict[str, object]:
+    """`kernel_log=` of a Machine with these lines, each classified by the matrix's patterns as the probe does."""
+    import re
+
+    faults = []
+    for line in lines:
+        for pattern in matrix().tables.log_patterns:
+            hit = re.search(pattern.pattern, line)
+            if hit:
+                groups = hit.groupdict()
+                xid = groups.get("xid")
+                faults.append(
+                    LogFault(kind=pattern.id, line=line, bdf=groups.get("bdf"), xid=int(xid) if xid else None)
+                )
+                break
+        else:
+            raise AssertionError(f"no pattern of the matrix knows {line!r}")
+    return {"kernel_log": known(KernelLog(faults=tuple(faults), source="dmesg"), "dmesg")}
