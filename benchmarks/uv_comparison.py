@@ -5,7 +5,7 @@
 RECORDING holds what uv answered: {"driver": [{"driver", "first"}], "gfx": [{"gfx", "first"}]}. SCAN holds what wheels
 carry, read from their binaries: {"_torch_arch_by_version": {VERSION: {"cuda", "full_coverage_sass"}}}. Both picks are
 judged by those lists where the wheel was read, else by the matrix's row, and by rules written down here once more:
-the driver floors of the CUDA majors, the branches that know a card, the BLAS that comes with ROCm.
+the driver floors of the CUDA majors, the branches that know a GPU, the BLAS that comes with ROCm.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from gpudoctor.recommend import Recommended, recommend
 
 PYTHON, PLATFORM = "3.12", "linux-x86_64"
 FLOORS = {"10": "410.48", "11": "450.80.02", "12": "525.60.13", "13": "580"}
-# Card: capability, first driver that knows it, last branch that runs it.
-CARDS = {
+# GPU: capability, first driver that knows it, last branch that runs it.
+GPUS = {
     "GTX 1080 Ti": ((6, 1), "378.13", 580),
     "RTX 3090": ((8, 6), "455.23.04", None),
     "RTX 5090": ((12, 0), "570.86.16", None),
@@ -40,19 +40,17 @@ class Comparison:
         self.matrix = matrix
         self.measured = measured
 
-    def of_driver(self, card: str, driver: str, index: str) -> tuple[str, str, str, str, str]:
+    def of_driver(self, gpu: str, driver: str, index: str) -> tuple[str, str, str, str, str]:
         """uv's pick and its verdict, ours and its verdict, and why they differ."""
         theirs = self.newest(index)
-        ours = self.pick(card, driver)
-        uv = self.judged_cuda(card, driver, theirs.version, theirs.build) if theirs else f"no wheel for {PYTHON}"
-        own = (
-            self.judged_cuda(card, driver, ours.torch or "", ours.build or "") if ours else self.nothing(card, driver)
-        )
+        ours = self.pick(gpu, driver)
+        uv = self.judged_cuda(gpu, driver, theirs.version, theirs.build) if theirs else f"no wheel for {PYTHON}"
+        own = self.judged_cuda(gpu, driver, ours.torch or "", ours.build or "") if ours else self.nothing(gpu, driver)
         name = f"{theirs.version}+{theirs.build}" if theirs else f"none in {index}"
         return name, uv, named(ours), own, self.explained(uv, theirs, ours)
 
     def of_gfx(self, gfx: str, index: str | None) -> tuple[str, str, str, str, str]:
-        """The same for an AMD card."""
+        """The same for an AMD GPU."""
         theirs = self.newest(index) if index else None
         ours = self.pick(gfx, "")
         uv = self.judged_gfx(gfx, theirs) if theirs else "no: a CPU torch, the name is not known to it"
@@ -61,9 +59,9 @@ class Comparison:
         name = f"{theirs.version}+{theirs.build}" if theirs else "cpu"
         return name, uv, named(ours), own, self.explained(uv, theirs, ours)
 
-    def pick(self, card: str, driver: str) -> Recommended | None:
-        """What recommend puts first for a described machine; None where nothing serves its card."""
-        described = Description(gpus=(card,), driver=driver, python_version=PYTHON)
+    def pick(self, gpu: str, driver: str) -> Recommended | None:
+        """What recommend puts first for a described machine; None where nothing serves its GPU."""
+        described = Description(gpus=(gpu,), driver=driver, python_version=PYTHON)
         answer = recommend(imagined(described, {}, self.matrix), self.matrix)
         return next((choice for choice in answer.choices if choice.level != "cpu"), None)
 
@@ -87,13 +85,13 @@ class Comparison:
         kin = next((r for r in self.rows() if r.build == build and r.archs), None)
         return (list(kin.archs or ()), f"list of {kin.version}+{build}") if kin else None
 
-    def judged_cuda(self, card: str, driver: str, version: str, build: str) -> str:
+    def judged_cuda(self, gpu: str, driver: str, version: str, build: str) -> str:
         """Whether a CUDA build runs there, by the rules above."""
-        (major, minor), first, last = CARDS[card]
+        (major, minor), first, last = GPUS[gpu]
         if figures(driver) < figures(first):
-            return f"driver older than the card ({first})"
+            return f"driver older than the GPU ({first})"
         if last is not None and figures(driver)[0] > last:
-            return f"driver has dropped the card (last: {last})"
+            return f"driver has dropped the GPU (last: {last})"
         if figures(driver) < figures(FLOORS[build[2:4]]):
             return f"driver below {FLOORS[build[2:4]]}"
         found = self.carried(version, build)
@@ -111,9 +109,9 @@ class Comparison:
             return f"no code for {gfx} in its rocBLAS ({blas.rocblas_basis})"
         return f"runs ({gfx}, {row.basis})"
 
-    def nothing(self, card: str, driver: str) -> str:
+    def nothing(self, gpu: str, driver: str) -> str:
         """What stands for "none", where that is the right answer."""
-        _, first, last = CARDS[card]
+        _, first, last = GPUS[gpu]
         if figures(driver) < figures(first):
             return "right: another driver first"
         if last is not None and figures(driver)[0] > last:
@@ -151,8 +149,8 @@ def tables(recording: dict[str, Any], scan: dict[str, Any]) -> dict[str, list[tu
     comparison = Comparison(load_matrix(()), scan["_torch_arch_by_version"])
     drivers = sorted(recording["driver"], key=lambda row: figures(row["driver"]), reverse=True)
     found: dict[str, list[tuple[str, ...]]] = {
-        card: [(row["driver"], *comparison.of_driver(card, row["driver"], row["first"])) for row in drivers]
-        for card in CARDS
+        gpu: [(row["driver"], *comparison.of_driver(gpu, row["driver"], row["first"])) for row in drivers]
+        for gpu in GPUS
     }
     found["AMD"] = [(row["gfx"], *comparison.of_gfx(row["gfx"], row["first"])) for row in recording["gfx"]]
     return found

@@ -172,7 +172,7 @@ def _rest(found: list[Finding]) -> Iterable[Finding]:
         return ()
     places = ", ".join(finding.subject for finding in rest[:_MOST_OF_A_KIND])
     message = f"{len(rest):,} more problems of this kind are not listed one by one."
-    return (replace(rest[0], message=message, saw=places[:_LONGEST], ways_out=(), evidence=()),)
+    return (replace(rest[0], message=message, saw=places[:_LONGEST], fixes=(), evidence=()),)
 
 
 def _cut(finding: Finding) -> Finding:

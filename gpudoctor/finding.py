@@ -18,7 +18,7 @@ frameworks; what is installed beside them; kernels that ran; recipes of images; 
 
 
 class Device(Struct, frozen=True):
-    """The card that a finding is about (report JSON, design §3)."""
+    """The GPU that a finding is about (report JSON, design §3)."""
 
     vendor: Vendor
     index: int | None
@@ -150,7 +150,7 @@ class UnblockModule(Remedy, frozen=True):
 
 
 class BlockModule(Remedy, frozen=True):
-    """Keep `module` (nouveau, nova_core) from taking the card."""
+    """Keep `module` (nouveau, nova_core) from taking the GPU."""
 
     module: str
     why: str = ""
@@ -219,7 +219,7 @@ AnyRemedy = (
 )
 
 
-class WayOut(Struct, frozen=True):
+class Fix(Struct, frozen=True):
     """One complete way out of a finding: what to do, in order. A finding lists the best one first."""
 
     title: str
@@ -243,15 +243,15 @@ class Finding(Struct, frozen=True):
     device: Device | None = None
     confidence: Confidence = "certain"
     evidence: tuple[Evidence, ...] = ()
-    ways_out: tuple[WayOut, ...] = ()
+    fixes: tuple[Fix, ...] = ()
     refs: tuple[str, ...] = ()
     supersedes: tuple[str, ...] = ()
     """Slugs of findings that are effects of this one or vanish with its repair: they come after it."""
-    cards: tuple[Device, ...] = ()
-    """Every card of a group of equal ones; of one card `device` tells enough."""
+    gpus: tuple[Device, ...] = ()
+    """Every GPU of a group of equal ones; of one GPU `device` tells enough."""
     possible_causes: tuple[str, ...] = ()
     """A fault that was seen, not inferred: slugs of what may cause it, likeliest first. Where one of these was found
-    for the same card, this is its evidence, not a second finding. ABSENCE stands for whatever takes GPUs away."""
+    for the same GPU, this is its evidence, not a second finding. ABSENCE stands for whatever takes GPUs away."""
     fallback: bool = False
     """Said only where no deeper cause was found: an error of driver or access, or what names it in `supersedes`."""
     id: str = ""
@@ -260,8 +260,8 @@ class Finding(Struct, frozen=True):
 
     @property
     def about(self) -> tuple[Device, ...]:
-        """The cards that it speaks of; none: the environment or the machine."""
-        return self.cards or ((self.device,) if self.device else ())
+        """The GPUs that it speaks of; none: the environment or the machine."""
+        return self.gpus or ((self.device,) if self.device else ())
 
 
 class NotJudged(Struct, frozen=True):
@@ -277,6 +277,6 @@ class NotJudged(Struct, frozen=True):
 
 
 def gpu_subject(gpu: Gpu) -> str:
-    """How a card is named in a report: "GPU 0 NVIDIA GeForce RTX 5090"."""
+    """How a GPU is named in a report: "GPU 0 NVIDIA GeForce RTX 5090"."""
     number = "GPU" if gpu.index is None else f"GPU {gpu.index}"
     return f"{number} {gpu.name}"

@@ -26,7 +26,7 @@ _RANK = {"yes": 2, "unknown": 1, "no": 0}
 
 
 class Answer(Struct, frozen=True):
-    """Whether code runs on a card, by which rule, and through which piece of code."""
+    """Whether code runs on a GPU, by which rule, and through which piece of code."""
 
     runs: Runs
     rule: str
@@ -42,26 +42,26 @@ class Answer(Struct, frozen=True):
 def cuda_runs(
     sm: str, sass: Collection[str], ptx: Collection[str], *, ptx_readable: bool | None = None, tegra: bool = False
 ) -> Answer:
-    """Whether code with these SASS and PTX architectures runs on a card.
+    """Whether code with these SASS and PTX architectures runs on a GPU.
 
     `sm` is "sm_89"; `sass` items "sm_80", "sm_90a", "sm_100f"; `ptx` items "compute_90", "compute_90a".
     `ptx_readable` says whether the driver knows that PTX's version (None: not known). `tegra` says that the
-    card is a Tegra's: machine code for desktop chips of the same major does not run there.
+    GPU is a Tegra's: machine code for desktop chips of the same major does not run there.
     """
-    card = _parsed(sm)
-    if card is None:
+    gpu = _parsed(sm)
+    if gpu is None:
         return Answer("unknown", "not-an-arch", sm)
-    answers = [_sass(card, code, tegra) for code in sass if not code.startswith("compute_")]
-    answers += [_ptx(card, code, ptx_readable) for code in ptx]
+    answers = [_sass(gpu, code, tegra) for code in sass if not code.startswith("compute_")]
+    answers += [_ptx(gpu, code, ptx_readable) for code in ptx]
     return _best(answers, Answer("no", "no-nvidia-code"))
 
 
 def gfx_runs(gfx: str, code: Collection[str], generics: Collection[str] = ()) -> Answer:
     """Whether code objects for `code` ("gfx1030", "gfx90a:xnack-", "gfx11-generic") run on `gfx`.
 
-    `gfx` may carry the card's own modes ("gfx90a:sramecc+:xnack-"). Where it does not, code for the mode that a
-    card is usually in runs, and for the other one it is not known. `generics` are the generic targets that the
-    card accepts.
+    `gfx` may carry the GPU's own modes ("gfx90a:sramecc+:xnack-"). Where it does not, code for the mode that a
+    GPU is usually in runs, and for the other one it is not known. `generics` are the generic targets that the
+    GPU accepts.
     """
     name, modes = _target(gfx)
     if not name.startswith("gfx"):
@@ -80,12 +80,12 @@ def _parsed(arch: str) -> tuple[_Capability, str] | None:
     return ((int(found[1]), int(found[2])), found[3]) if found else None
 
 
-def _sass(card: tuple[_Capability, str], code: str, tegra: bool) -> Answer:
+def _sass(gpu: tuple[_Capability, str], code: str, tegra: bool) -> Answer:
     parsed = _parsed(code)
     if parsed is None:
         return Answer("unknown", "not-an-arch", code, native=True)
     target, suffix = parsed
-    have = card[0]
+    have = gpu[0]
     if _RENAMED.get(target) == have:
         return Answer("unknown", "sass-renamed", code, native=True)
     if suffix == "a":
@@ -100,12 +100,12 @@ def _sass(card: tuple[_Capability, str], code: str, tegra: bool) -> Answer:
     return Answer("yes", "sass-same-major", code, native=True)
 
 
-def _ptx(card: tuple[_Capability, str], code: str, readable: bool | None) -> Answer:
+def _ptx(gpu: tuple[_Capability, str], code: str, readable: bool | None) -> Answer:
     parsed = _parsed(code)
     if parsed is None:
         return Answer("unknown", "not-an-arch", code)
     target, suffix = parsed
-    have = card[0]
+    have = gpu[0]
     if suffix == "a":
         fits, rule = target == have, "ptx-arch-specific"
     elif suffix == "f":
@@ -149,7 +149,7 @@ def _gfx(name: str, modes: dict[str, str], code: str, generics: Collection[str])
 
 
 def _default_modes(name: str) -> dict[str, str]:
-    """How a card stands that does not say, unless somebody changed it: ECC of the registers on, xnack off."""
+    """How a GPU stands that does not say, unless somebody changed it: ECC of the registers on, xnack off."""
     return {"sramecc": "+", "xnack": "+" if name.startswith("gfx125") else "-"}
 
 

@@ -245,7 +245,7 @@ FabricState = Literal["not-supported", "not-started", "in-progress", "completed"
 
 
 class NvmlDevice(Record, frozen=True):
-    """One card as NVML (or, failing that, nvidia-smi) describes it."""
+    """One GPU as NVML (or, failing that, nvidia-smi) describes it."""
 
     index: int
     name: str = ""
@@ -268,9 +268,9 @@ class NvmlDevice(Record, frozen=True):
     pci_id: str | None = None
     """ "10de:2b85"; under WSL2 the only place that tells it."""
     fabric: FabricState | None = None
-    """Whether the card has registered with an NVLink fabric; None: not asked, or not known to the driver."""
+    """Whether the GPU has registered with an NVLink fabric; None: not asked, or not known to the driver."""
     peers: tuple[int, ...] | None = None
-    """Indices of the cards whose memory it can reach directly; only libcuda tells."""
+    """Indices of the GPUs whose memory it can reach directly; only libcuda tells."""
     lost: bool = False
     """The driver lists it and it does not answer (GPU is lost)."""
     why: str = ""
@@ -290,13 +290,13 @@ class NvidiaApi(Record, frozen=True):
 
 
 class ProcGpu(Record, frozen=True):
-    """A card as /proc/driver/nvidia/gpus describes it: `minor` is the number N of /dev/nvidiaN."""
+    """A GPU as /proc/driver/nvidia/gpus describes it: `minor` is the number N of /dev/nvidiaN."""
 
     bdf: str
     model: str = ""
     minor: int | None = None
     uuid: str = ""
-    """"GPU-..."; empty until a program has used the card since boot."""
+    """"GPU-..."; empty until a program has used the GPU since boot."""
     excluded: bool = False
 
 
@@ -309,7 +309,7 @@ class Fabric(Record, frozen=True):
 
 
 class NvidiaStack(Record, frozen=True):
-    """Everything between an NVIDIA card and the CUDA runtime."""
+    """Everything between an NVIDIA GPU and the CUDA runtime."""
 
     module: Fact[NvidiaModule] = unknown("not probed")
     modules_loaded: Fact[tuple[str, ...]] = unknown("not probed")
@@ -323,8 +323,8 @@ class NvidiaStack(Record, frozen=True):
     """/dev/nvidia*, /dev/nvidia-caps/*, /dev/dxg, /dev/nvhost-*."""
     proc_gpus: Fact[tuple[str, ...]] = unknown("not probed")
     """PCI addresses that /proc/driver/nvidia/gpus lists: those that the module has taken."""
-    proc_cards: tuple[ProcGpu, ...] = ()
-    """The same cards, with what their `information` files say."""
+    proc_details: tuple[ProcGpu, ...] = ()
+    """The same GPUs, with what their `information` files say."""
     firmware: Fact[tuple[str, ...]] = unknown("not probed")
     """Files of /lib/firmware/nvidia/VERSION, for the version of the loaded module."""
     fabric: Fabric = Fabric()
@@ -394,7 +394,7 @@ class RocmInstall(Record, frozen=True):
 
 
 class AmdStack(Record, frozen=True):
-    """Everything between an AMD card and the HIP runtime."""
+    """Everything between an AMD GPU and the HIP runtime."""
 
     module: Fact[str] = unknown("not probed")
     """Version of the loaded amdgpu module; "in-tree" where it states none."""
@@ -412,11 +412,11 @@ class AmdStack(Record, frozen=True):
     hsa: Fact[HsaApi] = unknown("not probed")
 
 
-# --- cards ---------------------------------------------------------------------------------------
+# --- GPUs ---------------------------------------------------------------------------------------
 
 
 class Gpu(Record, frozen=True):
-    """One card, put together from the bus, the kernel driver and the driver's own interfaces."""
+    """One GPU, put together from the bus, the kernel driver and the driver's own interfaces."""
 
     vendor: Vendor
     name: str
@@ -719,7 +719,7 @@ class Smoke(Record, frozen=True):
     """Why nothing, or not all, was run."""
     asked: bool = True
     """Whether a person asked for the level (else it was the default)."""
-    card_asked: bool = False
+    gpu_asked: bool = False
     """Whether a person named a GPU ("cuda:0", "cuda") to compute on."""
 
 

@@ -11,7 +11,7 @@ from gpudoctor.engine import FailOn, Ignored, Judgement, Verdict, exit_code
 from gpudoctor.finding import Confidence, Device, Evidence, Finding, NotJudged, Severity
 from gpudoctor.machine import Machine, SmokeStatus, SubjectKind
 from gpudoctor.machine import Smoke as SmokeRun
-from gpudoctor.step import Fix
+from gpudoctor.step import PlannedFix
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -39,7 +39,7 @@ class ReportedFinding(Struct, frozen=True):
     saw: str
     want: str
     evidence: tuple[Evidence, ...]
-    fixes: tuple[Fix, ...]
+    fixes: tuple[PlannedFix, ...]
     refs: tuple[str, ...]
 
 
@@ -114,8 +114,8 @@ def make_report(
 
 
 def _reported(finding: Finding, machine: Machine, matrix: Matrix) -> ReportedFinding:
-    fixes: tuple[Fix, ...] = ()
-    if finding.ways_out:
+    fixes: tuple[PlannedFix, ...] = ()
+    if finding.fixes:
         from gpudoctor.planner.plan import fixes_for  # a healthy machine needs no plan
 
         fixes = fixes_for(finding, machine, matrix)

@@ -3,7 +3,7 @@
     requirement = comparison | "any(" comparison ")" | flag
     comparison  = field operator value            flag = "p2p" | "same-model"
 
-A field of a card holds for all usable cards, with `any(...)` for at least one; without a usable card it never holds.
+A field of a GPU holds for all usable GPUs, with `any(...)` for at least one; without a usable GPU it never holds.
 """
 
 from __future__ import annotations
@@ -20,19 +20,17 @@ Operator = Literal[">=", "<=", "==", "!=", "~=", ">", "<", "in", ""]
 
 
 class Field(Struct, frozen=True):
-    """Something that can be required: what it is, and whether each card has its own."""
+    """Something that can be required: what it is, and whether each GPU has its own."""
 
     kind: Kind
-    per_card: bool
+    per_gpu: bool
     meaning: str
 
 
 FIELDS = {
-    "gpu": Field("count", False, "usable GPUs; a card in MIG mode counts as one, as a process sees one slice"),
-    "gpu.model": Field("text", True, "name of the card as the driver prints it"),
-    "gpu.memory": Field(
-        "size", True, "memory of the card; of a MIG slice its own; of unified memory what it may use"
-    ),
+    "gpu": Field("count", False, "usable GPUs; a GPU in MIG mode counts as one, as a process sees one slice"),
+    "gpu.model": Field("text", True, "name of the GPU as the driver prints it"),
+    "gpu.memory": Field("size", True, "memory of the GPU; of a MIG slice its own; of unified memory what it may use"),
     "sm": Field("version", True, "CUDA compute capability"),
     "gfx": Field("arch", True, "AMD gfx target"),
     "driver": Field("version", False, "NVIDIA driver"),
@@ -41,8 +39,8 @@ FIELDS = {
     "torch.cuda": Field("version", False, "CUDA that torch was built with"),
     "rocm": Field("version", False, "ROCm that torch was built with, else the installed one"),
     "shm": Field("size", False, "size of /dev/shm"),
-    "p2p": Field("flag", False, "every usable card reaches every other's memory"),
-    "same-model": Field("flag", False, "all usable cards are of one model"),
+    "p2p": Field("flag", False, "every usable GPU reaches every other's memory"),
+    "same-model": Field("flag", False, "all usable GPUs are of one model"),
 }
 
 _OPERATORS: dict[Kind, tuple[Operator, ...]] = {
@@ -95,11 +93,11 @@ class Requirement(Struct, frozen=True):
         return _size(self.values[0]) or 0
 
     @property
-    def needs_card(self) -> bool:
-        """Whether it never holds without a usable card."""
+    def needs_gpu(self) -> bool:
+        """Whether it never holds without a usable GPU."""
         if self.name == "gpu":
             return not self.compares(0, int(self.values[0]))
-        return self.field.per_card or self.field.kind == "flag"
+        return self.field.per_gpu or self.field.kind == "flag"
 
     @property
     def needs_torch(self) -> bool:
@@ -116,20 +114,20 @@ def parse(text: str, *, firm: bool = False) -> Requirement:
     inner = text.strip()
     if len(inner) > _LENGTH:
         raise RequirementError(f"{inner[:40]!r}... is longer than {_LENGTH} characters")
-    any_card = re.fullmatch(r"any\s*\((.*)\)", inner, re.DOTALL)
-    found = re.fullmatch(_FORM, (any_card[1] if any_card else inner).strip(), re.DOTALL)
+    any_gpu = re.fullmatch(r"any\s*\((.*)\)", inner, re.DOTALL)
+    found = re.fullmatch(_FORM, (any_gpu[1] if any_gpu else inner).strip(), re.DOTALL)
     if found is None:
         raise RequirementError(f"{text!r} is no requirement; write one such as {_example('gpu')} or {_example('sm')}")
     name, operator, value = found["name"], found["operator"] or "", found["value"]
     field = FIELDS.get(name)
     if field is None:
         raise RequirementError(f"{text!r}: nothing is called {name!r}{_near(name)}; known are {', '.join(FIELDS)}")
-    if any_card and not field.per_card:
-        raise RequirementError(f"{text!r}: any(...) is for what each card has, and {name} is of the whole machine")
+    if any_gpu and not field.per_gpu:
+        raise RequirementError(f"{text!r}: any(...) is for what each GPU has, and {name} is of the whole machine")
     _check_operator(text, name, field, operator)
     values = _values(text, name, field, operator, value or "")
     return Requirement(
-        text=inner, name=name, operator=cast(Operator, operator), values=values, any=bool(any_card), firm=firm
+        text=inner, name=name, operator=cast(Operator, operator), values=values, any=bool(any_gpu), firm=firm
     )
 
 

@@ -39,7 +39,7 @@ class ManualStep(Struct, frozen=True, tag="manual", tag_field="kind"):
 Step = RunStep | EnvStep | ManualStep
 
 
-class Fix(Struct, frozen=True):
+class PlannedFix(Struct, frozen=True):
     """One way out of a finding, as steps."""
 
     title: str

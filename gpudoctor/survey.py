@@ -136,18 +136,18 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
     )
     # `--python` is always a path of the running system, also where the host is a recording.
     place = host if python is None else LiveHost()
-    machine = _with_torch_code(place, _with_cards(host, matrix, machine, probing, pci), probing)
+    machine = _with_torch_code(place, _with_gpus(host, matrix, machine, probing, pci), probing)
     return _with_extension_code(place, machine, matrix, probing)
 
 
-def _with_cards(host: Host, matrix: Matrix, machine: Machine, probing: _Probing, pci: object = None) -> Machine:
-    """The machine with its cards put together from the bus, KFD and the drivers' answers."""
+def _with_gpus(host: Host, matrix: Matrix, machine: Machine, probing: _Probing, pci: object = None) -> Machine:
+    """The machine with its GPUs put together from the bus, KFD and the drivers' answers."""
     from gpudoctor.probes.gpus import assemble
     from gpudoctor.probes.pci import probe_pci
 
     bus = probe_pci(host) if pci is None else pci
     gpus, buses = probing(
-        "cards",
+        "gpus",
         lambda: assemble(bus, machine.amd, machine.nvidia, machine.system, matrix),  # type: ignore[arg-type]
         (machine.gpus, machine.buses),
     )
@@ -194,12 +194,12 @@ def _ask_drivers(host: Host, matrix: Matrix, machine: Machine, probing: _Probing
         silent = unknown("not asked")
         nvml, cuda, smi = probing("nvidia driver", lambda: ask_nvidia(host, DRIVER_SECONDS), (silent, silent, silent))
         machine = replace(machine, nvidia=replace(machine.nvidia, nvml=nvml, cuda=cuda, smi=smi))
-        machine = _with_cards(host, matrix, machine, probing)
+        machine = _with_gpus(host, matrix, machine, probing)
     if recorded or machine.of_vendor("amd") or machine.load_path.first("libhsa-runtime64.so.1"):
         path, torch = machine.load_path, machine.torch
         hsa = probing("hsa runtime", lambda: ask_hsa(host, path, DRIVER_SECONDS, torch=torch), unknown("not asked"))
         machine = replace(machine, amd=replace(machine.amd, hsa=hsa))
-        machine = _with_cards(host, matrix, machine, probing)
+        machine = _with_gpus(host, matrix, machine, probing)
     return machine
 
 
@@ -227,7 +227,7 @@ def _start_torch(
 
     chosen = request or session.Request(level=None)
     if run is not None:
-        run = replace(run, card_asked=run.asked and chosen.card_asked)
+        run = replace(run, gpu_asked=run.asked and chosen.gpu_asked)
     environment = machine.environment.value
     if environment is None or machine.torch is None:
         return machine if run is None else replace(machine, smoke=replace(run, why=_no_torch(machine)))

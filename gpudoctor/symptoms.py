@@ -72,7 +72,7 @@ def settled(findings: Iterable[Finding], situation: Situation) -> list[Finding]:
 
 
 def answered(questions: Iterable[NotJudged], situation: Situation) -> list[NotJudged]:
-    """Open questions: none matters any more where every usable card computed right."""
+    """Open questions: none matters any more where every usable GPU computed right."""
     right = (
         situation.machine.smoke is not None
         and bool(situation.usable)
@@ -111,28 +111,26 @@ def _joined(cause: Finding, symptom: Finding) -> Finding:
         message=cause.message if known else f"{cause.message} What was seen: {symptom.saw}.",
         confidence=confidence,
         evidence=(*cause.evidence, *(item for item in symptom.evidence if item not in cause.evidence)),
-        ways_out=cause.ways_out or symptom.ways_out,
+        fixes=cause.fixes or symptom.fixes,
         supersedes=tuple(dict.fromkeys((*cause.supersedes, *symptom.supersedes))),
     )
 
 
 def _unless_refuted(finding: Finding, situation: Situation) -> Finding:
-    """What was only inferred to keep a card from computing, and did not: a note, with nothing to repair."""
+    """What was only inferred to keep a GPU from computing, and did not: a note, with nothing to repair."""
     inferred = finding.severity == "error" and finding.confidence != "certain"
     if not inferred or finding.slug not in situation.matrix.stopping_causes:
         return finding
-    cards = [
-        gpu for gpu in situation.usable if not finding.about or any(_is(device, gpu) for device in finding.about)
-    ]
-    if not cards or not all(map(situation.computed, cards)):
+    gpus = [gpu for gpu in situation.usable if not finding.about or any(_is(device, gpu) for device in finding.about)]
+    if not gpus or not all(map(situation.computed, gpus)):
         return finding
-    names = ", ".join(name for name, gpu in situation.behind.items() if any(gpu is card for card in cards))
+    names = ", ".join(name for name, gpu in situation.behind.items() if any(gpu is one for one in gpus))
     return replace(
         finding,
         severity="note",
         message=f"{finding.message} Smoke kernels ran on it all the same and computed right: nothing has to be done.",
         evidence=(*finding.evidence, Evidence("smoke", f"every kernel passed on {names}", "smoke kernels")),
-        ways_out=(),
+        fixes=(),
     )
 
 

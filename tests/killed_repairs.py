@@ -118,7 +118,7 @@ class Killing:
         where = f"{last.mark} {last.step if last.step >= 0 else ''}".strip() if last else "saving"
         return f"{all_runs[-1].state}: {where}"
 
-    def one(self, what: str, part: float, way: str) -> tuple[str, str]:
+    def one(self, what: str, part: float, fix: str) -> tuple[str, str]:
         """Kill `what` ("apply", "resume", "undo") and go on by `way` ("undo", "resume"). Returns what was found and
         lost."""
         self.fresh()
@@ -128,13 +128,13 @@ class Killing:
             self.cut_off()
         self.kill(what, part)
         found = self.found()
-        wanted = self.before if what == "undo" or way == "undo" else self.repaired
+        wanted = self.before if what == "undo" or fix == "undo" else self.repaired
         if found == "no run":
             return found, str(differences(self.before, contents(self.prefix)) or "")
         current = runs(str(self.folder / "state"))[-1]
-        if way == "resume" and current.state == "cut off":
+        if fix == "resume" and current.state == "cut off":
             resume(current, say=lambda event: None)
-        elif what == "undo" or way == "undo":
+        elif what == "undo" or fix == "undo":
             undo(current, say=lambda event: None)
         lost = differences(wanted, contents(self.prefix))
         after = read(current.folder)
@@ -165,12 +165,12 @@ def main() -> int:
         killing = Killing(Path(folder), tool=chosen.tool)
         print("usual seconds:", {name: round(value, 2) for name, value in killing.seconds.items()})
         for what in chosen.of.split(","):
-            ways = ("undo",) if what == "undo" else ("undo", "resume")
+            fixes = ("undo",) if what == "undo" else ("undo", "resume")
             for number in range(chosen.kills):
-                part, way = rng.uniform(0.02, 1.02), ways[number % len(ways)]
-                found, lost = killing.one(what, part, way)
+                part, fix = rng.uniform(0.02, 1.02), fixes[number % len(fixes)]
+                found, lost = killing.one(what, part, fix)
                 lost_any |= bool(lost)
-                print(f"{what:6} {part:4.0%}  {found:32} {way:7} {'LOST ' + lost[:300] if lost else 'nothing lost'}")
+                print(f"{what:6} {part:4.0%}  {found:32} {fix:7} {'LOST ' + lost[:300] if lost else 'nothing lost'}")
                 sys.stdout.flush()
     return 1 if lost_any else 0
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from gpudoctor.finding import InstallDriver, Manual, ReplaceTorch, SetVariable, UnsetVariable, WayOut
+from gpudoctor.finding import Fix, InstallDriver, Manual, ReplaceTorch, SetVariable, UnsetVariable
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.coverage import carries
 from gpudoctor.isa import cuda_runs, gfx_runs
@@ -43,23 +43,23 @@ MATRIX = load_matrix()
 X86 = "linux-x86_64"
 
 
-def ways(machine: Machine) -> tuple[WayOut, ...]:
-    cards = builds.cards_to_serve(machine, MATRIX, machine.gpus)
-    return builds.replacements(machine, MATRIX, cards, keep=machine.torch)
+def fixes(machine: Machine) -> tuple[Fix, ...]:
+    gpus = builds.gpus_to_serve(machine, MATRIX, machine.gpus)
+    return builds.replacements(machine, MATRIX, gpus, keep=machine.torch)
 
 
-def replaced(way: WayOut) -> str:
+def replaced(fix: Fix) -> str:
     """ "2.9.1+cu128 <index>" of the torch that a way installs."""
-    remedy = next(remedy for remedy in way.remedies if isinstance(remedy, ReplaceTorch))
+    remedy = next(remedy for remedy in fix.remedies if isinstance(remedy, ReplaceTorch))
     return f"{remedy.version}+{remedy.build} {remedy.index_url}".strip()
 
 
-def texts(way: WayOut) -> str:
-    return " ".join(remedy.text for remedy in way.remedies if isinstance(remedy, Manual))
+def texts(fix: Fix) -> str:
+    return " ".join(remedy.text for remedy in fix.remedies if isinstance(remedy, Manual))
 
 
 def first(machine: Machine) -> str:
-    return replaced(ways(machine)[0])
+    return replaced(fixes(machine)[0])
 
 
 PYTORCH = "https://download.pytorch.org/whl"
@@ -68,14 +68,14 @@ PYTORCH = "https://download.pytorch.org/whl"
 # --- the scenarios ---------------------------------------------------------------------------------
 
 
-def test_a_card_newer_than_the_build_gets_the_nearest_newer_release_that_its_driver_serves() -> None:
+def test_a_gpu_newer_than_the_build_gets_the_nearest_newer_release_that_its_driver_serves() -> None:
     machine = nvidia_machine(
         nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120"), driver="570.133.07", torch=torch("2.6.0+cu124")
     )
     assert first(machine) == f"2.7.0+cu128 {PYTORCH}/cu128"
 
 
-def test_a_driver_below_the_floor_is_answered_by_the_newest_older_build_for_that_card() -> None:
+def test_a_driver_below_the_floor_is_answered_by_the_newest_older_build_for_that_gpu() -> None:
     machine = nvidia_machine(
         nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120"), driver="570.133.07", torch=torch("2.13.0+cu130")
     )
@@ -84,7 +84,7 @@ def test_a_driver_below_the_floor_is_answered_by_the_newest_older_build_for_that
 
 def test_rx_6700_xt_gets_native_code_then_the_override_then_the_cpu() -> None:
     machine = amd_machine(amd_gpu("AMD Radeon RX 6700 XT", "gfx1031"), torch=torch("2.9.1+rocm6.4"))
-    native, override, cpu = ways(machine)
+    native, override, cpu = fixes(machine)
     assert replaced(native) == "2.11.0+rocm7.14.0 https://repo.amd.com/rocm/whl-multi-arch"
     assert native.remedies[0].extra == "device-gfx1031"  # type: ignore[union-attr]
     assert [(r.name, r.value) for r in override.remedies if isinstance(r, SetVariable)] == [
@@ -96,8 +96,8 @@ def test_rx_6700_xt_gets_native_code_then_the_override_then_the_cpu() -> None:
 
 def test_without_a_native_wheel_for_this_python_the_override_comes_first() -> None:
     machine = amd_machine(amd_gpu("AMD Radeon RX 6700 XT", "gfx1031"), torch=torch("2.9.1+rocm6.4"), python="3.10")
-    assert isinstance(ways(machine)[0].remedies[0], Manual)  # a newer Python has native wheels
-    assert isinstance(ways(machine)[1].remedies[0], SetVariable)
+    assert isinstance(fixes(machine)[0].remedies[0], Manual)  # a newer Python has native wheels
+    assert isinstance(fixes(machine)[1].remedies[0], SetVariable)
 
 
 def test_pascal_leaves_a_release_that_dropped_it() -> None:
@@ -135,7 +135,7 @@ def test_the_package_indexs_own_build_is_preferred_where_the_version_changes() -
     choices, _ = builds.candidates(machine, MATRIX, machine.gpus, "3.12", X86)
     of_213 = [c for c in choices if c.version == "2.13.0"]
     assert (of_213[0].build, of_213[0].index_url, of_213[0].driver) == ("cu130", "", "serves")
-    assert "CUDA 13.2" in ways(machine)[0].title
+    assert "CUDA 13.2" in fixes(machine)[0].title
 
 
 def test_a_served_cuda_comes_before_minor_version_compatibility() -> None:
@@ -162,9 +162,9 @@ def test_a_python_without_wheels_is_answered_by_another_python() -> None:
     machine = nvidia_machine(
         nvidia_gpu("NVIDIA GeForce GTX 1080 Ti", "sm_61"), torch=torch("2.15.0+cu132"), python="3.15"
     )
-    way = ways(machine)[0]
-    assert isinstance(way.remedies[0], Manual)
-    assert "Python 3.14 " in way.remedies[0].text
+    fix = fixes(machine)[0]
+    assert isinstance(fix.remedies[0], Manual)
+    assert "Python 3.14 " in fix.remedies[0].text
 
 
 def with_libc(machine: Machine, libc: str) -> Machine:
@@ -190,17 +190,17 @@ def test_a_rocm_build_is_chosen_for_the_c_library_too() -> None:
 
 def test_where_only_the_c_library_is_in_the_way_another_system_is_the_way_out() -> None:
     blackwell = nvidia_machine(nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120"), torch=torch("2.6.0+cu124"))
-    way = ways(with_libc(blackwell, "glibc 2.17"))[0]
-    assert "needs glibc 2.28, and this system has glibc 2.17" in texts(way)
-    musl = ways(with_libc(blackwell, "musl"))
+    fix = fixes(with_libc(blackwell, "glibc 2.17"))[0]
+    assert "needs glibc 2.28, and this system has glibc 2.17" in texts(fix)
+    musl = fixes(with_libc(blackwell, "musl"))
     assert "no torch wheel for musl" in texts(musl[0])
-    assert not any(isinstance(remedy, ReplaceTorch) for way in musl for remedy in way.remedies)
+    assert not any(isinstance(remedy, ReplaceTorch) for fix in musl for remedy in fix.remedies)
 
 
 def test_another_system_is_the_way_out_where_the_python_is_in_the_way_too() -> None:
     here = environment(torch("2.6.0+cu124"), python="3.6")
     machine = nvidia_machine(environment=known(here, here.source))
-    assert "musl" in texts(ways(with_libc(machine, "musl"))[0])
+    assert "musl" in texts(fixes(with_libc(machine, "musl"))[0])
 
 
 @pytest.mark.parametrize(
@@ -237,29 +237,29 @@ def test_an_own_row_without_its_glibc_is_not_refused(tmp_path: Path) -> None:
 
 def test_where_only_the_driver_is_in_the_way_it_is_part_of_the_way_out() -> None:
     machine = nvidia_machine(nvidia_gpu(arch="sm_80"), driver="470.239.06", torch=torch("2.13.0+cpu"), python="3.14")
-    driver, torch_ = ways(machine)[0].remedies[:2]
+    driver, torch_ = fixes(machine)[0].remedies[:2]
     assert isinstance(driver, InstallDriver)
     assert int(driver.branch) >= 525
     assert isinstance(torch_, ReplaceTorch)
 
 
-def test_a_driver_that_does_not_know_the_card_is_not_what_builds_are_chosen_for() -> None:
-    card = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", chip="GB202")
-    machine = nvidia_machine(card, driver="535.183.01", torch=torch("2.9.1+cpu"))
+def test_a_driver_that_does_not_know_the_gpu_is_not_what_builds_are_chosen_for() -> None:
+    gpu = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", chip="GB202")
+    machine = nvidia_machine(gpu, driver="535.183.01", torch=torch("2.9.1+cpu"))
     assert first(machine) == f"2.9.1+cu130 {PYTORCH}/cu130"
 
 
 def test_companions_pair_and_only_where_they_are_installed() -> None:
-    card = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120")
-    bare = nvidia_machine(card, driver="570.133.07", torch=torch("2.6.0+cu124"))
+    gpu = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120")
+    bare = nvidia_machine(gpu, driver="570.133.07", torch=torch("2.6.0+cu124"))
     both = nvidia_machine(
-        card,
+        gpu,
         driver="570.133.07",
         torch=torch("2.6.0+cu124"),
         packages={"torchvision": "0.21.0+cu124", "torchaudio": "2.6.0+cu124"},
     )
-    assert ways(bare)[0].remedies[0].companions == ()  # type: ignore[union-attr]
-    assert ways(both)[0].remedies[0].companions == (("torchvision", "0.22.0"), ("torchaudio", "2.7.0"))  # type: ignore[union-attr]
+    assert fixes(bare)[0].remedies[0].companions == ()  # type: ignore[union-attr]
+    assert fixes(both)[0].remedies[0].companions == (("torchvision", "0.22.0"), ("torchaudio", "2.7.0"))  # type: ignore[union-attr]
 
 
 def test_an_installed_torchaudio_that_serves_later_torch_is_left_alone_where_the_index_has_none() -> None:
@@ -267,30 +267,30 @@ def test_an_installed_torchaudio_that_serves_later_torch_is_left_alone_where_the
     machine = nvidia_machine(
         nvidia_gpu(arch="sm_86"), driver="595.71.05", torch=torch("2.13.0+cpu"), packages=packages
     )
-    remedy = ways(machine)[0].remedies[0]
+    remedy = fixes(machine)[0].remedies[0]
     assert isinstance(remedy, ReplaceTorch)
     assert (remedy.build, remedy.companions) == ("cu132", ())
 
 
-def test_with_an_unknown_driver_the_last_branch_of_the_card_is_the_limit() -> None:
-    card = nvidia_gpu("Tesla K80", "sm_37")
+def test_with_an_unknown_driver_the_last_branch_of_the_gpu_is_the_limit() -> None:
+    gpu = nvidia_gpu("Tesla K80", "sm_37")
     nothing = NvidiaStack(module=absent("x"))
-    machine = nvidia_machine(card, torch=torch("2.1.2+cu121"), nvidia=nothing, load_path=LoadPath(), python="3.11")
+    machine = nvidia_machine(gpu, torch=torch("2.1.2+cu121"), nvidia=nothing, load_path=LoadPath(), python="3.11")
     assert first(machine) == f"2.1.2+cu118 {PYTORCH}/cu118"
-    _, rejected = builds.candidates(machine, MATRIX, (card,), "3.11", X86)
+    _, rejected = builds.candidates(machine, MATRIX, (gpu,), "3.11", X86)
     assert {r.because for r in rejected if (r.torch, r.build) == ("2.1.2", "cu121")} == {"branch"}
 
 
 def test_an_override_that_is_known_to_fail_on_a_rocm_is_offered_on_an_older_one() -> None:
     machine = amd_machine(amd_gpu("AMD Radeon RX 6700 XT", "gfx1031"), torch=torch("2.13.0+rocm7.2"), python="3.10")
-    override = next(way for way in ways(machine) if any(isinstance(r, SetVariable) for r in way.remedies))
+    override = next(fix for fix in fixes(machine) if any(isinstance(r, SetVariable) for r in fix.remedies))
     assert replaced(override) == f"2.9.1+rocm6.4 {PYTORCH}/rocm6.4"
 
 
-# --- several cards ---------------------------------------------------------------------------------
+# --- several GPUs ---------------------------------------------------------------------------------
 
 
-def test_a_mixed_box_gets_one_build_for_all_its_cards() -> None:
+def test_a_mixed_box_gets_one_build_for_all_its_gpus() -> None:
     machine = nvidia_machine(
         nvidia_gpu("NVIDIA GeForce RTX 3090", "sm_86"),
         nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", index=1),
@@ -300,14 +300,14 @@ def test_a_mixed_box_gets_one_build_for_all_its_cards() -> None:
     assert first(machine) == f"2.7.0+cu128 {PYTORCH}/cu128"
 
 
-def test_torch_is_chosen_for_the_cards_of_the_driver_that_stays() -> None:
+def test_torch_is_chosen_for_the_gpus_of_the_driver_that_stays() -> None:
     pascal = nvidia_gpu("NVIDIA GeForce GTX 1080 Ti", "sm_61")
     blackwell = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", index=1)
     kept = torch("2.9.1+cpu")
     newer = nvidia_machine(pascal, blackwell, driver="595.71.05", flavour="open", torch=kept)
     older = nvidia_machine(pascal, blackwell, driver="580.95.05", flavour="proprietary", torch=kept)
-    assert builds.cards_to_serve(newer, MATRIX, newer.gpus) == (blackwell,)
-    assert builds.cards_to_serve(older, MATRIX, older.gpus) == (pascal,)
+    assert builds.gpus_to_serve(newer, MATRIX, newer.gpus) == (blackwell,)
+    assert builds.gpus_to_serve(older, MATRIX, older.gpus) == (pascal,)
 
 
 def test_both_vendors_in_one_box_need_two_environments() -> None:
@@ -315,33 +315,33 @@ def test_both_vendors_in_one_box_need_two_environments() -> None:
         nvidia_machine(nvidia_gpu("NVIDIA GeForce RTX 4090"), torch=torch("2.13.0+cpu")),
         gpus=(nvidia_gpu("NVIDIA GeForce RTX 4090"), amd_gpu("AMD Radeon RX 7900 XTX")),
     )
-    told = ways(machine)[0].remedies[0]
+    told = fixes(machine)[0].remedies[0]
     assert isinstance(told, Manual)
     assert "cu130" in told.text
     assert "rocm7.2" in told.text
 
 
-def test_integrated_and_display_cards_do_not_drag_the_choice_down() -> None:
+def test_integrated_and_display_gpus_do_not_drag_the_choice_down() -> None:
     integrated = amd_gpu("AMD Radeon Graphics", "gfx1036", index=1, integrated=True)
     display = nvidia_gpu("NVIDIA GeForce GT 1030", "sm_61", boot_vga=True)
     hopeless = nvidia_gpu("NVIDIA GeForce GT 710", "sm_35")
-    card = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", index=1)
+    gpu = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", index=1)
     radeon = amd_gpu("AMD Radeon RX 7900 XTX", "gfx1100")
-    box = nvidia_machine(card)
-    assert builds.cards_to_serve(box, MATRIX, (radeon, integrated)) == (radeon,)
-    assert builds.cards_to_serve(box, MATRIX, (integrated,)) == (integrated,)
-    assert builds.cards_to_serve(box, MATRIX, (display, card)) == (card,)
-    assert builds.cards_to_serve(box, MATRIX, (hopeless, card)) == (card,)
+    box = nvidia_machine(gpu)
+    assert builds.gpus_to_serve(box, MATRIX, (radeon, integrated)) == (radeon,)
+    assert builds.gpus_to_serve(box, MATRIX, (integrated,)) == (integrated,)
+    assert builds.gpus_to_serve(box, MATRIX, (display, gpu)) == (gpu,)
+    assert builds.gpus_to_serve(box, MATRIX, (hopeless, gpu)) == (gpu,)
 
 
-def test_cards_of_two_generations_get_overrides_by_node() -> None:
+def test_gpus_of_two_generations_get_overrides_by_node() -> None:
     machine = amd_machine(
         amd_gpu("AMD Radeon RX 7900 XTX", "gfx1100"),
         amd_gpu("AMD Radeon RX 6700 XT", "gfx1031", index=1),
         torch=torch("2.9.1+rocm6.4"),
         python="3.10",
     )
-    variables = [r for way in ways(machine) for r in way.remedies if isinstance(r, SetVariable)]
+    variables = [r for fix in fixes(machine) for r in fix.remedies if isinstance(r, SetVariable)]
     assert [(v.name, v.value) for v in variables] == [("HSA_OVERRIDE_GFX_VERSION_2", "10.3.0")]
 
 
@@ -352,25 +352,25 @@ def test_cards_of_two_generations_get_overrides_by_node() -> None:
 def test_no_wheel_is_put_where_wheels_are_wrong(origin: str) -> None:
     patient = change(torch("2.9.0a0+145a3a7bda.nv25.10"), origin=origin, build=None, cuda="13.0")
     machine = nvidia_machine(nvidia_gpu(arch="sm_61"), torch=patient)
-    assert all(isinstance(r, Manual) for way in ways(machine)[:1] for r in way.remedies)
+    assert all(isinstance(r, Manual) for fix in fixes(machine)[:1] for r in fix.remedies)
     if origin == "ngc":
-        assert not any(isinstance(r, ReplaceTorch) for way in ways(machine) for r in way.remedies)
+        assert not any(isinstance(r, ReplaceTorch) for fix in fixes(machine) for r in fix.remedies)
 
 
 def test_jetson_is_sent_to_nvidias_own_wheels() -> None:
     board = system(
         arch=known("aarch64", "uname"), jetson=known(Jetson(model="Orin NX", l4t="36.4.3"), "/proc/device-tree")
     )
-    card = nvidia_gpu("Orin", "sm_87", integrated=True)
-    machine = nvidia_machine(card, torch=torch("2.9.1+cpu"), system=board)
-    assert [type(r) for way in ways(machine) for r in way.remedies] == [Manual]
-    assert "36.4.3" in ways(machine)[0].remedies[0].text  # type: ignore[union-attr]
+    gpu = nvidia_gpu("Orin", "sm_87", integrated=True)
+    machine = nvidia_machine(gpu, torch=torch("2.9.1+cpu"), system=board)
+    assert [type(r) for fix in fixes(machine) for r in fix.remedies] == [Manual]
+    assert "36.4.3" in fixes(machine)[0].remedies[0].text  # type: ignore[union-attr]
 
 
-def test_conda_stays_conda_and_names_the_cuda_that_card_and_driver_take() -> None:
+def test_conda_stays_conda_and_names_the_cuda_that_gpu_and_driver_take() -> None:
     patient = change(torch("2.9.1"), origin="conda-forge", build="cpu")
     machine = nvidia_machine(nvidia_gpu(arch="sm_120"), driver="570.133.07", torch=patient)
-    remedy = ways(machine)[0].remedies[0]
+    remedy = fixes(machine)[0].remedies[0]
     assert isinstance(remedy, ReplaceTorch)
     assert (remedy.origin, remedy.version, remedy.build) == ("conda-forge", "2.9.1", "cuda-version>=12.8,<13")
 
@@ -381,7 +381,7 @@ def test_nix_is_configured_not_installed_into() -> None:
         environment(torch("2.9.1+cpu")), interpreter="/nix/store/abc-python3/bin/python3", prefix="/nix/store/abc"
     )
     machine = change(machine, environment=known(nix, "x"), system=system(os=known(Os(id="nixos"), "x")))
-    assert [type(r) for way in ways(machine) for r in way.remedies] == [Manual]
+    assert [type(r) for fix in fixes(machine) for r in fix.remedies] == [Manual]
 
 
 # --- what is carried -------------------------------------------------------------------------------
@@ -438,11 +438,11 @@ def test_overrides_are_taken_into_account(variables: dict[str, str], runs: str, 
 
 def test_a_multi_arch_host_wheel_is_known_by_its_device_wheels() -> None:
     patient = change(torch("2.12.0+rocm7.14.0"), origin="amd", archs=known(CodeArchs(), "libtorch_hip.so"))
-    card = amd_gpu("AMD Radeon RX 6700 XT", "gfx1031")
-    bare = amd_machine(card, torch=patient)
+    gpu = amd_gpu("AMD Radeon RX 6700 XT", "gfx1031")
+    bare = amd_machine(gpu, torch=patient)
     device = {"amd-torch-device-gfx1031": "2.12.0+rocm7.14.0"}
-    assert carries(bare, MATRIX, card).runs == "unknown"
-    assert carries(amd_machine(card, torch=patient, packages=device), MATRIX, card).runs == "yes"
+    assert carries(bare, MATRIX, gpu).runs == "unknown"
+    assert carries(amd_machine(gpu, torch=patient, packages=device), MATRIX, gpu).runs == "yes"
 
 
 def test_a_native_build_takes_the_override_away() -> None:
@@ -451,14 +451,16 @@ def test_a_native_build_takes_the_override_away() -> None:
         torch=torch("2.9.1+rocm6.4"),
         variables={"HSA_OVERRIDE_GFX_VERSION": "10.3.0"},
     )
-    assert [r.name for r in ways(machine)[0].remedies if isinstance(r, UnsetVariable)] == ["HSA_OVERRIDE_GFX_VERSION"]
-    assert not any("+cpu" in way.title for way in ways(machine)), "what works is not moved to the CPU"
+    assert [r.name for r in fixes(machine)[0].remedies if isinstance(r, UnsetVariable)] == [
+        "HSA_OVERRIDE_GFX_VERSION"
+    ]
+    assert not any("+cpu" in fix.title for fix in fixes(machine)), "what works is not moved to the CPU"
 
 
 # --- drivers ---------------------------------------------------------------------------------------
 
 
-def test_cuda_compat_counts_where_the_card_is_eligible() -> None:
+def test_cuda_compat_counts_where_the_gpu_is_eligible() -> None:
     compat = Library(
         name="libcuda.so.1", path="/usr/local/cuda/compat/libcuda.so.1", version="580.65.06", kind="compat"
     )
@@ -485,7 +487,7 @@ def test_no_driver_known_is_unknown() -> None:
     assert driver_verdict(machine, MATRIX, "12.8") == "unknown"
 
 
-# --- for any card, driver and Python ---------------------------------------------------------------
+# --- for any GPU, driver and Python ---------------------------------------------------------------
 
 CAPABILITIES = sorted(
     {f"sm_{row.capability.replace('.', '')}" for row in MATRIX.tables.capabilities if not row.tegra}
@@ -516,21 +518,21 @@ def row_of(remedy: ReplaceTorch):  # type: ignore[no-untyped-def]
     st.sampled_from(KEPT),
 )
 def test_each_cuda_build_that_is_proposed_runs_here(sms: list[str], driver: str, python: str, kept: str) -> None:
-    cards = tuple(nvidia_gpu(f"card {sm}", sm, index=i) for i, sm in enumerate(sms))
-    flavour = flavour_serving(MATRIX, cards) or "open"
-    machine = nvidia_machine(*cards, driver=driver, flavour=flavour, torch=torch(kept), python=python)
-    found = builds.replacements(machine, MATRIX, cards, keep=machine.torch)
+    gpus = tuple(nvidia_gpu(f"GPU {sm}", sm, index=i) for i, sm in enumerate(sms))
+    flavour = flavour_serving(MATRIX, gpus) or "open"
+    machine = nvidia_machine(*gpus, driver=driver, flavour=flavour, torch=torch(kept), python=python)
+    found = builds.replacements(machine, MATRIX, gpus, keep=machine.torch)
     assert found
-    assert all(way.remedies and way.title for way in found)
-    for way in found:
-        remedy = next((r for r in way.remedies if isinstance(r, ReplaceTorch)), None)
+    assert all(fix.remedies and fix.title for fix in found)
+    for fix in found:
+        remedy = next((r for r in fix.remedies if isinstance(r, ReplaceTorch)), None)
         if remedy is None or remedy.build == "cpu":
             continue
         row = row_of(remedy)
         assert python in row.pythons
         assert all(cuda_runs(sm, row.archs, row.ptx or ()).runs == "yes" for sm in sms)
-        new = next((r for r in way.remedies if isinstance(r, InstallDriver)), None)
-        if new is None and not any(refusal(machine, MATRIX, card) for card in cards):
+        new = next((r for r in fix.remedies if isinstance(r, InstallDriver)), None)
+        if new is None and not any(refusal(machine, MATRIX, gpu) for gpu in gpus):
             assert MATRIX.driver_for_cuda(driver, row.cuda) in ("serves", "minor-version")
         for sm in sms:
             last = MATRIX.last_branch(sm)
@@ -540,11 +542,11 @@ def test_each_cuda_build_that_is_proposed_runs_here(sms: list[str], driver: str,
 @settings(max_examples=150)
 @given(st.sampled_from(TARGETS), st.sampled_from(PYTHONS), st.sampled_from(KEPT_ROCM))
 def test_each_rocm_build_that_is_proposed_runs_here(gfx: str, python: str, kept: str) -> None:
-    card = amd_gpu(f"card {gfx}", gfx)
-    machine = amd_machine(card, torch=torch(kept), python=python)
-    for way in builds.replacements(machine, MATRIX, (card,), keep=machine.torch):
-        remedy = next((r for r in way.remedies if isinstance(r, ReplaceTorch)), None)
-        override = next((r for r in way.remedies if isinstance(r, SetVariable)), None)
+    gpu = amd_gpu(f"GPU {gfx}", gfx)
+    machine = amd_machine(gpu, torch=torch(kept), python=python)
+    for fix in builds.replacements(machine, MATRIX, (gpu,), keep=machine.torch):
+        remedy = next((r for r in fix.remedies if isinstance(r, ReplaceTorch)), None)
+        override = next((r for r in fix.remedies if isinstance(r, SetVariable)), None)
         seen = gfx
         if override is not None:
             policy = MATRIX.override(gfx)
@@ -569,14 +571,14 @@ def test_each_rocm_build_that_is_proposed_runs_here(gfx: str, python: str, kept:
 @settings(max_examples=60)
 @given(st.sampled_from(CAPABILITIES), st.sampled_from(DRIVERS), st.sampled_from(PYTHONS), st.sampled_from(KEPT))
 def test_the_version_is_kept_where_a_build_of_it_serves(sm: str, driver: str, python: str, kept: str) -> None:
-    card = nvidia_gpu(f"card {sm}", sm)
-    machine = nvidia_machine(card, driver=driver, torch=torch(kept), python=python)
-    choices, _ = builds.candidates(machine, MATRIX, (card,), python, X86)
+    gpu = nvidia_gpu(f"GPU {sm}", sm)
+    machine = nvidia_machine(gpu, driver=driver, torch=torch(kept), python=python)
+    choices, _ = builds.candidates(machine, MATRIX, (gpu,), python, X86)
     public = Version(kept).public
     offered = next(
         (
             r
-            for r in builds.replacements(machine, MATRIX, (card,), keep=machine.torch)[0].remedies
+            for r in builds.replacements(machine, MATRIX, (gpu,), keep=machine.torch)[0].remedies
             if isinstance(r, ReplaceTorch)
         ),
         None,
@@ -599,12 +601,12 @@ def test_the_version_is_kept_where_a_build_of_it_serves(sm: str, driver: str, py
 STRIX_HALO = amd_gpu("AMD Radeon 8060S", "gfx1151", integrated=True)
 
 
-def test_a_build_with_a_known_fault_on_the_card_is_passed_over_and_that_is_said() -> None:
+def test_a_build_with_a_known_fault_on_the_gpu_is_passed_over_and_that_is_said() -> None:
     machine = amd_machine(STRIX_HALO, torch=torch("2.7.1+rocm6.3"))
     assert first(machine) == f"2.11.0+rocm7.2 {PYTORCH}/rocm7.2"
     title = builds.replacements(machine, MATRIX, machine.gpus, keep=machine.torch)[0].title
     assert "not 2.10.0+rocm7.1" in title and "ROCm/TheRock#2991" in title
-    # On another card of that generation nothing speaks against it.
+    # On another GPU of that generation nothing speaks against it.
     point = change(machine, gpus=(amd_gpu("AMD Radeon 890M", "gfx1150", integrated=True),))
     assert first(point) == f"2.10.0+rocm7.1 {PYTORCH}/rocm7.1"
 
@@ -622,13 +624,13 @@ def test_where_every_build_has_a_known_fault_the_nearest_is_still_offered() -> N
     row = next(row for row in MATRIX.known_issues() if row.id == "amd-gfx1151-vgpr-count")
     always = change(row, when=change(row.when, rocm=">=6"))
     matrix = Matrix(change(MATRIX.tables, known_issues=(always,)))
-    way = builds.replacements(machine, matrix, machine.gpus, keep=machine.torch)[0]
-    assert way.title.startswith(
+    fix = builds.replacements(machine, matrix, machine.gpus, keep=machine.torch)[0]
+    assert fix.title.startswith(
         "Replace torch 2.7.1+rocm6.3 by torch 2.10.0+rocm7.1 (gfx1151; known issue: its runtime"
     )
 
 
-def test_a_fault_of_the_kept_release_on_any_card_does_not_cost_the_release() -> None:
+def test_a_fault_of_the_kept_release_on_any_gpu_does_not_cost_the_release() -> None:
     """torch 2.4.0 computes some attention wrongly with every ROCm; who has 2.4.0 keeps it, and is told."""
     kept = amd_machine(torch=torch("2.4.0+cpu"))
     assert first(kept).startswith("2.4.0+rocm6.1")
@@ -639,9 +641,9 @@ def test_a_fault_of_the_kept_release_on_any_card_does_not_cost_the_release() -> 
 
 
 def test_keeping_takes_a_torch_and_nothing_else_from_the_wrong_build() -> None:
-    card = nvidia_gpu(arch="sm_86")
+    gpu = nvidia_gpu(arch="sm_86")
     from_cpu, from_rocm = (
-        nvidia_machine(card, driver="570.133.07", torch=torch(v)) for v in ("2.9.1+cpu", "2.9.1+rocm6.4")
+        nvidia_machine(gpu, driver="570.133.07", torch=torch(v)) for v in ("2.9.1+cpu", "2.9.1+rocm6.4")
     )
     assert first(from_cpu) == first(from_rocm)
 

@@ -65,11 +65,11 @@ def cuda(status: int):
 def test_a_container_without_the_nodes():
     machine = with_stack(nvidia_machine(container="docker"), nodes=NO_NODES)
     assert below_torch(machine) == [("container-no-gpu", "error")]
-    assert first(machine).ways_out[0].remedies == (AddContainerFlags("nvidia", why="torch is built for NVIDIA"),)
+    assert first(machine).fixes[0].remedies == (AddContainerFlags("nvidia", why="torch is built for NVIDIA"),)
 
 
 @pytest.mark.parametrize("asked", ["all", "0"])
-def test_a_card_without_the_control_node_is_no_card(asked: str):
+def test_a_gpu_without_the_control_node_is_no_gpu(asked: str):
     """Nothing opens /dev/nvidia0 without /dev/nvidiactl; the libraries may lack as well."""
     machine = nvidia_machine(container="docker", variables={"NVIDIA_VISIBLE_DEVICES": asked})
     for load_path in (machine.load_path, LoadPath(searched=("/lib",), complete=known(True, "load path"))):
@@ -83,7 +83,7 @@ def test_a_container_that_shows_nothing_of_its_host():
     assert [(f.slug, f.confidence) for f in found(machine, "container-no-gpu")] == [("container-no-gpu", "likely")]
 
 
-def test_a_container_on_a_host_without_cards_is_told_that_there_is_no_gpu():
+def test_a_container_on_a_host_without_gpus_is_told_that_there_is_no_gpu():
     assert below_torch(no_gpu_machine(torch=torch(), container="docker")) == [("no-gpu", "error")]
 
 
@@ -92,7 +92,7 @@ def test_a_container_that_needs_no_gpu_is_silent(patient):
     assert below_torch(with_stack(nvidia_machine(container="docker", torch=patient), nodes=NO_NODES)) == []
 
 
-def test_one_card_of_eight_granted_is_healthy():
+def test_one_gpu_of_eight_granted_is_healthy():
     assert below_torch(with_stack(nvidia_machine(*EIGHT, container="docker"), nodes=granted(5))) == []
 
 
@@ -117,7 +117,7 @@ def test_nodes_without_the_drivers_libraries():
     machine = change(nvidia_machine(container="docker"), load_path=LoadPath((), (LIB,), known(True, "ld.so.cache")))
     assert below_torch(machine) == [("container-no-gpu", "error")]
     graphics = change(machine, variables={"NVIDIA_DRIVER_CAPABILITIES": "graphics,utility"})
-    assert first(graphics).ways_out[0].remedies[0].wants == "utility"
+    assert first(graphics).fixes[0].remedies[0].wants == "utility"
 
 
 def test_an_incomplete_load_path_proves_nothing():
@@ -137,10 +137,10 @@ def test_an_amd_container_needs_kfd_and_a_render_node(parts, saw):
     machine = with_stack(amd_machine(container="docker"), **parts)
     assert below_torch(machine) == [("container-no-gpu", "error")]
     assert first(machine).saw == saw
-    assert first(machine).ways_out[0].remedies[0].wants == "amd"
+    assert first(machine).fixes[0].remedies[0].wants == "amd"
 
 
-def test_an_amd_container_with_one_of_two_cards_is_healthy():
+def test_an_amd_container_with_one_of_two_gpus_is_healthy():
     machine = amd_machine(amd_gpu(), amd_gpu(index=1), container="docker")
     topology = known((KfdNode(node=0), KfdNode(node=1, gfx="gfx1100"), KfdNode(node=2, readable=False)), "kfd")
     one = with_stack(machine, render_nodes=nodes("/dev/dri/renderD128", mode=0o660, gid=992), topology=topology)
@@ -177,14 +177,14 @@ def test_kfd_that_the_device_cgroup_refuses():
     ]
 
 
-def test_refused_cards_beside_a_granted_one_are_healthy():
+def test_refused_gpus_beside_a_granted_one_are_healthy():
     some = known(
         (node("/dev/nvidiactl"), node("/dev/nvidia-uvm"), node("/dev/nvidia0"), node("/dev/nvidia1", "EPERM")), "x"
     )
     assert below_torch(with_stack(nvidia_machine(*EIGHT[:2], container="docker"), nodes=some)) == []
 
 
-def test_a_refused_shared_node_is_named_and_the_cards_are_not():
+def test_a_refused_shared_node_is_named_and_the_gpus_are_not():
     some = (node("/dev/nvidiactl"), node("/dev/nvidia-uvm", "EPERM"), node("/dev/nvidia0"))
     finding = first(with_stack(nvidia_machine(container="docker"), nodes=known(some, "/dev")))
     assert (finding.slug, finding.saw) == ("container-cgroup-revoked", "EPERM on /dev/nvidia-uvm")
@@ -213,7 +213,7 @@ def test_a_libcuda_of_the_image_that_is_not_the_hosts():
 
 def test_a_system_container_takes_the_libraries_of_the_hosts_version():
     machine = with_system(baked("550.54.15", False), container=known("lxc", "/run/systemd/container"))
-    (remedy,) = first(machine).ways_out[0].remedies
+    (remedy,) = first(machine).fixes[0].remedies
     assert "580.95.05.run --no-kernel-modules" in remedy.text
     assert "image" not in first(machine).message
 
@@ -241,10 +241,10 @@ def test_a_mounted_library_of_another_version_is_the_hosts_mismatch():
 def test_a_job_that_says_it_has_no_gpu():
     machine = with_stack(in_job(nvidia_machine(*EIGHT), gpus=0), nodes=nodes("/dev/nvidiactl", opened="EPERM"))
     assert below_torch(machine) == [("job-without-gpu", "error")]
-    assert "--gres=gpu:1" in first(machine).ways_out[0].remedies[0].text
+    assert "--gres=gpu:1" in first(machine).fixes[0].remedies[0].text
 
 
-def test_a_job_on_a_machine_without_cards():
+def test_a_job_on_a_machine_without_gpus():
     assert below_torch(in_job(no_gpu_machine(torch=torch()))) == [("job-without-gpu", "error")]
 
 
@@ -261,7 +261,7 @@ def test_a_cpu_task_is_at_most_a_note(kind):
     assert "error" not in dict(below_torch(no_nodes)).values()
 
 
-def test_a_job_with_its_card_is_healthy():
+def test_a_job_with_its_gpu_is_healthy():
     some = [node("/dev/nvidiactl"), node("/dev/nvidia-uvm")]
     some += [node(f"/dev/nvidia{n}", "ok" if n == 3 else "EPERM") for n in range(8)]
     machine = in_job(nvidia_machine(*EIGHT, variables={"CUDA_VISIBLE_DEVICES": "0"}), gpus=1)
@@ -269,17 +269,15 @@ def test_a_job_with_its_card_is_healthy():
 
 
 def test_a_second_mask_in_a_job_that_says_nothing_of_gpus_is_the_variables_fault():
-    """Slurm's ROCR_VISIBLE_DEVICES leaves one card, which HIP counts from 0."""
-    cards = tuple(amd_gpu(index=n, bdf=f"0000:{n + 3:02x}:00.0", kfd_node=n + 1) for n in range(4))
+    """Slurm's ROCR_VISIBLE_DEVICES leaves one GPU, which HIP counts from 0."""
+    gpus = tuple(amd_gpu(index=n, bdf=f"0000:{n + 3:02x}:00.0", kfd_node=n + 1) for n in range(4))
     masks = {"ROCR_VISIBLE_DEVICES": "3", "HIP_VISIBLE_DEVICES": "3"}
-    assert below_torch(in_job(amd_machine(*cards, variables=masks))) == [("cuda-visible-devices", "error")]
+    assert below_torch(in_job(amd_machine(*gpus, variables=masks))) == [("cuda-visible-devices", "error")]
 
 
 def test_a_job_on_a_machine_whose_driver_is_gone_blames_the_driver():
-    card = nvidia_gpu(driver=absent("driver"))
-    machine = with_stack(
-        nvidia_machine(card), module=absent("proc"), modules_loaded=known((), "proc"), nodes=NO_NODES
-    )
+    gpu = nvidia_gpu(driver=absent("driver"))
+    machine = with_stack(nvidia_machine(gpu), module=absent("proc"), modules_loaded=known((), "proc"), nodes=NO_NODES)
     assert below_torch(in_job(machine)) == [("no-driver", "error")]
 
 
@@ -292,15 +290,15 @@ def test_nvidia_nodes_of_a_group():
     )
     machine = with_system(machine, user=User(uid=1000, gids=(1000,)))
     assert below_torch(machine) == [("gpu-device-permission", "error")]
-    assert first(machine).ways_out[0].remedies == (JoinGroup("video", why="it owns /dev/nvidiactl"),)
+    assert first(machine).fixes[0].remedies == (JoinGroup("video", why="it owns /dev/nvidiactl"),)
 
 
 def test_nvidia_nodes_of_root_alone_are_opened_not_joined():
     machine = with_stack(nvidia_machine(), nodes=nodes("/dev/nvidiactl", opened="EACCES", mode=0o600, gid=0))
-    assert "NVreg_DeviceFileMode" in first(machine).ways_out[0].remedies[0].text
+    assert "NVreg_DeviceFileMode" in first(machine).fixes[0].remedies[0].text
 
 
-def test_one_closed_card_of_several_was_not_granted():
+def test_one_closed_gpu_of_several_was_not_granted():
     some = known((node("/dev/nvidiactl"), node("/dev/nvidia0"), node("/dev/nvidia1", "EACCES", 0o660)), "/dev")
     assert below_torch(with_stack(nvidia_machine(*EIGHT[:2]), nodes=some)) == []
 
@@ -314,42 +312,42 @@ def closed_kfd(gid: int = 992, mode: int = 0o660, container: str | None = None, 
 
 def test_the_group_to_join_is_the_one_that_owns_kfd():
     assert below_torch(closed_kfd()) == [("amd-device-permission", "error")]
-    assert [r.group for r in first(closed_kfd()).ways_out[0].remedies] == ["render"]
-    assert [r.group for r in first(closed_kfd(gid=44)).ways_out[0].remedies] == ["video"]
+    assert [r.group for r in first(closed_kfd()).fixes[0].remedies] == ["render"]
+    assert [r.group for r in first(closed_kfd(gid=44)).fixes[0].remedies] == ["video"]
 
 
 def test_in_a_container_the_groups_number_counts():
     finding = first(closed_kfd(gid=109, container="docker"))
     assert finding.slug == "amd-device-permission"
-    assert finding.ways_out[0].remedies[0].group_id == 109
+    assert finding.fixes[0].remedies[0].group_id == 109
 
 
 def test_a_rootless_container_does_not_know_the_hosts_number():
-    (flags,) = first(closed_kfd(gid=65534, container="podman")).ways_out[0].remedies
+    (flags,) = first(closed_kfd(gid=65534, container="podman")).fixes[0].remedies
     assert flags == AddContainerFlags("amd", why="the group that owns /dev/kfd")
 
 
 def test_in_a_container_nodes_of_root_alone_are_opened_on_the_host():
     closed = nodes("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm", opened="EACCES", mode=0o600, gid=0)
     machine = with_stack(nvidia_machine(container="docker"), nodes=closed)
-    text = first(machine).ways_out[0].remedies[0].text
+    text = first(machine).fixes[0].remedies[0].text
     assert text.startswith("On the host") and "NVreg_DeviceFileMode" in text
 
 
 def test_amd_nodes_that_were_mounted_without_rights_are_handed_out_as_devices():
     machine = amd_machine(container="docker")
     kfd = known(node("/dev/kfd", "EPERM", 0o660, 109), "/dev/kfd")
-    (flags,) = first(with_stack(machine, kfd=kfd)).ways_out[0].remedies
+    (flags,) = first(with_stack(machine, kfd=kfd)).fixes[0].remedies
     assert (flags.wants, flags.group_id) == ("amd", 109)
 
 
 def test_a_group_without_a_name_is_told_by_its_number():
-    assert "109" in first(closed_kfd(gid=109)).ways_out[0].remedies[0].text
+    assert "109" in first(closed_kfd(gid=109)).fixes[0].remedies[0].text
 
 
 def test_a_member_of_the_group_is_kept_out_by_a_security_module():
-    assert "SELinux" in first(closed_kfd(groups=(992,))).ways_out[0].remedies[0].text
-    assert "SELinux" in first(closed_kfd(mode=0o666)).ways_out[0].remedies[0].text
+    assert "SELinux" in first(closed_kfd(groups=(992,))).fixes[0].remedies[0].text
+    assert "SELinux" in first(closed_kfd(mode=0o666)).fixes[0].remedies[0].text
 
 
 def test_closed_render_nodes_alone_are_enough():
@@ -370,14 +368,14 @@ def test_a_closed_kfd_beside_open_render_nodes_is_named_alone():
     assert "mode 0660" in finding.saw
 
 
-def test_a_cuda_build_on_a_box_whose_only_open_card_is_amds_is_told_of_the_closed_one():
+def test_a_cuda_build_on_a_box_whose_only_open_gpu_is_amds_is_told_of_the_closed_one():
     closed = nodes("/dev/nvidiactl", "/dev/nvidia0", opened="EACCES", mode=0o660, gid=44)
     both = change(nvidia_machine(), gpus=(nvidia_gpu(), amd_gpu()), amd=amd_machine().amd)
     machine = change(both, nvidia=change(both.nvidia, nodes=closed))
     assert [slug for slug, _ in below_torch(machine)] == ["gpu-device-permission"]
 
 
-def test_closed_amd_graphics_beside_a_cuda_card_are_silent():
+def test_closed_amd_graphics_beside_a_cuda_gpu_are_silent():
     igpu = amd_gpu("AMD Radeon Graphics", "gfx1036", integrated=True)
     amd = closed_kfd().amd
     assert below_torch(change(nvidia_machine(), gpus=(nvidia_gpu(), igpu), amd=amd)) == []
@@ -396,7 +394,7 @@ def test_amdgpu_without_kfd():
 def test_kfd_with_a_node_in_the_kernel_and_none_in_dev():
     machine = with_stack(amd_machine(), kfd=absent("/dev/kfd"))
     assert below_torch(machine) == [("amd-kfd-missing", "error")]
-    assert "udevadm" in first(machine).ways_out[0].remedies[0].text
+    assert "udevadm" in first(machine).fixes[0].remedies[0].text
 
 
 def test_a_container_without_kfd_is_not_a_kernel_without_it():
@@ -444,14 +442,14 @@ def test_a_rule_that_really_keeps_uvm_from_loading(text, slugs):
         ("3,1", []),
         ("0,1,-1,2", []),
         ("GPU-1f2e3d4c-0000", []),
-        ("0,0", [("cuda-visible-devices", "error")]),  # CUDA: a card named twice hides them all
+        ("0,0", [("cuda-visible-devices", "error")]),  # CUDA: a GPU named twice hides them all
         ("1,00,0", [("cuda-visible-devices", "error")]),
         ("0 1", []),  # CUDA reads the number that an entry begins with
         ("2;3", []),
         ("'0'", [("cuda-visible-devices", "error")]),
     ],
 )
-def test_cuda_visible_devices_against_eight_cards(value, slugs):
+def test_cuda_visible_devices_against_eight_gpus(value, slugs):
     assert below_torch(nvidia_machine(*EIGHT, variables={"CUDA_VISIBLE_DEVICES": value})) == slugs
 
 
@@ -459,33 +457,33 @@ def test_the_message_names_the_entry_that_is_wrong():
     far = first(nvidia_machine(*EIGHT, variables={"CUDA_VISIBLE_DEVICES": "0,8"})).message
     assert "names 8" in far
     assert "only 1 can be seen" in far
-    assert "every card" in first(nvidia_machine(variables={"CUDA_VISIBLE_DEVICES": "2"})).message
+    assert "every GPU" in first(nvidia_machine(variables={"CUDA_VISIBLE_DEVICES": "2"})).message
 
 
 def test_an_index_too_far_is_unset_and_a_partly_right_list_is_mended():
     far = first(nvidia_machine(variables={"CUDA_VISIBLE_DEVICES": "2"}))
     partly = first(nvidia_machine(*EIGHT, variables={"CUDA_VISIBLE_DEVICES": "0,8"}))
-    assert isinstance(far.ways_out[0].remedies[0], UnsetVariable)
-    assert partly.ways_out[0].remedies[0] == SetVariable(
-        "CUDA_VISIBLE_DEVICES", "0", why="names cards that are there, each once"
+    assert isinstance(far.fixes[0].remedies[0], UnsetVariable)
+    assert partly.fixes[0].remedies[0] == SetVariable(
+        "CUDA_VISIBLE_DEVICES", "0", why="names GPUs that are there, each once"
     )
 
 
-def test_a_card_named_twice_is_named_once():
+def test_a_gpu_named_twice_is_named_once():
     twice = first(nvidia_machine(*EIGHT, variables={"CUDA_VISIBLE_DEVICES": "0,1,1"}))
     assert "names 1 twice" in twice.message
-    assert isinstance(twice.ways_out[0].remedies[0], SetVariable)
-    assert twice.ways_out[0].remedies[0].value == "0,1"
+    assert isinstance(twice.fixes[0].remedies[0], SetVariable)
+    assert twice.fixes[0].remedies[0].value == "0,1"
 
 
-def test_hip_shows_a_card_that_is_named_twice():
+def test_hip_shows_a_gpu_that_is_named_twice():
     assert below_torch(amd_machine(variables={"HIP_VISIBLE_DEVICES": "0,0"})) == []
 
 
-def test_a_uuid_that_no_card_has():
-    card = nvidia_gpu(uuid="GPU-aaaa1111")
-    assert below_torch(nvidia_machine(card, variables={"CUDA_VISIBLE_DEVICES": "GPU-bbbb"}))[0][1] == "error"
-    assert below_torch(nvidia_machine(card, variables={"CUDA_VISIBLE_DEVICES": "GPU-aaaa"})) == []
+def test_a_uuid_that_no_gpu_has():
+    gpu = nvidia_gpu(uuid="GPU-aaaa1111")
+    assert below_torch(nvidia_machine(gpu, variables={"CUDA_VISIBLE_DEVICES": "GPU-bbbb"}))[0][1] == "error"
+    assert below_torch(nvidia_machine(gpu, variables={"CUDA_VISIBLE_DEVICES": "GPU-aaaa"})) == []
 
 
 @pytest.mark.parametrize(
@@ -504,8 +502,8 @@ def test_hip_and_rocr_read_them_in_their_own_way(variables, slugs):
 
 
 def test_hip_counts_within_what_rocr_left():
-    cards = tuple(amd_gpu(index=n) for n in range(2))
-    finding = first(amd_machine(*cards, variables={"ROCR_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "1"}))
+    gpus = tuple(amd_gpu(index=n) for n in range(2))
+    finding = first(amd_machine(*gpus, variables={"ROCR_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "1"}))
     assert finding.subject == "HIP_VISIBLE_DEVICES"
 
 
@@ -519,10 +517,10 @@ def test_the_container_runtimes_variable_hides_nothing_by_itself():
     assert below_torch(nvidia_machine(variables={"NVIDIA_VISIBLE_DEVICES": "none"})) == []
 
 
-# --- MIG, busy cards, shared memory ---
+# --- MIG, busy GPUs, shared memory ---
 
 
-def mig_card(*slices: str, index: int = 0):
+def mig_gpu(*slices: str, index: int = 0):
     devices = tuple(MigDevice(profile="1g.10gb", uuid=uuid) for uuid in slices)
     return nvidia_gpu(
         "NVIDIA A100-SXM4-80GB", "sm_80", index=index, nvml=NvmlDevice(index=index, mig=True, mig_devices=devices)
@@ -530,19 +528,19 @@ def mig_card(*slices: str, index: int = 0):
 
 
 def test_mig_without_a_slice():
-    assert below_torch(nvidia_machine(mig_card())) == [("mig-confusion", "error")]
-    assert below_torch(nvidia_machine(mig_card(), EIGHT[1])) == [("mig-confusion", "note")]
+    assert below_torch(nvidia_machine(mig_gpu())) == [("mig-confusion", "error")]
+    assert below_torch(nvidia_machine(mig_gpu(), EIGHT[1])) == [("mig-confusion", "note")]
 
 
 def test_slices_are_healthy():
-    assert below_torch(nvidia_machine(mig_card("MIG-aaaa"))) == []
-    assert below_torch(nvidia_machine(mig_card("MIG-aaaa", "MIG-bbbb"))) == [("mig-confusion", "note")]
-    chosen = nvidia_machine(mig_card("MIG-aaaa", "MIG-bbbb"), variables={"CUDA_VISIBLE_DEVICES": "MIG-bbbb"})
+    assert below_torch(nvidia_machine(mig_gpu("MIG-aaaa"))) == []
+    assert below_torch(nvidia_machine(mig_gpu("MIG-aaaa", "MIG-bbbb"))) == [("mig-confusion", "note")]
+    chosen = nvidia_machine(mig_gpu("MIG-aaaa", "MIG-bbbb"), variables={"CUDA_VISIBLE_DEVICES": "MIG-bbbb"})
     assert below_torch(chosen) == []
 
 
 def test_a_slice_that_is_not_there():
-    machine = nvidia_machine(mig_card("MIG-aaaa"), variables={"CUDA_VISIBLE_DEVICES": "MIG-cccc"})
+    machine = nvidia_machine(mig_gpu("MIG-aaaa"), variables={"CUDA_VISIBLE_DEVICES": "MIG-cccc"})
     assert below_torch(machine) == [("mig-confusion", "error")]
 
 
@@ -553,7 +551,7 @@ def test_a_slice_that_is_not_there():
         {"memory": 100, "memory_used": 99},
     ],
 )
-def test_a_busy_card_is_not_judged_and_no_fault(state):
+def test_a_busy_gpu_is_not_judged_and_no_fault(state):
     machine = nvidia_machine(nvidia_gpu(nvml=NvmlDevice(index=0, **state)))
     assert below_torch(machine) == []
     assert [question.matters for question in unanswered(machine, "gpu-busy-or-exclusive")] == [False]
@@ -567,19 +565,19 @@ def test_a_busy_card_is_not_judged_and_no_fault(state):
         {"memory": 100, "memory_used": 50},
     ],
 )
-def test_a_card_with_room_is_judged(state):
+def test_a_gpu_with_room_is_judged(state):
     machine = nvidia_machine(nvidia_gpu(nvml=NvmlDevice(index=0, **state)))
     assert unanswered(machine, "gpu-busy-or-exclusive") == []
 
 
-def test_a_card_that_takes_no_program_is_a_fault_unless_another_does():
+def test_a_gpu_that_takes_no_program_is_a_fault_unless_another_does():
     closed = nvidia_gpu(nvml=NvmlDevice(index=0, compute_mode="prohibited"))
     assert below_torch(nvidia_machine(closed)) == [("compute-mode-prohibited", "error")]
     assert unanswered(nvidia_machine(closed), "gpu-busy-or-exclusive") == []
     assert below_torch(nvidia_machine(closed, nvidia_gpu(index=1))) == [("compute-mode-prohibited", "note")]
 
 
-def test_a_card_of_unified_memory_is_not_full():
+def test_a_gpu_of_unified_memory_is_not_full():
     machine = nvidia_machine(nvidia_gpu(nvml=NvmlDevice(index=0, memory=None, memory_used=None)))
     assert unanswered(machine, "gpu-busy-or-exclusive") == []
 

@@ -1,4 +1,4 @@
-"""The NVIDIA driver against its libraries, its cards and its services, and WSL: GPD120 to GPD129, GPD214."""
+"""The NVIDIA driver against its libraries, its GPUs and its services, and WSL: GPD120 to GPD129, GPD214."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_fabricated_803_of_cuda_compat_takes_compat_off_the_path():
     compat = Library("libcuda.so.1", "/usr/local/cuda/compat/libcuda.so.1", "570.124.06", "compat", "LD_LIBRARY_PATH")
     machine = change(nvidia_machine(H100), load_path=LoadPath((compat,), (LIB,), known(True, "ld.so.cache")))
     finding = found(with_stack(machine, cuda=cuda(803)), "driver-lib-mismatch")[0]
-    assert "/usr/local/cuda/compat" in finding.ways_out[0].remedies[0].text
+    assert "/usr/local/cuda/compat" in finding.fixes[0].remedies[0].text
 
 
 def test_the_version_on_disk_may_be_told_by_dkms_alone():
@@ -129,21 +129,21 @@ def test_the_version_on_disk_may_be_told_by_dkms_alone():
     assert first(updated(modules_installed=module, dkms=known(added, "dkms"))).slug == "driver-lib-mismatch"
 
 
-# --- the driver and the card ---
+# --- the driver and the GPU ---
 
 
 def test_590_no_longer_serves_pascal():
     machine = nvidia_machine(GTX_1080, driver="590.48.01", flavour="proprietary")
     assert below_torch(machine) == [("nvidia-driver-dropped-gpu", "error")]
-    remedy = first(machine).ways_out[0].remedies[0]
+    remedy = first(machine).fixes[0].remedies[0]
     assert isinstance(remedy, InstallDriver)
     assert (remedy.branch, remedy.flavour) == ("580", "proprietary")
 
 
 def test_the_open_590_refuses_pascal_for_its_branch_first():
-    card = change(GTX_1080, driver=absent("driver"))
+    gpu = change(GTX_1080, driver=absent("driver"))
     machine = with_stack(
-        nvidia_machine(card, driver="590.48.01"),
+        nvidia_machine(gpu, driver="590.48.01"),
         module=absent("proc"),
         modules_loaded=known((), "proc"),
         modules_installed=on_disk("590.48.01"),
@@ -157,16 +157,16 @@ def test_580_serves_pascal_and_470_kepler():
     assert below_torch(nvidia_machine(kepler, driver="470.256.02", flavour="proprietary")) == []
 
 
-def test_a_card_that_the_driver_lists_is_never_dropped():
-    card = change(GTX_1080, nvml=NvmlDevice(index=0, name="NVIDIA GeForce GTX 1080"))
-    machine = with_stack(nvidia_machine(card, driver="590.48.01"), nvml=nvml(0, NvmlDevice(index=0)))
+def test_a_gpu_that_the_driver_lists_is_never_dropped():
+    gpu = change(GTX_1080, nvml=NvmlDevice(index=0, name="NVIDIA GeForce GTX 1080"))
+    machine = with_stack(nvidia_machine(gpu, driver="590.48.01"), nvml=nvml(0, NvmlDevice(index=0)))
     assert below_torch(machine) == []
 
 
 def test_blackwell_needs_the_open_modules():
     machine = nvidia_machine(change(RTX_5090, index=0), driver="570.144", flavour="proprietary")
     assert below_torch(machine) == [("blackwell-open-module", "error")]
-    remedy = first(machine).ways_out[0].remedies[0]
+    remedy = first(machine).fixes[0].remedies[0]
     assert isinstance(remedy, InstallDriver)
     assert remedy.flavour == "open"
 
@@ -174,7 +174,7 @@ def test_blackwell_needs_the_open_modules():
 def test_pascal_is_refused_by_the_open_modules():
     machine = nvidia_machine(GTX_1080, driver="580.95.05", flavour="open")
     assert below_torch(machine) == [("open-module-unsupported-gpu", "error")]
-    assert first(machine).ways_out[0].remedies[0].flavour == "proprietary"
+    assert first(machine).fixes[0].remedies[0].flavour == "proprietary"
 
 
 @pytest.mark.parametrize("flavour", ["open", "proprietary", None])
@@ -183,13 +183,13 @@ def test_ada_takes_both_flavours(flavour):
 
 
 def test_where_the_flavour_is_not_known_the_drivers_own_line_counts():
-    card = change(RTX_5090, index=0)
+    gpu = change(RTX_5090, index=0)
     line = "NVRM: installed in this system requires use of the NVIDIA open kernel modules."
-    assert below_torch(nvidia_machine(card, flavour=None)) == []
-    assert below_torch(nvidia_machine(card, flavour=None, **log(line))) == [("blackwell-open-module", "error")]
+    assert below_torch(nvidia_machine(gpu, flavour=None)) == []
+    assert below_torch(nvidia_machine(gpu, flavour=None, **log(line))) == [("blackwell-open-module", "error")]
 
 
-def test_early_open_modules_serve_data_centre_cards_only():
+def test_early_open_modules_serve_data_centre_gpus_only():
     line = "NVRM: Open nvidia.ko is only ready for use on Data Center GPUs."
     machine = nvidia_machine(driver="535.183.01", **log(line))
     assert below_torch(machine) == [("open-module-unsupported-gpu", "error")]
@@ -210,7 +210,7 @@ def test_grace_hopper_needs_the_open_modules_and_a_plain_h100_does_not():
     assert below_torch(nvidia_machine(H100, flavour="proprietary")) == []
 
 
-def test_two_cards_that_no_one_driver_serves_are_told_what_each_needs():
+def test_two_gpus_that_no_one_driver_serves_are_told_what_each_needs():
     finding = first(nvidia_machine(GTX_1080, RTX_5090, driver="580.95.05", flavour="proprietary"))
     assert finding.slug == "blackwell-open-module"
     assert finding.device is not None
@@ -218,20 +218,20 @@ def test_two_cards_that_no_one_driver_serves_are_told_what_each_needs():
     assert "GTX 1080" in finding.message
 
 
-def test_two_dropped_cards_do_not_excuse_each_other():
+def test_two_dropped_gpus_do_not_excuse_each_other():
     second = change(GTX_1080, index=1, boot_vga=True)
     machine = nvidia_machine(GTX_1080, second, driver="590.48.01", flavour="proprietary")
     assert below_torch(machine) == [("nvidia-driver-dropped-gpu", "error")]
 
 
-def test_where_one_driver_serves_all_cards_the_others_are_not_spoken_of():
+def test_where_one_driver_serves_all_gpus_the_others_are_not_spoken_of():
     machine = nvidia_machine(GTX_1080, nvidia_gpu(index=1), driver="590.48.01", flavour="proprietary")
     finding = first(machine)
-    assert finding.ways_out[0].remedies[0].branch == "580"
+    assert finding.fixes[0].remedies[0].branch == "580"
     assert "4090" not in finding.message
 
 
-def test_an_older_card_that_the_driver_dropped_beside_a_newer_one_is_a_note():
+def test_an_older_gpu_that_the_driver_dropped_beside_a_newer_one_is_a_note():
     ada = nvidia_gpu(index=1)
     machine = nvidia_machine(GTX_1080, ada, driver="590.48.01")
     assert below_torch(machine) == [("nvidia-driver-dropped-gpu", "note")]
@@ -246,7 +246,7 @@ def fabric(switches: int = 4, version=absent("/usr/bin"), running: object = unkn
 
 def test_switches_without_a_fabric_manager():
     machine = with_stack(nvidia_machine(H100), fabric=fabric())
-    remedy = first(machine).ways_out[0].remedies[0]
+    remedy = first(machine).fixes[0].remedies[0]
     assert below_torch(machine) == [("fabric-manager-not-running", "error")]
     assert isinstance(remedy, StartService)
     assert remedy.package == "nvidia-fabricmanager=580.95.05"
@@ -269,14 +269,14 @@ def test_the_fabric_manager_has_to_run_and_be_the_drivers_twin(version, running,
 
 
 def hgx_b200(*, absent_manager: bool = True, **parts):
-    """Eight cards whose switches are no PCI devices of NVIDIA's."""
+    """Eight GPUs whose switches are no PCI devices of NVIDIA's."""
     eight = (nvidia_gpu("NVIDIA B200", "sm_100", index=n, datacenter=True) for n in range(8))
     manager = absent("/usr/bin") if absent_manager else known("580.95.05", "dpkg")
     return with_stack(nvidia_machine(*eight, **parts), fabric=fabric(0, manager))
 
 
 def test_a_blackwell_board_without_its_fabric_manager():
-    remedies = first(hgx_b200()).ways_out[0].remedies
+    remedies = first(hgx_b200()).fixes[0].remedies
     assert below_torch(hgx_b200()) == [("fabric-manager-not-running", "error")]
     assert "nvlsm" in remedies[0].text
     assert remedies[1].package == "nvidia-fabricmanager=580.95.05"
@@ -286,7 +286,7 @@ def test_a_blackwell_board_without_its_fabric_manager():
 
 
 @pytest.mark.parametrize("where", [{"virtual_machine": known("kvm", "dmi")}, {"arch": known("aarch64", "uname")}])
-def test_blackwell_cards_whose_switches_are_elsewhere(where):
+def test_blackwell_gpus_whose_switches_are_elsewhere(where):
     assert below_torch(with_system(hgx_b200(), **where)) == []
     assert below_torch(hgx_b200(container="docker")) == []
 
@@ -305,7 +305,7 @@ def test_in_a_container_802_speaks_of_the_host():
 # --- CUDA's start ---
 
 
-def test_802_on_a_consumer_card_is_the_look_alike():
+def test_802_on_a_consumer_gpu_is_the_look_alike():
     machine = with_stack(nvidia_machine(), cuda=cuda(802))
     assert below_torch(machine) == [("cuda-init-hmm-kaslr", "error")]
     assert first(machine).confidence == "possible"
@@ -315,7 +315,7 @@ def test_802_on_a_consumer_card_is_the_look_alike():
 def test_the_line_of_nvidia_uvm_makes_it_certain(status):
     machine = with_stack(nvidia_machine(H100, **log(HMM)), cuda=cuda(status))
     assert below_torch(machine) == [("cuda-init-hmm-kaslr", "error")]
-    remedy = first(machine).ways_out[0].remedies[0]
+    remedy = first(machine).fixes[0].remedies[0]
     assert isinstance(remedy, LoadModule)
     assert remedy.options == ("uvm_disable_hmm=1",)
 
@@ -328,7 +328,7 @@ def test_the_line_alone_or_a_cuda_that_starts_is_silent():
 def test_cuda_dead_after_a_suspend():
     machine = with_system(with_stack(nvidia_machine(), cuda=cuda(999), nvml=nvml(0)), suspends=known(2, "/sys/power"))
     assert below_torch(machine) == [("nvidia-uvm-after-suspend", "error")]
-    remedy = first(machine).ways_out[0].remedies[0]
+    remedy = first(machine).fixes[0].remedies[0]
     assert (type(remedy), remedy.reload) == (LoadModule, True)
 
 
@@ -369,17 +369,17 @@ def test_a_healthy_wsl_is_silent():
 def test_a_linux_driver_inside_wsl_that_comes_first():
     machine = wsl(LINUX_LIBRARY, WSL_LIBRARY)
     assert below_torch(machine) == [("wsl-driver", "error")]
-    assert "libnvidia-compute" in first(machine).ways_out[0].remedies[0].text
+    assert "libnvidia-compute" in first(machine).fixes[0].remedies[0].text
 
 
 @pytest.mark.parametrize(
     "machine",
     [wsl(WSL_LIBRARY, dxg=False), wsl(), wsl(WSL_LIBRARY, cuda=cuda(100)), wsl(WSL_LIBRARY, nvml=nvml(9))],
-    ids=["no dxg", "no libcuda", "CUDA sees no card", "NVML fails"],
+    ids=["no dxg", "no libcuda", "CUDA sees no GPU", "NVML fails"],
 )
 def test_windows_driver_that_does_not_reach_wsl(machine):
     assert below_torch(machine) == [("wsl-driver", "error")]
-    assert "wsl --update" in first(machine).ways_out[0].remedies[0].text
+    assert "wsl --update" in first(machine).fixes[0].remedies[0].text
 
 
 def test_other_nodes_are_not_dxg():
@@ -391,15 +391,15 @@ def test_wsl_without_a_gpu_and_without_a_gpu_build_is_a_note():
     assert below_torch(wsl(dxg=False, patient=None)) == [("no-gpu", "note")]
 
 
-def rocm_wsl(version: str, card=None, variables=None, **system):
-    machine = change(wsl(patient=torch(version)), variables=variables or {}, gpus=(card,) if card else ())
+def rocm_wsl(version: str, gpu=None, variables=None, **system):
+    machine = change(wsl(patient=torch(version)), variables=variables or {}, gpus=(gpu,) if gpu else ())
     return with_system(machine, **system)
 
 
 def test_rocm_7_2_on_wsl_is_told_to_look_behind_dxg():
     machine = rocm_wsl("2.12.0+rocm7.2")
     assert below_torch(machine) == [("rocm-wsl-dxg-env", "error")]
-    assert first(machine).ways_out[0].remedies[0].value == "1"
+    assert first(machine).fixes[0].remedies[0].value == "1"
 
 
 def test_the_variable_set_or_a_release_that_needs_none_is_silent():
@@ -413,34 +413,34 @@ def test_a_later_release_looks_unless_it_is_forbidden():
     assert (first(machine).slug, remedies(first(machine))) == ("rocm-wsl-dxg-env", ["UnsetVariable"])
 
 
-def test_a_runtime_that_lists_a_card_needs_nothing():
+def test_a_runtime_that_lists_a_gpu_needs_nothing():
     hsa = known(HsaApi(status=0, agents=(HsaAgent(name="gfx1100", kind="gpu"),)), "libhsa")
     machine = rocm_wsl("2.12.0+rocm7.2")
     assert below_torch(change(machine, amd=change(machine.amd, hsa=hsa))) == []
 
 
-def test_a_card_that_rocm_on_wsl_does_not_serve():
-    card = amd_gpu("AMD Radeon RX 6700 XT", "gfx1031", bdf=None, kfd_node=None)
-    machine = rocm_wsl("2.12.0+rocm7.2", card, {"HSA_ENABLE_DXG_DETECTION": "1"})
+def test_a_gpu_that_rocm_on_wsl_does_not_serve():
+    gpu = amd_gpu("AMD Radeon RX 6700 XT", "gfx1031", bdf=None, kfd_node=None)
+    machine = rocm_wsl("2.12.0+rocm7.2", gpu, {"HSA_ENABLE_DXG_DETECTION": "1"})
     assert below_torch(machine) == [("rocm-wsl-unsupported", "error")]
 
 
 @pytest.mark.parametrize(("name", "excluded"), [("AMD Radeon RX 7700", True), ("AMD Radeon RX 7800 XT", False)])
 def test_products_that_amd_leaves_out_by_name(name, excluded):
-    card = amd_gpu(name, "gfx1101", bdf=None, kfd_node=None)
-    assert bool(found(rocm_wsl("2.15.0+rocm10.0", card), "rocm-wsl-unsupported")) is excluded
+    gpu = amd_gpu(name, "gfx1101", bdf=None, kfd_node=None)
+    assert bool(found(rocm_wsl("2.15.0+rocm10.0", gpu), "rocm-wsl-unsupported")) is excluded
 
 
 def test_the_runtime_of_older_wheels_does_not_know_wsl():
     machine = with_torch(rocm_wsl("2.5.1+rocm6.2"), own_hsa_runtime=True)
     assert below_torch(machine) == [("rocm-wsl-unsupported", "error")]
-    assert "torch/lib/libhsa-runtime64.so*" in first(machine).ways_out[0].remedies[0].text
+    assert "torch/lib/libhsa-runtime64.so*" in first(machine).fixes[0].remedies[0].text
     assert below_torch(with_torch(machine, own_hsa_runtime=False)) == []
-    # That the system's own runtime lists the card tells nothing of torch's.
+    # That the system's own runtime lists the GPU tells nothing of torch's.
     hsa = known(HsaApi(status=0, agents=(HsaAgent(name="gfx1100", kind="gpu"),)), "libhsa")
     assert below_torch(change(machine, amd=change(machine.amd, hsa=hsa))) == [("rocm-wsl-unsupported", "error")]
     newer = with_torch(rocm_wsl("2.10.0+rocm7.1"), own_hsa_runtime=True)
-    assert "ROCm 7.2 or newer" in first(newer).ways_out[0].remedies[0].text
+    assert "ROCm 7.2 or newer" in first(newer).fixes[0].remedies[0].text
 
 
 @pytest.mark.parametrize("problem", ["missing", "changed"])
@@ -452,7 +452,7 @@ def test_the_runtime_that_amds_guide_takes_out_of_torch_is_no_damage(problem):
     assert ("torch-install-damaged" in dict(told(native))) is (problem == "missing")
 
 
-def test_no_file_of_wsl_names_an_amd_card():
+def test_no_file_of_wsl_names_an_amd_gpu():
     machine = change(rocm_wsl("2.12.0+rocm7.2", variables={"HSA_ENABLE_DXG_DETECTION": "1"}), gpus=())
     assert ["/dev/dxg" in question.why for question in questions(machine)] == [True]
     hsa = known(HsaApi(status=0, agents=(HsaAgent(name="gfx1100", kind="gpu"),)), "libhsa")
@@ -467,8 +467,8 @@ def test_another_distribution_whose_runtime_fails():
     assert [f.severity for f in found(failed, "rocm-wsl-unsupported")] == ["error"]
 
 
-def test_a_runtime_that_does_not_start_although_it_looks_for_the_card():
-    """No file names the card of a WSL system: only the runtime's own failure tells."""
+def test_a_runtime_that_does_not_start_although_it_looks_for_the_gpu():
+    """No file names the GPU of a WSL system: only the runtime's own failure tells."""
     status = known(HsaApi(status=4104), "libhsa")
     for variables, expected in (
         ({}, "rocm-wsl-dxg-env"),
@@ -485,10 +485,10 @@ def test_a_rocm_build_where_windows_has_an_nvidia_driver_is_the_wrong_build():
         load_path=LoadPath((WSL_LIBRARY,), (LIB, "/usr/lib/wsl/lib"), known(True, "ld.so.cache")),
     )
     assert [item for item in told(machine) if item[1] == "error"] == [("torch-wrong-build-or-cpu", "error")]
-    # ROCm 7.2 would look behind /dev/dxg only when told to: no help where the card is NVIDIA's.
+    # ROCm 7.2 would look behind /dev/dxg only when told to: no help where the GPU is NVIDIA's.
     newer = with_torch(machine, version="2.12.0+rocm7.2", rocm="7.2", build="rocm7.2")
     assert [item[0] for item in told(newer) if item[1] == "error"] == ["torch-wrong-build-or-cpu"]
-    # Where ROCm is installed, too, an AMD card is meant.
+    # Where ROCm is installed, too, an AMD GPU is meant.
     both = change(machine, amd=change(machine.amd, rocm=known((RocmInstall("6.4.2", "/opt/rocm"),), "/opt")))
     assert [item[0] for item in told(both) if item[1] == "error"] == ["rocm-wsl-unsupported"]
 
@@ -497,7 +497,7 @@ def test_a_cuda_build_where_rocm_is_installed_and_windows_has_no_nvidia_driver_i
     machine = wsl()
     amd = change(machine, amd=change(machine.amd, rocm=known((RocmInstall("7.2.1", "/opt/rocm"),), "/opt")))
     assert [item for item in told(amd) if item[1] == "error"] == [("cuda-torch-on-amd", "error")]
-    assert "ROCm build" in finding(amd, "cuda-torch-on-amd").ways_out[0].remedies[0].text
+    assert "ROCm build" in finding(amd, "cuda-torch-on-amd").fixes[0].remedies[0].text
     bridge = Library("librocdxg.so", "/opt/rocm/lib/librocdxg.so", None, "toolkit", "ld.so.cache")
     assert [item[0] for item in told(wsl(bridge)) if item[1] == "error"] == ["cuda-torch-on-amd"]
     with_both = change(amd, load_path=LoadPath((WSL_LIBRARY,), (LIB,), known(True, "ld.so.cache")))

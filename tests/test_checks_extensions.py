@@ -1,4 +1,4 @@
-"""Packages beside torch that have no code for the card (GPD427), from their files to the finding."""
+"""Packages beside torch that have no code for the GPU (GPD427), from their files to the finding."""
 
 from __future__ import annotations
 
@@ -23,39 +23,37 @@ def test_torch_is_fine_but_flash_attn_is_not():
     assert told(machine) == [(SLUG, "error")]
     found = finding(machine, SLUG)
     assert (found.saw, found.want) == ("sm_80 sm_90", "sm_120")
-    assert (
-        "FLASH_ATTENTION_FORCE_BUILD=TRUE FLASH_ATTN_CUDA_ARCHS=120 pip install" in found.ways_out[0].remedies[0].text
-    )
+    assert "FLASH_ATTENTION_FORCE_BUILD=TRUE FLASH_ATTN_CUDA_ARCHS=120 pip install" in found.fixes[0].remedies[0].text
 
 
-def test_code_that_runs_on_the_card_is_silent():
+def test_code_that_runs_on_the_gpu_is_silent():
     ada = with_environment(nvidia_machine(nvidia_gpu(), torch=torch("2.9.1+cu128")), extensions=(FLASH,))
     assert told(ada) == []
 
 
-def test_ptx_serves_a_newer_card_and_vllm_is_named_by_compute_capability():
+def test_ptx_serves_a_newer_gpu_and_vllm_is_named_by_compute_capability():
     ptx = ExtensionCode("vllm", "0.9", "/site/vllm/_C.abi3.so", sass=("sm_80",), ptx=("compute_90",))
     machine = nvidia_machine(BLACKWELL, torch=torch("2.9.1+cu128"))
     assert severity(with_environment(machine, extensions=(ptx,)), SLUG) != "error"
     bare = ExtensionCode("vllm", "0.9", "/site/vllm/_C.abi3.so", sass=("sm_80",))
     found = finding(with_environment(machine, extensions=(bare,)), SLUG)
-    assert "TORCH_CUDA_ARCH_LIST=12.0 " in found.ways_out[0].remedies[0].text
+    assert "TORCH_CUDA_ARCH_LIST=12.0 " in found.fixes[0].remedies[0].text
 
 
-def test_a_card_that_torch_does_not_serve_is_torchs_own_finding():
+def test_a_gpu_that_torch_does_not_serve_is_torchs_own_finding():
     machine = with_environment(nvidia_machine(BLACKWELL, torch=torch("2.6.0+cu124")), extensions=(FLASH,))
     assert SLUG not in dict(told(machine))
 
 
-def test_no_build_is_proposed_for_a_card_that_the_source_leaves_out():
+def test_no_build_is_proposed_for_a_gpu_that_the_source_leaves_out():
     turing = nvidia_machine(nvidia_gpu("NVIDIA Tesla T4", "sm_75"), torch=torch("2.9.1+cu128"))
-    text = finding(with_environment(turing, extensions=(FLASH,)), SLUG).ways_out[0].remedies[0].text
-    assert text.startswith("No build of flash-attn serves this card: its source needs sm_80")
+    text = finding(with_environment(turing, extensions=(FLASH,)), SLUG).fixes[0].remedies[0].text
+    assert text.startswith("No build of flash-attn serves this GPU: its source needs sm_80")
 
 
-def test_one_of_two_served_cards_is_a_warning():
-    cards = (nvidia_gpu(index=0), nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", index=1))
-    machine = with_environment(nvidia_machine(*cards, torch=torch("2.9.1+cu128")), extensions=(FLASH,))
+def test_one_of_two_served_gpus_is_a_warning():
+    gpus = (nvidia_gpu(index=0), nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", index=1))
+    machine = with_environment(nvidia_machine(*gpus, torch=torch("2.9.1+cu128")), extensions=(FLASH,))
     assert severity(machine, SLUG) == "warning"
 
 
@@ -65,7 +63,7 @@ def test_an_extension_for_amd_has_to_name_the_target():
     assert severity(with_environment(machine, extensions=(wrong,)), SLUG) == "error"
     assert (
         "FLASH_ATTENTION_TRITON_AMD_ENABLE=TRUE pip"
-        in finding(with_environment(machine, extensions=(wrong,)), SLUG).ways_out[0].remedies[0].text
+        in finding(with_environment(machine, extensions=(wrong,)), SLUG).fixes[0].remedies[0].text
     )
     right = ExtensionCode("flash-attn", "2.7.4", "/site/x.so", gfx=("gfx1100",))
     assert SLUG not in dict(told(with_environment(machine, extensions=(right,))))

@@ -1,4 +1,4 @@
-"""Cards that are gone, damaged or cannot start: GPD102 to GPD106, and GPD101."""
+"""GPUs that are gone, damaged or cannot start: GPD102 to GPD106, and GPD101."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def nvml(*devices: NvmlDevice, status: int = 0, **parts: object):
 # --- off the bus ---
 
 
-def test_a_card_whose_registers_read_ff_is_off_the_bus():
+def test_a_gpu_whose_registers_read_ff_is_off_the_bus():
     machine = nvidia_machine(nvidia_gpu(off_bus=True))
     assert below_torch(machine)[0] == ("gpu-off-bus", "error")
     assert remedies(first(machine)) == ["Manual"]
 
 
-def test_a_card_that_must_be_reset_is_not_called_gone():
-    card = nvidia_gpu(nvml=NvmlDevice(index=3, lost=True, why="GPU requires reset"))
-    assert "must be reset" in first(nvidia_machine(card)).message
-    assert "--gpu-reset -i 3" in first(nvidia_machine(card)).ways_out[0].remedies[0].text
+def test_a_gpu_that_must_be_reset_is_not_called_gone():
+    gpu = nvidia_gpu(nvml=NvmlDevice(index=3, lost=True, why="GPU requires reset"))
+    assert "must be reset" in first(nvidia_machine(gpu)).message
+    assert "--gpu-reset -i 3" in first(nvidia_machine(gpu)).fixes[0].remedies[0].text
 
 
-def test_a_lost_card_among_working_ones_is_an_error_about_that_card():
+def test_a_lost_gpu_among_working_ones_is_an_error_about_that_gpu():
     lost = nvidia_gpu(index=1, nvml=NvmlDevice(index=1, lost=True, why="GPU is lost"))
     findings = found(nvidia_machine(nvidia_gpu(nvml=NvmlDevice(index=0)), lost), "gpu-off-bus")
     assert [(f.severity, f.device.index) for f in findings] == [("error", 1)]
@@ -54,19 +54,19 @@ def test_an_xid_79_alone_is_a_note():
     assert [f.severity for f in found(nvidia_machine(**log(XID_79)), "gpu-off-bus")] == ["note"]
 
 
-def test_an_xid_79_of_a_card_that_the_driver_no_longer_lists_is_an_error():
-    cards = (nvidia_gpu(), nvidia_gpu(index=1, nvml=NvmlDevice(index=0, bdf="0000:02:00.0")))
-    machine = with_stack(nvidia_machine(*cards, **log(XID_79)), nvml=nvml(NvmlDevice(index=0, bdf="0000:02:00.0")))
+def test_an_xid_79_of_a_gpu_that_the_driver_no_longer_lists_is_an_error():
+    gpus = (nvidia_gpu(), nvidia_gpu(index=1, nvml=NvmlDevice(index=0, bdf="0000:02:00.0")))
+    machine = with_stack(nvidia_machine(*gpus, **log(XID_79)), nvml=nvml(NvmlDevice(index=0, bdf="0000:02:00.0")))
     assert [(f.severity, f.device.bdf) for f in found(machine, "gpu-off-bus")] == [("error", "0000:01:00.0")]
 
 
-def test_an_old_xid_of_a_card_that_works_now_is_no_error():
-    card = nvidia_gpu(nvml=NvmlDevice(index=0, bdf="0000:01:00.0"))
-    machine = with_stack(nvidia_machine(card, **log(XID_79)), nvml=nvml(NvmlDevice(index=0, bdf="0000:01:00.0")))
+def test_an_old_xid_of_a_gpu_that_works_now_is_no_error():
+    gpu = nvidia_gpu(nvml=NvmlDevice(index=0, bdf="0000:01:00.0"))
+    machine = with_stack(nvidia_machine(gpu, **log(XID_79)), nvml=nvml(NvmlDevice(index=0, bdf="0000:01:00.0")))
     assert {severity for _, severity in below_torch(machine)} == {"note"}
 
 
-def test_nvml_that_says_lost_without_naming_a_card_is_an_error():
+def test_nvml_that_says_lost_without_naming_a_gpu_is_an_error():
     machine = with_stack(nvidia_machine(), nvml=nvml(status=15, message="GPU is lost"))
     assert first(machine).slug == "gpu-off-bus"
 
@@ -95,16 +95,16 @@ def test_clean_counters_are_silent():
     assert found(nvidia_machine(nvidia_gpu(nvml=clean)), "gpu-ecc") == []
 
 
-def test_a_failed_remapping_asks_for_another_card_a_pending_one_for_a_reboot():
+def test_a_failed_remapping_asks_for_another_gpu_a_pending_one_for_a_reboot():
     failed, pending = ({"remap_failed": True}, {"remap_pending": True})
-    ways = [
+    fixes = [
         remedies(found(nvidia_machine(nvidia_gpu(nvml=NvmlDevice(index=0, **state))), "gpu-ecc")[0])
         for state in (failed, pending)
     ]
-    assert ways == [["Manual"], ["Reboot"]]
+    assert fixes == [["Manual"], ["Reboot"]]
 
 
-def test_log_lines_about_memory_are_a_note_about_their_card():
+def test_log_lines_about_memory_are_a_note_about_their_gpu():
     line = "NVRM: Xid (PCI:0000:02:00): 48, pid=1234, DBE (double bit error)"
     machine = nvidia_machine(nvidia_gpu(), nvidia_gpu(index=1), **log(line))
     assert [(f.severity, f.device.index) for f in found(machine, "gpu-ecc")] == [("note", 1)]
@@ -113,8 +113,8 @@ def test_log_lines_about_memory_are_a_note_about_their_card():
 @pytest.mark.parametrize(("xid", "asks"), [(48, False), (63, None), (64, True), (95, True)])
 def test_an_error_that_ends_only_with_a_reset_says_so_from_the_log_alone(xid, asks):
     line = f"NVRM: Xid (PCI:0000:01:00): {xid}, pid=1234, name=python, Uncontained: FBHUB. RST: Yes, D-RST: No"
-    ways = [len(f.ways_out) for f in found(nvidia_machine(**log(line)), "gpu-ecc")]
-    assert ways == ([] if asks is None else [int(asks)])
+    fixes = [len(f.fixes) for f in found(nvidia_machine(**log(line)), "gpu-ecc")]
+    assert fixes == ([] if asks is None else [int(asks)])
 
 
 # --- what the driver asks for ---
@@ -129,24 +129,24 @@ def action(change: str, slot: str = "0000:01:00") -> str:
     [
         (["0x0 (None) to 0x2 (Node Reboot Required)"], "Reboot the machine"),
         (["0x0 (None) to 0x2 (OS Reboot)"], "Reboot the machine"),
-        (["0x0 (None) to 0x1 (GPU Reset Required)"], "Reset the card"),
+        (["0x0 (None) to 0x1 (GPU Reset Required)"], "Reset the GPU"),
         (
             ["0x0 (None) to 0x1 (GPU Reset Required)", "0x1 (GPU Reset) to 0x2 (Node Reboot)"],
             "Reboot the machine",
         ),
-        (["0x0 (None) to 0x3 (Drain P2P)"], "End the programs that use the card's links"),
-        (["0x0 (None) to 0x4 (Drain and Reset)"], "Reset the card"),
+        (["0x0 (None) to 0x3 (Drain P2P)"], "End the programs that use the GPU's links"),
+        (["0x0 (None) to 0x4 (Drain and Reset)"], "Reset the GPU"),
         (["0x0 (None) to 0x1 (GPU Reset Required)", "0x1 (GPU Reset Required) to 0x0 (None)"], None),
     ],
 )
-def test_what_the_driver_asks_for_is_the_way_out(changes, way):
+def test_what_the_driver_asks_for_is_the_way_out(changes, fix):
     machine = nvidia_machine(**log(*map(action, changes)))
-    assert [(f.severity, f.ways_out[0].title) for f in found(machine, "gpu-reset-needed")] == (
-        [("warning", way)] if way else []
+    assert [(f.severity, f.fixes[0].title) for f in found(machine, "gpu-reset-needed")] == (
+        [("warning", fix)] if fix else []
     )
 
 
-def test_a_processor_that_did_not_answer_is_a_note_until_the_driver_lists_the_card():
+def test_a_processor_that_did_not_answer_is_a_note_until_the_driver_lists_the_gpu():
     line = "NVRM: Xid (PCI:0000:01:00): 119, pid=1, name=x, Timeout after 6s of waiting for RPC response"
     unasked, listed = nvidia_gpu(), nvidia_gpu(nvml=NvmlDevice(index=0, bdf="0000:01:00.0"))
     seen = [
@@ -155,20 +155,20 @@ def test_a_processor_that_did_not_answer_is_a_note_until_the_driver_lists_the_ca
     assert seen == [["note"], []]
 
 
-def test_a_lost_card_is_one_finding():
+def test_a_lost_gpu_is_one_finding():
     lost = nvidia_gpu(nvml=NvmlDevice(index=0, lost=True, why="GPU is lost"))
     machine = nvidia_machine(lost, **log(XID_79, action("0x0 (None) to 0x2 (Node Reboot Required)")))
     assert [slug for slug, severity in below_torch(machine) if severity != "note"] == ["gpu-off-bus"]
 
 
-def test_a_reset_is_asked_for_the_card_that_the_line_names():
+def test_a_reset_is_asked_for_the_gpu_that_the_line_names():
     line = action("0x0 (None) to 0x1 (GPU Reset Required)", "0000:02:00")
     (finding,) = found(nvidia_machine(nvidia_gpu(), nvidia_gpu(index=1), **log(line)), "gpu-reset-needed")
     assert finding.device.bdf == "0000:02:00.0"
-    assert "--gpu-reset -i 0000:02:00.0" in finding.ways_out[0].remedies[0].text
+    assert "--gpu-reset -i 0000:02:00.0" in finding.fixes[0].remedies[0].text
 
 
-# --- a driver that cannot start the card ---
+# --- a driver that cannot start the GPU ---
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ NO_FIRMWARE = (
 )
 
 
-def test_a_driver_without_the_firmware_of_its_card():
+def test_a_driver_without_the_firmware_of_its_gpu():
     machine = with_stack(nvidia_machine(**log(*NO_FIRMWARE)), nvml=nvml())
     assert below_torch(machine) == [("nvidia-firmware-missing", "error")]
     assert "/lib/firmware/nvidia/580.95.05/gsp_ga10x.bin is not there" in first(machine).message
@@ -210,26 +210,26 @@ def test_the_file_itself_tells_where_the_driver_was_not_asked(files, weight):
 
 def test_firmware_that_the_initial_ramdisk_lacked_may_have_been_found_since():
     assert below_torch(nvidia_machine(**log(*NO_FIRMWARE))) == [("nvidia-firmware-missing", "note")]
-    card = nvidia_gpu(nvml=NvmlDevice(index=0, bdf="0000:01:00.0"))
-    assert below_torch(nvidia_machine(card, **log(*NO_FIRMWARE))) == []
+    gpu = nvidia_gpu(nvml=NvmlDevice(index=0, bdf="0000:01:00.0"))
+    assert below_torch(nvidia_machine(gpu, **log(*NO_FIRMWARE))) == []
 
 
 def test_without_the_drivers_own_word_a_failed_start_is_likely():
     assert found(nvidia_machine(**log(BIOS)), "driver-init-failed-bios")[0].confidence == "likely"
 
 
-def test_a_failed_start_of_a_card_that_works_now_is_silent():
-    card = nvidia_gpu(nvml=NvmlDevice(index=0, bdf="0000:01:00.0"))
-    assert below_torch(nvidia_machine(card, **log(BIOS))) == []
+def test_a_failed_start_of_a_gpu_that_works_now_is_silent():
+    gpu = nvidia_gpu(nvml=NvmlDevice(index=0, bdf="0000:01:00.0"))
+    assert below_torch(nvidia_machine(gpu, **log(BIOS))) == []
 
 
 def test_the_wrong_module_flavour_explains_a_failed_start():
-    card = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120")
-    machine = with_stack(nvidia_machine(card, flavour="proprietary", **log(BIOS)), nvml=nvml())
+    gpu = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120")
+    machine = with_stack(nvidia_machine(gpu, flavour="proprietary", **log(BIOS)), nvml=nvml())
     assert below_torch(machine) == [("blackwell-open-module", "error")]
 
 
-def test_a_failed_start_of_another_slot_does_not_blame_this_card():
+def test_a_failed_start_of_another_slot_does_not_blame_this_gpu():
     other = "NVRM: GPU 0000:41:00.0: RmInitAdapter failed! (0x62:0x65:1792)"
     assert found(nvidia_machine(**log(other)), "driver-init-failed-hw") == []
 
@@ -252,12 +252,12 @@ def test_a_line_about_another_device_does_not_count():
     assert "amd-pcie-atomics" not in dict(below_torch(machine))
 
 
-def test_without_a_log_a_card_that_kfd_leaves_out_is_likely_the_slot():
+def test_without_a_log_a_gpu_that_kfd_leaves_out_is_likely_the_slot():
     machine = amd_machine(polaris(), kernel_log=unknown("not permitted"))
     assert [f.confidence for f in found(machine, "amd-pcie-atomics")] == ["likely"]
 
 
-def test_a_card_with_a_kfd_node_has_its_atomics():
+def test_a_gpu_with_a_kfd_node_has_its_atomics():
     assert below_torch(amd_machine(amd_gpu(pci_id="1002:744c"), **log(ATOMICS))) == []
 
 
@@ -266,7 +266,7 @@ def test_a_recording_without_kfd_says_nothing_about_atomics():
     assert below_torch(change(machine, kernel_log=unknown("not recorded"))) == []
 
 
-def test_an_igpu_that_kfd_leaves_out_beside_a_card_is_silent():
+def test_an_igpu_that_kfd_leaves_out_beside_a_gpu_is_silent():
     igpu = amd_gpu("AMD Radeon Graphics", "gfx1036", index=1, integrated=True, kfd_node=None)
     assert below_torch(amd_machine(amd_gpu(), igpu)) == []
 
@@ -297,16 +297,16 @@ def test_the_unread_bus_does_not_matter_without_a_gpu_build():
     assert [question.matters for question in unanswered(machine, "no-gpu")] == [False]
 
 
-def test_the_only_card_reserved_for_virtual_machines_is_no_driver_fault():
-    card = nvidia_gpu(driver=known("vfio-pci", "driver"))
-    reserved = with_stack(nvidia_machine(card, torch=None), module=absent("proc"), modules_loaded=known((), "proc"))
+def test_the_only_gpu_reserved_for_virtual_machines_is_no_driver_fault():
+    gpu = nvidia_gpu(driver=known("vfio-pci", "driver"))
+    reserved = with_stack(nvidia_machine(gpu, torch=None), module=absent("proc"), modules_loaded=known((), "proc"))
     assert below_torch(reserved) == []
-    finding = first(nvidia_machine(card))
+    finding = first(nvidia_machine(gpu))
     assert (finding.slug, finding.severity) == ("no-gpu", "error")
     assert "vfio-pci" in finding.message
 
 
-def test_a_card_for_a_virtual_machine_beside_one_for_us_is_silent():
+def test_a_gpu_for_a_virtual_machine_beside_one_for_us_is_silent():
     machine = nvidia_machine(nvidia_gpu(), nvidia_gpu(index=1, driver=known("vfio-pci", "driver")))
     assert below_torch(machine) == []
 

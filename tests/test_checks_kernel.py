@@ -1,4 +1,4 @@
-"""Why the kernel has no driver for a card: GPD110 to GPD116, and GPD119."""
+"""Why the kernel has no driver for a GPU: GPD110 to GPD116, and GPD119."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def dkms(kernel: str, status: str, name: str = "nvidia", version: str = "580.95.
     return DkmsModule(name=name, version=version, kernel=kernel, status=status, source=f"/var/lib/dkms/{name}")  # type: ignore[arg-type]
 
 
-def without_driver(card=None, *modules, torch=torch(), **parts):  # noqa: B008 - frozen
-    """A box whose card no kernel driver has; `modules` lie on disk, user space is of no version unless given."""
-    card = card or nvidia_gpu(driver=NOTHING_BOUND)
+def without_driver(gpu=None, *modules, torch=torch(), **parts):  # noqa: B008 - frozen
+    """A box whose GPU no kernel driver has; `modules` lie on disk, user space is of no version unless given."""
+    gpu = gpu or nvidia_gpu(driver=NOTHING_BOUND)
     stack = {
         "module": absent("/proc/modules", "the module nvidia is not loaded"),
         "modules_loaded": known((), "/proc/modules"),
@@ -44,11 +44,11 @@ def without_driver(card=None, *modules, torch=torch(), **parts):  # noqa: B008 -
         "nodes": known((), "/dev"),
         "proc_gpus": absent("/proc/driver/nvidia/gpus"),
     }
-    return with_stack(nvidia_machine(card, torch=torch), **{**stack, **parts})
+    return with_stack(nvidia_machine(gpu, torch=torch), **{**stack, **parts})
 
 
-def amd_without_driver(card=None, **parts):
-    card = card or amd_gpu(driver=absent("driver"), kfd_node=None)
+def amd_without_driver(gpu=None, **parts):
+    gpu = gpu or amd_gpu(driver=absent("driver"), kfd_node=None)
     stack = {
         "module": absent("/sys/module/amdgpu"),
         "modules_loaded": known((), "/proc/modules"),
@@ -56,16 +56,16 @@ def amd_without_driver(card=None, **parts):
         "render_nodes": known((), "/dev/dri"),
         "topology": absent("/sys/class/kfd"),
     }
-    return with_stack(amd_machine(card), **{**stack, **parts})
+    return with_stack(amd_machine(gpu), **{**stack, **parts})
 
 
 # --- no driver at all ---
 
 
-def test_a_card_without_any_driver_gets_the_driver_of_its_branch_and_flavour():
+def test_a_gpu_without_any_driver_gets_the_driver_of_its_branch_and_flavour():
     finding = first(without_driver())
     assert (finding.slug, remedies(finding)) == ("no-driver", ["InstallDriver", "Reboot"])
-    remedy = finding.ways_out[0].remedies[0]
+    remedy = finding.fixes[0].remedies[0]
     assert isinstance(remedy, InstallDriver)
     assert remedy.flavour == "open"
 
@@ -73,9 +73,9 @@ def test_a_card_without_any_driver_gets_the_driver_of_its_branch_and_flavour():
 @pytest.mark.parametrize(
     ("name", "sm", "branch"), [("NVIDIA GeForce GTX 1080", "sm_61", "580"), ("NVIDIA Tesla K80", "sm_37", "470")]
 )
-def test_an_old_card_gets_its_last_branch_with_proprietary_modules(name, sm, branch):
+def test_an_old_gpu_gets_its_last_branch_with_proprietary_modules(name, sm, branch):
     finding = first(without_driver(nvidia_gpu(name, sm, driver=NOTHING_BOUND), torch=torch("1.13.1+cu117")))
-    remedy = finding.ways_out[0].remedies[0]
+    remedy = finding.fixes[0].remedies[0]
     assert isinstance(remedy, InstallDriver)
     assert (remedy.branch, remedy.flavour) == (branch, "proprietary")
 
@@ -85,16 +85,16 @@ def test_a_module_that_is_there_is_loaded_before_anything_is_installed():
     assert (finding.slug, remedies(finding)) == ("no-driver", ["LoadModule"])
 
 
-def test_eight_equal_cards_are_one_finding():
-    cards = [nvidia_gpu("NVIDIA H100 80GB HBM3", "sm_90", index=n, driver=NOTHING_BOUND) for n in range(8)]
-    machine = change(without_driver(), gpus=tuple(cards))
-    assert [f.subject for f in found(machine, "no-driver")] == ["NVIDIA H100 80GB HBM3 (8 cards)"]
+def test_eight_equal_gpus_are_one_finding():
+    gpus = [nvidia_gpu("NVIDIA H100 80GB HBM3", "sm_90", index=n, driver=NOTHING_BOUND) for n in range(8)]
+    machine = change(without_driver(), gpus=tuple(gpus))
+    assert [f.subject for f in found(machine, "no-driver")] == ["NVIDIA H100 80GB HBM3 (8 GPUs)"]
 
 
-def test_a_card_whose_driver_link_was_not_recorded_is_judged_by_the_loaded_modules():
-    card = nvidia_gpu(driver=unknown("not recorded"))
-    assert below_torch(without_driver(card)) == [("no-driver", "error")]
-    assert below_torch(without_driver(card, modules_loaded=unknown("not recorded"), nodes=unknown("x"))) == []
+def test_a_gpu_whose_driver_link_was_not_recorded_is_judged_by_the_loaded_modules():
+    gpu = nvidia_gpu(driver=unknown("not recorded"))
+    assert below_torch(without_driver(gpu)) == [("no-driver", "error")]
+    assert below_torch(without_driver(gpu, modules_loaded=unknown("not recorded"), nodes=unknown("x"))) == []
 
 
 def test_in_a_container_the_driver_is_missing_on_the_host():
@@ -105,20 +105,20 @@ def test_in_a_container_the_driver_is_missing_on_the_host():
 
 
 def test_wsl_and_jetson_have_no_such_fault():
-    card = nvidia_gpu(driver=unknown("no PCI"), bdf=None)
+    gpu = nvidia_gpu(driver=unknown("no PCI"), bdf=None)
     for where in ("wsl", "jetson"):
-        machine = with_system(without_driver(card), **{where: known("x", "x")})
+        machine = with_system(without_driver(gpu), **{where: known("x", "x")})
         assert "no-driver" not in dict(below_torch(machine))
 
 
-def test_an_amd_card_without_amdgpu():
+def test_an_amd_gpu_without_amdgpu():
     finding = first(amd_without_driver())
     assert (finding.slug, remedies(finding)) == ("no-driver", ["LoadModule"])
 
 
-def test_a_card_of_the_radeon_driver_is_told_that_rocm_never_served_it():
-    card = amd_gpu("AMD Radeon HD 7870", driver=known("radeon", "driver"), kfd_node=None)
-    finding = first(amd_without_driver(change(card, arch=unknown("not in it"))))
+def test_a_gpu_of_the_radeon_driver_is_told_that_rocm_never_served_it():
+    gpu = amd_gpu("AMD Radeon HD 7870", driver=known("radeon", "driver"), kfd_node=None)
+    finding = first(amd_without_driver(change(gpu, arch=unknown("not in it"))))
     assert (finding.slug, finding.severity) == ("no-driver", "error")
     assert "radeon" in finding.message
 
@@ -130,68 +130,68 @@ def test_a_driver_that_does_not_start_for_no_known_reason():
 
 
 @pytest.mark.parametrize("status", [0, 2, 46])
-def test_a_busy_card_is_not_a_missing_driver(status):
+def test_a_busy_gpu_is_not_a_missing_driver(status):
     assert below_torch(with_stack(nvidia_machine(), cuda=known(NvidiaApi(status=status), "libcuda"))) == []
 
 
-def test_cuda_that_sees_no_card_is_not_well_unless_a_variable_may_hide_it():
+def test_cuda_that_sees_no_gpu_is_not_well_unless_a_variable_may_hide_it():
     machine = with_stack(nvidia_machine(), cuda=known(NvidiaApi(status=100), "libcuda"))
     assert below_torch(machine) == [("no-driver", "error")]
     assert below_torch(change(machine, variables={"CUDA_VISIBLE_DEVICES": "GPU-0a0a"})) == []
 
 
-# --- a display card beside a working one ---
+# --- a display GPU beside a working one ---
 
 
-def test_an_old_display_card_without_a_driver_beside_a_working_one_is_a_note():
+def test_an_old_display_gpu_without_a_driver_beside_a_working_one_is_a_note():
     old = nvidia_gpu("NVIDIA GeForce GT 710", "sm_35", index=1, driver=known("nouveau", "driver"))
     assert below_torch(nvidia_machine(nvidia_gpu(), old)) == [("nouveau-conflict", "note")]
 
 
-def test_the_newer_card_without_a_driver_beside_an_old_one_is_an_error():
+def test_the_newer_gpu_without_a_driver_beside_an_old_one_is_an_error():
     new = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", driver=known("nouveau", "driver"))
     old = nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61", index=1)
     assert below_torch(nvidia_machine(new, old, flavour="proprietary"))[0] == ("nouveau-conflict", "error")
 
 
-def test_an_nvidia_display_card_in_an_amd_box_is_a_note():
+def test_an_nvidia_display_gpu_in_an_amd_box_is_a_note():
     display = nvidia_gpu(driver=known("nouveau", "driver"), index=1)
     machine = change(amd_machine(), gpus=(amd_gpu(), display))
     assert below_torch(machine) == [("nouveau-conflict", "note")]
 
 
-def test_amd_graphics_of_the_processor_do_not_count_as_the_working_card():
+def test_amd_graphics_of_the_processor_do_not_count_as_the_working_gpu():
     igpu = amd_gpu("AMD Radeon Graphics", "gfx1036", integrated=True)
     machine = without_driver()
     assert below_torch(change(machine, gpus=(*machine.gpus, igpu)))[0] == ("no-driver", "error")
 
 
-def amd_beside(nvidia_card=None, **amd):
-    """An AMD card beside an NVIDIA one (without a driver unless given), no torch."""
-    machine = without_driver(nvidia_card, torch=None)
-    card = amd_gpu("AMD Radeon", "gfx1036", **amd)
-    return change(machine, gpus=(*machine.gpus, card), amd=amd_machine(card).amd)
+def amd_beside(the_nvidia=None, **amd):
+    """An AMD GPU beside an NVIDIA one (without a driver unless given), no torch."""
+    machine = without_driver(the_nvidia, torch=None)
+    gpu = amd_gpu("AMD Radeon", "gfx1036", **amd)
+    return change(machine, gpus=(*machine.gpus, gpu), amd=amd_machine(gpu).amd)
 
 
-def test_without_torch_a_discrete_amd_card_does_the_work_and_integrated_graphics_do_not():
+def test_without_torch_a_discrete_amd_gpu_does_the_work_and_integrated_graphics_do_not():
     assert below_torch(amd_beside()) == [("no-driver", "note")]
     assert below_torch(amd_beside(integrated=True)) == [("no-driver", "error")]
 
 
 def test_without_torch_integrated_amd_graphics_without_a_driver_are_a_note():
-    card = amd_gpu("AMD Radeon Graphics", "gfx1036", integrated=True, driver=absent("driver"), kfd_node=None)
-    bare = amd_without_driver(card)
+    gpu = amd_gpu("AMD Radeon Graphics", "gfx1036", integrated=True, driver=absent("driver"), kfd_node=None)
+    bare = amd_without_driver(gpu)
     assert below_torch(with_environment(bare, torch=absent("site"))) == [("no-driver", "note")]
     assert below_torch(bare) == [("no-driver", "error")]
 
 
-def test_a_card_that_no_torch_ever_served_is_a_note_unless_a_gpu_build_is_there():
+def test_a_gpu_that_no_torch_ever_served_is_a_note_unless_a_gpu_build_is_there():
     fermi = nvidia_gpu("NVIDIA GeForce GT 610", "sm_21", driver=known("nouveau", "driver"))
     assert below_torch(without_driver(fermi, torch=None)) == [("nouveau-conflict", "note")]
     assert below_torch(without_driver(fermi)) == [("nouveau-conflict", "error")]
 
 
-def test_a_card_that_the_matrix_does_not_know_is_not_taken_for_an_old_one():
+def test_a_gpu_that_the_matrix_does_not_know_is_not_taken_for_an_old_one():
     new = change(nvidia_gpu("NVIDIA 10de:9999", driver=NOTHING_BOUND), arch=unknown("no row"))
     machine = without_driver(new, torch=None)
     assert below_torch(machine) == [("no-driver", "error")]
@@ -212,8 +212,8 @@ def test_a_rival_driver_is_kept_off_and_nvidias_installed(rival):
     finding = first(machine)
     assert below_torch(machine) == [("nouveau-conflict", "error")]
     assert remedies(finding) == ["InstallDriver", "BlockModule", "Reboot"]
-    assert BlockModule(rival, why=f"{rival} must not take the card before NVIDIA's driver does") in (
-        finding.ways_out[0].remedies
+    assert BlockModule(rival, why=f"{rival} must not take the GPU before NVIDIA's driver does") in (
+        finding.fixes[0].remedies
     )
 
 
@@ -223,8 +223,8 @@ def test_with_nvidias_module_there_nouveau_only_has_to_let_go():
 
 
 def test_a_module_of_the_wrong_flavour_is_replaced_when_nouveau_goes():
-    card = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", driver=known("nouveau", "driver"))
-    machine = without_driver(card, module(flavour="proprietary"))
+    gpu = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", driver=known("nouveau", "driver"))
+    machine = without_driver(gpu, module(flavour="proprietary"))
     assert remedies(first(machine)) == ["InstallDriver", "BlockModule", "Reboot"]
 
 
@@ -239,12 +239,12 @@ def test_a_rule_against_an_installed_module_is_taken_away():
     machine = without_driver(None, module(), blocked=rule())
     assert below_torch(machine) == [("module-blacklisted", "error")]
     assert remedies(first(machine)) == ["UnblockModule", "LoadModule"]
-    remedy = first(machine).ways_out[0].remedies[0]
+    remedy = first(machine).fixes[0].remedies[0]
     assert isinstance(remedy, UnblockModule)
     assert remedy.source == "/etc/modprobe.d/no.conf"
 
 
-def test_a_card_switched_off_with_prime_select_is_a_note_and_nothing_else():
+def test_a_gpu_switched_off_with_prime_select_is_a_note_and_nothing_else():
     assert below_torch(without_driver(None, module(), blocked=rule(chosen=True))) == [("module-blacklisted", "note")]
 
 
@@ -252,7 +252,7 @@ def test_a_rule_against_a_module_that_is_not_installed_is_no_cause():
     assert first(without_driver(blocked=rule())).slug == "no-driver"
 
 
-def test_a_rule_against_another_module_or_beside_a_working_card_is_silent():
+def test_a_rule_against_another_module_or_beside_a_working_gpu_is_silent():
     assert below_torch(with_stack(nvidia_machine(), blocked=rule())) == []
     assert first(without_driver(None, module(), blocked=rule(name="nvidiafb"))).slug == "no-driver"
 
@@ -266,7 +266,7 @@ def test_nomodeset_keeps_amdgpu_from_starting():
 def test_a_rule_against_amdgpu():
     machine = amd_without_driver(blocked=rule(name="amdgpu"))
     assert below_torch(machine) == [("module-blacklisted", "error")]
-    assert [remedy.module for remedy in first(machine).ways_out[0].remedies] == ["amdgpu", "amdgpu"]
+    assert [remedy.module for remedy in first(machine).fixes[0].remedies] == ["amdgpu", "amdgpu"]
 
 
 # --- Secure Boot ---
@@ -276,7 +276,7 @@ def test_a_rejected_key_is_certain():
     machine = change(without_driver(None, module()), **log(REJECTED))
     finding = first(machine)
     assert (finding.slug, finding.confidence) == ("secure-boot-module-rejected", "certain")
-    assert len(finding.ways_out) == 2
+    assert len(finding.fixes) == 2
 
 
 def test_secure_boot_and_a_module_that_is_not_loaded_are_likely():
@@ -321,18 +321,18 @@ def test_a_module_of_the_kernel_before_is_built_anew():
 def test_a_module_of_a_newer_kernel_only_waits_for_a_reboot():
     finding = first(without_driver(None, module("6.8.0-61-generic")))
     assert remedies(finding) == ["Reboot"]
-    assert "6.8.0-61-generic" in finding.ways_out[0].title
+    assert "6.8.0-61-generic" in finding.fixes[0].title
 
 
 def test_a_module_that_akmods_built_is_built_by_akmods():
     rpm_fusion = change(module(BEFORE), path=f"/lib/modules/{BEFORE}/extra/nvidia/nvidia.ko.xz")
-    (remedy,) = first(without_driver(None, rpm_fusion)).ways_out[0].remedies
+    (remedy,) = first(without_driver(None, rpm_fusion)).fixes[0].remedies
     assert f"akmods --force --kernels {RUNNING}" in remedy.text
 
 
 def test_a_dkms_tree_that_was_never_installed_for_this_kernel():
     machine = without_driver(dkms=known((dkms(BEFORE, "installed"), dkms(RUNNING, "broken")), "dkms"))
-    remedy = first(machine).ways_out[0].remedies[0]
+    remedy = first(machine).fixes[0].remedies[0]
     assert remedy == RebuildModule("nvidia", "580.95.05", why="needs the headers of the running kernel")
 
 
@@ -359,9 +359,7 @@ def test_amdgpu_dkms_that_cannot_be_built_gives_way_to_the_kernels_own():
     machine = with_system(amd_without_driver(dkms=trees), kernel=known("6.14.0-24-generic", "uname"))
     finding = first(machine)
     assert finding.slug == "amd-dkms-kernel-mismatch"
-    assert finding.ways_out[0].remedies[0] == InstallRocmDriver(
-        inbox=True, why="the kernel's own driver needs no build"
-    )
+    assert finding.fixes[0].remedies[0] == InstallRocmDriver(inbox=True, why="the kernel's own driver needs no build")
 
 
 def test_an_unbuilt_dkms_tree_is_silent_where_the_kernels_own_driver_serves():
@@ -369,40 +367,40 @@ def test_an_unbuilt_dkms_tree_is_silent_where_the_kernels_own_driver_serves():
     assert below_torch(with_stack(amd_machine(), dkms=trees)) == []
 
 
-# --- a kernel older than the card ---
+# --- a kernel older than the GPU ---
 
 
-def test_a_kernel_from_before_the_card_is_too_old():
-    card = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201", driver=absent("driver"), kfd_node=None)
-    machine = with_system(amd_without_driver(card), kernel=known("6.5.0-45-generic", "uname"))
+def test_a_kernel_from_before_the_gpu_is_too_old():
+    gpu = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201", driver=absent("driver"), kfd_node=None)
+    machine = with_system(amd_without_driver(gpu), kernel=known("6.5.0-45-generic", "uname"))
     assert below_torch(machine) == [("amd-kernel-or-runtime-too-old", "error")]
     assert remedies(first(machine)) == ["Manual"]
 
 
 def test_a_driver_package_stands_in_for_an_old_kernel():
-    card = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201")
+    gpu = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201")
     trees = known((dkms("6.5.0-45-generic", "installed", "amdgpu", "6.16.6"),), "/var/lib/dkms")
-    machine = with_system(with_stack(amd_machine(card), dkms=trees), kernel=known("6.5.0-45-generic", "uname"))
+    machine = with_system(with_stack(amd_machine(gpu), dkms=trees), kernel=known("6.5.0-45-generic", "uname"))
     assert below_torch(machine) == []
 
 
 def test_a_driver_package_for_the_running_kernel_speaks_against_an_old_kernel():
-    card = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201", driver=absent("driver"), kfd_node=None)
+    gpu = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201", driver=absent("driver"), kfd_node=None)
     for kernel, slug in (("6.5.0-45-generic", "no-driver"), ("6.5.0-44-generic", "amd-dkms-kernel-mismatch")):
         trees = known((dkms(kernel, "installed", "amdgpu", "6.16.6"),), "/var/lib/dkms")
-        machine = with_system(amd_without_driver(card, dkms=trees), kernel=known("6.5.0-45-generic", "uname"))
+        machine = with_system(amd_without_driver(gpu, dkms=trees), kernel=known("6.5.0-45-generic", "uname"))
         assert first(machine).slug == slug
 
 
 def test_backports_make_an_old_kernel_number_uncertain():
-    card = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201", driver=absent("driver"), kfd_node=None)
-    machine = with_system(amd_without_driver(card), kernel=known("5.14.0-503.el9.x86_64", "uname"))
+    gpu = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201", driver=absent("driver"), kfd_node=None)
+    machine = with_system(amd_without_driver(gpu), kernel=known("5.14.0-503.el9.x86_64", "uname"))
     assert first(machine).confidence == "possible"
 
 
 def test_kfds_own_line_about_an_unknown_chip_is_certain():
-    card = amd_gpu("AMD Radeon RX 7900 XTX", "gfx1100", kfd_node=None)
-    machine = amd_machine(card, **log("kfd kfd: amdgpu: GC IP 0b0000  not supported in kfd"))
+    gpu = amd_gpu("AMD Radeon RX 7900 XTX", "gfx1100", kfd_node=None)
+    machine = amd_machine(gpu, **log("kfd kfd: amdgpu: GC IP 0b0000  not supported in kfd"))
     assert (first(machine).slug, first(machine).confidence) == ("amd-kernel-or-runtime-too-old", "certain")
 
 
@@ -418,7 +416,7 @@ def test_kfds_own_line_about_an_unknown_chip_is_certain():
         ("20251125-1", "gfx1100", []),
     ],
 )
-def test_a_firmware_release_known_to_trouble_the_card(package, gfx, found_slugs):
+def test_a_firmware_release_known_to_trouble_the_gpu(package, gfx, found_slugs):
     machine = with_stack(amd_machine(amd_gpu("AMD Radeon", gfx)), firmware_package=known(package, "dpkg"))
     assert [f.severity for f in found(machine, "amd-firmware-regression")] == found_slugs
 

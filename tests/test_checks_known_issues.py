@@ -141,7 +141,7 @@ def test_a_kernel_that_its_distribution_has_patched_is_none_of_the_old_ones(kern
     assert ("known-issue" in told_here) is concerned
 
 
-def test_cards_are_counted_once_for_the_row():
+def test_gpus_are_counted_once_for_the_row():
     eight = nvidia_machine(*(nvidia_gpu(index=n) for n in range(8)))
     assert told_of(eight, when=IssueCondition(vendor="nvidia", sm=("sm_89",), min_gpus=4)) == WARNED
     assert told_of(eight, when=IssueCondition(vendor="nvidia", min_gpus=9)) == []
@@ -229,7 +229,7 @@ def test_every_row_belongs_to_a_check_that_asks_for_its_slug():
     ("triton", "path", "slugs"),
     [("3.5.0", None, ["ptxas-too-old"]), ("3.6.0", None, []), ("3.5.0", "/opt/cuda-13.1/bin/ptxas", [])],
 )
-def test_a_triton_whose_ptxas_does_not_know_the_card(triton, path, slugs):
+def test_a_triton_whose_ptxas_does_not_know_the_gpu(triton, path, slugs):
     variables = {"TRITON_PTXAS_PATH": path} if path else {}
     b300 = nvidia_gpu("NVIDIA B300 SXM6 AC", "sm_103", datacenter=True)
     machine = nvidia_machine(b300, torch=torch("2.9.1+cu130"), packages={"triton": triton}, variables=variables)

@@ -58,11 +58,11 @@ def test_torchvision_by_version_and_build(build, version, weight):
 
 def test_the_partner_comes_from_the_index_of_torch():
     found = finding(machine(torchvision="0.21.0+cu124"), "torchvision-mismatch")
-    remedy = found.ways_out[0].remedies[0]
+    remedy = found.fixes[0].remedies[0]
     assert (remedy.specifier, remedy.local) == ("==0.24.1", "cu128")
     assert remedy.index_url == "https://download.pytorch.org/whl/cu128"
     plain = nvidia_machine(torch=torch("2.9.1", cuda="12.8", build="cu128"), packages={"torchvision": "0.21.0"})
-    remedy = finding(plain, "torchvision-mismatch").ways_out[0].remedies[0]
+    remedy = finding(plain, "torchvision-mismatch").fixes[0].remedies[0]
     assert (remedy.specifier, remedy.local, remedy.index_url) == ("==0.24.1", "", "")
 
 
@@ -203,7 +203,7 @@ def test_bitsandbytes_by_the_libraries_that_it_has(build, version, runtimes, exp
 
 
 def test_the_libraries_of_bitsandbytes_are_read_from_its_folder(tmp_path):
-    host = Host(tmp_path / "host").ubuntu().nvidia_card("2684").nvidia_driver("580.95.05").torch("2.9.1+cu130")
+    host = Host(tmp_path / "host").ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu130")
     libraries = ("cpu", "cuda121", "cuda124", "cuda124_nocublaslt")
     files = {f"bitsandbytes/libbitsandbytes_{name}.so": b"x" for name in libraries}
     report = host.package("bitsandbytes", "0.45.5", files=files).check()
@@ -214,7 +214,7 @@ def test_the_libraries_of_bitsandbytes_are_read_from_its_folder(tmp_path):
 # --- Triton ------------------------------------------------------------------------------------------------
 
 
-def test_python_headers_are_missed_only_by_triton_on_a_usable_card():
+def test_python_headers_are_missed_only_by_triton_on_a_usable_gpu():
     with_triton = machine(triton="3.5.1")
     assert told(with_environment(with_triton, python_headers=known(False, "/usr/include"))) == [
         ("python-dev-missing", "warning")

@@ -15,7 +15,7 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
-from tests.support.judging import finding, judged, questions, remedies, severity, told, ways
+from tests.support.judging import finding, fixes, judged, questions, remedies, severity, told
 from tests.support.machines import (
     LIB,
     amd_gpu,
@@ -71,10 +71,10 @@ def test_the_driver_is_held_against_the_cuda_of_torch(gpu, driver, build, weight
 def test_on_bare_metal_the_driver_comes_first_and_in_a_container_the_build():
     bare = nvidia_machine(RTX_5090, driver="570.133.07", torch=torch("2.13.0+cu130"))
     inside = change(bare, system=with_system(bare, container=known("docker", "/.dockerenv")).system)
-    assert [way[0].split()[0] for way in ways(bare, "driver-too-old")] == ["InstallDriver", "torch"]
+    assert [fix[0].split()[0] for fix in fixes(bare, "driver-too-old")] == ["InstallDriver", "torch"]
     assert remedies(bare, "driver-too-old")[0] == "InstallDriver 580"
-    assert [way[0].split()[0] for way in ways(inside, "driver-too-old")] == ["torch", "Manual"]
-    assert "host" in finding(inside, "driver-too-old").ways_out[1].title
+    assert [fix[0].split()[0] for fix in fixes(inside, "driver-too-old")] == ["torch", "Manual"]
+    assert "host" in finding(inside, "driver-too-old").fixes[1].title
 
 
 def test_the_build_of_the_way_out_runs_on_the_present_driver():
@@ -82,35 +82,35 @@ def test_the_build_of_the_way_out_runs_on_the_present_driver():
     assert remedies(bare, "driver-too-old", 1) == ["torch 2.11.0+cu128"]
 
 
-def test_no_driver_is_offered_beyond_the_last_branch_of_the_card():
+def test_no_driver_is_offered_beyond_the_last_branch_of_the_gpu():
     kepler = nvidia_gpu("Tesla K80", "sm_37", datacenter=True)
     old = nvidia_machine(kepler, driver="450.51.05", flavour="proprietary", torch=torch("2.1.2+cu118"), python="3.10")
-    offered = [step for way in ways(old, "driver-too-old") for step in way]
+    offered = [step for fix in fixes(old, "driver-too-old") for step in fix]
     assert "InstallDriver 470" in offered
     assert not [step for step in offered if step.startswith("InstallDriver 5")]
 
 
-def test_a_build_without_code_for_the_card_is_the_fault_and_not_the_driver():
+def test_a_build_without_code_for_the_gpu_is_the_fault_and_not_the_driver():
     pascal = nvidia_machine(GTX_1080, driver="535.183.01", flavour="proprietary", torch=torch("2.13.0+cu130"))
     assert told(pascal) == [("torch-dropped-old-gpu", "error")]
     assert remedies(pascal, "torch-dropped-old-gpu") == ["torch 2.13.0+cu126"]
 
 
-def test_a_driver_older_than_the_card_is_an_error_whatever_torch_needs():
+def test_a_driver_older_than_the_gpu_is_an_error_whatever_torch_needs():
     early = nvidia_machine(RTX_5090, driver="550.163.01", torch=torch("2.9.1+cu128"))
     assert severity(early, "driver-too-old") == "error"
     answered = change(RTX_5090, nvml=NvmlDevice(index=0, capability="12.0"))
     assert severity(nvidia_machine(answered, driver="550.163.01"), "driver-too-old") != "error"
 
 
-def test_a_card_that_an_older_driver_leaves_alone():
+def test_a_gpu_that_an_older_driver_leaves_alone():
     unbound = change(RTX_5090, driver=absent("driver"))
     machine = nvidia_machine(unbound, driver="550.163.01", torch=torch("2.9.1+cu128"))
     assert told(machine)[0] == ("driver-too-old", "error")
     assert severity(nvidia_machine(unbound, driver="580.95.05"), "driver-too-old") is None
 
 
-def test_cuda_compat_raises_the_driver_of_a_data_centre_card():
+def test_cuda_compat_raises_the_driver_of_a_data_centre_gpu():
     old = nvidia_machine(H100, driver="550.163.01", torch=torch("2.13.0+cu130"))
     assert severity(old, "driver-too-old") == "error"
     raised = loads(old, "/usr/local/cuda/compat/libcuda.so.1", kind="compat", version="580.82.07")
@@ -136,7 +136,7 @@ def test_under_wsl_the_cuda_release_of_the_driver_counts_not_its_number():
     assert severity(wsl("12.6"), "driver-too-old") is None
     assert severity(wsl("12.2"), "driver-too-old") == "note"
     assert severity(wsl("11.8", "522.06"), "driver-too-old") == "error"
-    assert "Windows" in finding(wsl("11.8", "522.06"), "driver-too-old").ways_out[0].title
+    assert "Windows" in finding(wsl("11.8", "522.06"), "driver-too-old").fixes[0].title
 
 
 def test_drivers_of_jetson_are_not_compared():
@@ -163,10 +163,10 @@ def test_cuda_compat_on_a_geforce_is_an_error_with_the_folder_taken_out():
 def test_the_driver_of_a_vgpu_comes_from_who_runs_the_hypervisor():
     """What serves the guest's own driver comes first; no package of a distribution drives a vGPU."""
     for name, lent in (("NVIDIA A10-24Q", True), ("GRID A100D-1-10C", True), ("NVIDIA A100-SXM4-80GB", False)):
-        card = nvidia_gpu(name, "sm_86", datacenter=True)
-        guest = nvidia_machine(card, driver="550.144.03", torch=torch("2.9.1+cu130"))
-        ways = finding(guest, "driver-too-old").ways_out
-        kinds = [type(way.remedies[0]).__name__ for way in ways]
+        gpu = nvidia_gpu(name, "sm_86", datacenter=True)
+        guest = nvidia_machine(gpu, driver="550.144.03", torch=torch("2.9.1+cu130"))
+        fixes = finding(guest, "driver-too-old").fixes
+        kinds = [type(fix.remedies[0]).__name__ for fix in fixes]
         assert kinds == (["ReplaceTorch", "Manual"] if lent else ["InstallDriver", "ReplaceTorch"])
 
 
@@ -180,8 +180,8 @@ def test_a_driver_that_is_too_old_without_cuda_compat_is_mended_together_with_it
     machine = change(machine, variables={"LD_LIBRARY_PATH": "/usr/local/cuda/compat"})
     inside = with_system(machine, container=known("docker", "/.dockerenv"))
     for there, first in ((machine, "InstallDriver"), (inside, "ReplaceTorch")):
-        (way, *_) = finding(there, "cuda-compat-on-geforce").ways_out
-        assert [type(remedy).__name__ for remedy in way.remedies][:2] == ["UnsetVariable", first]
+        (fix, *_) = finding(there, "cuda-compat-on-geforce").fixes
+        assert [type(remedy).__name__ for remedy in fix.remedies][:2] == ["UnsetVariable", first]
 
 
 def test_cuda_compat_that_is_not_first_or_that_works_is_silent():
@@ -194,7 +194,7 @@ def test_cuda_compat_that_is_not_first_or_that_works_is_silent():
     assert severity(with_stack(first, cuda=works), "cuda-compat-on-geforce") is None
 
 
-def test_whether_a_workstation_card_may_use_compat_is_left_open_until_the_driver_says():
+def test_whether_a_workstation_gpu_may_use_compat_is_left_open_until_the_driver_says():
     a6000 = nvidia_gpu("NVIDIA RTX A6000", "sm_86")
     machine = loads(nvidia_machine(a6000), "/usr/local/cuda/compat/libcuda.so.1", kind="compat")
     assert severity(machine, "cuda-compat-on-geforce") is None
@@ -203,7 +203,7 @@ def test_whether_a_workstation_card_may_use_compat_is_left_open_until_the_driver
     assert severity(refused, "cuda-compat-on-geforce") == "error"
 
 
-def test_a_stub_before_the_driver_is_an_error_where_a_card_could_be_used():
+def test_a_stub_before_the_driver_is_an_error_where_a_gpu_could_be_used():
     stub = "/usr/local/cuda/lib64/stubs/libcuda.so.1"
     assert remedies(loads(nvidia_machine(), stub, kind="stub"), "libcuda-stub") == ["unset LD_LIBRARY_PATH"]
     assert severity(loads(amd_machine(), stub, kind="stub"), "libcuda-stub") is None
@@ -213,12 +213,12 @@ def test_a_stub_before_the_driver_is_an_error_where_a_card_could_be_used():
 def test_cuda_names_the_library_that_the_load_path_did_not_show(status, slug):
     machine = with_stack(nvidia_machine(), cuda=known(NvidiaApi(status=status), "libcuda"))
     assert [(name, weight) for name, weight in told(machine) if weight == "error"] == [(slug, "error")]
-    assert "load path" in finding(machine, slug).ways_out[0].remedies[0].text
+    assert "load path" in finding(machine, slug).fixes[0].remedies[0].text
 
 
 def test_a_library_of_the_loaders_cache_is_taken_out_of_its_configuration():
     machine = loads(nvidia_machine(), "/usr/local/cuda/compat/libcuda.so.1", kind="compat", via="ld.so.cache")
-    assert "/etc/ld.so.conf.d" in finding(machine, "cuda-compat-on-geforce").ways_out[0].remedies[0].text
+    assert "/etc/ld.so.conf.d" in finding(machine, "cuda-compat-on-geforce").fixes[0].remedies[0].text
 
 
 # --- libraries in the way ------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ def test_the_package_index_tells_the_cudnn_where_requirements_do_not():
 
 
 @pytest.mark.parametrize(
-    ("card", "cudnn", "weight"),
+    ("gpu", "cudnn", "weight"),
     [
         (("Tesla V100", "sm_70"), "9.11.0.98", "error"),
         (("Tesla V100", "sm_70"), "9.10.2.21", None),
@@ -320,9 +320,9 @@ def test_the_package_index_tells_the_cudnn_where_requirements_do_not():
         (("NVIDIA B300", "sm_103"), "9.26.0.51", None),
     ],
 )
-def test_an_installed_cudnn_without_kernels_for_the_card_gives_way_to_the_pinned_one(card, cudnn, weight):
-    """Someone takes a newer cuDNN for a bug fix: it no longer has code for a card that torch still serves."""
-    machine = change(pinned([CUDNN_PIN], {"nvidia-cudnn-cu12": cudnn}), gpus=(nvidia_gpu(*card),))
+def test_an_installed_cudnn_without_kernels_for_the_gpu_gives_way_to_the_pinned_one(gpu, cudnn, weight):
+    """Someone takes a newer cuDNN for a bug fix: it no longer has code for a GPU that torch still serves."""
+    machine = change(pinned([CUDNN_PIN], {"nvidia-cudnn-cu12": cudnn}), gpus=(nvidia_gpu(*gpu),))
     assert severity(machine, "cudnn-mismatch") == weight
     if weight:
         assert remedies(machine, "cudnn-mismatch") == ["ReplacePackage nvidia-cudnn-cu12==9.10.2.21"]
@@ -341,19 +341,19 @@ def test_a_cudnn_for_another_cuda_in_the_same_folder_is_a_warning_however_new_it
     assert severity(apart, "cudnn-mismatch") is None
 
 
-def test_a_cudnn_on_the_path_without_kernels_for_the_card_is_taken_off_it():
+def test_a_cudnn_on_the_path_without_kernels_for_the_gpu_is_taken_off_it():
     volta = change(with_library("libcudnn.so.9", "9.15.1", wins=True), gpus=(nvidia_gpu("Tesla V100", "sm_70"),))
     assert severity(volta, "cudnn-mismatch") == "error"
     assert remedies(volta, "cudnn-mismatch") == ["unset LD_LIBRARY_PATH"]
 
 
-def test_a_torch_whose_own_cudnn_dropped_the_card_is_replaced_by_the_last_that_had_it():
+def test_a_torch_whose_own_cudnn_dropped_the_gpu_is_replaced_by_the_last_that_had_it():
     kepler = nvidia_machine(
         nvidia_gpu("Tesla K80", "sm_37"), driver="470.239.06", flavour="proprietary", torch=torch("2.7.1+cu118")
     )
     assert severity(kepler, "cudnn-mismatch") == "error"
-    (way, *_) = finding(kepler, "cudnn-mismatch").ways_out
-    assert (way.remedies[0].version, way.remedies[0].build) == ("2.3.1", "cu118")
+    (fix, *_) = finding(kepler, "cudnn-mismatch").fixes
+    assert (fix.remedies[0].version, fix.remedies[0].build) == ("2.3.1", "cu118")
     assert severity(with_torch(kepler, version="2.3.1+cu118"), "cudnn-mismatch") is None
 
 
@@ -364,7 +364,7 @@ def test_a_pin_for_another_cuda_is_not_what_torch_loads():
     assert severity(machine, "cudnn-mismatch") is None
 
 
-def test_the_cudnn_of_conda_is_held_below_the_one_that_dropped_the_card():
+def test_the_cudnn_of_conda_is_held_below_the_one_that_dropped_the_gpu():
     volta = nvidia_machine(
         nvidia_gpu("Tesla V100", "sm_70"),
         flavour="proprietary",
@@ -372,7 +372,7 @@ def test_the_cudnn_of_conda_is_held_below_the_one_that_dropped_the_card():
         packages={"cudnn": "9.13.1.26"},
     )
     assert severity(volta, "cudnn-mismatch") == "error"
-    assert "'cudnn<9.11'" in finding(volta, "cudnn-mismatch").ways_out[0].remedies[0].text
+    assert "'cudnn<9.11'" in finding(volta, "cudnn-mismatch").fixes[0].remedies[0].text
 
 
 def test_an_older_nccl_or_one_of_another_cuda_is_a_warning():
@@ -413,7 +413,7 @@ def test_a_libstdcxx_that_lacks_what_torch_asks_for():
     assert severity(machine("3.4.29"), "libstdcxx-too-old") == "error"
     assert severity(machine("3.4.9"), "libstdcxx-too-old") == "error"
     assert severity(machine("3.4.30"), "libstdcxx-too-old") is None
-    assert "conda" in finding(machine("3.4.29", kind="conda"), "libstdcxx-too-old").ways_out[0].title
+    assert "conda" in finding(machine("3.4.29", kind="conda"), "libstdcxx-too-old").fixes[0].title
 
 
 # --- ROCm and its kernel driver ------------------------------------------------------------------------

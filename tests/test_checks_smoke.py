@@ -1,4 +1,4 @@
-"""What smoke kernels showed becomes causes: one finding for one cause and card, told with the machine's facts."""
+"""What smoke kernels showed becomes causes: one finding for one cause and GPU, told with the machine's facts."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ SOURCE_BUILD = torch("2.9.0a0+git1234", origin="source", build=None, cuda="12.8"
 HEALTHY = {
     "nvidia": nvidia_machine(),
     "amd": amd_machine(),
-    "eight cards": nvidia_machine(*(nvidia_gpu("NVIDIA H100 80GB HBM3", "sm_90", index=i) for i in range(8))),
+    "eight GPUs": nvidia_machine(*(nvidia_gpu("NVIDIA H100 80GB HBM3", "sm_90", index=i) for i in range(8))),
     "mig": nvidia_machine(
         nvidia_gpu(
             "NVIDIA A100-SXM4-80GB",
@@ -146,7 +146,7 @@ TEST_CASES = {
         ran(rtx5090(torch=torch("2.6.0+cu124")), *raising(NO_IMAGE)),
         "torch-no-arch-for-gpu", ["torch 2.7.0+cu128"], ["sm_120", "6 of 6", "no kernel image"],
     ),
-    "an old card, and the files say so": (
+    "an old GPU, and the files say so": (
         ran(nvidia_machine(nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61"), torch=torch("2.9.1+cu128"),
                            flavour="proprietary"), *raising(NO_IMAGE)),
         "torch-dropped-old-gpu", ["torch 2.9.1+cu126"], ["sm_61", "no kernel image"],
@@ -236,14 +236,14 @@ TEST_CASES = {
 
 @pytest.mark.parametrize("name", TEST_CASES)
 def test_failed_kernels_are_one_error_that_names_the_cause(name):
-    machine, slug, way, words = TEST_CASES[name]
+    machine, slug, fix, words = TEST_CASES[name]
     assert errors(machine) == [slug]
     found = finding(machine, slug)
     assert all(word in found.message for word in words), found.message
     assert any(item.fact.startswith("smoke.") for item in found.evidence)
-    assert found.ways_out
-    if way is not None:
-        assert remedies(machine, slug) == way
+    assert found.fixes
+    if fix is not None:
+        assert remedies(machine, slug) == fix
 
 
 def test_what_the_facts_say_too_is_certain_and_keeps_their_id():
@@ -261,21 +261,21 @@ def test_a_cause_that_only_the_text_tells_has_the_id_of_the_check_that_judges_it
 
 
 def test_the_build_that_just_failed_is_no_way_out():
-    """The files say that it serves the card, and every kernel says that it does not."""
+    """The files say that it serves the GPU, and every kernel says that it does not."""
     machine = ran(nvidia_machine(torch=torch("2.13.0+cu130", build="cu130", cuda="13.0")), *raising(NO_IMAGE))
     (found,) = judged(machine).findings
     assert found.slug == "torch-no-arch-for-gpu"
-    assert found.ways_out
-    assert not any(getattr(remedy, "build", "") == "cu130" for way in found.ways_out for remedy in way.remedies)
+    assert found.fixes
+    assert not any(getattr(remedy, "build", "") == "cu130" for fix in found.fixes for remedy in fix.remedies)
 
 
 def test_one_kernel_without_code_where_others_pass_is_not_the_builds_fault():
     machine = ran(nvidia_machine(), *passing(), *raising(NO_IMAGE, "attention-flash"))
     assert errors(machine) == ["smoke-crash"]
-    assert "enable_flash_sdp" in str(finding(machine, "smoke-crash").ways_out)
+    assert "enable_flash_sdp" in str(finding(machine, "smoke-crash").fixes)
 
 
-def test_a_silent_crash_beside_a_text_on_the_same_card_is_the_same_cause():
+def test_a_silent_crash_beside_a_text_on_the_same_gpu_is_the_same_cause():
     machine = ran(
         rtx5090(torch=SOURCE_BUILD), *raising(NO_IMAGE, "copy"), *crashing("", "matmul"), *crashing("", "attention")
     )
@@ -307,27 +307,27 @@ def test_a_note_explains_no_crash():
     assert errors(ran(machine, *crashing("", signal="SIGSEGV"))) == ["smoke-crash"]
 
 
-def test_equal_cards_that_fail_alike_are_one_finding_and_unlike_cards_are_not():
+def test_equal_gpus_that_fail_alike_are_one_finding_and_unlike_gpus_are_not():
     def machine(second: str, arch: str) -> Machine:
-        cards = (nvidia_gpu(), nvidia_gpu(second, arch, index=1))
-        devices = tuple(SmokeDevice(name=f"cuda:{i}", bdf=gpu.bdf) for i, gpu in enumerate(cards))
+        gpus = (nvidia_gpu(), nvidia_gpu(second, arch, index=1))
+        devices = tuple(SmokeDevice(name=f"cuda:{i}", bdf=gpu.bdf) for i, gpu in enumerate(gpus))
         failed = (
             *passing(),
             *crashing("", "sort"),
             *passing(device="cuda:1"),
             *crashing("", "sort", device="cuda:1"),
         )
-        return ran(nvidia_machine(*cards), *failed, devices=devices)
+        return ran(nvidia_machine(*gpus), *failed, devices=devices)
 
     assert len(errors(machine("NVIDIA GeForce RTX 4090", "sm_89"))) == 1
     assert len(errors(machine("NVIDIA GeForce RTX 3090", "sm_86"))) == 2
 
 
-def test_a_finding_of_one_card_does_not_swallow_the_symptom_of_another():
-    cards = (nvidia_gpu(), nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", index=1))
-    devices = tuple(SmokeDevice(name=f"cuda:{i}", bdf=gpu.bdf) for i, gpu in enumerate(cards))
+def test_a_finding_of_one_gpu_does_not_swallow_the_symptom_of_another():
+    gpus = (nvidia_gpu(), nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", index=1))
+    devices = tuple(SmokeDevice(name=f"cuda:{i}", bdf=gpu.bdf) for i, gpu in enumerate(gpus))
     machine = ran(
-        nvidia_machine(*cards, torch=torch("2.6.0+cu124")),
+        nvidia_machine(*gpus, torch=torch("2.6.0+cu124")),
         *crashing("", signal="SIGSEGV"),
         *raising(NO_IMAGE, device="cuda:1"),
         devices=devices,
@@ -335,10 +335,10 @@ def test_a_finding_of_one_card_does_not_swallow_the_symptom_of_another():
     assert sorted(errors(machine)) == ["smoke-crash", "torch-no-arch-for-gpu"]
 
 
-# --- cards that decide nothing -------------------------------------------------------------------------
+# --- GPUs that decide nothing -------------------------------------------------------------------------
 
 
-def test_integrated_graphics_that_fail_beside_a_card_that_computes_are_a_note():
+def test_integrated_graphics_that_fail_beside_a_gpu_that_computes_are_a_note():
     igpu = amd_gpu("AMD Radeon Graphics", "gfx1036", index=1, integrated=True)
     devices = (AMD, SmokeDevice(name="cuda:1", bdf=igpu.bdf))
     machine = ran(amd_machine(amd_gpu(), igpu), *passing(), *raising(NO_FUNCTION, device="cuda:1"), devices=devices)
@@ -346,10 +346,10 @@ def test_integrated_graphics_that_fail_beside_a_card_that_computes_are_a_note():
     assert judged(machine).verdict == "ok"
 
 
-def test_a_weaker_card_without_code_beside_one_that_computes_is_a_note():
-    cards = (nvidia_gpu(), nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61", index=1))
-    devices = tuple(SmokeDevice(name=f"cuda:{i}", bdf=gpu.bdf) for i, gpu in enumerate(cards))
-    machine = ran(nvidia_machine(*cards), *passing(), *raising(NO_IMAGE, device="cuda:1"), devices=devices)
+def test_a_weaker_gpu_without_code_beside_one_that_computes_is_a_note():
+    gpus = (nvidia_gpu(), nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61", index=1))
+    devices = tuple(SmokeDevice(name=f"cuda:{i}", bdf=gpu.bdf) for i, gpu in enumerate(gpus))
+    machine = ran(nvidia_machine(*gpus), *passing(), *raising(NO_IMAGE, device="cuda:1"), devices=devices)
     assert errors(machine) == []
 
 
@@ -369,10 +369,10 @@ def test_kernels_that_passed_refute_what_was_only_likely():
     passed = ran(machine, *passing())
     assert errors(passed) == []
     assert finding(passed, "torch-no-arch-for-gpu").severity == "note"
-    assert finding(passed, "torch-no-arch-for-gpu").ways_out == ()
+    assert finding(passed, "torch-no-arch-for-gpu").fixes == ()
 
 
-def test_kernels_that_passed_on_another_card_refute_nothing():
+def test_kernels_that_passed_on_another_gpu_refute_nothing():
     machine = change(likely_unserved(), gpus=(nvidia_gpu(), nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", index=1)))
     assert errors(ran(machine, *passing())) == ["torch-no-arch-for-gpu"]
 
@@ -384,7 +384,7 @@ def test_a_few_kernels_or_one_failure_refute_nothing():
         assert finding(machine, "torch-no-arch-for-gpu").severity == "error"
 
 
-def test_open_questions_about_a_card_that_computed_do_not_matter():
+def test_open_questions_about_a_gpu_that_computed_do_not_matter():
     unlisted = rtx5090(torch=torch("2.9.0a0+git1234", origin="unknown", build="cu130", cuda="13.0"))
     blind = with_torch(unlisted, archs=unknown("not readable"))
     if not questions(blind):
@@ -402,32 +402,30 @@ def test_nothing_could_be_run(asked, verdict):
     assert any(q.id == "GPD501" and "no temporary folder" in q.why for q in judged(machine).not_judged)
 
 
-def test_a_card_that_was_named_and_not_computed_on_leaves_the_verdict_open():
+def test_a_gpu_that_was_named_and_not_computed_on_leaves_the_verdict_open():
     cpu = passing(device="cpu")
-    machine = ran(
-        nvidia_machine(), *cpu, devices=(SmokeDevice(name="cpu"),), why="torch sees no GPU", card_asked=True
-    )
+    machine = ran(nvidia_machine(), *cpu, devices=(SmokeDevice(name="cpu"),), why="torch sees no GPU", gpu_asked=True)
     assert judged(machine).verdict == "unknown"
-    assert judged(change(machine, smoke=change(machine.smoke, card_asked=False))).verdict == "ok"
+    assert judged(change(machine, smoke=change(machine.smoke, gpu_asked=False))).verdict == "ok"
 
 
-def test_kernels_that_were_asked_for_require_a_torch_and_on_a_card_a_card():
+def test_kernels_that_were_asked_for_require_a_torch_and_on_a_gpu_a_gpu():
     cpu_build = torch("2.9.1+cpu", build="cpu", cuda=None)
     without = change(no_gpu_machine(torch=cpu_build), smoke=Smoke(level="quick", why="torch sees no GPU"))
     assert errors(without) == []
-    assert errors(change(without, smoke=change(without.smoke, card_asked=True))) == ["no-gpu"]
+    assert errors(change(without, smoke=change(without.smoke, gpu_asked=True))) == ["no-gpu"]
     bare = with_environment(without, torch=absent("no torch there"))
     assert errors(bare) == ["torch-missing"]
     assert errors(change(bare, smoke=change(bare.smoke, asked=False))) == []
 
 
-def test_torch_sees_no_card_though_there_is_one():
+def test_torch_sees_no_gpu_though_there_is_one():
     trial = known(ImportTrial(ok=True, version="2.9.1+cu128", cuda="12.8", device_count=0), "import torch")
     machine = ran(with_torch(nvidia_machine(), trial=trial), why="torch sees no GPU", asked=False)
     assert errors(machine) == ["torch-wrong-build-or-cpu"]
 
 
-def test_torch_that_sees_no_card_is_put_down_to_what_the_driver_says():
+def test_torch_that_sees_no_gpu_is_put_down_to_what_the_driver_says():
     said = "RuntimeError: Unexpected error. Error 804: forward compatibility was attempted on non supported HW"
     trial = known(ImportTrial(ok=True, cuda="12.8", device_count=0, error=said), "import torch")
     listing = SmokeKernel(name="devices", device="cuda", status="error", message=said)
@@ -436,24 +434,24 @@ def test_torch_that_sees_no_card_is_put_down_to_what_the_driver_says():
 
 
 @pytest.mark.parametrize("status", [{"status": "timeout", "detail": "no answer within 60 s"}, {"status": "crash"}])
-def test_devices_that_could_not_be_listed_are_one_error_of_every_card(status):
-    cards = amd_gpu(), amd_gpu(index=1)
+def test_devices_that_could_not_be_listed_are_one_error_of_every_gpu(status):
+    gpus = amd_gpu(), amd_gpu(index=1)
     listing = SmokeKernel(name=LISTING, device="cuda", **status)
-    machine = change(amd_machine(*cards), smoke=Smoke(level="quick", kernels=(listing,), asked=False))
+    machine = change(amd_machine(*gpus), smoke=Smoke(level="quick", kernels=(listing,), asked=False))
     found = finding(machine, "smoke-crash")
     assert errors(machine) == ["smoke-crash"]
-    assert (len(found.cards), "torch cannot list its devices" in found.message) == (2, True)
-    assert not any("--kernel" in remedy.text for way in found.ways_out for remedy in way.remedies)
+    assert (len(found.gpus), "torch cannot list its devices" in found.message) == (2, True)
+    assert not any("--kernel" in remedy.text for fix in found.fixes for remedy in fix.remedies)
 
 
-def test_a_kernel_between_cards_that_compute_speaks_of_the_cards_together():
-    cards = (nvidia_gpu(), nvidia_gpu(index=1))
-    devices = tuple(SmokeDevice(name=f"cuda:{i}", bdf=gpu.bdf) for i, gpu in enumerate(cards))
+def test_a_kernel_between_gpus_that_compute_speaks_of_the_gpus_together():
+    gpus = (nvidia_gpu(), nvidia_gpu(index=1))
+    devices = tuple(SmokeDevice(name=f"cuda:{i}", bdf=gpu.bdf) for i, gpu in enumerate(gpus))
     alone = (*passing(device="cuda:0"), *passing(device="cuda:1"))
-    machine = ran(nvidia_machine(*cards), *alone, *raising("boom", "all-reduce", device="cuda"), devices=devices)
+    machine = ran(nvidia_machine(*gpus), *alone, *raising("boom", "all-reduce", device="cuda"), devices=devices)
     found = finding(machine, "smoke-crash")
-    assert found.message.startswith("On the cards together, 1 of 1 smoke kernel fails")
-    assert "no-driver" not in found.possible_causes, "each card computes"
+    assert found.message.startswith("On the GPUs together, 1 of 1 smoke kernel fails")
+    assert "no-driver" not in found.possible_causes, "each GPU computes"
 
 
 def test_an_import_that_fails_is_told_once():
@@ -474,7 +472,7 @@ BUSY = "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailab
 OUT = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 
 
-def test_a_card_that_others_took_is_not_judged():
+def test_a_gpu_that_others_took_is_not_judged():
     full = change(NVIDIA, memory=24 << 30, free=1 << 30)
     for machine in (
         ran(nvidia_machine(), *raising(BUSY)),
@@ -486,17 +484,17 @@ def test_a_card_that_others_took_is_not_judged():
         assert judged(change(machine, smoke=change(machine.smoke, asked=False))).verdict == "ok"
 
 
-def test_a_taken_card_beside_one_that_computed_does_not_matter():
-    cards = (nvidia_gpu(), nvidia_gpu(index=1))
-    devices = tuple(SmokeDevice(name=f"cuda:{i}", bdf=gpu.bdf) for i, gpu in enumerate(cards))
+def test_a_taken_gpu_beside_one_that_computed_does_not_matter():
+    gpus = (nvidia_gpu(), nvidia_gpu(index=1))
+    devices = tuple(SmokeDevice(name=f"cuda:{i}", bdf=gpu.bdf) for i, gpu in enumerate(gpus))
     skipped = kernels(device="cuda:1", status="skipped", detail="its memory is full")
     for told_so, word in ((skipped, "its memory is full"), (raising(BUSY, device="cuda:1"), "taken by another")):
-        machine = ran(nvidia_machine(*cards), *passing(), *told_so, devices=devices)
+        machine = ran(nvidia_machine(*gpus), *passing(), *told_so, devices=devices)
         assert judged(machine).verdict == "ok"
         assert any(word in q.why for q in judged(machine).not_judged)
 
 
-def test_out_of_memory_on_an_empty_card_is_an_error():
+def test_out_of_memory_on_an_empty_gpu_is_an_error():
     empty = change(NVIDIA, memory=24 << 30, free=23 << 30)
     machine = ran(nvidia_machine(), *passing(), *raising(OUT, "sort"), devices=(empty,))
     assert errors(machine) == ["smoke-crash"]
@@ -516,10 +514,10 @@ def test_time_that_was_up_matters_for_the_essential_kernels(late, verdict):
 @pytest.mark.parametrize(
     ("gb_per_s", "tflops", "slow"), [(2800.0, 600.0, False), (2800.0, 90.0, True), (700.0, 600.0, True)]
 )
-def test_a_card_far_below_its_figures_is_a_note(gb_per_s, tflops, slow):
-    row = next(row for row in matrix().tables.card_rates if "H100" in row.product and "SXM" in row.product)
+def test_a_gpu_far_below_its_figures_is_a_note(gb_per_s, tflops, slow):
+    row = next(row for row in matrix().tables.gpu_rates if "H100" in row.product and "SXM" in row.product)
     gpu = nvidia_gpu(
-        "NVIDIA H100 80GB HBM3", "sm_90", pci_id=row.cards[0], memory=known(int(row.memory_gib * 2**30), "nvml")
+        "NVIDIA H100 80GB HBM3", "sm_90", pci_id=row.gpus[0], memory=known(int(row.memory_gib * 2**30), "nvml")
     )
     rates = (
         SmokeKernel(name="memory-rate", device="cuda:0", measures={"gb_per_s": gb_per_s}),
@@ -561,7 +559,7 @@ _MACHINES = (
 
 @settings(max_examples=60)
 @given(st.sampled_from(_MACHINES), _RESULTS, _TEXTS)
-def test_whatever_kernels_say_nothing_crashes_and_no_cause_is_told_twice_for_a_card(machine, results, why):
+def test_whatever_kernels_say_nothing_crashes_and_no_cause_is_told_twice_for_a_gpu(machine, results, why):
     devices = tuple(SmokeDevice(name=f"cuda:{i}", bdf=gpu.bdf) for i, gpu in enumerate(machine.gpus))
     judgement = judged(ran(machine, *results, devices=devices, why=why))
     assert "check-crashed" not in [f.slug for f in judgement.findings]
@@ -572,7 +570,7 @@ def test_whatever_kernels_say_nothing_crashes_and_no_cause_is_told_twice_for_a_c
             assert not (same and (set(other.about) & set(found.about) or other.subject == found.subject))
 
 
-def test_what_the_cpu_computes_wrong_is_put_down_to_damaged_files_and_to_no_card():
+def test_what_the_cpu_computes_wrong_is_put_down_to_damaged_files_and_to_no_gpu():
     wrong = computing_wrong("matmul", device="cpu")
     cpu = (SmokeDevice(name="cpu"),)
     whole = ran(rx6700(variables=OVERRIDE), *wrong, devices=cpu)

@@ -1,11 +1,11 @@
-"""Does torch have code for the cards: the six scenarios, mixed machines, wrong kinds of build, the RX 6000 story."""
+"""Does torch have code for the GPUs: the six scenarios, mixed machines, wrong kinds of build, the RX 6000 story."""
 
 from __future__ import annotations
 
 import pytest
 
 from gpudoctor.machine import CodeArchs, ImportTrial, absent, known, unknown
-from tests.support.judging import finding, judged, questions, remedies, severity, told, ways
+from tests.support.judging import finding, fixes, judged, questions, remedies, severity, told
 from tests.support.machines import (
     amd_gpu,
     amd_machine,
@@ -53,7 +53,7 @@ def test_scenario_rtx_5090_with_cu128_is_well():
 def test_scenario_rx_6700_xt_has_its_three_ways_out_in_their_order():
     machine = amd_machine(RX_6700_XT)
     assert told(machine) == [("torch-rocm-no-arch-for-gpu", "error")]
-    native, override, cpu = ways(machine, "torch-rocm-no-arch-for-gpu")
+    native, override, cpu = fixes(machine, "torch-rocm-no-arch-for-gpu")
     assert "device-gfx1031" in native[0]
     assert override == ["set HSA_OVERRIDE_GFX_VERSION=10.3.0"]
     assert cpu == ["torch 2.9.1+cpu"]
@@ -66,8 +66,8 @@ def test_scenario_rx_6700_xt_with_its_override_is_a_warning(name):
     found = finding(machine, "torch-rocm-no-arch-for-gpu")
     assert f"{name}=10.3.0" in found.message
     assert "ROCm/MIOpen#3540" in found.message
-    assert ways(machine, "torch-rocm-no-arch-for-gpu") == [
-        [ways(amd_machine(RX_6700_XT), "torch-rocm-no-arch-for-gpu")[0][0], f"unset {name}"]
+    assert fixes(machine, "torch-rocm-no-arch-for-gpu") == [
+        [fixes(amd_machine(RX_6700_XT), "torch-rocm-no-arch-for-gpu")[0][0], f"unset {name}"]
     ]
 
 
@@ -94,8 +94,8 @@ def test_scenario_a_torch_that_aborts():
         ("sm_121", "2.11.0+cu130", None),
     ],
 )
-def test_which_build_has_code_for_which_card(arch, build, slug):
-    machine = nvidia_machine(nvidia_gpu("A card", arch), flavour="proprietary" if arch < "sm_7" else "open")
+def test_which_build_has_code_for_which_gpu(arch, build, slug):
+    machine = nvidia_machine(nvidia_gpu("A GPU", arch), flavour="proprietary" if arch < "sm_7" else "open")
     machine = with_environment(machine, torch=known(torch(build), "version.py"))
     told_here = [s for s, weight in told(machine, "GPD402", "GPD403") if weight == "error"]
     assert told_here == ([slug] if slug else [])
@@ -108,12 +108,12 @@ def test_which_build_has_code_for_which_card(arch, build, slug):
         ("sm_110", ("sm_80", "sm_90", "sm_100", "sm_120"), "torch-no-arch-for-gpu"),  # newer than sm_120
     ],
 )
-def test_a_card_in_a_gap_of_the_list_is_older_or_newer_by_its_age(arch, carried, slug):
+def test_a_gpu_in_a_gap_of_the_list_is_older_or_newer_by_its_age(arch, carried, slug):
     patient = torch("2.9.1+cu128", archs=known(CodeArchs(sass=carried), "libtorch_cuda.so"))
-    assert severity(nvidia_machine(nvidia_gpu("A card", arch), torch=patient), slug) == "error"
+    assert severity(nvidia_machine(nvidia_gpu("A GPU", arch), torch=patient), slug) == "error"
 
 
-def test_a_weaker_card_beside_a_working_one_is_a_note_and_a_stronger_one_an_error():
+def test_a_weaker_gpu_beside_a_working_one_is_a_note_and_a_stronger_one_an_error():
     both = (nvidia_gpu(), nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61", index=1))
     weaker = nvidia_machine(*both, torch=torch("2.9.1+cu128"))
     assert severity(weaker, "torch-dropped-old-gpu") == "note"
@@ -121,13 +121,13 @@ def test_a_weaker_card_beside_a_working_one_is_a_note_and_a_stronger_one_an_erro
     assert severity(stronger, "torch-no-arch-for-gpu") == "error"
 
 
-def test_eight_equal_cards_are_one_finding():
-    cards = tuple(nvidia_gpu("NVIDIA B200", "sm_100", index=n, datacenter=True) for n in range(8))
-    machine = nvidia_machine(*cards, torch=torch("2.6.0+cu124"))
-    assert [f.subject for f in judged(machine, "GPD402").findings] == ["NVIDIA B200 (8 cards)"]
+def test_eight_equal_gpus_are_one_finding():
+    gpus = tuple(nvidia_gpu("NVIDIA B200", "sm_100", index=n, datacenter=True) for n in range(8))
+    machine = nvidia_machine(*gpus, torch=torch("2.6.0+cu124"))
+    assert [f.subject for f in judged(machine, "GPD402").findings] == ["NVIDIA B200 (8 GPUs)"]
 
 
-def test_a_card_that_is_not_usable_is_not_judged():
+def test_a_gpu_that_is_not_usable_is_not_judged():
     reserved = change(RTX_5090, driver=known("vfio-pci", "driver"))
     assert told(nvidia_machine(reserved, nvidia_gpu(index=1), torch=torch("2.6.0+cu124")), "GPD402") == []
 
@@ -195,7 +195,7 @@ def test_gfx1030_is_native():
 
 @pytest.mark.parametrize("gfx", ["gfx1010", "gfx1031", "gfx1032", "gfx1034", "gfx1035", "gfx1150"])
 def test_targets_that_the_wheel_lacks(gfx):
-    assert severity(amd_machine(amd_gpu("A card", gfx)), "torch-rocm-no-arch-for-gpu") == "error"
+    assert severity(amd_machine(amd_gpu("A GPU", gfx)), "torch-rocm-no-arch-for-gpu") == "error"
 
 
 def test_a_device_wheel_carries_its_target():
@@ -231,7 +231,7 @@ def test_asking_for_hipblaslt_where_torch_does_not_use_it_is_a_note():
 
 
 def ryzen_beside_nvidia(gfx, build):
-    """An NVIDIA card, and integrated AMD graphics that KFD lists and that can be opened."""
+    """An NVIDIA GPU, and integrated AMD graphics that KFD lists and that can be opened."""
     graphics = amd_gpu("AMD Radeon Graphics", gfx, integrated=True)
     return change(nvidia_machine(nvidia_gpu(), graphics, torch=torch(build)), amd=amd_machine(graphics).amd)
 
@@ -239,7 +239,7 @@ def ryzen_beside_nvidia(gfx, build):
 # --- the wrong kind of build -------------------------------------------------------------------------
 
 
-def test_a_cpu_build_beside_a_card_is_an_error_with_a_gpu_build_of_its_version():
+def test_a_cpu_build_beside_a_gpu_is_an_error_with_a_gpu_build_of_its_version():
     machine = nvidia_machine(torch=torch("2.13.0+cpu"))
     assert told(machine) == [("torch-cpu-only", "error")]
     assert remedies(machine, "torch-cpu-only") == ["torch 2.13.0+cu130"]
@@ -247,14 +247,14 @@ def test_a_cpu_build_beside_a_card_is_an_error_with_a_gpu_build_of_its_version()
     assert severity(amd_machine(RX_6700_XT, torch=torch("2.9.1+cpu")), "torch-cpu-only") == "error"
 
 
-def test_a_cpu_build_beside_integrated_graphics_alone_or_a_card_nobody_serves_is_a_note():
+def test_a_cpu_build_beside_integrated_graphics_alone_or_a_gpu_nobody_serves_is_a_note():
     assert severity(amd_machine(amd_gpu(**IGPU), torch=torch("2.9.1+cpu")), "torch-cpu-only") == "note"
     fermi = nvidia_gpu("NVIDIA GeForce GT 430", "sm_21")
     old = nvidia_machine(fermi, driver="390.157", flavour="proprietary", torch=torch("2.9.1+cpu"))
     assert severity(old, "torch-cpu-only") == "note"
 
 
-def test_a_cpu_build_without_a_usable_card_is_silent():
+def test_a_cpu_build_without_a_usable_gpu_is_silent():
     reserved = nvidia_gpu(driver=known("vfio-pci", "driver"))
     assert severity(nvidia_machine(reserved, torch=torch("2.9.1+cpu")), "torch-cpu-only") is None
 
@@ -266,19 +266,19 @@ def test_the_cpu_build_of_the_package_index_for_aarch64_is_explained():
     assert "aarch64" in finding(machine, "torch-cpu-only").message
 
 
-def test_a_cuda_build_where_all_cards_are_amds():
+def test_a_cuda_build_where_all_gpus_are_amds():
     machine = amd_machine(torch=torch("2.9.1+cu128"))
     assert told(machine) == [("cuda-torch-on-amd", "error")]
     assert remedies(machine, "cuda-torch-on-amd") == ["torch 2.9.1+rocm6.4"]
 
 
-def test_a_cuda_build_where_an_nvidia_card_only_lacks_its_driver_is_not_the_wrong_build():
+def test_a_cuda_build_where_an_nvidia_gpu_only_lacks_its_driver_is_not_the_wrong_build():
     undriven = nvidia_gpu(driver=absent("driver"))
     machine = change(amd_machine(torch=torch("2.9.1+cu128")), gpus=(amd_gpu(**IGPU), undriven))
     assert severity(machine, "cuda-torch-on-amd") is None
 
 
-def test_a_rocm_build_where_the_cards_are_nvidias_even_beside_ryzen_graphics():
+def test_a_rocm_build_where_the_gpus_are_nvidias_even_beside_ryzen_graphics():
     assert told(nvidia_machine(torch=torch("2.9.1+rocm6.4"))) == [("torch-wrong-build-or-cpu", "error")]
     assert told(ryzen_beside_nvidia("gfx1036", "2.9.1+rocm6.4")) == [("torch-wrong-build-or-cpu", "error")]
 
@@ -292,12 +292,12 @@ def test_a_label_that_the_files_do_not_bear_out():
     assert severity(amd_machine(torch=own), "torch-wrong-build-or-cpu") == "error"
 
 
-def test_an_xpu_build_beside_a_card():
+def test_an_xpu_build_beside_a_gpu():
     own = torch("2.9.1+xpu", build="xpu", has_cuda_libraries=False)
     assert told(nvidia_machine(torch=own)) == [("torch-wrong-build-or-cpu", "error")]
 
 
-def test_ryzen_graphics_beside_an_nvidia_card_do_not_matter_to_a_cuda_build():
+def test_ryzen_graphics_beside_an_nvidia_gpu_do_not_matter_to_a_cuda_build():
     assert told(ryzen_beside_nvidia("gfx1036", "2.9.1+cu128")) == []
 
 
@@ -321,7 +321,7 @@ def test_without_torch_a_note_says_what_to_install():
     assert judged(machine).verdict == "ok"
 
 
-def test_what_could_not_be_read_of_the_environment_matters_where_a_card_is():
+def test_what_could_not_be_read_of_the_environment_matters_where_a_gpu_is():
     unread = with_environment(nvidia_machine(), torch=unknown("not readable"))
     assert [question.id for question in questions(unread)] == ["GPD401"]
     none = change(nvidia_machine(), environment=unknown("no interpreter"))

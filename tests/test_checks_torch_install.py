@@ -49,7 +49,7 @@ def test_the_same_version_twice_is_a_note():
 
 def test_a_file_named_torch_py_stands_in_the_way():
     machine = copies(TorchCopy(path="/home/project/torch.py", version=None, via="PYTHONPATH"), OWN)
-    assert "torch.py" in finding(machine, "torch-shadowed").ways_out[0].title
+    assert "torch.py" in finding(machine, "torch-shadowed").fixes[0].title
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def _cut(name, problem="truncated"):
 def test_missing_and_truncated_files_are_damage_and_installed_again_from_their_index(problem):
     machine = with_torch(nvidia_machine(), damaged=(_cut("libtorch_cuda.so", problem),))
     assert told(machine) == [("torch-install-damaged", "error")]
-    remedy = finding(machine, "torch-install-damaged").ways_out[0].remedies[0]
+    remedy = finding(machine, "torch-install-damaged").fixes[0].remedies[0]
     assert (remedy.version, remedy.index_url) == ("2.9.1+cu128", "https://download.pytorch.org/whl/cu128")
 
 
@@ -88,7 +88,7 @@ def test_edited_files_and_a_torch_that_works_are_no_damage():
     assert told(with_torch(nvidia_machine(), damaged=(_cut("x.so"),), trial=works)) == []
 
 
-def test_a_build_without_code_for_the_card_is_replaced_not_repaired():
+def test_a_build_without_code_for_the_gpu_is_replaced_not_repaired():
     machine = with_torch(nvidia_machine(torch=torch("2.9.1+cpu")), damaged=(_cut("libc10.so"),))
     assert [slug for slug, _ in told(machine)] == ["torch-cpu-only", "torch-install-damaged"]
 
@@ -104,7 +104,7 @@ def test_a_build_without_code_for_the_card_is_replaced_not_repaired():
 )
 def test_the_same_build_is_named_as_its_index_names_it(patient, again, index):
     machine = with_torch(nvidia_machine(torch=patient), damaged=(_cut("libc10.so"),))
-    remedy = finding(machine, "torch-install-damaged").ways_out[0].remedies[0]
+    remedy = finding(machine, "torch-install-damaged").fixes[0].remedies[0]
     assert (remedy.version, remedy.index_url) == (again, index)
 
 
@@ -116,7 +116,7 @@ def test_a_build_whose_index_nobody_knows_is_installed_by_hand():
 def test_an_environment_whose_python_is_gone_is_made_again():
     gone = ImportTrial(ok=False, error=f"{NOT_STARTED}: /venv/bin/python leads to no Python")
     machine = with_torch(nvidia_machine(), trial=known(gone, "child"))
-    assert finding(machine, "torch-import-fails").ways_out[0].title == "Make the environment again"
+    assert finding(machine, "torch-import-fails").fixes[0].title == "Make the environment again"
 
 
 # --- import ------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def test_a_failed_import_is_told_with_its_reason(failed, text):
     assert told(machine) == [("torch-import-fails", "error")]
     found = finding(machine, "torch-import-fails")
     assert text in found.message
-    assert found.ways_out[0].remedies
+    assert found.fixes[0].remedies
 
 
 def test_an_import_that_fails_by_the_c_library_is_answered_by_a_build_for_it():

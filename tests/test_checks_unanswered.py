@@ -28,9 +28,9 @@ def test_a_driver_that_does_not_answer_is_not_known_to_work(why: str) -> None:
     assert [why in question.why for question in questions(machine)] == [True]
 
 
-def test_a_driver_that_starts_and_never_lists_its_cards_is_not_known_to_work() -> None:
+def test_a_driver_that_starts_and_never_lists_its_gpus_is_not_known_to_work() -> None:
     cuda = known(
-        NvidiaApi(status=0, message="asking libcuda for its cards: gave no answer within 20 s"), "libcuda.so.1"
+        NvidiaApi(status=0, message="asking libcuda for its GPUs: gave no answer within 20 s"), "libcuda.so.1"
     )
     assert judged(asked(nvidia_machine(), cuda=cuda)).verdict == "unknown"
 
@@ -69,7 +69,7 @@ def test_a_rocm_runtime_that_hangs_is_not_known_to_work() -> None:
 
 
 @pytest.mark.parametrize("answer", [hsa(0x1008), hsa(0), hsa(0, HsaAgent(name="cpu", kind="cpu"))])
-def test_a_rocm_runtime_that_refuses_or_finds_no_card(answer: Fact[HsaApi]) -> None:
+def test_a_rocm_runtime_that_refuses_or_finds_no_gpu(answer: Fact[HsaApi]) -> None:
     assert told(asked(amd_machine(), hsa=answer)) == [("no-driver", "error")]
 
 
@@ -85,7 +85,7 @@ HANGING = unknown("nvmlInit: gave no answer within 20 s", "libnvidia-ml.so.1")
         HANGING,
         unknown("libnvidia-ml.so.1: file too short", "libnvidia-ml.so.1"),
         known(NvidiaApi(status=999, message="Unknown Error"), "libnvidia-ml.so.1"),
-        known(NvidiaApi(status=0, message="asking NVML for card 1: gave no answer"), "libnvidia-ml.so.1"),
+        known(NvidiaApi(status=0, message="asking NVML for GPU 1: gave no answer"), "libnvidia-ml.so.1"),
     ],
 )
 def test_a_pass_that_rests_on_cuda_alone_says_so(nvml: Fact[NvidiaApi]) -> None:

@@ -1,10 +1,10 @@
-"""Overrides, integrated graphics and second cards, the allocator's variables."""
+"""Overrides, integrated graphics and second GPUs, the allocator's variables."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.support.judging import finding, remedies, severity, told, ways
+from tests.support.judging import finding, fixes, remedies, severity, told
 from tests.support.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine, torch
 
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
@@ -39,7 +39,7 @@ def igpu(index=0):
         (amd_gpu("AMD Radeon Vega", "gfx90c", integrated=True), "9.0.0", None),
     ],
 )
-def test_an_override_by_card_and_value(gpu, value, weight):
+def test_an_override_by_gpu_and_value(gpu, value, weight):
     assert severity(amd_machine(gpu, variables={OVERRIDE: value}), "hsa-override-wrong") == weight
 
 
@@ -47,15 +47,15 @@ def test_an_override_fault_comes_first_and_its_repair_is_whole():
     for value in ("11.0.0", ""):
         machine = amd_machine(RX_6700_XT, variables={OVERRIDE: value})
         assert told(machine) == [("hsa-override-wrong", "error")]
-        native, override, cpu = ways(machine, "hsa-override-wrong")
+        native, override, cpu = fixes(machine, "hsa-override-wrong")
         assert native[1:] == [f"unset {OVERRIDE}"]
         assert override == [f"set {OVERRIDE}=10.3.0"]
         assert cpu == ["torch 2.9.1+cpu", f"unset {OVERRIDE}"]
 
 
-def test_where_the_build_carries_the_card_the_override_is_only_unset():
+def test_where_the_build_carries_the_gpu_the_override_is_only_unset():
     machine = amd_machine(variables={OVERRIDE: "10.3.0"})
-    assert ways(machine, "hsa-override-wrong") == [[f"unset {OVERRIDE}"]]
+    assert fixes(machine, "hsa-override-wrong") == [[f"unset {OVERRIDE}"]]
 
 
 def test_the_numbered_form_counts_kfd_nodes_processors_included():
@@ -72,7 +72,7 @@ def test_the_numbered_form_goes_before_the_general_one():
     assert told(amd_machine(RX_6700_XT, variables=both)) == [("torch-rocm-no-arch-for-gpu", "warning")]
 
 
-def test_an_override_for_one_card_that_hurts_the_other():
+def test_an_override_for_one_gpu_that_hurts_the_other():
     machine = amd_machine(RX_6700_XT, amd_gpu(index=1), variables={OVERRIDE: "10.3.0"})
     assert severity(machine, "hsa-override-wrong") == "error"
     assert "RX 7900 XTX" in finding(machine, "hsa-override-wrong").message
@@ -82,10 +82,10 @@ def test_the_variable_means_nothing_to_a_cuda_build():
     assert told(nvidia_machine(variables={OVERRIDE: "10.3.0"})) == []
 
 
-# --- integrated graphics and second cards ----------------------------------------------------------------
+# --- integrated graphics and second GPUs ----------------------------------------------------------------
 
 
-def test_integrated_graphics_behind_the_card_are_a_note():
+def test_integrated_graphics_behind_the_gpu_are_a_note():
     machine = amd_machine(amd_gpu(), igpu(1))
     assert told(machine) == [("amd-igpu-interferes", "note")]
 
@@ -106,7 +106,7 @@ def test_integrated_graphics_that_come_first_are_an_error_and_are_hidden():
         ({"HIP_VISIBLE_DEVICES": "0,1"}, "error"),
     ],
 )
-def test_a_visibility_variable_decides_which_card_comes_first(variables, weight):
+def test_a_visibility_variable_decides_which_gpu_comes_first(variables, weight):
     machine = amd_machine(igpu(), amd_gpu(index=1), variables=variables)
     assert severity(machine, "amd-igpu-interferes") == weight
 
@@ -118,7 +118,7 @@ def test_integrated_graphics_that_the_build_carries_or_that_stand_alone_do_not_i
     assert told(amd_machine(igpu())) == [("torch-rocm-no-arch-for-gpu", "error")]
 
 
-def test_a_second_card_without_code_is_a_warning_and_a_first_one_an_error():
+def test_a_second_gpu_without_code_is_a_warning_and_a_first_one_an_error():
     second = amd_machine(amd_gpu(), change(RX_6700_XT, index=1, kfd_node=2, bdf="0000:04:00.0"))
     assert told(second) == [("amd-unsupported-second-gpu", "warning")]
     assert remedies(second, "amd-unsupported-second-gpu") == ["set HIP_VISIBLE_DEVICES=0"]

@@ -32,14 +32,14 @@ def gpudoctor(*arguments: str, cwd: Path | None = None, **variables: str) -> sub
 @pytest.fixture
 def broken(tmp_path: Path) -> Host:
     """An RTX 5090 with a torch that has no code for it."""
-    host = Host(tmp_path / "root").ubuntu().nvidia_card("2b85").nvidia_driver("570.133.07").torch("2.6.0+cu124")
+    host = Host(tmp_path / "root").ubuntu().nvidia_gpu("2b85").nvidia_driver("570.133.07").torch("2.6.0+cu124")
     host.run()
     return host
 
 
 @pytest.fixture
 def healthy(tmp_path: Path) -> Host:
-    host = Host(tmp_path / "root").ubuntu().nvidia_card("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+    host = Host(tmp_path / "root").ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
     host.run()
     return host
 
@@ -106,7 +106,7 @@ def test_environment_twins_hold_and_an_empty_one_is_unset(broken: Host):
 def test_quiet_says_nothing_when_all_is_well_and_the_first_cause_when_not(healthy: Host, tmp_path: Path):
     assert gpudoctor("check", "--root", str(healthy.root), "-q").stdout == ""
     (tmp_path / "other").mkdir()
-    other = Host(tmp_path / "other").ubuntu().nvidia_card("2b85").nvidia_driver("570.133.07").torch("2.6.0+cu124")
+    other = Host(tmp_path / "other").ubuntu().nvidia_gpu("2b85").nvidia_driver("570.133.07").torch("2.6.0+cu124")
     other.run()
     lines = gpudoctor("check", "--root", str(other.root), "-q").stdout.splitlines()
     assert "torch-no-arch-for-gpu" in lines[0]
@@ -164,7 +164,7 @@ def test_a_fault_of_our_own_is_70_and_no_traceback(tmp_path: Path):
 
 
 def test_names_from_a_machine_are_neither_markup_nor_terminal_control(tmp_path: Path):
-    host = Host(tmp_path).ubuntu().nvidia_card("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+    host = Host(tmp_path).ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
     host.file("/etc/os-release", 'ID=ubuntu\nPRETTY_NAME="[bold red]Evil\x1b[2J\x1b]0;title\x07 \u202eOS"\n')
     host.run()
     text = gpudoctor("check", "--root", str(tmp_path)).stdout
@@ -191,7 +191,7 @@ def test_a_report_can_be_read_back_like_a_snapshot(broken: Host, tmp_path: Path)
 
 
 def test_private_details_are_left_out_unless_asked_for(tmp_path: Path):
-    host = Host(tmp_path).ubuntu().nvidia_card("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+    host = Host(tmp_path).ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
     host.environ(PYTHONPATH="/home/alice/lib", CUDA_VISIBLE_DEVICES="GPU-8e5a1f0c-1111-2222-3333-444455556666")
     host.run()
     public = gpudoctor("snapshot", "--root", str(tmp_path)).stdout
@@ -202,8 +202,8 @@ def test_private_details_are_left_out_unless_asked_for(tmp_path: Path):
 
 
 def test_users_and_their_folders_are_left_out_and_nothing_else_changes(tmp_path: Path):
-    host = Host(tmp_path / "root").ubuntu().nvidia_card("2b85").nvidia_driver("570.133.07")
-    host.amd_card("744c", 110000)
+    host = Host(tmp_path / "root").ubuntu().nvidia_gpu("2b85").nvidia_driver("570.133.07")
+    host.amd_gpu("744c", 110000)
     node = "/sys/class/kfd/kfd/topology/nodes/1/properties"
     host.file(node, host.path(node).read_text() + "unique_id 12345678901234567890\n")
     write_torch(write_venv(host.path("/home/alice/my work/.venv")), "2.6.0+cu124", "12.4")

@@ -52,7 +52,7 @@ def test_an_emptied_section_is_not_read_as_carrying_nothing() -> None:
     assert code.reason == "its code lies outside .nv_fatbin"
 
 
-def test_kinds_that_are_no_code_for_a_card_do_not_count() -> None:
+def test_kinds_that_are_no_code_for_a_gpu_do_not_count() -> None:
     lto = struct.pack("<H", 8) + entry("sm_90")[2:]
     whole = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(lto)) + lto
     assert read_code(cuda_library(whole)).sass == ()

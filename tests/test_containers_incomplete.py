@@ -1,4 +1,4 @@
-"""Every way to leave something out of a container that was given a card: only the whole one passes."""
+"""Every way to leave something out of a container that was given a GPU: only the whole one passes."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def amd_without(gone: frozenset[str], container: str) -> Machine:
             kfd=absent("/dev/kfd"),
             topology=absent("/sys/class/kfd"),
         )
-        cards = tuple(replace(gpu, driver=absent("/sys"), kfd_node=None) for gpu in machine.gpus)
-        machine = change(machine, gpus=cards)
+        gpus = tuple(replace(gpu, driver=absent("/sys"), kfd_node=None) for gpu in machine.gpus)
+        machine = change(machine, gpus=gpus)
     machine = change(machine, amd=stack)
     return without_bus(machine) if "bus" in gone else machine
 

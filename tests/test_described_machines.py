@@ -51,7 +51,7 @@ MACHINES = {
     "--gpu RX~7900~XTX --os ubuntu-18.04 --torch 2.9.1+rocm6.4": ("torch-import-fails", 1),
     "--gpu RTX~4090 --os centos-7 --torch 2.5.1+cu124": (None, 0),
     "--gpu RTX~4090 --os debian-10 --torch 2.9.1+cu128": (None, 0),
-    # no code for the card
+    # no code for the GPU
     "--gpu RTX~5090 --driver 570.133.07 --torch 2.6.0+cu124": ("torch-no-arch-for-gpu", 1),
     "--gpu RTX~5070~Ti --driver 580.95.05 --torch 2.8.0+cu126": ("torch-no-arch-for-gpu", 1),
     "--gpu B200 --driver 580.95.05 --torch 2.6.0": ("torch-no-arch-for-gpu", 1),
@@ -100,7 +100,7 @@ def test_a_described_machine(described: str) -> None:
 
 
 @pytest.mark.parametrize("described", [text for text, (slug, _) in MACHINES.items() if slug and "torch" in slug])
-def test_a_proposed_build_exists_and_carries_every_judged_card(described: str) -> None:
+def test_a_proposed_build_exists_and_carries_every_judged_gpu(described: str) -> None:
     report, matrix = whatif(described), load_matrix()
     step = report["findings"][0]["fixes"][0]["steps"][0]
     if step["kind"] != "run":
@@ -125,7 +125,7 @@ def test_a_proposed_build_exists_and_carries_every_judged_card(described: str) -
         assert runs.runs == "yes", (spec, arch)
 
 
-def test_a_kernel_older_than_the_card_takes_a_driver_package_or_is_said_to() -> None:
+def test_a_kernel_older_than_the_gpu_takes_a_driver_package_or_is_said_to() -> None:
     described = "--gpu RX~9070~XT --torch 2.9.1+rocm6.4 --kernel"
     (finding,) = whatif(f"{described} 6.8.0-60-generic")["findings"]
     assert (finding["slug"], finding["severity"]) == ("amd-kernel-or-runtime-too-old", "warning")
@@ -159,7 +159,7 @@ def test_a_description_that_means_nothing_is_bad_input(described: str, told: str
         whatif(described)
 
 
-def test_described_cards_stand_in_the_place_of_this_machines(tmp_path) -> None:
+def test_described_gpus_stand_in_the_place_of_this_machines(tmp_path) -> None:
     from tests.support.hosts import Host, slugs
 
     host = Host(tmp_path).ubuntu().torch("2.6.0+cu124")
@@ -169,9 +169,9 @@ def test_described_cards_stand_in_the_place_of_this_machines(tmp_path) -> None:
     assert slugs(host.check("--gpu", "H100", "--driver", "550.54.15"), "error") == []
 
 
-@pytest.mark.parametrize("card", ["GH200", "NVIDIA~GB300", "GB10"])
-def test_cards_that_come_with_an_arm_processor(card: str) -> None:
-    machine = whatif(f"--gpu {card} --driver 580.95.05 --torch 2.9.1+cu130")["machine"]
+@pytest.mark.parametrize("gpu", ["GH200", "NVIDIA~GB300", "GB10"])
+def test_gpus_that_come_with_an_arm_processor(gpu: str) -> None:
+    machine = whatif(f"--gpu {gpu} --driver 580.95.05 --torch 2.9.1+cu130")["machine"]
     assert machine["system"]["arch"]["value"] == "aarch64"
 
 

@@ -44,7 +44,7 @@ def told(text: str, files: dict[str, str] | None = None, **given_: str) -> list[
 
 
 def lines(finding: Finding) -> str:
-    return finding.ways_out[0].remedies[0].text  # type: ignore[union-attr]
+    return finding.fixes[0].remedies[0].text  # type: ignore[union-attr]
 
 
 # --- good ones -------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ FAULTY = {
         "RUN pip3 install torch --extra-index-url https://download.pytorch.org/whl/cu116",
         "image-torch-without-index", "warning",
     ),
-    "cards hidden": (
+    "GPUs hidden": (
         "FROM nvidia/cuda:12.4.1-base-ubuntu22.04\nENV NVIDIA_VISIBLE_DEVICES void", "image-hides-gpus", "warning",
     ),
     "no compute capability": (
@@ -354,13 +354,13 @@ def test_the_target_stage_is_judged():
         image_of(text, target="nothing")
 
 
-def test_a_value_that_the_described_card_needs_is_silent():
+def test_a_value_that_the_described_gpu_needs_is_silent():
     text = "FROM rocm/dev-ubuntu-22.04:6.4\nENV HSA_OVERRIDE_GFX_VERSION=10.3.0"
     assert told(text, gpu="gfx1031") == []
     assert told(text, gpu="gfx1100") == [("image-bakes-gfx-override", "warning")]
 
 
-def test_compat_is_an_error_on_a_geforce_and_nothing_on_a_data_centre_card():
+def test_compat_is_an_error_on_a_geforce_and_nothing_on_a_data_centre_gpu():
     text = "FROM nvidia/cuda:12.4.1-base-ubuntu22.04\nENV LD_LIBRARY_PATH=/usr/local/cuda/compat"
     assert told(text, gpu="RTX 4090", driver="535.104.05") == [("image-compat-library", "error")]
     assert told(text, gpu="H100 PCIe", driver="535.104.05") == []
@@ -407,7 +407,7 @@ def test_a_command_is_conditional_where_others_decide_whether_it_runs(commands: 
     assert [step.command.argv[0] for step in steps if step.command.maybe] == conditional.split()
 
 
-# --- described cards ------------------------------------------------------------------------------------
+# --- described GPUs ------------------------------------------------------------------------------------
 
 
 def verdict(text: str, gpu: str, driver: str = "", files: dict[str, str] | None = None) -> str:
@@ -431,7 +431,7 @@ def verdict(text: str, gpu: str, driver: str = "", files: dict[str, str] | None 
         "FROM python:3.12\nCOPY --from=deps /app/.venv /app/.venv",
     ],
 )
-def test_a_torch_that_cannot_be_told_is_unknown_for_a_described_card_only(text: str):
+def test_a_torch_that_cannot_be_told_is_unknown_for_a_described_gpu_only(text: str):
     assert told(text) == []
     assert verdict(text, "RX 7900 XTX" if "rocm" in text else "RTX 4090") == "unknown"
 
@@ -691,7 +691,7 @@ def test_a_folder_with_both_is_judged_as_one(tmp_path: Path):
     assert report["subject"] == {"kind": "whatif", "label": str(tmp_path)}
 
 
-def test_images_that_are_only_named_are_judged_for_a_described_card(tmp_path: Path):
+def test_images_that_are_only_named_are_judged_for_a_described_gpu(tmp_path: Path):
     file = tmp_path / "compose.yaml"
     file.write_text(f"services:\n  a: {{{IMAGE}, gpus: all, shm_size: 8gb}}\n  db: {{image: 'postgres:16'}}\n")
     assert run(str(file), "--gpu", "RTX 4090")[0] == 0
@@ -710,7 +710,7 @@ def test_a_file_below_the_working_directory_is_named_from_there(tmp_path: Path, 
     assert "file=sub/Dockerfile,line=2," in run(str(file), "--format", "github")[1]
 
 
-def test_the_described_card_is_judged_with_the_images_torch(tmp_path: Path):
+def test_the_described_gpu_is_judged_with_the_images_torch(tmp_path: Path):
     file = tmp_path / "Dockerfile"
     file.write_text("FROM python:3.12-slim\nRUN pip install torch==2.6.0\n")
     code, text = run(str(file), "--gpu", "RTX 5090", "--driver", "580.95.05", "--format", "json")
@@ -733,9 +733,9 @@ def test_ignored_by_id_and_fail_on(tmp_path: Path):
     file.write_text(FAULTY["override"][0])
     assert run(str(file))[0] == 0
     assert run(str(file), "--fail-on", "warning")[0] == 1
-    code, text = run(str(file), "--fail-on", "warning", "--ignore", "image-bakes-gfx-override=one kind of card")
+    code, text = run(str(file), "--fail-on", "warning", "--ignore", "image-bakes-gfx-override=one kind of GPU")
     assert code == 0
-    assert "one kind of card" in text
+    assert "one kind of GPU" in text
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"hello", b"", b"FROM\n"])

@@ -1,4 +1,4 @@
-"""How deep a machine is looked at, and what of the smoke kernels is asked for: by cards, torch and level."""
+"""How deep a machine is looked at, and what of the smoke kernels is asked for: by GPUs, torch and level."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
     return requests
 
 
-def with_card(host: Host) -> None:
-    host.nvidia_card("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+def with_gpu(host: Host) -> None:
+    host.nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
 
 
-def without_card(host: Host) -> None:
+def without_gpu(host: Host) -> None:
     host.torch("2.9.1+cu128")
 
 
 def without_torch(host: Host) -> None:
-    host.nvidia_card("2684").nvidia_driver("580.95.05").venv()
+    host.nvidia_gpu("2684").nvidia_driver("580.95.05").venv()
 
 
 def surveyed(tmp_path: Path, build: Callable[[Host], None], level: Level | None = None, **options: object) -> Survey:
@@ -70,8 +70,8 @@ def surveyed(tmp_path: Path, build: Callable[[Host], None], level: Level | None 
     return survey(Running(tmp_path), matrix(), level=level, **options)  # type: ignore[arg-type]
 
 
-def test_a_card_and_a_torch_are_tried_at_quick_without_being_asked(tmp_path: Path, asked: list[Request]) -> None:
-    found = surveyed(tmp_path, with_card)
+def test_a_gpu_and_a_torch_are_tried_at_quick_without_being_asked(tmp_path: Path, asked: list[Request]) -> None:
+    found = surveyed(tmp_path, with_gpu)
     (request,) = asked
     assert (request.level, request.asked, request.devices, request.kernels) == ("quick", False, (), ())
     assert not request.cpu_instead
@@ -82,8 +82,8 @@ def test_a_card_and_a_torch_are_tried_at_quick_without_being_asked(tmp_path: Pat
     assert "smoke" in found.timings_ms
 
 
-def test_without_a_card_torch_is_only_imported(tmp_path: Path, asked: list[Request]) -> None:
-    found = surveyed(tmp_path, without_card)
+def test_without_a_gpu_torch_is_only_imported(tmp_path: Path, asked: list[Request]) -> None:
+    found = surveyed(tmp_path, without_gpu)
     assert [request.level for request in asked] == [None]
     assert (found.machine.level, found.machine.smoke) == ("driver", None)
     assert found.machine.torch is not None
@@ -92,15 +92,15 @@ def test_without_a_card_torch_is_only_imported(tmp_path: Path, asked: list[Reque
 
 @pytest.mark.parametrize("level", ["static", "driver"])
 def test_a_lower_level_starts_no_python(tmp_path: Path, asked: list[Request], level: Level) -> None:
-    assert surveyed(tmp_path, with_card, level).machine.smoke is None
+    assert surveyed(tmp_path, with_gpu, level).machine.smoke is None
     assert asked == []
 
 
 @pytest.mark.parametrize("level", ["quick", "standard", "full"])
-def test_a_level_asked_for_without_a_card_proves_torch_on_the_cpu(
+def test_a_level_asked_for_without_a_gpu_proves_torch_on_the_cpu(
     tmp_path: Path, asked: list[Request], level: Level
 ) -> None:
-    assert surveyed(tmp_path, without_card, level).machine.level == level
+    assert surveyed(tmp_path, without_gpu, level).machine.level == level
     assert [(request.level, request.asked, request.cpu_instead) for request in asked] == [(level, True, True)]
 
 
@@ -109,22 +109,22 @@ def test_where_there_is_no_torch_nothing_is_started_and_why_is_told(tmp_path: Pa
     assert asked == []
     assert machine.level == "driver"
     assert machine.smoke == Smoke(level="quick", why="no torch is installed", asked=True)
-    on_card = Request(level=None, devices=("cuda:0",))
-    smoke = surveyed(tmp_path, lambda host: None, "quick", request=on_card).machine.smoke
+    on_gpu = Request(level=None, devices=("cuda:0",))
+    smoke = surveyed(tmp_path, lambda host: None, "quick", request=on_gpu).machine.smoke
     assert smoke is not None
-    assert smoke.card_asked
+    assert smoke.gpu_asked
 
 
 def test_what_was_chosen_reaches_the_session_and_the_level_is_filled_in(tmp_path: Path, asked: list[Request]) -> None:
     chosen = Request(level=None, devices=("cuda:0",), kernels=("matmul",), seconds=3.0)
-    surveyed(tmp_path, with_card, "standard", request=chosen)
+    surveyed(tmp_path, with_gpu, "standard", request=chosen)
     (request,) = asked
     assert (request.level, request.devices, request.kernels) == ("standard", ("cuda:0",), ("matmul",))
     assert (request.seconds, request.asked) == (3.0, True)
 
 
 def test_without_kernels_a_deep_level_still_imports_torch(tmp_path: Path, asked: list[Request]) -> None:
-    assert surveyed(tmp_path, with_card, "quick", kernels=False).machine.smoke is None
+    assert surveyed(tmp_path, with_gpu, "quick", kernels=False).machine.smoke is None
     assert [request.level for request in asked] == [None]
 
 
@@ -132,30 +132,30 @@ def test_a_level_at_which_nothing_computed_is_not_reached(tmp_path: Path, monkey
     busy = SmokeKernel(name="matmul", device="cuda:0", status="skipped", detail="its memory is full")
     answer = Performed(known(ImportTrial(ok=True), "made up"), Smoke(level="quick", kernels=(busy,)))
     monkeypatch.setattr(session, "perform", lambda *_: answer)
-    assert surveyed(tmp_path, with_card).machine.level == "driver"
+    assert surveyed(tmp_path, with_gpu).machine.level == "driver"
 
 
 def test_a_session_that_crashes_is_told_and_matters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "perform", lambda *_: 1 / 0)
-    found = surveyed(tmp_path, with_card)
+    found = surveyed(tmp_path, with_gpu)
     assert [(question.id, question.matters) for question in found.open_questions] == [("GPD902", True)]
     assert found.machine.smoke is not None
     assert (found.machine.smoke.kernels, found.machine.smoke.why) == ((), "the smoke session crashed")
 
 
-def test_a_card_that_is_full_is_named_to_the_session(
+def test_a_gpu_that_is_full_is_named_to_the_session(
     tmp_path: Path, asked: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     full = NvmlDevice(index=0, bdf="0000:01:00.0", uuid="GPU-1234abcd", memory=24 << 30, memory_used=24 << 30)
     nvml = known(NvidiaApi(status=0, devices=(full,)), "NVML")
     silent = unknown("not asked")
     monkeypatch.setattr(nvidia_driver, "ask_nvidia", lambda *_: (nvml, silent, silent))
-    surveyed(tmp_path, with_card, "quick")
+    surveyed(tmp_path, with_gpu, "quick")
     assert asked[0].blocked == {"0000:01:00.0": "its memory is full", "GPU-1234abcd": "its memory is full"}
 
 
 def test_below_a_root_nothing_is_started(tmp_path: Path, asked: list[Request]) -> None:
-    with_card(host := Host(tmp_path).ubuntu())
+    with_gpu(host := Host(tmp_path).ubuntu())
     host.run()
     assert survey(RecordedHost(tmp_path), matrix(), level="quick").machine.smoke is None
     assert asked == []

@@ -60,7 +60,7 @@ def test_harmless_warnings_before_the_error_do_not_hide_its_cause():
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
-def test_a_vendors_text_means_nothing_on_another_vendors_card_or_the_cpu(row):
+def test_a_vendors_text_means_nothing_on_another_vendors_gpu_or_the_cpu(row):
     if row.vendor != "any":
         other = "amd" if row.vendor == "nvidia" else "nvidia"
         assert matrix().cause_of(row.example, None) is None

@@ -93,7 +93,7 @@ def own_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def broken(tmp_path: Path) -> Host:
     """An RTX 5090 with a torch that has no code for it."""
-    host = Host(tmp_path / "root").ubuntu().nvidia_card("2b85").nvidia_driver("570.133.07").torch("2.6.0+cu124")
+    host = Host(tmp_path / "root").ubuntu().nvidia_gpu("2b85").nvidia_driver("570.133.07").torch("2.6.0+cu124")
     host.run()
     return host
 
@@ -160,14 +160,14 @@ def test_an_environment_beside_a_root_may_be_repaired_and_one_inside_it_not(brok
 
 
 def test_a_healthy_machine_has_nothing_to_repair(tmp_path: Path):
-    host = Host(tmp_path / "root").ubuntu().nvidia_card("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+    host = Host(tmp_path / "root").ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
     host.run()
     code, out, _ = invoke("fix", "--root", str(host.root), "--yes")
     assert (code, "Nothing is to be repaired here." in out) == (0, True)
 
 
 def test_steps_for_root_are_shown_with_what_comes_after(tmp_path: Path):
-    host = Host(tmp_path / "root").ubuntu().nvidia_card("2b85").nvidia_driver("535.104.05").torch("2.7.0+cu128")
+    host = Host(tmp_path / "root").ubuntu().nvidia_gpu("2b85").nvidia_driver("535.104.05").torch("2.7.0+cu128")
     host.run()
     data = planned("--root", str(host.root))
     roots = [step for step in data["steps"] if step["risk"] in ("root", "reboot")]
@@ -206,7 +206,7 @@ def test_the_script_is_one_that_a_shell_reads(broken: Host, tmp_path: Path, shel
 
 def gfx1031(tmp_path: Path, **environ: str) -> Host:
     host = Host(tmp_path / "root").ubuntu()
-    host.amd_card("73df", "gfx1031").torch("2.9.1+rocm6.4").environ(**environ)
+    host.amd_gpu("73df", "gfx1031").torch("2.9.1+rocm6.4").environ(**environ)
     host.run()
     return host
 
@@ -234,10 +234,10 @@ def test_with_the_variable_nothing_more_is_printed(tmp_path: Path):
 def test_each_way_out_of_an_rx_6000_can_be_taken(tmp_path: Path):
     host = gfx1031(tmp_path)
     first = host.check()["findings"][0]
-    for number, way in enumerate(first["fixes"], 1):
+    for number, fix in enumerate(first["fixes"], 1):
         data = planned("--root", str(host.root), "--only", first["slug"], "--alternative", str(number))
         kinds = [step["kind"] for step in data["steps"]]
-        assert sorted(kinds) == sorted(step["kind"] for step in way["steps"])
+        assert sorted(kinds) == sorted(step["kind"] for step in fix["steps"])
     _, _, message = failed("fix", "--root", str(host.root), "--alternative", str(len(first["fixes"]) + 1))
     assert f"has {len(first['fixes'])} ways out" in message
 
@@ -323,7 +323,7 @@ HOSTILE = ["a'; touch pwned; '", "$(touch pwned)", "-rf", "a\x1b]0;pwned\x07", "
 
 @pytest.mark.parametrize("hostile", HOSTILE)
 def test_names_of_a_recorded_machine_reach_neither_shell_nor_terminal(tmp_path: Path, hostile: str):
-    host = Host(tmp_path / "root").ubuntu().nvidia_card("2b85").nvidia_driver("570.133.07")
+    host = Host(tmp_path / "root").ubuntu().nvidia_gpu("2b85").nvidia_driver("570.133.07")
     host.file("/etc/os-release", f'ID=ubuntu\nVERSION_ID="{hostile}"\nPRETTY_NAME="{hostile}"\n')
     prefix = f"/opt/{hostile}"
     write_torch(write_venv(host.path(prefix)), "2.6.0+cu124", "12.4")

@@ -12,7 +12,7 @@ from tests.support.judging import judged
 from tests.support.machines import nvidia_gpu, nvidia_machine, torch
 
 MATRIX = load_matrix()
-CARDS = {
+GPUS = {
     "4070": nvidia_gpu("NVIDIA GeForce RTX 4070", "sm_89"),
     "5090": nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120"),
     "1080 Ti": nvidia_gpu("NVIDIA GeForce GTX 1080 Ti", "sm_61"),
@@ -20,10 +20,10 @@ CARDS = {
 }
 
 
-def machine(card: str, driver: str, version: str, container: str | None = None) -> Machine:
-    flavour = "proprietary" if card == "1080 Ti" else "open"
+def machine(gpu: str, driver: str, version: str, container: str | None = None) -> Machine:
+    flavour = "proprietary" if gpu == "1080 Ti" else "open"
     return nvidia_machine(
-        CARDS[card], driver=driver, flavour=flavour, torch=torch(version), python="3.11", container=container
+        GPUS[gpu], driver=driver, flavour=flavour, torch=torch(version), python="3.11", container=container
     )
 
 
@@ -36,7 +36,7 @@ def planned(machine: Machine) -> tuple[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("card", "driver", "version", "branch"),
+    ("gpu", "driver", "version", "branch"),
     [
         ("4070", "470.256.02", "2.9.1+cpu", "580"),
         ("5090", "535.183.01", "2.9.1+cpu", "580"),
@@ -46,17 +46,17 @@ def planned(machine: Machine) -> tuple[str, list[str]]:
         ("1080 Ti", "595.71.05", "2.9.1+cpu", "580"),
     ],
 )
-def test_after_a_new_driver_comes_the_torch_for_it(card: str, driver: str, version: str, branch: str) -> None:
-    step, wheels = planned(machine(card, driver, version))
+def test_after_a_new_driver_comes_the_torch_for_it(gpu: str, driver: str, version: str, branch: str) -> None:
+    step, wheels = planned(machine(gpu, driver, version))
     assert branch in step
     row = MATRIX.branch(branch)
     assert row and row.latest
-    none, later = planned(machine(card, row.latest, version))
+    none, later = planned(machine(gpu, row.latest, version))
     assert none == ""
     assert wheels == later and len(wheels) == 1
 
 
 @pytest.mark.parametrize("version", ["2.9.1+cpu", "2.9.1+cu128"])
-def test_in_a_container_the_driver_of_the_host_stays_where_it_knows_the_card(version: str) -> None:
+def test_in_a_container_the_driver_of_the_host_stays_where_it_knows_the_gpu(version: str) -> None:
     step, wheels = planned(machine("A100", "450.80.02", version, "docker"))
     assert (step, set(wheels)) == ("", {"torch==2.7.1+cu118"})

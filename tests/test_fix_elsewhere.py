@@ -18,20 +18,20 @@ RTX_5090 = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120")
 OLD_CODE = known(CodeArchs(sass=("sm_70", "sm_80", "sm_86", "sm_90")), "libtorch_cuda.so")
 
 
-def built_for_older_cards(version: str, origin: str, **parts: Any) -> Machine:
+def built_for_older_gpus(version: str, origin: str, **parts: Any) -> Machine:
     return nvidia_machine(
         RTX_5090, torch=torch(version, origin=origin, build=None, cuda="12.4", archs=OLD_CODE), **parts
     )
 
 
 def ngc() -> Machine:
-    return built_for_older_cards("2.4.0a0+3bcc3cddb5.nv24.07", "ngc", container="docker")
+    return built_for_older_gpus("2.4.0a0+3bcc3cddb5.nv24.07", "ngc", container="docker")
 
 
 def nix() -> Machine:
     store = "/nix/store/abc-python3-env"
     return with_environment(
-        built_for_older_cards("2.5.1", "distribution"),
+        built_for_older_gpus("2.5.1", "distribution"),
         kind="system",
         prefix=store,
         interpreter=f"{store}/bin/python3",
@@ -46,7 +46,7 @@ def jetson() -> Machine:
 
 
 def own_build() -> Machine:
-    return built_for_older_cards("2.5.0a0+git1234567", "source")
+    return built_for_older_gpus("2.5.0a0+git1234567", "source")
 
 
 def plan(machine: Machine) -> Repair:
@@ -76,7 +76,7 @@ def test_another_image_or_origin_is_told_and_nothing_is_run(machine: Machine, wo
 
 def test_a_conda_environment_is_changed_by_conda() -> None:
     machine = with_environment(
-        built_for_older_cards("2.5.1", "conda-forge"), kind="conda", prefix="/opt/conda/envs/x", conda_tool="mamba"
+        built_for_older_gpus("2.5.1", "conda-forge"), kind="conda", prefix="/opt/conda/envs/x", conda_tool="mamba"
     )
     (step,) = plan(machine).to_run
     assert step.argv[:5] == ("mamba", "install", "-y", "-p", "/opt/conda/envs/x")
@@ -85,7 +85,7 @@ def test_a_conda_environment_is_changed_by_conda() -> None:
 
 def test_the_distributions_torch_stays_and_a_venv_of_its_own_is_proposed() -> None:
     machine = with_environment(
-        built_for_older_cards("2.5.1", "distribution"),
+        built_for_older_gpus("2.5.1", "distribution"),
         kind="system",
         externally_managed=True,
         prefix="/usr",

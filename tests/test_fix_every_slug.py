@@ -51,11 +51,11 @@ def test_every_finding_has_a_way_out_or_there_is_nothing_to_do(slug: str) -> Non
     own = [finding for finding in findings(machine) if finding.slug == slug]
     assert own, f"this machine does not have {slug}"
     for finding in findings(machine):
-        assert finding.ways_out or finding.severity == "note" or finding.slug != slug
-        assert finding.ways_out or finding.slug != slug or NOTHING_TO_DO.search(safety(slug)), safety(slug)
-        for way, fix in zip(finding.ways_out, fixes_for(finding, machine, matrix()), strict=True):
-            assert fix.title and fix.steps, (finding.slug, way)
-            for step in fix.steps:
+        assert finding.fixes or finding.severity == "note" or finding.slug != slug
+        assert finding.fixes or finding.slug != slug or NOTHING_TO_DO.search(safety(slug)), safety(slug)
+        for one, planned in zip(finding.fixes, fixes_for(finding, machine, matrix()), strict=True):
+            assert planned.title and planned.steps, (finding.slug, one)
+            for step in planned.steps:
                 assert "by hand: no command is made" not in getattr(step, "text", ""), step
                 assert step.text if isinstance(step, ManualStep) else True
                 assert step.argv if isinstance(step, RunStep) else True
@@ -84,7 +84,7 @@ def row_of(machine: Machine, remedy: ReplaceTorch) -> TorchBuild | None:
 
 
 def served_by(machine: Machine, row: TorchBuild, remedies: tuple[AnyRemedy, ...]) -> list[str]:
-    """Architectures of the usable cards for which the build has code, by itself or under an override that goes
+    """Architectures of the usable GPUs for which the build has code, by itself or under an override that goes
     with it."""
     override = next((r.value for r in remedies if isinstance(r, SetVariable) and r.name.startswith("HSA_OVERR")), "")
     found = []
@@ -102,13 +102,13 @@ def served_by(machine: Machine, row: TorchBuild, remedies: tuple[AnyRemedy, ...]
 
 
 def check_builds(machine: Machine, found: list[Finding]) -> int:
-    """Every torch that is proposed exists for this Python and platform and carries a card. Returns how many."""
+    """Every torch that is proposed exists for this Python and platform and carries a GPU. Returns how many."""
     seen = 0
     environment = machine.environment.value
     python = environment.python.value if environment else None
     for finding in found:
-        for way in finding.ways_out:
-            for remedy in way.remedies:
+        for fix in finding.fixes:
+            for remedy in fix.remedies:
                 if not isinstance(remedy, ReplaceTorch) or remedy.origin == "conda-forge":
                     continue
                 seen += 1
@@ -117,7 +117,7 @@ def check_builds(machine: Machine, found: list[Finding]) -> int:
                 assert not python or python in row.pythons, (finding.slug, python, remedy)
                 assert remedy.index_url == matrix().index_url(row)
                 if remedy.build != "cpu":
-                    assert remedy.extra or served_by(machine, row, way.remedies), (finding.slug, remedy)
+                    assert remedy.extra or served_by(machine, row, fix.remedies), (finding.slug, remedy)
                     wanted = {arch.partition(":")[0] for arch in row.archs or ()}
                     assert all(extra.removeprefix("device-") in wanted for extra in remedy.extra.split(",") if extra)
                 companion = matrix().companion(remedy.version)
@@ -128,29 +128,29 @@ def check_builds(machine: Machine, found: list[Finding]) -> int:
 
 
 @pytest.mark.parametrize("slug", MACHINES)
-def test_torch_that_is_proposed_is_in_the_matrix_and_carries_the_card(slug: str) -> None:
+def test_torch_that_is_proposed_is_in_the_matrix_and_carries_the_gpu(slug: str) -> None:
     check_builds(MACHINES[slug], findings(MACHINES[slug]))
 
 
 @pytest.mark.parametrize("python", ["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.13t", "3.14"])
 @pytest.mark.parametrize("arch", ["x86_64", "aarch64"])
-def test_on_every_card_python_and_platform(python: str, arch: str) -> None:
+def test_on_every_gpu_python_and_platform(python: str, arch: str) -> None:
     capabilities = [row.capability for row in matrix().tables.capabilities if not row.tegra]
-    cards = [f"sm_{capability.replace('.', '')}" for capability in capabilities]
+    gpus = [f"sm_{capability.replace('.', '')}" for capability in capabilities]
     targets = [row.gfx for row in matrix().tables.gfx_targets]
-    machines = [nvidia_machine(nvidia_gpu("A card", sm), torch=torch("2.9.1+cpu")) for sm in cards]
-    machines += [amd_machine(amd_gpu("A card", gfx), torch=torch("2.9.1+cpu")) for gfx in targets]
+    machines = [nvidia_machine(nvidia_gpu("A GPU", sm), torch=torch("2.9.1+cpu")) for sm in gpus]
+    machines += [amd_machine(amd_gpu("A GPU", gfx), torch=torch("2.9.1+cpu")) for gfx in targets]
     seen = 0
-    for card in machines:
-        placed = with_system(card, arch=known(arch, "uname"))
+    for gpu in machines:
+        placed = with_system(gpu, arch=known(arch, "uname"))
         machine = with_environment(placed, python=known(python, "pyvenv.cfg"))
         seen += check_builds(machine, list(judge(machine, matrix(), machine_checks(), select=("GPD4",)).findings))
     assert seen or python in ("3.8", "3.9", "3.13t", "3.14")
 
 
 def packages(slug: str) -> list[ReplacePackage]:
-    ways = [way for finding in findings(MACHINES[slug]) for way in finding.ways_out]
-    return [remedy for way in ways for remedy in way.remedies if isinstance(remedy, ReplacePackage)]
+    fixes = [fix for finding in findings(MACHINES[slug]) for fix in finding.fixes]
+    return [remedy for fix in fixes for remedy in fix.remedies if isinstance(remedy, ReplacePackage)]
 
 
 @pytest.mark.parametrize("slug", MACHINES)

@@ -14,9 +14,9 @@ def killing(tmp_path_factory: pytest.TempPathFactory) -> Killing:
 
 @pytest.mark.parametrize("part", [0.15, 0.35, 0.55, 0.75, 0.95])
 def test_a_killed_repair_is_undone_or_continued(killing: Killing, part: float) -> None:
-    for way in ("undo", "resume"):
-        found, lost = killing.one("apply", part, way)
-        assert lost == "", (found, way)
+    for fix in ("undo", "resume"):
+        found, lost = killing.one("apply", part, fix)
+        assert lost == "", (found, fix)
 
 
 @pytest.mark.parametrize("part", [0.5, 0.7, 0.9])

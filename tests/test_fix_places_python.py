@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.finding import AnyRemedy, Finding, ReplaceTorch, WayOut
+from gpudoctor.finding import AnyRemedy, Finding, Fix, ReplaceTorch
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import Machine
 from gpudoctor.matrix.load import load_matrix
@@ -70,7 +70,7 @@ class Patient:
         return change(nvidia_machine(), environment=found)
 
     def steps(self, *remedies: AnyRemedy) -> tuple[Step, ...]:
-        finding = Finding(severity="error", message="m", ways_out=(WayOut(title="t", remedies=remedies),))
+        finding = Finding(severity="error", message="m", fixes=(Fix(title="t", remedies=remedies),))
         return fixes_for(finding, self.machine(), MATRIX)[0].steps
 
     def repair(self, version: str, build: str, *, origin: str = "download.pytorch.org") -> tuple[Step, ...]:

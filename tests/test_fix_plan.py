@@ -12,6 +12,7 @@ from gpudoctor.finding import (
     AnyRemedy,
     BlockModule,
     Finding,
+    Fix,
     InstallDriver,
     InstallRocmDriver,
     InstallSystemPackage,
@@ -28,13 +29,12 @@ from gpudoctor.finding import (
     StartService,
     UnblockModule,
     UnsetVariable,
-    WayOut,
 )
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.machine import Distribution, Jetson, Machine, Os, PythonEnvironment, TorchAsked, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.plan import fixes_for
-from gpudoctor.step import EnvStep, Fix, ManualStep, RunStep, Step
+from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep, Step
 from tests.support.machines import (
     amd_gpu,
     amd_machine,
@@ -74,7 +74,7 @@ REMEDIES: dict[type[Any], AnyRemedy] = {
 
 
 def plan(machine: Machine, *remedies: AnyRemedy) -> tuple[Step, ...]:
-    finding = Finding(severity="error", message="m", ways_out=(WayOut(title="t", remedies=remedies),))
+    finding = Finding(severity="error", message="m", fixes=(Fix(title="t", remedies=remedies),))
     return fixes_for(finding, machine, MATRIX)[0].steps
 
 
@@ -151,13 +151,15 @@ def test_steps_are_written_as_the_contract_says() -> None:
     assert (run_step["kind"], run_step["cwd"], run_step["env"], run_step["risk"]) == ("run", None, {}, "replaces")
     assert set(env_step) == {"kind", "name", "value", "why", "risk"}
     assert set(manual_step) == {"kind", "text", "why", "risk"}
-    assert msgspec.json.decode(msgspec.json.encode(Fix(title="t", steps=steps)), type=Fix).steps == steps
+    assert (
+        msgspec.json.decode(msgspec.json.encode(PlannedFix(title="t", steps=steps)), type=PlannedFix).steps == steps
+    )
 
 
 # --- packages --------------------------------------------------------------------------------------
 
 
-def rtx_5090(patient: PythonEnvironment | None = None, **parts: Any) -> tuple[Machine, WayOut]:
+def rtx_5090(patient: PythonEnvironment | None = None, **parts: Any) -> tuple[Machine, Fix]:
     old = torch("2.6.0+cu124")
     packages = {"torchvision": "0.21.0+cu124"}
     machine = nvidia_machine(
@@ -173,8 +175,8 @@ def with_torchvision(**parts: Any) -> PythonEnvironment:
 
 
 def test_pip_gets_versions_with_their_local_part_and_the_undo_brings_back_what_was_there() -> None:
-    machine, way = rtx_5090()
-    (step,) = plan(machine, *way.remedies)
+    machine, fix = rtx_5090()
+    (step,) = plan(machine, *fix.remedies)
     assert isinstance(step, RunStep)
     pip = ("/venv/bin/python", "-m", "pip", "install", "--index-url")
     assert step.argv == (*pip, f"{PYTORCH}/cu128", "torch==2.7.0+cu128", "torchvision==0.22.0+cu128")
@@ -183,15 +185,15 @@ def test_pip_gets_versions_with_their_local_part_and_the_undo_brings_back_what_w
 
 def test_uv_owns_its_venvs_and_those_without_pip() -> None:
     for patient in (with_torchvision(uv_managed=True), with_torchvision(has_pip=False)):
-        machine, way = rtx_5090(patient)
-        (command,) = run(machine, *way.remedies)
+        machine, fix = rtx_5090(patient)
+        (command,) = run(machine, *fix.remedies)
         assert command.startswith("uv pip install --python /venv/bin/python --default-index")
         assert command.endswith("torch==2.7.0+cu128 torchvision==0.22.0+cu128")
 
 
 def test_a_project_with_a_lock_is_repaired_in_its_lock() -> None:
-    machine, way = rtx_5090(with_torchvision(lock="uv.lock", project="/proj"))
-    add, only_these, sync = plan(machine, *way.remedies)
+    machine, fix = rtx_5090(with_torchvision(lock="uv.lock", project="/proj"))
+    add, only_these, sync = plan(machine, *fix.remedies)
     for step in (add, only_these, sync):
         assert isinstance(step, RunStep)
         assert step.cwd == "/proj"
@@ -200,8 +202,8 @@ def test_a_project_with_a_lock_is_repaired_in_its_lock() -> None:
     assert add.argv[:3] == ("uv", "add", "--frozen")
     assert "torch==2.7.0+cu128" in add.argv
     assert sync.argv == ("uv", "sync", "--inexact")
-    machine, way = rtx_5090(with_torchvision(lock="poetry.lock", project="/proj"))
-    assert [command.split()[:2] for command in run(machine, *way.remedies)] == [
+    machine, fix = rtx_5090(with_torchvision(lock="poetry.lock", project="/proj"))
+    assert [command.split()[:2] for command in run(machine, *fix.remedies)] == [
         ["poetry", "source"],
         ["poetry", "add"],
     ]
@@ -209,8 +211,8 @@ def test_a_project_with_a_lock_is_repaired_in_its_lock() -> None:
 
 def test_a_python_of_the_distribution_gets_a_venv() -> None:
     managed = with_torchvision(kind="system", externally_managed=True, prefix="/usr", interpreter="/usr/bin/python3")
-    machine, way = rtx_5090(managed)
-    make, install = run(machine, *way.remedies)
+    machine, fix = rtx_5090(managed)
+    make, install = run(machine, *fix.remedies)
     assert make == "/usr/bin/python3 -m venv .venv-gpu"
     assert install.startswith(".venv-gpu/bin/python -m pip install --index-url")
 
@@ -247,8 +249,8 @@ def test_packages_that_pin_another_torch_are_named_first() -> None:
     patient = environment(torch("2.6.0+cu124"))
     xformers = Distribution(name="xformers", version="0.0.29.post3", requires=("torch==2.6.0", "numpy"))
     listed = (*(patient.distributions.value or ()), xformers)
-    machine, way = rtx_5090(change(patient, distributions=known(listed, "site")))
-    (step,) = plan(machine, *way.remedies)
+    machine, fix = rtx_5090(change(patient, distributions=known(listed, "site")))
+    (step,) = plan(machine, *fix.remedies)
     assert "xformers 0.0.29.post3 (==2.6.0)" in step.why
 
 
@@ -264,8 +266,8 @@ def test_amd_device_wheels_are_chosen_by_their_extra() -> None:
     machine = amd_machine(
         amd_gpu("AMD Radeon RX 6700 XT", "gfx1031"), torch=torch("2.9.1+rocm6.4"), packages={"torchvision": "0.24.1"}
     )
-    way = builds.replacements(machine, MATRIX, machine.gpus, keep=machine.torch)[0]
-    (command,) = run(machine, *way.remedies)
+    fix = builds.replacements(machine, MATRIX, machine.gpus, keep=machine.torch)[0]
+    (command,) = run(machine, *fix.remedies)
     assert command.endswith("torch[device-gfx1031]==2.11.0+rocm7.14.0 torchvision[device-gfx1031]==0.26.0+rocm7.14.0")
 
 
@@ -327,7 +329,7 @@ def test_the_headers_are_those_of_the_examined_python(machine: Machine, package:
     assert run(machine, InstallSystemPackage(purpose="python-headers", version="3.10")) == [package]
 
 
-def test_old_cards_get_the_proprietary_modules() -> None:
+def test_old_gpus_get_the_proprietary_modules() -> None:
     kepler = InstallDriver(branch="470", flavour="proprietary")
     assert run(on("ubuntu", "debian"), kepler) == ["apt-get install -y nvidia-driver-470"]
     assert "nvidia-470xx-dkms" in words(on("arch"), kepler)

@@ -30,9 +30,9 @@ def test_a_fault_that_stayed_is_not_called_repaired_though_its_words_changed() -
     assert (found.repaired, found.left, found.new) == ((), (still,), ())
 
 
-def test_the_same_fault_of_another_card_is_new() -> None:
-    cards = [Device(vendor="nvidia", index=n, bdf=f"0000:0{n}:00.0", name="A card") for n in (1, 2)]
-    first, second = (fault("GPD402", device=card) for card in cards)
+def test_the_same_fault_of_another_gpu_is_new() -> None:
+    gpus = [Device(vendor="nvidia", index=n, bdf=f"0000:0{n}:00.0", name="A GPU") for n in (1, 2)]
+    first, second = (fault("GPD402", device=gpu) for gpu in gpus)
     found = compared([first], [second])
     assert (found.repaired, found.new) == ((first,), (second,))
 

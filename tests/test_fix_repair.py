@@ -12,6 +12,7 @@ from gpudoctor.finding import (
     AnyRemedy,
     BlockModule,
     Finding,
+    Fix,
     InstallDriver,
     LoadModule,
     Manual,
@@ -23,10 +24,9 @@ from gpudoctor.finding import (
     ReplaceTorch,
     SetVariable,
     UnsetVariable,
-    WayOut,
 )
 from gpudoctor.machine import Machine, known
-from gpudoctor.planner.repair import Allowed, NoSuchWayError, Repair, repair, variables_for
+from gpudoctor.planner.repair import Allowed, NoSuchFixError, Repair, repair, variables_for
 from gpudoctor.planner.script import shell_script, variable_lines
 from gpudoctor.step import EnvStep, ManualStep, RunStep
 from gpudoctor.suites import machine_checks
@@ -60,9 +60,9 @@ DRIVER = InstallDriver(branch="580", minimum="580.65.06", flavour="open")
 
 def wants(slug: str, *remedies: AnyRemedy, id: str = "GPD402", severity: str = "error", **parts: object) -> Finding:
     """A finding with one way out."""
-    way = WayOut(f"repair {slug}", remedies)
+    fix = Fix(f"repair {slug}", remedies)
     layer = next((check.layer for check in machine_checks() if check.id == id), "framework")
-    return Finding(severity, f"{slug} is wrong.", id=id, slug=slug, ways_out=(way,), layer=layer, **parts)  # type: ignore[arg-type]
+    return Finding(severity, f"{slug} is wrong.", id=id, slug=slug, fixes=(fix,), layer=layer, **parts)  # type: ignore[arg-type]
 
 
 def plan(*findings: Finding, machine: Machine | None = None, allowed: Allowed = PACKAGES, **asked: object) -> Repair:
@@ -189,9 +189,7 @@ def test_a_torch_whose_finding_is_refused_is_not_installed():
 
 
 def test_another_way_out_that_the_plan_makes_anyway_settles_a_conflict():
-    other = Finding(
-        "error", "", id="GPD405", slug="other", ways_out=(WayOut("x", (OTHER_TORCH,)), WayOut("y", (TORCH,)))
-    )
+    other = Finding("error", "", id="GPD405", slug="other", fixes=(Fix("x", (OTHER_TORCH,)), Fix("y", (TORCH,))))
     found = plan(wants("cause", TORCH), other)
     assert (len(found.steps), found.conflicts) == (1, ())
     assert found.steps[0].because == ("GPD402", "GPD405")
@@ -231,7 +229,7 @@ def test_nothing_comes_after_a_step_for_root_that_an_error_needs():
 
 
 def test_a_warning_about_the_system_does_not_hold_up_the_packages():
-    slot = wants("slot", Manual("Move the card.", risk="reboot"), id="GPD106", severity="warning")
+    slot = wants("slot", Manual("Move the GPU.", risk="reboot"), id="GPD106", severity="warning")
     assert states(plan(slot, wants("arch", TORCH))) == ["shown only", "will run"]
 
 
@@ -281,13 +279,13 @@ def test_only_what_is_named_is_repaired():
 
 
 def test_another_way_out_of_the_first_finding_or_of_the_named_one():
-    two = Finding("error", "", id="GPD402", slug="two", ways_out=(WayOut("x", (TORCH,)), WayOut("y", (OTHER_TORCH,))))
+    two = Finding("error", "", id="GPD402", slug="two", fixes=(Fix("x", (TORCH,)), Fix("y", (OTHER_TORCH,))))
     later = wants("later", ReplacePackage("torchvision", "==0.22.0"), id="GPD420")
     assert "2.7.0" in short(plan(two, later, alternative=2))[0]
     assert "2.7.0" in short(plan(later, two, only=("GPD402",), alternative=2))[0]
-    with pytest.raises(NoSuchWayError, match=r"two \[GPD402\] has 2 ways out"):
+    with pytest.raises(NoSuchFixError, match=r"two \[GPD402\] has 2 ways out"):
         plan(two, alternative=3)
-    with pytest.raises(NoSuchWayError):
+    with pytest.raises(NoSuchFixError):
         plan(alternative=2)
 
 
@@ -333,10 +331,10 @@ def test_variables_are_those_of_the_first_way_that_needs_nothing_else():
         "",
         id="GPD404",
         slug="a",
-        ways_out=(
-            WayOut("", (TORCH,)),
-            WayOut("", (TORCH, SetVariable("A", "1"))),
-            WayOut("", (UnsetVariable("A"),)),
+        fixes=(
+            Fix("", (TORCH,)),
+            Fix("", (TORCH, SetVariable("A", "1"))),
+            Fix("", (UnsetVariable("A"),)),
         ),
     )
     second = wants("b", SetVariable("A", "2"), SetVariable("B", "x; reboot"), id="GPD420", severity="warning")

@@ -27,12 +27,12 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WheelIndex]:
 
 
 class Patient:
-    """A venv with torch for ROCm 6.4, on a recorded machine with that card."""
+    """A venv with torch for ROCm 6.4, on a recorded machine with that GPU."""
 
     def __init__(self, folder: Path, index: WheelIndex) -> None:
         self.folder, self.index = folder, index
         self.prefix, self.machine = folder / "venv", folder / "machine"
-        host = Host(self.machine).ubuntu().amd_card("73df", 100301)
+        host = Host(self.machine).ubuntu().amd_gpu("73df", 100301)
         host.file("/gpudoctor-host.json", json.dumps(host.json))
         kept = {
             name: value
@@ -143,7 +143,7 @@ mkdir -p "$0/dev/shm"; mount -t tmpfs none "$0/dev/shm"
 mount --bind "$0/sys" /sys; mount --bind "$0/dev" /dev
 exec "$@"
 """
-"""Under `unshare -m`: the recorded card stands in the place of this machine's."""
+"""Under `unshare -m`: the recorded GPU stands in the place of this machine's."""
 
 
 def alive(patient: Patient, *argv: str) -> subprocess.CompletedProcess[str]:

@@ -36,10 +36,10 @@ def spoiled(machine: str, root: Path) -> Iterator[str]:
     shutil.copytree(root, whole, symlinks=True)
     places = sorted(p.relative_to(root) for p in root.rglob("*") if p.is_file() and p.name != "gpudoctor-host.json")
     chance = random.Random(f"{SEED} {machine}")
-    pairs = [(place, way) for place in places for way in SPOIL]
-    for place, way in chance.sample(pairs, PER_MACHINE):
-        way(root / place, chance)
-        yield f"{way.__name__} {place}"
+    pairs = [(place, fix) for place in places for fix in SPOIL]
+    for place, fix in chance.sample(pairs, PER_MACHINE):
+        fix(root / place, chance)
+        yield f"{fix.__name__} {place}"
         touched = Path(*place.parts[:-1][:3])
         shutil.rmtree(root / touched)
         shutil.copytree(whole / touched, root / touched, symlinks=True)
@@ -170,7 +170,7 @@ def test_odd_places_are_one_line_and_2(
 def test_variables_and_nodes_of_any_text_are_judged(text: str, tmp_path: Path) -> None:
     host = Host(tmp_path)
     no_code(host)
-    host.amd_card("744c", 110000)
+    host.amd_gpu("744c", 110000)
     names = (
         "CUDA_VISIBLE_DEVICES",
         "ROCR_VISIBLE_DEVICES",

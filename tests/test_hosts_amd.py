@@ -1,4 +1,4 @@
-"""AMD machines: the RX 6000 story, several cards, overrides, AMD's own wheels, the kernel driver."""
+"""AMD machines: the RX 6000 story, several GPUs, overrides, AMD's own wheels, the kernel driver."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ ATOMICS = "kfd kfd: amdgpu: skipped device 1002:{}, PCI rejects atomics {}"
 
 
 def rx_6700_xt(host: Host, torch: str = WHEEL, **options: Any) -> Host:
-    return host.ubuntu().amd_card("73df", 100301).torch(torch, **options)
+    return host.ubuntu().amd_gpu("73df", 100301).torch(torch, **options)
 
 
 def rx_7900_xtx(host: Host, torch: str = WHEEL, **options: Any) -> Host:
-    return host.ubuntu().amd_card("744c", 110000, revision="0xc8").torch(torch, **options)
+    return host.ubuntu().amd_gpu("744c", 110000, revision="0xc8").torch(torch, **options)
 
 
 def ryzen_graphics(host: Host, bdf: str = "0000:0f:00.0", *, node: int = 2, render: int = 129) -> Host:
-    return host.amd_card("164e", 100306, bdf, node=node, render=render, simds=2)
+    return host.amd_gpu("164e", 100306, bdf, node=node, render=render, simds=2)
 
 
 def told(report: dict[str, Any]) -> list[tuple[str, str]]:
@@ -47,26 +47,26 @@ RX_6000 = {
 
 
 @pytest.mark.parametrize("torch", ["1.13.1+rocm5.2", WHEEL, "2.14.0+rocm7.2"])
-def test_gfx1030_is_native_though_amd_lists_workstation_cards_only(torch: str, tmp_path: Path) -> None:
-    report = Host(tmp_path).ubuntu().amd_card("73bf", 100300).torch(torch, python="3.10").check()
+def test_gfx1030_is_native_though_amd_lists_workstation_gpus_only(torch: str, tmp_path: Path) -> None:
+    report = Host(tmp_path).ubuntu().amd_gpu("73bf", 100300).torch(torch, python="3.10").check()
     assert (report["verdict"], slugs(report, "error"), slugs(report, "warning")) == ("ok", [], [])
     if torch != "1.13.1+rocm5.2":  # of ROCm 5 no list is known
-        note = next(f for f in report["findings"] if f["slug"] == "amd-card-not-listed")
+        note = next(f for f in report["findings"] if f["slug"] == "amd-gpu-not-listed")
         assert "RX 6800 XT" in note["message"] and "no override is needed" in note["message"]
 
 
 @pytest.mark.parametrize("device", ["73a3", "73a1"])  # Radeon PRO W6800, Radeon Pro V620
-def test_the_gfx1030_cards_that_amd_lists(device: str, tmp_path: Path) -> None:
-    report = Host(tmp_path).ubuntu().amd_card(device, 100300, revision="0x00").torch(WHEEL).check()
+def test_the_gfx1030_gpus_that_amd_lists(device: str, tmp_path: Path) -> None:
+    report = Host(tmp_path).ubuntu().amd_gpu(device, 100300, revision="0x00").torch(WHEEL).check()
     assert told(report) == []
 
 
 @pytest.mark.parametrize("gfx", RX_6000)
 def test_the_others_are_not_native_and_have_three_ways_out(gfx: str, tmp_path: Path) -> None:
-    report = Host(tmp_path).ubuntu().amd_card(*RX_6000[gfx]).torch(WHEEL).check()
+    report = Host(tmp_path).ubuntu().amd_gpu(*RX_6000[gfx]).torch(WHEEL).check()
     finding = report["findings"][0]
     assert (finding["slug"], finding["severity"]) == ("torch-rocm-no-arch-for-gpu", "error")
-    assert gfx in finding["message"] and "AMD does not list this card" in finding["message"]
+    assert gfx in finding["message"] and "AMD does not list this GPU" in finding["message"]
     native, override, cpu = (fix["steps"] for fix in finding["fixes"])
     assert native[0]["argv"] == [
         *("/opt/venv/bin/python", "-m", "pip", "install", "--index-url", MULTI_ARCH),
@@ -114,7 +114,7 @@ def test_the_native_build_is_silent(tmp_path: Path) -> None:
     assert (report["verdict"], slugs(report, "error")) == ("ok", [])
 
 
-def test_an_override_left_over_from_before_keeps_the_native_code_from_the_card(tmp_path: Path) -> None:
+def test_an_override_left_over_from_before_keeps_the_native_code_from_the_gpu(tmp_path: Path) -> None:
     host = rx_6700_xt(Host(tmp_path), "2.13.0+rocm7.14.0", hip="7.14.60850")
     host.package("amd-torch-device-gfx1031", "2.13.0+rocm7.14.0").environ(HSA_OVERRIDE_GFX_VERSION="10.3.0")
     report = host.check()
@@ -123,7 +123,7 @@ def test_an_override_left_over_from_before_keeps_the_native_code_from_the_card(t
     assert first_fix(report).startswith(" unset HSA_OVERRIDE_GFX_VERSION")
 
 
-def test_device_code_for_another_card_is_completed_not_replaced(tmp_path: Path) -> None:
+def test_device_code_for_another_gpu_is_completed_not_replaced(tmp_path: Path) -> None:
     host = rx_6700_xt(Host(tmp_path), "2.13.0+rocm7.14.0", hip="7.14.60850")
     report = host.package("amd-torch-device-gfx1030", "2.13.0+rocm7.14.0").check()
     assert told(report)[0] == ("torch-rocm-no-arch-for-gpu", "error")
@@ -136,7 +136,7 @@ def test_device_code_for_another_card_is_completed_not_replaced(tmp_path: Path) 
 
 
 def _device_and_family(host: Host) -> Host:
-    host.ubuntu().amd_card("744c", 110000).torch("2.12.0+rocm7.14.0", hip="7.14.60850")
+    host.ubuntu().amd_gpu("744c", 110000).torch("2.12.0+rocm7.14.0", hip="7.14.60850")
     host.package("amd-torch-device-gfx1100", "2.12.0+rocm7.14.0")
     return host.package("amd-torch-device-gfx11", "2.12.0+rocm7.14.0")
 
@@ -147,7 +147,7 @@ def _family_wheel(host: Host) -> Host:
 
 
 def _partitions(host: Host) -> Host:
-    host.ubuntu().amd_card("74a1", 90402, "0000:05:00.0", node=2, render=128)
+    host.ubuntu().amd_gpu("74a1", 90402, "0000:05:00.0", node=2, render=128)
     for n in range(1, 8):
         host._kfd_node(
             2 + n,
@@ -161,30 +161,30 @@ def _partitions(host: Host) -> Host:
 def _four_numa_nodes(host: Host) -> Host:
     for n in range(4):
         host._kfd_node(n, "cpu_cores_count 16\nsimd_count 0\n")
-    return host.ubuntu().amd_card("740f", 90010, node=4).torch(WHEEL)
+    return host.ubuntu().amd_gpu("740f", 90010, node=4).torch(WHEEL)
 
 
 def _left_out_by_kfd(host: Host) -> Host:
     """An RX 580 for the screen beside an RX 7900 XTX; ROCm does not see it, for want of PCIe atomics."""
-    rx_7900_xtx(host).amd_card("67df", 80003, "0000:0a:00.0", render=129, kfd=False, revision="0xe7")
+    rx_7900_xtx(host).amd_gpu("67df", 80003, "0000:0a:00.0", render=129, kfd=False, revision="0xe7")
     return host.file("/var/log/dmesg", f"[    4.1] {ATOMICS.format('67df', '730<0')}\n")
 
 
 HEALTHY: dict[str, Setup] = {
-    "Ryzen graphics, under the card's own override": lambda h: ryzen_graphics(rx_7900_xtx(h)).environ(
+    "Ryzen graphics, under the GPU's own override": lambda h: ryzen_graphics(rx_7900_xtx(h)).environ(
         HSA_OVERRIDE_GFX_VERSION="11.0.0"
     ),
     "Ryzen graphics first, hidden": lambda h: ryzen_graphics(
-        h.ubuntu().amd_card("744c", 110000, node=2, render=129).torch(WHEEL), "0000:01:00.0", node=1, render=128
+        h.ubuntu().amd_gpu("744c", 110000, node=2, render=129).torch(WHEEL), "0000:01:00.0", node=1, render=128
     ).environ(ROCR_VISIBLE_DEVICES="1"),
     "780M beside an RX 9070 XT": lambda h: (
         h.ubuntu(kernel="6.14.0-24-generic")
-        .amd_card("7550", 120001)
-        .amd_card("15bf", 110003, "0000:c9:00.0", node=2, render=129, simds=12)
+        .amd_gpu("7550", 120001)
+        .amd_gpu("15bf", 110003, "0000:c9:00.0", node=2, render=129, simds=12)
         .torch("2.14.0+rocm7.2")
     ),
     "device code and the family's": _device_and_family,
-    "a wheel of the card's family": _family_wheel,
+    "a wheel of the GPU's family": _family_wheel,
     "AMD's own wheel for ROCm 6.4.1": lambda h: rx_7900_xtx(
         h,
         "2.6.0+rocm6.4.1.lw.git1ded221d",
@@ -194,14 +194,14 @@ HEALTHY: dict[str, Setup] = {
     "a source build": lambda h: rx_6700_xt(h, "2.9.0a0+gitabcdef1", hip="6.4.43483"),
     "eight partitions of an MI300X": _partitions,
     "four NUMA nodes": _four_numa_nodes,
-    "a gap in the KFD nodes": lambda h: h.ubuntu().amd_card("744c", 110000, node=5).torch(WHEEL),
-    "an old NVIDIA display card with nouveau": lambda h: rx_7900_xtx(
-        h.nvidia_card("128b", "0000:0a:00.0", driver="nouveau").module("nouveau")
+    "a gap in the KFD nodes": lambda h: h.ubuntu().amd_gpu("744c", 110000, node=5).torch(WHEEL),
+    "an old NVIDIA display GPU with nouveau": lambda h: rx_7900_xtx(
+        h.nvidia_gpu("128b", "0000:0a:00.0", driver="nouveau").module("nouveau")
     ),
-    "a Polaris display card that ROCm does not see": _left_out_by_kfd,
+    "a Polaris display GPU that ROCm does not see": _left_out_by_kfd,
     "and a variable that counts without it": lambda h: _left_out_by_kfd(h).environ(HIP_VISIBLE_DEVICES="0"),
     "a variable of OpenCL": lambda h: rx_7900_xtx(h).environ(GPU_DEVICE_ORDINAL="3"),
-    "firmware that the card does without": lambda h: rx_7900_xtx(h).file(
+    "firmware that the GPU does without": lambda h: rx_7900_xtx(h).file(
         "/var/log/dmesg",
         "[    3.3] amdgpu 0000:03:00.0: Direct firmware load for amdgpu/vega20_ta.bin failed with error -2\n",
     ),
@@ -221,7 +221,7 @@ def test_a_working_amd_machine_is_silent(name: str, tmp_path: Path) -> None:
 
 
 def _unlike(host: Host, first: tuple[str, int], second: tuple[str, int]) -> Host:
-    host.ubuntu().amd_card(*first).amd_card(*second, "0000:09:00.0", node=2, render=129)
+    host.ubuntu().amd_gpu(*first).amd_gpu(*second, "0000:09:00.0", node=2, render=129)
     return host.torch(WHEEL)
 
 
@@ -229,7 +229,7 @@ NAVI_31, NAVI_22, POLARIS, VEGA_20 = ("744c", 110000), ("73df", 100301), ("67df"
 
 
 def _dkms_that_does_not_build(host: Host) -> Host:
-    host.ubuntu(kernel="6.14.0-24-generic").amd_card("744c", 110000, driver=None, kfd=False).torch(WHEEL)
+    host.ubuntu(kernel="6.14.0-24-generic").amd_gpu("744c", 110000, driver=None, kfd=False).torch(WHEEL)
     tree = "/var/lib/dkms/amdgpu/6.12.12-2147987.24.04"
     return host.file(f"{tree}/6.8.0-60-generic/x86_64/module/amdgpu.ko")
 
@@ -239,12 +239,12 @@ def _old_dkms(host: Host) -> Host:
 
 
 def _cuda_beside_a_gt_710(host: Host) -> Host:
-    host.ubuntu().nvidia_card("128b", "0000:0a:00.0", driver="nouveau").module("nouveau")
-    return host.amd_card("744c", 110000).torch("2.9.1", cuda="12.8")
+    host.ubuntu().nvidia_gpu("128b", "0000:0a:00.0", driver="nouveau").module("nouveau")
+    return host.amd_gpu("744c", 110000).torch("2.9.1", cuda="12.8")
 
 
 def _without_atomics(host: Host, device: str, gfx: int, versions: str) -> Host:
-    host.ubuntu().amd_card(device, gfx, kfd=False).node("/dev/kfd", mode="0660", gid=992).torch(WHEEL)
+    host.ubuntu().amd_gpu(device, gfx, kfd=False).node("/dev/kfd", mode="0660", gid=992).torch(WHEEL)
     host._kfd_node(0, "cpu_cores_count 32\nsimd_count 0\n")
     return host.file("/var/log/dmesg", f"[    4.1] {ATOMICS.format(device, versions)}\n")
 
@@ -288,8 +288,8 @@ FAULTY: dict[str, tuple[str, str, str, Setup]] = {
         *("amd-unsupported-second-gpu", "warning", "HIP_VISIBLE_DEVICES 0"),
         lambda h: (
             h.ubuntu(kernel="6.18.6-generic")
-            .amd_card("1586", 110501)
-            .amd_card("73df", 100301, "0000:09:00.0", node=2, render=129)
+            .amd_gpu("1586", 110501)
+            .amd_gpu("73df", 100301, "0000:09:00.0", node=2, render=129)
             .torch("2.11.0+rocm7.2")
         ),
     ),
@@ -297,27 +297,27 @@ FAULTY: dict[str, tuple[str, str, str, Setup]] = {
         *("amd-igpu-interferes", "error", "HIP_VISIBLE_DEVICES 1"),
         lambda h: (
             h.ubuntu(kernel="6.14.0-24-generic")
-            .amd_card("15bf", 110003, "0000:01:00.0", simds=12)
-            .amd_card("7550", 120001, "0000:09:00.0", node=2, render=129)
+            .amd_gpu("15bf", 110003, "0000:01:00.0", simds=12)
+            .amd_gpu("7550", 120001, "0000:09:00.0", node=2, render=129)
             .torch("2.14.0+rocm7.2")
         ),
     ),
-    "an override for one of two unlike cards, set for both": (
+    "an override for one of two unlike GPUs, set for both": (
         *("hsa-override-wrong", "error", "torch[device-gfx1031,device-gfx1100]"),
         lambda h: _unlike(h, NAVI_22, NAVI_31).environ(HSA_OVERRIDE_GFX_VERSION="10.3.0"),
     ),
-    "an override that lends a card the BLAS kernels of another": (
+    "an override that lends a GPU the BLAS kernels of another": (
         *("torch-rocm-no-arch-for-gpu", "warning", "torch==2.14.0+rocm7.14"),
         lambda h: (
             h.ubuntu(kernel="6.14.0-24-generic")
-            .amd_card("15bf", 110003, simds=12)
+            .amd_gpu("15bf", 110003, simds=12)
             .torch("2.14.0+rocm7.2")
             .environ(HSA_OVERRIDE_GFX_VERSION="11.0.0")
         ),
     ),
-    "an override across generations, where the card's own code lacks BLAS kernels": (
+    "an override across generations, where the GPU's own code lacks BLAS kernels": (
         *("hsa-override-wrong", "error", "torch==2.9.1+rocm6.3"),
-        lambda h: h.ubuntu().amd_card("66af", 90006).torch(WHEEL).environ(HSA_OVERRIDE_GFX_VERSION="10.3.0"),
+        lambda h: h.ubuntu().amd_gpu("66af", 90006).torch(WHEEL).environ(HSA_OVERRIDE_GFX_VERSION="10.3.0"),
     ),
     "an override that the build has no code for": (
         *("hsa-override-wrong", "error", "unset HSA_OVERRIDE_GFX_VERSION"),
@@ -343,7 +343,7 @@ FAULTY: dict[str, tuple[str, str, str, Setup]] = {
     ),
     "RX 9060 XT on ROCm 6.2.4": (
         *("rocblas-no-arch", "error", "torch==2.7.1+rocm6.3"),
-        lambda h: h.ubuntu(kernel="6.14.0-24-generic").amd_card("7590", 120000).torch("2.7.1+rocm6.2.4"),
+        lambda h: h.ubuntu(kernel="6.14.0-24-generic").amd_gpu("7590", 120000).torch("2.7.1+rocm6.2.4"),
     ),
     "a dkms that does not build on this kernel": (
         *("amd-dkms-kernel-mismatch", "error", "amdgpu-dkms"),
@@ -354,7 +354,7 @@ FAULTY: dict[str, tuple[str, str, str, Setup]] = {
         *("rocm-version-mismatch", "error", "torch==2.5.1+rocm6.2"),
         lambda h: rx_7900_xtx(h, "2.5.1+rocm6.1").file("/sys/module/amdgpu/version", "6.12.12\n"),
     ),
-    "a CUDA build, beside an NVIDIA card that no torch serves": (
+    "a CUDA build, beside an NVIDIA GPU that no torch serves": (
         *("cuda-torch-on-amd", "error", "torch==2.9.1+rocm6.4"),
         _cuda_beside_a_gt_710,
     ),
@@ -366,17 +366,17 @@ FAULTY: dict[str, tuple[str, str, str, Setup]] = {
         *("amd-pcie-atomics", "error", "no released torch has code for gfx803"),
         lambda h: _without_atomics(h, "67df", 80003, "730<0"),
     ),
-    "a number that counts a card which ROCm does not see": (
+    "a number that counts a GPU which ROCm does not see": (
         *("cuda-visible-devices", "error", "unset HIP_VISIBLE_DEVICES"),
         lambda h: _left_out_by_kfd(h).environ(HIP_VISIBLE_DEVICES="1"),
     ),
-    "firmware older than the card": (
+    "firmware older than the GPU": (
         *("no-driver", "error", "install -y linux-firmware"),
         lambda h: _not_started(
             h, "amdgpu 0000:03:00.0: Direct firmware load for amdgpu/psp_14_0_3_sos.bin failed with error -2"
         ),
     ),
-    "a card that the loaded driver could not start": (
+    "a GPU that the loaded driver could not start": (
         *("no-driver", "error", "dmesg | grep -i amdgpu"),
         lambda h: _not_started(h, "amdgpu 0000:03:00.0: amdgpu: early_init of IP block <gmc_v12_0> failed -19"),
     ),
@@ -388,7 +388,7 @@ FAULTY: dict[str, tuple[str, str, str, Setup]] = {
         *("amd-firmware-regression", "warning", "6.18.4"),
         lambda h: (
             h.ubuntu(kernel="6.17.0-14-generic")
-            .amd_card("1586", 110501)
+            .amd_gpu("1586", 110501)
             .torch("2.14.0+rocm7.2")
             .file(
                 "/var/log/dmesg", "[  100.0] amdgpu 0000:c5:00.0: amdgpu: [gfxhub] page fault (src_id:0 ring:169)\n"
@@ -427,7 +427,7 @@ def test_a_driver_of_another_age_asks_for_a_wheel_of_its_own(tmp_path: Path) -> 
 
 
 def test_each_known_issue_is_told_once(tmp_path: Path) -> None:
-    host = Host(tmp_path).ubuntu(kernel="6.18.6-generic").amd_card("1586", 110501).torch("2.14.0+rocm7.2")
+    host = Host(tmp_path).ubuntu(kernel="6.18.6-generic").amd_gpu("1586", 110501).torch("2.14.0+rocm7.2")
     host.file(
         "/var/lib/dpkg/status", "Package: linux-firmware\nStatus: install ok installed\nVersion: 20251125-0\n\n"
     )
@@ -435,7 +435,7 @@ def test_each_known_issue_is_told_once(tmp_path: Path) -> None:
 
 
 def test_a_python_without_native_wheels_is_told_which_one_has_them(tmp_path: Path) -> None:
-    report = Host(tmp_path).ubuntu("22.04").amd_card("73df", 100301).torch(WHEEL, python="3.10").check()
+    report = Host(tmp_path).ubuntu("22.04").amd_gpu("73df", 100301).torch(WHEEL, python="3.10").check()
     native, override, _ = report["findings"][0]["fixes"]
     assert "Python 3.11" in native["steps"][0]["text"]
     assert f'--index-url {MULTI_ARCH} "torch[device-gfx1031]==2.11.0+rocm7.14.0"' in native["steps"][0]["text"]
@@ -443,12 +443,12 @@ def test_a_python_without_native_wheels_is_told_which_one_has_them(tmp_path: Pat
 
 
 def test_a_cpu_build_on_a_strix_halo_is_a_note_that_names_the_other_build(tmp_path: Path) -> None:
-    report = Host(tmp_path).ubuntu(kernel="6.18.6-generic").amd_card("1586", 110501).torch("2.10.0+cpu").check()
+    report = Host(tmp_path).ubuntu(kernel="6.18.6-generic").amd_gpu("1586", 110501).torch("2.10.0+cpu").check()
     assert told(report) == [("torch-cpu-only", "note")]
     assert "torch==2.11.0+rocm7.2" in first_fix(report)  # ROCm before 7.2 miscounts its registers
 
 
-def test_inside_wsl_no_file_names_the_card(tmp_path: Path) -> None:
+def test_inside_wsl_no_file_names_the_gpu(tmp_path: Path) -> None:
     report = _wsl(Host(tmp_path), "2.14.0+rocm7.2").environ(HSA_ENABLE_DXG_DETECTION="1").check()
     assert (report["verdict"], slugs(report, "error")) == ("unknown", [])
 
@@ -464,7 +464,7 @@ def test_the_runtime_that_amds_guide_deletes_is_no_damage(tmp_path: Path) -> Non
 def test_a_recording_with_nothing_of_torch_but_its_record(
     build: str, expected: list[tuple[str, str]], tmp_path: Path
 ) -> None:
-    host = Host(tmp_path).ubuntu().amd_card("744c", 110000, revision="0xc8").package("torch", f"2.9.1+{build}")
+    host = Host(tmp_path).ubuntu().amd_gpu("744c", 110000, revision="0xc8").package("torch", f"2.9.1+{build}")
     record = f"/opt/venv/lib/python3.12/site-packages/torch-2.9.1+{build}.dist-info/RECORD"
     host.file(record, "torch/__init__.py,sha256=A,100\ntorch/version.py,sha256=A,100\n")
     assert told(host.check()) == expected
@@ -478,7 +478,7 @@ def test_a_render_node_that_is_gone_from_dev(tmp_path: Path) -> None:
     assert "--subsystem-match=drm" in first_fix(report)
 
 
-# --- a card that hung -----------------------------------------------------------------------------------------
+# --- a GPU that hung -----------------------------------------------------------------------------------------
 
 HUNG = (
     "amdgpu 0000:0a:00.0: amdgpu: ring gfx_0.0.0 timeout, signaled seq=3, emitted seq=5",
@@ -498,10 +498,10 @@ FAILED = (*HUNG, "amdgpu 0000:0a:00.0: amdgpu: GPU reset end with ret = -62")
         ((*FAILED, *HUNG, "amdgpu 0000:0a:00.0: amdgpu: GPU reset(2) succeeded!"), []),
     ],
 )
-def test_one_of_two_cards_hung_and_its_last_reset_counts(
+def test_one_of_two_gpus_hung_and_its_last_reset_counts(
     lines: tuple[str, ...], expected: list[tuple[str, str]], tmp_path: Path
 ) -> None:
-    host = rx_7900_xtx(Host(tmp_path)).amd_card("744c", 110000, "0000:0a:00.0", node=2, render=129, revision="0xc8")
+    host = rx_7900_xtx(Host(tmp_path)).amd_gpu("744c", 110000, "0000:0a:00.0", node=2, render=129, revision="0xc8")
     host.file("/var/log/dmesg", "".join(f"[  {n + 100}.123456] {line}\n" for n, line in enumerate(lines)))
     report = host.check()
     assert told(report) == expected

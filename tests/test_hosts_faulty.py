@@ -27,10 +27,10 @@ def fault(slug: str, fix: str = "") -> Callable[[Setup], Setup]:
 
 
 def rtx_4090(host: Host, driver: str = "580.95.05", **options: str) -> Host:
-    return host.ubuntu().nvidia_card("2684").nvidia_driver(driver, **options)  # type: ignore[arg-type]
+    return host.ubuntu().nvidia_gpu("2684").nvidia_driver(driver, **options)  # type: ignore[arg-type]
 
 
-# --- torch does not fit the card ----------------------------------------------------------------------
+# --- torch does not fit the GPU ----------------------------------------------------------------------
 
 
 def with_glibc(host: Host, version: str) -> Host:
@@ -64,72 +64,72 @@ def torch_wheel_on_musl(host: Host) -> Host:
 
 @fault("torch-no-arch-for-gpu", "glibc 2.28")
 def rtx_5090_where_no_wheel_with_its_code_can_be_loaded(host: Host) -> Host:
-    return with_glibc(host.ubuntu().nvidia_card("2b85").nvidia_driver("570.133.07"), "2.26").torch("2.6.0+cu124")
+    return with_glibc(host.ubuntu().nvidia_gpu("2b85").nvidia_driver("570.133.07"), "2.26").torch("2.6.0+cu124")
 
 
 @fault("torch-no-arch-for-gpu", "torch==2.7.0+cu128")
 def rtx_5090_with_cu124(host: Host) -> Host:
-    return host.ubuntu().nvidia_card("2b85").nvidia_driver("570.133.07").torch("2.6.0+cu124")
+    return host.ubuntu().nvidia_gpu("2b85").nvidia_driver("570.133.07").torch("2.6.0+cu124")
 
 
 @fault("torch-no-arch-for-gpu", "torch==2.9.1+cu130")  # the driver serves CUDA 13.0, so its nearest build
 def rtx_5060_ti_with_the_cu126_build(host: Host) -> Host:
-    return host.ubuntu().nvidia_card("2d04").nvidia_driver("580.95.05").torch("2.9.1+cu126")
+    return host.ubuntu().nvidia_gpu("2d04").nvidia_driver("580.95.05").torch("2.9.1+cu126")
 
 
 @fault("torch-no-arch-for-gpu")
 def rtx_4090_with_an_ancient_cu116(host: Host) -> Host:
     # sm_86 code runs on sm_89; sm_90 has nothing in a CUDA 11.6 build
-    host.ubuntu("22.04").nvidia_card("2330", pci_class="0x030200").nvidia_driver("580.95.05")
+    host.ubuntu("22.04").nvidia_gpu("2330", pci_class="0x030200").nvidia_driver("580.95.05")
     return host.torch("1.13.1+cu116", python="3.10")
 
 
 @fault("torch-dropped-old-gpu", "cu126")
 def gtx_1080_ti_with_cu128(host: Host) -> Host:
-    host.ubuntu().nvidia_card("1b06").nvidia_driver("580.95.05", flavour="proprietary")
+    host.ubuntu().nvidia_gpu("1b06").nvidia_driver("580.95.05", flavour="proprietary")
     return host.torch("2.9.1+cu128")
 
 
 @fault("torch-dropped-old-gpu", "cu126")
 def v100_with_cu130(host: Host) -> Host:
-    host.ubuntu("22.04").nvidia_card("1db1", pci_class="0x030200").nvidia_driver("580.95.05", flavour="proprietary")
+    host.ubuntu("22.04").nvidia_gpu("1db1", pci_class="0x030200").nvidia_driver("580.95.05", flavour="proprietary")
     return host.torch("2.13.0", cuda="13.0")
 
 
 @fault("torch-dropped-old-gpu", "cu118")
 def k80_with_cu121(host: Host) -> Host:
-    host.ubuntu("20.04", kernel="5.4.0-150-generic").nvidia_card("102d", pci_class="0x030200")
+    host.ubuntu("20.04", kernel="5.4.0-150-generic").nvidia_gpu("102d", pci_class="0x030200")
     return host.nvidia_driver("470.239.06", flavour="proprietary").torch("2.1.2+cu121", python="3.10")
 
 
 @fault("torch-rocm-no-arch-for-gpu", "device-gfx1031")
 def rx_6700_xt_with_a_rocm_wheel(host: Host) -> Host:
-    return host.ubuntu().amd_card("73df", 100301).torch("2.9.1+rocm6.4")
+    return host.ubuntu().amd_gpu("73df", 100301).torch("2.9.1+rocm6.4")
 
 
 @fault("torch-rocm-no-arch-for-gpu")
 def rx_5700_xt_with_a_rocm_wheel(host: Host) -> Host:
-    return host.ubuntu().amd_card("731f", 100100, memory=8 << 30).torch("2.9.1+rocm6.4")
+    return host.ubuntu().amd_gpu("731f", 100100, memory=8 << 30).torch("2.9.1+rocm6.4")
 
 
 @fault("rocblas-no-arch", "rocm6.3")
 def mi50_with_a_rocblas_that_dropped_it(host: Host) -> Host:
-    return host.ubuntu("22.04").amd_card("66a1", 90006, memory=16 << 30).torch("2.9.1+rocm6.4")
+    return host.ubuntu("22.04").amd_gpu("66a1", 90006, memory=16 << 30).torch("2.9.1+rocm6.4")
 
 
 @fault("torch-cpu-only", "torch==2.13.0+cu130")
 def cpu_build_beside_an_rtx_4070(host: Host) -> Host:
-    return host.ubuntu().nvidia_card("2786").nvidia_driver("580.95.05").torch("2.13.0+cpu")
+    return host.ubuntu().nvidia_gpu("2786").nvidia_driver("580.95.05").torch("2.13.0+cpu")
 
 
 @fault("torch-cpu-only", "rocm")
 def cpu_build_beside_a_7900_xtx(host: Host) -> Host:
-    return host.ubuntu().amd_card("744c", 110000, memory=24 << 30).torch("2.9.1+cpu")
+    return host.ubuntu().amd_gpu("744c", 110000, memory=24 << 30).torch("2.9.1+cpu")
 
 
 @fault("cuda-torch-on-amd", "rocm")
 def cuda_build_beside_a_7900_xtx(host: Host) -> Host:
-    return host.ubuntu().amd_card("744c", 110000, memory=24 << 30).torch("2.9.1", cuda="12.8")
+    return host.ubuntu().amd_gpu("744c", 110000, memory=24 << 30).torch("2.9.1", cuda="12.8")
 
 
 @fault("torch-wrong-build-or-cpu", "cu")
@@ -142,12 +142,12 @@ def rocm_build_beside_an_rtx_4090(host: Host) -> Host:
 
 @fault("hsa-override-wrong")
 def an_override_across_generations(host: Host) -> Host:
-    return host.ubuntu().amd_card("73df", 100301).torch("2.9.1+rocm6.4").environ(HSA_OVERRIDE_GFX_VERSION="11.0.0")
+    return host.ubuntu().amd_gpu("73df", 100301).torch("2.9.1+rocm6.4").environ(HSA_OVERRIDE_GFX_VERSION="11.0.0")
 
 
 @fault("hsa-override-wrong")
 def an_empty_override(host: Host) -> Host:
-    return host.ubuntu().amd_card("744c", 110000).torch("2.9.1+rocm6.4").environ(HSA_OVERRIDE_GFX_VERSION="")
+    return host.ubuntu().amd_gpu("744c", 110000).torch("2.9.1+rocm6.4").environ(HSA_OVERRIDE_GFX_VERSION="")
 
 
 @fault("cuda-visible-devices")
@@ -162,13 +162,13 @@ def an_empty_variable_outside_any_job(host: Host) -> Host:
 
 @fault("cuda-visible-devices")
 def a_rocr_index_that_is_not_there(host: Host) -> Host:
-    return host.ubuntu().amd_card("744c", 110000).torch("2.9.1+rocm6.4").environ(ROCR_VISIBLE_DEVICES="3")
+    return host.ubuntu().amd_gpu("744c", 110000).torch("2.9.1+rocm6.4").environ(ROCR_VISIBLE_DEVICES="3")
 
 
 @fault("amd-igpu-interferes")
 def an_igpu_that_comes_first(host: Host) -> Host:
-    host.ubuntu().amd_card("164e", 100306, "0000:01:00.0", node=1, render=128, simds=2)
-    return host.amd_card("744c", 110000, node=2, render=129).torch("2.9.1+rocm6.4")
+    host.ubuntu().amd_gpu("164e", 100306, "0000:01:00.0", node=1, render=128, simds=2)
+    return host.amd_gpu("744c", 110000, node=2, render=129).torch("2.9.1+rocm6.4")
 
 
 # --- the NVIDIA driver ---------------------------------------------------------------------------------
@@ -176,12 +176,12 @@ def an_igpu_that_comes_first(host: Host) -> Host:
 
 @fault("driver-too-old", "580")
 def a_driver_below_the_floor_of_cuda_13(host: Host) -> Host:
-    return host.ubuntu().nvidia_card("2b85").nvidia_driver("570.133.07").torch("2.13.0+cu130")
+    return host.ubuntu().nvidia_gpu("2b85").nvidia_driver("570.133.07").torch("2.13.0+cu130")
 
 
 @fault("driver-too-old")
 def a_driver_below_the_floor_of_cuda_12(host: Host) -> Host:
-    host.ubuntu("22.04").nvidia_card("2204").nvidia_driver("470.256.02", flavour="proprietary")
+    host.ubuntu("22.04").nvidia_gpu("2204").nvidia_driver("470.256.02", flavour="proprietary")
     return host.torch("2.6.0+cu124")
 
 
@@ -200,43 +200,43 @@ def a_driver_update_without_a_reboot(host: Host) -> Host:
 
 
 @fault("no-driver", "580")
-def a_card_without_any_driver(host: Host) -> Host:
-    host.ubuntu().nvidia_card("2684", driver=None).torch("2.9.1+cu128")
+def a_gpu_without_any_driver(host: Host) -> Host:
+    host.ubuntu().nvidia_gpu("2684", driver=None).torch("2.9.1+cu128")
     host.path("/lib/modules/6.8.0-60-generic/kernel").mkdir(parents=True)
     return host
 
 
 @fault("nouveau-conflict")
-def nouveau_holds_the_card(host: Host) -> Host:
-    return host.ubuntu().nvidia_card("2684", driver="nouveau").module("nouveau").torch("2.9.1+cu128")
+def nouveau_holds_the_gpu(host: Host) -> Host:
+    return host.ubuntu().nvidia_gpu("2684", driver="nouveau").module("nouveau").torch("2.9.1+cu128")
 
 
 @fault("nouveau-conflict")
-def nova_core_holds_the_card(host: Host) -> Host:
-    return host.ubuntu("26.04").nvidia_card("2684", driver="nova_core").module("nova_core").torch("2.9.1+cu128")
+def nova_core_holds_the_gpu(host: Host) -> Host:
+    return host.ubuntu("26.04").nvidia_gpu("2684", driver="nova_core").module("nova_core").torch("2.9.1+cu128")
 
 
 @fault("nvidia-driver-dropped-gpu", "580")
-def a_590_driver_for_a_pascal_card(host: Host) -> Host:
-    host.ubuntu().nvidia_card("1b06", driver=None).nvidia_driver("590.48.01", flavour="proprietary")
+def a_590_driver_for_a_pascal_gpu(host: Host) -> Host:
+    host.ubuntu().nvidia_gpu("1b06", driver=None).nvidia_driver("590.48.01", flavour="proprietary")
     return host.torch("2.9.1+cu126")
 
 
 @fault("blackwell-open-module", "open")
 def proprietary_modules_on_blackwell(host: Host) -> Host:
-    host.ubuntu().nvidia_card("2b85", driver=None).nvidia_driver("580.95.05", flavour="proprietary")
+    host.ubuntu().nvidia_gpu("2b85", driver=None).nvidia_driver("580.95.05", flavour="proprietary")
     return host.torch("2.9.1+cu128")
 
 
 @fault("open-module-unsupported-gpu")
 def open_modules_on_pascal(host: Host) -> Host:
-    host.ubuntu().nvidia_card("1b06", driver=None).nvidia_driver("580.95.05", flavour="open")
+    host.ubuntu().nvidia_gpu("1b06", driver=None).nvidia_driver("580.95.05", flavour="open")
     return host.torch("2.9.1+cu126")
 
 
 @fault("nvidia-dkms-kernel-mismatch")
 def a_module_built_for_the_kernel_before(host: Host) -> Host:
-    host.ubuntu(kernel="6.8.0-61-generic").nvidia_card("2684", driver=None).nvidia_libraries("580.95.05")
+    host.ubuntu(kernel="6.8.0-61-generic").nvidia_gpu("2684", driver=None).nvidia_libraries("580.95.05")
     host.file("/lib/modules/6.8.0-60-generic/updates/dkms/nvidia.ko", b"version=580.95.05\0")
     host.file("/lib/modules/6.8.0-61-generic/modules.dep", "")
     host.file("/var/lib/dkms/nvidia/580.95.05/6.8.0-60-generic/x86_64/module/nvidia.ko", "")
@@ -245,7 +245,7 @@ def a_module_built_for_the_kernel_before(host: Host) -> Host:
 
 @fault("module-blacklisted")
 def a_blacklisted_nvidia_module(host: Host) -> Host:
-    host.ubuntu().nvidia_card("2684", driver=None).nvidia_libraries("580.95.05")
+    host.ubuntu().nvidia_gpu("2684", driver=None).nvidia_libraries("580.95.05")
     host.file("/lib/modules/6.8.0-60-generic/updates/dkms/nvidia.ko", b"version=580.95.05\0")
     host.file("/etc/modprobe.d/local.conf", "blacklist nvidia\ninstall nvidia /bin/false\n")
     return host.torch("2.9.1+cu128")
@@ -253,7 +253,7 @@ def a_blacklisted_nvidia_module(host: Host) -> Host:
 
 @fault("secure-boot-module-rejected")
 def an_unsigned_module_under_secure_boot(host: Host) -> Host:
-    host.ubuntu().nvidia_card("2684", driver=None).nvidia_libraries("580.95.05")
+    host.ubuntu().nvidia_gpu("2684", driver=None).nvidia_libraries("580.95.05")
     host.file("/lib/modules/6.8.0-60-generic/updates/dkms/nvidia.ko", b"version=580.95.05\0")
     host.file("/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c", b"\6\0\0\0\1")
     host.file("/var/log/dmesg", "[    5.100000] Loading of module with unavailable key is rejected\n")
@@ -264,7 +264,7 @@ def an_unsigned_module_under_secure_boot(host: Host) -> Host:
 def an_nvswitch_machine_without_its_fabric_manager(host: Host) -> Host:
     host.ubuntu("22.04").nvidia_driver("570.133.20")
     for n in range(8):
-        host.nvidia_card("2330", f"0000:{0x10 + n:02x}:00.0", minor=n, pci_class="0x030200")
+        host.nvidia_gpu("2330", f"0000:{0x10 + n:02x}:00.0", minor=n, pci_class="0x030200")
     for n in range(4):
         host.pci(f"0000:0{n + 1}:00.0", "10de", "22a3", pci_class="0x068000", driver="nvidia-nvswitch")
         host.node(f"/dev/nvidia-nvswitch{n}")
@@ -280,7 +280,7 @@ def compat_libraries_before_a_geforces_driver(host: Host) -> Host:
 
 @fault("no-driver", "libnvidia-compute-580")
 def a_driver_without_its_libraries(host: Host) -> Host:
-    host.ubuntu().nvidia_card("2684").nvidia_driver("580.95.05", libraries=None)
+    host.ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05", libraries=None)
     host.file("/usr/lib/x86_64-linux-gnu/libc.so.6", shared_library(soname="libc.so.6"))
     return host.torch("2.9.1+cu128")
 
@@ -309,13 +309,13 @@ def a_container_started_without_kfd(host: Host) -> Host:
 
 @fault("container-cgroup-revoked", "create it anew")
 def a_revoked_device_cgroup(host: Host) -> Host:
-    host.ubuntu().docker().nvidia_card("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+    host.ubuntu().docker().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
     return host.node("/dev/nvidiactl", "EPERM").node("/dev/nvidia0", "EPERM").node("/dev/nvidia-uvm", "EPERM")
 
 
 @fault("nvidia-uvm-missing")
 def a_container_without_the_uvm_node(host: Host) -> Host:
-    host.ubuntu().docker().nvidia_card("2684").nvidia_driver("580.95.05", uvm=False)
+    host.ubuntu().docker().nvidia_gpu("2684").nvidia_driver("580.95.05", uvm=False)
     return host.torch("2.9.1+cu128")
 
 
@@ -329,7 +329,7 @@ def nodes_for_a_group_one_is_not_in(host: Host) -> Host:
 
 @fault("amd-device-permission", "render")
 def kfd_for_a_group_one_is_not_in(host: Host) -> Host:
-    host.ubuntu().amd_card("744c", 110000).torch("2.9.1+rocm6.4")
+    host.ubuntu().amd_gpu("744c", 110000).torch("2.9.1+rocm6.4")
     host.json["user"]["gids"] = [1000]
     host.node("/dev/kfd", "EACCES", mode="0660", gid=992)
     return host.node("/dev/dri/renderD128", "EACCES", mode="0660", gid=992)
@@ -337,14 +337,14 @@ def kfd_for_a_group_one_is_not_in(host: Host) -> Host:
 
 @fault("amd-kfd-missing")
 def amdgpu_without_kfd(host: Host) -> Host:
-    host.ubuntu().amd_card("744c", 110000, kfd=False).torch("2.9.1+rocm6.4")
+    host.ubuntu().amd_gpu("744c", 110000, kfd=False).torch("2.9.1+rocm6.4")
     host.path("/sys/class/kfd").mkdir(parents=True, exist_ok=True)
     return host
 
 
 @fault("amd-pcie-atomics")
 def a_slot_without_pcie_atomics(host: Host) -> Host:
-    host.ubuntu().amd_card("73ff", 100302, kfd=False).torch("2.9.1+rocm6.4").node("/dev/kfd", mode="0660", gid=992)
+    host.ubuntu().amd_gpu("73ff", 100302, kfd=False).torch("2.9.1+rocm6.4").node("/dev/kfd", mode="0660", gid=992)
     host.path("/sys/class/kfd/kfd/topology/nodes/0").mkdir(parents=True)
     host.file("/sys/class/kfd/kfd/topology/nodes/0/properties", "cpu_cores_count 32\nsimd_count 0\n")
     return host.file(
@@ -393,13 +393,13 @@ def xformers_of_another_torch(host: Host) -> Host:
 
 
 @fault("no-gpu")
-def a_cuda_build_on_a_computer_without_a_card(host: Host) -> Host:
+def a_cuda_build_on_a_computer_without_a_gpu(host: Host) -> Host:
     return host.ubuntu().torch("2.9.1+cu128")
 
 
 @fault("job-without-gpu")
-def a_slurm_job_that_was_given_no_card(host: Host) -> Host:
-    host.ubuntu("22.04").nvidia_driver("580.95.05").nvidia_card("20b2", pci_class="0x030200")
+def a_slurm_job_that_was_given_no_gpu(host: Host) -> Host:
+    host.ubuntu("22.04").nvidia_driver("580.95.05").nvidia_gpu("20b2", pci_class="0x030200")
     host.environ(SLURM_JOB_ID="77", SLURM_JOB_PARTITION="gpu", SLURM_GPUS_ON_NODE="0")
     host.node("/dev/nvidia0", "EPERM")
     return host.torch("2.9.1+cu128")
@@ -423,7 +423,7 @@ def test_there_are_enough_of_them() -> None:
 
 
 def test_a_needed_override_is_a_warning_not_an_error(tmp_path: Path) -> None:
-    host = Host(tmp_path).ubuntu().amd_card("73df", 100301).torch("2.9.1+rocm6.4")
+    host = Host(tmp_path).ubuntu().amd_gpu("73df", 100301).torch("2.9.1+rocm6.4")
     report = host.environ(HSA_OVERRIDE_GFX_VERSION="10.3.0").check()
     first = report["findings"][0]
     assert (first["slug"], first["severity"]) == ("torch-rocm-no-arch-for-gpu", "warning")
@@ -449,7 +449,7 @@ def test_a_torch_in_the_working_folder_is_named(tmp_path, monkeypatch, file):
     ("file", "weight"), [("580.95.05/gsp_ga10x.bin", None), ("570.86.15/gsp_ga10x.bin", "error")]
 )
 def test_the_drivers_firmware_is_looked_for_where_the_kernel_looks(tmp_path, file, weight):
-    host = Host(tmp_path / "host").ubuntu().nvidia_card("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+    host = Host(tmp_path / "host").ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
     host.file(f"/lib/firmware/nvidia/{file}", b"x").file("/lib/firmware/regulatory.db", b"x")
     load = "nvidia 0000:01:00.0: Direct firmware load for nvidia/580.95.05/gsp_ga10x.bin failed with error -2"
     host.file("/var/log/dmesg", f"[    5.1] {load}\n")

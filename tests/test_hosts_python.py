@@ -15,8 +15,8 @@ DEBIAN = "/usr/lib/python3/dist-packages"
 SITE = "/opt/venv/lib/python3.12/site-packages"
 
 
-def rtx(host: Host, card: str = "2684", **driver: str) -> Host:
-    return host.ubuntu().nvidia_card(card).nvidia_driver("580.95.05", **driver)  # type: ignore[arg-type]
+def rtx(host: Host, gpu: str = "2684", **driver: str) -> Host:
+    return host.ubuntu().nvidia_gpu(gpu).nvidia_driver("580.95.05", **driver)  # type: ignore[arg-type]
 
 
 def pascal(host: Host) -> Host:
@@ -58,9 +58,9 @@ def editable_by_uv(host: Host) -> Host:
 HEALTHY: dict[str, Callable[[Host], Host]] = {
     "a source build": lambda host: rtx(host).torch("2.9.0a0+git145a3a7", cuda="12.8"),
     "a source build for Pascal": lambda host: pascal(host).torch("2.9.0a0+git145a3a7", cuda="12.9"),
-    "a source build for AMD": lambda host: host.ubuntu().amd_card("73bf", 100300).torch("2.9.0a0+git14", hip="6.4.4"),
+    "a source build for AMD": lambda host: host.ubuntu().amd_gpu("73bf", 100300).torch("2.9.0a0+git14", hip="6.4.4"),
     "a distribution's CUDA build": lambda host: from_debian(rtx(host), cuda="12.4"),
-    "a distribution's ROCm build": lambda host: from_debian(host.ubuntu().amd_card("73bf", 100300), hip="5.7.1"),
+    "a distribution's ROCm build": lambda host: from_debian(host.ubuntu().amd_gpu("73bf", 100300), hip="5.7.1"),
     "packages without their interpreter": without_interpreter,
     "an environment without its interpreter and mark": bare_prefix,
     "a torch of which only version.py was recorded": hardly_recorded,
@@ -111,7 +111,7 @@ def test_a_broken_environment_has_its_cause_first(build: Callable[[Host], Host],
     assert (slugs(report, "error"), report["exit_code"]) == ([slug], 1)
 
 
-def test_a_source_build_is_built_again_with_a_cuda_that_knows_the_card(tmp_path: Path) -> None:
+def test_a_source_build_is_built_again_with_a_cuda_that_knows_the_gpu(tmp_path: Path) -> None:
     report = pascal(Host(tmp_path)).torch("2.9.0a0+git145a3a7", cuda="13.0").check()
     (step,) = report["findings"][0]["fixes"][0]["steps"]
     assert 'TORCH_CUDA_ARCH_LIST="6.1" and CUDA 8.0 to 12.9' in step["text"]
@@ -127,13 +127,13 @@ def test_a_torch_that_may_not_be_looked_into_is_not_taken_for_none(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("card", "version", "cuda"),
+    ("gpu", "version", "cuda"),
     [
-        ("2b85", "2.9.0a0+git145a3a7", "12.4"),  # older than the card: only PTX would run, and nobody knows of any
+        ("2b85", "2.9.0a0+git145a3a7", "12.4"),  # older than the GPU: only PTX would run, and nobody knows of any
         ("2684", "2.16.0+cu134", "13.4"),  # an index build that the matrix does not know
         ("2684", "1.12.1+cu113", "11.3"),
     ],
 )
-def test_what_nothing_tells_is_unknown(card: str, version: str, cuda: str, tmp_path: Path) -> None:
-    report = rtx(Host(tmp_path), card).torch(version, cuda=cuda).check()
+def test_what_nothing_tells_is_unknown(gpu: str, version: str, cuda: str, tmp_path: Path) -> None:
+    report = rtx(Host(tmp_path), gpu).torch(version, cuda=cuda).check()
     assert (slugs(report, "error"), report["verdict"], report["exit_code"]) == ([], "unknown", 3)

@@ -7,27 +7,27 @@ from pathlib import Path
 import pytest
 
 from tests.support.hosts import Host, slugs
-from tests.test_hosts_healthy import SETUPS, arch_of_card, one_card_of_eight_granted
+from tests.test_hosts_healthy import SETUPS, arch_of_gpu, one_gpu_of_eight_granted
 
-WITHOUT_A_CARD = {
+WITHOUT_A_GPU = {
     "prime select integrated",
     "vfio host",
     "slurm cpu task",
     "ray cpu task",
-    "distribution torch for cpu without a card",
-    "no card and no torch",
-    "no card and a cpu build",
+    "distribution torch for cpu without a GPU",
+    "no GPU and no torch",
+    "no GPU and a cpu build",
 }
-"""Healthy as they are, and nothing for a job that needs a card."""
+"""Healthy as they are, and nothing for a job that needs a GPU."""
 
 
 @pytest.mark.parametrize("name", SETUPS)
-def test_a_healthy_machine_passes_where_it_has_a_card(name: str, tmp_path: Path) -> None:
-    report = SETUPS[name](Host(tmp_path, arch=arch_of_card(name))).check("--require", "gpu>=1")
-    assert (report["verdict"], report["exit_code"]) == (("error", 1) if name in WITHOUT_A_CARD else ("ok", 0))
+def test_a_healthy_machine_passes_where_it_has_a_gpu(name: str, tmp_path: Path) -> None:
+    report = SETUPS[name](Host(tmp_path, arch=arch_of_gpu(name))).check("--require", "gpu>=1")
+    assert (report["verdict"], report["exit_code"]) == (("error", 1) if name in WITHOUT_A_GPU else ("ok", 0))
 
 
-@pytest.mark.parametrize("name", ["ngc image", "kubernetes operator with cdi", "one card of eight granted"])
+@pytest.mark.parametrize("name", ["ngc image", "kubernetes operator with cdi", "one GPU of eight granted"])
 def test_the_same_container_without_the_uvm_node_does_not_pass(name: str, tmp_path: Path) -> None:
     host = SETUPS[name](Host(tmp_path))
     host.json["nodes"].pop("/dev/nvidia-uvm")
@@ -37,6 +37,6 @@ def test_the_same_container_without_the_uvm_node_does_not_pass(name: str, tmp_pa
     assert "/dev/nvidia-uvm" in report["findings"][0]["message"]
 
 
-def test_the_cards_that_were_not_granted_do_not_count(tmp_path: Path) -> None:
-    report = one_card_of_eight_granted(Host(tmp_path)).check("--require", "gpu==8")
+def test_the_gpus_that_were_not_granted_do_not_count(tmp_path: Path) -> None:
+    report = one_gpu_of_eight_granted(Host(tmp_path)).check("--require", "gpu==8")
     assert slugs(report, "error") == ["requirement-not-met"]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.hosts import Host, first_fix, slugs
 
-CARD = "/sys/bus/pci/devices/0000:01:00.0"
+GPU = "/sys/bus/pci/devices/0000:01:00.0"
 NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm")
 BANNER = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder@U22)\n"
 LOST_RIGHTS = "Failed to initialize NVML: Unknown Error\n"
@@ -21,7 +21,7 @@ LOST_RIGHTS = "Failed to initialize NVML: Unknown Error\n"
 def bare(tmp_path: Path, *, torch: str = "2.9.1+cu128") -> Host:
     """An RTX 4090 by the fewest files: the bus, the driver's banner, plain files for nodes, a venv."""
     host = Host(tmp_path)
-    host.file(f"{CARD}/vendor", "0x10de\n").file(f"{CARD}/device", "0x2684\n").file(f"{CARD}/class", "0x030000\n")
+    host.file(f"{GPU}/vendor", "0x10de\n").file(f"{GPU}/device", "0x2684\n").file(f"{GPU}/class", "0x030000\n")
     host.file("/proc/driver/nvidia/version", BANNER)
     for path in NODES:
         host.file(path)
@@ -34,20 +34,20 @@ def test_a_handful_of_files_is_enough(tmp_path: Path) -> None:
 
 
 def _no_class(host: Host) -> Host:
-    return host.remove(f"{CARD}/class")
+    return host.remove(f"{GPU}/class")
 
 
 def _a_dangling_driver_link(host: Host) -> Host:
-    host.file(f"{CARD}/uevent", "PCI_CLASS=30000\nPCI_ID=10DE:2684\nPCI_SLOT_NAME=0000:01:00.0\n")
-    return host.link(f"{CARD}/driver", "../../../../bus/pci/drivers/nvidia")
+    host.file(f"{GPU}/uevent", "PCI_CLASS=30000\nPCI_ID=10DE:2684\nPCI_SLOT_NAME=0000:01:00.0\n")
+    return host.link(f"{GPU}/driver", "../../../../bus/pci/drivers/nvidia")
 
 
 def _a_link_that_became_a_file(host: Host) -> Host:
-    return host.file(f"{CARD}/driver", "../../../../bus/pci/drivers/nvidia")
+    return host.file(f"{GPU}/driver", "../../../../bus/pci/drivers/nvidia")
 
 
 def _bound_by_proc_alone(host: Host) -> Host:
-    host.file(f"{CARD}/uevent", "PCI_CLASS=30000\nPCI_ID=10DE:2684\nPCI_SLOT_NAME=0000:01:00.0\n")
+    host.file(f"{GPU}/uevent", "PCI_CLASS=30000\nPCI_ID=10DE:2684\nPCI_SLOT_NAME=0000:01:00.0\n")
     return host.file("/proc/driver/nvidia/gpus/0000:01:00.0/information", "Device Minor: \t 0\n")
 
 
@@ -74,18 +74,18 @@ def _no_nodes_at_all(host: Host) -> Host:
         _no_nodes_at_all,
     ],
 )
-def test_the_same_card_told_otherwise(tmp_path: Path, change: Callable[[Host], Host]) -> None:
+def test_the_same_gpu_told_otherwise(tmp_path: Path, change: Callable[[Host], Host]) -> None:
     report = change(bare(tmp_path)).check()
     assert (report["verdict"], report["findings"]) == ("ok", [])
     assert report["machine"]["gpus"][0]["name"] == "NVIDIA GeForce RTX 4090"
 
 
 def test_another_driver_by_a_dangling_link(tmp_path: Path) -> None:
-    host = bare(tmp_path).remove("/proc/driver/nvidia/version").link(f"{CARD}/driver", "../../../drivers/nouveau")
+    host = bare(tmp_path).remove("/proc/driver/nvidia/version").link(f"{GPU}/driver", "../../../drivers/nouveau")
     assert slugs(host.check(), "error")[0] == "nouveau-conflict"
 
 
-def test_nouveau_among_the_modules_of_a_card_whose_driver_was_not_recorded(tmp_path: Path) -> None:
+def test_nouveau_among_the_modules_of_a_gpu_whose_driver_was_not_recorded(tmp_path: Path) -> None:
     host = bare(tmp_path).remove("/proc/driver/nvidia/version").module("nouveau", "ttm")
     assert slugs(host.check(), "error")[0] == "nouveau-conflict"
 
@@ -96,10 +96,10 @@ def test_nouveau_among_the_modules_of_a_card_whose_driver_was_not_recorded(tmp_p
 def test_no_devices_were_found_is_not_well(tmp_path: Path) -> None:
     report = bare(tmp_path).command("nvidia-smi", "No devices were found\n", rc=6).check()
     assert slugs(report, "error") == ["no-driver"]
-    assert "does not find the card" in report["findings"][0]["message"]
+    assert "does not find the GPU" in report["findings"][0]["message"]
 
 
-def test_nvml_says_that_a_card_is_lost(tmp_path: Path) -> None:
+def test_nvml_says_that_a_gpu_is_lost(tmp_path: Path) -> None:
     text = "Failed to initialize NVML: GPU is lost.  Reboot the system to recover this GPU\n"
     assert slugs(bare(tmp_path).command("nvidia-smi", text, rc=15).check(), "error")[0] == "gpu-off-bus"
 
@@ -120,8 +120,8 @@ def test_unknown_error_on_bare_metal_is_no_matter_of_containers(tmp_path: Path) 
     assert slugs(host.check(), "error") == ["no-driver"]
 
 
-def test_cards_that_wait_for_their_fabric(tmp_path: Path) -> None:
-    host = bare(tmp_path).file(f"{CARD}/device", "0x2330\n").file(f"{CARD}/class", "0x030200\n")
+def test_gpus_that_wait_for_their_fabric(tmp_path: Path) -> None:
+    host = bare(tmp_path).file(f"{GPU}/device", "0x2330\n").file(f"{GPU}/class", "0x030200\n")
     host.command(
         "nvidia-smi -q",
         "==============NVSMI LOG==============\n\nDriver Version      : 580.95.05\nCUDA Version        : 13.0\n\n"
@@ -155,7 +155,7 @@ GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-0a0a0a0a-1111-2222-3333-444444444444)
 
 
 def h100(tmp_path: Path) -> Host:
-    return bare(tmp_path).file(f"{CARD}/device", "0x2330\n").file(f"{CARD}/class", "0x030200\n")
+    return bare(tmp_path).file(f"{GPU}/device", "0x2330\n").file(f"{GPU}/class", "0x030200\n")
 
 
 def test_a_slice_in_the_table_is_a_slice(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_the_name_of_a_slice(tmp_path: Path, name: str, expected: list[str], tab
     assert slugs(host.check(), "error") == expected
 
 
-# --- names of cards -------------------------------------------------------------------------------------
+# --- names of GPUs -------------------------------------------------------------------------------------
 
 OWN = "GPU-0a0a0a0a-1111-2222-3333-444444444444"
 
@@ -192,7 +192,7 @@ OWN = "GPU-0a0a0a0a-1111-2222-3333-444444444444"
         ("MIG-0b0b0b0b-1111-2222-3333-444444444444", []),  # only the driver could tell
     ],
 )
-def test_a_card_chosen_by_its_uuid(tmp_path: Path, value: str, expected: list[str]) -> None:
+def test_a_gpu_chosen_by_its_uuid(tmp_path: Path, value: str, expected: list[str]) -> None:
     information = f"GPU UUID: \t {OWN}\nDevice Minor: \t 0\n"
     host = bare(tmp_path).file("/proc/driver/nvidia/gpus/0000:01:00.0/information", information)
     assert slugs(host.environ(CUDA_VISIBLE_DEVICES=value).check(), "error") == expected
@@ -274,7 +274,7 @@ def test_a_linux_driver_inside_wsl(tmp_path: Path) -> None:
     assert slugs(host.nvidia_libraries("550.54.15").check(), "error") == ["wsl-driver"]
 
 
-def test_a_card_without_address_space(tmp_path: Path) -> None:
+def test_a_gpu_without_address_space(tmp_path: Path) -> None:
     lines = (
         "[    5.0] NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\n"
         "               NVRM: BAR1 is 0M @ 0x0 (PCI:0000:01:00.0)\n"
@@ -290,7 +290,7 @@ def test_a_cpu_build_on_a_jetson(tmp_path: Path) -> None:
 
 
 def test_a_cpu_build_on_a_dgx_spark(tmp_path: Path) -> None:
-    host = bare(tmp_path, torch="2.9.1+cpu").file(f"{CARD}/device", "0x2e12\n")
+    host = bare(tmp_path, torch="2.9.1+cpu").file(f"{GPU}/device", "0x2e12\n")
     host.json["uname"]["machine"] = "aarch64"
     assert slugs(host.check(), "error") == ["torch-cpu-only"]
 
@@ -305,7 +305,7 @@ def test_an_empty_folder_is_unknown(tmp_path: Path) -> None:
     assert (report["verdict"], report["exit_code"], report["findings"]) == ("unknown", 3, [])
 
 
-def test_a_driver_that_lists_no_card_does_not_make_the_machine_one_without_cards(tmp_path: Path) -> None:
+def test_a_driver_that_lists_no_gpu_does_not_make_the_machine_one_without_gpus(tmp_path: Path) -> None:
     report = Host(tmp_path).torch("2.9.1+cu128").command("nvidia-smi", "No devices were found\n", rc=6).check()
     assert (report["verdict"], slugs(report)) == ("unknown", [])
 
@@ -318,7 +318,7 @@ def test_nvidia_smi_reaches_no_driver_and_nothing_else_was_recorded(tmp_path: Pa
 
 
 def test_a_driver_without_its_cuda_library(tmp_path: Path) -> None:
-    host = Host(tmp_path).ubuntu().nvidia_card("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+    host = Host(tmp_path).ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
     for name in ("libcuda.so.1", "libcuda.so.580.95.05"):
         host.remove(f"{host.lib}/{name}")
     report = host.check()
@@ -326,8 +326,8 @@ def test_a_driver_without_its_cuda_library(tmp_path: Path) -> None:
     assert "libnvidia-compute-580" in first_fix(report)
 
 
-def test_a_card_that_the_loaded_driver_says_has_fallen_off(tmp_path: Path) -> None:
-    host = Host(tmp_path).ubuntu().nvidia_card("26b5", "0000:b3:00.0", driver=None).nvidia_driver("570.158.01")
+def test_a_gpu_that_the_loaded_driver_says_has_fallen_off(tmp_path: Path) -> None:
+    host = Host(tmp_path).ubuntu().nvidia_gpu("26b5", "0000:b3:00.0", driver=None).nvidia_driver("570.158.01")
     host.file(
         "/var/log/dmesg",
         "[ 1843.3] NVRM: The NVIDIA GPU 0000:b3:00.0\n"
@@ -343,7 +343,7 @@ def test_a_card_that_the_loaded_driver_says_has_fallen_off(tmp_path: Path) -> No
     ids=["NixOS", "GKE"],
 )
 def test_a_cuda_library_where_the_loader_does_not_look(tmp_path: Path, folder: str, container: bool) -> None:
-    host = Host(tmp_path).ubuntu().nvidia_card("2684").nvidia_driver("580.95.05", libraries=None).torch("2.9.1+cu128")
+    host = Host(tmp_path).ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05", libraries=None).torch("2.9.1+cu128")
     host = (host.docker() if container else host).nvidia_libraries("580.95.05", folder)
     report = host.check()
     assert slugs(report, "error") == ["container-no-gpu" if container else "no-driver"]

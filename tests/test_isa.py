@@ -37,7 +37,7 @@ def number(arch: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(
-    ("card", "sass", "runs", "rule"),
+    ("gpu", "sass", "runs", "rule"),
     [
         ("sm_89", ["sm_80", "sm_86", "sm_90"], "yes", "sass-same-major"),
         ("sm_86", ["sm_89"], "no", "sass-same-major"),
@@ -54,8 +54,8 @@ def number(arch: str) -> tuple[int, int]:
         ("sm_120", ["sm_100f"], "no", "sass-family"),
     ],
 )
-def test_machine_code_of_nvidia(card: str, sass: list[str], runs: str, rule: str) -> None:
-    answer = cuda_runs(card, sass, [])
+def test_machine_code_of_nvidia(gpu: str, sass: list[str], runs: str, rule: str) -> None:
+    answer = cuda_runs(gpu, sass, [])
     assert (answer.runs, answer.rule) == (runs, rule)
 
 
@@ -86,7 +86,7 @@ def test_thor_code_of_before_cuda_13_had_another_name() -> None:
         (["compute_120f"], True, "yes", "ptx-family"),
     ],
 )
-def test_ptx_on_a_blackwell_card(ptx: list[str], readable: bool | None, runs: str, rule: str) -> None:
+def test_ptx_on_a_blackwell_gpu(ptx: list[str], readable: bool | None, runs: str, rule: str) -> None:
     answer = cuda_runs("sm_120", [], ptx, ptx_readable=readable)
     assert (answer.runs, answer.rule) == (runs, rule)
     assert answer.native is False
@@ -112,35 +112,35 @@ def test_what_is_no_architecture_decides_nothing(bad: str) -> None:
 
 
 @given(capability, st.lists(capability), st.lists(capability))
-def test_more_code_never_hurts(card: str, some: list[str], more: list[str]) -> None:
-    first = cuda_runs(f"sm_{card}", [f"sm_{arch}" for arch in some], [])
-    both = cuda_runs(f"sm_{card}", [f"sm_{arch}" for arch in some + more], [])
+def test_more_code_never_hurts(gpu: str, some: list[str], more: list[str]) -> None:
+    first = cuda_runs(f"sm_{gpu}", [f"sm_{arch}" for arch in some], [])
+    both = cuda_runs(f"sm_{gpu}", [f"sm_{arch}" for arch in some + more], [])
     assert not (first.runs == "yes" and both.runs != "yes")
 
 
 @given(capability, capability, suffix)
-def test_machine_code_never_runs_on_another_major_or_an_older_card(card: str, code: str, tail: str) -> None:
-    if cuda_runs(f"sm_{card}", [f"sm_{code}{tail}"], []).runs == "yes":
-        assert number(card)[0] == number(code)[0]
-        assert number(card) >= number(code)
+def test_machine_code_never_runs_on_another_major_or_an_older_gpu(gpu: str, code: str, tail: str) -> None:
+    if cuda_runs(f"sm_{gpu}", [f"sm_{code}{tail}"], []).runs == "yes":
+        assert number(gpu)[0] == number(code)[0]
+        assert number(gpu) >= number(code)
 
 
 @given(capability, suffix, st.booleans())
-def test_code_for_the_very_card_runs(card: str, tail: str, tegra: bool) -> None:
-    assert cuda_runs(f"sm_{card}", [f"sm_{card}{tail}"], [], tegra=tegra).runs == "yes"
+def test_code_for_the_very_gpu_runs(gpu: str, tail: str, tegra: bool) -> None:
+    assert cuda_runs(f"sm_{gpu}", [f"sm_{gpu}{tail}"], [], tegra=tegra).runs == "yes"
 
 
 @given(capability, capability)
-def test_readable_ptx_runs_exactly_on_what_is_not_older(card: str, code: str) -> None:
-    answer = cuda_runs(f"sm_{card}", [], [f"compute_{code}"], ptx_readable=True)
-    assert (answer.runs == "yes") == (number(code) <= number(card))
+def test_readable_ptx_runs_exactly_on_what_is_not_older(gpu: str, code: str) -> None:
+    answer = cuda_runs(f"sm_{gpu}", [], [f"compute_{code}"], ptx_readable=True)
+    assert (answer.runs == "yes") == (number(code) <= number(gpu))
 
 
 # --- AMD -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("card", "code", "generics", "runs"),
+    ("gpu", "code", "generics", "runs"),
     [
         ("gfx1030", ["gfx906", "gfx1030"], (), "yes"),
         ("gfx1031", ["gfx1030"], (), "no"),
@@ -159,19 +159,19 @@ def test_readable_ptx_runs_exactly_on_what_is_not_older(card: str, code: str) ->
         ("gfx906", ["amdgcn-amd-amdhsa--gfx906:sramecc+:xnack-"], (), "yes"),
     ],
 )
-def test_code_objects_of_amd(card: str, code: list[str], generics: tuple[str, ...], runs: str) -> None:
-    assert gfx_runs(card, code, generics).runs == runs
+def test_code_objects_of_amd(gpu: str, code: list[str], generics: tuple[str, ...], runs: str) -> None:
+    assert gfx_runs(gpu, code, generics).runs == runs
 
 
 GFX = ["gfx900", "gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1031", "gfx1100", "gfx1151", "gfx1201"]
 
 
 @given(st.sampled_from(GFX), st.lists(st.sampled_from(GFX)))
-def test_plain_code_runs_exactly_on_its_own_target(card: str, code: list[str]) -> None:
-    assert (gfx_runs(card, code).runs == "yes") == (card in code)
+def test_plain_code_runs_exactly_on_its_own_target(gpu: str, code: list[str]) -> None:
+    assert (gfx_runs(gpu, code).runs == "yes") == (gpu in code)
 
 
 @given(st.text(max_size=20), st.lists(st.text(max_size=20), max_size=4))
-def test_any_text_gets_an_answer(card: str, code: list[str]) -> None:
-    assert cuda_runs(card, code, code, ptx_readable=True).runs in ("yes", "no", "unknown")
-    assert gfx_runs(card, code).runs in ("yes", "no", "unknown")
+def test_any_text_gets_an_answer(gpu: str, code: list[str]) -> None:
+    assert cuda_runs(gpu, code, code, ptx_readable=True).runs in ("yes", "no", "unknown")
+    assert gfx_runs(gpu, code).runs in ("yes", "no", "unknown")

@@ -73,8 +73,8 @@ def test_an_overlay_replaces_a_row_and_adds_one(overlay) -> None:  # type: ignor
         == ("2.9.1", "cu128", "download.pytorch.org", "linux-x86_64")
     ]
     assert changed == [("sm_90",)]
-    card = after.card_by_pci("10de:ffff")
-    assert card is not None and card.arch == "sm_120"
+    gpu = after.gpu_by_pci("10de:ffff")
+    assert gpu is not None and gpu.arch == "sm_120"
     assert after.tables.version == before.tables.version
 
 

@@ -34,8 +34,8 @@ X86, ARM = "linux-x86_64", "linux-aarch64"
         ("9.26.0.51", "", None),
     ],
 )
-def test_the_oldest_card_of_a_cudnn(cudnn, sm, oldest):
-    """As read from the wheels; 8.8 was not read, and of an unknown card nothing is said."""
+def test_the_oldest_gpu_of_a_cudnn(cudnn, sm, oldest):
+    """As read from the wheels; 8.8 was not read, and of an unknown GPU nothing is said."""
     assert MATRIX.cudnn_lacks(cudnn, sm) == oldest
 
 
@@ -99,7 +99,7 @@ def test_a_newer_driver_never_runs_less(one: int, other: int, cuda: str) -> None
         ("sm_120", None),
     ],
 )
-def test_the_last_branch_of_old_cards(sm: str, branch: str | None) -> None:
+def test_the_last_branch_of_old_gpus(sm: str, branch: str | None) -> None:
     assert MATRIX.last_branch(sm) == branch
 
 
@@ -136,7 +136,7 @@ def test_the_smallest_release_of_a_branch_is_named_where_it_matters() -> None:
     st.lists(st.sampled_from(["sm_35", "sm_52", "sm_61", "sm_70", "sm_75", "sm_89", "sm_90", "sm_120"]), min_size=1),
     st.sampled_from([None, "450.80.02", "525.60.13", "570.26", "580.65.06", "590.44.01", "595.45.04", "610.43.02"]),
 )
-def test_no_driver_newer_than_a_cards_last_branch_is_ever_advised(sms: list[str], at_least: str | None) -> None:
+def test_no_driver_newer_than_a_gpus_last_branch_is_ever_advised(sms: list[str], at_least: str | None) -> None:
     found = MATRIX.branch_to_install(tuple(sms), at_least)
     if found is None:
         return
@@ -162,7 +162,7 @@ def test_no_driver_newer_than_a_cards_last_branch_is_ever_advised(sms: list[str]
         ("sm_999", "", None),
     ],
 )
-def test_which_kernel_module_a_card_takes(sm: str, name: str, flavour: str | None) -> None:
+def test_which_kernel_module_a_gpu_takes(sm: str, name: str, flavour: str | None) -> None:
     assert MATRIX.module_flavour(sm, name) == flavour
 
 
@@ -226,7 +226,7 @@ def test_override_policy(gfx: str, value: str | None, safety: str) -> None:
     assert (override.value, override.safety) == (value, safety)
 
 
-def test_gfx1030_is_official_for_two_workstation_cards_only() -> None:
+def test_gfx1030_is_official_for_two_workstation_gpus_only() -> None:
     target = MATRIX.target("gfx1030")
     assert target is not None
     assert "W6800" in target.official_products and "V620" in target.official_products
@@ -474,7 +474,7 @@ def test_lines_of_working_machines_mean_nothing(line: str) -> None:
     assert first_pattern(line) is None
 
 
-def test_patterns_keep_the_card_of_their_example() -> None:
+def test_patterns_keep_the_gpu_of_their_example() -> None:
     for row in MATRIX.tables.log_patterns:
         found = re.search(row.pattern, row.example)
         if (

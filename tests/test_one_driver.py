@@ -1,4 +1,4 @@
-"""One NVIDIA driver serves a whole machine: what is proposed serves every card, or the words say that none does."""
+"""One NVIDIA driver serves a whole machine: what is proposed serves every GPU, or the words say that none does."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from gpudoctor.finding import InstallDriver, Manual, ReplaceTorch
 from gpudoctor.machine import Gpu, LoadPath, Machine, NvmlDevice, absent, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.recommend import recommend
-from gpudoctor.situation.no_common_driver import choose_cards
+from gpudoctor.situation.no_common_driver import choose_gpus
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_to_install, refusal, to_drive
 from tests.support.judging import finding, judged, told
 from tests.support.machines import amd_gpu, change, nvidia_gpu, nvidia_machine, torch, with_stack
 
 MATRIX = load_matrix()
 
-CARDS = {
+GPUS = {
     "GTX 580": nvidia_gpu("NVIDIA GeForce GTX 580", "sm_20", chip="GF110"),
     "GT 710": nvidia_gpu("NVIDIA GeForce GT 710", "sm_35", chip="GK208"),
     "K80": nvidia_gpu("Tesla K80", "sm_37", chip="GK210"),
@@ -35,9 +35,9 @@ CARDS = {
     "5090": nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", chip="GB202"),
     "5060": nvidia_gpu("NVIDIA GeForce RTX 5060", "sm_120", chip="GB206"),
 }
-PAIRS = list(combinations(CARDS, 2))
+PAIRS = list(combinations(GPUS, 2))
 
-# What NVIDIA says: last branches and kernel-module flavours, by a card's place in the list above.
+# What NVIDIA says: last branches and kernel-module flavours, by a GPU's place in the list above.
 ONLY_PROPRIETARY = {"GTX 580", "GT 710", "K80", "GTX 980", "1080 Ti", "V100"}
 ONLY_OPEN = {"GH200", "B200", "5090", "5060"}
 LAST = {"GTX 580": 390, "GT 710": 470, "K80": 470, "GTX 980": 580, "1080 Ti": 580, "V100": 580}
@@ -57,14 +57,14 @@ DRIVERS = [
 
 
 def box(*names: str, driver: str = "580.95.05", flavour: str = "open", kept: str = "2.9.1+cpu") -> Machine:
-    cards = [
-        change(CARDS[name], index=index, bdf=f"0000:{index + 1:02x}:00.0", nodes=(f"/dev/nvidia{index}",))
+    gpus = [
+        change(GPUS[name], index=index, bdf=f"0000:{index + 1:02x}:00.0", nodes=(f"/dev/nvidia{index}",))
         for index, name in enumerate(names)
     ]
-    machine = nvidia_machine(*cards, driver=driver, flavour=flavour, torch=torch(kept))
+    machine = nvidia_machine(*gpus, driver=driver, flavour=flavour, torch=torch(kept))
     if driver:
         return machine
-    bare = change(machine, load_path=LoadPath(), gpus=tuple(change(card, driver=absent("/sys")) for card in cards))
+    bare = change(machine, load_path=LoadPath(), gpus=tuple(change(gpu, driver=absent("/sys")) for gpu in gpus))
     return with_stack(bare, module=absent("/proc"), userland=absent("/usr/lib"), modules_loaded=known((), "/proc"))
 
 
@@ -74,7 +74,7 @@ def serves(driver: InstallDriver, name: str) -> bool:
 
 
 def short(gpu: Gpu) -> str:
-    return next(name for name, card in CARDS.items() if card.name == gpu.name)
+    return next(name for name, known in GPUS.items() if known.name == gpu.name)
 
 
 @pytest.mark.parametrize("names", PAIRS, ids=" + ".join)
@@ -86,34 +86,34 @@ def test_the_driver_of_a_pair_serves_both_or_there_is_none(names: tuple[str, str
     together = first <= min(LAST.get(one, 999), LAST.get(other, 999))
     flavours = not ({one, other} & ONLY_OPEN and {one, other} & ONLY_PROPRIETARY)
     assert (found is not None) == (together and flavours)
-    way = choose_cards(machine, MATRIX, machine.gpus)
+    fix = choose_gpus(machine, MATRIX, machine.gpus)
     if found:
-        assert serves(found, one) and serves(found, other) and way is None
+        assert serves(found, one) and serves(found, other) and fix is None
     else:
-        assert way
-        (words,) = way.remedies
+        assert fix
+        (words,) = fix.remedies
         assert isinstance(words, Manual)
-        assert CARDS[one].name in words.text and CARDS[other].name in words.text
+        assert GPUS[one].name in words.text and GPUS[other].name in words.text
         assert "another machine" in words.text and "virtual machine" in words.text
 
 
 @pytest.mark.parametrize(("driver", "flavour"), DRIVERS)
-def test_no_step_puts_a_card_that_torch_could_use_out_of_service_and_recommend_agrees(
+def test_no_step_puts_a_gpu_that_torch_could_use_out_of_service_and_recommend_agrees(
     driver: str, flavour: str
 ) -> None:
     for names in GENERATIONS:
         machine = box(*names, driver=driver, flavour=flavour)
         meant = [short(gpu) for gpu in to_drive(machine, MATRIX)]
-        ways = [(found, way) for found in judged(machine).findings for way in found.ways_out]
-        drivers = [(found, step) for found, way in ways for step in way.remedies if isinstance(step, InstallDriver)]
+        fixes = [(found, fix) for found in judged(machine).findings for fix in found.fixes]
+        drivers = [(found, step) for found, fix in fixes for step in fix.remedies if isinstance(step, InstallDriver)]
         assert all(serves(step, name) for (_, step), name in product(drivers, meant)), (names, drivers)
         needed = {(step.branch, step.flavour) for found, step in drivers if found.severity == "error"}
         assert len(needed) <= 1, (names, drivers)
 
         answer = recommend(machine, MATRIX)
         proposed = {f"{choice.torch}+{choice.build}" for choice in answer.choices}
-        after = " ".join(str(fix.steps) for fix in answer.otherwise)
-        chosen = [way.remedies for found, way in ways if found.slug == "torch-cpu-only"][:1]
+        after = " ".join(str(planned.steps) for planned in answer.otherwise)
+        chosen = [fix.remedies for found, fix in fixes if found.slug == "torch-cpu-only"][:1]
         for torch_step in (step for steps in chosen for step in steps if isinstance(step, ReplaceTorch)):
             wheel = f"{torch_step.version}+{torch_step.build}"
             assert wheel in proposed or f"torch=={wheel}" in after, (names, wheel, proposed, after)
@@ -139,25 +139,25 @@ def test_mixtures_that_one_driver_serves(
     assert found and (found.branch, found.flavour) == (branch, modules)
 
 
-def test_the_driver_that_is_there_stays_for_the_cards_that_it_serves() -> None:
+def test_the_driver_that_is_there_stays_for_the_gpus_that_it_serves() -> None:
     dropped = finding(box("1080 Ti", "5090", driver="595.71.05"), "nvidia-driver-dropped-gpu")
     assert "one driver cannot serve both" in dropped.message
-    (way,) = dropped.ways_out
-    (words,) = way.remedies
+    (fix,) = dropped.fixes
+    (words,) = fix.remedies
     assert isinstance(words, Manual)
     assert "Driver 595.71.05 (open kernel modules) serves NVIDIA GeForce RTX 5090: keep it" in words.text
     refused = finding(box("1080 Ti", "5090", driver="580.95.05", flavour="proprietary"), "blackwell-open-module")
-    ((words,),) = (way.remedies for way in refused.ways_out)
+    ((words,),) = (fix.remedies for fix in refused.fixes)
     assert isinstance(words, Manual)
     assert "serves NVIDIA GeForce GTX 1080 Ti: keep it" in words.text
     assert "580 (open kernel modules) serves NVIDIA GeForce RTX 5090" in words.text
 
 
-def test_a_card_that_a_variable_hides_is_driven_all_the_same() -> None:
+def test_a_gpu_that_a_variable_hides_is_driven_all_the_same() -> None:
     machine = box("1080 Ti", "5090", driver="595.71.05")
     hidden = change(machine, variables={"CUDA_VISIBLE_DEVICES": "1"})
     assert driver_to_install(hidden, MATRIX) is None
-    assert choose_cards(hidden, MATRIX)
+    assert choose_gpus(hidden, MATRIX)
 
 
 def test_what_another_driver_has_does_not_count() -> None:
@@ -171,16 +171,16 @@ def test_what_another_driver_has_does_not_count() -> None:
     assert found and (found.branch, found.flavour) == ("580", "proprietary")
 
 
-def test_a_card_without_any_torch_does_not_hold_back_the_others_and_is_named() -> None:
+def test_a_gpu_without_any_torch_does_not_hold_back_the_others_and_is_named() -> None:
     machine = box("GT 710", "4090", driver="470.239.06", flavour="proprietary")
-    (way,) = finding(machine, "driver-too-old").ways_out
-    install = way.remedies[0]
+    (fix,) = finding(machine, "driver-too-old").fixes
+    install = fix.remedies[0]
     assert isinstance(install, InstallDriver)
     assert (install.branch, install.flavour) == ("580", "open")
     assert "GT 710" in install.why
 
 
-def test_a_working_card_is_never_refused() -> None:
+def test_a_working_gpu_is_never_refused() -> None:
     machine = box("5090", driver="595.71.05", flavour="proprietary")
     assert refusal(machine, MATRIX, machine.gpus[0]) == "needs-open"
     listed = change(machine.gpus[0], nvml=NvmlDevice(index=0, name="NVIDIA GeForce RTX 5090"))

@@ -68,7 +68,7 @@ def test_a_driver_that_comes_up_is_waited_for_by_files_alone():
     assert node.pauses == sorted(node.pauses)
 
 
-def test_requirements_of_cards_are_waited_for_too():
+def test_requirements_of_gpus_are_waited_for_too():
     node = Node(HEALTHY, nvidia_machine(nvidia_gpu(), nvidia_gpu(index=1), driver="580.95.05", torch=torch()))
     assert node.passage(60, required=["gpu>=2"]).code == 0
 
@@ -159,7 +159,7 @@ def test_what_is_required_is_judged_whatever_is_selected():
 def test_what_is_required_and_not_there_is_one_error_with_its_cause(machine: Machine, required: list[str], slug: str):
     errors = [f for f in Node(machine).passage(required=required).judgement.findings if f.severity == "error"]
     assert [finding.slug for finding in errors] == [slug]
-    assert errors[0].ways_out
+    assert errors[0].fixes
 
 
 def test_a_requirement_of_less_than_is_there_stands_for_itself():

@@ -130,7 +130,7 @@ def test_a_process_is_told_by_its_number_and_not_by_its_name(line: str) -> None:
 
 
 def test_only_variables_that_are_known_to_matter_are_kept(tmp_path: Path) -> None:
-    host = Host(tmp_path).ubuntu().nvidia_card("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+    host = Host(tmp_path).ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
     kept = {"CUDA_VISIBLE_DEVICES": "0", "HSA_OVERRIDE_GFX_VERSION_1": "10.3.0", "NCCL_P2P_DISABLE": "1"}
     dropped = (
         "NCCL_HOSTID",
@@ -148,7 +148,7 @@ def test_only_variables_that_are_known_to_matter_are_kept(tmp_path: Path) -> Non
 
 
 def test_an_overlays_issue_finds_the_variable_that_it_hangs_on(tmp_path: Path) -> None:
-    host = Host(tmp_path / "root").ubuntu().nvidia_card("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+    host = Host(tmp_path / "root").ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
     host.environ(SITE_SWITCH="on")
     overlay = tmp_path / "site.yaml"
     overlay.write_text(
@@ -194,7 +194,7 @@ def test_a_script_asks_for_the_password_that_it_does_not_hold(tmp_path: Path) ->
 @pytest.mark.parametrize("words", [(), ("-v",), ("--format", "json")])
 def test_what_owns_files_of_the_new_build_is_taken_out_first(tmp_path: Path, words: tuple[str, ...]) -> None:
     """nvidia-nccl-cu12 of torch 2.6 would take files of a CUDA 13 build along when it goes."""
-    host = Host(tmp_path).ubuntu().nvidia_card("2b85").nvidia_driver("580.95.05").torch("2.6.0+cu124")
+    host = Host(tmp_path).ubuntu().nvidia_gpu("2b85").nvidia_driver("580.95.05").torch("2.6.0+cu124")
     host.package("nvidia-nccl-cu12", "2.21.5").run()
     told = CliRunner().invoke(gpudoctor, ["recommend", "--root", str(tmp_path), *words], standalone_mode=False)
     assert told.exception is None

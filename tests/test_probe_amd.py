@@ -77,17 +77,17 @@ def test_every_target_number_reads_back(major: int, minor: int, stepping: int) -
     assert gfx == f"gfx{major}{minor}{stepping:x}"
 
 
-def test_a_card_beside_a_processor(tmp_path: Path) -> None:
+def test_a_gpu_beside_a_processor(tmp_path: Path) -> None:
     write(tmp_path, f"{NODES}/0/properties", CPU)
     write(tmp_path, f"{NODES}/1/properties", NAVI22)
     write(tmp_path, f"{NODES}/1/name", "navi22\n")
     write(tmp_path, f"{NODES}/1/mem_banks/0/properties", f"heap_type 1\nsize_in_bytes {12 * GIB}\nflags 0\n")
     write(tmp_path, f"{NODES}/1/io_links/0/properties", "type 2\nnode_from 1\nnode_to 0\n")
-    cpu, card = stack(tmp_path).topology.value or ()
+    cpu, gpu = stack(tmp_path).topology.value or ()
     assert (cpu.gfx, cpu.cpu_cores, cpu.bdf, cpu.pci_id) == (None, 24, None, None)
-    assert (card.node, card.gfx, card.name, card.bdf) == (1, "gfx1031", "navi22", "0000:03:00.0")
-    assert (card.pci_id, card.render_minor, card.memory) == ("1002:73df", 128, 12 * GIB)
-    assert (card.firmware, card.simd_count, card.io_links) == (115, 80, ("pcie",))
+    assert (gpu.node, gpu.gfx, gpu.name, gpu.bdf) == (1, "gfx1031", "navi22", "0000:03:00.0")
+    assert (gpu.pci_id, gpu.render_minor, gpu.memory) == ("1002:73df", 128, 12 * GIB)
+    assert (gpu.firmware, gpu.simd_count, gpu.io_links) == (115, 80, ("pcie",))
 
 
 def test_node_numbers_may_have_gaps_and_are_counted_as_numbers(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_node_numbers_may_have_gaps_and_are_counted_as_numbers(tmp_path: Path) -
     assert [node.node for node in stack(tmp_path).topology.value or ()] == [1, 2, 10]
 
 
-def test_a_partitioned_card_in_another_domain(tmp_path: Path) -> None:
+def test_a_partitioned_gpu_in_another_domain(tmp_path: Path) -> None:
     properties = (
         "simd_count 80\ngfx_target_version 90402\nvendor_id 4098\ndevice_id 29858\nlocation_id 3067\ndomain 1\n"
     )
@@ -180,7 +180,7 @@ def test_rocm_of_a_module_system_and_of_the_distribution(tmp_path: Path) -> None
     assert [(i.version, i.path) for i in stack(tmp_path).rocm.value or ()] == [("5.7.1", "/usr")]
 
 
-def test_the_firmware_package_where_there_is_a_card(tmp_path: Path) -> None:
+def test_the_firmware_package_where_there_is_a_gpu(tmp_path: Path) -> None:
     status = "Package: linux-firmware\nStatus: install ok installed\nVersion: 20240318.git3b128b60-0ubuntu2.15\n"
     write(tmp_path, "/var/lib/dpkg/status", status)
     assert stack(tmp_path).firmware_package.state == "unknown"

@@ -154,7 +154,7 @@ def test_without_groups_and_mounts_nothing_is_known(tmp_path: Path) -> None:
         ({"SLURM_JOB_ID": "7", "SLURMD_NODENAME": "n1"}, "slurm", None),
         # The shell that salloc leaves on the login machine.
         ({"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": ""}, "slurm", None),
-        # A person hides the card that the job was given.
+        # A person hides the GPU that the job was given.
         ({"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": "3", "CUDA_VISIBLE_DEVICES": ""}, "slurm", 1),
         ({"RAY_JOB_ID": "01000000", "CUDA_VISIBLE_DEVICES": ""}, "ray", 0),
         ({"RAY_JOB_ID": "01000000", "SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": "0"}, "ray", 1),
@@ -166,7 +166,7 @@ def test_without_groups_and_mounts_nothing_is_known(tmp_path: Path) -> None:
         ({"SGE_TASK_ID": "undefined", "SGE_HGR_gpu": "gpu0 gpu1"}, "sge", 2),
     ],
 )
-def test_batch_jobs_and_the_cards_they_were_given(
+def test_batch_jobs_and_the_gpus_they_were_given(
     tmp_path: Path, environ: dict[str, str], kind: str, gpus: int | None
 ) -> None:
     job = probe_job(host(tmp_path, {}, environ)).value

@@ -22,7 +22,7 @@ from tests.support.smoke_children import processes_with
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler to build the stub libraries with")
 
 # STUB_NVML: status of nvmlInit, or "hang", "crash", "noise"; STUB_CARDS: how many; STUB_LOST: index of a lost one;
-# STUB_STUCK: index of one that never answers; STUB_MIG: slices on card 0.
+# STUB_STUCK: index of one that never answers; STUB_MIG: slices on GPU 0.
 NVML = r"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ NVML = r"""
 #include <unistd.h>
 static int is(const char *n, const char *v) { const char *s = getenv(n); return s && !strcmp(s, v); }
 static int num(const char *n, int d) { const char *s = getenv(n); return s ? atoi(s) : d; }
-static int cards(void) { return num("STUB_CARDS", 1); }
+static int GPUs(void) { return num("STUB_CARDS", 1); }
 int nvmlInit_v2(void) {
   if (is("STUB_NVML", "hang")) for (;;) pause();
   if (is("STUB_NVML", "crash")) *(volatile int *)0 = 1;
@@ -43,7 +43,7 @@ const char *nvmlErrorString(int s) {
 }
 int nvmlSystemGetDriverVersion(char *b, unsigned n) { snprintf(b, n, "580.95.05"); return 0; }
 int nvmlSystemGetCudaDriverVersion(int *v) { *v = 13000; return 0; }
-int nvmlDeviceGetCount_v2(unsigned *n) { *n = cards(); return 0; }
+int nvmlDeviceGetCount_v2(unsigned *n) { *n = GPUs(); return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **h) {
   if ((int)i == num("STUB_STUCK", -1)) for (;;) pause();
   if ((int)i == num("STUB_LOST", -1)) return 15;
@@ -186,8 +186,8 @@ def value(fact: Fact[NvidiaApi]) -> NvidiaApi:
     return fact.value
 
 
-def test_two_cards_that_answer(stubs: Path) -> None:
-    nvml, cuda, smi = ask(stubs, STUB_CARDS="2", STUB_ECC="5", STUB_MODE="3")
+def test_two_gpus_that_answer(stubs: Path) -> None:
+    nvml, cuda, smi = ask(stubs, STUB_GPUS="2", STUB_ECC="5", STUB_MODE="3")
     api = value(nvml)
     assert (api.status, api.driver_version, api.cuda_version) == (0, "580.95.05", "13.0")
     assert api.library == str(stubs / "libnvidia-ml.so.1")
@@ -206,24 +206,24 @@ def test_two_cards_that_answer(stubs: Path) -> None:
     assert smi.state == "unknown", "nvidia-smi is not asked where NVML answered"
 
 
-def test_slices_of_a_card(stubs: Path) -> None:
-    (card,) = value(ask(stubs, STUB_MIG="2")[0]).devices or ()
-    assert card.mig is True
-    assert [(mig.profile, mig.memory, mig.uuid) for mig in card.mig_devices] == [
+def test_slices_of_a_gpu(stubs: Path) -> None:
+    (gpu,) = value(ask(stubs, STUB_MIG="2")[0]).devices or ()
+    assert gpu.mig is True
+    assert [(mig.profile, mig.memory, mig.uuid) for mig in gpu.mig_devices] == [
         ("1g.10gb", 10 << 30, "MIG-101"),
         ("1g.10gb", 10 << 30, "MIG-102"),
     ]
 
 
-def test_a_card_with_the_systems_memory(stubs: Path) -> None:
-    (card,) = value(ask(stubs, STUB_MEMORY="shared")[0]).devices or ()
-    assert (card.memory, card.lost) == (None, False)
+def test_a_gpu_with_the_systems_memory(stubs: Path) -> None:
+    (gpu,) = value(ask(stubs, STUB_MEMORY="shared")[0]).devices or ()
+    assert (gpu.memory, gpu.lost) == (None, False)
 
 
-def test_a_lost_card_among_others(stubs: Path) -> None:
-    cards = value(ask(stubs, STUB_CARDS="3", STUB_LOST="1")[0]).devices or ()
-    assert [card.lost for card in cards] == [False, True, False]
-    assert cards[1].why == "GPU is lost"
+def test_a_lost_gpu_among_others(stubs: Path) -> None:
+    gpus = value(ask(stubs, STUB_GPUS="3", STUB_LOST="1")[0]).devices or ()
+    assert [gpu.lost for gpu in gpus] == [False, True, False]
+    assert gpus[1].why == "GPU is lost"
 
 
 @pytest.mark.parametrize("status", [4, 9, 15, 18, 999])
@@ -256,10 +256,10 @@ def test_a_hang_in_libcuda_keeps_what_nvml_said(stubs: Path) -> None:
     assert cuda.why == "cuInit: gave no answer within 1 s"
 
 
-def test_a_hang_at_one_card_keeps_the_versions_and_lists_no_cards(stubs: Path) -> None:
-    nvml, cuda, _ = ask(stubs, 1.0, STUB_CARDS="2", STUB_STUCK="1")
+def test_a_hang_at_one_gpu_keeps_the_versions_and_lists_no_gpus(stubs: Path) -> None:
+    nvml, cuda, _ = ask(stubs, 1.0, STUB_GPUS="2", STUB_STUCK="1")
     assert (value(nvml).status, value(nvml).driver_version, value(nvml).devices) == (0, "580.95.05", None)
-    assert "card 1" in value(nvml).message
+    assert "GPU 1" in value(nvml).message
     assert value(cuda).status == 0
 
 

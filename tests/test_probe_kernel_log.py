@@ -217,7 +217,7 @@ def test_a_flood_keeps_its_ends_and_hides_nothing_else(tmp_path: Path) -> None:
     assert found[1].seconds == 1000.0 and found[-1].seconds == 10999.0
 
 
-def test_several_refused_cards_are_all_kept(tmp_path: Path) -> None:
+def test_several_refused_gpus_are_all_kept(tmp_path: Path) -> None:
     text = "".join(
         f"[ 7.00000{n}] kfd kfd: amdgpu: skipped device 1002:{n}000, PCI rejects atomics\n" for n in range(5)
     )

@@ -66,7 +66,7 @@ def test_no_module_is_known_to_be_absent_only_where_modules_can_be_listed(tmp_pa
     assert stack(tmp_path).module.state == "absent"
 
 
-def test_cards_of_the_module_and_their_nodes(tmp_path: Path) -> None:
+def test_gpus_of_the_module_and_their_nodes(tmp_path: Path) -> None:
     information = (
         "Model: \t\t NVIDIA GeForce RTX 4090\nBus Location: \t 0000:01:00.0\nDevice Minor: \t 3\nGPU Excluded:\t No\n"
     )
@@ -77,8 +77,8 @@ def test_cards_of_the_module_and_their_nodes(tmp_path: Path) -> None:
     write(tmp_path, "/gpudoctor-host.json", json.dumps({"nodes": nodes}))
     found = stack(tmp_path)
     assert found.proc_gpus.value == ("0000:01:00.0",)
-    (card,) = found.proc_cards
-    assert (card.model, card.minor, card.excluded) == ("NVIDIA GeForce RTX 4090", 3, False)
+    (gpu,) = found.proc_details
+    assert (gpu.model, gpu.minor, gpu.excluded) == ("NVIDIA GeForce RTX 4090", 3, False)
     assert {node.path: node.opened for node in found.nodes.value or ()} == {
         "/dev/nvidia3": "EPERM",
         "/dev/nvidiactl": "ok",
@@ -271,17 +271,17 @@ def test_the_long_form() -> None:
     api = parse_smi(QUERY)
     assert api is not None
     assert api.devices is not None
-    (card,) = api.devices
+    (gpu,) = api.devices
     assert (api.driver_version, api.cuda_version) == ("590.48.01", "13.1")
-    assert (card.bdf, card.pci_id, card.compute_mode) == ("0000:00:09.0", "10de:2330", "exclusive")
-    assert (card.memory, card.memory_used) == (81559 * MIB, 59 * MIB)
-    assert (card.mig, [mig.memory for mig in card.mig_devices]) == (True, [40448 * MIB])
-    assert (card.ecc_uncorrectable, card.ecc_uncorrectable_ever) == (3, 9), "a slice's counter is not the card's"
-    assert (card.remap_pending, card.remap_failed) == (True, False)
-    assert (card.fabric, card.processes) == ("in-progress", 1)
+    assert (gpu.bdf, gpu.pci_id, gpu.compute_mode) == ("0000:00:09.0", "10de:2330", "exclusive")
+    assert (gpu.memory, gpu.memory_used) == (81559 * MIB, 59 * MIB)
+    assert (gpu.mig, [mig.memory for mig in gpu.mig_devices]) == (True, [40448 * MIB])
+    assert (gpu.ecc_uncorrectable, gpu.ecc_uncorrectable_ever) == (3, 9), "a slice's counter is not the GPU's"
+    assert (gpu.remap_pending, gpu.remap_failed) == (True, False)
+    assert (gpu.fabric, gpu.processes) == ("in-progress", 1)
 
 
-def test_xml_that_is_cut_off_keeps_the_cards_before() -> None:
+def test_xml_that_is_cut_off_keeps_the_gpus_before() -> None:
     api = parse_smi(XML)
     assert api is not None
     assert api.devices is not None
@@ -300,7 +300,7 @@ def test_the_list_with_slices() -> None:
     )
     assert api is not None
     assert api.devices is not None
-    assert [(card.name, len(card.mig_devices), card.mig) for card in api.devices] == [
+    assert [(gpu.name, len(gpu.mig_devices), gpu.mig) for gpu in api.devices] == [
         ("NVIDIA H100 80GB HBM3", 2, True),
         ("Tesla T4", 0, None),
     ]
@@ -314,8 +314,8 @@ def test_csv() -> None:
     )
     assert api is not None
     assert api.devices is not None
-    (card,) = api.devices
-    assert (card.capability, card.memory, api.driver_version) == ("7.5", 8192 * MIB, "535.54.03")
+    (gpu,) = api.devices
+    assert (gpu.capability, gpu.memory, api.driver_version) == ("7.5", 8192 * MIB, "535.54.03")
 
 
 @pytest.mark.parametrize(
@@ -337,15 +337,15 @@ def test_failures_carry_nvmls_code(stdout: str, stderr: str, status: int) -> Non
     assert api.message
 
 
-def test_a_card_whose_handle_cannot_be_had_is_lost() -> None:
+def test_a_gpu_whose_handle_cannot_be_had_is_lost() -> None:
     api = parse_smi(
         "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system to recover it"
     )
     assert api is not None
-    assert [(card.bdf, card.lost) for card in api.devices or ()] == [("0000:02:00.0", True)]
+    assert [(gpu.bdf, gpu.lost) for gpu in api.devices or ()] == [("0000:02:00.0", True)]
     older = parse_smi("Unable to determine the device handle for GPU0: 0000:0B:00.0: Unknown Error")
     assert older is not None
-    assert [card.bdf for card in older.devices or ()] == ["0000:0b:00.0"]
+    assert [gpu.bdf for gpu in older.devices or ()] == ["0000:0b:00.0"]
 
 
 LOST_TABLE = """\
@@ -359,16 +359,16 @@ LOST_TABLE = """\
 """
 
 
-def test_a_lost_card_in_a_table_and_a_fan_that_is_not_read() -> None:
+def test_a_lost_gpu_in_a_table_and_a_fan_that_is_not_read() -> None:
     api = parse_smi(LOST_TABLE)
     assert api is not None
-    assert [(card.name, card.lost) for card in api.devices or ()] == [("NVIDIA GeForce RTX 3090", False), ("", True)]
+    assert [(gpu.name, gpu.lost) for gpu in api.devices or ()] == [("NVIDIA GeForce RTX 3090", False), ("", True)]
 
 
-def test_a_lost_card_in_columns() -> None:
+def test_a_lost_gpu_in_columns() -> None:
     api = parse_smi("index, name, pci.bus_id\n0, NVIDIA A100, 00000000:01:00.0\n1, [GPU is lost], 00000000:02:00.0\n")
     assert api is not None
-    assert [(card.name, card.lost) for card in api.devices or ()] == [("NVIDIA A100", False), ("", True)]
+    assert [(gpu.name, gpu.lost) for gpu in api.devices or ()] == [("NVIDIA A100", False), ("", True)]
 
 
 def test_no_devices_is_an_answer_and_rubbish_is_none() -> None:

@@ -1,4 +1,4 @@
-"""Cards on the PCI bus, and kernel modules: small sysfs trees with values that real machines show."""
+"""GPUs on the PCI bus, and kernel modules: small sysfs trees with values that real machines show."""
 
 from __future__ import annotations
 
@@ -44,32 +44,32 @@ def uevent(pci_id: str, pci_class: str, driver: str = "", subsystem: str = "1458
     return f"{bound}PCI_CLASS={pci_class}\nPCI_ID={pci_id}\nPCI_SUBSYS_ID={subsystem}\n"
 
 
-def test_a_card_with_nothing_but_uevent_and_vendor(tmp_path: Path) -> None:
+def test_a_gpu_with_nothing_but_uevent_and_vendor(tmp_path: Path) -> None:
     write(tmp_path, f"{BUS}/0000:0b:00.0/uevent", uevent("1002:73FF", "30000", "amdgpu", "1EAE:6505"))
     write(tmp_path, f"{BUS}/0000:0b:00.0/vendor", "0x1002\n")
-    (card,) = probe_pci(RecordedHost(tmp_path)).value or ()
-    assert (card.bdf, card.pci_id, card.class_code) == ("0000:0b:00.0", "1002:73ff", "030000")
-    assert (card.driver.value, card.subsystem, card.revision) == ("amdgpu", "1eae:6505", None)
-    assert card.is_gpu
+    (gpu,) = probe_pci(RecordedHost(tmp_path)).value or ()
+    assert (gpu.bdf, gpu.pci_id, gpu.class_code) == ("0000:0b:00.0", "1002:73ff", "030000")
+    assert (gpu.driver.value, gpu.subsystem, gpu.revision) == ("amdgpu", "1eae:6505", None)
+    assert gpu.is_gpu
 
 
-def test_a_card_with_nothing_but_number_files(tmp_path: Path) -> None:
+def test_a_gpu_with_nothing_but_number_files(tmp_path: Path) -> None:
     folder = f"{BUS}/0000:01:00.0"
     for name, content in (("vendor", "0x10de"), ("device", "0x2b85"), ("class", "0x030000"), ("revision", "0xa1")):
         write(tmp_path, f"{folder}/{name}", content + "\n")
     write(tmp_path, f"{folder}/boot_vga", "1\n")
     write(tmp_path, f"{folder}/power/runtime_status", "suspended\n")
-    (card,) = probe_pci(RecordedHost(tmp_path)).value or ()
-    assert (card.pci_id, card.class_code, card.revision) == ("10de:2b85", "030000", "a1")
-    assert card.boot_vga
-    assert card.runtime_status == "suspended"
-    assert card.driver.state == "unknown", "neither a uevent nor a link was recorded"
+    (gpu,) = probe_pci(RecordedHost(tmp_path)).value or ()
+    assert (gpu.pci_id, gpu.class_code, gpu.revision) == ("10de:2b85", "030000", "a1")
+    assert gpu.boot_vga
+    assert gpu.runtime_status == "suspended"
+    assert gpu.driver.state == "unknown", "neither a uevent nor a link was recorded"
 
 
 def test_no_driver_line_in_a_uevent_means_no_driver(tmp_path: Path) -> None:
     write(tmp_path, f"{BUS}/0000:01:00.0/uevent", uevent("10DE:2684", "30000"))
-    (card,) = probe_pci(RecordedHost(tmp_path)).value or ()
-    assert card.driver.state == "absent"
+    (gpu,) = probe_pci(RecordedHost(tmp_path)).value or ()
+    assert gpu.driver.state == "absent"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_no_driver_line_in_a_uevent_means_no_driver(tmp_path: Path) -> None:
         ("1A03:2000", "30000", False, False),
     ],
 )
-def test_what_is_a_card_and_what_is_a_switch(
+def test_what_is_a_gpu_and_what_is_a_switch(
     tmp_path: Path, pci_id: str, pci_class: str, gpu: bool, switch: bool
 ) -> None:
     write(tmp_path, f"{BUS}/0000:3b:00.0/uevent", uevent(pci_id, pci_class))
@@ -96,7 +96,7 @@ def test_what_is_a_card_and_what_is_a_switch(
     assert [(device.is_gpu, device.is_nvswitch) for device in found] == ([(gpu, switch)] if gpu or switch else [])
 
 
-def test_virtual_functions_of_a_shared_card_are_no_cards(tmp_path: Path) -> None:
+def test_virtual_functions_of_a_shared_gpu_are_no_gpus(tmp_path: Path) -> None:
     for function in range(3):
         write(tmp_path, f"{BUS}/0000:3b:00.{function}/uevent", uevent("10DE:20B5", "30200", "nvidia"))
         if function:
@@ -104,7 +104,7 @@ def test_virtual_functions_of_a_shared_card_are_no_cards(tmp_path: Path) -> None
     assert [device.bdf for device in probe_pci(RecordedHost(tmp_path)).value or ()] == ["0000:3b:00.0"]
 
 
-def test_a_card_that_reads_all_ones_is_dead_and_a_sleeping_one_is_not_touched(tmp_path: Path) -> None:
+def test_a_gpu_that_reads_all_ones_is_dead_and_a_sleeping_one_is_not_touched(tmp_path: Path) -> None:
     for bdf, status in (("0000:01:00.0", "active"), ("0000:02:00.0", "suspended")):
         write(tmp_path, f"{BUS}/{bdf}/uevent", uevent("10DE:2684", "30000", "nvidia"))
         write(tmp_path, f"{BUS}/{bdf}/config", b"\xff" * 64)
@@ -112,14 +112,14 @@ def test_a_card_that_reads_all_ones_is_dead_and_a_sleeping_one_is_not_touched(tm
     assert [device.dead for device in probe_pci(RecordedHost(tmp_path)).value or ()] == [True, False]
 
 
-def test_render_nodes_and_memory_of_an_amd_card(tmp_path: Path) -> None:
+def test_render_nodes_and_memory_of_an_amd_gpu(tmp_path: Path) -> None:
     folder = f"{BUS}/0000:0b:00.0"
     write(tmp_path, f"{folder}/uevent", uevent("1002:687F", "30000", "amdgpu"))
     write(tmp_path, f"{folder}/mem_info_vram_total", "8573157376\n")
     write(tmp_path, f"{folder}/drm/card0/dev", "226:0\n")
     write(tmp_path, f"{folder}/drm/renderD128/dev", "226:128\n")
-    (card,) = probe_pci(RecordedHost(tmp_path)).value or ()
-    assert (card.render_nodes, card.memory) == (("/dev/dri/renderD128",), 8573157376)
+    (gpu,) = probe_pci(RecordedHost(tmp_path)).value or ()
+    assert (gpu.render_nodes, gpu.memory) == (("/dev/dri/renderD128",), 8573157376)
 
 
 def test_a_recording_without_sysfs_says_nothing(tmp_path: Path) -> None:

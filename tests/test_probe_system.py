@@ -242,7 +242,7 @@ WSL_KERNEL = "5.15.146.1-microsoft-standard-WSL2"
         ("6.6.36-custom", {"/dev/dxg": "", "/usr/lib/wsl/lib/libcuda.so.1": ""}, {}, "known"),
         ("6.6.36-custom", {}, {"WSL_DISTRO_NAME": "Ubuntu"}, "known"),
         ("6.8.0-1020-azure", {}, {}, "absent"),
-        # A guest of Hyper-V with a shared card has the node, not WSL's folder.
+        # A guest of Hyper-V with a shared GPU has the node, not WSL's folder.
         ("6.8.0-45-generic", {"/dev/dxg": ""}, {}, "absent"),
     ],
 )

@@ -19,8 +19,8 @@ DESCRIBED = ("--gpu", "RTX 4090", "--driver", "580.95.05", "--torch", "2.9.1+cu1
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder with settings; in it a recorded machine of one card, as a root and as a snapshot."""
-    host = Host(tmp_path / "root").ubuntu().nvidia_card("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+    """A folder with settings; in it a recorded machine of one GPU, as a root and as a snapshot."""
+    host = Host(tmp_path / "root").ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
     host.run()
     (tmp_path / "snapshot.json").write_text(gpudoctor(tmp_path, "snapshot", "--root", "root").stdout)
     return tmp_path
@@ -58,7 +58,7 @@ def test_what_a_person_requires_is_asked_of_any_machine(project: Path, words: tu
 
 @pytest.mark.parametrize("words", [("--root", "broken"), ("--from", "broken.json")])
 def test_how_a_report_is_read_holds_for_any_machine(tmp_path: Path, words: tuple[str, ...]):
-    host = Host(tmp_path / "broken").ubuntu().nvidia_card("2b85").nvidia_driver("580.95.05").torch("2.4.1+cu124")
+    host = Host(tmp_path / "broken").ubuntu().nvidia_gpu("2b85").nvidia_driver("580.95.05").torch("2.4.1+cu124")
     host.run()
     (tmp_path / "broken.json").write_text(gpudoctor(tmp_path, "snapshot", "--root", "broken").stdout)
     words = ("check", *words, "--select", "GPD402")

@@ -10,7 +10,7 @@ from tests.support.machines import nvidia_gpu, nvidia_machine, torch
 
 
 @pytest.mark.parametrize(
-    ("version", "origin", "cuda", "card", "runs"),
+    ("version", "origin", "cuda", "gpu", "runs"),
     [
         ("2.9.0a0+145a3a7bda.nv25.10", "ngc", "13.0", "sm_90", "yes"),
         ("2.9.0a0+145a3a7bda.nv25.10", "ngc", "13.0", "sm_70", "no"),
@@ -21,7 +21,7 @@ from tests.support.machines import nvidia_gpu, nvidia_machine, torch
         ("2.9.0a0+git1234567", "source", "12.8", "sm_89", "unknown"),
     ],
 )
-def test_a_publishers_list_answers_where_no_file_does(version, origin, cuda, card, runs):
+def test_a_publishers_list_answers_where_no_file_does(version, origin, cuda, gpu, runs):
     patient = torch(version, origin=origin, cuda=cuda, build=None)
-    machine = nvidia_machine(nvidia_gpu("card", card), driver="595.71.05", torch=patient)
+    machine = nvidia_machine(nvidia_gpu("gpu", gpu), driver="595.71.05", torch=patient)
     assert carries(machine, load_matrix(()), machine.gpus[0]).runs == runs

@@ -70,7 +70,7 @@ def test_on_musl_nothing_is_proposed_and_glibc_is_the_way_out() -> None:
     assert "no torch wheel for musl" in data["otherwise"][0]["steps"][0]["text"]
 
 
-def test_on_musl_without_a_card_that_is_said_too() -> None:
+def test_on_musl_without_a_gpu_that_is_said_too() -> None:
     answer = recommend(with_system(no_gpu_machine(), libc=known("musl", "/lib/ld-musl-x86_64.so.1")), MATRIX)
     assert answer.choices == ()
     assert any("no torch wheel for musl" in note for note in answer.notes)
@@ -79,16 +79,16 @@ def test_on_musl_without_a_card_that_is_said_too() -> None:
 # --- NVIDIA ----------------------------------------------------------------------------------------
 
 
-def test_an_old_card_on_a_new_driver_gets_the_build_that_carries_it() -> None:
+def test_an_old_gpu_on_a_new_driver_gets_the_build_that_carries_it() -> None:
     answer = recommend(nvidia_machine(PASCAL, driver="580.126.09", flavour="proprietary", torch=None), MATRIX)
     assert (best(answer).build, best(answer).level, answer.exit_code) == ("cu126", "native", 0)
     assert why_not(answer, "2.9.1", "cu128").startswith("no code for sm_61")
-    assert why_not(answer, "2.9.1", "rocm6.4") == "a ROCm build: NVIDIA cards cannot use it"
+    assert why_not(answer, "2.9.1", "rocm6.4") == "a ROCm build: NVIDIA GPUs cannot use it"
     kepler = nvidia_machine(nvidia_gpu("NVIDIA Tesla K80", "sm_37"), driver="470.239.06", torch=None)
     assert "470 is the last branch" in why_not(recommend(kepler, MATRIX), "2.9.1", "cu128")
 
 
-def test_a_driver_that_has_dropped_the_card_gets_no_build_but_the_way_to_one() -> None:
+def test_a_driver_that_has_dropped_the_gpu_gets_no_build_but_the_way_to_one() -> None:
     answer = recommend(nvidia_machine(PASCAL, driver="595.10", torch=None), MATRIX)
     assert [choice.level for choice in answer.choices] == ["cpu"]
     assert answer.exit_code == 1
@@ -96,7 +96,7 @@ def test_a_driver_that_has_dropped_the_card_gets_no_build_but_the_way_to_one() -
     assert "has dropped" in why_not(answer, "2.7.1", "cu126")
 
 
-def test_a_driver_older_than_the_card_gets_no_build() -> None:
+def test_a_driver_older_than_the_gpu_gets_no_build() -> None:
     answer = recommend(nvidia_machine(BLACKWELL, driver="565.57.01", torch=None), MATRIX)
     assert [choice.level for choice in answer.choices] == ["cpu"]
     assert "570" in answer.notes[0]
@@ -126,14 +126,14 @@ def test_the_package_index_build_is_pinned_and_says_its_cuda() -> None:
     assert any("is the build for CUDA" in why for why in own.why)
 
 
-def test_where_no_one_driver_serves_both_cards_torch_is_for_the_served_one() -> None:
+def test_where_no_one_driver_serves_both_gpus_torch_is_for_the_served_one() -> None:
     answer = recommend(nvidia_machine(PASCAL, BLACKWELL, driver="595.71.05", torch=None), MATRIX)
     assert (best(answer).build, answer.exit_code) == ("cu132", 0)
     (note,) = answer.notes
     assert "GTX 1080 Ti" in note and "proprietary kernel modules alone, up to branch 580" in note
 
 
-def test_without_a_driver_a_person_chooses_between_cards_that_none_serves_together() -> None:
+def test_without_a_driver_a_person_chooses_between_gpus_that_none_serves_together() -> None:
     machine = with_stack(nvidia_machine(PASCAL, BLACKWELL, torch=None), module=absent("/proc"), userland=absent("/"))
     answer = recommend(change(machine, load_path=LoadPath()), MATRIX)
     assert answer.exit_code == 1
@@ -143,7 +143,7 @@ def test_without_a_driver_a_person_chooses_between_cards_that_none_serves_togeth
     assert "580 (proprietary kernel modules) for NVIDIA GeForce GTX 1080 Ti" in step.text
 
 
-def test_two_cards_get_a_build_that_carries_both() -> None:
+def test_two_gpus_get_a_build_that_carries_both() -> None:
     machine = nvidia_machine(AMPERE, BLACKWELL, driver="580.95.05", torch=None)
     row = next(
         r for r in MATRIX.builds() if (r.version, r.build) == (best(recommend(machine, MATRIX)).torch, "cu132")
@@ -151,7 +151,7 @@ def test_two_cards_get_a_build_that_carries_both() -> None:
     assert all(cuda_runs(sm, row.archs or (), ()).runs == "yes" for sm in ("sm_86", "sm_120"))
 
 
-def test_an_unknown_card_is_unknown_and_no_card_is_the_cpu() -> None:
+def test_an_unknown_gpu_is_unknown_and_no_gpu_is_the_cpu() -> None:
     strange = nvidia_gpu("10de:ffff", arch=unknown("not in the matrix"))
     assert recommend(nvidia_machine(change(strange, arch=unknown("?")), torch=None), MATRIX).exit_code == 3
     nothing = recommend(no_gpu_machine(), MATRIX)
@@ -210,13 +210,13 @@ def test_a_native_choice_says_that_an_override_has_to_go() -> None:
     assert any("unset HSA_OVERRIDE_GFX_VERSION" in why for why in best(recommend(machine, MATRIX)).why)
 
 
-def test_torch_without_a_blas_for_the_card_is_out() -> None:
+def test_torch_without_a_blas_for_the_gpu_is_out() -> None:
     answer = recommend(amd_machine(amd_gpu("AMD Radeon VII", "gfx906"), torch=None), MATRIX)
     assert best(answer).build == "rocm6.3"
     assert "rocBLAS" in why_not(answer, "2.9.1", "rocm6.4")
 
 
-def test_an_integrated_card_does_not_decide() -> None:
+def test_an_integrated_gpu_does_not_decide() -> None:
     raphael = amd_gpu("AMD Radeon Graphics", "gfx1036", index=1, integrated=True)
     machine = amd_machine(amd_gpu("AMD Radeon RX 7900 XTX", "gfx1100"), raphael, torch=None)
     answer = recommend(machine, MATRIX)
@@ -292,8 +292,8 @@ def test_companions_come_only_when_asked_for_or_installed() -> None:
 
 
 def test_a_uv_project_names_the_index_and_what_else_lies_there() -> None:
-    card = amd_gpu("AMD Instinct MI300X", "gfx942")
-    lines = best(recommend(amd_machine(card, torch=None), MATRIX)).commands["pyproject_toml"]
+    gpu = amd_gpu("AMD Instinct MI300X", "gfx942")
+    lines = best(recommend(amd_machine(gpu, torch=None), MATRIX)).commands["pyproject_toml"]
     text = "\n".join(lines)
     assert text.startswith("[tool.uv.sources]\ntorch = { index = ")
     assert "triton-rocm = { index = " in text
@@ -302,8 +302,8 @@ def test_a_uv_project_names_the_index_and_what_else_lies_there() -> None:
 
 
 def test_device_code_of_amds_index_is_asked_for_in_project_files_too() -> None:
-    card = amd_gpu("AMD Radeon RX 6700 XT", "gfx1031")
-    commands = best(recommend(amd_machine(card, torch=None), MATRIX)).commands
+    gpu = amd_gpu("AMD Radeon RX 6700 XT", "gfx1031")
+    commands = best(recommend(amd_machine(gpu, torch=None), MATRIX)).commands
     assert "torch[device-gfx1031]==" in commands["uv_add"][-1]
     assert "explicit = true" not in commands["pyproject_toml"]  # its ROCm distributions lie there, too
     assert any('extras = ["device-gfx1031"]' in line for line in commands["pixi_toml"])

@@ -16,7 +16,7 @@ from gpudoctor.finding import Evidence
 from gpudoctor.machine import Machine, known
 from gpudoctor.render.formats import FORMATS, Look, report_text
 from gpudoctor.report import Report, ReportedFinding, ReportedQuestion, Subject, make_report
-from gpudoctor.step import EnvStep, Fix, ManualStep, RunStep
+from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep
 from gpudoctor.suites import machine_checks
 from tests.support.check_cases import matrix
 from tests.support.machines import nvidia_gpu, nvidia_machine, torch
@@ -38,7 +38,7 @@ def given_as(style: str, machine: Machine, *select: str, ignore: dict[str, str] 
 def made_of(text: str) -> Report:
     """A report that holds this text wherever a machine's texts can come to stand."""
     base = nvidia_machine(nvidia_gpu(text, "sm_89"))
-    way = Fix(text, (RunStep((text, text), why=text), EnvStep("A", text), ManualStep(text)))
+    fix = PlannedFix(text, (RunStep((text, text), why=text), EnvStep("A", text), ManualStep(text)))
     found = ReportedFinding(
         id="GPD402",
         slug="torch-no-arch-for-gpu",
@@ -50,7 +50,7 @@ def made_of(text: str) -> Report:
         saw=text,
         want=text,
         evidence=(Evidence(text, text, text),),
-        fixes=(way,),
+        fixes=(fix,),
         refs=(text,),
     )
     return Report(
@@ -242,7 +242,7 @@ def test_markdown_nothing_of_a_machine_is_interpreted(text: str):
 
 
 @pytest.mark.parametrize("name", ["a | b", "`x`", "@someone", "<img src=x>", "[x](https://e.example)", "a\\", "```"])
-def test_markdown_a_name_of_a_card_stays_in_its_cell(name: str):
+def test_markdown_a_name_of_a_gpu_stays_in_its_cell(name: str):
     machine = nvidia_machine(nvidia_gpu(name, "sm_89"))
     row = next(line for line in given_as("markdown", machine).splitlines() if line.startswith("| GPU 0"))
     cells = re.split(r"(?<!\\)\|", row)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from gpudoctor.machine import Machine, Smoke, SmokeDevice, SmokeKernel, known
-from gpudoctor.matrix.rows import CardRates
+from gpudoctor.matrix.rows import GpuRates
 from gpudoctor.render.formats import Look, report_text
 from gpudoctor.render.lines import print_lines
 from gpudoctor.render.smoke import rates_on_paper, smoke_summary, smoke_table
@@ -17,7 +17,7 @@ from tests.support.check_cases import matrix
 from tests.support.judging import judged
 from tests.support.machines import change, nvidia_gpu, nvidia_machine, torch
 
-CARD = SmokeDevice(name="cuda:0", product="NVIDIA GeForce RTX 4090", arch="sm_89", memory=24 << 30)
+GPU = SmokeDevice(name="cuda:0", product="NVIDIA GeForce RTX 4090", arch="sm_89", memory=24 << 30)
 
 
 def kernel(name: str = "matmul", dtype: str = "float32", status: str = "pass", **parts: object) -> SmokeKernel:
@@ -25,10 +25,10 @@ def kernel(name: str = "matmul", dtype: str = "float32", status: str = "pass", *
 
 
 def smoke(*kernels: SmokeKernel, **parts: object) -> Smoke:
-    return Smoke(**{"level": "quick", "devices": (CARD,), "kernels": kernels, **parts})  # type: ignore[arg-type]
+    return Smoke(**{"level": "quick", "devices": (GPU,), "kernels": kernels, **parts})  # type: ignore[arg-type]
 
 
-def printed(run: Smoke, rates: Mapping[str, CardRates] = {}) -> list[str]:
+def printed(run: Smoke, rates: Mapping[str, GpuRates] = {}) -> list[str]:
     out = io.StringIO()
     print_lines(smoke_table(run, rates), out, color=False)
     return out.getvalue().splitlines()
@@ -89,7 +89,7 @@ def test_devices_are_told_apart_whatever_the_order() -> None:
 
 
 def test_measured_figures_stand_beside_the_data_sheet() -> None:
-    card = nvidia_gpu("NVIDIA A100-SXM4-80GB", "sm_80", pci_id="10de:20b2", memory=known(80 << 30, "nvml"))
+    gpu = nvidia_gpu("NVIDIA A100-SXM4-80GB", "sm_80", pci_id="10de:20b2", memory=known(80 << 30, "nvml"))
     run = smoke(
         kernel("memory-rate", "", measures={"gb_per_s": 1019.5}),
         kernel("matmul-rate", "bfloat16", measures={"tflops": 156.0}),
@@ -97,13 +97,13 @@ def test_measured_figures_stand_beside_the_data_sheet() -> None:
         kernel("all-reduce", "", measures={"gb_per_s": 77.0}),
         kernel("peer-copy", "", measures={"0>1": 25.14}),
         kernel("host-copy-rate", "", measures={"to_card_gb_per_s": 12.0}),
-        devices=(msgspec.structs.replace(CARD, bdf=card.bdf),),
+        devices=(msgspec.structs.replace(GPU, bdf=gpu.bdf),),
     )
-    machine = change(nvidia_machine(card, torch=torch("2.9.1+cu128")), smoke=run)
+    machine = change(nvidia_machine(gpu, torch=torch("2.9.1+cu128")), smoke=run)
     text = "\n".join(printed(run, rates_on_paper(machine, matrix())))
     assert "1020 GB/s: 50% of the 2039 on paper" in text
     assert "156 TFLOPS: 50% of the 312 on paper" in text
-    for plain in ("measured 9.1 TFLOPS\n", "measured 77 GB/s\n", "0>1 25.14 GB/s\n", "to card 12 GB/s"):
+    for plain in ("measured 9.1 TFLOPS\n", "measured 77 GB/s\n", "0>1 25.14 GB/s\n", "to GPU 12 GB/s"):
         assert plain in text + "\n"
 
 
@@ -142,7 +142,7 @@ def test_nothing_computed_is_never_all_right() -> None:
     assert printed(none) == ["  No kernel was run: torch sees no GPU."]
 
 
-def test_what_a_kernel_said_names_no_card_by_uuid_and_no_home_folder() -> None:
+def test_what_a_kernel_said_names_no_gpu_by_uuid_and_no_home_folder() -> None:
     uuid = "GPU-3b1f0c9a-1111-2222-3333-444455556666"
     said = f"CUDA error on {uuid}: cannot open /home/maria/.cache/triton/x.so"
     failed = SmokeKernel(name="matmul", device="cuda:0", status="error", message=said)

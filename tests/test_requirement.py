@@ -18,8 +18,8 @@ H100 = "NVIDIA H100 80GB HBM3"
 
 
 def hopper(count: int = 1) -> Machine:
-    cards = tuple(nvidia_gpu(H100, "sm_90", index=n, memory=known(81559 << 20, "nvml")) for n in range(count))
-    return nvidia_machine(*cards, driver="550.54.15", torch=torch("2.6.0+cu124"))
+    gpus = tuple(nvidia_gpu(H100, "sm_90", index=n, memory=known(81559 << 20, "nvml")) for n in range(count))
+    return nvidia_machine(*gpus, driver="550.54.15", torch=torch("2.6.0+cu124"))
 
 
 def judged(machine: Machine, *texts: str) -> Judgement:
@@ -73,7 +73,7 @@ def test_on_a_machine_with_one_h100(text: str, expected: bool) -> None:
     assert holds(hopper(), text) is expected
 
 
-def test_all_cards_count_unless_any_is_said() -> None:
+def test_all_gpus_count_unless_any_is_said() -> None:
     mixed = nvidia_machine(
         nvidia_gpu(H100, "sm_90", index=0),
         nvidia_gpu("NVIDIA GeForce RTX 2080", "sm_75", index=1),
@@ -85,13 +85,13 @@ def test_all_cards_count_unless_any_is_said() -> None:
     assert holds(mixed, "same-model") is False
 
 
-def test_nothing_that_is_asked_of_cards_holds_without_one() -> None:
+def test_nothing_that_is_asked_of_gpus_holds_without_one() -> None:
     none = replace(hopper(), gpus=())
     asked = ("gpu>=1", "gpu.memory>=1GiB", "any(gpu.memory>=1GiB)", "sm>=1.0", "gpu.model!=x", "same-model", "p2p")
     assert {text: holds(none, text) for text in asked} == dict.fromkeys(asked, False)
 
 
-def test_cards_that_cannot_be_used_do_not_count_and_are_named() -> None:
+def test_gpus_that_cannot_be_used_do_not_count_and_are_named() -> None:
     machine = hopper(2)
     deselected = replace(machine, variables={**machine.variables, "CUDA_VISIBLE_DEVICES": "0"})
     (finding,) = judged(deselected, "gpu==2").findings
@@ -106,12 +106,12 @@ def test_cards_that_cannot_be_used_do_not_count_and_are_named() -> None:
         ("sm>=7.5", True), ("sm>=10.0", False), ("sm>=8.0", None), ("any(sm>=8.0)", None), ("same-model", None),
     ],
 )  # fmt: skip
-def test_two_nodes_of_four_unlike_cards(text: str, expected: bool | None) -> None:
+def test_two_nodes_of_four_unlike_gpus(text: str, expected: bool | None) -> None:
     """Which two are in the container is not known."""
-    cards = [nvidia_gpu(H100, "sm_90", index=n, nodes=()) for n in range(2)]
-    cards += [nvidia_gpu("NVIDIA GeForce RTX 2080", "sm_75", index=n + 2, nodes=()) for n in range(2)]
+    gpus = [nvidia_gpu(H100, "sm_90", index=n, nodes=()) for n in range(2)]
+    gpus += [nvidia_gpu("NVIDIA GeForce RTX 2080", "sm_75", index=n + 2, nodes=()) for n in range(2)]
     nodes = tuple(DeviceNode(path=f"/dev/{name}", opened="ok") for name in ("nvidiactl", "nvidia0", "nvidia1"))
-    machine = nvidia_machine(*cards, driver="550.54.15", container="docker")
+    machine = nvidia_machine(*gpus, driver="550.54.15", container="docker")
     assert holds(with_stack(machine, nodes=known(nodes, "/dev")), text) is expected
 
 
@@ -125,13 +125,13 @@ def test_a_version_before_its_release_counts_as_that_release() -> None:
 
 def test_a_mig_slice_counts_with_its_own_memory() -> None:
     slices = (MigDevice(profile="1g.10gb", memory=9984 << 20),)
-    card = nvidia_gpu(H100, "sm_90", memory=known(81559 << 20, "nvml"))
-    card = replace(card, nvml=NvmlDevice(index=0, bdf=card.bdf or "", mig=True, mig_devices=slices))
-    assert holds(nvidia_machine(card), "gpu.memory>=70GiB") is False
-    assert holds(nvidia_machine(card), "gpu.memory>=9GiB") is True
+    gpu = nvidia_gpu(H100, "sm_90", memory=known(81559 << 20, "nvml"))
+    gpu = replace(gpu, nvml=NvmlDevice(index=0, bdf=gpu.bdf or "", mig=True, mig_devices=slices))
+    assert holds(nvidia_machine(gpu), "gpu.memory>=70GiB") is False
+    assert holds(nvidia_machine(gpu), "gpu.memory>=9GiB") is True
 
 
-def test_unified_memory_is_what_the_card_may_use() -> None:
+def test_unified_memory_is_what_the_gpu_may_use() -> None:
     gb10 = nvidia_gpu("NVIDIA GB10", "sm_121", memory=absent("nvml"), unified_memory=True, integrated=True)
     assert holds(nvidia_machine(gb10), "gpu.memory>=60GiB") is True
 
@@ -152,7 +152,7 @@ def test_peer_access_is_what_libcuda_says(peers: list[tuple[int, ...]], expected
     assert holds(replace(machine, nvidia=asked), "p2p") is expected
 
 
-def test_amd_cards_have_a_gfx_target_and_no_compute_capability() -> None:
+def test_amd_gpus_have_a_gfx_target_and_no_compute_capability() -> None:
     machine = amd_machine(amd_gpu("AMD Instinct MI300X", "gfx942"), torch=torch("2.9.1+rocm6.4"))
     assert holds(machine, "gfx in gfx942,gfx950") is True
     assert holds(machine, "sm>=8.0") is False

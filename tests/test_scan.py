@@ -1,4 +1,4 @@
-"""`gpudoctor scan` as people use it: libraries, wheels, distributions, environments; cards, exit codes, JSON."""
+"""`gpudoctor scan` as people use it: libraries, wheels, distributions, environments; GPUs, exit codes, JSON."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ TORCH = cuda_library(
 )
 
 
-REAL_CARDS = command._cards
+REAL_GPUS = command._gpus
 
 
 @pytest.fixture(autouse=True)
-def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine of the tests has no card of its own."""
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine of the tests has no GPU of its own."""
 
-    def cards(names: tuple[str, ...], matrix: Any) -> Any:
-        return REAL_CARDS(names, matrix) if names else ((), False)
+    def gpus(names: tuple[str, ...], matrix: Any) -> Any:
+        return REAL_GPUS(names, matrix) if names else ((), False)
 
-    monkeypatch.setattr(command, "_cards", cards)
+    monkeypatch.setattr(command, "_gpus", gpus)
 
 
 def scan(*arguments: object) -> Result:
@@ -155,18 +155,18 @@ def test_torch_is_fine_but_flash_attn_is_not(venv: Path):
     assert result.return_value == 1
     lines = result.stdout.splitlines()
     assert lines[0] == "NVIDIA GeForce RTX 5090 (sm_120)"
-    assert lines[1] == "  ✗ flash-attn 2.7.4: flash_attn_2_cuda.so: no code for this card"
+    assert lines[1] == "  ✗ flash-attn 2.7.4: flash_attn_2_cuda.so: no code for this GPU"
     assert lines[2] == "      it carries sm_80 sm_90"
     assert lines[3] == "  ✓ torch 2.9.1"
     assert "numpy" not in result.stdout
     assert scan(venv, "--gpu", "A100").return_value == 0
 
 
-def test_each_card_is_judged_and_the_json_says_which_libraries_fail_it(venv: Path):
-    cards = scanned(venv, "--gpu", "RTX 5090", "--gpu", "A100")["cards"]
-    assert [(card["arch"], len(card["missing"])) for card in cards] == [("sm_120", 1), ("sm_80", 0)]
-    assert cards[0]["missing"][0]["distribution"] == "flash-attn 2.7.4"
-    assert cards[0]["missing"][0]["libraries"] == [f"{site_of(venv)}/flash_attn_2_cuda.so"]
+def test_each_gpu_is_judged_and_the_json_says_which_libraries_fail_it(venv: Path):
+    gpus = scanned(venv, "--gpu", "RTX 5090", "--gpu", "A100")["gpus"]
+    assert [(gpu["arch"], len(gpu["missing"])) for gpu in gpus] == [("sm_120", 1), ("sm_80", 0)]
+    assert gpus[0]["missing"][0]["distribution"] == "flash-attn 2.7.4"
+    assert gpus[0]["missing"][0]["libraries"] == [f"{site_of(venv)}/flash_attn_2_cuda.so"]
 
 
 def test_an_installed_distribution_is_scanned_by_its_name(venv: Path):
@@ -198,7 +198,7 @@ def test_one_container_that_runs_is_enough_for_other_libraries(tmp_path: Path):
     assert roles(tmp_path, {"x/y.so": many}, "RTX 5090", "A100", "V100") == [0, 0, 1]
 
 
-def test_ptx_serves_newer_cards(tmp_path: Path):
+def test_ptx_serves_newer_gpus(tmp_path: Path):
     assert roles(tmp_path, {"x/y.so": cuda_library(container("sm_80", "compute_80"))}, "RTX 5090", "V100") == [0, 1]
 
 
@@ -228,10 +228,10 @@ def test_of_libraries_for_several_cudas_one_that_fits_is_enough(tmp_path: Path):
     assert roles(tmp_path, members, "RTX 5090", "V100", "RX 7900 XTX", "RX 6800") == [0, 1, 0, 1]
 
 
-def test_amd_code_has_to_name_the_card_or_its_generic_target(tmp_path: Path):
+def test_amd_code_has_to_name_the_gpu_or_its_generic_target(tmp_path: Path):
     members = {"x/y.so": hip_library(bundle("gfx1030", "gfx90a:xnack-", "gfx11-generic"))}
-    cards = ("RX 6800", "RX 6700 XT", "MI250X", "RX 7800 XT", "RTX 4090")
-    assert roles(tmp_path, members, *cards) == [0, 1, 0, 0, 1]
+    gpus = ("RX 6800", "RX 6700 XT", "MI250X", "RX 7800 XT", "RTX 4090")
+    assert roles(tmp_path, members, *gpus) == [0, 1, 0, 0, 1]
 
 
 def test_rocblas_decides_and_hipblaslt_does_not(tmp_path: Path):
@@ -298,13 +298,13 @@ def test_odd_files_of_an_environment_are_passed_over(tmp_path: Path):
     assert scan(tmp_path / "venv", "--gpu", "A100").return_value == 0
 
 
-def test_this_machines_cards_are_judged_and_a_mixed_box_needs_one_vendor_only(
+def test_this_machines_gpus_are_judged_and_a_mixed_box_needs_one_vendor_only(
     venv: Path, monkeypatch: pytest.MonkeyPatch
 ):
     from gpudoctor import doctor
     from tests.support.machines import amd_gpu, nvidia_gpu, nvidia_machine
 
-    monkeypatch.setattr(command, "_cards", REAL_CARDS)
+    monkeypatch.setattr(command, "_gpus", REAL_GPUS)
     found: list[Any] = []
     monkeypatch.setattr(doctor, "survey", lambda *_, **__: doctor.Survey(found[0], (), {}))
     found[:] = [nvidia_machine(nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120"))]
@@ -361,7 +361,7 @@ def test_what_is_no_library_is_bad_input(tmp_path: Path, content: bytes):
     assert isinstance(scan(path).exception, InputError)
 
 
-def test_an_unknown_card_is_bad_input(tmp_path: Path):
+def test_an_unknown_gpu_is_bad_input(tmp_path: Path):
 
     assert isinstance(scan(torch_wheel(tmp_path), "--gpu", "RTX 9999").exception, InputError)
 

@@ -1,6 +1,6 @@
 """Real fault reports, each laid out as a host folder and judged by `gpudoctor check --root`.
 
-A report's structured facts become the machine: cards by name (their PCI ids come from the matrix), driver, torch,
+A report's structured facts become the machine: GPUs by name (their PCI ids come from the matrix), driver, torch,
 Python, system, variables, packages. What the facts leave open is healthy, or `assumed` here with what the report's
 text says. `python -m tests.test_shared_cases` prints which case is judged how, and which is not and why.
 """
@@ -66,7 +66,7 @@ def build(host: Host, facts: Facts) -> Host:
     _system(host, facts)
     names = facts.get("gpu") or []
     for number, name in enumerate([names] if isinstance(names, str) else names):
-        _card(host, number, name, facts)
+        _gpu(host, number, name, facts)
     if str(facts.get("container", "")).startswith(("docker", "podman")):
         host.docker()
     _environment(host, facts)
@@ -91,40 +91,40 @@ def _system(host: Host, facts: Facts) -> None:
         host.node("/dev/dxg").file("/etc/ld.so.conf.d/ld.wsl.conf", f"{WSL}\n").file(f"{WSL}/libdxcore.so")
 
 
-def _card(host: Host, number: int, name: str, facts: Facts) -> None:
+def _gpu(host: Host, number: int, name: str, facts: Facts) -> None:
     spoken = re.sub(r"\s*[(\[].*", "", name)
     target = re.search(r"gfx[0-9a-f]+", name) or re.match(r"gfx[0-9a-f]+", facts.get("gfx", ""))
-    known = matrix().cards_by_name(spoken) or (matrix().cards_by_name(target[0]) if target else ())
+    known = matrix().gpus_by_name(spoken) or (matrix().gpus_by_name(target[0]) if target else ())
     assert known, name
-    card = known[0]
-    pci = card.pci_id or _pci_of(card)
+    gpu = known[0]
+    pci = gpu.pci_id or _pci_of(gpu)
     bdf = f"0000:{number + 1:02x}:00.0"
     if "microsoft" in host.json["uname"]["release"]:
-        _card_of_windows(host, number, name, card.vendor, facts)
-    elif card.vendor == "amd":
-        figures = re.fullmatch(r"gfx(\d+)([0-9a-f])([0-9a-f])", card.arch)
+        _gpu_of_windows(host, number, name, gpu.vendor, facts)
+    elif gpu.vendor == "amd":
+        figures = re.fullmatch(r"gfx(\d+)([0-9a-f])([0-9a-f])", gpu.arch)
         assert figures
         version = int(figures[1]) * 10000 + int(figures[2], 16) * 100 + int(figures[3], 16)
-        host.amd_card(pci[5:], version, bdf, node=number + 1, render=128 + number)
+        host.amd_gpu(pci[5:], version, bdf, node=number + 1, render=128 + number)
     elif facts.get("driver", "") is None:
-        host.nvidia_card(pci[5:], bdf, driver=None)
+        host.nvidia_gpu(pci[5:], bdf, driver=None)
     else:
-        host.nvidia_card(pci[5:], bdf, minor=number, pci_class="0x030200" if card.datacenter else "0x030000")
+        host.nvidia_gpu(pci[5:], bdf, minor=number, pci_class="0x030200" if gpu.datacenter else "0x030000")
         if number == 0:
-            version, flavour = _driver(card.arch, facts)
+            version, flavour = _driver(gpu.arch, facts)
             host.nvidia_driver(version, flavour=flavour)
 
 
-def _pci_of(card: Identity) -> str:
-    """A PCI id with that chip or target, for cards that are named by these."""
-    if card.vendor == "nvidia":
-        named = [row for row in matrix().tables.nvidia_gpus if row.chip == card.chip]
-        return f"10de:{next((row for row in named if str(card.chip) in row.name), named[0]).pci}"
-    return next(f"1002:{row.pci}" for row in matrix().tables.amd_gpus if row.gfx == card.arch)
+def _pci_of(gpu: Identity) -> str:
+    """A PCI id with that chip or target, for GPUs that are named by these."""
+    if gpu.vendor == "nvidia":
+        named = [row for row in matrix().tables.nvidia_gpus if row.chip == gpu.chip]
+        return f"10de:{next((row for row in named if str(gpu.chip) in row.name), named[0]).pci}"
+    return next(f"1002:{row.pci}" for row in matrix().tables.amd_gpus if row.gfx == gpu.arch)
 
 
 def _driver(arch: str, facts: Facts) -> tuple[str, str]:
-    """Version and flavour of the kernel module: as stated, else one that serves the card."""
+    """Version and flavour of the kernel module: as stated, else one that serves the GPU."""
     capability = int(arch.removeprefix("sm_"))
     stated = re.match(r"[\d.]+", facts.get("driver") or "")
     version = stated[0] if stated else SERVES_CUDA.get(facts.get("driver_cuda", "")[:4].strip(), "580.95.05")
@@ -134,7 +134,7 @@ def _driver(arch: str, facts: Facts) -> tuple[str, str]:
     return version, "proprietary" if closed else "open"
 
 
-def _card_of_windows(host: Host, number: int, name: str, vendor: str, facts: Facts) -> None:
+def _gpu_of_windows(host: Host, number: int, name: str, vendor: str, facts: Facts) -> None:
     if vendor == "nvidia" and number == 0:
         host.file(f"{WSL}/libcuda.so.1.1", shared_library(soname="libcuda.so.1"))
         host.link(f"{WSL}/libcuda.so.1", "libcuda.so.1.1").file(f"{WSL}/libnvidia-ml.so.1", shared_library())
@@ -214,7 +214,7 @@ def story(
 
 
 def hopper_board(manager: str | None) -> Callable[[Host], Host]:
-    """NVSwitches beside the cards, and a fabric manager of that version that does not run."""
+    """NVSwitches beside the GPUs, and a fabric manager of that version that does not run."""
 
     def told(host: Host) -> Host:
         for number in range(4):
@@ -266,8 +266,8 @@ def hsa(status: int) -> Callable[[Facts], object]:
 
 
 def broken_memory(machine: Facts) -> None:
-    card = machine["gpus"][0]
-    card["nvml"] = {"index": 0, "name": card["name"], "bdf": card["bdf"], "ecc_uncorrectable": 2}
+    gpu = machine["gpus"][0]
+    gpu["nvml"] = {"index": 0, "name": gpu["name"], "bdf": gpu["bdf"], "ecc_uncorrectable": 2}
 
 
 def resumed(host: Host) -> object:
@@ -279,7 +279,7 @@ NOT_READY = cuda(802, "CUDA_ERROR_SYSTEM_NOT_READY")
 NOT_REACHED = "Unable to determine the device handle for GPU 0000:{:02X}:00.0: Unknown Error\n"
 
 
-# --- torch and the card
+# --- torch and the GPU
 
 story("pytorch-149845", "cu128", torch="2.6.0+cu124")
 story("inference-3603", "cu128", torch="2.6.0+cu124")
@@ -306,7 +306,7 @@ story(
     torch="2.0.0+rocm5.4.2",
     gpu=["Radeon RX 6700 XT"],
     slug="torch-rocm-no-arch-for-gpu",
-    why="every card that this torch's rocBLAS lacks is missing in torch itself",
+    why="every GPU that this torch's rocBLAS lacks is missing in torch itself",
 )
 story(
     "legacy-rocm-build-4440",
@@ -398,7 +398,7 @@ story("jade-hpc-gpu.github.io-194", gpu=["Tesla V100-SXM2-32GB"], answers=broken
 # --- access
 
 
-def without_card(host: Host) -> object:
+def without_gpu(host: Host) -> object:
     host.pci("0000:01:00.0", "10de", "2684", driver="nvidia")
     return host.file("/sys/module/nvidia/version", "580.95.05\n")
 
@@ -434,7 +434,7 @@ def unbound(host: Host) -> object:
 
 
 def skipped(line: str) -> Callable[[Host], object]:
-    """KFD left the card out."""
+    """KFD left the GPU out."""
 
     def told(host: Host) -> object:
         for file in ("properties", "gpu_id", "name"):
@@ -458,7 +458,7 @@ def built_for(kernel: str) -> Callable[[Host], object]:
     return told
 
 
-story("dreammat-14", "--gpus", told=without_card, torch="2.3.0+cu121")
+story("dreammat-14", "--gpus", told=without_gpu, torch="2.3.0+cu121")
 story(
     "pytorch-49081",
     gpu=["NVIDIA GeForce RTX 3090"],
@@ -488,7 +488,7 @@ story(
     gpu=["Radeon VII"],
     kernel="5.4.0-7642-generic",
     slug="amd-device-permission",
-    why="the kernel's own amdgpu serves the card; the files show that /dev/kfd is refused",
+    why="the kernel's own amdgpu serves the GPU; the files show that /dev/kfd is refused",
     told=lambda host: (refused("/dev/kfd", by="EPERM")(host), built_for("5.4.0-7634-generic")(host)),
 )
 story(
@@ -760,12 +760,12 @@ NOT_APPLICABLE = {
     **dict.fromkeys(("tensorflow-60646", "tensorflow-110", "ai-lab-30"), "TensorFlow"),
     "llamacpp-rocm-96": "llama.cpp",
     "bitsandbytes-778": "libcudart is missing; the report tells neither version nor files",
-    "xgboost-11242": "XGBoost; the report names no card",
+    "xgboost-11242": "XGBoost; the report names no GPU",
     "legacy-rocm-build-5643": "a harmless message of AMD's own build, whose lists are not published",
     "bitsandbytes-723": "a fault of bitsandbytes on Windows",
     "microwakeword-trainer-applesilicon-16": "macOS",
     "pytorch-scripts-13": "torch 0.3.1 on Windows",
-    "pytorch-99983": "a ROCm build of which the report does not say why it sees no card",
+    "pytorch-99983": "a ROCm build of which the report does not say why it sees no GPU",
 }
 
 

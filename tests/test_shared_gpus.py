@@ -1,4 +1,4 @@
-"""Recordings of real machines: cards, drivers and targets compared with values typed from the recordings.
+"""Recordings of real machines: GPUs, drivers and targets compared with values typed from the recordings.
 
 `python -m tests.test_shared_gpus` prints what was read, by kind.
 """
@@ -72,7 +72,7 @@ def on_bus(root: Path, bdf: str, **files: str) -> None:
         write(root, f"/sys/bus/pci/devices/{bdf}/{name}", content)
 
 
-def cards(root: Path, system: System = LINUX) -> tuple[Gpu, ...]:
+def gpus(root: Path, system: System = LINUX) -> tuple[Gpu, ...]:
     host = RecordedHost(root)
     pci = probe_pci(host)
     from gpudoctor.machine import LoadPath
@@ -81,7 +81,7 @@ def cards(root: Path, system: System = LINUX) -> tuple[Gpu, ...]:
     return assemble(pci, probe_amd(host, pci, system), nvidia, system, matrix())[0]
 
 
-# --- nvidia-smi: driver, CUDA, number of cards, first card's name, its architecture ------------------------
+# --- nvidia-smi: driver, CUDA, number of GPUs, first GPU's name, its architecture ------------------------
 
 Smi = tuple[str | None, str | None, int, str, str | None]
 SMI: dict[str, Smi] = {
@@ -218,7 +218,7 @@ def smi_devices(path: str) -> tuple[NvmlDevice, ...]:
     return api.devices or ()
 
 
-def test_details_of_some_cards() -> None:
+def test_details_of_some_gpus() -> None:
     first, second = smi_devices(f"{K8S}/qx-gb200-lost.xml")
     assert (first.ecc_uncorrectable, first.ecc_uncorrectable_ever, first.remap_failed, first.lost) == (
         5,
@@ -227,7 +227,7 @@ def test_details_of_some_cards() -> None:
         False,
     )
     assert second.lost
-    assert [card.remap_pending for card in smi_devices(f"{GLS}/A100SXMx4_smi.out_a.txt")][:2] == [False, True]
+    assert [gpu.remap_pending for gpu in smi_devices(f"{GLS}/A100SXMx4_smi.out_a.txt")][:2] == [False, True]
     (h200,) = smi_devices(f"{GLS}/H200_smi.out_a.txt")
     assert (h200.fabric, h200.memory, h200.pci_id) == ("completed", 143771 << 20, "10de:2335")
     (mig,) = smi_devices(f"{CAPTURES}/linux-x86_64__nvidia-h100-mig__590.48.01.txt")
@@ -266,7 +266,7 @@ def test_rocminfo(path: str) -> None:
     assert (len(agents), agents[0].isa, agents[0].bdf) == (count, isa, bdf)
     stack = AmdStack(hsa=known(api, "rocminfo"))
     found = assemble(unknown("no bus"), stack, NvidiaStack(), LINUX, matrix())[0]
-    assert [card.arch.value for card in found] == [isa[0].partition(":")[0]] * count
+    assert [gpu.arch.value for gpu in found] == [isa[0].partition(":")[0]] * count
 
 
 @pytest.mark.parametrize(("path", "sign"), ROCMINFO_FAILURES.items())
@@ -299,19 +299,19 @@ def kfd_root(root: Path, path: str) -> Path:
 
 @pytest.mark.parametrize("path", KFD)
 def test_kfd_topology(path: str, tmp_path: Path) -> None:
-    found = cards(kfd_root(tmp_path, path))
+    found = gpus(kfd_root(tmp_path, path))
     assert [(c.kfd_node, c.arch.value, c.bdf, c.pci_id, int(c.nodes[0].rpartition("D")[2])) for c in found] == KFD[
         path
     ]
-    assert all(card.integrated for card in found)
+    assert all(gpu.integrated for gpu in found)
 
 
-def test_kfd_of_eight_cards_in_four_partitions_each(tmp_path: Path) -> None:
-    found = cards(kfd_root(tmp_path, MI308))
-    assert [card.kfd_node for card in found] == list(range(2, 34))
-    assert {card.arch.value for card in found} == {"gfx942"}
-    assert {card.name for card in found} == {"AMD Instinct MI308X"}
-    assert [card.bdf for card in found[:5]] == [
+def test_kfd_of_eight_gpus_in_four_partitions_each(tmp_path: Path) -> None:
+    found = gpus(kfd_root(tmp_path, MI308))
+    assert [gpu.kfd_node for gpu in found] == list(range(2, 34))
+    assert {gpu.arch.value for gpu in found} == {"gfx942"}
+    assert {gpu.name for gpu in found} == {"AMD Instinct MI308X"}
+    assert [gpu.bdf for gpu in found[:5]] == [
         "0000:0a:00.0",
         "0000:0a:00.1",
         "0000:0a:00.2",
@@ -324,13 +324,13 @@ def test_kfd_of_eight_cards_in_four_partitions_each(tmp_path: Path) -> None:
 
 def test_kfd_node_without_a_target(tmp_path: Path) -> None:
     write(tmp_path, "/sys/class/kfd/kfd/topology/nodes/5/properties", read(MI350))
-    (card,) = cards(tmp_path)
-    assert (card.kfd_node, card.arch.value, card.bdf) == (5, None, None)
+    (gpu,) = gpus(tmp_path)
+    assert (gpu.kfd_node, gpu.arch.value, gpu.bdf) == (5, None, None)
 
 
-# --- sysfs of cards ---------------------------------------------------------------------------------------
+# --- sysfs of GPUs ---------------------------------------------------------------------------------------
 
-# Address, PCI id, driver, architecture (None instead of all: the card is too old to count).
+# Address, PCI id, driver, architecture (None instead of all: the GPU is too old to count).
 SYSFS: dict[str, tuple[str, str, str, str | None] | None] = {
     f"{LACT}/amd/strixpoint/card1": ("0000:c1:00.0", "1002:150e", "amdgpu", "gfx1150"),
     f"{LACT}/amd/vangogh/card0": ("0000:04:00.0", "1002:163f", "amdgpu", "gfx1033"),
@@ -347,28 +347,28 @@ SYSFS: dict[str, tuple[str, str, str, str | None] | None] = {
 
 
 @pytest.mark.parametrize("path", SYSFS)
-def test_sysfs_of_a_card(path: str, tmp_path: Path) -> None:
-    (device,) = (FIXTURES / path).glob("device" if (FIXTURES / path / "device").is_dir() else "card*/device")
+def test_sysfs_of_a_gpu(path: str, tmp_path: Path) -> None:
+    (device,) = (FIXTURES / path).glob("device" if (FIXTURES / path / "device").is_dir() else "GPU*/device")
     slot = re.search(r"PCI_SLOT_NAME=(\S+)", (device / "uevent").read_text())
     assert slot
     place = tmp_path / "sys/bus/pci/devices" / slot[1]
     shutil.copytree(device, place)
     expected = SYSFS[path]
-    found = [(card.bdf, card.pci_id, card.driver.value, card.arch.value) for card in cards(tmp_path)]
+    found = [(gpu.bdf, gpu.pci_id, gpu.driver.value, gpu.arch.value) for gpu in gpus(tmp_path)]
     assert found == ([] if expected is None else [expected])
 
 
 PCI_SYSFS = "pci-sysfs/kubernetes-sigs__node-feature-discovery/testdata/source/pci"
 
 
-def test_a_server_without_a_card() -> None:
+def test_a_server_without_a_gpu() -> None:
     for root in sorted((FIXTURES / PCI_SYSFS).glob("rootfs-*")):
-        assert cards(root) == ()
+        assert gpus(root) == ()
 
 
 # --- buses in other tools' words: laid out as sysfs, then read -------------------------------------------
 
-# Card by card: PCI id, architecture (None: no row), driver where the text has it.
+# GPU by GPU: PCI id, architecture (None: no row), driver where the text has it.
 Bus = list[tuple[str, str | None, str | None]]
 UDEVADM: dict[str, Bus] = {
     f"{UDEV}/CAPTURE_METADATA.txt": [("1002:6900", None, "amdgpu")],
@@ -392,7 +392,7 @@ def test_a_bus_as_udevadm_lists_it(path: str, tmp_path: Path) -> None:
         slot = re.search(r"^E: PCI_SLOT_NAME=(\S+)", block, re.M)
         if slot and re.search(r"^E: SUBSYSTEM=pci$", block, re.M):
             on_bus(tmp_path, slot[1], uevent="\n".join(lines) + "\n")
-    found = [(card.pci_id, card.arch.value, card.driver.value) for card in cards(tmp_path)]
+    found = [(gpu.pci_id, gpu.arch.value, gpu.driver.value) for gpu in gpus(tmp_path)]
     assert found == UDEVADM[path]
 
 
@@ -414,7 +414,7 @@ def test_a_bus_as_lspci_lists_it(path: str, tmp_path: Path) -> None:
         full = bdf if bdf.count(":") == 2 else f"0000:{bdf}"
         on_bus(tmp_path, full, vendor=f"0x{vendor}", device=f"0x{device}", **{"class": f"0x{code}00"})
     expected, switches = LSPCI[path]
-    assert [(card.pci_id, card.arch.value) for card in cards(tmp_path)] == expected
+    assert [(gpu.pci_id, gpu.arch.value) for gpu in gpus(tmp_path)] == expected
     assert sum(device.is_nvswitch for device in probe_pci(RecordedHost(tmp_path)).value or ()) == switches
 
 
@@ -435,7 +435,7 @@ def test_a_bus_as_hwloc_describes_it(path: str, tmp_path: Path) -> None:
     pattern = r'pci_busid="([^"]+)" pci_type="(\w{4}) \[(\w{4}):(\w{4})\]'
     for bdf, code, vendor, device in re.findall(pattern, read(path)):
         on_bus(tmp_path, bdf, vendor=f"0x{vendor}", device=f"0x{device}", **{"class": f"0x{code}00"})
-    assert [(card.pci_id, card.arch.value) for card in cards(tmp_path)] == HWLOC_XML[path]
+    assert [(gpu.pci_id, gpu.arch.value) for gpu in gpus(tmp_path)] == HWLOC_XML[path]
 
 
 @pytest.mark.parametrize("path", HWLOC_TAR)
@@ -443,9 +443,9 @@ def test_a_root_that_hwloc_packed(path: str, tmp_path: Path) -> None:
     with tarfile.open(FIXTURES / path) as archive:
         archive.extractall(tmp_path, filter="tar")
     (root,) = tmp_path.iterdir()
-    found = cards(root)
+    found = gpus(root)
     assert len(found) == HWLOC_TAR[path]
-    assert {card.vendor for card in found} <= {"nvidia"}
+    assert {gpu.vendor for gpu in found} <= {"nvidia"}
 
 
 RCCL_MODELS: dict[str, tuple[str, str, int]] = {
@@ -471,7 +471,7 @@ def test_a_bus_as_rccl_models_it(path: str, tmp_path: Path) -> None:
     for bdf, code, vendor, device in re.findall(pattern, read(path)):
         on_bus(tmp_path, bdf, vendor=vendor, device=device, **{"class": code})
     pci_id, arch, count = RCCL_MODELS[path]
-    assert [(card.pci_id, card.arch.value) for card in cards(tmp_path)] == [(pci_id, arch)] * count
+    assert [(gpu.pci_id, gpu.arch.value) for gpu in gpus(tmp_path)] == [(pci_id, arch)] * count
 
 
 # --- names and capabilities that the driver itself printed ------------------------------------------------
@@ -492,7 +492,7 @@ DEVICE_QUERY = {
 
 
 @pytest.mark.parametrize("machine", DEVICE_QUERY)
-def test_the_matrix_knows_the_driver_s_name_of_a_card(machine: str) -> None:
+def test_the_matrix_knows_the_driver_s_name_of_a_gpu(machine: str) -> None:
     name, arch, count = DEVICE_QUERY[machine]
     text = read(f"{QUERIES}/{machine}_deviceQuery.out.txt")
     assert text.count(f'"{name}"') >= count
@@ -512,7 +512,7 @@ def test_nvml_profiles(profile: str) -> None:
     assert f"device_id: 0x{pci_id[5:].upper()}10DE" in text
     name = re.search(r'^  name: "([^"]+)"', text, re.M)
     assert name
-    by_id = matrix().card_by_pci(pci_id)
+    by_id = matrix().gpu_by_pci(pci_id)
     by_name = identity_by_name(matrix(), name[1])
     assert by_id is not None
     assert by_name is not None
@@ -549,7 +549,7 @@ BANNER = "os-facts/NVIDIA__open-gpu-kernel-modules/issue-326/lsmod-and-proc-vers
 
 
 def test_a_device_tree_whose_separators_were_lost() -> None:
-    identity = matrix().card_by_device_tree(read(TREE))
+    identity = matrix().gpu_by_device_tree(read(TREE))
     assert identity is not None
     assert identity.arch == "sm_87"
 
@@ -572,7 +572,7 @@ NOT_APPLICABLE = {
     f"{MOCKS}/mock-nvml-config-gb200.yaml": "its PCI id is a placeholder (that of an H100), as it says itself",
     f"{ROOTS}/rootfs-2": "libraries only: read by the load path's tests",
     "jetson/balena-os__balena-jetson-orin/issue-464/dmesg-nvgpu.txt": "a kernel log: read by the log's tests",
-    "nccl-topo/aws__aws-ofi-nccl/topology/g5.48xl-topo.xml": "names no card and no PCI id",
+    "nccl-topo/aws__aws-ofi-nccl/topology/g5.48xl-topo.xml": "names no GPU and no PCI id",
 }
 KINDS_NOT_APPLICABLE = {
     "rocm-smi": "gpudoctor does not run rocm-smi or amd-smi: KFD and libhsa tell more",

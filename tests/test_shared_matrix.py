@@ -39,12 +39,12 @@ def test_every_torch_build_is_as_collected() -> None:
 
 def test_every_pci_id_is_as_collected() -> None:
     for fact in facts("nvidia_gpus")["gpus"]:
-        card = MATRIX.card_by_pci(fact["pci"])
+        gpu = MATRIX.gpu_by_pci(fact["pci"])
         if fact["cc"] and "bridge" not in fact["name"]:
-            assert card is not None and card.arch == "sm_" + fact["cc"].replace(".", ""), fact
+            assert gpu is not None and gpu.arch == "sm_" + fact["cc"].replace(".", ""), fact
     for fact in facts("amd_gpus")["devices"]:
-        card = MATRIX.card_by_pci(fact["pci"])
-        assert card is not None and card.arch == fact["gfx"], fact
+        gpu = MATRIX.gpu_by_pci(fact["pci"])
+        assert gpu is not None and gpu.arch == fact["gfx"], fact
 
 
 def test_gaps_of_rocblas_follow_from_the_rows() -> None:

@@ -1,4 +1,4 @@
-"""For the drivers and gfx names that uv was asked about: never a build that the driver or the card cannot run."""
+"""For the drivers and gfx names that uv was asked about: never a build that the driver or the GPU cannot run."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ FACTS = yaml.load((SHARED / "facts" / "torch_builds.yaml").read_text(), LOADER)[
 BLAS = yaml.load((SHARED / "facts" / "rocm_blas.yaml").read_text(), LOADER)["rocm_blas"]
 FLOORS = {"11": "450.80.02", "12": "525.60.13", "13": "580"}
 # Capability, first driver, last branch; from NVIDIA's release notes.
-CARDS = {
+GPUS = {
     "GTX 1080 Ti": ((6, 1), "378.13", 580),
     "RTX 3090": ((8, 6), "455.23.04", 10_000),
     "RTX 5090": ((12, 0), "570.86.16", 10_000),
 }
 
 
-def answer(card: str, driver: str = "", python: str = "3.12") -> Recommendation:
-    described = Description(gpus=(card,), driver=driver, python_version=python)
+def answer(gpu: str, driver: str = "", python: str = "3.12") -> Recommendation:
+    described = Description(gpus=(gpu,), driver=driver, python_version=python)
     return recommend(imagined(described, {}, MATRIX), MATRIX)
 
 
@@ -53,11 +53,11 @@ def test_all_drivers_and_names_are_recorded() -> None:
 
 
 @pytest.mark.parametrize("python", ["3.10", "3.12", "3.14"])
-@pytest.mark.parametrize("card", CARDS)
+@pytest.mark.parametrize("gpu", GPUS)
 @pytest.mark.parametrize("driver", [row["driver"] for row in UV["driver"]])
-def test_no_build_that_driver_or_card_cannot_run(card: str, driver: str, python: str) -> None:
-    (major, minor), first, last = CARDS[card]
-    served = [choice for choice in answer(card, driver, python).choices if choice.level != "cpu"]
+def test_no_build_that_driver_or_gpu_cannot_run(gpu: str, driver: str, python: str) -> None:
+    (major, minor), first, last = GPUS[gpu]
+    served = [choice for choice in answer(gpu, driver, python).choices if choice.level != "cpu"]
     if figures(driver) < figures(first) or figures(driver)[0] > last:
         assert served == []
     for choice in served:
@@ -72,7 +72,7 @@ def test_no_build_that_driver_or_card_cannot_run(card: str, driver: str, python:
 
 
 @pytest.mark.parametrize(
-    ("card", "driver", "build"),
+    ("gpu", "driver", "build"),
     [
         ("GTX 1080 Ti", "580.126.09", "cu126"),
         ("GTX 1080 Ti", "525.60.13", "cu126"),
@@ -84,12 +84,12 @@ def test_no_build_that_driver_or_card_cannot_run(card: str, driver: str, python:
         ("RTX 5090", "580.126.09", "cu132"),
     ],
 )
-def test_the_first_choice(card: str, driver: str, build: str) -> None:
-    assert answer(card, driver).choices[0].build == build
+def test_the_first_choice(gpu: str, driver: str, build: str) -> None:
+    assert answer(gpu, driver).choices[0].build == build
 
 
 @pytest.mark.parametrize("gfx", [row["gfx"] for row in UV["gfx"]])
-def test_no_rocm_build_without_code_or_blas_for_the_card(gfx: str) -> None:
+def test_no_rocm_build_without_code_or_blas_for_the_gpu(gfx: str) -> None:
     found = answer(gfx)
     native = [choice for choice in found.choices if choice.level == "native"]
     for choice in native:

@@ -54,7 +54,7 @@ def _has_a_place(kind: str, source: Path) -> bool:
 
 
 def _slots(source: Path) -> dict[str, Path]:
-    """PCI address and folder of every card of a recording."""
+    """PCI address and folder of every GPU of a recording."""
     texts = {uevent.parent: uevent.read_text(errors="replace") for uevent in sorted(source.rglob("uevent"))}
     found = {folder: re.search(r"PCI_SLOT_NAME=(\S+)", text) for folder, text in texts.items()}
     return {slot[1]: folder for folder, slot in found.items() if slot}
@@ -72,7 +72,7 @@ def lay_out(path: str, host: Host) -> None:
     elif kind == "kfd":
         _kfd(source, host)
     elif kind == "amd-sysfs":
-        _sysfs_cards(source, host)
+        _sysfs_gpus(source, host)
     else:
         shutil.copytree(source, host.root, symlinks=True, dirs_exist_ok=True)
 
@@ -84,10 +84,10 @@ def _kfd(source: Path, host: Host) -> None:
         shutil.copytree(source / "topology", host.path("/sys/class/kfd/kfd/topology"))
 
 
-def _sysfs_cards(source: Path, host: Host) -> None:
+def _sysfs_gpus(source: Path, host: Host) -> None:
     for number, (slot, folder) in enumerate(_slots(source).items()):
         shutil.copytree(folder, host.path(f"/sys/bus/pci/devices/{slot}"), dirs_exist_ok=True)
-        host.link(f"/sys/class/drm/card{number}/device", f"../../../bus/pci/devices/{slot}")
+        host.link(f"/sys/class/drm/GPU{number}/device", f"../../../bus/pci/devices/{slot}")
 
 
 # --- every recording, without and with a torch --------------------------------------------------------------
@@ -107,7 +107,7 @@ ERRORS: dict[str, tuple[str, ...]] = {
     f"{SNAPSHOTS}/rx5700xt": NO_ROCM_CODE,
     f"{SNAPSHOTS}/rx6600xt": NO_ROCM_CODE,
     f"{SNAPSHOTS}/vega56": MI50,
-    f"{SNAPSHOTS}/hd7870": ("no-gpu",),  # driven by radeon: no card of ROCm's
+    f"{SNAPSHOTS}/hd7870": ("no-gpu",),  # driven by radeon: no GPU of ROCm's
     "kfd/ilya-zlobintsev__LACT/tests/snapshots/amd/strixpoint/kfd": NO_ROCM_CODE,
     "kfd/ilya-zlobintsev__LACT/tests/snapshots/amd/vangogh/kfd": NO_ROCM_CODE,
     "rocminfo/Delaunay__regression/rocminfo.txt": MI50,
@@ -162,7 +162,7 @@ def test_the_recordings_are_all_there() -> None:
 
 def nvidia(device: str, bdf: str, driver: str = "580.95.05", *, bound: bool = True, **options: Any) -> Any:
     def build(host: Host) -> Host:
-        host.ubuntu().nvidia_card(device, bdf, driver="nvidia" if bound else None)
+        host.ubuntu().nvidia_gpu(device, bdf, driver="nvidia" if bound else None)
         return host.nvidia_driver(driver, **options).torch("2.9.1+cu128")
 
     return build
@@ -172,7 +172,7 @@ def unloaded(device: str, bdf: str) -> Callable[[Host], Host]:
     """The module is installed and not loaded."""
 
     def build(host: Host) -> Host:
-        host.ubuntu().nvidia_card(device, bdf, driver=None).nvidia_libraries("580.95.05")
+        host.ubuntu().nvidia_gpu(device, bdf, driver=None).nvidia_libraries("580.95.05")
         host.file("/lib/modules/6.8.0-60-generic/updates/dkms/nvidia.ko", b"version=580.95.05\0")
         return host.torch("2.9.1+cu128")
 
@@ -180,12 +180,12 @@ def unloaded(device: str, bdf: str) -> Callable[[Host], Host]:
 
 
 def amd(device: str, version: int, bdf: str, build: str = ROCM) -> Callable[[Host], Host]:
-    return lambda host: host.ubuntu().amd_card(device, version, bdf).torch(build)
+    return lambda host: host.ubuntu().amd_gpu(device, version, bdf).torch(build)
 
 
 def without_kfd(device: str, version: int) -> Callable[[Host], Host]:
     def build(host: Host) -> Host:
-        host.ubuntu().amd_card(device, version, kfd=False).node("/dev/kfd", mode="0660", gid=992)
+        host.ubuntu().amd_gpu(device, version, kfd=False).node("/dev/kfd", mode="0660", gid=992)
         host.file("/sys/class/kfd/kfd/topology/nodes/0/properties", "cpu_cores_count 32\nsimd_count 0\n")
         return host.torch(ROCM)
 
@@ -199,7 +199,7 @@ def wsl(host: Host) -> Host:
 
 
 LOGS: dict[str, tuple[Callable[[Host], Host], str]] = {
-    # a line of the past about a card that works now
+    # a line of the past about a GPU that works now
     "Bumblebee-Project__Bumblebee/issue-554/dmesg.txt": (nvidia("2684", "0000:01:00.0"), "note gpu-off-bus"),
     "leptonai__gpud/issue-500/xid-119.txt": (nvidia("2330", "0000:9b:00.0"), "note gpu-reset-needed"),
     "leptonai__gpud/components/memory/testdata/dmesg.decode.iso.log": (nvidia("2330", "0000:38:00.0"), ""),
@@ -208,7 +208,7 @@ LOGS: dict[str, tuple[Callable[[Host], Host], str]] = {
     "ROCm__legacy-rocm-build/issue-3265/journal.txt": (amd("744c", 110000, "0000:03:00.0"), ""),
     "ROCm__legacy-rocm-build/issue-6127/dmesg.txt": (amd("7550", 120001, "0000:03:00.0"), ""),
     "microsoft__WSL/issue-9099/dmesg-dxg.txt": (wsl, ""),
-    # what keeps the card from working
+    # what keeps the GPU from working
     "NVIDIA__NVSentinel/issue-155/dmesg.txt": (
         nvidia("26b5", "0000:b3:00.0", "570.158.01", bound=False),
         "error gpu-off-bus",

@@ -233,5 +233,5 @@ def test_recorded_kernel_logs(
         "leptonai__gpud/pkg/kmsg/testdata/kmsg.2.peermem.log",
     ],
 )
-def test_logs_of_other_troubles_show_no_fault_of_a_card(tmp_path: Path, recording: str) -> None:
+def test_logs_of_other_troubles_show_no_fault_of_a_gpu(tmp_path: Path, recording: str) -> None:
     assert kernel_log(tmp_path, recording).faults == ()

@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.environments import write_torch, write_venv
 from tests.support.hosts import slugs
-from tests.support.smoke_children import CARDS, GOOD, PYTHON, TORCH, faulty, write_kernels
+from tests.support.smoke_children import GOOD, GPUS, PYTHON, TORCH, faulty, write_kernels
 
 ROOT = Path(__file__).parents[1]
 TORCH_PYTHON = os.environ.get("GPUDOCTOR_TEST_PYTHON", "")
@@ -264,10 +264,10 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, what: str) -> Non
 
 
 @pytest.mark.parametrize(("count", "code"), [(2, 2), (0, 1)])
-def test_a_card_that_is_not_there_is_a_mistake_only_where_there_are_others(
+def test_a_gpu_that_is_not_there_is_a_mistake_only_where_there_are_others(
     tmp_path: Path, good: Path, count: int, code: int
 ) -> None:
-    place = environment(tmp_path, CARDS.replace("return 2", f"return {count}"))
+    place = environment(tmp_path, GPUS.replace("return 2", f"return {count}"))
     result = gpudoctor("smoke", "--python", place, "--device", "cuda:7", "--format", "json", kernels=good)
     assert result.returncode == code
     if count:
@@ -288,7 +288,7 @@ def test_a_kernel_by_name_needs_no_level(tmp_path: Path) -> None:
 # --- described machines ------------------------------------------------------------------------------
 
 
-def test_for_a_described_card_the_kernels_prove_this_torch_on_the_cpu(tmp_path: Path, good: Path) -> None:
+def test_for_a_described_gpu_the_kernels_prove_this_torch_on_the_cpu(tmp_path: Path, good: Path) -> None:
     arguments = ("check", "--gpu", "H100", "--driver", "580.95.05", "--python", environment(tmp_path))
     asked = report(gpudoctor(*arguments, "--level", "quick", "--format", "json", kernels=good))
     assert {kernel["device"] for kernel in asked["smoke"]["kernels"]} == {"cpu"}

@@ -12,7 +12,7 @@ from gpudoctor.host import LiveHost
 from gpudoctor.machine import PythonEnvironment, SmokeKernel
 from gpudoctor.smoke.kernels import all_kernels
 from gpudoctor.smoke.kernels.all_reduce_worker import expected_pattern, pattern
-from gpudoctor.smoke.kernels.several_cards import judge, judge_both
+from gpudoctor.smoke.kernels.several_gpus import judge, judge_both
 from gpudoctor.smoke.kernels.torchrun import Launch, Worker
 from gpudoctor.smoke.session import Request, perform
 from tests.support.smoke_children import processes_with
@@ -120,7 +120,7 @@ if os.environ.get("RANK") == "1":
         ("real(tensor); tensor[5] = float('nan')", "wrong", "1 of "),
         ("os._exit(7)", "error", "rank 1 exited with status 7"),
         ("sys.stderr.write('out of luck\\n'); sys.stderr.flush(); os.abort()", "error", "rank 1 ended by SIGABRT"),
-        ("raise RuntimeError('no such card')", "error", "rank 1 RuntimeError: no such card"),
+        ("raise RuntimeError('no such GPU')", "error", "rank 1 RuntimeError: no such GPU"),
     ],
 )
 def test_an_all_reduce_that_goes_wrong_is_told_with_the_worker(

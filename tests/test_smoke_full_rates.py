@@ -1,4 +1,4 @@
-"""What a card's vendor says of its speed: found for the product itself, and for nothing that only resembles it."""
+"""What a GPU's vendor says of its speed: found for the product itself, and for nothing that only resembles it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def nvidia(pci_id: str | None, gib: float, mig: bool = False, nvml_pci: str | No
         (amd("1002:74a1", "00", 191.98), "Instinct MI300X"),
     ],
 )
-def test_a_whole_card_has_its_own_products_rates(gpu: Gpu, product: str) -> None:
+def test_a_whole_gpu_has_its_own_products_rates(gpu: Gpu, product: str) -> None:
     rates = load_matrix().rates_of(gpu)
     assert rates is not None
     assert rates.product == product
@@ -51,12 +51,12 @@ def test_a_whole_card_has_its_own_products_rates(gpu: Gpu, product: str) -> None
         pytest.param(Gpu(vendor="amd", name="AMD Radeon Graphics"), id="no PCI id"),
     ],
 )
-def test_a_part_of_a_card_or_an_unknown_one_has_none(gpu: Gpu) -> None:
+def test_a_part_of_a_gpu_or_an_unknown_one_has_none(gpu: Gpu) -> None:
     assert load_matrix().rates_of(gpu) is None
 
 
 def test_no_rate_counts_sparsity() -> None:
-    rates = {row.product: row.tflops for row in load_matrix().tables.card_rates}
+    rates = {row.product: row.tflops for row in load_matrix().tables.gpu_rates}
     assert rates["H100 SXM5 80GB"]["bfloat16"] == pytest.approx(1979 / 2)
     assert rates["GeForce RTX 4090"]["bfloat16"] == pytest.approx(330.4 / 2)
     assert rates["L4"]["float8"] == pytest.approx(485 / 2)

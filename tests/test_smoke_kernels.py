@@ -48,7 +48,7 @@ def test_a_kernel_says_what_it_computes_and_for_how_long(kernel):
     assert kernel.title.endswith(".")
     assert kernel.level in LEVELS
     assert 0 < kernel.seconds <= 180
-    assert kernel.cards == 1
+    assert kernel.gpus == 1
     assert set(kernel.dtypes) <= {"", "float16", "bfloat16", "float32", "float64", "int64", "uint8"}
 
 
@@ -78,11 +78,11 @@ def test_a_right_torch_passes_every_kernel_and_finds_its_settings_again():
         if result["status"] == "skipped":
             assert len(result["detail"]) > 20
     run = {result["kernel"] for result in results if result["status"] == "pass"}
-    for_cards = {"attention-memory-efficient", "attention-cudnn", "pinned-memory-and-streams"}
-    assert for_cards.isdisjoint(run)
+    for_gpus = {"attention-memory-efficient", "attention-cudnn", "pinned-memory-and-streams"}
+    assert for_gpus.isdisjoint(run)
     # Those of newer torch, or of much memory, may be skipped; no other.
     newer = {name for name in BY_NAME if name.startswith(("attention-", "matmul-"))} | {LARGE}
-    assert set(BY_NAME) - for_cards - newer <= run
+    assert set(BY_NAME) - for_gpus - newer <= run
 
 
 # --- planted faults ------------------------------------------------------------------------------
@@ -174,8 +174,8 @@ def faulty_results() -> list[dict]:
 
 
 def test_every_kernel_that_runs_on_a_cpu_has_faults_planted():
-    for_cards = {"attention-memory-efficient", "attention-cudnn", "pinned-memory-and-streams"}
-    assert set(FAULTS) == set(BY_NAME) - for_cards
+    for_gpus = {"attention-memory-efficient", "attention-cudnn", "pinned-memory-and-streams"}
+    assert set(FAULTS) == set(BY_NAME) - for_gpus
 
 
 @needs_torch

@@ -15,8 +15,8 @@ from gpudoctor.machine import NOT_STARTED, Fact, ImportTrial, PythonEnvironment,
 from gpudoctor.smoke.session import Limits, Performed, Request, Starting, perform
 from tests.support.environments import write_venv
 from tests.support.smoke_children import (
-    CARDS,
     GOOD,
+    GPUS,
     PYTHON,
     TORCH,
     faulty,
@@ -48,7 +48,7 @@ def trial(root: Path, program: str, **variables: str) -> ImportTrial:
 
 
 def test_an_import_that_works(tmp_path: Path) -> None:
-    found = trial(tmp_path, CARDS)
+    found = trial(tmp_path, GPUS)
     assert (found.ok, found.version, found.cuda, found.hip) == (True, "2.9.1+cu128", "12.8", "")
     assert found.arch_list == ("sm_80", "sm_90", "compute_90")
     assert found.device_count == 2
@@ -64,7 +64,7 @@ def test_an_empty_folder_of_that_name_is_no_torch(tmp_path: Path) -> None:
 
 def test_stray_output_is_kept_apart(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     noise = "import sys\nprint('{\"event\": \"raised\"}' * 100)\nsys.stderr.write('\\x1b[31mwarning\\n')\n"
-    assert trial(tmp_path, noise + CARDS).version == "2.9.1+cu128"
+    assert trial(tmp_path, noise + GPUS).version == "2.9.1+cu128"
     assert capfd.readouterr() == ("", "")
 
 
@@ -109,7 +109,7 @@ def test_a_process_that_ends_within_the_import(tmp_path: Path) -> None:
 
 
 def test_an_interpreter_that_does_not_start_is_told_from_a_torch_that_does_not(tmp_path: Path) -> None:
-    found = trial(tmp_path, CARDS, PYTHONHOME=str(tmp_path))
+    found = trial(tmp_path, GPUS, PYTHONHOME=str(tmp_path))
     assert not found.ok
     assert found.error.startswith(NOT_STARTED)
 
@@ -121,7 +121,7 @@ def test_an_import_that_hangs_is_unknown_and_said_so(tmp_path: Path) -> None:
 
 
 def test_counting_that_hangs_is_no_fault_of_the_import(tmp_path: Path) -> None:
-    hanging = CARDS.replace("return 2", "import time; time.sleep(60)")
+    hanging = GPUS.replace("return 2", "import time; time.sleep(60)")
     found = attempt(tmp_path, hanging).value
     assert found is not None
     assert (found.ok, found.device_count) == (True, None)
@@ -129,14 +129,14 @@ def test_counting_that_hangs_is_no_fault_of_the_import(tmp_path: Path) -> None:
 
 
 def test_counting_that_ends_the_process_is_no_fault_of_the_import(tmp_path: Path) -> None:
-    found = trial(tmp_path, CARDS.replace("return 2", "import os; os.abort()"))
+    found = trial(tmp_path, GPUS.replace("return 2", "import os; os.abort()"))
     assert (found.ok, found.device_count) == (True, None)
     assert "SIGABRT" in found.error
 
 
 def test_no_context_is_made_where_no_level_is_asked_for(tmp_path: Path) -> None:
     """Properties of devices, and their memory, initialise CUDA."""
-    refusing = CARDS.replace("return types", "os._exit(9)").replace("return 70", "os._exit(9)")
+    refusing = GPUS.replace("return types", "os._exit(9)").replace("return 70", "os._exit(9)")
     assert trial(tmp_path, "import os\n" + refusing).device_count == 2
 
 
@@ -148,7 +148,7 @@ def test_the_persons_variables_apply(tmp_path: Path) -> None:
 def test_a_torch_in_the_current_folder_is_not_met(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "torch.py").write_text("raise ImportError('the wrong one')\n")
     monkeypatch.chdir(tmp_path)
-    assert trial(tmp_path, CARDS).ok
+    assert trial(tmp_path, GPUS).ok
 
 
 def test_no_folder_of_ours_is_on_the_childs_path(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_nothing_is_left_behind_by_an_import(tmp_path: Path, monkeypatch: pytest
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     writes = "import os\nopen('here', 'w').close()\nopen(os.environ['TRITON_CACHE_DIR'] + '/x', 'w').close()\n"
-    assert trial(tmp_path, writes + CARDS).ok
+    assert trial(tmp_path, writes + GPUS).ok
     assert os.listdir(tmp_path / "tmp") == []
     assert not list((tmp_path / "venv").rglob("__pycache__"))
 
@@ -185,7 +185,7 @@ def test_below_a_root_nothing_is_started(tmp_path: Path) -> None:
 
 def test_a_temporary_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    assert "no temporary folder" in attempt(tmp_path, CARDS).why
+    assert "no temporary folder" in attempt(tmp_path, GPUS).why
 
 
 # --- devices -------------------------------------------------------------------------------------------
@@ -196,8 +196,8 @@ def ran(performed: Performed) -> list[tuple[str, str, str]]:
     return [(kernel.name, kernel.device, kernel.status) for kernel in performed.smoke.kernels]
 
 
-def test_every_card_that_torch_sees_is_the_default(tmp_path: Path) -> None:
-    performed = session(write_torch(tmp_path, CARDS), write_kernels(tmp_path / "kernels", GOOD))
+def test_every_gpu_that_torch_sees_is_the_default(tmp_path: Path) -> None:
+    performed = session(write_torch(tmp_path, GPUS), write_kernels(tmp_path / "kernels", GOOD))
     assert performed.smoke is not None
     first, second = performed.smoke.devices
     assert (first.name, first.product, first.arch) == ("cuda:0", "NVIDIA H100", "sm_90")
@@ -212,9 +212,9 @@ def test_the_cpu_is_the_default_where_torch_is_built_for_nothing_else(tmp_path: 
     assert ran(performed) == [("good", "cpu", "pass"), ("good too", "cpu", "pass")]
 
 
-def test_a_cuda_build_without_a_card_is_not_proved_by_the_cpu(tmp_path: Path) -> None:
+def test_a_cuda_build_without_a_gpu_is_not_proved_by_the_cpu(tmp_path: Path) -> None:
     performed = session(
-        write_torch(tmp_path, CARDS.replace("return 2", "return 0")), write_kernels(tmp_path / "k", GOOD)
+        write_torch(tmp_path, GPUS.replace("return 2", "return 0")), write_kernels(tmp_path / "k", GOOD)
     )
     assert ran(performed) == []
     assert performed.smoke is not None
@@ -222,20 +222,20 @@ def test_a_cuda_build_without_a_card_is_not_proved_by_the_cpu(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("count", "device"), [(0, "cpu"), (2, "cuda:1")])
-def test_the_cpu_stands_in_only_where_torch_sees_no_card(tmp_path: Path, count: int, device: str) -> None:
-    """What gpudoctor itself could not list may be a card all the same."""
+def test_the_cpu_stands_in_only_where_torch_sees_no_gpu(tmp_path: Path, count: int, device: str) -> None:
+    """What gpudoctor itself could not list may be a GPU all the same."""
     request = Request(level="quick", cpu_instead=True)
-    torch = write_torch(tmp_path, CARDS.replace("return 2", f"return {count}"))
+    torch = write_torch(tmp_path, GPUS.replace("return 2", f"return {count}"))
     performed = session(torch, write_kernels(tmp_path / "k", GOOD), request=request)
     assert ran(performed)[-1][1] == device
 
 
-def test_a_card_by_name_where_torch_sees_none_is_told_as_what_it_is(tmp_path: Path) -> None:
+def test_a_gpu_by_name_where_torch_sees_none_is_told_as_what_it_is(tmp_path: Path) -> None:
     request = Request(level="quick", devices=("cuda:0", "cpu"))
     performed = session(write_torch(tmp_path), write_kernels(tmp_path / "k", GOOD), request=request)
     assert {device for _, device, _ in ran(performed)} == {"cpu"}
     assert performed.smoke is not None
-    assert (performed.smoke.why, performed.smoke.card_asked) == ("torch sees no GPU", True)
+    assert (performed.smoke.why, performed.smoke.gpu_asked) == ("torch sees no GPU", True)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_a_card_by_name_where_torch_sees_none_is_told_as_what_it_is(tmp_path: Pa
 )
 def test_devices_are_chosen_by_name(tmp_path: Path, devices: tuple[str, ...], wanted: list[str]) -> None:
     request = Request(level="quick", devices=devices, kernels=("good",))
-    performed = session(write_torch(tmp_path, CARDS), write_kernels(tmp_path / "k", GOOD), request=request)
+    performed = session(write_torch(tmp_path, GPUS), write_kernels(tmp_path / "k", GOOD), request=request)
     assert [device for _, device, _ in ran(performed)] == wanted
 
 
@@ -265,20 +265,20 @@ def test_devices_are_chosen_by_name(tmp_path: Path, devices: tuple[str, ...], wa
 )
 def test_what_there_is_not_is_refused_with_what_there_is(tmp_path: Path, request_: Request, said: str) -> None:
     with pytest.raises(InputError) as refusal:
-        session(write_torch(tmp_path, CARDS), write_kernels(tmp_path / "k", GOOD), request=request_)
+        session(write_torch(tmp_path, GPUS), write_kernels(tmp_path / "k", GOOD), request=request_)
     assert said in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("key", ["0000:02:00.0", "GPU-0000-1"])
-def test_a_blocked_card_is_left_alone(tmp_path: Path, key: str) -> None:
+def test_a_blocked_gpu_is_left_alone(tmp_path: Path, key: str) -> None:
     touching = "if index == 1: raise SystemExit\n        return 70"
-    torch = CARDS.replace("return 70", touching)
-    request = Request(level="quick", kernels=("good",), blocked={key: "the card is full"})
+    torch = GPUS.replace("return 70", touching)
+    request = Request(level="quick", kernels=("good",), blocked={key: "the GPU is full"})
     performed = session(write_torch(tmp_path, torch), write_kernels(tmp_path / "k", GOOD), request=request)
     assert ran(performed) == [("good", "cuda:0", "pass"), ("good", "cuda:1", "skipped")]
     assert performed.smoke is not None
-    assert performed.smoke.kernels[1].detail == "the card is full"
+    assert performed.smoke.kernels[1].detail == "the GPU is full"
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_a_blocked_card_is_left_alone(tmp_path: Path, key: str) -> None:
 def test_devices_that_cannot_be_listed_are_a_result(
     tmp_path: Path, fault: str, status: str, signal: str, said: str
 ) -> None:
-    torch = "import os, time\n" + CARDS.replace("return types", fault + "\n        return types")
+    torch = "import os, time\n" + GPUS.replace("return types", fault + "\n        return types")
     performed = session(
         write_torch(tmp_path, torch),
         write_kernels(tmp_path / "k", GOOD),
@@ -308,7 +308,7 @@ def test_devices_that_cannot_be_listed_are_a_result(
 
 
 def test_counting_that_hangs_does_not_keep_the_cpu_from_being_tried(tmp_path: Path) -> None:
-    torch = CARDS.replace("return 2", "import time; time.sleep(60)")
+    torch = GPUS.replace("return 2", "import time; time.sleep(60)")
     request = Request(level="quick", devices=("cpu",), kernels=("good",))
     performed = session(
         write_torch(tmp_path, torch),
@@ -337,7 +337,7 @@ def test_a_device_that_answers_no_more_gets_a_new_process_and_no_other(tmp_path:
     error = "CUDA error: an illegal memory access was encountered" if broken else "CUDA error: no kernel image"
     kernels = write_kernels(tmp_path / "k", faulty(f"run.torch.broken = {broken}\nraise RuntimeError({error!r})"))
     request = Request(level="quick", devices=("cuda:0",))
-    found = results(session(write_torch(tmp_path, CARDS + COPYING), kernels, request=request))
+    found = results(session(write_torch(tmp_path, GPUS + COPYING), kernels, request=request))
     assert (found["faulty"].status, found["faulty"].message) == ("error", "RuntimeError: " + error)
     assert found["good too"].status == "pass"
     assert (found["good"].measures != found["good too"].measures) == broken
@@ -362,11 +362,11 @@ def test_what_is_not_begun_in_time_is_skipped_and_said_so(tmp_path: Path) -> Non
 
 def test_a_device_on_which_every_kernel_dies_is_given_up_and_the_next_is_tried(tmp_path: Path) -> None:
     dying = "\n".join(
-        f'@kernel("k{n}", "quick")\ndef k{n}(run):\n    "Dies on one card."\n'
+        f'@kernel("k{n}", "quick")\ndef k{n}(run):\n    "Dies on one GPU."\n'
         "    if run.device == 'cuda:0': os.abort()\n    return Outcome()\n"
         for n in range(6)
     )
-    performed = session(write_torch(tmp_path, CARDS), write_kernels(tmp_path / "k", dying))
+    performed = session(write_torch(tmp_path, GPUS), write_kernels(tmp_path / "k", dying))
     statuses = [status for _, _, status in ran(performed)]
     assert statuses == ["crash"] * 4 + ["skipped"] * 2 + ["pass"] * 6
     assert performed.smoke is not None
@@ -439,8 +439,8 @@ cuda.memory_reserved = staticmethod(lambda device: 0)
 
 
 @pytest.mark.parametrize(("free", "status"), [(78, "error"), (5, "skipped")])
-def test_a_card_that_others_fill_is_not_judged(tmp_path: Path, free: int, status: str) -> None:
-    torch = CARDS.replace("return 70 << 30", f"return {free} << 30") + OUT_OF_MEMORY
+def test_a_gpu_that_others_fill_is_not_judged(tmp_path: Path, free: int, status: str) -> None:
+    torch = GPUS.replace("return 70 << 30", f"return {free} << 30") + OUT_OF_MEMORY
     kernels = write_kernels(tmp_path / "k", faulty("raise run.torch.cuda.OutOfMemoryError('CUDA out of memory')"))
     request = Request(level="quick", devices=("cuda:0",))
     found = results(session(write_torch(tmp_path, torch), kernels, request=request))

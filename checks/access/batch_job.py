@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Confidence, Evidence, Finding, Manual, WayOut
+from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task, without_request
 from gpudoctor.situation.no_kernel_driver import unserved
@@ -11,8 +11,8 @@ from gpudoctor.situation.standing import Standing
 
 
 def _open(situation: Situation) -> tuple[Standing, ...]:
-    """The cards whose nodes are here and open."""
-    return tuple(card for card in situation.standings if card.openable == "yes" and card.granted != "no")
+    """The GPUs whose nodes are here and open."""
+    return tuple(gpu for gpu in situation.standings if gpu.openable == "yes" and gpu.granted != "no")
 
 
 @check("GPD205", "job-without-gpu", "access")
@@ -20,13 +20,13 @@ def job_without_gpu(situation: Situation) -> Verdicts:
     """The batch job was given no GPU.
 
     ## Why it matters
-    A cluster hands cards to the jobs that ask for them. Without a request the job runs on a machine without cards, or
+    A cluster hands GPUs to the jobs that ask for them. Without a request the job runs on a machine without GPUs, or
     is kept from those that are there.
 
     ## How it is judged
     A GPU build of torch is installed, or a GPU is required; the job says that it has none, or says nothing, and no
-    card can be used. Where it says nothing, and cards open that only a variable hides, the variable is at fault. A
-    CPU task that hides all cards on purpose (an empty CUDA_VISIBLE_DEVICES, as Ray and Slurm set it) is no fault.
+    GPU can be used. Where it says nothing, and GPUs open that only a variable hides, the variable is at fault. A
+    CPU task that hides all GPUs on purpose (an empty CUDA_VISIBLE_DEVICES, as Ray and Slurm set it) is no fault.
 
     ## Fix safety
     The job is submitted again; nothing on the machine changes.
@@ -61,12 +61,12 @@ def job_without_gpu(situation: Situation) -> Verdicts:
     yield Finding(
         severity="error",
         message=f"This job ({job.value.kind}) was given no GPU"
-        + (", and the cards of this machine are closed to it." if refused else "."),
+        + (", and the GPUs of this machine are closed to it." if refused else "."),
         saw="no GPU granted" if job.value.gpus == 0 else "no GPU in the job's variables, none that opens",
         want="a job with a GPU",
         subject=f"{job.value.kind} job",
         confidence=confidence,
         evidence=(Evidence("system.job", f"{job.value.kind}, gpus={job.value.gpus}", job.source),),
-        ways_out=(WayOut("Ask for a GPU", (Manual(f"Ask for a GPU when the job starts: {how}."),)),),
+        fixes=(Fix("Ask for a GPU", (Manual(f"Ask for a GPU when the job starts: {how}."),)),),
         supersedes=("gpu-device-permission", "amd-device-permission", "container-cgroup-revoked"),
     )

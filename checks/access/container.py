@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Manual, WayOut
+from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, Manual
 from gpudoctor.machine import Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task, without_request
-from gpudoctor.situation.device_nodes import amd_nodes, card_nodes, nvidia_nodes, owning_group
+from gpudoctor.situation.device_nodes import amd_nodes, gpu_nodes, nvidia_nodes, owning_group
 from gpudoctor.situation.driver_library import baked_in, beside_the_path, put_on_path
 from gpudoctor.situation.installed_driver import NVML_UNKNOWN, cuda_status, driver_answers, nvml_status
 from gpudoctor.situation.no_kernel_driver import unserved
@@ -22,7 +22,7 @@ _CUT_OFF = "NVIDIA/nvidia-container-toolkit#48"
 
 
 def _given(situation: Situation, vendor: Vendor) -> bool | None:
-    """Whether any card of the vendor was put into this container; None where nobody could look."""
+    """Whether any GPU of the vendor was put into this container; None where nobody could look."""
     if vendor == "nvidia" or situation.machine.system.wsl.known:
         nodes = nvidia_nodes(situation)
         if nodes is None:
@@ -30,14 +30,14 @@ def _given(situation: Situation, vendor: Vendor) -> bool | None:
         if situation.machine.system.wsl.known:
             return "/dev/dxg" in nodes
         if situation.machine.system.jetson.known:
-            return bool(card_nodes(situation)) or any(re.match(_TEGRA, path) for path in nodes)
-        return "/dev/nvidiactl" in nodes and bool(card_nodes(situation))
+            return bool(gpu_nodes(situation)) or any(re.match(_TEGRA, path) for path in nodes)
+        return "/dev/nvidiactl" in nodes and bool(gpu_nodes(situation))
     amd = amd_nodes(situation)
     return None if amd is None else amd[0] is not None and bool(amd[1])
 
 
 def _host_has(situation: Situation, vendor: Vendor) -> bool | None:
-    """Whether the host has a card of the vendor with its driver; None where the container does not show it."""
+    """Whether the host has a GPU of the vendor with its driver; None where the container does not show it."""
     machine = situation.machine
     if machine.of_vendor(vendor):
         return not unserved(situation, vendor)
@@ -56,7 +56,7 @@ def container_no_gpu(situation: Situation) -> Verdicts:
 
     ## How it is judged
     A GPU build of torch is installed or a GPU is required, and the device nodes of its vendor are not in the
-    container (NVIDIA: nvidiactl and a card; AMD: /dev/kfd and a render node; WSL: /dev/dxg), or the driver's
+    container (NVIDIA: nvidiactl and a GPU; AMD: /dev/kfd and a render node; WSL: /dev/dxg), or the driver's
     libraries are not. The variable NVIDIA_VISIBLE_DEVICES is no evidence: CDI and Kubernetes set it to void.
 
     ## Fix safety
@@ -70,16 +70,16 @@ def container_no_gpu(situation: Situation) -> Verdicts:
         yield from _without_libraries(situation)
     if given is not False or situation.usable or _host_has(situation, vendor) is False:
         return
-    cards = card_nodes(situation) if vendor == "nvidia" else ()
-    if without_request(situation) or (vendor == "nvidia" and _asked_for_a_card(situation) and not cards):
+    gpus = gpu_nodes(situation) if vendor == "nvidia" else ()
+    if without_request(situation) or (vendor == "nvidia" and _asked_for_a_gpu(situation) and not gpus):
         return
     name = "NVIDIA" if vendor == "nvidia" else "AMD"
     need = f"torch is built for {name}" if situation.built_for else "a GPU is required"
     have = amd_nodes(situation) if vendor == "amd" and not situation.machine.system.wsl.known else None
-    partly = bool(cards) or (have is not None and (have[0] is not None or have[1]))
+    partly = bool(gpus) or (have is not None and (have[0] is not None or have[1]))
     saw = "no GPU device nodes"
-    if cards:
-        saw = f"{cards[0].path} without /dev/nvidiactl"
+    if gpus:
+        saw = f"{gpus[0].path} without /dev/nvidiactl"
     elif have is not None and partly:
         saw = "/dev/kfd without /dev/dri" if have[0] else "/dev/dri without /dev/kfd"
     group = owning_group(node for node in (have[0], *have[1]) if node) if have else None
@@ -89,7 +89,7 @@ def container_no_gpu(situation: Situation) -> Verdicts:
     evident = bool(_host_has(situation, vendor))
     yield Finding(
         severity="error",
-        message=f"This container was started without a GPU: {need}, and the device nodes of {name} cards "
+        message=f"This container was started without a GPU: {need}, and the device nodes of {name} GPUs "
         + ("are only partly here." if partly else "are not here."),
         saw=saw,
         want="/dev/dxg"
@@ -106,7 +106,7 @@ def container_no_gpu(situation: Situation) -> Verdicts:
             else Evidence.of("amd.kfd", situation.machine.amd.kfd),
             *(Evidence("gpu", gpu.name, gpu.source) for gpu in situation.machine.of_vendor(vendor)[:2]),
         ),
-        ways_out=(WayOut("Start the container with the GPU", (flags,)),),
+        fixes=(Fix("Start the container with the GPU", (flags,)),),
         supersedes=("no-driver", "nvidia-uvm-missing", "libcuda-stub"),
     )
 
@@ -120,7 +120,7 @@ def _without_libraries(situation: Situation) -> Verdicts:
     named = capabilities is not None and not {"all", "compute"} & set(capabilities.split(","))
     flags = AddContainerFlags("utility" if named else "nvidia", why="mounts libcuda of the host's driver")
     library = beside_the_path(situation)
-    start = WayOut("Start the container with the driver's compute libraries", (flags,))
+    start = Fix("Start the container with the driver's compute libraries", (flags,))
     yield Finding(
         severity="error",
         message=f"The driver's CUDA library is here ({library.path}), and the loader does not look there."
@@ -132,26 +132,26 @@ def _without_libraries(situation: Situation) -> Verdicts:
         subject="container",
         confidence="likely",
         evidence=(Evidence("load_path.searched", " ".join(path.searched), "load path"),),
-        ways_out=(put_on_path(situation, library),) if library else (start,),
+        fixes=(put_on_path(situation, library),) if library else (start,),
         supersedes=("no-driver", "container-toolkit-missing"),
     )
 
 
-def _asked_for_a_card(situation: Situation) -> bool:
-    """NVIDIA_VISIBLE_DEVICES names cards, as people and device plugins do; images set it to "all"."""
+def _asked_for_a_gpu(situation: Situation) -> bool:
+    """NVIDIA_VISIBLE_DEVICES names GPUs, as people and device plugins do; images set it to "all"."""
     return (situation.variable("NVIDIA_VISIBLE_DEVICES") or "void") not in ("all", "none", "void")
 
 
 @check("GPD202", "container-toolkit-missing", "access")
 def container_toolkit_missing(situation: Situation) -> Verdicts:
-    """The host does not hand out NVIDIA cards: no container toolkit.
+    """The host does not hand out NVIDIA GPUs: no container toolkit.
 
     ## Why it matters
-    Only NVIDIA's container toolkit (or a CDI description that it made) puts cards and driver libraries into
-    containers. Without it a request for a card passes unheard.
+    Only NVIDIA's container toolkit (or a CDI description that it made) puts GPUs and driver libraries into
+    containers. Without it a request for a GPU passes unheard.
 
     ## How it is judged
-    From inside: the container asks for certain cards (NVIDIA_VISIBLE_DEVICES names them, as device plugins do) and
+    From inside: the container asks for certain GPUs (NVIDIA_VISIBLE_DEVICES names them, as device plugins do) and
     has no device node. What the host has installed cannot be seen from here, so it is likely, not certain.
 
     ## Fix safety
@@ -161,12 +161,12 @@ def container_toolkit_missing(situation: Situation) -> Verdicts:
         not situation.in_container
         or situation.built_for != "nvidia"
         or cpu_task(situation)
-        or not _asked_for_a_card(situation)
+        or not _asked_for_a_gpu(situation)
     ):
         return
     if (
         _given(situation, "nvidia") is not False
-        or card_nodes(situation)
+        or gpu_nodes(situation)
         or situation.usable
         or _host_has(situation, "nvidia") is False
     ):
@@ -180,7 +180,7 @@ def container_toolkit_missing(situation: Situation) -> Verdicts:
     )
     yield Finding(
         severity="error",
-        message="The container asks for an NVIDIA card (NVIDIA_VISIBLE_DEVICES) and got none: on the host, "
+        message="The container asks for an NVIDIA GPU (NVIDIA_VISIBLE_DEVICES) and got none: on the host, "
         "nvidia-container-toolkit is missing or not in use.",
         saw=f"NVIDIA_VISIBLE_DEVICES={wanted}, no /dev/nvidia*",
         want="the nvidia container runtime",
@@ -190,9 +190,9 @@ def container_toolkit_missing(situation: Situation) -> Verdicts:
             Evidence("variables.NVIDIA_VISIBLE_DEVICES", wanted, "environment"),
             Evidence.of("nvidia.nodes", situation.machine.nvidia.nodes),
         ),
-        ways_out=(
-            WayOut("Set up nvidia-container-toolkit on the host", (Manual(text, risk="root"),)),
-            WayOut("Start the container with the GPU", (AddContainerFlags("nvidia"),)),
+        fixes=(
+            Fix("Set up nvidia-container-toolkit on the host", (Manual(text, risk="root"),)),
+            Fix("Start the container with the GPU", (AddContainerFlags("nvidia"),)),
         ),
         supersedes=("no-driver",),
     )
@@ -204,11 +204,11 @@ def container_cgroup_revoked(situation: Situation) -> Verdicts:
 
     ## Why it matters
     The node is in the container and opening it is forbidden: after `systemctl daemon-reload` on the host, or where
-    /dev was mounted without rights to the devices. Programs that ran lose the card ("Unknown Error").
+    /dev was mounted without rights to the devices. Programs that ran lose the GPU ("Unknown Error").
 
     ## How it is judged
-    By opening the nodes: EPERM is the device cgroup's answer, whatever the file mode says. One refused card of
-    several is a card that was not granted, and no fault. Likely where NVML says "Unknown Error" in a container.
+    By opening the nodes: EPERM is the device cgroup's answer, whatever the file mode says. One refused GPU of
+    several is a GPU that was not granted, and no fault. Likely where NVML says "Unknown Error" in a container.
 
     ## Fix safety
     The container has to be started again; nothing on the host changes.
@@ -234,27 +234,27 @@ def container_cgroup_revoked(situation: Situation) -> Verdicts:
         subject="container",
         confidence="certain" if situation.in_container else "likely",
         evidence=tuple(Evidence(f"{vendor}.nodes", f"{path}: EPERM", path) for path in refused[:3]),
-        ways_out=_anew(situation, vendor),
+        fixes=_anew(situation, vendor),
         refs=(_CUT_OFF,),
         supersedes=("no-driver", "gpu-device-permission", "amd-device-permission"),
     )
 
 
-def _anew(situation: Situation, vendor: Vendor) -> tuple[WayOut, ...]:
+def _anew(situation: Situation, vendor: Vendor) -> tuple[Fix, ...]:
     if vendor == "amd":
         # Engines keep the rights that --device gave; these nodes came another way, as a mount of /dev.
         kfd, render = amd_nodes(situation) or (None, ())
         group = owning_group(node for node in (kfd, *render) if node)
         flags = AddContainerFlags("amd", group_id=group, why="--device gives rights to the nodes; a mount does not")
-        return (WayOut("Start the container anew with the GPU as a device", (flags,)),)
+        return (Fix("Start the container anew with the GPU as a device", (flags,)),)
     again = AddContainerFlags("recreate", why="a new container gets its device rules anew")
     lasting = (
         "To keep it from coming back on the host: `sudo nvidia-ctk system create-dev-char-symlinks --create-all`, or "
         "the cgroupfs driver for the container engine; in LXC, allow the devices (lxc.cgroup2.devices.allow)."
     )
     return (
-        WayOut("Start the container anew", (again, Manual(lasting, risk="root"))),
-        WayOut("Start the container with the GPU", (AddContainerFlags(vendor),)),
+        Fix("Start the container anew", (again, Manual(lasting, risk="root"))),
+        Fix("Start the container with the GPU", (AddContainerFlags(vendor),)),
     )
 
 
@@ -269,21 +269,21 @@ def _cut_off(situation: Situation) -> Finding:
         subject="container",
         confidence="likely",
         evidence=driver_answers(situation),
-        ways_out=_anew(situation, "nvidia"),
+        fixes=_anew(situation, "nvidia"),
         refs=(_CUT_OFF,),
         supersedes=("no-driver",),
     )
 
 
 def _refused(situation: Situation, answer: str) -> tuple[str, ...]:
-    """Nodes whose refusal takes every card away: a shared one, or all that stand for cards."""
+    """Nodes whose refusal takes every GPU away: a shared one, or all that stand for GPUs."""
     nvidia = nvidia_nodes(situation) or {}
     shared = [
         n.path for n in nvidia.values() if n.opened == answer and n.path in ("/dev/nvidiactl", "/dev/nvidia-uvm")
     ]
-    cards = card_nodes(situation)
-    if shared or (cards and all(node.opened == answer for node in cards)):
-        return tuple(shared) or tuple(node.path for node in cards)
+    gpus = gpu_nodes(situation)
+    if shared or (gpus and all(node.opened == answer for node in gpus)):
+        return tuple(shared) or tuple(node.path for node in gpus)
     kfd, render = amd_nodes(situation) or (None, ())
     if kfd is not None and kfd.opened == answer:
         return (kfd.path,)
@@ -321,7 +321,7 @@ def container_libcuda_baked_in(situation: Situation) -> Verdicts:
         "driver do it again."
     )
     of_its_own = situation.machine.system.container.value in _SYSTEM_CONTAINERS
-    repair = WayOut("Install the host's version in the container", (Manual(install, risk="root"),))
+    repair = Fix("Install the host's version in the container", (Manual(install, risk="root"),))
     image = "container" if of_its_own else "image"
     yield Finding(
         severity="error",
@@ -334,7 +334,7 @@ def container_libcuda_baked_in(situation: Situation) -> Verdicts:
             Evidence("load_path", f"{library.path} {library.version}", library.via),
             *driver_answers(situation),
         ),
-        ways_out=(repair if of_its_own else WayOut("Build the image without driver libraries", (Manual(build),)),),
+        fixes=(repair if of_its_own else Fix("Build the image without driver libraries", (Manual(build),)),),
         supersedes=("driver-lib-mismatch", "driver-too-old", "no-driver"),
     )
 
@@ -370,5 +370,5 @@ def shm_small(situation: Situation) -> Verdicts:
         subject="container",
         confidence="likely",
         evidence=(Evidence.of("system.shm", size),),
-        ways_out=(WayOut("Start the container with more shared memory", (AddContainerFlags("shm"),)),),
+        fixes=(Fix("Start the container with more shared memory", (AddContainerFlags("shm"),)),),
     )

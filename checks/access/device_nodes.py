@@ -9,17 +9,17 @@ from gpudoctor.finding import (
     AddContainerFlags,
     Evidence,
     Finding,
+    Fix,
     InstallRocmDriver,
     JoinGroup,
     LoadModule,
     Manual,
     Reboot,
     UnblockModule,
-    WayOut,
 )
 from gpudoctor.machine import DeviceNode, Vendor
 from gpudoctor.situation import Situation
-from gpudoctor.situation.device_nodes import SHARED, amd_nodes, card_nodes, nvidia_nodes, owning_group
+from gpudoctor.situation.device_nodes import SHARED, amd_nodes, gpu_nodes, nvidia_nodes, owning_group
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.installed_driver import (
     CUDA_UNKNOWN,
@@ -35,7 +35,7 @@ _SHARES_DEV = ("apptainer", "singularity", "charliecloud", "shifter", "enroot", 
 
 
 def _needless(situation: Situation, vendor: Vendor) -> bool:
-    """Another vendor's card does the work: nobody misses these."""
+    """Another vendor's GPU does the work: nobody misses these."""
     working = served(situation)
     if situation.built_for:
         return situation.built_for != vendor and any(gpu.vendor == situation.built_for for gpu in working)
@@ -47,11 +47,11 @@ def gpu_device_permission(situation: Situation) -> Verdicts:
     """This user may not open the NVIDIA device nodes.
 
     ## Why it matters
-    Programs run as this user find no card, although root does.
+    Programs run as this user find no GPU, although root does.
 
     ## How it is judged
-    By opening /dev/nvidiactl, /dev/nvidia-uvm and the cards' nodes: EACCES. Membership in groups is not looked at, so
-    ACLs and rootless containers are judged rightly. One closed card of several is a card that was not granted. At
+    By opening /dev/nvidiactl, /dev/nvidia-uvm and the GPUs' nodes: EACCES. Membership in groups is not looked at, so
+    ACLs and rootless containers are judged rightly. One closed GPU of several is a GPU that was not granted. At
     level driver also where NVML says "Insufficient Permissions".
 
     ## Fix safety
@@ -60,8 +60,8 @@ def gpu_device_permission(situation: Situation) -> Verdicts:
     nodes = nvidia_nodes(situation) or {}
     refusals = _refusals(situation)
     shared = [nodes[path] for path in SHARED if path in nodes and nodes[path].opened in refusals]
-    cards = list(card_nodes(situation))
-    closed = shared or ([n for n in cards if n.opened in refusals] if _all_closed(cards, refusals) else [])
+    gpus = list(gpu_nodes(situation))
+    closed = shared or ([n for n in gpus if n.opened in refusals] if _all_closed(gpus, refusals) else [])
     if not closed and nvml_status(situation) == NVML_NO_PERMISSION and cuda_status(situation) != 0:
         closed = [nodes.get(SHARED[0]) or DeviceNode(path=SHARED[0])]
     if not closed or _needless(situation, "nvidia"):
@@ -74,7 +74,7 @@ def amd_device_permission(situation: Situation) -> Verdicts:
     """This user may not open /dev/kfd or the AMD render nodes.
 
     ## Why it matters
-    /dev/kfd and /dev/dri/renderD* belong to the groups render and video. Without them HIP finds no card
+    /dev/kfd and /dev/dri/renderD* belong to the groups render and video. Without them HIP finds no GPU
     ("Unable to open /dev/kfd read-write: Permission denied").
 
     ## How it is judged
@@ -119,20 +119,20 @@ def _closed(situation: Situation, vendor: Vendor, node: DeviceNode, closed: tupl
         want="read and write access",
         subject=node.path,
         evidence=tuple(Evidence(f"{vendor}.nodes", f"{n.path}: {n.opened}, gid {n.gid}", n.path) for n in closed[:3]),
-        ways_out=_let_in(situation, vendor, node, closed),
+        fixes=_let_in(situation, vendor, node, closed),
         supersedes=("no-driver",),
     )
 
 
 def _let_in(
     situation: Situation, vendor: Vendor, node: DeviceNode, closed: tuple[DeviceNode, ...]
-) -> tuple[WayOut, ...]:
+) -> tuple[Fix, ...]:
     if node.opened == "EPERM":
         text = (
             "A device cgroup forbids it. In a systemd service: allow the devices (`DeviceAllow=char-nvidia rw`, "
             "`DeviceAllow=char-drm rw`, `DeviceAllow=/dev/kfd rw`), or take away PrivateDevices and DevicePolicy."
         )
-        return (WayOut("Allow the devices in the service's control group", (Manual(text, risk="root"),)),)
+        return (Fix("Allow the devices in the service's control group", (Manual(text, risk="root"),)),)
     others_may = node.mode is not None and node.mode & 0o006 == 0o006
     group_may = node.mode is None or node.mode & 0o060 == 0o060
     if others_may or (group_may and node.gid is not None and node.gid in situation.machine.system.user.gids):
@@ -141,18 +141,18 @@ def _let_in(
             "`sudo setsebool -P container_use_devices 1`, or start it with `--security-opt label=disable`; else look "
             "into the audit log (`ausearch -m avc`, `dmesg`)."
         )
-        return (WayOut("Let the security module allow the device", (Manual(text, risk="root"),)),)
+        return (Fix("Let the security module allow the device", (Manual(text, risk="root"),)),)
     groups = tuple(dict.fromkeys(n.gid for n in closed if n.gid and n.mode is not None and n.mode & 0o060 == 0o060))
     if situation.in_container and group_may:
         flags = AddContainerFlags(vendor, group_id=owning_group(closed), why=f"the group that owns {node.path}")
-        return (WayOut(f"Start the container with the group that owns {node.path}", (flags,)),)
+        return (Fix(f"Start the container with the group that owns {node.path}", (flags,)),)
     names = {number: name for name, number in situation.machine.system.groups.items()}
     if groups and all(group in names for group in groups):
         joined = tuple(JoinGroup(names[group], why=f"it owns {node.path}") for group in groups)
-        return (WayOut(f"Join the group {' and '.join(names[g] for g in groups)} and log in again", joined),)
+        return (Fix(f"Join the group {' and '.join(names[g] for g in groups)} and log in again", joined),)
     if groups:
         text = f"Add this user to the group with the number {groups[0]}, which owns {node.path}, and log in again."
-        return (WayOut("Join the group that owns the node", (Manual(text, risk="root"),)),)
+        return (Fix("Join the group that owns the node", (Manual(text, risk="root"),)),)
     text = (
         "Give the nodes back their usual rights: `options nvidia NVreg_DeviceFileMode=0666` in /etc/modprobe.d, and "
         "reboot."
@@ -162,40 +162,40 @@ def _let_in(
     )
     if situation.in_container:
         text = f"On the host, as they are root's alone: {text[0].lower()}{text[1:]} Or start the container as root."
-    return (WayOut("Open the nodes to users", (Manual(text, risk="root"),)),)
+    return (Fix("Open the nodes to users", (Manual(text, risk="root"),)),)
 
 
 @check("GPD208", "amd-kfd-missing", "access")
 def amd_kfd_missing(situation: Situation) -> Verdicts:
-    """AMD's compute node /dev/kfd, or every card's render node, is absent.
+    """AMD's compute node /dev/kfd, or every GPU's render node, is absent.
 
     ## Why it matters
-    amdgpu gives the card a screen; compute goes through /dev/kfd and /dev/dri/renderD*. Without them HIP finds none.
+    amdgpu gives the GPU a screen; compute goes through /dev/kfd and /dev/dri/renderD*. Without them HIP finds none.
 
     ## How it is judged
-    An AMD card is bound to amdgpu and /dev/kfd (or the whole KFD) is known not to be there; or it is there, and the
+    An AMD GPU is bound to amdgpu and /dev/kfd (or the whole KFD) is known not to be there; or it is there, and the
     folder /dev/dri has none of the render nodes that KFD names. In a container that is a matter of how it was
     started, in WSL there is none by design.
 
     ## Fix safety
     Another kernel or AMD's driver package needs root and a reboot.
     """
-    for severity, cards in without_kfd(situation, "amd-kfd-missing"):
+    for severity, gpus in without_kfd(situation, "amd-kfd-missing"):
         text = "Boot a kernel that was built with CONFIG_HSA_AMD (those of the large distributions are)."
         yield finding(
             severity,
-            cards,
-            message=f"/dev/kfd is missing: amdgpu serves {called(cards)} without its compute part.",
+            gpus,
+            message=f"/dev/kfd is missing: amdgpu serves {called(gpus)} without its compute part.",
             saw="no /dev/kfd",
             want="/dev/kfd",
             evidence=(
                 Evidence.of("amd.kfd", situation.machine.amd.kfd),
                 Evidence.of("amd.topology", situation.machine.amd.topology),
-                Evidence.of("gpu.driver", cards[0].driver),
+                Evidence.of("gpu.driver", gpus[0].driver),
             ),
-            ways_out=(
-                WayOut("Boot a kernel with KFD", (Manual(text, risk="reboot"),)),
-                WayOut("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
+            fixes=(
+                Fix("Boot a kernel with KFD", (Manual(text, risk="reboot"),)),
+                Fix("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
             ),
         )
     if not situation.in_container and not situation.machine.system.wsl.known:
@@ -203,7 +203,7 @@ def amd_kfd_missing(situation: Situation) -> Verdicts:
 
 
 def _lost_nodes(situation: Situation) -> Iterator[Finding]:
-    """The kernel lists cards for compute, and a node that all of them need is gone from /dev."""
+    """The kernel lists GPUs for compute, and a node that all of them need is gone from /dev."""
     amd = situation.machine.amd
     listed = [gpu for gpu in situation.machine.of_vendor("amd") if gpu.kfd_node is not None]
     render = {node.path for node in amd.render_nodes.value or ()}
@@ -223,7 +223,7 @@ def _lost_nodes(situation: Situation) -> Iterator[Finding]:
         want=node,
         subject=node,
         evidence=(fact,),
-        ways_out=(WayOut("Let udev make the node again", (Manual(text, risk="root"),)),),
+        fixes=(Fix("Let udev make the node again", (Manual(text, risk="root"),)),),
     )
 
 
@@ -270,10 +270,10 @@ def nvidia_uvm_missing(situation: Situation) -> Verdicts:
             Evidence.of("nvidia.modules_loaded", machine.nvidia.modules_loaded),
             *driver_answers(situation),
         ),
-        ways_out=(
-            WayOut("Make the node on the host and start the container anew", (on_host, flags))
+        fixes=(
+            Fix("Make the node on the host and start the container anew", (on_host, flags))
             if fixed_dev
-            else WayOut("Load nvidia_uvm", (*unblock, load)),
+            else Fix("Load nvidia_uvm", (*unblock, load)),
         ),
         supersedes=("no-driver", "nvidia-uvm-after-suspend"),
     )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, SetVariable, UnsetVariable, WayOut
+from gpudoctor.finding import Evidence, Finding, Fix, SetVariable, UnsetVariable
 from gpudoctor.situation import Situation
 from gpudoctor.situation.wsl import dxg_opens, looks_behind_dxg, of_another_vendor
 
 
 @check("GPD214", "rocm-wsl-dxg-env", "access")
 def rocm_wsl_dxg_env(situation: Situation) -> Verdicts:
-    """ROCm on WSL is not told to look for the card behind /dev/dxg.
+    """ROCm on WSL is not told to look for the GPU behind /dev/dxg.
 
     ## Why it matters
-    Inside WSL there is no /dev/kfd. The ROCm releases before 7.13 look for the card behind /dev/dxg only where
+    Inside WSL there is no /dev/kfd. The ROCm releases before 7.13 look for the GPU behind /dev/dxg only where
     HSA_ENABLE_DXG_DETECTION=1; later ones do so unless it is 0.
 
     ## How it is judged
@@ -34,10 +34,10 @@ def rocm_wsl_dxg_env(situation: Situation) -> Verdicts:
         return
     name = "HSA_ENABLE_DXG_DETECTION"
     why = f"ROCm {torch.rocm} looks behind /dev/dxg only when told to"
-    way_out = (
-        WayOut(f"Set {name}=1", (SetVariable(name, "1", why=why),))
+    fix = (
+        Fix(f"Set {name}=1", (SetVariable(name, "1", why=why),))
         if row.dxg_variable
-        else WayOut(f"Unset {name}", (UnsetVariable(name, why="0 switches the search behind /dev/dxg off"),))
+        else Fix(f"Unset {name}", (UnsetVariable(name, why="0 switches the search behind /dev/dxg off"),))
     )
     yield Finding(
         severity="error",
@@ -50,6 +50,6 @@ def rocm_wsl_dxg_env(situation: Situation) -> Verdicts:
             Evidence("torch.rocm", torch.rocm, torch.source),
             Evidence(f"variables.{name}", value or "not set", "environment"),
         ),
-        ways_out=(way_out,),
+        fixes=(fix,),
         refs=("ROCm/librocdxg#34", "ROCm/rocm-systems#4216"),
     )

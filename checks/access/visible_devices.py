@@ -1,4 +1,4 @@
-"""Visibility variables, MIG slices and busy cards (GPD210 to GPD212, GPD215)."""
+"""Visibility variables, MIG slices and busy GPUs (GPD210 to GPD212, GPD215)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from gpudoctor.finding import (
     Device,
     Evidence,
     Finding,
+    Fix,
     Manual,
     NotJudged,
     SetVariable,
     UnsetVariable,
-    WayOut,
     gpu_subject,
 )
 from gpudoctor.machine import Gpu, Vendor
@@ -29,118 +29,118 @@ _NAME_A_SLICE = "Take the name of a slice (MIG-...) from `nvidia-smi -L` and put
 
 @check("GPD210", "cuda-visible-devices", "access")
 def cuda_visible_devices(situation: Situation) -> Verdicts:
-    """A visibility variable hides every card, or names one that is not there.
+    """A visibility variable hides every GPU, or names one that is not there.
 
     ## Why it matters
-    CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES decide which cards a program sees. CUDA stops
-    reading at the first entry that names no card: what stands behind it is hidden too.
+    CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES decide which GPUs a program sees. CUDA stops
+    reading at the first entry that names no GPU: what stands behind it is hidden too.
 
     ## How it is judged
-    As the runtimes read them: an empty value hides all cards from CUDA and ROCr, HIP takes it for unset;
-    HIP counts within what ROCr left; a card that is named to CUDA twice hides them all. A subset on purpose is no
+    As the runtimes read them: an empty value hides all GPUs from CUDA and ROCr, HIP takes it for unset;
+    HIP counts within what ROCr left; a GPU that is named to CUDA twice hides them all. A subset on purpose is no
     fault. In a task of a batch system or of Ray an empty value marks a CPU task: a note.
 
     ## Fix safety
-    The variable is changed for the examined environment only. A process that was meant to see no card has nothing to
+    The variable is changed for the examined environment only. A process that was meant to see no GPU has nothing to
     repair.
     """
     vendors: tuple[Vendor, ...] = (situation.built_for,) if situation.built_for else ("nvidia", "amd")
     for vendor in vendors:
-        remaining = cards = runtime_order(situation.machine, vendor)
-        if not cards or any(gpu.nvml is not None and gpu.nvml.mig for gpu in cards):
+        remaining = gpus = runtime_order(situation.machine, vendor)
+        if not gpus or any(gpu.nvml is not None and gpu.nvml.mig for gpu in gpus):
             continue
         for name, value in visibility_variables(situation.machine.variables, vendor):
             selection = select(value, remaining)
             wrong = tuple(entry for entry in selection.invalid if entry not in _ENDS)
-            if remaining and (not selection.cards or wrong):
+            if remaining and (not selection.gpus or wrong):
                 yield _hidden(situation, name, value, remaining, selection)
                 break
-            remaining = selection.cards
+            remaining = selection.gpus
     empty = [name for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES") if situation.variable(name) == ""]
     if situation.built_for == "amd" and empty and not cpu_task(situation):
         yield Finding(
             severity="note",
-            message=f"{empty[0]} is empty; HIP takes that for unset and shows every card, while newer torch counts "
+            message=f"{empty[0]} is empty; HIP takes that for unset and shows every GPU, while newer torch counts "
             "none (torch.cuda.device_count()).",
             saw=f"{empty[0]}=",
             subject=empty[0],
             evidence=tuple(Evidence(f"variables.{name}", "", "environment") for name in empty),
-            ways_out=(WayOut("Unset it", tuple(UnsetVariable(name) for name in empty)),),
+            fixes=(Fix("Unset it", tuple(UnsetVariable(name) for name in empty)),),
             refs=("pytorch/pytorch torch/cuda/__init__.py, _parse_visible_devices",),
         )
 
 
-def _hidden(situation: Situation, name: str, value: str, cards: tuple[Gpu, ...], selection: Selection) -> Finding:
+def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], selection: Selection) -> Finding:
     entries = [entry.strip() for entry in value.split(",")]
     wrong = [entry for entry in selection.invalid if entry not in _ENDS]
-    count = f"{len(cards)} card{'s' if len(cards) > 1 else ''}"
+    count = f"{len(gpus)} GPU{'s' if len(gpus) > 1 else ''}"
     on_purpose = cpu_task(situation) and not wrong
     if on_purpose:
-        message = f"{name} hides every card: this is a CPU task of the batch system."
+        message = f"{name} hides every GPU: this is a CPU task of the batch system."
     elif selection.repeated:
-        message = f"{name}={value} names {selection.repeated} twice: CUDA then shows no card at all."
+        message = f"{name}={value} names {selection.repeated} twice: CUDA then shows no GPU at all."
     elif wrong:
-        hidden = " every card is hidden." if not selection.cards else f" only {len(selection.cards)} can be seen."
-        there = f"the cards here are 0 to {len(cards) - 1}" if len(cards) > 1 else "the only card here is number 0"
+        hidden = " every GPU is hidden." if not selection.gpus else f" only {len(selection.gpus)} can be seen."
+        there = f"the GPUs here are 0 to {len(gpus) - 1}" if len(gpus) > 1 else "the only GPU here is number 0"
         message = f"{name}={value} names {wrong[0]}, and {there}:" + hidden
     else:
-        message = f"{name}={value} hides every card of this machine."
-    there_are = (entry for entry in entries if re.fullmatch("[0-9]{1,9}", entry) and int(entry) < len(cards))
+        message = f"{name}={value} hides every GPU of this machine."
+    there_are = (entry for entry in entries if re.fullmatch("[0-9]{1,9}", entry) and int(entry) < len(gpus))
     kept = ",".join(dict.fromkeys(there_are))
-    mend = WayOut(f"Set {name}={kept}", (SetVariable(name, kept, why="names cards that are there, each once"),))
-    unset = WayOut(f"Unset {name}", (UnsetVariable(name, why=f"then all {count} can be seen"),))
+    mend = Fix(f"Set {name}={kept}", (SetVariable(name, kept, why="names GPUs that are there, each once"),))
+    unset = Fix(f"Unset {name}", (UnsetVariable(name, why=f"then all {count} can be seen"),))
     return Finding(
         severity="note" if on_purpose or situation.built_for is None else "error",
         message=message,
         saw=f"{name}={value}",
-        want=f"unset, or numbers from 0 to {len(cards) - 1}" if len(cards) > 1 else "unset, or 0",
+        want=f"unset, or numbers from 0 to {len(gpus) - 1}" if len(gpus) > 1 else "unset, or 0",
         subject=name,
         evidence=(
             Evidence(f"variables.{name}", value, "environment"),
-            Evidence("gpus", ", ".join(gpu.name for gpu in cards), cards[0].source),
+            Evidence("gpus", ", ".join(gpu.name for gpu in gpus), gpus[0].source),
         ),
-        ways_out=() if on_purpose else (mend, unset) if kept else (unset,),
+        fixes=() if on_purpose else (mend, unset) if kept else (unset,),
         supersedes=("no-gpu", "no-driver"),
     )
 
 
 @check("GPD211", "mig-confusion", "access")
 def mig_confusion(situation: Situation) -> Verdicts:
-    """MIG: the card has no slice to use, or another than one expects is used.
+    """MIG: the GPU has no slice to use, or another than one expects is used.
 
     ## Why it matters
-    With MIG on, programs run on slices only, one per process, chosen by CUDA_VISIBLE_DEVICES=MIG-...; a card without
+    With MIG on, programs run on slices only, one per process, chosen by CUDA_VISIBLE_DEVICES=MIG-...; a GPU without
     slices serves nobody.
 
     ## How it is judged
     At level driver, by what NVML lists: MIG on and no slice. A variable that names a slice which is not there is the
-    same fault. Beside another usable card it is a note. Slices themselves are healthy; several of them and no
+    same fault. Beside another usable GPU it is a note. Slices themselves are healthy; several of them and no
     variable that names one is a note.
 
     ## Fix safety
-    Making slices or switching MIG off needs root and that no program uses the card.
+    Making slices or switching MIG off needs root and that no program uses the GPU.
     """
-    cards = situation.usable_of("nvidia")
+    gpus = situation.usable_of("nvidia")
     divided = [gpu for gpu in situation.machine.of_vendor("nvidia") if gpu.nvml is not None and gpu.nvml.mig]
-    bare = [gpu for gpu in divided if gpu.nvml is not None and not gpu.nvml.mig_devices and gpu in cards]
+    bare = [gpu for gpu in divided if gpu.nvml is not None and not gpu.nvml.mig_devices and gpu in gpus]
     for gpu in bare:
         index = gpu.nvml.index if gpu.nvml else 0
         make = (
             f"As root: `nvidia-smi mig -i {index} -lgip` lists the profiles, `nvidia-smi mig -i {index} -cgi PROFILE "
             "-C` makes slices; then choose one with CUDA_VISIBLE_DEVICES=MIG-... (`nvidia-smi -L`)."
         )
-        off = f"As root, with no program on the card: `nvidia-smi -i {index} -mig 0` (some cards need a reset)."
+        off = f"As root, with no program on the GPU: `nvidia-smi -i {index} -mig 0` (some GPUs need a reset)."
         yield Finding(
-            severity="error" if len(bare) == len(cards) and situation.built_for != "amd" else "note",
+            severity="error" if len(bare) == len(gpus) and situation.built_for != "amd" else "note",
             message=f"MIG mode is on for {gpu.name} and it has no slices: no program can use it.",
             saw="MIG on, no slice",
             want="a slice, or MIG off",
             subject=gpu_subject(gpu),
             device=Device.of(gpu),
             evidence=(Evidence("nvml.mig", "on, no MIG device", "NVML"),),
-            ways_out=(
-                WayOut("Make slices", (Manual(make, risk="root"),)),
-                WayOut("Switch MIG off", (Manual(off, risk="root"),)),
+            fixes=(
+                Fix("Make slices", (Manual(make, risk="root"),)),
+                Fix("Switch MIG off", (Manual(off, risk="root"),)),
             ),
         )
     value = situation.variable("CUDA_VISIBLE_DEVICES") or ""
@@ -154,7 +154,7 @@ def mig_confusion(situation: Situation) -> Verdicts:
             saw=f"{len(slices)} slices, CUDA_VISIBLE_DEVICES not set",
             subject="CUDA_VISIBLE_DEVICES",
             evidence=(Evidence("nvml.mig_devices", str(len(slices)), "NVML"),),
-            ways_out=(WayOut("To use another slice, name it", (Manual(_NAME_A_SLICE),)),),
+            fixes=(Fix("To use another slice, name it", (Manual(_NAME_A_SLICE),)),),
         )
         return
     if not first.startswith("MIG-") or not slices or not all(mig.uuid for mig in slices):
@@ -169,23 +169,23 @@ def mig_confusion(situation: Situation) -> Verdicts:
         want=f"one of {len(slices)} slices",
         subject="CUDA_VISIBLE_DEVICES",
         evidence=(Evidence("nvml.mig_devices", str(len(slices)), "NVML"),),
-        ways_out=(
-            WayOut("Name a slice that is there", (Manual(_NAME_A_SLICE),)),
-            WayOut("Unset CUDA_VISIBLE_DEVICES", (unset,)),
+        fixes=(
+            Fix("Name a slice that is there", (Manual(_NAME_A_SLICE),)),
+            Fix("Unset CUDA_VISIBLE_DEVICES", (unset,)),
         ),
     )
 
 
 @check("GPD212", "gpu-busy-or-exclusive", "access")
 def gpu_busy_or_exclusive(situation: Situation) -> Verdicts:
-    """A card is taken in exclusive mode, or its memory is full.
+    """A GPU is taken in exclusive mode, or its memory is full.
 
     ## Why it matters
     New programs on it fail with "all CUDA-capable devices are busy or unavailable" or run out of memory, and that
     says nothing about the environment.
 
     ## How it is judged
-    At level driver, by compute mode, processes and memory as NVML gives them. It is never a fault: the card is not
+    At level driver, by compute mode, processes and memory as NVML gives them. It is never a fault: the GPU is not
     judged by kernels while it is taken.
 
     ## Fix safety
@@ -199,32 +199,32 @@ def gpu_busy_or_exclusive(situation: Situation) -> Verdicts:
 
 @check("GPD215", "compute-mode-prohibited", "access")
 def compute_mode_prohibited(situation: Situation) -> Verdicts:
-    """A card's compute mode forbids every program.
+    """A GPU's compute mode forbids every program.
 
     ## Why it matters
-    The card is listed, and every program on it fails with "all CUDA-capable devices are busy or unavailable". The
+    The GPU is listed, and every program on it fails with "all CUDA-capable devices are busy or unavailable". The
     mode stays until someone sets another, or the driver is loaded again.
 
     ## How it is judged
-    By the compute mode that NVML or nvidia-smi gives. Beside a card that takes programs it is a note.
+    By the compute mode that NVML or nvidia-smi gives. Beside a GPU that takes programs it is a note.
 
     ## Fix safety
-    The mode is set for this card only. Whoever set it may have kept the card from programs on purpose.
+    The mode is set for this GPU only. Whoever set it may have kept the GPU from programs on purpose.
     """
-    cards = situation.usable_of("nvidia")
-    closed = [gpu for gpu in cards if _closed(gpu)]
+    gpus = situation.usable_of("nvidia")
+    closed = [gpu for gpu in gpus if _closed(gpu)]
     for gpu in closed:
         index = gpu.nvml.index if gpu.nvml else 0
-        text = f"As root: `nvidia-smi -i {index} -c DEFAULT`, if the card was not kept from programs on purpose."
+        text = f"As root: `nvidia-smi -i {index} -c DEFAULT`, if the GPU was not kept from programs on purpose."
         yield Finding(
-            severity="error" if len(closed) == len(cards) and situation.built_for != "amd" else "note",
+            severity="error" if len(closed) == len(gpus) and situation.built_for != "amd" else "note",
             message=f"The compute mode of {gpu.name} is Prohibited: no program may compute on it.",
             saw="compute mode Prohibited",
             want="compute mode Default",
             subject=gpu_subject(gpu),
             device=Device.of(gpu),
             evidence=(Evidence("nvml.compute_mode", "prohibited", "NVML"),),
-            ways_out=(WayOut("Set the compute mode to Default", (Manual(text, risk="root"),)),),
+            fixes=(Fix("Set the compute mode to Default", (Manual(text, risk="root"),)),),
             supersedes=("no-driver",),
         )
 

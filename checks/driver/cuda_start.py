@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, LoadModule, Manual, Reboot, StartService, WayOut
+from gpudoctor.finding import Evidence, Finding, Fix, LoadModule, Manual, Reboot, StartService
 from gpudoctor.situation import Situation
 from gpudoctor.situation.installed_driver import (
     CUDA_NOT_READY,
@@ -30,8 +30,8 @@ def fabric_manager_not_running(situation: Situation) -> Verdicts:
 
     ## How it is judged
     On bare metal by the switches on the bus and the service; those of HGX B200 and B300 boards are not on the bus as
-    NVIDIA's, and the cards stand for them. In a container or a virtual machine without switches
-    only the driver's own answer tells (802, or cards that wait for their fabric), and the host has to be repaired.
+    NVIDIA's, and the GPUs stand for them. In a container or a virtual machine without switches
+    only the driver's own answer tells (802, or GPUs that wait for their fabric), and the host has to be repaired.
 
     ## Fix safety
     Starting the service touches no running program that works without it.
@@ -68,8 +68,8 @@ def fabric_manager_not_running(situation: Situation) -> Verdicts:
             Evidence.of("nvidia.fabric.manager_running", fabric.manager_running),
             *driver_answers(situation),
         ),
-        ways_out=(
-            WayOut(
+        fixes=(
+            Fix(
                 f"Install nvidia-fabricmanager {driver} and start it" if package else "Start nvidia-fabricmanager",
                 (*subnet, start),
             ),
@@ -81,8 +81,8 @@ def fabric_manager_not_running(situation: Situation) -> Verdicts:
 def _nvlink5(situation: Situation) -> bool:
     """An HGX board of eight B200 or B300, on bare metal. In a virtual machine the host may keep the switches, and on
     Grace (GB200) the fabric manager runs elsewhere."""
-    system, cards = situation.machine.system, situation.machine.of_vendor("nvidia")
-    blackwell = [gpu for gpu in cards if gpu.datacenter and gpu.arch.value in _NVLINK5]
+    system, gpus = situation.machine.system, situation.machine.of_vendor("nvidia")
+    blackwell = [gpu for gpu in gpus if gpu.datacenter and gpu.arch.value in _NVLINK5]
     return len(blackwell) >= 8 and system.arch.value == "x86_64" and system.virtual_machine.absent
 
 
@@ -94,7 +94,7 @@ def _unready(situation: Situation) -> Finding:
     if any(gpu.arch.value in _NVLINK5 for gpu in situation.machine.of_vendor("nvidia")):
         text += f" {_SUBNET_MANAGER}"
     refused = cuda_status(situation) == CUDA_NOT_READY
-    said = "CUDA says that the system is not yet initialized (802)" if refused else "The cards wait for their fabric"
+    said = "CUDA says that the system is not yet initialized (802)" if refused else "The GPUs wait for their fabric"
     return Finding(
         severity="error",
         message=f"{said}: the host's NVSwitch fabric manager does not run or does not fit the driver.",
@@ -103,13 +103,13 @@ def _unready(situation: Situation) -> Finding:
         subject="NVSwitch fabric",
         confidence="likely",
         evidence=driver_answers(situation),
-        ways_out=(WayOut("Start the fabric manager on the host", (Manual(text, risk="root"),)),),
+        fixes=(Fix("Start the fabric manager on the host", (Manual(text, risk="root"),)),),
         supersedes=("cuda-init-hmm-kaslr", "no-driver"),
     )
 
 
 def _unregistered(situation: Situation) -> bool:
-    """NVML says of cards that their NVLink fabric is not set up."""
+    """NVML says of GPUs that their NVLink fabric is not set up."""
     states = [gpu.nvml.fabric for gpu in situation.machine.of_vendor("nvidia") if gpu.nvml]
     return any(state in ("not-started", "in-progress") for state in states)
 
@@ -153,9 +153,9 @@ def cuda_init_hmm_kaslr(situation: Situation) -> Verdicts:
         subject="NVIDIA driver",
         confidence="certain" if lines else "possible",
         evidence=(*driver_answers(situation), *(Evidence("kernel_log", f.line, "kernel log") for f in lines[-1:])),
-        ways_out=(
-            WayOut("Load nvidia_uvm without HMM", (option,)),
-            WayOut("Switch address randomisation off", (Manual(weaker, risk="reboot"),)),
+        fixes=(
+            Fix("Load nvidia_uvm without HMM", (option,)),
+            Fix("Switch address randomisation off", (Manual(weaker, risk="reboot"),)),
         ),
         refs=("CUDA 13.2 Update 2 release notes, known issues",),
         supersedes=("nvidia-uvm-after-suspend", "no-driver"),
@@ -173,7 +173,7 @@ def nvidia_uvm_after_suspend(situation: Situation) -> Verdicts:
     At level driver: cuInit answers 999, NVML works, and this boot was suspended at least once.
 
     ## Fix safety
-    Reloading the module needs root and that no program uses the card; nothing on disk changes.
+    Reloading the module needs root and that no program uses the GPU; nothing on disk changes.
     """
     suspends = situation.machine.system.suspends
     if (
@@ -199,9 +199,9 @@ def nvidia_uvm_after_suspend(situation: Situation) -> Verdicts:
         subject="NVIDIA driver",
         confidence="likely",
         evidence=(*driver_answers(situation), Evidence.of("system.suspends", suspends)),
-        ways_out=(
-            WayOut("Load nvidia_uvm anew", (on_host if situation.in_container else reload,)),
-            WayOut("Reboot", (Reboot(), keep)),
+        fixes=(
+            Fix("Load nvidia_uvm anew", (on_host if situation.in_container else reload,)),
+            Fix("Reboot", (Reboot(), keep)),
         ),
         refs=("pytorch/pytorch#49081",),
         supersedes=("no-driver",),

@@ -1,4 +1,4 @@
-"""Cards that are gone, damaged, or cannot start (GPD102 to GPD105, GPD107)."""
+"""GPUs that are gone, damaged, or cannot start (GPD102 to GPD105, GPD107)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from gpudoctor.finding import (
     Device,
     Evidence,
     Finding,
+    Fix,
     Manual,
     Reboot,
-    WayOut,
     gpu_subject,
 )
 from gpudoctor.machine import Gpu, LogFault
@@ -24,12 +24,12 @@ from gpudoctor.situation.no_kernel_driver import because
 
 _NVML_LOST = 15
 _UNCONTAINED = (64, 95, 140)
-"""Xids after which the card computes nothing until it is reset."""
+"""Xids after which the GPU computes nothing until it is reset."""
 _RESET = "GPU requires reset"
 
 
 def _answers(situation: Situation, gpu: Gpu) -> bool | None:
-    """Whether the driver lists the card as alive now; None where the driver was not asked."""
+    """Whether the driver lists the GPU as alive now; None where the driver was not asked."""
     if gpu.nvml is not None:
         return not gpu.nvml.lost
     for api in situation.machine.nvidia.answered:
@@ -40,22 +40,22 @@ def _answers(situation: Situation, gpu: Gpu) -> bool | None:
 
 @check("GPD102", "gpu-off-bus", "driver")
 def gpu_off_bus(situation: Situation) -> Verdicts:
-    """A card has fallen off the PCI bus.
+    """A GPU has fallen off the PCI bus.
 
     ## Why it matters
-    The card was there at boot and no longer answers: every program on it fails until the machine is power-cycled,
-    and often again soon after. Power supply, riser, slot, heat and a dying card are the usual causes.
+    The GPU was there at boot and no longer answers: every program on it fails until the machine is power-cycled,
+    and often again soon after. Power supply, riser, slot, heat and a dying GPU are the usual causes.
 
     ## How it is judged
-    Certain where the driver calls the card lost, where its PCI registers read as all ones, or where the loaded driver
-    did not take the card and says this as the reason. A line in the kernel log alone (NVIDIA Xid 79) is a note: the
-    card may have been reset since.
+    Certain where the driver calls the GPU lost, where its PCI registers read as all ones, or where the loaded driver
+    did not take the GPU and says this as the reason. A line in the kernel log alone (NVIDIA Xid 79) is a note: the
+    GPU may have been reset since.
 
     ## Fix safety
-    A power cycle changes nothing on disk. Reseating the card is work on an open machine.
+    A power cycle changes nothing on disk. Reseating the GPU is work on an open machine.
     """
     faults = situation.log_faults("gpu-off-bus")
-    refused = {id(gpu) for _, cards in because(situation, "gpu-off-bus") for gpu in cards}
+    refused = {id(gpu) for _, gpus in because(situation, "gpu-off-bus") for gpu in gpus}
     for gpu in situation.machine.gpus:
         lines = about(gpu, tuple(fault for fault in faults if fault.bdf or len(situation.machine.gpus) == 1))
         alive = _answers(situation, gpu)
@@ -76,12 +76,12 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
             severity="error" if gone else "note",
             message=message,
             saw=saw or (lines[-1].line if lines else "lost"),
-            want="a card that answers",
+            want="a GPU that answers",
             subject=gpu_subject(gpu),
             device=Device.of(gpu),
             confidence="certain" if gone else "possible",
             evidence=(Evidence("gpu.off_bus", str(gpu.off_bus).lower(), gpu.source), *log_evidence(situation, lines)),
-            ways_out=(reset(gpu),) if asks_for_reset else (_power_cycle(),) if gone else (),
+            fixes=(reset(gpu),) if asks_for_reset else (_power_cycle(),) if gone else (),
             supersedes=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
         )
     lost = next((api for api in (situation.machine.nvidia.nvml, situation.machine.nvidia.smi) if api.value), None)
@@ -93,28 +93,28 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
     ):
         yield Finding(
             severity="error",
-            message="The NVIDIA driver says that a card is lost: it has fallen off the PCI bus.",
+            message="The NVIDIA driver says that a GPU is lost: it has fallen off the PCI bus.",
             saw=lost.value.message or f"NVML error {_NVML_LOST}",
-            want="cards that answer",
+            want="GPUs that answer",
             subject="NVIDIA driver",
             evidence=(Evidence.of("nvidia.nvml", lost), *log_evidence(situation, faults)),
-            ways_out=(_power_cycle(),),
+            fixes=(_power_cycle(),),
             supersedes=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
         )
 
 
-def _power_cycle() -> WayOut:
+def _power_cycle() -> Fix:
     text = (
-        "Shut the machine down, take it off the mains for a minute and start it again. If the card is lost again: "
+        "Shut the machine down, take it off the mains for a minute and start it again. If the GPU is lost again: "
         "reseat it, check its power cables and temperature, try another slot without a riser; then have it replaced."
     )
-    title = "Power-cycle the machine and check the card's seat, power and cooling"
-    return WayOut(title, (Manual(text, risk="reboot"),))
+    title = "Power-cycle the machine and check the GPU's seat, power and cooling"
+    return Fix(title, (Manual(text, risk="reboot"),))
 
 
 @check("GPD103", "gpu-ecc", "driver")
 def gpu_ecc(situation: Situation) -> Verdicts:
-    """A card has uncorrectable memory errors.
+    """A GPU has uncorrectable memory errors.
 
     ## Why it matters
     Uncorrectable errors end the programs that hit them, and a row remapping that failed means that the memory can
@@ -122,10 +122,10 @@ def gpu_ecc(situation: Situation) -> Verdicts:
 
     ## How it is judged
     By the driver's own counters: errors since the driver was loaded, a remapping that is pending or has failed, are
-    faults. Counts over the card's life are history: a note. Log lines without counters are a note.
+    faults. Counts over the GPU's life are history: a note. Log lines without counters are a note.
 
     ## Fix safety
-    A reset or reboot ends every program on the card and changes nothing on disk. Errors of the past leave nothing to
+    A reset or reboot ends every program on the GPU and changes nothing on disk. Errors of the past leave nothing to
     repair.
     """
     faults = situation.log_faults("gpu-ecc")
@@ -134,16 +134,16 @@ def gpu_ecc(situation: Situation) -> Verdicts:
         lines = about(gpu, tuple(fault for fault in faults if fault.bdf or len(situation.machine.gpus) == 1))
         subject, device = gpu_subject(gpu), Device.of(gpu)
         if state is not None and state.remap_failed:
-            text = "Take the card out of service and have it replaced: its memory can no longer remap bad rows."
+            text = "Take the GPU out of service and have it replaced: its memory can no longer remap bad rows."
             yield Finding(
                 severity="error",
-                message=f"{gpu.name}: a memory row could not be remapped. The card needs service.",
+                message=f"{gpu.name}: a memory row could not be remapped. The GPU needs service.",
                 saw="row remapping failed",
                 want="no failed remapping",
                 subject=subject,
                 device=device,
                 evidence=(Evidence("nvml.remap_failed", "true", "NVML"), *log_evidence(situation, lines)),
-                ways_out=(WayOut("Replace the card", (Manual(text),)),),
+                fixes=(Fix("Replace the GPU", (Manual(text),)),),
             )
         elif state is not None and (state.ecc_uncorrectable or state.remap_pending):
             saw = (
@@ -163,10 +163,10 @@ def gpu_ecc(situation: Situation) -> Verdicts:
                     Evidence("nvml.remap_pending", str(state.remap_pending), "NVML"),
                     *log_evidence(situation, lines),
                 ),
-                ways_out=(
-                    WayOut(
-                        "Reboot, so that the bad rows are remapped; replace the card if errors come back",
-                        (Reboot(why="row remapping takes effect at a reset of the card"),),
+                fixes=(
+                    Fix(
+                        "Reboot, so that the bad rows are remapped; replace the GPU if errors come back",
+                        (Reboot(why="row remapping takes effect at a reset of the GPU"),),
                     ),
                 ),
             )
@@ -177,7 +177,7 @@ def gpu_ecc(situation: Situation) -> Verdicts:
                 message=f"{gpu.name} had uncorrectable memory errors in the past; none is open now."
                 if state
                 else f"The kernel log has memory errors of {gpu.name}; its counters were not read.",
-                saw=f"{ever} over the card's life" if ever else lines[-1].line,
+                saw=f"{ever} over the GPU's life" if ever else lines[-1].line,
                 subject=subject,
                 device=device,
                 confidence="certain" if state else "possible",
@@ -185,21 +185,21 @@ def gpu_ecc(situation: Situation) -> Verdicts:
                     Evidence("nvml.ecc_uncorrectable_ever", str(ever), "NVML"),
                     *log_evidence(situation, lines),
                 ),
-                ways_out=() if state or lines[-1].xid not in _UNCONTAINED else (reset(gpu),),
+                fixes=() if state or lines[-1].xid not in _UNCONTAINED else (reset(gpu),),
             )
 
 
 @check("GPD104", "driver-init-failed-bios", "driver")
 def driver_init_failed_bios(situation: Situation) -> Verdicts:
-    """The NVIDIA driver cannot start a card because of firmware settings.
+    """The NVIDIA driver cannot start a GPU because of firmware settings.
 
     ## Why it matters
-    The firmware did not give the card enough address space (Resizable BAR, Above 4G Decoding): the driver sees it
+    The firmware did not give the GPU enough address space (Resizable BAR, Above 4G Decoding): the driver sees it
     on the bus and gives up, nvidia-smi says "No devices were found".
 
     ## How it is judged
-    By the codes that the driver writes into the kernel log, for a card that the driver does not list as working.
-    At level static the card's present state is not known: then it is likely, not certain.
+    By the codes that the driver writes into the kernel log, for a GPU that the driver does not list as working.
+    At level static the GPU's present state is not known: then it is likely, not certain.
 
     ## Fix safety
     Firmware settings are changed by a person; note the old values. No file on disk changes.
@@ -214,23 +214,23 @@ def driver_init_failed_bios(situation: Situation) -> Verdicts:
             gpu,
             lines,
             f"The NVIDIA driver cannot start {gpu.name}: the firmware gives it too little address space.",
-            WayOut("Switch on Above 4G Decoding and Resizable BAR", (Manual(text, risk="reboot"),)),
+            Fix("Switch on Above 4G Decoding and Resizable BAR", (Manual(text, risk="reboot"),)),
         )
 
 
 @check("GPD105", "driver-init-failed-hw", "driver")
 def driver_init_failed_hw(situation: Situation) -> Verdicts:
-    """The NVIDIA driver cannot start a card: the card itself does not come up.
+    """The NVIDIA driver cannot start a GPU: the GPU itself does not come up.
 
     ## Why it matters
-    The card's management processor (GSP) or its firmware does not come up: power, seat, slot or the card itself.
+    The GPU's management processor (GSP) or its firmware does not come up: power, seat, slot or the GPU itself.
 
     ## How it is judged
-    By the codes that the driver writes into the kernel log, for a card that the driver does not list as working.
+    By the codes that the driver writes into the kernel log, for a GPU that the driver does not list as working.
     Settings of the machine's firmware and the wrong module flavour leave similar lines and are looked at first.
 
     ## Fix safety
-    A power cycle changes nothing on disk. Reseating the card is work on an open machine.
+    A power cycle changes nothing on disk. Reseating the GPU is work on an open machine.
     """
     for gpu, lines in _failed_starts(situation, "driver-init-failed-hw"):
         if any(
@@ -241,21 +241,21 @@ def driver_init_failed_hw(situation: Situation) -> Verdicts:
             situation,
             gpu,
             lines,
-            f"The NVIDIA driver cannot start {gpu.name}: the card itself does not come up.",
+            f"The NVIDIA driver cannot start {gpu.name}: the GPU itself does not come up.",
             _power_cycle(),
         )
 
 
 @check("GPD107", "nvidia-firmware-missing", "driver")
 def nvidia_firmware_missing(situation: Situation) -> Verdicts:
-    """The NVIDIA driver does not find the firmware file that its card needs.
+    """The NVIDIA driver does not find the firmware file that its GPU needs.
 
     ## Why it matters
-    From Turing on the driver loads a program into the card's own processor (GSP), and the open kernel modules cannot
-    do without it: the card does not start, nvidia-smi says "No devices were found".
+    From Turing on the driver loads a program into the GPU's own processor (GSP), and the open kernel modules cannot
+    do without it: the GPU does not start, nvidia-smi says "No devices were found".
 
     ## How it is judged
-    By the kernel's line about the file, for a card that the driver does not list. Where the driver was not asked, the
+    By the kernel's line about the file, for a GPU that the driver does not list. Where the driver was not asked, the
     file decides, if it can be looked for; else it is a note: the initial ramdisk often lacks the file, and the driver
     finds it later.
 
@@ -283,9 +283,9 @@ def nvidia_firmware_missing(situation: Situation) -> Verdicts:
             f"The NVIDIA driver cannot start {gpu.name}: the firmware {name} is not there."
             if sure
             else f"The NVIDIA driver did not find {name}, which {gpu.name} needs to start; it may have since.",
-            WayOut("Install the driver's firmware", (Manual(text, risk="reboot"),)),
+            Fix("Install the driver's firmware", (Manual(text, risk="reboot"),)),
         )
-        yield found if sure else replace(found, severity="note", confidence="possible", ways_out=(), supersedes=())
+        yield found if sure else replace(found, severity="note", confidence="possible", fixes=(), supersedes=())
 
 
 def _firmware_is_there(situation: Situation, path: str) -> bool | None:
@@ -299,7 +299,7 @@ def _firmware_is_there(situation: Situation, path: str) -> bool | None:
 
 
 def _failed_starts(situation: Situation, slug: str) -> list[tuple[Gpu, tuple[LogFault, ...]]]:
-    """Cards with such lines in the log that the driver does not list as working and does not refuse by rule."""
+    """GPUs with such lines in the log that the driver does not list as working and does not refuse by rule."""
     found = []
     for gpu in situation.machine.of_vendor("nvidia"):
         lines = about(gpu, situation.log_faults(slug))
@@ -313,18 +313,16 @@ def _failed_starts(situation: Situation, slug: str) -> list[tuple[Gpu, tuple[Log
     return found
 
 
-def _failed_start(
-    situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...], message: str, way_out: WayOut
-) -> Finding:
+def _failed_start(situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...], message: str, fix: Fix) -> Finding:
     return Finding(
         severity="error",
         message=message,
         saw=lines[-1].line,
-        want="a card that the driver can start",
+        want="a GPU that the driver can start",
         subject=gpu_subject(gpu),
         device=Device.of(gpu),
         confidence="certain" if _answers(situation, gpu) is False else "likely",
         evidence=(Evidence.of("nvidia.nvml", situation.machine.nvidia.nvml), *log_evidence(situation, lines)),
-        ways_out=(way_out,),
+        fixes=(fix,),
         supersedes=("no-driver",),
     )

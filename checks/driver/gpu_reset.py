@@ -1,11 +1,11 @@
-"""Cards that the driver itself wants reset, or the machine rebooted (GPD130)."""
+"""GPUs that the driver itself wants reset, or the machine rebooted (GPD130)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Device, Finding, Manual, Reboot, Severity, WayOut, gpu_subject
+from gpudoctor.finding import Device, Finding, Fix, Manual, Reboot, Severity, gpu_subject
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_reset import reset
@@ -20,21 +20,21 @@ _RESET, _REBOOT, _DRAIN_PEERS, _DRAIN_AND_RESET = range(1, 5)
 
 @check("GPD130", "gpu-reset-needed", "driver")
 def gpu_reset_needed(situation: Situation) -> Verdicts:
-    """The driver asks for a reset of a card, or for a reboot.
+    """The driver asks for a reset of a GPU, or for a reboot.
 
     ## Why it matters
-    After some faults the card still stands in nvidia-smi, and every new program on it fails. The driver writes what
-    it takes to recover into the kernel log (Xid 154); it stays so until that is done. amdgpu resets a card that hangs
-    by itself; where that fails, ROCm finds the card no more, or hangs on it, until a reboot.
+    After some faults the GPU still stands in nvidia-smi, and every new program on it fails. The driver writes what
+    it takes to recover into the kernel log (Xid 154); it stays so until that is done. amdgpu resets a GPU that hangs
+    by itself; where that fails, ROCm finds the GPU no more, or hangs on it, until a reboot.
 
     ## How it is judged
-    By the last such line of this boot for the card: a reset, a reboot, or none any more. A warning, as a reset may
-    not be logged. Where only the card's own processor (GSP) is said not to answer (Xid 119, 120), a note. Of
-    an AMD card the last reset that ended counts: a warning where it failed. Nothing where smoke kernels computed
-    right, and for a card that is lost (gpu-off-bus).
+    By the last such line of this boot for the GPU: a reset, a reboot, or none any more. A warning, as a reset may
+    not be logged. Where only the GPU's own processor (GSP) is said not to answer (Xid 119, 120), a note. Of
+    an AMD GPU the last reset that ended counts: a warning where it failed. Nothing where smoke kernels computed
+    right, and for a GPU that is lost (gpu-off-bus).
 
     ## Fix safety
-    A reset or reboot ends every program on the card, and changes nothing on disk.
+    A reset or reboot ends every program on the GPU, and changes nothing on disk.
     """
     log = situation.machine.kernel_log.value
     for gpu in situation.machine.of_vendor("nvidia") if log and log.faults else ():
@@ -56,14 +56,14 @@ def gpu_reset_needed(situation: Situation) -> Verdicts:
             device=Device.of(gpu),
             confidence="possible" if silent else "likely",
             evidence=log_evidence(situation, told or silent),
-            ways_out=(_recovery(gpu, action),),
+            fixes=(_recovery(gpu, action),),
             refs=("NVIDIA Xid errors catalogue",),
         )
     yield from _resets_that_failed(situation)
 
 
 def _resets_that_failed(situation: Situation) -> Iterator[Finding]:
-    """AMD cards that hung, and that amdgpu could not bring back."""
+    """AMD GPUs that hung, and that amdgpu could not bring back."""
     log = situation.machine.kernel_log.value
     for gpu in situation.machine.of_vendor("amd") if log and log.faults else ():
         lines = about(gpu, log.faults) if log else ()
@@ -74,12 +74,12 @@ def _resets_that_failed(situation: Situation) -> Iterator[Finding]:
             severity="warning",
             message=f"{gpu.name} hung, and amdgpu could not reset it: until a reboot programs on it fail or hang.",
             saw=ended[-1].line,
-            want="a card that was reset, or never hung",
+            want="a GPU that was reset, or never hung",
             subject=gpu_subject(gpu),
             device=Device.of(gpu),
             confidence="likely",
             evidence=log_evidence(situation, tuple(ended)),
-            ways_out=(WayOut("Reboot the machine", (Reboot(why="a reset of the card has failed"),)),),
+            fixes=(Fix("Reboot the machine", (Reboot(why="a reset of the GPU has failed"),)),),
             refs=("torvalds/linux drivers/gpu/drm/amd/amdgpu/amdgpu_device.c",),
         )
 
@@ -90,10 +90,10 @@ def _asked(fault: LogFault) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def _recovery(gpu: Gpu, action: int) -> WayOut:
+def _recovery(gpu: Gpu, action: int) -> Fix:
     if action == _REBOOT:
-        return WayOut("Reboot the machine", (Reboot(why="the driver asks for it; a reset is not enough"),))
+        return Fix("Reboot the machine", (Reboot(why="the driver asks for it; a reset is not enough"),))
     if action == _DRAIN_PEERS:
-        text = "End the programs on this card and on those that it is linked to by NVLink, then start them again."
-        return WayOut("End the programs that use the card's links", (Manual(text),))
+        text = "End the programs on this GPU and on those that it is linked to by NVLink, then start them again."
+        return Fix("End the programs that use the GPU's links", (Manual(text),))
     return reset(gpu, drained=action == _DRAIN_AND_RESET)

@@ -1,4 +1,4 @@
-"""Why the kernel has no driver for a card: rivals, rules, signatures, builds (GPD110 to GPD116)."""
+"""Why the kernel has no driver for a GPU: rivals, rules, signatures, builds (GPD110 to GPD116)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from gpudoctor.finding import (
     Device,
     Evidence,
     Finding,
+    Fix,
     InstallDriver,
     InstallRocmDriver,
     InstallSystemPackage,
@@ -20,7 +21,6 @@ from gpudoctor.finding import (
     Reboot,
     RebuildModule,
     UnblockModule,
-    WayOut,
     gpu_subject,
 )
 from gpudoctor.matrix.versions import figures
@@ -42,40 +42,40 @@ from gpudoctor.situation.no_kernel_driver import because, rival, without_kfd
 
 @check("GPD110", "nouveau-conflict", "driver")
 def nouveau_conflict(situation: Situation) -> Verdicts:
-    """Another kernel driver (nouveau, nova) owns the NVIDIA card.
+    """Another kernel driver (nouveau, nova) owns the NVIDIA GPU.
 
     ## Why it matters
-    Only NVIDIA's own kernel module serves CUDA. While nouveau or nova has the card, that module cannot take it.
+    Only NVIDIA's own kernel module serves CUDA. While nouveau or nova has the GPU, that module cannot take it.
 
     ## How it is judged
-    By the driver that the PCI bus names for the card. A display card beside a working one is a note.
+    By the driver that the PCI bus names for the GPU. A display GPU beside a working one is a note.
 
     ## Fix safety
     Needs root and a reboot; the screen runs on another driver afterwards. Undone by removing the rule and the driver.
     """
-    for severity, cards in because(situation, "nouveau-conflict"):
-        name = rival(situation, cards[0]) or "nouveau"
+    for severity, gpus in because(situation, "nouveau-conflict"):
+        name = rival(situation, gpus[0]) or "nouveau"
         modules = core_modules(situation)
-        ready = for_running_kernel(situation, modules) is not None and nvidia_refusal(situation, cards[0]) is None
-        way_out = install_driver(situation, cards)
-        block = BlockModule(name, why=f"{name} must not take the card before NVIDIA's driver does")
-        reboot = Reboot(why=f"{name} lets go of the card only at boot")
-        installs = any(isinstance(step, InstallDriver) for step in way_out.remedies)
+        ready = for_running_kernel(situation, modules) is not None and nvidia_refusal(situation, gpus[0]) is None
+        fix = install_driver(situation, gpus)
+        block = BlockModule(name, why=f"{name} must not take the GPU before NVIDIA's driver does")
+        reboot = Reboot(why=f"{name} lets go of the GPU only at boot")
+        installs = any(isinstance(step, InstallDriver) for step in fix.remedies)
         if not situation.in_container and (ready or installs):
-            steps = () if ready else tuple(step for step in way_out.remedies if not isinstance(step, Reboot))
-            title = f"Keep {name} from the card" if ready else f"{way_out.title} in the place of {name}"
-            way_out = WayOut(title, (*steps, block, reboot))
+            steps = () if ready else tuple(step for step in fix.remedies if not isinstance(step, Reboot))
+            title = f"Keep {name} from the GPU" if ready else f"{fix.title} in the place of {name}"
+            fix = Fix(title, (*steps, block, reboot))
         yield finding(
             severity,
-            cards,
-            message=f"The kernel driver {name} has taken {called(cards)}; CUDA needs NVIDIA's own kernel driver.",
+            gpus,
+            message=f"The kernel driver {name} has taken {called(gpus)}; CUDA needs NVIDIA's own kernel driver.",
             saw=name,
             want="nvidia",
             evidence=(
-                Evidence.of("gpu.driver", cards[0].driver),
+                Evidence.of("gpu.driver", gpus[0].driver),
                 *(Evidence("nvidia.modules_installed", f"{m.name} for {m.kernel}", m.path) for m in modules[:1]),
             ),
-            ways_out=(way_out,),
+            fixes=(fix,),
             supersedes=("no-driver",),
         )
 
@@ -89,34 +89,34 @@ def module_blacklisted(situation: Situation) -> Verdicts:
     (prime-select, envycontrol) forbids it.
 
     ## How it is judged
-    By the rules that modprobe and the kernel obey, for a card without a driver whose module is there. What a person
+    By the rules that modprobe and the kernel obey, for a GPU without a driver whose module is there. What a person
     chose with a switch made for that is a note.
 
     ## Fix safety
     Needs root; the rule is kept beside its file, so that it can be put back.
     """
-    for severity, cards in because(situation, "module-blacklisted"):
-        vendor = cards[0].vendor
+    for severity, gpus in because(situation, "module-blacklisted"):
+        vendor = gpus[0].vendor
         module = "nvidia" if vendor == "nvidia" else "amdgpu"
         rules = blocked(situation, vendor)
         if rules:
             rule, source, chosen = rules[0].rule, rules[0].source, all(one.chosen for one in rules)
             unblock = tuple(UnblockModule(module, one.source, why=f"it holds: {one.rule}") for one in rules)
-            way_out = WayOut(f"Take away the rule and load {module}", (*unblock, LoadModule(module)))
+            fix = Fix(f"Take away the rule and load {module}", (*unblock, LoadModule(module)))
         else:
             rule, source, chosen = "nomodeset", situation.machine.system.kernel_options.source, False
             take_off = UnblockModule(module, source, why="amdgpu does not start under nomodeset")
-            way_out = WayOut("Take nomodeset off the kernel command line", (take_off, Reboot()))
+            fix = Fix("Take nomodeset off the kernel command line", (take_off, Reboot()))
         yield finding(
             "note" if chosen else severity,
-            cards,
-            message=f"{called(cards)} is switched off on purpose ({rule})."
+            gpus,
+            message=f"{called(gpus)} is switched off on purpose ({rule})."
             if chosen
-            else f"The kernel module {module} for {called(cards)} is kept from loading by a rule: {rule}",
+            else f"The kernel module {module} for {called(gpus)} is kept from loading by a rule: {rule}",
             saw=rule,
             want=f"{module} loaded",
-            evidence=(Evidence(f"{vendor}.blocked", rule, source), Evidence.of("gpu.driver", cards[0].driver)),
-            ways_out=(way_out,),
+            evidence=(Evidence(f"{vendor}.blocked", rule, source), Evidence.of("gpu.driver", gpus[0].driver)),
+            fixes=(fix,),
             supersedes=("no-driver", "no-gpu"),
         )
 
@@ -136,9 +136,9 @@ def secure_boot_module_rejected(situation: Situation) -> Verdicts:
     Enrolling a key is done by a person at the console, at the next boot. Switching Secure Boot off lowers the
     machine's protection.
     """
-    for severity, cards in because(situation, "secure-boot-module-rejected"):
-        lines = key_rejected(situation, cards[0].vendor)
-        module = "nvidia" if cards[0].vendor == "nvidia" else "amdgpu"
+    for severity, gpus in because(situation, "secure-boot-module-rejected"):
+        lines = key_rejected(situation, gpus[0].vendor)
+        module = "nvidia" if gpus[0].vendor == "nvidia" else "amdgpu"
         enrol = (
             "Sign the module with a machine owner key and enrol that key: "
             "`sudo mokutil --import /var/lib/shim-signed/mok/MOK.der` (Ubuntu; elsewhere DKMS has it in "
@@ -147,8 +147,8 @@ def secure_boot_module_rejected(situation: Situation) -> Verdicts:
         off = "Switch Secure Boot off in the firmware setup, if the rules of this place allow that."
         yield finding(
             severity,
-            cards,
-            message=f"Secure Boot is on and the kernel refuses the module {module} for {called(cards)}: "
+            gpus,
+            message=f"Secure Boot is on and the kernel refuses the module {module} for {called(gpus)}: "
             "its signature is not trusted.",
             saw=lines[-1].line if lines else f"Secure Boot on, {module} installed and not loaded",
             want=f"{module} signed with an enrolled key",
@@ -157,9 +157,9 @@ def secure_boot_module_rejected(situation: Situation) -> Verdicts:
                 Evidence.of("system.secure_boot", situation.machine.system.secure_boot),
                 *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
             ),
-            ways_out=(
-                WayOut("Enrol the key that the module is signed with", (Manual(enrol, risk="reboot"),)),
-                WayOut("Switch Secure Boot off", (Manual(off, risk="reboot"),)),
+            fixes=(
+                Fix("Enrol the key that the module is signed with", (Manual(enrol, risk="reboot"),)),
+                Fix("Switch Secure Boot off", (Manual(off, risk="reboot"),)),
             ),
             supersedes=("no-driver",),
         )
@@ -187,10 +187,10 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
     elsewhere = sorted({other for _, other in built if other} - {kernel}, key=figures)
     updated = bool(elsewhere) and figures(elsewhere[-1]) > figures(kernel)
     limits = situation.matrix.kernel_limits(version, kernel) if version else ()
-    for severity, cards in because(situation, "nvidia-dkms-kernel-mismatch"):
+    for severity, gpus in because(situation, "nvidia-dkms-kernel-mismatch"):
         build = RebuildModule("nvidia", version or "", why="needs the headers of the running kernel")
-        rebuild = WayOut(f"Build the module for kernel {kernel}", (build, LoadModule("nvidia")))
-        newer = install_driver(situation, cards)
+        rebuild = Fix(f"Build the module for kernel {kernel}", (build, LoadModule("nvidia")))
+        newer = install_driver(situation, gpus)
         rebuild = _by_akmods(kernel) if any("/extra/nvidia/" in module.path for module in modules) else rebuild
         boot = Manual(f"Choose kernel {elsewhere[-1]} in the boot menu.", risk="reboot") if elsewhere else None
         reboot = (
@@ -201,7 +201,7 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
         module = f"NVIDIA module {version}" if version else "NVIDIA module"
         yield finding(
             severity,
-            cards,
+            gpus,
             message=f"The {module} was not built for the running kernel {kernel}"
             + (f": this driver does not build on it (kernel {limits[0].kernel})." if limits else "."),
             saw=", ".join(elsewhere) or "not built",
@@ -211,20 +211,20 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
                 *(Evidence("nvidia.modules_installed", f"{m.name} for {m.kernel}", m.path) for m in modules[:2]),
                 *(Evidence("nvidia.dkms", f"{t.version} {t.status} for {t.kernel}", t.source) for t in trees[:2]),
             ),
-            ways_out=(
-                *((WayOut(f"Reboot into kernel {elsewhere[-1]}", (reboot,)),) if reboot else ()),
+            fixes=(
+                *((Fix(f"Reboot into kernel {elsewhere[-1]}", (reboot,)),) if reboot else ()),
                 *((newer,) if limits else (rebuild, newer)),
-                *((WayOut("Boot the kernel that has the module", (boot,)),) if boot and not reboot else ()),
+                *((Fix("Boot the kernel that has the module", (boot,)),) if boot and not reboot else ()),
             ),
             refs=tuple(limit.source for limit in limits),
             supersedes=("no-driver",),
         )
 
 
-def _by_akmods(kernel: str) -> WayOut:
+def _by_akmods(kernel: str) -> Fix:
     """RPM Fusion's packages lay the module below extra/nvidia; DKMS lays it into extra or updates."""
     text = f"As root: `dnf install kernel-devel-{kernel}`, `akmods --force --kernels {kernel}`, `modprobe nvidia`."
-    return WayOut(f"Build the module for kernel {kernel}", (Manual(text, risk="root"),))
+    return Fix(f"Build the module for kernel {kernel}", (Manual(text, risk="root"),))
 
 
 @check("GPD114", "amd-dkms-kernel-mismatch", "driver")
@@ -232,35 +232,35 @@ def amd_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
     """The amdgpu-dkms module was not built for the running kernel.
 
     ## Why it matters
-    The driver package of AMD stands in the place of the kernel's own; where its build failed, the card has no
+    The driver package of AMD stands in the place of the kernel's own; where its build failed, the GPU has no
     driver, or one without compute.
 
     ## How it is judged
     By DKMS: amdgpu is registered and not installed for the running kernel, and amdgpu is not loaded or KFD does not
-    have the card. Where the kernel's own amdgpu serves the card, an unbuilt DKMS tree is no fault.
+    have the GPU. Where the kernel's own amdgpu serves the GPU, an unbuilt DKMS tree is no fault.
 
     ## Fix safety
     Needs root. Removing amdgpu-dkms brings back the kernel's own driver; it can be installed again.
     """
     slug, kernel = "amd-dkms-kernel-mismatch", situation.machine.system.kernel.value or ""
     trees, lines = unbuilt_dkms(situation, "amd"), situation.log_faults(slug)
-    for severity, cards in (*because(situation, slug), *without_kfd(situation, slug)):
+    for severity, gpus in (*because(situation, slug), *without_kfd(situation, slug)):
         version = trees[0].version if trees else ""
         rocm = situation.machine.amd.rocm.value
         limits = situation.matrix.dkms_limits(version, rocm[0].version if rocm else None, kernel)
         build = RebuildModule("amdgpu", version, why="needs the headers of the running kernel")
-        rebuild = WayOut(f"Build amdgpu-dkms for kernel {kernel}", (build, Reboot()))
+        rebuild = Fix(f"Build amdgpu-dkms for kernel {kernel}", (build, Reboot()))
         own = InstallRocmDriver(inbox=True, why="the kernel's own driver needs no build")
-        inbox = WayOut("Use the kernel's own amdgpu in the place of amdgpu-dkms", (own, Reboot()))
+        inbox = Fix("Use the kernel's own amdgpu in the place of amdgpu-dkms", (own, Reboot()))
         newer = InstallRocmDriver(why=f"amdgpu-dkms {version} does not build on this kernel")
-        replaced = WayOut("Install a newer amdgpu-dkms", (newer, Reboot()))
-        known = kernel_too_old(situation, cards[0]) is None
-        ways_out = ((inbox,) if known else ()) + ((replaced,) if limits else (rebuild,))
+        replaced = Fix("Install a newer amdgpu-dkms", (newer, Reboot()))
+        known = kernel_too_old(situation, gpus[0]) is None
+        fixes = ((inbox,) if known else ()) + ((replaced,) if limits else (rebuild,))
         yield finding(
             severity,
-            cards,
+            gpus,
             message=f"{f'amdgpu-dkms {version}'.strip()} is not installed for the running kernel {kernel}, and "
-            f"{called(cards)} has no working driver"
+            f"{called(gpus)} has no working driver"
             + (f": it does not build there (kernel {limits[0].kernel})." if limits else "."),
             saw=", ".join(f"{tree.status} for {tree.kernel or 'no kernel'}" for tree in trees) or lines[-1].line,
             want=f"installed for {kernel}",
@@ -270,7 +270,7 @@ def amd_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
                 Evidence.of("amd.module", situation.machine.amd.module),
                 *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
             ),
-            ways_out=ways_out if limits else ways_out[::-1],
+            fixes=fixes if limits else fixes[::-1],
             refs=tuple(limit.source for limit in limits),
             supersedes=("no-driver", "amd-kfd-missing"),
         )
@@ -285,34 +285,34 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The running kernel is older than the first one that knows the chip, no AMD driver package stands in, and amdgpu
-    or KFD does not have the card. Distributions with backports (kernels named el8, el9) make that less certain.
+    or KFD does not have the GPU. Distributions with backports (kernels named el8, el9) make that less certain.
     Of a machine that is only described with such a kernel, and without its driver: a warning.
 
     ## Fix safety
     A newer kernel or amdgpu-dkms needs root and a reboot; the old kernel stays in the boot menu.
     """
     slug, kernel = "amd-kernel-or-runtime-too-old", situation.machine.system.kernel.value or "?"
-    for severity, cards in (*because(situation, slug), *without_kfd(situation, slug)):
-        first, lines = kernel_too_old(situation, cards[0]), situation.log_faults(slug)
+    for severity, gpus in (*because(situation, slug), *without_kfd(situation, slug)):
+        first, lines = kernel_too_old(situation, gpus[0]), situation.log_faults(slug)
         boot = Manual("Install the distribution's newer kernel (HWE, backports) and boot it.", risk="reboot")
         yield finding(
             severity,
-            cards,
-            message=f"Kernel {kernel} is too old for {called(cards)}: Linux {first} is the first that knows it."
+            gpus,
+            message=f"Kernel {kernel} is too old for {called(gpus)}: Linux {first} is the first that knows it."
             if first
-            else f"The kernel driver gives {called(cards)} a screen but no compute, as if it did not know the chip.",
+            else f"The kernel driver gives {called(gpus)} a screen but no compute, as if it did not know the chip.",
             saw=kernel,
-            want=f"Linux {first} or newer, or amdgpu-dkms" if first else "a KFD node for the card",
+            want=f"Linux {first} or newer, or amdgpu-dkms" if first else "a KFD node for the GPU",
             confidence="certain" if lines else "possible" if ".el" in kernel or not first else "likely",
             evidence=(
                 Evidence.of("system.kernel", situation.machine.system.kernel),
-                Evidence.of("gpu.arch", cards[0].arch),
-                Evidence.of("gpu.driver", cards[0].driver),
+                Evidence.of("gpu.arch", gpus[0].arch),
+                Evidence.of("gpu.driver", gpus[0].driver),
                 *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
             ),
-            ways_out=(
-                WayOut(f"Boot Linux {first} or newer" if first else "Boot a newer kernel", (boot,)),
-                WayOut("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
+            fixes=(
+                Fix(f"Boot Linux {first} or newer" if first else "Boot a newer kernel", (boot,)),
+                Fix("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
             ),
             supersedes=("no-driver", "amd-kfd-missing"),
         )
@@ -321,7 +321,7 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
 
 @check("GPD116", "amd-firmware-regression", "driver")
 def amd_firmware_regression(situation: Situation) -> Verdicts:
-    """The installed linux-firmware release is known to break this card.
+    """The installed linux-firmware release is known to break this GPU.
 
     ## Why it matters
     Some releases of the GPU firmware make ROCm hang or fault on certain chips; another release cures it.
@@ -356,7 +356,7 @@ def amd_firmware_regression(situation: Situation) -> Verdicts:
                     device=Device.of(gpu),
                     confidence="likely",
                     evidence=(Evidence.of("amd.firmware_package", installed), Evidence.of("gpu.arch", gpu.arch)),
-                    ways_out=(WayOut("Install another release of linux-firmware", (another, Reboot())),),
+                    fixes=(Fix("Install another release of linux-firmware", (another, Reboot())),),
                     refs=(issue.source,),
                 )
 
@@ -368,26 +368,26 @@ def _matches(date: str, specifier: str) -> bool:
 
 
 def needs_driver_package(situation: Situation) -> Iterator[Finding]:
-    """Described cards that a described kernel's own amdgpu does not know, where nothing is said of their driver."""
+    """Described GPUs that a described kernel's own amdgpu does not know, where nothing is said of their driver."""
     kernel = situation.machine.system.kernel
-    cards = [
+    gpus = [
         gpu for gpu in situation.usable_of("amd") if gpu.source == kernel.source and kernel_too_old(situation, gpu)
     ]
     if "amdgpu driver" not in situation.machine.assumed or ".el" in (kernel.value or ""):
         return
-    for group in together(cards, lambda gpu: gpu.name).values():
+    for group in together(gpus, lambda gpu: gpu.name).values():
         first = kernel_too_old(situation, group[0])
         yield finding(
             "warning",
             group,
             message=f"The amdgpu of kernel {kernel.value} does not know {called(group)}, that of Linux {first} does: "
-            "here the card takes AMD's own kernel driver, amdgpu-dkms.",
+            "here the GPU takes AMD's own kernel driver, amdgpu-dkms.",
             saw=kernel.value or "",
             want=f"Linux {first} or newer, or amdgpu-dkms",
             evidence=(Evidence.of("system.kernel", kernel), Evidence.of("gpu.arch", group[0].arch)),
-            ways_out=(
-                WayOut("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
-                WayOut(
+            fixes=(
+                Fix("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
+                Fix(
                     f"Boot Linux {first} or newer",
                     (Manual("Install the distribution's newer kernel (HWE, backports) and boot it.", risk="reboot"),),
                 ),

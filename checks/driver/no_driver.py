@@ -10,13 +10,13 @@ from gpudoctor.finding import (
     AddContainerFlags,
     Evidence,
     Finding,
+    Fix,
     InstallRocmDriver,
     InstallSystemPackage,
     LoadModule,
     Manual,
     NotJudged,
     Reboot,
-    WayOut,
 )
 from gpudoctor.machine import Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation
@@ -30,16 +30,16 @@ from gpudoctor.situation.installed_driver import (
     driver_answers,
     for_running_kernel,
     install_driver,
-    lists_no_card,
+    lists_no_gpu,
     nvml_status,
 )
 from gpudoctor.situation.no_kernel_driver import because, unserved
 
 _TAKEN = (2, 46)
-"""Answers of cuInit that speak of a card in use: no memory left, busy."""
+"""Answers of cuInit that speak of a GPU in use: no memory left, busy."""
 
 
-_NO_CARD = 100
+_NO_GPU = 100
 
 
 _NOT_LOADED = 9
@@ -48,27 +48,27 @@ _NOT_LOADED = 9
 
 @check("GPD119", "no-driver", "driver")
 def no_driver(situation: Situation) -> Verdicts:
-    """No kernel driver serves the card, or the driver does not answer.
+    """No kernel driver serves the GPU, or the driver does not answer.
 
     ## Why it matters
-    Without its driver a card is only an entry on the bus.
+    Without its driver a GPU is only an entry on the bus.
 
     ## How it is judged
-    The card is on the PCI bus, its vendor's kernel driver does not have it, and no more exact cause is known (another
-    driver, a rule, Secure Boot, a missing build, a branch or flavour that refuses the card). Also where the module is
+    The GPU is on the PCI bus, its vendor's kernel driver does not have it, and no more exact cause is known (another
+    driver, a rule, Secure Boot, a missing build, a branch or flavour that refuses the GPU). Also where the module is
     loaded and libcuda was not installed; where nvidia-smi reaches no driver on a machine whose bus could not be read;
     and at level driver where CUDA, NVML or the ROCm runtime fail without a known cause; where they hang, crash or
-    cannot be opened, whether they start is not judged. Cards reserved for virtual machines are left
+    cannot be opened, whether they start is not judged. GPUs reserved for virtual machines are left
     alone.
 
     ## Fix safety
     Installing a driver needs root and a reboot; the present one is replaced.
     """
-    for severity, cards in because(situation, "no-driver"):
+    for severity, gpus in because(situation, "no-driver"):
         yield (
-            without_amdgpu(situation, severity, cards)
-            if cards[0].vendor == "amd"
-            else _nvidia_out(situation, severity, cards)
+            without_amdgpu(situation, severity, gpus)
+            if gpus[0].vendor == "amd"
+            else _nvidia_out(situation, severity, gpus)
         )
     if situation.machine.of_vendor("nvidia") and not unserved(situation, "nvidia"):
         yield from _without_libcuda(situation)
@@ -99,7 +99,7 @@ def _without_libcuda(situation: Situation) -> Iterator[Finding]:
         "xorg-x11-drv-nvidia-cuda`; Arch: `sudo pacman -S nvidia-utils`."
     )
     library = beside_the_path(situation)
-    install = WayOut("Install the driver's CUDA libraries", (Manual(text, risk="root"),))
+    install = Fix("Install the driver's CUDA libraries", (Manual(text, risk="root"),))
     yield Finding(
         severity="error",
         message=f"The driver's CUDA library is here ({library.path}), and the loader does not look there."
@@ -113,7 +113,7 @@ def _without_libcuda(situation: Situation) -> Iterator[Finding]:
             Evidence.of("nvidia.module", machine.nvidia.module),
             Evidence("load_path.searched", " ".join(path.searched), "load path"),
         ),
-        ways_out=(put_on_path(situation, library),) if library else (install,),
+        fixes=(put_on_path(situation, library),) if library else (install,),
     )
 
 
@@ -128,9 +128,9 @@ def _said(situation: Situation, api: str) -> str:
 
 
 def _nobody_answers(situation: Situation) -> Finding:
-    """The driver's own tool finds no driver, on a machine whose cards nobody could list."""
+    """The driver's own tool finds no driver, on a machine whose GPUs nobody could list."""
     text = (
-        "Install the NVIDIA driver, or load it (`sudo modprobe nvidia`); then `nvidia-smi` must list the card. "
+        "Install the NVIDIA driver, or load it (`sudo modprobe nvidia`); then `nvidia-smi` must list the GPU. "
         "Inside WSL it is the driver of Windows."
     )
     return Finding(
@@ -141,61 +141,59 @@ def _nobody_answers(situation: Situation) -> Finding:
         subject="NVIDIA driver",
         confidence="likely",
         evidence=driver_answers(situation),
-        ways_out=(WayOut("Install or load the NVIDIA driver", (Manual(text, risk="root"),)),),
+        fixes=(Fix("Install or load the NVIDIA driver", (Manual(text, risk="root"),)),),
     )
 
 
-def _nvidia_out(situation: Situation, severity: str, cards: tuple[Gpu, ...]) -> Finding:
+def _nvidia_out(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) -> Finding:
     machine = situation.machine
     module = for_running_kernel(situation, core_modules(situation))
     loaded = machine.nvidia.module.known
-    install = install_driver(situation, cards)
+    install = install_driver(situation, gpus)
     where = " on the host of this container" if situation.in_container else ""
-    state = "not loaded" if module and not loaded else "loaded, and has not taken the card" if loaded else "absent"
+    state = "not loaded" if module and not loaded else "loaded, and has not taken the GPU" if loaded else "absent"
     if situation.in_container or (module is None and not loaded):
-        ways_out: tuple[WayOut, ...] = (install,)
+        fixes: tuple[Fix, ...] = (install,)
     elif loaded:
         read = "Read why in the kernel log (`sudo dmesg | grep -i -e nvrm -e nvidia`), and reboot."
         look = Manual(read, risk="reboot")
-        ways_out = (WayOut("Find out why the module leaves the card alone", (look,)), install)
+        fixes = (Fix("Find out why the module leaves the GPU alone", (look,)), install)
     else:
-        ways_out = (WayOut("Load the kernel module", (LoadModule("nvidia"),)), install)
+        fixes = (Fix("Load the kernel module", (LoadModule("nvidia"),)), install)
     return finding(
         "note" if severity == "note" else "error",
-        cards,
-        message=f"No NVIDIA driver serves {called(cards)}{where}: the kernel module is {state}.",
+        gpus,
+        message=f"No NVIDIA driver serves {called(gpus)}{where}: the kernel module is {state}.",
         saw=f"kernel module {state}",
-        want="the card bound to nvidia",
+        want="the GPU bound to nvidia",
         evidence=(
-            Evidence.of("gpu.driver", cards[0].driver),
+            Evidence.of("gpu.driver", gpus[0].driver),
             Evidence("nvidia.module", machine.nvidia.module.state, machine.nvidia.module.source),
             Evidence.of("nvidia.userland", machine.nvidia.userland),
         ),
-        ways_out=ways_out,
+        fixes=fixes,
         supersedes=("driver-lib-mismatch",),
     )
 
 
 def _silent_driver(situation: Situation) -> Iterator[Finding]:
-    """The card is bound, and NVML or CUDA fail for a reason that no other check knows."""
+    """The GPU is bound, and NVML or CUDA fail for a reason that no other check knows."""
     status, nvml = cuda_status(situation), nvml_status(situation)
     lists_none = (
-        lists_no_card(situation) and bool(situation.usable_of("nvidia")) and not situation.machine.system.jetson.known
+        lists_no_gpu(situation) and bool(situation.usable_of("nvidia")) and not situation.machine.system.jetson.known
     )
     if any(_without_libcuda(situation)):
         return
-    failed = status not in (None, 0, _NO_CARD, *_TAKEN) or (status is None and nvml not in (None, 0, 4, 12))
+    failed = status not in (None, 0, _NO_GPU, *_TAKEN) or (status is None and nvml not in (None, 0, 4, 12))
     chosen = situation.variable("CUDA_VISIBLE_DEVICES") is not None  # then its value may be the reason
-    cards = [
-        gpu for gpu in situation.usable_of("nvidia") if gpu.nvml is None or gpu.nvml.compute_mode != "prohibited"
-    ]
-    sees_none = status == _NO_CARD and bool(cards) and not chosen
+    gpus = [gpu for gpu in situation.usable_of("nvidia") if gpu.nvml is None or gpu.nvml.compute_mode != "prohibited"]
+    sees_none = status == _NO_GPU and bool(gpus) and not chosen
     failed = failed or sees_none or (lists_none and status != 0)
     if not failed or cpu_task(situation):
         return
     api, code = ("CUDA", status) if status else ("NVML", nvml)
-    starts = code in (0, _NO_CARD)
-    said = "does not find the card" if starts else f"does not start: {api} answers error {code}"
+    starts = code in (0, _NO_GPU)
+    said = "does not find the GPU" if starts else f"does not start: {api} answers error {code}"
     text = "If it stays, read the kernel log: `sudo dmesg | grep -i -e nvrm -e nvidia`."
     on_host = Manual(f"If it stays: reboot the host. {text}", risk="reboot")
     yield Finding(
@@ -206,10 +204,10 @@ def _silent_driver(situation: Situation) -> Iterator[Finding]:
         subject="NVIDIA driver",
         confidence="likely",
         evidence=driver_answers(situation),
-        ways_out=(
-            WayOut("Start the container anew; reboot its host", (AddContainerFlags("recreate"), on_host))
+        fixes=(
+            Fix("Start the container anew; reboot its host", (AddContainerFlags("recreate"), on_host))
             if situation.in_container
-            else WayOut("Reboot", (Reboot(), Manual(text, risk="root"))),
+            else Fix("Reboot", (Reboot(), Manual(text, risk="root"))),
             install_driver(situation),
         ),
         supersedes=("no-gpu",),
@@ -220,48 +218,48 @@ def _silent_driver(situation: Situation) -> Iterator[Finding]:
 _FIRMWARE_MISSING = "amdgpu-firmware-missing"
 
 
-def without_amdgpu(situation: Situation, severity: str, cards: tuple[Gpu, ...]) -> Finding:
-    """The finding `no-driver` about AMD cards of one name: why amdgpu does not have them, as far as that is told."""
+def without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) -> Finding:
+    """The finding `no-driver` about AMD GPUs of one name: why amdgpu does not have them, as far as that is told."""
     machine = situation.machine
     kernel, modules = machine.system.kernel.value, machine.amd.modules_installed.value or ()
     there = any(module.name == "amdgpu" and module.kernel == kernel for module in modules)
-    old, lines = cards[0].driver.value == "radeon", _start_of_amdgpu(situation, cards[0])
+    old, lines = gpus[0].driver.value == "radeon", _start_of_amdgpu(situation, gpus[0])
     where = " on the host of this container" if situation.in_container else ""
     missing = [line for line in lines if line.kind == _FIRMWARE_MISSING]
-    state = f"its firmware lacks {_file_of(missing[0])}" if missing else "amdgpu does not have the card"
+    state = f"its firmware lacks {_file_of(missing[0])}" if missing else "amdgpu does not have the GPU"
     if old:
-        text = "Use the CPU build of torch, or another card: ROCm never served this one."
-        ways_out: tuple[WayOut, ...] = (WayOut("Use the CPU or another card", (Manual(text),)),)
+        text = "Use the CPU build of torch, or another GPU: ROCm never served this one."
+        fixes: tuple[Fix, ...] = (Fix("Use the CPU or another GPU", (Manual(text),)),)
     elif situation.in_container:
         text = "On the host, outside this container: load amdgpu (`sudo modprobe amdgpu`), or install AMD's driver."
-        ways_out = (WayOut("Load amdgpu on the host", (Manual(text, risk="root"),)),)
+        fixes = (Fix("Load amdgpu on the host", (Manual(text, risk="root"),)),)
     else:
-        install = WayOut("Install the AMD kernel driver", (InstallRocmDriver(), Reboot()))
+        install = Fix("Install the AMD kernel driver", (InstallRocmDriver(), Reboot()))
         if "amdgpu" in (machine.amd.modules_loaded.value or ()):
-            ways_out = (*_not_taken(lines), install)
+            fixes = (*_not_taken(lines), install)
         else:
-            load = WayOut("Load the kernel module", (LoadModule("amdgpu"),))
-            ways_out = (load, install) if there or not modules else (install, load)
+            load = Fix("Load the kernel module", (LoadModule("amdgpu"),))
+            fixes = (load, install) if there or not modules else (install, load)
     return finding(
         "note" if severity == "note" else "error",
-        cards,
-        message=f"{called(cards)} is driven by radeon: ROCm works with amdgpu alone, and this card is too old for it."
+        gpus,
+        message=f"{called(gpus)} is driven by radeon: ROCm works with amdgpu alone, and this GPU is too old for it."
         if old
-        else f"No AMD driver serves {called(cards)}{where}: {state}.",
-        saw=cards[0].driver.value or "no driver",
+        else f"No AMD driver serves {called(gpus)}{where}: {state}.",
+        saw=gpus[0].driver.value or "no driver",
         want="amdgpu",
         evidence=(
-            Evidence.of("gpu.driver", cards[0].driver),
+            Evidence.of("gpu.driver", gpus[0].driver),
             Evidence.of("amd.modules_loaded", machine.amd.modules_loaded),
             *(Evidence("kernel_log", line.line, machine.kernel_log.source) for line in lines[-2:]),
         ),
-        ways_out=ways_out,
+        fixes=fixes,
         supersedes=("amd-kfd-missing",),
     )
 
 
 def _start_of_amdgpu(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
-    """Lines in which amdgpu says why it did not start the card."""
+    """Lines in which amdgpu says why it did not start the GPU."""
     log = situation.machine.kernel_log.value
     of_the_start = (_FIRMWARE_MISSING, "amdgpu-init-failed")
     return about(gpu, tuple(fault for fault in log.faults if fault.kind in of_the_start)) if log else ()
@@ -272,13 +270,13 @@ def _file_of(fault: LogFault) -> str:
     return found[0] if found else "amdgpu/..."
 
 
-def _not_taken(lines: tuple[LogFault, ...]) -> tuple[WayOut, ...]:
-    """Ways out where amdgpu is loaded and has left the card alone: for firmware older than the card, or unknown."""
-    update = InstallSystemPackage("linux-firmware", why="the release that is here lacks files of this card")
+def _not_taken(lines: tuple[LogFault, ...]) -> tuple[Fix, ...]:
+    """Ways out where amdgpu is loaded and has left the GPU alone: for firmware older than the GPU, or unknown."""
+    update = InstallSystemPackage("linux-firmware", why="the release that is here lacks files of this GPU")
     if any(line.kind == _FIRMWARE_MISSING for line in lines):
-        return (WayOut("Update linux-firmware", (update, Reboot(why="amdgpu loads it at its start"))),)
+        return (Fix("Update linux-firmware", (update, Reboot(why="amdgpu loads it at its start"))),)
     read = "Read why in the kernel log (`sudo dmesg | grep -i amdgpu`), update the machine's BIOS, and reboot."
-    return (WayOut("Find out why amdgpu leaves the card alone", (Manual(read, risk="reboot"),)),)
+    return (Fix("Find out why amdgpu leaves the GPU alone", (Manual(read, risk="reboot"),)),)
 
 
 _NEVER_ASKED = "not probed"
@@ -288,7 +286,7 @@ _SELECTING = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVIC
 
 
 def unanswered(situation: Situation) -> Iterator[NotJudged]:
-    """A card that is to be used, and a driver that hung, crashed or could not be opened when it was asked: whether
+    """A GPU that is to be used, and a driver that hung, crashed or could not be opened when it was asked: whether
     it starts is not known, whatever the files say."""
     if situation.machine.level == "static":
         return
@@ -311,21 +309,21 @@ def _open(who: str, why: str) -> NotJudged:
 def _to_be_used(situation: Situation, vendor: Vendor) -> bool:
     """Without a torch another framework may use it; a CPU build does not."""
     needed = situation.meant_for == vendor or (
-        situation.meant_for is None and (situation.requires_card or situation.torch is None)
+        situation.meant_for is None and (situation.requires_gpu or situation.torch is None)
     )
     return needed and bool(situation.usable_of(vendor))
 
 
 def refusing_runtime(situation: Situation) -> Iterator[Finding]:
-    """The nodes of an AMD card open, and the HSA runtime does not start or finds no card."""
+    """The nodes of an AMD GPU open, and the HSA runtime does not start or finds no GPU."""
     hsa = situation.machine.amd.hsa.value
     if hsa is None or not situation.usable_of("amd") or situation.machine.system.wsl.known:
         return
     chosen = any(situation.variable(name) is not None for name in _SELECTING)
-    cards = any(agent.kind == "gpu" for agent in hsa.agents)
-    if hsa.status == 0 and (cards or chosen):
+    gpus = any(agent.kind == "gpu" for agent in hsa.agents)
+    if hsa.status == 0 and (gpus or chosen):
         return
-    said = f"does not start: hsa_init answers {hsa.status:#x}" if hsa.status else "starts and finds no card"
+    said = f"does not start: hsa_init answers {hsa.status:#x}" if hsa.status else "starts and finds no GPU"
     text = "Read the kernel log: `sudo dmesg | grep -i -e amdgpu -e kfd`; update the host's amdgpu driver or kernel."
     again = (AddContainerFlags("recreate"),) if situation.in_container else ()
     host = Manual(f"On the host: reboot if it stays. {text}", risk="reboot")
@@ -337,10 +335,10 @@ def refusing_runtime(situation: Situation) -> Iterator[Finding]:
         subject="ROCm runtime",
         confidence="likely",
         evidence=(Evidence.of("amd.hsa", situation.machine.amd.hsa),),
-        ways_out=(
-            WayOut("Start the container anew; look at its host", (*again, host))
+        fixes=(
+            Fix("Start the container anew; look at its host", (*again, host))
             if situation.in_container
-            else WayOut("Reboot", (Reboot(), Manual(text, risk="root"))),
+            else Fix("Reboot", (Reboot(), Manual(text, risk="root"))),
         ),
         supersedes=("no-gpu",),
         fallback=True,

@@ -6,9 +6,9 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
     Evidence,
     Finding,
+    Fix,
     Manual,
     NotJudged,
-    WayOut,
 )
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
@@ -33,7 +33,7 @@ def no_gpu(situation: Situation) -> Verdicts:
     installed either, there is nothing to repair.
     """
     machine, vendor = situation.machine, situation.meant_for
-    needed = vendor is not None or situation.requires_card
+    needed = vendor is not None or situation.requires_gpu
     if situation.usable or machine.assumed or _behind_windows(situation):
         return
     if not machine.gpus and machine.buses.undecided:
@@ -59,24 +59,24 @@ def no_gpu(situation: Situation) -> Verdicts:
         return
     name = {"nvidia": "NVIDIA", "amd": "AMD", None: "NVIDIA or AMD"}[vendor]
     reserved = [gpu for gpu in machine.gpus if gpu.driver.value in RESERVED]
-    need = f"torch is built for {name} cards" if situation.built_for else "A GPU is required"
+    need = f"torch is built for {name} GPUs" if situation.built_for else "A GPU is required"
     message = f"{need}, and " + (
         f"{reserved[0].name} is reserved for virtual machines ({reserved[0].driver.value})."
         if reserved
-        else "none of this machine's cards can be used."
+        else "none of this machine's GPUs can be used."
         if machine.gpus
         else "this machine has no GPU that can compute."
     )
-    without = not situation.requires_card  # then it may run on the CPU
+    without = not situation.requires_gpu  # then it may run on the CPU
     release = (
-        f"Give the card back to the host: take its id out of the vfio-pci options (/etc/modprobe.d, kernel command "
+        f"Give the GPU back to the host: take its id out of the vfio-pci options (/etc/modprobe.d, kernel command "
         f"line), and reboot. It is {reserved[0].pci_id or reserved[0].name}."
         if reserved
         else f"Run this on a machine with an {name} GPU"
         + ("; or install the CPU build of torch, if it shall run here." if without else ".")
     )
     title = f"Use a machine with an {name} GPU" + (", or a CPU build" if without else "")
-    title = "Give the card back to the host" if reserved else title
+    title = "Give the GPU back to the host" if reserved else title
     yield Finding(
         severity="error",
         message=message,
@@ -85,13 +85,13 @@ def no_gpu(situation: Situation) -> Verdicts:
         subject="machine",
         confidence="certain" if not machine.gpus or reserved else "likely",
         evidence=evidence,
-        ways_out=(WayOut(title, (Manual(release, risk="reboot" if reserved else "safe"),)),),
+        fixes=(Fix(title, (Manual(release, risk="reboot" if reserved else "safe"),)),),
         fallback=True,
     )
 
 
 def _behind_windows(situation: Situation) -> bool:
-    """WSL with /dev/dxg: the card is Windows', and no file names it."""
+    """WSL with /dev/dxg: the GPU is Windows', and no file names it."""
     nodes = situation.machine.nvidia.nodes.value or ()
     return situation.machine.system.wsl.known and any(
         node.path == "/dev/dxg" and node.opened == "ok" for node in nodes

@@ -1,9 +1,9 @@
-"""The NVIDIA driver against its own libraries and against the card (GPD122 to GPD126)."""
+"""The NVIDIA driver against its own libraries and against the GPU (GPD122 to GPD126)."""
 
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Manual, Reboot, WayOut
+from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, Manual, Reboot
 from gpudoctor.machine import Gpu, Library
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_library import baked_in, same_version
@@ -54,7 +54,7 @@ def driver_installed_no_reboot(situation: Situation) -> Verdicts:
         want=f"module {libraries}",
         subject=f"NVIDIA driver {libraries}",
         evidence=driver_answers(situation),
-        ways_out=(WayOut("Reboot", (Reboot(why=f"loads the module of {libraries}"),)),),
+        fixes=(Fix("Reboot", (Reboot(why=f"loads the module of {libraries}"),)),),
         supersedes=("driver-lib-mismatch", "no-driver", "driver-too-old"),
     )
 
@@ -80,19 +80,19 @@ def driver_lib_mismatch(situation: Situation) -> Verdicts:
     compat = _compat(situation)
     if versions is None and (not says_so or situation.machine.system.wsl.known):
         return
-    cards = situation.machine.of_vendor("nvidia")
+    gpus = situation.machine.of_vendor("nvidia")
     if situation.in_container:
         again = AddContainerFlags("recreate", why="the libraries are mounted when a container starts")
         on_host = Manual("On the host: reboot, if its driver was updated since the last boot.", risk="reboot")
-        ways_out: tuple[WayOut, ...] = (WayOut("Start the container anew; reboot the host", (again, on_host)),)
+        fixes: tuple[Fix, ...] = (Fix("Start the container anew; reboot the host", (again, on_host)),)
     elif versions is None and compat is not None:
         text = f"Take {compat.path} off the load path ({compat.via}): the driver's own libcuda is the right one here."
-        ways_out = (WayOut("Use the driver's own libcuda", (Manual(text),)),)
+        fixes = (Fix("Use the driver's own libcuda", (Manual(text),)),)
     else:
-        reboot = WayOut("Reboot, in case an update is waiting for it", (Reboot(),))
-        ways_out = (reboot, install_driver(situation)) if cards else (reboot,)
+        reboot = Fix("Reboot, in case an update is waiting for it", (Reboot(),))
+        fixes = (reboot, install_driver(situation)) if gpus else (reboot,)
         if versions is not None and _other_on_disk(situation):
-            ways_out = ways_out[::-1]
+            fixes = fixes[::-1]
     saw = f"module {versions[0]}, libraries {versions[1]}" if versions else "the driver reports a version mismatch"
     yield Finding(
         severity="error",
@@ -103,7 +103,7 @@ def driver_lib_mismatch(situation: Situation) -> Verdicts:
         subject="NVIDIA driver",
         confidence="certain" if says_so else "likely",
         evidence=driver_answers(situation),
-        ways_out=ways_out,
+        fixes=fixes,
         supersedes=("no-driver", "driver-too-old"),
     )
 
@@ -139,13 +139,13 @@ def _compat(situation: Situation) -> Library | None:
     return first if first is not None and first.kind == "compat" else None
 
 
-# --- the driver against the card ------------------------------------------------------------------------
+# --- the driver against the GPU ------------------------------------------------------------------------
 
 
 def _refused(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
-    """Cards that the driver refuses by this rule: unserved ones, and those it took and does not list as working."""
+    """GPUs that the driver refuses by this rule: unserved ones, and those it took and does not list as working."""
     unserved = because(situation, slug)
-    seen = {id(gpu) for _, cards in unserved for gpu in cards}
+    seen = {id(gpu) for _, gpus in unserved for gpu in gpus}
     silent = [
         gpu
         for gpu in situation.machine.of_vendor("nvidia")
@@ -161,43 +161,43 @@ def _refused(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, .
     return [*unserved, *alike(situation, silent)]
 
 
-def _others(situation: Situation, cards: tuple[Gpu, ...]) -> str:
-    """A sentence about cards of the same machine that no driver serves together with these."""
-    if not apart(situation.machine, situation.matrix, cards):
+def _others(situation: Situation, gpus: tuple[Gpu, ...]) -> str:
+    """A sentence about GPUs of the same machine that no driver serves together with these."""
+    if not apart(situation.machine, situation.matrix, gpus):
         return ""
-    rest = to_drive(situation.machine, situation.matrix, cards)
-    rivals = [gpu for gpu in rest if driver_serving(situation.machine, situation.matrix, (*cards, gpu)) is None]
+    rest = to_drive(situation.machine, situation.matrix, gpus)
+    rivals = [gpu for gpu in rest if driver_serving(situation.machine, situation.matrix, (*gpus, gpu)) is None]
     needs = dict.fromkeys(f"{gpu.name} takes {taken(situation.matrix, gpu)}" for gpu in rivals)
     return f" {'; '.join(needs)}: one driver cannot serve both." if needs else ""
 
 
 @check("GPD124", "nvidia-driver-dropped-gpu", "driver")
 def nvidia_driver_dropped_gpu(situation: Situation) -> Verdicts:
-    """The NVIDIA driver branch no longer supports this card.
+    """The NVIDIA driver branch no longer supports this GPU.
 
     ## Why it matters
     Each architecture has a last driver branch: 470 for Kepler, 580 for Maxwell, Pascal and Volta. A newer driver
-    loads, or not, and leaves the card alone.
+    loads, or not, and leaves the GPU alone.
 
     ## How it is judged
     By the driver's branch (loaded module, else the one installed for this kernel, else the libraries) against the
-    last branch of the card's architecture. A card that the driver lists as working is never meant.
+    last branch of the GPU's architecture. A GPU that the driver lists as working is never meant.
 
     ## Fix safety
-    Needs root and a reboot; an older driver replaces the newer one for all cards of the machine.
+    Needs root and a reboot; an older driver replaces the newer one for all GPUs of the machine.
     """
     version, _, source = nvidia_driver(situation)
-    for severity, cards in _refused(situation, "nvidia-driver-dropped-gpu"):
-        last = situation.matrix.last_branch(cards[0].arch.value or "")
+    for severity, gpus in _refused(situation, "nvidia-driver-dropped-gpu"):
+        last = situation.matrix.last_branch(gpus[0].arch.value or "")
         yield finding(
             severity,
-            cards,
-            message=f"NVIDIA driver {version} no longer supports {called(cards)}: {last} is its last branch."
-            + _others(situation, cards),
+            gpus,
+            message=f"NVIDIA driver {version} no longer supports {called(gpus)}: {last} is its last branch."
+            + _others(situation, gpus),
             saw=version or "",
             want=f"branch {last}",
-            evidence=(Evidence("nvidia.driver", version or "", source), Evidence.of("gpu.arch", cards[0].arch)),
-            ways_out=(install_driver(situation, cards),),
+            evidence=(Evidence("nvidia.driver", version or "", source), Evidence.of("gpu.arch", gpus[0].arch)),
+            fixes=(install_driver(situation, gpus),),
             refs=("CUDA driver branches and architectures, NVIDIA",),
             supersedes=("no-driver", "driver-init-failed-hw", "open-module-unsupported-gpu"),
         )
@@ -205,69 +205,69 @@ def nvidia_driver_dropped_gpu(situation: Situation) -> Verdicts:
 
 @check("GPD125", "blackwell-open-module", "driver")
 def blackwell_open_module(situation: Situation) -> Verdicts:
-    """The card needs the open kernel modules; the proprietary ones are there.
+    """The GPU needs the open kernel modules; the proprietary ones are there.
 
     ## Why it matters
-    Blackwell and Grace Hopper are served by NVIDIA's open kernel modules alone. With the proprietary ones the card is
+    Blackwell and Grace Hopper are served by NVIDIA's open kernel modules alone. With the proprietary ones the GPU is
     on the bus, and nvidia-smi says "No devices were found".
 
     ## How it is judged
-    By the flavour of the loaded module (else of the one installed for this kernel) and the card's architecture.
+    By the flavour of the loaded module (else of the one installed for this kernel) and the GPU's architecture.
 
     ## Fix safety
     Needs root and a reboot; the other flavour of the same driver replaces the present one.
     """
     version, flavour, source = nvidia_driver(situation)
-    for severity, cards in _refused(situation, "blackwell-open-module"):
+    for severity, gpus in _refused(situation, "blackwell-open-module"):
         yield finding(
             severity,
-            cards,
-            message=f"{called(cards)} needs NVIDIA's open kernel modules; the proprietary ones of driver {version} "
-            "refuse it." + _others(situation, cards),
+            gpus,
+            message=f"{called(gpus)} needs NVIDIA's open kernel modules; the proprietary ones of driver {version} "
+            "refuse it." + _others(situation, gpus),
             saw=f"{flavour} modules {version}",
             want="open modules",
             evidence=(
                 Evidence("nvidia.module.flavour", flavour or "", source),
-                Evidence.of("gpu.arch", cards[0].arch),
+                Evidence.of("gpu.arch", gpus[0].arch),
                 *(
                     Evidence("kernel_log", f.line, "kernel log")
                     for f in situation.log_faults("blackwell-open-module")[:1]
                 ),
             ),
-            ways_out=(install_driver(situation, cards),),
+            fixes=(install_driver(situation, gpus),),
             supersedes=("no-driver", "driver-init-failed-hw", "driver-init-failed-bios"),
         )
 
 
 @check("GPD126", "open-module-unsupported-gpu", "driver")
 def open_module_unsupported_gpu(situation: Situation) -> Verdicts:
-    """The open kernel modules are there, and this card is too old for them.
+    """The open kernel modules are there, and this GPU is too old for them.
 
     ## Why it matters
-    NVIDIA's open kernel modules need the card's own management processor, which came with Turing: Maxwell, Pascal and
-    Volta cards are refused.
+    NVIDIA's open kernel modules need the GPU's own management processor, which came with Turing: Maxwell, Pascal and
+    Volta GPUs are refused.
 
     ## How it is judged
-    By the flavour of the loaded module (else of the one installed for this kernel) and the card's architecture.
+    By the flavour of the loaded module (else of the one installed for this kernel) and the GPU's architecture.
 
     ## Fix safety
     Needs root and a reboot; the other flavour of the same driver replaces the present one.
     """
     version, flavour, source = nvidia_driver(situation)
-    for severity, cards in _refused(situation, "open-module-unsupported-gpu"):
+    for severity, gpus in _refused(situation, "open-module-unsupported-gpu"):
         yield finding(
             severity,
-            cards,
-            message=f"{called(cards)} is too old for NVIDIA's open kernel modules ({version}); it needs the "
-            f"proprietary ones.{_others(situation, cards)}"
-            if situation.matrix.module_flavour(cards[0].arch.value or "", cards[0].name) == "refused"
-            else f"The open kernel modules of driver {version} serve data-centre cards only, not {called(cards)}.",
+            gpus,
+            message=f"{called(gpus)} is too old for NVIDIA's open kernel modules ({version}); it needs the "
+            f"proprietary ones.{_others(situation, gpus)}"
+            if situation.matrix.module_flavour(gpus[0].arch.value or "", gpus[0].name) == "refused"
+            else f"The open kernel modules of driver {version} serve data-centre GPUs only, not {called(gpus)}.",
             saw=f"{flavour or 'open'} modules {version}",
             want="proprietary modules, or a newer driver",
             evidence=(
                 Evidence("nvidia.module.flavour", flavour or "", source),
-                Evidence.of("gpu.arch", cards[0].arch),
+                Evidence.of("gpu.arch", gpus[0].arch),
             ),
-            ways_out=(install_driver(situation, cards),),
+            fixes=(install_driver(situation, gpus),),
             supersedes=("no-driver", "driver-init-failed-hw"),
         )

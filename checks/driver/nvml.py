@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Manual, Reboot, WayOut
+from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, Manual, Reboot
 from gpudoctor.situation import Situation
 from gpudoctor.situation.installed_driver import NVML_MISMATCH, cuda_status, driver_answers
 
@@ -14,10 +14,10 @@ def nvml_not_answering(situation: Situation) -> Verdicts:
 
     ## Why it matters
     torch computes without NVML (nvidia-smi's library); NCCL, vLLM and monitoring do not start without it. Nobody
-    could ask for errors of the memory, lost cards, processes on a card: what passed here, passed by CUDA alone.
+    could ask for errors of the memory, lost GPUs, processes on a GPU: what passed here, passed by CUDA alone.
 
     ## How it is judged
-    At level driver: NVML was opened and gave no answer, an error, or no list of its cards, and cuInit answers 0. A
+    At level driver: NVML was opened and gave no answer, an error, or no list of its GPUs, and cuInit answers 0. A
     container that was not given NVML is none of it, nor is a Jetson.
 
     ## Fix safety
@@ -47,9 +47,9 @@ def nvml_not_answering(situation: Situation) -> Verdicts:
         subject="NVIDIA driver",
         confidence="certain",
         evidence=(Evidence.of("nvidia.nvml", nvml), *driver_answers(situation)),
-        ways_out=(
-            WayOut("Start the container anew; reboot its host", (AddContainerFlags("recreate"), stays))
+        fixes=(
+            Fix("Start the container anew; reboot its host", (AddContainerFlags("recreate"), stays))
             if situation.in_container
-            else WayOut("Reboot", (Reboot(), stays)),
+            else Fix("Reboot", (Reboot(), stays)),
         ),
     )

@@ -1,55 +1,55 @@
-"""AMD cards that their driver gives no compute because of PCIe atomics (GPD106)."""
+"""AMD GPUs that their driver gives no compute because of PCIe atomics (GPD106)."""
 
 from __future__ import annotations
 
 import re
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, InstallSystemPackage, Manual, Reboot, WayOut
+from gpudoctor.finding import Evidence, Fix, InstallSystemPackage, Manual, Reboot
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.installed_driver import about, log_evidence
-from gpudoctor.situation.no_kernel_driver import has_build, names_card, without_kfd
+from gpudoctor.situation.no_kernel_driver import has_build, names_gpu, without_kfd
 
 
 @check("GPD106", "amd-pcie-atomics", "driver")
 def amd_pcie_atomics(situation: Situation) -> Verdicts:
-    """A card's slot does not pass on PCIe atomics, so KFD leaves it out.
+    """A GPU's slot does not pass on PCIe atomics, so KFD leaves it out.
 
     ## Why it matters
-    ROCm needs atomic operations across PCIe on these cards. Without them the kernel driver gives the card a screen
+    ROCm needs atomic operations across PCIe on these GPUs. Without them the kernel driver gives the GPU a screen
     but no compute: HIP does not see it.
 
     ## How it is judged
-    Certain by the kernel's own line ("PCI rejects atomics") for a card without a KFD node. Likely without that line,
-    where the card is bound to amdgpu, KFD lists other nodes but not this one, and the matrix says that it needs
+    Certain by the kernel's own line ("PCI rejects atomics") for a GPU without a KFD node. Likely without that line,
+    where the GPU is bound to amdgpu, KFD lists other nodes but not this one, and the matrix says that it needs
     atomics.
 
     ## Fix safety
-    Moving a card to another slot changes nothing on disk.
+    Moving a GPU to another slot changes nothing on disk.
     """
     faults = situation.log_faults("amd-pcie-atomics")
-    for severity, cards in without_kfd(situation, "amd-pcie-atomics"):
-        lines = tuple(fault for gpu in cards for fault in about(gpu, faults) if names_card(fault, gpu))
-        firmware = _atomics_firmware(situation, cards[0], lines)
+    for severity, gpus in without_kfd(situation, "amd-pcie-atomics"):
+        lines = tuple(fault for gpu in gpus for fault in about(gpu, faults) if names_gpu(fault, gpu))
+        firmware = _atomics_firmware(situation, gpus[0], lines)
         needs = f", which firmware before release {firmware} needs" if firmware else ""
         yield finding(
             severity,
-            cards,
-            message=f"The slot of {called(cards)} does not pass on PCIe atomics{needs}: the card gets no compute "
+            gpus,
+            message=f"The slot of {called(gpus)} does not pass on PCIe atomics{needs}: the GPU gets no compute "
             "access.",
             saw=lines[-1].line if lines else "bound to amdgpu, no KFD node",
             want="a slot with PCIe atomics",
             confidence="certain" if lines else "likely",
             evidence=(*log_evidence(situation, lines), Evidence.of("amd.topology", situation.machine.amd.topology)),
-            ways_out=_with_atomics(situation, cards[0], firmware),
+            fixes=_with_atomics(situation, gpus[0], firmware),
             supersedes=("amd-kfd-missing",),
         )
 
 
 def _atomics_firmware(situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...]) -> int | None:
-    """First firmware of the card's MEC that does without PCIe atomics, where a newer one is the cure. The kernel
+    """First firmware of the GPU's MEC that does without PCIe atomics, where a newer one is the cure. The kernel
     writes "PCI rejects atomics 300<509": the release that is loaded, and the first that would do; 0 is none."""
     target = situation.matrix.target(gpu.arch.value or "")
     told = re.search(r"atomics (\d{1,9})<(\d{1,9})", lines[-1].line) if lines else None
@@ -58,16 +58,16 @@ def _atomics_firmware(situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...
     return target.atomics_firmware if target and target.atomics == "unless-firmware" else None
 
 
-def _with_atomics(situation: Situation, gpu: Gpu, firmware: int | None) -> tuple[WayOut, ...]:
+def _with_atomics(situation: Situation, gpu: Gpu, firmware: int | None) -> tuple[Fix, ...]:
     text = (
-        "Put the card into a slot that is wired to the processor (not to the chipset, no riser, no Thunderbolt); "
+        "Put the GPU into a slot that is wired to the processor (not to the chipset, no riser, no Thunderbolt); "
         "in a virtual machine, pass PCIe atomics through. On boards before PCIe 3.0 there is no way."
     )
-    move = WayOut("Move the card to a slot that is wired to the processor", (Manual(text),))
+    move = Fix("Move the GPU to a slot that is wired to the processor", (Manual(text),))
     if not has_build(situation, gpu):
-        text = f"Use another card, or the CPU: no released torch has code for {gpu.arch.value}, whatever its slot."
-        return (WayOut("Use another card, or the CPU", (Manual(text),)), move)
+        text = f"Use another GPU, or the CPU: no released torch has code for {gpu.arch.value}, whatever its slot."
+        return (Fix("Use another GPU, or the CPU", (Manual(text),)), move)
     if firmware is None:
         return (move,)
     update = InstallSystemPackage("linux-firmware", why=f"from release {firmware} on it needs no PCIe atomics")
-    return (WayOut("Update linux-firmware", (update, Reboot(why="it is loaded with amdgpu"))), move)
+    return (Fix("Update linux-firmware", (update, Reboot(why="it is loaded with amdgpu"))), move)

@@ -7,7 +7,7 @@ import re
 import shlex
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Manual, NotJudged, WayOut
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.rows import WslSupport
 from gpudoctor.situation import Situation
@@ -35,7 +35,7 @@ def wsl_driver(situation: Situation) -> Verdicts:
         return
     first = machine.load_path.first("libcuda.so.1")
     dxg = dxg_opens(situation)
-    update = WayOut(
+    update = Fix(
         "Update the Windows driver and WSL",
         (
             Manual(
@@ -60,7 +60,7 @@ def wsl_driver(situation: Situation) -> Verdicts:
                 "/dev/dxg",
                 "WSL",
                 evidence=evidence,
-                ways_out=(update,),
+                fixes=(update,),
                 supersedes=supersedes,
             )
         return
@@ -78,7 +78,7 @@ def wsl_driver(situation: Situation) -> Verdicts:
             subject="WSL",
             confidence="certain" if cuda_status(situation) else "likely",
             evidence=evidence,
-            ways_out=(WayOut("Remove the Linux driver inside WSL", (Manual(text, risk="root"),)),),
+            fixes=(Fix("Remove the Linux driver inside WSL", (Manual(text, risk="root"),)),),
             supersedes=supersedes,
         )
         return
@@ -104,25 +104,25 @@ def wsl_driver(situation: Situation) -> Verdicts:
             subject="WSL",
             confidence="likely",
             evidence=(*evidence, *driver_answers(situation)),
-            ways_out=(update,),
+            fixes=(update,),
             supersedes=supersedes,
         )
 
 
 @check("GPD121", "rocm-wsl-unsupported", "driver")
 def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
-    """ROCm on WSL does not support this card, distribution or release.
+    """ROCm on WSL does not support this GPU, distribution or release.
 
     ## Why it matters
     Inside WSL only some Radeon and Ryzen products, ROCm releases and Ubuntu are served; elsewhere the runtime finds
-    no card or fails at its start (HSA_STATUS_ERROR_OUT_OF_RESOURCES).
+    no GPU or fails at its start (HSA_STATUS_ERROR_OUT_OF_RESOURCES).
 
     ## How it is judged
-    By the matrix's rows of what AMD documents for the ROCm release, for a card that is known. At level driver also
-    where the runtime does not start: on another distribution than Ubuntu that is why, else it is the card or the
+    By the matrix's rows of what AMD documents for the ROCm release, for a GPU that is known. At level driver also
+    where the runtime does not start: on another distribution than Ubuntu that is why, else it is the GPU or the
     Windows driver. Never where the runtime lists a GPU. The runtime in wheels of ROCm before 7.2 knows no WSL: an
     error, unless it was taken out for the system's, as AMD's guide has it. Where nobody asked a runtime, no file
-    names the card: whether it can be used is not known.
+    names the GPU: whether it can be used is not known.
 
     ## Fix safety
     Native Linux, Windows' own build, or the CPU are ways out that change nothing here; another runtime or torch
@@ -141,7 +141,7 @@ def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
     if hsa and any(agent.kind == "gpu" for agent in hsa.agents):
         return
     if hsa is None and not machine.gpus:
-        why = "no file of WSL names the card behind /dev/dxg: its ROCm runtime does, at level driver"
+        why = "no file of WSL names the GPU behind /dev/dxg: its ROCm runtime does, at level driver"
         yield NotJudged(why=why, matters=True)
     system = machine.system.os.value
     for gpu in machine.of_vendor("amd"):
@@ -151,7 +151,7 @@ def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
     if hsa and hsa.status and system is not None and system.id != "ubuntu":
         yield _not_on_wsl(situation, system.name or system.id, f"ROCm {torch.rocm}", ())
     elif hsa and hsa.status and not machine.of_vendor("amd") and looks_behind_dxg(situation) is not False:
-        yield _not_on_wsl(situation, "this card, or this Windows driver", f"ROCm {torch.rocm}", ())
+        yield _not_on_wsl(situation, "this GPU, or this Windows driver", f"ROCm {torch.rocm}", ())
 
 
 def _exchanged(torch: Torch) -> bool:
@@ -160,7 +160,7 @@ def _exchanged(torch: Torch) -> bool:
 
 
 def _blind_runtime(situation: Situation, torch: Torch, row: WslSupport) -> Finding:
-    """The runtime that torch brings asks /dev/kfd for cards, which WSL has not."""
+    """The runtime that torch brings asks /dev/kfd for GPUs, which WSL has not."""
     folder = posixpath.join(torch.path, "lib") if torch.path else "torch/lib"
     system = (
         f"Install AMD's ROCm {row.rocm} for WSL (`amdgpu-install --usecase=wsl,rocm --no-dkms`), and delete torch's "
@@ -170,7 +170,7 @@ def _blind_runtime(situation: Situation, torch: Torch, row: WslSupport) -> Findi
         "Install librocdxg (github.com/ROCm/librocdxg/releases) and a torch of ROCm 7.2 or newer; with ROCm before "
         "7.13 also set HSA_ENABLE_DXG_DETECTION=1."
     )
-    exchange = WayOut("Let torch load WSL's ROCm runtime", (Manual(system, risk="root"),))
+    exchange = Fix("Let torch load WSL's ROCm runtime", (Manual(system, risk="root"),))
     return Finding(
         severity="error",
         message=f"{WHEEL_RUNTIME} of ROCm {torch.rocm} in torch knows no WSL: it looks for /dev/kfd, and finds no "
@@ -183,22 +183,22 @@ def _blind_runtime(situation: Situation, torch: Torch, row: WslSupport) -> Findi
             Evidence.of("system.wsl", situation.machine.system.wsl),
             Evidence("torch.rocm", torch.rocm or "", torch.source),
         ),
-        ways_out=(
+        fixes=(
             *((exchange,) if row.runtime == "system" else ()),
-            WayOut("Use a torch of ROCm 7.2 or newer", (Manual(newer, risk="replaces"),)),
+            Fix("Use a torch of ROCm 7.2 or newer", (Manual(newer, risk="replaces"),)),
         ),
         refs=(row.source,),
     )
 
 
 def _is_product(listed: str, name: str) -> bool:
-    """Whether a card's name ends in a listed product name ("RX 7700", not "RX 7700 XT")."""
+    """Whether a GPU's name ends in a listed product name ("RX 7700", not "RX 7700 XT")."""
     return re.search(rf"(^|\s){re.escape(listed)}$", name, re.IGNORECASE) is not None
 
 
 def _not_on_wsl(situation: Situation, what: str, release: str, refs: tuple[str, ...]) -> Finding:
     text = (
-        "Use native Linux, or PyTorch for Windows, for this card; inside WSL: Ubuntu 22.04 or 24.04, with a card and "
+        "Use native Linux, or PyTorch for Windows, for this GPU; inside WSL: Ubuntu 22.04 or 24.04, with a GPU and "
         "a release from AMD's WSL list."
     )
     return Finding(
@@ -212,7 +212,7 @@ def _not_on_wsl(situation: Situation, what: str, release: str, refs: tuple[str, 
             Evidence.of("system.wsl", situation.machine.system.wsl),
             Evidence.of("amd.hsa", situation.machine.amd.hsa),
         ),
-        ways_out=(WayOut("Run on native Linux or Windows", (Manual(text),)),),
+        fixes=(Fix("Run on native Linux or Windows", (Manual(text),)),),
         refs=refs,
         supersedes=("rocm-wsl-dxg-env",),
     )

@@ -1,15 +1,16 @@
-"""Does the installed ROCm build of torch have code for the AMD cards (GPD404, GPD408, GPD409, GPD414)."""
+"""Does the installed ROCm build of torch have code for the AMD GPUs (GPD404, GPD408, GPD409, GPD414)."""
 
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, ReplaceTorch, UnsetVariable, WayOut
+from gpudoctor.finding import Evidence, Finding, Fix, ReplaceTorch, UnsetVariable
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
 from gpudoctor.frameworks.torch.gpu_coverage import (
     REPAIRED_WITH_TORCH,
     Fit,
     about,
     alike,
+    amd_fixes,
     aside,
     better_torch,
     build_name,
@@ -21,7 +22,6 @@ from gpudoctor.frameworks.torch.gpu_coverage import (
     not_told,
     spelled,
     spoiled,
-    ways_for,
     without_variable,
 )
 from gpudoctor.machine import Torch
@@ -30,17 +30,17 @@ from gpudoctor.situation import Situation, needs
 
 @check("GPD404", "torch-rocm-no-arch-for-gpu", "framework", needs=needs.rocm_torch)
 def torch_rocm_no_arch_for_gpu(situation: Situation) -> Verdicts:
-    """The installed ROCm build of torch has no code for this AMD card.
+    """The installed ROCm build of torch has no code for this AMD GPU.
 
     ## Why it matters
-    HIP needs code for exactly the card's gfx target. Without it the first kernel dies with "invalid device function"
+    HIP needs code for exactly the GPU's gfx target. Without it the first kernel dies with "invalid device function"
     or hipErrorNoBinaryForGpu, or the process crashes.
 
     ## How it is judged
     By the code read from torch's libraries or device packages, else by the list of that build in the matrix. The
-    card's real target comes from the kernel (KFD), which HSA_OVERRIDE_GFX_VERSION cannot change. With an override
+    GPU's real target comes from the kernel (KFD), which HSA_OVERRIDE_GFX_VERSION cannot change. With an override
     within the generation that the build and its rocBLAS carry, it runs by a workaround: a warning. An integrated or
-    second card beside one that works has a check of its own.
+    second GPU beside one that works has a check of its own.
 
     ## Fix safety
     Replaces torch and its companions in this environment. The override is a workaround that AMD does not support:
@@ -67,8 +67,8 @@ def _without_gfx(situation: Situation, torch: Torch, group: tuple[Fit, ...], all
     fit = group[0]
     gfx = fit.gpu.arch.value or ""
     tried = f" with {OVERRIDE}={fit.carried.via_override}" if fit.carried.via_override else ""
-    first = " It is the first card of a process here." if any(other.served for other in all_fits) else ""
-    listed = f" AMD does not list this card for ROCm {torch.rocm}." if _unlisted(situation, torch, fit) else ""
+    first = " It is the first GPU of a process here." if any(other.served for other in all_fits) else ""
+    listed = f" AMD does not list this GPU for ROCm {torch.rocm}." if _unlisted(situation, torch, fit) else ""
     return about(
         group,
         severity="error",
@@ -78,7 +78,7 @@ def _without_gfx(situation: Situation, torch: Torch, group: tuple[Fit, ...], all
         want=gfx,
         confidence=confidence(fit),
         evidence=evidence(torch, fit),
-        ways_out=ways_for(situation, fit, all_fits),
+        fixes=amd_fixes(situation, fit, all_fits),
         refs=("pytorch/pytorch#73534",),
         supersedes=("rocblas-no-arch", *REPAIRED_WITH_TORCH),
     )
@@ -111,27 +111,27 @@ def _by_override(situation: Situation, torch: Torch, group: tuple[Fit, ...]) -> 
         saw=f"{name}={value}",
         want=f"a build with code for {gfx}",
         evidence=(*evidence(torch, fit), Evidence(name, value, "environment")),
-        ways_out=_natively(situation, name, gfx),
+        fixes=_natively(situation, name, gfx),
         refs=("ROCm/rocBLAS#1339",),
     )
 
 
-def _natively(situation: Situation, name: str, gfx: str) -> tuple[WayOut, ...]:
-    """Ways out by a build that carries the card itself, and needs no override any more."""
+def _natively(situation: Situation, name: str, gfx: str) -> tuple[Fix, ...]:
+    """Ways out by a build that carries the GPU itself, and needs no override any more."""
     builds = (
-        way
-        for way in better_torch(situation)
-        if any(isinstance(remedy, ReplaceTorch) and gfx in remedy.carries.split(", ") for remedy in way.remedies)
+        fix
+        for fix in better_torch(situation)
+        if any(isinstance(remedy, ReplaceTorch) and gfx in remedy.carries.split(", ") for remedy in fix.remedies)
     )
-    return tuple(without_variable(way, name) for way in builds)
+    return tuple(without_variable(fix, name) for fix in builds)
 
 
 @check("GPD408", "rocblas-no-arch", "framework", needs=needs.rocm_torch)
 def rocblas_no_arch(situation: Situation) -> Verdicts:
-    """The rocBLAS of this torch has no kernels for the card.
+    """The rocBLAS of this torch has no kernels for the GPU.
 
     ## Why it matters
-    torch lists the card's target and element-wise kernels run, but the first matrix product aborts with "rocBLAS
+    torch lists the GPU's target and element-wise kernels run, but the first matrix product aborts with "rocBLAS
     error: Cannot read TensileLibrary.dat".
 
     ## How it is judged
@@ -161,7 +161,7 @@ def rocblas_no_arch(situation: Situation) -> Verdicts:
             saw=f"no rocBLAS kernels for {via or gfx} in ROCm {torch.rocm}",
             want=f"rocBLAS kernels for {gfx}",
             evidence=(*evidence(torch, fit), Evidence("rocblas.archs", *_blas(situation, torch))),
-            ways_out=ways_for(situation, fit, all_fits),
+            fixes=amd_fixes(situation, fit, all_fits),
             refs=("ROCm/legacy-rocm-build#4625",),
             supersedes=REPAIRED_WITH_TORCH,
         )
@@ -176,7 +176,7 @@ def _blas(situation: Situation, torch: Torch) -> tuple[str, str]:
 
 
 def _unlisted(situation: Situation, torch: Torch, fit: Fit) -> bool:
-    """A card that is known by its name, and not in AMD's list for the ROCm of this torch."""
+    """A GPU that is known by its name, and not in AMD's list for the ROCm of this torch."""
     gpu = fit.gpu
     return (
         gpu.chip is not None
@@ -184,16 +184,16 @@ def _unlisted(situation: Situation, torch: Torch, fit: Fit) -> bool:
     )
 
 
-@check("GPD414", "amd-card-not-listed", "framework", needs=needs.rocm_torch)
-def amd_card_not_listed(situation: Situation) -> Verdicts:
-    """AMD does not list this card for ROCm, and this torch carries it.
+@check("GPD414", "amd-gpu-not-listed", "framework", needs=needs.rocm_torch)
+def amd_gpu_not_listed(situation: Situation) -> Verdicts:
+    """AMD does not list this GPU for ROCm, and this torch carries it.
 
     ## Why it matters
-    The card works: this build has machine code for its own target, as it has for the cards that AMD supports. Faults
-    on it are not AMD's to mend, and guides that ask for an override do not mean this card.
+    The GPU works: this build has machine code for its own target, as it has for the GPUs that AMD supports. Faults
+    on it are not AMD's to mend, and guides that ask for an override do not mean this GPU.
 
     ## How it is judged
-    The build carries the card's own target, without an override, and AMD's documents for its ROCm release name other
+    The build carries the GPU's own target, without an override, and AMD's documents for its ROCm release name other
     products only: of gfx1030 the Radeon PRO W6800 and V620, not the RX 6800 and RX 6900.
 
     ## Fix safety
@@ -219,7 +219,7 @@ def amd_card_not_listed(situation: Situation) -> Verdicts:
 
 @check("GPD409", "hipblaslt-unsupported-arch", "framework", needs=needs.rocm_torch)
 def hipblaslt_unsupported_arch(situation: Situation) -> Verdicts:
-    """hipBLASLt is asked for and does not support this card.
+    """hipBLASLt is asked for and does not support this GPU.
 
     ## Why it matters
     torch prints "Attempting to use hipBLASLt on an unsupported architecture" and falls back to hipBLAS: mostly
@@ -248,6 +248,6 @@ def hipblaslt_unsupported_arch(situation: Situation) -> Verdicts:
             saw=f"{name}=1",
             want="not set",
             evidence=(Evidence(name, "1", "environment"), Evidence.of("gpu.arch", group[0].gpu.arch)),
-            ways_out=(WayOut(f"Unset {name}", (UnsetVariable(name),)),),
+            fixes=(Fix(f"Unset {name}", (UnsetVariable(name),)),),
             refs=("ROCm/legacy-rocm-build#5643",),
         )

@@ -1,4 +1,4 @@
-"""Does the installed torch have code for the NVIDIA cards (GPD402, GPD403, GPD413, GPD903)."""
+"""Does the installed torch have code for the NVIDIA GPUs (GPD402, GPD403, GPD413, GPD903)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
     Evidence,
     Finding,
+    Fix,
     Manual,
     NotJudged,
-    WayOut,
 )
 from gpudoctor.frameworks.torch.coverage import torch_vendor
 from gpudoctor.frameworks.torch.gpu_coverage import (
@@ -37,7 +37,7 @@ from gpudoctor.situation.installed_driver import driver_older_than
 
 @check("GPD402", "torch-no-arch-for-gpu", "framework", needs=needs.torch)
 def torch_no_arch_for_gpu(situation: Situation) -> Verdicts:
-    """The installed torch is older than the NVIDIA card: no code for it.
+    """The installed torch is older than the NVIDIA GPU: no code for it.
 
     ## Why it matters
     `torch.cuda.is_available()` says True, and the first kernel dies with "no kernel image is available for
@@ -46,13 +46,13 @@ def torch_no_arch_for_gpu(situation: Situation) -> Verdicts:
     ## How it is judged
     By the code that torch's own libraries carry, else by the list of that very build in the matrix. Machine code
     runs on the same major capability and an equal or higher minor; PTX on anything newer, if the driver can compile
-    it. A weaker card beside one that works is a note. A build whose list is not known is not judged; that does not
+    it. A weaker GPU beside one that works is a note. A build whose list is not known is not judged; that does not
     matter for one that was made for its place (from source, by conda, a distribution, NVIDIA's images) with a CUDA
-    that can compile for the card.
+    that can compile for the GPU.
 
     ## Fix safety
     Replaces torch and its companions in this environment; packages that are compiled against torch may need their
-    own update. The version is kept where a build of it serves the card and the driver.
+    own update. The version is kept where a build of it serves the GPU and the driver.
     """
     all_fits = fits(situation)
     yield from _no_list(situation, all_fits)
@@ -62,14 +62,14 @@ def torch_no_arch_for_gpu(situation: Situation) -> Verdicts:
 
 @check("GPD403", "torch-dropped-old-gpu", "framework", needs=needs.torch)
 def torch_dropped_old_gpu(situation: Situation) -> Verdicts:
-    """The installed torch no longer has code for this older NVIDIA card.
+    """The installed torch no longer has code for this older NVIDIA GPU.
 
     ## Why it matters
     `torch.cuda.is_available()` says True, and the first kernel dies with "no kernel image is available for
     execution on the device". A newer driver does not help.
 
     ## How it is judged
-    As torch-no-arch-for-gpu, for a card that is older than what the build was made for, or than what its CUDA can
+    As torch-no-arch-for-gpu, for a GPU that is older than what the build was made for, or than what its CUDA can
     compile for. Builds of the same version for an older CUDA often keep it (cu126 keeps Maxwell to Volta).
 
     ## Fix safety
@@ -86,15 +86,15 @@ def _lacks_cuda(fit: Fit) -> bool:
 
 
 def _dropped(fit: Fit) -> bool:
-    """Whether the card is older than all that the build has code for, or than its toolkit still compiles for."""
-    if fit.carried.rule == "toolkit-dropped-card":
+    """Whether the GPU is older than all that the build has code for, or than its toolkit still compiles for."""
+    if fit.carried.rule == "toolkit-dropped-gpu":
         return True
-    card = _capability(fit.gpu.arch.value or "")
+    gpu = _capability(fit.gpu.arch.value or "")
     code = [arch for arch in map(_capability, fit.carried.code) if arch is not None]
-    if card is None or not code:
+    if gpu is None or not code:
         return False
-    # Up to Turing the figures tell the age; of later cards a lower figure may be the newer one (11.0 and 12.0).
-    return card < (max(code) if card < _TURING else min(code))
+    # Up to Turing the figures tell the age; of later GPUs a lower figure may be the newer one (11.0 and 12.0).
+    return gpu < (max(code) if gpu < _TURING else min(code))
 
 
 _TURING = 75
@@ -106,7 +106,7 @@ def _capability(arch: str) -> int | None:
 
 
 def _no_list(situation: Situation, all_fits: tuple[Fit, ...]) -> Verdicts:
-    """Cards of NVIDIA of which cannot be told whether the build serves them."""
+    """GPUs of NVIDIA of which cannot be told whether the build serves them."""
     torch = situation.torch
     if torch is None:
         return
@@ -127,50 +127,50 @@ def _without_code(situation: Situation, group: tuple[Fit, ...], all_fits: tuple[
     return about(
         group,
         severity=severity,
-        message=message + (" The other cards work." if severity == "note" else ""),
+        message=message + (" The other GPUs work." if severity == "note" else ""),
         saw=saw,
         want=want,
         confidence=confidence(fit),
         evidence=evidence(torch, fit),
-        ways_out=better_torch(situation) if severity == "error" else (),
+        fixes=better_torch(situation) if severity == "error" else (),
         refs=("pytorch/pytorch#149845",) if not _dropped(fit) else ("pytorch/pytorch#157517",),
         supersedes=(*_of_the_driver(situation), *REPAIRED_WITH_TORCH),
     )
 
 
 def _of_the_driver(situation: Situation) -> tuple[str, ...]:
-    """A driver that is too old for this torch is judged again with the next; one that is older than a card is not."""
+    """A driver that is too old for this torch is judged again with the next; one that is older than a GPU is not."""
     outdated = any(driver_older_than(situation, gpu) for gpu in situation.usable_of("nvidia"))
     return () if outdated else ("driver-too-old",)
 
 
 def _lack(situation: Situation, torch: Torch, fit: Fit) -> tuple[str, str, str]:
-    """What the build lacks for the card: the sentence, what was seen and what is wanted."""
+    """What the build lacks for the GPU: the sentence, what was seen and what is wanted."""
     arch = fit.gpu.arch.value or ""
-    card, code = f"{fit.gpu.name} ({arch})", spelled(fit.carried.code)
+    gpu, code = f"{fit.gpu.name} ({arch})", spelled(fit.carried.code)
     row = situation.matrix.capability(arch)
-    if fit.carried.rule == "toolkit-dropped-card" and row:
-        made = f"{build_name(torch)} was built with CUDA {torch.cuda}, which cannot compile for {card}"
+    if fit.carried.rule == "toolkit-dropped-gpu" and row:
+        made = f"{build_name(torch)} was built with CUDA {torch.cuda}, which cannot compile for {gpu}"
         last = f"CUDA {row.last_cuda}"
         return f"{made}: {last} was the last that could.", f"CUDA {torch.cuda}", f"{last} or older"
     if fit.carried.rule == "ptx-too-new":
-        only = f"{build_name(torch)} has only PTX for {card}"
+        only = f"{build_name(torch)} has only PTX for {gpu}"
         return f"{only}, and this driver is too old to compile the PTX of CUDA {torch.cuda}.", code, arch
     few = f", only a few kernels for {arch}" if fit.carried.partial else ""
-    return f"{build_name(torch)} has no kernels for {card}; it was built for {code}{few}.", code, arch
+    return f"{build_name(torch)} has no kernels for {gpu}; it was built for {code}{few}.", code, arch
 
 
 @check("GPD413", "torch-linalg-no-arch", "framework", needs=needs.torch)
 def torch_linalg_no_arch(situation: Situation) -> Verdicts:
-    """The linear-algebra library of this torch has no code for the card.
+    """The linear-algebra library of this torch has no code for the GPU.
 
     ## Why it matters
-    torch itself runs on the card; calls such as torch.linalg.eigh or lstsq, which live in a library of their own
+    torch itself runs on the GPU; calls such as torch.linalg.eigh or lstsq, which live in a library of their own
     (libtorch_cuda_linalg), find no code there.
 
     ## How it is judged
     By the architectures read from that library, else by the matrix. It is so on Turing with torch 2.11 to 2.14,
-    whose linear-algebra library starts at sm_80. Read from the files; not seen to fail on a card.
+    whose linear-algebra library starts at sm_80. Read from the files; not seen to fail on a GPU.
 
     ## Fix safety
     Replaces torch in this environment. Nothing to do where no such function is used.
@@ -192,7 +192,7 @@ def torch_linalg_no_arch(situation: Situation) -> Verdicts:
             message=(
                 f"The linear-algebra library of {build_name(torch)} has no code for {fit.gpu.name} ({arch}): "
                 "functions of "
-                "torch.linalg may fail on this card, all else runs."
+                "torch.linalg may fail on this GPU, all else runs."
             ),
             saw=spelled(linalg),
             want=arch,
@@ -201,8 +201,8 @@ def torch_linalg_no_arch(situation: Situation) -> Verdicts:
                 Evidence.of("gpu.arch", fit.gpu.arch),
                 Evidence("torch.archs.linalg", spelled(linalg), torch.archs.source or "compat_matrix"),
             ),
-            ways_out=(
-                WayOut(
+            fixes=(
+                Fix(
                     "Compute these functions on the CPU, or use torch 2.10",
                     (
                         Manual(

@@ -6,7 +6,7 @@ import posixpath
 import re
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Manual, ReplacePackage, UnsetVariable, WayOut
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage, UnsetVariable
 from gpudoctor.frameworks.torch.c_library import asked_glibc, c_library, cannot_load
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, better_torch
 from gpudoctor.frameworks.torch.reinstall import installed_again
@@ -56,7 +56,7 @@ def torch_import_fails(situation: Situation) -> Verdicts:
             subject=f"torch {torch.version}",
             confidence="likely",
             evidence=(Evidence("torch.needs_libraries", " ".join(torch.needs_libraries), torch.source),),
-            ways_out=(_with_what_it_needs(situation, torch),),
+            fixes=(_with_what_it_needs(situation, torch),),
             possible_causes=_DAMAGED if _damaged_names(torch).issuperset(torch.needs_libraries) else (),
         )
     elif trial is None and _old_processor(situation):
@@ -70,7 +70,7 @@ def torch_import_fails(situation: Situation) -> Verdicts:
             subject=f"torch {torch.version}",
             confidence="possible",
             evidence=(Evidence.of("cpu_flags", situation.machine.system.cpu_flags),),
-            ways_out=(WayOut("Use a processor with AVX2", (Manual(_SHOW_THE_PROCESSOR),)),),
+            fixes=(Fix("Use a processor with AVX2", (Manual(_SHOW_THE_PROCESSOR),)),),
         )
 
 
@@ -90,7 +90,7 @@ def _for_a_newer_libc(situation: Situation, torch: Torch) -> Finding:
             Evidence.of("torch.needs_glibc", torch.needs_glibc) if read else Evidence("torch_builds.glibc", asked),
             Evidence.of("system.libc", system.libc) if system.libc.known else Evidence.of("system.os", system.os),
         ),
-        ways_out=better_torch(situation),
+        fixes=better_torch(situation),
         supersedes=("python-dev-missing", "no-gpu"),
     )
 
@@ -105,7 +105,7 @@ def _old_processor(situation: Situation) -> bool:
 
 
 def _failed(situation: Situation, torch: Torch, trial: ImportTrial) -> Finding:
-    why, way = _reason(situation, torch, trial)
+    why, fix = _reason(situation, torch, trial)
     died = f"ended with {trial.signal}" if trial.signal else "failed"
     said = f": {trial.error}" if trial.error else ""
     return Finding(
@@ -115,7 +115,7 @@ def _failed(situation: Situation, torch: Torch, trial: ImportTrial) -> Finding:
         want="an import that works",
         subject=f"torch {torch.version}",
         evidence=(Evidence("torch.trial", trial.signal or trial.error, torch.trial.source),),
-        ways_out=(way,),
+        fixes=(fix,),
         supersedes=("python-dev-missing", "no-gpu"),
         possible_causes=_DAMAGED if _tells_of_damage(torch, trial) else (),
     )
@@ -137,7 +137,7 @@ def _damaged_names(torch: Torch) -> set[str]:
     return {posixpath.basename(file.path) for file in torch.damaged}
 
 
-def _reason(situation: Situation, torch: Torch, trial: ImportTrial) -> tuple[str, WayOut]:
+def _reason(situation: Situation, torch: Torch, trial: ImportTrial) -> tuple[str, Fix]:
     """What the error means, and the way out of it."""
     error = trial.error
     if trial.signal == "SIGILL":
@@ -147,7 +147,7 @@ def _reason(situation: Situation, torch: Torch, trial: ImportTrial) -> tuple[str
             "in a "
             "virtual machine pass the host's processor on (cpu host-passthrough)."
         )
-        return f"The build uses an instruction that this processor does not know.{lacking}", WayOut(
+        return f"The build uses an instruction that this processor does not know.{lacking}", Fix(
             "Use a processor with AVX2, or another build", (Manual(text),)
         )
     if error.startswith(NOT_STARTED):
@@ -155,12 +155,12 @@ def _reason(situation: Situation, torch: Torch, trial: ImportTrial) -> tuple[str
             "Make the environment again with a Python that is there (`python3 -m venv --clear`, `uv venv --clear`, "
             "or your project's tool), and install its packages again."
         )
-        return "", WayOut("Make the environment again", (Manual(text, risk="replaces"),))
+        return "", Fix("Make the environment again", (Manual(text, risk="replaces"),))
     if "static TLS" in error:
         text = (
             "Import torch before other libraries, or start with LD_PRELOAD set to the library that the error names."
         )
-        return "The process has no room left for thread-local data of this library.", WayOut(
+        return "The process has no room left for thread-local data of this library.", Fix(
             "Import torch first", (Manual(text),)
         )
     if cannot_load(situation.machine, situation.matrix, torch):
@@ -169,14 +169,14 @@ def _reason(situation: Situation, torch: Torch, trial: ImportTrial) -> tuple[str
         text = (
             "Update the distribution, or use a container of a newer one: its C library is too old for this library."
         )
-        return "A library is built for a newer C library.", WayOut("Use a newer distribution", (Manual(text),))
+        return "A library is built for a newer C library.", Fix("Use a newer distribution", (Manual(text),))
     missing = re.search(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file", error)
     if missing:
         return f"The library {missing[1]} is nowhere on the load path.", _with_what_it_needs(situation, torch)
     if "undefined symbol" in error:
         variables = [name for name in ("LD_PRELOAD", "LD_LIBRARY_PATH") if situation.variable(name)]
         if variables:
-            return f"A library of another version is loaded, perhaps through {variables[0]}.", WayOut(
+            return f"A library of another version is loaded, perhaps through {variables[0]}.", Fix(
                 f"Unset {variables[0]}", (UnsetVariable(variables[0], why="libraries of other versions lie there"),)
             )
         return "A library of another version is loaded.", installed_again(situation, torch)
@@ -185,7 +185,7 @@ def _reason(situation: Situation, torch: Torch, trial: ImportTrial) -> tuple[str
     return "", installed_again(situation, torch)
 
 
-def _with_what_it_needs(situation: Situation, torch: Torch) -> WayOut:
+def _with_what_it_needs(situation: Situation, torch: Torch) -> Fix:
     """The packages that torch requires and that are not installed; all of torch where none is known to lack."""
     wanted = pins(situation) if torch.origin in FROM_AN_INDEX else {}
     named = {f"{base}-cu{suffix}" if suffix else base: version for base, (suffix, version) in wanted.items()}
@@ -197,4 +197,4 @@ def _with_what_it_needs(situation: Situation, torch: Torch) -> WayOut:
     remedies = tuple(
         ReplacePackage(name, f"=={version}", why="torch requires it") for name, version in lacking.items()
     )
-    return WayOut(f"Install the packages that torch requires and that are not there ({len(lacking)})", remedies)
+    return Fix(f"Install the packages that torch requires and that are not there ({len(lacking)})", remedies)

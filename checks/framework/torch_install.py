@@ -9,11 +9,11 @@ from gpudoctor.finding import (
     AnyRemedy,
     Evidence,
     Finding,
+    Fix,
     Manual,
     NotJudged,
     RemovePackage,
     UnsetVariable,
-    WayOut,
 )
 from gpudoctor.frameworks.torch.gpu_coverage import better_torch
 from gpudoctor.frameworks.torch.reinstall import _same_build, installed_again
@@ -34,7 +34,7 @@ _TRACES = (
 _AHEAD = ("PYTHONPATH", "user site", ".pth")
 """Places that can put another torch before the one that is installed in the environment."""
 
-_NAME_ANOTHER = WayOut(
+_NAME_ANOTHER = Fix(
     "Install torch, or name the environment that has it",
     (Manual("Install torch into this environment, or name the one that has it with `--python PATH`."),),
 )
@@ -70,7 +70,7 @@ def torch_missing(situation: Situation) -> Verdicts:
     asked for, else a note.
 
     ## Fix safety
-    Installs torch into this environment; other packages stay as they are. Where no card could use it and nothing
+    Installs torch into this environment; other packages stay as they are. Where no GPU could use it and nothing
     requires it, there is nothing to repair.
     """
     environment, required = situation.environment, situation.requires_torch
@@ -93,7 +93,7 @@ def torch_missing(situation: Situation) -> Verdicts:
         saw="no torch",
         subject="Python environment",
         evidence=(Evidence.of("environment.torch", environment.torch),),
-        ways_out=better_torch(situation) if situation.usable else (_NAME_ANOTHER,) if required else (),
+        fixes=better_torch(situation) if situation.usable else (_NAME_ANOTHER,) if required else (),
     )
 
 
@@ -154,7 +154,7 @@ def _shadowed(situation: Situation, torch: Torch, first: TorchCopy, hidden: tupl
         evidence=tuple(
             Evidence("torch.copy", f"{c.version or 'no version'} ({c.via})", c.path) for c in (first, *hidden)
         ),
-        ways_out=(_let_through(situation, first),),
+        fixes=(_let_through(situation, first),),
         supersedes=_WRONG_COPY,
     )
 
@@ -169,26 +169,26 @@ def _in_working_folder(torch: Torch, copy: TorchCopy) -> Finding:
         subject=f"torch {torch.version}",
         confidence="possible",
         evidence=(Evidence("torch.copy", copy.via, copy.path),),
-        ways_out=(WayOut("Start from another folder", (Manual(text, risk="safe"),)),),
+        fixes=(Fix("Start from another folder", (Manual(text, risk="safe"),)),),
     )
 
 
-def _let_through(situation: Situation, first: TorchCopy) -> WayOut:
+def _let_through(situation: Situation, first: TorchCopy) -> Fix:
     folder = posixpath.dirname(first.path)
     if first.path.endswith("/torch.py"):
         text = f"Rename {first.path}: a file of that name is imported in the place of torch."
-        return WayOut("Rename the file torch.py", (Manual(text),))
+        return Fix("Rename the file torch.py", (Manual(text),))
     if first.via == "PYTHONPATH":
         why = f"{folder} is then no longer looked into first"
-        return WayOut("Unset PYTHONPATH, or take that folder out of it", (UnsetVariable("PYTHONPATH", why=why),))
+        return Fix("Unset PYTHONPATH, or take that folder out of it", (UnsetVariable("PYTHONPATH", why=why),))
     if first.via == "user site":
         text = (
             f"Remove the torch in {folder}: start the interpreter's `-m pip uninstall torch` until only the other "
             "is left."
         )
-        return WayOut("Remove the torch in the user's site folder", (Manual(text, risk="replaces"),))
+        return Fix("Remove the torch in the user's site folder", (Manual(text, risk="replaces"),))
     text = f"Take {folder} out of the .pth file that names it, or remove the torch there."
-    return WayOut("Take the folder out of the .pth file", (Manual(text, risk="replaces"),))
+    return Fix("Take the folder out of the .pth file", (Manual(text, risk="replaces"),))
 
 
 def _two_records(situation: Situation, torch: Torch, stale: TorchCopy) -> Finding:
@@ -214,7 +214,7 @@ def _two_records(situation: Situation, torch: Torch, stale: TorchCopy) -> Findin
             Evidence("torch.version", torch.version, torch.source),
             Evidence("torch.copy", f"{stale.version} ({stale.via})", stale.path),
         ),
-        ways_out=(WayOut("Install torch cleanly again", remedies),),
+        fixes=(Fix("Install torch cleanly again", remedies),),
         supersedes=("torch-install-damaged", "torch-import-fails"),
     )
 
@@ -262,7 +262,7 @@ def torch_install_damaged(situation: Situation) -> Verdicts:
         want="all files as installed",
         subject=f"torch {torch.version}",
         evidence=tuple(Evidence("torch.damaged", file.problem, file.path) for file in damaged[:5]),
-        ways_out=(installed_again(situation, torch),),
+        fixes=(installed_again(situation, torch),),
         supersedes=("torch-import-fails", "no-gpu"),
     )
 

@@ -1,11 +1,11 @@
-"""Is torch built for this machine's kind of cards at all (GPD405 to GPD407), and is there a wheel of it (GPD415)."""
+"""Is torch built for this machine's kind of GPUs at all (GPD405 to GPD407), and is there a wheel of it (GPD415)."""
 
 from __future__ import annotations
 
 import re
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Manual, Severity, WayOut
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.coverage import torch_vendor
 from gpudoctor.frameworks.torch.gpu_coverage import REPAIRED_WITH_TORCH, better_torch, build_name, fits
@@ -18,14 +18,14 @@ from gpudoctor.situation.wsl import of_another_vendor
 
 @check("GPD405", "torch-cpu-only", "framework", needs=needs.torch)
 def torch_cpu_only(situation: Situation) -> Verdicts:
-    """A CPU build of torch is installed although a card could be used.
+    """A CPU build of torch is installed although a GPU could be used.
 
     ## Why it matters
     `torch.cuda.is_available()` is False and everything runs on the processor.
 
     ## How it is judged
-    By torch's own files. An error where a usable card is there that some build serves; integrated graphics alone, or
-    a card that no build serves, is a note. Cards that are reserved, not granted or deselected do not count.
+    By torch's own files. An error where a usable GPU is there that some build serves; integrated graphics alone, or
+    a GPU that no build serves, is a note. GPUs that are reserved, not granted or deselected do not count.
 
     ## Fix safety
     Replaces torch and its companions in this environment by a GPU build, which needs several gigabytes.
@@ -33,17 +33,17 @@ def torch_cpu_only(situation: Situation) -> Verdicts:
     torch = situation.torch
     if torch is None or torch_vendor(torch) != "cpu" or torch.build == "xpu" or not situation.usable:
         return
-    cards = builds.cards_to_serve(situation.machine, situation.matrix, situation.usable)
+    gpus = builds.gpus_to_serve(situation.machine, situation.matrix, situation.usable)
     # NVIDIA's integrated GPUs (Jetson, GB10) are there to compute, not for a screen.
-    wanted = tuple(gpu for gpu in cards if gpu.vendor == "nvidia" or not gpu.integrated)
+    wanted = tuple(gpu for gpu in gpus if gpu.vendor == "nvidia" or not gpu.integrated)
     served = tuple(gpu for gpu in wanted if _could_be_served(situation, gpu))
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in served or cards))
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in served or gpus))
     severity: Severity = "error" if served else "note"
     why = ""
     if torch.origin in ("pypi", "unknown") and situation.platform == "linux-aarch64" and "+" not in torch.version:
         why = " For aarch64 the package index has CPU builds only, up to torch 2.10."
     message = f"{build_name(torch)} is a CPU build: it cannot use {names}.{why}"
-    possible = bool(served) or any(_could_be_served(situation, gpu) for gpu in cards)
+    possible = bool(served) or any(_could_be_served(situation, gpu) for gpu in gpus)
     if not served:
         other = "A ROCm build could use it." if possible else "No build of torch serves it."
         message = f"{build_name(torch)} is a CPU build; {names} is not used. {other}"
@@ -51,20 +51,20 @@ def torch_cpu_only(situation: Situation) -> Verdicts:
         severity=severity,
         message=message,
         saw="CPU build",
-        want="CUDA build" if (served or cards)[0].vendor == "nvidia" else "ROCm build",
+        want="CUDA build" if (served or gpus)[0].vendor == "nvidia" else "ROCm build",
         subject=f"torch {torch.version}",
         evidence=(
             Evidence("torch.version", torch.version, torch.source),
             Evidence("torch.build", torch.build or "no CUDA, no ROCm", torch.source),
-            *(Evidence.of("gpu.arch", gpu.arch) for gpu in cards[:2]),
+            *(Evidence.of("gpu.arch", gpu.arch) for gpu in gpus[:2]),
         ),
-        ways_out=better_torch(situation) if possible else (),
+        fixes=better_torch(situation) if possible else (),
         supersedes=REPAIRED_WITH_TORCH if served else (),
     )
 
 
 def _could_be_served(situation: Situation, gpu: Gpu) -> bool:
-    """Whether any build serves the card, on this driver, Python and C library or others."""
+    """Whether any build serves the GPU, on this driver, Python and C library or others."""
     if not gpu.arch.value:
         return True
     policy = situation.matrix.override(gpu.arch.value) if gpu.vendor == "amd" else None
@@ -77,15 +77,15 @@ def _could_be_served(situation: Situation, gpu: Gpu) -> bool:
 
 @check("GPD406", "cuda-torch-on-amd", "framework", needs=needs.torch)
 def cuda_torch_on_amd(situation: Situation) -> Verdicts:
-    """A CUDA build of torch is installed on a machine whose cards are AMD's.
+    """A CUDA build of torch is installed on a machine whose GPUs are AMD's.
 
     ## Why it matters
-    CUDA builds see no AMD card: `torch.cuda.is_available()` is False. On Linux `pip install torch` brings a CUDA
+    CUDA builds see no AMD GPU: `torch.cuda.is_available()` is False. On Linux `pip install torch` brings a CUDA
     build.
 
     ## How it is judged
-    The only usable cards are AMD's, and no NVIDIA card is there that a repair could bring back to compute. Inside
-    WSL, where no file names a card: ROCm is installed, and Windows' NVIDIA driver has laid no libcuda there.
+    The only usable GPUs are AMD's, and no NVIDIA GPU is there that a repair could bring back to compute. Inside
+    WSL, where no file names a GPU: ROCm is installed, and Windows' NVIDIA driver has laid no libcuda there.
 
     ## Fix safety
     Replaces torch and its companions in this environment by a ROCm build.
@@ -100,21 +100,21 @@ def cuda_torch_on_amd(situation: Situation) -> Verdicts:
     others = [gpu for gpu in nvidia if gpu.driver.value not in RESERVED and computes(situation, gpu)]
     if torch is None or situation.built_for != "nvidia" or others or not situation.usable_of("amd"):
         return
-    yield _other_vendor(situation, torch, "a CUDA build, and this machine's cards are AMD's", "ROCm build")
+    yield _other_vendor(situation, torch, "a CUDA build, and this machine's GPUs are AMD's", "ROCm build")
 
 
 @check("GPD407", "torch-wrong-build-or-cpu", "framework", needs=needs.torch)
 def torch_wrong_build_or_cpu(situation: Situation) -> Verdicts:
-    """The installed torch is built for other cards, or sees no card.
+    """The installed torch is built for other GPUs, or sees no GPU.
 
     ## Why it matters
-    `torch.cuda.is_available()` is False: a ROCm or XPU build sees no NVIDIA card, and a build whose files name
+    `torch.cuda.is_available()` is False: a ROCm or XPU build sees no NVIDIA GPU, and a build whose files name
     neither CUDA nor ROCm uses none.
 
     ## How it is judged
-    A ROCm build where the cards to use are NVIDIA's (inside WSL: Windows' NVIDIA driver has laid its libcuda there,
-    and no ROCm is installed); an XPU build beside NVIDIA or AMD cards; a build whose label says CUDA or ROCm while
-    its own files name neither. And where torch was imported: it counts no GPU although cards
+    A ROCm build where the GPUs to use are NVIDIA's (inside WSL: Windows' NVIDIA driver has laid its libcuda there,
+    and no ROCm is installed); an XPU build beside NVIDIA or AMD GPUs; a build whose label says CUDA or ROCm while
+    its own files name neither. And where torch was imported: it counts no GPU although GPUs
     of its maker could be used, and nothing more exact says why.
 
     ## Fix safety
@@ -133,15 +133,15 @@ def torch_wrong_build_or_cpu(situation: Situation) -> Verdicts:
             situation, torch, f"labelled {label}, but its own files name neither CUDA nor ROCm", label
         )
     elif situation.built_for == "amd" and not _serves_any(situation) and _serve_nvidia(situation):
-        yield _other_vendor(situation, torch, "a ROCm build, and this machine's cards are NVIDIA's", "CUDA build")
+        yield _other_vendor(situation, torch, "a ROCm build, and this machine's GPUs are NVIDIA's", "CUDA build")
     elif situation.built_for and situation.usable_of(situation.built_for) and _sees_none(torch):
         yield _sees_nothing(situation, torch, situation.usable_of(situation.built_for))
 
 
 def _serve_nvidia(situation: Situation) -> bool:
-    """Whether the cards that torch should be chosen for are all NVIDIA's."""
+    """Whether the GPUs that torch should be chosen for are all NVIDIA's."""
     return all(
-        gpu.vendor == "nvidia" for gpu in builds.cards_to_serve(situation.machine, situation.matrix, situation.usable)
+        gpu.vendor == "nvidia" for gpu in builds.gpus_to_serve(situation.machine, situation.matrix, situation.usable)
     )
 
 
@@ -150,38 +150,38 @@ def _sees_none(torch: Torch) -> bool:
     return bool(trial and trial.ok and trial.device_count == 0)
 
 
-def _sees_nothing(situation: Situation, torch: Torch, cards: tuple[Gpu, ...]) -> Finding:
+def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> Finding:
     said = torch.trial.value.error if torch.trial.value else ""
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in cards))
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
     text = "Start the program again after a reboot; if torch still sees no GPU, install this torch again."
     return Finding(
         severity="error",
         message=f"{build_name(torch)} was imported and sees no GPU, although {names} could be used"
         f"{f': {said}' if said else ''}.",
         saw="torch.cuda.device_count() is 0",
-        want=f"{len(cards)} or more",
+        want=f"{len(gpus)} or more",
         subject=f"torch {torch.version}",
         confidence="likely",
         evidence=(Evidence("torch.trial", said or "no GPU", torch.trial.source),),
-        ways_out=(WayOut("Reboot, then look again", (Manual(text, risk="reboot"),)),),
+        fixes=(Fix("Reboot, then look again", (Manual(text, risk="reboot"),)),),
         possible_causes=_explanations(situation, said),
     )
 
 
 def _explanations(situation: Situation, said: str) -> tuple[str, ...]:
-    """What would keep torch from seeing a card: what its text names, else whatever keeps a card from computing."""
+    """What would keep torch from seeing a GPU: what its text names, else whatever keeps a GPU from computing."""
     row = situation.matrix.cause_of(said, situation.built_for)
     return (row.slug, *row.also) if row else tuple(sorted(situation.matrix.stopping_causes))
 
 
 def _serves_any(situation: Situation) -> bool:
-    """Whether the build works on, or may work on, a card of its own maker."""
+    """Whether the build works on, or may work on, a GPU of its own maker."""
     return any(fit.carried.runs != "no" for fit in fits(situation))
 
 
 def _other_vendor(situation: Situation, torch: Torch, what: str, want: str) -> Finding:
-    cards = builds.cards_to_serve(situation.machine, situation.matrix, situation.usable)
-    names = ", ".join(dict.fromkeys(gpu.name for gpu in cards))
+    gpus = builds.gpus_to_serve(situation.machine, situation.matrix, situation.usable)
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
     return Finding(
         severity="error",
         message=f"{build_name(torch)} is {what}: it cannot use {names}.",
@@ -190,22 +190,22 @@ def _other_vendor(situation: Situation, torch: Torch, what: str, want: str) -> F
         subject=f"torch {torch.version}",
         evidence=(
             Evidence("torch.version", torch.version, torch.source),
-            *(Evidence("gpu", gpu.name, gpu.source) for gpu in cards[:2]),
+            *(Evidence("gpu", gpu.name, gpu.source) for gpu in gpus[:2]),
         ),
-        ways_out=builds.replacements(situation.machine, situation.matrix, cards, keep=torch),
+        fixes=builds.replacements(situation.machine, situation.matrix, gpus, keep=torch),
         supersedes=("torch-rocm-no-arch-for-gpu", "amd-igpu-interferes", *REPAIRED_WITH_TORCH),
     )
 
 
 def _behind_windows(situation: Situation, torch: Torch, what: str, want: str) -> Finding:
-    """The build is for other cards than those behind Windows, which no file here names."""
+    """The build is for other GPUs than those behind Windows, which no file here names."""
     text = (
-        f"Install a {want} of torch in its place: `gpudoctor recommend`, which asks the driver for the card, names "
+        f"Install a {want} of torch in its place: `gpudoctor recommend`, which asks the driver for the GPU, names "
         "it and the command."
     )
     return Finding(
         severity="error",
-        message=f"{build_name(torch)} is {what}: it cannot use the card.",
+        message=f"{build_name(torch)} is {what}: it cannot use the GPU.",
         saw=f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.rocm}",
         want=want,
         subject=f"torch {torch.version}",
@@ -216,7 +216,7 @@ def _behind_windows(situation: Situation, torch: Torch, what: str, want: str) ->
             *(Evidence("load_path", library.path, library.via) for library in _windows_own(situation)[:1]),
             *(Evidence("amd.rocm", rocm.path, "files") for rocm in (situation.machine.amd.rocm.value or ())[:1]),
         ),
-        ways_out=(WayOut(f"Install a {want} of torch", (Manual(text, risk="replaces"),)),),
+        fixes=(Fix(f"Install a {want} of torch", (Manual(text, risk="replaces"),)),),
         supersedes=("no-gpu", *REPAIRED_WITH_TORCH),
     )
 
@@ -256,5 +256,5 @@ def torch_wheel_missing(situation: Situation) -> Verdicts:
         want=f"Python {usual[0]} to {usual[-1]}",
         subject=f"torch {torch.version}",
         evidence=(Evidence("torch_builds.pythons", " ".join(row.pythons), row.source),),
-        ways_out=better_torch(situation),
+        fixes=better_torch(situation),
     )

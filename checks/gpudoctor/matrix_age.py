@@ -6,8 +6,8 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
     Evidence,
     Finding,
+    Fix,
     Manual,
-    WayOut,
 )
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, needs
@@ -40,5 +40,5 @@ def matrix_older_than_torch(situation: Situation) -> Verdicts:
         want=f"at most {situation.matrix.newest_torch()}",
         subject=f"torch {torch.version}",
         evidence=(Evidence("matrix.version", situation.matrix.tables.version, "compat_matrix"),),
-        ways_out=(WayOut("Update gpudoctor", (Manual("Update gpudoctor to a version whose matrix knows it."),)),),
+        fixes=(Fix("Update gpudoctor", (Manual("Update gpudoctor to a version whose matrix knows it."),)),),
     )

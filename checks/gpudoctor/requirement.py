@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import ABSENCE, Device, Evidence, Finding, Manual, NotJudged, WayOut
+from gpudoctor.finding import ABSENCE, Device, Evidence, Finding, Fix, Manual, NotJudged
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import figures
 from gpudoctor.requirement import Requirement
@@ -23,8 +23,8 @@ def requirement_not_met(situation: Situation) -> Verdicts:
     Someone said with `--require` what the job needs: it would fail here, or run otherwise than it is meant to.
 
     ## How it is judged
-    Over the usable cards. What is required of cards must hold for all of them, with any(...) for at least one, and
-    never holds without a usable card. Versions are compared figure by figure, as far as the requirement names them.
+    Over the usable GPUs. What is required of GPUs must hold for all of them, with any(...) for at least one, and
+    never holds without a usable GPU. Versions are compared figure by figure, as far as the requirement names them.
 
     ## Fix safety
     Nothing is changed: the job belongs on another machine, or the requirement is wrong.
@@ -40,12 +40,12 @@ def requirement_not_met(situation: Situation) -> Verdicts:
 
 
 def _finding(situation: Situation, requirement: Requirement, saw: str, source: str) -> Finding:
-    """What is not met; where a card or torch is missing, whatever took it away is the cause."""
+    """What is not met; where a GPU or torch is missing, whatever took it away is the cause."""
     out = tuple(standing.gpu for standing in situation.standings if not standing.usable)
-    short_of_cards = (requirement.needs_card and not situation.usable_count) or (
+    short_of_gpus = (requirement.needs_gpu and not situation.usable_count) or (
         requirement.name == "gpu" and bool(out)
     )
-    causes: tuple[str, ...] = (ABSENCE,) if short_of_cards else ()
+    causes: tuple[str, ...] = (ABSENCE,) if short_of_gpus else ()
     if requirement.needs_torch and situation.torch is None:
         causes = ("torch-missing",)
     return Finding(
@@ -55,10 +55,10 @@ def _finding(situation: Situation, requirement: Requirement, saw: str, source: s
         want=requirement.text,
         subject="what is required",
         evidence=(Evidence(requirement.text, saw, source),),
-        cards=tuple(map(Device.of, out)) if short_of_cards else (),
+        gpus=tuple(map(Device.of, out)) if short_of_gpus else (),
         possible_causes=causes,
-        ways_out=(
-            WayOut(
+        fixes=(
+            Fix(
                 "Run it where that is met",
                 (Manual(f"Start the job on a machine with {requirement.text}, or change what is required."),),
             ),
@@ -68,8 +68,8 @@ def _finding(situation: Situation, requirement: Requirement, saw: str, source: s
 
 def _judged(situation: Situation, requirement: Requirement) -> tuple[bool, str, str]:
     """Whether it holds, what the machine has, and where that was read. Raises _Unknown."""
-    if requirement.field.per_card:
-        return _cards(situation, requirement)
+    if requirement.field.per_gpu:
+        return _gpus(situation, requirement)
     if requirement.name == "gpu":
         return _count(situation, requirement)
     if requirement.name == "p2p":
@@ -82,7 +82,7 @@ def _judged(situation: Situation, requirement: Requirement) -> tuple[bool, str, 
     return bool(version) and _version_holds(requirement, version), what, source
 
 
-# --- cards -----------------------------------------------------------------------------------------
+# --- GPUs -----------------------------------------------------------------------------------------
 
 
 def _count(situation: Situation, requirement: Requirement) -> tuple[bool, str, str]:
@@ -92,7 +92,7 @@ def _count(situation: Situation, requirement: Requirement) -> tuple[bool, str, s
 
 def _raise_if_unlisted(situation: Situation) -> None:
     if not situation.machine.gpus and situation.machine.buses.undecided:
-        raise _Unknown(f"the cards of this machine could not be listed ({situation.machine.buses.why})")
+        raise _Unknown(f"the GPUs of this machine could not be listed ({situation.machine.buses.why})")
 
 
 def _usable(situation: Situation) -> str:
@@ -107,11 +107,11 @@ def _usable(situation: Situation) -> str:
     return f"{number} ({others})" if others else number
 
 
-def _cards(situation: Situation, requirement: Requirement) -> tuple[bool, str, str]:
+def _gpus(situation: Situation, requirement: Requirement) -> tuple[bool, str, str]:
     if not situation.usable_count:
         _raise_if_unlisted(situation)
         return False, _usable(situation), ""
-    answers = [(gpu, *_card(situation, gpu, requirement)) for gpu in situation.usable]
+    answers = [(gpu, *_gpu(situation, gpu, requirement)) for gpu in situation.usable]
     if len({holds for _, holds, _ in answers}) > 1:
         _raise_if_any_may_be_meant(situation, requirement.name)
     decided = [holds for _, holds, _ in answers if holds is not None]
@@ -127,13 +127,13 @@ def _cards(situation: Situation, requirement: Requirement) -> tuple[bool, str, s
 def _raise_if_any_may_be_meant(situation: Situation, name: str) -> None:
     if situation.usable_count < len(situation.usable):
         raise _Unknown(
-            f"the cards differ in {name}, and which {situation.usable_count} of {len(situation.usable)} are given to "
+            f"the GPUs differ in {name}, and which {situation.usable_count} of {len(situation.usable)} are given to "
             f"this process is not known at level {situation.machine.level}"
         )
 
 
-def _card(situation: Situation, gpu: Gpu, requirement: Requirement) -> tuple[bool | None, str]:
-    """Whether it holds for one card (None: not known), and what the card has."""
+def _gpu(situation: Situation, gpu: Gpu, requirement: Requirement) -> tuple[bool | None, str]:
+    """Whether it holds for one GPU (None: not known), and what the GPU has."""
     if requirement.name == "gpu.model":
         return _text_holds(requirement, gpu.name), gpu.name
     if requirement.name == "gpu.memory":
@@ -183,7 +183,7 @@ def _peers(situation: Situation) -> tuple[bool, str, str]:
         or not devices
         or any(d.peers is None for d in devices)
     ):
-        raise _Unknown("whether the cards reach each other's memory is not known (libcuda tells, from level driver)")
+        raise _Unknown("whether the GPUs reach each other's memory is not known (libcuda tells, from level driver)")
     alone = [d for d in devices if len(d.peers or ()) < len(devices) - 1]
     saw = ", ".join(f"GPU {device.index} reaches {len(device.peers or ())} others" for device in alone)
     return not alone, saw, "libcuda"

@@ -29,7 +29,7 @@ def no_device(recipe: Recipe) -> Verdicts:
     privileged, extends another service, or gets the device from another compose file of the folder.
 
     ## Fix safety
-    The lines give the container the host's cards; they need nvidia-container-toolkit or the amdgpu driver there.
+    The lines give the container the host's GPUs; they need nvidia-container-toolkit or the amdgpu driver there.
     """
     given = {(vendor, source) for one in recipe.services for vendor in _vendors(one) for source in _sources(one)}
     for started in recipe.services:
@@ -53,7 +53,7 @@ def no_device(recipe: Recipe) -> Verdicts:
             want=re.sub(r"\s+", " ", lines).strip(),
             subject=f"service {service.name}",
             evidence=(Evidence("service", service.name, service.place),),
-            ways_out=(
+            fixes=(
                 change("Give the service its GPU", f"{service.place}: below {service.name}:", *lines.split("\n")),
             ),
         )
@@ -89,7 +89,7 @@ def device_access(recipe: Recipe) -> Verdicts:
             want="group_add with the groups of /dev/kfd and /dev/dri/renderD128",
             subject=f"service {service.name}",
             evidence=(Evidence("service", service.name, service.place),),
-            ways_out=(
+            fixes=(
                 change(
                     "Add the groups of the device nodes",
                     f"{service.place}: below {service.name}, with the host's numbers (stat -c %g /dev/kfd):",
@@ -131,7 +131,7 @@ def small_shm(recipe: Recipe) -> Verdicts:
                 want="shm_size: 8gb, or ipc: host",
                 subject=f"service {service.name}",
                 evidence=(Evidence("service", service.name, service.place),),
-                ways_out=(
+                fixes=(
                     change("Give it shared memory", f"{service.place}: below {service.name}:", "    shm_size: 8gb"),
                 ),
             )

@@ -1,4 +1,4 @@
-"""Checks of images against the cards and the driver that `--gpu` and `--driver` describe.
+"""Checks of images against the GPUs and the driver that `--gpu` and `--driver` describe.
 
 They say what can be told of an image whose torch is not known; one whose torch is known is judged as a machine."""
 
@@ -37,17 +37,17 @@ def too_new_for_driver(recipe: Recipe) -> Verdicts:
     than their CUDA allows, whatever torch they hold.
 
     ## How it is judged
-    The CUDA of the base image and the driver of `--driver`, by CUDA's floors. Silent for data-centre cards, which
+    The CUDA of the base image and the driver of `--driver`, by CUDA's floors. Silent for data-centre GPUs, which
     the compatibility library of these images serves. An image that is a torch image is judged by its torch; one of
     NGC by its CUDA, where the matrix has that.
 
     ## Fix safety
     An older base image loses nothing for torch: its wheels bring their own CUDA.
     """
-    cards = [gpu for gpu in recipe.gpus if gpu.vendor == "nvidia" and not gpu.datacenter]
+    gpus = [gpu for gpu in recipe.gpus if gpu.vendor == "nvidia" and not gpu.datacenter]
     for image in recipe.images:
         facts = image.facts
-        if not (cards and recipe.driver and facts and facts.cuda):
+        if not (gpus and recipe.driver and facts and facts.cuda):
             continue
         ngc = facts.origin == "ngc" and _keeps_its_torch(recipe, image)
         if facts.has_torch and not ngc:
@@ -63,18 +63,18 @@ def too_new_for_driver(recipe: Recipe) -> Verdicts:
             want=f"driver {floor} or newer",
             subject=image.at(image.base_line),
             evidence=(line_of(image, image.base_line, f"FROM {image.base}"),),
-            ways_out=(
+            fixes=(
                 change("Take an older base", f"{image.at(image.base_line)}: FROM an image of a CUDA for that driver"),
             ),
         )
 
 
 @check("GPD612", "image-for-other-cards", "image")
-def for_other_cards(recipe: Recipe) -> Verdicts:
-    """The image is made for other cards than the described ones.
+def for_other_gpus(recipe: Recipe) -> Verdicts:
+    """The image is made for other GPUs than the described ones.
 
     ## Why it matters
-    A ROCm image has nothing for an NVIDIA card, a CUDA image nothing for an AMD card; NVIDIA's own torch images leave
+    A ROCm image has nothing for an NVIDIA GPU, a CUDA image nothing for an AMD GPU; NVIDIA's own torch images leave
     old architectures out.
 
     ## How it is judged
@@ -133,7 +133,7 @@ def _not_for(image: Image, gpu: Gpu, text: str, saw: str, want: str) -> Finding:
         want=want,
         subject=image.at(image.base_line),
         evidence=(line_of(image, image.base_line, f"FROM {image.base}"),),
-        ways_out=(change("Take another base", f"{image.at(image.base_line)}: FROM an image for {gpu.name}"),),
+        fixes=(change("Take another base", f"{image.at(image.base_line)}: FROM an image for {gpu.name}"),),
     )
 
 

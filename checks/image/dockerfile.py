@@ -19,8 +19,8 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
     """A variable in the image hides the GPUs or the driver's libraries.
 
     ## Why it matters
-    NVIDIA_VISIBLE_DEVICES=void or none gives a container no card where the runtime follows the image; without
-    `compute` in NVIDIA_DRIVER_CAPABILITIES libcuda is not mounted; CUDA_VISIBLE_DEVICES=-1 hides every card.
+    NVIDIA_VISIBLE_DEVICES=void or none gives a container no GPU where the runtime follows the image; without
+    `compute` in NVIDIA_DRIVER_CAPABILITIES libcuda is not mounted; CUDA_VISIBLE_DEVICES=-1 hides every GPU.
 
     ## How it is judged
     The last ENV of the stage that is built, in images that are made for a GPU. An unset variable says nothing.
@@ -61,14 +61,14 @@ def bakes_override(recipe: Recipe) -> Verdicts:
     """HSA_OVERRIDE_GFX_VERSION is baked into the image.
 
     ## Why it matters
-    The value fits one generation of cards. On every other card the image makes torch run code that is not for it:
+    The value fits one generation of GPUs. On every other GPU the image makes torch run code that is not for it:
     wrong results, memory faults, or no device at all.
 
     ## How it is judged
-    The last ENV of the stage that is built. Silent where every card that `--gpu` describes needs this value.
+    The last ENV of the stage that is built. Silent where every GPU that `--gpu` describes needs this value.
 
     ## Fix safety
-    Set it when a container is started, for the cards that need it: `docker run -e`, `environment:` of compose.
+    Set it when a container is started, for the GPUs that need it: `docker run -e`, `environment:` of compose.
     """
     for image in recipe.images:
         for setting in image.settings.values():
@@ -81,9 +81,9 @@ def bakes_override(recipe: Recipe) -> Verdicts:
                 image,
                 setting,
                 "warning",
-                f"The image sets {setting.name}={setting.value} for every card it will ever run on; it is right for "
+                f"The image sets {setting.name}={setting.value} for every GPU it will ever run on; it is right for "
                 "one generation at most.",
-                "set at start, for the card that needs it",
+                "set at start, for the GPU that needs it",
             )
 
 
@@ -113,7 +113,7 @@ def breaks_system_packages(recipe: Recipe) -> Verdicts:
                     want="a virtual environment",
                     subject=image.at(step.command.line),
                     evidence=(line_of(image, step.command.line, step.command.text),),
-                    ways_out=(
+                    fixes=(
                         change(
                             "Use a virtual environment",
                             f"{image.at(step.command.line)}: before it",

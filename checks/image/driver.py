@@ -95,7 +95,7 @@ def _driver(where: Evidence, severity: Severity, text: str, saw: str, advice: st
         want="no driver in the image",
         subject=where.source,
         evidence=(where,),
-        ways_out=(change("Leave the driver to the host", f"{where.source}: {advice}"),),
+        fixes=(change("Leave the driver to the host", f"{where.source}: {advice}"),),
     )
 
 
@@ -137,7 +137,7 @@ def stub_libcuda(recipe: Recipe) -> Verdicts:
                 want="the stub only where it is linked against",
                 subject=where.source,
                 evidence=(where,),
-                ways_out=(change("Take the stub away", f"{where.source}: at the end of this RUN, rm -f {path}"),),
+                fixes=(change("Take the stub away", f"{where.source}: at the end of this RUN, rm -f {path}"),),
             )
 
 
@@ -189,11 +189,11 @@ def compat_library(recipe: Recipe) -> Verdicts:
     """CUDA's forward-compatibility libcuda is forced onto the load path.
 
     ## Why it matters
-    cuda-compat works on data-centre cards only, and only where it is newer than the host's driver. On a GeForce, or
+    cuda-compat works on data-centre GPUs only, and only where it is newer than the host's driver. On a GeForce, or
     on a newer host, CUDA does not start (error 803 or 804).
 
     ## How it is judged
-    ENV LD_LIBRARY_PATH of the stage that is built names .../compat: an error where a described card takes no part in
+    ENV LD_LIBRARY_PATH of the stage that is built names .../compat: an error where a described GPU takes no part in
     forward compatibility, else a warning. That the base image only holds the package says nothing.
 
     ## Fix safety

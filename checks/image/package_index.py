@@ -9,7 +9,7 @@ from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.proposals import index_of, install_line, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.torch import Asked, asked_for, candidates, outrun, python_of
-from gpudoctor.finding import Finding, WayOut
+from gpudoctor.finding import Finding, Fix
 from gpudoctor.matrix.versions import figures
 
 
@@ -125,7 +125,7 @@ def _missing(recipe: Recipe, image: Image, asked: Asked) -> Iterator[Finding]:
         span = rows[0].pythons
         newer = next((row for row in reversed(candidates(recipe.matrix, image.platform, python))
                       if figures(row.version) > figures(asked.pinned)), None)  # fmt: skip
-        ways: list[WayOut] = []
+        fixes: list[Fix] = []
         if newer is not None:
             own = [
                 row
@@ -133,13 +133,15 @@ def _missing(recipe: Recipe, image: Image, asked: Asked) -> Iterator[Finding]:
                 if row.version == newer.version and row.build == wanted
             ]
             build = own[0] if own else newer
-            ways.append(change(
+            fixes.append(change(
                 f"Take torch {newer.version}",
                 install_line(recipe, image, asked.line, newer.version, build.build, recipe.matrix.index_url(build)),
             ))  # fmt: skip
-        ways.append(change("Take another Python", f"{image.at(image.base_line)}: FROM a base with Python {span[-1]}"))
+        fixes.append(
+            change("Take another Python", f"{image.at(image.base_line)}: FROM a base with Python {span[-1]}")
+        )
         yield torch_finding(
             image, asked, "error",
             f"torch {asked.pinned} has no wheel for Python {python} of {image.base}.",
-            f"Python {python}", f"Python {span[0]} to {span[-1]}", tuple(ways),
+            f"Python {python}", f"Python {span[0]} to {span[-1]}", tuple(fixes),
         )  # fmt: skip

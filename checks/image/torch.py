@@ -83,13 +83,13 @@ def older_cuda(recipe: Recipe) -> Verdicts:
 def _older(recipe: Recipe, image: Image, held: Held, wheel: str, severity: Severity, message: str) -> Finding:
     facts, asked = image.facts, held.asked
     assert facts is not None and facts.cuda is not None and asked is not None
-    ways = [
+    fixes = [
         change("Take a base image of the wheel's CUDA", f"{image.at(image.base_line)}: FROM an image of CUDA {wheel}")
     ]
     fitting = _build_within(recipe, image, held, facts.cuda)
     if fitting is not None:
         url = recipe.matrix.index_url(fitting)
-        ways.insert(
+        fixes.insert(
             0,
             change(
                 "Take the wheel of the base's CUDA",
@@ -98,7 +98,7 @@ def _older(recipe: Recipe, image: Image, held: Held, wheel: str, severity: Sever
         )
     return torch_finding(
         image, asked, severity, message, f"CUDA {facts.cuda} in {image.base}", f"CUDA {wheel}",
-        tuple(ways) if severity != "note" else (), certain=severity == "note",
+        tuple(fixes) if severity != "note" else (), certain=severity == "note",
     )  # fmt: skip
 
 
@@ -142,7 +142,7 @@ def _base_libraries_first(image: Image) -> bool:
 
 @check("GPD604", "image-torch-other-vendor", "image")
 def other_vendor(recipe: Recipe) -> Verdicts:
-    """torch is built for the cards of another vendor than the base image.
+    """torch is built for the GPUs of another vendor than the base image.
 
     ## Why it matters
     The package index's torch is a CUDA build: in a ROCm image it finds no GPU. A ROCm build finds none in a CUDA
@@ -150,7 +150,7 @@ def other_vendor(recipe: Recipe) -> Verdicts:
 
     ## How it is judged
     The vendor that the base image is made for, and the build that the last command brings. A requirement that the
-    base's own torch satisfies changes nothing. Where cards are described, the torch is judged against them instead.
+    base's own torch satisfies changes nothing. Where GPUs are described, the torch is judged against them instead.
 
     ## Fix safety
     The proposed index holds the same release for the base's vendor.
@@ -164,7 +164,7 @@ def other_vendor(recipe: Recipe) -> Verdicts:
         kind = {"nvidia": "CUDA", "amd": "ROCm"}
         row = _of_vendor(recipe, image, held)
         keep = "leave torch out of the command: the base image has one." if facts.has_torch else ""
-        ways = (
+        fixes = (
             (change("Keep the base's torch", f"{image.at(held.line)}: {keep}"),)
             if keep
             else (
@@ -180,7 +180,7 @@ def other_vendor(recipe: Recipe) -> Verdicts:
             image, held.asked, "error",
             f"{image.base} is made for {kind[facts.vendor]}, and torch {held.version} of the {_place(held)} is built "
             f"for {kind[held.vendor]}: it finds no GPU.",
-            f"{held.build}", f"a {kind[facts.vendor]} build", ways,
+            f"{held.build}", f"a {kind[facts.vendor]} build", fixes,
         )  # fmt: skip
 
 

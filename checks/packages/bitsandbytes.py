@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Manual, ReplacePackage, SetVariable, UnsetVariable, WayOut
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage, SetVariable, UnsetVariable
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, needs
@@ -56,7 +56,7 @@ def bitsandbytes_no_cuda_lib(situation: Situation) -> Verdicts:
             Evidence("bitsandbytes.version", installed.version, installed.path),
             Evidence("torch.version", torch.version, torch.source),
         ),
-        ways_out=_ways(situation, torch, own, same_major),
+        fixes=_fixes(situation, torch, own, same_major),
         refs=("bitsandbytes-foundation/bitsandbytes#1848",),
     )
 
@@ -74,29 +74,29 @@ def _told_wrongly(torch: Torch, installed: Distribution, named: str) -> Finding:
             Evidence("bitsandbytes.version", installed.version, installed.path),
             Evidence("torch.version", torch.version, torch.source),
         ),
-        ways_out=(WayOut("Unset BNB_CUDA_VERSION", (UnsetVariable("BNB_CUDA_VERSION"),)),),
+        fixes=(Fix("Unset BNB_CUDA_VERSION", (UnsetVariable("BNB_CUDA_VERSION"),)),),
         refs=("bitsandbytes-foundation/bitsandbytes#778",),
     )
 
 
-def _ways(situation: Situation, torch: Torch, own: str, same_major: list[str]) -> tuple[WayOut, ...]:
+def _fixes(situation: Situation, torch: Torch, own: str, same_major: list[str]) -> tuple[Fix, ...]:
     """A newer bitsandbytes where that leaves torch alone; one of the libraries that it has, of the same major."""
-    ways = []
+    fixes = []
     python = (situation.environment.python.value or "") if situation.environment else ""
     if figures(torch.version) >= figures(_NEEDS["torch"]) and figures(python) >= figures(_NEEDS["python"]):
         newer = ReplacePackage("bitsandbytes", f">={_TAKES_A_NEIGHBOUR}", why=f"it has a library for {_spelled(own)}")
-        ways.append(WayOut("Install a newer bitsandbytes", (newer,)))
+        fixes.append(Fix("Install a newer bitsandbytes", (newer,)))
     if same_major and own.startswith("cuda"):
         nearest = min(same_major, key=lambda runtime: abs(int(runtime[4:]) - int(own[4:])))
         why = f"the library for {_spelled(nearest)} serves its whole major"
-        ways.append(
-            WayOut(
+        fixes.append(
+            Fix(
                 f"Have it load its library for {_spelled(nearest)}",
                 (SetVariable("BNB_CUDA_VERSION", nearest.removeprefix("cuda"), why=why),),
             )
         )
     text = f"Compile bitsandbytes for {_spelled(own)}, or take a torch of a release that it has a library for."
-    return tuple(ways) or (WayOut("Compile bitsandbytes for this torch", (Manual(text, risk="replaces"),)),)
+    return tuple(fixes) or (Fix("Compile bitsandbytes for this torch", (Manual(text, risk="replaces"),)),)
 
 
 def _runtime(torch: Torch) -> str:

@@ -6,7 +6,7 @@ import re
 from typing import Literal
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Manual, ReplacePackage, WayOut
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.rows import TorchBuild
@@ -81,7 +81,7 @@ def triton_too_old(situation: Situation) -> Verdicts:
 
     ## How it is judged
     By the release (major and minor) that the matrix knows torch to pin. A newer Triton is left alone: people take one
-    for a new card. Triton that conda, NGC images or own builds bring is their own.
+    for a new GPU. Triton that conda, NGC images or own builds bring is their own.
 
     ## Fix safety
     Replaces Triton only.
@@ -105,7 +105,7 @@ def triton_too_old(situation: Situation) -> Verdicts:
         subject=f"triton {installed.version}",
         confidence="likely",
         evidence=_versions(torch, installed),
-        ways_out=(WayOut(f"Install triton {pin}", (remedy,)),),
+        fixes=(Fix(f"Install triton {pin}", (remedy,)),),
     )
 
 
@@ -130,7 +130,7 @@ def _companion(situation: Situation, package: Package) -> Verdicts:
         want=f"{package} {wanted or 'of this torch'}{_build_text(torch)}",
         subject=f"{package} {installed.version}",
         evidence=_versions(torch, installed),
-        ways_out=(_pair(situation, torch, package, wanted),),
+        fixes=(_pair(situation, torch, package, wanted),),
         refs=("PyTorch release compatibility table",),
     )
 
@@ -188,10 +188,10 @@ def _offered(situation: Situation, version: str, build: TorchBuild) -> bool:
     return any(row.version == version and row.build == build.build for row in situation.matrix.builds(build.platform))
 
 
-def _pair(situation: Situation, torch: Torch, package: Package, wanted: str | None) -> WayOut:
+def _pair(situation: Situation, torch: Torch, package: Package, wanted: str | None) -> Fix:
     if wanted is None:
         text = f"Install the {package} that was released with torch {_public(torch.version)}."
-        return WayOut(f"Install the {package} of this torch", (Manual(text, risk="replaces"),))
+        return Fix(f"Install the {package} of this torch", (Manual(text, risk="replaces"),))
     row = situation.matrix.build_of(torch, situation.platform)
     local = torch.build or ""
     url = situation.matrix.index_url(row) if row else ""
@@ -207,8 +207,8 @@ def _pair(situation: Situation, torch: Torch, package: Package, wanted: str | No
             f"There is no {package} {wanted} for {row.build}: uninstall {package}, or install torch "
             f"{_public(torch.version)} and {package} {wanted} of a CUDA that has both."
         )
-        return WayOut(f"Do without {package}, or take another CUDA", (Manual(text, risk="replaces"),))
+        return Fix(f"Do without {package}, or take another CUDA", (Manual(text, risk="replaces"),))
     remedy = ReplacePackage(
         package, f"=={wanted}", index_url=url, local=local, why=f"the partner of torch {_public(torch.version)}"
     )
-    return WayOut(f"Install {package} {wanted}", (remedy,))
+    return Fix(f"Install {package} {wanted}", (remedy,))

@@ -6,7 +6,7 @@ import re
 from typing import Literal
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, InstallSystemPackage, Manual, ReplacePackage, Severity, WayOut
+from gpudoctor.finding import Evidence, Finding, Fix, InstallSystemPackage, Manual, ReplacePackage, Severity
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.versions import figures, package_matches
@@ -71,9 +71,9 @@ def numpy2_old_torch(situation: Situation) -> Verdicts:
             want="numpy <2",
             subject=f"numpy {installed.version}",
             evidence=_versions(torch, installed),
-            ways_out=(
-                WayOut("Install NumPy 1", (ReplacePackage("numpy", "<2", why="this torch was built for NumPy 1"),)),
-                WayOut("Use a newer torch", (Manual(newer, risk="replaces"),)),
+            fixes=(
+                Fix("Install NumPy 1", (ReplacePackage("numpy", "<2", why="this torch was built for NumPy 1"),)),
+                Fix("Use a newer torch", (Manual(newer, risk="replaces"),)),
             ),
             refs=(row.source,),
             supersedes=("torch-import-fails",),
@@ -154,7 +154,7 @@ def _dependent(situation: Situation, name: str, slug: str, refs: tuple[str, ...]
         subject=f"{name} {installed.version}",
         confidence="likely",
         evidence=(*_versions(torch, installed), Evidence(f"{name} was built for", f"torch {built_for}", source)),
-        ways_out=_rebuilt(situation, torch, name, slug, built_for),
+        fixes=_rebuilt(situation, torch, name, slug, built_for),
         refs=refs,
     )
 
@@ -178,7 +178,7 @@ def _built_for(situation: Situation, installed: Distribution, slug: str) -> tupl
     return (rows[0].torch, f"compat_matrix: {rows[0].source}") if rows else ("", "")
 
 
-def _rebuilt(situation: Situation, torch: Torch, name: str, slug: str, built_for: str) -> tuple[WayOut, ...]:
+def _rebuilt(situation: Situation, torch: Torch, name: str, slug: str, built_for: str) -> tuple[Fix, ...]:
     public = _public(torch.version)
     fitting = [
         row.version
@@ -188,21 +188,21 @@ def _rebuilt(situation: Situation, torch: Torch, name: str, slug: str, built_for
         and row.version.startswith("==")
         and package_matches(row.torch, public)
     ]
-    ways = [
-        WayOut(
+    fixes = [
+        Fix(
             f"Install {name} {version.removeprefix('==')}, which was built for torch {public}",
             (ReplacePackage(name, version, why=f"built for torch {public}"),),
         )
         for version in fitting[-1:]
     ]
     text = f"Install a {name} that was built for torch {public} (see its release page), or compile it here."
-    if not ways:
-        ways.append(WayOut(f"Install a {name} for this torch", (Manual(text, risk="replaces"),)))
+    if not fixes:
+        fixes.append(Fix(f"Install a {name} for this torch", (Manual(text, risk="replaces"),)))
     other = (
         f"Install torch {built_for.removeprefix('==')}, which this {name} was built for, if a build of it has code "
-        "for the cards."
+        "for the GPUs."
     )
-    return (*ways, WayOut("Use the torch that it was built for", (Manual(other, risk="replaces"),)))
+    return (*fixes, Fix("Use the torch that it was built for", (Manual(other, risk="replaces"),)))
 
 
 # --- Triton ----------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def python_dev_missing(situation: Situation) -> Verdicts:
     Python.h: No such file or directory".
 
     ## How it is judged
-    Triton is installed, a card is usable, and the interpreter's Python.h is not there.
+    Triton is installed, a GPU is usable, and the interpreter's Python.h is not there.
 
     ## Fix safety
     Installs a package of the distribution as root; nothing else changes.
@@ -248,6 +248,6 @@ def python_dev_missing(situation: Situation) -> Verdicts:
             Evidence.of("environment.python_headers", headers),
             Evidence(triton.name, triton.version, triton.path),
         ),
-        ways_out=(WayOut("Install Python's headers", (remedy,)),),
+        fixes=(Fix("Install Python's headers", (remedy,)),),
         refs=("pytorch/pytorch#129351",),
     )

@@ -17,13 +17,13 @@ from gpudoctor.situation.issue_findings import GENERAL, of_slug
 
 @check("GPD428", "ptxas-too-old", "packages")
 def ptxas_too_old(situation: Situation) -> Verdicts:
-    """The ptxas that Triton brings does not know this card.
+    """The ptxas that Triton brings does not know this GPU.
 
     ## Why it matters
     torch.compile and Triton kernels fail with "Value 'sm_121a' is not defined for option 'gpu-name'".
 
     ## How it is judged
-    By the known issues of the matrix: card and version of Triton.
+    By the known issues of the matrix: GPU and version of Triton.
 
     ## Fix safety
     TRITON_PTXAS_PATH has Triton use the ptxas of an installed toolkit; nothing else changes.
@@ -33,7 +33,7 @@ def ptxas_too_old(situation: Situation) -> Verdicts:
 
 @check("GPD430", "miopen-kdb-missing", "packages")
 def miopen_kdb_missing(situation: Situation) -> Verdicts:
-    """MIOpen has no ready kernels for this card.
+    """MIOpen has no ready kernels for this GPU.
 
     ## Why it matters
     The first convolutions are slow, because MIOpen compiles their kernels; it prints "Missing system database file".

@@ -1,9 +1,9 @@
-"""Packages with GPU code of their own that leave out a card which torch serves (GPD427)."""
+"""Packages with GPU code of their own that leave out a GPU which torch serves (GPD427)."""
 
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Manual, WayOut
+from gpudoctor.finding import Evidence, Finding, Fix, Manual
 from gpudoctor.frameworks.torch.coverage import gfx_answer, is_tegra, ptx_readable
 from gpudoctor.frameworks.torch.gpu_coverage import Fit, fits, spelled
 from gpudoctor.isa import Answer, Runs, cuda_runs
@@ -14,7 +14,7 @@ from gpudoctor.situation.gpu_groups import finding
 
 @check("GPD427", "ext-built-without-gpu-arch", "packages", needs=needs.torch)
 def ext_built_without_gpu_arch(situation: Situation) -> Verdicts:
-    """A package beside torch has no code for a card that torch serves.
+    """A package beside torch has no code for a GPU that torch serves.
 
     ## Why it matters
     torch works, and the package (flash-attn, vllm, xformers ...) dies with "no kernel image is available for
@@ -22,7 +22,7 @@ def ext_built_without_gpu_arch(situation: Situation) -> Verdicts:
 
     ## How it is judged
     By the code in the library that the package computes with, as the matrix names it: some of it has to run on the
-    card. Its helpers for one architecture are left aside, and so are cards that torch itself does not serve, and
+    GPU. Its helpers for one architecture are left aside, and so are GPUs that torch itself does not serve, and
     packages that the matrix does not name (`gpudoctor scan` reads them all).
 
     ## Fix safety
@@ -54,20 +54,20 @@ def _without_code(
     situation: Situation, extension: ExtensionCode, lacking: tuple[Fit, ...], *, whole: bool
 ) -> Finding:
     name = f"{extension.package} {extension.version}"
-    cards = ", ".join(dict.fromkeys(fit.gpu.name for fit in lacking))
+    gpus = ", ".join(dict.fromkeys(fit.gpu.name for fit in lacking))
     wanted = tuple(dict.fromkeys(fit.gpu.arch.value or "" for fit in lacking))
     carried = (*extension.sass, *extension.ptx, *extension.gfx)
     return finding(
         "error" if whole else "warning",
         tuple(fit.gpu for fit in lacking),
-        message=f"torch serves {cards}, but {name} was built without code for it: its first kernel will fail.",
+        message=f"torch serves {gpus}, but {name} was built without code for it: its first kernel will fail.",
         saw=spelled(carried),
         want=spelled(wanted),
         evidence=(
             Evidence.of("gpu.arch", lacking[0].gpu.arch),
             Evidence(f"{extension.package}.archs", spelled(carried), extension.path),
         ),
-        ways_out=(WayOut(f"Another {extension.package}", (_rebuild(situation, extension, wanted),)),),
+        fixes=(Fix(f"Another {extension.package}", (_rebuild(situation, extension, wanted),)),),
     )
 
 
@@ -77,7 +77,7 @@ def _rebuild(situation: Situation, extension: ExtensionCode, wanted: tuple[str, 
     digits = [arch.removeprefix("sm_") for arch in wanted]
     if row.least and not amd and any(int(d) < int(row.least.removeprefix("sm_")) for d in digits):
         return Manual(
-            f"No build of {package} serves this card: its source needs {row.least} or newer. Let the program use "
+            f"No build of {package} serves this GPU: its source needs {row.least} or newer. Let the program use "
             f"torch's own kernels instead of {package}."
         )
     settings = row.build_amd if amd else row.build

@@ -6,9 +6,9 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
     Evidence,
     Finding,
+    Fix,
     Manual,
     Severity,
-    WayOut,
 )
 from gpudoctor.frameworks.torch.c_library import cannot_load
 from gpudoctor.frameworks.torch.shadowed_libraries import (
@@ -87,7 +87,7 @@ def _shadowed(situation: Situation, library: Library, wanted: str) -> Finding:
         subject=library.name,
         confidence="likely",
         evidence=shadow_evidence(situation, library, wanted),
-        ways_out=(clear_the_way(situation, library),),
+        fixes=(clear_the_way(situation, library),),
         refs=("pytorch/pytorch#111469", "pytorch/pytorch#152783"),
         supersedes=("torch-import-fails",),
     )
@@ -106,7 +106,7 @@ def _mixed(situation: Situation, own: Distribution, base: str, pinned: str) -> F
             Evidence(own.name, own.version, own.path),
             Evidence("torch needs", pinned, "requirements of torch"),
         ),
-        ways_out=(pinned_again(situation, base, pinned, "the version that torch pins"),),
+        fixes=(pinned_again(situation, base, pinned, "the version that torch pins"),),
         supersedes=("torch-import-fails",),
     )
 
@@ -139,7 +139,7 @@ def nccl_shadowed(situation: Situation) -> Verdicts:
             want=f"{wanted} or newer",
             subject="NCCL",
             evidence=shadow_evidence(situation, library, wanted),
-            ways_out=(clear_the_way(situation, library),),
+            fixes=(clear_the_way(situation, library),),
             refs=("pytorch/pytorch#119932",),
             supersedes=("torch-import-fails",),
         )
@@ -159,7 +159,7 @@ def nccl_shadowed(situation: Situation) -> Verdicts:
             want=f"{pin[1]} or newer",
             subject="NCCL",
             evidence=(Evidence(own.name, own.version, own.path),),
-            ways_out=(pinned_again(situation, "nvidia-nccl", pin[1], "the version that torch pins"),),
+            fixes=(pinned_again(situation, "nvidia-nccl", pin[1], "the version that torch pins"),),
             supersedes=("torch-import-fails",),
         )
     elif own is not None and others:
@@ -199,19 +199,19 @@ def libstdcxx_too_old(situation: Situation) -> Verdicts:
             Evidence.of("environment.libstdcxx", environment.libstdcxx),
             Evidence.of("torch.needs_glibcxx", torch.needs_glibcxx),
         ),
-        ways_out=(_newer_libstdcxx(situation, environment.libstdcxx_path, environment.kind == "conda"),),
+        fixes=(_newer_libstdcxx(situation, environment.libstdcxx_path, environment.kind == "conda"),),
         refs=("triton-lang/triton#1543",),
         supersedes=("torch-import-fails",),
     )
 
 
-def _newer_libstdcxx(situation: Situation, path: str, conda: bool) -> WayOut:
+def _newer_libstdcxx(situation: Situation, path: str, conda: bool) -> Fix:
     library = Library(name="libstdc++.so.6", path=path, via="LD_LIBRARY_PATH")
     folders = (situation.variable("LD_LIBRARY_PATH") or "").split(":")
     if path and path.rpartition("/")[0] in folders:
         return clear_the_way(situation, library)
     if conda:
         text = "conda install -c conda-forge 'libstdcxx-ng>=12' in this environment."
-        return WayOut("Update libstdc++ in the conda environment", (Manual(text, risk="replaces"),))
+        return Fix("Update libstdc++ in the conda environment", (Manual(text, risk="replaces"),))
     text = "Update the distribution (its libstdc++ is too old for this torch), or use a container of a newer one."
-    return WayOut("Use a newer distribution or container", (Manual(text, risk="root"),))
+    return Fix("Use a newer distribution or container", (Manual(text, risk="root"),))

@@ -8,10 +8,10 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
     Evidence,
     Finding,
+    Fix,
     Manual,
     NotJudged,
     ReplaceTorch,
-    WayOut,
     gpu_subject,
 )
 from gpudoctor.frameworks.torch.coverage import carries
@@ -45,27 +45,27 @@ def driver_too_old(situation: Situation) -> Verdicts:
     CUDA runtime version".
 
     ## How it is judged
-    By the libcuda that a program loads: cuda-compat on the load path counts on cards that may use it. Below the
+    By the libcuda that a program loads: cuda-compat on the load path counts on GPUs that may use it. Below the
     oldest driver of the CUDA major it is an error; between that and the driver that the toolkit bundles it is
     minor-version compatibility, a note. Under WSL2 and on Jetson driver numbers mean something else: there the CUDA
-    release that the driver names decides. A driver older than the card itself is an error too. Where torch has no
-    code for the cards anyway, the build is the fault and not the driver.
+    release that the driver names decides. A driver older than the GPU itself is an error too. Where torch has no
+    code for the GPUs anyway, the build is the fault and not the driver.
 
     ## Fix safety
-    A driver update needs root and a reboot, and stays within the last branch that runs all cards. The other way out
+    A driver update needs root and a reboot, and stays within the last branch that runs all GPUs. The other way out
     replaces torch by a build for an older CUDA. Minor-version compatibility alone leaves nothing to repair.
     """
-    cards = situation.usable_of("nvidia")
+    gpus = situation.usable_of("nvidia")
     left_alone = (gpu for _, group in because(situation, "no-driver") for gpu in group if gpu.vendor == "nvidia")
     loaded = situation.machine.nvidia.module.known and not situation.in_container
-    outdated = tuple(gpu for gpu in cards or (left_alone if loaded else ()) if driver_older_than(situation, gpu))
+    outdated = tuple(gpu for gpu in gpus or (left_alone if loaded else ()) if driver_older_than(situation, gpu))
     if outdated:
-        yield _card_needs_newer(situation, outdated)
+        yield _gpu_needs_newer(situation, outdated)
         return
     torch = situation.torch
-    if torch is None or situation.built_for != "nvidia" or torch.cuda is None or not cards:
+    if torch is None or situation.built_for != "nvidia" or torch.cuda is None or not gpus:
         return
-    if all(carries(situation.machine, situation.matrix, gpu).runs == "no" for gpu in cards):
+    if all(carries(situation.machine, situation.matrix, gpu).runs == "no" for gpu in gpus):
         return
     verdict = driver_verdict(situation.machine, situation.matrix, torch.cuda)
     if verdict == "unknown" and not situation.machine.system.jetson.known:
@@ -89,8 +89,8 @@ def driver_too_old(situation: Situation) -> Verdicts:
         )
 
 
-def _card_needs_newer(situation: Situation, cards: tuple[Gpu, ...]) -> Finding:
-    gpu = cards[0]
+def _gpu_needs_newer(situation: Situation, gpus: tuple[Gpu, ...]) -> Finding:
+    gpu = gpus[0]
     first = situation.matrix.first_driver(gpu.arch.value or "", gpu.chip) or ""
     return Finding(
         severity="error",
@@ -99,7 +99,7 @@ def _card_needs_newer(situation: Situation, cards: tuple[Gpu, ...]) -> Finding:
         want=f"{first} or newer",
         subject=gpu_subject(gpu),
         evidence=(*_driver_evidence(situation), Evidence.of("gpu.arch", gpu.arch)),
-        ways_out=(install_driver(situation, cards),),
+        fixes=(install_driver(situation, gpus),),
         supersedes=("no-driver",),
     )
 
@@ -119,17 +119,17 @@ def _below_floor(situation: Situation, cuda: str) -> Finding:
         want=f"a driver for CUDA {cuda}" if counts_otherwise(situation) or not floor else f"{floor} or newer",
         subject="NVIDIA driver",
         evidence=(*_driver_evidence(situation), Evidence("torch.cuda", cuda, situation.torch.source)),
-        ways_out=_ways_out(situation, floor),
+        fixes=_fixes(situation, floor),
         refs=("CUDA compatibility guide, minor version compatibility",),
     )
 
 
-def _ways_out(situation: Situation, floor: str) -> tuple[WayOut, ...]:
+def _fixes(situation: Situation, floor: str) -> tuple[Fix, ...]:
     """A newer driver, and builds that run on the present one: first what can be done from here."""
     builds = tuple(
-        way for way in better_torch(situation) if any(isinstance(remedy, ReplaceTorch) for remedy in way.remedies[:1])
+        fix for fix in better_torch(situation) if any(isinstance(remedy, ReplaceTorch) for remedy in fix.remedies[:1])
     )
-    driver = _driver_way(situation, floor)
+    driver = _driver_fix(situation, floor)
     if driver is None:
         return builds or better_torch(situation)
     # Neither a container nor a guest with a vGPU has a driver of its own choice.
@@ -137,10 +137,10 @@ def _ways_out(situation: Situation, floor: str) -> tuple[WayOut, ...]:
     return (*builds, driver) if lent else (driver, *builds)
 
 
-def _driver_way(situation: Situation, floor: str) -> WayOut | None:
+def _driver_fix(situation: Situation, floor: str) -> Fix | None:
     if situation.machine.system.wsl.known:
         text = "Update the NVIDIA driver in Windows (not in WSL), then run `wsl --shutdown`."
-        return WayOut("Update the NVIDIA driver in Windows", (Manual(text, risk="reboot"),))
+        return Fix("Update the NVIDIA driver in Windows", (Manual(text, risk="reboot"),))
     if situation.machine.system.jetson.known:
         return None
     remedy = driver_for(situation)
@@ -186,17 +186,17 @@ def _driver_evidence(situation: Situation) -> tuple[Evidence, ...]:
 
 @check("GPD302", "cuda-compat-on-geforce", "runtime")
 def cuda_compat_on_geforce(situation: Situation) -> Verdicts:
-    """The cuda-compat libraries are loaded on a card that may not use them.
+    """The cuda-compat libraries are loaded on a GPU that may not use them.
 
     ## Why it matters
-    Forward compatibility (a newer libcuda on an older kernel driver) works on data-centre cards, some workstation
-    cards and Jetson. On others CUDA ends with error 804, "forward compatibility was attempted on non supported HW",
+    Forward compatibility (a newer libcuda on an older kernel driver) works on data-centre GPUs, some workstation
+    GPUs and Jetson. On others CUDA ends with error 804, "forward compatibility was attempted on non supported HW",
     or 803.
 
     ## How it is judged
-    The first libcuda.so.1 on the load path is cuda-compat's and a usable card is GeForce or TITAN; certain where the
+    The first libcuda.so.1 on the load path is cuda-compat's and a usable GPU is GeForce or TITAN; certain where the
     driver itself answered 803 or 804 (804 is said of nothing else, wherever the library lies). Which workstation
-    cards are listed is not public: those are not judged from files.
+    GPUs are listed is not public: those are not judged from files.
 
     ## Fix safety
     Takes one folder out of LD_LIBRARY_PATH for this process; nothing is removed. Where the driver itself is too old
@@ -208,14 +208,14 @@ def cuda_compat_on_geforce(situation: Situation) -> Verdicts:
     if library is None or situation.machine.system.jetson.known:
         return
     refused = answer is not None and answer.status in (803, 804)
-    cards = tuple(gpu for gpu in situation.usable_of("nvidia") if not gpu.datacenter)
-    if not cards or (answer is not None and not refused):
+    gpus = tuple(gpu for gpu in situation.usable_of("nvidia") if not gpu.datacenter)
+    if not gpus or (answer is not None and not refused):
         return
-    consumer = tuple(gpu for gpu in cards if re.search(r"GeForce|TITAN", gpu.name, re.IGNORECASE))
+    consumer = tuple(gpu for gpu in gpus if re.search(r"GeForce|TITAN", gpu.name, re.IGNORECASE))
     if not consumer and not refused:
-        yield NotJudged(why=f"whether {cards[0].name} may use cuda-compat is not known", matters=True)
+        yield NotJudged(why=f"whether {gpus[0].name} may use cuda-compat is not known", matters=True)
         return
-    gpu = (consumer or cards)[0]
+    gpu = (consumer or gpus)[0]
     yield Finding(
         severity="error",
         message=(
@@ -226,22 +226,22 @@ def cuda_compat_on_geforce(situation: Situation) -> Verdicts:
         want="the driver's own libcuda.so.1",
         subject=gpu_subject(gpu),
         evidence=(*library_evidence(situation, library), Evidence("gpu.name", gpu.name, gpu.source)),
-        ways_out=_without_compat(situation, library),
+        fixes=_without_compat(situation, library),
         refs=("CUDA compatibility guide, forward compatibility", "gpustack/gpustack#1254"),
         supersedes=("driver-too-old", "driver-lib-mismatch", "no-driver"),
     )
 
 
-def _without_compat(situation: Situation, library: Library) -> tuple[WayOut, ...]:
+def _without_compat(situation: Situation, library: Library) -> tuple[Fix, ...]:
     """Without cuda-compat the driver itself must serve this torch; where it does not, that is mended with it."""
     off = _off_the_path(situation, library)
     cuda = situation.torch.cuda if situation.torch and situation.built_for == "nvidia" else None
     if cuda is None or driver_verdict(situation.machine, situation.matrix, cuda) != "too-old":
         return (off,)
-    others = _ways_out(situation, situation.matrix.floor(cuda) or "")
+    others = _fixes(situation, situation.matrix.floor(cuda) or "")
     return tuple(
-        WayOut(f"{off.title}, and {way.title[0].lower()}{way.title[1:]}", (*off.remedies, *way.remedies))
-        for way in others
+        Fix(f"{off.title}, and {fix.title[0].lower()}{fix.title[1:]}", (*off.remedies, *fix.remedies))
+        for fix in others
     ) or (off,)
 
 
@@ -254,7 +254,7 @@ def libcuda_stub(situation: Situation) -> Verdicts:
     a stub library" (error 34), and torch sees no GPU.
 
     ## How it is judged
-    The first libcuda.so.1 on the load path lies in a folder of stubs, and an NVIDIA card could be used; at level
+    The first libcuda.so.1 on the load path lies in a folder of stubs, and an NVIDIA GPU could be used; at level
     driver also where CUDA itself says so (34).
 
     ## Fix safety
@@ -273,7 +273,7 @@ def libcuda_stub(situation: Situation) -> Verdicts:
         want="the driver's own libcuda.so.1",
         subject="libcuda.so.1",
         evidence=library_evidence(situation, library),
-        ways_out=(_off_the_path(situation, library),),
+        fixes=(_off_the_path(situation, library),),
         supersedes=("driver-too-old", "no-driver"),
     )
 
@@ -285,11 +285,11 @@ def _unseen(kind: LibraryKind, answer: NvidiaApi | None, status: int) -> Library
     return Library(name=_LIBCUDA, path=answer.library or _LIBCUDA, kind=kind, via="the loader")
 
 
-def _off_the_path(situation: Situation, library: Library) -> WayOut:
+def _off_the_path(situation: Situation, library: Library) -> Fix:
     if library.via == "the loader":
         what = "cuda-compat" if library.kind == "compat" else "the stubs folder of the CUDA toolkit"
         text = f"Take {what} off the load path (LD_LIBRARY_PATH, /etc/ld.so.conf.d, an RPATH of the program)."
-        return WayOut("Use the driver's own libcuda", (Manual(text),))
+        return Fix("Use the driver's own libcuda", (Manual(text),))
     return without_folder(situation, library, otherwise=out_of_the_cache(library))
 
 

@@ -1,9 +1,9 @@
-"""A cuDNN that this torch or the card can use (GPD311)."""
+"""A cuDNN that this torch or the GPU can use (GPD311)."""
 
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Manual, WayOut
+from gpudoctor.finding import Evidence, Finding, Fix, Manual
 from gpudoctor.frameworks.torch.gpu_coverage import Fit, about, alike, better_torch, build_name, fits, weight
 from gpudoctor.frameworks.torch.shadowed_libraries import (
     clear_the_way,
@@ -27,19 +27,19 @@ def cudnn_mismatch(situation: Situation) -> Verdicts:
 
     ## Why it matters
     torch ends with "cuDNN version incompatibility: PyTorch was compiled against (9, 10, 2) but found runtime version
-    (9, 1, 0)" at the first convolution or already at import. cuDNN also drops cards that torch still has code for:
+    (9, 1, 0)" at the first convolution or already at import. cuDNN also drops GPUs that torch still has code for:
     there everything runs but convolutions, which end with CUDNN_STATUS_EXECUTION_FAILED, or NOT_SUPPORTED.
 
     ## How it is judged
     Of another major, or older than the one that torch was compiled against: an error. A newer one of the same major
     is fine. Looked at are a cuDNN that a load-path variable puts before the wheel's (and that really wins), the
-    installed nvidia-cudnn wheel, and wheels for two CUDA majors that lie in one folder. Which cards a release has
+    installed nvidia-cudnn wheel, and wheels for two CUDA majors that lie in one folder. Which GPUs a release has
     kernels for is read from its libraries: up to 8.7 from Kepler on, up to 9.10 from Maxwell on, then from Turing on.
 
     ## Fix safety
     Takes a folder out of a variable for this process, or installs one package again in this environment.
     """
-    yield from _without_card(situation)
+    yield from _without_gpu(situation)
     if not judged_here(situation):
         return
     wanted = wanted_version(situation, "nvidia-cudnn")
@@ -84,7 +84,7 @@ def _unfit(version: str, wanted: str) -> bool:
     return figures(version)[:1] != figures(wanted)[:1] or figures(version)[:2] < figures(wanted)[:2]
 
 
-def _cudnn(message: str, saw: str, want: str, evidence: tuple[Evidence, ...], way: WayOut) -> Finding:
+def _cudnn(message: str, saw: str, want: str, evidence: tuple[Evidence, ...], fix: Fix) -> Finding:
     return Finding(
         severity="error",
         message=message,
@@ -92,30 +92,30 @@ def _cudnn(message: str, saw: str, want: str, evidence: tuple[Evidence, ...], wa
         want=f"{want}, or a newer one of the same major",
         subject="cuDNN",
         evidence=evidence,
-        ways_out=(way,),
+        fixes=(fix,),
         refs=("pytorch/pytorch#80637",),
         supersedes=("torch-import-fails",),
     )
 
 
-# --- the card --------------------------------------------------------------------------------------
+# --- the GPU --------------------------------------------------------------------------------------
 
 
-def _without_card(situation: Situation) -> Verdicts:
-    """Cards that torch has code for, and the cuDNN that it loads has not."""
+def _without_gpu(situation: Situation) -> Verdicts:
+    """GPUs that torch has code for, and the cuDNN that it loads has not."""
     loaded = _loaded(situation)
     if situation.torch is None or loaded is None:
         return
     version = loaded.value
-    cards = [
+    gpus = [
         gpu for gpu in situation.usable_of("nvidia") if situation.matrix.cudnn_lacks(version, gpu.arch.value or "")
     ]
-    if not cards:
+    if not gpus:
         return
     all_fits = fits(situation)
-    # Only cards that cuDNN serves count as those beside which another may be left aside.
-    others = tuple(fit for fit in all_fits if fit.gpu not in cards)
-    for group in alike(tuple(fit for fit in all_fits if fit.gpu in cards and fit.carried.runs == "yes")):
+    # Only GPUs that cuDNN serves count as those beside which another may be left aside.
+    others = tuple(fit for fit in all_fits if fit.gpu not in gpus)
+    for group in alike(tuple(fit for fit in all_fits if fit.gpu in gpus and fit.carried.runs == "yes")):
         fit = group[0]
         lowest = situation.matrix.cudnn_lacks(version, fit.gpu.arch.value or "") or ""
         severity = weight(fit, (fit, *others))
@@ -124,16 +124,16 @@ def _without_card(situation: Situation) -> Verdicts:
             severity=severity,
             message=f"{build_name(situation.torch)} loads cuDNN {version}, which has no kernels for {fit.gpu.name} "
             f"({fit.gpu.arch.value}): convolutions fail there, all else runs."
-            + (" The other cards work." if severity == "note" else ""),
+            + (" The other GPUs work." if severity == "note" else ""),
             saw=f"cuDNN {version}",
             want=f"a cuDNN with kernels for {fit.gpu.arch.value}",
             confidence="likely" if loaded.source == _BY_THE_MATRIX else "certain",
             evidence=(
                 Evidence.of("gpu.arch", fit.gpu.arch),
                 loaded,
-                Evidence("its oldest card", lowest, "compat_matrix: cudnn_floors"),
+                Evidence("its oldest GPU", lowest, "compat_matrix: cudnn_floors"),
             ),
-            ways_out=_another_cudnn(situation, fit) if severity == "error" else (),
+            fixes=_another_cudnn(situation, fit) if severity == "error" else (),
             refs=("pytorch/pytorch#162574",),
         )
 
@@ -176,8 +176,8 @@ def _cuda_major(situation: Situation) -> str:
     return (situation.torch.cuda or "").partition(".")[0] if situation.torch else ""
 
 
-def _another_cudnn(situation: Situation, fit: Fit) -> tuple[WayOut, ...]:
-    """The cuDNN that torch pins, where that serves the card; else another torch."""
+def _another_cudnn(situation: Situation, fit: Fit) -> tuple[Fix, ...]:
+    """The cuDNN that torch pins, where that serves the GPU; else another torch."""
     sm = fit.gpu.arch.value or ""
     library = in_the_way(situation, "libcudnn")
     if library is not None and library.version:
@@ -189,7 +189,5 @@ def _another_cudnn(situation: Situation, fit: Fit) -> tuple[WayOut, ...]:
         rows = [row for row in situation.matrix.tables.cudnn_floors if figures(row.lowest) <= figures(sm)]
         newest = rows[-1].cudnn.rpartition(",")[2] if rows else ""
         text = f"conda install -c conda-forge 'cudnn{newest}' in this environment."
-        return (
-            (WayOut("Take a cuDNN that has kernels for the card", (Manual(text, risk="replaces"),)),) if rows else ()
-        )
+        return (Fix("Take a cuDNN that has kernels for the GPU", (Manual(text, risk="replaces"),)),) if rows else ()
     return better_torch(situation)

@@ -10,10 +10,10 @@ from gpudoctor.finding import (
     Device,
     Evidence,
     Finding,
+    Fix,
     SetVariable,
     Severity,
     UnsetVariable,
-    WayOut,
     gpu_subject,
 )
 from gpudoctor.frameworks.torch import builds
@@ -35,17 +35,17 @@ from gpudoctor.situation import Situation
 
 
 def _settings(situation: Situation) -> tuple[tuple[str, str, tuple[Gpu, ...]], ...]:
-    """Every form of the override that is set: (name, value, the usable cards that it is for).
+    """Every form of the override that is set: (name, value, the usable GPUs that it is for).
 
     The form with a number is for the KFD node of that number, CPUs counted, and goes before the general one.
     """
-    cards = situation.usable_of("amd")
-    numbered = {f"{OVERRIDE}_{gpu.kfd_node}": gpu for gpu in cards if gpu.kfd_node is not None}
+    gpus = situation.usable_of("amd")
+    numbered = {f"{OVERRIDE}_{gpu.kfd_node}": gpu for gpu in gpus if gpu.kfd_node is not None}
     found = []
     for name, value in situation.machine.variables.items():
         if name == OVERRIDE:
             own = {id(gpu) for other, gpu in numbered.items() if situation.variable(other)}
-            found.append((name, value, tuple(gpu for gpu in cards if id(gpu) not in own)))
+            found.append((name, value, tuple(gpu for gpu in gpus if id(gpu) not in own)))
         elif re.fullmatch(rf"{OVERRIDE}_\d+", name):
             found.append((name, value, (numbered[name],) if name in numbered else ()))
     return tuple(found)
@@ -53,17 +53,17 @@ def _settings(situation: Situation) -> tuple[tuple[str, str, tuple[Gpu, ...]], .
 
 @check("GPD306", "hsa-override-wrong", "runtime")
 def hsa_override_wrong(situation: Situation) -> Verdicts:
-    """HSA_OVERRIDE_GFX_VERSION does not suit the card, or is left over.
+    """HSA_OVERRIDE_GFX_VERSION does not suit the GPU, or is left over.
 
     ## Why it matters
-    The variable has the runtime take the card for another one. Across generations the card meets instructions that it
+    The variable has the runtime take the GPU for another one. Across generations the GPU meets instructions that it
     does not know: crashes, memory access faults at address (nil), or wrong values. An empty or meaningless value ends
     every HIP program.
 
     ## How it is judged
-    Against the card's real target, which the kernel tells. An error: across generations, empty, or naming no target.
-    A note: the card's own value. A warning: another value although the build carries the card itself; an error where
-    it carries no code for that value. Integrated graphics beside a card do not count. The form with a number counts
+    Against the GPU's real target, which the kernel tells. An error: across generations, empty, or naming no target.
+    A note: the GPU's own value. A warning: another value although the build carries the GPU itself; an error where
+    it carries no code for that value. Integrated graphics beside a GPU do not count. The form with a number counts
     KFD nodes, processors included. Within a generation and needed, it is no fault of this check.
 
     ## Fix safety
@@ -71,14 +71,14 @@ def hsa_override_wrong(situation: Situation) -> Verdicts:
     """
     if situation.torch is not None and situation.built_for != "amd":
         return
-    for name, value, cards in _settings(situation):
+    for name, value, gpus in _settings(situation):
         named = situation.matrix.gfx_of_override(value)
         if named is None and situation.usable_of("amd"):
             yield _meaningless(situation, name, value)
             continue
         all_fits = fits(situation)
         ignored = [fit.gpu for fit in all_fits if fit.gpu.integrated and aside(situation, fit, all_fits)]
-        judged = tuple(gpu for gpu in cards if not any(gpu is other for other in ignored))
+        judged = tuple(gpu for gpu in gpus if not any(gpu is other for other in ignored))
         across = [
             gpu
             for gpu in judged
@@ -100,7 +100,7 @@ def _meaningless(situation: Situation, name: str, value: str) -> Finding:
         want="a value such as 10.3.0, or not set",
         subject=name,
         evidence=(Evidence(name, value, "environment"),),
-        ways_out=_ways_out(situation, name, situation.usable_of("amd")),
+        fixes=_fixes(situation, name, situation.usable_of("amd")),
         supersedes=("torch-rocm-no-arch-for-gpu", "torch-import-fails"),
     )
 
@@ -116,27 +116,27 @@ def _across(situation: Situation, name: str, value: str, named: str, gpu: Gpu) -
         subject=gpu_subject(gpu),
         device=Device.of(gpu),
         evidence=(Evidence(name, value, "environment"), Evidence.of("gpu.arch", gpu.arch)),
-        ways_out=_ways_out(situation, name, situation.usable_of("amd")),
+        fixes=_fixes(situation, name, situation.usable_of("amd")),
         refs=("ROCm/legacy-rocm-build#5238",),
         supersedes=("torch-rocm-no-arch-for-gpu", "rocblas-no-arch", "torch-import-fails"),
     )
 
 
-def _ways_out(situation: Situation, name: str, usable: tuple[Gpu, ...]) -> tuple[WayOut, ...]:
-    """Without the variable where torch carries the cards itself; else what else would serve them."""
-    plain = WayOut(f"Unset {name}", (UnsetVariable(name, why="the card's own target then counts"),))
-    cards = builds.cards_to_serve(situation.machine, situation.matrix, usable)
-    own = (Fit(gpu, natively(situation.machine, situation.matrix, gpu)) for gpu in cards)
+def _fixes(situation: Situation, name: str, usable: tuple[Gpu, ...]) -> tuple[Fix, ...]:
+    """Without the variable where torch carries the GPUs itself; else what else would serve them."""
+    plain = Fix(f"Unset {name}", (UnsetVariable(name, why="the GPU's own target then counts"),))
+    gpus = builds.gpus_to_serve(situation.machine, situation.matrix, usable)
+    own = (Fit(gpu, natively(situation.machine, situation.matrix, gpu)) for gpu in gpus)
     if situation.torch is None or situation.built_for != "amd" or all(fit.served for fit in own):
         return (plain,)
-    return tuple(without_variable(way, name) for way in better_torch(situation)) or (plain,)
+    return tuple(without_variable(fix, name) for fix in better_torch(situation)) or (plain,)
 
 
-def _needless(situation: Situation, name: str, value: str, named: str, cards: tuple[Gpu, ...]) -> Verdicts:
-    """An override that changes nothing, or that a build with the card's own code does not need."""
+def _needless(situation: Situation, name: str, value: str, named: str, gpus: tuple[Gpu, ...]) -> Verdicts:
+    """An override that changes nothing, or that a build with the GPU's own code does not need."""
     for fit in fits(situation):
         gpu = fit.gpu
-        if not any(gpu is other for other in cards) or override_in_force(situation.machine, gpu) != value:
+        if not any(gpu is other for other in gpus) or override_in_force(situation.machine, gpu) != value:
             continue
         same = gpu.arch.value == named
         if not same and not native(situation, fit).served:
@@ -157,7 +157,7 @@ def _needless(situation: Situation, name: str, value: str, named: str, cards: tu
                 Evidence.of("gpu.arch", gpu.arch),
                 Evidence("torch.archs", spelled(fit.carried.code), fit.carried.source),
             ),
-            ways_out=(WayOut(f"Unset {name}", (UnsetVariable(name, why="the card's own code runs then"),)),),
+            fixes=(Fix(f"Unset {name}", (UnsetVariable(name, why="the GPU's own code runs then"),)),),
         )
         return
 
@@ -172,10 +172,10 @@ def alloc_conf_expandable_segments_rocm(situation: Situation) -> Verdicts:
     """Expandable segments are switched on for a ROCm build.
 
     ## Why it matters
-    The allocator's expandable segments are made for CUDA; on ROCm copies to the card are known to hang with them.
+    The allocator's expandable segments are made for CUDA; on ROCm copies to the GPU are known to hang with them.
 
     ## How it is judged
-    expandable_segments:True in one of the allocator's variables, with a ROCm build and a usable AMD card.
+    expandable_segments:True in one of the allocator's variables, with a ROCm build and a usable AMD GPU.
 
     ## Fix safety
     Takes one setting out of a variable for this process; memory may fragment more.
@@ -192,12 +192,12 @@ def alloc_conf_expandable_segments_rocm(situation: Situation) -> Verdicts:
         change: AnyRemedy = SetVariable(name, ",".join(kept), why=why) if kept else UnsetVariable(name, why=why)
         yield Finding(
             severity="warning",
-            message=f"{name} switches expandable segments on; with ROCm builds copies to the card are known to hang.",
+            message=f"{name} switches expandable segments on; with ROCm builds copies to the GPU are known to hang.",
             saw=f"{name}={value}",
             want="expandable_segments not set",
             subject=name,
             evidence=(Evidence(name, value, "environment"),),
-            ways_out=(WayOut("Take expandable_segments out", (change,)),),
+            fixes=(Fix("Take expandable_segments out", (change,)),),
             refs=("pytorch/pytorch#192259",),
         )
         return

@@ -9,29 +9,29 @@ from gpudoctor.situation.issue_findings import of_slug
 
 @check("GPD312", "nccl-p2p-hang", "runtime")
 def nccl_p2p_hang(situation: Situation) -> Verdicts:
-    """Direct traffic between these cards is known to hang NCCL or RCCL.
+    """Direct traffic between these GPUs is known to hang NCCL or RCCL.
 
     ## Why it matters
-    A run on several cards stops at its first all-reduce, without an error.
+    A run on several GPUs stops at its first all-reduce, without an error.
 
     ## How it is judged
-    By the known issues of the matrix: card, driver and number of cards, or the symptom in the kernel log.
+    By the known issues of the matrix: GPU, driver and number of GPUs, or the symptom in the kernel log.
 
     ## Fix safety
-    NCCL_P2P_DISABLE=1 makes traffic between cards slower; nothing else changes.
+    NCCL_P2P_DISABLE=1 makes traffic between GPUs slower; nothing else changes.
     """
     yield from of_slug(situation, "nccl-p2p-hang")
 
 
 @check("GPD313", "amd-sdma-hang", "runtime")
 def amd_sdma_hang(situation: Situation) -> Verdicts:
-    """Copies between host and card are known to hang on this card.
+    """Copies between host and GPU are known to hang on this GPU.
 
     ## Why it matters
-    A copy never returns: the card's SDMA engine does not answer.
+    A copy never returns: the GPU's SDMA engine does not answer.
 
     ## How it is judged
-    By the known issues of the matrix: card and ROCm, or the symptom in the kernel log.
+    By the known issues of the matrix: GPU and ROCm, or the symptom in the kernel log.
 
     ## Fix safety
     HSA_ENABLE_SDMA=0 makes copies slower; nothing else changes.
@@ -41,13 +41,13 @@ def amd_sdma_hang(situation: Situation) -> Verdicts:
 
 @check("GPD315", "rocm-runtime-bug", "runtime")
 def rocm_runtime_bug(situation: Situation) -> Verdicts:
-    """This ROCm is known to have a fault on this card.
+    """This ROCm is known to have a fault on this GPU.
 
     ## Why it matters
     As the row of the matrix says.
 
     ## How it is judged
-    By the known issues of the matrix: card, ROCm and torch.
+    By the known issues of the matrix: GPU, ROCm and torch.
 
     ## Fix safety
     As the row of the matrix says.

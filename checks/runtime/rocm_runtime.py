@@ -1,4 +1,4 @@
-"""Does ROCm fit the kernel driver, and do other AMD cards get in its way (GPD305, GPD307, GPD308)."""
+"""Does ROCm fit the kernel driver, and do other AMD GPUs get in its way (GPD305, GPD307, GPD308)."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from gpudoctor.finding import (
     Device,
     Evidence,
     Finding,
+    Fix,
     InstallRocmDriver,
     Manual,
     Reboot,
-    WayOut,
     gpu_subject,
 )
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.gpu_coverage import (
     Fit,
+    amd_fixes,
     fits,
     misled,
     process_order,
     show_only,
     spelled,
     spoiled,
-    ways_for,
 )
 from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_of_the_cache, without_folder
 from gpudoctor.machine import Gpu, Library
@@ -40,7 +40,7 @@ def rocm_version_mismatch(situation: Situation) -> Verdicts:
 
     ## Why it matters
     User space and kernel driver of ROCm are tested within a window of releases. Outside of it calls fail with
-    "invalid argument", hang, or the card is not found.
+    "invalid argument", hang, or the GPU is not found.
 
     ## How it is judged
     The amdgpu-dkms driver's ROCm release against the ROCm inside the wheel, by AMD's own rule: two releases apart
@@ -69,7 +69,7 @@ def rocm_version_mismatch(situation: Situation) -> Verdicts:
                 Evidence.of("amd.module", situation.machine.amd.module),
                 Evidence("torch.rocm", torch.rocm, torch.source),
             ),
-            ways_out=_rocm_ways_out(situation, torch.rocm, driver, newer=newer),
+            fixes=_rocm_fixes(situation, torch.rocm, driver, newer=newer),
             refs=("ROCm compatibility matrix, user and kernel-space support",),
         )
     environment = situation.environment
@@ -85,7 +85,7 @@ def rocm_version_mismatch(situation: Situation) -> Verdicts:
                 want=f"ROCm {torch.rocm} of the wheel",
                 subject=library.name,
                 evidence=library_evidence(situation, library),
-                ways_out=(without_folder(situation, library, otherwise=out_of_the_cache(library)),),
+                fixes=(without_folder(situation, library, otherwise=out_of_the_cache(library)),),
             )
             return
 
@@ -107,45 +107,45 @@ def _rocm_of_driver(situation: Situation) -> str | None:
     return min(releases, key=minor, default=None)
 
 
-def _rocm_ways_out(situation: Situation, rocm: str, driver: str, *, newer: bool) -> tuple[WayOut, ...]:
+def _rocm_fixes(situation: Situation, rocm: str, driver: str, *, newer: bool) -> tuple[Fix, ...]:
     from gpudoctor.frameworks.torch.nearest import nearest
 
-    cards = builds.cards_to_serve(situation.machine, situation.matrix, situation.usable_of("amd"))
+    gpus = builds.gpus_to_serve(situation.machine, situation.matrix, situation.usable_of("amd"))
     choices, _ = builds.candidates(
-        situation.machine, situation.matrix, cards, builds.python_of(situation.machine), situation.platform
+        situation.machine, situation.matrix, gpus, builds.python_of(situation.machine), situation.platform
     )
     fitting = tuple(c for c in choices if c.rocm and situation.matrix.rocm_driver_fits(c.rocm, driver))
     near = nearest(situation.matrix, fitting, situation.torch)
-    ways = tuple(builds.way_to(situation.machine, situation.matrix, choice, situation.torch) for choice in near)
-    if newer and ways:
-        return ways
+    fixes = tuple(builds.fix_by(situation.machine, situation.matrix, choice, situation.torch) for choice in near)
+    if newer and fixes:
+        return fixes
     if situation.in_container:
         text = f"On the host, outside this container: install the amdgpu driver of ROCm {rocm}, or one near it."
         return (
-            WayOut(f"Install the kernel driver of ROCm {rocm} on the host", (Manual(text, risk="reboot"),)),
-            *ways,
+            Fix(f"Install the kernel driver of ROCm {rocm} on the host", (Manual(text, risk="reboot"),)),
+            *fixes,
         )
     remedies = (
         InstallRocmDriver(why=f"its release must be near ROCm {rocm}"),
         Reboot(why="the module is loaded at boot"),
     )
-    return (WayOut("Install a current AMD kernel driver", remedies), *ways)
+    return (Fix("Install a current AMD kernel driver", remedies), *fixes)
 
 
-# --- cards beside the one that is meant ------------------------------------------------------------
+# --- GPUs beside the one that is meant ------------------------------------------------------------
 
 
 @check("GPD307", "amd-igpu-interferes", "runtime", needs=needs.rocm_torch)
 def amd_igpu_interferes(situation: Situation) -> Verdicts:
-    """Integrated AMD graphics get in the way of the card.
+    """Integrated AMD graphics get in the way of the GPU.
 
     ## Why it matters
     ROCm counts the graphics of a Ryzen processor too. torch has no code for them; a program that starts on the first
     GPU dies there with "invalid device function", and some libraries fail on merely seeing them.
 
     ## How it is judged
-    Integrated graphics that the build has no code for, beside a card that it serves: a note; an error where they are
-    the first GPU of a process. Not seen by a process that a visibility variable limits to the card.
+    Integrated graphics that the build has no code for, beside a GPU that it serves: a note; an error where they are
+    the first GPU of a process. Not seen by a process that a visibility variable limits to the GPU.
 
     ## Fix safety
     A variable hides them from this process. Switching them off in the firmware setup frees memory, too.
@@ -169,20 +169,20 @@ def amd_igpu_interferes(situation: Situation) -> Verdicts:
             subject=gpu_subject(fit.gpu),
             device=Device.of(fit.gpu),
             evidence=_side_evidence(fit),
-            ways_out=_without_integrated(situation, served),
+            fixes=_without_integrated(situation, served),
             refs=("ROCm/TheRock#3392",),
         )
 
 
 @check("GPD308", "amd-unsupported-second-gpu", "runtime", needs=needs.rocm_torch)
 def amd_unsupported_second_gpu(situation: Situation) -> Verdicts:
-    """A second AMD card that this torch does not serve is visible.
+    """A second AMD GPU that this torch does not serve is visible.
 
     ## Why it matters
     A program that uses all GPUs fails on it, and ROCm releases that do not know it may fail at start.
 
     ## How it is judged
-    A card without code in this build beside one that it serves and that comes first.
+    A GPU without code in this build beside one that it serves and that comes first.
 
     ## Fix safety
     A variable hides it from this process.
@@ -197,17 +197,17 @@ def amd_unsupported_second_gpu(situation: Situation) -> Verdicts:
         if fit.gpu.integrated or not fit.fails or first or misled(fit) or spoiled(situation, fit):
             continue
         lacks = "no code" if fit.carried.runs == "no" else "no rocBLAS kernels"
-        ways = ways_for(situation, fit, all_fits)
+        fixes = amd_fixes(situation, fit, all_fits)
         yield Finding(
             severity="warning",
-            message=f"This torch has {lacks} for the second card {fit.gpu.name} ({fit.gpu.arch.value}): programs "
+            message=f"This torch has {lacks} for the second GPU {fit.gpu.name} ({fit.gpu.arch.value}): programs "
             "that use all GPUs fail on it.",
             saw=spelled(fit.carried.code),
             want=fit.gpu.arch.value or "",
             subject=gpu_subject(fit.gpu),
             device=Device.of(fit.gpu),
             evidence=_side_evidence(fit),
-            ways_out=(*ways[-1:], *ways[:-1]),
+            fixes=(*fixes[-1:], *fixes[:-1]),
             refs=("ROCm/legacy-rocm-build#1881",),
         )
 
@@ -219,8 +219,8 @@ def _side_evidence(fit: Fit) -> tuple[Evidence, ...]:
     )
 
 
-def _without_integrated(situation: Situation, served: tuple[Gpu, ...]) -> tuple[WayOut, ...]:
+def _without_integrated(situation: Situation, served: tuple[Gpu, ...]) -> tuple[Fix, ...]:
     text = "Switch the integrated graphics off in the firmware setup (BIOS/UEFI), if no screen hangs on them."
-    off = WayOut("Switch the integrated graphics off in the firmware setup", (Manual(text, risk="reboot"),))
+    off = Fix("Switch the integrated graphics off in the firmware setup", (Manual(text, risk="reboot"),))
     show = show_only(situation, served)
     return (show, off) if show else (off,)

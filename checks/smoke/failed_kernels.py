@@ -1,9 +1,9 @@
-"""What the smoke kernels showed on the cards (GPD501 to GPD504)."""
+"""What the smoke kernels showed on the GPUs (GPD501 to GPD504)."""
 
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Confidence, Evidence, Finding, Manual, NotJudged, WayOut, gpu_subject
+from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, NotJudged, gpu_subject
 from gpudoctor.frameworks.torch.gpu_coverage import build_name, fits, spelled
 from gpudoctor.frameworks.torch.gpu_coverage import evidence as code_evidence
 from gpudoctor.frameworks.torch.kernel_faults import (
@@ -20,15 +20,15 @@ from gpudoctor.frameworks.torch.kernel_faults import (
     told,
     wrong_results,
 )
-from gpudoctor.frameworks.torch.kernel_fixes import ways_out
+from gpudoctor.frameworks.torch.kernel_fixes import fixes
 from gpudoctor.machine import Smoke, SmokeKernel
-from gpudoctor.matrix.rows import CardRates
+from gpudoctor.matrix.rows import GpuRates
 from gpudoctor.situation import ESSENTIAL, Situation, needs
 from gpudoctor.situation.gpu_groups import called, finding
 
 _DEFECTS = ("gpu-ecc", "gpu-off-bus")
 _OVERRIDES = ("hsa-override-wrong", "torch-rocm-no-arch-for-gpu")
-"""A card that runs the code of another one: the check of the build warns of it."""
+"""A GPU that runs the code of another one: the check of the build warns of it."""
 
 _BROKEN_FILES = ("torch-install-damaged", "torch-shadowed")
 
@@ -38,10 +38,10 @@ def smoke_not_run(situation: Situation) -> Verdicts:
     """Smoke kernels were to run, and some or all of them could not.
 
     ## Why it matters
-    Whether the cards compute, and compute right, is then not proved.
+    Whether the GPUs compute, and compute right, is then not proved.
 
     ## How it is judged
-    It is never a fault by itself: nothing could be started, a card is taken by others, or the time for all kernels
+    It is never a fault by itself: nothing could be started, a GPU is taken by others, or the time for all kernels
     was up. It leaves the verdict open where kernels were asked for and none ran, or the first ones did not. A kernel
     that a torch or a device does not have is no open question.
 
@@ -63,7 +63,7 @@ def smoke_not_run(situation: Situation) -> Verdicts:
     for device, why in taken.items():
         yield NotJudged(why=f"{_named(situation, device)}: {why}", matters=smoke.asked and not computed)
     yield from _idle(situation, smoke, matters=smoke.asked and not computed)
-    if smoke.card_asked and not any(kernel.device.startswith("cuda") for kernel in ran):
+    if smoke.gpu_asked and not any(kernel.device.startswith("cuda") for kernel in ran):
         yield NotJudged(why=f"no smoke kernel was run on a GPU: {smoke.why}", matters=True)
     late = [kernel for kernel in smoke.kernels if kernel.status == "skipped" and kernel.detail == smoke.why]
     if smoke.why and late:
@@ -98,7 +98,7 @@ def smoke_crash(situation: Situation) -> Verdicts:
     ## How it is judged
     Real kernels run in a child of the examined interpreter. Their error text and the machine's facts tell the cause:
     the finding then carries that cause's name, or joins what was found of it without running anything. What tells no
-    cause keeps the name smoke-crash. A card that is busy or full is not judged.
+    cause keeps the name smoke-crash. A GPU that is busy or full is not judged.
 
     ## Fix safety
     That of the cause. Without one there is nothing to repair yet: the steps find out whether software or hardware is
@@ -133,7 +133,7 @@ def smoke_wrong_result(situation: Situation) -> Verdicts:
 
 @check("GPD504", "gpu-slow", "smoke", needs=needs.kernels)
 def gpu_slow(situation: Situation) -> Verdicts:
-    """A card reaches less than half of what its vendor states.
+    """A GPU reaches less than half of what its vendor states.
 
     ## Why it matters
     Everything on it takes twice as long or longer.
@@ -141,7 +141,7 @@ def gpu_slow(situation: Situation) -> Verdicts:
     ## How it is judged
     At level full, by the rates that copying in its memory and large matrix products reached, against the vendor's
     documents for that very product. Slices and virtual GPUs are not compared. It is a note: boards, power
-    limits and cooling differ, and other programs may have used the card.
+    limits and cooling differ, and other programs may have used the GPU.
 
     ## Fix safety
     Looking changes nothing; a higher power limit makes more heat.
@@ -170,21 +170,21 @@ def gpu_slow(situation: Situation) -> Verdicts:
                 Evidence(f"smoke.{name}.{kernel.name}", f"{got:.3g} {unit}, stated {known:.3g}", row.source)
                 for kernel, got, known, unit in slow
             ),
-            ways_out=(WayOut("Look for what slows it down", (Manual(_SLOWED[gpu.vendor]),)),),
+            fixes=(Fix("Look for what slows it down", (Manual(_SLOWED[gpu.vendor]),)),),
         )
 
 
 _SLOW = 0.5
 _SLOWED = {
     "nvidia": "While it computes, look at `nvidia-smi -q -d PERFORMANCE,POWER,CLOCK,TEMPERATURE`: power limit "
-    "(laptops and small boards have a low one), heat, and other programs on the card.",
+    "(laptops and small boards have a low one), heat, and other programs on the GPU.",
     "amd": "While it computes, look at `amd-smi metric` (or `rocm-smi`): power cap, heat, clocks, and other programs "
-    "on the card.",
+    "on the GPU.",
 }
 
 
-def _figure(kernel: SmokeKernel, row: CardRates) -> tuple[float, float, str] | None:
-    """What a kernel measured, what the card is stated to reach, and the unit."""
+def _figure(kernel: SmokeKernel, row: GpuRates) -> tuple[float, float, str] | None:
+    """What a kernel measured, what the GPU is stated to reach, and the unit."""
     measures = kernel.measures
     if kernel.name == "memory-rate" and "gb_per_s" in measures:
         return measures["gb_per_s"], row.gb_per_s, "GB/s"
@@ -204,14 +204,14 @@ def _causes(situation: Situation, fault: Fault) -> tuple[str, ...]:
         return (*own, *_BROKEN_FILES)
     if all(kernel.name.startswith("linalg") for kernel in fault.kernels):
         own = (*own, "torch-linalg-no-arch")
-    # Where other kernels passed, nothing that keeps the whole card from computing can be the cause.
+    # Where other kernels passed, nothing that keeps the whole GPU from computing can be the cause.
     stopping = () if fault.mixed else tuple(sorted(situation.matrix.stopping_causes))
     return tuple(dict.fromkeys((*own, *_OVERRIDES, *_DEFECTS, *stopping)))
 
 
 def _finding(situation: Situation, fault: Fault, causes: tuple[str, ...]) -> Finding:
     line = said(situation, fault)
-    where = called(fault.cards) if fault.cards else subject_of_devices(fault)
+    where = called(fault.gpus) if fault.gpus else subject_of_devices(fault)
     row = fault.causes[0] if fault.causes else None
     named = row is not None and fault.slug == row.slug
     sure: Confidence = "likely" if named and row and row.stops and fault.mixed else "certain"
@@ -224,27 +224,27 @@ def _finding(situation: Situation, fault: Fault, causes: tuple[str, ...]) -> Fin
         "want": "results within their tolerance" if wrong else "kernels that run",
         "confidence": sure,
         "evidence": (*_facts(situation, fault), *evidence(fault)),
-        "ways_out": ways_out(situation, fault),
+        "ways_out": fixes(situation, fault),
         "refs": tuple(ref.strip() for ref in row.source.split(";")) if row else (),
         "possible_causes": causes,
         "slug": fault.slug,
     }
-    if fault.cards:
-        return finding(severity(situation, fault), fault.cards, **parts)
+    if fault.gpus:
+        return finding(severity(situation, fault), fault.gpus, **parts)
     return Finding(severity=severity(situation, fault), subject=subject_of_devices(fault), **parts)  # type: ignore[arg-type]
 
 
 def _code(situation: Situation, fault: Fault) -> str:
-    """The card's target beside what the build carries."""
+    """The GPU's target beside what the build carries."""
     for fit in fits(situation):
-        if situation.torch and any(fit.gpu is gpu for gpu in fault.cards):
+        if situation.torch and any(fit.gpu is gpu for gpu in fault.gpus):
             code = spelled(fit.carried.code) if fit.carried.code else "an unknown list"
-            return f" The card is {fit.gpu.arch.value}; {build_name(situation.torch)} was built for {code}."
+            return f" The GPU is {fit.gpu.arch.value}; {build_name(situation.torch)} was built for {code}."
     return ""
 
 
 def _facts(situation: Situation, fault: Fault) -> tuple[Evidence, ...]:
     if fault.slug not in NO_CODE or situation.torch is None:
-        return tuple(Evidence.of("gpu.arch", gpu.arch) for gpu in fault.cards[:1])
-    fit = next((fit for fit in fits(situation) if any(fit.gpu is gpu for gpu in fault.cards)), None)
+        return tuple(Evidence.of("gpu.arch", gpu.arch) for gpu in fault.gpus[:1])
+    fit = next((fit for fit in fits(situation) if any(fit.gpu is gpu for gpu in fault.gpus)), None)
     return code_evidence(situation.torch, fit) if fit else ()

@@ -3,7 +3,7 @@
 #     python -m build --wheel                                   # once: dist/gpudoctor-*.whl
 #     docker build -f examples/docker/cpu.Dockerfile -t app .
 #
-# The build stops where the environment does not fit the cards that it is meant for; the container stops, with exit
+# The build stops where the environment does not fit the GPUs that it is meant for; the container stops, with exit
 # code 121, 122 or 123, where the node is at fault. Otherwise the application is process 1, as if nothing stood
 # in front of it.
 

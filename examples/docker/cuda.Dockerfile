@@ -1,9 +1,9 @@
-# An application on NVIDIA cards that refuses to start on a bad node.
+# An application on NVIDIA GPUs that refuses to start on a bad node.
 #
 #     python -m build --wheel                                   # once: dist/gpudoctor-*.whl
 #     docker build -f examples/docker/cuda.Dockerfile -t app .
 #
-# The build stops where the environment does not fit the cards that it is meant for; the container stops, with exit
+# The build stops where the environment does not fit the GPUs that it is meant for; the container stops, with exit
 # code 121, 122 or 123, where the node is at fault. Otherwise the application is process 1, as if nothing stood
 # in front of it.
 

@@ -4,10 +4,10 @@
 # Slurm drains a node whose prolog ends with anything but 0, and puts the job back into the queue. So:
 #   - only the checks of hardware, kernel and driver (GPD1) and of the device nodes (GPD203, GPD206 to GPD209)
 #     count;
-#   - the job's variables are left out (env -i): a user who hides all cards drains nothing;
+#   - the job's variables are left out (env -i): a user who hides all GPUs drains nothing;
 #   - no environment of a user is examined, only the one that gpudoctor was installed into;
 #   - only what is known to be wrong with the node (1), and a driver that does not answer in time (3), drain it.
-#     A mistake in this file (2) or in gpudoctor itself (70, GPD902) is logged and lets the job start. Cards that
+#     A mistake in this file (2) or in gpudoctor itself (70, GPD902) is logged and lets the job start. GPUs that
 #     could not be listed for it leave gpu>=1 open (3).
 
 GPUDOCTOR=${GPUDOCTOR:-/opt/gpudoctor/bin/gpudoctor}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.argument("path", type=click.Path())
 @click.option("--target", default="", metavar="STAGE", help="The stage that is built. [default: the last]")
 @click.option("--build-arg", "arguments", multiple=True, metavar="NAME=VALUE", help="As for the build.")
-@option(replace(GPU, help="A card that the image is to run on."))
+@option(replace(GPU, help="A GPU that the image is to run on."))
 @option(replace(DRIVER, help="The driver of that machine."))
 @matrix_option
 @report_options
@@ -51,7 +51,7 @@ def dockerfile(
     from gpudoctor.suites import image_checks
 
     if driver and not gpus:
-        raise click.UsageError("--driver is the driver of described cards: give --gpu, too")
+        raise click.UsageError("--driver is the driver of described GPUs: give --gpu, too")
     driver = driver or ""
     matrix = load_matrix(overlays)
     images, services = read_recipe(path, matrix, _given(arguments), target)
@@ -108,7 +108,7 @@ def _machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str
 
 
 def _on_that_machine(recipe: Recipe, image: Image, machine: Machine) -> list[Finding]:
-    """What the checks of machines say of the image's torch on the described cards."""
+    """What the checks of machines say of the image's torch on the described GPUs."""
     from gpudoctor.engine import judge
     from gpudoctor.suites import machine_checks
 
@@ -128,16 +128,16 @@ def _placed(recipe: Recipe, finding: Finding, image: Image, line: int) -> Findin
     from gpudoctor.dockerfile.recipe import change, line_of
     from gpudoctor.finding import ReplaceTorch
 
-    ways = []
-    for way in finding.ways_out:
-        torches = [remedy for remedy in way.remedies if isinstance(remedy, ReplaceTorch)]
+    fixes = []
+    for fix in finding.fixes:
+        torches = [remedy for remedy in fix.remedies if isinstance(remedy, ReplaceTorch)]
         if not torches:
-            ways.append(way)
+            fixes.append(fix)
         for remedy in torches[:1]:
             text = install_line(recipe, image, line, remedy.version, remedy.build, remedy.index_url, remedy.extra)
-            ways.append(change(f"Install torch {remedy.version}+{remedy.build}", text))
+            fixes.append(change(f"Install torch {remedy.version}+{remedy.build}", text))
     where = line_of(image, line, image.base or "" if line == image.base_line else "the torch of the image")
-    return replace(finding, evidence=(where, *finding.evidence), ways_out=tuple(ways))
+    return replace(finding, evidence=(where, *finding.evidence), fixes=tuple(fixes))
 
 
 def _table(recipe: Recipe, described: Machine | None) -> tuple[Line, ...]:

@@ -103,7 +103,7 @@ class Examination:
         """The repair of what a look found. Raises InputError for a name that no finding
         has and a way out that is not there."""
         from gpudoctor.host import InputError
-        from gpudoctor.planner.repair import NoSuchWayError, repair
+        from gpudoctor.planner.repair import NoSuchFixError, repair
 
         try:
             return repair(
@@ -115,7 +115,7 @@ class Examination:
                 alternative=alternative,
                 questions=look.judgement.not_judged,
             )
-        except NoSuchWayError as error:
+        except NoSuchFixError as error:
             raise InputError(str(error)) from None
 
     @property

@@ -86,10 +86,10 @@ def tell_cut_off(run: Run) -> None:
     from gpudoctor.render.journal import when
 
     what = "undo of a repair" if run.state == "undoing" else "repair"
-    ways = "--undo goes on with it" if run.state == "undoing" else "--continue or --undo"
+    fixes = "--undo goes on with it" if run.state == "undoing" else "--continue or --undo"
     tell(
         f"A {what} of this environment was cut off ({run.id}, {when(run.when)}): "
-        f"`gpudoctor fix` {ways}, before anything else is changed."
+        f"`gpudoctor fix` {fixes}, before anything else is changed."
     )
 
 

@@ -53,7 +53,7 @@ def recommend(
     """Say which torch build this machine should have, the next best, and why not the others.
 
     Described facts (--gpu, --driver ...) stand in the place of those of this machine. Exit codes: 0 a build serves,
-    1 none does, 3 a card or the driver is not known.
+    1 none does, 3 a GPU or the driver is not known.
     """
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.recommend import recommend as choose

@@ -22,7 +22,7 @@ UNKNOWN = 3
 
 @click.command()
 @click.argument("given", nargs=-1, metavar="[PATH|NAME]...")
-@option(replace(GPU, help="A card to judge by, not this machine's."))
+@option(replace(GPU, help="A GPU to judge by, not this machine's."))
 @option(replace(PYTHON, help="Environment that distributions are looked for in."))
 @click.option("--matrix-row", is_flag=True, help="Print the matrix's rows for a torch wheel, as YAML.")
 @data_option
@@ -37,7 +37,7 @@ def scan(
 ) -> int:
     """Say which GPUs libraries, wheels, installed distributions or whole environments carry code for.
 
-    Without PATH: the active environment. The exit code is 1 if a library that decides has no code for a card,
+    Without PATH: the active environment. The exit code is 1 if a library that decides has no code for a GPU,
     3 if that cannot be told.
     """
     from gpudoctor.host import LiveHost
@@ -48,12 +48,12 @@ def scan(
     if matrix_row:
         return _print_rows(given)
     matrix = load_matrix(overlays)
-    cards, all_named = _cards(gpus, matrix)
+    judged_for, all_named = _gpus(gpus, matrix)
     scanned = scan_all(given, LiveHost(), python, _progress())
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K")
     libraries = [library for found in scanned for library in found.libraries]
-    judged = _judged(libraries, cards, all_named, matrix)
+    judged = _judged(libraries, judged_for, all_named, matrix)
     if style == "json":
         from gpudoctor.render.public import to_json
 
@@ -65,31 +65,31 @@ def scan(
 
 
 def _judged(
-    libraries: list[Library], cards: tuple[Gpu, ...], all_named: bool, matrix: Matrix
+    libraries: list[Library], gpus: tuple[Gpu, ...], all_named: bool, matrix: Matrix
 ) -> list[tuple[Gpu, list[Verdict]]]:
     from gpudoctor.scan.verdicts import judge
 
     return [
-        (gpu, judge(libraries, gpu, () if all_named else tuple(other for other in cards if other is not gpu), matrix))
-        for gpu in cards
+        (gpu, judge(libraries, gpu, () if all_named else tuple(other for other in gpus if other is not gpu), matrix))
+        for gpu in gpus
     ]
 
 
-def _cards(names: tuple[str, ...], matrix: Matrix) -> tuple[tuple[Gpu, ...], bool]:
-    """The cards to judge by, and whether a person named them."""
+def _gpus(names: tuple[str, ...], matrix: Matrix) -> tuple[tuple[Gpu, ...], bool]:
+    """The GPUs to judge by, and whether a person named them."""
     if names:
         from gpudoctor.intake.described import imagined
         from gpudoctor.intake.description import Description
 
         return imagined(Description(gpus=names), {}, matrix).gpus, True
-    from gpudoctor.frameworks.torch.builds import cards_to_serve
+    from gpudoctor.frameworks.torch.builds import gpus_to_serve
     from gpudoctor.host import LiveHost
     from gpudoctor.situation.standing import standings
     from gpudoctor.survey import survey
 
     machine = survey(LiveHost(), matrix, level="static").machine
     usable = tuple(standing.gpu for standing in standings(machine) if standing.usable and standing.gpu.arch.value)
-    return cards_to_serve(machine, matrix, usable), False
+    return gpus_to_serve(machine, matrix, usable), False
 
 
 def _progress() -> Progress | None:

@@ -121,7 +121,7 @@ def _list(shown: Shown) -> int:
                 "level": kernel.level,
                 "dtypes": [dtype for dtype in kernel.dtypes if dtype],
                 "seconds": kernel.seconds,
-                "devices": kernel.cards,
+                "devices": kernel.gpus,
                 "title": kernel.title,
             }
             for kernel in kernels

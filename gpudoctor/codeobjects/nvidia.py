@@ -8,7 +8,7 @@ against cuobjdump on real wheels:
   u16 minor, u16 major, u32 architecture, u32 name offset, u32 name length, u64 flags, ...
 
 They lie one after another in `.nv_fatbin`, which the driver loads, and in `__nv_relfatbin`, which only the device
-linker reads: code that is only there runs on no card. `.nvFatBinSegment` has one wrapper of 24 bytes for each.
+linker reads: code that is only there runs on no GPU. `.nvFatBinSegment` has one wrapper of 24 bytes for each.
 Only headers are read; kernels are stepped over.
 """
 

@@ -30,7 +30,7 @@ def host_of(root: str | None, variables: dict[str, str]) -> Host:
 def probed(
     examined: Examined, variables: dict[str, str], description: Description, matrix: Matrix, shown: Shown
 ) -> tuple[Survey, Subject]:
-    """Probe this machine, or the one below the root. Where other cards are described, these ones are not asked."""
+    """Probe this machine, or the one below the root. Where other GPUs are described, these ones are not asked."""
     from gpudoctor.host.ending import ending_in_order
     from gpudoctor.render.progress import progress_line
 

@@ -46,7 +46,7 @@ ENV = Option(
     ("--env",), "variables", "A variable of the examined process; with --root only these are set.",
     metavar="NAME=VALUE", multiple=True,
 )  # fmt: skip
-GPU = Option(("--gpu",), "gpus", "A card: name, PCI id, chip, sm_NN or gfxNNNN.", metavar="NAME", multiple=True)
+GPU = Option(("--gpu",), "gpus", "A GPU: name, PCI id, chip, sm_NN or gfxNNNN.", metavar="NAME", multiple=True)
 DRIVER = Option(("--driver",), "driver", "Version of the kernel driver.", metavar="VERSION")
 DESCRIPTION = (
     GPU,

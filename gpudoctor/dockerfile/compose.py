@@ -29,7 +29,7 @@ class Service(Struct, frozen=True):
     target: str = ""
     arguments: dict[str, str] = {}
     nvidia: bool = False
-    """It is given NVIDIA cards, by any of the ways."""
+    """It is given NVIDIA GPUs, by any of the ways."""
     kfd: bool = False
     render: bool = False
     """/dev/dri, or a node in it."""

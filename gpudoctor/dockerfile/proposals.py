@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpudoctor.dockerfile.image import Image, Setting
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
 from gpudoctor.dockerfile.torch import Asked
-from gpudoctor.finding import Finding, Severity, WayOut
+from gpudoctor.finding import Finding, Fix, Severity
 
 
 def install_line(recipe: Recipe, image: Image, line: int, version: str, build: str, url: str, extra: str = "") -> str:
@@ -42,7 +42,7 @@ def torch_finding(
     message: str,
     saw: str,
     want: str,
-    ways: tuple[WayOut, ...],
+    fixes: tuple[Fix, ...],
     certain: bool = True,
 ) -> Finding:
     """A finding on the command that asks for torch. `certain`: nothing in it was guessed."""
@@ -58,7 +58,7 @@ def torch_finding(
         want=want,
         subject=image.at(asked.line),
         evidence=tuple(where),
-        ways_out=ways,
+        fixes=fixes,
     )
 
 
@@ -75,5 +75,5 @@ def setting_finding(
         want=want,
         subject=image.at(setting.line),
         evidence=(line_of(image, setting.line, f"ENV {written}"),),
-        ways_out=(change(f"Change line {setting.line}", f"{image.at(setting.line)}: {advice}."),),
+        fixes=(change(f"Change line {setting.line}", f"{image.at(setting.line)}: {advice}."),),
     )

@@ -10,7 +10,7 @@ from msgspec import Struct
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.torch import Held, torch_of
-from gpudoctor.finding import Evidence, Manual, WayOut
+from gpudoctor.finding import Evidence, Fix, Manual
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Gpu, Vendor
@@ -25,7 +25,7 @@ class Started(Struct, frozen=True):
 
 
 class Recipe:
-    """Images and services of a recipe, the cards and driver that are meant, and the matrix."""
+    """Images and services of a recipe, the GPUs and driver that are meant, and the matrix."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Recipe:
         return self._torches[image]
 
     def vendor(self, image: Image) -> Vendor | None:
-        """Whose cards an image is made for; None: not known, or for none."""
+        """Whose GPUs an image is made for; None: not known, or for none."""
         held = self.torch(image)
         if held is not None and held.vendor:
             return held.vendor
@@ -59,6 +59,6 @@ def line_of(image: Image, line: int, text: str) -> Evidence:
     return Evidence("instruction", text, image.at(line))
 
 
-def change(title: str, *lines: str, why: str = "") -> WayOut:
+def change(title: str, *lines: str, why: str = "") -> Fix:
     """A way out that a person writes into a file."""
-    return WayOut(title=title, remedies=(Manual(text="\n".join(lines), why=why),))
+    return Fix(title=title, remedies=(Manual(text="\n".join(lines), why=why),))

@@ -70,7 +70,7 @@ def _hide_from_version_control(place: str) -> None:
     holder = os.path.dirname(place)
     if os.path.basename(holder) != UNDO_FOLDER:
         return
-    folder = open_owned(holder, holder, way=False)
+    folder = open_owned(holder, holder, fix=False)
     try:
         with suppress(FileExistsError):
             descriptor = os.open(".gitignore", _NEW, 0o600, dir_fd=folder)
@@ -98,7 +98,7 @@ def discard(place: str) -> None:
     """Remove a folder of kept files or of a run, and what was made to hold it."""
     holder, name = os.path.split(place)
     with suppress(OSError, RepairError):
-        folder = open_owned(holder, holder, way=False)
+        folder = open_owned(holder, holder, fix=False)
         try:
             remove(folder, name)
             if os.path.basename(holder) != UNDO_FOLDER:

@@ -62,7 +62,7 @@ def _is_mine(folder: str) -> bool:
     return os.path.isdir(folder) and not belongs_to_another(folder)
 
 
-def open_owned(path: str, top: str, *, make: bool = False, way: bool = True) -> int:
+def open_owned(path: str, top: str, *, make: bool = False, fix: bool = True) -> int:
     """Open a folder, to list and to sync, that from `top` on is this account's alone; without `make` it is there.
 
     Where the `way` matters, all folders above `top` belong to this account or to root. Neither path holds a link.
@@ -76,7 +76,7 @@ def open_owned(path: str, top: str, *, make: bool = False, way: bool = True) -> 
             os.close(parent)
             if at == top or at.startswith(f"{top}/"):
                 _alone(at, os.fstat(descriptor))
-            elif way:
+            elif fix:
                 _safe_above(at, os.fstat(descriptor))
         return listable(descriptor)
     finally:

@@ -230,7 +230,7 @@ class _Worker:
         """Where something is put aside: under its whole path, in a folder of this account alone."""
         if self._aside_folders is None:
             aside = os.fsdecode(self.aside)
-            root = open_owned(aside, os.path.dirname(aside), make=True, way=False)
+            root = open_owned(aside, os.path.dirname(aside), make=True, fix=False)
             self._aside_folders = self.opened.enter_context(OpenFolders(root))
         parent, _, name = path.rpartition(b"/")
         return self._aside_folders.at(parent, make=0o700), name

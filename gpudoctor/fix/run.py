@@ -210,7 +210,7 @@ def kept_places(run_folder: str, prefix: str) -> tuple[str, ...]:
 @contextmanager
 def open_kept(place: str, *, make: bool = False) -> Iterator[int]:
     """A folder of kept files, this account's alone as is the one that holds it, as a descriptor."""
-    descriptor = open_owned(place, os.path.dirname(place), make=make, way=False)
+    descriptor = open_owned(place, os.path.dirname(place), make=make, fix=False)
     try:
         yield descriptor
     finally:

@@ -151,10 +151,10 @@ def _read_records(descriptor: int) -> bytes:
 
 
 def _try_open(path: str) -> Opening:
-    # access(2) asks the mode bits, ACLs and the device cgroup, and does not wake a sleeping card as
+    # access(2) asks the mode bits, ACLs and the device cgroup, and does not wake a sleeping GPU as
     # opening /dev/nvidia0 or a render node does. Only the control nodes are really opened.
-    card = path.startswith("/dev/dri/") or path.rstrip("0123456789") == "/dev/nvidia"
-    if card and os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+    gpu = path.startswith("/dev/dri/") or path.rstrip("0123456789") == "/dev/nvidia"
+    if gpu and os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         return "ok"
     try:
         os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))

@@ -1,4 +1,4 @@
-"""Machines that somebody describes: cards, driver, kernel, distribution, torch, Python, variables.
+"""Machines that somebody describes: GPUs, driver, kernel, distribution, torch, Python, variables.
 
 A description either stands alone (`whatif`) or replaces facts of a probed machine (`check --gpu ...` in an image
 build). What it leaves open is taken as healthy, and said in `Machine.assumed`.
@@ -50,7 +50,7 @@ _FIRST_OPEN = (515,)
 def imagined(description: Description, variables: dict[str, str], matrix: Matrix) -> Machine:
     """A machine of which only the description is known; all else is healthy."""
     if not description.gpus:
-        raise InputError("describe at least one card: --gpu NAME (`gpudoctor matrix show nvidia_gpus` lists names)")
+        raise InputError("describe at least one GPU: --gpu NAME (`gpudoctor matrix show nvidia_gpus` lists names)")
     healthy = Machine(
         system=System(
             kernel=known("6.8.0", "assumed"),
@@ -79,12 +79,12 @@ def imagined(description: Description, variables: dict[str, str], matrix: Matrix
 def described(machine: Machine, description: Description, matrix: Matrix) -> Machine:
     """The machine with what is described in the place of what was probed.
 
-    Raises InputError for a card, version or name that means nothing or more than one thing.
+    Raises InputError for a GPU, version or name that means nothing or more than one thing.
     """
     system = _system(machine.system, description)
     machine = replace(machine, system=system)
     if description.gpus:
-        machine = _with_cards(machine, description, matrix)
+        machine = _with_gpus(machine, description, matrix)
     elif description.driver:
         machine = _with_driver(machine, description.driver, matrix)
     if description.python_version or description.torch:
@@ -106,7 +106,7 @@ def _system(system: System, description: Description) -> System:
     return system
 
 
-# --- cards and drivers -------------------------------------------------------------------------------
+# --- GPUs and drivers -------------------------------------------------------------------------------
 
 
 def _beside_arm(identity: Identity) -> bool:
@@ -114,8 +114,8 @@ def _beside_arm(identity: Identity) -> bool:
     return identity.integrated or any(module in identity.name for module in ("GH200", "GB200", "GB300"))
 
 
-def _with_cards(machine: Machine, description: Description, matrix: Matrix) -> Machine:
-    identities = tuple(_card(name, matrix) for name in description.gpus)
+def _with_gpus(machine: Machine, description: Description, matrix: Matrix) -> Machine:
+    identities = tuple(_gpu(name, matrix) for name in description.gpus)
     system = machine.system
     if any(identity.vendor == "nvidia" and _beside_arm(identity) for identity in identities):
         system = replace(system, arch=known("aarch64", SOURCE))
@@ -123,7 +123,7 @@ def _with_cards(machine: Machine, description: Description, matrix: Matrix) -> M
     if board is not None:
         system = replace(system, jetson=known(Jetson(model=board), SOURCE))
     gpus = _placed(identities)
-    described_cards = replace(
+    described_gpus = replace(
         machine,
         system=system,
         gpus=gpus,
@@ -134,27 +134,27 @@ def _with_cards(machine: Machine, description: Description, matrix: Matrix) -> M
     )
     vendors = {gpu.vendor for gpu in gpus}
     if "nvidia" in vendors:
-        return _with_driver(described_cards, description.driver, matrix)
+        return _with_driver(described_gpus, description.driver, matrix)
     left = () if description.driver else ("amdgpu driver",)
-    return replace(described_cards, assumed=(*machine.assumed, *left))
+    return replace(described_gpus, assumed=(*machine.assumed, *left))
 
 
-def _card(name: str, matrix: Matrix) -> Identity:
-    found = matrix.cards_by_name(name)
+def _gpu(name: str, matrix: Matrix) -> Identity:
+    found = matrix.gpus_by_name(name)
     if len(found) == 1:
         return found[0]
     if found:
         meant = "; ".join(f"{identity.name} ({identity.arch})" for identity in found[:6])
-        raise InputError(f"--gpu {name!r} may mean several cards: {meant}. Give a PCI id, a chip or an architecture.")
+        raise InputError(f"--gpu {name!r} may mean several GPUs: {meant}. Give a PCI id, a chip or an architecture.")
     near = matrix.names_near(name)
     hint = f" Near it: {', '.join(near)}." if near else ""
     raise InputError(
-        f"--gpu {name!r}: no card of that name is known.{hint} A PCI id, a chip, sm_NN or gfxNNNN does, too."
+        f"--gpu {name!r}: no GPU of that name is known.{hint} A PCI id, a chip, sm_NN or gfxNNNN does, too."
     )
 
 
 def _placed(identities: tuple[Identity, ...]) -> tuple[Gpu, ...]:
-    """The cards with the places, indexes and nodes that they would have, in the order given."""
+    """The GPUs with the places, indexes and nodes that they would have, in the order given."""
     counted = {"nvidia": 0, "amd": 0}
     gpus = []
     for slot, identity in enumerate(identities, start=1):
@@ -183,30 +183,30 @@ def _placed(identities: tuple[Identity, ...]) -> tuple[Gpu, ...]:
 
 
 def _with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
-    """The machine with this NVIDIA driver, healthy in all else; the newest that runs its cards if none is given."""
-    cards = machine.of_vendor("nvidia")
+    """The machine with this NVIDIA driver, healthy in all else; the newest that runs its GPUs if none is given."""
+    gpus = machine.of_vendor("nvidia")
     assumed: tuple[str, ...] = ()
     if driver:
         version = _version("--driver", driver)
-        kept = tuple(gpu for gpu in cards if _still_runs(matrix, version, gpu)) or cards
+        kept = tuple(gpu for gpu in gpus if _still_runs(matrix, version, gpu)) or gpus
         # Where the flavours do not go together, either is as likely: the one that older drivers came with.
         flavour = flavour_serving(matrix, kept) if figures(version) >= _FIRST_OPEN else "proprietary"
         flavour = flavour or "proprietary"
     else:
-        choice = driver_serving(machine, matrix, cards)
+        choice = driver_serving(machine, matrix, gpus)
         if choice is None:
-            needs = dict.fromkeys(f"{gpu.name} takes {taken(matrix, gpu)}" for gpu in cards)
-            raise InputError(f"no one driver serves all these cards: {'; '.join(needs)}. Give --driver")
+            needs = dict.fromkeys(f"{gpu.name} takes {taken(matrix, gpu)}" for gpu in gpus)
+            raise InputError(f"no one driver serves all these GPUs: {'; '.join(needs)}. Give --driver")
         row = matrix.branch(choice.branch)
         version, flavour = (row.latest if row else None) or choice.minimum, choice.flavour
         assumed = (f"NVIDIA driver {version}",)
-    paths = ("/dev/nvidiactl", "/dev/nvidia-uvm", *(node for gpu in cards for node in gpu.nodes))
+    paths = ("/dev/nvidiactl", "/dev/nvidia-uvm", *(node for gpu in gpus for node in gpu.nodes))
     stack = NvidiaStack(
         module=known(NvidiaModule(version=version, flavour=flavour), SOURCE),
         modules_loaded=known(("nvidia", "nvidia_uvm"), SOURCE),
         userland=known(version, SOURCE),
         nodes=known(tuple(DeviceNode(path=path, opened="ok") for path in paths), SOURCE),
-        proc_gpus=known(tuple(gpu.bdf for gpu in cards if gpu.bdf), SOURCE),
+        proc_gpus=known(tuple(gpu.bdf for gpu in gpus if gpu.bdf), SOURCE),
     )
     libraries = tuple(
         Library(name=f"{stem}.so.1", path=f"{_LIBRARIES}/{stem}.so.{version}", version=version, via="default")
@@ -222,12 +222,12 @@ def _still_runs(matrix: Matrix, driver: str, gpu: Gpu) -> bool:
 
 
 def _amd_stack(gpus: tuple[Gpu, ...], driver: str) -> AmdStack:
-    cards = tuple(gpu for gpu in gpus if gpu.vendor == "amd")
-    if not cards:
+    ours = tuple(gpu for gpu in gpus if gpu.vendor == "amd")
+    if not ours:
         return AmdStack(topology=absent(SOURCE), kfd=absent(SOURCE), modules_loaded=known((), SOURCE))
-    nodes = tuple(DeviceNode(path=node, opened="ok") for gpu in cards for node in gpu.nodes)
-    topology = tuple(KfdNode(node=gpu.kfd_node or 0, gfx=gpu.arch.value, bdf=gpu.bdf, simd_count=1) for gpu in cards)
-    only_amd = len(cards) == len(gpus)
+    nodes = tuple(DeviceNode(path=node, opened="ok") for gpu in ours for node in gpu.nodes)
+    topology = tuple(KfdNode(node=gpu.kfd_node or 0, gfx=gpu.arch.value, bdf=gpu.bdf, simd_count=1) for gpu in ours)
+    only_amd = len(ours) == len(gpus)
     return AmdStack(
         module=known(driver if driver and only_amd else "in-tree", SOURCE),
         modules_loaded=known(("amdgpu",), SOURCE),

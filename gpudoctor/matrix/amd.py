@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TypeVar
 
-from gpudoctor.matrix.gpu_models import Cards
+from gpudoctor.matrix.gpu_models import Gpus
 from gpudoctor.matrix.rows import AmdgpuDkmsLimit, Override, RocmBlas, RocmRelease, WslSupport
 from gpudoctor.matrix.versions import Figures, figures, matches, minor
 
@@ -17,7 +17,7 @@ _SPARE_DAYS = 200
 """Patch releases come up to half a year after the release whose date is known: so far a span of years is open."""
 
 
-class AmdQuestions(Cards):
+class AmdQuestions(Gpus):
     """What the AMD tables answer."""
 
     def override(self, gfx: str) -> Override | None:
@@ -47,7 +47,7 @@ class AmdQuestions(Cards):
         return _closest(self.tables.rocm_releases, version, lambda row: row.version)
 
     def listed_by_amd(self, gfx: str, name: str, rocm: str) -> bool | None:
-        """Whether AMD's documents for that ROCm name the card; None: not known (of an APU they name processors)."""
+        """Whether AMD's documents for that ROCm name the GPU; None: not known (of an APU they name processors)."""
         target = self.target(gfx)
         releases = [row for row in self.tables.rocm_releases if row.gfx and minor(row.version) == minor(rocm)]
         if target is None or not releases:

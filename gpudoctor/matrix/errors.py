@@ -1,4 +1,4 @@
-"""Questions about error texts: which cause prints them, and which causes keep a card from computing at all."""
+"""Questions about error texts: which cause prints them, and which causes keep a GPU from computing at all."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ class ErrorQuestions:
 
     @cached_property
     def stopping_causes(self) -> frozenset[str]:
-        """Slugs of the causes with which nothing on a card computes."""
+        """Slugs of the causes with which nothing on a GPU computes."""
         rows = [row for row in self.tables.error_patterns if row.stops]
         return frozenset(slug for row in rows for slug in (row.slug, *row.also))

@@ -1,4 +1,4 @@
-"""Which card is it: by PCI id, device tree, or name."""
+"""Which GPU is it: by PCI id, device tree, or name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpudoctor.matrix.rows import AmdGpu, Capability, GfxTarget, NvidiaChip, Nvi
 
 
 class Identity(Struct, frozen=True):
-    """A card that the matrix knows: what a PCI id, a board name or a described name stands for."""
+    """A GPU that the matrix knows: what a PCI id, a board name or a described name stands for."""
 
     vendor: Vendor
     name: str
@@ -31,8 +31,8 @@ class Identity(Struct, frozen=True):
     source: str = ""
 
 
-class Cards:
-    """The card tables and the look-ups over them."""
+class Gpus:
+    """The GPU tables and the look-ups over them."""
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
@@ -73,8 +73,8 @@ class Cards:
 
     # --- identification ------------------------------------------------------------------------
 
-    def card_by_pci(self, pci_id: str, revision: str | None = None) -> Identity | None:
-        """The card of a PCI id such as "10de:2b85" or "1002:73df" (any case); None if no row has it."""
+    def gpu_by_pci(self, pci_id: str, revision: str | None = None) -> Identity | None:
+        """The GPU of a PCI id such as "10de:2b85" or "1002:73df" (any case); None if no row has it."""
         vendor, _, device = pci_id.lower().replace("0x", "").partition(":")
         if vendor == "10de" and (nvidia := self._nvidia.get(device)):
             return self._of_nvidia(nvidia)
@@ -83,7 +83,7 @@ class Cards:
             return self._of_amd(amd, named or amd.name)
         return None
 
-    def card_by_device_tree(self, compatible: str) -> Identity | None:
+    def gpu_by_device_tree(self, compatible: str) -> Identity | None:
         """The SoC whose device-tree names occur in `compatible` (NULs or not)."""
         for soc in self.tables.nvidia_socs:
             # No digit may follow: tegra21 is no part of tegra210's name, and the NULs between names may be lost.
@@ -91,19 +91,19 @@ class Cards:
                 return self._of_soc(soc)
         return None
 
-    def cards_by_name(self, name: str) -> tuple[Identity, ...]:
+    def gpus_by_name(self, name: str) -> tuple[Identity, ...]:
         """All different architectures that a name may stand for: as people write it ("rx 6700xt", "4090"), as a
         driver prints it ("NVIDIA H100 80GB HBM3"), a PCI id, a chip, "sm_90", "gfx1031". Empty: unknown;
         more than one: ambiguous."""
         text = name.strip()
         if re.fullmatch(r"(10de|1002):[0-9a-f]{4}", text, re.IGNORECASE):
-            card = self.card_by_pci(text)
-            return (card,) if card else ()
+            gpu = self.gpu_by_pci(text)
+            return (gpu,) if gpu else ()
         direct = self._by_architecture(text)
         if direct is not None:
             return (direct,)
         maker = _maker(text)
-        # A name without brand and detail may be short for several: RTX 6000 is a Quadro, and an Ada card.
+        # A name without brand and detail may be short for several: RTX 6000 is a Quadro, and an Ada GPU.
         plain = not names.branded(text) and names.loose_key(text) == names.short_key(text)
         loose = self._loose.get(names.loose_key(text), ()) if plain else ()
         found = self._found(self._short, names.short_key(text), maker, loose)
@@ -115,7 +115,7 @@ class Cards:
         """At most five known names that resemble an unknown one."""
         from difflib import get_close_matches
 
-        known = {key: card.name for key, cards in self._short.items() for card in cards[:1]}
+        known = {key: gpu.name for key, gpus in self._short.items() for gpu in gpus[:1]}
         near = get_close_matches(names.short_key(name[:100]), known, n=15, cutoff=0.6)
         return tuple(dict.fromkeys(known[key] for key in near))[:5]
 
@@ -123,13 +123,13 @@ class Cards:
     def _found(
         keys: Mapping[str, Sequence[Identity]], key: str, maker: Vendor | None, also: Sequence[Identity] = ()
     ) -> tuple[Identity, ...]:
-        """The cards of a key, one per architecture, the plainest name of each; `also` joins in if there are any."""
-        cards = [card for card in keys.get(key, ()) if key and maker in (None, card.vendor)]
-        if cards:
-            cards += [card for card in also if maker in (None, card.vendor)]
+        """The GPUs of a key, one per architecture, the plainest name of each; `also` joins in if there are any."""
+        gpus = [gpu for gpu in keys.get(key, ()) if key and maker in (None, gpu.vendor)]
+        if gpus:
+            gpus += [gpu for gpu in also if maker in (None, gpu.vendor)]
         chosen: dict[str, Identity] = {}
-        for card in sorted(cards, key=lambda card: len(card.name)):
-            chosen.setdefault(card.arch, card)
+        for gpu in sorted(gpus, key=lambda gpu: len(gpu.name)):
+            chosen.setdefault(gpu.arch, gpu)
         return tuple(chosen.values())
 
     def _by_architecture(self, text: str) -> Identity | None:
@@ -210,17 +210,17 @@ class Cards:
 
     @cached_property
     def _named(self) -> tuple[tuple[str, Identity], ...]:
-        """Every single name of every card, the tables' order kept."""
+        """Every single name of every GPU, the tables' order kept."""
         found: list[tuple[str, Identity]] = []
         for soc in self.tables.nvidia_socs:
             found += [(alias, self._of_soc(soc)) for alias in (soc.name, *soc.aliases)]
         for gpu in self.tables.nvidia_gpus:
             spoken = (*names.alternatives(gpu.name), *gpu.aliases)
             found += [(alias, self._of_nvidia(gpu)) for alias in spoken]
-        for card in self.tables.amd_gpus:
-            spoken = (*names.alternatives(card.name), *card.revisions.values(), *card.aliases)
-            found += [(alias, self._of_amd(card, alias)) for alias in spoken]
-            found.append((card.chip, self._of_amd(card, card.name)))
+        for amd in self.tables.amd_gpus:
+            spoken = (*names.alternatives(amd.name), *amd.revisions.values(), *amd.aliases)
+            found += [(alias, self._of_amd(amd, alias)) for alias in spoken]
+            found.append((amd.chip, self._of_amd(amd, amd.name)))
         return tuple(found)
 
     @cached_property
@@ -238,8 +238,8 @@ class Cards:
 
 def _index(named: Iterable[tuple[str, Identity]], key: Callable[[str], str]) -> dict[str, list[Identity]]:
     found: dict[str, list[Identity]] = {}
-    for name, card in named:
-        found.setdefault(key(name), []).append(card)
+    for name, gpu in named:
+        found.setdefault(key(name), []).append(gpu)
     return found
 
 

@@ -7,14 +7,14 @@ import re
 from msgspec.structs import replace
 
 from gpudoctor.machine import Os
-from gpudoctor.matrix.gpu_models import Cards
+from gpudoctor.matrix.gpu_models import Gpus
 from gpudoctor.matrix.rows import BaseImage, Distribution
 
 _HUB = ("docker.io/", "index.docker.io/", "registry-1.docker.io/", "public.ecr.aws/docker/", "mirror.gcr.io/")
 _TOLD_BY_THE_TAG = ("cuda", "rocm", "python", "torch", "release")
 
 
-class ImageQuestions(Cards):
+class ImageQuestions(Gpus):
     """What the tables of base images and distributions answer."""
 
     def base_image(self, name: str) -> BaseImage | None:

@@ -1,6 +1,6 @@
-"""How cards are called: one key for the many ways of writing a name.
+"""How GPUs are called: one key for the many ways of writing a name.
 
-"NVIDIA GeForce RTX 5090 Laptop GPU", "rtx5090 mobile" and "GeForce RTX 5090 Max-Q / Mobile" are one card.
+"NVIDIA GeForce RTX 5090 Laptop GPU", "rtx5090 mobile" and "GeForce RTX 5090 Max-Q / Mobile" are one GPU.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gpudoctor.matrix.gpu_models import Cards
+from gpudoctor.matrix.gpu_models import Gpus
 from gpudoctor.matrix.rows import CudaToolkit, DriverBranch, NvidiaKernelLimit
 from gpudoctor.matrix.versions import at_least, figures, matches, minor
 
@@ -13,11 +13,11 @@ DriverVerdict = Literal["serves", "minor-version", "too-old", "unknown"]
 that (CUDA minor-version compatibility); `too-old`: below the floor."""
 
 
-class NvidiaQuestions(Cards):
+class NvidiaQuestions(Gpus):
     """What the NVIDIA tables answer."""
 
     def last_branch(self, sm: str) -> str | None:
-        """Last driver branch that runs a card of this capability ("580"); None: not dropped, or unknown."""
+        """Last driver branch that runs a GPU of this capability ("580"); None: not dropped, or unknown."""
         row = self.capability(sm)
         return row.last_branch if row else None
 
@@ -36,7 +36,7 @@ class NvidiaQuestions(Cards):
         return self.bundled_driver(known.first_cuda) if known.first_cuda else None
 
     def module_flavour(self, sm: str, name: str = "") -> Literal["refused", "supported", "required"] | None:
-        """What the card says to the open kernel modules (`name` decides Grace Hopper)."""
+        """What the GPU says to the open kernel modules (`name` decides Grace Hopper)."""
         known = self.capability(sm)
         for row in self.tables.architectures:
             if known and row.architecture == known.architecture:
@@ -49,7 +49,7 @@ class NvidiaQuestions(Cards):
         return next((row.driver for row in self.tables.cuda_floors if row.major == major), None)
 
     def cudnn_lacks(self, cudnn: str, sm: str) -> str | None:
-        """The oldest card that a cuDNN has kernels for, where this one is older; None: it has some, or not known."""
+        """The oldest GPU that a cuDNN has kernels for, where this one is older; None: it has some, or not known."""
         newer = (row for row in self.tables.cudnn_floors if () < figures(sm) < figures(row.lowest))
         return next((row.lowest for row in newer if matches(row.cudnn, cudnn)), None)
 
@@ -83,10 +83,10 @@ class NvidiaQuestions(Cards):
     def branch_to_install(
         self, sms: tuple[str, ...], at_least: str | None, *, present: str | None = None
     ) -> tuple[str, str] | None:
-        """(branch, minimum version) to install for these cards: a maintained branch that still runs all of
+        """(branch, minimum version) to install for these GPUs: a maintained branch that still runs all of
         them and is no older than `at_least`; None where no such branch exists.
 
-        That of the `present` driver stays where it is one of these. Where no maintained branch is left for a card,
+        That of the `present` driver stays where it is one of these. Where no maintained branch is left for a GPU,
         its last one is given."""
         needed = [driver for driver in (at_least, *(self.first_driver(sm) for sm in sms)) if driver]
         minimum = max(needed, key=figures, default=None)

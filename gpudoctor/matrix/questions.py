@@ -1,6 +1,6 @@
 """The questions that the matrix answers: pure functions over its rows.
 
-`Matrix` holds the rows and the few look-up tables over them; the questions stand by subject in `cards`,
+`Matrix` holds the rows and the few look-up tables over them; the questions stand by subject in `GPUs`,
 `nvidia`, `amd` and `torch_builds`. Nothing here reads a file. Versions are given and answered as texts.
 """
 

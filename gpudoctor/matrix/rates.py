@@ -1,22 +1,22 @@
-"""How fast a card is by its vendor's documents."""
+"""How fast a GPU is by its vendor's documents."""
 
 from __future__ import annotations
 
 from functools import cached_property
 
 from gpudoctor.machine import Gpu
-from gpudoctor.matrix.gpu_models import Cards
-from gpudoctor.matrix.rows import CardRates
+from gpudoctor.matrix.gpu_models import Gpus
+from gpudoctor.matrix.rows import GpuRates
 
 _WHOLE = 0.85
-"""Share of its memory that a whole card shows at least: ECC takes up to an eighth."""
+"""Share of its memory that a whole GPU shows at least: ECC takes up to an eighth."""
 
 
-class RateQuestions(Cards):
+class RateQuestions(Gpus):
     """What the table of rates answers."""
 
-    def rates_of(self, gpu: Gpu) -> CardRates | None:
-        """The rates of a card's product; None where no row has it, and for parts of cards (MIG, vGPU ...)."""
+    def rates_of(self, gpu: Gpu) -> GpuRates | None:
+        """The rates of a GPU's product; None where no row has it, and for parts of GPUs (MIG, vGPU ...)."""
         pci_id = gpu.pci_id or (gpu.nvml.pci_id if gpu.nvml else None)
         if pci_id is None or (gpu.nvml is not None and gpu.nvml.mig):
             return None
@@ -28,5 +28,5 @@ class RateQuestions(Cards):
         return row
 
     @cached_property
-    def _rates(self) -> dict[str, CardRates]:
-        return {card: row for row in self.tables.card_rates for card in row.cards}
+    def _rates(self) -> dict[str, GpuRates]:
+        return {gpu: row for row in self.tables.gpu_rates for gpu in row.gpus}

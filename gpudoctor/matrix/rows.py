@@ -74,7 +74,7 @@ class NvidiaGpu(Row, frozen=True, kw_only=True):
 
 
 class NvidiaSoc(Row, frozen=True, kw_only=True):
-    """A card that is no PCI device: Jetson, DGX Spark."""
+    """A GPU that is no PCI device: Jetson, DGX Spark."""
 
     name: str
     capability: str
@@ -93,7 +93,7 @@ class CudaFloor(Row, frozen=True, kw_only=True):
 
 
 class CudnnFloor(Row, frozen=True, kw_only=True):
-    """Oldest card that cuDNN releases have kernels for. It is the same for every CUDA that a release is built for."""
+    """Oldest GPU that cuDNN releases have kernels for. It is the same for every CUDA that a release is built for."""
 
     cudnn: str
     """Specifier of cuDNN's version."""
@@ -177,14 +177,14 @@ class AmdGpu(Row, frozen=True, kw_only=True):
     ambiguous: tuple[str, ...] = ()
 
 
-class CardRates(Row, frozen=True, kw_only=True):
+class GpuRates(Row, frozen=True, kw_only=True):
     """What a product reaches at best, by its vendor's documents."""
 
     product: str
-    cards: tuple[str, ...]
+    gpus: tuple[str, ...]
     """PCI ids, and after a colon the revision where the id alone stands for several products: "1002:744c:c8"."""
     memory_gib: float
-    """Of the whole card: what has less is a part of one."""
+    """Of the whole GPU: what has less is a part of one."""
     gb_per_s: float
     """Of its own memory, reading and writing together."""
     tflops: dict[str, float]
@@ -360,7 +360,7 @@ class BaseImage(Row, frozen=True, kw_only=True):
     example: str
     """A real name that it matches (checked at load)."""
     vendor: Literal["nvidia", "amd"] | None = None
-    """Whose cards it is made for."""
+    """Whose GPUs it is made for."""
     cuda: str | None = None
     rocm: str | None = None
     python: str | None = None
@@ -429,14 +429,14 @@ class TorchDependent(Row, frozen=True, kw_only=True):
 
 
 class LibraryRole(Row, frozen=True, kw_only=True):
-    """What it means that a library has no code for a card. Of a library without a row, some container that runs is
+    """What it means that a library has no code for a GPU. Of a library without a row, some container that runs is
     enough, and none means that it does not work."""
 
     library: str
     """Regular expression for the end of its path, from a slash on."""
     role: Literal["half", "split", "part", "chosen", "alternative"]
-    """half: built for what half of its containers carry; split: kernels parted by card on purpose; part: few
-    operations need it; chosen: written for chosen cards; alternative: one of several, the one that fits is loaded."""
+    """half: built for what half of its containers carry; split: kernels parted by GPU on purpose; part: few
+    operations need it; chosen: written for chosen GPUs; alternative: one of several, the one that fits is loaded."""
 
 
 class ExtensionLibrary(Row, frozen=True, kw_only=True):
@@ -450,7 +450,7 @@ class ExtensionLibrary(Row, frozen=True, kw_only=True):
     least: str | None = None
     """Oldest NVIDIA architecture that its source can be compiled for."""
     build: str | None = None
-    """Variables that make it compile here for a card; {digits} is "120", {dotted} "12.0"."""
+    """Variables that make it compile here for a GPU; {digits} is "120", {dotted} "12.0"."""
     build_amd: str | None = None
     """The same for AMD; {gfx} is "gfx1100"."""
 
@@ -563,15 +563,15 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
 
     id: str
     vendor: Literal["nvidia", "amd", "any"]
-    """Whose cards print it; torch for ROCm says "CUDA error" in places."""
+    """Whose GPUs print it; torch for ROCm says "CUDA error" in places."""
     pattern: str
     meaning: str
     slug: str
     also: tuple[str, ...] = ()
     """Slugs of other causes that print this text: whichever of them the facts show is the cause."""
     stops: bool = False
-    """Nothing on the card computes with this cause."""
-    about: Literal["card", "environment"] = "card"
+    """Nothing on the GPU computes with this cause."""
+    about: Literal["gpu", "environment"] = "gpu"
     severity: Literal["error", "warning", "note"] = "error"
     """How much a kernel that fails for this cause weighs; a note names a text that explains no failure."""
     workaround: str
@@ -585,7 +585,7 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
 
 
 class WslSupport(Row, frozen=True, kw_only=True):
-    """ROCm on WSL: cards (gfx) and ROCm releases that AMD's documents name."""
+    """ROCm on WSL: GPUs (gfx) and ROCm releases that AMD's documents name."""
 
     rocm: str
     gfx: tuple[str, ...] = ()
@@ -593,7 +593,7 @@ class WslSupport(Row, frozen=True, kw_only=True):
     dxg_variable: bool = False
     """HSA_ENABLE_DXG_DETECTION=1 has to be set (before ROCm 7.13; later releases look for /dev/dxg themselves)."""
     runtime: Literal["wheel", "system", "none"] = "wheel"
-    """Whose libhsa-runtime64 finds the card: torch's own, ROCm for WSL's in its place, or none of that release."""
+    """Whose libhsa-runtime64 finds the GPU: torch's own, ROCm for WSL's in its place, or none of that release."""
 
 
 class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -612,7 +612,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     nvidia_kernel_limits: tuple[NvidiaKernelLimit, ...] = ()
     gfx_targets: tuple[GfxTarget, ...] = ()
     amd_gpus: tuple[AmdGpu, ...] = ()
-    card_rates: tuple[CardRates, ...] = ()
+    gpu_rates: tuple[GpuRates, ...] = ()
     rocm_releases: tuple[RocmRelease, ...] = ()
     rocm_driver_window: tuple[RocmDriverWindow, ...] = ()
     amdgpu_dkms_limits: tuple[AmdgpuDkmsLimit, ...] = ()
@@ -651,7 +651,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "nvidia_kernel_limits": ("driver", "kernel"),
     "gfx_targets": ("gfx",),
     "amd_gpus": ("pci",),
-    "card_rates": ("product",),
+    "gpu_rates": ("product",),
     "rocm_releases": ("version",),
     "rocm_driver_window": ("rocm",),
     "amdgpu_dkms_limits": ("dkms", "rocm", "kernel"),

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Literal
 
 from gpudoctor.machine import Torch
-from gpudoctor.matrix.gpu_models import Cards
+from gpudoctor.matrix.gpu_models import Gpus
 from gpudoctor.matrix.rows import Companion, PublishedArchs, TorchBuild, TorchRelease, WheelIndex, index_url
 from gpudoctor.matrix.versions import figures, matches, minor, package_matches
 
@@ -15,7 +15,7 @@ _RELEASE = r"\d+(\.\d+)*(\.post\d+)?$"
 _INDEX_ORIGINS = ("pypi", "download.pytorch.org")
 
 
-class TorchQuestions(Cards):
+class TorchQuestions(Gpus):
     """What the torch tables answer."""
 
     def build_of(self, torch: Torch, platform: str) -> TorchBuild | None:

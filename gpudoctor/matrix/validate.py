@@ -14,12 +14,12 @@ from gpudoctor.matrix.rows import (
     KEYS,
     AmdGpu,
     BaseImage,
-    CardRates,
     Companion,
     Distribution,
     ErrorPattern,
     ExtensionLibrary,
     GfxTarget,
+    GpuRates,
     KnownIssue,
     LogPattern,
     NvidiaChip,
@@ -138,14 +138,14 @@ def _pci(pci: str) -> Iterator[str]:
         yield f"pci {pci!r}: the device part, four lower-case hex digits"
 
 
-def _rates(row: CardRates, matrix: Matrix) -> Iterator[str]:
+def _rates(row: GpuRates, matrix: Matrix) -> Iterator[str]:
     known = {f"10de:{gpu.pci}" for gpu in matrix.tables.nvidia_gpus}
     known.update(f"1002:{gpu.pci}" for gpu in matrix.tables.amd_gpus)
-    for card in row.cards:
-        if ":".join(card.split(":")[:2]) not in known:  # a revision may follow
-            yield f"{card} is in no row of nvidia_gpus or amd_gpus"
-    if not row.cards or not row.gb_per_s > 0 or not all(rate > 0 for rate in row.tflops.values()):
-        yield "names a card, and rates above 0"
+    for pci in row.gpus:
+        if ":".join(pci.split(":")[:2]) not in known:  # a revision may follow
+            yield f"{pci} is in no row of nvidia_gpus or amd_gpus"
+    if not row.gpus or not row.gb_per_s > 0 or not all(rate > 0 for rate in row.tflops.values()):
+        yield "names a GPU, and rates above 0"
 
 
 def _base_image(row: BaseImage, matrix: Matrix) -> Iterator[str]:
@@ -277,7 +277,7 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     AmdGpu: _amd_gpu,
     BaseImage: _base_image,
     Distribution: _distribution,
-    CardRates: _rates,
+    GpuRates: _rates,
     GfxTarget: _target,
     TorchBuild: _build,
     Companion: _companion,

@@ -22,7 +22,7 @@ _UBUNTU_FLAVOURS = ("generic", "lowlatency", "aws", "azure", "gcp", "oracle", "n
 
 
 def install_driver(place: Place, remedy: InstallDriver) -> tuple[Step, ...]:
-    """The NVIDIA driver of a branch, in the module flavour that the cards take."""
+    """The NVIDIA driver of a branch, in the module flavour that the GPUs take."""
     if not (is_version(remedy.branch) and (not remedy.minimum or is_version(remedy.minimum))):
         return (ManualStep(text="Install a newer NVIDIA driver.", why=remedy.why, risk="root"),)
     exact = bool(remedy.minimum) and remedy.minimum != remedy.branch

@@ -17,6 +17,7 @@ from gpudoctor.finding import (
     AnyRemedy,
     BlockModule,
     Finding,
+    Fix,
     InstallDriver,
     InstallRocmDriver,
     InstallSystemPackage,
@@ -30,7 +31,6 @@ from gpudoctor.finding import (
     SetVariable,
     UnblockModule,
     UnsetVariable,
-    WayOut,
 )
 from gpudoctor.matrix.versions import figures
 
@@ -49,7 +49,7 @@ class Choice(Struct, frozen=True):
     """A finding and the way out of it that is taken."""
 
     finding: Finding
-    way: WayOut
+    fix: Fix
 
 
 class Task(Struct, frozen=True):
@@ -80,7 +80,7 @@ def merged(choices: Sequence[Choice], *, keep_all: bool = False) -> Merged:
 
 
 def _resolved(choices: Sequence[Choice]) -> Merged:
-    owner = next((choice for choice in choices if _torch_of(choice.way)), None)
+    owner = next((choice for choice in choices if _torch_of(choice.fix)), None)
     result = _accept(choices, owner)
     if owner is None or any(owner.finding in task.because for task in result.tasks):
         return result
@@ -108,8 +108,8 @@ def _without_effects(choices: Sequence[Choice]) -> tuple[list[Choice], list[Find
     return taken, effects
 
 
-def _torch_of(way: WayOut) -> ReplaceTorch | None:
-    return next((remedy for remedy in way.remedies if isinstance(remedy, ReplaceTorch)), None)
+def _torch_of(fix: Fix) -> ReplaceTorch | None:
+    return next((remedy for remedy in fix.remedies if isinstance(remedy, ReplaceTorch)), None)
 
 
 def _accept(choices: Sequence[Choice], owner: Choice | None) -> Merged:
@@ -118,31 +118,31 @@ def _accept(choices: Sequence[Choice], owner: Choice | None) -> Merged:
     The torch that will be installed (by `owner`) is on the list from the start: what comes before it is judged by
     it, too.
     """
-    torch = _torch_of(owner.way) if owner else None
+    torch = _torch_of(owner.fix) if owner else None
     tasks = [Task(torch, (), TORCH, ends=False)] if torch else []
     left: list[Finding] = []
     conflicts: list[str] = []
     for choice in choices:
-        finding, way = choice.finding, choice.way
-        found = _towards(way, tasks)
+        finding, fix = choice.finding, choice.fix
+        found = _towards(fix, tasks)
         if any(stance == "conflict" for stance, _ in found):
-            way = next((other for other in finding.ways_out if _is_covered(other, tasks)), way)
-            found = _towards(way, tasks)
+            fix = next((other for other in finding.fixes if _is_covered(other, tasks)), fix)
+            found = _towards(fix, tasks)
         against = next((at for stance, at in found if stance == "conflict"), None)
         if against is not None:
             conflicts.append(_refused(choice, tasks[against], owner))
         elif any(stance == "later" for stance, _ in found):
             left.append(finding)
         else:
-            _add(tasks, finding, way, [at for _, at in found])
+            _add(tasks, finding, fix, [at for _, at in found])
     return Merged(tuple(sorted(tasks, key=lambda task: task.stage)), tuple(left), tuple(conflicts))
 
 
-def _add(tasks: list[Task], finding: Finding, way: WayOut, covering: Sequence[int | None]) -> None:
+def _add(tasks: list[Task], finding: Finding, fix: Fix, covering: Sequence[int | None]) -> None:
     """Put a way out on the list; `covering`: for each of its remedies the place of the task that does it already."""
-    for number, (remedy, at) in enumerate(zip(way.remedies, covering, strict=True)):
+    for number, (remedy, at) in enumerate(zip(fix.remedies, covering, strict=True)):
         if at is None:
-            tasks.append(Task(remedy, (finding,), _stage(way, number, finding), number == len(way.remedies) - 1))
+            tasks.append(Task(remedy, (finding,), _stage(fix, number, finding), number == len(fix.remedies) - 1))
         else:
             because = tasks[at].because if finding in tasks[at].because else (*tasks[at].because, finding)
             tasks[at] = replace(tasks[at], remedy=_joined(tasks[at].remedy, remedy), because=because)
@@ -158,7 +158,7 @@ def _joined(remedy: AnyRemedy, other: AnyRemedy) -> AnyRemedy:
 def _refused(choice: Choice, task: Task, owner: Choice | None) -> str:
     first = task.because or ((owner.finding,) if owner else ())
     return (
-        f'{named(choice.finding)} is not repaired in this run: "{choice.way.title}" does not go with what '
+        f'{named(choice.finding)} is not repaired in this run: "{choice.fix.title}" does not go with what '
         f"{', '.join(named(finding) for finding in first)} needs."
     )
 
@@ -166,18 +166,18 @@ def _refused(choice: Choice, task: Task, owner: Choice | None) -> str:
 # --- what two remedies are to each other ----------------------------------------------------------
 
 
-def _is_covered(way: WayOut, tasks: Sequence[Task]) -> bool:
-    return bool(way.remedies) and all(stance == "covered" for stance, _ in _towards(way, tasks))
+def _is_covered(fix: Fix, tasks: Sequence[Task]) -> bool:
+    return bool(fix.remedies) and all(stance == "covered" for stance, _ in _towards(fix, tasks))
 
 
-def _towards(way: WayOut, tasks: Sequence[Task]) -> list[tuple[Stance, int | None]]:
+def _towards(fix: Fix, tasks: Sequence[Task]) -> list[tuple[Stance, int | None]]:
     """What each remedy of a way out is to all that is on the list, and the place of the task that says so.
 
     A way out that brings the torch itself knows what goes with it: nothing of it waits.
     """
-    weights: tuple[Stance, ...] = ("conflict", "covered") if _torch_of(way) else ("conflict", "covered", "later")
+    weights: tuple[Stance, ...] = ("conflict", "covered") if _torch_of(fix) else ("conflict", "covered", "later")
     found: list[tuple[Stance, int | None]] = []
-    for remedy in way.remedies:
+    for remedy in fix.remedies:
         by_stance: dict[Stance, int] = {}
         for at, task in enumerate(tasks):
             by_stance.setdefault(_stance(remedy, task.remedy), at)
@@ -224,7 +224,7 @@ def _towards_torch(new: AnyRemedy, torch: ReplaceTorch) -> Stance:
     if isinstance(new, _OF_PACKAGES) and new.name != "torch":
         return "later"  # what fits the old torch need not fit the new one
     if isinstance(new, SetVariable) and new.name.startswith(_OVERRIDE):
-        return "later"  # a build that carries the card needs none
+        return "later"  # a build that carries the GPU needs none
     return "apart"
 
 
@@ -240,9 +240,9 @@ def _of_one_package(
 # --- when ----------------------------------------------------------------------------------------------
 
 
-def _stage(way: WayOut, number: int, finding: Finding) -> int:
+def _stage(fix: Fix, number: int, finding: Finding) -> int:
     """Words for a person stay beside the remedy that they go with; alone they belong to the layer of the fault."""
-    before, after = way.remedies[number::-1], way.remedies[number:]
+    before, after = fix.remedies[number::-1], fix.remedies[number:]
     for remedy in (*before, *after):
         if not isinstance(remedy, Manual):
             return _stage_of(remedy)

@@ -32,21 +32,21 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Machine
 from gpudoctor.plain_text import lines_without_controls, without_controls
 from gpudoctor.planner.place import Place, place
-from gpudoctor.step import EnvStep, Fix, ManualStep, RunStep, Step
+from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep, Step
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 
-def fixes_for(finding: Finding, machine: Machine, matrix: Matrix) -> tuple[Fix, ...]:
+def fixes_for(finding: Finding, machine: Machine, matrix: Matrix) -> tuple[PlannedFix, ...]:
     """The ways out of a finding as steps for this machine, best first. Nothing is run here."""
     here = place(machine)
     return tuple(
-        Fix(
-            title=way.title,
-            steps=_once(step for remedy in way.remedies for step in steps_for(remedy, here, machine, matrix)),
+        PlannedFix(
+            title=fix.title,
+            steps=_once(step for remedy in fix.remedies for step in steps_for(remedy, here, machine, matrix)),
         )
-        for way in finding.ways_out
+        for fix in finding.fixes
     )
 
 

@@ -64,6 +64,6 @@ def _weighty(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _key(finding: Finding) -> tuple[str, str, str]:
-    """The fault and its card. Subjects name versions, which a repair changes; a known issue is told by its words."""
+    """The fault and its GPU. Subjects name versions, which a repair changes; a known issue is told by its words."""
     device = f"{finding.device.vendor} {finding.device.index} {finding.device.bdf}" if finding.device else ""
     return finding.id, device, finding.message if finding.slug == "known-issue" else ""

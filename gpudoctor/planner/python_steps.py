@@ -129,7 +129,7 @@ def _install(
 
 def _why(machine: Machine, remedy: ReplaceTorch) -> str:
     had = installed(machine, "torch")
-    build = f"a build for the cards here ({remedy.carries})" if remedy.carries else "a CPU build"
+    build = f"a build for the GPUs here ({remedy.carries})" if remedy.carries else "a CPU build"
     why = f"torch {had.version} makes way for {build}" if had else f"torch: {build}"
     if pinned := pinning_another(machine, remedy.version):
         why += f"; these want another torch: {', '.join(pinned)}"

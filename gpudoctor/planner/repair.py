@@ -82,7 +82,7 @@ class Repair(Struct, frozen=True):
         )
 
 
-class NoSuchWayError(ValueError):
+class NoSuchFixError(ValueError):
     """A finding or a way out was asked for that is not there."""
 
 
@@ -112,7 +112,7 @@ def repair(
         conflicts=wanted.conflicts,
         pinned=tuple(pinning_another(machine, torch.version)) if torch else (),
         left=_names(wanted.left),
-        helpless=_names(finding for finding in meant if not finding.ways_out),
+        helpless=_names(finding for finding in meant if not finding.fixes),
     )
     unanswered = tuple(dict.fromkeys(question.why for question in questions if question.matters))
     return replace(plan, after=" ".join((_after(plan, allowed, here), *_open(unanswered))))
@@ -125,16 +125,16 @@ def _meant(findings: Sequence[Finding], ids: frozenset[str]) -> list[Finding]:
 
 def _chosen(findings: Sequence[Finding], each: bool, alternative: int) -> list[Choice]:
     """The way out of each finding: `alternative` of each or of the first. Raises NoSuchWayError."""
-    helped = [finding for finding in findings if finding.ways_out]
+    helped = [finding for finding in findings if finding.fixes]
     if not helped and alternative > 1:
-        raise NoSuchWayError("nothing is to be repaired: there is no other way out to take")
+        raise NoSuchFixError("nothing is to be repaired: there is no other way out to take")
     choices = []
     for number, finding in enumerate(helped):
-        way = alternative if each or number == 0 else 1
-        if not 1 <= way <= len(finding.ways_out):
-            count = f"{len(finding.ways_out)} way{'s' * (len(finding.ways_out) > 1)} out"
-            raise NoSuchWayError(f"{named(finding)} has {count}: there is no number {way}")
-        choices.append(Choice(finding, finding.ways_out[way - 1]))
+        place = alternative if each or number == 0 else 1
+        if not 1 <= place <= len(finding.fixes):
+            count = f"{len(finding.fixes)} way{'s' * (len(finding.fixes) > 1)} out"
+            raise NoSuchFixError(f"{named(finding)} has {count}: there is no number {place}")
+        choices.append(Choice(finding, finding.fixes[place - 1]))
     return choices
 
 
@@ -147,9 +147,9 @@ def variables_for(findings: Sequence[Finding], *, only: Iterable[str] = ()) -> t
     out that variables alone make. The finding that comes first has its way."""
     found: dict[str, Variable] = {}
     for finding in _meant(findings, frozenset(only)):
-        for way in finding.ways_out:
-            settings = [remedy for remedy in way.remedies if isinstance(remedy, SetVariable | UnsetVariable)]
-            if settings and len(settings) == len(way.remedies):
+        for fix in finding.fixes:
+            settings = [remedy for remedy in fix.remedies if isinstance(remedy, SetVariable | UnsetVariable)]
+            if settings and len(settings) == len(fix.remedies):
                 for remedy in settings:
                     if is_variable(remedy.name, remedy.value if isinstance(remedy, SetVariable) else ""):
                         found.setdefault(remedy.name, remedy)

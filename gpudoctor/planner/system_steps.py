@@ -93,7 +93,7 @@ def load_module(place: Place, remedy: LoadModule) -> tuple[Step, ...]:
         return (load,)
     unload = RunStep(
         argv=("modprobe", "-r", remedy.module),
-        why="programs that use the card must be stopped first",
+        why="programs that use the GPU must be stopped first",
         risk="root",
         undo=(("modprobe", remedy.module),),
     )
@@ -124,7 +124,7 @@ def unblock_module(place: Place, remedy: UnblockModule) -> tuple[Step, ...]:
 
 
 def block_module(place: Place, remedy: BlockModule) -> tuple[Step, ...]:
-    """A rule in modprobe.d that keeps a rival driver from the card."""
+    """A rule in modprobe.d that keeps a rival driver from the GPU."""
     module = _shown(remedy.module)
     modeset = f"options {module} modeset=0\n" if module == "nouveau" else ""
     text = (

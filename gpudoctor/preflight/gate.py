@@ -63,16 +63,16 @@ class Passage(Struct, frozen=True):
         """One line of what the command gets: "ok: 8 x NVIDIA H100 80GB HBM3, torch 2.6.0+cu124"."""
         machine = self.survey.machine
         names = [standing.gpu.name for standing in standings(machine) if standing.usable]
-        cards = [f"{count} x {name}" if (count := names.count(name)) > 1 else name for name in dict.fromkeys(names)]
-        if cards and (number := usable_count(machine)) < len(names):
-            cards[0] = f"{number} of {cards[0]}"
+        gpus = [f"{count} x {name}" if (count := names.count(name)) > 1 else name for name in dict.fromkeys(names)]
+        if gpus and (number := usable_count(machine)) < len(names):
+            gpus[0] = f"{number} of {gpus[0]}"
         torch = [f"torch {machine.torch.version}"] if machine.torch else []
         variables = [
             f"without {name}" if value is None else f"{name}={value}" for name, value in self.variables.items()
         ]
         told = dict.fromkeys(f.slug for f in self.judgement.findings if f.severity != "note")
         verdict = f"{self.judgement.verdict} ({', '.join(told)})" if told else self.judgement.verdict
-        line = f"{verdict}: {', '.join((*(cards or ['no GPU']), *torch, *variables))}"
+        line = f"{verdict}: {', '.join((*(gpus or ['no GPU']), *torch, *variables))}"
         ignored = [f"{one.id} ({one.why})" if one.why else one.id for one in self.judgement.ignored]
         return f"{line}; ignored: {', '.join(ignored)}" if ignored else line
 

@@ -43,7 +43,7 @@ def probe_amd(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System) -> A
         render_nodes=_render_nodes(host),
         topology=topology,
         rocm=_rocm(host, here),
-        firmware_package=_firmware(host) if here else unknown("not looked for: no AMD card"),
+        firmware_package=_firmware(host) if here else unknown("not looked for: no AMD GPU"),
     )
 
 
@@ -98,7 +98,7 @@ def _topology(host: Host) -> Fact[tuple[KfdNode, ...]]:
 def _node(host: Host, folder: str, number: int) -> KfdNode:
     text = host.text(f"{folder}/properties", 65536)
     if text.value is None:
-        # The kernel hides a card from those whose device cgroup does not grant it.
+        # The kernel hides a GPU from those whose device cgroup does not grant it.
         return KfdNode(node=number, readable=False)
     properties = _properties(text.value)
     gpu = properties.get("simd_count", 0) > 0
@@ -140,7 +140,7 @@ def _bdf(properties: dict[str, int]) -> str | None:
     location = properties.get("location_id")
     if not location:
         return None
-    # Bits above 16 number the partitions of a card.
+    # Bits above 16 number the partitions of a GPU.
     bus, device, function = location >> 8 & 0xFF, location >> 3 & 0x1F, location & 7
     return f"{properties.get('domain', 0):04x}:{bus:02x}:{device:02x}.{function}"
 
@@ -167,7 +167,7 @@ def _links(host: Host, folder: str) -> tuple[str, ...]:
 
 def _rocm(host: Host, here: bool) -> Fact[tuple[RocmInstall, ...]]:
     """ROCm installations of the system: below /opt, where ROCM_PATH points, or the distribution's own (looked
-    for only where there is a card)."""
+    for only where there is a GPU)."""
     listing = host.names("/opt")
     folders = [f"/opt/{name}" for name in listing.value or () if name == "rocm" or re.match(r"rocm-\d", name)]
     folders += [f"/opt/rocm/{name}" for name in host.names("/opt/rocm").value or () if name.startswith("core-")]

@@ -86,7 +86,7 @@ def _recorded(host: Host) -> Fact[HsaApi]:
 def parse_rocminfo(text: str) -> HsaApi | None:
     """Agents of a rocminfo text, or its refusal as an HSA status; None if it is neither.
 
-    With HSA_OVERRIDE_GFX_VERSION set, the targets are those of the override, not the card's.
+    With HSA_OVERRIDE_GFX_VERSION set, the targets are those of the override, not the GPU's.
     """
     agents = tuple(_agent(piece) for piece in re.split(r"^\s*Agent \d+\s*$", text, flags=re.M)[1:])
     if agents:

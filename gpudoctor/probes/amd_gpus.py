@@ -1,4 +1,4 @@
-"""AMD's cards: KFD's GPU nodes joined with the PCI devices; under WSL2 the agents of the HSA runtime."""
+"""AMD's GPUs: KFD's GPU nodes joined with the PCI devices; under WSL2 the agents of the HSA runtime."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Identity, Matrix
 
 
-def amd_cards(pci: Fact[tuple[PciDevice, ...]], stack: AmdStack, system: System, matrix: Matrix) -> tuple[Gpu, ...]:
-    """KFD's GPU nodes in their order (HIP counts them so; a partitioned card has several), then the cards that
+def amd_gpus(pci: Fact[tuple[PciDevice, ...]], stack: AmdStack, system: System, matrix: Matrix) -> tuple[Gpu, ...]:
+    """KFD's GPU nodes in their order (HIP counts them so; a partitioned GPU has several), then the GPUs that
     KFD does not have."""
     nodes = [node for node in stack.topology.value or () if node.simd_count > 0]
     devices = {device.bdf: device for device in pci.value or () if device.vendor == AMD and device.is_gpu}
-    cards: list[Gpu] = []
+    gpus: list[Gpu] = []
     joined: set[str] = set()
     for place, node in enumerate(nodes):
         device = _device_of(node, devices)
         if device is not None:
             joined.add(device.bdf)
-        cards.append(_card(device, node, place, stack, matrix))
+        gpus.append(_gpu(device, node, place, stack, matrix))
     for bdf, device in sorted(devices.items()):
         if bdf not in joined and _counts(device, matrix):
-            cards.append(_card(device, None, None, stack, matrix))
-    return tuple(cards) or _agents(stack, system, matrix)
+            gpus.append(_gpu(device, None, None, stack, matrix))
+    return tuple(gpus) or _agents(stack, system, matrix)
 
 
 def _device_of(node: KfdNode, devices: dict[str, PciDevice]) -> PciDevice | None:
-    """The PCI device of a node; partitions of a card are given function numbers that are not on the bus."""
+    """The PCI device of a node; partitions of a GPU are given function numbers that are not on the bus."""
     if node.bdf is None:
         return next(iter(devices.values())) if len(devices) == 1 and node.pci_id is None else None
     return devices.get(node.bdf) or devices.get(f"{node.bdf[:-1]}0")
@@ -40,19 +40,19 @@ def _device_of(node: KfdNode, devices: dict[str, PciDevice]) -> PciDevice | None
 def _counts(device: PciDevice, matrix: Matrix) -> bool:
     """Leaves out old ATI chips (management controllers of servers among them) that nothing can compute on.
 
-    A card that the matrix does not know counts if amdgpu has it, or if it is too new for both: ids from 7300 up
+    A GPU that the matrix does not know counts if amdgpu has it, or if it is too new for both: ids from 7300 up
     and those of APUs below 2000. All others without a row are older than amdgpu.
     """
-    if matrix.card_by_pci(device.pci_id, device.revision) is not None or device.driver.value == "amdgpu":
+    if matrix.gpu_by_pci(device.pci_id, device.revision) is not None or device.driver.value == "amdgpu":
         return True
     number = int(device.device, 16)
     return device.driver.value != "radeon" and (0x7300 <= number < 0x9000 or 0x1000 <= number < 0x2000)
 
 
-def _card(device: PciDevice | None, node: KfdNode | None, place: int | None, stack: AmdStack, matrix: Matrix) -> Gpu:
+def _gpu(device: PciDevice | None, node: KfdNode | None, place: int | None, stack: AmdStack, matrix: Matrix) -> Gpu:
     pci_id = device.pci_id if device else (node.pci_id if node else None)
     revision = device.revision if device else None
-    identity = matrix.card_by_pci(pci_id, revision) if pci_id else None
+    identity = matrix.gpu_by_pci(pci_id, revision) if pci_id else None
     bdf = device.bdf if device else (node.bdf if node else None)
     arch = _arch(node, identity, pci_id, stack)
     name = identity.name if identity else f"AMD {arch.value or 'Radeon'}" + (f" ({pci_id})" if pci_id else "")
@@ -83,7 +83,7 @@ def _card(device: PciDevice | None, node: KfdNode | None, place: int | None, sta
 
 
 def _uuid(node: KfdNode | None) -> str:
-    """As ROCR_VISIBLE_DEVICES names a card: KFD's unique id in hex ("GPU-ab54a98ceb1f0ad2")."""
+    """As ROCR_VISIBLE_DEVICES names a GPU: KFD's unique id in hex ("GPU-ab54a98ceb1f0ad2")."""
     number = node.unique_id if node else ""
     return f"GPU-{int(number):016x}" if re.fullmatch("[0-9]{1,20}", number) and int(number) else ""
 
@@ -95,7 +95,7 @@ def _arch(node: KfdNode | None, identity: Identity | None, pci_id: str | None, s
         return known(identity.arch, f"{pci_id} in the compatibility matrix")
     if pci_id:
         return unknown(f"the compatibility matrix has no row for {pci_id}", "compat_matrix.yaml")
-    return unknown("neither KFD nor the bus tells which card this is")
+    return unknown("neither KFD nor the bus tells which GPU this is")
 
 
 def _family(matrix: Matrix, identity: Identity | None, arch: Fact[str]) -> str | None:
@@ -131,13 +131,13 @@ def _memory(device: PciDevice | None, node: KfdNode | None, stack: AmdStack) -> 
 
 
 def _agents(stack: AmdStack, system: System, matrix: Matrix) -> tuple[Gpu, ...]:
-    """Cards that only the HSA runtime shows: WSL2, and recordings that hold no more than rocminfo's text."""
+    """GPUs that only the HSA runtime shows: WSL2, and recordings that hold no more than rocminfo's text."""
     agents = [agent for agent in (stack.hsa.value.agents if stack.hsa.value else ()) if agent.kind == "gpu"]
     return tuple(_of_agent(agent, place, stack, system, matrix) for place, agent in enumerate(agents))
 
 
 def _of_agent(agent: HsaAgent, place: int, stack: AmdStack, system: System, matrix: Matrix) -> Gpu:
-    identity = matrix.card_by_pci(agent.pci_id) if agent.pci_id else None
+    identity = matrix.gpu_by_pci(agent.pci_id) if agent.pci_id else None
     isa = agent.isa[0].partition(":")[0] if agent.isa else agent.name
     # The runtime's word follows HSA_OVERRIDE_GFX_VERSION; the PCI id does not.
     gfx = identity.arch if identity else (isa if isa.startswith("gfx") else None)

@@ -9,8 +9,8 @@ from gpudoctor.host import Host
 from gpudoctor.machine import BatchJob, Fact, absent, known, unknown
 
 _VISIBILITY = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
-# What schedulers write for "no card": Slurm, Flux, HTCondor; empty is Ray's and Slurm's.
-_NO_CARD = ("", "NoDevFiles", "-1", "10000", "none", "void")
+# What schedulers write for "no GPU": Slurm, Flux, HTCondor; empty is Ray's and Slurm's.
+_NO_GPU = ("", "NoDevFiles", "-1", "10000", "none", "void")
 
 Variables = Mapping[str, str]
 
@@ -41,7 +41,7 @@ def _slurm(variables: Variables) -> int | None:
         number = re.fullmatch(r"(?:[^:,]+:)*(\d{1,9})", variables.get(name, ""))
         if number:
             return int(number[1])
-    # salloc leaves its shell on the machine it was typed on: there no card is granted or refused.
+    # salloc leaves its shell on the machine it was typed on: there no GPU is granted or refused.
     return _visible(variables) if variables.get("SLURMD_NODENAME") else None
 
 
@@ -61,8 +61,8 @@ def _visible(variables: Variables) -> int | None:
 
 
 def _listed(value: str | None) -> int | None:
-    """How many cards "0,1", "0-3", "GPU-..,GPU-.." or "gpu:2" names; 0 for a value that means none."""
-    if value is None or value.strip() in _NO_CARD:
+    """How many GPUs "0,1", "0-3", "GPU-..,GPU-.." or "gpu:2" names; 0 for a value that means none."""
+    if value is None or value.strip() in _NO_GPU:
         return None if value is None else 0
     total = 0
     for entry in re.sub(r"\(.*?\)", "", value).split(","):
@@ -78,7 +78,7 @@ def _listed(value: str | None) -> int | None:
 
 
 def _lines(host: Host, path: str) -> int | None:
-    """PBS_GPUFILE has one line a card."""
+    """PBS_GPUFILE has one line a GPU."""
     text = host.text(path) if path.startswith("/") else None
     return None if text is None or text.value is None else len(text.value.split())
 

@@ -12,7 +12,7 @@ from gpudoctor.machine import ExtensionCode, PythonEnvironment
 from gpudoctor.matrix.rows import ExtensionLibrary
 
 _SAMPLE = Sample(containers=2000, bundles=32)
-"""All containers of these libraries: some of them part their kernels by card, so that few would not tell."""
+"""All containers of these libraries: some of them part their kernels by GPU, so that few would not tell."""
 _MOST_LIBRARIES = 4
 
 

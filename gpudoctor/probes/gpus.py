@@ -1,4 +1,4 @@
-"""Cards, put together: one Gpu for what the bus, KFD, the kernel module and the drivers tell of it.
+"""GPUs, put together: one Gpu for what the bus, KFD, the kernel module and the drivers tell of it.
 
 The drivers' own word beats the table: the compute capability from NVML, the gfx target from KFD. The PCI id,
 looked up in the matrix, tells the rest; what nothing tells is unknown.
@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor.machine import AmdStack, Fact, Gpu, NvidiaStack, System, absent, known, unknown
-from gpudoctor.probes.amd_gpus import amd_cards
-from gpudoctor.probes.nvidia_gpus import nvidia_cards
+from gpudoctor.probes.amd_gpus import amd_gpus
+from gpudoctor.probes.nvidia_gpus import nvidia_gpus
 from gpudoctor.probes.pci import PciDevice
 
 if TYPE_CHECKING:
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 def assemble(
     pci: Fact[tuple[PciDevice, ...]], amd: AmdStack, nvidia: NvidiaStack, system: System, matrix: Matrix
 ) -> tuple[tuple[Gpu, ...], Fact[bool]]:
-    """All cards, NVIDIA's first, each maker's in its runtime's order; and whether the machine could be searched
-    for cards at all (absent: it has no PCI bus and nothing that stands for one)."""
+    """All GPUs, NVIDIA's first, each maker's in its runtime's order; and whether the machine could be searched
+    for GPUs at all (absent: it has no PCI bus and nothing that stands for one)."""
     if pci.value is not None:
-        classed = (device for device in pci.value if device.class_code or matrix.card_by_pci(device.pci_id))
+        classed = (device for device in pci.value if device.class_code or matrix.gpu_by_pci(device.pci_id))
         pci = known(tuple(classed), pci.source)
-    gpus = (*nvidia_cards(pci, nvidia, system, matrix), *amd_cards(pci, amd, system, matrix))
+    gpus = (*nvidia_gpus(pci, nvidia, system, matrix), *amd_gpus(pci, amd, system, matrix))
     return gpus, _searched(pci, amd, nvidia, system)
 
 
 def _searched(pci: Fact[tuple[PciDevice, ...]], amd: AmdStack, nvidia: NvidiaStack, system: System) -> Fact[bool]:
     if pci.known:
         return known(True, pci.source)
-    # A driver that failed, or listed no card, says nothing of what is on a bus that nobody read.
+    # A driver that failed, or listed no GPU, says nothing of what is on a bus that nobody read.
     listed = (api for api in nvidia.answered if api.value and api.value.devices)
     stand_ins: tuple[Fact[Any], ...] = (nvidia.proc_gpus, amd.topology, *listed)
     for fact in stand_ins:

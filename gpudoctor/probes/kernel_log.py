@@ -125,7 +125,7 @@ def _match(entry: Entry, regex: re.Pattern[str]) -> re.Match[str] | None:
 
 
 def _fault(entry: Entry, kind: str, match: re.Match[str]) -> tuple[LogFault, str]:
-    """The fault, and what tells it from another one of its kind on the same card."""
+    """The fault, and what tells it from another one of its kind on the same GPU."""
     groups = match.groupdict()
     bdf, xid = groups.get("bdf"), groups.get("xid")
     fault = LogFault(

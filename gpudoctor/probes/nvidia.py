@@ -35,7 +35,7 @@ _FABRIC_PACKAGE = r"nvidia-fabricmanager(?:-\d+)?"
 def probe_nvidia(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System, load_path: LoadPath) -> NvidiaStack:
     """Everything that files tell; `nvml`, `cuda` and `smi` are left to level driver."""
     listed = host.names(f"{PROC}/gpus")
-    cards = tuple(_proc_card(host, name) for name in listed.value or ())
+    gpus = tuple(_proc_detail(host, name) for name in listed.value or ())
     loaded = loaded_modules(host, MODULES)
     module = _module(host, loaded)
     return NvidiaStack(
@@ -46,8 +46,8 @@ def probe_nvidia(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System, l
         blocked=blocked_modules(host, MODULES),
         userland=_userland(load_path),
         nodes=_nodes(host),
-        proc_gpus=_listing(listed, tuple(card.bdf for card in cards)),
-        proc_cards=cards,
+        proc_gpus=_listing(listed, tuple(gpu.bdf for gpu in gpus)),
+        proc_details=gpus,
         firmware=_firmware(host, module, system),
         fabric=_fabric(host, pci, system),
         toolkit=_toolkit(host),
@@ -91,7 +91,7 @@ def _firmware(host: Host, module: Fact[NvidiaModule], system: System) -> Fact[tu
     return known(files, listed[0].source) if files else listed[0]
 
 
-def _proc_card(host: Host, name: str) -> ProcGpu:
+def _proc_detail(host: Host, name: str) -> ProcGpu:
     text = host.text(f"{PROC}/gpus/{name}/information", 4096).value or ""
     pairs = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
     minor, uuid = pairs.get("Device Minor", ""), pairs.get("GPU UUID", "")
@@ -112,7 +112,7 @@ def _nodes(host: Host) -> Fact[tuple[DeviceNode, ...]]:
         return host.missing("/dev/nvidiactl")  # an empty /dev is that of an image, not of a machine
     ours = [name for name in names.value if name.startswith(("nv", "dxg")) and re.fullmatch(_NODE, name)]
     nodes = [host.open_node(f"/dev/{name}") for name in ours]
-    # Slices have a node each, there may be a hundred; whether one opens says nothing about the card.
+    # Slices have a node each, there may be a hundred; whether one opens says nothing about the GPU.
     for name in host.names("/dev/nvidia-caps").value or ():
         found = host.stat(path := f"/dev/nvidia-caps/{name}").value
         if found is not None:

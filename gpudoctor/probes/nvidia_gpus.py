@@ -1,4 +1,4 @@
-"""NVIDIA's cards: from PCI, /proc/driver/nvidia, NVML or nvidia-smi; WSL2 and Jetson have no PCI id."""
+"""NVIDIA's GPUs: from PCI, /proc/driver/nvidia, NVML or nvidia-smi; WSL2 and Jetson have no PCI id."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ if TYPE_CHECKING:
 _BOUND = ("nvidia", "nvidia-current", "nvgpu")
 
 
-def nvidia_cards(
+def nvidia_gpus(
     pci: Fact[tuple[PciDevice, ...]], stack: NvidiaStack, system: System, matrix: Matrix
 ) -> tuple[Gpu, ...]:
-    """One Gpu per card, by PCI address, with its place in NVML's order."""
+    """One Gpu per GPU, by PCI address, with its place in NVML's order."""
     told, on_board = _told(stack), None
     devices = {device.bdf: device for device in pci.value or () if device.vendor == NVIDIA and device.is_gpu}
-    proc = {card.bdf: card for card in stack.proc_cards if not card.excluded}
+    proc = {gpu.bdf: gpu for gpu in stack.proc_details if not gpu.excluded}
     if system.jetson.known:
-        # A Tegra's own card has no address, or one that is on no bus.
-        on_board = next((card for card in told if card.bdf not in devices and card.bdf not in proc), None)
-        told = tuple(card for card in told if card is not on_board)
+        # A Tegra's own GPU has no address, or one that is on no bus.
+        on_board = next((gpu for gpu in told if gpu.bdf not in devices and gpu.bdf not in proc), None)
+        told = tuple(gpu for gpu in told if gpu is not on_board)
     told = _placed(told, devices, proc)
     listed = {device.bdf: device for device in told if device.bdf}
     addresses = sorted({*devices, *proc, *listed})
-    cards = [
-        _card(address, devices.get(address), proc.get(address), listed.get(address), stack, matrix)
+    gpus = [
+        _gpu(address, devices.get(address), proc.get(address), listed.get(address), stack, matrix)
         for address in addresses
     ]
-    cards += [_card(None, None, None, device, stack, matrix) for device in _without_address(told, cards)]
+    gpus += [_gpu(None, None, None, device, stack, matrix) for device in _without_address(told, gpus)]
     soc = _soc(system, stack, matrix, on_board)
-    if soc is not None and not any(gpu.arch.value == soc.arch.value for gpu in cards):
-        cards.append(soc)
-    if not cards:
-        cards = _unnamed(stack, system)
-    return _in_order(_with_single_node(cards, stack), stack)
+    if soc is not None and not any(gpu.arch.value == soc.arch.value for gpu in gpus):
+        gpus.append(soc)
+    if not gpus:
+        gpus = _unnamed(stack, system)
+    return _in_order(_with_single_node(gpus, stack), stack)
 
 
 def _told(stack: NvidiaStack) -> tuple[NvmlDevice, ...]:
-    """The cards that NVML lists, else those of libcuda, else those of nvidia-smi, capabilities filled in from
-    the others. libcuda leaves out what CUDA_VISIBLE_DEVICES hides, so it never takes a card away."""
+    """The GPUs that NVML lists, else those of libcuda, else those of nvidia-smi, capabilities filled in from
+    the others. libcuda leaves out what CUDA_VISIBLE_DEVICES hides, so it never takes a GPU away."""
     lists = [api.value.devices for api in (stack.nvml, stack.smi, stack.cuda) if api.value and api.value.devices]
     if not lists:
         return ()
@@ -57,7 +57,7 @@ def _told(stack: NvidiaStack) -> tuple[NvmlDevice, ...]:
 def _placed(
     told: tuple[NvmlDevice, ...], devices: dict[str, PciDevice], proc: dict[str, ProcGpu]
 ) -> tuple[NvmlDevice, ...]:
-    """`nvidia-smi -L` names no addresses: where it lists all cards that the driver has, they are in bus order."""
+    """`nvidia-smi -L` names no addresses: where it lists all GPUs that the driver has, they are in bus order."""
     taken = [bdf for bdf in sorted({*devices, *proc}) if bdf in proc or devices[bdf].driver.value in (None, *_BOUND)]
     if len(taken) != len(told) or any(device.bdf for device in told):
         return told
@@ -70,13 +70,13 @@ def _with(device: NvmlDevice, **changes: object) -> NvmlDevice:
     return replace(device, **changes)
 
 
-def _without_address(told: tuple[NvmlDevice, ...], cards: list[Gpu]) -> tuple[NvmlDevice, ...]:
-    """Cards that were listed without an address (nvidia-smi -L): new ones only if nothing else showed any."""
+def _without_address(told: tuple[NvmlDevice, ...], gpus: list[Gpu]) -> tuple[NvmlDevice, ...]:
+    """GPUs that were listed without an address (nvidia-smi -L): new ones only if nothing else showed any."""
     nameless = tuple(device for device in told if not device.bdf and (device.name or device.lost))
-    return () if cards else nameless
+    return () if gpus else nameless
 
 
-def _card(
+def _gpu(
     address: str | None,
     device: PciDevice | None,
     proc: ProcGpu | None,
@@ -113,14 +113,14 @@ def _card(
 
 
 def _identity(matrix: Matrix, pci_id: str | None, revision: str | None, name: str) -> Identity | None:
-    found = matrix.card_by_pci(pci_id, revision) if pci_id else None
+    found = matrix.gpu_by_pci(pci_id, revision) if pci_id else None
     return found or identity_by_name(matrix, name)
 
 
 def identity_by_name(matrix: Matrix, name: str) -> Identity | None:
-    """The one card that a driver's name stands for. Tables cut long names off with "..."; the word that was cut
+    """The one GPU that a driver's name stands for. Tables cut long names off with "..."; the word that was cut
     is left away, and what is left must stand for one architecture."""
-    found = matrix.cards_by_name(re.sub(r"\s*\S*\.\.\.$", "", name))
+    found = matrix.gpus_by_name(re.sub(r"\s*\S*\.\.\.$", "", name))
     return found[0] if len(found) == 1 else None
 
 
@@ -131,7 +131,7 @@ def _arch(told: NvmlDevice | None, identity: Identity | None, pci_id: str | None
         return known(identity.arch, f"{identity.pci_id if pci_id else identity.name} in the compatibility matrix")
     if pci_id:
         return unknown(f"the compatibility matrix has no row for {pci_id}", "compat_matrix.yaml")
-    return unknown("neither a PCI id nor the driver tells which card this is")
+    return unknown("neither a PCI id nor the driver tells which GPU this is")
 
 
 def _family(matrix: Matrix, identity: Identity | None, arch: Fact[str]) -> str | None:
@@ -180,7 +180,7 @@ def _soc(system: System, stack: NvidiaStack, matrix: Matrix, told: NvmlDevice | 
     jetson = system.jetson.value
     if jetson is None:
         return None
-    identity = matrix.card_by_device_tree(jetson.compatible) if jetson.compatible else None
+    identity = matrix.gpu_by_device_tree(jetson.compatible) if jetson.compatible else None
     identity = identity or identity_by_name(matrix, jetson.model)
     source = system.jetson.source
     arch = _arch(told, identity, None, stack)
@@ -204,7 +204,7 @@ def _soc(system: System, stack: NvidiaStack, matrix: Matrix, told: NvmlDevice | 
 
 
 def _unnamed(stack: NvidiaStack, system: System) -> list[Gpu]:
-    """Cards that only a node or a library gives away: WSL2 before the driver is asked, sandboxes without sysfs."""
+    """GPUs that only a node or a library gives away: WSL2 before the driver is asked, sandboxes without sysfs."""
     nodes = [node.path for node in stack.nodes.value or () if node.opened != "ENOENT"]
     why = "no PCI id can be seen here; only the driver can tell (level driver)"
     if system.wsl.known:
@@ -214,33 +214,33 @@ def _unnamed(stack: NvidiaStack, system: System) -> list[Gpu]:
             ("NVIDIA GPU of the Windows host", "/dev/dxg", known("dxgkrnl", "/dev/dxg"))
         ]
     else:
-        cards = [path for path in nodes if re.fullmatch(r"/dev/nvidia\d+", path)]
-        named = [(f"NVIDIA GPU ({path})", path, known("nvidia", path)) for path in cards]
+        gpus = [path for path in nodes if re.fullmatch(r"/dev/nvidia\d+", path)]
+        named = [(f"NVIDIA GPU ({path})", path, known("nvidia", path)) for path in gpus]
     return [
         Gpu(vendor="nvidia", name=name, arch=unknown(why), driver=driver, nodes=(path,), source=path)
         for name, path, driver in named
     ]
 
 
-def _with_single_node(cards: list[Gpu], stack: NvidiaStack) -> list[Gpu]:
-    """Where there is one card and one card node, the node is that card's."""
+def _with_single_node(gpus: list[Gpu], stack: NvidiaStack) -> list[Gpu]:
+    """Where there is one GPU and one GPU node, the node is that GPU's."""
     nodes = [
         n.path for n in stack.nodes.value or () if re.fullmatch(r"/dev/nvidia\d+", n.path) and n.opened != "ENOENT"
     ]
-    if len(cards) != 1 or len(nodes) != 1 or cards[0].nodes:
-        return cards
+    if len(gpus) != 1 or len(nodes) != 1 or gpus[0].nodes:
+        return gpus
     from msgspec.structs import replace
 
-    return [replace(cards[0], nodes=(nodes[0],))]
+    return [replace(gpus[0], nodes=(nodes[0],))]
 
 
-def _in_order(cards: list[Gpu], stack: NvidiaStack) -> tuple[Gpu, ...]:
-    """Number the cards as NVML does: what it lists, else by address those that its kernel module has."""
+def _in_order(gpus: list[Gpu], stack: NvidiaStack) -> tuple[Gpu, ...]:
+    """Number the GPUs as NVML does: what it lists, else by address those that its kernel module has."""
     from msgspec.structs import replace
 
-    if any(gpu.nvml is not None for gpu in cards):
-        return tuple(replace(gpu, index=gpu.nvml.index) if gpu.nvml is not None else gpu for gpu in cards)
-    taken = [gpu for gpu in cards if gpu.driver.value in (*_BOUND, "dxgkrnl")]
-    counted = taken or [gpu for gpu in cards if gpu.driver.value != "vfio-pci"]
+    if any(gpu.nvml is not None for gpu in gpus):
+        return tuple(replace(gpu, index=gpu.nvml.index) if gpu.nvml is not None else gpu for gpu in gpus)
+    taken = [gpu for gpu in gpus if gpu.driver.value in (*_BOUND, "dxgkrnl")]
+    counted = taken or [gpu for gpu in gpus if gpu.driver.value != "vfio-pci"]
     places = {id(gpu): place for place, gpu in enumerate(counted)}
-    return tuple(replace(gpu, index=places.get(id(gpu))) for gpu in cards)
+    return tuple(replace(gpu, index=places.get(id(gpu))) for gpu in gpus)

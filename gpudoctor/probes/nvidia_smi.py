@@ -33,7 +33,7 @@ _FAILURES = (
 def parse_smi(text: str, errors: str = "") -> NvidiaApi | None:
     """One answer out of whatever nvidia-smi printed; None if nothing in it is nvidia-smi's.
 
-    `status` is NVML's code of the failure it speaks of, 0 where it listed cards or found none.
+    `status` is NVML's code of the failure it speaks of, 0 where it listed GPUs or found none.
     """
     driver, cuda = _versions(text)
     for parse in (_from_xml, _from_query, _from_table, _from_csv, _from_list):
@@ -66,7 +66,7 @@ def _versions(text: str) -> tuple[str | None, str | None]:
 
 
 def _lost(text: str, known: tuple[NvmlDevice, ...]) -> tuple[NvmlDevice, ...]:
-    """Cards that nvidia-smi could not get hold of."""
+    """GPUs that nvidia-smi could not get hold of."""
     found = re.finditer(
         r"Unable to determine the device handle for (?:GPU\s*\d*:?\s*)?([0-9A-Fa-f:.]{7,16}): ([^\n]+)", text
     )
@@ -83,7 +83,7 @@ def _from_xml(text: str) -> tuple[NvmlDevice, ...] | None:
     if "<nvidia_smi_log" not in text:
         return None
     body = text[text.index("<nvidia_smi_log") :].partition("</nvidia_smi_log>")[0]
-    # Not an XML parser: recordings are cut, and quoted badly; every card that is there counts.
+    # Not an XML parser: recordings are cut, and quoted badly; every GPU that is there counts.
     pieces = re.split(r"<gpu id=[\\\"' ]*([0-9A-Fa-f:.]+)[^>]*>", body)
     return tuple(
         _device(n, address, _xml_pairs(piece))
@@ -113,7 +113,7 @@ def _from_query(text: str) -> tuple[NvmlDevice, ...] | None:
         return None
     body = text[start : text.find("NVSMI LOG", start + 1)] if text.find("NVSMI LOG", start + 1) > 0 else text[start:]
     pieces = re.split(r"^GPU ([0-9A-Fa-f:.]{7,16})[ \t]*$", body, flags=re.MULTILINE)
-    names = dict(_slices_by_card(text))
+    names = dict(_slices_by_gpu(text))
     return tuple(
         _device(n, address, _query_pairs(piece), names.get(n, ()))
         for n, (address, piece) in enumerate(zip(pieces[1::2], pieces[2::2], strict=True))
@@ -212,7 +212,7 @@ def _from_table(text: str) -> tuple[NvmlDevice, ...] | None:
         return None
     body = text[text.index("| NVIDIA-SMI") :]
     body = body[: body.find("| NVIDIA-SMI", 1)] if body.find("| NVIDIA-SMI", 1) > 0 else body
-    slices = {**_slices_in_table(body), **dict(_slices_by_card(text))}
+    slices = {**_slices_in_table(body), **dict(_slices_by_gpu(text))}
     rows = list(_ROW.finditer(body))
     found = []
     for row, following in zip(rows, [*rows[1:], None], strict=False):
@@ -239,7 +239,7 @@ def _from_table(text: str) -> tuple[NvmlDevice, ...] | None:
 
 
 def _slices_in_table(body: str) -> dict[int, tuple[MigDevice, ...]]:
-    """The table below the cards, "| GPU  GI  CI  MIG | Memory-Usage |": names and UUIDs are not in it."""
+    """The table below the GPUs, "| GPU  GI  CI  MIG | Memory-Usage |": names and UUIDs are not in it."""
     found: dict[int, tuple[MigDevice, ...]] = {}
     _, _, below = body.partition("| MIG devices:")
     pattern = r"^\|\s*(\d{1,9})\s+\d+\s+\d+\s+\d+\s*\|\s*\d+\s*MiB\s*/\s*(\d{1,9})\s*MiB"
@@ -259,7 +259,7 @@ def _second_line(line: str) -> tuple[int | None, int | None, str]:
 
 
 def _from_list(text: str) -> tuple[NvmlDevice, ...] | None:
-    slices = dict(_slices_by_card(text))
+    slices = dict(_slices_by_gpu(text))
     found = tuple(
         NvmlDevice(
             index=int(line[1]),
@@ -273,11 +273,11 @@ def _from_list(text: str) -> tuple[NvmlDevice, ...] | None:
     return found or None
 
 
-def _slices_by_card(text: str) -> Iterable[tuple[int, tuple[MigDevice, ...]]]:
-    """MIG slices of each card as -L lists them."""
-    for card in re.finditer(r"^GPU (\d{1,9}): .*\n((?:\s+MIG .*(?:\n|$))+)", text, re.MULTILINE):
-        lines = re.finditer(r"^\s+MIG (\S+)\s+Device\s+\d+: \(UUID: ([\w/-]+)\)", card[2], re.MULTILINE)
-        yield int(card[1]), tuple(MigDevice(profile=line[1], uuid=line[2]) for line in lines)
+def _slices_by_gpu(text: str) -> Iterable[tuple[int, tuple[MigDevice, ...]]]:
+    """MIG slices of each GPU as -L lists them."""
+    for gpu in re.finditer(r"^GPU (\d{1,9}): .*\n((?:\s+MIG .*(?:\n|$))+)", text, re.MULTILINE):
+        lines = re.finditer(r"^\s+MIG (\S+)\s+Device\s+\d+: \(UUID: ([\w/-]+)\)", gpu[2], re.MULTILINE)
+        yield int(gpu[1]), tuple(MigDevice(profile=line[1], uuid=line[2]) for line in lines)
 
 
 _COLUMNS = {"name", "uuid", "driver_version", "pci.bus_id", "index", "compute_cap", "memory.total", "memory.used"}

@@ -1,4 +1,4 @@
-"""Cards and NVSwitches on the PCI bus, from sysfs: they show with no driver and no lspci.
+"""GPUs and NVSwitches on the PCI bus, from sysfs: they show with no driver and no lspci.
 
 In a container sysfs shows the whole host, also what was not granted.
 """
@@ -92,7 +92,7 @@ def _read_device(host: Host, bdf: str) -> PciDevice | None:
         return None
     plain = PciDevice(bdf=normal_bdf(bdf) or bdf, vendor=vendor, device=device, class_code=class_code)
     if not (plain.is_gpu or plain.is_nvswitch) or host.exists(f"{folder}/physfn"):
-        return None  # a virtual function of a card that the host shares out is no card of its own here
+        return None  # a virtual function of a GPU that the host shares out is no GPU of its own here
     status = host.text(f"{folder}/power/runtime_status", 64).value
     return PciDevice(
         bdf=plain.bdf,
@@ -142,7 +142,7 @@ def _driver(host: Host, folder: str, event: dict[str, str]) -> Fact[str]:
 
 
 def _dead(host: Host, folder: str, runtime_status: str | None) -> bool:
-    """Whether the configuration space reads all ones. A sleeping card is left asleep."""
+    """Whether the configuration space reads all ones. A sleeping GPU is left asleep."""
     if runtime_status in ("suspended", "suspending"):
         return False
     head = host.data(f"{folder}/config", 4).value

@@ -1,21 +1,21 @@
 """From a machine and the matrix to a Recommendation; pure.
 
 Unlike a repair it takes the driver as it is: nothing is
-proposed that the present driver or a card cannot run; what another driver would allow is said apart.
+proposed that the present driver or a GPU cannot run; what another driver would allow is said apart.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpudoctor.finding import InstallDriver, Manual, ReplaceTorch, SetVariable, WayOut
-from gpudoctor.frameworks.torch.builds import Choice, Rejected, candidates, cards_to_serve, platform_of, python_of
+from gpudoctor.finding import Fix, InstallDriver, Manual, ReplaceTorch, SetVariable
+from gpudoctor.frameworks.torch.builds import Choice, Rejected, candidates, gpus_to_serve, platform_of, python_of
 from gpudoctor.frameworks.torch.c_library import c_library, on_another_system
 from gpudoctor.frameworks.torch.candidates import INSTALLABLE, merely_built
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
 from gpudoctor.frameworks.torch.nearest import is_build, nearest, replace_torch
-from gpudoctor.frameworks.torch.other_origins import conda_cuda, place_of, ways_elsewhere
-from gpudoctor.frameworks.torch.overrides import override_ways
+from gpudoctor.frameworks.torch.other_origins import conda_cuda, fixes_elsewhere, place_of
+from gpudoctor.frameworks.torch.overrides import override_fixes
 from gpudoctor.frameworks.torch.replacements import replacements
 from gpudoctor.machine import Gpu, Machine, Torch
 from gpudoctor.matrix.versions import figures
@@ -23,17 +23,17 @@ from gpudoctor.planner.commands import commands_for
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for
 from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
-from gpudoctor.situation.no_common_driver import called_driver, cards_to_choose, taken
+from gpudoctor.situation.no_common_driver import called_driver, gpus_to_choose, taken
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_to_install, no_driver, refusal
 from gpudoctor.situation.standing import RESERVED, standings
-from gpudoctor.step import Fix
+from gpudoctor.step import PlannedFix
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 
 def recommend(machine: Machine, matrix: Matrix, *, companions: tuple[str, ...] = ()) -> Recommendation:
-    """Choose for all the cards of a machine that count; `companions` are installed along with torch."""
+    """Choose for all the GPUs of a machine that count; `companions` are installed along with torch."""
     return _Choosing(machine, matrix, companions).recommendation()
 
 
@@ -47,11 +47,11 @@ class _Choosing:
         self.keep = machine.torch
         self.present = _judged(machine)
         known = tuple(gpu for gpu in self.present if gpu.arch.value)
-        self.cards = cards_to_serve(machine, matrix, known) if known else ()
+        self.gpus = gpus_to_serve(machine, matrix, known) if known else ()
         self.place = place_of(machine, self.keep)
         self.driver = cuda_driver(machine)
         self.fault = self._driver_fault()
-        self.native, self.rejected = self._candidates(self.cards)
+        self.native, self.rejected = self._candidates(self.gpus)
         if self.fault:
             self.native = ()
 
@@ -62,35 +62,35 @@ class _Choosing:
         return Recommendation(
             choices=tuple(choices),
             rejected=self._out(choices),
-            cards=self.present,
+            gpus=self.present,
             notes=tuple(self._notes()),
-            otherwise=() if served or not self.cards else self._otherwise(),
+            otherwise=() if served or not self.gpus else self._otherwise(),
             certain=certain,
         )
 
     # --- the choices -------------------------------------------------------------------------------
 
     def _choices(self) -> list[Recommended]:
-        if self.cards and self.place in ("jetson", "ngc", "nix"):
-            by_hand = [_by_hand(way, self.place) for way in self._elsewhere()]
+        if self.gpus and self.place in ("jetson", "ngc", "nix"):
+            by_hand = [_by_hand(fix, self.place) for fix in self._elsewhere()]
             # A wheel may carry just this board; into an NGC image or a Nix environment none belongs.
             return by_hand + [self._build(c) for c in self.native[:1] if self.place == "jetson"]
-        if self.cards and self.place == "conda" and (own := self._from_conda()):
+        if self.gpus and self.place == "conda" and (own := self._from_conda()):
             return [own]
-        if not self.cards:
+        if not self.gpus:
             return self._on_the_cpu()
         found = [self._build(choice, *why) for choice, *why in self._different(self.native)]
         if not any(choice.origin != "amd" and not merely_built(choice) for choice in self.native):
             found += self._overrides(bool(self.native))
         if self.place == "source":
-            found += [_by_hand(way, "source") for way in self._elsewhere()]
+            found += [_by_hand(fix, "source") for fix in self._elsewhere()]
         return found + self._on_the_cpu()
 
     def _different(self, choices: tuple[Choice, ...]) -> list[tuple[Choice, str]]:
         """The best build and those that differ from it in kind, with what sets each apart."""
         sound = [choice for choice in choices if not merely_built(choice)]
         best = next(iter(sound), None)
-        newest = "the newest release that serves" + (" all these cards" if len(self.cards) > 1 else " here")
+        newest = "the newest release that serves" + (" all these GPUs" if len(self.gpus) > 1 else " here")
         found: list[tuple[Choice, str]] = [(best, newest)] if best else []
         kinds = (
             ("its CUDA is fully served by the driver", [c for c in sound if c.driver == "serves"]),
@@ -149,17 +149,17 @@ class _Choosing:
     def _overrides(self, needless: bool) -> list[Recommended]:
         """At most one: the code of the generation's listed target, with the override that it needs; a risky one
         only where nothing is native."""
-        policies = [self.matrix.override(gpu.arch.value or "") for gpu in self.cards]
+        policies = [self.matrix.override(gpu.arch.value or "") for gpu in self.gpus]
         if needless and any(policy is None or policy.safety == "risky" for policy in policies):
             return []
         found = []
-        for way in override_ways(self.machine, self.matrix, self.cards, self.keep):
-            torch = next((r for r in way.remedies if isinstance(r, ReplaceTorch)), None)
-            settings = [r for r in way.remedies if isinstance(r, SetVariable)]
+        for fix in override_fixes(self.machine, self.matrix, self.gpus, self.keep):
+            torch = next((r for r in fix.remedies if isinstance(r, ReplaceTorch)), None)
+            settings = [r for r in fix.remedies if isinstance(r, SetVariable)]
             held = {n: v for n, v in self.machine.variables.items() if n.startswith(OVERRIDE) and v}
             env = {**held, **{setting.name: setting.value for setting in settings}}
             version, build = (torch.version, torch.build) if torch else _named(self.keep)
-            why = [way.title, *dict.fromkeys(setting.why for setting in settings)]
+            why = [fix.title, *dict.fromkeys(setting.why for setting in settings)]
             if torch is None:
                 why.append("the installed torch carries that code")
             found.append(
@@ -170,7 +170,7 @@ class _Choosing:
                     index_url=torch.index_url if torch else "",
                     level="override",
                     env=env,
-                    commands=commands_for(way.remedies, self.machine, self.matrix, env=env, apart=self._apart),
+                    commands=commands_for(fix.remedies, self.machine, self.matrix, env=env, apart=self._apart),
                     why=tuple(why),
                 )
             )
@@ -179,17 +179,17 @@ class _Choosing:
     def _on_the_cpu(self) -> list[Recommended]:
         choices, _ = self._candidates(())
         named = [choice for choice in choices if choice.index_url] or list(choices)
-        remark = "no GPU that can compute was found" if self.machine.buses.known else "runs with and without a card"
-        remark = "the cards are not used" if self.present else remark
+        remark = "no GPU that can compute was found" if self.machine.buses.known else "runs with and without a GPU"
+        remark = "the GPUs are not used" if self.present else remark
         return [self._build(choice, remark) for choice in named[:1]]
 
-    def _elsewhere(self) -> tuple[WayOut, ...]:
-        return ways_elsewhere(self.place, self.machine, self.matrix, self.cards, self.keep)
+    def _elsewhere(self) -> tuple[Fix, ...]:
+        return fixes_elsewhere(self.place, self.machine, self.matrix, self.gpus, self.keep)
 
     def _from_conda(self) -> Recommended | None:
         """conda-forge's own build, where conda owns the torch of this environment."""
-        cuda = conda_cuda(self.machine, self.matrix, self.cards)
-        if cuda is None or self.fault or any(gpu.vendor != "nvidia" for gpu in self.cards):
+        cuda = conda_cuda(self.machine, self.matrix, self.gpus)
+        if cuda is None or self.fault or any(gpu.vendor != "nvidia" for gpu in self.gpus):
             return None
         remedy = ReplaceTorch(version=">=2.0", build=cuda, origin="conda-forge", carries="by its recipe")
         return Recommended(
@@ -201,7 +201,7 @@ class _Choosing:
             commands=commands_for((remedy,), self.machine, self.matrix),
             why=(
                 "conda owns the torch of this environment: a wheel over it would leave two mixed",
-                f"{cuda}: the CUDA releases that know {_archs(self.cards)} and that the driver runs",
+                f"{cuda}: the CUDA releases that know {_archs(self.gpus)} and that the driver runs",
             ),
         )
 
@@ -216,8 +216,8 @@ class _Choosing:
         reasons: dict[tuple[str, str], str] = {}
         for row in self.rejected:
             kind = row.why.partition(":")[0]
-            unused = "no GPU that can compute was found" if not self.present else "no card's architecture is known"
-            why = row.why if self.cards or row.because != "vendor" else f"{kind}, and {unused}"
+            unused = "no GPU that can compute was found" if not self.present else "no GPU's architecture is known"
+            why = row.why if self.gpus or row.because != "vendor" else f"{kind}, and {unused}"
             reasons.setdefault((row.torch, row.build), why)
         for choice in self._serving_but_for_the_driver() if self.fault else ():
             reasons[(choice.version, choice.build)] = self.fault
@@ -235,52 +235,54 @@ class _Choosing:
         return tuple(Out(torch=version, build=build, why=why) for (version, build), why in ordered)
 
     def _serving_but_for_the_driver(self) -> tuple[Choice, ...]:
-        return self._candidates(self.cards)[0]
+        return self._candidates(self.gpus)[0]
 
-    def _otherwise(self) -> tuple[Fix, ...]:
-        """What would have to change first: the driver, the Python, one environment for each card."""
-        choose = cards_to_choose(self.machine, self.matrix, self.cards)
-        ways = [choose] if choose else [self._after_the_driver(way) for way in self._other_builds()]
+    def _otherwise(self) -> tuple[PlannedFix, ...]:
+        """What would have to change first: the driver, the Python, one environment for each GPU."""
+        choose = gpus_to_choose(self.machine, self.matrix, self.gpus)
+        fixes = [choose] if choose else [self._after_the_driver(fix) for fix in self._other_builds()]
         here = place(self.machine)
         return tuple(
-            Fix(way.title, tuple(s for r in way.remedies for s in steps_for(r, here, self.machine, self.matrix)))
-            for way in ways
+            PlannedFix(
+                fix.title, tuple(s for r in fix.remedies for s in steps_for(r, here, self.machine, self.matrix))
+            )
+            for fix in fixes
         )
 
-    def _other_builds(self) -> list[WayOut]:
+    def _other_builds(self) -> list[Fix]:
         return [
-            way
-            for way in replacements(self.machine, self.matrix, self.cards, keep=self.keep)
+            fix
+            for fix in replacements(self.machine, self.matrix, self.gpus, keep=self.keep)
             if not any(
-                isinstance(r, SetVariable) or (isinstance(r, ReplaceTorch) and r.build == "cpu") for r in way.remedies
+                isinstance(r, SetVariable) or (isinstance(r, ReplaceTorch) and r.build == "cpu") for r in fix.remedies
             )
         ]
 
-    def _after_the_driver(self, way: WayOut) -> WayOut:
-        if not self.fault or any(isinstance(remedy, InstallDriver) for remedy in way.remedies):
-            return way
-        install = driver_to_install(self.machine, self.matrix, self.cards, why=self.fault)
+    def _after_the_driver(self, fix: Fix) -> Fix:
+        if not self.fault or any(isinstance(remedy, InstallDriver) for remedy in fix.remedies):
+            return fix
+        install = driver_to_install(self.machine, self.matrix, self.gpus, why=self.fault)
         if install is None:
-            return way
-        return WayOut(f"Driver {install.branch}, then: {way.title}", (install, *way.remedies))
+            return fix
+        return Fix(f"Driver {install.branch}, then: {fix.title}", (install, *fix.remedies))
 
     # --- what it rests on -------------------------------------------------------------------------------
 
-    def _candidates(self, cards: tuple[Gpu, ...]) -> tuple[tuple[Choice, ...], tuple[Rejected, ...]]:
+    def _candidates(self, gpus: tuple[Gpu, ...]) -> tuple[tuple[Choice, ...], tuple[Rejected, ...]]:
         python, platform = python_of(self.machine), platform_of(self.machine)
-        return candidates(self.machine, self.matrix, cards, python, platform, driver=self.driver)
+        return candidates(self.machine, self.matrix, gpus, python, platform, driver=self.driver)
 
     def _driver_fault(self) -> str:
-        """Why no driver that is there, or could be, runs all of the cards; "" where one does."""
-        for gpu in self.cards:
+        """Why no driver that is there, or could be, runs all of the GPUs; "" where one does."""
+        for gpu in self.gpus:
             if why := self._refused(gpu):
                 return why
-        if cards_to_choose(self.machine, self.matrix, self.cards):
-            return "no one driver serves all of these cards"
+        if gpus_to_choose(self.machine, self.matrix, self.gpus):
+            return "no one driver serves all of these GPUs"
         return ""
 
     def _refused(self, gpu: Gpu) -> str:
-        """Why the present driver does not run a card at all; "" where it does."""
+        """Why the present driver does not run a GPU at all; "" where it does."""
         why = refusal(self.machine, self.matrix, gpu)
         if why is None:
             return ""
@@ -293,13 +295,13 @@ class _Choosing:
         }[why]
 
     def _certain(self) -> bool:
-        if self.place in ("jetson", "ngc", "nix") and self.cards:
+        if self.place in ("jetson", "ngc", "nix") and self.gpus:
             return True
         if not self.present:
             return self.machine.buses.known
-        if any(not gpu.arch.value for gpu in self.present if not gpu.integrated) or not self.cards:
+        if any(not gpu.arch.value for gpu in self.present if not gpu.integrated) or not self.gpus:
             return False
-        asked = any(gpu.vendor == "nvidia" for gpu in self.cards) and not no_driver(self.machine)
+        asked = any(gpu.vendor == "nvidia" for gpu in self.gpus) and not no_driver(self.machine)
         return not (asked and self.native and all(choice.driver == "unknown" for choice in self.native))
 
     def _notes(self) -> list[str]:
@@ -311,11 +313,11 @@ class _Choosing:
         for gpu in self.present:
             if not gpu.arch.value:
                 notes.append(f"The architecture of {gpu.name} is not known: nothing is proposed for it.")
-            elif gpu not in self.cards:
+            elif gpu not in self.gpus:
                 why = "integrated" if gpu.integrated else "no build could serve it, or only without the others"
                 why = self._without_a_driver(gpu) or why
                 notes.append(f"{gpu.name} ({gpu.arch.value}) is left aside: {why}.")
-        if any(gpu.vendor == "nvidia" for gpu in self.cards):
+        if any(gpu.vendor == "nvidia" for gpu in self.gpus):
             if no_driver(self.machine):
                 notes += self._for_which_driver()
             elif self.driver is None and not self._certain():
@@ -325,29 +327,29 @@ class _Choosing:
         if self._apart and self.native:
             owner = "conda" if self.place == "conda" else "The distribution"
             notes.append(f"{owner} owns the torch of this environment: the wheel goes into a venv of its own.")
-        if not self.cards and not self.native:
+        if not self.gpus and not self.native:
             notes += self._on_another_system()
         if self.machine.assumed:
             notes.append(f"Assumed: {', '.join(self.machine.assumed)}.")
         return notes
 
     def _on_another_system(self) -> list[str]:
-        ways = on_another_system(c_library(self.machine, self.matrix), self.rejected)
-        return [remedy.text for way in ways for remedy in way.remedies if isinstance(remedy, Manual)]
+        fixes = on_another_system(c_library(self.machine, self.matrix), self.rejected)
+        return [remedy.text for fix in fixes for remedy in fix.remedies if isinstance(remedy, Manual)]
 
     def _for_which_driver(self) -> list[str]:
-        driver = driver_to_install(self.machine, self.matrix, self.cards)
+        driver = driver_to_install(self.machine, self.matrix, self.gpus)
         return [f"No NVIDIA driver is loaded: this is chosen for {called_driver(driver)}."] if driver else []
 
     def _without_a_driver(self, gpu: Gpu) -> str:
-        """Why a card is left aside that the present driver does not run, where none runs it and the others."""
+        """Why a GPU is left aside that the present driver does not run, where none runs it and the others."""
         if not (why := self._refused(gpu)):
             return ""
-        return f"{why}; it takes {taken(self.matrix, gpu)}, and no one driver serves all cards"
+        return f"{why}; it takes {taken(self.matrix, gpu)}, and no one driver serves all GPUs"
 
 
 def _judged(machine: Machine) -> tuple[Gpu, ...]:
-    """The cards that count: the usable ones; else those that a repair could make usable."""
+    """The GPUs that count: the usable ones; else those that a repair could make usable."""
     everyone = standings(machine)
     usable = tuple(standing.gpu for standing in everyone if standing.usable)
     return usable or tuple(
@@ -357,10 +359,10 @@ def _judged(machine: Machine) -> tuple[Gpu, ...]:
     )
 
 
-def _by_hand(way: WayOut, origin: str) -> Recommended:
-    texts = tuple(remedy.text for remedy in way.remedies if isinstance(remedy, Manual))
+def _by_hand(fix: Fix, origin: str) -> Recommended:
+    texts = tuple(remedy.text for remedy in fix.remedies if isinstance(remedy, Manual))
     return Recommended(
-        torch=None, build=None, origin=origin, index_url="", level="manual", why=(f"{way.title}.", *texts)
+        torch=None, build=None, origin=origin, index_url="", level="manual", why=(f"{fix.title}.", *texts)
     )
 
 

@@ -8,11 +8,11 @@ from msgspec import Struct, field
 
 from gpudoctor.machine import Gpu
 from gpudoctor.planner.commands import Commands
-from gpudoctor.step import Fix
+from gpudoctor.step import PlannedFix
 
 BuildLevel = Literal["native", "ptx", "override", "cpu", "manual"]
-"""native: machine code for every card; ptx: the driver compiles it; override: an HSA override stands in for native
-code; cpu: no card is used; manual: no wheel is right here, `why` says what is."""
+"""native: machine code for every GPU; ptx: the driver compiles it; override: an HSA override stands in for native
+code; cpu: no GPU is used; manual: no wheel is right here, `why` says what is."""
 
 
 class Recommended(Struct, frozen=True):
@@ -43,18 +43,18 @@ class Recommendation(Struct, frozen=True):
 
     choices: tuple[Recommended, ...]
     rejected: tuple[Out, ...]
-    cards: tuple[Gpu, ...] = ()
-    """The cards that the choices serve."""
+    gpus: tuple[Gpu, ...] = ()
+    """The GPUs that the choices serve."""
     notes: tuple[str, ...] = ()
-    """What the choice rests on: cards left aside, assumptions, unknowns."""
-    otherwise: tuple[Fix, ...] = ()
+    """What the choice rests on: GPUs left aside, assumptions, unknowns."""
+    otherwise: tuple[PlannedFix, ...] = ()
     certain: bool = True
-    """False where a card or the driver is not known."""
+    """False where a GPU or the driver is not known."""
 
     @property
     def exit_code(self) -> int:
-        """0 a choice, 1 no build serves the cards, 3 not known."""
+        """0 a choice, 1 no build serves the GPUs, 3 not known."""
         if not self.certain:
             return 3
         served = any(choice.level != "cpu" for choice in self.choices)
-        return 0 if served or (self.choices and not self.cards) else 1
+        return 0 if served or (self.choices and not self.gpus) else 1

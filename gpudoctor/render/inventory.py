@@ -1,4 +1,4 @@
-"""What a machine has, for a person: system, cards, drivers, Python, torch, smoke kernels."""
+"""What a machine has, for a person: system, GPUs, drivers, Python, torch, smoke kernels."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _parts(machine: Machine) -> Iterator[tuple[str, str]]:
     )
     yield "System", f"{os_name}, kernel {system.kernel.value or 'unknown'} {system.arch.value or ''}{place}".rstrip()
     for gpu in machine.gpus:
-        yield (f"GPU {gpu.index}" if gpu.index is not None else "GPU"), _card(gpu)
+        yield (f"GPU {gpu.index}" if gpu.index is not None else "GPU"), _gpu(gpu)
     if not machine.gpus:
         yield "GPU", "none found" if machine.buses.known else f"unknown ({machine.buses.why})"
     yield from _drivers(machine)
@@ -67,7 +67,7 @@ def _parts(machine: Machine) -> Iterator[tuple[str, str]]:
     yield "torch", f"{torch.version} ({built}), from {torch.origin}"
 
 
-def _card(gpu: Gpu) -> str:
+def _gpu(gpu: Gpu) -> str:
     details = [gpu.arch.value or "unknown architecture", gpu.family or ""]
     if gpu.memory.value:
         details.append(f"{gpu.memory.value / (1 << 30):.0f} GiB")

@@ -31,7 +31,7 @@ def print_lines(
 ) -> None:
     """Print lines, home folders left out: with colour if `out` is a terminal and `color`, plain text otherwise.
 
-    `stand_in` puts something for the UUIDs of cards.
+    `stand_in` puts something for the UUIDs of GPUs.
 
     Commands that are to be pasted here (`exact_commands`) keep another user's home folder; secrets are never shown.
     """

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.render.steps import step_lines
-from gpudoctor.step import Fix, ManualStep
+from gpudoctor.step import ManualStep, PlannedFix
 
 if TYPE_CHECKING:
     from gpudoctor.report import ReportedFinding
@@ -30,7 +30,7 @@ def finding_lines(finding: ReportedFinding) -> Iterator[str]:
             yield from (f"  {line}" for line in step_lines(step))
 
 
-def is_command(fix: Fix) -> bool:
+def is_command(fix: PlannedFix) -> bool:
     """Whether a shell could take every step of it."""
     return not any(isinstance(step, ManualStep) for step in fix.steps)
 

@@ -41,11 +41,11 @@ def _lines(answer: Recommendation, machine: Machine, verbose: bool) -> Iterator[
     for note in answer.notes:
         yield [(f"  · {note}", "cyan")]
     served = [choice for choice in answer.choices if choice.level != "cpu"]
-    if not served and answer.cards:
+    if not served and answer.gpus:
         yield []
         yield [
             ("No torch build serves ", "bold red"),
-            ("all of these cards." if len(answer.cards) > 1 else "it.", ""),
+            ("all of these GPUs." if len(answer.gpus) > 1 else "it.", ""),
         ]
         for fix in answer.otherwise:
             yield from fix_lines(fix, "Way out" if fix is answer.otherwise[0] else "Or")
@@ -62,15 +62,15 @@ def _subject(answer: Recommendation, machine: Machine) -> str:
     from gpudoctor.frameworks.torch.builds import platform_of, python_of
     from gpudoctor.situation.nvidia_driver import cuda_driver
 
-    cards = [_card(gpu) for gpu in answer.cards] or ["no GPU"]
+    gpus = [_gpu(gpu) for gpu in answer.gpus] or ["no GPU"]
     driver = cuda_driver(machine)
-    nvidia = any(gpu.vendor == "nvidia" for gpu in answer.cards)
+    nvidia = any(gpu.vendor == "nvidia" for gpu in answer.gpus)
     python = f"Python {python_of(machine) or 'unknown'}"
-    parts = (", ".join(cards), f"driver {driver or 'unknown'}" if nvidia else "", python, platform_of(machine))
+    parts = (", ".join(gpus), f"driver {driver or 'unknown'}" if nvidia else "", python, platform_of(machine))
     return ", ".join(filter(None, parts))
 
 
-def _card(gpu: Gpu) -> str:
+def _gpu(gpu: Gpu) -> str:
     arch = gpu.arch.value or "architecture unknown"
     return gpu.name if gpu.name.startswith(arch) else f"{gpu.name} ({arch})"
 

@@ -21,13 +21,13 @@ _MOST_NAMED = 6
 
 
 def scan_data(scanned: Iterable[Scanned], judged: list[tuple[Gpu, list[Verdict]]]) -> dict[str, Any]:
-    """The JSON document; `cards` is there only where cards were judged."""
+    """The JSON document; `GPUs` is there only where GPUs were judged."""
     data: dict[str, Any] = {
         "schema": 1,
         "libraries": [_library(library) for found in scanned for library in found.libraries],
     }
     if judged:
-        data["cards"] = [
+        data["gpus"] = [
             {
                 "name": gpu.name,
                 "arch": gpu.arch.value,
@@ -64,16 +64,16 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
 
 
 def scan_text(scanned: list[Scanned], judged: list[tuple[Gpu, list[Verdict]]]) -> str:
-    """What has no code for the cards, worst first, and then what each library carries."""
+    """What has no code for the GPUs, worst first, and then what each library carries."""
     lines: list[str] = []
     for gpu, verdicts in judged:
-        lines += [f"{gpu.name} ({gpu.arch.value or 'architecture not known'})", *_card(verdicts), ""]
+        lines += [f"{gpu.name} ({gpu.arch.value or 'architecture not known'})", *_gpu(verdicts), ""]
     for found in scanned:
         lines += [found.label, *_inventory(found.libraries), ""]
     return printable("\n".join(lines))
 
 
-def _card(verdicts: list[Verdict]) -> Iterator[str]:
+def _gpu(verdicts: list[Verdict]) -> Iterator[str]:
     for verdict in verdicts:
         if verdict.standing == "carried":
             continue

@@ -11,7 +11,7 @@ from gpudoctor.situation import Situation
 if TYPE_CHECKING:
     from gpudoctor.machine import Machine, Smoke, SmokeDevice, SmokeKernel
     from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.matrix.rows import CardRates
+    from gpudoctor.matrix.rows import GpuRates
     from gpudoctor.render.lines import Line
 
 _STYLES = {
@@ -47,13 +47,13 @@ def smoke_summary(smoke: Smoke, milliseconds: float | None = None) -> str:
     return "; ".join([*parts, smoke.why] if smoke.why else parts)
 
 
-def rates_on_paper(machine: Machine, matrix: Matrix) -> dict[str, CardRates]:
-    """What the cards behind torch's devices ("cuda:0") reach by their data sheets, where the matrix has that."""
+def rates_on_paper(machine: Machine, matrix: Matrix) -> dict[str, GpuRates]:
+    """What the GPUs behind torch's devices ("cuda:0") reach by their data sheets, where the matrix has that."""
     rows = {device: matrix.rates_of(gpu) for device, gpu in Situation(machine, matrix).behind.items()}
     return {device: row for device, row in rows.items() if row is not None}
 
 
-def smoke_table(smoke: Smoke, rates: Mapping[str, CardRates]) -> Iterator[Line]:
+def smoke_table(smoke: Smoke, rates: Mapping[str, GpuRates]) -> Iterator[Line]:
     """What each kernel did, by device: dtypes that went alike share a line, those skipped for one reason, too."""
     rows = {
         device: tuple(_alike(kernel for kernel in smoke.kernels if kernel.device == device))
@@ -92,7 +92,7 @@ def _alike(kernels: Iterable[SmokeKernel]) -> Iterator[tuple[SmokeKernel, ...]]:
             yield from ((kernel,) for kernel in members)
 
 
-def _row(alike: tuple[SmokeKernel, ...], widths: tuple[int, int], rates: CardRates | None) -> Iterator[Line]:
+def _row(alike: tuple[SmokeKernel, ...], widths: tuple[int, int], rates: GpuRates | None) -> Iterator[Line]:
     first = alike[0]
     took = [kernel.ms for kernel in alike if kernel.ms is not None]
     milliseconds = f"{sum(took):.1f}" if took else ""
@@ -124,7 +124,7 @@ def _said(kernel: SmokeKernel) -> str:
     return ": ".join(filter(None, (signal, kernel.detail, message)))
 
 
-def _measured(kernel: SmokeKernel, rates: CardRates | None) -> str:
+def _measured(kernel: SmokeKernel, rates: GpuRates | None) -> str:
     """The figures, and what share of the data sheet's one is."""
     if not kernel.measures:
         return ""
@@ -136,13 +136,13 @@ def _measured(kernel: SmokeKernel, rates: CardRates | None) -> str:
 
 
 def _figure(name: str, value: float) -> str:
-    """ "312 TFLOPS", "to card 25.1 GB/s"; a pair of cards ("0>1") has GB/s, too."""
+    """ "312 TFLOPS", "to GPU 25.1 GB/s"; a pair of GPUs ("0>1") has GB/s, too."""
     unit = next(((key, unit) for key, unit in _UNITS if name.endswith(key)), (">", "GB/s"))
     what = name.removesuffix(unit[0]).replace("_", " ").strip()
     return f"{what} {value:.4g} {unit[1]}".strip()
 
 
-def _on_paper(kernel: SmokeKernel, rates: CardRates) -> float | None:
+def _on_paper(kernel: SmokeKernel, rates: GpuRates) -> float | None:
     if kernel.name == "memory-rate":
         return rates.gb_per_s
     dtypes = {"matmul-rate": kernel.dtype, "matmul-fp8-rate": "float8"}

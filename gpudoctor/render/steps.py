@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Iterator
 
 from gpudoctor.render.lines import Line
-from gpudoctor.step import EnvStep, Fix, ManualStep, RunStep, Step
+from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep, Step
 
 
-def fix_lines(fix: Fix, label: str) -> Iterator[Line]:
+def fix_lines(fix: PlannedFix, label: str) -> Iterator[Line]:
     """One way out with its steps."""
     yield [(f"    {label}: ", "green"), (fix.title, "")]
     for step in fix.steps:

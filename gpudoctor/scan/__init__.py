@@ -1,1 +1,1 @@
-"""`gpudoctor scan`: what libraries, wheels and environments carry, and which cards they leave out."""
+"""`gpudoctor scan`: what libraries, wheels and environments carry, and which GPUs they leave out."""

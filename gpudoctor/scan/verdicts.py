@@ -1,4 +1,4 @@
-"""What has no code for a card, by the role of each library (design: half of the containers decides for torch's own;
+"""What has no code for a GPU, by the role of each library (design: half of the containers decides for torch's own;
 of every other library some container that runs is enough).
 """
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import LibraryRole
 
 Standing = Literal["missing", "unknown", "beside", "carried"]
-"""beside: it has no code for the card, and that is no fault."""
+"""beside: it has no code for the GPU, and that is no fault."""
 
 HALF = 0.5
 _WORST = {"missing": 0, "unknown": 1, "beside": 2, "carried": 3}
 
 
 class Verdict(Struct, frozen=True):
-    """Whether some libraries that are judged as one carry code for a card, and why that is or is not a fault."""
+    """Whether some libraries that are judged as one carry code for a GPU, and why that is or is not a fault."""
 
     libraries: tuple[Library, ...]
     standing: Standing
@@ -41,7 +41,7 @@ class Verdict(Struct, frozen=True):
 
 
 def judge(libraries: Iterable[Library], gpu: Gpu, others: tuple[Gpu, ...], matrix: Matrix) -> list[Verdict]:
-    """A verdict for each library (or group of them), worst first. `others` are cards beside this one: what is built
+    """A verdict for each library (or group of them), worst first. `others` are GPUs beside this one: what is built
     for their vendor alone is theirs."""
     libraries = [library for library in libraries if _decidable(library, matrix)]
     kpack = {arch for library in libraries if library.path.endswith(".kpack") for arch in library.code.gfx}
@@ -61,14 +61,14 @@ def judge(libraries: Iterable[Library], gpu: Gpu, others: tuple[Gpu, ...], matri
     ]
     for owner, members in foreign.items():
         beside = gpu.vendor in served[owner] or any(other.vendor in served[owner] for other in others)
-        why = "built for cards of the other vendor"
+        why = "built for GPUs of the other vendor"
         found.append(Verdict(tuple(members), "beside" if beside else "missing", why))
     return sorted(found, key=lambda verdict: (_WORST[verdict.standing], verdict.owner, verdict.libraries[0].path))
 
 
 def _group(library: Library, matrix: Matrix) -> tuple[str, str]:
     """What it is judged together with: torch 1.13 parts its kernels over two libraries, bitsandbytes has several of
-    which one is loaded, code objects lie in a folder for each card. By itself otherwise."""
+    which one is loaded, code objects lie in a folder for each GPU. By itself otherwise."""
     role = _role(library, matrix)
     if library.kind == "code objects" and library.owner:
         return library.owner, library.kind
@@ -110,22 +110,22 @@ def _judge(
     if runs == "no" and code.kpack:
         runs, by = _runs(code, tuple(kpack), gpu, matrix)
         if runs == "no" and not kpack:
-            return "unknown", "its device code is in packages of their own, one for each card (amd-torch-device-*)"
+            return "unknown", "its device code is in packages of their own, one for each GPU (amd-torch-device-*)"
     if runs == "yes":
         few = code.share.get(by, 1.0)
         note = f", in {few:.1%} of its containers" if few < HALF and name not in ("half", "split") else ""
         return "carried", f"{by} as PTX, compiled at first start{note}" if by.startswith("compute_") else by + note
     if runs == "unknown":
-        return "unknown", f"whether {by or 'its code'} runs on {arch or 'this card'} is not known"
+        return "unknown", f"whether {by or 'its code'} runs on {arch or 'this GPU'} is not known"
     if code.reason is not None:
         return "unknown", code.reason
     if name in ("part", "chosen"):
-        note = (role.note if role else "") or "written for other cards"
-        return "beside", f"no code for this card, and that is no fault ({note})"
-    if _written_for_chosen_cards(code):
-        return "beside", "written for the very cards that it carries"
+        note = (role.note if role else "") or "written for other GPUs"
+        return "beside", f"no code for this GPU, and that is no fault ({note})"
+    if _written_for_chosen_gpus(code):
+        return "beside", "written for the very GPUs that it carries"
     partly = _runs(code, code.carried(), gpu, matrix)[0] == "yes" if name == "half" else False
-    return "missing", "only a few of its kernels are for this card" if partly else "no code for this card"
+    return "missing", "only a few of its kernels are for this GPU" if partly else "no code for this GPU"
 
 
 def _runs(code: Code, carried: tuple[str, ...], gpu: Gpu, matrix: Matrix) -> tuple[str, str]:
@@ -148,6 +148,6 @@ def _runs(code: Code, carried: tuple[str, ...], gpu: Gpu, matrix: Matrix) -> tup
     return answer.runs, answer.by
 
 
-def _written_for_chosen_cards(code: Code) -> bool:
+def _written_for_chosen_gpus(code: Code) -> bool:
     """Code of which every piece is for one chip or family (sm_90a, sm_100f) leaves the others out on purpose."""
     return bool(code.sass) and not code.ptx and not code.gfx and all(arch[-1] in "af" for arch in code.sass)

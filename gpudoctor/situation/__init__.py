@@ -6,14 +6,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpudoctor.machine import Gpu, LogFault, Machine, PythonEnvironment, Torch, Vendor
-from gpudoctor.situation.standing import Standing, cards_behind, standings, usable_count
+from gpudoctor.situation.standing import Standing, gpus_behind, standings, usable_count
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.requirement import Requirement
 
 ESSENTIAL = ("elementwise", "matmul")
-"""Smoke kernels without which nothing is said of a card."""
+"""Smoke kernels without which nothing is said of a GPU."""
 
 
 class Situation:
@@ -26,21 +26,21 @@ class Situation:
 
     @cached_property
     def standings(self) -> tuple[Standing, ...]:
-        """One per card: present, granted, openable, selected."""
+        """One per GPU: present, granted, openable, selected."""
         return standings(self.machine)
 
     @cached_property
     def usable(self) -> tuple[Gpu, ...]:
-        """The cards that faults are judged on."""
+        """The GPUs that faults are judged on."""
         return tuple(standing.gpu for standing in self.standings if standing.usable)
 
     @cached_property
     def usable_count(self) -> int:
-        """How many of the usable cards there are for a process: fewer where it is not known which ones."""
+        """How many of the usable GPUs there are for a process: fewer where it is not known which ones."""
         return usable_count(self.machine)
 
     def usable_of(self, vendor: Vendor) -> tuple[Gpu, ...]:
-        """The usable cards of one vendor."""
+        """The usable GPUs of one vendor."""
         return tuple(gpu for gpu in self.usable if gpu.vendor == vendor)
 
     @property
@@ -55,7 +55,7 @@ class Situation:
 
     @property
     def built_for(self) -> Vendor | None:
-        """Whose cards the installed torch is built for; None: no torch, a CPU build, or not known."""
+        """Whose GPUs the installed torch is built for; None: no torch, a CPU build, or not known."""
         if self.torch is None:
             return None
         if self.torch.hip or self.torch.rocm:
@@ -63,10 +63,10 @@ class Situation:
         return "nvidia" if self.torch.cuda else None
 
     @property
-    def requires_card(self) -> bool:
-        """Whether a job asks for something that only a usable card has, or a person for kernels on a card."""
-        named = self.machine.smoke is not None and self.machine.smoke.card_asked
-        return named or any(requirement.needs_card for requirement in self.required)
+    def requires_gpu(self) -> bool:
+        """Whether a job asks for something that only a usable GPU has, or a person for kernels on a GPU."""
+        named = self.machine.smoke is not None and self.machine.smoke.gpu_asked
+        return named or any(requirement.needs_gpu for requirement in self.required)
 
     @property
     def requires_torch(self) -> bool:
@@ -76,10 +76,10 @@ class Situation:
 
     @property
     def meant_for(self) -> Vendor | None:
-        """Whose cards are to be used here: those that torch is built for; where it does not tell and a card is
+        """Whose GPUs are to be used here: those that torch is built for; where it does not tell and a GPU is
         required, those of this machine. None: nobody's, or not known whose."""
         vendors = {gpu.vendor for gpu in self.machine.gpus}
-        if self.built_for or not self.requires_card or len(vendors) != 1:
+        if self.built_for or not self.requires_gpu or len(vendors) != 1:
             return self.built_for
         return next(iter(vendors))
 
@@ -98,14 +98,14 @@ class Situation:
 
     @cached_property
     def behind(self) -> dict[str, Gpu]:
-        """The card behind each device of the smoke kernels ("cuda:0"), where it can be told."""
+        """The GPU behind each device of the smoke kernels ("cuda:0"), where it can be told."""
         smoke, vendor = self.machine.smoke, self.built_for
-        return cards_behind(self.machine, vendor, smoke.devices) if smoke and vendor else {}
+        return gpus_behind(self.machine, vendor, smoke.devices) if smoke and vendor else {}
 
     def computed(self, gpu: Gpu) -> bool:
-        """Whether smoke kernels ran on a card, `ESSENTIAL` ones among them, and every one of them came out right."""
+        """Whether smoke kernels ran on a GPU, `ESSENTIAL` ones among them, and every one of them came out right."""
         kernels = self.machine.smoke.kernels if self.machine.smoke else ()
-        devices = {name for name, card in self.behind.items() if card is gpu}
+        devices = {name for name, other in self.behind.items() if other is gpu}
         ran = [kernel for kernel in kernels if kernel.device in devices and kernel.status != "skipped"]
         return set(ESSENTIAL) <= {kernel.name for kernel in ran} and all(kernel.status == "pass" for kernel in ran)
 

@@ -12,7 +12,7 @@ SHARED = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 """Nodes that every CUDA program opens."""
 
 
-_CARD = r"/dev/nvidia\d+$"
+_GPU = r"/dev/nvidia\d+$"
 
 
 _UNMAPPED = 65534
@@ -46,6 +46,6 @@ def owning_group(nodes: Iterable[DeviceNode]) -> int | None:
     return None
 
 
-def card_nodes(situation: Situation) -> tuple[DeviceNode, ...]:
+def gpu_nodes(situation: Situation) -> tuple[DeviceNode, ...]:
     """/dev/nvidia0 and the like, as far as they are here."""
-    return tuple(node for path, node in (nvidia_nodes(situation) or {}).items() if re.match(_CARD, path))
+    return tuple(node for path, node in (nvidia_nodes(situation) or {}).items() if re.match(_GPU, path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
-from gpudoctor.finding import SetVariable, WayOut
+from gpudoctor.finding import Fix, SetVariable
 from gpudoctor.machine import Library
 from gpudoctor.situation import Situation
 
@@ -14,12 +14,12 @@ def beside_the_path(situation: Situation) -> Library | None:
     return next(iter(situation.machine.load_path.beside), None)
 
 
-def put_on_path(situation: Situation, library: Library) -> WayOut:
+def put_on_path(situation: Situation, library: Library) -> Fix:
     """The way out "let the loader look where it lies"."""
     folder = posixpath.dirname(library.path)
     folders = ":".join(filter(None, (folder, situation.variable("LD_LIBRARY_PATH"))))
     variable = SetVariable("LD_LIBRARY_PATH", folders, why=f"{posixpath.basename(library.path)} is there")
-    return WayOut(f"Put {folder} on the load path", (variable,))
+    return Fix(f"Put {folder} on the load path", (variable,))
 
 
 def same_version(one: str, other: str) -> bool:

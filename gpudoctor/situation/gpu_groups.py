@@ -1,4 +1,4 @@
-"""How findings speak of cards: equal ones together, by their names, and which of two is the older.
+"""How findings speak of GPUs: equal ones together, by their names, and which of two is the older.
 
 Holds no checks itself.
 """
@@ -17,28 +17,28 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def together(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, tuple[Item, ...]]:
-    """Items that a report speaks of in one breath, in their order: eight equal cards are one finding."""
+    """Items that a report speaks of in one breath, in their order: eight equal GPUs are one finding."""
     groups: dict[Key, tuple[Item, ...]] = {}
     for item in items:
         groups[key(item)] = (*groups.get(key(item), ()), item)
     return groups
 
 
-def called(cards: tuple[Gpu, ...]) -> str:
-    """What a message calls a group of equal cards: "NVIDIA A100-SXM4-80GB (8 cards)"."""
-    return cards[0].name if len(cards) == 1 else f"{cards[0].name} ({len(cards)} cards)"
+def called(gpus: tuple[Gpu, ...]) -> str:
+    """What a message calls a group of equal GPUs: "NVIDIA A100-SXM4-80GB (8 GPUs)"."""
+    return gpus[0].name if len(gpus) == 1 else f"{gpus[0].name} ({len(gpus)} GPUs)"
 
 
-def finding(severity: Severity, cards: tuple[Gpu, ...], **parts: Any) -> Finding:
-    """A finding about a group of equal cards; `parts` are the other fields of a Finding."""
-    devices = tuple(Device.of(gpu) for gpu in cards)
-    device = devices[0] if len(cards) == 1 else None
-    subject = gpu_subject(cards[0]) if len(cards) == 1 else called(cards)
-    return Finding(severity=severity, subject=subject, device=device, cards=devices, **parts)
+def finding(severity: Severity, gpus: tuple[Gpu, ...], **parts: Any) -> Finding:
+    """A finding about a group of equal GPUs; `parts` are the other fields of a Finding."""
+    devices = tuple(Device.of(gpu) for gpu in gpus)
+    device = devices[0] if len(gpus) == 1 else None
+    subject = gpu_subject(gpus[0]) if len(gpus) == 1 else called(gpus)
+    return Finding(severity=severity, subject=subject, device=device, gpus=devices, **parts)
 
 
 def older(gpu: Gpu, other: Gpu) -> bool:
-    """Whether an NVIDIA card is of a lower compute capability than another."""
+    """Whether an NVIDIA GPU is of a lower compute capability than another."""
     mine, theirs = _capability(gpu), _capability(other)
     return mine is not None and theirs is not None and mine < theirs
 

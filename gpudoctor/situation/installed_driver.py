@@ -1,4 +1,4 @@
-"""What drivers are installed, what they say of themselves, which cards they refuse, and which one would serve.
+"""What drivers are installed, what they say of themselves, which GPUs they refuse, and which one would serve.
 
 Holds no checks itself.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.finding import Evidence, InstallDriver, Manual, ModuleFlavour, Reboot, WayOut
+from gpudoctor.finding import Evidence, Fix, InstallDriver, Manual, ModuleFlavour, Reboot
 from gpudoctor.machine import BlockedModule, DkmsModule, Gpu, InstalledModule, LogFault, Vendor
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
-from gpudoctor.situation.no_common_driver import called_driver, choose_cards
+from gpudoctor.situation.no_common_driver import called_driver, choose_gpus
 from gpudoctor.situation.nvidia_driver import driver_to_install, to_drive
 from gpudoctor.situation.standing import RESERVED
 
@@ -113,8 +113,8 @@ def nvml_status(situation: Situation) -> int | None:
     return next((answer.status for answer in answers if answer), None)
 
 
-def lists_no_card(situation: Situation) -> bool:
-    """NVML (else nvidia-smi) started and found no card at all ("No devices were found")."""
+def lists_no_gpu(situation: Situation) -> bool:
+    """NVML (else nvidia-smi) started and found no GPU at all ("No devices were found")."""
     answers = [api.value for api in (situation.machine.nvidia.nvml, situation.machine.nvidia.smi) if api.value]
     return any(a.devices == () for a in answers) and all(a.status == 0 and not a.devices for a in answers)
 
@@ -137,11 +137,11 @@ def driver_answers(situation: Situation) -> tuple[Evidence, ...]:
     )
 
 
-# --- which cards it refuses ---
+# --- which GPUs it refuses ---
 
 
 def about(gpu: Gpu, faults: tuple[LogFault, ...]) -> tuple[LogFault, ...]:
-    """The log lines that name this card's slot, or no slot at all."""
+    """The log lines that name this GPU's slot, or no slot at all."""
     slot = (gpu.bdf or "").rpartition(".")[0].lower()
     return tuple(
         fault for fault in faults if fault.bdf is None or not slot or fault.bdf.lower().partition(".")[0] == slot
@@ -156,7 +156,7 @@ def log_evidence(situation: Situation, faults: tuple[LogFault, ...]) -> tuple[Ev
 
 
 def nvidia_refusal(situation: Situation, gpu: Gpu) -> str | None:
-    """Slug of the rule by which the driver that is there refuses this card: its branch, or its module flavour.
+    """Slug of the rule by which the driver that is there refuses this GPU: its branch, or its module flavour.
 
     Where the branch or the flavour is not known, the driver's own lines in the kernel log count.
     """
@@ -172,7 +172,7 @@ def nvidia_refusal(situation: Situation, gpu: Gpu) -> str | None:
         return NEEDS_OPEN
     if rule == "refused" and (flavour == "open" or (flavour is None and _says(situation, gpu, REFUSES_OPEN))):
         return REFUSES_OPEN
-    # Open modules before 560 serve GeForce cards only when told to, and say so.
+    # Open modules before 560 serve GeForce GPUs only when told to, and say so.
     early = rule == "supported" and flavour == "open" and 0 < branch < 560
     return REFUSES_OPEN if early and _says(situation, gpu, REFUSES_OPEN) else None
 
@@ -187,7 +187,7 @@ def _branch(version: str) -> int:
 
 
 def kernel_too_old(situation: Situation, gpu: Gpu) -> str | None:
-    """First kernel that knows the card, if the running one is older and no AMD driver package stands in."""
+    """First kernel that knows the GPU, if the running one is older and no AMD driver package stands in."""
     target = situation.matrix.target(gpu.arch.value) if gpu.arch.value else None
     first, running = target.first_kernel if target else None, situation.machine.system.kernel.value
     if first is None or running is None:
@@ -203,7 +203,7 @@ def _numbers(kernel: str) -> tuple[int, int]:
 
 
 def driver_older_than(situation: Situation, gpu: Gpu) -> bool:
-    """Whether the kernel driver's branch is older than the first one that knows the card."""
+    """Whether the kernel driver's branch is older than the first one that knows the GPU."""
     module = situation.machine.nvidia.module.value
     answered = gpu.nvml is not None and gpu.nvml.capability is not None
     if module is None or answered or not gpu.arch.value or counts_otherwise(situation):
@@ -220,27 +220,27 @@ def counts_otherwise(situation: Situation) -> bool:
 # --- the driver that serves ---
 
 
-def driver_for(situation: Situation, cards: tuple[Gpu, ...] = (), *, why: str = "") -> InstallDriver | None:
-    """The NVIDIA driver to install on behalf of these cards; None where no one driver serves them and what else the
+def driver_for(situation: Situation, gpus: tuple[Gpu, ...] = (), *, why: str = "") -> InstallDriver | None:
+    """The NVIDIA driver to install on behalf of these GPUs; None where no one driver serves them and what else the
     machine's driver has to serve."""
-    return driver_to_install(situation.machine, situation.matrix, cards, why=why)
+    return driver_to_install(situation.machine, situation.matrix, gpus, why=why)
 
 
 def is_vgpu(gpu: Gpu) -> bool:
-    """Whether a card is a slice that a hypervisor lends: its model ends in the profile, as in "NVIDIA A10-24Q"."""
+    """Whether a GPU is a slice that a hypervisor lends: its model ends in the profile, as in "NVIDIA A10-24Q"."""
     profile = gpu.name.rpartition("-")[2]
     return profile.endswith(("Q", "C", "A", "B", "CME")) and profile.rstrip("QCABME").isdecimal()
 
 
-def install_driver(situation: Situation, cards: tuple[Gpu, ...] = ()) -> WayOut:
+def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
     """The way out "install the NVIDIA driver that the machine takes", on the host where this is a container; where no
-    one driver serves these cards and the others, the choice that a person has."""
-    remedy = driver_for(situation, cards, why=_left_without(situation, cards))
+    one driver serves these GPUs and the others, the choice that a person has."""
+    remedy = driver_for(situation, gpus, why=_left_without(situation, gpus))
     if remedy is None:
-        names = ", ".join(dict.fromkeys(gpu.name for gpu in cards or situation.machine.of_vendor("nvidia")))
-        text = f"Install a driver that names {names} in its list of supported cards."
-        unknown = WayOut("Install the card's driver", (Manual(text=text, risk="root"),))
-        return choose_cards(situation.machine, situation.matrix, cards) or unknown
+        names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus or situation.machine.of_vendor("nvidia")))
+        text = f"Install a driver that names {names} in its list of supported GPUs."
+        unknown = Fix("Install the GPU's driver", (Manual(text=text, risk="root"),))
+        return choose_gpus(situation.machine, situation.matrix, gpus) or unknown
     what = called_driver(remedy)
     if any(map(is_vgpu, situation.machine.of_vendor("nvidia"))):
         text = (
@@ -248,22 +248,22 @@ def install_driver(situation: Situation, cards: tuple[Gpu, ...] = ()) -> WayOut:
             "software; the drivers of NVIDIA's site, CUDA repository and distributions refuse a vGPU). It may be no "
             "newer than the vGPU manager of the host allows."
         )
-        return WayOut(f"Install the vGPU guest driver {remedy.branch}", (Manual(text=text, risk="reboot"),))
+        return Fix(f"Install the vGPU guest driver {remedy.branch}", (Manual(text=text, risk="reboot"),))
     if situation.in_container:
-        return WayOut(
+        return Fix(
             f"Install {what} on the host",
             (Manual(text=f"On the host, outside this container: install {what} and reboot.", risk="reboot"),),
         )
-    return WayOut(f"Install {what}", (remedy, Reboot(why="the new kernel module is loaded at boot")))
+    return Fix(f"Install {what}", (remedy, Reboot(why="the new kernel module is loaded at boot")))
 
 
-def _left_without(situation: Situation, cards: tuple[Gpu, ...]) -> str:
-    """Which card without any torch build the driver for these cards does not serve."""
-    chosen = to_drive(situation.machine, situation.matrix, cards)
+def _left_without(situation: Situation, gpus: tuple[Gpu, ...]) -> str:
+    """Which GPU without any torch build the driver for these GPUs does not serve."""
+    chosen = to_drive(situation.machine, situation.matrix, gpus)
     rest = [
         gpu for gpu in situation.machine.of_vendor("nvidia") if gpu not in chosen and gpu.driver.value not in RESERVED
     ]
-    left = [gpu for gpu in rest if gpu.arch.value and driver_for(situation, (*cards, gpu)) is None]
+    left = [gpu for gpu in rest if gpu.arch.value and driver_for(situation, (*gpus, gpu)) is None]
     if not left:
         return ""
     return f"it does not serve {', '.join(gpu.name for gpu in left)}, for which there is no torch build"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.finding import Evidence, Finding, Manual, SetVariable, Severity, WayOut
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, SetVariable, Severity
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.matrix.rows import IssueCondition, KnownIssue
 from gpudoctor.situation import Situation
@@ -16,7 +16,7 @@ GENERAL = "known-issue"
 
 
 def _concerned(situation: Situation, when: IssueCondition) -> tuple[Gpu, ...]:
-    """The usable cards that a condition speaks of; those of torch's own maker only, unless it names packages."""
+    """The usable GPUs that a condition speaks of; those of torch's own maker only, unless it names packages."""
     if when.vendor and situation.built_for not in (when.vendor, None):
         return ()
     if when.vendor and situation.built_for is None and not (when.packages and situation.torch is None):
@@ -81,7 +81,7 @@ def _finding(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, ..
         subject=row.id,
         confidence=confidence,  # type: ignore[arg-type]
         evidence=_evidence(situation, row, symptoms),
-        ways_out=(_way_out(row),),
+        fixes=(_fix(row),),
         refs=tuple(ref.strip() for ref in row.source.split(";") if ref.strip()),
     )
 
@@ -109,6 +109,6 @@ def _evidence(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, .
     return tuple(found)
 
 
-def _way_out(row: KnownIssue) -> WayOut:
+def _fix(row: KnownIssue) -> Fix:
     settings = tuple(SetVariable(name, value, why=row.symptom) for name, value in row.variables.items())
-    return WayOut(row.workaround, settings or (Manual(row.workaround),))
+    return Fix(row.workaround, settings or (Manual(row.workaround),))

@@ -38,17 +38,17 @@ class Build(Protocol):
 # --- conditions ------------------------------------------------------------------------------------
 
 
-def concerned(when: IssueCondition, cards: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """The cards that a condition speaks of."""
+def concerned(when: IssueCondition, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """The GPUs that a condition speaks of."""
     wanted = (*when.gfx, *when.sm)
-    ours = (gpu for gpu in cards if when.vendor in (None, gpu.vendor))
+    ours = (gpu for gpu in gpus if when.vendor in (None, gpu.vendor))
     return tuple(gpu for gpu in ours if not wanted or gpu.arch.value in wanted)
 
 
-def holds_here(when: IssueCondition, machine: Machine, cards: tuple[Gpu, ...]) -> bool:
-    """Whether what a condition says of cards, system, driver and variables is so; all but torch and packages."""
-    needs_card = bool(when.vendor or when.gfx or when.sm or when.min_gpus)
-    if needs_card and len(concerned(when, cards)) < (when.min_gpus or 1):
+def holds_here(when: IssueCondition, machine: Machine, gpus: tuple[Gpu, ...]) -> bool:
+    """Whether what a condition says of GPUs, system, driver and variables is so; all but torch and packages."""
+    needs_gpu = bool(when.vendor or when.gfx or when.sm or when.min_gpus)
+    if needs_gpu and len(concerned(when, gpus)) < (when.min_gpus or 1):
         return False
     return _system(when, machine) and _driver(when, machine) and _variables(when, machine)
 
@@ -119,8 +119,8 @@ def worked_around(row: KnownIssue, machine: Machine) -> bool:
 # --- builds that could be installed ----------------------------------------------------------------
 
 
-def against_builds(machine: Machine, matrix: Matrix, cards: tuple[Gpu, ...]) -> tuple[KnownIssue, ...]:
-    """The issues that would speak against some torch build on these cards: by facts alone, or above a note.
+def against_builds(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...]) -> tuple[KnownIssue, ...]:
+    """The issues that would speak against some torch build on these GPUs: by facts alone, or above a note.
 
     Those that say nothing without their symptom do not count, nor those that no choice of a build avoids.
     """
@@ -129,8 +129,8 @@ def against_builds(machine: Machine, matrix: Matrix, cards: tuple[Gpu, ...]) -> 
         for row in matrix.known_issues()
         if (row.trigger == "facts" or (row.trigger == "workload" and row.severity != "note"))
         and (row.when.torch or row.when.cuda or row.when.rocm)
-        and concerned(row.when, cards)
-        and holds_here(row.when, machine, cards)
+        and concerned(row.when, gpus)
+        and holds_here(row.when, machine, gpus)
         and not worked_around(row, machine)
     )
 

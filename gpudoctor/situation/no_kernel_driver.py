@@ -1,6 +1,6 @@
-"""Cards that no working kernel driver serves, and the first reason why.
+"""GPUs that no working kernel driver serves, and the first reason why.
 
-One card has one reason. Each check of the kernel and driver layers asks for it and speaks only of its own, so
+One GPU has one reason. Each check of the kernel and driver layers asks for it and speaks only of its own, so
 that a report names a cause and not its effects. Holds no checks itself.
 """
 
@@ -27,16 +27,16 @@ from gpudoctor.situation.nvidia_driver import runs_some_build
 from gpudoctor.situation.standing import RESERVED
 
 RIVALS = ("nouveau", "nova_core", "nova-core", "NovaCore", "nova", "nvidiafb", "rivafb")
-"""Kernel drivers that keep NVIDIA's from taking the card."""
+"""Kernel drivers that keep NVIDIA's from taking the GPU."""
 
 Weight = Literal["error", "note"]
 
 
-# --- which cards ---
+# --- which GPUs ---
 
 
 def unserved(situation: Situation, vendor: Vendor) -> tuple[Gpu, ...]:
-    """Cards of a vendor that are on the bus, not reserved for virtual machines, and that its driver does not have."""
+    """GPUs of a vendor that are on the bus, not reserved for virtual machines, and that its driver does not have."""
     machine = situation.machine
     if machine.system.wsl.known or machine.system.jetson.known:
         return ()
@@ -50,7 +50,7 @@ def unserved(situation: Situation, vendor: Vendor) -> tuple[Gpu, ...]:
 
 
 def _module_is_out(situation: Situation, vendor: Vendor) -> bool:
-    """The vendor's module is known not to be loaded (asked where it is not known what a card is bound to)."""
+    """The vendor's module is known not to be loaded (asked where it is not known what a GPU is bound to)."""
     machine = situation.machine
     if situation.in_container:
         return False
@@ -61,7 +61,7 @@ def _module_is_out(situation: Situation, vendor: Vendor) -> bool:
 
 
 def served(situation: Situation) -> tuple[Gpu, ...]:
-    """Usable cards that nothing speaks against."""
+    """Usable GPUs that nothing speaks against."""
     out = {id(gpu) for vendor in ("nvidia", "amd") for gpu in unserved(situation, vendor)}
     return tuple(gpu for gpu in situation.usable if id(gpu) not in out and not _in_doubt(situation, gpu))
 
@@ -74,7 +74,7 @@ def _in_doubt(situation: Situation, gpu: Gpu) -> bool:
 
 
 def weight(situation: Situation, gpu: Gpu) -> Weight:
-    """How much it weighs that this card does not work: a note for a display card beside a working one."""
+    """How much it weighs that this GPU does not work: a note for a display GPU beside a working one."""
     working = tuple(other for other in served(situation) if other is not gpu)
     if situation.built_for:
         working = tuple(other for other in working if other.vendor == situation.built_for)
@@ -98,14 +98,14 @@ def weight(situation: Situation, gpu: Gpu) -> Weight:
 
 
 def computes(situation: Situation, gpu: Gpu) -> bool:
-    """Whether some torch build serves the card, or it is too new to be known."""
+    """Whether some torch build serves the GPU, or it is too new to be known."""
     if gpu.vendor == "amd":
         return gpu.arch.known or gpu.driver.value != "radeon"
     return runs_some_build(situation.matrix, gpu)
 
 
 def has_build(situation: Situation, gpu: Gpu) -> bool:
-    """Whether some torch build has code for the card: of AMD's, for its target or one that an override may name."""
+    """Whether some torch build has code for the GPU: of AMD's, for its target or one that an override may name."""
     gfx = gpu.arch.value
     if gpu.vendor != "amd" or gfx is None:
         return computes(situation, gpu)
@@ -115,9 +115,9 @@ def has_build(situation: Situation, gpu: Gpu) -> bool:
     return target is None or target.device_extra or not carried.isdisjoint({gfx, stands_in})
 
 
-def alike(situation: Situation, cards: list[Gpu]) -> list[tuple[Weight, tuple[Gpu, ...]]]:
-    """Cards of one name and weight together."""
-    groups = together(cards, lambda gpu: (weight(situation, gpu), gpu.name))
+def alike(situation: Situation, gpus: list[Gpu]) -> list[tuple[Weight, tuple[Gpu, ...]]]:
+    """GPUs of one name and weight together."""
+    groups = together(gpus, lambda gpu: (weight(situation, gpu), gpu.name))
     return [(severity, group) for (severity, _), group in groups.items()]
 
 
@@ -125,7 +125,7 @@ def alike(situation: Situation, cards: list[Gpu]) -> list[tuple[Weight, tuple[Gp
 
 
 def because(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
-    """Unserved cards for which this is the first reason, in groups of equal ones."""
+    """Unserved GPUs for which this is the first reason, in groups of equal ones."""
     nvidia = [gpu for gpu in unserved(situation, "nvidia") if next(_nvidia_reasons(situation, gpu)) == slug]
     amd = [gpu for gpu in unserved(situation, "amd") if next(_amd_reasons(situation, gpu)) == slug]
     return alike(situation, nvidia + amd)
@@ -171,7 +171,7 @@ def _amd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
 
 
 def rival(situation: Situation, gpu: Gpu) -> str | None:
-    """The kernel driver that keeps NVIDIA's from this card: the bound one, else, where that was not recorded, one
+    """The kernel driver that keeps NVIDIA's from this GPU: the bound one, else, where that was not recorded, one
     that is loaded."""
     if gpu.driver.undecided and not situation.in_container:
         return next((name for name in situation.machine.nvidia.modules_loaded.value or () if name in RIVALS), None)
@@ -179,7 +179,7 @@ def rival(situation: Situation, gpu: Gpu) -> str | None:
 
 
 def without_kfd(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
-    """Cards that amdgpu has and KFD does not (so: a screen and no compute), for which this is the first reason."""
+    """GPUs that amdgpu has and KFD does not (so: a screen and no compute), for which this is the first reason."""
     machine = situation.machine
     readable = all(node.readable for node in machine.amd.topology.value or ())
     seen = machine.amd.kfd.absent or not machine.amd.topology.undecided
@@ -192,7 +192,7 @@ def without_kfd(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu
 
 def _kfd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
     target = situation.matrix.target(gpu.arch.value or "")
-    if any(names_card(fault, gpu) for fault in about(gpu, situation.log_faults("amd-pcie-atomics"))):
+    if any(names_gpu(fault, gpu) for fault in about(gpu, situation.log_faults("amd-pcie-atomics"))):
         yield "amd-pcie-atomics"
     if unbuilt_dkms(situation, "amd"):
         yield "amd-dkms-kernel-mismatch"
@@ -205,7 +205,7 @@ def _kfd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
     yield "amd-kernel-or-runtime-too-old"
 
 
-def names_card(fault: LogFault, gpu: Gpu) -> bool:
+def names_gpu(fault: LogFault, gpu: Gpu) -> bool:
     """Whether a log line speaks of this PCI id, or of none ("skipped device 1002:67df")."""
     named = re.search(r"device ([0-9a-f]{4}:[0-9a-f]{4})", fault.line, re.IGNORECASE)
     return named is None or gpu.pci_id is None or named[1].lower() == gpu.pci_id.lower()

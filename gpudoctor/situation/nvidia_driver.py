@@ -1,7 +1,7 @@
-"""The NVIDIA driver of a machine: what it says to a CUDA release and to the cards, and which one there should be.
+"""The NVIDIA driver of a machine: what it says to a CUDA release and to the GPUs, and which one there should be.
 
-One kernel module serves all NVIDIA cards of a machine, in one branch and one flavour. So there is one rule for the
-driver to install, and it is asked of the whole machine, whatever card is the occasion.
+One kernel module serves all NVIDIA GPUs of a machine, in one branch and one flavour. So there is one rule for the
+driver to install, and it is asked of the whole machine, whatever GPU is the occasion.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import DriverVerdict, Matrix
 
 Refusal = Literal["too-old", "dropped", "needs-open", "refuses-open"]
-"""Why a driver does not run a card at all: older than it, of a later branch than its last, of the other flavour."""
+"""Why a driver does not run a GPU at all: older than it, of a later branch than its last, of the other flavour."""
 
 
 # --- the driver that is there ------------------------------------------------------------------------
 
 
 def cuda_driver(machine: Machine) -> str | None:
-    """Version of the driver whose libcuda a program loads; cuda-compat counts where the cards are eligible for it.
+    """Version of the driver whose libcuda a program loads; cuda-compat counts where the GPUs are eligible for it.
 
     None where it is not known, or where its number is not one of Linux (WSL2, Jetson).
     """
     if _counts_otherwise(machine):
         return None
     library = machine.load_path.first("libcuda.so.1")
-    cards = machine.of_vendor("nvidia")
-    if library and library.kind == "compat" and library.version and cards and all(gpu.datacenter for gpu in cards):
+    gpus = machine.of_vendor("nvidia")
+    if library and library.kind == "compat" and library.version and gpus and all(gpu.datacenter for gpu in gpus):
         return library.version
     for api in machine.nvidia.answered:
         if api.value and api.value.driver_version:
@@ -66,7 +66,7 @@ def driver_verdict(machine: Machine, matrix: Matrix, cuda: str, driver: str | No
 
 
 def refusal(machine: Machine, matrix: Matrix, gpu: Gpu) -> Refusal | None:
-    """Why the driver that is there does not run a card at all; None where it does, or is not known to refuse it."""
+    """Why the driver that is there does not run a GPU at all; None where it does, or is not known to refuse it."""
     driver, sm = cuda_driver(machine), gpu.arch.value
     if gpu.vendor != "nvidia" or driver is None or sm is None or gpu.nvml is not None:
         return None
@@ -93,13 +93,13 @@ def _counts_otherwise(machine: Machine) -> bool:
 def driver_to_install(
     machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...] = (), *, why: str = ""
 ) -> InstallDriver | None:
-    """The driver for all cards that this machine's driver has to serve, and for `gpus`; one that runs the present
-    torch, if there is any. None where no one driver serves them all, or a card is not known."""
+    """The driver for all GPUs that this machine's driver has to serve, and for `gpus`; one that runs the present
+    torch, if there is any. None where no one driver serves them all, or a GPU is not known."""
     return driver_serving(machine, matrix, to_drive(machine, matrix, gpus), why=why)
 
 
 def driver_serving(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], *, why: str = "") -> InstallDriver | None:
-    """The driver that serves just these cards, by branch and by module flavour."""
+    """The driver that serves just these GPUs, by branch and by module flavour."""
     flavour = flavour_serving(matrix, gpus)
     if flavour is None:
         return None
@@ -117,7 +117,7 @@ def driver_serving(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], *, w
 
 
 def flavour_serving(matrix: Matrix, gpus: tuple[Gpu, ...]) -> ModuleFlavour | None:
-    """The kernel-module flavour that all these cards take; None where none does, or a card is not known."""
+    """The kernel-module flavour that all these GPUs take; None where none does, or a GPU is not known."""
     rules = {matrix.module_flavour(gpu.arch.value or "", gpu.name) for gpu in gpus}
     if not rules or None in rules or {"required", "refused"} <= rules:
         return None
@@ -125,10 +125,10 @@ def flavour_serving(matrix: Matrix, gpus: tuple[Gpu, ...]) -> ModuleFlavour | No
 
 
 def to_drive(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...] = ()) -> tuple[Gpu, ...]:
-    """The NVIDIA cards that the one driver of this machine has to serve, `gpus` among them.
+    """The NVIDIA GPUs that the one driver of this machine has to serve, `gpus` among them.
 
-    Cards that are kept for virtual machines take no driver here, and one without any torch build does not hold back
-    the others. Visibility variables and containers choose cards for a process; the kernel module is everyone's.
+    GPUs that are kept for virtual machines take no driver here, and one without any torch build does not hold back
+    the others. Visibility variables and containers choose GPUs for a process; the kernel module is everyone's.
     """
     asked = tuple(gpu for gpu in gpus if gpu.vendor == "nvidia" and gpu.arch.value)
     others = (gpu for gpu in machine.of_vendor("nvidia") if gpu not in asked and gpu.driver.value not in RESERVED)
@@ -138,7 +138,7 @@ def to_drive(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...] = ()) -> tu
 
 
 def runs_some_build(matrix: Matrix, gpu: Gpu) -> bool:
-    """Whether some torch build has code for this NVIDIA card, or it is too new to be known."""
+    """Whether some torch build has code for this NVIDIA GPU, or it is too new to be known."""
     if not gpu.arch.value:
         return True
     builds = (build for build in matrix.builds() if build.cuda and build.archs)
@@ -146,9 +146,9 @@ def runs_some_build(matrix: Matrix, gpu: Gpu) -> bool:
 
 
 def driver_after_repair(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...]) -> str | None:
-    """The driver that builds are chosen for: the present one, unless there is none or the cards need another.
+    """The driver that builds are chosen for: the present one, unless there is none or the GPUs need another.
 
-    A driver that does not run a card must be replaced whatever torch says. None: not known, or a driver whose number
+    A driver that does not run a GPU must be replaced whatever torch says. None: not known, or a driver whose number
     says nothing (WSL2, Jetson).
     """
     driver = cuda_driver(machine)

@@ -1,6 +1,6 @@
-"""Which cards a process could really use: present, granted, openable, selected (design §4).
+"""Which GPUs a process could really use: present, granted, openable, selected (design §4).
 
-Faults are judged on usable cards. A card that is bound to vfio, not granted to this container or job, or
+Faults are judged on usable GPUs. A GPU that is bound to vfio, not granted to this container or job, or
 left out by a variable on purpose is nobody's fault.
 """
 
@@ -16,22 +16,22 @@ from gpudoctor.machine import DeviceNode, Gpu, Machine, SmokeDevice, Vendor
 Answer = Literal["yes", "no", "unknown"]
 
 RESERVED = ("vfio-pci", "pci-stub", "pciback", "xen-pciback", "uio_pci_generic", "igb_uio")
-"""Drivers that hand a card to a virtual machine: chosen, never a fault."""
+"""Drivers that hand a GPU to a virtual machine: chosen, never a fault."""
 
 _NVIDIA_CONTROL = "/dev/nvidiactl"
-_NVIDIA_CARD_NODE = r"/dev/nvidia\d+$"
+_NVIDIA_GPU_NODE = r"/dev/nvidia\d+$"
 _REFUSED = ("EACCES", "EPERM")
 _FULL = 0.97
 
 
 class Standing(Struct, frozen=True):
-    """How far a card can be used, and why not further. `unknown` never makes a card unusable."""
+    """How far a GPU can be used, and why not further. `unknown` never makes a GPU unusable."""
 
     gpu: Gpu
     bound: Answer = "unknown"
     """Its vendor's kernel driver has it (not vfio-pci, not nouveau, not nothing)."""
     counted: Answer = "yes"
-    """The compute half of that driver counts it; amdgpu gives some cards a screen and no KFD node."""
+    """The compute half of that driver counts it; amdgpu gives some GPUs a screen and no KFD node."""
     granted: Answer = "unknown"
     """Its node is in this container or job."""
     openable: Answer = "unknown"
@@ -43,12 +43,12 @@ class Standing(Struct, frozen=True):
 
     @property
     def usable(self) -> bool:
-        """Nothing is known to keep a process from this card."""
+        """Nothing is known to keep a process from this GPU."""
         return "no" not in (self.bound, self.counted, self.granted, self.openable, self.selected)
 
 
 def standings(machine: Machine) -> tuple[Standing, ...]:
-    """One Standing per card of the machine, in the machine's order."""
+    """One Standing per GPU of the machine, in the machine's order."""
     selected = {vendor: _selected(machine, vendor) for vendor in ("nvidia", "amd")}
     return tuple(_standing(machine, gpu, selected[gpu.vendor]) for gpu in machine.gpus)
 
@@ -70,7 +70,7 @@ def _standing(machine: Machine, gpu: Gpu, selected: dict[int, Answer]) -> Standi
 
 
 def _answers(machine: Machine, gpu: Gpu) -> tuple[Answer, Answer, Answer, Answer]:
-    """Whether a card is bound, counted, granted and openable."""
+    """Whether a GPU is bound, counted, granted and openable."""
     if gpu.vendor == "nvidia":
         return _nvidia_bound(machine, gpu), "yes", _nvidia_granted(machine, gpu), _nvidia_openable(machine, gpu)
     return _amd_bound(machine, gpu), _counted(machine, gpu), _amd_granted(machine, gpu), _amd_openable(machine, gpu)
@@ -96,7 +96,7 @@ def _nvidia_granted(machine: Machine, gpu: Gpu) -> Answer:
     if listed and gpu.bdf:
         return "yes" if any(device.bdf == gpu.bdf for device in listed) else "no"
     if not any(node.path == _NVIDIA_CONTROL and node.opened != "ENOENT" for node in machine.nvidia.nodes.value):
-        return "no"  # nothing opens a card without it
+        return "no"  # nothing opens a GPU without it
     return _granted_by_nodes(machine, gpu)
 
 
@@ -121,7 +121,7 @@ def _amd_bound(machine: Machine, gpu: Gpu) -> Answer:
 
 
 def _counted(machine: Machine, gpu: Gpu) -> Answer:
-    """Whether KFD counts an AMD card; not told where it keeps nodes of its own from a container."""
+    """Whether KFD counts an AMD GPU; not told where it keeps nodes of its own from a container."""
     if gpu.kfd_node is not None or machine.system.wsl.known:
         return "yes"
     nodes = machine.amd.topology.value
@@ -150,28 +150,28 @@ def _amd_openable(machine: Machine, gpu: Gpu) -> Answer:
     return _opens(nodes, ("/dev/kfd", *_nodes_of(machine, gpu)))
 
 
-# --- nodes of cards -----------------------------------------------------------------------------------
+# --- nodes of GPUs -----------------------------------------------------------------------------------
 
 
-def _card_nodes(machine: Machine, vendor: Vendor) -> tuple[DeviceNode, ...]:
-    """The nodes that are here and stand for one card each; of AMD's, some may be another vendor's card."""
+def _gpu_nodes(machine: Machine, vendor: Vendor) -> tuple[DeviceNode, ...]:
+    """The nodes that are here and stand for one GPU each; of AMD's, some may be another vendor's GPU."""
     if vendor == "amd":
         nodes = machine.amd.render_nodes.value or ()
     else:
-        nodes = tuple(n for n in machine.nvidia.nodes.value or () if re.match(_NVIDIA_CARD_NODE, n.path))
+        nodes = tuple(n for n in machine.nvidia.nodes.value or () if re.match(_NVIDIA_GPU_NODE, n.path))
     return tuple(node for node in nodes if node.opened != "ENOENT")
 
 
 def _unassigned(machine: Machine, vendor: Vendor) -> tuple[DeviceNode, ...]:
-    """Those of `_card_nodes` that are not known to be a certain card's."""
+    """Those of `_card_nodes` that are not known to be a certain GPU's."""
     assigned = {path for gpu in machine.gpus for path in gpu.nodes}
-    return tuple(node for node in _card_nodes(machine, vendor) if node.path not in assigned)
+    return tuple(node for node in _gpu_nodes(machine, vendor) if node.path not in assigned)
 
 
 def _granted_by_nodes(machine: Machine, gpu: Gpu) -> Answer:
-    """ "unknown" where fewer nodes are here than cards that one of them may be."""
+    """ "unknown" where fewer nodes are here than GPUs that one of them may be."""
     if gpu.nodes:
-        return "yes" if any(node.path in gpu.nodes for node in _card_nodes(machine, gpu.vendor)) else "no"
+        return "yes" if any(node.path in gpu.nodes for node in _gpu_nodes(machine, gpu.vendor)) else "no"
     left = _unassigned(machine, gpu.vendor)
     if not left:
         return "no"
@@ -180,7 +180,7 @@ def _granted_by_nodes(machine: Machine, gpu: Gpu) -> Answer:
 
 
 def _nodes_of(machine: Machine, gpu: Gpu) -> tuple[str, ...]:
-    """The nodes that must open for a card; where it is not known which is its own, one that does, if any does."""
+    """The nodes that must open for a GPU; where it is not known which is its own, one that does, if any does."""
     left = sorted(_unassigned(machine, gpu.vendor), key=_may_open, reverse=True)
     return gpu.nodes or tuple(node.path for node in left[:1])
 
@@ -197,7 +197,7 @@ def _opens(nodes: tuple[DeviceNode, ...], paths: tuple[str, ...]) -> Answer:
 
 
 def taken(gpu: Gpu) -> str:
-    """What keeps a new program from computing on this card for now: its mode, or others on it; "" if nothing does."""
+    """What keeps a new program from computing on this GPU for now: its mode, or others on it; "" if nothing does."""
     state = gpu.nvml
     if state is None:
         return ""
@@ -214,34 +214,34 @@ def taken(gpu: Gpu) -> str:
 
 
 class Selection(Struct, frozen=True):
-    """What a visibility variable's value asks for, entry by entry, against the cards it counts."""
+    """What a visibility variable's value asks for, entry by entry, against the GPUs it counts."""
 
-    cards: tuple[Gpu, ...]
+    gpus: tuple[Gpu, ...]
     """Those that remain, in the order asked for."""
     invalid: tuple[str, ...] = ()
-    """Entries that name no card."""
+    """Entries that name no GPU."""
     certain: bool = True
-    """False where it cannot be told which cards the entries mean (order or UUIDs not known)."""
+    """False where it cannot be told which GPUs the entries mean (order or UUIDs not known)."""
     entries: int = 0
-    """How many entries count: no more cards than that are meant, where `cards` holds all that may be."""
+    """How many entries count: no more GPUs than that are meant, where `GPUs` holds all that may be."""
     repeated: str = ""
-    """An entry that CUDA read twice: it then shows no card at all."""
+    """An entry that CUDA read twice: it then shows no GPU at all."""
 
 
-def select(value: str, cards: tuple[Gpu, ...], *, ordered: bool = True) -> Selection:
+def select(value: str, gpus: tuple[Gpu, ...], *, ordered: bool = True) -> Selection:
     """Read one variable's value as the runtimes do: entries after the first invalid one do not count.
 
-    `ordered` says whether an index surely means the card at that place: CUDA counts the fastest card
+    `ordered` says whether an index surely means the GPU at that place: CUDA counts the fastest GPU
     first unless CUDA_DEVICE_ORDER=PCI_BUS_ID. Of an entry CUDA reads the number that it begins with ("0 1" is 0), and
-    a card that is named twice hides them all (torch.cuda._parse_visible_devices does the same).
+    a GPU that is named twice hides them all (torch.cuda._parse_visible_devices does the same).
     """
     chosen: list[Gpu] = []
     invalid: tuple[str, ...] = ()
-    certain, count, by_cuda = True, 0, any(gpu.vendor == "nvidia" for gpu in cards)
+    certain, count, by_cuda = True, 0, any(gpu.vendor == "nvidia" for gpu in gpus)
     read: list[str] = []
     for entry in (piece.strip() for piece in value.split(",")) if value.strip() else ():
         number = re.match(r"\+?(\d+)" if by_cuda else r"(\d+)$", entry)
-        named = _at_place(number[1], cards) if number else _named(entry, cards)
+        named = _at_place(number[1], gpus) if number else _named(entry, gpus)
         if named is None:
             invalid = (entry,)
             break
@@ -251,26 +251,26 @@ def select(value: str, cards: tuple[Gpu, ...], *, ordered: bool = True) -> Selec
         read.append(name)
         certain, count = certain and len(named) == 1, count + 1
         chosen.extend(named)
-    if not ordered and 0 < len(chosen) < len(cards) and len({gpu.arch.value for gpu in cards}) > 1:
+    if not ordered and 0 < len(chosen) < len(gpus) and len({gpu.arch.value for gpu in gpus}) > 1:
         certain = False
     return Selection(tuple(chosen), invalid, certain, count)
 
 
-def _at_place(entry: str, cards: tuple[Gpu, ...]) -> tuple[Gpu, ...] | None:
+def _at_place(entry: str, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...] | None:
     place = int(entry[:9])
-    return cards[place : place + 1] or None
+    return gpus[place : place + 1] or None
 
 
-def _named(entry: str, cards: tuple[Gpu, ...]) -> tuple[Gpu, ...] | None:
-    """Cards that a UUID entry may mean: one, those whose UUIDs are not known, None where it names none."""
+def _named(entry: str, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...] | None:
+    """GPUs that a UUID entry may mean: one, those whose UUIDs are not known, None where it names none."""
     if not re.match(r"(GPU|MIG)-", entry):
         return None
-    uuids = {gpu.uuid: gpu for gpu in cards if gpu.uuid}
-    silent = tuple(gpu for gpu in cards if not gpu.uuid)
+    uuids = {gpu.uuid: gpu for gpu in gpus if gpu.uuid}
+    silent = tuple(gpu for gpu in gpus if not gpu.uuid)
     if entry.startswith("MIG-"):
-        # Only the driver tells the slices of a card.
-        silent = tuple(gpu for gpu in cards if gpu.nvml is None or not gpu.nvml.uuid)
-        slices = {mig.uuid: gpu for gpu in cards if gpu.nvml for mig in gpu.nvml.mig_devices if mig.uuid}
+        # Only the driver tells the slices of a GPU.
+        silent = tuple(gpu for gpu in gpus if gpu.nvml is None or not gpu.nvml.uuid)
+        slices = {mig.uuid: gpu for gpu in gpus if gpu.nvml for mig in gpu.nvml.mig_devices if mig.uuid}
         uuids = {**slices, **{f"MIG-{uuid}": gpu for uuid, gpu in uuids.items()}}
     found = tuple(gpu for uuid, gpu in uuids.items() if uuid.startswith(entry) or entry.startswith(uuid))
     return found[:1] or silent or None
@@ -279,7 +279,7 @@ def _named(entry: str, cards: tuple[Gpu, ...]) -> tuple[Gpu, ...] | None:
 def visibility_variables(variables: dict[str, str], vendor: Vendor) -> tuple[tuple[str, str], ...]:
     """The variables that a runtime of that vendor obeys, in the order it applies them, with their values.
 
-    CUDA and ROCr take an empty value for "no card" (ROCm/legacy-rocm-build#1170); HIP takes it for "not set".
+    CUDA and ROCr take an empty value for "no GPU" (ROCm/legacy-rocm-build#1170); HIP takes it for "not set".
     GPU_DEVICE_ORDINAL is OpenCL's alone, whatever AMD's page on isolation says (rocclr, Device::init).
     """
     if vendor == "nvidia":
@@ -291,62 +291,62 @@ def visibility_variables(variables: dict[str, str], vendor: Vendor) -> tuple[tup
 
 
 def runtime_order(machine: Machine, vendor: Vendor) -> tuple[Gpu, ...]:
-    """Cards of a vendor that its runtime counts, in its order: bound, granted and openable ones."""
+    """GPUs of a vendor that its runtime counts, in its order: bound, granted and openable ones."""
     counted = [gpu for gpu in machine.of_vendor(vendor) if "no" not in _answers(machine, gpu)]
     return tuple(sorted(counted, key=lambda gpu: (gpu.index is None, gpu.index or 0)))
 
 
 def usable_count(machine: Machine) -> int:
-    """How many cards a process can use. Fewer than are usable where it is not known which ones they are: three nodes
-    of eight cards, one UUID of cards whose UUIDs are not known."""
+    """How many GPUs a process can use. Fewer than are usable where it is not known which ones they are: three nodes
+    of eight GPUs, one UUID of GPUs whose UUIDs are not known."""
     return _count(machine, "nvidia") + _count(machine, "amd")
 
 
 def _count(machine: Machine, vendor: Vendor) -> int:
-    cards = runtime_order(machine, vendor)
+    gpus = runtime_order(machine, vendor)
     surplus = len(_in_doubt(machine, vendor)) - sum(map(_may_open, _unassigned(machine, vendor)))
-    cards = cards[: len(cards) - max(0, surplus)]  # any of them: only their number counts
+    gpus = gpus[: len(gpus) - max(0, surplus)]  # any of them: only their number counts
     for _, value in visibility_variables(machine.variables, vendor):
-        selection = select(value, cards)
-        cards = tuple({id(gpu): gpu for gpu in selection.cards}.values())[: selection.entries]
-    return len(cards)
+        selection = select(value, gpus)
+        gpus = tuple({id(gpu): gpu for gpu in selection.gpus}.values())[: selection.entries]
+    return len(gpus)
 
 
 def _in_doubt(machine: Machine, vendor: Vendor) -> tuple[Gpu, ...]:
-    """Cards that one of fewer nodes may be."""
+    """GPUs that one of fewer nodes may be."""
     granted = _nvidia_granted if vendor == "nvidia" else _amd_granted
     in_doubt = (gpu for gpu in runtime_order(machine, vendor) if not gpu.nodes and granted(machine, gpu) == "unknown")
-    return tuple(in_doubt) if _card_nodes(machine, vendor) else ()
+    return tuple(in_doubt) if _gpu_nodes(machine, vendor) else ()
 
 
 def in_process_order(machine: Machine, vendor: Vendor) -> tuple[Gpu, ...]:
-    """Cards of a vendor as a process numbers them, visibility variables applied; empty where that is not known.
+    """GPUs of a vendor as a process numbers them, visibility variables applied; empty where that is not known.
 
-    CUDA counts the fastest card first, unless told to go by PCI address: of unlike cards the place tells nothing.
+    CUDA counts the fastest GPU first, unless told to go by PCI address: of unlike GPUs the place tells nothing.
     """
-    cards = runtime_order(machine, vendor)
+    gpus = runtime_order(machine, vendor)
     by_place = vendor == "amd" or machine.variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
     for _, value in visibility_variables(machine.variables, vendor):
-        selection = select(value, cards, ordered=by_place)
+        selection = select(value, gpus, ordered=by_place)
         if not selection.certain:
             return ()
-        cards = selection.cards
-    return cards if by_place or len({gpu.name for gpu in cards}) < 2 else ()
+        gpus = selection.gpus
+    return gpus if by_place or len({gpu.name for gpu in gpus}) < 2 else ()
 
 
-def cards_behind(machine: Machine, vendor: Vendor, devices: tuple[SmokeDevice, ...]) -> dict[str, Gpu]:
-    """The card behind each of torch's devices ("cuda:0"), where it can be told: by PCI address, by UUID, by a name
+def gpus_behind(machine: Machine, vendor: Vendor, devices: tuple[SmokeDevice, ...]) -> dict[str, Gpu]:
+    """The GPU behind each of torch's devices ("cuda:0"), where it can be told: by PCI address, by UUID, by a name
     that only one has, else by its place, where torch counts as many as a process should see."""
-    gpus = tuple(device for device in devices if device.name != "cpu")
-    cards, found = machine.of_vendor(vendor), dict[str, Gpu]()
-    for device in gpus:
-        same = [gpu for gpu in cards if _address(gpu.bdf) and _address(gpu.bdf) == _address(device.bdf)]
-        same = same or [gpu for gpu in cards if _has_uuid(gpu, device.uuid)]
+    devices = tuple(device for device in devices if device.name != "cpu")
+    gpus, found = machine.of_vendor(vendor), dict[str, Gpu]()
+    for device in devices:
+        same = [gpu for gpu in gpus if _address(gpu.bdf) and _address(gpu.bdf) == _address(device.bdf)]
+        same = same or [gpu for gpu in gpus if _has_uuid(gpu, device.uuid)]
         if same:
             found[device.name] = same[0]
     usable = {id(standing.gpu) for standing in standings(machine) if standing.usable}
-    left = [gpu for gpu in cards if id(gpu) in usable and not any(gpu is other for other in found.values())]
-    rest = [device for device in gpus if device.name not in found]
+    left = [gpu for gpu in gpus if id(gpu) in usable and not any(gpu is other for other in found.values())]
+    rest = [device for device in devices if device.name not in found]
     if not rest or len(rest) != len(left) or any(_apart(device, gpu) for device in rest for gpu in left):
         return found
     places = [gpu for gpu in in_process_order(machine, vendor) if any(gpu is other for other in left)]
@@ -371,7 +371,7 @@ def _address(bdf: str | None) -> str:
 
 
 def _has_uuid(gpu: Gpu, uuid: str) -> bool:
-    """Of the card or of a slice. torch writes a slice's as it writes a card's."""
+    """Of the GPU or of a slice. torch writes a slice's as it writes a GPU's."""
     slices = [mig.uuid for mig in gpu.nvml.mig_devices] if gpu.nvml else []
     return _plain(uuid) in {_plain(name) for name in (gpu.uuid, *slices)} - {""}
 
@@ -381,13 +381,13 @@ def _plain(uuid: str) -> str:
 
 
 def _selected(machine: Machine, vendor: Vendor) -> dict[int, Answer]:
-    remaining = cards = runtime_order(machine, vendor)
+    remaining = gpus = runtime_order(machine, vendor)
     ordered = vendor == "amd" or machine.variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
     certain = not _in_doubt(machine, vendor) or not visibility_variables(machine.variables, vendor)
     for _, value in visibility_variables(machine.variables, vendor):
         selection = select(value, remaining, ordered=ordered)
-        remaining, certain = selection.cards, certain and selection.certain
+        remaining, certain = selection.gpus, certain and selection.certain
     if not certain:
-        return {id(gpu): "unknown" for gpu in cards}
+        return {id(gpu): "unknown" for gpu in gpus}
     kept = {id(gpu) for gpu in remaining}
-    return {id(gpu): "yes" if id(gpu) in kept else "no" for gpu in cards}
+    return {id(gpu): "yes" if id(gpu) in kept else "no" for gpu in gpus}

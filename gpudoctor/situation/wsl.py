@@ -10,7 +10,7 @@ WHEEL_RUNTIME = "libhsa-runtime64.so"
 
 
 def behind_windows(situation: Situation) -> frozenset[Vendor]:
-    """Whose cards are to be used in this WSL system, as far as anything shows it: cards that a driver or runtime
+    """Whose GPUs are to be used in this WSL system, as far as anything shows it: GPUs that a driver or runtime
     lists, the libcuda that Windows' NVIDIA driver lays into /usr/lib/wsl/lib, an installed ROCm or its librocdxg."""
     machine = situation.machine
     vendors: set[Vendor] = {gpu.vendor for gpu in machine.gpus}
@@ -23,7 +23,7 @@ def behind_windows(situation: Situation) -> frozenset[Vendor]:
 
 
 def of_another_vendor(situation: Situation) -> Vendor | None:
-    """Whose cards Windows has to offer, where torch is built for the other vendor's and nothing shows one of those.
+    """Whose GPUs Windows has to offer, where torch is built for the other vendor's and nothing shows one of those.
     Never where torch counts a GPU."""
     trial = situation.torch.trial.value if situation.torch else None
     if not situation.machine.system.wsl.known or dxg_opens(situation) is False or (trial and trial.device_count):
@@ -41,7 +41,7 @@ def dxg_opens(situation: Situation) -> bool | None:
 
 
 def looks_behind_dxg(situation: Situation) -> bool | None:
-    """Whether torch's ROCm looks for a card behind /dev/dxg; None where the matrix does not know that release."""
+    """Whether torch's ROCm looks for a GPU behind /dev/dxg; None where the matrix does not know that release."""
     row = situation.matrix.wsl_rocm(situation.torch.rocm) if situation.torch and situation.torch.rocm else None
     if row is None:
         return None

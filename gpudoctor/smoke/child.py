@@ -53,7 +53,7 @@ _SILENCE_SECONDS = 2.0
 _CLOSED_SECONDS = 1.0
 _TRACKER_SECONDS = 0.5
 _END_SECONDS = 10.0
-"""A process with contexts on eight cards needs seconds to end."""
+"""A process with contexts on eight GPUs needs seconds to end."""
 
 
 class Lost(Exception):  # noqa: N818 - what became of a child, not an error of this program

@@ -25,7 +25,7 @@ SOAK = "soak"
 
 
 class Request(Struct, frozen=True):
-    """What is asked for: a level, devices, kernels. `blocked` names cards (address or uuid) that are busy, full
+    """What is asked for: a level, devices, kernels. `blocked` names GPUs (address or uuid) that are busy, full
     or exclusive, and why: their kernels are skipped."""
 
     level: SmokeLevel | None
@@ -44,7 +44,7 @@ class Request(Struct, frozen=True):
     blocked: dict[str, str] = {}
 
     @property
-    def card_asked(self) -> bool:
+    def gpu_asked(self) -> bool:
         """Whether a GPU is asked for by name."""
         return any(name.startswith("cuda") for name in self.devices)
 
@@ -56,13 +56,13 @@ class Limits(Struct, frozen=True):
     """A cold network disk takes a minute for torch's libraries."""
     counting: float = 30.0
     listing: float = 60.0
-    """CUDA starts eight cards that nothing keeps awake in half a minute."""
+    """CUDA starts eight GPUs that nothing keeps awake in half a minute."""
     beginning: float = 30.0
     """From the command to the first sign of the kernel."""
     quick: float = 60.0
     standard: float = 300.0
     full: float = 1800.0
-    """A whole level, from the first kernel on: six times what a slow, healthy card takes."""
+    """A whole level, from the first kernel on: six times what a slow, healthy GPU takes."""
     further_device: float = 0.5
     """Share of a level's seconds that each device after the first adds."""
 
@@ -159,7 +159,7 @@ def choose_devices(request: Request, gpus: Sequence[SmokeDevice], cpu: SmokeDevi
 def jobs(
     request: Request, kernels: Sequence[Kernel], devices: Sequence[SmokeDevice], all_gpus: int
 ) -> tuple[Job, ...]:
-    """What is run: a level on all devices before the next level; kernels between cards after those on one.
+    """What is run: a level on all devices before the next level; kernels between GPUs after those on one.
 
     `all_gpus` is the number of GPUs that torch sees: kernels that take all of them are skipped where some are not
     to be used.
@@ -170,11 +170,11 @@ def jobs(
         of_level = [kernel for kernel in kernels if kernel.level == level]
         for device in devices:
             why = _blocked(device, request)
-            alone = [kernel for kernel in of_level if kernel.cards == 1]
+            alone = [kernel for kernel in of_level if kernel.gpus == 1]
             found += [job for kernel in alone for job in _of(kernel, device.name, request, why)]
         for kind in dict.fromkeys(device.name.partition(":")[0] for device in devices):
             why = _not_all(gpus, all_gpus, request) if kind == "cuda" else ""
-            between = [kernel for kernel in of_level if kernel.cards > 1]
+            between = [kernel for kernel in of_level if kernel.gpus > 1]
             found += [job for kernel in between for job in _of(kernel, kind, request, why)]
     return tuple(found)
 
@@ -192,5 +192,5 @@ def _blocked(device: SmokeDevice, request: Request) -> str:
 
 def _not_all(gpus: Sequence[SmokeDevice], all_gpus: int, request: Request) -> str:
     if len(gpus) < all_gpus:
-        return f"takes all {all_gpus} cards; asked for: {', '.join(gpu.name for gpu in gpus)}"
+        return f"takes all {all_gpus} GPUs; asked for: {', '.join(gpu.name for gpu in gpus)}"
     return next((f"{gpu.name}: {why}" for gpu in gpus if (why := _blocked(gpu, request))), "")

@@ -90,7 +90,7 @@ def _told(
         kernels=kernels,
         why=why,
         asked=request.asked,
-        card_asked=request.asked and request.card_asked,
+        gpu_asked=request.asked and request.gpu_asked,
     )
 
 

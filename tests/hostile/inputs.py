@@ -221,13 +221,13 @@ def machines(folder: Path, chance: random.Random) -> Iterator[Case]:
             host.file("/gpudoctor-host.json", json.dumps(host.json))
             places = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
             for _ in range(60):
-                place, way = chance.choice(places), chance.choice(SPOIL)
+                place, fix = chance.choice(places), chance.choice(SPOIL)
                 root = folder / "root"
                 shutil.rmtree(root, ignore_errors=True)
                 shutil.copytree(whole, root, symlinks=True)
-                way(root / place, chance)
+                fix(root / place, chance)
                 use = chance.choice(uses)
-                yield Case("machine", f"{use[0]}: {way.__name__} {place}", (*use, "--root", str(root)), folder)
+                yield Case("machine", f"{use[0]}: {fix.__name__} {place}", (*use, "--root", str(root)), folder)
 
 
 def overlays(folder: Path, chance: random.Random) -> Iterator[Case]:
@@ -304,7 +304,7 @@ def journals(folder: Path, chance: random.Random) -> Iterator[Case]:
         place = run_folder / "journal.jsonl"
         place.write_bytes(_spoil_text(JOURNAL, chance))
         if chance.random() < 0.15:
-            chance.choice([way for way in SPOIL if way.__name__ != "strange_name"])(place, chance)
+            chance.choice([fix for fix in SPOIL if fix.__name__ != "strange_name"])(place, chance)
         (run_folder / "before").write_bytes(chance.randbytes(chance.choice((0, 40, 4000))))
         use = chance.choice(uses)
         yield Case("journal", " ".join(use), ("fix", *use), folder, {"XDG_STATE_HOME": str(folder / "state")})

@@ -33,7 +33,7 @@ class Ground:
         self.folder, self.variables = folder, {"GPUDOCTOR_LEVEL": "static"}
         self.secret = "".join(chance.choice(string.ascii_lowercase) for _ in range(18))
         self.extra: tuple[str, ...] = ()
-        self.host = Host(folder / "root").ubuntu().nvidia_card("2b85").nvidia_driver("570.133.07")
+        self.host = Host(folder / "root").ubuntu().nvidia_gpu("2b85").nvidia_driver("570.133.07")
         self.host.torch("2.6.0+cu124", companions={"torchvision": "0.21.0+cu124"})
         self.host.environ(VIRTUAL_ENV=VENV, PWD="/work")
         self.dockerfile = DOCKERFILE

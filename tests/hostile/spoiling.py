@@ -111,18 +111,18 @@ SPOIL: tuple[Callable[[Path, random.Random], None], ...] = (
 
 
 def no_code(host: Host) -> None:
-    host.ubuntu().nvidia_card("2b85").nvidia_driver("570.133.07")
+    host.ubuntu().nvidia_gpu("2b85").nvidia_driver("570.133.07")
     host.torch("2.6.0+cu124", companions={"torchvision": "0.21.0+cu124"}).package("numpy", "2.1.0")
 
 
 def no_code_rocm(host: Host) -> None:
-    host.ubuntu().amd_card("73df", 100301).file("/opt/rocm/.info/version", "6.4.1-83\n")
+    host.ubuntu().amd_gpu("73df", 100301).file("/opt/rocm/.info/version", "6.4.1-83\n")
     host.file("/var/log/dmesg", "[  1.0] amdgpu 0000:03:00.0: amdgpu: GPU reset begin!\n")
     host.torch("2.9.1+rocm6.4").environ(LD_LIBRARY_PATH="/:/opt/rocm/lib")
 
 
 def in_a_container(host: Host) -> None:
-    host.ubuntu().docker().nvidia_card("20b2", pci_class="0x030200").nvidia_driver("470.239.06").venv()
+    host.ubuntu().docker().nvidia_gpu("20b2", pci_class="0x030200").nvidia_driver("470.239.06").venv()
     write_torch(host.path("/home/u/.local/lib/python3.12/site-packages"), "2.9.1+cu128", "12.8")
     host.json["environ"].update(HOME="/home/u", PYTHONPATH="/home/u/.local/lib/python3.12/site-packages")
     host.file("/usr/local/cuda/compat/libcuda.so.1", b"\x7fELF").environ(LD_LIBRARY_PATH="/usr/local/cuda/compat")

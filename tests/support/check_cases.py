@@ -49,7 +49,7 @@ def first(machine: Machine) -> Finding:
 
 def remedies(finding: Finding) -> list[str]:
     """Names of the remedies of the first way out."""
-    return [type(remedy).__name__ for remedy in finding.ways_out[0].remedies]
+    return [type(remedy).__name__ for remedy in finding.fixes[0].remedies]
 
 
 def log(*lines: str) -> dict[str, object]:

@@ -36,17 +36,17 @@ class Case(Struct, frozen=True):
 
 
 def nvidia(
-    root: Path, *, card: str = "2684", driver: str = "580.95.05", torch: str = "2.9.1+cu128", **host: object
+    root: Path, *, gpu: str = "2684", driver: str = "580.95.05", torch: str = "2.9.1+cu128", **host: object
 ) -> Node:
     node = Node(root)
-    node.ubuntu().nvidia_card(card).nvidia_driver(driver, **host)  # type: ignore[arg-type]
+    node.ubuntu().nvidia_gpu(gpu).nvidia_driver(driver, **host)  # type: ignore[arg-type]
     node.torch(torch, python="3.11")
     return node
 
 
 def amd(root: Path) -> Node:
     node = Node(root)
-    node.ubuntu().amd_card("744c", 110000).torch("2.9.1+rocm6.4", python="3.11")
+    node.ubuntu().amd_gpu("744c", 110000).torch("2.9.1+rocm6.4", python="3.11")
     node.node("/dev/kfd", mode="0660", gid=RENDER).node("/dev/dri/renderD128", mode="0660", gid=RENDER)
     return node
 
@@ -64,7 +64,7 @@ def without(make: Callable[[Path], Node], *paths: str) -> Callable[[Path], Node]
 
 
 def no_control(root: Path) -> Node:
-    """A node that hands out a card and forgets what all cards need."""
+    """A node that hands out a GPU and forgets what all GPUs need."""
     return without(nvidia, "/dev/nvidiactl")(root)
 
 
@@ -88,20 +88,20 @@ def of_a_group(root: Path) -> Node:
 
 def no_host_driver(root: Path) -> Node:
     node = Node(root)
-    node.ubuntu().nvidia_card("2684", driver=None).torch("2.9.1+cu128", python="3.11")
+    node.ubuntu().nvidia_gpu("2684", driver=None).torch("2.9.1+cu128", python="3.11")
     return node
 
 
 def nouveau(root: Path) -> Node:
     node = Node(root)
-    node.ubuntu().nvidia_card("2684", driver="nouveau").module("nouveau")
+    node.ubuntu().nvidia_gpu("2684", driver="nouveau").module("nouveau")
     node.torch("2.9.1+cu128", python="3.11")
     return node
 
 
 def no_amd_driver(root: Path) -> Node:
     node = Node(root)
-    node.ubuntu().amd_card("744c", 110000, driver=None, kfd=False).torch("2.9.1+rocm6.4", python="3.11")
+    node.ubuntu().amd_gpu("744c", 110000, driver=None, kfd=False).torch("2.9.1+rocm6.4", python="3.11")
     return node
 
 
@@ -114,8 +114,8 @@ def baked(root: Path) -> Node:
     return node
 
 
-def compat(root: Path, card: str, driver: str, version: str, torch: str) -> Node:
-    node = nvidia(root, card=card, driver=driver, torch=torch)
+def compat(root: Path, gpu: str, driver: str, version: str, torch: str) -> Node:
+    node = nvidia(root, gpu=gpu, driver=driver, torch=torch)
     node.in_image(f"/usr/local/cuda/compat/libcuda.so.{version}", shared_library(soname="libcuda.so.1"))
     node.link("/image/usr/local/cuda/compat/libcuda.so.1", f"libcuda.so.{version}")
     return node
@@ -138,7 +138,7 @@ def answering(root: Path, **host: object) -> Node:
     """A node whose driver libraries answer as variables STUB_NVML and STUB_CUDA tell them: an H100.
     Like the real ones they do not start without their device nodes."""
     node = Node(root)
-    node.ubuntu().nvidia_card("2330", "0000:ac:00.0").nvidia_driver("580.95.05", **host)  # type: ignore[arg-type]
+    node.ubuntu().nvidia_gpu("2330", "0000:ac:00.0").nvidia_driver("580.95.05", **host)  # type: ignore[arg-type]
     node.torch("2.9.1+cu128", python="3.11")
     for name, code in (("libnvidia-ml", NVML), ("libcuda", CUDA)):
         source = node.path(f"/{name}.c")
@@ -184,23 +184,23 @@ NO_TOKEN = ("podman run --device nvidia.com/gpu=all", "devices: [nvidia.com/gpu=
 
 CASES = (
     # --- healthy ---
-    Case("NVIDIA: a card, as the toolkit gives it", nvidia),
+    Case("NVIDIA: a GPU, as the toolkit gives it", nvidia),
     Case("NVIDIA: another user, no name for it", nvidia, options=ORDINARY_USER),
     Case("NVIDIA: CDI and operators say void", nvidia, environ={"NVIDIA_VISIBLE_DEVICES": "void"}),
-    Case("NVIDIA: VISIBLE_DEVICES=none, and a card is there", nvidia, environ={"NVIDIA_VISIBLE_DEVICES": "none"}),
-    Case("AMD: a card", amd),
+    Case("NVIDIA: VISIBLE_DEVICES=none, and a GPU is there", nvidia, environ={"NVIDIA_VISIBLE_DEVICES": "none"}),
+    Case("AMD: a GPU", amd),
     Case("AMD: another user with the group's number", amd, options=(*ORDINARY_USER, "--group-add", str(RENDER))),
     Case(
-        "NVIDIA: compat library on a data-centre card",
+        "NVIDIA: compat library on a data-centre GPU",
         lambda root: compat(root, "2330", "535.129.03", "570.86.15", "2.9.1+cu128"),
         environ=COMPAT,
     ),
     # --- the host ---
     Case("the host has no driver", no_host_driver, "no-driver", ("On the host", "driver"), gpu=False),
-    Case("the host's card is held by nouveau", nouveau, "nouveau-conflict", ("host",), gpu=False),
+    Case("the host's GPU is held by nouveau", nouveau, "nouveau-conflict", ("host",), gpu=False),
     Case("AMD: the host has no driver", no_amd_driver, "no-driver", ("host", "amdgpu"), gpu=False),
     Case(
-        "the toolkit is missing: a card was asked for by name", nvidia, "container-toolkit-missing",
+        "the toolkit is missing: a GPU was asked for by name", nvidia, "container-toolkit-missing",
         ("nvidia-container-toolkit", "nvidia-ctk runtime configure"),
         environ={"NVIDIA_VISIBLE_DEVICES": "0"}, gpu=False,
     ),
@@ -260,14 +260,14 @@ CASES = (
         ("anew", "more flags, does not help", "podman rm -f", "kubectl delete pod"),
     ),
     Case("NVIDIA: the cgroup refuses nvidiactl", refusing(nvidia, "/dev/nvidiactl"), "container-cgroup-revoked"),
-    Case("NVIDIA: the cgroup refuses the only card", refusing(nvidia, "/dev/nvidia0"), "container-cgroup-revoked"),
+    Case("NVIDIA: the cgroup refuses the only GPU", refusing(nvidia, "/dev/nvidia0"), "container-cgroup-revoked"),
     Case("NVIDIA: the cgroup refuses uvm", refusing(nvidia, "/dev/nvidia-uvm"), "container-cgroup-revoked"),
     Case("AMD: the cgroup refuses kfd", refusing(amd, "/dev/kfd"), "container-cgroup-revoked", ("anew",)),
     Case("AMD: the cgroup refuses the render node", refusing(amd, "/dev/dri/renderD128"), "container-cgroup-revoked"),
     # --- libraries against the host ---
     Case("libcuda baked into the image", baked, "container-libcuda-baked-in", ("Build the image without",)),
     Case(
-        "compat library on a card that cannot use it",
+        "compat library on a GPU that cannot use it",
         lambda root: compat(root, "2684", "535.129.03", "570.86.15", "2.9.1+cu128"), "cuda-compat-on-geforce",
         ("compat",), environ=COMPAT,
     ),
@@ -282,7 +282,7 @@ CASES = (
         environ={"SLURM_JOB_ID": "7", "SLURM_JOB_GPUS": ""}, gpu=False,
     ),
     Case(
-        "a Slurm CPU task on purpose hides its cards; gpu>=1 was asked for", nvidia, "requirement-not-met", (),
+        "a Slurm CPU task on purpose hides its GPUs; gpu>=1 was asked for", nvidia, "requirement-not-met", (),
         environ={"SLURM_JOB_ID": "7", "CUDA_VISIBLE_DEVICES": ""},
     ),
 )  # fmt: skip

@@ -75,8 +75,8 @@ def _module(kernel: str = RUNNING, version: str = "580.95.05") -> InstalledModul
     return InstalledModule(name="nvidia", kernel=kernel, path=path, version=version, flavour="open")
 
 
-def _unbound(*modules: InstalledModule, card: Any = None, **parts: Any) -> Machine:
-    """An NVIDIA card that no kernel driver has."""
+def _unbound(*modules: InstalledModule, gpu: Any = None, **parts: Any) -> Machine:
+    """An NVIDIA GPU that no kernel driver has."""
     nothing: dict[str, Any] = {
         "module": absent("/proc/modules"),
         "modules_loaded": known((), "/proc/modules"),
@@ -85,10 +85,10 @@ def _unbound(*modules: InstalledModule, card: Any = None, **parts: Any) -> Machi
         "nodes": known((), "/dev"),
         "proc_gpus": absent("/proc/driver/nvidia/gpus"),
     }
-    return with_stack(nvidia_machine(card or nvidia_gpu(driver=absent("driver"))), **{**nothing, **parts})
+    return with_stack(nvidia_machine(gpu or nvidia_gpu(driver=absent("driver"))), **{**nothing, **parts})
 
 
-def _amd_unbound(card: Any = None, **parts: Any) -> Machine:
+def _amd_unbound(gpu: Any = None, **parts: Any) -> Machine:
     nothing: dict[str, Any] = {
         "module": absent("/sys/module/amdgpu"),
         "modules_loaded": known((), "/proc/modules"),
@@ -96,8 +96,8 @@ def _amd_unbound(card: Any = None, **parts: Any) -> Machine:
         "render_nodes": known((), "/dev/dri"),
         "topology": absent("/sys/class/kfd"),
     }
-    card = card or amd_gpu(driver=absent("driver"), kfd_node=None)
-    return with_stack(amd_machine(card), **{**nothing, **parts})
+    gpu = gpu or amd_gpu(driver=absent("driver"), kfd_node=None)
+    return with_stack(amd_machine(gpu), **{**nothing, **parts})
 
 
 def _loads(machine: Machine, folder: str, kind: Any) -> Machine:
@@ -132,9 +132,9 @@ def _wsl(*libraries: Library, version: str = "2.9.1+cu128", dxg: bool = True, **
 
 def _ran(machine: Machine, **result: Any) -> Machine:
     """A kernel of the smoke test, the matmul unless named, ended like this."""
-    card = machine.gpus[0]
+    gpu = machine.gpus[0]
     kernel = SmokeKernel(**{"name": "matmul", "device": "cuda:0", "dtype": "float32", **result})
-    device = SmokeDevice(name="cuda:0", product=card.name, bdf=card.bdf)
+    device = SmokeDevice(name="cuda:0", product=gpu.name, bdf=gpu.bdf)
     return change(machine, smoke=Smoke(level="quick", devices=(device,), kernels=(kernel,)))
 
 
@@ -173,7 +173,7 @@ MACHINES: dict[str, Machine] = {
         amd_gpu("AMD Radeon RX 580", "gfx803", pci_id="1002:67df", kfd_node=None),
         **log("kfd kfd: amdgpu: skipped device 1002:67df, PCI rejects atomics 730<0"),  # type: ignore[arg-type]
     ),
-    "nouveau-conflict": _unbound(card=nvidia_gpu(driver=known("nouveau", "driver"))),
+    "nouveau-conflict": _unbound(gpu=nvidia_gpu(driver=known("nouveau", "driver"))),
     "module-blacklisted": _unbound(
         _module(), blocked=known((BlockedModule("nvidia", "blacklist nvidia", "/etc/modprobe.d/no.conf"),), "/etc")
     ),
@@ -311,7 +311,7 @@ MACHINES: dict[str, Machine] = {
     "torch-linalg-no-arch": nvidia_machine(
         nvidia_gpu("NVIDIA GeForce RTX 2080", "sm_75"), torch=torch("2.13.0", cuda="13.0", build="cu130")
     ),
-    "amd-card-not-listed": amd_machine(
+    "amd-gpu-not-listed": amd_machine(
         amd_gpu("AMD Radeon RX 6800 XT", "gfx1030", chip="Navi 21"),
         torch=torch("2.10.0+rocm7.1", archs=known(CodeArchs(gfx=("gfx1030",), blas_gfx=("gfx1030",)), "libtorch")),
     ),

@@ -82,7 +82,7 @@ class Host:
     # --- the system ---------------------------------------------------------------------------------
 
     def ubuntu(self, version: str = "24.04", kernel: str = "6.8.0-60-generic") -> Host:
-        """A bare-metal Ubuntu, without any card."""
+        """A bare-metal Ubuntu, without any GPU."""
         self.json["uname"]["release"] = kernel
         self.file(
             "/etc/os-release", f'ID=ubuntu\nID_LIKE=debian\nVERSION_ID="{version}"\nPRETTY_NAME="Ubuntu {version}"\n'
@@ -168,7 +168,7 @@ class Host:
 
     # --- NVIDIA --------------------------------------------------------------------------------------
 
-    def nvidia_card(
+    def nvidia_gpu(
         self,
         device: str,
         bdf: str = "0000:01:00.0",
@@ -177,7 +177,7 @@ class Host:
         pci_class: str = "0x030000",
         minor: int | None = 0,
     ) -> Host:
-        """A card on the bus, by the device part of its PCI id; its node exists unless `minor` is None."""
+        """A GPU on the bus, by the device part of its PCI id; its node exists unless `minor` is None."""
         self.pci(bdf, "10de", device, driver=driver, pci_class=pci_class)
         if driver == "nvidia" and minor is not None:
             self.file(
@@ -220,7 +220,7 @@ class Host:
 
     # --- AMD -----------------------------------------------------------------------------------------
 
-    def amd_card(
+    def amd_gpu(
         self,
         device: str,
         gfx_target_version: int,
@@ -234,7 +234,7 @@ class Host:
         memory: int = 12 << 30,
         simds: int = 80,
     ) -> Host:
-        """A card on the bus and, with `kfd`, its node in the KFD topology (node 0 is the CPU)."""
+        """A GPU on the bus and, with `kfd`, its node in the KFD topology (node 0 is the CPU)."""
         self.pci(bdf, "1002", device, driver=driver, revision=revision)
         if driver == "amdgpu":
             self.module(*(() if "amdgpu" in self._modules else ("amdgpu",)))

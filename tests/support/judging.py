@@ -36,13 +36,13 @@ def questions(machine: Machine) -> list[NotJudged]:
     return [question for question in judged(machine).not_judged if question.matters]
 
 
-def remedies(machine: Machine, slug: str, way: int = 0) -> list[str]:
+def remedies(machine: Machine, slug: str, fix: int = 0) -> list[str]:
     """A way out of a finding, in short: "torch 2.7.0+cu128", "set A=b", "unset A", else the kind of remedy."""
-    return [_short(remedy) for remedy in finding(machine, slug).ways_out[way].remedies]
+    return [_short(remedy) for remedy in finding(machine, slug).fixes[fix].remedies]
 
 
-def ways(machine: Machine, slug: str) -> list[list[str]]:
-    return [[_short(remedy) for remedy in way.remedies] for way in finding(machine, slug).ways_out]
+def fixes(machine: Machine, slug: str) -> list[list[str]]:
+    return [[_short(remedy) for remedy in fix.remedies] for fix in finding(machine, slug).fixes]
 
 
 def _short(remedy: object) -> str:

@@ -68,7 +68,7 @@ def system(*, container: str | None = None, **parts: Any) -> System:
 
 
 def nvidia_gpu(name: str = "NVIDIA GeForce RTX 4090", arch: str = "sm_89", *, index: int = 0, **parts: Any) -> Gpu:
-    """A discrete NVIDIA card bound to the nvidia driver, with its node /dev/nvidia<index>."""
+    """A discrete NVIDIA GPU bound to the nvidia driver, with its node /dev/nvidia<index>."""
     healthy = Gpu(
         vendor="nvidia",
         name=name,
@@ -84,7 +84,7 @@ def nvidia_gpu(name: str = "NVIDIA GeForce RTX 4090", arch: str = "sm_89", *, in
 
 
 def amd_gpu(name: str = "AMD Radeon RX 7900 XTX", gfx: str = "gfx1100", *, index: int = 0, **parts: Any) -> Gpu:
-    """A discrete AMD card bound to amdgpu, KFD node index+1 (node 0 is the CPU), /dev/dri/renderD128+index."""
+    """A discrete AMD GPU bound to amdgpu, KFD node index+1 (node 0 is the CPU), /dev/dri/renderD128+index."""
     healthy = Gpu(
         vendor="amd",
         name=name,
@@ -155,8 +155,8 @@ def nvidia_machine(
     **parts: Any,
 ) -> Machine:
     """A healthy NVIDIA box at level static."""
-    cards = gpus or (nvidia_gpu(),)
-    nodes = ["/dev/nvidiactl", "/dev/nvidia-uvm", *(node for gpu in cards for node in gpu.nodes)]
+    gpus = gpus or (nvidia_gpu(),)
+    nodes = ["/dev/nvidiactl", "/dev/nvidia-uvm", *(node for gpu in gpus for node in gpu.nodes)]
     stack = NvidiaStack(
         module=known(NvidiaModule(version=driver, flavour=flavour), "/proc/driver/nvidia/version"),  # type: ignore[arg-type]
         modules_loaded=known(("nvidia", "nvidia_uvm", "nvidia_modeset"), "/proc/modules"),
@@ -165,7 +165,7 @@ def nvidia_machine(
         blocked=known((), "/etc/modprobe.d"),
         userland=known(driver, f"{LIB}/libnvidia-ml.so.{driver}"),
         nodes=known(tuple(DeviceNode(path=p, opened="ok", mode=0o666, uid=0, gid=0) for p in nodes), "/dev"),
-        proc_gpus=known(tuple(gpu.bdf for gpu in cards if gpu.bdf), "/proc/driver/nvidia/gpus"),
+        proc_gpus=known(tuple(gpu.bdf for gpu in gpus if gpu.bdf), "/proc/driver/nvidia/gpus"),
         fabric=Fabric(switches=known(0, "/sys/bus/pci/devices"), manager_version=absent("/usr/bin")),
         toolkit=absent("/usr/bin"),
     )
@@ -181,7 +181,7 @@ def nvidia_machine(
     )
     healthy = Machine(
         system=system(container=container),
-        gpus=cards,
+        gpus=gpus,
         buses=known(True, "/sys/bus/pci/devices"),
         nvidia=stack,
         amd=AmdStack(
@@ -205,14 +205,14 @@ def amd_machine(
     **parts: Any,
 ) -> Machine:
     """A healthy AMD box at level static, with the kernel's own amdgpu."""
-    cards = gpus or (amd_gpu(),)
+    gpus = gpus or (amd_gpu(),)
     kfd_nodes = (
         KfdNode(node=0, cpu_cores=16),
         *(
             KfdNode(
                 node=gpu.kfd_node, gfx=gpu.arch.value, bdf=gpu.bdf, render_minor=128 + (gpu.index or 0), simd_count=96
             )
-            for gpu in cards
+            for gpu in gpus
             if gpu.kfd_node is not None
         ),
     )
@@ -224,7 +224,7 @@ def amd_machine(
         blocked=known((), "/etc/modprobe.d"),
         kfd=known(DeviceNode(path="/dev/kfd", opened="ok", mode=0o660, uid=0, gid=992), "/dev/kfd"),
         render_nodes=known(
-            tuple(DeviceNode(path=n, opened="ok", mode=0o660, uid=0, gid=992) for gpu in cards for n in gpu.nodes),
+            tuple(DeviceNode(path=n, opened="ok", mode=0o660, uid=0, gid=992) for gpu in gpus for n in gpu.nodes),
             "/dev/dri",
         ),
         topology=known(kfd_nodes, "/sys/class/kfd/kfd/topology/nodes"),
@@ -233,7 +233,7 @@ def amd_machine(
     )
     healthy = Machine(
         system=system(container=container),
-        gpus=cards,
+        gpus=gpus,
         buses=known(True, "/sys/bus/pci/devices"),
         nvidia=NvidiaStack(
             module=absent("/proc/driver/nvidia/version"),
@@ -250,7 +250,7 @@ def amd_machine(
 
 
 def no_gpu_machine(*, torch: Torch | None = None, container: str | None = None, **parts: Any) -> Machine:
-    """A computer without any card."""
+    """A computer without any GPU."""
     base = nvidia_machine(torch=torch, container=container)
     healthy = replace(
         base,
@@ -267,7 +267,7 @@ def no_gpu_machine(*, torch: Torch | None = None, container: str | None = None, 
 
 
 def with_stack(machine: Machine, **parts: Any) -> Machine:
-    """The machine with fields of its NVIDIA stack replaced (its AMD stack if it has only AMD cards)."""
+    """The machine with fields of its NVIDIA stack replaced (its AMD stack if it has only AMD GPUs)."""
     if machine.gpus and all(gpu.vendor == "amd" for gpu in machine.gpus):
         return replace(machine, amd=replace(machine.amd, **parts))
     return replace(machine, nvidia=replace(machine.nvidia, **parts))

@@ -30,7 +30,7 @@ __version__ = "2.9.1+cpu"
 """
 """A CPU build; kernels that need no tensors run with it."""
 
-CARDS = """
+GPUS = """
 import types
 class version:
     cuda, hip = "12.8", None
@@ -65,7 +65,7 @@ class cuda:
         pass
 __version__ = "2.9.1+cu128"
 """
-"""A CUDA build that sees two cards."""
+"""A CUDA build that sees two GPUs."""
 
 GOOD = """
 @kernel("good", "quick")

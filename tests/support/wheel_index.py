@@ -90,7 +90,7 @@ def wheel_index(folder: Path) -> Iterator[WheelIndex]:
 
 
 def _write_multi_arch(folder: Path) -> None:
-    """AMD's own index: an extra of torch brings the code for one card."""
+    """AMD's own index: an extra of torch brings the code for one GPU."""
     torch, vision, build, extra = "2.11.0", "0.26.0", "rocm7.14.0", "device-gfx1031"
     for name, version, files in (("torch", torch, torch_files(torch, build)), ("torchvision", vision, None)):
         device = f"amd-{name}-{extra}"

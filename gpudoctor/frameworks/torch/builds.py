@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.candidates import Choice, Rejected, candidates, platform_of, python_of
-    from gpudoctor.frameworks.torch.gpus_to_serve import cards_to_serve
-    from gpudoctor.frameworks.torch.nearest import way_to
+    from gpudoctor.frameworks.torch.gpus_to_serve import gpus_to_serve
+    from gpudoctor.frameworks.torch.nearest import fix_by
     from gpudoctor.frameworks.torch.replacements import replacements
 
-__all__ = ["Choice", "Rejected", "candidates", "cards_to_serve", "platform_of", "python_of", "replacements", "way_to"]
+__all__ = ["Choice", "Rejected", "candidates", "fix_by", "gpus_to_serve", "platform_of", "python_of", "replacements"]
 
 _HOMES = {
-    "cards_to_serve": "gpus_to_serve",
+    "gpus_to_serve": "gpus_to_serve",
     "Choice": "candidates",
     "Rejected": "candidates",
     "candidates": "candidates",
     "platform_of": "candidates",
     "python_of": "candidates",
-    "way_to": "nearest",
+    "fix_by": "nearest",
     "replacements": "replacements",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpudoctor.finding import Manual, WayOut
+from gpudoctor.finding import Fix, Manual
 from gpudoctor.matrix.versions import at_least
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def cannot_load(machine: Machine, matrix: Matrix, torch: Torch) -> bool:
     return place_of(machine, torch) != "nix"
 
 
-def on_another_system(libc: str | None, rejected: tuple[Rejected, ...]) -> tuple[WayOut, ...]:
+def on_another_system(libc: str | None, rejected: tuple[Rejected, ...]) -> tuple[Fix, ...]:
     """Where nothing but the C library speaks against a build: a system that has another."""
     refused = [item for item in rejected if item.because == "libc"]
     if not refused:
@@ -60,6 +60,6 @@ def on_another_system(libc: str | None, rejected: tuple[Rejected, ...]) -> tuple
             "There is no torch wheel for musl: use an image or a distribution with glibc (python:3.12-slim, Debian, "
             "Ubuntu), or, where the CPU is enough, the torch that the distribution itself packages."
         )
-        return (WayOut("Use an image or a distribution with glibc", (Manual(text=text),)),)
+        return (Fix("Use an image or a distribution with glibc", (Manual(text=text),)),)
     text += "The C library belongs to the system: use a newer release of the distribution, or a container of one."
-    return (WayOut("Use a newer distribution or container", (Manual(text=text),)),)
+    return (Fix("Use a newer distribution or container", (Manual(text=text),)),)

@@ -1,4 +1,4 @@
-"""Every torch build that could be installed, judged for a set of cards: can run on all of them, or why not."""
+"""Every torch build that could be installed, judged for a set of GPUs: can run on all of them, or why not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STANDINGS: tuple[Standing, ...] = ("none", "built", "tested", "supported")
 
 
 class Choice(Struct, frozen=True):
-    """A build that runs on all the given cards."""
+    """A build that runs on all the given GPUs."""
 
     version: str
     """Without local part: "2.9.1"."""
@@ -44,19 +44,19 @@ class Choice(Struct, frozen=True):
     """What the driver says to its CUDA; "serves" where none is needed."""
     basis: Basis
     standing: Standing
-    """How far those who build it stand behind it for these cards."""
+    """How far those who build it stand behind it for these GPUs."""
     community: bool
     extra: str = ""
     """Extras that choose device code: "device-gfx1031"."""
     carries: str = ""
-    """What serves the cards: "sm_120", "sm_89 runs its sm_86 code"."""
+    """What serves the GPUs: "sm_120", "sm_89 runs its sm_86 code"."""
     pythons: tuple[str, ...] = ()
     lacks_linalg: bool = False
-    """Its torch.linalg library is known to have no code for one of the cards."""
+    """Its torch.linalg library is known to have no code for one of the GPUs."""
     fault: str = ""
     """What a known issue says of it on this machine."""
     fault_of_release: bool = False
-    """That fault comes with the release, whatever the card."""
+    """That fault comes with the release, whatever the GPU."""
     passed_over: str = ""
     """A nearer build that has such a fault, and which."""
     why: tuple[str, ...] = ()
@@ -93,10 +93,10 @@ def candidates(
     *,
     driver: str | None = None,
 ) -> tuple[tuple[Choice, ...], tuple[Rejected, ...]]:
-    """Every installable build of a platform: those that serve all the cards, best first, and the others.
+    """Every installable build of a platform: those that serve all the GPUs, best first, and the others.
 
     `python` None leaves the question of the interpreter out; `driver` asks about another driver than the present
-    one. Without cards the CPU builds are the choices.
+    one. Without GPUs the CPU builds are the choices.
     """
     bench = Bench(machine, matrix, gpus, driver or driver_after_repair(machine, matrix, gpus))
     judged = [judge(bench, row, python) for row in matrix.builds(platform) if row.origin in INSTALLABLE]
@@ -106,17 +106,17 @@ def candidates(
 
 
 class Bench:
-    """What builds are measured on: the cards of a machine, with the driver that they will have."""
+    """What builds are measured on: the GPUs of a machine, with the driver that they will have."""
 
     def __init__(self, machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], driver: str | None) -> None:
         self.machine = machine
         self.matrix = matrix
         self.gpus = gpus
         self.driver = driver
-        """The present driver, or the nearest that the cards themselves ask for; None: not known."""
+        """The present driver, or the nearest that the GPUs themselves ask for; None: not known."""
         self.libc = c_library(machine, matrix)
         self._verdicts: dict[str, DriverVerdict] = {}
-        self._plain = without_overrides(machine)  # with a build that carries the card none is kept
+        self._plain = without_overrides(machine)  # with a build that carries the GPU none is kept
         self._issues = against_builds(self._plain, matrix, gpus) if gpus else ()
 
     def verdict(self, cuda: str) -> DriverVerdict:
@@ -126,7 +126,7 @@ class Bench:
         return self._verdicts[cuda]
 
     def with_fault(self, choice: Choice) -> Choice:
-        """A choice with what a known issue that holds for it says; one of these very cards before any other."""
+        """A choice with what a known issue that holds for it says; one of these very GPUs before any other."""
         held = (issue for issue in self._issues if speaks_against(issue, self._plain, self.matrix, choice))
         issue = min(held, key=_of_release, default=None)
         if issue is None:
@@ -137,12 +137,12 @@ class Bench:
 
 
 def _of_release(issue: KnownIssue) -> bool:
-    """Whether an issue names no cards."""
+    """Whether an issue names no GPUs."""
     return not (issue.when.gfx or issue.when.sm)
 
 
 def judge(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejected:
-    """One build for the cards of a bench, and then for its C library."""
+    """One build for the GPUs of a bench, and then for its C library."""
     found = _judge_code(bench, row, python)
     glibc = bench.matrix.glibc_of(row)
     if isinstance(found, Choice) and too_old_for(bench.libc, glibc):
@@ -158,10 +158,10 @@ def _judge_code(bench: Bench, row: TorchBuild, python: str | None) -> Choice | R
     if vendor == "cpu" and not bench.gpus:
         return _chosen(bench.matrix, row, level="cpu", carries="")
     if vendor == "cpu" or not bench.gpus or {gpu.vendor for gpu in bench.gpus} != {vendor}:
-        kind = {"cpu": "a CPU build", "amd": "a ROCm build: NVIDIA cards cannot use it"}
-        return _rejected(row, "vendor", kind.get(vendor, "a CUDA build: AMD cards cannot use it"))
+        kind = {"cpu": "a CPU build", "amd": "a ROCm build: NVIDIA GPUs cannot use it"}
+        return _rejected(row, "vendor", kind.get(vendor, "a CUDA build: AMD GPUs cannot use it"))
     if any(not gpu.arch.value for gpu in bench.gpus):
-        return _rejected(row, "unknown", "the architecture of a card is not known")
+        return _rejected(row, "unknown", "the architecture of a GPU is not known")
     return _judge_rocm(bench, row) if vendor == "amd" else _judge_cuda(bench, row)
 
 

@@ -1,4 +1,4 @@
-"""What the installed torch carries for a card: as read from its files, as it says itself, or by the matrix."""
+"""What the installed torch carries for a GPU: as read from its files, as it says itself, or by the matrix."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _ONE_TARGET = r"gfx\d+[0-9a-f]{2}$"
 
 
 class Carried(Struct, frozen=True):
-    """Whether the installed torch has code for a card."""
+    """Whether the installed torch has code for a GPU."""
 
     runs: Runs
     rule: str
     """The rule of isa that decided; else cpu-build, other-vendor, no-torch, no-list, no-arch,
-    toolkit-dropped-card, override-out-of-generation."""
+    toolkit-dropped-gpu, override-out-of-generation."""
     by: str = ""
     """The architecture that decided ("sm_86")."""
     code: tuple[str, ...] = ()
@@ -37,11 +37,11 @@ class Carried(Struct, frozen=True):
     source: str = ""
     """Where they were read."""
     via_override: str | None = None
-    """Value of the override in force for this card, where there is one."""
+    """Value of the override in force for this GPU, where there is one."""
     blas: Runs = "unknown"
-    """Whether the BLAS that comes with it has kernels for the card."""
+    """Whether the BLAS that comes with it has kernels for the GPU."""
     partial: bool = False
-    """Only a few kernels of the build are for this card."""
+    """Only a few kernels of the build are for this GPU."""
     native: bool = False
     """Ready machine code, not PTX that the driver compiles."""
 
@@ -59,7 +59,7 @@ class Code(Struct, frozen=True):
 
 
 def carries(machine: Machine, matrix: Matrix, gpu: Gpu) -> Carried:
-    """Whether the torch of the examined environment has code for this card, overrides taken into account."""
+    """Whether the torch of the examined environment has code for this GPU, overrides taken into account."""
     torch = machine.torch
     if torch is None:
         return Carried(runs="unknown", rule="no-torch")
@@ -70,7 +70,7 @@ def carries(machine: Machine, matrix: Matrix, gpu: Gpu) -> Carried:
         return Carried(runs="no", rule="other-vendor", blas="no", source=torch.source)
     code = code_of(machine, matrix, torch, gpu.vendor)
     if code is None and toolkit_knows(matrix, torch, gpu) == "dropped":
-        return Carried(runs="no", rule="toolkit-dropped-card", blas="no", source=torch.source)
+        return Carried(runs="no", rule="toolkit-dropped-gpu", blas="no", source=torch.source)
     if code is None:
         return Carried(runs="unknown", rule="no-list")
     if not gpu.arch.value:
@@ -81,7 +81,7 @@ def carries(machine: Machine, matrix: Matrix, gpu: Gpu) -> Carried:
 
 
 def torch_vendor(torch: Torch) -> Vendor | str | None:
-    """Whose cards an installed build is for: nvidia, amd, "cpu", or None where its files do not tell."""
+    """Whose GPUs an installed build is for: nvidia, amd, "cpu", or None where its files do not tell."""
     if torch.rocm or torch.hip or (torch.build or "").startswith("rocm"):
         return "amd"
     if torch.cuda or re.match(r"cu\d", torch.build or ""):
@@ -90,7 +90,7 @@ def torch_vendor(torch: Torch) -> Vendor | str | None:
 
 
 def code_of(machine: Machine, matrix: Matrix, torch: Torch, vendor: Vendor) -> Code | None:
-    """What an installed torch carries for one vendor's cards; None where nothing tells.
+    """What an installed torch carries for one vendor's GPUs; None where nothing tells.
 
     The order of trust: its own libraries and archives, the device distributions beside a multi-arch host wheel
     (whose libraries hold no code; a distribution for a whole family does not tell its targets), the list that the
@@ -174,8 +174,8 @@ def _in_family(row: GfxTarget, prefix: str, open_ended: bool, kind: str | None) 
 
 
 def toolkit_knows(matrix: Matrix, torch: Torch, gpu: Gpu) -> Literal["yes", "not-yet", "dropped", "unknown"]:
-    """Whether the CUDA that torch was built with can compile for a card: "not-yet" leaves PTX of an older
-    architecture, which runs on the card; "dropped" leaves nothing."""
+    """Whether the CUDA that torch was built with can compile for a GPU: "not-yet" leaves PTX of an older
+    architecture, which runs on the GPU; "dropped" leaves nothing."""
     row = matrix.capability(gpu.arch.value) if gpu.vendor == "nvidia" and gpu.arch.value else None
     if row is None or not torch.cuda or not figures(torch.cuda):
         return "unknown"
@@ -185,7 +185,7 @@ def toolkit_knows(matrix: Matrix, torch: Torch, gpu: Gpu) -> Literal["yes", "not
 
 
 def is_tegra(machine: Machine, matrix: Matrix, sm: str) -> bool:
-    """Whether code for desktop cards is not promised to run on this one."""
+    """Whether code for desktop GPUs is not promised to run on this one."""
     row = matrix.capability(sm)
     return machine.system.jetson.known or bool(row and row.tegra)
 
@@ -221,13 +221,13 @@ def ptx_readable(machine: Machine, matrix: Matrix, cuda: str | None) -> bool | N
 
 
 def override_in_force(machine: Machine, gpu: Gpu) -> str | None:
-    """What HSA_OVERRIDE_GFX_VERSION says for this card; the form with a KFD node's number comes first."""
+    """What HSA_OVERRIDE_GFX_VERSION says for this GPU; the form with a KFD node's number comes first."""
     own = machine.variables.get(f"{OVERRIDE}_{gpu.kfd_node}") if gpu.kfd_node is not None else None
     return own or machine.variables.get(OVERRIDE) or None
 
 
 def natively(machine: Machine, matrix: Matrix, gpu: Gpu) -> Carried:
-    """What it carries for the card itself, overrides left aside."""
+    """What it carries for the GPU itself, overrides left aside."""
     return carries(without_overrides(machine), matrix, gpu)
 
 
@@ -237,15 +237,15 @@ def without_overrides(machine: Machine) -> Machine:
     return replace(machine, variables=kept)
 
 
-def same_generation(card: GfxTarget | None, other: GfxTarget | None) -> bool:
+def same_generation(gpu: GfxTarget | None, other: GfxTarget | None) -> bool:
     """Whether two targets are of one generation: gfx1031 and gfx1030, not gfx1010 and gfx1030."""
-    if card is None or other is None:
+    if gpu is None or other is None:
         return False
-    return card.gfx[:-1] == other.gfx[:-1] and card.family.split()[0] == other.family.split()[0]
+    return gpu.gfx[:-1] == other.gfx[:-1] and gpu.family.split()[0] == other.family.split()[0]
 
 
 def within_generation(matrix: Matrix, real: str, named: str) -> bool:
-    """Whether an override to `named` stays within the card's generation, or is one that the matrix knows to hold."""
+    """Whether an override to `named` stays within the GPU's generation, or is one that the matrix knows to hold."""
     policy = matrix.override(real)
     if policy and policy.value and matrix.gfx_of_override(policy.value) == named:
         return policy.safety in ("safe-class", "risky")
@@ -253,7 +253,7 @@ def within_generation(matrix: Matrix, real: str, named: str) -> bool:
 
 
 def gfx_answer(matrix: Matrix, gfx: str, archs: tuple[str, ...]) -> Answer:
-    """`isa.gfx_runs` with the generic targets that the matrix names for the card."""
+    """`isa.gfx_runs` with the generic targets that the matrix names for the GPU."""
     target = matrix.target(gfx)
     return gfx_runs(gfx, archs, target.generic if target else ())
 

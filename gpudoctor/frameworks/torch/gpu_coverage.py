@@ -1,4 +1,4 @@
-"""Which usable cards the installed torch has code for, and what a card that it does not serve weighs.
+"""Which usable GPUs the installed torch has code for, and what a GPU that it does not serve weighs.
 
 Holds no checks itself.
 """
@@ -13,12 +13,12 @@ from gpudoctor.finding import (
     Confidence,
     Evidence,
     Finding,
+    Fix,
     NotJudged,
     ReplaceTorch,
     SetVariable,
     Severity,
     UnsetVariable,
-    WayOut,
 )
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.coverage import Carried, carries, natively, toolkit_knows
@@ -47,7 +47,7 @@ REPAIRED_WITH_TORCH = (
 
 
 class Fit(Struct, frozen=True):
-    """A usable card of the vendor that torch is built for, and what torch carries for it."""
+    """A usable GPU of the vendor that torch is built for, and what torch carries for it."""
 
     gpu: Gpu
     carried: Carried
@@ -63,7 +63,7 @@ class Fit(Struct, frozen=True):
 
 
 def fits(situation: Situation) -> tuple[Fit, ...]:
-    """One per usable card of the vendor that the installed torch is built for; none for other torches."""
+    """One per usable GPU of the vendor that the installed torch is built for; none for other torches."""
     vendor = situation.built_for
     if vendor is None:
         return ()
@@ -71,9 +71,9 @@ def fits(situation: Situation) -> tuple[Fit, ...]:
 
 
 def weight(fit: Fit, all_fits: tuple[Fit, ...]) -> Severity:
-    """How much a card weighs that torch has no code for: a note beside a better card that works, else an error.
+    """How much a GPU weighs that torch has no code for: a note beside a better GPU that works, else an error.
 
-    The first card of a process is the fastest one (CUDA), so an unserved card that is newer than all served
+    The first GPU of a process is the fastest one (CUDA), so an unserved GPU that is newer than all served
     ones is what a program meets first.
     """
     working = [other.gpu for other in all_fits if other.served]
@@ -82,12 +82,12 @@ def weight(fit: Fit, all_fits: tuple[Fit, ...]) -> Severity:
 
 
 def alike(some: tuple[Fit, ...]) -> tuple[tuple[Fit, ...], ...]:
-    """Fits of one card name and one answer together."""
+    """Fits of one GPU name and one answer together."""
     return tuple(together(some, lambda fit: (fit.gpu.name, fit.gpu.arch.value, fit.carried)).values())
 
 
 def about(group: tuple[Fit, ...], severity: Severity, **parts: Any) -> Finding:
-    """A finding about the cards of such a group; `parts` are the other fields of a Finding."""
+    """A finding about the GPUs of such a group; `parts` are the other fields of a Finding."""
     return finding(severity, tuple(fit.gpu for fit in group), **parts)
 
 
@@ -111,87 +111,87 @@ def spelled(archs: tuple[str, ...]) -> str:
     return " ".join(archs) or "none"
 
 
-def better_torch(situation: Situation) -> tuple[WayOut, ...]:
-    """Ways out by another torch, chosen for the cards that it should serve."""
+def better_torch(situation: Situation) -> tuple[Fix, ...]:
+    """Ways out by another torch, chosen for the GPUs that it should serve."""
     vendor = situation.built_for
     usable = situation.usable_of(vendor) if vendor and situation.usable_of(vendor) else situation.usable
-    cards = builds.cards_to_serve(situation.machine, situation.matrix, usable)
-    return builds.replacements(situation.machine, situation.matrix, cards, keep=situation.torch)
+    gpus = builds.gpus_to_serve(situation.machine, situation.matrix, usable)
+    return builds.replacements(situation.machine, situation.matrix, gpus, keep=situation.torch)
 
 
-def without_variable(way: WayOut, name: str) -> WayOut:
+def without_variable(fix: Fix, name: str) -> Fix:
     """A way out that also does away with a variable, unless it sets or unsets it already."""
-    if any(isinstance(remedy, SetVariable | UnsetVariable) and remedy.name == name for remedy in way.remedies):
-        return way
-    return WayOut(way.title, (*way.remedies, UnsetVariable(name, why="the card's own target then counts")))
+    if any(isinstance(remedy, SetVariable | UnsetVariable) and remedy.name == name for remedy in fix.remedies):
+        return fix
+    return Fix(fix.title, (*fix.remedies, UnsetVariable(name, why="the GPU's own target then counts")))
 
 
 def native(situation: Situation, fit: Fit) -> Fit:
-    """What the build carries for a card where no override is in force."""
+    """What the build carries for a GPU where no override is in force."""
     return Fit(fit.gpu, natively(situation.machine, situation.matrix, fit.gpu))
 
 
 def spoiled(situation: Situation, fit: Fit) -> bool:
-    """A card that the build serves, and that an override keeps from it."""
+    """A GPU that the build serves, and that an override keeps from it."""
     return fit.fails and fit.carried.via_override is not None and native(situation, fit).served
 
 
 def misled(fit: Fit) -> bool:
-    """An override takes the card for one of another generation: that has its own finding."""
+    """An override takes the GPU for one of another generation: that has its own finding."""
     return fit.carried.rule == "override-out-of-generation"
 
 
 def aside(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> bool:
-    """An AMD card that does not decide about this environment: integrated graphics beside a card that is made to
-    compute, or a card beside one that works and that a process meets first."""
+    """An AMD GPU that does not decide about this environment: integrated graphics beside a GPU that is made to
+    compute, or a GPU beside one that works and that a process meets first."""
     if fit.gpu.integrated and (situation.usable_of("nvidia") or any(not other.gpu.integrated for other in all_fits)):
         return True
     first = process_order(situation)[:1]
     return any(other.served for other in all_fits) and bool(first and first[0] is not fit.gpu)
 
 
-def ways_for(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> tuple[WayOut, ...]:
-    """Ways out for an AMD card that the build does not serve: another build, where one serves it; last, where it
+def amd_fixes(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> tuple[Fix, ...]:
+    """Ways out for an AMD GPU that the build does not serve: another build, where one serves it; last, where it
     serves others, showing a process only those."""
-    cards = builds.cards_to_serve(situation.machine, situation.matrix, situation.usable_of("amd"))
+    gpus = builds.gpus_to_serve(situation.machine, situation.matrix, situation.usable_of("amd"))
     others = tuple(other.gpu for other in all_fits if other.served)
     show = show_only(situation, others) if others else None
-    if show is None or any(gpu is fit.gpu for gpu in cards):
-        ways = better_torch(situation)
-        return (*(way for way in ways if not _for_the_cpu(way)), show) if show else ways
+    if show is None or any(gpu is fit.gpu for gpu in gpus):
+        fixes = better_torch(situation)
+        return (*(fix for fix in fixes if not _for_the_cpu(fix)), show) if show else fixes
     return (show,)
 
 
-def _for_the_cpu(way: WayOut) -> bool:
-    return any(isinstance(remedy, ReplaceTorch) and remedy.build == "cpu" for remedy in way.remedies)
+def _for_the_cpu(fix: Fix) -> bool:
+    return any(isinstance(remedy, ReplaceTorch) and remedy.build == "cpu" for remedy in fix.remedies)
 
 
-def show_only(situation: Situation, wanted: tuple[Gpu, ...]) -> WayOut | None:
-    """The way out that leaves only `wanted` of AMD's cards to a process, where the variable can be told."""
+def show_only(situation: Situation, wanted: tuple[Gpu, ...]) -> Fix | None:
+    """The way out that leaves only `wanted` of AMD's GPUs to a process, where the variable can be told."""
     setting = visible_as(situation, wanted)
     if setting is None:
         return None
     names = ", ".join(dict.fromkeys(gpu.name for gpu in wanted))
     remedy = SetVariable(setting[0], setting[1], why=f"only {names} is visible then")
-    return WayOut(f"Show only {names} to the process", (remedy,))
+    return Fix(f"Show only {names} to the process", (remedy,))
 
 
 def process_order(situation: Situation) -> tuple[Gpu, ...]:
-    """AMD cards as a HIP process numbers them, visibility variables applied; empty where that is not known."""
+    """AMD GPUs as a HIP process numbers them, visibility variables applied; empty where that is not known."""
     return in_process_order(situation.machine, "amd")
 
 
 def visible_as(situation: Situation, wanted: tuple[Gpu, ...]) -> tuple[str, str] | None:
-    """The variable and value that leave only `wanted` of AMD's cards to a process: HIP_VISIBLE_DEVICES counts
+    """The variable and value that leave only `wanted` of AMD's GPUs to a process: HIP_VISIBLE_DEVICES counts
     what ROCR_VISIBLE_DEVICES leaves."""
-    cards = runtime_order(situation.machine, "amd")
+    gpus = runtime_order(situation.machine, "amd")
     rocr = situation.variable("ROCR_VISIBLE_DEVICES")
     if rocr is not None:
-        selection = select(rocr, cards)
+        selection = select(rocr, gpus)
         if not selection.certain:
             return None
-        cards = selection.cards
-    places = [str(place) for place, gpu in enumerate(cards) if any(gpu is other for other in wanted)]
+        gpus = selection.gpus
+    places = [str(place) for place, gpu in enumerate(gpus) if any(gpu is other for other in wanted)]
     return ("HIP_VISIBLE_DEVICES", ",".join(places)) if places else None
 
 
@@ -204,8 +204,8 @@ def build_name(torch: Torch) -> str:
 
 
 def not_told(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> NotJudged:
-    """That nothing tells whether a build serves a card. It does not matter for integrated graphics beside a card
-    that works, nor for a build that was made for its place by a toolkit that can compile for the card."""
+    """That nothing tells whether a build serves a GPU. It does not matter for integrated graphics beside a GPU
+    that works, nor for a build that was made for its place by a toolkit that can compile for the GPU."""
     torch = situation.torch
     assert torch is not None
     beside = fit.gpu.integrated and any(other.served for other in all_fits)
@@ -215,7 +215,7 @@ def not_told(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> NotJu
 
 
 def why_unknown(torch: Torch, fit: Fit) -> str:
-    """Why cannot be said whether a build serves a card."""
+    """Why cannot be said whether a build serves a GPU."""
     if fit.carried.rule == "no-arch":
         return (
             f"the architecture of {fit.gpu.name} is not known, so neither whether {build_name(torch)} has code for it"

@@ -1,4 +1,4 @@
-"""Which of the usable cards a build is chosen for."""
+"""Which of the usable GPUs a build is chosen for."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 
-def cards_to_serve(machine: Machine, matrix: Matrix, usable: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """The cards that a torch build should serve.
+def gpus_to_serve(machine: Machine, matrix: Matrix, usable: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """The GPUs that a torch build should serve.
 
-    Discrete cards; integrated ones only where nothing else is there. A card that no build could ever serve does
+    Discrete GPUs; integrated ones only where nothing else is there. A GPU that no build could ever serve does
     not drag the others down, and neither does the one that drives the display if the others can only be served
-    without it. Where no one driver serves all NVIDIA cards, those count that the present one serves.
+    without it. Where no one driver serves all NVIDIA GPUs, those count that the present one serves.
     """
-    cards = tuple(gpu for gpu in usable if not gpu.integrated) or usable
-    if len(cards) < 2:
-        return cards
-    cards = tuple(gpu for gpu in cards if _can_be_served(machine, matrix, gpu)) or cards
-    if any(refusal(machine, matrix, gpu) for gpu in cards) and apart(machine, matrix, cards):
-        cards = tuple(gpu for gpu in cards if not refusal(machine, matrix, gpu)) or cards
-    without_display = tuple(gpu for gpu in cards if not gpu.boot_vga)
-    if 0 < len(without_display) < len(cards) and not _served(machine, matrix, cards):
-        return without_display if _served(machine, matrix, without_display) else cards
-    return cards
+    gpus = tuple(gpu for gpu in usable if not gpu.integrated) or usable
+    if len(gpus) < 2:
+        return gpus
+    gpus = tuple(gpu for gpu in gpus if _can_be_served(machine, matrix, gpu)) or gpus
+    if any(refusal(machine, matrix, gpu) for gpu in gpus) and apart(machine, matrix, gpus):
+        gpus = tuple(gpu for gpu in gpus if not refusal(machine, matrix, gpu)) or gpus
+    without_display = tuple(gpu for gpu in gpus if not gpu.boot_vga)
+    if 0 < len(without_display) < len(gpus) and not _served(machine, matrix, gpus):
+        return without_display if _served(machine, matrix, without_display) else gpus
+    return gpus
 
 
 def _served(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...]) -> bool:

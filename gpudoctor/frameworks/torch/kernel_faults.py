@@ -1,4 +1,4 @@
-"""Smoke kernels that failed, put together by cause and card: ten kernels that die of one cause are one fault.
+"""Smoke kernels that failed, put together by cause and GPU: ten kernels that die of one cause are one fault.
 
 Holds no checks itself.
 """
@@ -19,23 +19,23 @@ CRASH, WRONG, BUSY = "smoke-crash", "smoke-wrong-result", "gpu-busy-or-exclusive
 NO_CODE = ("torch-no-arch-for-gpu", "torch-dropped-old-gpu", "torch-rocm-no-arch-for-gpu", "rocblas-no-arch")
 _FAILED = ("error", "crash", "timeout")
 _FULL = 0.1
-"""A card with less than this share of its memory free was filled by others before the kernels ran."""
+"""A GPU with less than this share of its memory free was filled by others before the kernels ran."""
 _ALL = "cuda"
 _SHOWN = 3
 _LINE = 160
 
 
 class Fault(Struct, frozen=True):
-    """What is wrong on one card, or on equal ones, as far as one cause goes."""
+    """What is wrong on one GPU, or on equal ones, as far as one cause goes."""
 
     slug: str
     kernels: tuple[SmokeKernel, ...]
     """Those that failed of it."""
     ran: int
-    """How many ran on these cards."""
+    """How many ran on these GPUs."""
     devices: tuple[str, ...]
-    cards: tuple[Gpu, ...] = ()
-    """None: the CPU, the environment, or cards that could not be told."""
+    gpus: tuple[Gpu, ...] = ()
+    """None: the CPU, the environment, or GPUs that could not be told."""
     causes: tuple[ErrorPattern, ...] = ()
     """Rows whose text was seen, first one first."""
     mixed: bool = False
@@ -43,7 +43,7 @@ class Fault(Struct, frozen=True):
 
 
 def faults(situation: Situation) -> tuple[Fault, ...]:
-    """Kernels that raised, crashed or hung, by cause and card."""
+    """Kernels that raised, crashed or hung, by cause and GPU."""
     smoke = situation.machine.smoke
     found = [fault for device in _devices(situation) for fault in _of_device(situation, device)]
     trial = situation.torch.trial.value if situation.torch else None
@@ -56,19 +56,19 @@ def faults(situation: Situation) -> tuple[Fault, ...]:
 
 
 def wrong_results(situation: Situation) -> tuple[Fault, ...]:
-    """Kernels that computed wrong values, by card."""
+    """Kernels that computed wrong values, by GPU."""
     found = []
     for device in _devices(situation):
         ran, wrong = _ran(situation, device), _with_status(situation, device, ("wrong",))
         if wrong:
             found.append(
-                Fault(WRONG, wrong, len(ran), (device,), _cards(situation, device), mixed=_mixed(situation, device))
+                Fault(WRONG, wrong, len(ran), (device,), _gpus(situation, device), mixed=_mixed(situation, device))
             )
     return tuple(_merged(found))
 
 
 def busy(situation: Situation) -> tuple[tuple[str, str], ...]:
-    """(device, why) of cards that others took, as the kernels met them."""
+    """(device, why) of GPUs that others took, as the kernels met them."""
     return tuple(
         (device, row.meaning)
         for device in _devices(situation)
@@ -78,18 +78,18 @@ def busy(situation: Situation) -> tuple[tuple[str, str], ...]:
 
 
 def severity(situation: Situation, fault: Fault) -> Severity:
-    """As the cause weighs; less for a card that decides nothing here: integrated graphics or a weaker card beside one
+    """As the cause weighs; less for a GPU that decides nothing here: integrated graphics or a weaker GPU beside one
     that computes."""
     own: Severity = fault.causes[0].severity if fault.causes and fault.slug == fault.causes[0].slug else "error"
-    others = [gpu for gpu in situation.usable if not any(gpu is card for card in fault.cards)]
-    if not fault.cards or not others:
+    others = [gpu for gpu in situation.usable if not any(gpu is own_gpu for own_gpu in fault.gpus)]
+    if not fault.gpus or not others:
         return own
-    if all(gpu.integrated for gpu in fault.cards) and any(map(situation.computed, others)):
+    if all(gpu.integrated for gpu in fault.gpus) and any(map(situation.computed, others)):
         return "note"
     if fault.slug in NO_CODE:
         all_fits = fits(situation)
         for fit in all_fits:
-            if fit.gpu is fault.cards[0] and fit.fails:
+            if fit.gpu is fault.gpus[0] and fit.fails:
                 return (
                     "warning"
                     if aside(situation, fit, all_fits) and fit.gpu.vendor == "amd"
@@ -137,11 +137,11 @@ def evidence(fault: Fault) -> tuple[Evidence, ...]:
 
 
 def subject_of_devices(fault: Fault) -> str:
-    """What is spoken of where no card is known."""
+    """What is spoken of where no GPU is known."""
     if set(fault.devices) == {"cpu"}:
         return "the CPU"
     if fault.devices == (_ALL,):
-        return "the cards together"
+        return "the GPUs together"
     return ", ".join(fault.devices) or "torch"
 
 
@@ -165,8 +165,8 @@ def _with_status(situation: Situation, device: str, statuses: tuple[str, ...]) -
     return tuple(k for k in (smoke.kernels if smoke else ()) if k.device == device and k.status in statuses)
 
 
-def _cards(situation: Situation, device: str) -> tuple[Gpu, ...]:
-    """The card behind a device; where torch cannot list its devices, every card that it is built for."""
+def _gpus(situation: Situation, device: str) -> tuple[Gpu, ...]:
+    """The GPU behind a device; where torch cannot list its devices, every GPU that it is built for."""
     listing = any(kernel.name == LISTING for kernel in _with_status(situation, device, _FAILED))
     if listing and situation.built_for:
         return situation.usable_of(situation.built_for)
@@ -219,27 +219,27 @@ def _of_device(situation: Situation, device: str) -> Iterator[Fault]:
             kernels=tuple(kernel for kernel, _ in members),
             ran=len(ran),
             devices=(device,),
-            cards=_cards(situation, device),
+            gpus=_gpus(situation, device),
             causes=tuple(by_id[id] for id in causes),
             mixed=mixed,
         )
 
 
 def _only_this_kernel(situation: Situation, device: str, row: ErrorPattern, mixed: bool) -> bool:
-    """No code for a card, as some kernels say where others passed and the build serves the card: these kernels lack
+    """No code for a GPU, as some kernels say where others passed and the build serves the GPU: these kernels lack
     it, not the build."""
     served = [fit for fit in fits(situation) if fit.gpu is situation.behind.get(device) and fit.served]
     return row.stops and row.slug in NO_CODE and mixed and bool(served)
 
 
 def _merged(found: list[Fault]) -> Iterator[Fault]:
-    """One fault where equal cards, or one environment, show the same."""
+    """One fault where equal GPUs, or one environment, show the same."""
     groups: dict[tuple[object, ...], list[Fault]] = {}
     for fault in found:
-        card: object
+        where: object
         whole = bool(fault.causes) and fault.slug == fault.causes[0].slug and fault.causes[0].about == "environment"
-        card = "" if whole else tuple((gpu.name, gpu.arch.value) for gpu in fault.cards) or fault.devices
-        groups.setdefault((fault.slug, card), []).append(fault)
+        where = "" if whole else tuple((gpu.name, gpu.arch.value) for gpu in fault.gpus) or fault.devices
+        groups.setdefault((fault.slug, where), []).append(fault)
     for (_, where), same in groups.items():
         rows = {row.id: row for fault in same for row in fault.causes}
         yield Fault(
@@ -247,7 +247,7 @@ def _merged(found: list[Fault]) -> Iterator[Fault]:
             kernels=tuple(kernel for fault in same for kernel in fault.kernels),
             ran=sum(fault.ran for fault in same),
             devices=tuple(name for fault in same for name in fault.devices),
-            cards=() if where == "" else tuple(gpu for fault in same for gpu in fault.cards),
+            gpus=() if where == "" else tuple(gpu for fault in same for gpu in fault.gpus),
             causes=tuple(rows.values()),
             mixed=any(fault.mixed for fault in same),
         )

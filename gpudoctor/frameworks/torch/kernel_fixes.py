@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from gpudoctor.finding import (
     AddContainerFlags,
+    Fix,
     InstallSystemPackage,
     Manual,
     ReplaceTorch,
     SetVariable,
-    WayOut,
 )
-from gpudoctor.frameworks.torch.gpu_coverage import better_torch, fits, ways_for
+from gpudoctor.frameworks.torch.gpu_coverage import amd_fixes, better_torch, fits
 from gpudoctor.frameworks.torch.kernel_faults import CRASH, NO_CODE, WRONG, Fault
 from gpudoctor.frameworks.torch.reinstall import installed_again
 from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way, in_the_way, judged_here, pinned_again, pins
@@ -33,11 +33,11 @@ _MATH = (
     "slower and needs more memory."
 )
 _CONVOLUTION = (
-    "Set torch.backends.cudnn.enabled = False, which does without cuDNN (on AMD cards without MIOpen). It is slower."
+    "Set torch.backends.cudnn.enabled = False, which does without cuDNN (on AMD GPUs without MIOpen). It is slower."
 )
 
 
-def ways_out(situation: Situation, fault: Fault) -> tuple[WayOut, ...]:
+def fixes(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
     """Best first; never empty."""
     if fault.slug in NO_CODE:
         return _with_code(situation, fault) or _as_told(fault)
@@ -46,34 +46,34 @@ def ways_out(situation: Situation, fault: Fault) -> tuple[WayOut, ...]:
     return _of_cause(situation, fault) or _as_told(fault)
 
 
-def _as_told(fault: Fault) -> tuple[WayOut, ...]:
+def _as_told(fault: Fault) -> tuple[Fix, ...]:
     """What the row of the text says."""
     found = []
     for row in fault.causes[:1]:
         settings = tuple(SetVariable(name, value, why=row.meaning) for name, value in row.variables.items())
-        found.append(WayOut(row.workaround, settings or (Manual(row.workaround),)))
+        found.append(Fix(row.workaround, settings or (Manual(row.workaround),)))
     return tuple(found)
 
 
-def _with_code(situation: Situation, fault: Fault) -> tuple[WayOut, ...]:
-    """Builds for the card, without the one that just failed on it."""
+def _with_code(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
+    """Builds for the GPU, without the one that just failed on it."""
     all_fits = fits(situation)
-    fit = next((fit for fit in all_fits if any(fit.gpu is gpu for gpu in fault.cards)), None)
-    ways = ways_for(situation, fit, all_fits) if fit and fit.gpu.vendor == "amd" else better_torch(situation)
-    return tuple(way for way in ways if not _changes_nothing(situation, way))
+    fit = next((fit for fit in all_fits if any(fit.gpu is gpu for gpu in fault.gpus)), None)
+    fixes = amd_fixes(situation, fit, all_fits) if fit and fit.gpu.vendor == "amd" else better_torch(situation)
+    return tuple(fix for fix in fixes if not _changes_nothing(situation, fix))
 
 
-def _changes_nothing(situation: Situation, way: WayOut) -> bool:
+def _changes_nothing(situation: Situation, fix: Fix) -> bool:
     torch = situation.torch
     return torch is not None and all(
         isinstance(remedy, ReplaceTorch)
         and (remedy.version, remedy.build) == (torch.version.partition("+")[0], torch.build)
         and not remedy.extra
-        for remedy in way.remedies
+        for remedy in fix.remedies
     )
 
 
-def _of_cause(situation: Situation, fault: Fault) -> tuple[WayOut, ...]:
+def _of_cause(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
     """Causes whose repair the facts tell, though they did not tell the fault."""
     library = {"cudnn-mismatch": "libcudnn", "nccl-shadowed": "libnccl", "ld-library-path-shadow": "libnvJitLink"}
     if fault.slug in library:
@@ -85,25 +85,25 @@ def _of_cause(situation: Situation, fault: Fault) -> tuple[WayOut, ...]:
     if fault.slug == "python-dev-missing" and situation.environment:
         python = (situation.environment.python.value or "").rstrip("t")
         remedy = InstallSystemPackage("python-headers", version=python, why="Triton compiles against Python.h")
-        return (WayOut("Install Python's headers", (remedy,)),)
+        return (Fix("Install Python's headers", (remedy,)),)
     if fault.slug == "shm-small" and situation.in_container:
-        return (WayOut("Start the container with more shared memory", (AddContainerFlags("shm"),)),)
+        return (Fix("Start the container with more shared memory", (AddContainerFlags("shm"),)),)
     return ()
 
 
-def _around(fault: Fault) -> tuple[WayOut, ...]:
+def _around(fault: Fault) -> tuple[Fix, ...]:
     """How a program does without what failed, where torch can be told to."""
     names = {kernel.name for kernel in fault.kernels}
     if len(names) == 1 and (switch := _SWITCHES.get(next(iter(names)))):
-        return (WayOut("Use another attention backend", (Manual(f"Call {switch} before the model runs."),)),)
+        return (Fix("Use another attention backend", (Manual(f"Call {switch} before the model runs."),)),)
     if all(name.startswith("attention") and name != "attention-math" for name in names):
-        return (WayOut("Use the math backend of attention", (Manual(_MATH),)),)
+        return (Fix("Use the math backend of attention", (Manual(_MATH),)),)
     if all(name.startswith("conv") for name in names):
-        return (WayOut("Compute convolutions without cuDNN or MIOpen", (Manual(_CONVOLUTION),)),)
+        return (Fix("Compute convolutions without cuDNN or MIOpen", (Manual(_CONVOLUTION),)),)
     return ()
 
 
-def _found_out(situation: Situation, fault: Fault) -> tuple[WayOut, ...]:
+def _found_out(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
     """The steps that tell software from hardware, in their order."""
     kernel, device = fault.kernels[0], fault.devices[0] if fault.devices else ""
     level = situation.machine.smoke.level if situation.machine.smoke else "quick"
@@ -114,7 +114,7 @@ def _found_out(situation: Situation, fault: Fault) -> tuple[WayOut, ...]:
         f"Run it again by itself: `{alone}`. If it passes now and then, the fault comes and goes: look at heat, "
         "power supply and overclocking, and at `dmesg`."
     )
-    vendor = fault.cards[0].vendor if fault.cards else situation.built_for if device != "cpu" else None
+    vendor = fault.gpus[0].vendor if fault.gpus else situation.built_for if device != "cpu" else None
     memory = {
         "nvidia": "Look at `nvidia-smi -q -d ECC,ROW_REMAPPER,TEMPERATURE`; on servers run `dcgmi diag -r 3`.",
         "amd": "Look at `amd-smi metric --ecc --temperature` and `dmesg | grep amdgpu`.",
@@ -127,12 +127,12 @@ def _found_out(situation: Situation, fault: Fault) -> tuple[WayOut, ...]:
         else "Run the same kernel in a new environment with the same torch: if it passes there, this one is at fault."
     )
     report = "Report it with `gpudoctor snapshot > machine.json` and the output of the run above."
-    ways = [
-        WayOut("Run it again by itself", (Manual(again),)),
-        WayOut("Look at the hardware", (Manual(memory),)),
-        WayOut("Try another torch build, another driver" if vendor else "Try a new environment", (Manual(other),)),
-        WayOut("Report it", (Manual(report),)),
+    fixes = [
+        Fix("Run it again by itself", (Manual(again),)),
+        Fix("Look at the hardware", (Manual(memory),)),
+        Fix("Try another torch build, another driver" if vendor else "Try a new environment", (Manual(other),)),
+        Fix("Report it", (Manual(report),)),
     ]
     if vendor is None and situation.torch and device == "cpu":
-        ways.insert(1, installed_again(situation, situation.torch))
-    return tuple(ways)
+        fixes.insert(1, installed_again(situation, situation.torch))
+    return tuple(fixes)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpudoctor.finding import AnyRemedy, ReplaceTorch, UnsetVariable, WayOut
+from gpudoctor.finding import AnyRemedy, Fix, ReplaceTorch, UnsetVariable
 from gpudoctor.frameworks.torch.candidates import Choice, merely_built, within_version
 from gpudoctor.frameworks.torch.companions import pairing
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
@@ -32,7 +32,7 @@ def nearest(matrix: Matrix, choices: tuple[Choice, ...], keep: Torch | None) -> 
 def _sound(matrix: Matrix, choices: list[Choice], keep: Torch | None) -> Choice | None:
     """The nearest without a known fault, and which one it takes the place of; else the nearest.
 
-    A fault of the kept release itself, whatever the card, is no reason to leave that release."""
+    A fault of the kept release itself, whatever the GPU, is no reason to leave that release."""
     first = _nearest(matrix, choices, keep)
     if first and keep and first.fault_of_release and _distance(first, keep) == (0, ()):
         return first
@@ -78,12 +78,12 @@ def _distance(choice: Choice, keep: Torch) -> tuple[int, tuple[int, ...]]:
     return (2, tuple(-n for n in offered.release))
 
 
-def way_to(machine: Machine, matrix: Matrix, choice: Choice, keep: Torch | None) -> WayOut:
+def fix_by(machine: Machine, matrix: Matrix, choice: Choice, keep: Torch | None) -> Fix:
     """One choice as a way out, with the companions that are installed."""
     remedies = replace_torch(machine, matrix, choice)
     if choice.rocm:
         overrides = sorted(name for name in machine.variables if name.startswith(OVERRIDE))
-        why = "the build carries the card natively, and under the override that code would not be used"
+        why = "the build carries the GPU natively, and under the override that code would not be used"
         remedies += tuple(UnsetVariable(name=name, why=why) for name in overrides)
     name = f"torch {choice.version}+{choice.build}" if choice.index_url else f"torch {choice.version}"
     place = "" if choice.index_url else f" from the package index, which is built for CUDA {choice.cuda}"
@@ -96,7 +96,7 @@ def way_to(machine: Machine, matrix: Matrix, choice: Choice, keep: Torch | None)
     verb = f"Replace torch {keep.version} by" if keep else "Install"
     if keep and is_build(choice, keep):
         verb = "Complete"
-    return WayOut(title=f"{verb} {name}{place}{remark}", remedies=remedies)
+    return Fix(title=f"{verb} {name}{place}{remark}", remedies=remedies)
 
 
 def replace_torch(

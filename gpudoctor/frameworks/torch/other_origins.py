@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from gpudoctor.finding import Manual, ReplaceTorch, WayOut
+from gpudoctor.finding import Fix, Manual, ReplaceTorch
 from gpudoctor.machine import Gpu, Machine, Torch
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation.nvidia_driver import driver_verdict
@@ -34,12 +34,12 @@ def place_of(machine: Machine, keep: Torch | None) -> Place:
     return "source" if origin == "source" else "index"
 
 
-def ways_elsewhere(
+def fixes_elsewhere(
     place: Place, machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None
-) -> tuple[WayOut, ...]:
+) -> tuple[Fix, ...]:
     """What is right in that place, before or instead of a wheel of an index."""
     archs = tuple(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))
-    wanted = " and ".join(archs) or "the card"
+    wanted = " and ".join(archs) or "the GPU"
     if place == "jetson":
         return (_by_hand("Use NVIDIA's torch for Jetson", _jetson(machine), "replaces"),)
     if place == "ngc":
@@ -53,8 +53,8 @@ def ways_elsewhere(
     return ()
 
 
-def _by_hand(title: str, text: str, risk: Literal["safe", "replaces"]) -> WayOut:
-    return WayOut(title=title, remedies=(Manual(text=text, risk=risk),))
+def _by_hand(title: str, text: str, risk: Literal["safe", "replaces"]) -> Fix:
+    return Fix(title=title, remedies=(Manual(text=text, risk=risk),))
 
 
 def _jetson(machine: Machine) -> str:
@@ -77,7 +77,7 @@ def _nix(gpus: tuple[Gpu, ...]) -> str:
     if any(gpu.vendor == "amd" for gpu in gpus):
         return "Set nixpkgs.config.rocmSupport = true (or take torchWithRocm) and rebuild the environment."
     return (
-        "Set nixpkgs.config.cudaSupport = true with cudaCapabilities for this card (or take torch-bin) and rebuild "
+        "Set nixpkgs.config.cudaSupport = true with cudaCapabilities for this GPU (or take torch-bin) and rebuild "
         "the environment."
     )
 
@@ -91,7 +91,7 @@ def _source(matrix: Matrix, gpus: tuple[Gpu, ...], archs: tuple[str, ...]) -> st
 
 
 def _toolkits(matrix: Matrix, archs: tuple[str, ...]) -> str:
-    """Which CUDA can compile for all of these cards: " and CUDA 11.8 to 12.9"."""
+    """Which CUDA can compile for all of these GPUs: " and CUDA 11.8 to 12.9"."""
     rows = [row for arch in archs if (row := matrix.capability(arch))]
     if not rows:
         return ""
@@ -100,7 +100,7 @@ def _toolkits(matrix: Matrix, archs: tuple[str, ...]) -> str:
     return f" and CUDA {first} to {min(lasts, key=figures)}" if lasts else f" and CUDA {first} or newer"
 
 
-def _conda(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None) -> tuple[WayOut, ...]:
+def _conda(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None) -> tuple[Fix, ...]:
     if any(gpu.vendor == "amd" for gpu in gpus):
         text = (
             "conda-forge has no ROCm builds of torch. Make a new environment with Python and pip only, and install "
@@ -116,11 +116,11 @@ def _conda(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch 
     remedy = ReplaceTorch(
         version=f">={version}" if lacks_code else version, build=cuda, origin="conda-forge", carries="by its recipe"
     )
-    return (WayOut(title=f"Install the CUDA build of torch from conda-forge ({cuda})", remedies=(remedy,)),)
+    return (Fix(title=f"Install the CUDA build of torch from conda-forge ({cuda})", remedies=(remedy,)),)
 
 
 def conda_cuda(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...]) -> str | None:
-    """The CUDA releases that know all the cards and that the driver runs, as conda writes them."""
+    """The CUDA releases that know all the GPUs and that the driver runs, as conda writes them."""
     rows = [matrix.capability(gpu.arch.value or "") for gpu in gpus]
     known = [row for row in rows if row is not None]
     if not known or len(known) < len(rows):

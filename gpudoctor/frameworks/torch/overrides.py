@@ -1,4 +1,4 @@
-"""The way out by HSA_OVERRIDE_GFX_VERSION: a card that runs the code of its generation's listed target.
+"""The way out by HSA_OVERRIDE_GFX_VERSION: a GPU that runs the code of its generation's listed target.
 
 A workaround within a generation, with the risks that the matrix names; never across generations.
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpudoctor.finding import AnyRemedy, SetVariable, WayOut
+from gpudoctor.finding import AnyRemedy, Fix, SetVariable
 from gpudoctor.frameworks.torch.candidates import Choice, candidates, platform_of, python_of
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, carries, without_overrides
 from gpudoctor.frameworks.torch.nearest import nearest, replace_torch
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _WITHIN_GENERATION = ("safe-class", "risky")
 
 
-def override_ways(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None) -> list[WayOut]:
+def override_fixes(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None) -> list[Fix]:
     """At most one: the override on the present torch where that carries its target, else on a build that does."""
     policies = {gpu.arch.value or "": matrix.override(gpu.arch.value or "") for gpu in gpus if gpu.vendor == "amd"}
     usable = {
@@ -54,11 +54,11 @@ def override_ways(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep:
     if remedies:
         title += f" and torch {best.version}+{best.build}" if best else ""
     risky = any(policy.safety == "risky" for policy in usable.values())
-    return [WayOut(title=title + (" (risky)" if risky else ""), remedies=(*remedies, *variables))]
+    return [Fix(title=title + (" (risky)" if risky else ""), remedies=(*remedies, *variables))]
 
 
 def _stand_in(matrix: Matrix, gpu: Gpu, usable: dict[str, Override]) -> Gpu:
-    """The card as the runtime sees it under its override."""
+    """The GPU as the runtime sees it under its override."""
     policy = usable.get(gpu.arch.value or "")
     target = matrix.gfx_of_override(policy.value) if policy and policy.value else None
     return replace(gpu, arch=known(target, "override")) if target else gpu
@@ -72,7 +72,7 @@ def _serves(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...]) -> bool:
 def _variables(
     machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], usable: dict[str, Override]
 ) -> tuple[SetVariable, ...] | None:
-    """What to set: one variable for all cards where it suits all, else one for each card by its KFD node."""
+    """What to set: one variable for all GPUs where it suits all, else one for each GPU by its KFD node."""
     values = {policy.value for policy in usable.values() if policy.value}
     target = matrix.gfx_of_override(next(iter(values))) if len(values) == 1 else None
     if target and all(gpu.arch.value in usable or gpu.arch.value == target for gpu in gpus):

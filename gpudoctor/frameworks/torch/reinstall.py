@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from gpudoctor.finding import (
     AnyRemedy,
+    Fix,
     Manual,
     ReinstallPackage,
-    WayOut,
 )
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
 from gpudoctor.machine import Torch
 from gpudoctor.situation import Situation
 
 
-def installed_again(situation: Situation, torch: Torch) -> WayOut:
+def installed_again(situation: Situation, torch: Torch) -> Fix:
     """The same build once more, in the way its origin asks for."""
     if torch.origin not in FROM_AN_INDEX and torch.origin not in ("nightly", "amd"):
         text = f"Install torch {torch.version} again in the way it came here (image, conda, distribution, own build)."
-        return WayOut("Install torch again", (Manual(text, risk="replaces"),))
+        return Fix("Install torch again", (Manual(text, risk="replaces"),))
     remedy = _same_build(situation, torch, "the same version, with all its files")
-    return WayOut(f"Install torch {torch.version} again", (remedy,))
+    return Fix(f"Install torch {torch.version} again", (remedy,))
 
 
 def _same_build(situation: Situation, torch: Torch, why: str) -> AnyRemedy:

@@ -7,35 +7,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpudoctor.finding import Manual, ReplaceTorch, WayOut
+from gpudoctor.finding import Fix, Manual, ReplaceTorch
 from gpudoctor.frameworks.torch.c_library import c_library, on_another_system
 from gpudoctor.frameworks.torch.candidates import Rejected, candidates, platform_of, python_of
 from gpudoctor.frameworks.torch.coverage import carries
-from gpudoctor.frameworks.torch.nearest import is_build, nearest, replace_torch, way_to
-from gpudoctor.frameworks.torch.other_origins import place_of, ways_elsewhere
-from gpudoctor.frameworks.torch.overrides import override_ways
+from gpudoctor.frameworks.torch.nearest import fix_by, is_build, nearest, replace_torch
+from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere, place_of
+from gpudoctor.frameworks.torch.overrides import override_fixes
 from gpudoctor.machine import Gpu, Machine, Torch
 from gpudoctor.matrix.versions import figures
-from gpudoctor.situation.no_common_driver import cards_to_choose
+from gpudoctor.situation.no_common_driver import gpus_to_choose
 from gpudoctor.situation.nvidia_driver import driver_to_install
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 
-def replacements(
-    machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], *, keep: Torch | None
-) -> tuple[WayOut, ...]:
-    """Ways out that give these cards a torch they can use, best first; never empty.
+def replacements(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], *, keep: Torch | None) -> tuple[Fix, ...]:
+    """Ways out that give these GPUs a torch they can use, best first; never empty.
 
     Native builds come before overrides, overrides before the CPU. `keep` is the installed torch, whose version
-    is kept where a build of it serves all the cards on this driver.
+    is kept where a build of it serves all the GPUs on this driver.
     """
     place = place_of(machine, keep)
-    special = ways_elsewhere(place, machine, matrix, gpus, keep)
+    special = fixes_elsewhere(place, machine, matrix, gpus, keep)
     if place in ("ngc", "nix"):
         return special
-    if choice := cards_to_choose(machine, matrix, gpus):
+    if choice := gpus_to_choose(machine, matrix, gpus):
         return (choice,)
     found = [carries(machine, matrix, gpu) for gpu in gpus]
     choices, rejected = candidates(machine, matrix, gpus, python_of(machine), platform_of(machine))
@@ -44,44 +42,44 @@ def replacements(
         # device code can be added to it.
         choices = tuple(choice for choice in choices if choice.extra or not is_build(choice, keep))
     if place in ("jetson", "conda"):
-        native = [way_to(machine, matrix, choice, keep) for choice in nearest(matrix, choices, keep)[:1]]
+        native = [fix_by(machine, matrix, choice, keep) for choice in nearest(matrix, choices, keep)[:1]]
         if place == "jetson" or not special:
             return (*special, *native) or (_nothing(gpus),)
         return special
-    ways = [*special, *(way_to(machine, matrix, choice, keep) for choice in nearest(matrix, choices, keep))]
-    if not ways:
-        ways += _after_a_repair(machine, matrix, gpus, keep, rejected)
-    ways += override_ways(machine, matrix, gpus, keep)
+    fixes = [*special, *(fix_by(machine, matrix, choice, keep) for choice in nearest(matrix, choices, keep))]
+    if not fixes:
+        fixes += _after_a_repair(machine, matrix, gpus, keep, rejected)
+    fixes += override_fixes(machine, matrix, gpus, keep)
     works = any(item.via_override for item in found) and all(item.runs == "yes" for item in found)
-    if works and not ways:
-        text = "Keep the override: no released build carries this card natively here, and this torch works under it."
-        return (WayOut(title="Keep the override", remedies=(Manual(text=text),)),)
-    if not ways:
-        ways.append(_split(machine, matrix, gpus, keep) if len(_kinds(gpus)) > 1 else _nothing(gpus))
-    if not works and (any(gpu.vendor == "amd" for gpu in gpus) or not any(_installs(way) for way in ways)):
-        ways += _on_the_cpu(machine, matrix, keep)
-    return tuple(ways)
+    if works and not fixes:
+        text = "Keep the override: no released build carries this GPU natively here, and this torch works under it."
+        return (Fix(title="Keep the override", remedies=(Manual(text=text),)),)
+    if not fixes:
+        fixes.append(_split(machine, matrix, gpus, keep) if len(_kinds(gpus)) > 1 else _nothing(gpus))
+    if not works and (any(gpu.vendor == "amd" for gpu in gpus) or not any(_installs(fix) for fix in fixes)):
+        fixes += _on_the_cpu(machine, matrix, keep)
+    return tuple(fixes)
 
 
 def _after_a_repair(
     machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None, rejected: tuple[Rejected, ...]
-) -> list[WayOut]:
+) -> list[Fix]:
     """What another driver, another Python or another C library would make possible."""
-    ways: list[WayOut] = []
+    fixes: list[Fix] = []
     python, platform = python_of(machine), platform_of(machine)
     if any(item.because == "driver" for item in rejected) and all(gpu.vendor == "nvidia" for gpu in gpus):
-        why = "no torch build for these cards runs on the present driver"
+        why = "no torch build for these GPUs runs on the present driver"
         if driver := driver_to_install(machine, matrix, gpus, why=why):
             choices, refused = candidates(machine, matrix, gpus, python, platform, driver=driver.minimum)
             rejected += refused
-            ways += [
-                WayOut(
+            fixes += [
+                Fix(
                     title=f"Driver {driver.branch}, then torch {choice.version}+{choice.build}",
                     remedies=(driver, *replace_torch(machine, matrix, choice)),
                 )
                 for choice in nearest(matrix, choices, keep)[:1]
             ]
-    if not ways and python:
+    if not fixes and python:
         anywhere, refused = candidates(machine, matrix, gpus, None, platform)
         rejected += refused
         for choice in nearest(matrix, anywhere, keep)[:1]:
@@ -94,8 +92,8 @@ def _after_a_repair(
                 f"Python {python}: make a new environment with Python {other} and install it there: "
                 f'`python -m pip install{index} "{wheel}"`.'
             )
-            ways.append(WayOut(title="Make a new environment with another Python", remedies=(Manual(text=text),)))
-    return ways or [*on_another_system(c_library(machine, matrix), rejected)]
+            fixes.append(Fix(title="Make a new environment with another Python", remedies=(Manual(text=text),)))
+    return fixes or [*on_another_system(c_library(machine, matrix), rejected)]
 
 
 def _nearest_python(have: str, pythons: tuple[str, ...]) -> str:
@@ -111,41 +109,41 @@ def _kinds(gpus: tuple[Gpu, ...]) -> dict[str, list[Gpu]]:
     return kinds
 
 
-def _split(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None) -> WayOut:
-    """No build serves all cards: what each of them would need, in an environment of its own."""
+def _split(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None) -> Fix:
+    """No build serves all GPUs: what each of them would need, in an environment of its own."""
     needs = []
-    for cards in _kinds(gpus).values():
-        choices, _ = candidates(machine, matrix, tuple(cards), python_of(machine), platform_of(machine))
+    for kind in _kinds(gpus).values():
+        choices, _ = candidates(machine, matrix, tuple(kind), python_of(machine), platform_of(machine))
         present = (
             c for c in choices if keep and (c.version, c.build) == (keep.version.partition("+")[0], keep.build)
         )
         best = next(present, None) or next(iter(nearest(matrix, choices, keep)), None)
-        names = ", ".join(dict.fromkeys(gpu.name for gpu in cards))
+        names = ", ".join(dict.fromkeys(gpu.name for gpu in kind))
         needs.append(f"{names}: torch {best.version}+{best.build}" if best else f"{names}: no build at all")
     text = (
-        "No torch build serves all these cards. Make one environment for each kind, and let it see only its own "
-        f"cards (CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES): {'; '.join(needs)}."
+        "No torch build serves all these GPUs. Make one environment for each kind, and let it see only its own "
+        f"GPUs (CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES): {'; '.join(needs)}."
     )
-    return WayOut(title="One environment for each kind of card", remedies=(Manual(text=text),))
+    return Fix(title="One environment for each kind of GPU", remedies=(Manual(text=text),))
 
 
-def _nothing(gpus: tuple[Gpu, ...]) -> WayOut:
+def _nothing(gpus: tuple[Gpu, ...]) -> Fix:
     names = ", ".join(dict.fromkeys(f"{gpu.name} ({gpu.arch.value or 'unknown'})" for gpu in gpus)) or "no GPU"
-    text = f"No released torch build is known to run on {names} here: build torch from source, or use another card."
-    return WayOut(title="No torch build serves this card", remedies=(Manual(text=text),))
+    text = f"No released torch build is known to run on {names} here: build torch from source, or use another GPU."
+    return Fix(title="No torch build serves this GPU", remedies=(Manual(text=text),))
 
 
-def _installs(way: WayOut) -> bool:
-    return any(isinstance(remedy, ReplaceTorch) for remedy in way.remedies)
+def _installs(fix: Fix) -> bool:
+    return any(isinstance(remedy, ReplaceTorch) for remedy in fix.remedies)
 
 
-def _on_the_cpu(machine: Machine, matrix: Matrix, keep: Torch | None) -> list[WayOut]:
+def _on_the_cpu(machine: Machine, matrix: Matrix, keep: Torch | None) -> list[Fix]:
     if keep and keep.build == "cpu":
         return []
     choices, _ = candidates(machine, matrix, (), python_of(machine), platform_of(machine))
     named = tuple(choice for choice in choices if choice.index_url)
     best = nearest(matrix, named, keep)[:1]
     return [
-        WayOut(title=f"Use the CPU: torch {choice.version}+cpu", remedies=replace_torch(machine, matrix, choice))
+        Fix(title=f"Use the CPU: torch {choice.version}+cpu", remedies=replace_torch(machine, matrix, choice))
         for choice in best
     ]

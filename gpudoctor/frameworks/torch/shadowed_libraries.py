@@ -13,12 +13,12 @@ from gpudoctor.finding import (
     AnyRemedy,
     Evidence,
     Finding,
+    Fix,
     Manual,
     RemovePackage,
     ReplacePackage,
     SetVariable,
     UnsetVariable,
-    WayOut,
 )
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Library
@@ -157,16 +157,16 @@ def shadow_evidence(situation: Situation, library: Library, wanted: str | None) 
     )
 
 
-def clear_the_way(situation: Situation, library: Library) -> WayOut:
+def clear_the_way(situation: Situation, library: Library) -> Fix:
     """The way out that has the wheel's own library found again."""
-    return without_folder(situation, library, otherwise=WayOut(f"Unset {library.via}", (UnsetVariable(library.via),)))
+    return without_folder(situation, library, otherwise=Fix(f"Unset {library.via}", (UnsetVariable(library.via),)))
 
 
-def pinned_again(situation: Situation, base: str, version: str, why: str) -> WayOut:
+def pinned_again(situation: Situation, base: str, version: str, why: str) -> Fix:
     """Install the pinned version of one of NVIDIA's wheels again."""
     suffix = pins(situation).get(base, ("", ""))[0]
     name = f"{base}-cu{suffix}" if suffix else base
-    return WayOut(f"Install {name} {version} again", (ReplacePackage(name, f"=={version}", why=why),))
+    return Fix(f"Install {name} {version} again", (ReplacePackage(name, f"=={version}", why=why),))
 
 
 def two_in_one_folder(situation: Situation, base: str, others: tuple[Distribution, ...], pinned: str) -> Finding:
@@ -188,8 +188,8 @@ def two_in_one_folder(situation: Situation, base: str, others: tuple[Distributio
         subject=base,
         confidence="possible",
         evidence=tuple(Evidence(other.name, other.version, other.path) for other in others),
-        ways_out=(
-            WayOut(
+        fixes=(
+            Fix(
                 f"Remove {', '.join(d.name for d in others)}, then install the pinned one again",
                 (*removed, *repaired.remedies),
             ),
@@ -209,7 +209,7 @@ def library_evidence(situation: Situation, library: Library) -> tuple[Evidence, 
     return (*found, Evidence(library.via, value, "environment")) if value is not None else found
 
 
-def without_folder(situation: Situation, library: Library, otherwise: WayOut) -> WayOut:
+def without_folder(situation: Situation, library: Library, otherwise: Fix) -> Fix:
     """The way out that takes a library's folder (or the library) out of the variable that puts it in the way."""
     value = situation.variable(library.via)
     if value is None:
@@ -223,8 +223,8 @@ def without_folder(situation: Situation, library: Library, otherwise: WayOut) ->
         kept = []
     why = f"{library.name} is then found where it belongs"
     if not kept:
-        return WayOut(f"Unset {library.via}", (UnsetVariable(library.via, why=why),))
-    return WayOut(f"Take {folder} out of {library.via}", (SetVariable(library.via, ":".join(kept), why=why),))
+        return Fix(f"Unset {library.via}", (UnsetVariable(library.via, why=why),))
+    return Fix(f"Take {folder} out of {library.via}", (SetVariable(library.via, ":".join(kept), why=why),))
 
 
 def _leads_to(entry: str, path: str, folder: str) -> bool:
@@ -235,11 +235,11 @@ def _leads_to(entry: str, path: str, folder: str) -> bool:
     )
 
 
-def out_of_the_cache(library: Library) -> WayOut:
+def out_of_the_cache(library: Library) -> Fix:
     """The way out where the loader's own configuration leads to it."""
     folder = posixpath.dirname(library.path)
     text = (
         f"Take {folder} out of the file below /etc/ld.so.conf.d that names it and run `ldconfig` as root; in an "
         "image, in its recipe."
     )
-    return WayOut(f"Take {folder} out of the loader's configuration", (Manual(text, risk="root"),))
+    return Fix(f"Take {folder} out of the loader's configuration", (Manual(text, risk="root"),))

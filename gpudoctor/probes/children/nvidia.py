@@ -121,7 +121,7 @@ class Nvml:
 
 
 def ask_nvml() -> None:
-    """Initialise NVML and list its cards. It does not obey CUDA_VISIBLE_DEVICES."""
+    """Initialise NVML and list its GPUs. It does not obey CUDA_VISIBLE_DEVICES."""
     library = load("nvml", "libnvidia-ml.so.1")
     if library is None:
         return
@@ -143,7 +143,7 @@ def ask_nvml() -> None:
     version = ctypes.c_int()
     if nvml.call("nvmlSystemGetCudaDriverVersion", byref(version)) == SUCCESS:
         answer["cuda_version"] = cuda_version(version.value)
-    say(nvml=dict(answer, message="it did not list its cards"))
+    say(nvml=dict(answer, message="it did not list its GPUs"))
     count = c_uint()
     if nvml.call("nvmlDeviceGetCount_v2", byref(count)) == SUCCESS:
         answer["devices"] = [nvml_device(nvml, index) for index in range(min(count.value, 256))]
@@ -151,8 +151,8 @@ def ask_nvml() -> None:
 
 
 def nvml_device(nvml: Nvml, index: int) -> dict[str, Any]:
-    """One card, in the shape of gpudoctor.machine.NvmlDevice."""
-    say(doing=f"asking NVML for card {index}")
+    """One GPU, in the shape of gpudoctor.machine.NvmlDevice."""
+    say(doing=f"asking NVML for GPU {index}")
     handle = ctypes.c_void_p()
     status = nvml.call("nvmlDeviceGetHandleByIndex_v2", c_uint(index), byref(handle))
     if status != SUCCESS:
@@ -195,7 +195,7 @@ def nvml_pci(nvml: Nvml, handle: Any) -> dict[str, Any]:
 
 def nvml_memory(nvml: Nvml, handle: Any) -> dict[str, Any]:
     """Total and used bytes."""
-    # The second form leaves out what the driver keeps for itself; cards that share the system's memory have neither.
+    # The second form leaves out what the driver keeps for itself; GPUs that share the system's memory have neither.
     newer = MemoryV2(version=ctypes.sizeof(MemoryV2) | 2 << 24)
     if nvml.call("nvmlDeviceGetMemoryInfo_v2", handle, byref(newer)) == SUCCESS:
         return {"memory": newer.total, "memory_used": newer.used}
@@ -206,7 +206,7 @@ def nvml_memory(nvml: Nvml, handle: Any) -> dict[str, Any]:
 
 
 def nvml_health(nvml: Nvml, handle: Any) -> dict[str, Any]:
-    """Uncorrectable errors and row remapping; a lost card gives itself away here."""
+    """Uncorrectable errors and row remapping; a lost GPU gives itself away here."""
     health: dict[str, Any] = {}
     for name, counter in (("ecc_uncorrectable", 0), ("ecc_uncorrectable_ever", 1)):
         errors = c_ulonglong()
@@ -283,16 +283,16 @@ def ask_cuda() -> None:
     say(cuda=answer)
     if status != SUCCESS:
         return
-    say(doing="asking libcuda for its cards")
+    say(doing="asking libcuda for its GPUs")
     count = ctypes.c_int()
     if cuda.cuDeviceGetCount(byref(count)) == SUCCESS:
-        cards = range(min(count.value, 256))
-        answer["devices"] = [cuda_device(cuda, index) for index in cards]
+        gpus = range(min(count.value, 256))
+        answer["devices"] = [cuda_device(cuda, index) for index in gpus]
         say(cuda=answer)
         if hasattr(cuda, "cuDeviceCanAccessPeer"):
-            say(doing="asking libcuda which cards reach each other")
-            for index in cards:
-                answer["devices"][index]["peers"] = cuda_peers(cuda, index, cards)
+            say(doing="asking libcuda which GPUs reach each other")
+            for index in gpus:
+                answer["devices"][index]["peers"] = cuda_peers(cuda, index, gpus)
             say(cuda=answer)
 
 
@@ -310,7 +310,7 @@ def cuda_message(cuda: Any, status: int) -> str:
 
 
 def cuda_device(cuda: Any, index: int) -> dict[str, Any]:
-    """One card as libcuda sees it; no context is made on it."""
+    """One GPU as libcuda sees it; no context is made on it."""
     device = ctypes.c_int()
     found: dict[str, Any] = {"index": index}
     status = cuda.cuDeviceGet(byref(device), index)
@@ -335,12 +335,12 @@ def cuda_device(cuda: Any, index: int) -> dict[str, Any]:
     return found
 
 
-def cuda_peers(cuda: Any, index: int, cards: range) -> list[int]:
-    """Cards whose memory this one can reach directly."""
+def cuda_peers(cuda: Any, index: int, gpus: range) -> list[int]:
+    """GPUs whose memory this one can reach directly."""
     reached = ctypes.c_int()
     return [
         other
-        for other in cards
+        for other in gpus
         if other != index and cuda.cuDeviceCanAccessPeer(byref(reached), index, other) == SUCCESS and reached.value
     ]
 

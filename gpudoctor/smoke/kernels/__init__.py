@@ -19,7 +19,7 @@ _MODULES: tuple[str, ...] = (
     "compiled",
     "graphs",
     "rates",
-    "several_cards",
+    "several_gpus",
     "soak",
 )
 """Modules of kernels, in order; each lists its own in the order of their definition."""

@@ -79,16 +79,16 @@ def flash_attention(run: Run) -> Outcome:
 @kernel("attention-memory-efficient", "standard", dtypes=("float32", *_HALVES))
 def memory_efficient_attention(run: Run) -> Outcome:
     """Attention by the memory-efficient backend."""
-    run.needs_card("the memory-efficient backend is for cards only")
+    run.needs_gpu("the memory-efficient backend is for GPUs only")
     return _attend(run, _STANDARD, _backend(run, "EFFICIENT_ATTENTION", "enable_mem_efficient"))
 
 
 @kernel("attention-cudnn", "standard", dtypes=_HALVES, seconds=60.0)
 def cudnn_attention(run: Run) -> Outcome:
     """Attention by cuDNN."""
-    run.needs_card("cuDNN is for cards only")
+    run.needs_gpu("cuDNN is for GPUs only")
     if run.rocm:
-        run.skip("cuDNN is for NVIDIA cards only")
+        run.skip("cuDNN is for NVIDIA GPUs only")
     return _attend(run, _STANDARD, _backend(run, "CUDNN_ATTENTION", ""))
 
 
@@ -116,7 +116,7 @@ def _function(run: Run) -> Any:
 
 def _attend(run: Run, cases: tuple[_Case, ...], backend: ContextManager[Any], rounding: float = _ROUNDING) -> Outcome:
     needs_bfloat16(run)
-    if not run.on_card and run.dtype_name == "float16" and _older_than_2_5(run):
+    if not run.on_gpu and run.dtype_name == "float16" and _older_than_2_5(run):
         run.skip("torch before 2.5 sums batches of float16 in float16 on a CPU: too coarse to judge")
     verdict, inputs, refused = Verdict(run), Inputs(run), {}
     with strict(run), backend:
@@ -131,7 +131,7 @@ def _attend(run: Run, cases: tuple[_Case, ...], backend: ContextManager[Any], ro
 
 
 def _default_rounding(run: Run) -> float:
-    """What torch chooses may be plain products: always where it has no other backend for the card."""
+    """What torch chooses may be plain products: always where it has no other backend for the GPU."""
     return _MATH_ROUNDING if _older_than_2_5(run) else _ROUNDING
 
 
@@ -180,7 +180,7 @@ def _allowed(run: Run, size: int, rounding: float = _ROUNDING) -> float:
     """In float32 exp and the running sums of a tiled softmax cost some further bits; TF32 would be wrong by 1e-3."""
     if run.dtype_name != "float32":
         return tolerance(run, size, rounding=rounding)
-    return 4e-3 if run.on_card and tf32_forced() else 16 * tolerance(run, size)
+    return 4e-3 if run.on_gpu and tf32_forced() else 16 * tolerance(run, size)
 
 
 def _seen(run: Run, situation: _Case, inputs: Inputs) -> tuple[Any, Any]:

@@ -61,7 +61,7 @@ def elementwise(run: Run) -> Outcome:
     torch, inputs, verdict = run.torch, Inputs(run), Verdict(run)
     functional = torch.nn.functional
     needs_bfloat16(run)
-    allowed = tolerance(run, terms=16)  # functions of cards are off by some units in the last place
+    allowed = tolerance(run, terms=16)  # functions of GPUs are off by some units in the last place
     x, y = inputs.uniform(-4, 4, 1501), inputs.uniform(0.25, 4, 1501)
     one: dict[str, tuple[Callable[[Any], Any], Callable[[float], float]]] = {
         "exp": (torch.exp, math.exp),
@@ -111,12 +111,12 @@ def matmul(run: Run) -> Outcome:
         torch.bmm(a.to(run.device), b.to(run.device).transpose(1, 2), out=out)
         want = product(torch, a, b.transpose(1, 2))
         verdict.close("a batch of 3, the second transposed", out, want, _allowed(run, 96))
-    forced = run.dtype_name == "float32" and run.on_card and tf32_forced()
+    forced = run.dtype_name == "float32" and run.on_gpu and tf32_forced()
     return verdict.outcome("a variable, NVIDIA_TF32_OVERRIDE, forces TF32" if forced else "")
 
 
 def _allowed(run: Run, terms: int) -> float:
-    forced = run.dtype_name == "float32" and run.on_card and tf32_forced()
+    forced = run.dtype_name == "float32" and run.on_gpu and tf32_forced()
     return TF32_TOLERANCE if forced else tolerance(run, terms)
 
 

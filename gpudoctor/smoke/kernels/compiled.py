@@ -33,7 +33,7 @@ def compiled(run: Run) -> Outcome:
         layered(seen).square().sum().backward()
         exact = x.double().requires_grad_()
         exact_module(exact).square().sum().backward()
-        allowed = TF32_TOLERANCE if run.on_card and tf32_forced() else tolerance(run, 160, rounding=16)
+        allowed = TF32_TOLERANCE if run.on_gpu and tf32_forced() else tolerance(run, 160, rounding=16)
         verdict.close("gradient through the module", seen.grad, exact.grad, allowed)
     counted = importlib.import_module("torch._dynamo.utils").counters["stats"]["unique_graphs"]
     torch._dynamo.reset()
@@ -56,7 +56,7 @@ def _copy_in_float64(torch: Any, module: Any) -> Any:
 def _needs_compiler(run: Run) -> None:
     """Skip where this torch cannot compile under this Python. A missing compiler is a fault, and is left to show."""
     run.needs_torch(getattr(run.torch, "compile", None), "torch.compile")
-    _needs_card_of_triton(run)
+    _needs_gpu_of_triton(run)
     # Workers of inductor's pool would outlive the kernel.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     evaluation = importlib.import_module("torch._dynamo.eval_frame")
@@ -66,17 +66,17 @@ def _needs_compiler(run: Run) -> None:
         run.skip(f"torch {run.torch.__version__} cannot compile here: {error}")
 
 
-def _needs_card_of_triton(run: Run) -> None:
-    """Skip on cards for which Triton never made code."""
-    if run.on_card and not run.rocm and capability(run) < (7, 0):
-        run.skip("Triton makes no code for this card (for NVIDIA cards from sm_70 on)")
+def _needs_gpu_of_triton(run: Run) -> None:
+    """Skip on GPUs for which Triton never made code."""
+    if run.on_gpu and not run.rocm and capability(run) < (7, 0):
+        run.skip("Triton makes no code for this GPU (for NVIDIA GPUs from sm_70 on)")
 
 
 @kernel("triton", "full", dtypes=("float32", "float16"), seconds=120)
 def triton(run: Run) -> Outcome:
-    """A sum and a tiled matrix product written in Triton, compiled for this card."""
-    run.needs_card("Triton compiles for GPUs only")
-    _needs_card_of_triton(run)
+    """A sum and a tiled matrix product written in Triton, compiled for this GPU."""
+    run.needs_gpu("Triton compiles for GPUs only")
+    _needs_gpu_of_triton(run)
     try:
         programs = importlib.import_module(".triton_programs", __package__)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Kernels that change how work reaches the card: captured graphs, and the search for the fastest convolution."""
+"""Kernels that change how work reaches the GPU: captured graphs, and the search for the fastest convolution."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from .reference import Convolution, Inputs, product
 @kernel("graph", "full", dtypes=("float32",), seconds=60)
 def graph(run: Run) -> Outcome:
     """A CUDA or HIP graph: captured once, replayed with new inputs."""
-    run.needs_card("graphs are captured on GPUs only")
+    run.needs_gpu("graphs are captured on GPUs only")
     torch = run.torch
     run.needs_torch(getattr(torch.cuda, "CUDAGraph", None), "torch.cuda.CUDAGraph")
     inputs, verdict = Inputs(run), Verdict(run)
     weight = inputs.normal(128, 96)
     with strict(run), torch.cuda.device(run.device):
-        static, on_card = torch.zeros(64, 128, device=run.device), weight.to(run.device)
+        static, on_gpu = torch.zeros(64, 128, device=run.device), weight.to(run.device)
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):  # libraries set themselves up before the capture, not within
             for _ in range(3):
-                _step(torch, static, on_card)
+                _step(torch, static, on_gpu)
         torch.cuda.current_stream().wait_stream(aside)
         captured = torch.cuda.CUDAGraph()
         with torch.cuda.graph(captured):
-            result = _step(torch, static, on_card)
+            result = _step(torch, static, on_gpu)
         for replay in range(3):
             x = inputs.normal(64, 128)
             static.copy_(x)
@@ -50,7 +50,7 @@ def _step(torch: Any, x: Any, weight: Any) -> Any:
 @kernel("conv-benchmark", "full", dtypes=("float32", "float16"), seconds=180)
 def conv_benchmark(run: Run) -> Outcome:
     """Convolution, forward and backward, by the implementation that cuDNN or MIOpen finds fastest."""
-    run.needs_card("cuDNN and MIOpen search on GPUs only")
+    run.needs_gpu("cuDNN and MIOpen search on GPUs only")
     torch = run.torch
     cudnn = torch.backends.cudnn
     if not cudnn.is_available():

@@ -50,7 +50,7 @@ class Run:
         return found
 
     @property
-    def on_card(self) -> bool:
+    def on_gpu(self) -> bool:
         """Whether the device is a GPU; ROCm's are named cuda, too."""
         return self.device.startswith("cuda")
 
@@ -63,9 +63,9 @@ class Run:
         """End this run without a verdict."""
         raise Skip(why)
 
-    def needs_card(self, why: str) -> None:
+    def needs_gpu(self, why: str) -> None:
         """Skip on the CPU."""
-        if not self.on_card:
+        if not self.on_gpu:
             self.skip(why)
 
     def needs_torch(self, what: Any, name: str) -> None:
@@ -75,7 +75,7 @@ class Run:
 
     def synchronize(self) -> None:
         """Wait until the device has done what it was told: errors of kernels show here."""
-        if self.on_card:
+        if self.on_gpu:
             self.torch.cuda.synchronize(self.device)
 
 
@@ -86,8 +86,8 @@ class Kernel(NamedTuple):
     level: str
     dtypes: tuple[str, ...]
     seconds: float
-    cards: int
-    """How many devices it takes at once: 1, or 2 for those between all cards of one kind."""
+    gpus: int
+    """How many devices it takes at once: 1, or 2 for those between all GPUs of one kind."""
     function: Callable[[Run], Outcome]
 
     @property
@@ -97,8 +97,8 @@ class Kernel(NamedTuple):
 
 
 def kernel(
-    name: str, level: str, dtypes: tuple[str, ...] = ("",), seconds: float = 20.0, cards: int = 1
+    name: str, level: str, dtypes: tuple[str, ...] = ("",), seconds: float = 20.0, gpus: int = 1
 ) -> Callable[[Callable[[Run], Outcome]], Kernel]:
     """Make a function a kernel: `@kernel("matmul", "quick", dtypes=("float32", "float16"))`."""
     assert level in LEVELS
-    return lambda function: Kernel(name, level, dtypes, seconds, cards, function)
+    return lambda function: Kernel(name, level, dtypes, seconds, gpus, function)

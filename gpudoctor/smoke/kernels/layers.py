@@ -44,7 +44,7 @@ def convolution(run: Run) -> Outcome:
 
 def convolution_tolerance(run: Run) -> float:
     """Largest error of a convolution of a right device."""
-    if run.dtype_name == "float32" and run.on_card and tf32_forced():
+    if run.dtype_name == "float32" and run.on_gpu and tf32_forced():
         return TF32_TOLERANCE
     return CONVOLUTION_TOLERANCE[run.dtype_name]
 
@@ -98,7 +98,7 @@ def linear(run: Run) -> Outcome:
     """Linear layers with a bias."""
     torch, inputs, verdict = run.torch, Inputs(run), Verdict(run)
     needs_bfloat16(run)
-    forced = run.dtype_name == "float32" and run.on_card and tf32_forced()
+    forced = run.dtype_name == "float32" and run.on_gpu and tf32_forced()
     with strict(run):
         for rows, terms, columns in ((96, 256, 320), (33, 301, 77)):
             x, weight, bias = inputs.normal(rows, terms), inputs.normal(columns, terms), inputs.normal(columns)

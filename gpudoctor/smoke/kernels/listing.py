@@ -9,7 +9,7 @@ from typing import Any, Sequence
 def list_devices(torch: Any, untouched: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Every GPU, in the shape of gpudoctor.machine.SmokeDevice.
 
-    No context is made on the cards whose address or uuid is in `untouched`. Raises what torch raises.
+    No context is made on the GPUs whose address or uuid is in `untouched`. Raises what torch raises.
     """
     rocm = bool(getattr(torch.version, "hip", None))
     return [_describe(torch, index, rocm, untouched) for index in range(int(torch.cuda.device_count()))]
@@ -70,7 +70,7 @@ def _uuid(properties: Any, rocm: bool) -> str:
     """ "GPU-..." as the driver's own tools write it; empty where this torch does not tell it."""
     text = str(getattr(properties, "uuid", "") or "")
     if rocm and text:
-        try:  # HIP keeps the card's number as sixteen letters, which torch writes as if they were a UUID
+        try:  # HIP keeps the GPU's number as sixteen letters, which torch writes as if they were a UUID
             text = bytes.fromhex(text.replace("-", "")).decode("ascii")
         except ValueError:
             return ""

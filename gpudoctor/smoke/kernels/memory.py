@@ -16,7 +16,7 @@ _BEYOND = (1 << 31) + 4099
 @kernel("pinned-memory-and-streams", "standard")
 def pinned_memory_and_streams(run: Run) -> Outcome:
     """Copies from pinned memory beside computation, ordered by events between two streams."""
-    run.needs_card("pinned memory and streams belong to cards")
+    run.needs_gpu("pinned memory and streams belong to GPUs")
     torch, inputs, verdict = run.torch, Inputs(run), Verdict(run)
     parts = [inputs.integers(-1000, 1000, 262_147, dtype=torch.int32) for _ in range(4)]
     results = [torch.full((262_147,), -1, dtype=torch.int32).pin_memory() for _ in parts]
@@ -72,7 +72,7 @@ def _bytes(run: Run) -> Outcome:
 
 def _products(run: Run) -> Outcome:
     """Multiply a matrix of more than 2^31 elements: 4 GiB."""
-    run.needs_card("a product of 2^31 elements takes a CPU too long")
+    run.needs_gpu("a product of 2^31 elements takes a CPU too long")
     torch, inputs, verdict = run.torch, Inputs(run), Verdict(run)
     width, columns = 512, 8
     rows = _BEYOND // width + 1
@@ -91,7 +91,7 @@ def _products(run: Run) -> Outcome:
 
 def _needs(run: Run, amount: int) -> None:
     """Skip where so many bytes are more than half of what is free: on a CPU, than a quarter."""
-    if run.on_card:
+    if run.on_gpu:
         free: Any = run.torch.cuda.mem_get_info(run.device)[0]
         limit = int(free) // 2
     else:

@@ -10,7 +10,7 @@ from typing import Any, Iterator
 from .kernel import Run
 
 _CPU_LACKS = ("not implemented for", "could not run 'aten::", "not compiled with")
-_CARD_LACKS = ("only supported on", "not compiled for this platform", "not compiled with")
+_GPU_LACKS = ("only supported on", "not compiled for this platform", "not compiled with")
 
 
 @contextlib.contextmanager
@@ -18,7 +18,7 @@ def strict(run: Run, tf32: bool = False) -> Iterator[None]:
     """Compute in the types that were given: TF32 only where asked, sums of half types in float32.
 
     Settings are as before afterwards. Where torch's CPU code lacks an operation for a type, the kernel is skipped;
-    on a card every error goes on to who judges it.
+    on a GPU every error goes on to who judges it.
     """
     cuda, cudnn = run.torch.backends.cuda.matmul, run.torch.backends.cudnn
     wanted = [(cuda, "allow_tf32", tf32), (cudnn, "allow_tf32", tf32)]
@@ -63,40 +63,40 @@ def cpu_may_lack(run: Run) -> Iterator[None]:
         yield
     except (RuntimeError, NotImplementedError) as error:
         said = str(error).splitlines()[0] if str(error) else ""
-        if not run.on_card and any(words in said.lower() for words in _CPU_LACKS):
+        if not run.on_gpu and any(words in said.lower() for words in _CPU_LACKS):
             run.skip(f"torch {run.torch.__version__} cannot do this with {run.dtype_name or 'this type'} on a CPU")
         raise
 
 
 @contextlib.contextmanager
-def card_may_lack(run: Run) -> Iterator[None]:
-    """Skip where torch itself says that it has no such operation for this card: formats that only some have."""
+def gpu_may_lack(run: Run) -> Iterator[None]:
+    """Skip where torch itself says that it has no such operation for this GPU: formats that only some have."""
     try:
         yield
     except (RuntimeError, NotImplementedError) as error:
         said = str(error).splitlines()[0] if str(error) else ""
-        if any(words in said.lower() for words in _CARD_LACKS):
+        if any(words in said.lower() for words in _GPU_LACKS):
             run.skip(f"torch says: {said}")
         raise
 
 
 def needs_bfloat16(run: Run) -> None:
-    """Skip bfloat16 where an NVIDIA card has no arithmetic for it: libraries refuse some operations there."""
+    """Skip bfloat16 where an NVIDIA GPU has no arithmetic for it: libraries refuse some operations there."""
     if run.dtype_name != "bfloat16":
         return
-    if not run.on_card and str(run.torch.__version__).startswith("1."):
+    if not run.on_gpu and str(run.torch.__version__).startswith("1."):
         run.skip("torch 1 keeps what lies between in bfloat16 on a CPU: too coarse to judge")
-    if run.on_card and not run.rocm and capability(run) < (8, 0):
-        run.skip("this card has no bfloat16 arithmetic (NVIDIA cards have it from sm_80 on)")
+    if run.on_gpu and not run.rocm and capability(run) < (8, 0):
+        run.skip("this GPU has no bfloat16 arithmetic (NVIDIA GPUs have it from sm_80 on)")
 
 
 def capability(run: Run) -> tuple[int, int]:
-    """An NVIDIA card's compute capability: (9, 0) for sm_90."""
+    """An NVIDIA GPU's compute capability: (9, 0) for sm_90."""
     major, minor = run.torch.cuda.get_device_capability(run.device)
     return int(major), int(minor)
 
 
 def architecture(run: Run) -> str:
-    """An AMD card's gfx name without its features: "gfx942"."""
+    """An AMD GPU's gfx name without its features: "gfx942"."""
     properties: Any = run.torch.cuda.get_device_properties(run.device)
     return str(getattr(properties, "gcnArchName", "")).split(":")[0]

@@ -9,18 +9,18 @@ from typing import Any, Callable
 from .compare import Verdict, tolerance
 from .kernel import Outcome, Run, kernel
 from .low_precision import eight_bit_form, eight_bit_product
-from .precision import card_may_lack, needs_bfloat16, strict, tf32_forced
+from .precision import gpu_may_lack, needs_bfloat16, strict, tf32_forced
 from .reference import product
 
 GIB = 1 << 30
 CPU_BYTES = 128 << 20
 PINNED_BYTES = 256 << 20
-LARGEST_ON_CARD, LARGEST_ON_CPU = 8192, 2048
+LARGEST_ON_GPU, LARGEST_ON_CPU = 8192, 2048
 
 
 def free_memory(run: Run) -> int:
     """Bytes that are free on the device; on the CPU a fixed share that any machine has."""
-    return int(run.torch.cuda.mem_get_info(run.device)[0]) if run.on_card else 4 * CPU_BYTES
+    return int(run.torch.cuda.mem_get_info(run.device)[0]) if run.on_gpu else 4 * CPU_BYTES
 
 
 def best_seconds(run: Run, work: Callable[[], Any], budget: float, most: int = 50) -> float:
@@ -35,7 +35,7 @@ def best_seconds(run: Run, work: Callable[[], Any], budget: float, most: int = 5
 
 
 def _seconds(run: Run, work: Callable[[], Any]) -> float:
-    if not run.on_card:
+    if not run.on_gpu:
         start = time.perf_counter()
         work()
         return time.perf_counter() - start
@@ -62,14 +62,14 @@ def memory_rate(run: Run) -> Outcome:
 
 @kernel("host-copy-rate", "full", seconds=60)
 def host_copy_rate(run: Run) -> Outcome:
-    """Copying between pinned memory of the host and the card, each way."""
-    run.needs_card("the CPU's memory is the host's memory")
+    """Copying between pinned memory of the host and the GPU, each way."""
+    run.needs_gpu("the CPU's memory is the host's memory")
     size = min(PINNED_BYTES, free_memory(run) // 4)
     host = _random_words(run, size, "cpu").pin_memory()
     back = run.torch.zeros_like(host).pin_memory()
-    card = run.torch.zeros_like(host, device=run.device)
-    there = best_seconds(run, lambda: card.copy_(host, non_blocking=True), budget=2.0)
-    again = best_seconds(run, lambda: back.copy_(card, non_blocking=True), budget=2.0)
+    gpu = run.torch.zeros_like(host, device=run.device)
+    there = best_seconds(run, lambda: gpu.copy_(host, non_blocking=True), budget=2.0)
+    again = best_seconds(run, lambda: back.copy_(gpu, non_blocking=True), budget=2.0)
     run.synchronize()
     moved = host.numel() * 4 / 1e9
     return _copied(run, back, host, {"to_card_gb_per_s": moved / there, "from_card_gb_per_s": moved / again})
@@ -95,7 +95,7 @@ def _copied(run: Run, target: Any, source: Any, measures: dict[str, float]) -> O
 @kernel("matmul-rate", "full", dtypes=("bfloat16", "float16", "float32"), seconds=60)
 def matmul_rate(run: Run) -> Outcome:
     """Products of the largest square matrices that are quick; TFLOPS of the fastest."""
-    if run.dtype_name == "float32" and run.on_card and tf32_forced():
+    if run.dtype_name == "float32" and run.on_gpu and tf32_forced():
         run.skip("NVIDIA_TF32_OVERRIDE=1 turns float32 into TF32")
     needs_bfloat16(run)
     return _rate(run, run.dtype, run.torch.matmul)
@@ -104,14 +104,14 @@ def matmul_rate(run: Run) -> Outcome:
 @kernel("matmul-fp8-rate", "full", seconds=60)
 def matmul_fp8_rate(run: Run) -> Outcome:
     """The same with 8-bit floats."""
-    run.needs_card("a CPU multiplies 8-bit floats one by one")
+    run.needs_gpu("a CPU multiplies 8-bit floats one by one")
     form = eight_bit_form(run)
     scales = {name: run.torch.ones((), device=run.device) for name in ("scale_a", "scale_b")}
     return _rate(run, form, lambda a, b: eight_bit_product(run.torch, a, b, scales))
 
 
 def _rate(run: Run, form: Any, multiply: Callable[[Any, Any], Any]) -> Outcome:
-    with strict(run), card_may_lack(run):
+    with strict(run), gpu_may_lack(run):
         size = _size(run, form, multiply)
         a, b = _factors(run, form, size)
         got = multiply(a, b)
@@ -133,7 +133,7 @@ def _factors(run: Run, form: Any, size: int) -> tuple[Any, Any]:
 
 def _size(run: Run, form: Any, multiply: Callable[[Any, Any], Any]) -> int:
     """The largest power of two whose product takes no more than 50 ms and a quarter of the free memory."""
-    size, largest = 256, LARGEST_ON_CARD if run.on_card else LARGEST_ON_CPU
+    size, largest = 256, LARGEST_ON_GPU if run.on_gpu else LARGEST_ON_CPU
     while size < largest and 4 * (2 * size) ** 2 * 4 < free_memory(run) // 4:
         a, b = _factors(run, form, size)
         # Twice the size is eight times the work.

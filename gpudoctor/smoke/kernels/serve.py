@@ -227,7 +227,7 @@ def _is_out_of_memory(error: BaseException, torch: Any) -> bool:
 
 
 def _held_by_others(device: str, torch: Any) -> str:
-    """What other processes hold of a card, where that is so much that a kernel's lack of memory is theirs."""
+    """What other processes hold of a GPU, where that is so much that a kernel's lack of memory is theirs."""
     if not device.startswith("cuda"):
         return ""
     try:

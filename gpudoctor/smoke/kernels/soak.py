@@ -1,6 +1,6 @@
 """The soak: the same work again and again, whose every result must be the first one to the bit.
 
-A card that is too hot, badly powered or worn gives a wrong bit now and then, or slows down; one run of a kernel
+A GPU that is too hot, badly powered or worn gives a wrong bit now and then, or slows down; one run of a kernel
 seldom meets that.
 """
 
@@ -83,13 +83,13 @@ def _repeats(run: Run, task: Callable[[], Any]) -> int:
 
 
 def _products(run: Run) -> Callable[[], Any]:
-    size = 4096 if run.on_card and free_memory(run) > 2 * GIB else 512
+    size = 4096 if run.on_gpu and free_memory(run) > 2 * GIB else 512
     a, b = _random(run, size, size), _random(run, size, size)
     return lambda: run.torch.matmul(a, b)
 
 
 def _convolutions(run: Run) -> Callable[[], Any]:
-    batch = 16 if run.on_card else 1
+    batch = 16 if run.on_gpu else 1
     x, weight = _random(run, batch, 64, 56, 56), _random(run, 64, 64, 3, 3)
     return lambda: run.torch.nn.functional.conv2d(x, weight, padding=1)
 
@@ -109,8 +109,8 @@ def _copies(run: Run) -> Callable[[], Any]:
 
 
 def _random(run: Run, *shape: int) -> Any:
-    """Half precision on a card, which is what its matrix units are for."""
-    dtype = run.torch.float16 if run.on_card else run.torch.float32
+    """Half precision on a GPU, which is what its matrix units are for."""
+    dtype = run.torch.float16 if run.on_gpu else run.torch.float32
     return run.torch.randn(*shape, device=run.device).to(dtype)
 
 

@@ -1,4 +1,4 @@
-"""Which card is meant: PCI ids, device trees, and the many ways of writing a name."""
+"""Which GPU is meant: PCI ids, device trees, and the many ways of writing a name."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def matrix() -> Matrix:
     ],
 )
 def test_a_name_stands_for_one_architecture(matrix: Matrix, name: str, arch: str) -> None:
-    assert [card.arch for card in matrix.cards_by_name(name)] == [arch]
+    assert [gpu.arch for gpu in matrix.gpus_by_name(name)] == [arch]
 
 
 @pytest.mark.parametrize(
@@ -93,33 +93,33 @@ def test_a_name_stands_for_one_architecture(matrix: Matrix, name: str, arch: str
     ],
 )
 def test_ambiguous_names_give_every_architecture(matrix: Matrix, name: str, archs: set[str]) -> None:
-    assert {card.arch for card in matrix.cards_by_name(name)} == archs
+    assert {gpu.arch for gpu in matrix.gpus_by_name(name)} == archs
 
 
 def test_unknown_names_are_unknown_and_get_neighbours(matrix: Matrix) -> None:
-    assert matrix.cards_by_name("RTX 5909") == ()
+    assert matrix.gpus_by_name("RTX 5909") == ()
     assert any("5090" in name for name in matrix.names_near("RTX 5909"))
     assert any("6700 XT" in name for name in matrix.names_near("RX 6770 XT"))
     assert len(matrix.names_near("RTX 50")) <= 5
     for nothing in ("", "   ", "NVIDIA", "Radeon", "GeForce RTX", "10de:ffff", "gfx9999", "sm_1", "/", "()"):
-        assert matrix.cards_by_name(nothing) == (), nothing
+        assert matrix.gpus_by_name(nothing) == (), nothing
 
 
 def test_the_revision_names_the_product(matrix: Matrix) -> None:
-    card = matrix.card_by_pci("1002:73DF", "0xC1")
-    assert card is not None
-    assert (card.name, card.arch, card.family) == ("AMD Radeon RX 6700 XT", "gfx1031", "RDNA2")
-    other = matrix.card_by_pci("1002:73df", "zz")
+    gpu = matrix.gpu_by_pci("1002:73DF", "0xC1")
+    assert gpu is not None
+    assert (gpu.name, gpu.arch, gpu.family) == ("AMD Radeon RX 6700 XT", "gfx1031", "RDNA2")
+    other = matrix.gpu_by_pci("1002:73df", "zz")
     assert other is not None and other.arch == "gfx1031"
 
 
 def test_what_a_pci_id_says(matrix: Matrix) -> None:
-    card = matrix.card_by_pci("10DE:2B85")
-    assert card is not None
-    assert (card.name, card.chip, card.family) == ("NVIDIA GeForce RTX 5090", "GB202", "Blackwell")
-    assert not (card.datacenter or card.integrated or card.jetson)
-    assert matrix.card_by_pci("8086:4680") is None
-    assert matrix.card_by_pci("nonsense") is None
+    gpu = matrix.gpu_by_pci("10DE:2B85")
+    assert gpu is not None
+    assert (gpu.name, gpu.chip, gpu.family) == ("NVIDIA GeForce RTX 5090", "GB202", "Blackwell")
+    assert not (gpu.datacenter or gpu.integrated or gpu.jetson)
+    assert matrix.gpu_by_pci("8086:4680") is None
+    assert matrix.gpu_by_pci("nonsense") is None
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_what_a_pci_id_says(matrix: Matrix) -> None:
     ],
 )
 def test_forward_compatibility_is_for_data_centre_products(matrix: Matrix, name: str, datacenter: bool) -> None:
-    assert [card.datacenter for card in matrix.cards_by_name(name)] == [datacenter]
+    assert [gpu.datacenter for gpu in matrix.gpus_by_name(name)] == [datacenter]
 
 
 @pytest.mark.parametrize(
@@ -157,36 +157,36 @@ def test_forward_compatibility_is_for_data_centre_products(matrix: Matrix, name:
     ],
 )
 def test_jetsons_by_their_device_tree(matrix: Matrix, compatible: str, arch: str, jetson: bool) -> None:
-    card = matrix.card_by_device_tree(compatible)
-    assert card is not None
-    assert (card.arch, card.jetson, card.integrated) == (arch, jetson, True)
-    assert matrix.card_by_device_tree("raspberrypi,5-model-b\0brcm,bcm2712") is None
-    assert matrix.card_by_device_tree("nvidia,tegra2345") is None
+    gpu = matrix.gpu_by_device_tree(compatible)
+    assert gpu is not None
+    assert (gpu.arch, gpu.jetson, gpu.integrated) == (arch, jetson, True)
+    assert matrix.gpu_by_device_tree("raspberrypi,5-model-b\0brcm,bcm2712") is None
+    assert matrix.gpu_by_device_tree("nvidia,tegra2345") is None
 
 
 def test_the_systems_on_chip_that_are_pci_devices(matrix: Matrix) -> None:
-    spark, thor = matrix.card_by_pci("10de:2e12"), matrix.card_by_pci("10de:2b00")
+    spark, thor = matrix.gpu_by_pci("10de:2e12"), matrix.gpu_by_pci("10de:2b00")
     assert spark is not None and thor is not None
     assert (spark.arch, spark.integrated, spark.jetson) == ("sm_121", True, False)
     assert (thor.arch, thor.integrated, thor.jetson) == ("sm_110", True, True)
 
 
-def test_every_card_is_found_by_its_own_name(matrix: Matrix) -> None:
+def test_every_gpu_is_found_by_its_own_name(matrix: Matrix) -> None:
     for row in matrix.tables.nvidia_gpus:
-        card = matrix.card_by_pci(f"10de:{row.pci}")
-        assert card is not None
-        assert card.arch in {found.arch for found in matrix.cards_by_name(card.name)}, card.name
+        gpu = matrix.gpu_by_pci(f"10de:{row.pci}")
+        assert gpu is not None
+        assert gpu.arch in {found.arch for found in matrix.gpus_by_name(gpu.name)}, gpu.name
     for amd in matrix.tables.amd_gpus:
         for name in (*amd.revisions.values(), *amd.aliases):
-            assert amd.gfx in {found.arch for found in matrix.cards_by_name(name)}, name
+            assert amd.gfx in {found.arch for found in matrix.gpus_by_name(name)}, name
 
 
 @given(st.text(max_size=40))
 def test_any_text_gets_an_answer(name: str) -> None:
     matrix = load_matrix_once()
-    cards = matrix.cards_by_name(name)
-    assert len({card.arch for card in cards}) == len(cards)
-    assert matrix.card_by_pci(name) is None or ":" in name
+    gpus = matrix.gpus_by_name(name)
+    assert len({gpu.arch for gpu in gpus}) == len(gpus)
+    assert matrix.gpu_by_pci(name) is None or ":" in name
 
 
 _LOADED: list[Matrix] = []

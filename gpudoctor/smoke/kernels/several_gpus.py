@@ -1,4 +1,4 @@
-"""Kernels between cards: copies from each to each, and an all-reduce by the library that training uses."""
+"""Kernels between GPUs: copies from each to each, and an all-reduce by the library that training uses."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ COPIES = 4
 WITHOUT_PEERS = {"NCCL_P2P_DISABLE": "1"}
 
 
-def cards_of_one_kind(run: Run) -> list[str]:
-    """The cards that torch sees, of the kind that there are most of; skips where there are no two."""
+def gpus_of_one_kind(run: Run) -> list[str]:
+    """The GPUs that torch sees, of the kind that there are most of; skips where there are no two."""
     cuda = run.torch.cuda
     kinds: dict[str, list[str]] = {}
     for index in range(cuda.device_count()):
         kinds.setdefault(cuda.get_device_name(index), []).append(f"cuda:{index}")
-    cards = max(kinds.values(), key=len, default=[])
-    if len(cards) < 2:
-        run.skip("there are no two cards of one kind")
-    return cards
+    gpus = max(kinds.values(), key=len, default=[])
+    if len(gpus) < 2:
+        run.skip("there are no two GPUs of one kind")
+    return gpus
 
 
 # --- copies ---------------------------------------------------------------------------------------
 
 
-@kernel("peer-copy", "full", seconds=120, cards=2)
+@kernel("peer-copy", "full", seconds=120, gpus=2)
 def peer_copy(run: Run) -> Outcome:
-    """Copies between every two cards, each way, and how fast they are."""
-    run.needs_card("copies between cards need cards")
-    devices = cards_of_one_kind(run)
+    """Copies between every two GPUs, each way, and how fast they are."""
+    run.needs_gpu("copies between GPUs need GPUs")
+    devices = gpus_of_one_kind(run)
     cuda = run.torch.cuda
     free = min(cuda.mem_get_info(device)[0] for device in devices)
     generator = run.torch.Generator().manual_seed(run.seed)
     elements = min(COPY_BYTES, free // 16) // 4
-    # The same on all cards, each turned by its place: what another card left is not taken for what was sent.
+    # The same on all GPUs, each turned by its place: what another GPU left is not taken for what was sent.
     host = run.torch.randint(-(2**31), 2**31 - 1, (elements,), generator=generator, dtype=run.torch.int32)
     sources = {device: host.roll(place).to(device) for place, device in enumerate(devices)}
     measures, wrong, indirect = {}, {}, []
@@ -87,17 +87,17 @@ def _index(device: str) -> int:
 # --- all-reduce -----------------------------------------------------------------------------------
 
 
-@kernel("all-reduce", "full", seconds=300, cards=2)
+@kernel("all-reduce", "full", seconds=300, gpus=2)
 def all_reduce(run: Run) -> Outcome:
-    """A sum over all cards by NCCL or RCCL, started by torchrun; on the CPU over two processes by gloo."""
+    """A sum over all GPUs by NCCL or RCCL, started by torchrun; on the CPU over two processes by gloo."""
     distributed = getattr(run.torch, "distributed", None)
     if distributed is None or not distributed.is_available():
         run.skip("this torch was built without torch.distributed")
     if not starts():
         run.skip(f"torchrun of torch {run.torch.__version__} does not start under this Python")
-    if not run.on_card:
+    if not run.on_gpu:
         return judge(_reduce(run, "gloo", ["cpu", "cpu"], run.seconds * 0.8, {}), "gloo")
-    devices = cards_of_one_kind(run)
+    devices = gpus_of_one_kind(run)
     if not distributed.is_nccl_available():
         run.skip("this torch was built without NCCL or RCCL")
     run.torch.cuda.empty_cache()
@@ -119,7 +119,7 @@ def right(launched: Launch) -> bool:
 
 
 def reached_the_library(launched: Launch) -> bool:
-    """Whether a worker got as far as the all-reduce: what fails earlier has nothing to do with the cards."""
+    """Whether a worker got as far as the all-reduce: what fails earlier has nothing to do with the GPUs."""
     return any(worker.stage in ("reduce", "done") for worker in launched.workers)
 
 

@@ -1,4 +1,4 @@
-"""No sound card is told that it is slow: what people measured with torch is clear of half of the stated figure."""
+"""No sound GPU is told that it is slow: what people measured with torch is clear of half of the stated figure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gpudoctor.matrix.load import load_matrix
 
 SLOW, MARGIN = 0.5, 1.1
 
-# The least that torch.matmul reached in public tables of measurements, each a card that its owner took for sound:
+# The least that torch.matmul reached in public tables of measurements, each a GPU that its owner took for sound:
 # zzc0208's and stas00/ml-engineering's (MAMF), xzwgit/gpu-flops-bench.
 MEASURED = {
     "Tesla V100 SXM2 16GB": {"float16": 94.84, "float32": 14.06},
@@ -47,13 +47,13 @@ MEASURED = {
 
 
 @pytest.mark.parametrize("product", MEASURED)
-def test_what_sound_cards_reach_is_clear_of_half_of_the_figure(product: str) -> None:
-    row = next(row for row in load_matrix().tables.card_rates if row.product == product)
+def test_what_sound_gpus_reach_is_clear_of_half_of_the_figure(product: str) -> None:
+    row = next(row for row in load_matrix().tables.gpu_rates if row.product == product)
     for dtype, measured in MEASURED[product].items():
         if dtype in row.tflops:
             assert measured > MARGIN * SLOW * row.tflops[dtype], dtype
 
 
-def test_the_table_says_something_of_most_cards() -> None:
-    rows = load_matrix().tables.card_rates
+def test_the_table_says_something_of_most_gpus() -> None:
+    rows = load_matrix().tables.gpu_rates
     assert sum(bool(row.tflops) for row in rows) > 0.9 * len(rows)
