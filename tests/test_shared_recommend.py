@@ -14,6 +14,7 @@ from gpudoctor.intake.description import Description
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.matrix.versions import figures
 from gpudoctor.recommend import Recommendation, recommend
+from gpudoctor.situation import Situation
 
 SHARED = Path(__file__).parents[2] / "shared"
 RECORDED = SHARED / "wheels" / "uv_backend.json"
@@ -37,7 +38,7 @@ GPUS = {
 
 def answer(gpu: str, driver: str = "", python: str = "3.12") -> Recommendation:
     described = Description(gpus=(gpu,), driver=driver, python_version=python)
-    return recommend(imagined(described, {}, MATRIX), MATRIX)
+    return recommend(Situation(imagined(described, {}, MATRIX), MATRIX))
 
 
 def fact(version: str | None, build: str | None, origin: str) -> dict[str, Any]:

@@ -186,7 +186,7 @@ def libstdcxx_too_old(situation: Situation) -> Verdicts:
     there = environment.libstdcxx.value if environment else None
     if environment is None or torch is None or needed is None or there is None or works(situation):
         return
-    if figures(there) >= figures(needed) or cannot_load(situation.machine, situation.matrix, torch):
+    if figures(there) >= figures(needed) or cannot_load(situation, torch):
         return
     asking = "Triton" if torch.needs_glibcxx.source.endswith("/libtriton.so") else f"torch {torch.version}"
     yield Finding(
