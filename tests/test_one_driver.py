@@ -5,14 +5,14 @@ from __future__ import annotations
 from itertools import combinations, product
 
 import pytest
-from gpudoctor.situation.no_common_driver import choose_gpus
 
 from gpudoctor.finding import InstallDriver, Manual, ReplaceTorch
 from gpudoctor.machine import Gpu, LoadPath, Machine, NvmlDevice, absent, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.recommend import recommend
 from gpudoctor.situation import Situation
-from gpudoctor.situation.nvidia_driver import cuda_driver, driver_to_install, refusal
+from gpudoctor.situation.driver_choice import choose_gpus, driver_to_install, gpus_to_drive
+from gpudoctor.situation.nvidia_driver import cuda_driver, refusal
 from tests.support.judging import finding, judged, told
 from tests.support.machines import amd_gpu, change, nvidia_gpu, nvidia_machine, torch, with_stack
 
