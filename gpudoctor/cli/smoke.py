@@ -73,7 +73,7 @@ def smoke(
     from gpudoctor.diagnosis.progress import progress_line
     from gpudoctor.doctor import survey
     from gpudoctor.host import LiveHost
-    from gpudoctor.host.ending import ending_in_order
+    from gpudoctor.host.interrupts import interruptible
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.report import Subject
     from gpudoctor.smoke.kernels import all_kernels
@@ -82,7 +82,7 @@ def smoke(
     request = Request(level=None, devices=devices, kernels=names, seconds=timeout, minutes=minutes or 0.0)
     level = _level(examined.level, request, all_kernels())
     matrix = load_matrix(overlays)
-    with ending_in_order(), progress_line(shown.style, shown.quiet) as progress:
+    with interruptible(), progress_line(shown.style, shown.quiet) as progress:
         found = survey(
             LiveHost(variables),
             matrix,
