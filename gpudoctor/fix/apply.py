@@ -91,9 +91,9 @@ def apply(steps: Sequence[RunStep], target: Target, journal_home: str, *, plan: 
     The journal keeps `plan` as it is: anything that JSON can hold. Raises RepairError when the run cannot begin;
     nothing was changed then.
     """
-    settled = tuple(replace(step, cwd=_folder_of(step)) for step in steps)
-    scope = scope_of(target, settled)
-    _look_for_programs(settled)
+    placed_steps = tuple(replace(step, cwd=_folder_of(step)) for step in steps)
+    scope = scope_of(target, placed_steps)
+    _look_for_programs(placed_steps)
     prefix = os.path.realpath(target.prefix) if target.prefix else ""
     if prefix and not os.access(prefix, os.W_OK):
         raise RepairError(f"{prefix} is not writable for this user, so nothing in it can be fixed.")
@@ -109,17 +109,17 @@ def apply(steps: Sequence[RunStep], target: Target, journal_home: str, *, plan: 
                 "undone, so nothing was changed: replace the link by the folder itself."
             )
         folder = new_folder(journal_home)
-        kept = choose_folder(folder, prefix, tree)
+        kept_folder = choose_folder(folder, prefix, tree)
         begun = Begun(
             id=os.path.basename(folder),
             at=time.time(),
             prefix=prefix,
-            steps=settled,
+            steps=placed_steps,
             roots=_texts(scope.roots),
             files=_texts(scope.files),
             made=_texts(scope.made),
             without=_texts(without),
-            kept=kept,
+            kept=kept_folder,
             owner=process(os.getpid()),
             packages=packages(tree),
             plan=plan,
@@ -127,7 +127,7 @@ def apply(steps: Sequence[RunStep], target: Target, journal_home: str, *, plan: 
         try:
             run = begin(folder, begun)
         except RepairError:
-            discard(kept)
+            discard(kept_folder)
             discard(folder)
             raise
         return _save_and_run(run, tree, say)

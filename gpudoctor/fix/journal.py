@@ -257,7 +257,7 @@ def _begun(line: bytes, name: str) -> Begun:
     try:
         begun = msgspec.json.decode(line, type=Begun)
     except (ValueError, RecursionError) as error:
-        raise UnreadableError(f"its first line is not that of a fix ({error})", _named(line)) from error
+        raise UnreadableError(f"its first line is not that of a fix ({error})", _claimed_prefix(line)) from error
     if problem := begun_problem(begun, name):
         raise UnreadableError(problem, begun.prefix)
     return begun
@@ -275,14 +275,14 @@ def _mark(line: bytes, begun: Begun) -> Mark | None:
     return mark
 
 
-class _Named(Struct):
+class _ClaimedPrefix(Struct):
     prefix: str
 
 
-def _named(line: bytes) -> str | None:
+def _claimed_prefix(line: bytes) -> str | None:
     """The environment that a first line names when the rest of that line is wrong."""
     try:
-        return msgspec.json.decode(line, type=_Named).prefix
+        return msgspec.json.decode(line, type=_ClaimedPrefix).prefix
     except (ValueError, RecursionError):
         return None
 

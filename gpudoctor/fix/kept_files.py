@@ -266,18 +266,18 @@ class KeptFiles:
 
     def copy_to(self, entry: Entry, folder: int, name: bytes) -> None:
         """Write the kept content to a new file."""
-        self._new_file(entry, folder, name, settled=False)
+        self._new_file(entry, folder, name, metadata=False)
 
-    def give_back(self, entry: Entry, folder: int, name: bytes) -> None:
+    def restore(self, entry: Entry, folder: int, name: bytes) -> None:
         """Put the kept content back at the path of `entry`: complete under another name first, then renamed."""
         kept = self.name(entry.path)
         with suppress(FileNotFoundError):
             os.unlink(BESIDE, dir_fd=folder)
         linked = _is_it(self._status(entry), entry)
         if linked:
-            settle_at(self.folder, kept, entry)
+            set_metadata_at(self.folder, kept, entry)
         if not (linked and self._linked_to(kept, folder)):
-            self._new_file(entry, folder, BESIDE, settled=True)
+            self._new_file(entry, folder, BESIDE, metadata=True)
         os.rename(BESIDE, name, src_dir_fd=folder, dst_dir_fd=folder)
         # Renaming does nothing where both are links of one file.
         with suppress(FileNotFoundError):
@@ -293,7 +293,7 @@ class KeptFiles:
             return False
         return True
 
-    def _new_file(self, entry: Entry, folder: int, name: bytes, *, settled: bool) -> None:
+    def _new_file(self, entry: Entry, folder: int, name: bytes, *, metadata: bool) -> None:
         source = regular(self.folder, self.name(entry.path))
         try:
             target = os.open(name, _NEW, 0o600, dir_fd=folder)
@@ -302,8 +302,8 @@ class KeptFiles:
                     fcntl.ioctl(target, _FICLONE, source)
                 except OSError:
                     _write(target, source)
-                if settled:
-                    settle(target, entry)
+                if metadata:
+                    set_metadata(target, entry)
             finally:
                 os.close(target)
         finally:
@@ -314,18 +314,18 @@ def _is_it(status: os.stat_result, entry: Entry) -> bool:
     return (status.st_dev, status.st_ino) == (entry.device, entry.inode)
 
 
-def settle_at(folder: int, name: bytes, entry: Entry) -> None:
-    """As `settle`, for a file of that name in an open folder."""
+def set_metadata_at(folder: int, name: bytes, entry: Entry) -> None:
+    """As `set_metadata`, for a file of that name in an open folder."""
     descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         if KINDS.get(stat.S_IFMT(os.fstat(descriptor).st_mode)) != entry.kind:
             raise OSError(errno.ESTALE, "it was replaced meanwhile", name)
-        settle(descriptor, entry)
+        set_metadata(descriptor, entry)
     finally:
         os.close(descriptor)
 
 
-def settle(descriptor: int, entry: Entry) -> None:
+def set_metadata(descriptor: int, entry: Entry) -> None:
     """Set owner, mode and time as recorded, only where they differ.
 
     A file without set-id bits does not get them back: a record alone gives nobody rights.

@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from gpudoctor.fix.kept_files import BESIDE, KeptFiles, settle, settle_at, sync_file_system
+from gpudoctor.fix.kept_files import BESIDE, KeptFiles, set_metadata, set_metadata_at, sync_file_system
 from gpudoctor.fix.open_folders import OpenFolders, naming
 from gpudoctor.fix.owned_folder import open_owned
 from gpudoctor.fix.recorded_tree import Entry, Tree, entry_at, is_bytecode, same_file, scan, source_of, untouched
@@ -51,7 +51,7 @@ def put_back(scope: Scope, before: Tree, after: Tree, kept: KeptFiles, aside: st
         worker.leave_new_environments_in_use()
         worker.clear()
         worker.fill()
-        worker.settle_folders()
+        worker.set_folder_metadata()
         worker.sync()
         return worker.told
 
@@ -118,9 +118,9 @@ class _Worker:
             elif entry.kind == "file" and self.kept.written_in_place(entry):
                 self.told.lost.append(os.fsdecode(path))
             elif entry.kind != "other":
-                self._give_back(path, entry)
+                self._restore(path, entry)
 
-    def settle_folders(self) -> None:
+    def set_folder_metadata(self) -> None:
         """Restore the times of folders in which the run changed something, and the modes that it changed."""
         held = {_parent(path) for path in self.changed}
         for path in reversed(list(self.before)):
@@ -131,7 +131,7 @@ class _Worker:
                 continue
             folder = self.folders.at(path)
             with naming(path):
-                settle(folder, entry if path in self.changed else replace(there, mtime=entry.mtime))
+                set_metadata(folder, entry if path in self.changed else replace(there, mtime=entry.mtime))
 
     def sync(self) -> None:
         """Write everything to the disk."""
@@ -174,24 +174,24 @@ class _Worker:
         same = (there.mode, there.size, there.mtime) == (entry.mode, entry.size, entry.mtime)
         return same and self.kept.holds(entry, *self.folders.of(path))
 
-    def _give_back(self, path: bytes, entry: Entry) -> None:
+    def _restore(self, path: bytes, entry: Entry) -> None:
         self._make_folder(_parent(path))
         if path in self.now and not self._may_go(path):
             self._move_aside(path)
         folder, name = self.folders.of(path)
         with naming(path):
             if entry.kind == "link":
-                self._give_back_link(entry, folder, name)
+                self._restore_link(entry, folder, name)
             else:
-                self.kept.give_back(entry, folder, name)
+                self.kept.restore(entry, folder, name)
         self.now[path] = entry
         self.told.restored += 1
 
-    def _give_back_link(self, entry: Entry, folder: int, name: bytes) -> None:
+    def _restore_link(self, entry: Entry, folder: int, name: bytes) -> None:
         with suppress(FileNotFoundError):
             os.unlink(BESIDE, dir_fd=folder)
         os.symlink(entry.target, BESIDE, dir_fd=folder)
-        settle_at(folder, BESIDE, entry)
+        set_metadata_at(folder, BESIDE, entry)
         os.rename(BESIDE, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def _make_folder(self, path: bytes) -> None:

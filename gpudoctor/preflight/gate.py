@@ -70,8 +70,8 @@ class Passage(Struct, frozen=True):
         variables = [
             f"without {name}" if value is None else f"{name}={value}" for name, value in self.variables.items()
         ]
-        told = dict.fromkeys(f.slug for f in self.judgement.findings if f.severity != "note")
-        verdict = f"{self.judgement.verdict} ({', '.join(told)})" if told else self.judgement.verdict
+        slugs = dict.fromkeys(f.slug for f in self.judgement.findings if f.severity != "note")
+        verdict = f"{self.judgement.verdict} ({', '.join(slugs)})" if slugs else self.judgement.verdict
         line = f"{verdict}: {', '.join((*(gpus or ['no GPU']), *torch, *variables))}"
         ignored = [f"{one.id} ({one.why})" if one.why else one.id for one in self.judgement.ignored]
         return f"{line}; ignored: {', '.join(ignored)}" if ignored else line

@@ -38,14 +38,14 @@ def become(argv: Sequence[str], environ: MutableMapping[str, str], starter: int)
         os.execve(place, list(argv), _variables(environ))
     except OSError as error:
         found = not isinstance(error, (FileNotFoundError, NotADirectoryError))
-        said = (error.strerror or str(error)).lower()
+        reason = (error.strerror or str(error)).lower()
         if error.errno == errno.ENOEXEC:
-            said += " (a script needs a first line such as #!/bin/sh)"
+            reason += " (a script needs a first line such as #!/bin/sh)"
     except ValueError as error:  # a NUL in an argument or variable
-        found, said = True, str(error)
+        found, reason = True, str(error)
     for number in _IGNORED_BY_PYTHON:  # no signal may end us over a message that cannot be written
         signal.signal(number, signal.SIG_IGN)
-    say(f"{argv[0] or repr('')}: cannot be started: {said}")
+    say(f"{argv[0] or repr('')}: cannot be started: {reason}")
     sys.exit(NOT_EXECUTABLE if found else NOT_FOUND)
 
 

@@ -42,5 +42,5 @@ class ReadyFile:
             raise self._failed(error) from None
 
     def _failed(self, error: Exception) -> InputError:
-        said = (getattr(error, "strerror", None) or str(error)).lower()
-        return InputError(f"--ready-file {self.path}: cannot be written: {said}")
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        return InputError(f"--ready-file {self.path}: cannot be written: {reason}")

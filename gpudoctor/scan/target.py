@@ -38,10 +38,10 @@ def scan(given: Sequence[str], host: Host, python: str | None, progress: Progres
     found = [_one(text, host, python, progress) for text in given]
     if len(found) == 1:
         return found
-    return [_told_apart(scanned) for scanned in found]
+    return [_with_wheel_names(scanned) for scanned in found]
 
 
-def _told_apart(scanned: Scanned) -> Scanned:
+def _with_wheel_names(scanned: Scanned) -> Scanned:
     """For several wheels, start the path of each library with its wheel's."""
     if scanned.kind != "wheel":
         return scanned
