@@ -1,4 +1,4 @@
-"""Signals that end gpudoctor while it has children: they end too, and what they left is removed."""
+"""Signals that end gpudoctor while it has children: the children end too, and their remains are removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Ended(BaseException):
-    """A signal asked gpudoctor to end; no fault, so nothing catches it on the way out."""
+    """A signal asked gpudoctor to end; this is no error, so nothing catches it on the way out."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -21,8 +21,10 @@ class Ended(BaseException):
 
 @contextmanager
 def ending_in_order() -> Iterator[None]:
-    """Within it SIGINT, SIGTERM and SIGHUP unwind the stack instead of cutting it off; further ones then change
-    nothing until that is done. One that is ignored (nohup, a job in the background) stays ignored."""
+    """Make SIGINT, SIGTERM and SIGHUP unwind the stack instead of killing the process.
+
+    Later signals then have no effect until that is done. An ignored signal (nohup, a background job) stays ignored.
+    """
     before = {number: signal.getsignal(number) for number in _ENDING}
     heard = [number for number, handler in before.items() if handler not in (signal.SIG_IGN, None)]
 

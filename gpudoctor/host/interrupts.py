@@ -1,7 +1,7 @@
-"""Ctrl-C, SIGTERM and SIGHUP put off to a point where nothing is half done.
+"""Postpones Ctrl-C, SIGTERM and SIGHUP to a point where nothing is half done.
 
-A signal's exception may come between any two steps: between a child's start and the note that it is there, or
-in the midst of cleaning up. Here the signal only makes a pipe readable; who waits looks at it.
+A signal's exception may come between any two steps: between a child's start and the record of it, or in the middle of
+cleaning up. Here the signal only makes a pipe readable, which waiting code checks.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(BaseException):
-    """A signal came: clean up and end. Never seen outside of `deferred`."""
+    """A signal arrived: clean up and end. Never leaves `deferred`."""
 
 
 class Interruptions:
-    """The signals that came; `fileno` becomes readable with the first."""
+    """The signals that arrived; `fileno` becomes readable with the first."""
 
     def __init__(self) -> None:
         self._readable, self._writable = os.pipe()
@@ -32,7 +32,7 @@ class Interruptions:
         return self._readable
 
     def check(self) -> None:
-        """Raise Interrupted if a signal came."""
+        """Raise Interrupted if a signal arrived."""
         if self.number is not None:
             raise Interrupted
 
@@ -50,9 +50,9 @@ class Interruptions:
 
 @contextmanager
 def deferred() -> Iterator[Interruptions]:
-    """Put signals off within; one that came takes its usual course at the end (KeyboardInterrupt, say).
+    """Postpone signals; at the end they take their usual effect (KeyboardInterrupt, for example).
 
-    Signals that are ignored stay ignored; outside the main thread nothing is put off.
+    Ignored signals stay ignored; outside the main thread nothing is postponed.
     """
     interruptions = Interruptions()
     before = {}
@@ -69,5 +69,5 @@ def deferred() -> Iterator[Interruptions]:
         interruptions.close()
         if interruptions.number is not None:
             signal.raise_signal(interruptions.number)
-            # Process 1 of a container is not ended by a signal's default action.
+            # A signal's default action does not end process 1 of a container.
             raise SystemExit(128 + interruptions.number)
