@@ -43,7 +43,7 @@ def read_distribution(data: bytes, accuracy_limit: int, symbols: int) -> tuple[t
     while left > 0 and len(counts) < symbols:
         width = (left + 1).bit_length()
         value = stream >> at & (1 << width) - 1
-        short = (1 << width) - 1 - (left + 1)  # so many values need one bit less
+        short = (1 << width) - 1 - (left + 1)  # this many values need one bit less
         if value & (1 << width - 1) - 1 < short:
             value &= (1 << width - 1) - 1
             at += width - 1
@@ -94,7 +94,7 @@ def fse_table(counts: tuple[int, ...], accuracy: int) -> Table:
 
 
 def huffman_weights(data: bytes) -> list[int]:
-    """Huffman weights that were packed with FSE: two states that take turns until the stream ends."""
+    """Huffman weights that were compressed with FSE: two states take turns until the stream ends."""
     distribution, accuracy, used = read_distribution(data, 6, 13)
     table = fse_table(distribution, accuracy)
     bits = BackwardBits(data[used:])

@@ -1,8 +1,8 @@
 """The first bytes of a Zstandard frame, decompressed in pure Python (RFC 8878).
 
-HIP compilers pack their bundles with zstd, which the standard library can read only since Python 3.14. The list of
-targets stands in the first kilobytes, so this decodes a frame's blocks only as far as asked, without checksums and
-dictionaries: a millisecond, where unpacking the whole frame would take seconds.
+HIP compilers compress their bundles with zstd, which the standard library can read only since Python 3.14. The list
+of targets is in the first kilobytes. So this decodes a frame's blocks only as far as asked, without checksums and
+dictionaries: that takes a millisecond, while decompressing the whole frame would take seconds.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MATCH_LENGTH = _Kind((1, 4, 3, 2, 2, 2, 2, 2, 2, *(1,) * 37, *(-1,) * 7), 6, 9,
 
 
 def first_bytes(file: Bounded, start: int, end: int, wanted: int) -> bytes:
-    """At most `wanted` bytes of the content of the frame that lies from `start` to `end` of the file."""
+    """At most `wanted` bytes of the content of the frame from `start` to `end` of the file."""
     try:
         return _Frame(file, start, end, wanted).content()
     except (IndexError, struct.error):
@@ -55,7 +55,7 @@ def first_bytes(file: Bounded, start: int, end: int, wanted: int) -> bytes:
 
 
 class _Frame:
-    """The state that blocks of a frame hand on: Huffman and FSE tables, and the last three offsets."""
+    """The state that a frame's blocks pass on: Huffman and FSE tables, and the last three offsets."""
 
     def __init__(self, file: Bounded, start: int, end: int, wanted: int) -> None:
         self._file = file
@@ -121,7 +121,7 @@ class _Frame:
         self._out += literals[used:]
 
     def _literals(self, data: bytes) -> tuple[bytes, int]:
-        """The block's literals, as many of them as can be wanted, and where its sequences start."""
+        """The block's literals, as many as may be needed, and where its sequences start."""
         kind, form = data[0] & 3, data[0] >> 2 & 3
         if kind < 2:
             length = 1 if not form & 1 else 2 if form == 1 else 3
@@ -159,7 +159,7 @@ class _Frame:
         return table, at
 
     def _run_sequences(self, bits: BackwardBits, tables: list[Table], count: int, literals: bytes) -> int:
-        """Copy literals and matches until enough was written; returns how many literals that took."""
+        """Copy literals and matches until enough is written; returns how many literals that took."""
         lengths, offsets, matches = tables
         read, out, used = bits.read, self._out, 0
         length_state, offset_state, match_state = (read(len(table).bit_length() - 1) for table in tables)
@@ -186,7 +186,7 @@ class _Frame:
         return used
 
     def _offset(self, value: int, length: int) -> int:
-        """The distance that an offset value means: a new one, or one of the last three."""
+        """The distance for an offset value: a new one, or one of the last three."""
         recent = self._offsets
         if value > 3:
             self._offsets = [value - 3, recent[0], recent[1]]
@@ -209,7 +209,7 @@ class _Frame:
     # --- Huffman ---
 
     def _read_huffman(self, data: bytes) -> int:
-        """Build the table of literals from its description; returns how long that is."""
+        """Build the table of literals from its description; returns the description's length."""
         size = data[0]
         if size < 128:
             weights, used = huffman_weights(data[1 : 1 + size]), 1 + size
