@@ -502,7 +502,7 @@ def test_out_of_memory_on_an_empty_gpu_is_an_error():
 
 @pytest.mark.parametrize(("late", "verdict"), [(("matmul", "attention"), "unknown"), (("attention",), "ok")])
 def test_time_that_was_up_matters_for_the_essential_kernels(late, verdict):
-    why = "not begun within the 60 s that all kernels have together"
+    why = "not started within the 60 s that all kernels have together"
     done = tuple(name for name in QUICK if name not in late)
     machine = ran(nvidia_machine(), *passing(*done), *kernels(*late, status="skipped", detail=why), why=why)
     assert judged(machine).verdict == verdict

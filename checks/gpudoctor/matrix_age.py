@@ -18,7 +18,7 @@ def matrix_older_than_torch(situation: Situation) -> Verdicts:
     """The installed torch is newer than what this gpudoctor knows.
 
     ## Why it matters
-    What that release was built for is judged by reading its libraries; pairs and pins of it are not known.
+    gpudoctor reads the libraries of that release to see what it was built for; its pairs and pins are unknown.
 
     ## How it is judged
     By the newest release in the compatibility matrix.
@@ -40,5 +40,5 @@ def matrix_older_than_torch(situation: Situation) -> Verdicts:
         want=f"at most {situation.matrix.newest_torch()}",
         subject=f"torch {torch.version}",
         evidence=(Evidence("matrix.version", situation.matrix.tables.version, "compat_matrix"),),
-        fixes=(Fix("Update gpudoctor", (Manual("Update gpudoctor to a version whose matrix knows it."),)),),
+        fixes=(Fix("Update gpudoctor", (Manual("Update gpudoctor to a version whose matrix knows this torch."),)),),
     )

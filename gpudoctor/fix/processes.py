@@ -1,4 +1,4 @@
-"""Processes that a journal names, told apart from later ones of the same number."""
+"""Processes that a journal names, distinguished from later ones with the same number."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_alive(known: Process) -> bool:
 
 
 def _stat(pid: int) -> list[str]:
-    """What /proc says after the name of the program, which may hold anything."""
+    """The fields of /proc/PID/stat after the program's name, which may hold anything."""
     return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
 
 

@@ -1,4 +1,4 @@
-"""One step of a repair as a process: never a shell, never going on alone, its output told line by line."""
+"""One step of a fix as a process: never through a shell, never left running, its output passed on line by line."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from gpudoctor.privacy import without_secrets
 
 LAST_LINES = 20
 LOG_LIMIT = 4 << 20
-"""Bytes of output that are kept of a run."""
+"""How many bytes of output are kept of a run."""
 
 ALIVE_SECONDS = 1.0
-"""How often a running step is noted to be alive."""
+"""Seconds between two signs of life of a running step."""
 
 _ENDING_SECONDS = 5.0
 _LINE_LIMIT = 4000
 
-# Waits until the journal knows it, then replaces itself with the step, which stays bound to gpudoctor.
+# Waits until the journal records this process, then becomes the step, which stays bound to gpudoctor.
 _LAUNCH = """
 go, *argv = sys.argv[1:]
 if os.read(int(go), 1) != b"g":
@@ -49,7 +49,7 @@ except OSError as error:
     os._exit(127)
 """
 
-# They would make pip install or look elsewhere than in the environment that is repaired and recorded.
+# These would make pip install or look elsewhere than in the environment that is fixed and recorded.
 _ELSEWHERE = (
     "PYTHONPATH",
     "PYTHONHOME",
@@ -60,7 +60,7 @@ _ELSEWHERE = (
     "UV_TARGET",
     "UV_PREFIX",
 )
-# Folders in which the tools keep what they download and set.
+# Folders in which the tools keep downloads and settings.
 _STORES = (
     "XDG_CACHE_HOME",
     "XDG_CONFIG_HOME",
@@ -94,7 +94,7 @@ class StepResult(Struct, frozen=True):
 
 
 def environment(own: Mapping[str, str]) -> dict[str, str]:
-    """Variables of a step: the person's, less what leads elsewhere, and the step's `own`."""
+    """Variables of a step: the person's, without those that lead elsewhere, and the step's `own`."""
     kept = {
         name: value for name, value in os.environ.items() if name not in _ELSEWHERE and not _is_others(name, value)
     }
@@ -108,7 +108,7 @@ def _is_others(name: str, value: str) -> bool:
 
 
 def program_missing(argv: Sequence[str], own: Mapping[str, str], cwd: str | None) -> str:
-    """Why a step's program cannot be started, or nothing."""
+    """Why a step's program cannot be started; "" if it can."""
     name = argv[0]
     place = os.path.join(cwd or os.getcwd(), name) if "/" in name else name
     if shutil.which(place, path=environment(own).get("PATH")) is None:
@@ -126,10 +126,10 @@ def run_step(
     line: Callable[[str], None],
     keep_children: bool = False,
 ) -> StepResult:
-    """Run a step to its end, and end it with all it started if this is interrupted.
+    """Run a step to its end. If this is interrupted, end it with everything that it started.
 
-    `started` is told the process before it becomes the step; `line` every line that it prints. `folder` is the
-    run's, for its log and the sign that it lives. `keep_children` leaves services alone that it has started.
+    `started` gets the process before it becomes the step, `line` every line that it prints. `folder` is the run's,
+    for its log and its sign of life. `keep_children` leaves services running that the step started.
     """
     with open_run(folder) as opened:
         child, known = _started(argv, env, cwd, opened, started)
@@ -183,7 +183,7 @@ def _started(
 
 
 def touch(folder: int) -> None:
-    """Note in the folder of a run that it lives; what changes long after the last note somebody else changed."""
+    """Record in the folder of a run that it is alive. A change long after this was made by somebody else."""
     with suppress(OSError):
         descriptor = regular(folder, b"alive", os.O_WRONLY | os.O_CREAT)
         os.utime(descriptor)
@@ -191,7 +191,7 @@ def touch(folder: int) -> None:
 
 
 def _follow(child: subprocess.Popen[bytes], folder: int, line: Callable[[str], None]) -> tuple[str, ...]:
-    """Tell and keep the output until the child has ended."""
+    """Pass on and keep the output until the child has ended."""
     assert child.stdout is not None
     last: deque[str] = deque(maxlen=LAST_LINES)
     pending = b""
@@ -205,7 +205,7 @@ def _follow(child: subprocess.Popen[bytes], folder: int, line: Callable[[str], N
                 touch(folder)
                 if not ready and child.poll() is not None:
                     if closing:
-                        break  # something that it left behind holds its output open
+                        break  # a process that it left behind holds its output open
                     closing = time.monotonic()
                 if not ready:
                     continue
@@ -236,7 +236,7 @@ def _tell(raw: bytes, last: deque[str], log: int, line: Callable[[str], None]) -
     if not text:
         return
     last.append(text)
-    with suppress(OSError):  # a full disk ends the step soon enough, and with its own words
+    with suppress(OSError):  # a full disk ends the step soon enough, with its own message
         if os.fstat(log).st_size < LOG_LIMIT:
             os.write(log, f"{text}\n".encode())
     line(text)
@@ -253,9 +253,9 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def end_session(known: Process) -> None:
-    """Make sure that a step and all it started have ended, also after gpudoctor itself was killed.
+    """End a step and everything it started, also after gpudoctor itself was killed.
 
-    Its number is its session's: it cannot be given to another process while one of the session lives.
+    The step's number is its session's: no other process gets it while one of the session lives.
     """
     for _ in range(100):
         members = _members(known)

@@ -1,11 +1,11 @@
-"""How every child of gpudoctor begins: in Python, to end with gpudoctor, and without the right to trace it."""
+"""How every child of gpudoctor starts: in Python, bound to end with gpudoctor, and without the right to trace it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 
-# Both run in the examined interpreter, too: Python 3.8. A C library without one of these calls is no reason to stop.
+# Both also run in the examined interpreter: Python 3.8. A C library may lack one of these calls.
 _BIND = """
 import os, signal, sys
 try:
@@ -38,7 +38,7 @@ _NUMBERS = {
     "capability_version": "0x20080522",
 }
 
-# Python ignores both signals, and the command would, too.
+# Python ignores both signals; without this, so would the command.
 _BECOME = """
 for number in (signal.SIGPIPE, signal.SIGXFSZ):
     signal.signal(number, signal.SIG_DFL)
@@ -50,10 +50,10 @@ except OSError as error:
 
 
 def bound(program: str, *arguments: str, may_trace: bool = False) -> tuple[str, ...]:
-    """What follows the interpreter (3.8 and newer): `program`, bound to this process, sys.argv[1:] as `arguments`.
-    With `may_trace` it keeps all its rights: it is to do what a person asked for, and may leave services behind.
+    """The arguments after the interpreter (3.8 and newer): `program`, bound to this process, with its `arguments`.
 
-    The kernel kills the child when the *thread* ends that started it: that one has to stay until it is collected.
+    With `may_trace` it keeps all its rights: it does what a person asked for, and may leave services behind.
+    The kernel kills the child when the *thread* that started it ends: this thread must stay until it is collected.
     A child whose gpudoctor ended before it was bound sees another parent's number.
     """
     begin = (_BIND if may_trace else _BIND + _DISARM).format(**_NUMBERS)
@@ -61,5 +61,5 @@ def bound(program: str, *arguments: str, may_trace: bool = False) -> tuple[str, 
 
 
 def bound_command(argv: Sequence[str]) -> tuple[str, ...]:
-    """The same for a program that is no Python."""
+    """The same for a program that is not Python."""
     return bound(_BECOME, *argv)

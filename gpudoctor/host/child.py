@@ -1,4 +1,4 @@
-"""Running another program with a time limit, a limit on its output, and nothing left behind."""
+"""Runs another program with a time limit and an output limit, and leaves nothing of it behind."""
 
 from __future__ import annotations
 
@@ -23,26 +23,28 @@ BARE_PYTHON = (sys.executable, "-I", "-S", "-B")
 OUTPUT_LIMIT = 1 << 20
 FLOOD_LIMIT = 64 * OUTPUT_LIMIT
 CLOSING_SECONDS = 0.2
-"""How long output may stay open after the child itself has ended (a daemon it left behind holds it)."""
+"""How long output may stay open after the child itself has ended (a daemon that it left holds it)."""
 _MISSING = "no such command"
 _UNDYING = "something that it started cannot be ended"
 
 
 class BoundRun(Struct, frozen=True):
-    """What a child printed, also one of which nothing else is known, and how it ended."""
+    """A child's output, even if nothing else is known about it, and how it ended."""
 
     output: CommandResult = CommandResult()
     failure: str = ""
-    """Why its status is not known: "no answer within 20 s"."""
+    """Why its status is unknown: "no answer within 20 s"."""
     gone: bool = True
-    """Whether it has ended, with all it started."""
+    """Whether it has ended, with everything that it started."""
 
 
 def run_limited(
     argv: Sequence[str], seconds: float, *, environ: Mapping[str, str] | None = None, cwd: str | None = None
 ) -> Fact[CommandResult]:
-    """Run a command as `run_bound` does. One that is not there is absent; one that starts but does not end in time,
-    or floods its output, is unknown."""
+    """Run a command as `run_bound` does.
+
+    A missing command is absent. One that starts but does not end in time, or floods its output, is unknown.
+    """
     source, variables = argv[0], os.environ if environ is None else environ
     if shutil.which(source, path=variables.get("PATH")) is None:
         there = "/" in source and os.path.exists(source)
@@ -52,10 +54,10 @@ def run_limited(
 
 
 def run_bound(argv: Sequence[str], seconds: float, *, environ: Mapping[str, str], cwd: str | None = None) -> BoundRun:
-    """Run `argv`, an interpreter with what `bound` makes. After `seconds` it is killed with all it started.
+    """Run `argv`, an interpreter with the arguments from `bound`. After `seconds` kill it with all that it started.
 
-    At most OUTPUT_LIMIT bytes of each stream are kept. The child speaks the C locale, has no standard input and its
-    own session. A signal that comes meanwhile (Ctrl-C, SIGTERM) takes its course when the child is gone.
+    At most OUTPUT_LIMIT bytes of each stream are kept. The child has the C locale, no standard input and its own
+    session. A signal that arrives meanwhile (Ctrl-C, SIGTERM) takes effect when the child is gone.
     """
     try:
         with deferred() as interruptions, supervising(seconds):
@@ -67,7 +69,7 @@ def run_bound(argv: Sequence[str], seconds: float, *, environ: Mapping[str, str]
 def _run(
     argv: Sequence[str], seconds: float, environ: Mapping[str, str], cwd: str | None, interruptions: Interruptions
 ) -> BoundRun:
-    """Start it, read what it prints, end it. Raises Interrupted where a signal came."""
+    """Start it, read its output, end it. Raises Interrupted if a signal arrived."""
     try:
         tree = ProcessTree(argv, environ={**environ, "LC_ALL": "C"}, cwd=cwd, cpu_seconds=seconds)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
@@ -89,7 +91,7 @@ def _run(
 
 
 def _collect(tree: ProcessTree, streams: dict[str, bytearray], seconds: float, interruptions: Interruptions) -> str:
-    """Read both streams until the child has ended. Returns why that did not happen, or nothing."""
+    """Read both streams until the child has ended. Returns why it did not end, or ""."""
     deadline = time.monotonic() + seconds
     ended: float | None = None
     seen = 0

@@ -1,4 +1,4 @@
-"""The examined Python environment, read from its files: the interpreter is never started here."""
+"""The examined Python environment, read from its files; its interpreter is never started here."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _LOCKS: tuple[Lock, ...] = ("uv.lock", "poetry.lock", "pixi.lock")
 
 def probe_environment(host: Host, python: str | None, variables: Mapping[str, str]) -> Fact[PythonEnvironment]:
     """The environment of `python` (an interpreter, a venv or a conda prefix of the running system), or the host's
-    active one. `variables` overlay the host's own.
+    active one. `variables` override the host's own.
 
-    Raises InputError where `python` is none of these.
+    Raises InputError if `python` is none of these.
     """
     environ = {**host.environ, **variables}
     if python is not None and not host.live:
@@ -129,7 +129,7 @@ def _externally_managed(host: Host, layout: Layout) -> bool:
 
 def _headers(host: Host, layout: Layout) -> Fact[bool]:
     if layout.python is None:
-        return unknown("the Python version is not known")
+        return unknown("the Python version is unknown")
     path = posixpath.join(layout.base_prefix, "include", f"python{layout.python}", "Python.h")
     found = host.stat(path)
     if found.known or found.absent:

@@ -1,7 +1,7 @@
-"""Which interpreter is examined, and how its prefix is laid out: from files and links alone.
+"""Which interpreter is examined, and how its prefix is laid out, from files and links alone.
 
-An interpreter finds its prefix as CPython's getpath does: a pyvenv.cfg beside the name it was called by
-makes a venv; without one the links are followed to the real file, and its folder decides.
+An interpreter finds its prefix as CPython's getpath does: a pyvenv.cfg beside the name it was called by makes it a
+venv. Without one, links are followed to the real file, and its folder decides.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LIBS = ("lib", "lib64")
 
 
 class Layout(Struct, frozen=True):
-    """An interpreter and its prefixes; `python` is "3.12" or "3.13t", None where no file tells."""
+    """An interpreter and its prefixes; `python` is "3.12" or "3.13t", None if no file tells."""
 
     interpreter: str
     prefix: str
@@ -37,21 +37,21 @@ class Layout(Struct, frozen=True):
 
     @property
     def system_site(self) -> bool:
-        """A venv that sees the packages of its base too."""
+        """Whether this is a venv that also sees the packages of its base."""
         return self.config.get("include-system-site-packages", "").lower() == "true"
 
 
 def find_layout(host: Host, python: str | None, environ: Mapping[str, str]) -> Layout | None:
-    """The layout of `python`, or of the host's active environment; None where a host has no Python.
+    """The layout of `python`, or of the host's active environment; None if a host has no Python.
 
-    Raises InputError where a person named something that is no Python environment.
+    Raises InputError if `python` is no Python environment.
     """
     if python is not None:
-        return _named(host, python)
+        return _given_layout(host, python)
     return next((layout for path in _active(host, environ) if (layout := layout_of(host, path))), None)
 
 
-def _named(host: Host, given: str) -> Layout:
+def _given_layout(host: Host, given: str) -> Layout:
     path = posixpath.abspath(posixpath.expanduser(given))
     layout = layout_of(host, path)
     if layout is not None:
@@ -65,7 +65,7 @@ def _named(host: Host, given: str) -> Layout:
 
 
 def _active(host: Host, environ: Mapping[str, str]) -> Iterator[str]:
-    """Places to look at, most wanted first."""
+    """Places to look at, in order of precedence."""
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if environ.get(name):
             yield environ[name]
@@ -79,7 +79,7 @@ def _active(host: Host, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _is_tool(host: Host, prefix: str, environ: Mapping[str, str]) -> bool:
-    """Whether gpudoctor was installed by itself (pipx, uv tool, uvx): then its own environment is not meant."""
+    """Whether gpudoctor was installed alone (pipx, uv tool, uvx): then its environment is not the examined one."""
     if any(host.exists(posixpath.join(prefix, mark)) for mark in _TOOL_MARKS):
         return True
     cache = environ.get("UV_CACHE_DIR") or posixpath.join(environ.get("HOME", "/"), ".cache/uv")
@@ -138,15 +138,18 @@ def _of_prefix(host: Host, prefix: str) -> Layout | None:
     interpreter = _interpreter_in(host, prefix)
     if host.exists(posixpath.join(prefix, "pyvenv.cfg")):
         return _venv(host, prefix, interpreter or posixpath.join(prefix, "bin/python"))
-    # A recording need not hold the interpreter: what it names as its environment is one.
+    # A recording need not hold the interpreter: the prefix that it names as its environment counts.
     if (interpreter or not host.live) and _has_library(host, prefix, interpreter or ""):
         return _plain(host, prefix, interpreter or posixpath.join(prefix, "bin/python3"))
     return None
 
 
 def _has_library(host: Host, prefix: str, interpreter: str) -> bool:
-    """Whether Python lives in a prefix: by its library; in a recording, which may hold no more of it than the
-    packages, also by an interpreter whose name tells the version, or by Debian's folder of packages."""
+    """Whether Python lives in a prefix: its library is there.
+
+    A recording may hold only the packages. Then an interpreter whose name tells the version, or Debian's folder of
+    packages, is enough.
+    """
     if _lib_folders(host, prefix):
         return True
     named = re.search(_VERSIONED, interpreter) is not None
@@ -199,7 +202,7 @@ def _conda_python(host: Host, prefix: str) -> str | None:
 
 def _python_of(host: Host, prefix: str, interpreter: str, stated: str | None) -> str | None:
     """The version: of the real file that the links lead to, else as stated, else by the links' names, else by the
-    folders below lib; the first whose folder is there. A venv keeps the folders of versions it once had."""
+    folders below lib; the first whose folder exists. A venv keeps the folders of earlier versions."""
     folders = _lib_folders(host, prefix)
     real = re.search(_VERSIONED, host.resolve(interpreter) or "")
     named = [real.group(1)] if real else []

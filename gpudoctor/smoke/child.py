@@ -1,4 +1,4 @@
-"""One child in the examined interpreter: its start, its messages, its last words, and its end."""
+"""One child in the examined interpreter: its start, its messages, its last output, and its end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ spec.loader.exec_module(package)
 from gpudoctor_smoke import serve
 serve.main(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5] == "count")
 """
-"""Loads the kernels' folder as a package of its own name: no folder of ours comes onto sys.path."""
+"""Loads the kernels' folder as a package under its own name: no folder of ours gets onto sys.path."""
 
 _CACHES = (
     "XDG_CACHE_HOME", "CUDA_CACHE_PATH", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_HOME",
@@ -47,9 +47,9 @@ _POLL_SECONDS = 0.25
 _TAIL_LIMIT = 1 << 14
 _SAID_LIMIT = 2000
 _TRACE_SECONDS = 1.0
-"""How long a hanging child gets to write where it is."""
+"""How long a hanging child may take to write where it is."""
 _SILENCE_SECONDS = 2.0
-"""Without a beat for so long, no other Python thread can run: something holds the GIL."""
+"""Without a beat for this long, something holds the GIL, so that no other Python thread can run."""
 _CLOSED_SECONDS = 1.0
 _TRACKER_SECONDS = 0.5
 _END_SECONDS = 10.0
@@ -57,7 +57,7 @@ _END_SECONDS = 10.0
 
 
 class Lost(Exception):  # noqa: N818 - what became of a child, not an error of this program
-    """The child is of no use any more: it ended, gave no answer in time, was stopped, or wrote what is no message."""
+    """The child is no longer usable: it ended, gave no answer in time, was stopped, or wrote an invalid message."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Lost(Exception):  # noqa: N818 - what became of a child, not an error of t
         return self.said.rpartition("\n")[2]
 
     def sentence(self, seconds: float) -> str:
-        """What happened, for a person; `seconds` is the time limit that there was."""
+        """What happened, for a person; `seconds` was the time limit."""
         if self.how == "silent":
             held = "; it waits in native code and holds the GIL" if self.gil else ""
             text = f"no answer within {seconds:g} s{held}"
@@ -111,7 +111,7 @@ class Lost(Exception):  # noqa: N818 - what became of a child, not an error of t
 
 
 class Child:
-    """A running child; `end` it. Raises OSError where the interpreter cannot be started."""
+    """A running child; call `end`. Raises OSError if the interpreter cannot be started."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Child:
         *,
         count: bool,
     ) -> None:
-        """`folder` is for what it may write; with `count` it counts torch's devices after the import."""
+        """The child may write into `folder`; with `count` it counts torch's devices after the import."""
         self._trace = folder / f"trace-{secrets.token_hex(4)}"
         self._kernels = kernels
         self._interruptions = interruptions
@@ -165,16 +165,16 @@ class Child:
             self._selector.register(stream, selectors.EVENT_READ, name)
 
     def send(self, message: Message) -> None:
-        """Tell the child something. One that is gone is noticed by `receive`."""
+        """Send the child a message. `receive` notices if it is gone."""
         with suppress(OSError):
             send(self._commands, message)
 
     def forget_words(self) -> None:
-        """What was said so far belongs to an earlier step."""
+        """Forget the output so far: it belongs to an earlier step."""
         self._tails = dict.fromkeys(self._tails, b"")
 
     def receive(self, seconds: float) -> Message:
-        """The next message but a beat. Raises Lost, also when there is none within `seconds`."""
+        """The next message other than a beat. Raises Lost, also if there is none within `seconds`."""
         deadline = time.monotonic() + seconds
         closed_since: float | None = None
         while True:
@@ -198,7 +198,7 @@ class Child:
                 raise self.lost("silent")
 
     def _pump(self, seconds: float) -> None:
-        """Take what comes within `seconds`: printed text before messages, since it was printed before them."""
+        """Read what arrives within `seconds`: printed text before messages, since it was printed first."""
         ready = [key for key, _ in self._selector.select(seconds)]
         self._interruptions.check()
         for key in sorted(ready, key=lambda key: key.data == "events"):
@@ -234,7 +234,7 @@ class Child:
         return None
 
     def lost(self, how: Literal["ended", "silent", "stopped", "garbled"]) -> Lost:
-        """What became of the child; one that hangs is asked where it is."""
+        """What happened to the child; one that hangs is asked where it is."""
         gil = how == "silent" and self._ready and time.monotonic() - self._beat > _SILENCE_SECONDS
         status: int | None = None
         if how == "silent" and self._ready:
@@ -248,7 +248,7 @@ class Child:
         return Lost(how, status, self._said(), self._place(), gil)
 
     def _ask_place(self) -> None:
-        """The signal's handler is C: it answers while the GIL is held."""
+        """The signal's handler is in C: it answers even while the GIL is held."""
         with suppress(ProcessLookupError):
             os.kill(self._tree.process.pid, signal.SIGUSR1)
         deadline = time.monotonic() + _TRACE_SECONDS
@@ -257,7 +257,7 @@ class Child:
         self._drain()
 
     def _drain(self) -> None:
-        """Take what was printed last; something that the child left running may print for ever."""
+        """Read the last output; a process that the child left running may print for ever."""
         for _ in range(64):
             left = [key.data for key in self._selector.get_map().values() if key.data in self._tails]
             if not left or not any(key.data in left for key, _ in self._selector.select(0)):
@@ -265,7 +265,7 @@ class Child:
             self._pump(0)
 
     def _said(self) -> str:
-        """The last lines that say something, of the error output and else of the other."""
+        """The last lines with content, from the error output, else from the standard output."""
         for name in ("stderr", "stdout"):
             text = self._tails[name].decode("utf-8", "replace")
             lines = [line.strip() for line in text.splitlines() if re.search(r"\w", line)]
@@ -274,7 +274,7 @@ class Child:
         return ""
 
     def _place(self) -> str:
-        """The innermost Python line of the thread that a signal met, and the kernel's own."""
+        """The innermost Python line of the thread that a signal hit, and the kernel's own line."""
         with suppress(OSError), open(self._trace, encoding="utf-8", errors="replace") as trace:
             block = re.split(
                 r"^(?:Current thread .*|Stack) \(most recent call first\):$", trace.read(1 << 16), flags=re.M
@@ -286,9 +286,9 @@ class Child:
         return ""
 
     def end(self, patient: bool = False) -> bool:
-        """End it with all that it started; no file of its shared memory stays. False: it cannot be ended.
+        """End it with all that it started, and remove its shared memory. False: it cannot be ended.
 
-        With `patient`, one that has nothing more to do ends by itself.
+        With `patient`, a child that has nothing more to do ends by itself.
         """
         os.close(self._commands)
         self._shared_memory.note(self._numbers())
@@ -307,7 +307,7 @@ class Child:
         return ended
 
     def _await_trackers(self) -> None:
-        """Python's resource trackers remove what their users leave, and end by themselves when those are gone."""
+        """Python's resource trackers clean up after their users, and end by themselves when those are gone."""
         patience = time.monotonic() + _TRACKER_SECONDS
         while time.monotonic() < patience:
             left = list(self._tree.descendants())
