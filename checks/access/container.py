@@ -144,7 +144,7 @@ def _names_gpus(situation: Situation) -> bool:
 
 @check("GPD202", "container-toolkit-missing", "access")
 def container_toolkit_missing(situation: Situation) -> Verdicts:
-    """The host gives its containers no NVIDIA GPUs: the container toolkit is missing or not in use.
+    """The host gives containers no NVIDIA GPU: the toolkit is missing.
 
     ## Why it matters
     Only NVIDIA's container toolkit (or a CDI description that it made) puts GPUs and driver libraries into

@@ -105,7 +105,7 @@ def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], 
 
 @check("GPD211", "mig-confusion", "access")
 def mig_confusion(situation: Situation) -> Verdicts:
-    """MIG is on, but the GPU has no slice, or a program uses another slice than expected.
+    """MIG: the GPU has no slice, or another slice than expected is used.
 
     ## Why it matters
     With MIG on, programs run only on slices: one per process, chosen by CUDA_VISIBLE_DEVICES=MIG-... A GPU without
@@ -177,7 +177,7 @@ def mig_confusion(situation: Situation) -> Verdicts:
 
 @check("GPD212", "gpu-busy-or-exclusive", "access")
 def gpu_busy_or_exclusive(situation: Situation) -> Verdicts:
-    """A program has taken the GPU in exclusive mode, or the GPU's memory is full.
+    """Another program has the GPU for itself, or the GPU's memory is full.
 
     ## Why it matters
     New programs on the GPU fail with "all CUDA-capable devices are busy or unavailable" or run out of memory. That

@@ -22,7 +22,7 @@ _SUBNET_MANAGER = (
 
 @check("GPD127", "fabric-manager-not-running", "driver")
 def fabric_manager_not_running(situation: Situation) -> Verdicts:
-    """The NVSwitch fabric manager is missing, stopped, or of another version than the driver.
+    """The NVSwitch fabric manager is missing, stopped, or of another version.
 
     ## Why it matters
     On machines with NVSwitch, CUDA fails with error 802 ("system not yet initialized") until the fabric manager has
@@ -122,7 +122,7 @@ def _hmm(situation: Situation) -> bool:
 
 @check("GPD128", "cuda-init-hmm-kaslr", "driver")
 def cuda_init_hmm_kaslr(situation: Situation) -> Verdicts:
-    """CUDA does not start because of a bug in HMM with kernel address randomisation.
+    """CUDA does not start: a bug of HMM with kernel address randomisation.
 
     ## Why it matters
     nvidia_uvm asks the kernel for an address range for device memory. With some memory layouts the kernel has none

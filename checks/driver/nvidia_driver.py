@@ -210,7 +210,7 @@ def nvidia_driver_dropped_gpu(situation: Situation) -> Verdicts:
 
 @check("GPD125", "blackwell-open-module", "driver")
 def blackwell_open_module(situation: Situation) -> Verdicts:
-    """The GPU needs the open kernel modules, but the proprietary ones are installed.
+    """The GPU needs the open kernel modules, not the proprietary ones.
 
     ## Why it matters
     Blackwell and Grace Hopper work only with NVIDIA's open kernel modules. With the proprietary ones the GPU is on
