@@ -160,7 +160,10 @@ def _access_fixes(
         '`SUBSYSTEM=="drm", KERNEL=="renderD*", GROUP="render", MODE="0660"`; then join that group.'
     )
     if situation.in_container:
-        text = f"On the host, as only root may open the nodes: {text[0].lower()}{text[1:]} Or start the container as root."
+        text = (
+            f"On the host, as only root may open the nodes: {text[0].lower()}{text[1:]} Or start the container "
+            "as root."
+        )
     return (Fix("Open the nodes to users", (Manual(text, risk="root"),)),)
 
 
