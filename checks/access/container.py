@@ -317,8 +317,8 @@ def container_libcuda_baked_in(situation: Situation) -> Verdicts:
     install = (
         f"In the container, install the libraries in the host's version, {module.version}, without kernel modules: "
         f"`sh NVIDIA-Linux-{situation.machine.system.arch.value or 'x86_64'}-{module.version}.run "
-        "--no-kernel-modules`, or the packages libnvidia-compute-* of that version. Repeat this after an update of "
-        "the host's driver."
+        "--no-kernel-modules`, or the packages libnvidia-compute-* of that version. Repeat this when its driver "
+        "changes."
     )
     system_container = situation.machine.system.container.value in _SYSTEM_CONTAINERS
     install_fix = Fix("Install the host's version in the container", (Manual(install, risk="root"),))

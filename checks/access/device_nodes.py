@@ -160,10 +160,7 @@ def _access_fixes(
         '`SUBSYSTEM=="drm", KERNEL=="renderD*", GROUP="render", MODE="0660"`; then join that group.'
     )
     if situation.in_container:
-        text = (
-            f"On the host, as only root may open the nodes: {text[0].lower()}{text[1:]} Or start the container "
-            "as root."
-        )
+        text = f"On the host, as the nodes are root's: {text[0].lower()}{text[1:]} Or start the container as root."
     return (Fix("Open the nodes to users", (Manual(text, risk="root"),)),)
 
 
@@ -172,13 +169,11 @@ def amd_kfd_missing(situation: Situation) -> Verdicts:
     """AMD's compute node /dev/kfd, or every GPU's render node, is missing.
 
     ## Why it matters
-    Compute on AMD GPUs goes through /dev/kfd and /dev/dri/renderD*. Without them amdgpu still drives the screen, but
-    HIP finds no GPU.
+    Compute goes through /dev/kfd and /dev/dri/renderD*. Without them amdgpu drives only the screen: HIP finds no GPU.
 
     ## How it is judged
     An AMD GPU is bound to amdgpu, and /dev/kfd (or the whole KFD) is known to be missing; or /dev/kfd is there, but
-    /dev/dri has none of the render nodes that KFD names. In a container the nodes depend on how it was started; WSL
-    has none by design.
+    /dev/dri has none of the render nodes that KFD names. Containers and WSL are not reported.
 
     ## Fix safety
     Another kernel or AMD's driver package needs root and a reboot.

@@ -17,8 +17,7 @@ def rocm_wsl_dxg_env(situation: Situation) -> Verdicts:
     ones use it unless the variable is 0.
 
     ## How it is judged
-    The check reads the ROCm release inside torch, the variable, and /dev/dxg. It reports nothing if the runtime lists
-    a GPU.
+    The check reads the ROCm release inside torch, the variable, and /dev/dxg. A runtime that lists a GPU is healthy.
 
     ## Fix safety
     The variable has no effect outside WSL.

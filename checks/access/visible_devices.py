@@ -108,8 +108,7 @@ def mig_confusion(situation: Situation) -> Verdicts:
     """MIG: the GPU has no slice, or another slice than expected is used.
 
     ## Why it matters
-    With MIG on, programs run only on slices: one per process, chosen by CUDA_VISIBLE_DEVICES=MIG-... A GPU without
-    slices cannot be used.
+    With MIG on, programs run only on slices: one per process, chosen by CUDA_VISIBLE_DEVICES=MIG-...
 
     ## How it is judged
     At level driver, the check reads what NVML lists: MIG on and no slice. A variable that names a missing slice is

@@ -98,8 +98,7 @@ def _unready(situation: Situation) -> Finding:
     state = "CUDA says that the system is not yet initialized (802)" if failed else "The GPUs wait for their fabric"
     return Finding(
         severity="error",
-        message=f"{state}: the host's NVSwitch fabric manager is not running, or has another version than the "
-        "driver.",
+        message=f"{state}: the host's NVSwitch fabric manager is stopped, or of another version than the driver.",
         saw="cuInit 802" if failed else "NVLink fabric not set up",
         want="cuInit 0" if failed else "NVLink fabric completed",
         subject="NVSwitch fabric",

@@ -48,8 +48,7 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
 
     ## How it is judged
     Certain if the driver calls the GPU lost, if its PCI registers read as all ones, or if the loaded driver has not
-    taken the GPU and gives this reason. A line in the kernel log alone (NVIDIA Xid 79) is a note: the GPU may have
-    been reset since.
+    taken the GPU for this reason. A line in the kernel log alone (NVIDIA Xid 79) is a note: a reset may have helped.
 
     ## Fix safety
     A power cycle changes nothing on disk. Reseating the GPU means opening the machine.
@@ -118,8 +117,7 @@ def gpu_ecc(situation: Situation) -> Verdicts:
     """A GPU has uncorrectable memory errors.
 
     ## Why it matters
-    Uncorrectable errors end the programs that hit them. If a row remapping has failed, the memory can no longer
-    repair itself.
+    Uncorrectable errors end the programs that hit them. If a row remapping failed, the memory cannot repair itself.
 
     ## How it is judged
     The check reads the driver's own counters. Errors since the driver was loaded, and a remapping that is pending or
@@ -223,13 +221,11 @@ def driver_init_failed_hw(situation: Situation) -> Verdicts:
     """The NVIDIA driver cannot start a GPU: the GPU itself does not come up.
 
     ## Why it matters
-    The GPU's management processor (GSP) or its firmware does not come up. The cause is the power, the seat, the slot,
-    or the GPU itself.
+    The GPU's management processor (GSP) or its firmware does not come up, because of power, seat, slot or the GPU.
 
     ## How it is judged
     The check reads the codes that the driver writes into the kernel log, for GPUs that the driver does not list as
-    working. Firmware settings of the machine and the wrong module flavour leave similar lines; the check looks for
-    those first.
+    working. Firmware settings and the wrong module flavour leave similar lines; they are checked first.
 
     ## Fix safety
     A power cycle changes nothing on disk. Reseating the GPU means opening the machine.
@@ -284,8 +280,7 @@ def nvidia_firmware_missing(situation: Situation) -> Verdicts:
             lines,
             f"The NVIDIA driver cannot start {gpu.name}: the firmware file {name} is missing."
             if sure
-            else f"The NVIDIA driver did not find {name}, which {gpu.name} needs to start; it may have found it "
-            "since.",
+            else f"The NVIDIA driver did not find {name}, which {gpu.name} needs; it may have since.",
             Fix("Install the driver's firmware", (Manual(text, risk="reboot"),)),
         )
         yield found if sure else replace(found, severity="note", confidence="possible", fixes=(), supersedes=())

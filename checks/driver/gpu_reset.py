@@ -53,8 +53,7 @@ def gpu_reset_needed(situation: Situation) -> Verdicts:
         )
         yield Finding(
             severity=severity,
-            message=f"The driver says in the kernel log that {gpu.name} needs recovery before it computes again: "
-            f"{reason}.",
+            message=f"The kernel log says that {gpu.name} needs recovery before it computes again: {reason}.",
             saw=(requests or gsp_lines)[-1].line,
             want="no recovery action",
             subject=gpu_subject(gpu),

@@ -133,8 +133,7 @@ def secure_boot_module_rejected(situation: Situation) -> Verdicts:
     installed but not loaded, and no rule forbids it.
 
     ## Fix safety
-    A person enrols the key at the console, at the next boot. Switching Secure Boot off lowers the machine's
-    protection.
+    A person enrols the key at the next boot, at the console. Switching Secure Boot off lowers the protection.
     """
     for severity, gpus in because(situation, "secure-boot-module-rejected"):
         lines = key_rejected(situation, gpus[0].vendor)
@@ -232,13 +231,11 @@ def amd_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
     """The amdgpu-dkms module was not built for the running kernel.
 
     ## Why it matters
-    AMD's driver package replaces the kernel's own driver. If its build failed, the GPU has no driver, or one without
-    compute.
+    AMD's driver package replaces the kernel's own driver. If its build failed, the GPU has no driver or no compute.
 
     ## How it is judged
     The check reads the DKMS status: amdgpu is registered but not installed for the running kernel, and amdgpu is not
-    loaded or KFD does not have the GPU. If the kernel's own amdgpu works with the GPU, an unbuilt DKMS tree is not a
-    problem.
+    loaded or KFD does not have the GPU. If the kernel's own amdgpu works, an unbuilt DKMS tree does not matter.
 
     ## Fix safety
     Needs root. Removing amdgpu-dkms restores the kernel's own driver; the package can be installed again.
@@ -282,8 +279,7 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
     """The kernel's amdgpu driver is too old for the GPU.
 
     ## Why it matters
-    If KFD does not know a chip, the chip gets no compute node. HIP does not find it, or the runtime fails at its
-    start.
+    If KFD does not know a chip, the chip gets no compute node. HIP does not find it, or the runtime does not start.
 
     ## How it is judged
     The running kernel is older than the first one that supports the chip, no AMD driver package is installed, and

@@ -50,12 +50,11 @@ def no_driver(situation: Situation) -> Verdicts:
     Without its driver a GPU is only an entry on the bus.
 
     ## How it is judged
-    The GPU is on the PCI bus, its vendor's kernel driver does not have it, and gpudoctor knows no more exact cause
-    (another driver, a rule, Secure Boot, a missing build, a driver branch or flavour that does not support the GPU).
-    The check also reports a loaded module without libcuda, and an nvidia-smi that reaches no driver if the bus could
-    not be read. At level driver it reports CUDA, NVML or a ROCm runtime that fail without a known cause. If they
-    hang, crash or cannot be opened, gpudoctor could not check whether they start. GPUs reserved for virtual machines
-    are not reported.
+    The GPU is on the PCI bus, its vendor's kernel driver does not have it, and no more exact cause is known (another
+    driver, a rule, Secure Boot, a missing build, a driver branch or flavour that does not support the GPU). The check
+    also reports a loaded module without libcuda, and an nvidia-smi that reaches no driver if the bus could not be
+    read. At level driver it reports CUDA, NVML or a ROCm runtime that fail without a known cause; if they hang, crash
+    or cannot be opened, the result is unknown. GPUs reserved for virtual machines are not reported.
 
     ## Fix safety
     Installing a driver needs root and a reboot, and replaces the present driver.
@@ -270,8 +269,7 @@ def _file_of(fault: LogFault) -> str:
 
 
 def _unbound_fixes(lines: tuple[LogFault, ...]) -> tuple[Fix, ...]:
-    """Fixes if amdgpu is loaded but has not taken the GPU: its firmware package is too old, or the reason is
-    unknown."""
+    """Fixes if amdgpu is loaded without the GPU: its firmware package is too old, or the reason is unknown."""
     update = InstallSystemPackage("linux-firmware", why="the installed release lacks files for this GPU")
     if any(line.kind == _FIRMWARE_MISSING for line in lines):
         return (Fix("Update linux-firmware", (update, Reboot(why="amdgpu loads the firmware when it starts"))),)
@@ -307,8 +305,7 @@ def _unknown_start(who: str, why: str) -> NotJudged:
 
 
 def _needed(situation: Situation, vendor: Vendor) -> bool:
-    """Whether a usable GPU of this vendor should work. Without torch another framework may use it; a CPU build does
-    not."""
+    """Whether a usable GPU of this vendor should work. Without torch another framework may use it."""
     needed = situation.meant_for == vendor or (
         situation.meant_for is None and (situation.requires_gpu or situation.torch is None)
     )

@@ -33,12 +33,10 @@ def driver_installed_no_reboot(situation: Situation) -> Verdicts:
     """A new NVIDIA driver is installed, but the old kernel module still runs.
 
     ## Why it matters
-    The new libraries refuse to talk to the old kernel module. CUDA and nvidia-smi fail until the new module is
-    loaded.
+    The new libraries refuse to talk to the old kernel module: CUDA and nvidia-smi fail until the new one is loaded.
 
     ## How it is judged
-    The loaded module and the libraries have different versions, and the module on disk for the running kernel has the
-    libraries' version.
+    The loaded module and the libraries differ in version; the module on disk for this kernel has the libraries'.
 
     ## Fix safety
     A reboot ends running programs and changes nothing on disk.
@@ -69,8 +67,7 @@ def driver_lib_mismatch(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The check compares the loaded module's version with that of the first libcuda and libnvidia-ml on the load path.
-    Certain if the driver itself reports the mismatch. cuda-compat, WSL and Jetson differ on purpose and are not
-    reported.
+    Certain if the driver itself reports the mismatch. On WSL, Jetson and with cuda-compat they differ on purpose.
 
     ## Fix safety
     A reboot changes nothing on disk. Installing the driver again replaces its packages.
@@ -129,8 +126,7 @@ def _on_disk(situation: Situation, version: str) -> bool:
 
 
 def _other_on_disk(situation: Situation) -> bool:
-    """Whether a reboot would not bring the libraries' module: the one on disk has another version, or there is
-    none."""
+    """Whether a reboot would not help: the module on disk has another version, or there is none."""
     if version_on_disk(situation):
         return True
     installed = situation.machine.nvidia.modules_installed
@@ -146,8 +142,7 @@ def _compat(situation: Situation) -> Library | None:
 
 
 def _refused(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
-    """GPUs that the driver refuses by this rule: those that it has not taken, and those that it took but does not
-    list as working."""
+    """GPUs that the driver refuses by this rule: not bound to it, or bound and not listed as working."""
     unserved = because(situation, slug)
     seen = {id(gpu) for _, gpus in unserved for gpu in gpus}
     silent = [
@@ -185,8 +180,7 @@ def nvidia_driver_dropped_gpu(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The check compares the driver's branch with the last branch of the GPU's architecture. The branch is that of the
-    loaded module, else of the module installed for this kernel, else of the libraries. A GPU that the driver lists as
-    working is never reported.
+    loaded module, else of the module installed for this kernel, else of the libraries. A listed GPU is fine.
 
     ## Fix safety
     Needs root and a reboot. An older driver replaces the newer one for all GPUs of the machine.
@@ -217,8 +211,7 @@ def blackwell_open_module(situation: Situation) -> Verdicts:
     the bus, but nvidia-smi says "No devices were found".
 
     ## How it is judged
-    The check compares the flavour of the loaded module (else of the one installed for this kernel) with the GPU's
-    architecture.
+    The check compares the flavour of the loaded module, else of the one for this kernel, with the GPU's architecture.
 
     ## Fix safety
     Needs root and a reboot. The other flavour of the same driver replaces the present one.
@@ -250,12 +243,10 @@ def open_module_unsupported_gpu(situation: Situation) -> Verdicts:
     """The open kernel modules are installed, but this GPU is too old for them.
 
     ## Why it matters
-    NVIDIA's open kernel modules need the GPU's own management processor, which came with Turing. They refuse Maxwell,
-    Pascal and Volta GPUs.
+    The open kernel modules need the GPU's management processor, which came with Turing. They refuse older GPUs.
 
     ## How it is judged
-    The check compares the flavour of the loaded module (else of the one installed for this kernel) with the GPU's
-    architecture.
+    The check compares the flavour of the loaded module, else of the one for this kernel, with the GPU's architecture.
 
     ## Fix safety
     Needs root and a reboot. The other flavour of the same driver replaces the present one.

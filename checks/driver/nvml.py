@@ -35,10 +35,7 @@ def nvml_not_answering(situation: Situation) -> Verdicts:
     if answer and (answer.status == NVML_MISMATCH or answer.devices is not None):
         return
     reason = nvml.why if answer is None else answer.message or f"error {answer.status}"
-    text = (
-        "If the problem remains: install the driver's libraries (libnvidia-ml.so.1) in the kernel module's "
-        "version, or update."
-    )
+    text = "If that does not help: install libnvidia-ml.so.1 in the kernel module's version, or update the driver."
     if_it_remains = Manual(text, risk="root")
     yield Finding(
         severity="warning",

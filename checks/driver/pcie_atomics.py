@@ -23,8 +23,7 @@ def amd_pcie_atomics(situation: Situation) -> Verdicts:
 
     ## How it is judged
     Certain if the kernel log says so ("PCI rejects atomics") for a GPU without a KFD node. Likely without that line,
-    if the GPU is bound to amdgpu, KFD lists other nodes but not this one, and the matrix says that the GPU needs
-    atomics.
+    if the GPU is bound to amdgpu, KFD lists other nodes but not this one, and the matrix says that it needs atomics.
 
     ## Fix safety
     Moving a GPU to another slot changes nothing on disk.

@@ -125,8 +125,7 @@ def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
     Without a runtime's answer no file names the GPU: gpudoctor cannot tell whether it can be used.
 
     ## Fix safety
-    Native Linux, Windows' own build, and the CPU change nothing here. Another runtime or torch changes this
-    environment.
+    Native Linux, Windows' own build, and the CPU change nothing here; another runtime or torch does.
     """
     machine, torch = situation.machine, situation.torch
     if not machine.system.wsl.known or torch is None or torch.rocm is None or situation.built_for != "amd":
@@ -155,8 +154,7 @@ def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
 
 
 def _runtime_replaced(torch: Torch) -> bool:
-    """Whether the HSA runtime in torch/lib is not the one that pip installed but the system's, as AMD's guide
-    says."""
+    """Whether the system's HSA runtime replaced the one of pip in torch/lib, as AMD's guide says."""
     return any(posixpath.basename(file.path).startswith(WHEEL_RUNTIME) for file in torch.damaged)
 
 

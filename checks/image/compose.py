@@ -62,8 +62,7 @@ def device_access(recipe: Recipe) -> Verdicts:
     """A ROCm service's user is not in the groups of the device nodes.
 
     ## Why it matters
-    /dev/kfd and /dev/dri/render* belong to the groups render and video. Root may open them; other users must be
-    members.
+    /dev/kfd and /dev/dri/render* belong to the groups render and video. Users other than root must be members.
 
     ## How it is judged
     The check reads `user:` of the service or the image's last USER, and `group_add`. A user's own group counts if it

@@ -77,8 +77,8 @@ def for_other_gpus(recipe: Recipe) -> Verdicts:
     """The image is made for other GPUs than the described ones.
 
     ## Why it matters
-    A ROCm image has nothing for an NVIDIA GPU, and a CUDA image nothing for an AMD GPU. NVIDIA's own torch images
-    leave old architectures out.
+    A ROCm image has nothing for an NVIDIA GPU, a CUDA image nothing for an AMD GPU. NGC images drop old
+    architectures.
 
     ## How it is judged
     The check reads the base image: its vendor, and for NGC images the architectures that the release was built for.

@@ -23,8 +23,7 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
     in NVIDIA_DRIVER_CAPABILITIES libcuda is not mounted. CUDA_VISIBLE_DEVICES=-1 hides every GPU.
 
     ## How it is judged
-    The check reads the last ENV of the stage that is built, in images that are made for a GPU. An unset variable is
-    not reported.
+    The check reads the last ENV of the built stage, in images that are made for a GPU. An unset variable is fine.
 
     ## Fix safety
     Without the line the base image's value applies; NVIDIA's images have `all` and `compute,utility`.
@@ -39,8 +38,7 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
                     image,
                     setting,
                     "warning",
-                    f"The image sets {name}={setting.value}: its containers see no GPU unless they are started "
-                    "with another value.",
+                    f"The image sets {name}={setting.value}: its containers see no GPU by default.",
                     "not set in the image",
                 )
         capabilities = image.settings.get("NVIDIA_DRIVER_CAPABILITIES")
@@ -67,8 +65,7 @@ def bakes_override(recipe: Recipe) -> Verdicts:
     results, memory faults, or no device at all.
 
     ## How it is judged
-    The check reads the last ENV of the stage that is built. Nothing is reported if every GPU that `--gpu` describes
-    needs this value.
+    The check reads the last ENV of the built stage. A value that every GPU of `--gpu` needs is not reported.
 
     ## Fix safety
     Set the variable when a container starts, for the GPUs that need it: `docker run -e`, `environment:` in compose.

@@ -24,8 +24,7 @@ def without_index(recipe: Recipe) -> Verdicts:
 
     ## How it is judged
     The check reads the command (with requirements files of the build context), the variables of pip and uv, and the
-    matrix rows of torch's builds. A mirror, a configuration file or find-links show a deliberate choice: nothing is
-    reported.
+    matrix rows of torch's builds. A mirror, a configuration file or find-links are a choice: no report.
 
     ## Fix safety
     `--index-url` with an exact version gives the same build tomorrow.
@@ -39,8 +38,7 @@ def without_index(recipe: Recipe) -> Verdicts:
                     image,
                     asked,
                     "error",
-                    f"torch {asked.pinned}+{asked.local} is not on the package index: the build of the image fails "
-                    "here.",
+                    f"torch {asked.pinned}+{asked.local} is not on the package index: the build fails here.",
                     f"torch{asked.requirement.specifier}, no index",
                     f"--index-url {url}" if url else "the index of that build",
                     (change("Name the index", better),) if url else (),

@@ -148,8 +148,7 @@ def other_vendor(recipe: Recipe) -> Verdicts:
     """torch is built for another vendor's GPUs than the base image.
 
     ## Why it matters
-    The package index's torch is a CUDA build: in a ROCm image it finds no GPU. A ROCm build finds none in a CUDA
-    image.
+    The package index's torch is a CUDA build and finds no GPU in a ROCm image; a ROCm build finds none in a CUDA one.
 
     ## How it is judged
     The check compares the vendor of the base image with the build that the last command installs. A requirement that

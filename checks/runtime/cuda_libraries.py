@@ -47,9 +47,8 @@ def ld_library_path_shadow(situation: Situation) -> Verdicts:
     ## How it is judged
     The check looks only at libraries that can really win. The wheels' DT_RPATH takes precedence over LD_LIBRARY_PATH
     for everything that torch loads itself, so a toolkit on LD_LIBRARY_PATH is harmless there. cuSPARSE loads
-    nvJitLink, and there the variable wins. A library older than the wheel needs is an error; if torch loads its own
-    first, a warning. One of NVIDIA's own wheels in another version than torch pins is a problem too. A newer library
-    is not.
+    nvJitLink, and there the variable wins. A library older than the wheel needs is an error, or a warning if torch
+    loads its own first. So is one of NVIDIA's own wheels in another version than torch pins. A newer library is fine.
 
     ## Fix safety
     Removes a folder from a variable for this process, or reinstalls one package in this environment.
@@ -135,8 +134,8 @@ def nccl_shadowed(situation: Situation) -> Verdicts:
     if library is not None and older(library.version, wanted):
         yield Finding(
             severity="warning",
-            message=f"{library.via} makes torch load NCCL {library.version} from {library.path}, but torch was built "
-            f"with {wanted}.",
+            message=f"torch loads NCCL {library.version} from {library.path} ({library.via}), but was built with "
+            f"{wanted}.",
             saw=library.version or "",
             want=f"{wanted} or newer",
             subject="NCCL",

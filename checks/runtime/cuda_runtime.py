@@ -80,8 +80,7 @@ def driver_too_old(situation: Situation) -> Verdicts:
             severity="note",
             message=(
                 f"Driver {_driver_text(situation)} is older than the driver bundled with CUDA {torch.cuda}"
-                f"{f' ({bundled})' if bundled else ''}. It still runs this torch, by CUDA minor-version "
-                "compatibility."
+                f"{f' ({bundled})' if bundled else ''}. It runs this torch by CUDA minor-version compatibility."
             ),
             saw=_driver_text(situation),
             want=bundled or f"a driver for CUDA {torch.cuda}",
@@ -191,8 +190,7 @@ def cuda_compat_on_geforce(situation: Situation) -> Verdicts:
 
     ## Why it matters
     Forward compatibility (a newer libcuda on an older kernel driver) works on data-centre GPUs, some workstation GPUs
-    and Jetson. On others CUDA fails with error 804, "forward compatibility was attempted on non supported HW", or
-    with 803.
+    and Jetson. On others CUDA fails with 804, "forward compatibility was attempted on non supported HW", or 803.
 
     ## How it is judged
     The first libcuda.so.1 on the load path is cuda-compat's, and a usable GPU is a GeForce or TITAN. Certain if the

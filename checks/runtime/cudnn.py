@@ -33,9 +33,8 @@ def cudnn_mismatch(situation: Situation) -> Verdicts:
     ## How it is judged
     A cuDNN of another major, or older than the one that torch was compiled against, is an error. A newer one of the
     same major is fine. The check looks at a cuDNN that a load-path variable puts before the wheel's (and that really
-    wins), at the installed nvidia-cudnn wheel, and at wheels for two CUDA majors in one folder. The libraries of each
-    release show which GPUs it has kernels for: up to 8.7 from Kepler on, up to 9.10 from Maxwell on, then from Turing
-    on.
+    wins), at the installed nvidia-cudnn wheel, and at wheels for two CUDA majors in one folder. Each release supports
+    GPUs from a generation on, read from its libraries: up to 8.7 from Kepler, up to 9.10 from Maxwell, then Turing.
 
     ## Fix safety
     Removes a folder from a variable for this process, or reinstalls one package in this environment.
@@ -47,8 +46,7 @@ def cudnn_mismatch(situation: Situation) -> Verdicts:
     library = in_the_way(situation, "libcudnn")
     if library is not None and wanted and library.version and _incompatible(library.version, wanted):
         yield _cudnn(
-            f"{library.via} makes torch load cuDNN {library.version} from {library.path}, but torch was built with "
-            f"{wanted}.",
+            f"torch loads cuDNN {library.version} from {library.path} ({library.via}), but was built with {wanted}.",
             library.version,
             wanted,
             shadow_evidence(situation, library, wanted),
@@ -144,8 +142,7 @@ _BY_THE_MATRIX = "compat_matrix: torch_builds"
 
 
 def _loaded(situation: Situation) -> Evidence | None:
-    """The cuDNN that torch loads, as far as gpudoctor can tell: a variable's, the installed one, or the one that
-    torch pins."""
+    """The cuDNN that torch loads, as far as known: a variable's, the installed one, or the one that torch pins."""
     library = in_the_way(situation, "libcudnn")
     if library is not None and library.version:
         return Evidence(library.name, library.version, library.path)

@@ -176,8 +176,7 @@ def alloc_conf_expandable_segments_rocm(situation: Situation) -> Verdicts:
     The allocator's expandable segments are made for CUDA. On ROCm, copies to the GPU are known to hang with them.
 
     ## How it is judged
-    One of the allocator's variables contains expandable_segments:True, torch is a ROCm build, and an AMD GPU is
-    usable.
+    A variable of the allocator has expandable_segments:True, torch is a ROCm build, and an AMD GPU is usable.
 
     ## Fix safety
     Removes one setting from a variable for this process; memory may fragment more.
@@ -194,8 +193,7 @@ def alloc_conf_expandable_segments_rocm(situation: Situation) -> Verdicts:
         change: AnyRemedy = SetVariable(name, ",".join(kept), why=why) if kept else UnsetVariable(name, why=why)
         yield Finding(
             severity="warning",
-            message=f"{name} switches expandable segments on: in ROCm builds, copies to the GPU are known to hang "
-            "with them.",
+            message=f"{name} enables expandable segments, with which copies to the GPU are known to hang on ROCm.",
             saw=f"{name}={value}",
             want="expandable_segments not set",
             subject=name,

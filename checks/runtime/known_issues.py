@@ -15,8 +15,8 @@ def nccl_p2p_hang(situation: Situation) -> Verdicts:
     A run on several GPUs stops at its first all-reduce, without an error.
 
     ## How it is judged
-    The check compares GPU, driver and number of GPUs with the known issues of the matrix, or finds the symptom in the
-    kernel log.
+    The check compares GPU, driver and number of GPUs with the matrix's known issues, or finds a line in the kernel
+    log.
 
     ## Fix safety
     NCCL_P2P_DISABLE=1 makes transfers between GPUs slower; nothing else changes.

@@ -45,12 +45,10 @@ def rocm_version_mismatch(situation: Situation) -> Verdicts:
     ## How it is judged
     The check compares the ROCm release of the amdgpu-dkms driver with the ROCm inside the wheel, by AMD's own rule:
     two releases apart before 6.4, one year from 6.4 on. The kernel's own driver has no such number and is not
-    checked. A ROCm in /opt that differs from the wheel's is normal. Another ROCm that LD_PRELOAD forces into the
-    process is a warning.
+    checked. A ROCm in /opt may differ. Another ROCm that LD_PRELOAD forces into the process is a warning.
 
     ## Fix safety
-    Another kernel driver needs root and a reboot. The alternative replaces torch; it comes first if the driver is the
-    newer of the two.
+    Another kernel driver needs root and a reboot. The alternative replaces torch; it comes first for a newer driver.
     """
     torch = situation.torch
     if torch is None or not torch.rocm or not situation.usable_of("amd"):
@@ -97,8 +95,7 @@ def _hip_major(library: Library) -> int | None:
 
 
 def _rocm_of_driver(situation: Situation) -> str | None:
-    """The ROCm release that the loaded amdgpu-dkms came with; None for the kernel's own driver, or if it is not
-    known."""
+    """The ROCm release that the loaded amdgpu-dkms came with; None for the kernel's own driver, or if unknown."""
     version = situation.machine.amd.module.value
     if not version or not figures(version) or version == "in-tree":
         return None

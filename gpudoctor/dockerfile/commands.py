@@ -225,8 +225,8 @@ def _written(words: tuple[str, ...]) -> str:
 
 
 def in_turn(text: str, *patterns: re.Pattern[str]) -> bool:
-    """Whether each pattern is found after the one before it. One pattern with `.*` between them would search a long
-    text again and again."""
+    """Whether each pattern is found after the one before. One pattern with `.*` would search a long text
+    repeatedly."""
     end = 0
     for pattern in patterns:
         if (found := pattern.search(text, end)) is None:

@@ -283,8 +283,7 @@ class _Values(Mapping[str, str]):
 
 
 class _Files:
-    """Requirements files and scripts of a RUN, found in the build context through the COPY or mount that brought
-    them."""
+    """Requirements files and scripts of a RUN, found in the build context through their COPY or mount."""
 
     def __init__(self, folder: str, copied: list[Copied], run: Instruction, read: Read, bounds: Bounds) -> None:
         self._folder, self._copied, self._read, self._bounds = folder, copied, read, bounds

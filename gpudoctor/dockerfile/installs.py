@@ -63,8 +63,7 @@ class PipInstall(Struct, frozen=True):
 
 
 def pip_install(command: Command, read: Callable[[str], str | None], bounds: Bounds) -> PipInstall | None:
-    """What a command installs by pip or uv. `read` gives a requirements file of the image, None if it cannot. Raises
-    BoundError."""
+    """What a command installs by pip or uv. `read` gives a requirements file of the image. Raises BoundError."""
     found = _pip_words(command.argv)
     if found is None:
         return None

@@ -1,5 +1,4 @@
-"""Lines that are proposed for a Dockerfile, and findings about a torch that it requests or a variable that it
-sets."""
+"""Proposed lines for a Dockerfile, and findings about a torch that it requests or a variable that it sets."""
 
 from __future__ import annotations
 
@@ -66,8 +65,7 @@ def torch_finding(
 def setting_finding(
     image: Image, setting: Setting, severity: Severity, message: str, want: str, instead: str = ""
 ) -> Finding:
-    """A finding about a variable of the image. `instead` is the line to write in its place; "" removes the
-    variable."""
+    """A finding about a variable of the image. `instead` is the line to write in its place; "" removes it."""
     written = f"{setting.name}={setting.value}"
     advice = f"write {instead}" if instead else "remove this variable"
     return Finding(

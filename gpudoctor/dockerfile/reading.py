@@ -158,8 +158,7 @@ def _key(image: Image) -> tuple[object, ...]:
 
 
 def _place(file: str) -> str:
-    """The name of a file in findings: relative to the working directory if it is below that, as annotations need
-    it."""
+    """The name of a file in findings: relative to the working directory if it is below that, for annotations."""
     below = os.path.relpath(os.path.realpath(file))
     return file if below.startswith("..") else below
 

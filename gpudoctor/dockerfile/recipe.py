@@ -1,5 +1,4 @@
-"""The input of the image checks: a recipe, not a machine. Checking a machine neither runs nor imports those "
-"checks."""
+"""The input of the image checks. Checking a machine neither runs nor imports them."""
 
 from __future__ import annotations
 

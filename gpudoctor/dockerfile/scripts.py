@@ -1,5 +1,4 @@
-"""Scripts that a build runs. Their commands are not followed; gpudoctor only notes that a script may install
-torch."""
+"""Scripts that a build runs. Their commands are not followed; a script only counts as one that may install torch."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ class Script(Struct, frozen=True):
 
 
 def installing_script(command: Command, read: Callable[[str], str | None]) -> Script | None:
-    """The script that a command runs, if it may install torch. `read` gives a file of the image, None if it
-    cannot."""
+    """The script that a command runs, if it may install torch. `read` gives a file of the image, or None."""
     path = _script(command.argv)
     text = read(path) if path else None
     if text is not None:

@@ -275,8 +275,7 @@ def _of_row(asked: Asked, row: TorchBuild | None, build: str) -> Held:
 
 
 def outrun(image: Image, matrix: Matrix, held: Held, asked: Asked) -> TorchBuild | None:
-    """The build that an extra index was named for, if the package index has a newer torch, which pip installs
-    instead."""
+    """The build that an extra index was named for, if pip instead installs a newer torch of the package index."""
     if asked.source != "both" or asked.pinned or held.asked != asked or held.build in ("", asked.build):
         return None
     rows = (row for row in candidates(matrix, image.platform, python_of(image)) if row.build == asked.build)

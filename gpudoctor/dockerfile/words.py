@@ -30,8 +30,7 @@ def words(text: str, bounds: Bounds) -> list[str]:
 
 
 def shell_words(text: str, line: int, bounds: Bounds) -> Iterator[tuple[str, int]]:
-    """Words and signs of a text that begins on that line, each with its line. Raises UnclosedError where the text
-    breaks."""
+    """Words and signs of a text that begins on that line, each with its line. Raises UnclosedError."""
     return _split(text, line, _COMMANDS, bounds)
 
 
