@@ -31,7 +31,7 @@ def job_without_gpu(situation: Situation) -> Verdicts:
     ## Fix safety
     The job is submitted again; nothing on the machine changes.
     """
-    job, vendor = situation.machine.system.job, situation.meant_for
+    job, vendor = situation.machine.system.job, situation.expected_vendor
     if (
         job.value is None
         or vendor is None

@@ -11,8 +11,8 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task, without_request
 from gpudoctor.situation.device_nodes import amd_nodes, gpu_nodes, nvidia_nodes, owning_group
 from gpudoctor.situation.driver_library import baked_in, beside_the_path, put_on_path
-from gpudoctor.situation.installed_driver import NVML_UNKNOWN, cuda_status, driver_answers, nvml_status
 from gpudoctor.situation.no_kernel_driver import unserved
+from gpudoctor.situation.nvidia_driver import NVML_UNKNOWN, cuda_status, driver_answers, nvml_status
 
 _TEGRA = r"/dev/(nvhost-gpu|nvhost-ctrl-gpu|nvgpu|nvmap)"
 _SMALL = 1 << 30
@@ -62,7 +62,7 @@ def container_no_gpu(situation: Situation) -> Verdicts:
     ## Fix safety
     The container must be started again with access to more devices; nothing inside it changes.
     """
-    vendor = situation.meant_for
+    vendor = situation.expected_vendor
     if not situation.in_container or vendor is None or cpu_task(situation):
         return
     given = _given(situation, vendor)

@@ -21,14 +21,14 @@ from gpudoctor.machine import DeviceNode, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.device_nodes import SHARED, amd_nodes, gpu_nodes, nvidia_nodes, owning_group
 from gpudoctor.situation.gpu_groups import called, finding
-from gpudoctor.situation.installed_driver import (
+from gpudoctor.situation.no_kernel_driver import served, unserved, without_kfd
+from gpudoctor.situation.nvidia_driver import (
     CUDA_UNKNOWN,
     NVML_NO_PERMISSION,
     cuda_status,
     driver_answers,
     nvml_status,
 )
-from gpudoctor.situation.no_kernel_driver import served, unserved, without_kfd
 
 _SHARES_DEV = ("apptainer", "singularity", "charliecloud", "shifter", "enroot", "flatpak", "systemd-nspawn")
 """Containers that use the host's /dev: nodes appear in them as on bare metal."""

@@ -19,7 +19,7 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
-from gpudoctor.situation.standing import Selection, runtime_order, select, taken, visibility_variables
+from gpudoctor.situation.standing import Selection, runtime_order, select, visibility_variables, why_busy
 
 _ENDS = ("-1", "NoDevFiles")
 """Entries that people use to end a list on purpose."""
@@ -190,7 +190,7 @@ def gpu_busy_or_exclusive(situation: Situation) -> Verdicts:
     There is nothing to fix.
     """
     for gpu in situation.usable:
-        why = taken(gpu)
+        why = why_busy(gpu)
         if why and not _closed(gpu):
             yield NotJudged(why=f"{gpu_subject(gpu)}: {why}")
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, LoadModule, Manual, Reboot, StartService
 from gpudoctor.situation import Situation
-from gpudoctor.situation.installed_driver import (
-    CUDA_NOT_READY,
-    CUDA_UNKNOWN,
-    cuda_status,
-    driver_answers,
-    nvml_status,
-)
+from gpudoctor.situation.nvidia_driver import CUDA_NOT_READY, CUDA_UNKNOWN, cuda_status, driver_answers, nvml_status
 
 _NVLINK5 = ("sm_100", "sm_103")
 _SUBNET_MANAGER = (

@@ -19,8 +19,9 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_reset import reset
-from gpudoctor.situation.installed_driver import about, log_evidence, nvidia_refusal
+from gpudoctor.situation.kernel_log import lines_about, log_evidence
 from gpudoctor.situation.no_kernel_driver import because
+from gpudoctor.situation.nvidia_driver import refusal
 
 _NVML_LOST = 15
 _UNCONTAINED = (64, 95, 140)
@@ -54,12 +55,12 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
     A power cycle changes nothing on disk. Reseating the GPU means opening the machine.
     """
     faults = situation.log_faults("gpu-off-bus")
-    refused = {id(gpu) for _, gpus in because(situation, "gpu-off-bus") for gpu in gpus}
+    refused = {gpu.key for _, gpus in because(situation, "gpu-off-bus") for gpu in gpus}
     for gpu in situation.machine.gpus:
-        lines = about(gpu, tuple(fault for fault in faults if fault.bdf or len(situation.machine.gpus) == 1))
+        lines = lines_about(gpu, tuple(fault for fault in faults if fault.bdf or len(situation.machine.gpus) == 1))
         alive = _answers(situation, gpu)
         missing = alive is False and bool(lines)
-        gone = gpu.off_bus or (gpu.nvml is not None and gpu.nvml.lost) or missing or id(gpu) in refused
+        gone = gpu.off_bus or (gpu.nvml is not None and gpu.nvml.lost) or missing or gpu.key in refused
         if not gone and not lines:
             continue
         asks_for_reset = gone and not gpu.off_bus and gpu.nvml is not None and gpu.nvml.why == _RESET
@@ -129,7 +130,7 @@ def gpu_ecc(situation: Situation) -> Verdicts:
     faults = situation.log_faults("gpu-ecc")
     for gpu in situation.machine.gpus:
         state = gpu.nvml
-        lines = about(gpu, tuple(fault for fault in faults if fault.bdf or len(situation.machine.gpus) == 1))
+        lines = lines_about(gpu, tuple(fault for fault in faults if fault.bdf or len(situation.machine.gpus) == 1))
         subject, device = gpu_subject(gpu), Device.of(gpu)
         if state is not None and state.remap_failed:
             text = "Take the GPU out of service and have it replaced: its memory can no longer remap bad rows."
@@ -232,7 +233,8 @@ def driver_init_failed_hw(situation: Situation) -> Verdicts:
     """
     for gpu, lines in _failed_starts(situation, "driver-init-failed-hw"):
         if any(
-            about(gpu, situation.log_faults(slug)) for slug in ("driver-init-failed-bios", "nvidia-firmware-missing")
+            lines_about(gpu, situation.log_faults(slug))
+            for slug in ("driver-init-failed-bios", "nvidia-firmware-missing")
         ):
             continue
         yield _failed_start(
@@ -300,13 +302,8 @@ def _failed_starts(situation: Situation, slug: str) -> list[tuple[Gpu, tuple[Log
     """GPUs with these log lines that the driver neither lists as working nor refuses by rule."""
     found = []
     for gpu in situation.machine.of_vendor("nvidia"):
-        lines = about(gpu, situation.log_faults(slug))
-        if (
-            lines
-            and not _answers(situation, gpu)
-            and not nvidia_refusal(situation, gpu)
-            and not situation.in_container
-        ):
+        lines = lines_about(gpu, situation.log_faults(slug))
+        if lines and not _answers(situation, gpu) and not refusal(situation, gpu) and not situation.in_container:
             found.append((gpu, lines))
     return found
 

@@ -9,7 +9,7 @@ from gpudoctor.finding import Device, Finding, Fix, Manual, Reboot, Severity, gp
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_reset import reset
-from gpudoctor.situation.installed_driver import about, log_evidence
+from gpudoctor.situation.kernel_log import lines_about, log_evidence
 
 _XID = "nvidia-xid"
 _FAILED, _RESET_OF = "amdgpu-reset-failed", "amdgpu-reset"
@@ -38,7 +38,7 @@ def gpu_reset_needed(situation: Situation) -> Verdicts:
     """
     log = situation.machine.kernel_log.value
     for gpu in situation.machine.of_vendor("nvidia") if log and log.faults else ():
-        lines = about(gpu, tuple(fault for fault in log.faults if fault.kind == _XID)) if log else ()
+        lines = lines_about(gpu, tuple(fault for fault in log.faults if fault.kind == _XID)) if log else ()
         requests = tuple(fault for fault in lines if fault.xid == _ACTION)
         gsp_lines = () if requests or gpu.nvml else tuple(fault for fault in lines if fault.xid in _GSP_SILENT)
         action = _requested_action(requests[-1]) if requests else _RESET if gsp_lines else 0
@@ -70,7 +70,7 @@ def _failed_resets(situation: Situation) -> Iterator[Finding]:
     """AMD GPUs that hung and that amdgpu could not reset."""
     log = situation.machine.kernel_log.value
     for gpu in situation.machine.of_vendor("amd") if log and log.faults else ():
-        lines = about(gpu, log.faults) if log else ()
+        lines = lines_about(gpu, log.faults) if log else ()
         ended = [line for line in lines if line.kind == _FAILED or (line.kind == _RESET_OF and "succe" in line.line)]
         if not ended or ended[-1].kind != _FAILED or situation.computed(gpu):
             continue

@@ -25,19 +25,19 @@ from gpudoctor.finding import (
 )
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
+from gpudoctor.situation.driver_choice import install_driver
 from gpudoctor.situation.gpu_groups import called, finding, together
-from gpudoctor.situation.installed_driver import (
+from gpudoctor.situation.issue_findings import of_slug
+from gpudoctor.situation.kernel_modules import (
     blocked,
     core_modules,
     for_running_kernel,
-    install_driver,
     kernel_too_old,
     key_rejected,
-    nvidia_refusal,
     unbuilt_dkms,
 )
-from gpudoctor.situation.issue_findings import of_slug
 from gpudoctor.situation.no_kernel_driver import because, rival, without_kfd
+from gpudoctor.situation.nvidia_driver import refusal
 
 
 @check("GPD110", "nouveau-conflict", "driver")
@@ -56,7 +56,7 @@ def nouveau_conflict(situation: Situation) -> Verdicts:
     for severity, gpus in because(situation, "nouveau-conflict"):
         name = rival(situation, gpus[0]) or "nouveau"
         modules = core_modules(situation)
-        ready = for_running_kernel(situation, modules) is not None and nvidia_refusal(situation, gpus[0]) is None
+        ready = for_running_kernel(situation, modules) is not None and refusal(situation, gpus[0]) is None
         fix = install_driver(situation, gpus)
         block = BlockModule(name, why=f"{name} must not take the GPU before NVIDIA's driver does")
         reboot = Reboot(why=f"{name} releases the GPU only at a reboot")

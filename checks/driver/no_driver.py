@@ -21,19 +21,13 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
+from gpudoctor.situation.driver_choice import install_driver
 from gpudoctor.situation.driver_library import beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import called, finding
-from gpudoctor.situation.installed_driver import (
-    about,
-    core_modules,
-    cuda_status,
-    driver_answers,
-    for_running_kernel,
-    install_driver,
-    lists_no_gpu,
-    nvml_status,
-)
+from gpudoctor.situation.kernel_log import lines_about
+from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel
 from gpudoctor.situation.no_kernel_driver import because, unserved
+from gpudoctor.situation.nvidia_driver import cuda_status, driver_answers, lists_no_gpu, nvml_status
 
 _IN_USE = (2, 46)
 """Answers of cuInit about a GPU in use: no memory left, busy."""
@@ -82,7 +76,7 @@ def _without_libcuda(situation: Situation) -> Iterator[Finding]:
     recorded = path.whole or path.first("libnvidia-ml.so.1") or path.beside or machine.level != "static"
     whole = path.complete.value and path.searched and recorded
     elsewhere = situation.in_container or machine.system.wsl.known or machine.system.jetson.known
-    if not whole or elsewhere or not machine.nvidia.module.known or situation.meant_for != "nvidia":
+    if not whole or elsewhere or not machine.nvidia.module.known or situation.expected_vendor != "nvidia":
         return
     if path.first("libcuda.so.1") or cuda_status(situation) == 0:
         return
@@ -260,7 +254,7 @@ def _start_failures(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
     """Log lines in which amdgpu says why it did not start the GPU."""
     log = situation.machine.kernel_log.value
     kinds = (_FIRMWARE_MISSING, "amdgpu-init-failed")
-    return about(gpu, tuple(fault for fault in log.faults if fault.kind in kinds)) if log else ()
+    return lines_about(gpu, tuple(fault for fault in log.faults if fault.kind in kinds)) if log else ()
 
 
 def _file_of(fault: LogFault) -> str:
@@ -306,8 +300,8 @@ def _unknown_start(who: str, why: str) -> NotJudged:
 
 def _needed(situation: Situation, vendor: Vendor) -> bool:
     """Whether a usable GPU of this vendor should work. Without torch another framework may use it."""
-    needed = situation.meant_for == vendor or (
-        situation.meant_for is None and (situation.requires_gpu or situation.torch is None)
+    needed = situation.expected_vendor == vendor or (
+        situation.expected_vendor is None and (situation.requires_gpu or situation.torch is None)
     )
     return needed and bool(situation.usable_of(vendor))
 

@@ -32,7 +32,7 @@ def no_gpu(situation: Situation) -> Verdicts:
     Replacing a GPU build by a CPU build is right only if no GPU should be used. If no GPU build is installed either,
     there is nothing to fix.
     """
-    machine, vendor = situation.machine, situation.meant_for
+    machine, vendor = situation.machine, situation.expected_vendor
     needed = vendor is not None or situation.requires_gpu
     if situation.usable or machine.assumed or _behind_windows(situation):
         return
@@ -99,5 +99,5 @@ def _behind_windows(situation: Situation) -> bool:
 
 
 def _why(situation: Situation, gpu: Gpu) -> str:
-    standing = next((standing for standing in situation.standings if standing.gpu is gpu), None)
+    standing = next((standing for standing in situation.standings if standing.gpu.key == gpu.key), None)
     return f"{gpu.name}: {standing.why}" if standing and standing.why else gpu.name

@@ -6,24 +6,26 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, Manual, Reboot
 from gpudoctor.machine import Gpu, Library
 from gpudoctor.situation import Situation
+from gpudoctor.situation.driver_choice import (
+    driver_needs,
+    driver_options,
+    driver_serving,
+    gpus_to_drive,
+    install_driver,
+)
 from gpudoctor.situation.driver_library import baked_in, same_version
 from gpudoctor.situation.gpu_groups import called, finding
-from gpudoctor.situation.installed_driver import (
+from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel, version_on_disk
+from gpudoctor.situation.no_kernel_driver import Weight, because, equal_gpus
+from gpudoctor.situation.nvidia_driver import (
     CUDA_MISMATCH,
     NVML_MISMATCH,
-    core_modules,
     cuda_status,
     driver_answers,
-    for_running_kernel,
-    install_driver,
-    nvidia_driver,
-    nvidia_refusal,
+    kernel_driver,
     nvml_status,
-    version_on_disk,
+    refusals,
 )
-from gpudoctor.situation.no_common_driver import apart, taken
-from gpudoctor.situation.no_kernel_driver import Weight, alike, because
-from gpudoctor.situation.nvidia_driver import driver_serving, to_drive
 
 # --- user space against kernel module -----------------------------------------------------------------
 
@@ -144,29 +146,29 @@ def _compat(situation: Situation) -> Library | None:
 def _refused(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
     """GPUs that the driver refuses by this rule: not bound to it, or bound and not listed as working."""
     unserved = because(situation, slug)
-    seen = {id(gpu) for _, gpus in unserved for gpu in gpus}
+    seen = {gpu.key for _, gpus in unserved for gpu in gpus}
     silent = [
         gpu
         for gpu in situation.machine.of_vendor("nvidia")
-        if id(gpu) not in seen
+        if gpu.key not in seen
         and gpu.driver.value in (None, "nvidia")
         and gpu.nvml is None
         and not any(
             api.value and api.value.status == 0 and api.value.devices for api in situation.machine.nvidia.answered
         )
         and not situation.machine.system.wsl.known
-        and nvidia_refusal(situation, gpu) == slug
+        and slug in refusals(situation, gpu)
     ]
-    return [*unserved, *alike(situation, silent)]
+    return [*unserved, *equal_gpus(situation, silent)]
 
 
 def _others(situation: Situation, gpus: tuple[Gpu, ...]) -> str:
     """A sentence about GPUs of this machine that no driver supports together with these."""
-    if not apart(situation.machine, situation.matrix, gpus):
+    if not driver_options(situation, gpus):
         return ""
-    rest = to_drive(situation.machine, situation.matrix, gpus)
-    rivals = [gpu for gpu in rest if driver_serving(situation.machine, situation.matrix, (*gpus, gpu)) is None]
-    needs = dict.fromkeys(f"{gpu.name} needs {taken(situation.matrix, gpu)}" for gpu in rivals)
+    rest = gpus_to_drive(situation, gpus)
+    rivals = [gpu for gpu in rest if driver_serving(situation, (*gpus, gpu)) is None]
+    needs = dict.fromkeys(f"{gpu.name} needs {driver_needs(situation.matrix, gpu)}" for gpu in rivals)
     return f" {'; '.join(needs)}: one driver cannot support both." if needs else ""
 
 
@@ -185,7 +187,7 @@ def nvidia_driver_dropped_gpu(situation: Situation) -> Verdicts:
     ## Fix safety
     Needs root and a reboot. An older driver replaces the newer one for all GPUs of the machine.
     """
-    version, _, source = nvidia_driver(situation)
+    version, _, source = kernel_driver(situation)
     for severity, gpus in _refused(situation, "nvidia-driver-dropped-gpu"):
         last = situation.matrix.last_branch(gpus[0].arch.value or "")
         yield finding(
@@ -216,7 +218,7 @@ def blackwell_open_module(situation: Situation) -> Verdicts:
     ## Fix safety
     Needs root and a reboot. The other flavour of the same driver replaces the present one.
     """
-    version, flavour, source = nvidia_driver(situation)
+    version, flavour, source = kernel_driver(situation)
     for severity, gpus in _refused(situation, "blackwell-open-module"):
         yield finding(
             severity,
@@ -251,7 +253,7 @@ def open_module_unsupported_gpu(situation: Situation) -> Verdicts:
     ## Fix safety
     Needs root and a reboot. The other flavour of the same driver replaces the present one.
     """
-    version, flavour, source = nvidia_driver(situation)
+    version, flavour, source = kernel_driver(situation)
     for severity, gpus in _refused(situation, "open-module-unsupported-gpu"):
         yield finding(
             severity,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, Manual, Reboot
 from gpudoctor.situation import Situation
-from gpudoctor.situation.installed_driver import NVML_MISMATCH, cuda_status, driver_answers
+from gpudoctor.situation.nvidia_driver import NVML_MISMATCH, cuda_status, driver_answers
 
 
 @check("GPD131", "nvml-not-answering", "driver")

@@ -9,7 +9,7 @@ from gpudoctor.finding import Evidence, Fix, InstallSystemPackage, Manual, Reboo
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding
-from gpudoctor.situation.installed_driver import about, log_evidence
+from gpudoctor.situation.kernel_log import lines_about, log_evidence
 from gpudoctor.situation.no_kernel_driver import has_build, names_gpu, without_kfd
 
 
@@ -30,7 +30,7 @@ def amd_pcie_atomics(situation: Situation) -> Verdicts:
     """
     faults = situation.log_faults("amd-pcie-atomics")
     for severity, gpus in without_kfd(situation, "amd-pcie-atomics"):
-        lines = tuple(fault for gpu in gpus for fault in about(gpu, faults) if names_gpu(fault, gpu))
+        lines = tuple(fault for gpu in gpus for fault in lines_about(gpu, faults) if names_gpu(fault, gpu))
         firmware = _atomics_firmware(situation, gpus[0], lines)
         needs = f", which firmware before release {firmware} needs" if firmware else ""
         yield finding(

@@ -11,7 +11,7 @@ from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.rows import WslSupport
 from gpudoctor.situation import Situation
-from gpudoctor.situation.installed_driver import cuda_status, driver_answers, nvml_status
+from gpudoctor.situation.nvidia_driver import cuda_status, driver_answers, nvml_status
 from gpudoctor.situation.wsl import WHEEL_RUNTIME, dxg_opens, looks_behind_dxg, of_another_vendor
 
 

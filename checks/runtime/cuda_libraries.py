@@ -187,7 +187,7 @@ def libstdcxx_too_old(situation: Situation) -> Verdicts:
     provided = environment.libstdcxx.value if environment else None
     if environment is None or torch is None or needed is None or provided is None or works(situation):
         return
-    if figures(provided) >= figures(needed) or cannot_load(situation.machine, situation.matrix, torch):
+    if figures(provided) >= figures(needed) or cannot_load(situation, torch):
         return
     user = "Triton" if torch.needs_glibcxx.source.endswith("/libtriton.so") else f"torch {torch.version}"
     yield Finding(

@@ -20,15 +20,9 @@ from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_
 from gpudoctor.machine import Gpu, Library, LibraryKind, NvidiaApi
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
-from gpudoctor.situation.installed_driver import (
-    counts_otherwise,
-    driver_for,
-    driver_older_than,
-    install_driver,
-    is_vgpu,
-)
+from gpudoctor.situation.driver_choice import driver_to_install, install_driver, is_vgpu
 from gpudoctor.situation.no_kernel_driver import because
-from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict
+from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict, has_own_numbers, refusals
 
 _LIBCUDA = "libcuda.so.1"
 
@@ -58,16 +52,18 @@ def driver_too_old(situation: Situation) -> Verdicts:
     gpus = situation.usable_of("nvidia")
     unbound = (gpu for _, group in because(situation, "no-driver") for gpu in group if gpu.vendor == "nvidia")
     loaded = situation.machine.nvidia.module.known and not situation.in_container
-    outdated = tuple(gpu for gpu in gpus or (unbound if loaded else ()) if driver_older_than(situation, gpu))
+    outdated = tuple(
+        gpu for gpu in gpus or (unbound if loaded else ()) if "driver-too-old" in refusals(situation, gpu)
+    )
     if outdated:
         yield _gpu_needs_newer(situation, outdated)
         return
     torch = situation.torch
     if torch is None or situation.built_for != "nvidia" or torch.cuda is None or not gpus:
         return
-    if all(carries(situation.machine, situation.matrix, gpu).runs == "no" for gpu in gpus):
+    if all(carries(situation, gpu).runs == "no" for gpu in gpus):
         return
-    verdict = driver_verdict(situation.machine, situation.matrix, torch.cuda)
+    verdict = driver_verdict(situation, torch.cuda)
     if verdict == "unknown" and not situation.machine.system.jetson.known:
         yield NotJudged(
             why=f"whether the driver runs CUDA {torch.cuda} is not known: {_why_unknown(situation)}", matters=True
@@ -109,14 +105,14 @@ def _below_floor(situation: Situation, cuda: str) -> Finding:
     floor = situation.matrix.floor(cuda) or situation.matrix.bundled_driver(cuda) or ""
     supported = next((api.value.cuda_version for api in situation.machine.nvidia.answered if api.value), None)
     needs = f"CUDA {cuda} needs driver {floor} or newer" if floor else f"CUDA {cuda} needs a newer driver"
-    if counts_otherwise(situation) and supported:
+    if has_own_numbers(situation.machine) and supported:
         needs = f"it supports CUDA up to {supported}, but torch was built with CUDA {cuda}"
     assert situation.torch is not None
     return Finding(
         severity="error",
         message=f"Driver {_driver_text(situation)} is too old for torch {situation.torch.version}: {needs}.",
         saw=_driver_text(situation),
-        want=f"a driver for CUDA {cuda}" if counts_otherwise(situation) or not floor else f"{floor} or newer",
+        want=f"a driver for CUDA {cuda}" if has_own_numbers(situation.machine) or not floor else f"{floor} or newer",
         subject="NVIDIA driver",
         evidence=(*_driver_evidence(situation), Evidence("torch.cuda", cuda, situation.torch.source)),
         fixes=_fixes(situation, floor),
@@ -143,7 +139,7 @@ def _driver_fix(situation: Situation, floor: str) -> Fix | None:
         return Fix("Update the NVIDIA driver in Windows", (Manual(text, risk="reboot"),))
     if situation.machine.system.jetson.known:
         return None
-    remedy = driver_for(situation)
+    remedy = driver_to_install(situation)
     if remedy is None or figures(remedy.branch)[:1] < figures(floor)[:1]:
         return None
     return install_driver(situation)
@@ -235,7 +231,7 @@ def _without_compat(situation: Situation, library: Library) -> tuple[Fix, ...]:
     """Without cuda-compat the driver itself must run this torch; if it cannot, the fix includes that too."""
     removal = _off_the_path(situation, library)
     cuda = situation.torch.cuda if situation.torch and situation.built_for == "nvidia" else None
-    if cuda is None or driver_verdict(situation.machine, situation.matrix, cuda) != "too-old":
+    if cuda is None or driver_verdict(situation, cuda) != "too-old":
         return (removal,)
     others = _fixes(situation, situation.matrix.floor(cuda) or "")
     return tuple(

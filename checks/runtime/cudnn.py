@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual
-from gpudoctor.frameworks.torch.gpu_coverage import Fit, about, alike, better_torch, build_name, fits, weight
+from gpudoctor.frameworks.torch.gpu_coverage import (
+    Fit,
+    better_torch,
+    build_name,
+    equal_fits,
+    finding_about,
+    fits,
+    weight,
+)
 from gpudoctor.frameworks.torch.shadowed_libraries import (
     clear_the_way,
     in_the_way,
@@ -115,11 +123,11 @@ def _without_gpu(situation: Situation) -> Verdicts:
     all_fits = fits(situation)
     # Another GPU may be ignored only beside GPUs that cuDNN supports.
     others = tuple(fit for fit in all_fits if fit.gpu not in gpus)
-    for group in alike(tuple(fit for fit in all_fits if fit.gpu in gpus and fit.carried.runs == "yes")):
+    for group in equal_fits(tuple(fit for fit in all_fits if fit.gpu in gpus and fit.carried.runs == "yes")):
         fit = group[0]
         lowest = situation.matrix.cudnn_lacks(version, fit.gpu.arch.value or "") or ""
         severity = weight(fit, (fit, *others))
-        yield about(
+        yield finding_about(
             group,
             severity=severity,
             message=f"{build_name(situation.torch)} loads cuDNN {version}, which has no kernels for {fit.gpu.name} "

@@ -44,8 +44,8 @@ def _settings(situation: Situation) -> tuple[tuple[str, str, tuple[Gpu, ...]], .
     found = []
     for name, value in situation.machine.variables.items():
         if name == OVERRIDE:
-            own = {id(gpu) for other, gpu in numbered.items() if situation.variable(other)}
-            found.append((name, value, tuple(gpu for gpu in gpus if id(gpu) not in own)))
+            own = {gpu.key for other, gpu in numbered.items() if situation.variable(other)}
+            found.append((name, value, tuple(gpu for gpu in gpus if gpu.key not in own)))
         elif re.fullmatch(rf"{OVERRIDE}_\d+", name):
             found.append((name, value, (numbered[name],) if name in numbered else ()))
     return tuple(found)
@@ -126,8 +126,8 @@ def _across(situation: Situation, name: str, value: str, named: str, gpu: Gpu) -
 def _fixes(situation: Situation, name: str, usable: tuple[Gpu, ...]) -> tuple[Fix, ...]:
     """Unset the variable if torch supports the GPUs itself; otherwise fixes that support them in another way."""
     unset = Fix(f"Unset {name}", (UnsetVariable(name, why="the GPU's own target then counts"),))
-    gpus = builds.gpus_to_serve(situation.machine, situation.matrix, usable)
-    own = (Fit(gpu, natively(situation.machine, situation.matrix, gpu)) for gpu in gpus)
+    gpus = builds.gpus_to_serve(situation, usable)
+    own = (Fit(gpu, natively(situation, gpu)) for gpu in gpus)
     if situation.torch is None or situation.built_for != "amd" or all(fit.served for fit in own):
         return (unset,)
     return tuple(without_variable(fix, name) for fix in better_torch(situation)) or (unset,)
@@ -137,7 +137,7 @@ def _unneeded(situation: Situation, name: str, value: str, named: str, gpus: tup
     """An override that changes nothing, or that a build with the GPU's own code does not need."""
     for fit in fits(situation):
         gpu = fit.gpu
-        if not any(gpu is other for other in gpus) or override_in_force(situation.machine, gpu) != value:
+        if gpu not in gpus or override_in_force(situation, gpu) != value:
             continue
         same = gpu.arch.value == named
         if not same and not native(situation, fit).served:

@@ -108,13 +108,11 @@ def _rocm_of_driver(situation: Situation) -> str | None:
 def _rocm_fixes(situation: Situation, rocm: str, driver: str, *, newer: bool) -> tuple[Fix, ...]:
     from gpudoctor.frameworks.torch.nearest import nearest
 
-    gpus = builds.gpus_to_serve(situation.machine, situation.matrix, situation.usable_of("amd"))
-    choices, _ = builds.candidates(
-        situation.machine, situation.matrix, gpus, builds.python_of(situation.machine), situation.platform
-    )
+    gpus = builds.gpus_to_serve(situation, situation.usable_of("amd"))
+    choices, _ = builds.candidates(situation, gpus)
     fitting = tuple(c for c in choices if c.rocm and situation.matrix.rocm_driver_fits(c.rocm, driver))
     near = nearest(situation.matrix, fitting, situation.torch)
-    fixes = tuple(builds.fix_by(situation.machine, situation.matrix, choice, situation.torch) for choice in near)
+    fixes = tuple(builds.fix_by(situation, choice, situation.torch) for choice in near)
     if newer and fixes:
         return fixes
     if situation.in_container:
@@ -156,7 +154,7 @@ def amd_igpu_interferes(situation: Situation) -> Verdicts:
     for fit in all_fits:
         if not fit.gpu.integrated or not fit.fails:
             continue
-        first = bool(order) and order[0] is fit.gpu
+        first = bool(order) and order[0].key == fit.gpu.key
         where = "comes first, so programs start on it and fail" if first else "is counted as a GPU"
         lacks = "no code" if fit.carried.runs == "no" else "no rocBLAS kernels"
         yield Finding(
@@ -191,7 +189,7 @@ def amd_unsupported_second_gpu(situation: Situation) -> Verdicts:
         return
     order = process_order(situation)
     for fit in all_fits:
-        first = not order or order[0] is fit.gpu
+        first = not order or order[0].key == fit.gpu.key
         if fit.gpu.integrated or not fit.fails or first or misled(fit) or spoiled(situation, fit):
             continue
         lacks = "no code" if fit.carried.runs == "no" else "no rocBLAS kernels"
