@@ -142,7 +142,7 @@ def test_mixtures_that_one_driver_serves(
 
 def test_the_driver_that_is_there_stays_for_the_gpus_that_it_serves() -> None:
     dropped = finding(box("1080 Ti", "5090", driver="595.71.05"), "nvidia-driver-dropped-gpu")
-    assert "one driver cannot serve both" in dropped.message
+    assert "one driver cannot support both" in dropped.message
     (fix,) = dropped.fixes
     (words,) = fix.remedies
     assert isinstance(words, Manual)
