@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
@@ -11,6 +12,7 @@ from gpudoctor.engine import FailOn, Ignored, Judgement, Verdict, exit_code
 from gpudoctor.finding import Confidence, Device, Evidence, Finding, NotJudged, Severity
 from gpudoctor.machine import Machine, SmokeStatus, SubjectKind
 from gpudoctor.machine import Smoke as SmokeRun
+from gpudoctor.plain_text import utc
 from gpudoctor.step import PlannedFix
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ class Subject(Struct, frozen=True):
 
 
 class ReportedFinding(Struct, frozen=True):
-    """A finding with the steps of its ways out, best way first."""
+    """A finding with the steps of its fixes, best first."""
 
     id: str
     slug: str
@@ -35,6 +37,11 @@ class ReportedFinding(Struct, frozen=True):
     confidence: Confidence
     subject: str
     device: Device | None
+    devices: tuple[Device, ...]
+    """Every GPU concerned."""
+    framework: str | None
+    caused_by: tuple[str, ...]
+    """Ids of the findings that it is an effect of."""
     message: str
     saw: str
     want: str
@@ -79,6 +86,7 @@ class Report(Struct, frozen=True, kw_only=True):
     gpudoctor: str = __version__
     matrix: str
     subject: Subject
+    created: str = field(default_factory=lambda: utc(time.time()))
     verdict: Verdict
     exit_code: int
     machine: Machine
@@ -126,6 +134,9 @@ def _reported(finding: Finding, machine: Machine, matrix: Matrix) -> ReportedFin
         confidence=finding.confidence,
         subject=finding.subject,
         device=finding.device,
+        devices=finding.devices,
+        framework=finding.framework,
+        caused_by=finding.caused_by,
         message=finding.message,
         saw=finding.saw,
         want=finding.want,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, NotJudged, gpu_subject
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import build_name, fits, spelled
 from gpudoctor.frameworks.torch.gpu_coverage import evidence as code_evidence
 from gpudoctor.frameworks.torch.kernel_faults import (
@@ -224,7 +225,7 @@ def _finding(situation: Situation, fault: Fault, causes: tuple[str, ...]) -> Fin
         "want": "results within their tolerance" if wrong else "kernels that run",
         "confidence": sure,
         "evidence": (*_facts(situation, fault), *evidence(fault)),
-        "ways_out": fixes(situation, fault),
+        "fixes": fixes(situation, fault),
         "refs": tuple(ref.strip() for ref in row.source.split(";")) if row else (),
         "possible_causes": causes,
         "slug": fault.slug,

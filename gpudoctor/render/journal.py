@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
+from gpudoctor.plain_text import utc
 from gpudoctor.render.lines import Line, print_lines
 from gpudoctor.render.steps import command_line
 
@@ -37,7 +38,7 @@ def history_data(runs: Iterable[Run]) -> dict[str, Any]:
 def _run_data(run: Run) -> dict[str, Any]:
     return {
         "id": run.id,
-        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(run.when)),
+        "at": utc(run.when),
         "prefix": run.prefix,
         "state": run.state,
         "findings": list(run.because),
