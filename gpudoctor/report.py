@@ -80,7 +80,7 @@ class Smoke(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What `check --format json` prints."""
+    """What `gpudoctor.diagnose` returns and `check --format json` prints."""
 
     schema: int = SCHEMA
     gpudoctor: str = __version__
@@ -95,6 +95,11 @@ class Report(Struct, frozen=True, kw_only=True):
     not_judged: tuple[ReportedQuestion, ...]
     smoke: Smoke | None = None
     timings_ms: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether GPU work can start here: the verdict is "ok" or "warning"."""
+        return self.verdict in ("ok", "warning")
 
 
 def make_report(
