@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.check import Check
-from gpudoctor.finding import Finding, NotJudged
+from gpudoctor.finding import Finding, NotJudged, Verdict
 from gpudoctor.host import InputError
 from gpudoctor.situation import Situation
 from gpudoctor.symptoms import answered, settled, with_causes, with_causes_named, without_fallbacks
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gpudoctor.requirement import Requirement
 
 J = TypeVar("J")
-Verdict = Literal["ok", "warning", "error", "unknown"]
 FailOn = Literal["error", "warning", "never"]
 
 _SEVERITIES = ("error", "warning", "note")

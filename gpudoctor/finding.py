@@ -9,6 +9,7 @@ from msgspec import Struct
 from gpudoctor.machine import Fact, Gpu, Vendor
 
 Severity = Literal["error", "warning", "note"]
+Verdict = Literal["ok", "warning", "error", "unknown"]
 Confidence = Literal["certain", "likely", "possible"]
 Risk = Literal["safe", "replaces", "root", "reboot"]
 ModuleFlavour = Literal["open", "proprietary"]

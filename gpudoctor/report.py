@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, field
 
 from gpudoctor import __version__
-from gpudoctor.engine import FailOn, Ignored, Judgement, Verdict, exit_code
-from gpudoctor.finding import Confidence, Device, Evidence, Finding, NotJudged, Severity
+from gpudoctor.engine import FailOn, Ignored, Judgement, exit_code
+from gpudoctor.finding import Confidence, Device, Evidence, Finding, NotJudged, Severity, Verdict
 from gpudoctor.machine import Machine, SmokeStatus, SubjectKind
 from gpudoctor.machine import Smoke as SmokeRun
 from gpudoctor.plain_text import utc

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.finding import Finding, NotJudged, SetVariable, UnsetVariable
+from gpudoctor.finding import Finding, NotJudged, SetVariable, UnsetVariable, Verdict
 from gpudoctor.machine import Machine
 
 
@@ -21,7 +21,7 @@ class Proof(Struct, frozen=True):
     """Of those that are there afterwards: only a variable is wanting, which no repair puts into a start-up file."""
     questions: tuple[str, ...]
     """What decides about a usable GPU and could not be judged afterwards."""
-    verdict: str
+    verdict: Verdict
 
 
 def proof(
@@ -29,7 +29,7 @@ def proof(
     after: Sequence[Finding],
     under_variables: Sequence[Finding],
     questions: Iterable[NotJudged],
-    verdict: str,
+    verdict: Verdict,
 ) -> Proof:
     """Compare two judgements of one machine; `under_variables` is the second one as it is for a process that has
     the variables of `gpudoctor env`."""
