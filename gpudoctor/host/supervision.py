@@ -31,8 +31,9 @@ _before = (0, 0)
 
 
 @contextmanager
-def supervising(seconds: float) -> Iterator[None]:
+def supervising(seconds: float | None) -> Iterator[None]:
     """Within, children may run, all in all for `seconds`: who stops gpudoctor (Ctrl-Z, too) stops it no longer.
+    Without a limit it goes on when whoever stopped it says so.
 
     What this process was before it is again afterwards, also for the program that takes it over. Signals are touched
     in the main thread alone.
@@ -42,7 +43,8 @@ def supervising(seconds: float) -> Iterator[None]:
         stack.enter_context(_reaping_and_closed())
         if threading.current_thread() is threading.main_thread():
             stack.enter_context(_hearing_of_ends())
-            stack.enter_context(_going_on(seconds))
+            if seconds is not None:
+                stack.enter_context(_going_on(seconds))
         yield
 
 
