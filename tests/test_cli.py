@@ -49,7 +49,7 @@ def test_a_fault_is_told_with_saw_want_and_command(broken: Host):
     assert result.returncode == 1
     assert "torch-no-arch-for-gpu [GPD402]" in result.stdout
     assert "NVIDIA GeForce RTX 5090 (sm_120" in result.stdout
-    assert "want  sm_120" in result.stdout
+    assert "needed  sm_120" in result.stdout
     assert "torch==2.7.0+cu128" in result.stdout
     assert result.stderr == ""
 

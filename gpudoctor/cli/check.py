@@ -6,6 +6,7 @@ import os
 import sys
 
 import click
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from gpudoctor.cli.options import (
@@ -19,8 +20,8 @@ from gpudoctor.cli.options import (
 )
 from gpudoctor.command_line.arguments import LINE, Examined, Shown
 from gpudoctor.command_line.check import check as judge_and_tell
-from gpudoctor.command_line.options import PRIVATE
-from gpudoctor.command_line.reading import Given, complete
+from gpudoctor.command_line.options import DESCRIPTION, ENV, MATRIX, PRIVATE
+from gpudoctor.command_line.reading import Given, complete, words
 from gpudoctor.host import InputError
 from gpudoctor.intake.description import Description
 
@@ -56,7 +57,9 @@ def whatif(description: Description, variables: dict[str, str], overlays: tuple[
     matrix = load_matrix(overlays)
     machine = imagined(description, variables, matrix)
     label = ", ".join(filter(None, (*description.gpus, description.driver, description.torch)))
-    return present(Survey(machine, (), {}), Subject(kind="whatif", label=label), matrix, shown)
+    said = {"variables": tuple(f"{name}={value}" for name, value in variables.items()), "overlays": overlays}
+    again = words((*DESCRIPTION, ENV, MATRIX), {**said, **to_builtins(description)})
+    return present(Survey(machine, (), {}), Subject(kind="whatif", label=label), matrix, shown, again=again)
 
 
 @click.command()

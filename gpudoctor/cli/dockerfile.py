@@ -47,6 +47,7 @@ def dockerfile(
     from gpudoctor.intake.described import imagined
     from gpudoctor.machine import Machine
     from gpudoctor.matrix.load import load_matrix
+    from gpudoctor.render.formats import Look
     from gpudoctor.report import Subject, make_report
     from gpudoctor.suites import image_checks
 
@@ -74,7 +75,7 @@ def dockerfile(
     report = make_report(
         machine, matrix, judgement, subject=Subject("whatif", path), fail_on=cast("FailOn", shown.fail_on)
     )
-    give(report, judgement, shown, _table(recipe, described), table_only=True)
+    give(report, judgement, shown, Look(about="image", table=_table(recipe, described)))
     return report.exit_code
 
 

@@ -82,6 +82,7 @@ def smoke(
     request = Request(level=None, devices=devices, kernels=names, seconds=timeout, minutes=minutes or 0.0)
     level = _level(examined.level, request, all_kernels())
     matrix = load_matrix(overlays)
+    again = ("--python", examined.python) if examined.python else ()
     with ending_in_order(), progress_line(shown.style, shown.quiet) as progress:
         found = survey(
             LiveHost(variables),
@@ -90,8 +91,9 @@ def smoke(
             level=level,
             request=request,
             progress=progress,
+            stage=progress.stage,
         )
-    return present(found, Subject("machine", "this machine"), matrix, shown, smoke_only=True)
+    return present(found, Subject("machine", "this machine"), matrix, shown, about="kernels", again=again)
 
 
 def _level(given: str | None, request: Request, kernels: Sequence[Kernel]) -> Level:

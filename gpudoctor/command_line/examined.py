@@ -51,6 +51,7 @@ def probed(
             kernels=kernels,
             request=request,
             progress=progress,
+            stage=progress.stage,
         )
     return found, Subject("machine", "this machine") if root is None else Subject("root", root)
 

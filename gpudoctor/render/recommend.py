@@ -29,6 +29,15 @@ def recommendation_data(answer: Recommendation) -> dict[str, Any]:
     }
 
 
+def best_command(answer: Recommendation) -> tuple[str, str] | None:
+    """The build that comes first and the command that installs it, where that is one command."""
+    for choice in answer.choices[:1]:
+        for way, command in choice.commands.items():
+            if choice.level != "cpu" and way.shown == "always" and not way.is_file:
+                return _title(choice), command_line(command)
+    return None
+
+
 def print_recommendation(
     answer: Recommendation, machine: Machine, out: TextIO, *, verbose: bool = False, color: bool = True
 ) -> None:

@@ -1,4 +1,4 @@
-"""Ways out and commands as a person pastes them."""
+"""Fixes and commands as a person pastes them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep, Step
 
 
 def fix_lines(fix: PlannedFix, label: str) -> Iterator[Line]:
-    """One way out with its steps."""
-    yield [(f"    {label}: ", "green"), (fix.title, "")]
+    """One fix with its steps."""
+    yield [("    ", ""), (f"{label}: ", "green"), (fix.title, "")]
     for step in fix.steps:
         style = "" if isinstance(step, ManualStep) else "command"
-        yield from ([(f"      {line}", style)] for line in step_lines(step))
+        yield from ([("      ", ""), (line, style)] for line in step_lines(step))
         if isinstance(step, EnvStep) and step.why:
-            yield [(f"      ({step.why})", "dim")]
+            yield [("      ", ""), (f"({step.why})", "dim")]
 
 
 def step_lines(step: Step) -> tuple[str, ...]:
