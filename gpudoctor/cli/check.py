@@ -20,7 +20,7 @@ from gpudoctor.cli.options import (
 )
 from gpudoctor.command_line.arguments import LINE, Examined, Shown
 from gpudoctor.command_line.check import check as judge_and_tell
-from gpudoctor.command_line.options import DESCRIPTION, ENV, MATRIX, PRIVATE
+from gpudoctor.command_line.options import PRIVATE, WHERE
 from gpudoctor.command_line.reading import Given, complete, words
 from gpudoctor.host import InputError
 from gpudoctor.intake.description import Description
@@ -58,7 +58,7 @@ def whatif(description: Description, variables: dict[str, str], overlays: tuple[
     machine = imagined(description, variables, matrix)
     label = ", ".join(filter(None, (*description.gpus, description.driver, description.torch)))
     said = {"variables": tuple(f"{name}={value}" for name, value in variables.items()), "overlays": overlays}
-    again = words((*DESCRIPTION, ENV, MATRIX), {**said, **to_builtins(description)})
+    again = words(WHERE, {**said, **to_builtins(description)})
     return present(Survey(machine, (), {}), Subject(kind="whatif", label=label), matrix, shown, again=again)
 
 

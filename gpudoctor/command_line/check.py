@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from gpudoctor.command_line.arguments import Examined, gathered, shown
 from gpudoctor.command_line.examined import from_snapshot, is_this_machine, probed, with_description
-from gpudoctor.command_line.options import DESCRIPTION, ENV, MACHINE, MATRIX, named_values, snapshot_file
+from gpudoctor.command_line.options import WHERE, named_values
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
 from gpudoctor.command_line.reading import Given, words
 from gpudoctor.command_line.reporting import present
@@ -30,5 +30,5 @@ def check(given: Given, environ: Mapping[str, str] = os.environ) -> int:
     else:
         survey, subject = probed(examined, variables, description, matrix, how)
     survey = with_description(survey, description, matrix)
-    again = words((*MACHINE, ENV, snapshot_file(""), *DESCRIPTION, MATRIX), given, but=("level",))
+    again = words(WHERE, given)
     return present(survey, subject, matrix, how, required=needs, again=again)

@@ -87,6 +87,10 @@ MATRIX = Option(
 )  # fmt: skip
 
 
+WHERE = (PYTHON, ROOT, ENV, snapshot_file(""), *DESCRIPTION, MATRIX)
+"""The options that say which machine and environment is meant: another command for the same one repeats them."""
+
+
 def fail_on(help: str) -> Option:
     """From which verdict on a run fails."""
     choices = ("error", "warning", "never")

@@ -99,12 +99,12 @@ def add_variables(options: Iterable[Option], given: Given, environ: Mapping[str,
     return ""
 
 
-def words(options: Iterable[Option], given: Given, *, but: tuple[str, ...] = ()) -> tuple[str, ...]:
+def words(options: Iterable[Option], given: Given) -> tuple[str, ...]:
     """What was given for these options, as a command line says it; nothing of the keys in `but`."""
     said: list[str] = []
     for option in options:
         value = given.get(option.key)
-        if not value or option.key in but:
+        if not value:
             continue
         for text in value if option.multiple else (value,):
             said += [option.names[-1]] if option.flag else [option.names[-1], text]

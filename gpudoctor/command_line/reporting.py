@@ -89,7 +89,7 @@ def _best(report: Report, matrix: Matrix) -> tuple[str, str] | None:
     from gpudoctor.recommend import recommend
     from gpudoctor.render.recommend import best_command
 
-    return best_command(recommend(machine, matrix))
+    return best_command(recommend(machine, matrix), pip=environment.has_pip and not environment.uv_managed)
 
 
 def _table(machine: Machine, matrix: Matrix, wanted: bool) -> tuple[Line, ...]:

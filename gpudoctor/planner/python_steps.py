@@ -15,7 +15,7 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Machine
 from gpudoctor.planner import conda_steps, pip_steps, project_steps
-from gpudoctor.planner.place import Place, is_variable
+from gpudoctor.planner.place import Place, is_variable, risk_of
 from gpudoctor.planner.requirements import (
     Wanted,
     in_a_named_index,
@@ -103,7 +103,7 @@ def set_variable(place: Place, remedy: SetVariable) -> tuple[Step, ...]:
     if not is_variable(remedy.name, remedy.value):
         return (_by_hand_only(f"the variable {remedy.name}"),)
     kept = conda_steps.set_variable(place, remedy)
-    return (kept or EnvStep(name=remedy.name, value=remedy.value, why=remedy.why),)
+    return (kept or EnvStep(name=remedy.name, value=remedy.value, why=remedy.why, risk=risk_of(remedy.name)),)
 
 
 def unset_variable(place: Place, remedy: UnsetVariable) -> tuple[Step, ...]:
@@ -130,7 +130,7 @@ def _install(
 def _why(machine: Machine, remedy: ReplaceTorch) -> str:
     had = installed(machine, "torch")
     build = f"a build for the GPUs here ({remedy.carries})" if remedy.carries else "a CPU build"
-    why = f"torch {had.version} makes way for {build}" if had else f"torch: {build}"
+    why = f"{build} replaces torch {had.version}" if had else f"torch: {build}"
     if pinned := pinning_another(machine, remedy.version):
         why += f"; these want another torch: {', '.join(pinned)}"
     return why

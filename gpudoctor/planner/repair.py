@@ -94,15 +94,17 @@ def repair(
     *,
     only: Iterable[str] = (),
     alternative: int = 1,
+    also: Iterable[str] = (),
     questions: Iterable[NotJudged] = (),
 ) -> Repair:
     """The plan for findings that are in their order: errors and warnings, or those whose id is in `only`.
 
-    `alternative` counts ways out from 1, of the first finding or of each of `only`. `questions` that matter are told:
+    `also` are ids of notes that are wanted beside them. `alternative` counts fixes from 1, of the first finding or of
+    each of `only`. `questions` that matter are told:
     where they are open, no finding is not the same as no fault. Raises NoSuchWayError.
     """
     ids = frozenset(only)
-    meant = _meant(findings, ids)
+    meant = _meant(findings, ids, frozenset(also))
     wanted = merged(_chosen(meant, bool(ids), alternative), keep_all=bool(ids))
     here = place(machine)
     steps = _with_states(_steps(wanted.tasks, here, machine, matrix), here, allowed)
@@ -118,21 +120,23 @@ def repair(
     return replace(plan, after=" ".join((_after(plan, allowed, here), *_open(unanswered))))
 
 
-def _meant(findings: Sequence[Finding], ids: frozenset[str]) -> list[Finding]:
-    """Errors and warnings, or what a person named."""
-    return [finding for finding in findings if (finding.id in ids if ids else finding.severity != "note")]
+def _meant(findings: Sequence[Finding], ids: frozenset[str], also: frozenset[str] = frozenset()) -> list[Finding]:
+    """Errors and warnings, or what a person named; `also`: and the notes with these ids."""
+    if ids:
+        return [finding for finding in findings if finding.id in ids]
+    return [finding for finding in findings if finding.severity != "note" or finding.id in also]
 
 
 def _chosen(findings: Sequence[Finding], each: bool, alternative: int) -> list[Choice]:
     """The way out of each finding: `alternative` of each or of the first. Raises NoSuchWayError."""
     helped = [finding for finding in findings if finding.fixes]
     if not helped and alternative > 1:
-        raise NoSuchFixError("nothing is to be repaired: there is no other way out to take")
+        raise NoSuchFixError("nothing to fix: there is no alternative")
     choices = []
     for number, finding in enumerate(helped):
         place = alternative if each or number == 0 else 1
         if not 1 <= place <= len(finding.fixes):
-            count = f"{len(finding.fixes)} way{'s' * (len(finding.fixes) > 1)} out"
+            count = f"{len(finding.fixes)} fix{'es' * (len(finding.fixes) > 1)}"
             raise NoSuchFixError(f"{named(finding)} has {count}: there is no number {place}")
         choices.append(Choice(finding, finding.fixes[place - 1]))
     return choices
@@ -221,7 +225,7 @@ def _with_states(drawn: Iterable[_Drawn], here: Place, allowed: Allowed) -> tupl
     for one in drawn:
         why_not = _why_not(one.step, here, allowed)
         if stopped and not why_not:
-            why_not = "comes after the step above that is yours"
+            why_not = "comes after the step above, which is yours"
         decides = _decides(one) and any(finding.severity == "error" for finding in one.because)
         planned.append(
             PlannedStep(
@@ -257,39 +261,39 @@ def _decides(one: _Drawn) -> bool:
 
 def _after(plan: Repair, allowed: Allowed, here: Place) -> str:
     """What comes after the plan, in sentences."""
-    helpless = [f"No repair is known for {', '.join(plan.helpless)}."] if plan.helpless else []
+    helpless = [f"No fix is known for {', '.join(plan.helpless)}."] if plan.helpless else []
     if not plan.steps:
-        return " ".join((*(helpless or ["Nothing is to be repaired here."]), *plan.conflicts))
+        return " ".join((*(helpless or ["Nothing to fix."]), *plan.conflicts))
     shown = [planned for planned in plan.steps if planned.state == "shown only"]
     said: list[str] = []
     if plan.to_run:
-        said.append("Then the machine is checked again: the repair is proved when the findings are gone.")
+        said.append("Then gpudoctor checks again.")
     elif allowed.why_not and any(isinstance(planned.step, RunStep) for planned in shown):
         said.append(allowed.why_not)
     said += _by_a_person(shown, allowed, here)
     if any(isinstance(planned.step, EnvStep) for planned in shown):
         said.append(
-            'Variables are set by `eval "$(gpudoctor env)"` in a shell, or by `gpudoctor preflight --set-env -- '
-            "COMMAND` for one command; no start-up file is touched."
+            '`eval "$(gpudoctor env)"` sets the variables in a shell, `gpudoctor preflight --set-env -- COMMAND` for '
+            "one command; no start-up file is changed."
         )
     if plan.left:
-        said.append(f"Judged again after that: {', '.join(plan.left)}.")
+        said.append(f"Checked again after that: {', '.join(plan.left)}.")
     return " ".join((*said, *helpless, *plan.conflicts))
 
 
 def _open(unanswered: tuple[str, ...]) -> Iterable[str]:
     if unanswered:
-        yield f"Whether all is well could not be judged: {'; '.join(unanswered)}."
+        yield f"An important check could not be completed: {'; '.join(unanswered)}."
 
 
 def _by_a_person(shown: Sequence[PlannedStep], allowed: Allowed, here: Place) -> Iterable[str]:
     risks = {planned.step.risk for planned in shown}
     as_root = any(isinstance(planned.step, RunStep) and planned.step.risk == "root" for planned in shown)
     if as_root and allowed.system_why_not == Allowed().system_why_not and not allowed.system:
-        yield "Steps for root are run by `gpudoctor fix --system`, started as root, or by you."
+        yield "Run the steps for root yourself, or let `sudo gpudoctor fix --system` run them."
     if "reboot" in risks:
-        yield "After the reboot: `gpudoctor check`, which plans what is left anew."
+        yield "After the reboot, run `gpudoctor check` again."
     elif as_root or any(isinstance(planned.step, ManualStep) for planned in shown):
-        yield "What is shown only is done by you; then `gpudoctor check`."
+        yield "Do the steps that are only shown yourself, then run `gpudoctor check`."
     if here.tool == "managed" and allowed.packages:
-        yield "The new environment is then examined by `gpudoctor check --python .venv-gpu`."
+        yield "Then `gpudoctor check --python .venv-gpu` checks the new environment."

@@ -29,12 +29,14 @@ def recommendation_data(answer: Recommendation) -> dict[str, Any]:
     }
 
 
-def best_command(answer: Recommendation) -> tuple[str, str] | None:
-    """The build that comes first and the command that installs it, where that is one command."""
+def best_command(answer: Recommendation, *, pip: bool) -> tuple[str, str] | None:
+    """The build that comes first and the command that installs it, with `pip` or without one in the environment."""
     for choice in answer.choices[:1]:
-        for way, command in choice.commands.items():
-            if choice.level != "cpu" and way.shown == "always" and not way.is_file:
-                return _title(choice), command_line(command)
+        ways = {way.label: command for way, command in choice.commands.items() if not way.is_file}
+        tools = ("conda", "pip", "uv") if pip else ("conda", "uv", "pip")
+        command = next((ways[tool] for tool in tools if tool in ways), None)
+        if command and choice.level != "cpu":
+            return _title(choice), command_line(command)
     return None
 
 

@@ -108,8 +108,8 @@ def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
     computed = _computed_on_gpu(report)
     if not computed and (report.machine.torch is None or not usable(report)):
         if usable(report) and kind == "machine":
-            why = "`gpudoctor fix` installs PyTorch; `gpudoctor recommend` compares the builds."
-            return why, ("gpudoctor", "fix", *again)
+            why = "`gpudoctor fix` offers to install PyTorch; `gpudoctor recommend` compares the builds."
+            return why, ("gpudoctor", "fix", "--install", "torch", *again)
         names = "`gpudoctor recommend` names the best PyTorch build and the reasons."
         return names, ("gpudoctor", "recommend", *(again if kind != "snapshot" else ()))
     if not computed:
