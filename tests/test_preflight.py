@@ -134,7 +134,7 @@ def test_check_judges_what_is_required_too(python: Path):
         [*command, "--require", "torch>=2"], capture_output=True, text=True, check=False, cwd=python
     )
     assert done.returncode == 1
-    assert "ERROR  torch-missing" in done.stdout
+    assert "Problem  torch-missing" in done.stdout
 
 
 def test_the_ready_file_is_there_only_after_a_pass(python: Path):

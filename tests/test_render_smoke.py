@@ -96,7 +96,7 @@ def test_measured_figures_stand_beside_the_data_sheet() -> None:
         kernel("matmul-rate", "float64", measures={"tflops": 9.1}),
         kernel("all-reduce", "", measures={"gb_per_s": 77.0}),
         kernel("peer-copy", "", measures={"0>1": 25.14}),
-        kernel("host-copy-rate", "", measures={"to_card_gb_per_s": 12.0}),
+        kernel("host-copy-rate", "", measures={"to_gpu_gb_per_s": 12.0}),
         devices=(msgspec.structs.replace(GPU, bdf=gpu.bdf),),
     )
     machine = change(nvidia_machine(gpu, torch=torch("2.9.1+cu128")), smoke=run)

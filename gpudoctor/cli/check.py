@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-import click
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from gpudoctor.cli.command import command
 from gpudoctor.cli.options import (
     description_options,
     machine_options,
@@ -41,7 +41,7 @@ check = whole_command(
 )
 
 
-@click.command()
+@command()
 @description_options
 @variable_option
 @matrix_option
@@ -62,7 +62,7 @@ def whatif(description: Description, variables: dict[str, str], overlays: tuple[
     return present(Survey(machine, (), {}), Subject(kind="whatif", label=label), matrix, shown, again=again)
 
 
-@click.command()
+@command()
 @machine_options
 @variable_option
 @option(replace(PRIVATE, variable=""))  # what is made to be passed on

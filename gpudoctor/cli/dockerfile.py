@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import click
 from msgspec.structs import replace
 
+from gpudoctor.cli.command import command
 from gpudoctor.cli.options import matrix_option, option, report_options
 from gpudoctor.command_line.arguments import Shown
 from gpudoctor.command_line.options import DRIVER, GPU
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from gpudoctor.render.lines import Line
 
 
-@click.command()
+@command()
 @click.argument("path", type=click.Path())
 @click.option("--target", default="", metavar="STAGE", help="The stage that is built. [default: the last]")
 @click.option("--build-arg", "arguments", multiple=True, metavar="NAME=VALUE", help="As for the build.")

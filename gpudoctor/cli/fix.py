@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpudoctor.cli.command import command
 from gpudoctor.cli.fix_options import Asked, check_modes, fix_options
 from gpudoctor.cli.options import (
     description_options,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from gpudoctor.planner.repair import Repair
 
 
-@click.command()
+@command()
 @fix_options
 @machine_options
 @variable_option
@@ -121,7 +122,7 @@ _SHELL = Option(
 )  # fmt: skip
 
 
-@click.command()
+@command()
 @option(_SHELL)
 @click.option("--only", multiple=True, metavar="ID|SLUG", help="Only what this problem needs.")
 @machine_options

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from msgspec import Struct
 
+from gpudoctor.cli.completion import checks
 from gpudoctor.cli.options import gathered
 
 
@@ -30,7 +31,9 @@ fix_options = gathered(
     Asked,
     click.option("--dry-run", is_flag=True, help="Show the plan and change nothing."),
     click.option("-y", "--yes", is_flag=True, help="Do not ask. Without it and without a terminal nothing changes."),
-    click.option("--only", multiple=True, metavar="ID|SLUG", help="Fix only this problem; a note, too."),
+    click.option(
+        "--only", multiple=True, metavar="ID|SLUG", shell_complete=checks, help="Fix only this problem; a note, too."
+    ),
     click.option(
         "--alternative",
         type=click.IntRange(1),

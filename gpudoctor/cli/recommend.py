@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from gpudoctor.cli.command import command
 from gpudoctor.cli.options import (
     data_option,
     description_options,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 
-@click.command()
+@command()
 @machine_options
 @variable_option
 @description_options

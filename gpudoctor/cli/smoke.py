@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 import click
 from msgspec.structs import replace
 
+from gpudoctor.cli.command import command
 from gpudoctor.cli.options import computing_options, matrix_option, option, report_options, variable_option
 from gpudoctor.command_line.arguments import Examined, Shown
 from gpudoctor.command_line.options import KERNEL_LEVELS
@@ -28,7 +29,7 @@ def _positive(context: click.Context, option: click.Parameter, number: float | N
     return number
 
 
-@click.command()
+@command()
 @click.option(
     "--device",
     "devices",

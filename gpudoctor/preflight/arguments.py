@@ -13,14 +13,18 @@ LINE = CommandLine(
             ("--wait",), "wait", "Judge again for so long while only the node is at fault: drivers and plugins may "
             "come up late.", metavar="SECONDS", variable="GPUDOCTOR_WAIT",
         ),
-        Option(("--ready-file",), "ready_file", "Written when all is well, for a probe to look at.", metavar="PATH"),
+        Option(
+            ("--ready-file",), "ready_file", "Written when all is well, for a probe to look at.", metavar="PATH",
+            variable="GPUDOCTOR_READY_FILE",
+        ),
         options.REPORT_FILE,
         options.form(help="Form of the report: to the report file, and without a command to stdout."),
         options.fail_on("What refuses."),
         options.SELECT,
         options.IGNORE,
         Option(
-            ("--set-env",), "set_env", "Set the variables that repair an error, for the command only.", flag=True
+            ("--set-env",), "set_env", "Set the variables that fix an error, for the command only.", flag=True,
+            variable="GPUDOCTOR_SET_ENV",
         ),
         options.PYTHON,
         options.MATRIX,
