@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Literal, cast
 
@@ -61,7 +62,8 @@ def present(
     machine = survey.machine
     table = _table(machine, matrix, about == "kernels" or shown.verbose)
     best = _best(report, matrix) if shown.style == "text" and not shown.quiet else None
-    give(report, judgement, shown, Look(about=about, table=table, again=again, best=best))
+    note = _note(report, again) if shown.style == "text" and not shown.quiet else ""
+    give(report, judgement, shown, Look(about=about, table=table, again=again, best=best, note=note))
     return report.exit_code
 
 
@@ -76,6 +78,17 @@ def give(report: Report, judgement: Judgement, shown: Shown, look: Look) -> None
 
         whole = replace(look, quiet=False, color=False)
         write_report_file(shown.report_file, report_text(report, shown.style, whole, judgement.checks))
+
+
+def _note(report: Report, again: tuple[str, ...]) -> str:
+    """That gpudoctor has an environment of its own, which is not the one that is examined."""
+    from gpudoctor.host import LiveHost
+    from gpudoctor.probes.python_layout import in_tool
+
+    active = any(os.environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX"))
+    if report.subject.kind != "machine" or active or "--python" in again or not in_tool(LiveHost(), os.environ):
+        return ""
+    return "gpudoctor's own environment (uvx, pipx) is not examined; activate yours, or name it with --python."
 
 
 def _best(report: Report, matrix: Matrix) -> tuple[str, str] | None:

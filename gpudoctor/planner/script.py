@@ -19,7 +19,7 @@ from gpudoctor.step import EnvStep, RunStep
 
 _HEAD = """\
 #!/bin/sh
-# A repair by gpudoctor {version} for {subject}.
+# A fix by gpudoctor {version} for {subject}.
 # Read it before you run it. It stops at the first command that fails.
 set -eu
 if [ "$(id -u)" -eq 0 ]; then sudo=; else sudo=sudo; fi
@@ -54,7 +54,7 @@ def _step(number: int, planned: PlannedStep, stopped: bool) -> Iterator[str]:
         yield from _comment(f"   replaces {', '.join(planned.replaces)}")
     if isinstance(step, RunStep):
         for argv in step.undo:
-            yield from _comment(f"   taken back by: {quoted(argv)}")
+            yield from _comment(f"   undo: {quoted(argv)}")
         yield from _command(step, stopped)
     elif isinstance(step, EnvStep):
         yield from _comment(f"   In the shell that starts the program: export {step.name}={_quoted(step.value)}")

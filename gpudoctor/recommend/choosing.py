@@ -90,7 +90,7 @@ class _Choosing:
         """The best build and those that differ from it in kind, with what sets each apart."""
         sound = [choice for choice in choices if not merely_built(choice)]
         best = next(iter(sound), None)
-        newest = "the newest release that serves" + (" all these GPUs" if len(self.gpus) > 1 else " here")
+        newest = "newest release that works " + ("with all these GPUs" if len(self.gpus) > 1 else "here")
         found: list[tuple[Choice, str]] = [(best, newest)] if best else []
         kinds = (
             ("its CUDA is fully served by the driver", [c for c in sound if c.driver == "serves"]),

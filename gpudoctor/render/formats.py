@@ -32,6 +32,8 @@ class Look(Struct, frozen=True):
     """What smoke kernels did, or what an image is built from."""
     again: tuple[str, ...] = ()
     """Options that name the same machine and environment to `fix` and other commands."""
+    note: str = ""
+    """What a person should know of the environment that is examined."""
     best: tuple[str, str] | None = None
     """The best torch build and the command that installs it, where there is none."""
 

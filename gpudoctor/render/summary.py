@@ -64,7 +64,10 @@ def _without_problems(report: Report, look: Look) -> Line:
     gpus = usable(report)
     if not gpus and not on_gpu:
         none = "No usable GPU" if machine.gpus else "No GPU"
-        what = f"torch {machine.torch.version} runs on the CPU only" if machine.torch else "no PyTorch"
+        what = "no PyTorch"
+        if machine.torch is not None:
+            did = f"computed right on the CPU ({len(computed)} kernels)" if computed else "runs on the CPU only"
+            what = f"torch {machine.torch.version} {did}"
         return [(f"{none} found; {what}.", "bold")]
     if machine.torch is None:
         return [(f"No PyTorch found for {gpus[0].name}: nothing was computed.", "bold")]

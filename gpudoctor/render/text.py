@@ -45,6 +45,8 @@ def _lines(report: Report, look: Look) -> Iterator[Line]:
         if lines := tuple(part):
             yield []
             yield from lines
+    if look.note:
+        yield [("  ", ""), (look.note, "dim")]
     shown = [finding for finding in report.findings if look.verbose or finding.severity != "note"]
     for number, finding in enumerate(shown):
         yield []
