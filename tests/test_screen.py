@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import pty
 import re
@@ -151,10 +152,16 @@ def test_a_list_is_told_once_and_what_is_likely_has_a_reason(two_faults: Host):
 
 def test_the_working_folder_s_venv_is_examined_where_none_is_active(tmp_path: Path):
     write_torch(write_venv(tmp_path / ".venv"), "2.9.1+cpu", None)
-    assert f"in {tmp_path}/.venv (venv)" in piped("check", "--level", "static", cwd=tmp_path)
+    assert examined(tmp_path) == f"{tmp_path}/.venv"
     write_venv(tmp_path / "active")
-    active = piped("check", "--level", "static", cwd=tmp_path, VIRTUAL_ENV=str(tmp_path / "active"))
-    assert f"in {tmp_path}/active (venv)" in active
+    assert examined(tmp_path, VIRTUAL_ENV=str(tmp_path / "active")) == f"{tmp_path}/active"
+
+
+def examined(folder: Path, **variables: str) -> str:
+    """The environment that is examined in that folder."""
+    report = json.loads(piped("check", "--level", "static", "--format", "json", "--private", cwd=folder, **variables))
+    prefix: str = report["machine"]["environment"]["value"]["prefix"]
+    return prefix
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from gpudoctor.planner.place import OVERRIDE
 from gpudoctor.render.lines import Line, print_lines, printable
-from gpudoctor.render.steps import command_line, step_lines
-from gpudoctor.step import ManualStep, RunStep, Step
+from gpudoctor.render.steps import command_line, step_spans
+from gpudoctor.step import RunStep, Step
 
 if TYPE_CHECKING:
     from gpudoctor.finding import Finding, Risk
@@ -82,8 +82,7 @@ def _step(number: int, planned: PlannedStep, names: dict[str, str], around: Arou
     mark = [(f"   not run: {planned.why_not}", "yellow")] if planned.why_not else []
     because = ", ".join(f"{names.get(id, id)} [{id}]" for id in planned.because)
     yield [(f"{number}. ", "bold"), (because, "bold"), *mark]
-    style = "" if isinstance(step, ManualStep) else "command"
-    yield from ([("     ", ""), (line, style)] for line in step_lines(step))
+    yield from ([("     ", ""), span] for span in step_spans(step))
     yield from _details(planned, around)
 
 
@@ -177,9 +176,11 @@ def _failure(applied: Applied) -> Iterator[Line]:
     yield [(f"✗ step {applied.failed + 1} failed: {ended}", "bold red")]
     yield [(f"    {command_line(argv)}", "command")]
     yield from ([(f"    {line}", "dim")] for line in applied.last_lines[-8:])
-    unchanged = not applied.failed or (applied.run is not None and applied.run.has("unchanged"))
-    changed = "nothing else was changed" if unchanged else f"steps 1 to {applied.failed} are done"
-    yield [(f"Stopped at step {applied.failed + 1}; {changed}.", "")]
+    if applied.run and applied.run.has("unchanged"):
+        changed = ". Nothing was changed."
+    else:
+        changed = f"; steps 1 to {applied.failed} are done." if applied.failed else "; nothing else was changed."
+    yield [(f"Stopped at step {applied.failed + 1}{changed}", "")]
     if applied.interrupted:
         yield [("`gpudoctor fix --continue` goes on, `gpudoctor fix --undo` undoes it.", "")]
 

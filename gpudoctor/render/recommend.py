@@ -30,13 +30,21 @@ def recommendation_data(answer: Recommendation) -> dict[str, Any]:
 
 
 def best_command(answer: Recommendation, *, pip: bool) -> tuple[str, str] | None:
-    """The build that comes first and the command that installs it, with `pip` or without one in the environment."""
+    """The build that comes first and what installs it, with `pip` or without one in the environment."""
+    from gpudoctor.planner.commands import Way
+
+    tools = {
+        "conda": (Way.CONDA,),
+        "pip": (Way.VENV, Way.PIP_FIRST, Way.PIP, Way.PIP_THEN),
+        "uv": (Way.UV_VENV, Way.UV_FIRST, Way.UV, Way.UV_THEN),
+    }
     for choice in answer.choices[:1]:
-        ways = {way.label: command for way, command in choice.commands.items() if not way.is_file}
-        tools = ("conda", "pip", "uv") if pip else ("conda", "uv", "pip")
-        command = next((ways[tool] for tool in tools if tool in ways), None)
-        if command and (choice.level != "cpu" or not answer.gpus):
-            return _title(choice), command_line(command)
+        if choice.level == "cpu" and answer.gpus:
+            break
+        for tool in ("conda", "pip", "uv") if pip else ("conda", "uv", "pip"):
+            commands = [command_line(choice.commands[way]) for way in tools[tool] if way in choice.commands]
+            if commands:
+                return _title(choice), " && ".join(commands)
     return None
 
 
