@@ -22,7 +22,7 @@ from tests.test_cli import gpudoctor as program
 
 def test_no_help_is_cut_off():
     listed = program("--help").stdout
-    assert "..." not in listed.replace("--driver ...", "")
+    assert "..." not in listed[listed.index("Commands:") :]
     for name in COMMANDS:
         text = program(name, "--help").stdout
         assert text.startswith("Usage: gpudoctor"), name
@@ -116,8 +116,8 @@ def test_the_completion_of_a_shell_is_one_that_it_reads(shell: str, tmp_path: Pa
 def test_bash_completes_a_slug():
     folder = os.path.dirname(sys.executable)
     script = (
-        f'PATH={folder}:$PATH; eval "$(gpudoctor completion bash)"; COMP_WORDS=(gpudoctor explain torch-no-arch-for); '
-        "COMP_CWORD=2; _gpudoctor_completion gpudoctor; echo ${COMPREPLY[@]}"
+        f'PATH={folder}:$PATH; eval "$(gpudoctor completion bash)"; COMP_CWORD=2; '
+        "COMP_WORDS=(gpudoctor explain torch-no-arch-for); _gpudoctor_completion gpudoctor; echo ${COMPREPLY[@]}"
     )
     if not os.path.exists(f"{folder}/gpudoctor"):
         pytest.skip("no installed gpudoctor beside this Python")
@@ -128,6 +128,7 @@ def test_bash_completes_a_slug():
 def test_an_undo_names_the_environment_of_the_last_fix(tmp_path: Path):
     from tests.test_fix_undo import Place
 
+    (tmp_path / "fixed").mkdir()
     place = Place(tmp_path / "fixed")
     place.home = str(tmp_path / "state" / "gpudoctor")
     run = place.replace_torch()

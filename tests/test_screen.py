@@ -157,6 +157,21 @@ def test_the_working_folder_s_venv_is_examined_where_none_is_active(tmp_path: Pa
     assert examined(tmp_path, VIRTUAL_ENV=str(tmp_path / "active")) == f"{tmp_path}/active"
 
 
+def test_the_environment_of_a_tool_is_not_examined(tmp_path: Path):
+    home, here = tmp_path / "home", Path(__file__).parent.parent
+    own = home / ".cache/uv/archive-v0/x"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(own)], check=True)
+    (site,) = own.glob("lib/python*/site-packages")
+    (site / "gpudoctor.pth").write_text("\n".join([str(here), *(path for path in sys.path if "packages" in path)]))
+    variables = {"HOME": str(home), "PATH": f"{own}/bin:/usr/bin:/bin"}
+    check = [str(own / "bin/python"), "-m", "gpudoctor", "check", "--level", "static"]
+    done = subprocess.run(
+        check, capture_output=True, text=True, check=False, cwd=tmp_path, env=variables, timeout=120
+    )
+    assert "own environment (uvx, pipx) is not examined" in done.stdout, done.stderr
+    assert str(own) not in done.stdout
+
+
 def examined(folder: Path, **variables: str) -> str:
     """The environment that is examined in that folder."""
     report = json.loads(piped("check", "--level", "static", "--format", "json", "--private", cwd=folder, **variables))

@@ -12,9 +12,7 @@ _SYSTEM = ("1", "2", "3")
 
 
 def certainty(finding: ReportedFinding, report: Report) -> str:
-    """ "likely: read from a published list, not from the files"; "" for what is certain."""
-    if finding.confidence == "certain":
-        return ""
+    """ "likely: read from a published list, not from the files"."""
     return f"{finding.confidence}: {_reason(finding, report)}"
 
 

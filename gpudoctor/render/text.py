@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.privacy import pseudonyms
-from gpudoctor.render.certainty import certainty
 from gpudoctor.render.inventory import inventory
 from gpudoctor.render.lines import Line, ignored_lines, print_lines
 from gpudoctor.render.steps import fix_lines
@@ -74,7 +73,10 @@ def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: 
     for number, fix in enumerate(finding.fixes if first or verbose else finding.fixes[:1]):
         yield from fix_lines(fix, "Alternative" if number else "Fix")
     yield from found_and_needed(finding)
-    if sure := certainty(finding, report):
+    if finding.confidence != "certain":
+        from gpudoctor.render.certainty import certainty
+
+        sure = certainty(finding, report)
         yield [("    ", ""), (sure, "dim")]
     if not verbose:
         return
