@@ -20,7 +20,7 @@ from gpudoctor.fix import kept_files
 from gpudoctor.fix.apply import Applied, Event, Line, RepairError, StepEnded, StepStarts, Target, apply, resume
 from gpudoctor.fix.journal import locked, runs, unfinished
 from gpudoctor.fix.undo import undo
-from gpudoctor.render.repair import print_outcome
+from gpudoctor.render.plan import print_outcome
 from gpudoctor.step import RunStep
 from tests.smoke_children import processes_with
 from tests.support.made_environments import (

@@ -29,7 +29,8 @@ class ProcessTree:
     def __init__(self, argv: Sequence[str], *, cpu_seconds: float = 0.0, **options: Any) -> None:
         """Start `argv` without input, its output in pipes, in a session of its own.
 
-        `cpu_seconds` limits the computing time of each of its processes may compute for, `options` further ones of Popen. Raises what Popen raises.
+        `cpu_seconds` limits the computing time of each of its processes; `options` are further ones of Popen. Raises
+        what Popen raises.
         """
         self._strangers = set(_children(os.getpid()))
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
