@@ -143,9 +143,7 @@ def _check_operator(text: str, name: str, field: Field, operator: str) -> None:
     if allowed and not operator:
         raise RequirementError(f"{text!r}: {name} needs a comparison, such as {example(name)}")
     if operator and operator not in allowed:
-        raise RequirementError(
-            f"{text!r}: {name} takes {' '.join(allowed)}, not {operator}; such as {example(name)}"
-        )
+        raise RequirementError(f"{text!r}: {name} takes {' '.join(allowed)}, not {operator}; such as {example(name)}")
 
 
 def _values(text: str, name: str, field: Field, operator: str, value: str) -> tuple[str, ...]:

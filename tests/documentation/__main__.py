@@ -1,4 +1,4 @@
-"""`python -m tests.documentation`: write every screen and table in the pages again, and name the pages that changed."""
+"""`python -m tests.documentation`: write all screens and tables again, and name the pages that changed."""
 
 from __future__ import annotations
 

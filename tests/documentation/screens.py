@@ -1,4 +1,4 @@
-"""What gpudoctor prints on made-up machines: the same everywhere, as nothing is read from the machine that runs it."""
+"""What gpudoctor prints on made-up machines: the same everywhere, as none reads the machine that runs it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gpudoctor.requirement import FIELDS, example
 from tests.documentation.program import OptionRow, option_rows
@@ -38,6 +38,6 @@ def _requirements() -> str:
     return _table(lines)
 
 
-def _table(rows: list[tuple[str, ...]]) -> str:
+def _table(rows: Sequence[tuple[str, ...]]) -> str:
     head, *body = (f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n" for row in rows)
     return "".join((head, "|" + "---|" * len(rows[0]) + "\n", *body))
