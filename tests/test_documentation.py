@@ -194,4 +194,4 @@ def test_what_is_installed_is_this_distribution() -> None:
     assert name is not None
     text = (ROOT / "README.md").read_text()
     for start in ("pip install", "uvx", "pipx run"):
-        assert f"$ {start} {name[1]}" in text
+        assert re.findall(rf"^\$ {start} (\S+)", text, re.MULTILINE)[0] == name[1]

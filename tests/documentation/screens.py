@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -81,7 +82,7 @@ def _root(host: Host) -> dict[str, str]:
 def _run(folder: Path, command: str, variables: dict[str, str]) -> str:
     program = folder / "bin" / "gpudoctor"
     program.parent.mkdir(exist_ok=True)
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m gpudoctor "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m gpudoctor "$@"\n')
     program.chmod(0o755)
     environment = {
         "PATH": f"{program.parent}:{os.defpath}",
