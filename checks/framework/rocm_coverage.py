@@ -184,7 +184,7 @@ def _unlisted(situation: Situation, torch: Torch, fit: Fit) -> bool:
     )
 
 
-@check("GPD414", "amd-gpu-not-listed", "framework", needs=needs.rocm_torch)
+@check("GPD414", "amd-card-not-listed", "framework", needs=needs.rocm_torch)
 def amd_gpu_not_listed(situation: Situation) -> Verdicts:
     """AMD does not list this GPU for ROCm, and this torch carries it.
 

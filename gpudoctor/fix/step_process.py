@@ -9,12 +9,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from types import FrameType
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -93,29 +91,6 @@ class StepResult(Struct, frozen=True):
 
     rc: int
     last_lines: tuple[str, ...]
-
-
-class Interrupted(BaseException):
-    """Ctrl-C, SIGTERM or SIGHUP came. Not an Exception: nothing on the way may take it for a failure."""
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Within, the signals that ask for an end raise Interrupted. Only the main thread can have that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def raise_interrupted(number: int, frame: FrameType | None) -> None:
-        raise Interrupted
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [(number, signal.signal(number, raise_interrupted)) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
 
 
 def environment(own: Mapping[str, str]) -> dict[str, str]:
