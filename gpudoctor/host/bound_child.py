@@ -1,7 +1,7 @@
 """Every child of gpudoctor: how it begins, and how it is listened to until it has ended.
 
-It begins in Python, bound to end with gpudoctor and without the right to trace it. `process_tree` ends it with all that
-it started.
+It begins in Python, bound to end with gpudoctor and without the right to trace it. `process_tree` ends it with all
+that it started.
 """
 
 from __future__ import annotations
