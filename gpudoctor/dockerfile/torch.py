@@ -245,7 +245,7 @@ def _brought(image: Image, matrix: Matrix, asked: Asked) -> Held:
     """What one command brings, as far as it can be told."""
     build = asked.local or asked.build
     python = python_of(image)
-    rows = _fitting(candidates(matrix, image.platform, python), asked.requirement.specifier)
+    rows = _fitting(wheels_for(matrix, image.platform, python), asked.requirement.specifier)
     if asked.source == "package index" and not asked.local:
         own = next((row for row in rows if row.origin == "pypi"), None)
         return Held(
@@ -278,13 +278,13 @@ def outrun(image: Image, matrix: Matrix, held: Held, asked: Asked) -> TorchBuild
     """The build that an extra index was named for, where the package index has a newer torch, which pip takes."""
     if asked.source != "both" or asked.pinned or held.asked != asked or held.build in ("", asked.build):
         return None
-    rows = (row for row in candidates(matrix, image.platform, python_of(image)) if row.build == asked.build)
+    rows = (row for row in wheels_for(matrix, image.platform, python_of(image)) if row.build == asked.build)
     meant = next(rows, None)
     return meant if meant is not None and figures(meant.version) < figures(held.version) else None
 
 
 @lru_cache
-def candidates(matrix: Matrix, platform: str, python: str | None) -> tuple[TorchBuild, ...]:
+def wheels_for(matrix: Matrix, platform: str, python: str | None) -> tuple[TorchBuild, ...]:
     """The builds that pip may take there, newest first."""
     rows = (row for row in matrix.builds(platform) if row.origin in ("pypi", "download.pytorch.org"))
     return tuple(row for row in rows if python is None or python in row.pythons)
