@@ -74,18 +74,23 @@ def test_a_driver_that_is_installed_and_not_loaded_refuses_as_it_will_when_loade
     assert chosen and (chosen.branch, chosen.flavour) == ("580", "open")
 
 
-@pytest.mark.parametrize("build", ["cu128", "rocm6.4", "cpu", "xpu", None])
-@pytest.mark.parametrize("told", [True, False])
-def test_checks_and_builds_agree_on_whose_gpus_torch_is_built_for(build: str | None, told: bool) -> None:
-    """Also where the build's name is all that its files tell."""
+@pytest.mark.parametrize(
+    ("build", "target"), [("cu128", "nvidia"), ("rocm6.4", "amd"), ("cpu", "cpu"), ("xpu", None), ("", None)]
+)
+@pytest.mark.parametrize("by_name_alone", [True, False])
+def test_checks_and_builds_agree_on_whose_gpus_torch_is_built_for(
+    build: str, target: str | None, by_name_alone: bool
+) -> None:
     patient = torch(f"2.9.1+{build}" if build else "2.9.1")
-    if not told:
+    if by_name_alone:
         patient = change(patient, cuda=None, hip=None, rocm=None)
     for machine in (nvidia_machine(torch=patient), amd_machine(torch=patient)):
-        situation = Situation(machine, MATRIX)
-        rule = carries(situation, machine.gpus[0]).rule
-        assert (rule == "other-vendor") == (situation.built_for not in (None, machine.gpus[0].vendor))
-        assert (rule == "cpu-build") == (situation.torch_target == "cpu")
+        situation, gpu = Situation(machine, MATRIX), machine.gpus[0]
+        assert situation.torch_target == target
+        assert situation.built_for == (None if target == "cpu" else target)
+        rule = carries(situation, gpu).rule
+        assert (rule == "cpu-build") == (target == "cpu")
+        assert (rule == "other-vendor") == (target in ("nvidia", "amd") and target != gpu.vendor)
 
 
 # --- a GPU's key --------------------------------------------------------------------------------------
