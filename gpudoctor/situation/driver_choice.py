@@ -97,7 +97,7 @@ def _has_to_change(situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
     return no_driver(situation.machine) or any(refusal(situation, gpu) for gpu in gpus)
 
 
-# --- where no one driver serves all ------------------------------------------------------------------
+# --- no one driver supports all ----------------------------------------------------------------------
 
 
 @answer_once

@@ -221,7 +221,7 @@ class Selection(Struct, frozen=True):
     certain: bool = True
     """False if it is unknown which GPUs the entries mean (order or UUIDs unknown)."""
     entries: int = 0
-    """How many entries count: no more GPUs than that are meant, where `gpus` holds all that may be."""
+    """How many entries count. `gpus` holds more GPUs if it is unknown which ones the entries mean."""
     repeated: str = ""
     """An entry that CUDA read twice; it then shows no GPU at all."""
 
