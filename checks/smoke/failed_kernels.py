@@ -222,7 +222,7 @@ def _finding(situation: Situation, fault: Fault, causes: tuple[str, ...]) -> Fin
         "want": "results within their tolerance" if wrong else "kernels that run",
         "confidence": sure,
         "evidence": (*_facts(situation, fault), *evidence(fault)),
-        "ways_out": fixes(situation, fault),
+        "fixes": fixes(situation, fault),
         "refs": tuple(ref.strip() for ref in row.source.split(";")) if row else (),
         "possible_causes": causes,
         "slug": fault.slug,

@@ -115,10 +115,10 @@ def apply(steps: Sequence[RunStep], target: Target, journal_home: str, *, plan: 
             at=time.time(),
             prefix=prefix,
             steps=placed_steps,
-            roots=_texts(scope.roots),
-            files=_texts(scope.files),
-            made=_texts(scope.made),
-            without=_texts(without),
+            roots=_as_texts(scope.roots),
+            files=_as_texts(scope.files),
+            made=_as_texts(scope.made),
+            without=_as_texts(without),
             kept=kept_folder,
             owner=process(os.getpid()),
             packages=packages(tree),
@@ -134,13 +134,13 @@ def apply(steps: Sequence[RunStep], target: Target, journal_home: str, *, plan: 
 
 
 def resume(run: Run, *, say: Say) -> Applied:
-    """Continue a run that was cut off: put back what it changed, then begin its steps anew.
+    """Continue a run that was cut off: put back what it changed, then begin its steps again.
 
     A step that was cut off halfway cannot be trusted to go on from there; from the recorded state it can.
     System steps that ended well are not run again.
     """
     with locked(run.home, run.prefix):
-        run = _cut_off(run)
+        run = _check_cut_off(run)
         check_recorded(run)
         end_strays(run)
         if not run.is_saved:
@@ -210,11 +210,11 @@ def _run_steps(run: Run, say: Say) -> Applied:
                 run = note(run, "started", step=number)
                 run, rc, last = _run_one(run, number, step, say)
         except Interrupted:
-            return _interrupted(run, number)
+            return _record_interruption(run, number)
         except RepairError as error:
             return _finish(run, Applied(ok=False, run=run, failed=number, problem=str(error)))
         except BaseException:
-            _interrupted(run, number)
+            _record_interruption(run, number)
             raise
         if rc != 0:
             return _finish(run, Applied(ok=False, run=run, failed=number, rc=rc, last_lines=last))
@@ -238,14 +238,14 @@ def _run_one(run: Run, number: int, step: RunStep, say: Say) -> tuple[Run, int, 
         line=lambda text: say(Line(text=text)),
         keep_children=step.risk == "root",
     )
-    run = note(_again(run), "ended", step=number, rc=result.rc)
+    run = note(_reread(run), "ended", step=number, rc=result.rc)
     say(StepEnded(number=number, rc=result.rc, seconds=time.monotonic() - begun))
     return run, result.rc, result.last_lines
 
 
 def _finish(run: Run, failure: Applied | None) -> Applied:
     """Record the environment as it is now, and drop kept files that did not change."""
-    return _close(recording.record_after(_again(run)), failure)
+    return _close(recording.record_after(_reread(run)), failure)
 
 
 def _close(run: Run, failure: Applied | None) -> Applied:
@@ -259,9 +259,9 @@ def _close(run: Run, failure: Applied | None) -> Applied:
     return replace(failure, run=run)
 
 
-def _interrupted(run: Run, number: int) -> Applied:
+def _record_interruption(run: Run, number: int) -> Applied:
     """The step has ended. Everything kept stays, since the run may be continued."""
-    run = recording.record_after(_again(run))
+    run = recording.record_after(_reread(run))
     run = note(run, "interrupted", step=number)
     return Applied(
         ok=False,
@@ -321,13 +321,13 @@ def _scanned(roots: Sequence[bytes], without: Sequence[bytes]) -> Tree:
         ) from error
 
 
-def _texts(paths: Sequence[bytes]) -> tuple[str, ...]:
+def _as_texts(paths: Sequence[bytes]) -> tuple[str, ...]:
     return tuple(os.fsdecode(path) for path in paths)
 
 
-def _cut_off(run: Run) -> Run:
+def _check_cut_off(run: Run) -> Run:
     """The run as its journal says now, read under the lock."""
-    run = _again(run)
+    run = _reread(run)
     if run.state == "running":
         raise RepairError(f"Fix {run.id} is still running.")
     if run.state != "cut off":
@@ -335,7 +335,7 @@ def _cut_off(run: Run) -> Run:
     return run
 
 
-def _again(run: Run) -> Run:
+def _reread(run: Run) -> Run:
     found = read(run.folder)
     if found is None:
         raise RepairError(f"The journal of fix {run.id} is gone from {run.folder}.")

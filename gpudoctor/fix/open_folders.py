@@ -53,7 +53,7 @@ class OpenFolders:
             self._open.move_to_end(above)
         for name in reversed(names):
             above = above + b"/" + name
-            descriptor = _made_and_opened(descriptor, name, above, make)
+            descriptor = _make_and_open(descriptor, name, above, make)
             self._hold(above, descriptor)
         return descriptor
 
@@ -79,7 +79,7 @@ class OpenFolders:
             os.close(self._open.popitem(last=False)[1])
 
 
-def _made_and_opened(parent: int, name: bytes, path: bytes, make: int | None) -> int:
+def _make_and_open(parent: int, name: bytes, path: bytes, make: int | None) -> int:
     try:
         return enter(parent, name, path)
     except FileNotFoundError:

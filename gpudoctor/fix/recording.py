@@ -81,7 +81,7 @@ def after(run: Run) -> tuple[Run, Tree]:
 
 
 def forget_after(run: Run) -> None:
-    """Remove the record of how the run left the environment, before the steps begin anew."""
+    """Remove the record of how the run left the environment, before the steps begin again."""
     with open_run(run.folder) as folder, suppress(FileNotFoundError):
         os.unlink(_AFTER, dir_fd=folder)
 

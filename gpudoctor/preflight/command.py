@@ -63,7 +63,7 @@ def _pass_or_refuse(given: Given, environ: MutableMapping[str, str]) -> int:
     if environ.get("GPUDOCTOR_SKIP", "").lower() not in ("", *FALSE):
         say("skipped: GPUDOCTOR_SKIP is set")
     else:
-        passed = _judged(given, environ)
+        passed = _check_machine(given, environ)
         code = status(passed.code, given["command"])
         _report(passed, given, code)
         if code:
@@ -75,7 +75,7 @@ def _pass_or_refuse(given: Given, environ: MutableMapping[str, str]) -> int:
     return 0
 
 
-def _judged(given: Given, environ: MutableMapping[str, str]) -> Passage:
+def _check_machine(given: Given, environ: MutableMapping[str, str]) -> Passage:
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.preflight.gate import Gate
     from gpudoctor.survey import survey

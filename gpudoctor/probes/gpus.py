@@ -28,10 +28,12 @@ def assemble(
         classed = (device for device in pci.value if device.class_code or matrix.gpu_by_pci(device.pci_id))
         pci = known(tuple(classed), pci.source)
     gpus = (*nvidia_gpus(pci, nvidia, system, matrix), *amd_gpus(pci, amd, system, matrix))
-    return gpus, _searched(pci, amd, nvidia, system)
+    return gpus, _search_possible(pci, amd, nvidia, system)
 
 
-def _searched(pci: Fact[tuple[PciDevice, ...]], amd: AmdStack, nvidia: NvidiaStack, system: System) -> Fact[bool]:
+def _search_possible(
+    pci: Fact[tuple[PciDevice, ...]], amd: AmdStack, nvidia: NvidiaStack, system: System
+) -> Fact[bool]:
     if pci.known:
         return known(True, pci.source)
     # A driver that failed, or listed no GPU, says nothing about a bus that nobody read.

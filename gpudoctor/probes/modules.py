@@ -76,8 +76,8 @@ def _of_kernel(host: Host, root: str, names: tuple[str, ...], indexed: bool) -> 
         f"{place}/{name}" for place in places for name in host.names(place).value or () if module_name(name) in names
     }
     if indexed:
-        files.update(f"{root}/{path}" for path in _indexed(host, root, names))
-    modules = [_installed(host, posixpath.basename(root), path) for path in sorted(files)]
+        files.update(f"{root}/{path}" for path in _from_index(host, root, names))
+    modules = [_installed_module(host, posixpath.basename(root), path) for path in sorted(files)]
     return sorted(modules, key=lambda module: "/kernel/drivers/" in module.path)
 
 
@@ -89,7 +89,7 @@ def module_name(file_name: str) -> str:
     return "nvidia" if name.startswith("nvidia_") and re.match(_DEBIAN, name) else name
 
 
-def _indexed(host: Host, root: str, names: tuple[str, ...]) -> set[str]:
+def _from_index(host: Host, root: str, names: tuple[str, ...]) -> set[str]:
     """Paths of these modules in depmod's index: also in places nobody thought of."""
     index = host.data(f"{root}/modules.dep", _INDEX_LIMIT).value or b""
     wanted = b"|".join(re.escape(name.encode()).replace(b"_", b"[-_]") for name in names)
@@ -98,7 +98,7 @@ def _indexed(host: Host, root: str, names: tuple[str, ...]) -> set[str]:
     return {path for path in paths if not path.startswith("/") and host.exists(f"{root}/{path}")}
 
 
-def _installed(host: Host, kernel: str, path: str) -> InstalledModule:
+def _installed_module(host: Host, kernel: str, path: str) -> InstalledModule:
     folder, file_name = posixpath.split(path)
     name = module_name(file_name)
     if name != "nvidia":
