@@ -22,6 +22,7 @@ from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import TorchBuild
 from gpudoctor.matrix.versions import figures
 from gpudoctor.recommend import Recommended, recommend
+from gpudoctor.situation import Situation
 
 PYTHON, PLATFORM = "3.12", "linux-x86_64"
 FLOORS = {"10": "410.48", "11": "450.80.02", "12": "525.60.13", "13": "580"}
@@ -62,7 +63,7 @@ class Comparison:
     def pick(self, gpu: str, driver: str) -> Recommended | None:
         """recommend's first choice for a described machine; None if no build supports its GPU."""
         described = Description(gpus=(gpu,), driver=driver, python_version=PYTHON)
-        answer = recommend(imagined(described, {}, self.matrix), self.matrix)
+        answer = recommend(Situation(imagined(described, {}, self.matrix), self.matrix))
         return next((choice for choice in answer.choices if choice.level != "cpu"), None)
 
     def rows(self) -> list[TorchBuild]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import force_setattr, replace
 
 T = TypeVar("T")
 
@@ -138,6 +139,11 @@ class System(Record, frozen=True):
     """How often the system was suspended and resumed since boot."""
     groups: dict[str, int] = field(default_factory=dict)
     """Numbers of the groups that own GPU nodes on this system (render, video), from /etc/group."""
+
+    @property
+    def platform(self) -> str:
+        """ "linux-x86_64" or "linux-aarch64", as torch wheels name it."""
+        return f"linux-{self.arch.value or 'x86_64'}"
 
 
 # --- nodes, modules, libraries -------------------------------------------------------------------
@@ -452,6 +458,18 @@ class Gpu(Record, frozen=True):
     uuid: str = ""
     nvml: NvmlDevice | None = None
     source: str = ""
+    ordinal: int = 0
+    """Which one it is of several that no address, UUID or index tells apart: the Machine counts them."""
+
+    @property
+    def key(self) -> str:
+        """What tells it from the other GPUs of its machine, whatever else was read of it."""
+        return f"{self._name} ({self.ordinal})" if self.ordinal else self._name
+
+    @property
+    def _name(self) -> str:
+        number = self.index if self.kfd_node is None else self.kfd_node
+        return self.bdf or self.uuid or f"{self.vendor} {'' if number is None else number}".strip()
 
 
 # --- the examined Python environment ---------------------------------------------------------------
@@ -752,6 +770,13 @@ class Machine(Record, frozen=True):
     """How deep it was probed."""
     assumed: tuple[str, ...] = ()
     """For a described machine: facts that nobody described and that are assumed to be healthy."""
+
+    def __post_init__(self) -> None:
+        names = [gpu._name for gpu in self.gpus]
+        if len(set(names)) < len(names) or any(gpu.ordinal for gpu in self.gpus):
+            counted = (names[:place].count(name) for place, name in enumerate(names))
+            gpus = tuple(replace(gpu, ordinal=ordinal) for gpu, ordinal in zip(self.gpus, counted, strict=True))
+            force_setattr(self, "gpus", gpus)
 
     @property
     def torch(self) -> Torch | None:

@@ -11,6 +11,7 @@ from gpudoctor.engine import FailOn, Ignored, Judgement, Verdict, exit_code
 from gpudoctor.finding import Confidence, Device, Evidence, Finding, NotJudged, Severity
 from gpudoctor.machine import Machine, SmokeStatus, SubjectKind
 from gpudoctor.machine import Smoke as SmokeRun
+from gpudoctor.situation import Situation
 from gpudoctor.step import PlannedFix
 
 if TYPE_CHECKING:
@@ -99,13 +100,14 @@ def make_report(
     timings_ms: dict[str, float] | None = None,
 ) -> Report:
     """The report of a judgement, with the steps that repair each finding here."""
+    situation = Situation(machine, matrix)
     return Report(
         matrix=matrix.tables.version,
         subject=subject,
         verdict=judgement.verdict,
         exit_code=exit_code(judgement.verdict, fail_on),
         machine=machine,
-        findings=tuple(_reported(finding, machine, matrix) for finding in judgement.findings),
+        findings=tuple(_reported(finding, situation) for finding in judgement.findings),
         ignored=judgement.ignored,
         not_judged=tuple(_question(question) for question in judgement.not_judged),
         smoke=_smoke(machine.smoke) if machine.smoke else None,
@@ -113,12 +115,12 @@ def make_report(
     )
 
 
-def _reported(finding: Finding, machine: Machine, matrix: Matrix) -> ReportedFinding:
+def _reported(finding: Finding, situation: Situation) -> ReportedFinding:
     fixes: tuple[PlannedFix, ...] = ()
     if finding.fixes:
         from gpudoctor.planner.plan import fixes_for  # a healthy machine needs no plan
 
-        fixes = fixes_for(finding, machine, matrix)
+        fixes = fixes_for(finding, situation)
     return ReportedFinding(
         id=finding.id,
         slug=finding.slug,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import NotJudged
 from gpudoctor.machine import Fact, Level, Machine, PythonEnvironment, Smoke, unknown
-from gpudoctor.situation.standing import standings, taken
+from gpudoctor.situation.standing import standings, why_busy
 
 if TYPE_CHECKING:
     from gpudoctor.host import Host
@@ -236,7 +236,7 @@ def _start_torch(
         level=run.level if run else None,
         asked=run.asked if run else False,
         cpu_instead=not _usable(machine),
-        blocked={key: why for gpu in machine.gpus if (why := taken(gpu)) for key in (gpu.bdf, gpu.uuid) if key},
+        blocked={key: why for gpu in machine.gpus if (why := why_busy(gpu)) for key in (gpu.bdf, gpu.uuid) if key},
     )
     crashed = "the smoke session crashed"
     performed = probing(

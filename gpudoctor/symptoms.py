@@ -124,7 +124,7 @@ def _unless_refuted(finding: Finding, situation: Situation) -> Finding:
     gpus = [gpu for gpu in situation.usable if not finding.about or any(_is(device, gpu) for device in finding.about)]
     if not gpus or not all(map(situation.computed, gpus)):
         return finding
-    names = ", ".join(name for name, gpu in situation.behind.items() if any(gpu is one for one in gpus))
+    names = ", ".join(name for name, gpu in situation.behind.items() if gpu in gpus)
     return replace(
         finding,
         severity="note",

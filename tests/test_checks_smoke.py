@@ -192,7 +192,7 @@ TEST_CASES = {
     ),
     "ECC": (
         ran(nvidia_machine(), *raising("RuntimeError: CUDA error: uncorrectable ECC error encountered")),
-        "gpu-ecc", ["Manual"], ["memory has an error"],
+        "gpu-ecc", ["Manual"], ["uncorrectable error"],
     ),
     "cuDNN": (
         ran(nvidia_machine(), *passing("copy", "elementwise", "matmul"),

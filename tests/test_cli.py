@@ -18,14 +18,14 @@ from gpudoctor.render.lines import print_lines
 from gpudoctor.render.steps import command_line
 from tests.support.environments import write_torch, write_venv
 from tests.support.hosts import Host, slugs
+from tests.support.in_process import gpudoctor
 
 
-def gpudoctor(*arguments: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the real program, with no variables of its own but those given."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("GPUDOCTOR_")}
+def process(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The program in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "gpudoctor", *arguments],
-        capture_output=True, text=True, cwd=cwd, env={**environ, **variables}, check=False, timeout=120,
+        capture_output=True, text=True, env={**os.environ, **variables}, check=False, timeout=120,
     )  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def healthy(tmp_path: Path) -> Host:
 
 
 def test_a_fault_is_told_with_saw_want_and_command(broken: Host):
-    result = gpudoctor("check", "--root", str(broken.root))
+    result = process("check", "--root", str(broken.root))
     assert result.returncode == 1
     assert "torch-no-arch-for-gpu [GPD402]" in result.stdout
     assert "NVIDIA GeForce RTX 5090 (sm_120" in result.stdout
@@ -64,7 +64,7 @@ def test_a_report_meets_the_schema(broken: Host):
 
 
 def test_stdout_holds_only_the_json_report(broken: Host):
-    result = gpudoctor("check", "--root", str(broken.root), "--format", "json")
+    result = process("check", "--root", str(broken.root), "--format", "json")
     report = json.loads(result.stdout)
     assert (report["schema"], report["verdict"], report["exit_code"], result.returncode) == (1, "error", 1, 1)
     assert report["subject"]["kind"] == "root"
@@ -158,7 +158,7 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(what: str, tmp_path: Path):
 def test_a_fault_of_our_own_is_70_and_no_traceback(tmp_path: Path):
     trap = tmp_path / "sitecustomize.py"
     trap.write_text("import gpudoctor.matrix.load as load\nload.load_matrix = lambda *a: 1 / 0\n")
-    result = gpudoctor("check", PYTHONPATH=f"{tmp_path}:{Path(__file__).parent.parent}")
+    result = process("check", PYTHONPATH=f"{tmp_path}:{Path(__file__).parent.parent}")
     assert (result.returncode, "Traceback" in result.stderr) == (70, False)
     assert "fault of gpudoctor itself" in result.stderr
 

@@ -18,5 +18,5 @@ def test_thousands_of_damaged_files() -> None:
     assert result["files"] >= 2000
     assert result["deep"] >= result["files"] / 2
     assert result["slowest_ms"] < 100
-    for stage in ("architecture of an entry", "target of a bundle", "zstd block", "dynamic section"):
+    for stage in ("architecture of an entry", "target of a bundle", "zstd frame", "dynamic section"):
         assert result["stages"].get(stage, 0) > 50, stage

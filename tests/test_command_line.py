@@ -71,7 +71,7 @@ def by_click(name: str, argv: list[str], environ: dict[str, str]) -> dict[str, A
 
 
 @pytest.mark.parametrize("name", _LINES)
-@settings(max_examples=1000)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_a_plain_command_line_is_read_as_click_reads_it(name: str, data: st.DataObject):
     line, _ = _LINES[name]

@@ -298,7 +298,7 @@ def test_ctrl_c_ends_the_step_and_the_repair_can_be_continued(place: Place, tmp_
     before = picture(place.prefix)
     begun = time.monotonic()
     applied = place.apply(place.pip("torchlike==2.0"), place.script(code), place.pip("other"), say=say)
-    assert applied.interrupted and applied.failed == 1 and time.monotonic() - begun < 30
+    assert applied.interrupted == number and applied.failed == 1 and time.monotonic() - begun < 30
     run = unfinished(place.home, str(place.prefix))
     assert run and run.state == "cut off"
     with pytest.raises(RepairError, match="cut off"):
@@ -308,6 +308,41 @@ def test_ctrl_c_ends_the_step_and_the_repair_can_be_continued(place: Place, tmp_
     assert again.ok and again.run and (place.prefix / "bin" / "other-tool").exists()
     assert undo(again.run, say=print).ok
     assert differences(before, picture(place.prefix)) == {}
+
+
+PUTS_BACK = """
+import sys, time
+print("here", flush=True)
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    print("puts back", flush=True)
+    time.sleep(1)
+    open(sys.argv[1], "w").close()
+"""
+
+
+def test_a_second_ctrl_c_leaves_the_step_its_time_to_put_back_what_it_replaced(place: Place, tmp_path: Path) -> None:
+    def say(event: Event) -> None:
+        if isinstance(event, Line) and event.text == "here":
+            threading.Timer(0.4, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            os.kill(os.getpid(), signal.SIGINT)
+
+    applied = place.apply((*place.script(PUTS_BACK), str(tmp_path / "put back")), say=say)
+    assert applied.interrupted and (tmp_path / "put back").exists()
+    run = unfinished(place.home, str(place.prefix))
+    assert run and run.marks[-1].mark == "interrupted"
+
+
+def test_a_signal_that_is_ignored_interrupts_no_repair(place: Place) -> None:
+    """nohup ignores SIGHUP, a shell's job in the background Ctrl-C."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        applied = place.apply(place.pip("other"), say=lambda _: os.kill(os.getpid(), signal.SIGHUP))
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert applied.ok
 
 
 def test_it_also_works_where_signals_cannot_be_taken(place: Place) -> None:

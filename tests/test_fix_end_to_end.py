@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -216,7 +217,8 @@ def test_on_a_terminal_it_asks_and_no_is_the_answer_of_enter(tmp_path: Path, ind
     assert patient.versions()["torch"].startswith("2.9.1+cu")
 
 
-def test_a_repair_that_was_cut_off_is_told_and_continued(tmp_path: Path, index: WheelIndex):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143)])
+def test_a_repair_that_was_cut_off_is_told_and_continued(tmp_path: Path, index: WheelIndex, number: int, code: int):
     patient = Patient(tmp_path, index, "pip", RTX_4070)
     patient.install("cpu", "torch==2.9.1+cpu")
     arguments = ("fix", *RTX_4070, "--python", str(patient.prefix), "--matrix", str(index.overlay()))
@@ -227,8 +229,8 @@ def test_a_repair_that_was_cut_off_is_told_and_continued(tmp_path: Path, index: 
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("[1/1]"):
-            process.kill()
-    process.wait(timeout=60)
+            process.send_signal(number)
+    assert process.wait(timeout=60) == code
     process.stdout.close()
 
     before = patient.versions()

@@ -19,6 +19,7 @@ from gpudoctor.machine import Machine
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.plan import fixes_for
 from gpudoctor.probes.python_environment import probe_environment
+from gpudoctor.situation import Situation
 from gpudoctor.step import ManualStep, RunStep, Step
 from tests.support.machines import change, nvidia_machine
 from tests.support.made_environments import make_venv_with_pip
@@ -71,7 +72,7 @@ class Patient:
 
     def steps(self, *remedies: AnyRemedy) -> tuple[Step, ...]:
         finding = Finding(severity="error", message="m", fixes=(Fix(title="t", remedies=remedies),))
-        return fixes_for(finding, self.machine(), MATRIX)[0].steps
+        return fixes_for(finding, Situation(self.machine(), MATRIX))[0].steps
 
     def repair(self, version: str, build: str, *, origin: str = "download.pytorch.org") -> tuple[Step, ...]:
         index = "" if origin == "pypi" else f"{self.base}/{build}"

@@ -11,6 +11,7 @@ import random
 import shutil
 import sys
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,11 @@ from tests.hostile.spoiling import MACHINES, SPOIL, TEXTS, fifo, folder, garbage
 from tests.support.hosts import Host
 
 SEED = 20261121
-PER_MACHINE = 110
 CODES = {"ok": 0, "warning": 0, "error": 1, "unknown": 3}
 
 
 def spoiled(machine: str, root: Path) -> Iterator[str]:
-    """Each way of spoiling one file of the machine, which is whole again before the next."""
+    """Every file of the machine, each spoiled in one way; the machine is whole again before the next."""
     host = Host(root)
     MACHINES[machine](host)
     host.file("/gpudoctor-host.json", json.dumps(host.json))
@@ -36,10 +36,10 @@ def spoiled(machine: str, root: Path) -> Iterator[str]:
     shutil.copytree(root, whole, symlinks=True)
     places = sorted(p.relative_to(root) for p in root.rglob("*") if p.is_file() and p.name != "gpudoctor-host.json")
     chance = random.Random(f"{SEED} {machine}")
-    pairs = [(place, fix) for place in places for fix in SPOIL]
-    for place, fix in chance.sample(pairs, PER_MACHINE):
-        fix(root / place, chance)
-        yield f"{fix.__name__} {place}"
+    chance.shuffle(places)
+    for place, spoil in zip(places, cycle(chance.sample(SPOIL, len(SPOIL))), strict=False):
+        spoil(root / place, chance)
+        yield f"{spoil.__name__} {place}"
         touched = Path(*place.parts[:-1][:3])
         shutil.rmtree(root / touched)
         shutil.copytree(whole / touched, root / touched, symlinks=True)

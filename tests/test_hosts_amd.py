@@ -51,7 +51,7 @@ def test_gfx1030_is_native_though_amd_lists_workstation_gpus_only(torch: str, tm
     report = Host(tmp_path).ubuntu().amd_gpu("73bf", 100300).torch(torch, python="3.10").check()
     assert (report["verdict"], slugs(report, "error"), slugs(report, "warning")) == ("ok", [], [])
     if torch != "1.13.1+rocm5.2":  # of ROCm 5 no list is known
-        note = next(f for f in report["findings"] if f["slug"] == "amd-gpu-not-listed")
+        note = next(f for f in report["findings"] if f["slug"] == "amd-card-not-listed")
         assert "RX 6800 XT" in note["message"] and "no override is needed" in note["message"]
 
 

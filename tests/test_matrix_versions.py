@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -81,3 +84,34 @@ def test_what_is_no_specifier_is_refused(bad: str) -> None:
 def test_any_text_gets_an_answer(specifier: str, version: str) -> None:
     assert matches(specifier, version) in (True, False)
     assert package_matches(specifier, version) in (True, False)
+
+
+RELEASE = st.lists(st.integers(0, 30), min_size=1, max_size=4).map(lambda parts: ".".join(map(str, parts)))
+CLAUSE = st.builds(
+    lambda operator, version, end: operator + version + end,
+    st.sampled_from(["==", "!=", "<", "<=", ">", ">=", "~="]),
+    RELEASE,
+    st.sampled_from(["", "", "", ".*", "a1", ".post2"]),
+)
+VERSION = st.builds(
+    lambda release, end: release + end, RELEASE, st.sampled_from(["", "", "", "+cu128", "rc1", ".post1"])
+)
+
+
+@given(st.lists(CLAUSE, min_size=1, max_size=3), VERSION)
+def test_what_is_compared_without_packaging_comes_out_as_with_it(clauses: list[str], version: str) -> None:
+    specifier = ",".join(clauses)
+    try:
+        expected = SpecifierSet(specifier).contains(version.partition("+")[0], prereleases=True)
+    except ValueError:
+        expected = False
+    assert package_matches(specifier, version) is expected
+
+
+def test_plain_versions_are_compared_without_the_packaging_library() -> None:
+    program = (
+        "import sys; from gpudoctor.matrix.versions import package_matches\n"
+        "assert package_matches('>=2.6,<3,!=2.8.*,~=2.7', '2.7.1+cu128')\n"
+        "assert 'packaging' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import lzma
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpudoctor.host import LiveHost
 from gpudoctor.host.recorded import RecordedHost
 from gpudoctor.probes.modinfo import read_modinfo
 from gpudoctor.probes.modules import (
@@ -22,6 +25,7 @@ from gpudoctor.probes.modules import (
 )
 from gpudoctor.probes.os_packages import package_version
 from gpudoctor.probes.pci import normal_bdf, probe_pci
+from tests.codeobject_files import zstd_frame
 
 BUS = "/sys/bus/pci/devices"
 KERNEL = "6.8.0-60-generic"
@@ -199,6 +203,19 @@ def test_module_files_tell_version_and_flavour(tmp_path: Path) -> None:
         ("nvidia", new, "550.54.15", "proprietary"),
         ("nouveau", new, None, None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("ending", "packed"),
+    [("", bytes), (".xz", lzma.compress), (".gz", gzip.compress), (".zst", zstd_frame)],
+    ids=["plain", "xz", "gzip", "zstd"],
+)
+def test_module_files_are_read_as_distributions_pack_them(
+    tmp_path: Path, ending: str, packed: Callable[[bytes], bytes]
+) -> None:
+    module = tmp_path / f"nvidia.ko{ending}"
+    module.write_bytes(packed(elf_module(version="550.54.15", license="NVIDIA")))
+    assert read_modinfo(LiveHost(), str(module)) == {"version": "550.54.15", "license": "NVIDIA"}
 
 
 def test_a_huge_packed_module_is_told_by_its_sibling_or_its_source(tmp_path: Path) -> None:

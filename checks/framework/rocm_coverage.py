@@ -8,14 +8,14 @@ from gpudoctor.frameworks.torch.coverage import OVERRIDE
 from gpudoctor.frameworks.torch.gpu_coverage import (
     REPAIRED_WITH_TORCH,
     Fit,
-    about,
-    alike,
     amd_fixes,
     aside,
     better_torch,
     build_name,
     confidence,
+    equal_fits,
     evidence,
+    finding_about,
     fits,
     misled,
     native,
@@ -50,7 +50,7 @@ def torch_rocm_no_arch_for_gpu(situation: Situation) -> Verdicts:
     all_fits = fits(situation)
     if torch is None or situation.built_for != "amd":
         return
-    for group in alike(all_fits):
+    for group in equal_fits(all_fits):
         fit = group[0]
         if _meaningless(situation, fit) or spoiled(situation, fit):
             continue
@@ -69,7 +69,7 @@ def _without_gfx(situation: Situation, torch: Torch, group: tuple[Fit, ...], all
     tried = f" with {OVERRIDE}={fit.carried.via_override}" if fit.carried.via_override else ""
     first = " A process uses it as its first GPU." if any(other.served for other in all_fits) else ""
     listed = f" AMD does not list this GPU for ROCm {torch.rocm}." if _unlisted(situation, torch, fit) else ""
-    return about(
+    return finding_about(
         group,
         severity="error",
         message=f"{build_name(torch)} has no code for {fit.gpu.name} ({gfx}){tried}; it was built for "
@@ -100,7 +100,7 @@ def _by_override(situation: Situation, torch: Torch, group: tuple[Fit, ...]) -> 
     policy = situation.matrix.override(gfx)
     risk = f" Known risk: {policy.note}." if policy and policy.note else ""
     lacks = "code" if native(situation, fit).carried.runs == "no" else "rocBLAS kernels"
-    return about(
+    return finding_about(
         group,
         severity="warning",
         message=(
@@ -145,13 +145,13 @@ def rocblas_no_arch(situation: Situation) -> Verdicts:
     all_fits = fits(situation)
     if torch is None or situation.built_for != "amd":
         return
-    for group in alike(tuple(fit for fit in all_fits if fit.carried.runs == "yes" and fit.carried.blas == "no")):
+    for group in equal_fits(tuple(fit for fit in all_fits if fit.carried.runs == "yes" and fit.carried.blas == "no")):
         fit = group[0]
         if spoiled(situation, fit) or aside(situation, fit, all_fits):
             continue
         gfx = fit.gpu.arch.value or ""
         via = situation.matrix.gfx_of_override(fit.carried.via_override) if fit.carried.via_override else None
-        yield about(
+        yield finding_about(
             group,
             severity="error",
             message=(
@@ -184,7 +184,7 @@ def _unlisted(situation: Situation, torch: Torch, fit: Fit) -> bool:
     )
 
 
-@check("GPD414", "amd-gpu-not-listed", "framework", needs=needs.rocm_torch)
+@check("GPD414", "amd-card-not-listed", "framework", needs=needs.rocm_torch)
 def amd_gpu_not_listed(situation: Situation) -> Verdicts:
     """AMD does not list this GPU for ROCm, but this torch supports it.
 
@@ -202,11 +202,11 @@ def amd_gpu_not_listed(situation: Situation) -> Verdicts:
     torch, all_fits = situation.torch, fits(situation)
     if torch is None or situation.built_for != "amd":
         return
-    for group in alike(tuple(fit for fit in all_fits if fit.served and not aside(situation, fit, all_fits))):
+    for group in equal_fits(tuple(fit for fit in all_fits if fit.served and not aside(situation, fit, all_fits))):
         fit = group[0]
         if fit.carried.via_override or not _unlisted(situation, torch, fit):
             continue
-        yield about(
+        yield finding_about(
             group,
             severity="note",
             message=f"AMD does not list {fit.gpu.name} for ROCm {torch.rocm}. {build_name(torch)} has code for "
@@ -235,11 +235,11 @@ def hipblaslt_unsupported_arch(situation: Situation) -> Verdicts:
     torch = situation.torch
     if torch is None or not torch.rocm or situation.variable(name) not in ("1", "true", "TRUE", "True"):
         return
-    for group in alike(fits(situation)):
+    for group in equal_fits(fits(situation)):
         gfx = group[0].gpu.arch.value
         if gfx is None or situation.matrix.hipblaslt_asked(gfx, torch.rocm):
             continue
-        yield about(
+        yield finding_about(
             group,
             severity="note",
             message=f"{name}=1 asks for hipBLASLt, which torch does not use on {gfx} with ROCm {torch.rocm}; it "

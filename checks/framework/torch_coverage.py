@@ -12,16 +12,15 @@ from gpudoctor.finding import (
     Manual,
     NotJudged,
 )
-from gpudoctor.frameworks.torch.coverage import torch_vendor
 from gpudoctor.frameworks.torch.gpu_coverage import (
     REPAIRED_WITH_TORCH,
     Fit,
-    about,
-    alike,
     better_torch,
     build_name,
     confidence,
+    equal_fits,
     evidence,
+    finding_about,
     fits,
     not_told,
     spelled,
@@ -30,7 +29,7 @@ from gpudoctor.frameworks.torch.gpu_coverage import (
 from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import Torch
 from gpudoctor.situation import Situation, needs
-from gpudoctor.situation.installed_driver import driver_older_than
+from gpudoctor.situation.nvidia_driver import refusals
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
 
@@ -56,7 +55,7 @@ def torch_no_arch_for_gpu(situation: Situation) -> Verdicts:
     """
     all_fits = fits(situation)
     yield from _no_list(situation, all_fits)
-    for group in alike(tuple(fit for fit in all_fits if _lacks_cuda(fit) and not _dropped(fit))):
+    for group in equal_fits(tuple(fit for fit in all_fits if _lacks_cuda(fit) and not _dropped(fit))):
         yield _without_code(situation, group, all_fits)
 
 
@@ -76,7 +75,7 @@ def torch_dropped_old_gpu(situation: Situation) -> Verdicts:
     Replaces torch and its companions in this environment; packages compiled against torch may need an update too.
     """
     all_fits = fits(situation)
-    for group in alike(tuple(fit for fit in all_fits if _lacks_cuda(fit) and _dropped(fit))):
+    for group in equal_fits(tuple(fit for fit in all_fits if _lacks_cuda(fit) and _dropped(fit))):
         yield _without_code(situation, group, all_fits)
 
 
@@ -109,12 +108,12 @@ def _no_list(situation: Situation, all_fits: tuple[Fit, ...]) -> Verdicts:
     torch = situation.torch
     if torch is None:
         return
-    if torch_vendor(torch) is None and torch.build != "xpu" and situation.usable:
+    if situation.torch_target is None and torch.build != "xpu" and situation.usable:
         yield NotJudged(
             why=f"whether torch {torch.version} is built for CUDA, ROCm or neither is unknown", matters=True
         )
     unknown = tuple(fit for fit in all_fits if fit.gpu.vendor == "nvidia" and fit.carried.runs == "unknown")
-    for group in alike(unknown):
+    for group in equal_fits(unknown):
         yield not_told(situation, group[0], all_fits)
 
 
@@ -123,7 +122,7 @@ def _without_code(situation: Situation, group: tuple[Fit, ...], all_fits: tuple[
     assert torch is not None
     severity = weight(fit, all_fits)
     message, saw, want = _lack(situation, torch, fit)
-    return about(
+    return finding_about(
         group,
         severity=severity,
         message=message + (" The other GPUs work." if severity == "note" else ""),
@@ -139,7 +138,7 @@ def _without_code(situation: Situation, group: tuple[Fit, ...], all_fits: tuple[
 
 def _of_the_driver(situation: Situation) -> tuple[str, ...]:
     """A driver too old for this torch is checked again with the next torch; one older than a GPU is not."""
-    outdated = any(driver_older_than(situation, gpu) for gpu in situation.usable_of("nvidia"))
+    outdated = any("driver-too-old" in refusals(situation, gpu) for gpu in situation.usable_of("nvidia"))
     return () if outdated else ("driver-too-old",)
 
 
@@ -179,13 +178,13 @@ def torch_linalg_no_arch(situation: Situation) -> Verdicts:
     if torch is None or not served:
         return
     linalg = _linalg(situation, torch)
-    for group in alike(served):
+    for group in equal_fits(served):
         fit = group[0]
         arch = fit.gpu.arch.value or ""
         ptx = tuple(code for code in fit.carried.code if code.startswith("compute_"))
         if not linalg or cuda_runs(arch, linalg, ptx).runs != "no":
             continue
-        yield about(
+        yield finding_about(
             group,
             severity="warning",
             message=(

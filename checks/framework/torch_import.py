@@ -44,7 +44,7 @@ def torch_import_fails(situation: Situation) -> Verdicts:
     trial = torch.trial.value
     if trial is not None and not trial.ok:
         yield _failed(situation, torch, trial)
-    elif trial is None and cannot_load(situation.machine, situation.matrix, torch):
+    elif trial is None and cannot_load(situation, torch):
         yield _for_a_newer_libc(situation, torch)
     elif trial is None and torch.needs_libraries:
         names = ", ".join(torch.needs_libraries[:3])
@@ -76,8 +76,8 @@ def torch_import_fails(situation: Situation) -> Verdicts:
 
 def _for_a_newer_libc(situation: Situation, torch: Torch) -> Finding:
     """The fix is a build for the C library that is there: that one belongs to the system."""
-    system, libc = situation.machine.system, c_library(situation.machine, situation.matrix) or ""
-    asked = asked_glibc(situation.machine, situation.matrix, torch) or ""
+    system, libc = situation.machine.system, c_library(situation) or ""
+    asked = asked_glibc(situation, torch) or ""
     read = torch.needs_glibc.known
     return Finding(
         severity="error",
@@ -166,7 +166,7 @@ def _reason(situation: Situation, torch: Torch, trial: ImportTrial) -> tuple[str
         return "The process has no room left for thread-local data of this library.", Fix(
             "Import torch first", (Manual(text),)
         )
-    if cannot_load(situation.machine, situation.matrix, torch):
+    if cannot_load(situation, torch):
         return "This torch is built for another C library than this system has.", better_torch(situation)[0]
     if re.search(r"version .GLIBC_[\d.]+. not found", error):
         text = "This library needs a newer C library: update the distribution, or use a container with a newer one."

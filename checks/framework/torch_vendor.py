@@ -7,7 +7,6 @@ import re
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
 from gpudoctor.frameworks.torch import builds
-from gpudoctor.frameworks.torch.coverage import torch_vendor
 from gpudoctor.frameworks.torch.gpu_coverage import REPAIRED_WITH_TORCH, better_torch, build_name, fits
 from gpudoctor.machine import Gpu, Library, Torch
 from gpudoctor.situation import Situation, needs
@@ -31,9 +30,9 @@ def torch_cpu_only(situation: Situation) -> Verdicts:
     Replaces torch and its companions in this environment with a GPU build, which needs several gigabytes.
     """
     torch = situation.torch
-    if torch is None or torch_vendor(torch) != "cpu" or torch.build == "xpu" or not situation.usable:
+    if torch is None or situation.torch_target != "cpu" or torch.build == "xpu" or not situation.usable:
         return
-    gpus = builds.gpus_to_serve(situation.machine, situation.matrix, situation.usable)
+    gpus = builds.gpus_to_serve(situation, situation.usable)
     # NVIDIA's integrated GPUs (Jetson, GB10) are there to compute, not for a screen.
     wanted = tuple(gpu for gpu in gpus if gpu.vendor == "nvidia" or not gpu.integrated)
     served = tuple(gpu for gpu in wanted if _could_be_served(situation, gpu))
@@ -70,7 +69,7 @@ def _could_be_served(situation: Situation, gpu: Gpu) -> bool:
     policy = situation.matrix.override(gpu.arch.value) if gpu.vendor == "amd" else None
     if policy and policy.value and policy.safety == "safe-class":
         return True
-    choices, rejected = builds.candidates(situation.machine, situation.matrix, (gpu,), None, situation.platform)
+    choices, rejected = builds.candidates(situation, (gpu,), any_python=True)
     repairable = any(item.because in ("driver", "libc") for item in rejected)
     return bool(choices) or repairable or situation.machine.system.jetson.known
 
@@ -140,9 +139,7 @@ def torch_wrong_build_or_cpu(situation: Situation) -> Verdicts:
 
 def _serve_nvidia(situation: Situation) -> bool:
     """Whether all GPUs for which torch should be chosen are NVIDIA's."""
-    return all(
-        gpu.vendor == "nvidia" for gpu in builds.gpus_to_serve(situation.machine, situation.matrix, situation.usable)
-    )
+    return all(gpu.vendor == "nvidia" for gpu in builds.gpus_to_serve(situation, situation.usable))
 
 
 def _sees_none(torch: Torch) -> bool:
@@ -180,7 +177,7 @@ def _serves_any(situation: Situation) -> bool:
 
 
 def _other_vendor(situation: Situation, torch: Torch, what: str, want: str) -> Finding:
-    gpus = builds.gpus_to_serve(situation.machine, situation.matrix, situation.usable)
+    gpus = builds.gpus_to_serve(situation, situation.usable)
     names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
     return Finding(
         severity="error",
@@ -192,7 +189,7 @@ def _other_vendor(situation: Situation, torch: Torch, what: str, want: str) -> F
             Evidence("torch.version", torch.version, torch.source),
             *(Evidence("gpu", gpu.name, gpu.source) for gpu in gpus[:2]),
         ),
-        fixes=builds.replacements(situation.machine, situation.matrix, gpus, keep=torch),
+        fixes=builds.replacements(situation, gpus, keep=torch),
         supersedes=("torch-rocm-no-arch-for-gpu", "amd-igpu-interferes", *REPAIRED_WITH_TORCH),
     )
 

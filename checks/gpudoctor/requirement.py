@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import ABSENCE, Device, Evidence, Finding, Fix, Manual, NotJudged
+from gpudoctor.isa import dotted
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import figures
 from gpudoctor.requirement import Requirement
@@ -143,10 +144,9 @@ def _gpu(situation: Situation, gpu: Gpu, requirement: Requirement) -> tuple[bool
         return None, "unknown"
     if requirement.name == "gfx":
         return _text_holds(requirement, arch), arch
-    if not arch.startswith("sm_"):
+    if not (capability := dotted(arch)):
         return False, f"no compute capability ({arch})"
-    digits = arch[3:].rstrip("af")
-    return _version_holds(requirement, f"{digits[:-1]}.{digits[-1:]}"), arch
+    return _version_holds(requirement, capability), arch
 
 
 def _text_holds(requirement: Requirement, have: str) -> bool:

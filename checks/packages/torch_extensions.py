@@ -6,7 +6,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual
 from gpudoctor.frameworks.torch.coverage import gfx_answer, is_tegra, ptx_readable
 from gpudoctor.frameworks.torch.gpu_coverage import Fit, fits, spelled
-from gpudoctor.isa import Answer, Runs, cuda_runs
+from gpudoctor.isa import Answer, Runs, capability, cuda_runs, dotted
 from gpudoctor.machine import ExtensionCode
 from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.gpu_groups import finding
@@ -44,8 +44,8 @@ def _runs(situation: Situation, extension: ExtensionCode, fit: Fit) -> Runs:
         value = fit.carried.via_override
         named = situation.matrix.gfx_of_override(value) if value else None
         return gfx_answer(situation.matrix, named or arch, extension.gfx).runs
-    readable = ptx_readable(situation.machine, situation.matrix, situation.torch.cuda if situation.torch else None)
-    tegra = is_tegra(situation.machine, situation.matrix, arch)
+    readable = ptx_readable(situation, situation.torch.cuda if situation.torch else None)
+    tegra = is_tegra(situation, arch)
     answer: Answer = cuda_runs(arch, extension.sass, extension.ptx, ptx_readable=readable, tegra=tegra)
     return answer.runs
 
@@ -74,8 +74,8 @@ def _without_code(
 def _rebuild(situation: Situation, extension: ExtensionCode, wanted: tuple[str, ...]) -> Manual:
     row = next(row for row in situation.matrix.tables.extension_libraries if row.package == extension.package)
     package, amd = extension.package, wanted[0].startswith("gfx")
-    digits = [arch.removeprefix("sm_") for arch in wanted]
-    if row.least and not amd and any(int(d) < int(row.least.removeprefix("sm_")) for d in digits):
+    least = capability(row.least)
+    if least and any(found < least for arch in wanted if (found := capability(arch))):
         return Manual(
             f"No build of {package} supports this GPU: its source needs {row.least} or newer. Make the program use "
             f"torch's own kernels instead of {package}."
@@ -83,8 +83,10 @@ def _rebuild(situation: Situation, extension: ExtensionCode, wanted: tuple[str, 
     settings = row.build_amd if amd else row.build
     text = f"Install a release of {package} whose wheel has code for {spelled(wanted)} (see `gpudoctor scan WHEEL`)"
     if settings:
-        dotted = [f"{d[:-1]}.{d[-1]}" for d in digits]
-        variables = settings.format(digits=";".join(digits), dotted=";".join(dotted), gfx=";".join(wanted))
+        capabilities = list(map(dotted, wanted))
+        variables = settings.format(
+            digits=";".join(capabilities).replace(".", ""), dotted=";".join(capabilities), gfx=";".join(wanted)
+        )
         text += (
             f", or compile it here: {variables} pip install --no-build-isolation --no-deps --force-reinstall "
             f"--no-binary {package} {package}=={extension.version}"

@@ -12,12 +12,12 @@ from gpudoctor.frameworks.torch.kernel_faults import (
     WRONG,
     Fault,
     busy,
+    error_text,
     evidence,
     faults,
-    said,
     severity,
     subject_of_devices,
-    told,
+    summary,
     wrong_results,
 )
 from gpudoctor.frameworks.torch.kernel_fixes import fixes
@@ -208,17 +208,17 @@ def _causes(situation: Situation, fault: Fault) -> tuple[str, ...]:
 
 
 def _finding(situation: Situation, fault: Fault, causes: tuple[str, ...]) -> Finding:
-    line = said(situation, fault)
+    line = error_text(situation, fault)
     where = called(fault.gpus) if fault.gpus else subject_of_devices(fault)
     row = fault.causes[0] if fault.causes else None
     named = row is not None and fault.slug == row.slug
     sure: Confidence = "likely" if named and row and row.stops and fault.mixed else "certain"
     wrong = fault.slug == WRONG
     parts = {
-        "message": f"On {where}, {told(fault)}{'. First' if len(fault.kernels) > 1 else ''}: {line}."
+        "message": f"On {where}, {summary(fault)}{'. First' if len(fault.kernels) > 1 else ''}: {line}."
         + (f" It means: {row.meaning}." if row else "")
         + (_code(situation, fault) if fault.slug in NO_CODE else ""),
-        "saw": f"{told(fault)}: {line}",
+        "saw": f"{summary(fault)}: {line}",
         "want": "results within their tolerance" if wrong else "kernels that run",
         "confidence": sure,
         "evidence": (*_facts(situation, fault), *evidence(fault)),
@@ -235,7 +235,7 @@ def _finding(situation: Situation, fault: Fault, causes: tuple[str, ...]) -> Fin
 def _code(situation: Situation, fault: Fault) -> str:
     """The GPU's target, and the code that the build has."""
     for fit in fits(situation):
-        if situation.torch and any(fit.gpu is gpu for gpu in fault.gpus):
+        if situation.torch and fit.gpu in fault.gpus:
             code = spelled(fit.carried.code) if fit.carried.code else "an unknown list"
             return f" The GPU is {fit.gpu.arch.value}; {build_name(situation.torch)} was built for {code}."
     return ""
@@ -244,5 +244,5 @@ def _code(situation: Situation, fault: Fault) -> str:
 def _facts(situation: Situation, fault: Fault) -> tuple[Evidence, ...]:
     if fault.slug not in NO_CODE or situation.torch is None:
         return tuple(Evidence.of("gpu.arch", gpu.arch) for gpu in fault.gpus[:1])
-    fit = next((fit for fit in fits(situation) if any(fit.gpu is gpu for gpu in fault.gpus)), None)
+    fit = next((fit for fit in fits(situation) if fit.gpu in fault.gpus), None)
     return code_evidence(situation.torch, fit) if fit else ()

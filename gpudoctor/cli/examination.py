@@ -104,12 +104,12 @@ class Examination:
         has and a way out that is not there."""
         from gpudoctor.host import InputError
         from gpudoctor.planner.repair import NoSuchFixError, repair
+        from gpudoctor.situation import Situation
 
         try:
             return repair(
                 look.judgement.findings,
-                look.machine,
-                self.matrix,
+                Situation(look.machine, self.matrix),
                 self.allowed(look, system=system),
                 only=ids_of(only),
                 alternative=alternative,

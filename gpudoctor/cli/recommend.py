@@ -58,10 +58,11 @@ def recommend(
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.recommend import recommend as choose
     from gpudoctor.render.recommend import print_recommendation, recommendation_data
+    from gpudoctor.situation import Situation
 
     matrix = load_matrix(overlays)
     machine = _machine(examined, variables, description, matrix)
-    answer = choose(machine, matrix, companions=companions)
+    answer = choose(Situation(machine, matrix), companions=companions)
     if style == "json":
         from gpudoctor.render.public import to_json
 

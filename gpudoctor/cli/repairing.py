@@ -120,7 +120,7 @@ def _guarded(run: Callable[[], Applied]) -> Applied:
 
 def _conclude(examination: Examination, before: Look, applied: Applied, shown: Shown, plan: dict[str, Any]) -> int:
     if applied.interrupted or applied.run is None:
-        outcome = Outcome(applied, None, 130 if applied.interrupted else 1)
+        outcome = Outcome(applied, None, 128 + applied.interrupted if applied.interrupted else 1)
     else:
         proof, code = _prove(examination, before)
         outcome = Outcome(applied, proof, code if applied.ok else 1)

@@ -71,7 +71,7 @@ def smoke(
     if examined.root is not None or snapshot_file is not None:
         raise InputError("smoke computes on the running system: --root (GPUDOCTOR_ROOT) and --from do not go with it")
     from gpudoctor.host import LiveHost
-    from gpudoctor.host.ending import ending_in_order
+    from gpudoctor.host.interrupts import interruptible
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.progress import progress_line
     from gpudoctor.report import Subject
@@ -82,7 +82,7 @@ def smoke(
     request = Request(level=None, devices=devices, kernels=names, seconds=timeout, minutes=minutes or 0.0)
     level = _level(examined.level, request, all_kernels())
     matrix = load_matrix(overlays)
-    with ending_in_order(), progress_line(shown.style, shown.quiet) as progress:
+    with interruptible(), progress_line(shown.style, shown.quiet) as progress:
         found = survey(
             LiveHost(variables),
             matrix,

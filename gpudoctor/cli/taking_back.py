@@ -41,7 +41,7 @@ def undo_last(sources: Sources, shown: Shown, *, yes: bool, dry_run: bool) -> in
         print_json(undone_data(run, told), shown)
     else:
         print_undone(run, told, sys.stdout, color=colored(shown))
-    return 0 if told.ok else 130 if told.interrupted else 1
+    return 0 if told.ok else 128 + told.interrupted if told.interrupted else 1
 
 
 def _last(prefix: str) -> Run | None:

@@ -31,7 +31,7 @@ def probed(
     examined: Examined, variables: dict[str, str], description: Description, matrix: Matrix, shown: Shown
 ) -> tuple[Survey, Subject]:
     """Probe this machine, or the one below the root. Where other GPUs are described, these ones are not asked."""
-    from gpudoctor.host.ending import ending_in_order
+    from gpudoctor.host.interrupts import interruptible
     from gpudoctor.render.progress import progress_line
 
     root = examined.root
@@ -42,7 +42,7 @@ def probed(
     installed = not (description.torch or description.python_version)
     kernels = description.empty or (examined.level is not None and installed)
     request = None if description.empty or not kernels else _on_the_cpu()
-    with ending_in_order(), progress_line(shown.style, shown.quiet) as progress:
+    with interruptible(), progress_line(shown.style, shown.quiet) as progress:
         found = survey(
             host,
             matrix,

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from gpudoctor.host import InputError
-from gpudoctor.host.ending import Ended
 from gpudoctor.host.given_file import FULL
+from gpudoctor.host.interrupts import Interrupted
 from gpudoctor.plain_text import without_controls
 from gpudoctor.privacy import without_secrets
 
@@ -25,8 +25,8 @@ def exit_code_of(body: Callable[[], int]) -> int:
     try:
         code = body()
         sys.stdout.flush()
-    except Ended as ended:
-        return ended.exit_code
+    except Interrupted as interrupted:
+        return interrupted.exit_code
     except KeyboardInterrupt:
         tell("")
         return INTERRUPTED

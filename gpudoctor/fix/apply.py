@@ -21,7 +21,8 @@ from gpudoctor.fix.put_back import put_back
 from gpudoctor.fix.recorded_tree import Tree, scan
 from gpudoctor.fix.run import Begun, Run
 from gpudoctor.fix.scope import Target, check_owner, check_recorded, recorded_scope, scope_of, venv_made
-from gpudoctor.fix.step_process import Interrupted, end_session, interruptible, program_missing, run_step
+from gpudoctor.fix.step_process import end_session, program_missing, run_step
+from gpudoctor.host.interrupts import Interrupted, interruptible
 from gpudoctor.privacy import without_secrets
 from gpudoctor.step import RunStep
 
@@ -81,7 +82,8 @@ class Applied(Struct, frozen=True):
     """Number, from 0, of the step that failed or was running when the run was interrupted."""
     rc: int | None = None
     last_lines: tuple[str, ...] = ()
-    interrupted: bool = False
+    interrupted: int = 0
+    """The signal that interrupted it."""
     problem: str = ""
 
 
@@ -182,15 +184,15 @@ def end_strays(run: Run) -> None:
 
 
 def _save_and_run(run: Run, tree: Tree, say: Say) -> Applied:
-    try:
-        with interruptible():
+    with interruptible():
+        try:
             run = recording.save(run, tree, lambda done, of: say(Saving(done=done, of=of)))
-    except Interrupted:
-        drop(run)
-        return Applied(ok=False, run=None, interrupted=True, problem="Interrupted: nothing was changed.")
-    except BaseException:
-        drop(run)
-        raise
+        except Interrupted as by:
+            drop(run)
+            return Applied(ok=False, run=None, interrupted=by.number, problem="Interrupted: nothing was changed.")
+        except BaseException:
+            drop(run)
+            raise
     return _run_steps(run, say)
 
 
@@ -205,17 +207,17 @@ def _run_steps(run: Run, say: Say) -> Applied:
     for number, step in enumerate(run.steps):
         if number in done:
             continue
-        try:
-            with interruptible():
+        with interruptible():
+            try:
                 run = note(run, "started", step=number)
                 run, rc, last = _run_one(run, number, step, say)
-        except Interrupted:
-            return _record_interruption(run, number)
-        except RepairError as error:
-            return _finish(run, Applied(ok=False, run=run, failed=number, problem=str(error)))
-        except BaseException:
-            _record_interruption(run, number)
-            raise
+            except Interrupted as by:
+                return _interrupted(run, number, by.number)
+            except RepairError as error:
+                return _finish(run, Applied(ok=False, run=run, failed=number, problem=str(error)))
+            except BaseException:
+                _interrupted(run, number)
+                raise
         if rc != 0:
             return _finish(run, Applied(ok=False, run=run, failed=number, rc=rc, last_lines=last))
     return _finish(run, None)
@@ -259,7 +261,7 @@ def _close(run: Run, failure: Applied | None) -> Applied:
     return replace(failure, run=run)
 
 
-def _record_interruption(run: Run, number: int) -> Applied:
+def _interrupted(run: Run, number: int, by: int = 0) -> Applied:
     """The step has ended. Everything kept stays, since the run may be continued."""
     run = recording.record_after(_reread(run))
     run = note(run, "interrupted", step=number)
@@ -267,7 +269,7 @@ def _record_interruption(run: Run, number: int) -> Applied:
         ok=False,
         run=replace(run, state="cut off"),
         failed=number,
-        interrupted=True,
+        interrupted=by,
         problem="Interrupted: the fix can be continued or undone.",
     )
 

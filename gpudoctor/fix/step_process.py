@@ -9,12 +9,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from types import FrameType
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -93,29 +91,6 @@ class StepResult(Struct, frozen=True):
 
     rc: int
     last_lines: tuple[str, ...]
-
-
-class Interrupted(BaseException):
-    """SIGINT, SIGTERM or SIGHUP arrived. Not an Exception, so that no handler takes it for a failure."""
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Turn the signals that ask for an end into Interrupted. Works in the main thread only."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def raise_interrupted(number: int, frame: FrameType | None) -> None:
-        raise Interrupted
-
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [(number, signal.signal(number, raise_interrupted)) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
 
 
 def environment(own: Mapping[str, str]) -> dict[str, str]:

@@ -18,7 +18,8 @@ from gpudoctor.fix.put_back import PutBack, put_back
 from gpudoctor.fix.recorded_tree import Tree, scan
 from gpudoctor.fix.run import Run
 from gpudoctor.fix.scope import check_recorded, recorded_scope
-from gpudoctor.fix.step_process import Interrupted, interruptible, run_step
+from gpudoctor.fix.step_process import run_step
+from gpudoctor.host.interrupts import Interrupted, interruptible
 from gpudoctor.privacy import without_secrets
 
 
@@ -37,7 +38,8 @@ class Undone(Struct, frozen=True):
     """For a file that stays: the path, and where its content from before the run lies."""
     lost: tuple[str, ...] = ()
     """Files that a step wrote in place: their earlier content is gone."""
-    interrupted: bool = False
+    interrupted: int = 0
+    """The signal that interrupted it."""
     problem: str = ""
 
 
@@ -62,8 +64,8 @@ def undo(run: Run, *, say: Callable[[Event], None]) -> Undone:
                 if not run.has("restored"):
                     run, result = _put_back(run)
                 run, problem = _revert_system_steps(run, say)
-        except Interrupted:
-            return _undone(result, ok=False, interrupted=True, problem="Interrupted: undo it again to go on.")
+        except Interrupted as by:
+            return _undone(result, ok=False, interrupted=by.number, problem="Interrupted: undo it again to go on.")
         except OSError as error:
             path = os.fsdecode(error.filename or b"")
             return _undone(result, ok=False, problem=f"{path}: {error.strerror}. Undo it again to go on.")
@@ -178,7 +180,7 @@ def _run_command(run: Run, number: int, argv: Sequence[str], say: Callable[[Even
     return result.rc
 
 
-def _undone(result: PutBack, *, ok: bool, interrupted: bool = False, problem: str = "") -> Undone:
+def _undone(result: PutBack, *, ok: bool, interrupted: int = 0, problem: str = "") -> Undone:
     return Undone(
         ok=ok,
         restored=result.restored,

@@ -1,23 +1,43 @@
-"""Postpones Ctrl-C, SIGTERM and SIGHUP to a point where nothing is half done.
+"""Signals that ask gpudoctor to end: SIGINT (Ctrl-C), SIGTERM and SIGHUP.
 
-A signal's exception may come between any two steps: between a child's start and the record of it, or in the middle of
-cleaning up. Here the signal only makes a pipe readable, which waiting code checks.
+Either they raise Interrupted (`interruptible`), or they wait for a point where nothing is half done (`deferred`): an
+exception may come between any two steps, also between a child's start and the record of it is there. In both cases
+one that is ignored (nohup, a job in the background) stays ignored, and outside the main thread nothing is changed.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-_NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Interrupted(BaseException):
-    """A signal arrived: clean up and end. Never leaves `deferred`."""
+class Interrupted(SystemExit):
+    """A signal asked for the end: clean up and end, with the status that a shell gives such an end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.number = number
+        self.exit_code = 128 + number
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Within, the first signal raises Interrupted. Further ones change nothing: what cleans up has its time."""
+    came = False
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        nonlocal came
+        if not came:
+            came = True
+            raise Interrupted(number)
+
+    with _handling(interrupt):
+        yield
 
 
 class Interruptions:
@@ -34,9 +54,9 @@ class Interruptions:
     def check(self) -> None:
         """Raise Interrupted if a signal arrived."""
         if self.number is not None:
-            raise Interrupted
+            raise Interrupted(self.number)
 
-    def came(self, number: int, _: FrameType | None = None) -> None:
+    def note(self, number: int, _: FrameType | None = None) -> None:
         """The signals' handler."""
         if self.number is None:
             self.number = number
@@ -50,24 +70,28 @@ class Interruptions:
 
 @contextmanager
 def deferred() -> Iterator[Interruptions]:
-    """Postpone signals; at the end they take their usual effect (KeyboardInterrupt, for example).
-
-    Ignored signals stay ignored; outside the main thread nothing is postponed.
-    """
+    """Within, signals are noted; at the end they take their usual effect (KeyboardInterrupt, for example)."""
     interruptions = Interruptions()
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in _NUMBERS:
-            if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                before[number] = signal.signal(number, interruptions.came)
     try:
-        with suppress(Interrupted):
+        with _handling(interruptions.note), suppress(Interrupted):
             yield interruptions
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
         interruptions.close()
         if interruptions.number is not None:
             signal.raise_signal(interruptions.number)
             # A signal's default action does not end process 1 of a container.
-            raise SystemExit(128 + interruptions.number)
+            raise Interrupted(interruptions.number)
+
+
+@contextmanager
+def _handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = {}
+    try:
+        with suppress(ValueError):  # not the main thread
+            for number in _ENDING:
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                    before[number] = signal.signal(number, handler)
+        yield
+    finally:
+        for number, earlier in before.items():
+            signal.signal(number, earlier)

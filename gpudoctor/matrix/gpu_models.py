@@ -8,6 +8,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from gpudoctor.isa import dotted
 from gpudoctor.machine import Vendor
 from gpudoctor.matrix import names
 from gpudoctor.matrix.rows import AmdGpu, Capability, GfxTarget, NvidiaChip, NvidiaGpu, NvidiaSoc, Tables
@@ -41,7 +42,7 @@ class Gpus:
 
     def capability(self, sm: str) -> Capability | None:
         """The row of "sm_89" (or "8.9")."""
-        return self._capabilities.get(_dotted(sm))
+        return self._capabilities.get(dotted(sm.lower()) or sm)
 
     def target(self, gfx: str) -> GfxTarget | None:
         """The row of a gfx target (without xnack and sramecc)."""
@@ -251,11 +252,6 @@ def _maker(text: str) -> Vendor | None:
     if re.search(r"nvidia|geforce|quadro|tesla|\b[rg]tx", lower):
         return "nvidia"
     return "amd" if re.search(r"\bamd\b|\bati\b|radeon|instinct|\brx", lower) else None
-
-
-def _dotted(sm: str) -> str:
-    digits = sm.lower().removeprefix("sm_").removeprefix("compute_").rstrip("af")
-    return digits if "." in digits else f"{digits[:-1]}.{digits[-1:]}"
 
 
 def _sm(capability: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gpudoctor.isa import capability
 from gpudoctor.matrix.gpu_models import Gpus
 from gpudoctor.matrix.rows import CudaToolkit, DriverBranch, NvidiaKernelLimit
 from gpudoctor.matrix.versions import at_least, figures, matches, minor
@@ -52,7 +53,8 @@ class NvidiaQuestions(Gpus):
 
     def cudnn_lacks(self, cudnn: str, sm: str) -> str | None:
         """The oldest GPU that a cuDNN has kernels for, if this one is older; None: it has some, or unknown."""
-        newer = (row for row in self.tables.cudnn_floors if () < figures(sm) < figures(row.lowest))
+        own = capability(sm)
+        newer = (row for row in self.tables.cudnn_floors if own and own < (capability(row.lowest) or own))
         return next((row.lowest for row in newer if matches(row.cudnn, cudnn)), None)
 
     def bundled_driver(self, cuda: str) -> str | None:

@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING
 from gpudoctor.machine import Distribution, Machine
 from gpudoctor.planner.place import Place
 from gpudoctor.planner.requirements import Wanted, index_of_torch, installed, rivals, several_decide, would_stay
+from gpudoctor.situation import Situation
 from gpudoctor.spelling import is_version
 from gpudoctor.step import ManualStep, RunStep, Step
 
 if TYPE_CHECKING:
     from gpudoctor.finding import ReplaceTorch
-    from gpudoctor.matrix.questions import Matrix
 
 NEW_VENV = ".venv-gpu"
 
 Argv = tuple[str, ...]
 
 
-def install(
-    place: Place, machine: Machine, matrix: Matrix, wanted: tuple[Wanted, ...], index: str, why: str
-) -> tuple[Step, ...]:
+def install(place: Place, situation: Situation, wanted: tuple[Wanted, ...], index: str, why: str) -> tuple[Step, ...]:
     """Install these versions into the environment, with what they require."""
     if place.tool == "nowhere":
         options = f" --index-url {index}" if index else ""
@@ -32,11 +30,11 @@ def install(
         return _in_a_new_venv(place, wanted, index, why)
     if place.user_site:
         return (_in_the_users_own_site(place, wanted, index, why),)
-    again = tuple(item for item in wanted if would_stay(machine, item))
-    replaced = any(installed(machine, item.name) for item in wanted)
-    undo = restore(place, machine, matrix, wanted)
+    again = tuple(item for item in wanted if would_stay(situation.machine, item))
+    replaced = any(installed(situation.machine, item.name) for item in wanted)
+    undo = restore(place, situation, wanted)
     commands = install_argvs(place, wanted, index, again=again)
-    why += _constrained(place, machine)
+    why += _constrained(place, situation.machine)
     steps: tuple[Step, ...] = tuple(
         RunStep(
             argv=argv,
@@ -87,16 +85,16 @@ def uninstall_argv(place: Place, names: Iterable[str]) -> Argv:
     return (*pip(place, "uninstall"), *(("-y",) if place.tool == "pip" else ()), *names)
 
 
-def clear_the_way(place: Place, machine: Machine, matrix: Matrix, remedy: ReplaceTorch) -> tuple[Step, ...]:
+def clear_the_way(place: Place, situation: Situation, remedy: ReplaceTorch) -> tuple[Step, ...]:
     """Remove what owns files of the new build under another name, before that is installed.
 
     A later removal would take these files along.
     """
     if place.tool not in ("pip", "uv", "uv-project") or place.user_site:
         return ()
-    if place.tool == "uv-project" and several_decide(machine):
+    if place.tool == "uv-project" and several_decide(situation.machine):
         return ()  # a person changes the project first
-    found = tuple(d for d in rivals(machine, remedy, matrix) if is_version(d.version))
+    found = tuple(d for d in rivals(situation, remedy) if is_version(d.version))
     if not found:
         return ()
     return (
@@ -104,31 +102,29 @@ def clear_the_way(place: Place, machine: Machine, matrix: Matrix, remedy: Replac
             argv=uninstall_argv(place, (d.name for d in found)),
             why="they belong to the old build, and own files that the new one brings under another name",
             risk="replaces",
-            undo=_bring_back(place, machine, matrix, found),
+            undo=_bring_back(place, situation, found),
         ),
     )
 
 
-def _bring_back(
-    place: Place, machine: Machine, matrix: Matrix, removed: tuple[Distribution, ...]
-) -> tuple[Argv, ...]:
+def _bring_back(place: Place, situation: Situation, removed: tuple[Distribution, ...]) -> tuple[Argv, ...]:
     # NVIDIA's libraries are in the package index; a triton under another name only with its torch.
-    index = index_of_torch(machine, matrix) if any("triton" in d.name for d in removed) else ""
+    index = index_of_torch(situation) if any("triton" in d.name for d in removed) else ""
     if index is None or any(d.direct_url for d in removed):
         return ()
     exact = tuple(Wanted(d.name, f"=={d.version}") for d in removed)
     return (over_itself(place, exact, index),)
 
 
-def restore(place: Place, machine: Machine, matrix: Matrix, wanted: tuple[Wanted, ...]) -> tuple[Argv, ...]:
+def restore(place: Place, situation: Situation, wanted: tuple[Wanted, ...]) -> tuple[Argv, ...]:
     """Commands that restore what is installed now; none if it is no longer available."""
     if place.tool not in ("pip", "uv"):
         return ()
-    had = [(item, found) for item in wanted if (found := installed(machine, item.name))]
-    new = [item.name for item in wanted if item.spec and not installed(machine, item.name)]
+    had = [(item, found) for item in wanted if (found := installed(situation.machine, item.name))]
+    new = [item.name for item in wanted if item.spec and not installed(situation.machine, item.name)]
     commands: list[Argv] = []
     if had:
-        index = index_of_torch(machine, matrix) if any(item.name.startswith("torch") for item, _ in had) else ""
+        index = index_of_torch(situation) if any(item.name.startswith("torch") for item, _ in had) else ""
         lost = index is None or any(found.direct_url or found.installer == "conda" for _, found in had)
         if lost or not all(is_version(found.version) for _, found in had):
             return ()

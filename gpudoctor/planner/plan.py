@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from msgspec.structs import replace
 
@@ -29,22 +29,19 @@ from gpudoctor.finding import (
     UnblockModule,
     UnsetVariable,
 )
-from gpudoctor.machine import Machine
 from gpudoctor.plain_text import lines_without_controls, without_controls
 from gpudoctor.planner.place import Place, place
+from gpudoctor.situation import Situation
 from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep, Step
 
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
 
-
-def fixes_for(finding: Finding, machine: Machine, matrix: Matrix) -> tuple[PlannedFix, ...]:
+def fixes_for(finding: Finding, situation: Situation) -> tuple[PlannedFix, ...]:
     """The fixes of a problem as steps for this machine, best first. Nothing runs here."""
-    here = place(machine)
+    here = place(situation.machine)
     return tuple(
         PlannedFix(
             title=fix.title,
-            steps=_once(step for remedy in fix.remedies for step in steps_for(remedy, here, machine, matrix)),
+            steps=_once(step for remedy in fix.remedies for step in steps_for(remedy, here, situation)),
         )
         for fix in finding.fixes
     )
@@ -56,12 +53,12 @@ def _once(steps: Iterable[Step]) -> tuple[Step, ...]:
     for step in steps:
         if isinstance(step, ManualStep):
             kept = [earlier for earlier in kept if not isinstance(earlier, ManualStep) or earlier.text != step.text]
-        if not any(alike(step, earlier) for earlier in kept):
+        if not any(same_step(step, earlier) for earlier in kept):
             kept.append(step)
     return tuple(kept)
 
 
-def alike(one: Step, other: Step) -> bool:
+def same_step(one: Step, other: Step) -> bool:
     """Whether two steps do the same, whatever their reasons."""
     if isinstance(one, RunStep) and isinstance(other, RunStep):
         return (one.argv, one.cwd, one.env) == (other.argv, other.cwd, other.env)
@@ -70,9 +67,9 @@ def alike(one: Step, other: Step) -> bool:
     return isinstance(one, ManualStep) and isinstance(other, ManualStep) and one.text == other.text
 
 
-def steps_for(remedy: AnyRemedy, here: Place, machine: Machine, matrix: Matrix) -> tuple[Step, ...]:
+def steps_for(remedy: AnyRemedy, here: Place, situation: Situation) -> tuple[Step, ...]:
     """The steps of one remedy, in full: nothing is hidden from the reader."""
-    return tuple(_readable(step) for step in _steps_of(remedy, here, machine, matrix))
+    return tuple(_readable(step) for step in _steps_of(remedy, here, situation))
 
 
 def _readable(step: Step) -> Step:
@@ -87,7 +84,7 @@ def _readable(step: Step) -> Step:
     return replace(step, why=without_controls(step.why))
 
 
-def _steps_of(remedy: AnyRemedy, here: Place, machine: Machine, matrix: Matrix) -> tuple[Step, ...]:
+def _steps_of(remedy: AnyRemedy, here: Place, situation: Situation) -> tuple[Step, ...]:
     if isinstance(remedy, Manual):
         return (ManualStep(text=remedy.text, why=remedy.why, risk=remedy.risk),)
     if isinstance(remedy, AddContainerFlags):
@@ -97,26 +94,25 @@ def _steps_of(remedy: AnyRemedy, here: Place, machine: Machine, matrix: Matrix) 
     if isinstance(
         remedy, (ReplaceTorch, ReplacePackage, ReinstallPackage, RemovePackage, SetVariable, UnsetVariable)
     ):
-        return _python_steps(remedy, here, machine, matrix)
+        return _python_steps(remedy, here, situation)
     return _system_steps(remedy, here)
 
 
 def _python_steps(
     remedy: ReplaceTorch | ReplacePackage | ReinstallPackage | RemovePackage | SetVariable | UnsetVariable,
     here: Place,
-    machine: Machine,
-    matrix: Matrix,
+    situation: Situation,
 ) -> tuple[Step, ...]:
     from gpudoctor.planner import python_steps
 
     if isinstance(remedy, ReplaceTorch):
-        return python_steps.replace_torch(here, machine, matrix, remedy)
+        return python_steps.replace_torch(here, situation, remedy)
     if isinstance(remedy, ReplacePackage):
-        return python_steps.replace_package(here, machine, matrix, remedy)
+        return python_steps.replace_package(here, situation, remedy)
     if isinstance(remedy, ReinstallPackage):
-        return python_steps.reinstall_package(here, machine, matrix, remedy)
+        return python_steps.reinstall_package(here, situation, remedy)
     if isinstance(remedy, RemovePackage):
-        return python_steps.remove_package(here, machine, matrix, remedy)
+        return python_steps.remove_package(here, situation, remedy)
     if isinstance(remedy, SetVariable):
         return python_steps.set_variable(here, remedy)
     return python_steps.unset_variable(here, remedy)

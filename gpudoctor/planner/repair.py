@@ -19,12 +19,12 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Machine
 from gpudoctor.planner.merging import CONTAINER, DRIVER, Choice, Task, merged, named
 from gpudoctor.planner.place import Place, is_variable, place
-from gpudoctor.planner.plan import alike, steps_for
+from gpudoctor.planner.plan import same_step, steps_for
 from gpudoctor.planner.requirements import installed, pinning_another
 from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.situation import Situation
 
 State = Literal["will run", "shown only"]
 Variable = SetVariable | UnsetVariable
@@ -88,8 +88,7 @@ class NoSuchFixError(ValueError):
 
 def repair(
     findings: Sequence[Finding],
-    machine: Machine,
-    matrix: Matrix,
+    situation: Situation,
     allowed: Allowed,
     *,
     only: Iterable[str] = (),
@@ -104,13 +103,13 @@ def repair(
     ids = frozenset(only)
     meant = _meant(findings, ids)
     wanted = merged(_chosen(meant, bool(ids), alternative), keep_all=bool(ids))
-    here = place(machine)
-    steps = _with_states(_steps(wanted.tasks, here, machine, matrix), here, allowed)
+    here = place(situation.machine)
+    steps = _with_states(_steps(wanted.tasks, here, situation), here, allowed)
     torch = next((task.remedy for task in wanted.tasks if isinstance(task.remedy, ReplaceTorch)), None)
     plan = Repair(
         steps=steps,
         conflicts=wanted.conflicts,
-        pinned=tuple(pinning_another(machine, torch.version)) if torch else (),
+        pinned=tuple(pinning_another(situation.machine, torch.version)) if torch else (),
         left=_names(wanted.left),
         helpless=_names(finding for finding in meant if not finding.fixes),
     )
@@ -173,19 +172,19 @@ class _Drawn(Struct, frozen=True):
     """A reboot at the end of a fix: it comes after the steps of all other fixes of its stage."""
 
 
-def _steps(tasks: Iterable[Task], here: Place, machine: Machine, matrix: Matrix) -> list[_Drawn]:
+def _steps(tasks: Iterable[Task], here: Place, situation: Situation) -> list[_Drawn]:
     drawn: list[_Drawn] = []
     for task in tasks:
-        steps = steps_for(task.remedy, here, machine, matrix)
+        steps = steps_for(task.remedy, here, situation)
         for number, step in enumerate(steps):
             waits = task.ends and number == len(steps) - 1 and _is_reboot(step)
-            _draw(drawn, _Drawn(step, task.because, task.stage, _replaces(step, machine), waits))
+            _draw(drawn, _Drawn(step, task.because, task.stage, _replaces(step, situation.machine), waits))
     return sorted(drawn, key=lambda one: (one.stage, one.waits))
 
 
 def _draw(drawn: list[_Drawn], new: _Drawn) -> None:
     """Add a step, or its reasons to the same step on the list; a reboot moves to where it is needed last."""
-    same = next((at for at, one in enumerate(drawn) if alike(one.step, new.step)), None)
+    same = next((at for at, one in enumerate(drawn) if same_step(one.step, new.step)), None)
     if same is None:
         drawn.append(new)
         return

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gpudoctor.finding import ReplaceTorch
 from gpudoctor.machine import Distribution, Machine, TorchAsked
 from gpudoctor.planner.place import Place
+from gpudoctor.situation import Situation
 from gpudoctor.spelling import is_name, is_version
 
 if TYPE_CHECKING:
@@ -84,14 +85,14 @@ def pinning_another(machine: Machine, version: str) -> list[str]:
     return found
 
 
-def rivals(machine: Machine, remedy: ReplaceTorch, matrix: Matrix) -> tuple[Distribution, ...]:
+def rivals(situation: Situation, remedy: ReplaceTorch) -> tuple[Distribution, ...]:
     """Installed packages, built for another vendor or CUDA, that own files of the new build under another name.
 
     Whichever is installed or removed last breaks the other.
     """
-    own = _own_tritons(remedy, matrix)
+    own = _own_tritons(remedy, situation.matrix)
     cuda = re.fullmatch(r"cu(\d\d)\d", remedy.build)
-    environment = machine.environment.value
+    environment = situation.environment
     found: list[Distribution] = []
     for distribution in (environment.distributions.value or ()) if environment else ():
         library = _ONE_FOLDER.fullmatch(distribution.name)
@@ -127,15 +128,15 @@ def rocm_triton(remedy: ReplaceTorch, matrix: Matrix) -> str:
     return (row.triton_rocm_package or "") if row and remedy.build.startswith("rocm") else ""
 
 
-def in_a_named_index(machine: Machine, matrix: Matrix, remedy: ReplaceTorch) -> ReplaceTorch:
+def in_a_named_index(situation: Situation, remedy: ReplaceTorch) -> ReplaceTorch:
     """The same build from the index for this build alone, if there is one.
 
     A project may have bound torch to another index, where a version without local part would then be looked up.
     """
     if remedy.index_url or remedy.origin != "pypi":
         return remedy
-    for row in matrix.builds(f"linux-{machine.system.arch.value or 'x86_64'}"):
-        if (row.version, row.build) == (remedy.version, remedy.build) and (url := matrix.index_url(row)):
+    for row in situation.matrix.builds(situation.platform):
+        if (row.version, row.build) == (remedy.version, remedy.build) and (url := situation.matrix.index_url(row)):
             return replace(remedy, origin=row.origin, index_url=url)
     return remedy
 
@@ -164,12 +165,12 @@ def several_decide(machine: Machine) -> bool:
     return len(asked) > 1 or any("/" in line.file for line in asked)
 
 
-def index_of_torch(machine: Machine, matrix: Matrix) -> str | None:
+def index_of_torch(situation: Situation) -> str | None:
     """Index that the installed torch came from; None if it is unknown."""
-    torch = machine.torch
+    torch = situation.torch
     if torch is None:
         return ""
     if torch.origin == "pypi":
         return ""
-    row = matrix.build_of(torch, f"linux-{machine.system.arch.value or 'x86_64'}")
-    return matrix.index_url(row) if row else None
+    row = situation.matrix.build_of(torch, situation.platform)
+    return situation.matrix.index_url(row) if row else None

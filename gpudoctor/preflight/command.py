@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from gpudoctor.command_line.reading import FALSE, Given
 from gpudoctor.command_line.running import INTERNAL_FAULT, USAGE, open_streams, say
 from gpudoctor.host import InputError, LiveHost
-from gpudoctor.host.ending import Ended, ending_in_order
+from gpudoctor.host.interrupts import Interrupted, interruptible
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Level
@@ -31,15 +31,15 @@ def preflight(given: Given, environ: MutableMapping[str, str] = os.environ) -> i
     starter = os.getppid()
     open_streams()
     try:
-        with ending_in_order():  # also as process 1, which no signal ends by itself
+        with interruptible():  # also as process 1, which no signal ends by itself
             code = _pass_or_refuse(given, environ)
             if command and not code:
                 from gpudoctor.preflight.handover import become
 
                 become(command, environ, starter)
             return code
-    except Ended as ended:
-        return ended.exit_code
+    except Interrupted as interrupted:
+        return interrupted.exit_code
     except InputError as error:
         say(str(error))
         return status(USAGE, command)

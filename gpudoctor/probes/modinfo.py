@@ -73,10 +73,10 @@ def _decompress(path: str, content: bytes) -> bytes:
             import zlib
 
             return zlib.decompressobj(31).decompress(content, _PLAIN_LIMIT)
-        from importlib import import_module
+        from gpudoctor.codeobjects.bounded import Bounded
+        from gpudoctor.codeobjects.zstd import first_bytes
 
-        zstd = import_module("compression.zstd")  # Python 3.14 and later
-        return bytes(zstd.ZstdDecompressor().decompress(content, _PLAIN_LIMIT))
+        return first_bytes(Bounded(content), 0, len(content), _PLAIN_LIMIT)
     except Exception:  # each format has its own errors; with any of them the file says nothing
         return b""
 

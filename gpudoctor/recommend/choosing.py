@@ -6,10 +6,8 @@ separately what another driver would allow.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpudoctor.finding import Fix, InstallDriver, Manual, ReplaceTorch, SetVariable
-from gpudoctor.frameworks.torch.builds import Choice, Rejected, candidates, gpus_to_serve, platform_of, python_of
+from gpudoctor.frameworks.torch.builds import Choice, Rejected, candidates, gpus_to_serve
 from gpudoctor.frameworks.torch.c_library import c_library, on_another_system
 from gpudoctor.frameworks.torch.candidates import INSTALLABLE, merely_built
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
@@ -17,37 +15,36 @@ from gpudoctor.frameworks.torch.nearest import is_build, nearest, replace_torch
 from gpudoctor.frameworks.torch.other_origins import conda_cuda, fixes_elsewhere, place_of
 from gpudoctor.frameworks.torch.overrides import override_fixes
 from gpudoctor.frameworks.torch.replacements import replacements
-from gpudoctor.machine import Gpu, Machine, Torch
+from gpudoctor.machine import Gpu, Torch
 from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.commands import commands_for
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for
 from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
-from gpudoctor.situation.no_common_driver import called_driver, gpus_to_choose, taken
-from gpudoctor.situation.nvidia_driver import cuda_driver, driver_to_install, no_driver, refusal
-from gpudoctor.situation.standing import RESERVED, standings
+from gpudoctor.situation import Situation
+from gpudoctor.situation.driver_choice import choice_before_torch, driver_name, driver_needs, driver_to_install
+from gpudoctor.situation.nvidia_driver import cuda_driver, kernel_driver, no_driver, refusal
+from gpudoctor.situation.standing import RESERVED
 from gpudoctor.step import PlannedFix
 
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
 
-
-def recommend(machine: Machine, matrix: Matrix, *, companions: tuple[str, ...] = ()) -> Recommendation:
+def recommend(situation: Situation, *, companions: tuple[str, ...] = ()) -> Recommendation:
     """Choose for all relevant GPUs of a machine; `companions` are installed along with torch."""
-    return _Choosing(machine, matrix, companions).recommendation()
+    return _Choosing(situation, companions).recommendation()
 
 
 class _Choosing:
     """One machine's question, with the values that are computed once."""
 
-    def __init__(self, machine: Machine, matrix: Matrix, companions: tuple[str, ...]) -> None:
-        self.machine = machine
-        self.matrix = matrix
+    def __init__(self, situation: Situation, companions: tuple[str, ...]) -> None:
+        self.situation = situation
+        self.machine = machine = situation.machine
+        self.matrix = situation.matrix
         self.companions = companions
-        self.keep = machine.torch
-        self.present = _judged(machine)
+        self.keep = situation.torch
+        self.present = _gpus_that_count(situation)
         known = tuple(gpu for gpu in self.present if gpu.arch.value)
-        self.gpus = gpus_to_serve(machine, matrix, known) if known else ()
+        self.gpus = gpus_to_serve(situation, known) if known else ()
         self.place = place_of(machine, self.keep)
         self.driver = cuda_driver(machine)
         self.fault = self._driver_fault()
@@ -120,7 +117,7 @@ class _Choosing:
         return nearest(self.matrix, kept, self.keep)
 
     def _build(self, choice: Choice, *remarks: str) -> Recommended:
-        remedies = replace_torch(self.machine, self.matrix, choice, self.companions)
+        remedies = replace_torch(self.situation, choice, self.companions)
         why = [*remarks, *choice.why]
         if choice.origin == "pypi" and choice.cuda:
             why.append(f"the package index's own {choice.version} is the build for CUDA {choice.cuda}")
@@ -137,7 +134,7 @@ class _Choosing:
             origin=choice.origin,
             index_url=choice.index_url,
             level=level,
-            commands=commands_for(remedies, self.machine, self.matrix, apart=self._apart),
+            commands=commands_for(remedies, self.situation, apart=self._apart),
             why=tuple(why),
         )
 
@@ -153,7 +150,7 @@ class _Choosing:
         if needless and any(policy is None or policy.safety == "risky" for policy in policies):
             return []
         found = []
-        for fix in override_fixes(self.machine, self.matrix, self.gpus, self.keep):
+        for fix in override_fixes(self.situation, self.gpus, self.keep):
             torch = next((r for r in fix.remedies if isinstance(r, ReplaceTorch)), None)
             settings = [r for r in fix.remedies if isinstance(r, SetVariable)]
             held = {n: v for n, v in self.machine.variables.items() if n.startswith(OVERRIDE) and v}
@@ -170,7 +167,7 @@ class _Choosing:
                     index_url=torch.index_url if torch else "",
                     level="override",
                     env=env,
-                    commands=commands_for(fix.remedies, self.machine, self.matrix, env=env, apart=self._apart),
+                    commands=commands_for(fix.remedies, self.situation, env=env, apart=self._apart),
                     why=tuple(why),
                 )
             )
@@ -184,11 +181,11 @@ class _Choosing:
         return [self._build(choice, remark) for choice in named[:1]]
 
     def _elsewhere(self) -> tuple[Fix, ...]:
-        return fixes_elsewhere(self.place, self.machine, self.matrix, self.gpus, self.keep)
+        return fixes_elsewhere(self.place, self.situation, self.gpus, self.keep)
 
     def _from_conda(self) -> Recommended | None:
         """conda-forge's own build, if conda owns the torch of this environment."""
-        cuda = conda_cuda(self.machine, self.matrix, self.gpus)
+        cuda = conda_cuda(self.situation, self.gpus)
         if cuda is None or self.fault or any(gpu.vendor != "nvidia" for gpu in self.gpus):
             return None
         remedy = ReplaceTorch(version=">=2.0", build=cuda, origin="conda-forge", carries="by its recipe")
@@ -198,7 +195,7 @@ class _Choosing:
             origin="conda-forge",
             index_url="",
             level="native",
-            commands=commands_for((remedy,), self.machine, self.matrix),
+            commands=commands_for((remedy,), self.situation),
             why=(
                 "conda owns the torch of this environment: a wheel over it would mix two installs",
                 f"{cuda}: the CUDA releases that know {_archs(self.gpus)} and that the driver runs",
@@ -225,7 +222,7 @@ class _Choosing:
             why = f"would also run; {best} is preferred" if best else "would also run"
             why += f"; known issue: {choice.fault}" if choice.fault else ""
             reasons[(choice.version, choice.build)] = f"not installed into {owner}" if owner else why
-        platform = platform_of(self.machine)
+        platform = self.situation.platform
         for build in self.matrix.builds():
             if build.origin in INSTALLABLE:
                 only = f"no wheel for {platform} (only for {build.platform})"
@@ -239,20 +236,18 @@ class _Choosing:
 
     def _otherwise(self) -> tuple[PlannedFix, ...]:
         """What would have to change first: the driver, the Python, one environment for each GPU."""
-        choose = gpus_to_choose(self.machine, self.matrix, self.gpus)
+        choose = choice_before_torch(self.situation, self.gpus)
         fixes = [choose] if choose else [self._after_the_driver(fix) for fix in self._other_builds()]
         here = place(self.machine)
         return tuple(
-            PlannedFix(
-                fix.title, tuple(s for r in fix.remedies for s in steps_for(r, here, self.machine, self.matrix))
-            )
+            PlannedFix(fix.title, tuple(s for r in fix.remedies for s in steps_for(r, here, self.situation)))
             for fix in fixes
         )
 
     def _other_builds(self) -> list[Fix]:
         return [
             fix
-            for fix in replacements(self.machine, self.matrix, self.gpus, keep=self.keep)
+            for fix in replacements(self.situation, self.gpus, keep=self.keep)
             if not any(
                 isinstance(r, SetVariable) or (isinstance(r, ReplaceTorch) and r.build == "cpu") for r in fix.remedies
             )
@@ -261,7 +256,7 @@ class _Choosing:
     def _after_the_driver(self, fix: Fix) -> Fix:
         if not self.fault or any(isinstance(remedy, InstallDriver) for remedy in fix.remedies):
             return fix
-        install = driver_to_install(self.machine, self.matrix, self.gpus, why=self.fault)
+        install = driver_to_install(self.situation, self.gpus, why=self.fault)
         if install is None:
             return fix
         return Fix(f"Driver {install.branch}, then: {fix.title}", (install, *fix.remedies))
@@ -269,30 +264,31 @@ class _Choosing:
     # --- facts behind the choice ------------------------------------------------------------------------
 
     def _candidates(self, gpus: tuple[Gpu, ...]) -> tuple[tuple[Choice, ...], tuple[Rejected, ...]]:
-        python, platform = python_of(self.machine), platform_of(self.machine)
-        return candidates(self.machine, self.matrix, gpus, python, platform, driver=self.driver)
+        return candidates(self.situation, gpus, driver=self.driver)
 
     def _driver_fault(self) -> str:
         """Why no present or possible driver runs all of the GPUs; "" if one does."""
         for gpu in self.gpus:
             if why := self._refused(gpu):
                 return why
-        if gpus_to_choose(self.machine, self.matrix, self.gpus):
+        if choice_before_torch(self.situation, self.gpus):
             return "no single driver supports all of these GPUs"
         return ""
 
     def _refused(self, gpu: Gpu) -> str:
         """Why the present driver does not run a GPU at all; "" if it does."""
-        why = refusal(self.machine, self.matrix, gpu)
+        why = refusal(self.situation, gpu)
         if why is None:
             return ""
-        sm, driver = gpu.arch.value or "", f"driver {self.driver}"
-        return {
-            "too-old": f"{driver} does not know {gpu.name} (from {self.matrix.first_driver(sm, gpu.chip)} on)",
-            "dropped": f"{driver} has dropped {gpu.name} (branch {self.matrix.last_branch(sm)} is its last)",
-            "needs-open": f"{driver} has proprietary kernel modules, and {gpu.name} needs the open ones",
-            "refuses-open": f"{driver} has open kernel modules, and {gpu.name} needs the proprietary ones",
+        sm, name, version = gpu.arch.value or "", gpu.name, kernel_driver(self.situation)[0]
+        first, last = self.matrix.first_driver(sm, gpu.chip), self.matrix.last_branch(sm)
+        reason = {
+            "driver-too-old": f"does not know {name} (from {first} on)",
+            "nvidia-driver-dropped-gpu": f"has dropped {name} (branch {last} is its last)",
+            "blackwell-open-module": f"has proprietary kernel modules, and {name} needs the open ones",
+            "open-module-unsupported-gpu": f"has open kernel modules, and {name} needs the proprietary ones",
         }[why]
+        return f"driver {version or 'of unknown version'} {reason}"
 
     def _certain(self) -> bool:
         if self.place in ("jetson", "ngc", "nix") and self.gpus:
@@ -322,7 +318,7 @@ class _Choosing:
                 notes += self._for_which_driver()
             elif self.driver is None and not self._certain():
                 notes.append("The driver's version is unknown: each choice names the oldest driver that it needs.")
-        if python_of(self.machine) is None:
+        if self.situation.python is None:
             notes.append("The Python is unknown: not every build has a wheel for every Python.")
         if self._apart and self.native:
             owner = "conda" if self.place == "conda" else "The distribution"
@@ -334,27 +330,25 @@ class _Choosing:
         return notes
 
     def _on_another_system(self) -> list[str]:
-        fixes = on_another_system(c_library(self.machine, self.matrix), self.rejected)
+        fixes = on_another_system(c_library(self.situation), self.rejected)
         return [remedy.text for fix in fixes for remedy in fix.remedies if isinstance(remedy, Manual)]
 
     def _for_which_driver(self) -> list[str]:
-        driver = driver_to_install(self.machine, self.matrix, self.gpus)
-        return [f"No NVIDIA driver is loaded: this is chosen for {called_driver(driver)}."] if driver else []
+        driver = driver_to_install(self.situation, self.gpus)
+        return [f"No NVIDIA driver is loaded: this is chosen for {driver_name(driver)}."] if driver else []
 
     def _without_a_driver(self, gpu: Gpu) -> str:
         """Why a GPU is left out that the present driver does not run, if no driver runs it and the others."""
         if not (why := self._refused(gpu)):
             return ""
-        return f"{why}; it needs {taken(self.matrix, gpu)}, and no single driver supports all GPUs"
+        return f"{why}; it needs {driver_needs(self.matrix, gpu)}, and no single driver supports all GPUs"
 
 
-def _judged(machine: Machine) -> tuple[Gpu, ...]:
-    """The GPUs that count: the usable ones; else those that a fix could make usable."""
-    everyone = standings(machine)
-    usable = tuple(standing.gpu for standing in everyone if standing.usable)
-    return usable or tuple(
+def _gpus_that_count(situation: Situation) -> tuple[Gpu, ...]:
+    """The usable ones; else those that a fix could make usable."""
+    return situation.usable or tuple(
         standing.gpu
-        for standing in everyone
+        for standing in situation.standings
         if standing.granted != "no" and standing.selected != "no" and standing.gpu.driver.value not in RESERVED
     )
 

@@ -59,14 +59,14 @@ def _lines(answer: Recommendation, machine: Machine, verbose: bool) -> Iterator[
 
 
 def _subject(answer: Recommendation, machine: Machine) -> str:
-    from gpudoctor.frameworks.torch.builds import platform_of, python_of
     from gpudoctor.situation.nvidia_driver import cuda_driver
 
     gpus = [_gpu(gpu) for gpu in answer.gpus] or ["no GPU"]
     driver = cuda_driver(machine)
     nvidia = any(gpu.vendor == "nvidia" for gpu in answer.gpus)
-    python = f"Python {python_of(machine) or 'unknown'}"
-    parts = (", ".join(gpus), f"driver {driver or 'unknown'}" if nvidia else "", python, platform_of(machine))
+    environment = machine.environment.value
+    python = f"Python {(environment and environment.python.value) or 'unknown'}"
+    parts = (", ".join(gpus), f"driver {driver or 'unknown'}" if nvidia else "", python, machine.system.platform)
     return ", ".join(filter(None, parts))
 
 

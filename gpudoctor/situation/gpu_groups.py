@@ -5,11 +5,11 @@ Holds no checks itself.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
 from gpudoctor.finding import Device, Finding, Severity, gpu_subject
+from gpudoctor.isa import capability
 from gpudoctor.machine import Gpu
 
 Item = TypeVar("Item")
@@ -39,10 +39,5 @@ def finding(severity: Severity, gpus: tuple[Gpu, ...], **parts: Any) -> Finding:
 
 def older(gpu: Gpu, other: Gpu) -> bool:
     """Whether an NVIDIA GPU is of a lower compute capability than another."""
-    mine, theirs = _capability(gpu), _capability(other)
+    mine, theirs = capability(gpu.arch.value), capability(other.arch.value)
     return mine is not None and theirs is not None and mine < theirs
-
-
-def _capability(gpu: Gpu) -> int | None:
-    found = re.fullmatch(r"sm_(\d{2,3})", gpu.arch.value or "")
-    return int(found[1]) if found else None

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import struct
+import sys
 import zlib
 from collections.abc import Sequence
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import compress as zstd_frame
+else:
+    from backports.zstd import compress as zstd_frame
+
+__all__ = ["zstd_frame"]
 
 X86_64, AMDGPU = 62, 224
 PROGBITS, NOBITS = 1, 8
@@ -96,15 +104,6 @@ def packed(content: bytes, *, version: int = 3, frame: bytes | None = None) -> b
     sizes = {1: "<I", 2: "<II", 3: "<QQ"}[version]
     numbers = (len(content),) if version == 1 else (head + len(data), len(content))
     return b"CCOB" + struct.pack("<HH", version, method) + struct.pack(sizes, *numbers) + bytes(8) + data
-
-
-def zstd_stored(content: bytes) -> bytes:
-    """A zstd frame whose blocks are stored as they are."""
-    blocks = [content[at : at + 65536] for at in range(0, len(content), 65536)] or [b""]
-    frame = struct.pack("<IBQ", 0xFD2FB528, 0xE0, len(content))
-    for index, block in enumerate(blocks):
-        frame += ((len(block) << 3) | (index == len(blocks) - 1)).to_bytes(3, "little") + block
-    return frame
 
 
 def hip_library(*bundles: bytes, registered: int | None = None) -> bytes:

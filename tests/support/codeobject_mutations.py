@@ -7,7 +7,6 @@ Prints one JSON object. Most damage is done to fields of headers, so that it rea
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import random
@@ -31,10 +30,10 @@ from tests.support.codeobject_files import (
     elf,
     hip_library,
     packed,
-    zstd_stored,
+    zstd_frame,
 )
 from tests.support.environments import shared_library
-from tests.test_codeobjects_amd import ZSTD_3, ZSTD_19, ZSTD_CONTENT
+from tests.test_codeobjects_amd import ZSTD_CONTENT
 
 ADDRESS_SPACE = 400 << 20
 STRUCTURES = {  # what starts a header, and how many bytes from there are worth damaging
@@ -53,7 +52,6 @@ def seeds() -> list[bytes]:
     """Sound files of every kind that is read."""
     many = cuda_library(*(container("sm_80", "sm_90a", "compute_90") for _ in range(6)))
     linked = cuda_library(container("sm_75"), relocatable=[container("sm_80"), container("sm_90")])
-    zstd_frames = [base64.b64decode(text) for text in (ZSTD_3, ZSTD_19)]
     found = [
         many,
         linked,
@@ -61,8 +59,8 @@ def seeds() -> list[bytes]:
         container("sm_90a", "compute_80"),
         hip_library(bundle("gfx1030", "gfx90a:xnack-"), bundle("gfx1100")),
         hip_library(*(packed(bundle("gfx1030", "gfx942"), version=version) for version in (1, 2, 3))),
-        hip_library(*(packed(ZSTD_CONTENT, frame=frame) for frame in zstd_frames)),
-        packed(bundle("gfx950"), frame=zstd_stored(bundle("gfx950"))),
+        hip_library(*(packed(ZSTD_CONTENT, frame=zstd_frame(ZSTD_CONTENT, level)) for level in (3, 19))),
+        packed(bundle("gfx950"), frame=zstd_frame(bundle("gfx950"))),
         bundle("gfx1201", "gfx12-generic"),
         elf([(".text", b"code")], machine=AMDGPU, flags=0x53F, abi_version=3),
     ]
@@ -127,7 +125,7 @@ def watch(reached: set[str]) -> None:
     noting(amd, "_entries", "table of a bundle")
     noting(amd, "_target", "target of a bundle")
     noting(amd, "_features", "flags of a code object")
-    noting(zstd._Frame, "_block", "zstd block")
+    noting(zstd, "ZstdDecompressor", "zstd frame")
 
 
 def everything(handle: int, reached: set[str]) -> None:

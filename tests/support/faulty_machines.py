@@ -311,7 +311,7 @@ MACHINES: dict[str, Machine] = {
     "torch-linalg-no-arch": nvidia_machine(
         nvidia_gpu("NVIDIA GeForce RTX 2080", "sm_75"), torch=torch("2.13.0", cuda="13.0", build="cu130")
     ),
-    "amd-gpu-not-listed": amd_machine(
+    "amd-card-not-listed": amd_machine(
         amd_gpu("AMD Radeon RX 6800 XT", "gfx1030", chip="Navi 21"),
         torch=torch("2.10.0+rocm7.1", archs=known(CodeArchs(gfx=("gfx1030",), blas_gfx=("gfx1030",)), "libtorch")),
     ),

@@ -8,20 +8,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gpudoctor.frameworks.torch.candidates import Choice, Rejected, candidates, platform_of, python_of
+    from gpudoctor.frameworks.torch.candidates import Choice, Rejected, candidates
     from gpudoctor.frameworks.torch.gpus_to_serve import gpus_to_serve
     from gpudoctor.frameworks.torch.nearest import fix_by
     from gpudoctor.frameworks.torch.replacements import replacements
 
-__all__ = ["Choice", "Rejected", "candidates", "fix_by", "gpus_to_serve", "platform_of", "python_of", "replacements"]
+__all__ = ["Choice", "Rejected", "candidates", "fix_by", "gpus_to_serve", "replacements"]
 
 _HOMES = {
     "gpus_to_serve": "gpus_to_serve",
     "Choice": "candidates",
     "Rejected": "candidates",
     "candidates": "candidates",
-    "platform_of": "candidates",
-    "python_of": "candidates",
     "fix_by": "nearest",
     "replacements": "replacements",
 }

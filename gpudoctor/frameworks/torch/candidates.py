@@ -11,12 +11,14 @@ from msgspec.structs import replace
 from gpudoctor.frameworks.torch.c_library import c_library, too_old_for
 from gpudoctor.frameworks.torch.coverage import blas_answer, gfx_answer, is_tegra, without_overrides
 from gpudoctor.isa import cuda_runs
-from gpudoctor.machine import Gpu, Machine
+from gpudoctor.machine import Gpu
 from gpudoctor.matrix.nvidia import DriverVerdict
 from gpudoctor.matrix.rows import Basis, Standing
 from gpudoctor.matrix.versions import figures
+from gpudoctor.situation import Situation, answer_once
+from gpudoctor.situation.driver_choice import driver_after_fix
 from gpudoctor.situation.known_issues import against_builds, speaks_against
-from gpudoctor.situation.nvidia_driver import driver_after_repair, driver_verdict
+from gpudoctor.situation.nvidia_driver import driver_verdict
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -73,61 +75,47 @@ class Rejected(Struct, frozen=True):
     """"libc": everything else would work."""
 
 
-def platform_of(machine: Machine) -> str:
-    """The platform as torch wheels name it: "linux-x86_64"."""
-    return f"linux-{machine.system.arch.value or 'x86_64'}"
-
-
-def python_of(machine: Machine) -> str | None:
-    """Python of the examined environment as wheels name it ("3.12", "3.13t"); None: unknown."""
-    environment = machine.environment.value
-    return environment.python.value if environment else None
-
-
+@answer_once
 def candidates(
-    machine: Machine,
-    matrix: Matrix,
-    gpus: tuple[Gpu, ...],
-    python: str | None,
-    platform: str,
-    *,
-    driver: str | None = None,
+    situation: Situation, gpus: tuple[Gpu, ...], *, any_python: bool = False, driver: str | None = None
 ) -> tuple[tuple[Choice, ...], tuple[Rejected, ...]]:
-    """Every installable build of a platform: those that run on all the GPUs, best first, and the others.
+    """Every installable build of the platform: those that run on all the GPUs, best first, and the others.
 
-    With `python` None the interpreter does not matter. `driver` asks about another driver than the present one.
+    With `any_python` the interpreter does not matter. `driver` asks about another driver than the present one.
     Without GPUs the CPU builds are the choices.
     """
-    bench = Bench(machine, matrix, gpus, driver or driver_after_repair(machine, matrix, gpus))
-    judged = [judge(bench, row, python) for row in matrix.builds(platform) if row.origin in INSTALLABLE]
-    serving = (bench.with_fault(item) for item in judged if isinstance(item, Choice))
-    choices = sorted(serving, key=lambda choice: _best_first(matrix, choice))
-    return tuple(choices), tuple(item for item in judged if isinstance(item, Rejected))
+    python = None if any_python else situation.python
+    bench = Bench(situation, gpus, driver or driver_after_fix(situation, gpus))
+    rows = (row for row in situation.matrix.builds(situation.platform) if row.origin in INSTALLABLE)
+    assessed = [_assess(bench, row, python) for row in rows]
+    serving = (bench.with_fault(item) for item in assessed if isinstance(item, Choice))
+    choices = sorted(serving, key=lambda choice: _best_first(situation.matrix, choice))
+    return tuple(choices), tuple(item for item in assessed if isinstance(item, Rejected))
 
 
 class Bench:
     """What builds are evaluated for: the GPUs of a machine, and the driver that they will have."""
 
-    def __init__(self, machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], driver: str | None) -> None:
-        self.machine = machine
-        self.matrix = matrix
+    def __init__(self, situation: Situation, gpus: tuple[Gpu, ...], driver: str | None) -> None:
+        self.situation = situation
+        self.matrix = situation.matrix
         self.gpus = gpus
         self.driver = driver
         """The present driver, or the nearest one that the GPUs need; None: unknown."""
-        self.libc = c_library(machine, matrix)
+        self.libc = c_library(situation)
         self._verdicts: dict[str, DriverVerdict] = {}
-        self._plain = without_overrides(machine)  # a build with code for the GPU needs no override
-        self._issues = against_builds(self._plain, matrix, gpus) if gpus else ()
+        self._plain = without_overrides(situation)  # a build with code for the GPU needs no override
+        self._issues = against_builds(self._plain, gpus) if gpus else ()
 
     def verdict(self, cuda: str) -> DriverVerdict:
         """How the driver supports a CUDA; computed once for each."""
         if cuda not in self._verdicts:
-            self._verdicts[cuda] = driver_verdict(self.machine, self.matrix, cuda, self.driver)
+            self._verdicts[cuda] = driver_verdict(self.situation, cuda, self.driver)
         return self._verdicts[cuda]
 
     def with_fault(self, choice: Choice) -> Choice:
         """A choice with the known issue that affects it; one about these very GPUs takes precedence."""
-        held = (issue for issue in self._issues if speaks_against(issue, self._plain, self.matrix, choice))
+        held = (issue for issue in self._issues if speaks_against(issue, self._plain, choice))
         issue = min(held, key=_of_release, default=None)
         if issue is None:
             return choice
@@ -141,16 +129,16 @@ def _of_release(issue: KnownIssue) -> bool:
     return not (issue.when.gfx or issue.when.sm)
 
 
-def judge(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejected:
+def _assess(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejected:
     """Evaluate one build for the GPUs of a bench, and then for its C library."""
-    found = _judge_code(bench, row, python)
+    found = _assess_code(bench, row, python)
     glibc = bench.matrix.glibc_of(row)
     if isinstance(found, Choice) and too_old_for(bench.libc, glibc):
         return _rejected(row, "libc", f"needs glibc{f' {glibc}' if glibc else ''}, and this system has {bench.libc}")
     return found
 
 
-def _judge_code(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejected:
+def _assess_code(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejected:
     vendor = "amd" if row.rocm else "nvidia" if row.cuda else "cpu"
     if python and not _has_wheel(row, python):
         span = f" ({_span(row.pythons)})" if row.pythons else ""
@@ -162,7 +150,7 @@ def _judge_code(bench: Bench, row: TorchBuild, python: str | None) -> Choice | R
         return _rejected(row, "vendor", kind.get(vendor, "a CUDA build: AMD GPUs cannot use it"))
     if any(not gpu.arch.value for gpu in bench.gpus):
         return _rejected(row, "unknown", "the architecture of a GPU is unknown")
-    return _judge_rocm(bench, row) if vendor == "amd" else _judge_cuda(bench, row)
+    return _assess_rocm(bench, row) if vendor == "amd" else _assess_cuda(bench, row)
 
 
 def _has_wheel(row: TorchBuild, python: str) -> bool:
@@ -170,7 +158,7 @@ def _has_wheel(row: TorchBuild, python: str) -> bool:
     return match is not None and match[1] + match[2] in row.pythons
 
 
-def _judge_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
+def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
     cuda, matrix = row.cuda or "", bench.matrix
     if row.archs is None:
         return _rejected(row, "unknown", "the architectures it has code for are unknown")
@@ -197,7 +185,7 @@ def _judge_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
             row.archs,
             row.ptx or (),
             ptx_readable=None if verdict == "unknown" else verdict == "serves",
-            tegra=is_tegra(bench.machine, matrix, sm),
+            tegra=is_tegra(bench.situation, sm),
         )
         if answer.runs != "yes":
             return _rejected(row, "code", f"no code for {sm} ({gpu.name}); it has code for {' '.join(row.archs)}")
@@ -216,7 +204,7 @@ def _judge_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
     )
 
 
-def _judge_rocm(bench: Bench, row: TorchBuild) -> Choice | Rejected:
+def _assess_rocm(bench: Bench, row: TorchBuild) -> Choice | Rejected:
     targets = tuple(dict.fromkeys(gpu.arch.value or "" for gpu in bench.gpus))
     if row.archs is None:
         return _rejected(row, "unknown", "the architectures it has code for are unknown")

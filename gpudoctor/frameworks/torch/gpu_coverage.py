@@ -67,7 +67,7 @@ def fits(situation: Situation) -> tuple[Fit, ...]:
     vendor = situation.built_for
     if vendor is None:
         return ()
-    return tuple(Fit(gpu, carries(situation.machine, situation.matrix, gpu)) for gpu in situation.usable_of(vendor))
+    return tuple(Fit(gpu, carries(situation, gpu)) for gpu in situation.usable_of(vendor))
 
 
 def weight(fit: Fit, all_fits: tuple[Fit, ...]) -> Severity:
@@ -81,12 +81,12 @@ def weight(fit: Fit, all_fits: tuple[Fit, ...]) -> Severity:
     return "note" if working and (fit.gpu.integrated or weaker) else "error"
 
 
-def alike(some: tuple[Fit, ...]) -> tuple[tuple[Fit, ...], ...]:
+def equal_fits(some: tuple[Fit, ...]) -> tuple[tuple[Fit, ...], ...]:
     """Groups of fits with the same GPU name and the same answer."""
     return tuple(together(some, lambda fit: (fit.gpu.name, fit.gpu.arch.value, fit.carried)).values())
 
 
-def about(group: tuple[Fit, ...], severity: Severity, **parts: Any) -> Finding:
+def finding_about(group: tuple[Fit, ...], severity: Severity, **parts: Any) -> Finding:
     """A finding about the GPUs of such a group; `parts` are the other fields of a Finding."""
     return finding(severity, tuple(fit.gpu for fit in group), **parts)
 
@@ -115,8 +115,8 @@ def better_torch(situation: Situation) -> tuple[Fix, ...]:
     """Fixes with another torch, chosen for the GPUs that it should support."""
     vendor = situation.built_for
     usable = situation.usable_of(vendor) if vendor and situation.usable_of(vendor) else situation.usable
-    gpus = builds.gpus_to_serve(situation.machine, situation.matrix, usable)
-    return builds.replacements(situation.machine, situation.matrix, gpus, keep=situation.torch)
+    gpus = builds.gpus_to_serve(situation, usable)
+    return builds.replacements(situation, gpus, keep=situation.torch)
 
 
 def without_variable(fix: Fix, name: str) -> Fix:
@@ -128,7 +128,7 @@ def without_variable(fix: Fix, name: str) -> Fix:
 
 def native(situation: Situation, fit: Fit) -> Fit:
     """The build's code for a GPU where no override is in force."""
-    return Fit(fit.gpu, natively(situation.machine, situation.matrix, fit.gpu))
+    return Fit(fit.gpu, natively(situation, fit.gpu))
 
 
 def spoiled(situation: Situation, fit: Fit) -> bool:
@@ -149,7 +149,7 @@ def aside(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> bool:
     if fit.gpu.integrated and (situation.usable_of("nvidia") or any(not other.gpu.integrated for other in all_fits)):
         return True
     first = process_order(situation)[:1]
-    return any(other.served for other in all_fits) and bool(first and first[0] is not fit.gpu)
+    return any(other.served for other in all_fits) and bool(first and first[0].key != fit.gpu.key)
 
 
 def amd_fixes(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> tuple[Fix, ...]:
@@ -157,10 +157,10 @@ def amd_fixes(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> tupl
 
     Another build, if one supports the GPU; last, if the build supports other GPUs, showing only those to a process.
     """
-    gpus = builds.gpus_to_serve(situation.machine, situation.matrix, situation.usable_of("amd"))
+    gpus = builds.gpus_to_serve(situation, situation.usable_of("amd"))
     others = tuple(other.gpu for other in all_fits if other.served)
     show = show_only(situation, others) if others else None
-    if show is None or any(gpu is fit.gpu for gpu in gpus):
+    if show is None or fit.gpu in gpus:
         fixes = better_torch(situation)
         return (*(fix for fix in fixes if not _for_the_cpu(fix)), show) if show else fixes
     return (show,)
@@ -197,7 +197,7 @@ def visible_as(situation: Situation, wanted: tuple[Gpu, ...]) -> tuple[str, str]
         if not selection.certain:
             return None
         gpus = selection.gpus
-    places = [str(place) for place, gpu in enumerate(gpus) if any(gpu is other for other in wanted)]
+    places = [str(place) for place, gpu in enumerate(gpus) if gpu in wanted]
     return ("HIP_VISIBLE_DEVICES", ",".join(places)) if places else None
 
 

@@ -80,7 +80,7 @@ def busy(situation: Situation) -> tuple[tuple[str, str], ...]:
 def severity(situation: Situation, fault: Fault) -> Severity:
     """As severe as the cause; less for integrated graphics or a weaker GPU beside one that computes."""
     own: Severity = fault.causes[0].severity if fault.causes and fault.slug == fault.causes[0].slug else "error"
-    others = [gpu for gpu in situation.usable if not any(gpu is own_gpu for own_gpu in fault.gpus)]
+    others = [gpu for gpu in situation.usable if gpu not in fault.gpus]
     if not fault.gpus or not others:
         return own
     if all(gpu.integrated for gpu in fault.gpus) and any(map(situation.computed, others)):
@@ -88,7 +88,7 @@ def severity(situation: Situation, fault: Fault) -> Severity:
     if fault.slug in NO_CODE:
         all_fits = fits(situation)
         for fit in all_fits:
-            if fit.gpu is fault.gpus[0] and fit.fails:
+            if fit.gpu == fault.gpus[0] and fit.fails:
                 return (
                     "warning"
                     if aside(situation, fit, all_fits) and fit.gpu.vendor == "amd"
@@ -97,7 +97,7 @@ def severity(situation: Situation, fault: Fault) -> Severity:
     return own
 
 
-def told(fault: Fault) -> str:
+def summary(fault: Fault) -> str:
     """ "12 of 12 smoke kernels fail: elementwise (float32), matmul (float16) and 10 more"."""
     if all(kernel.name == LISTING for kernel in fault.kernels):
         return "torch cannot list its devices"
@@ -109,7 +109,7 @@ def told(fault: Fault) -> str:
     return f"{count} {does}: {', '.join(names[:_SHOWN])}{more}"
 
 
-def said(situation: Situation, fault: Fault) -> str:
+def error_text(situation: Situation, fault: Fault) -> str:
     """What the first of them said: the line that tells the cause, else how it ended, else its last line."""
     kernel = next(
         (k for k in fault.kernels if fault.causes and _cause(situation, k) == fault.causes[0]), fault.kernels[0]
@@ -226,7 +226,7 @@ def _of_device(situation: Situation, device: str) -> Iterator[Fault]:
 
 def _only_this_kernel(situation: Situation, device: str, row: ErrorPattern, mixed: bool) -> bool:
     """Whether only these kernels lack code for a GPU: others passed, and the build supports the GPU."""
-    served = [fit for fit in fits(situation) if fit.gpu is situation.behind.get(device) and fit.served]
+    served = [fit for fit in fits(situation) if fit.gpu == situation.behind.get(device) and fit.served]
     return row.stops and row.slug in NO_CODE and mixed and bool(served)
 
 

@@ -56,7 +56,7 @@ def _as_told(fault: Fault) -> tuple[Fix, ...]:
 def _with_code(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
     """Builds for the GPU, without the one that just failed on it."""
     all_fits = fits(situation)
-    fit = next((fit for fit in all_fits if any(fit.gpu is gpu for gpu in fault.gpus)), None)
+    fit = next((fit for fit in all_fits if fit.gpu in fault.gpus), None)
     fixes = amd_fixes(situation, fit, all_fits) if fit and fit.gpu.vendor == "amd" else better_torch(situation)
     return tuple(fix for fix in fixes if not _changes_nothing(situation, fix))
 

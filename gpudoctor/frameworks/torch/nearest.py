@@ -10,7 +10,8 @@ from gpudoctor.finding import AnyRemedy, Fix, ReplaceTorch, UnsetVariable
 from gpudoctor.frameworks.torch.candidates import Choice, merely_built, within_version
 from gpudoctor.frameworks.torch.companions import pairing
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
-from gpudoctor.machine import Machine, Torch
+from gpudoctor.machine import Torch
+from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -78,11 +79,11 @@ def _distance(choice: Choice, keep: Torch) -> tuple[int, tuple[int, ...]]:
     return (2, tuple(-n for n in offered.release))
 
 
-def fix_by(machine: Machine, matrix: Matrix, choice: Choice, keep: Torch | None) -> Fix:
+def fix_by(situation: Situation, choice: Choice, keep: Torch | None) -> Fix:
     """One choice as a fix, with the installed companions."""
-    remedies = replace_torch(machine, matrix, choice)
+    remedies = replace_torch(situation, choice)
     if choice.rocm:
-        overrides = sorted(name for name in machine.variables if name.startswith(OVERRIDE))
+        overrides = sorted(name for name in situation.machine.variables if name.startswith(OVERRIDE))
         why = "the build has code for the GPU itself, which the override would keep it from using"
         remedies += tuple(UnsetVariable(name=name, why=why) for name in overrides)
     name = f"torch {choice.version}+{choice.build}" if choice.index_url else f"torch {choice.version}"
@@ -99,19 +100,17 @@ def fix_by(machine: Machine, matrix: Matrix, choice: Choice, keep: Torch | None)
     return Fix(title=f"{verb} {name}{place}{remark}", remedies=remedies)
 
 
-def replace_torch(
-    machine: Machine, matrix: Matrix, choice: Choice, also: tuple[str, ...] = ()
-) -> tuple[AnyRemedy, ...]:
+def replace_torch(situation: Situation, choice: Choice, also: tuple[str, ...] = ()) -> tuple[AnyRemedy, ...]:
     """The remedy that installs a choice, and what else its companions (installed ones, and `also`) need."""
-    together, apart = pairing(machine, matrix, choice, also)
+    companions, others = pairing(situation, choice, also)
     remedy = ReplaceTorch(
         version=choice.version,
         build=choice.build,
         origin=choice.origin,
         index_url=choice.index_url,
         extra=choice.extra,
-        companions=together,
+        companions=companions,
         carries=choice.carries,
         community=choice.community,
     )
-    return (remedy, *apart)
+    return (remedy, *others)
