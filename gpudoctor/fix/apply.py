@@ -212,11 +212,11 @@ def _run_steps(run: Run, say: Say) -> Applied:
                 run = note(run, "started", step=number)
                 run, rc, last = _run_one(run, number, step, say)
             except Interrupted as by:
-                return _interrupted(run, number, by.number)
+                return _record_interruption(run, number, by.number)
             except RepairError as error:
                 return _finish(run, Applied(ok=False, run=run, failed=number, problem=str(error)))
             except BaseException:
-                _interrupted(run, number)
+                _record_interruption(run, number)
                 raise
         if rc != 0:
             return _finish(run, Applied(ok=False, run=run, failed=number, rc=rc, last_lines=last))
@@ -261,7 +261,7 @@ def _close(run: Run, failure: Applied | None) -> Applied:
     return replace(failure, run=run)
 
 
-def _interrupted(run: Run, number: int, by: int = 0) -> Applied:
+def _record_interruption(run: Run, number: int, by: int = 0) -> Applied:
     """The step has ended. Everything kept stays, since the run may be continued."""
     run = recording.record_after(_reread(run))
     run = note(run, "interrupted", step=number)
