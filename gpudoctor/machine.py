@@ -746,12 +746,15 @@ class Smoke(Record, frozen=True):
 # --- the whole -----------------------------------------------------------------------------------
 
 Level = Literal["static", "driver", "quick", "standard", "full"]
-SubjectKind = Literal["machine", "root", "snapshot", "whatif"]
+SubjectKind = Literal["machine", "root", "snapshot", "whatif", "text"]
+FORMAT = 2
+"""Of a written Machine. It rises with a change that an older gpudoctor would misread; `intake.snapshot` reads all."""
 
 
 class Machine(Record, frozen=True):
     """Everything known about one machine and one Python environment on it."""
 
+    format: int = field(default_factory=lambda: FORMAT)  # a plain default would not be written
     system: System = System()
     gpus: tuple[Gpu, ...] = ()
     buses: Fact[bool] = unknown("not probed")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, ReplaceTorch, UnsetVariable
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
 from gpudoctor.frameworks.torch.gpu_coverage import (
     REPAIRED_WITH_TORCH,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import (
     Evidence,
     Finding,
@@ -12,6 +12,7 @@ from gpudoctor.finding import (
     Manual,
     NotJudged,
 )
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import (
     REPAIRED_WITH_TORCH,
     Fit,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import posixpath
 import re
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage, UnsetVariable
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.c_library import asked_glibc, c_library, cannot_load
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, better_torch
 from gpudoctor.frameworks.torch.reinstall import installed_again

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import (
     AnyRemedy,
     Evidence,
@@ -15,6 +15,7 @@ from gpudoctor.finding import (
     RemovePackage,
     UnsetVariable,
 )
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import better_torch
 from gpudoctor.frameworks.torch.reinstall import _same_build, installed_again
 from gpudoctor.machine import Torch, TorchCopy

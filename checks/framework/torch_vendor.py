@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
-from gpudoctor.frameworks.torch import builds
+from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.gpu_coverage import REPAIRED_WITH_TORCH, better_torch, build_name, fits
 from gpudoctor.machine import Gpu, Library, Torch
 from gpudoctor.situation import Situation, needs

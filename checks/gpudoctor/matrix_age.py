@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import (
     Evidence,
     Finding,
     Fix,
     Manual,
 )
+from gpudoctor.frameworks.torch import check
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, needs
 

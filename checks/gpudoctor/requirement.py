@@ -56,7 +56,7 @@ def _finding(situation: Situation, requirement: Requirement, saw: str, source: s
         want=requirement.text,
         subject="what is required",
         evidence=(Evidence(requirement.text, saw, source),),
-        gpus=tuple(map(Device.of, out)) if short_of_gpus else (),
+        devices=tuple(map(Device.of, out)) if short_of_gpus else (),
         possible_causes=causes,
         fixes=(
             Fix(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage, SetVariable, UnsetVariable
+from gpudoctor.frameworks.torch import check
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, needs

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.rows import TorchBuild

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
+from gpudoctor.frameworks.torch import check
 from gpudoctor.situation import Situation
 from gpudoctor.situation.issue_findings import GENERAL, of_slug
 

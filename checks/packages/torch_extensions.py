@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.coverage import gfx_answer, is_tegra, ptx_readable
 from gpudoctor.frameworks.torch.gpu_coverage import Fit, fits, spelled
 from gpudoctor.isa import Answer, Runs, capability, cuda_runs, dotted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import (
     Evidence,
     Finding,
@@ -10,6 +10,7 @@ from gpudoctor.finding import (
     Manual,
     Severity,
 )
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.c_library import cannot_load
 from gpudoctor.frameworks.torch.shadowed_libraries import (
     DISTRIBUTIONS,

@@ -6,6 +6,7 @@ import re
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
+    Device,
     Evidence,
     Finding,
     Fix,
@@ -14,6 +15,7 @@ from gpudoctor.finding import (
     ReplaceTorch,
     gpu_subject,
 )
+from gpudoctor.frameworks.torch import NAME as TORCH
 from gpudoctor.frameworks.torch.coverage import carries
 from gpudoctor.frameworks.torch.gpu_coverage import better_torch
 from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_of_the_cache, without_folder
@@ -81,6 +83,7 @@ def driver_too_old(situation: Situation) -> Verdicts:
             saw=_driver_text(situation),
             want=bundled or f"a driver for CUDA {torch.cuda}",
             subject="NVIDIA driver",
+            framework=TORCH,
             evidence=_driver_evidence(situation),
         )
 
@@ -94,6 +97,7 @@ def _gpu_needs_newer(situation: Situation, gpus: tuple[Gpu, ...]) -> Finding:
         saw=_driver_text(situation),
         want=f"{first} or newer",
         subject=gpu_subject(gpu),
+        devices=tuple(map(Device.of, gpus)),
         evidence=(*_driver_evidence(situation), Evidence.of("gpu.arch", gpu.arch)),
         fixes=(install_driver(situation, gpus),),
         supersedes=("no-driver",),
@@ -114,6 +118,7 @@ def _below_floor(situation: Situation, cuda: str) -> Finding:
         saw=_driver_text(situation),
         want=f"a driver for CUDA {cuda}" if has_own_numbers(situation.machine) or not floor else f"{floor} or newer",
         subject="NVIDIA driver",
+        framework=TORCH,
         evidence=(*_driver_evidence(situation), Evidence("torch.cuda", cuda, situation.torch.source)),
         fixes=_fixes(situation, floor),
         refs=("CUDA compatibility guide, minor version compatibility",),
@@ -220,6 +225,7 @@ def cuda_compat_on_geforce(situation: Situation) -> Verdicts:
         saw=library.path,
         want="the driver's own libcuda.so.1",
         subject=gpu_subject(gpu),
+        devices=tuple(map(Device.of, consumer or gpus)),
         evidence=(*library_evidence(situation, library), Evidence("gpu.name", gpu.name, gpu.source)),
         fixes=_without_compat(situation, library),
         refs=("CUDA compatibility guide, forward compatibility", "gpustack/gpustack#1254"),

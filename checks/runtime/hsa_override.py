@@ -16,6 +16,7 @@ from gpudoctor.finding import (
     UnsetVariable,
     gpu_subject,
 )
+from gpudoctor.frameworks.torch import NAME as TORCH
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, natively, override_in_force, within_generation
 from gpudoctor.frameworks.torch.gpu_coverage import (
@@ -168,7 +169,7 @@ def _unneeded(situation: Situation, name: str, value: str, named: str, gpus: tup
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
 
-@check("GPD314", "alloc-conf-expandable-segments-rocm", "runtime")
+@check("GPD314", "alloc-conf-expandable-segments-rocm", "runtime", framework=TORCH)
 def alloc_conf_expandable_segments_rocm(situation: Situation) -> Verdicts:
     """Expandable segments are switched on for a ROCm build.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import (
     Device,
     Evidence,
@@ -15,7 +15,7 @@ from gpudoctor.finding import (
     Reboot,
     gpu_subject,
 )
-from gpudoctor.frameworks.torch import builds
+from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.gpu_coverage import (
     Fit,
     amd_fixes,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, NotJudged, gpu_subject
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import build_name, fits, spelled
 from gpudoctor.frameworks.torch.gpu_coverage import evidence as code_evidence
 from gpudoctor.frameworks.torch.kernel_faults import (

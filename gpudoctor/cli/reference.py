@@ -50,10 +50,10 @@ def list_checks(style: str | None) -> int:
 
     checks = (*machine_checks(), *image_checks())
     if style == "json":
+        from gpudoctor.render.documents import ListedCheck
         from gpudoctor.render.public import to_json
 
-        rows = [{"id": check.id, "slug": check.slug, "title": check.title} for check in checks]
-        sys.stdout.write(to_json(rows))
+        sys.stdout.write(to_json([ListedCheck(check.id, check.slug, check.title) for check in checks]))
         return 0
     width = max(len(check.slug) for check in checks)
     for check in checks:
@@ -110,15 +110,10 @@ def validate(files: tuple[str, ...], overlays: tuple[str, ...]) -> int:
 
 
 @click.command()
-def schema() -> int:
-    """Print the JSON Schema of the report."""
-    import msgspec
+@click.argument("command", default="report", metavar="[COMMAND]")
+def schema(command: str) -> int:
+    """Print the JSON Schema of what COMMAND prints with --format json. [default: the report of `check`]"""
+    from gpudoctor.schemas import schema_text
 
-    from gpudoctor.host import InputError
-    from gpudoctor.render.public import to_json
-    from gpudoctor.report import Report
-
-    if tuple(sys.version_info) < (3, 11):  # there Fact[tuple[A, ...]] and Fact[tuple[B, ...]] get one name
-        raise InputError("`gpudoctor schema` needs Python 3.11 or newer; what it prints holds for every Python")
-    sys.stdout.write(to_json(msgspec.json.schema(Report)))
+    sys.stdout.write(schema_text(command))
     return 0

@@ -113,20 +113,21 @@ def _list(shown: Shown) -> int:
 
     kernels = all_kernels()
     if shown.style == "json":
+        from gpudoctor.render.documents import Kernels, ListedKernel
         from gpudoctor.render.public import to_json
 
-        rows = [
-            {
-                "name": kernel.name,
-                "level": kernel.level,
-                "dtypes": [dtype for dtype in kernel.dtypes if dtype],
-                "seconds": kernel.seconds,
-                "devices": kernel.gpus,
-                "title": kernel.title,
-            }
+        rows = (
+            ListedKernel(
+                name=kernel.name,
+                level=kernel.level,
+                dtypes=tuple(dtype for dtype in kernel.dtypes if dtype),
+                seconds=kernel.seconds,
+                devices=kernel.gpus,
+                title=kernel.title,
+            )
             for kernel in kernels
-        ]
-        sys.stdout.write(to_json({"schema": 1, "kernels": rows}))
+        )
+        sys.stdout.write(to_json(Kernels(kernels=tuple(rows))))
         return 0
     from gpudoctor.render.lines import Line, print_lines
 

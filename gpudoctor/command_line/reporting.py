@@ -32,6 +32,15 @@ def present(
 
     `smoke_only`: a text has of the machine only what the smoke kernels did.
     """
+    report, judgement = judged(survey, subject, matrix, shown, required)
+    give(report, judgement, shown, _table(survey.machine, matrix, smoke_only or shown.verbose), smoke_only)
+    return report.exit_code
+
+
+def judged(
+    survey: Survey, subject: Subject, matrix: Matrix, shown: Shown, required: tuple[Requirement, ...] = ()
+) -> tuple[Report, Judgement]:
+    """The report of a surveyed machine, and the judgement that it tells."""
     from gpudoctor.engine import ignore_rules, judge
     from gpudoctor.report import make_report
     from gpudoctor.suites import machine_checks
@@ -55,8 +64,7 @@ def present(
         fail_on=cast("FailOn", shown.fail_on),
         timings_ms=survey.timings_ms,
     )
-    give(report, judgement, shown, _table(survey.machine, matrix, smoke_only or shown.verbose), smoke_only)
-    return report.exit_code
+    return report, judgement
 
 
 def give(report: Report, judgement: Judgement, shown: Shown, table: tuple[Line, ...], table_only: bool) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.finding import Finding, NotJudged, SetVariable, UnsetVariable
+from gpudoctor.finding import Finding, NotJudged, SetVariable, UnsetVariable, Verdict
 from gpudoctor.machine import Machine
 
 
@@ -21,7 +21,7 @@ class Proof(Struct, frozen=True):
     """Remaining problems that only need a variable, which no fix writes into a start-up file."""
     questions: tuple[str, ...]
     """Questions about a usable GPU that the second check could not answer."""
-    verdict: str
+    verdict: Verdict
 
 
 def proof(
@@ -29,7 +29,7 @@ def proof(
     after: Sequence[Finding],
     under_variables: Sequence[Finding],
     questions: Iterable[NotJudged],
-    verdict: str,
+    verdict: Verdict,
 ) -> Proof:
     """Compare two judgements of one machine.
 

@@ -6,12 +6,14 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TextIO
 
+from gpudoctor.plain_text import utc
 from gpudoctor.render.lines import Line, print_lines
 from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
     from gpudoctor.fix.journal import Run
     from gpudoctor.fix.undo import Undone
+    from gpudoctor.render.documents import PastRun
 
 _STATES = {
     "done": "done",
@@ -31,20 +33,27 @@ def when(seconds: float) -> str:
 
 def history_data(runs: Iterable[Run]) -> dict[str, Any]:
     """All runs, the newest last."""
-    return {"schema": 1, "runs": [_run_data(run) for run in runs]}
+    import msgspec
+
+    from gpudoctor.render.documents import History
+
+    data: dict[str, Any] = msgspec.to_builtins(History(runs=tuple(map(_past_run, runs))))
+    return data
 
 
-def _run_data(run: Run) -> dict[str, Any]:
-    return {
-        "id": run.id,
-        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(run.when)),
-        "prefix": run.prefix,
-        "state": run.state,
-        "findings": list(run.because),
-        "steps": [list(step.argv) for step in run.steps],
-        "kept_bytes": run.kept_bytes,
-        "packages": [{"name": name, "before": had, "after": has} for name, had, has in changes(run)],
-    }
+def _past_run(run: Run) -> PastRun:
+    from gpudoctor.render.documents import PackageChange, PastRun
+
+    return PastRun(
+        id=run.id,
+        at=utc(run.when),
+        prefix=run.prefix,
+        state=run.state,
+        findings=tuple(run.because),
+        steps=tuple(tuple(step.argv) for step in run.steps),
+        kept_bytes=run.kept_bytes,
+        packages=tuple(PackageChange(*change) for change in changes(run)),
+    )
 
 
 def changes(run: Run) -> list[tuple[str, str | None, str | None]]:
@@ -135,14 +144,22 @@ def print_forgotten(run: Run, freed: int, out: TextIO, *, color: bool) -> None:
 
 def forgotten_data(run: Run, freed: int) -> dict[str, Any]:
     """The same for programs."""
-    return {"schema": 1, "run": run.id, "forgotten": True, "freed_bytes": freed}
+    import msgspec
+
+    from gpudoctor.render.documents import Forgotten
+
+    data: dict[str, Any] = msgspec.to_builtins(Forgotten(run=run.id, freed_bytes=freed))
+    return data
 
 
 def undone_data(run: Run, told: Undone) -> dict[str, Any]:
     """What an undo did."""
     import msgspec
 
-    return {"schema": 1, "run": run.id, **msgspec.to_builtins(told)}
+    from gpudoctor.render.documents import Undo
+
+    data: dict[str, Any] = msgspec.to_builtins(Undo(run=run.id, **msgspec.structs.asdict(told)))
+    return data
 
 
 def print_undone(run: Run, told: Undone, out: TextIO, *, color: bool) -> None:

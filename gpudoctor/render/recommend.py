@@ -20,13 +20,14 @@ def recommendation_data(answer: Recommendation) -> dict[str, Any]:
     """As built-in types, in the order of the contract: choices, rejected, then what they rest on."""
     import msgspec
 
-    return {
-        "schema": 1,
-        "choices": msgspec.to_builtins(answer.choices),
-        "rejected": msgspec.to_builtins(answer.rejected),
-        "notes": list(answer.notes),
-        "otherwise": msgspec.to_builtins(answer.otherwise),
-    }
+    from gpudoctor.render.documents import Recommendations
+
+    data: dict[str, Any] = msgspec.to_builtins(
+        Recommendations(
+            choices=answer.choices, rejected=answer.rejected, notes=answer.notes, otherwise=answer.otherwise
+        )
+    )
+    return data
 
 
 def print_recommendation(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gpudoctor.fix.apply import Applied
     from gpudoctor.planner.proof import Proof
     from gpudoctor.planner.repair import PlannedStep, Repair
+    from gpudoctor.render.documents import SecondLook
 
 _RISKS: dict[Risk, str] = {
     "safe": "none: nothing is replaced",
@@ -27,15 +28,16 @@ def repair_data(plan: Repair) -> dict[str, Any]:
     """As built-in types, in the order of the contract."""
     import msgspec
 
-    steps = [
-        {
-            **msgspec.to_builtins(planned.step),
-            "because": list(planned.because),
-            "state": planned.state,
-        }
+    from gpudoctor.render.documents import IN_PLAN, Plan
+
+    steps: Any = tuple(
+        IN_PLAN[type(planned.step)](
+            **msgspec.structs.asdict(planned.step), because=planned.because, state=planned.state
+        )
         for planned in plan.steps
-    ]
-    return {"schema": 1, "steps": steps, "after": plan.after}
+    )
+    data: dict[str, Any] = msgspec.to_builtins(Plan(steps=steps, after=plan.after))
+    return data
 
 
 def print_repair(
@@ -102,28 +104,36 @@ def step_line(number: int, of: int, argv: Sequence[str]) -> str:
 
 def outcome_data(applied: Applied, proof: Proof | None, exit_code: int) -> dict[str, Any]:
     """How a run went, and what the second look at the machine found (ids); null where there was none."""
-    return {
-        "run": applied.run.id if applied.run else None,
-        "ok": applied.ok,
-        "failed_step": applied.failed,
-        "problem": applied.problem or (f"exit status {applied.rc}" if applied.rc else ""),
-        "proof": _proof_data(proof) if proof else None,
-        "exit_code": exit_code,
-    }
+    import msgspec
+
+    from gpudoctor.render.documents import Result
+
+    result = Result(
+        run=applied.run.id if applied.run else None,
+        ok=applied.ok,
+        failed_step=applied.failed,
+        problem=applied.problem or (f"exit status {applied.rc}" if applied.rc else ""),
+        proof=_second_look(proof) if proof else None,
+        exit_code=exit_code,
+    )
+    data: dict[str, Any] = msgspec.to_builtins(result)
+    return data
 
 
-def _proof_data(proof: Proof) -> dict[str, Any]:
-    return {
-        "repaired": _ids(proof.repaired),
-        "left": _ids(proof.left),
-        "new": _ids(proof.new),
-        "by_variables": _ids(proof.by_variables),
-        "verdict": proof.verdict,
-    }
+def _second_look(proof: Proof) -> SecondLook:
+    from gpudoctor.render.documents import SecondLook
+
+    return SecondLook(
+        repaired=_ids(proof.repaired),
+        left=_ids(proof.left),
+        new=_ids(proof.new),
+        by_variables=_ids(proof.by_variables),
+        verdict=proof.verdict,
+    )
 
 
-def _ids(findings: Iterable[Finding]) -> list[str]:
-    return list(dict.fromkeys(finding.id for finding in findings))
+def _ids(findings: Iterable[Finding]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(finding.id for finding in findings))
 
 
 def print_outcome(applied: Applied, proof: Proof | None, out: TextIO, *, color: bool) -> None:

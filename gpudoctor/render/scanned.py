@@ -11,6 +11,7 @@ from gpudoctor.scan.library import together
 if TYPE_CHECKING:
     from gpudoctor.codeobjects.library import Code
     from gpudoctor.machine import Gpu
+    from gpudoctor.render.documents import LibrariesWithoutCode, ScannedFor, ScannedLibrary
     from gpudoctor.scan.library import Library
     from gpudoctor.scan.target import Scanned
     from gpudoctor.scan.verdicts import Verdict
@@ -21,35 +22,40 @@ _MOST_NAMED = 6
 
 
 def scan_data(scanned: Iterable[Scanned], judged: list[tuple[Gpu, list[Verdict]]]) -> dict[str, Any]:
-    """The JSON document; `GPUs` is there only where GPUs were judged."""
-    data: dict[str, Any] = {
-        "schema": 1,
-        "libraries": [_library(library) for found in scanned for library in found.libraries],
-    }
-    if judged:
-        data["gpus"] = [
-            {
-                "name": gpu.name,
-                "arch": gpu.arch.value,
-                "missing": [_verdict(verdict) for verdict in verdicts if verdict.standing == "missing"],
-                "unknown": [_verdict(verdict) for verdict in verdicts if verdict.standing == "unknown"],
-            }
-            for gpu, verdicts in judged
-        ]
+    """The JSON document."""
+    import msgspec
+
+    from gpudoctor.render.documents import Scan
+
+    libraries = tuple(_library(library) for found in scanned for library in found.libraries)
+    gpus = tuple(_scanned_for(gpu, verdicts) for gpu, verdicts in judged)
+    data: dict[str, Any] = msgspec.to_builtins(Scan(libraries=libraries, gpus=gpus or msgspec.UNSET))
     return data
 
 
-def _library(library: Library) -> dict[str, Any]:
+def _library(library: Library) -> ScannedLibrary:
+    from gpudoctor.render.documents import ScannedLibrary
+
     code = library.code
-    return {
-        "path": library.path,
-        "sass": list(code.sass),
-        "ptx": list(code.ptx),
-        "gfx": list(code.gfx),
-        "relocatable": list(code.relocatable),
-        "share": {arch: round(share, 4) for arch, share in code.share.items()},
-        "reason": _reason(code),
-    }
+    return ScannedLibrary(
+        path=library.path,
+        sass=code.sass,
+        ptx=code.ptx,
+        gfx=code.gfx,
+        relocatable=code.relocatable,
+        share={arch: round(share, 4) for arch, share in code.share.items()},
+        reason=_reason(code),
+    )
+
+
+def _scanned_for(gpu: Gpu, verdicts: list[Verdict]) -> ScannedFor:
+    from gpudoctor.render.documents import ScannedFor
+
+    missing, unknown = (
+        tuple(_without_code(verdict) for verdict in verdicts if verdict.standing == standing)
+        for standing in ("missing", "unknown")
+    )
+    return ScannedFor(gpu.name, gpu.arch.value, missing, unknown)
 
 
 def _reason(code: Code) -> str | None:
@@ -58,9 +64,11 @@ def _reason(code: Code) -> str | None:
     return code.reason
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
-    paths = [library.path for library in verdict.libraries]
-    return {"distribution": verdict.libraries[0].owner or None, "libraries": paths, "why": verdict.why}
+def _without_code(verdict: Verdict) -> LibrariesWithoutCode:
+    from gpudoctor.render.documents import LibrariesWithoutCode
+
+    paths = tuple(library.path for library in verdict.libraries)
+    return LibrariesWithoutCode(verdict.libraries[0].owner or None, paths, verdict.why)
 
 
 def scan_text(scanned: list[Scanned], judged: list[tuple[Gpu, list[Verdict]]]) -> str:

@@ -34,7 +34,7 @@ def finding(severity: Severity, gpus: tuple[Gpu, ...], **parts: Any) -> Finding:
     devices = tuple(Device.of(gpu) for gpu in gpus)
     device = devices[0] if len(gpus) == 1 else None
     subject = gpu_subject(gpus[0]) if len(gpus) == 1 else called(gpus)
-    return Finding(severity=severity, subject=subject, device=device, gpus=devices, **parts)
+    return Finding(severity=severity, subject=subject, device=device, devices=devices, **parts)
 
 
 def older(gpu: Gpu, other: Gpu) -> bool:
