@@ -88,11 +88,8 @@ class Applied(Struct, frozen=True):
 
 
 def apply(steps: Sequence[RunStep], target: Target, journal_home: str, *, plan: Any, say: Say) -> Applied:
-    """Run `steps` in order, so that all of them can be undone.
-
-    The journal keeps `plan` as it is: anything that JSON can hold. Raises RepairError when the run cannot begin;
-    nothing was changed then.
-    """
+    """Run `steps` in order, so that all of them can be undone. The journal keeps `plan` as it is: anything that JSON
+    can hold. Raises RepairError when the run cannot begin; nothing was changed then."""
     placed_steps = tuple(replace(step, cwd=_folder_of(step)) for step in steps)
     scope = scope_of(target, placed_steps)
     _look_for_programs(placed_steps)
@@ -165,10 +162,8 @@ def resume(run: Run, *, say: Say) -> Applied:
 
 
 def aside_of(run: Run) -> str:
-    """The folder for files that somebody changed since the run.
-
-    It lies beside the kept files: mostly on the environment's file system, and it outlives them.
-    """
+    """The folder for files that somebody changed since the run. It lies beside the kept files: mostly on the
+    environment's file system, and it outlives them."""
     folder = os.path.dirname(run.kept)
     return f"{run.home if folder == run.folder else folder}/changed-since-{run.id}"
 
@@ -293,10 +288,8 @@ def _all_steps_ended(run: Run) -> bool:
 
 
 def _folder_of(step: RunStep) -> str:
-    """The folder in which a step runs.
-
-    Python imports from it, so root does not stay in another account's folder. A new venv is made only there.
-    """
+    """The folder in which a step runs. Python imports from it, so root does not stay in another account's folder. A
+    new venv is made only there."""
     here = os.path.abspath(step.cwd or os.curdir)
     elsewhere = os.geteuid() == 0 and not step.cwd and belongs_to_another(here) and not venv_made(step)
     return "/" if elsewhere else here

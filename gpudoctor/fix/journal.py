@@ -179,10 +179,8 @@ def write_whole(run_folder: str, name: str, content: bytes) -> None:
 
 
 def listed(home: str) -> Listing:
-    """All runs, and those that cannot be read. RepairError where others may write to the journal as a whole.
-
-    A folder without a journal never changed anything and is left out.
-    """
+    """All runs, and those that cannot be read. RepairError where others may write to the journal as a whole. A folder
+    without a journal never changed anything and is left out."""
     top = os.path.realpath(home)
     found: list[Run] = []
     bad: list[Unreadable] = []
@@ -235,10 +233,8 @@ def _is_folder(path: str) -> bool:
 
 
 def read(folder: str) -> Run | None:
-    """One run; None where there is no journal. RepairError where gpudoctor cannot have written it.
-
-    A line that was only half written counts as never written.
-    """
+    """One run; None where there is no journal. RepairError where gpudoctor cannot have written it. A line that was
+    only half written counts as never written."""
     try:
         with open_run(folder) as descriptor:
             content = read_own_file(descriptor, _JOURNAL, JOURNAL_LIMIT)

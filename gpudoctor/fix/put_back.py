@@ -40,10 +40,8 @@ class PutBack(Struct):
 
 
 def put_back(scope: Scope, before: Tree, after: Tree, kept: KeptFiles, aside: str) -> PutBack:
-    """Turn the tree from `after` back into `before`. `aside` is the folder for what was changed since.
-
-    Raises OSError with the path where it cannot go on; calling it again continues.
-    """
+    """Turn the tree from `after` back into `before`. `aside` is the folder for what was changed since. Raises OSError
+    with the path where it cannot go on; calling it again continues."""
     now = scan(scope.everything, scope.without)
     with ExitStack() as opened:
         worker = _Worker(scope, before, after, now, kept, aside, opened)

@@ -59,10 +59,8 @@ def record_after(run: Run) -> Run:
 
 
 def after(run: Run) -> tuple[Run, Tree]:
-    """The tree as the run left it. For a run that was cut off, times of change decide, and the result is recorded.
-
-    A change long after the last sign of life counts as somebody else's.
-    """
+    """The tree as the run left it. For a run that was cut off, times of change decide, and the result is recorded. A
+    change long after the last sign of life counts as somebody else's."""
     if run.has("recorded"):
         return run, _read(run, _AFTER)
     scope = recorded_scope(run)

@@ -192,10 +192,8 @@ def _is_new_venv(folder: str) -> bool:
 
 
 def check_owner(prefix: str, scope: Scope) -> None:
-    """RepairError for root where anything in the scope belongs to another account.
-
-    That account could neither change nor remove what root's pip leaves in its environment or cache.
-    """
+    """RepairError for root where anything in the scope belongs to another account. That account could neither change
+    nor remove what root's pip leaves in its environment or cache."""
     if os.geteuid() != 0:
         return
     for path in filter(None, (os.fsencode(prefix), *scope.everything)):

@@ -253,10 +253,8 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def end_session(known: Process) -> None:
-    """End a step and everything it started, also after gpudoctor itself was killed.
-
-    The step's number is its session's: no other process gets it while one of the session lives.
-    """
+    """End a step and everything it started, also after gpudoctor itself was killed. The step's number is its
+    session's: no other process gets it while one of the session lives."""
     for _ in range(100):
         members = _members(known)
         if not members:

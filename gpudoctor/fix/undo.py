@@ -44,10 +44,8 @@ class Undone(Struct, frozen=True):
 
 
 def undo(run: Run, *, say: Callable[[Event], None]) -> Undone:
-    """Undo a run, also one that failed or was cut off, or whose undo was cut off. A second undo does nothing.
-
-    Raises RepairError where it cannot begin; nothing was changed then.
-    """
+    """Undo a run, also one that failed or was cut off, or whose undo was cut off. A second undo does nothing. Raises
+    RepairError where it cannot begin; nothing was changed then."""
     with locked(run.home, run.prefix):
         run = _check_undoable(run)
         if run.is_over:
@@ -78,9 +76,7 @@ def undo(run: Run, *, say: Callable[[Event], None]) -> Undone:
 
 def forget(run: Run, *, half_changed: bool = False) -> int:
     """Delete the kept files of a run, which can then be neither continued nor undone. Returns the bytes freed.
-
-    RepairError for a run that was cut off in an environment that still exists, unless it may stay `half_changed`.
-    """
+    RepairError for a run that was cut off in an environment that still exists, unless it may stay `half_changed`."""
     with locked(run.home, run.prefix):
         run = _check_not_running(run)
         cut_off = run.state in ("cut off", "undoing") and run.is_saved

@@ -34,10 +34,8 @@ class ProcessTree:
         pass_fds: tuple[int, ...] = (),
         cpu_seconds: float = 0.0,
     ) -> None:
-        """Start `argv` without input, its output in pipes, in a session of its own.
-
-        `cpu_seconds` limits the computing time of each of its processes. Raises what Popen raises.
-        """
+        """Start `argv` without input, its output in pipes, in a session of its own. `cpu_seconds` limits the
+        computing time of each of its processes. Raises what Popen raises."""
         self._strangers = set(_children(os.getpid()))
         self.process = subprocess.Popen(
             list(argv),
@@ -77,10 +75,8 @@ class ProcessTree:
             waiting += below
 
     def end(self, seconds: float = END_SECONDS) -> bool:
-        """Kill and collect it with all its descendants.
-
-        False if that took more than `seconds`: a process waits in the kernel, or forks faster than it can be stopped.
-        """
+        """Kill and collect it with all its descendants. False if that took more than `seconds`: a process waits in
+        the kernel, or forks faster than it can be stopped."""
         deadline = time.monotonic() + seconds
         kill_group(self.process.pid)
         for stream in (self.process.stdout, self.process.stderr):

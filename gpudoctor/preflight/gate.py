@@ -78,10 +78,8 @@ class Passage(Struct, frozen=True):
 
 
 class Gate:
-    """Checks one machine as often as needed by the same rules.
-
-    The probes read `environ`, and `set_env` changes it.
-    """
+    """Checks one machine as often as needed by the same rules. The probes read `environ`, and `set_env` changes
+    it."""
 
     def __init__(
         self, probe: Callable[[Level], Survey], matrix: Matrix, rules: Rules, environ: MutableMapping[str, str]
@@ -92,10 +90,8 @@ class Gate:
         self._environ = environ
 
     def passage(self, wait: float = 0.0, pause: Callable[[float], None] = time.sleep) -> Passage:
-        """Check; while only the node is at fault, check again for `wait` seconds, plus one last check at most.
-
-        Checks in between read only files while these show a problem: a missing driver then costs nothing.
-        """
+        """Check; while only the node is at fault, check again for `wait` seconds, plus one last check at most. Checks
+        in between read only files while these show a problem: a missing driver then costs nothing."""
         deadline = time.monotonic() + wait
         length = _FIRST_PAUSE
         found = self._look(self._rules.level)

@@ -21,10 +21,8 @@ _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
 
 
 def become(argv: Sequence[str], environ: MutableMapping[str, str], starter: int) -> NoReturn:
-    """Replace this process by the command. Exits with 127 or 126 if the command cannot be started.
-
-    `starter` is the process that was the parent at the start.
-    """
+    """Replace this process by the command. Exits with 127 or 126 if the command cannot be started. `starter` is the
+    process that was the parent at the start."""
     _restore_locale(environ)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):

@@ -21,9 +21,7 @@ def assemble(
     pci: Fact[tuple[PciDevice, ...]], amd: AmdStack, nvidia: NvidiaStack, system: System, matrix: Matrix
 ) -> tuple[tuple[Gpu, ...], Fact[bool]]:
     """All GPUs, NVIDIA's first, each maker's in its runtime's order; and whether GPUs could be searched for at all.
-
-    That is absent if the machine has no PCI bus and nothing in its place.
-    """
+    That is absent if the machine has no PCI bus and nothing in its place."""
     if pci.value is not None:
         classed = (device for device in pci.value if device.class_code or matrix.gpu_by_pci(device.pci_id))
         pci = known(tuple(classed), pci.source)

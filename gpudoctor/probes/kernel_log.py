@@ -87,10 +87,8 @@ def _boot_time(host: Host) -> int | None:
 
 
 def _possible_faults(written: str, patterns: Sequence[LogPattern]) -> str:
-    """The records of /dev/kmsg that could hold a fault: a healthy machine has few or none to parse.
-
-    Where a pattern needs a space, there may be an escaped line break.
-    """
+    """The records of /dev/kmsg that could hold a fault: a healthy machine has few or none to parse. Where a pattern
+    needs a space, there may be an escaped line break."""
     needles = ("\\x", *(pattern.needle for pattern in patterns))
     present = [needle for needle in needles if needle in written]
     return "\n".join(line for line in written.split("\n") if any(needle in line for needle in present))

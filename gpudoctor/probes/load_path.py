@@ -113,11 +113,8 @@ def search(host: Host, names: Sequence[str], variables: Mapping[str, str], *, sh
 
 
 def userland_version(host: Host, load_path: LoadPath) -> Fact[str]:
-    """Version of the NVIDIA driver's own user-space libraries, without cuda-compat and stubs.
-
-    They may lie beside the load path, hidden behind cuda-compat; a mount from the host takes precedence over an
-    image's own.
-    """
+    """Version of the NVIDIA driver's own user-space libraries, without cuda-compat and stubs. They may lie beside the
+    load path, hidden behind cuda-compat; a mount from the host takes precedence over an image's own."""
     own = [library for library in load_path.found if library.kind == "driver" and library.name.startswith(DRIVER_OWN)]
     for library in sorted(own, key=lambda library: (not library.mounted, "nvidia-ml" not in library.name)):
         if library.version:

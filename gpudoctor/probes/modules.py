@@ -47,10 +47,8 @@ def loaded_modules(host: Host, names: tuple[str, ...]) -> Fact[tuple[str, ...]]:
 
 
 def installed_modules(host: Host, running: str | None, names: tuple[str, ...]) -> Fact[tuple[InstalledModule, ...]]:
-    """Module files of `names` for all kernels.
-
-    Unknown if those of the running kernel cannot be seen (a container has none) and no other kernel has any.
-    """
+    """Module files of `names` for all kernels. Unknown if those of the running kernel cannot be seen (a container has
+    none) and no other kernel has any."""
     for root in MODULES:
         kernels = host.names(root)
         if kernels.value is not None:
@@ -136,11 +134,8 @@ _OTHER_DKMS = ("nvidia-fs", "nvidia-peermem", "nvidia-fb")
 
 
 def dkms_modules(host: Host, family: Literal["nvidia", "amdgpu"]) -> Fact[tuple[DkmsModule, ...]]:
-    """DKMS's modules of a driver, per version and kernel.
-
-    A version that is built for no kernel has kernel "" and status added (its last build may have failed) or broken
-    (its source is gone).
-    """
+    """DKMS's modules of a driver, per version and kernel. A version that is built for no kernel has kernel "" and
+    status added (its last build may have failed) or broken (its source is gone)."""
     listing = host.names(DKMS)
     if listing.value is None:
         return Fact(state=listing.state, source=listing.source, why=listing.why)

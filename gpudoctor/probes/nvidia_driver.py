@@ -34,9 +34,7 @@ class _Line(Struct, frozen=True):
 
 def ask_nvidia(host: Host, seconds: float = 20.0) -> Answers:
     """Ask the driver; each child has `seconds`. On a recorded host nothing runs: only its nvidia-smi output is read.
-
-    If NVML crashes or hangs before libcuda is asked, a second child asks libcuda alone.
-    """
+    If NVML crashes or hangs before libcuda is asked, a second child asks libcuda alone."""
     if not host.live:
         nothing = unknown("libraries of a recording are not opened")
         return nothing, nothing, _recorded_smi(host)

@@ -43,9 +43,7 @@ def nvidia_gpus(
 
 def _from_driver(stack: NvidiaStack) -> tuple[NvmlDevice, ...]:
     """The GPUs that NVML lists, else those of libcuda, else those of nvidia-smi, with capabilities from the others.
-
-    libcuda leaves out what CUDA_VISIBLE_DEVICES hides, so it never removes a GPU.
-    """
+    libcuda leaves out what CUDA_VISIBLE_DEVICES hides, so it never removes a GPU."""
     lists = [api.value.devices for api in (stack.nvml, stack.smi, stack.cuda) if api.value and api.value.devices]
     if not lists:
         return ()
@@ -120,10 +118,8 @@ def _identity(matrix: Matrix, pci_id: str | None, revision: str | None, name: st
 
 
 def identity_by_name(matrix: Matrix, name: str) -> Identity | None:
-    """The one GPU that a driver's name stands for.
-
-    Tables cut long names off with "...". Without the word that was cut, the rest must name one architecture.
-    """
+    """The one GPU that a driver's name stands for. Tables cut long names off with "...". Without the word that was
+    cut, the rest must name one architecture."""
     found = matrix.gpus_by_name(re.sub(r"\s*\S*\.\.\.$", "", name))
     return found[0] if len(found) == 1 else None
 

@@ -29,10 +29,8 @@ class Scanned(Struct, frozen=True):
 
 
 def scan(given: Sequence[str], host: Host, python: str | None, progress: Progress | None = None) -> list[Scanned]:
-    """Scan everything that was named, or else the environment of `python` or the active one.
-
-    Raises InputError for anything that cannot be scanned.
-    """
+    """Scan everything that was named, or else the environment of `python` or the active one. Raises InputError for
+    anything that cannot be scanned."""
     if not given:
         return [_scan_environment(environment.active(host, python), "active environment", progress)]
     found = [_scan_one(text, host, python, progress) for text in given]
