@@ -215,8 +215,7 @@ class LoadPath(Record, frozen=True):
 
     found: tuple[Library, ...] = ()
     searched: tuple[str, ...] = ()
-    """The searched folders, in order; a name not found in them is known to be absent
-    only if this is not empty."""
+    """The searched folders, in order; a name not found in them is known to be absent only if this is not empty."""
     complete: Fact[bool] = unknown("not probed")
     """Known true if every folder of the load path could be read."""
     beside: tuple[Library, ...] = ()
@@ -283,10 +282,8 @@ class NvmlDevice(Record, frozen=True):
 
 
 class NvidiaApi(Record, frozen=True):
-    """The result of initialising NVML or libcuda: `status` 0 is success.
-
-    `devices` is None if that interface was not asked for them.
-    """
+    """The result of initialising NVML or libcuda: `status` 0 is success. `devices` is None if that interface was not
+    asked for them."""
 
     status: int
     message: str = ""
@@ -492,10 +489,8 @@ class Distribution(Record, frozen=True):
 
 
 class TorchCopy(Record, frozen=True):
-    """A copy of torch that `import torch` could find, in the order of sys.path: Python imports the first one.
-
-    Traces that cannot be imported come after all copies.
-    """
+    """A copy of torch that `import torch` could find, in the order of sys.path: Python imports the first one. Traces
+    that cannot be imported come after all copies."""
 
     path: str
     version: str | None

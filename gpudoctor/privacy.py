@@ -92,11 +92,8 @@ _PROCESSES = (
 
 
 def public_text(home: str = "", stand_in: Clean = str, users: Iterable[str] = ()) -> Clean:
-    """A function that removes private parts from a text.
-
-    These are home folders, folders named for `users`, names of processes, UUIDs of GPUs (replaced by `stand_in`), and
-    every secret.
-    """
+    """A function that removes private parts from a text. These are home folders, folders named for `users`, names of
+    processes, UUIDs of GPUs (replaced by `stand_in`), and every secret."""
     names = "|".join(re.escape(user) for user in sorted(users))
     named = re.compile(rf"(?<=/)(?:{names})(?=[/\s:\"',;]|$)") if names else None
 

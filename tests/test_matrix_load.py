@@ -152,7 +152,7 @@ def test_later_overlays_win(tmp_path: Path) -> None:
         ("nvidia_gpus:\n  - {pci: '0xFFFF', chip: GB202, name: X}\n", 2, "hex"),
         ("amd_gpus:\n  - {pci: ffff, chip: X, gfx: gfx7777, name: X}\n", 2, "gfx7777"),
         (f"torch_builds:\n  - {BUILD}, archs: [sm_99]}}\n", 2, "sm_99"),
-        (f"torch_builds:\n  - {BUILD.replace('12.8', '12.4')}}}\n", 2, "do not go together"),
+        (f"torch_builds:\n  - {BUILD.replace('12.8', '12.4')}}}\n", 2, "do not match"),
         ("nvidia_kernel_limits:\n  - {driver: '==1', kernel: newer, status: breaks}\n", 2, "specifier"),
         ("log_patterns:\n  - {id: x, vendor: any, pattern: '(', meaning: m, example: e}\n", 2, "pattern"),
         ("log_patterns:\n  - {id: x, vendor: any, pattern: abc, meaning: m, example: e}\n", 2, "example"),

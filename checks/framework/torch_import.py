@@ -123,11 +123,8 @@ def _failed(situation: Situation, torch: Torch, trial: ImportTrial) -> Finding:
 
 
 def _tells_of_damage(torch: Torch, trial: ImportTrial) -> bool:
-    """Whether damaged files of torch would explain the failure.
-
-    They do if the error names a damaged library or a module of torch, or is a crash as by a truncated file. An error
-    that names something else has another reason.
-    """
+    """Whether damaged files of torch would explain the failure. They do if the error names a damaged library or a
+    module of torch, or is a crash as by a truncated file. An error that names something else has another reason."""
     if trial.signal:
         return trial.signal in _CRASHES_OF_CUT_FILES
     libraries = re.findall(r"[\w.+-]+\.so\b[\w.]*", trial.error)

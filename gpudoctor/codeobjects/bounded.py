@@ -25,10 +25,8 @@ class NotReadable(Exception):  # noqa: N818 - a state of the file, not a fault o
 
 
 class Bounded:
-    """A file, or a part of one. Every read gives all that was asked for, or raises NotReadable.
-
-    Small reads are served from a window, so that headers close together cost one `pread`.
-    """
+    """A file, or a part of one. Every read gives all that was asked for, or raises NotReadable. Small reads are
+    served from a window, so that headers close together cost one `pread`."""
 
     def __init__(self, handle: BinaryIO | int | bytes) -> None:
         """The caller keeps `handle` open and closes it; bytes stand for a file that was already read."""

@@ -293,9 +293,7 @@ class Elf:
 
 def open_elf(handle: BinaryIO | int | bytes) -> Elf:
     """Read the header of an ELF file that is open for `pread`; the handle must stay open as long as the Elf is used.
-
-    Raises NotReadable, here and from every attribute, for anything but a sound ELF file.
-    """
+    Raises NotReadable, here and from every attribute, for anything but a sound ELF file."""
     return Elf(Bounded(handle))
 
 

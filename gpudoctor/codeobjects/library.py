@@ -14,10 +14,8 @@ from gpudoctor.codeobjects.nvidia import NvidiaCode
 
 
 class Code(Struct, frozen=True):
-    """The GPU code of one file: `sass` "sm_90a", `ptx` "compute_90", `gfx` "gfx90a:xnack-".
-
-    For a file without any, all are empty and there is no reason.
-    """
+    """The GPU code of one file: `sass` "sm_90a", `ptx` "compute_90", `gfx` "gfx90a:xnack-". For a file without any,
+    all are empty and there is no reason."""
 
     sass: tuple[str, ...] = ()
     ptx: tuple[str, ...] = ()
@@ -50,9 +48,7 @@ class Sample(Struct, frozen=True):
 
 def read_code(handle: BinaryIO | int | bytes | Bounded, sample: Sample | None = None) -> Code:
     """Read a file's GPU code from its headers. Never raises because of the file: `reason` says what is wrong.
-
-    `handle` is open for `pread`. With `sample`, code in only few containers may be missed.
-    """
+    `handle` is open for `pread`. With `sample`, code in only few containers may be missed."""
     try:
         file = handle if isinstance(handle, Bounded) else Bounded(handle)
         if not file.size:

@@ -56,10 +56,8 @@ class NvidiaCode(Struct, frozen=True):
 
 
 def read_nvidia(elf: Elf, sample: int | None = None) -> NvidiaCode | None:
-    """The NVIDIA code of a library; None if it has none at all. Raises NotReadable for a damaged section table.
-
-    With `sample`, about that many of its containers are read, evenly spread; the others are skipped.
-    """
+    """The NVIDIA code of a library; None if it has none at all. Raises NotReadable for a damaged section table. With
+    `sample`, about that many of its containers are read, evenly spread; the others are skipped."""
     loaded = [section for section in elf.sections if section.name == LOADED and section.size]
     linked = [section for section in elf.sections if section.name == RELOCATABLE and section.size]
     wrappers = elf.section(WRAPPERS)

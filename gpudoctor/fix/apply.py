@@ -88,11 +88,8 @@ class Applied(Struct, frozen=True):
 
 
 def apply(steps: Sequence[RunStep], target: Target, journal_home: str, *, plan: Any, say: Say) -> Applied:
-    """Run `steps` in order, so that all of them can be undone.
-
-    The journal keeps `plan` as it is: anything that JSON can hold. Raises RepairError when the run cannot begin;
-    nothing was changed then.
-    """
+    """Run `steps` in order, so that all of them can be undone. The journal keeps `plan` as it is: anything that JSON
+    can hold. Raises RepairError when the run cannot begin; nothing was changed then."""
     placed_steps = tuple(replace(step, cwd=_folder_of(step)) for step in steps)
     scope = scope_of(target, placed_steps)
     _look_for_programs(placed_steps)
@@ -117,10 +114,10 @@ def apply(steps: Sequence[RunStep], target: Target, journal_home: str, *, plan: 
             at=time.time(),
             prefix=prefix,
             steps=placed_steps,
-            roots=_texts(scope.roots),
-            files=_texts(scope.files),
-            made=_texts(scope.made),
-            without=_texts(without),
+            roots=_as_texts(scope.roots),
+            files=_as_texts(scope.files),
+            made=_as_texts(scope.made),
+            without=_as_texts(without),
             kept=kept_folder,
             owner=process(os.getpid()),
             packages=packages(tree),
@@ -136,13 +133,13 @@ def apply(steps: Sequence[RunStep], target: Target, journal_home: str, *, plan: 
 
 
 def resume(run: Run, *, say: Say) -> Applied:
-    """Continue a run that was cut off: put back what it changed, then begin its steps anew.
+    """Continue a run that was cut off: put back what it changed, then begin its steps again.
 
     A step that was cut off halfway cannot be trusted to go on from there; from the recorded state it can.
     System steps that ended well are not run again.
     """
     with locked(run.home, run.prefix):
-        run = _cut_off(run)
+        run = _check_cut_off(run)
         check_recorded(run)
         end_strays(run)
         if not run.is_saved:
@@ -165,10 +162,8 @@ def resume(run: Run, *, say: Say) -> Applied:
 
 
 def aside_of(run: Run) -> str:
-    """The folder for files that somebody changed since the run.
-
-    It lies beside the kept files: mostly on the environment's file system, and it outlives them.
-    """
+    """The folder for files that somebody changed since the run. It lies beside the kept files: mostly on the
+    environment's file system, and it outlives them."""
     folder = os.path.dirname(run.kept)
     return f"{run.home if folder == run.folder else folder}/changed-since-{run.id}"
 
@@ -212,11 +207,11 @@ def _run_steps(run: Run, say: Say) -> Applied:
                 run = note(run, "started", step=number)
                 run, rc, last = _run_one(run, number, step, say)
             except Interrupted as by:
-                return _interrupted(run, number, by.number)
+                return _record_interruption(run, number, by.number)
             except RepairError as error:
                 return _finish(run, Applied(ok=False, run=run, failed=number, problem=str(error)))
             except BaseException:
-                _interrupted(run, number)
+                _record_interruption(run, number)
                 raise
         if rc != 0:
             return _finish(run, Applied(ok=False, run=run, failed=number, rc=rc, last_lines=last))
@@ -240,14 +235,14 @@ def _run_one(run: Run, number: int, step: RunStep, say: Say) -> tuple[Run, int, 
         line=lambda text: say(Line(text=text)),
         keep_children=step.risk == "root",
     )
-    run = note(_again(run), "ended", step=number, rc=result.rc)
+    run = note(_reread(run), "ended", step=number, rc=result.rc)
     say(StepEnded(number=number, rc=result.rc, seconds=time.monotonic() - begun))
     return run, result.rc, result.last_lines
 
 
 def _finish(run: Run, failure: Applied | None) -> Applied:
     """Record the environment as it is now, and drop kept files that did not change."""
-    return _close(recording.record_after(_again(run)), failure)
+    return _close(recording.record_after(_reread(run)), failure)
 
 
 def _close(run: Run, failure: Applied | None) -> Applied:
@@ -261,9 +256,9 @@ def _close(run: Run, failure: Applied | None) -> Applied:
     return replace(failure, run=run)
 
 
-def _interrupted(run: Run, number: int, by: int = 0) -> Applied:
+def _record_interruption(run: Run, number: int, by: int = 0) -> Applied:
     """The step has ended. Everything kept stays, since the run may be continued."""
-    run = recording.record_after(_again(run))
+    run = recording.record_after(_reread(run))
     run = note(run, "interrupted", step=number)
     return Applied(
         ok=False,
@@ -293,10 +288,8 @@ def _all_steps_ended(run: Run) -> bool:
 
 
 def _folder_of(step: RunStep) -> str:
-    """The folder in which a step runs.
-
-    Python imports from it, so root does not stay in another account's folder. A new venv is made only there.
-    """
+    """The folder in which a step runs. Python imports from it, so root does not stay in another account's folder. A
+    new venv is made only there."""
     here = os.path.abspath(step.cwd or os.curdir)
     elsewhere = os.geteuid() == 0 and not step.cwd and belongs_to_another(here) and not venv_made(step)
     return "/" if elsewhere else here
@@ -323,13 +316,13 @@ def _scanned(roots: Sequence[bytes], without: Sequence[bytes]) -> Tree:
         ) from error
 
 
-def _texts(paths: Sequence[bytes]) -> tuple[str, ...]:
+def _as_texts(paths: Sequence[bytes]) -> tuple[str, ...]:
     return tuple(os.fsdecode(path) for path in paths)
 
 
-def _cut_off(run: Run) -> Run:
+def _check_cut_off(run: Run) -> Run:
     """The run as its journal says now, read under the lock."""
-    run = _again(run)
+    run = _reread(run)
     if run.state == "running":
         raise RepairError(f"Fix {run.id} is still running.")
     if run.state != "cut off":
@@ -337,7 +330,7 @@ def _cut_off(run: Run) -> Run:
     return run
 
 
-def _again(run: Run) -> Run:
+def _reread(run: Run) -> Run:
     found = read(run.folder)
     if found is None:
         raise RepairError(f"The journal of fix {run.id} is gone from {run.folder}.")

@@ -93,7 +93,7 @@ class Listing(Struct, frozen=True):
 
 
 @contextmanager
-def _opened(path: str, top: str, *, make: bool = False) -> Iterator[int]:
+def _open_folder(path: str, top: str, *, make: bool = False) -> Iterator[int]:
     descriptor = open_owned(path, top, make=make)
     try:
         yield descriptor
@@ -103,7 +103,7 @@ def _opened(path: str, top: str, *, make: bool = False) -> Iterator[int]:
 
 def open_run(folder: str) -> AbstractContextManager[int]:
     """The folder of a run as a descriptor."""
-    return _opened(folder, os.path.dirname(os.path.dirname(folder)))
+    return _open_folder(folder, os.path.dirname(os.path.dirname(folder)))
 
 
 def new_folder(home: str) -> str:
@@ -111,7 +111,7 @@ def new_folder(home: str) -> str:
     top = os.path.realpath(home)
     name = time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
     try:
-        with _opened(f"{top}/runs", top, make=True) as descriptor:
+        with _open_folder(f"{top}/runs", top, make=True) as descriptor:
             os.mkdir(name, 0o700, dir_fd=descriptor)
     except OSError as error:
         raise _not_writable(home, error) from error
@@ -123,7 +123,7 @@ def begin(folder: str, begun: Begun) -> Run:
     try:
         write_whole(folder, _JOURNAL, msgspec.json.encode(begun) + b"\n")
         runs_folder = os.path.dirname(folder)
-        with _opened(runs_folder, os.path.dirname(runs_folder)) as descriptor:
+        with _open_folder(runs_folder, os.path.dirname(runs_folder)) as descriptor:
             os.fsync(descriptor)
     except OSError as error:
         raise _not_writable(folder, error) from error
@@ -179,10 +179,8 @@ def write_whole(run_folder: str, name: str, content: bytes) -> None:
 
 
 def listed(home: str) -> Listing:
-    """All runs, and those that cannot be read. RepairError where others may write to the journal as a whole.
-
-    A folder without a journal never changed anything and is left out.
-    """
+    """All runs, and those that cannot be read. RepairError where others may write to the journal as a whole. A folder
+    without a journal never changed anything and is left out."""
     top = os.path.realpath(home)
     found: list[Run] = []
     bad: list[Unreadable] = []
@@ -217,7 +215,7 @@ def _folders(top: str) -> list[str]:
     try:
         if not _is_folder(top):
             return []
-        with _opened(f"{top}/runs", top) as descriptor, os.scandir(descriptor) as listing:
+        with _open_folder(f"{top}/runs", top) as descriptor, os.scandir(descriptor) as listing:
             names = sorted(found.name for found in listing if not found.is_file(follow_symlinks=False))
     except FileNotFoundError:
         return []
@@ -235,10 +233,8 @@ def _is_folder(path: str) -> bool:
 
 
 def read(folder: str) -> Run | None:
-    """One run; None where there is no journal. RepairError where gpudoctor cannot have written it.
-
-    A line that was only half written counts as never written.
-    """
+    """One run; None where there is no journal. RepairError where gpudoctor cannot have written it. A line that was
+    only half written counts as never written."""
     try:
         with open_run(folder) as descriptor:
             content = read_own_file(descriptor, _JOURNAL, JOURNAL_LIMIT)
@@ -247,13 +243,13 @@ def read(folder: str) -> Run | None:
     except OSError as error:
         raise RepairError(f"{_path(error, _JOURNAL)}: {error.strerror}") from error
     first, *others = content.split(b"\n")
-    begun = _begun(first, os.path.basename(folder))
-    marks = tuple(mark for line in others if line and (mark := _mark(line, begun)))
+    begun = _decode_begun(first, os.path.basename(folder))
+    marks = tuple(mark for line in others if line and (mark := _decode_mark(line, begun)))
     run = Run(folder=folder, begun=begun, marks=marks, state="cut off")
     return replace(run, state=_state(run))
 
 
-def _begun(line: bytes, name: str) -> Begun:
+def _decode_begun(line: bytes, name: str) -> Begun:
     try:
         begun = msgspec.json.decode(line, type=Begun)
     except (ValueError, RecursionError) as error:
@@ -263,7 +259,7 @@ def _begun(line: bytes, name: str) -> Begun:
     return begun
 
 
-def _mark(line: bytes, begun: Begun) -> Mark | None:
+def _decode_mark(line: bytes, begun: Begun) -> Mark | None:
     try:
         mark = msgspec.json.decode(line, type=Mark)
     except msgspec.ValidationError as error:
@@ -307,7 +303,7 @@ def locked(home: str, prefix: str) -> Iterator[None]:
     real = os.path.realpath(prefix) if prefix else ""
     top, name = os.path.realpath(home), hashlib.sha256(os.fsencode(real)).hexdigest()[:24]
     try:
-        with _opened(f"{top}/locks", top, make=True) as folder:
+        with _open_folder(f"{top}/locks", top, make=True) as folder:
             with suppress(FileExistsError):
                 os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder))
             with naming(os.fsencode(f"{top}/locks/{name}")):

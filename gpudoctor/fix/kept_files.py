@@ -45,10 +45,8 @@ class NoRoomError(Exception):
 
 
 def choose_folder(run_folder: str, prefix: str, tree: Tree) -> str:
-    """Where the files of `tree` can be kept by link: with the journal, beside the environment, or inside it.
-
-    Where no link can be made, it is the journal's folder, and everything is copied.
-    """
+    """Where the files of `tree` can be kept by link: with the journal, beside the environment, or inside it. Where no
+    link can be made, it is the journal's folder, and everything is copied."""
     sample = _sample(tree.values())
     with_journal, *around = kept_places(run_folder, prefix)
     for place in (with_journal, *filter(_is_no_others, around)):
@@ -326,10 +324,8 @@ def set_metadata_at(folder: int, name: bytes, entry: Entry) -> None:
 
 
 def set_metadata(descriptor: int, entry: Entry) -> None:
-    """Set owner, mode and time as recorded, only where they differ.
-
-    A file without set-id bits does not get them back: a record alone gives nobody rights.
-    """
+    """Set owner, mode and time as recorded, only where they differ. A file without set-id bits does not get them
+    back: a record alone gives nobody rights."""
     status, itself = os.fstat(descriptor), f"/proc/self/fd/{descriptor}"
     granted = stat.S_IMODE(status.st_mode) & _SET_ID if entry.kind == "file" else _SET_ID
     mode = entry.mode & (0o1777 | granted)

@@ -20,10 +20,8 @@ _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class OpenFolders:
-    """Folders by their absolute paths, each opened when it is needed.
-
-    With `root`, a descriptor that this object then owns, paths are looked up below that folder instead of "/".
-    """
+    """Folders by their absolute paths, each opened when it is needed. With `root`, a descriptor that this object then
+    owns, paths are looked up below that folder instead of "/"."""
 
     def __init__(self, root: int | None = None) -> None:
         self._root = os.open("/", _PASS) if root is None else root
@@ -39,11 +37,8 @@ class OpenFolders:
             os.close(descriptor)
 
     def at(self, folder: bytes, *, make: int | None = None) -> int:
-        """The descriptor of a folder, for names in it. It is valid until the next call.
-
-        Missing folders are made with the mode `make`. Raises OSError with the path; NotADirectoryError where a link
-        or a file lies in its place.
-        """
+        """The descriptor of a folder, for names in it. It is valid until the next call. Missing folders are made with
+        the mode `make`. Raises OSError with the path; NotADirectoryError where a link or a file lies in its place."""
         above, names = folder, []
         while above and above not in self._open:
             above, _, name = above.rpartition(b"/")
@@ -53,7 +48,7 @@ class OpenFolders:
             self._open.move_to_end(above)
         for name in reversed(names):
             above = above + b"/" + name
-            descriptor = _made_and_opened(descriptor, name, above, make)
+            descriptor = _make_and_open(descriptor, name, above, make)
             self._hold(above, descriptor)
         return descriptor
 
@@ -79,7 +74,7 @@ class OpenFolders:
             os.close(self._open.popitem(last=False)[1])
 
 
-def _made_and_opened(parent: int, name: bytes, path: bytes, make: int | None) -> int:
+def _make_and_open(parent: int, name: bytes, path: bytes, make: int | None) -> int:
     try:
         return enter(parent, name, path)
     except FileNotFoundError:

@@ -75,9 +75,9 @@ def open_owned(path: str, top: str, *, make: bool = False, parents: bool = True)
             descriptor = _enter(parent, name, at, make=make)
             os.close(parent)
             if at == top or at.startswith(f"{top}/"):
-                _alone(at, os.fstat(descriptor))
+                _check_alone(at, os.fstat(descriptor))
             elif parents:
-                _safe_above(at, os.fstat(descriptor))
+                _check_above(at, os.fstat(descriptor))
         return listable(descriptor)
     finally:
         os.close(descriptor)
@@ -94,9 +94,9 @@ def _enter(parent: int, name: str, path: str, *, make: bool) -> int:
     return enter(parent, os.fsencode(name), os.fsencode(path))
 
 
-def _alone(path: str, status: os.stat_result) -> None:
+def _check_alone(path: str, status: os.stat_result) -> None:
     if status.st_uid != os.geteuid():
-        raise _foreign(path, status.st_uid)
+        raise _foreign_owner(path, status.st_uid)
     if status.st_mode & _OTHERS_MAY_WRITE:
         raise RepairError(
             f"Others may write to {path}, so it cannot be trusted: check what lies there, then run "
@@ -104,9 +104,9 @@ def _alone(path: str, status: os.stat_result) -> None:
         )
 
 
-def _safe_above(path: str, status: os.stat_result) -> None:
-    if status.st_uid not in (0, os.geteuid()) and not _hidden(status.st_uid):
-        raise _foreign(path, status.st_uid)
+def _check_above(path: str, status: os.stat_result) -> None:
+    if status.st_uid not in (0, os.geteuid()) and not _is_unmapped(status.st_uid):
+        raise _foreign_owner(path, status.st_uid)
     if status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX:
         raise RepairError(
             f"Everybody may write to {path}, so the journal below it cannot be trusted: XDG_STATE_HOME names another "
@@ -114,14 +114,14 @@ def _safe_above(path: str, status: os.stat_result) -> None:
         )
 
 
-def _foreign(path: str, uid: int) -> RepairError:
+def _foreign_owner(path: str, uid: int) -> RepairError:
     return RepairError(
         f"{path} belongs to {account(uid)}, not to {me()}: start gpudoctor as {account(uid)} (without sudo), or let "
         f"XDG_STATE_HOME name a folder of {me()}."
     )
 
 
-def _hidden(uid: int) -> bool:
+def _is_unmapped(uid: int) -> bool:
     """Whether this is the id that a user namespace shows for an owner it does not map, such as root."""
     try:
         with open("/proc/sys/kernel/overflowuid", encoding="ascii") as file:
@@ -137,7 +137,7 @@ def open_own_file(folder: int, name: str, flags: int = os.O_RDONLY) -> int:
     """Open a regular file of this account in an open folder. RepairError where others could have written it."""
     descriptor = regular(folder, os.fsencode(name), flags)
     try:
-        _alone(name, os.fstat(descriptor))
+        _check_alone(name, os.fstat(descriptor))
     except RepairError:
         os.close(descriptor)
         raise

@@ -40,10 +40,8 @@ class PutBack(Struct):
 
 
 def put_back(scope: Scope, before: Tree, after: Tree, kept: KeptFiles, aside: str) -> PutBack:
-    """Turn the tree from `after` back into `before`. `aside` is the folder for what was changed since.
-
-    Raises OSError with the path where it cannot go on; calling it again continues.
-    """
+    """Turn the tree from `after` back into `before`. `aside` is the folder for what was changed since. Raises OSError
+    with the path where it cannot go on; calling it again continues."""
     now = scan(scope.everything, scope.without)
     with ExitStack() as opened:
         worker = _Worker(scope, before, after, now, kept, aside, opened)
@@ -89,7 +87,7 @@ class _Worker:
 
     def clear(self) -> None:
         """Remove what was not there before, the content of a folder before the folder."""
-        for path in reversed(self._going()):
+        for path in reversed(self._paths_to_remove()):
             if self.now[path].kind == "folder":
                 try:
                     self._remove_folder(path)
@@ -141,7 +139,7 @@ class _Worker:
 
     # --- one path ---
 
-    def _going(self) -> list[bytes]:
+    def _paths_to_remove(self) -> list[bytes]:
         """Paths that are there now, and were not there before or were something else."""
         going: dict[bytes, bool] = {}
         for path, there in self.now.items():
@@ -257,7 +255,7 @@ class _Worker:
                 half = new_name + _AS_FOUND
                 with suppress(FileNotFoundError):
                     os.unlink(half, dir_fd=aside)
-                shutil.copy2(_in(folder, name), _in(aside, half), follow_symlinks=False)
+                shutil.copy2(_path_in(folder, name), _path_in(aside, half), follow_symlinks=False)
                 os.rename(half, new_name, src_dir_fd=aside, dst_dir_fd=aside)
                 os.unlink(name, dir_fd=folder)
         self.folders.forget(path)
@@ -272,7 +270,7 @@ def _exists(folder: int, name: bytes) -> bool:
     return True
 
 
-def _in(folder: int, name: bytes) -> bytes:
+def _path_in(folder: int, name: bytes) -> bytes:
     """A path into an open folder, for functions that take only paths."""
     return b"/proc/self/fd/%d/%s" % (folder, name)
 

@@ -43,10 +43,8 @@ Tree = dict[bytes, Entry]
 
 
 def scan(roots: Iterable[bytes], without: Collection[bytes] = ()) -> Tree:
-    """Everything at and below `roots`. OSError with the path where something cannot be read.
-
-    A missing root adds nothing. No link is followed. A path that vanishes meanwhile is left out.
-    """
+    """Everything at and below `roots`. OSError with the path where something cannot be read. A missing root adds
+    nothing. No link is followed. A path that vanishes meanwhile is left out."""
     tree: Tree = {}
     with OpenFolders() as folders:
         for root in roots:
@@ -138,11 +136,8 @@ def untouched(one: Entry | None, other: Entry | None) -> bool:
 
 
 def same_file(one: Entry | None, other: Entry | None) -> bool:
-    """Whether it is the same file with the same content.
-
-    Unlike `untouched`, this ignores ctime: a link to the file that came or went elsewhere changes it (in the cache of
-    uv, among the kept files).
-    """
+    """Whether it is the same file with the same content. Unlike `untouched`, this ignores ctime: a link to the file
+    that came or went elsewhere changes it (in the cache of uv, among the kept files)."""
     if one is None or other is None or one.kind == "folder":
         return untouched(one, other)
     return _without_ctime(one) == _without_ctime(other)

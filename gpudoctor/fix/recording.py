@@ -59,10 +59,8 @@ def record_after(run: Run) -> Run:
 
 
 def after(run: Run) -> tuple[Run, Tree]:
-    """The tree as the run left it. For a run that was cut off, times of change decide, and the result is recorded.
-
-    A change long after the last sign of life counts as somebody else's.
-    """
+    """The tree as the run left it. For a run that was cut off, times of change decide, and the result is recorded. A
+    change long after the last sign of life counts as somebody else's."""
     if run.has("recorded"):
         return run, _read(run, _AFTER)
     scope = recorded_scope(run)
@@ -81,7 +79,7 @@ def after(run: Run) -> tuple[Run, Tree]:
 
 
 def forget_after(run: Run) -> None:
-    """Remove the record of how the run left the environment, before the steps begin anew."""
+    """Remove the record of how the run left the environment, before the steps begin again."""
     with open_run(run.folder) as folder, suppress(FileNotFoundError):
         os.unlink(_AFTER, dir_fd=folder)
 

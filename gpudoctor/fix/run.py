@@ -34,7 +34,7 @@ MarkKind = Literal[
     "done",
     "failed",
     "unchanged",  # the run failed and left no change
-    "again",  # the run is continued: all is put back and the steps begin anew
+    "again",  # the run is continued: all is put back and the steps begin again
     "undoing",
     "restored",  # the files are as before
     "reverted",  # the undo commands of a step have run
@@ -192,7 +192,7 @@ class Run(Struct, frozen=True):
 
     @property
     def since_begin(self) -> tuple[Mark, ...]:
-        """The marks since the steps last began: a run that is continued begins anew."""
+        """The marks since the steps last began: a run that is continued begins again."""
         last = max((n for n, mark in enumerate(self.marks) if mark.mark == "again"), default=-1)
         return self.marks[last + 1 :]
 

@@ -131,7 +131,7 @@ def recorded_scope(run: Run) -> Scope:
 def check_recorded(run: Run) -> None:
     """Check that every recorded path is one that a fix of this environment can change. RepairError otherwise."""
     begun, prefix = run.begun, run.prefix
-    made = {folder for step in begun.steps for folder in _made_by(step)}
+    made = {folder for step in begun.steps for folder in _possible_venvs(step)}
     projects = {os.path.dirname(prefix), *(step.cwd for step in begun.steps if step.cwd)}
     own = {f"{prefix}/{name}" for name in (UNDO_FOLDER, *_OF_OTHERS)}
     new = {path for path in made if _is_new_venv(path)}
@@ -164,17 +164,17 @@ def _is_root_of(prefix: str, roots: Iterable[str], path: str) -> bool:
 
 
 def _is_project_file(path: str, projects: Iterable[str]) -> bool:
-    return any(path in _called(f"{folder}/{name}") for folder in projects for name in PROJECT_FILES)
+    return any(path in _possible_paths(f"{folder}/{name}") for folder in projects for name in PROJECT_FILES)
 
 
-def _made_by(step: RunStep) -> tuple[str, ...]:
+def _possible_venvs(step: RunStep) -> tuple[str, ...]:
     """The possible paths of the venv that a step makes, before and after it was made."""
     if not venv_made(step):
         return ()
-    return _called(os.path.normpath(os.path.join(step.cwd or os.getcwd(), step.argv[-1])))
+    return _possible_paths(os.path.normpath(os.path.join(step.cwd or os.getcwd(), step.argv[-1])))
 
 
-def _called(path: str) -> tuple[str, ...]:
+def _possible_paths(path: str) -> tuple[str, ...]:
     """The possible records of a path that is or was a link."""
     folder, name = os.path.split(path)
     return (os.path.realpath(path), os.path.join(os.path.realpath(folder), name))
@@ -192,10 +192,8 @@ def _is_new_venv(folder: str) -> bool:
 
 
 def check_owner(prefix: str, scope: Scope) -> None:
-    """RepairError for root where anything in the scope belongs to another account.
-
-    That account could neither change nor remove what root's pip leaves in its environment or cache.
-    """
+    """RepairError for root where anything in the scope belongs to another account. That account could neither change
+    nor remove what root's pip leaves in its environment or cache."""
     if os.geteuid() != 0:
         return
     for path in filter(None, (os.fsencode(prefix), *scope.everything)):

@@ -44,12 +44,10 @@ class Undone(Struct, frozen=True):
 
 
 def undo(run: Run, *, say: Callable[[Event], None]) -> Undone:
-    """Undo a run, also one that failed or was cut off, or whose undo was cut off. A second undo does nothing.
-
-    Raises RepairError where it cannot begin; nothing was changed then.
-    """
+    """Undo a run, also one that failed or was cut off, or whose undo was cut off. A second undo does nothing. Raises
+    RepairError where it cannot begin; nothing was changed then."""
     with locked(run.home, run.prefix):
-        run = _current(run)
+        run = _check_undoable(run)
         if run.is_over:
             return Undone(ok=True)
         check_recorded(run)
@@ -78,11 +76,9 @@ def undo(run: Run, *, say: Callable[[Event], None]) -> Undone:
 
 def forget(run: Run, *, half_changed: bool = False) -> int:
     """Delete the kept files of a run, which can then be neither continued nor undone. Returns the bytes freed.
-
-    RepairError for a run that was cut off in an environment that still exists, unless it may stay `half_changed`.
-    """
+    RepairError for a run that was cut off in an environment that still exists, unless it may stay `half_changed`."""
     with locked(run.home, run.prefix):
-        run = _not_running(run)
+        run = _check_not_running(run)
         cut_off = run.state in ("cut off", "undoing") and run.is_saved
         if cut_off and not half_changed and (not run.prefix or os.path.isdir(run.prefix)):
             place = run.prefix or "this system"
@@ -95,7 +91,7 @@ def forget(run: Run, *, half_changed: bool = False) -> int:
         return freed
 
 
-def _not_running(run: Run) -> Run:
+def _check_not_running(run: Run) -> Run:
     """The run as its journal says now. RepairError while it is running."""
     found = read(run.folder)
     if found is None:
@@ -105,9 +101,9 @@ def _not_running(run: Run) -> Run:
     return found
 
 
-def _current(run: Run) -> Run:
+def _check_undoable(run: Run) -> Run:
     """The run as its journal says now. RepairError where it cannot be undone."""
-    found = _not_running(run)
+    found = _check_not_running(run)
     if not found.is_over:
         later = [other for other in runs(run.home) if other.when > run.when and other.prefix == run.prefix]
         if blocking := [other.id for other in later if not other.is_over]:

@@ -84,10 +84,8 @@ class Host(ABC):
 
     @abstractmethod
     def run(self, argv: Sequence[str], seconds: float) -> Fact[CommandResult]:
-        """Run a command with a time limit.
-
-        Unknown if a recording does not have it or its time is over; absent if there is no such command.
-        """
+        """Run a command with a time limit. Unknown if a recording does not have it or its time is over; absent if
+        there is no such command."""
 
     def working_folder(self) -> str | None:
         """The folder that gpudoctor was started in, if it is one of this machine."""

@@ -34,10 +34,8 @@ class BoundRun(Struct, frozen=True):
 def run_limited(
     argv: Sequence[str], seconds: float, *, environ: Mapping[str, str] | None = None, cwd: str | None = None
 ) -> Fact[CommandResult]:
-    """Run a command as `run_bound` does.
-
-    A missing command is absent. One that starts but does not end in time, or floods its output, is unknown.
-    """
+    """Run a command as `run_bound` does. A missing command is absent. One that starts but does not end in time, or
+    floods its output, is unknown."""
     source, variables = argv[0], os.environ if environ is None else environ
     if shutil.which(source, path=variables.get("PATH")) is None:
         there = "/" in source and os.path.exists(source)

@@ -11,10 +11,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def read_given(path: str, limit: int, *, pipes: bool = False) -> bytes:
-    """Its content, or one byte more than `limit` of it.
-
-    OSError if it cannot be read, is no regular file, or would make us wait; with `pipes` a pipe is read to its end.
-    """
+    """Its content, or one byte more than `limit` of it. OSError if it cannot be read, is no regular file, or would
+    make us wait; with `pipes` a pipe is read to its end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         kind = os.fstat(descriptor).st_mode

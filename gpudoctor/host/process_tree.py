@@ -27,11 +27,9 @@ class ProcessTree:
     """A running child and its descendants; call `end`. `process` is the child."""
 
     def __init__(self, argv: Sequence[str], *, cpu_seconds: float = 0.0, **options: Any) -> None:
-        """Start `argv` without input, its output in pipes, in a session of its own.
-
-        `cpu_seconds` limits the computing time of each of its processes; `options` are further ones of Popen. Raises
-        what Popen raises.
-        """
+        """Start `argv` without input, its output in pipes, in a session of its own. `cpu_seconds` limits the
+        computing time of each of its processes; `options` are further ones of Popen. Raises
+        what Popen raises."""
         self._strangers = set(_children(os.getpid()))
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         self.process = subprocess.Popen(list(argv), start_new_session=True, **{**streams, **options})
@@ -63,10 +61,8 @@ class ProcessTree:
             waiting += below
 
     def end(self, seconds: float = END_SECONDS) -> bool:
-        """Kill and collect it with all its descendants.
-
-        False if that took more than `seconds`: a process waits in the kernel, or forks faster than it can be stopped.
-        """
+        """Kill and collect it with all its descendants. False if that took more than `seconds`: a process waits in
+        the kernel, or forks faster than it can be stopped."""
         deadline = time.monotonic() + seconds
         kill_group(self.process.pid)
         try:

@@ -115,11 +115,8 @@ class _Times(ctypes.Structure):
 
 @contextmanager
 def _going_on(seconds: float) -> Iterator[None]:
-    """After `seconds` send SIGCONT again and again.
-
-    The signal needs a handler: Linux drops a timer whose signal is ignored. Without timers in the C library, this
-    does nothing.
-    """
+    """After `seconds` send SIGCONT again and again. The signal needs a handler: Linux drops a timer whose signal is
+    ignored. Without timers in the C library, this does nothing."""
     before = signal.getsignal(signal.SIGCONT)
     libc = _libc()
     if before is None or not hasattr(libc, "timer_create"):

@@ -21,10 +21,8 @@ _LEFT_SECONDS = 3600.0
 
 @contextmanager
 def temporary_folder(purpose: str) -> Iterator[Path]:
-    """A new folder. It is locked while this process lives, so that a folder of a killed process is recognised.
-
-    Raises OSError if there is no place for one.
-    """
+    """A new folder. It is locked while this process lives, so that a folder of a killed process is recognised. Raises
+    OSError if there is no place for one."""
     boot = _boot()
     prefix = f"gpudoctor-{purpose}-{boot or 'run'}-"
     folder, parent = _new_folder(prefix)
@@ -41,10 +39,8 @@ def temporary_folder(purpose: str) -> Iterator[Path]:
 
 
 def _new_folder(prefix: str) -> tuple[tempfile.TemporaryDirectory[str], str]:
-    """A folder, and its parent.
-
-    It tries Python's usual places, but without Python's trial file, which may not be writable where no file may grow.
-    """
+    """A folder, and its parent. It tries Python's usual places, but without Python's trial file, which may not be
+    writable where no file may grow."""
     named = [tempfile.tempdir] if tempfile.tempdir else [*map(os.environ.get, _VARIABLES), *_USUAL]
     failure = OSError("nowhere to make one")
     for parent in dict.fromkeys(os.path.abspath(path) for path in named if path):

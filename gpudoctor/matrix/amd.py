@@ -62,9 +62,8 @@ class AmdQuestions(Gpus):
         return any(re.search(rf"\b{re.escape(product)}\b", name) for product in target.official_products)
 
     def rocm_driver_fits(self, user_space: str, driver: str) -> bool | None:
-        """Whether a ROCm user space works on the kernel driver of another ROCm release; None: unknown.
-
-        `driver` is a ROCm release ("6.2.4") or AMD's own driver number ("30.20")."""
+        """Whether a ROCm user space works on the kernel driver of another ROCm release; None: unknown. `driver` is a
+        ROCm release ("6.2.4") or AMD's own driver number ("30.20")."""
         release = self.rocm_release(user_space)
         tested = release.kernel_driver if release else ()
         if minor(user_space) == minor(driver) or any(minor(row) == minor(driver) for row in tested):
@@ -131,10 +130,8 @@ class AmdQuestions(Gpus):
 
 
 def _names(row: AmdgpuDkmsLimit, dkms: str | None, rocm: str | None) -> bool:
-    """Whether a row is about this driver.
-
-    The dkms version decides if both have it (without the package's revision, "6.12.12-2147987.24.04"), else the ROCm.
-    """
+    """Whether a row is about this driver. The dkms version decides if both have it (without the package's revision,
+    "6.12.12-2147987.24.04"), else the ROCm."""
     if row.dkms is not None and dkms is not None:
         return matches(row.dkms, dkms.partition("-")[0])
     return row.rocm is not None and rocm is not None and matches(f"=={row.rocm}", rocm)

@@ -81,10 +81,8 @@ class Source(Struct, frozen=True):
 
 
 def load_matrix(overlays: Sequence[str] = ()) -> Matrix:
-    """The matrix of this installation. Rows of the overlay files are added, or replace rows with the same key.
-
-    Raises MatrixError.
-    """
+    """The matrix of this installation. Rows of the overlay files are added, or replace rows with the same key. Raises
+    MatrixError."""
     tables = _own_tables() if overlays else _needed_tables()
     for path in overlays:
         tables = _overlaid(tables, read_source(path))
@@ -107,9 +105,7 @@ def load_yaml(path: str) -> Tables:
 
 def validate_matrix(files: Sequence[str] = ()) -> Tables:
     """Check every row of the YAML and then of the given files: overlays, or whole matrices (with a `version`).
-
-    Returns the resulting tables. Raises MatrixError for the first wrong row, and says how many more there are.
-    """
+    Returns the resulting tables. Raises MatrixError for the first wrong row, and says how many more there are."""
     tables = load_yaml(yaml_path())
     for path in files:
         source = read_source(path)

@@ -23,10 +23,8 @@ class NvidiaQuestions(Gpus):
         return row.last_branch if row else None
 
     def first_driver(self, sm: str, chip: str | None = None) -> str | None:
-        """Oldest driver that knows the chip.
-
-        Without a row for it: any chip of the capability, else the driver that came with the first CUDA for it.
-        """
+        """Oldest driver that knows the chip. Without a row for it: any chip of the capability, else the driver that
+        came with the first CUDA for it."""
         if chip is not None and (row := self._chips.get(chip.upper())) and row.first_driver:
             return row.first_driver
         known = self.capability(sm)

@@ -429,10 +429,8 @@ class TorchDependent(Row, frozen=True, kw_only=True):
 
 
 class LibraryRole(Row, frozen=True, kw_only=True):
-    """What it means that a library has no code for a GPU.
-
-    A library without a row works if some container runs, and does not work if none does.
-    """
+    """What it means that a library has no code for a GPU. A library without a row works if some container runs, and
+    does not work if none does."""
 
     library: str
     """Regular expression for the end of its path, from a slash on."""
@@ -558,10 +556,8 @@ class XidMeaning(Row, frozen=True, kw_only=True):
 
 
 class ErrorPattern(Row, frozen=True, kw_only=True):
-    """An error text that tells its cause, as torch, the runtimes, their libraries or the loader print it.
-
-    The first matching row wins, so exact texts come before general ones. `pattern` is searched for line by line.
-    """
+    """An error text that tells its cause, as torch, the runtimes, their libraries or the loader print it. The first
+    matching row wins, so exact texts come before general ones. `pattern` is searched for line by line."""
 
     id: str
     vendor: Literal["nvidia", "amd", "any"]

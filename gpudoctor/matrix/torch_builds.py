@@ -19,10 +19,8 @@ class TorchQuestions(Gpus):
     """Questions that the torch tables answer."""
 
     def build_of(self, torch: Torch, platform: str) -> TorchBuild | None:
-        """The row of an installed torch: same version, build, platform, and origin if known.
-
-        An unknown origin matches the index builds; nightlies match their pattern rows.
-        """
+        """The row of an installed torch: same version, build, platform, and origin if known. An unknown origin
+        matches the index builds; nightlies match their pattern rows."""
         public, _, local = torch.version.partition("+")
         build = torch.build or local or None
         rows = [row for row in self._by_version(public) if row.build == build and row.platform == platform]
@@ -33,11 +31,8 @@ class TorchQuestions(Gpus):
         return next((row for row in rows if row.origin == torch.origin), None)
 
     def kin_of(self, torch: Torch, platform: str) -> TorchBuild | None:
-        """The build that most likely has the same architectures as an index build without a row.
-
-        It is the same build of its release (for a nightly, a candidate, a patch release); for a nightly also of the
-        release before.
-        """
+        """The build that most likely has the same architectures as an index build without a row. It is the same build
+        of its release (for a nightly, a candidate, a patch release); for a nightly also of the release before."""
         if torch.origin not in ("nightly", *_INDEX_ORIGINS):
             return None
         own = minor(torch.version.partition("+")[0])

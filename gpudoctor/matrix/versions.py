@@ -47,11 +47,8 @@ def matches(specifier: str, version: str) -> bool:
 
 
 def package_matches(specifier: str, version: str) -> bool:
-    """Whether a Python package's version satisfies a specifier set.
-
-    The local part does not count; a pre-release does ("2.9.0a0+nv25.10" is older than 2.9.0). An invalid version
-    satisfies nothing.
-    """
+    """Whether a Python package's version satisfies a specifier set. The local part does not count; a pre-release does
+    ("2.9.0a0+nv25.10" is older than 2.9.0). An invalid version satisfies nothing."""
     public = version.partition("+")[0]
     if _is_plain(specifier, public):
         return matches(specifier, public)

@@ -63,11 +63,8 @@ def commands_for(
     env: dict[str, str] | None = None,
     apart: bool = False,
 ) -> Commands:
-    """The commands that carry out a ReplaceTorch and what goes with it.
-
-    `env` holds the variables to set with it. `apart` uses a new venv, because something else owns the torch of this
-    environment.
-    """
+    """The commands that carry out a ReplaceTorch and what goes with it. `env` holds the variables to set with it.
+    `apart` uses a new venv, because something else owns the torch of this environment."""
     torch = next((remedy for remedy in remedies if isinstance(remedy, ReplaceTorch)), None)
     if torch is None:
         return {}

@@ -111,10 +111,8 @@ def _torch_of(fix: Fix) -> ReplaceTorch | None:
 
 
 def _accept(choices: Sequence[Choice], owner: Choice | None) -> Merged:
-    """Accept every fix as a whole or not at all: half a fix repairs nothing.
-
-    The torch that `owner` will install is on the list from the start, so that earlier fixes are compared with it too.
-    """
+    """Accept every fix as a whole or not at all: half a fix repairs nothing. The torch that `owner` will install is
+    on the list from the start, so that earlier fixes are compared with it too."""
     torch = _torch_of(owner.fix) if owner else None
     tasks = [Task(torch, (), TORCH, ends=False)] if torch else []
     left: list[Finding] = []
@@ -168,10 +166,8 @@ def _is_covered(fix: Fix, tasks: Sequence[Task]) -> bool:
 
 
 def _towards(fix: Fix, tasks: Sequence[Task]) -> list[tuple[Stance, int | None]]:
-    """How each remedy of a fix relates to the list, and the place of the task that decides it.
-
-    A fix that brings torch itself also knows what goes with it: none of its remedies waits.
-    """
+    """How each remedy of a fix relates to the list, and the place of the task that decides it. A fix that brings
+    torch itself also knows what goes with it: none of its remedies waits."""
     weights: tuple[Stance, ...] = ("conflict", "covered") if _torch_of(fix) else ("conflict", "covered", "later")
     found: list[tuple[Stance, int | None]] = []
     for remedy in fix.remedies:

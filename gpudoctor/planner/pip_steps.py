@@ -57,10 +57,8 @@ def _constrained(place: Place, machine: Machine) -> str:
 def install_argvs(
     place: Place, wanted: Iterable[Wanted], index: str, *, again: tuple[Wanted, ...] = ()
 ) -> tuple[Argv, ...]:
-    """Install commands. `again`: packages that must be installed although their version seems to be there.
-
-    pip's --force-reinstall alone would reinstall every dependency, in other versions and from this index.
-    """
+    """Install commands. `again`: packages that must be installed although their version seems to be there. pip's
+    --force-reinstall alone would reinstall every dependency, in other versions and from this index."""
     names = tuple(item.text for item in wanted)
     options = _from(place, index)
     if place.tool != "pip":
@@ -86,10 +84,8 @@ def uninstall_argv(place: Place, names: Iterable[str]) -> Argv:
 
 
 def clear_the_way(place: Place, situation: Situation, remedy: ReplaceTorch) -> tuple[Step, ...]:
-    """Remove what owns files of the new build under another name, before that is installed.
-
-    A later removal would take these files along.
-    """
+    """Remove what owns files of the new build under another name, before that is installed. A later removal would
+    take these files along."""
     if place.tool not in ("pip", "uv", "uv-project") or place.user_site:
         return ()
     if place.tool == "uv-project" and several_decide(situation.machine):

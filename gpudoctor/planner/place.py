@@ -23,10 +23,8 @@ _VALUE = r"[A-Za-z0-9/][A-Za-z0-9._:,/+=-]*"
 
 
 def is_path(text: str) -> bool:
-    """Whether a text is an absolute path that can be shown as it is, and is never taken for an option.
-
-    A snapshot may also hold a path below a home folder that was left out.
-    """
+    """Whether a text is an absolute path that can be shown as it is, and is never taken for an option. A snapshot may
+    also hold a path below a home folder that was left out."""
     return len(text) < 4000 and text.isprintable() and re.fullmatch(_PATH, text) is not None
 
 

@@ -23,10 +23,8 @@ _OTHER_INDEXES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDE
 
 
 def beside_torch(matrix: Matrix, remedy: ReplaceTorch) -> tuple[Wanted, ...]:
-    """What a project must name beside a ROCm torch: its triton.
-
-    Only that index has it, and an explicit index serves only direct requirements.
-    """
+    """What a project must name beside a ROCm torch: its triton. Only that index has it, and an explicit index serves
+    only direct requirements."""
     name = rocm_triton(remedy, matrix) if remedy.index_url and not remedy.extra else ""
     return (Wanted(name, ""),) if name else ()
 

@@ -31,10 +31,8 @@ def proof(
     questions: Iterable[NotJudged],
     verdict: Verdict,
 ) -> Proof:
-    """Compare two judgements of one machine.
-
-    `under_variables` is the second one for a process that has the variables of `gpudoctor env`.
-    """
+    """Compare two judgements of one machine. `under_variables` is the second one for a process that has the variables
+    of `gpudoctor env`."""
     unanswered = {question.id: question.why for question in questions if question.matters}
     old, new = _weighty(before), _weighty(after)
     still = {_key(finding) for finding in _weighty(under_variables)}

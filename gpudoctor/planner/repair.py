@@ -146,10 +146,8 @@ def _names(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 
 def variables_for(findings: Sequence[Finding], *, only: Iterable[str] = ()) -> tuple[Variable, ...]:
-    """Variables that a process needs here, and those that it must not have.
-
-    For each problem, the first fix that needs only environment variables; the first problem takes precedence.
-    """
+    """Variables that a process needs here, and those that it must not have. For each problem, the first fix that
+    needs only environment variables; the first problem takes precedence."""
     found: dict[str, Variable] = {}
     for finding in _meant(findings, frozenset(only)):
         for fix in finding.fixes:

@@ -50,10 +50,8 @@ def installed(machine: Machine, name: str) -> Distribution | None:
 
 
 def would_stay(machine: Machine, item: Wanted) -> bool:
-    """Whether the installed version satisfies the requirement although another build is needed.
-
-    Extras are added to the same build.
-    """
+    """Whether the installed version satisfies the requirement although another build is needed. Extras are added to
+    the same build."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     found = installed(machine, item.name)
@@ -87,9 +85,7 @@ def pinning_another(machine: Machine, version: str) -> list[str]:
 
 def rivals(situation: Situation, remedy: ReplaceTorch) -> tuple[Distribution, ...]:
     """Installed packages, built for another vendor or CUDA, that own files of the new build under another name.
-
-    Whichever is installed or removed last breaks the other.
-    """
+    Whichever is installed or removed last breaks the other."""
     own = _own_tritons(remedy, situation.matrix)
     cuda = re.fullmatch(r"cu(\d\d)\d", remedy.build)
     environment = situation.environment
@@ -129,10 +125,8 @@ def rocm_triton(remedy: ReplaceTorch, matrix: Matrix) -> str:
 
 
 def in_a_named_index(situation: Situation, remedy: ReplaceTorch) -> ReplaceTorch:
-    """The same build from the index for this build alone, if there is one.
-
-    A project may have bound torch to another index, where a version without local part would then be looked up.
-    """
+    """The same build from the index for this build alone, if there is one. A project may have bound torch to another
+    index, where a version without local part would then be looked up."""
     if remedy.index_url or remedy.origin != "pypi":
         return remedy
     for row in situation.matrix.builds(situation.platform):

@@ -101,10 +101,8 @@ def _comment(text: str) -> Iterator[str]:
 
 
 def variable_lines(variables: Iterable[Variable], shell: str) -> str:
-    """Lines for `eval` (sh) or `source` (fish) that set and unset variables.
-
-    They hold no comments, because an unquoted `eval` joins all lines into one.
-    """
+    """Lines for `eval` (sh) or `source` (fish) that set and unset variables. They hold no comments, because an
+    unquoted `eval` joins all lines into one."""
     lines: list[str] = []
     for variable in variables:
         if isinstance(variable, UnsetVariable):

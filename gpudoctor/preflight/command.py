@@ -24,9 +24,7 @@ REFUSALS = {1: 121, USAGE: 122, 3: 123, INTERNAL_FAULT: 123}
 
 def preflight(given: Given, environ: MutableMapping[str, str] = os.environ) -> int:
     """Check this machine; become the command if nothing refuses. Returns the exit code of a refusal or the verdict.
-
-    `environ` belongs to this process: `--set-env` changes it, for the command and for the checks that prove it.
-    """
+    `environ` belongs to this process: `--set-env` changes it, for the command and for the checks that prove it."""
     command: tuple[str, ...] = given["command"]
     starter = os.getppid()
     open_streams()
@@ -63,7 +61,7 @@ def _pass_or_refuse(given: Given, environ: MutableMapping[str, str]) -> int:
     if environ.get("GPUDOCTOR_SKIP", "").lower() not in ("", *FALSE):
         say("skipped: GPUDOCTOR_SKIP is set")
     else:
-        passed = _judged(given, environ)
+        passed = _check_machine(given, environ)
         code = status(passed.code, given["command"])
         _report(passed, given, code)
         if code:
@@ -75,7 +73,7 @@ def _pass_or_refuse(given: Given, environ: MutableMapping[str, str]) -> int:
     return 0
 
 
-def _judged(given: Given, environ: MutableMapping[str, str]) -> Passage:
+def _check_machine(given: Given, environ: MutableMapping[str, str]) -> Passage:
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.preflight.gate import Gate
     from gpudoctor.survey import survey
@@ -123,10 +121,8 @@ def _seconds(text: str | None) -> float:
 
 
 def _report(passed: Passage, given: Given, code: int) -> None:
-    """Write the refusal and the requested reports.
-
-    InputError for a file that cannot be written, unless that would hide a refusal or the node is only full.
-    """
+    """Write the refusal and the requested reports. InputError for a file that cannot be written, unless that would
+    hide a refusal or the node is only full."""
     machine_form = given.get("style", "text") != "text" and not given["command"]
     if not (code or given.get("report_file") or machine_form):
         return

@@ -78,10 +78,8 @@ class Passage(Struct, frozen=True):
 
 
 class Gate:
-    """Checks one machine as often as needed by the same rules.
-
-    The probes read `environ`, and `set_env` changes it.
-    """
+    """Checks one machine as often as needed by the same rules. The probes read `environ`, and `set_env` changes
+    it."""
 
     def __init__(
         self, probe: Callable[[Level], Survey], matrix: Matrix, rules: Rules, environ: MutableMapping[str, str]
@@ -92,14 +90,12 @@ class Gate:
         self._environ = environ
 
     def passage(self, wait: float = 0.0, pause: Callable[[float], None] = time.sleep) -> Passage:
-        """Check; while only the node is at fault, check again for `wait` seconds, plus one last check at most.
-
-        Checks in between read only files while these show a problem: a missing driver then costs nothing.
-        """
+        """Check; while only the node is at fault, check again for `wait` seconds, plus one last check at most. Checks
+        in between read only files while these show a problem: a missing driver then costs nothing."""
         deadline = time.monotonic() + wait
         length = _FIRST_PAUSE
         found = self._look(self._rules.level)
-        while found.code and self._may_come(found.judgement) and (left := deadline - time.monotonic()) > 0:
+        while found.code and self._waiting_can_help(found.judgement) and (left := deadline - time.monotonic()) > 0:
             pause(min(length, left))
             found = self._look_again(last=length >= left)
             length = min(length * 1.5, _LONGEST_PAUSE)
@@ -113,19 +109,19 @@ class Gate:
         return found if found.judgement.verdict == "error" else self._look(self._rules.level)
 
     def _look(self, level: Level) -> Passage:
-        found = self._judged(level)
+        found = self._check(level)
         changes = _variables(found.judgement) if self._rules.set_env else {}
         if not changes:
             return found
         before: Changes = {name: self._environ.get(name) for name in changes}
         self._apply(changes)  # everything probed now, and every child, sees them
-        changed = self._judged(level, changes)
+        changed = self._check(level, changes)
         if changed.code == 0:
             return changed
         self._apply(before)  # they do not help, so the first result stands
         return found
 
-    def _judged(self, level: Level, variables: Changes | None = None) -> Passage:
+    def _check(self, level: Level, variables: Changes | None = None) -> Passage:
         survey, rules = self._probe(level), self._rules
         judgement = judge(
             survey.machine,
@@ -147,15 +143,15 @@ class Gate:
             else:
                 self._environ[name] = value
 
-    def _may_come(self, judgement: Judgement) -> bool:
+    def _waiting_can_help(self, judgement: Judgement) -> bool:
         """Whether waiting can help: no problem that refuses lies in the image itself."""
         refusing = ("error", "warning") if self._rules.fail_on == "warning" else ("error",)
         faults = (finding for finding in judgement.findings if finding.severity in refusing)
         questions = (question for question in judgement.not_judged if question.matters)
         answerable = all(question.layer in _NODE or question.id == _REQUIREMENT for question in questions)
-        return answerable and all(map(self._of_the_node, faults))
+        return answerable and all(map(self._is_of_node, faults))
 
-    def _of_the_node(self, finding: Finding) -> bool:
+    def _is_of_node(self, finding: Finding) -> bool:
         if finding.id == _REQUIREMENT:
             asked = {requirement.text: requirement.name for requirement in self._rules.required}
             return asked.get(finding.want) in _OF_THE_NODE

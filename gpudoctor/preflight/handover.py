@@ -21,16 +21,14 @@ _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
 
 
 def become(argv: Sequence[str], environ: MutableMapping[str, str], starter: int) -> NoReturn:
-    """Replace this process by the command. Exits with 127 or 126 if the command cannot be started.
-
-    `starter` is the process that was the parent at the start.
-    """
-    _take_back_locale(environ)
+    """Replace this process by the command. Exits with 127 or 126 if the command cannot be started. `starter` is the
+    process that was the parent at the start."""
+    _restore_locale(environ)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()
     for number in _IGNORED_BY_PYTHON:
-        signal.signal(number, signal.SIG_IGN if _came_ignored(number, starter) else signal.SIG_DFL)
+        signal.signal(number, signal.SIG_IGN if _was_ignored(number, starter) else signal.SIG_DFL)
     place = _place(argv[0], environ)
     try:
         if not place:
@@ -63,7 +61,7 @@ def _place(name: str, environ: MutableMapping[str, str]) -> str:
     return next((place for place in files if os.access(place, os.X_OK)), files[0] if files else "")
 
 
-def _take_back_locale(environ: MutableMapping[str, str]) -> None:
+def _restore_locale(environ: MutableMapping[str, str]) -> None:
     """Undo what Python did to LC_CTYPE: it sets it where the locale is "C" (PEP 538), even over a given value."""
     if environ.get("LC_CTYPE") not in _COERCED:
         return
@@ -79,7 +77,7 @@ def _take_back_locale(environ: MutableMapping[str, str]) -> None:
         environ["LC_CTYPE"] = os.fsdecode(given)
 
 
-def _came_ignored(number: signal.Signals, starter: int) -> bool:
+def _was_ignored(number: signal.Signals, starter: int) -> bool:
     """Whether a signal that Python ignores was ignored before; Linux does not keep what Python's start replaced.
 
     All that can be known is whether the parent ignores it. A shell (`trap '' PIPE`) and systemd (IgnoreSIGPIPE=)

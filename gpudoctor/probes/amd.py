@@ -128,10 +128,8 @@ def _has_id(properties: dict[str, int]) -> bool:
 
 
 def gfx_of(version: int) -> str | None:
-    """The target of a gfx_target_version: decimal major, minor and stepping, two digits each.
-
-    The name has the stepping in hexadecimal: 90010 is gfx90a, 100301 is gfx1031.
-    """
+    """The target of a gfx_target_version: decimal major, minor and stepping, two digits each. The name has the
+    stepping in hexadecimal: 90010 is gfx90a, 100301 is gfx1031."""
     major, minor, stepping = version // 10000, version // 100 % 100, version % 100
     if not 6 <= major <= 99 or minor > 9 or stepping > 15:
         return None
@@ -168,10 +166,8 @@ def _links(host: Host, folder: str) -> tuple[str, ...]:
 
 
 def _rocm(host: Host, here: bool) -> Fact[tuple[RocmInstall, ...]]:
-    """ROCm installations of the system: below /opt, at ROCM_PATH, or the distribution's own.
-
-    The last are searched for only if there is a GPU.
-    """
+    """ROCm installations of the system: below /opt, at ROCM_PATH, or the distribution's own. The last are searched
+    for only if there is a GPU."""
     listing = host.names("/opt")
     folders = [f"/opt/{name}" for name in listing.value or () if name == "rocm" or re.match(r"rocm-\d", name)]
     folders += [f"/opt/rocm/{name}" for name in host.names("/opt/rocm").value or () if name.startswith("core-")]

@@ -27,14 +27,14 @@ class _Line(Struct, frozen=True):
 def ask_hsa(host: Host, load_path: LoadPath, seconds: float = 20.0, *, torch: Torch | None = None) -> Fact[HsaApi]:
     """Initialise the runtime that torch loads: its own, else the load path's, else the one in /opt/rocm."""
     if not host.live:
-        return _recorded(host)
+        return _recorded_rocminfo(host)
     path = _own_library(host, torch) or _library(host, load_path)
     if path is None:
         return absent(LIBRARY, "no HSA runtime on the load path or in /opt/rocm")
     from gpudoctor.probes.driver_child import run_child
 
     run = run_child("hsa", (path,), seconds, host.environ)
-    lines = [line for raw in run.lines if (line := _decoded(raw))]
+    lines = [line for raw in run.lines if (line := _decode(raw))]
     for line in lines:
         if line.hsa is not None:
             return known(line.hsa, path)
@@ -60,7 +60,7 @@ def _library(host: Host, load_path: LoadPath) -> str | None:
     return next((path for path in _USUAL if host.exists(path)), None)
 
 
-def _decoded(raw: str) -> _Line | None:
+def _decode(raw: str) -> _Line | None:
     try:
         return msgspec.json.decode(raw, type=_Line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -75,7 +75,7 @@ _REFUSED = re.compile(
 _HSA_ERROR, _OUT_OF_RESOURCES = 0x1000, 0x1008
 
 
-def _recorded(host: Host) -> Fact[HsaApi]:
+def _recorded_rocminfo(host: Host) -> Fact[HsaApi]:
     result = host.run(("rocminfo",), 0)
     if result.value is None:
         return Fact(state=result.state, source=result.source, why=result.why)

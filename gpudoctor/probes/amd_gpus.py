@@ -13,10 +13,8 @@ if TYPE_CHECKING:
 
 
 def amd_gpus(pci: Fact[tuple[PciDevice, ...]], stack: AmdStack, system: System, matrix: Matrix) -> tuple[Gpu, ...]:
-    """KFD's GPU nodes in their order, then the GPUs that KFD does not have.
-
-    HIP counts the nodes in this order; a partitioned GPU has several.
-    """
+    """KFD's GPU nodes in their order, then the GPUs that KFD does not have. HIP counts the nodes in this order; a
+    partitioned GPU has several."""
     nodes = [node for node in stack.topology.value or () if node.simd_count > 0]
     devices = {device.bdf: device for device in pci.value or () if device.vendor == AMD and device.is_gpu}
     gpus: list[Gpu] = []

@@ -76,9 +76,8 @@ _INIT_CGROUPS = ("/", "/init.scope")
 
 @lru_cache(maxsize=1)
 def probe_container(host: Host) -> Fact[str]:
-    """docker, podman, kubernetes, lxc, apptainer, systemd-nspawn ...; absent outside containers.
-
-    Several probes of one survey ask this, so the answer is kept for them."""
+    """docker, podman, kubernetes, lxc, apptainer, systemd-nspawn ...; absent outside containers. Several probes of
+    one survey ask this, so the answer is kept for them."""
     for variable, kind in _VARIABLES:
         if host.environ.get(variable):
             return known(kind, f"variable {variable}")
@@ -155,11 +154,8 @@ def _from_root(mounts: Fact[tuple[Mount, ...]]) -> Fact[str]:
 
 
 def _own_machine(cgroups: dict[str, tuple[str, ...]], mounts: Fact[tuple[Mount, ...]]) -> bool:
-    """Whether this is certainly a machine of its own, so that a marker file must be left over.
-
-    Micro virtual machines start from container images, markers included. Their `/` is a disk, and their first
-    process is in no group.
-    """
+    """Whether this is certainly a machine of its own, so that a marker file must be left over. Micro virtual machines
+    start from container images, markers included. Their `/` is a disk, and their first process is in no group."""
     root = mount_at(mounts.value or (), "/")
     if root is None or root.kind not in _DISK_FILE_SYSTEMS or _from_root(mounts).known:
         return False

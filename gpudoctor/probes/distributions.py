@@ -41,22 +41,22 @@ def distributions_in(host: Host, folders: tuple[Folder, ...]) -> tuple[Distribut
     found: dict[str, Distribution] = {}
     for folder in folders:
         here: dict[str, list[Distribution]] = {}
-        for distribution in _listed(host, folder):
+        for distribution in _list_folder(host, folder):
             here.setdefault(distribution.name, []).append(distribution)
         for name, several in here.items():
-            found.setdefault(name, several[0] if len(several) == 1 else _present(host, several))
+            found.setdefault(name, several[0] if len(several) == 1 else _best_record(host, several))
     return tuple(
-        _opened(host, distribution) if name in JUDGED else distribution
+        _with_details(host, distribution) if name in JUDGED else distribution
         for name, distribution in sorted(found.items())
     )
 
 
 def all_opened(host: Host, distributions: tuple[Distribution, ...]) -> tuple[Distribution, ...]:
     """All with their requirements: a fix asks which other packages need the one that it replaces."""
-    return tuple(one if one.name in JUDGED or not one.path else _opened(host, one) for one in distributions)
+    return tuple(one if one.name in JUDGED or not one.path else _with_details(host, one) for one in distributions)
 
 
-def _listed(host: Host, folder: Folder) -> Iterator[Distribution]:
+def _list_folder(host: Host, folder: Folder) -> Iterator[Distribution]:
     for entry in sorted(folder.names):
         stem, dot, kind = entry.rpartition(".")
         if not dot or kind not in ("dist-info", "egg-info") or stem.startswith("~"):
@@ -72,7 +72,7 @@ def _listed(host: Host, folder: Folder) -> Iterator[Distribution]:
             yield Distribution(name=normalised(name), version=version, path=path)
 
 
-def _present(host: Host, several: list[Distribution]) -> Distribution:
+def _best_record(host: Host, several: list[Distribution]) -> Distribution:
     """The complete one among several records of one name in one folder, else the newest."""
     from packaging.version import InvalidVersion, Version
 
@@ -86,7 +86,7 @@ def _present(host: Host, several: list[Distribution]) -> Distribution:
     return max(several, key=order)
 
 
-def _opened(host: Host, distribution: Distribution) -> Distribution:
+def _with_details(host: Host, distribution: Distribution) -> Distribution:
     """The same with its requirements, its installer and its origin."""
     head = metadata_head(host, distribution.path)
     installer = host.text(posixpath.join(distribution.path, "INSTALLER"), 1024).value or ""

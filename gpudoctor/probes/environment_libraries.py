@@ -40,11 +40,11 @@ def foreign_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk)
     asked = [a.name for a in walk.asked if re.match(_GPU_LIBRARY, a.name)]
     path = search(host, tuple(asked or _USUAL_NAMES), environ)
     firsts = {library.name: library for library in reversed(path.found)}.values()
-    found = tuple(_judged(library, walk) for library in reversed(firsts) if library.via.startswith(_VARIABLES))
+    found = tuple(_with_wins(library, walk) for library in reversed(firsts) if library.via.startswith(_VARIABLES))
     return LoadPath(found=found, searched=path.searched, complete=path.complete)
 
 
-def _judged(library: Library, walk: LibraryWalk) -> Library:
+def _with_wins(library: Library, walk: LibraryWalk) -> Library:
     """With `wins`: LD_PRELOAD always does; LD_LIBRARY_PATH unless a DT_RPATH leads to the wheel's own copy."""
     asked = walk.of(library.name)
     if library.via == "LD_PRELOAD":

@@ -21,17 +21,17 @@ def assemble(
     pci: Fact[tuple[PciDevice, ...]], amd: AmdStack, nvidia: NvidiaStack, system: System, matrix: Matrix
 ) -> tuple[tuple[Gpu, ...], Fact[bool]]:
     """All GPUs, NVIDIA's first, each maker's in its runtime's order; and whether GPUs could be searched for at all.
-
-    That is absent if the machine has no PCI bus and nothing in its place.
-    """
+    That is absent if the machine has no PCI bus and nothing in its place."""
     if pci.value is not None:
         classed = (device for device in pci.value if device.class_code or matrix.gpu_by_pci(device.pci_id))
         pci = known(tuple(classed), pci.source)
     gpus = (*nvidia_gpus(pci, nvidia, system, matrix), *amd_gpus(pci, amd, system, matrix))
-    return gpus, _searched(pci, amd, nvidia, system)
+    return gpus, _search_possible(pci, amd, nvidia, system)
 
 
-def _searched(pci: Fact[tuple[PciDevice, ...]], amd: AmdStack, nvidia: NvidiaStack, system: System) -> Fact[bool]:
+def _search_possible(
+    pci: Fact[tuple[PciDevice, ...]], amd: AmdStack, nvidia: NvidiaStack, system: System
+) -> Fact[bool]:
     if pci.known:
         return known(True, pci.source)
     # A driver that failed, or listed no GPU, says nothing about a bus that nobody read.

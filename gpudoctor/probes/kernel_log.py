@@ -30,7 +30,7 @@ def probe_kernel_log(host: Host, patterns: Sequence[LogPattern]) -> Fact[KernelL
     buffer = host.kernel_messages()
     if buffer.value is not None:
         written = buffer.value.decode("utf-8", "replace")
-        entries = this_boot(_telling(written, patterns), records=True)
+        entries = this_boot(_possible_faults(written, patterns), records=True)
         return known(KernelLog(faults=_faults(entries, patterns), source=buffer.source), buffer.source)
     entries = ()
     read, failures = [], [buffer] if host.live else []
@@ -41,7 +41,7 @@ def probe_kernel_log(host: Host, patterns: Sequence[LogPattern]) -> Fact[KernelL
                 failures.append(tail)
                 continue
             written = tail.value.decode("utf-8", "replace")
-            entries += this_boot(written, kernel_only=path in _MIXED, uptime=_uptime(host), started=_started(host))
+            entries += this_boot(written, kernel_only=path in _MIXED, uptime=_uptime(host), started=_boot_time(host))
             read.append(path)
             break
     if read:
@@ -59,7 +59,7 @@ def _tail(host: Host, path: str) -> Fact[bytes]:
     found = host.stat(path)
     if found.value is None:
         return Fact(state=found.state, source=found.source, why=found.why)
-    started = _started(host)
+    started = _boot_time(host)
     if started is not None and found.value.modified < started - 60:
         return absent(path, "not written since the machine was started")
     offset = max(0, found.value.size - _TAIL)
@@ -75,7 +75,7 @@ def _uptime(host: Host) -> float | None:
     return float(match[0]) if match else None
 
 
-def _started(host: Host) -> int | None:
+def _boot_time(host: Host) -> int | None:
     """When the running system was started, in seconds since 1970."""
     if not host.live:
         return None
@@ -86,11 +86,9 @@ def _started(host: Host) -> int | None:
 # --- matching ----------------------------------------------------------------------------------------
 
 
-def _telling(written: str, patterns: Sequence[LogPattern]) -> str:
-    """The records of /dev/kmsg that could hold a fault: a healthy machine has few or none to parse.
-
-    Where a pattern needs a space, there may be an escaped line break.
-    """
+def _possible_faults(written: str, patterns: Sequence[LogPattern]) -> str:
+    """The records of /dev/kmsg that could hold a fault: a healthy machine has few or none to parse. Where a pattern
+    needs a space, there may be an escaped line break."""
     needles = ("\\x", *(pattern.needle for pattern in patterns))
     present = [needle for needle in needles if needle in written]
     return "\n".join(line for line in written.split("\n") if any(needle in line for needle in present))

@@ -113,11 +113,8 @@ def search(host: Host, names: Sequence[str], variables: Mapping[str, str], *, sh
 
 
 def userland_version(host: Host, load_path: LoadPath) -> Fact[str]:
-    """Version of the NVIDIA driver's own user-space libraries, without cuda-compat and stubs.
-
-    They may lie beside the load path, hidden behind cuda-compat; a mount from the host takes precedence over an
-    image's own.
-    """
+    """Version of the NVIDIA driver's own user-space libraries, without cuda-compat and stubs. They may lie beside the
+    load path, hidden behind cuda-compat; a mount from the host takes precedence over an image's own."""
     own = [library for library in load_path.found if library.kind == "driver" and library.name.startswith(DRIVER_OWN)]
     for library in sorted(own, key=lambda library: (not library.mounted, "nvidia-ml" not in library.name)):
         if library.version:
@@ -168,7 +165,7 @@ def _places(
     host: Host, variables: Mapping[str, str], names: Sequence[str], arch: str | None, gaps: list[Fact[object]]
 ) -> tuple[_Places, dict[str, tuple[_Place, ...]]]:
     """Folders before and after the cache, and the cache's content by name."""
-    before = (*_preloaded(variables, gaps), *_library_path(host, variables, arch, gaps))
+    before = (*_preload_places(variables, gaps), *_library_path(host, variables, arch, gaps))
     after = [_Place(folder, "default") for folder in default_folders(arch)]
     if host.exists("/nix/store") or host.exists("/etc/NIXOS"):
         # Nix's own builds carry this folder in their RUNPATH.
@@ -191,7 +188,7 @@ def _distinct(host: Host, places: Sequence[_Place]) -> tuple[_Place, ...]:
     return tuple(place for place in places if place in by_real.values() and host.exists(place.path))
 
 
-def _preloaded(variables: Mapping[str, str], gaps: list[Fact[object]]) -> Iterator[_Place]:
+def _preload_places(variables: Mapping[str, str], gaps: list[Fact[object]]) -> Iterator[_Place]:
     for entry in variables.get("LD_PRELOAD", "").replace(":", " ").split():
         if entry.startswith("/") and "$" not in entry:
             yield _Place(entry, "LD_PRELOAD", file=True)
@@ -208,7 +205,7 @@ def _library_path(
         if "$ORIGIN" in entry or "${ORIGIN}" in entry or "PLATFORM" in entry:
             gaps.append(unknown(f"LD_LIBRARY_PATH has {entry}, which depends on the library", "LD_LIBRARY_PATH"))
             continue
-        for folder in _expanded(entry, arch):
+        for folder in _expand(entry, arch):
             if folder.startswith("/"):
                 yield _Place(posixpath.normpath(folder), "LD_LIBRARY_PATH")
             elif host.live and (here := host.resolve(folder or ".")) is not None:
@@ -217,7 +214,7 @@ def _library_path(
                 gaps.append(unknown("LD_LIBRARY_PATH names the current folder, which is not recorded", entry))
 
 
-def _expanded(entry: str, arch: str | None) -> tuple[str, ...]:
+def _expand(entry: str, arch: str | None) -> tuple[str, ...]:
     """$LIB stands for lib64 or Debian's triplet."""
     if "$LIB" not in entry and "${LIB}" not in entry:
         return (entry,)

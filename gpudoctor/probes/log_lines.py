@@ -126,7 +126,7 @@ def _lines(text: str, kernel_only: bool) -> Iterator[Entry | None]:
     for raw in text.split("\n"):
         line = raw[:_LINE_LIMIT].rstrip()
         border = re.match(_BOOT, line) is not None
-        stamped, kernel, entry = _stripped(line)
+        stamped, kernel, entry = _without_stamp(line)
         if current is not None and open_lines and line and not stamped and not border:
             current.text += "\n" + line.strip()
             open_lines -= 1
@@ -142,7 +142,7 @@ def _lines(text: str, kernel_only: bool) -> Iterator[Entry | None]:
         yield current
 
 
-def _stripped(line: str) -> tuple[bool, bool, Entry]:
+def _without_stamp(line: str) -> tuple[bool, bool, Entry]:
     """Whether the line had a stamp, whether the kernel wrote it, and its content."""
     entry = Entry(text=line)
     rest, stamped, kernel = line, False, True

@@ -47,10 +47,8 @@ def loaded_modules(host: Host, names: tuple[str, ...]) -> Fact[tuple[str, ...]]:
 
 
 def installed_modules(host: Host, running: str | None, names: tuple[str, ...]) -> Fact[tuple[InstalledModule, ...]]:
-    """Module files of `names` for all kernels.
-
-    Unknown if those of the running kernel cannot be seen (a container has none) and no other kernel has any.
-    """
+    """Module files of `names` for all kernels. Unknown if those of the running kernel cannot be seen (a container has
+    none) and no other kernel has any."""
     for root in MODULES:
         kernels = host.names(root)
         if kernels.value is not None:
@@ -76,8 +74,8 @@ def _of_kernel(host: Host, root: str, names: tuple[str, ...], indexed: bool) -> 
         f"{place}/{name}" for place in places for name in host.names(place).value or () if module_name(name) in names
     }
     if indexed:
-        files.update(f"{root}/{path}" for path in _indexed(host, root, names))
-    modules = [_installed(host, posixpath.basename(root), path) for path in sorted(files)]
+        files.update(f"{root}/{path}" for path in _from_index(host, root, names))
+    modules = [_installed_module(host, posixpath.basename(root), path) for path in sorted(files)]
     return sorted(modules, key=lambda module: "/kernel/drivers/" in module.path)
 
 
@@ -89,7 +87,7 @@ def module_name(file_name: str) -> str:
     return "nvidia" if name.startswith("nvidia_") and re.match(_DEBIAN, name) else name
 
 
-def _indexed(host: Host, root: str, names: tuple[str, ...]) -> set[str]:
+def _from_index(host: Host, root: str, names: tuple[str, ...]) -> set[str]:
     """Paths of these modules in depmod's index: also in places nobody thought of."""
     index = host.data(f"{root}/modules.dep", _INDEX_LIMIT).value or b""
     wanted = b"|".join(re.escape(name.encode()).replace(b"_", b"[-_]") for name in names)
@@ -98,7 +96,7 @@ def _indexed(host: Host, root: str, names: tuple[str, ...]) -> set[str]:
     return {path for path in paths if not path.startswith("/") and host.exists(f"{root}/{path}")}
 
 
-def _installed(host: Host, kernel: str, path: str) -> InstalledModule:
+def _installed_module(host: Host, kernel: str, path: str) -> InstalledModule:
     folder, file_name = posixpath.split(path)
     name = module_name(file_name)
     if name != "nvidia":
@@ -136,11 +134,8 @@ _OTHER_DKMS = ("nvidia-fs", "nvidia-peermem", "nvidia-fb")
 
 
 def dkms_modules(host: Host, family: Literal["nvidia", "amdgpu"]) -> Fact[tuple[DkmsModule, ...]]:
-    """DKMS's modules of a driver, per version and kernel.
-
-    A version that is built for no kernel has kernel "" and status added (its last build may have failed) or broken
-    (its source is gone).
-    """
+    """DKMS's modules of a driver, per version and kernel. A version that is built for no kernel has kernel "" and
+    status added (its last build may have failed) or broken (its source is gone)."""
     listing = host.names(DKMS)
     if listing.value is None:
         return Fact(state=listing.state, source=listing.source, why=listing.why)

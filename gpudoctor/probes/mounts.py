@@ -24,10 +24,8 @@ class Mount(Struct, frozen=True):
 
 
 def process_files(host: Host, name: str) -> tuple[str, ...]:
-    """Where /proc describes the examined system's own processes, best first.
-
-    Below a root, /proc/self of a mounted procfs would be gpudoctor itself, in another container.
-    """
+    """Where /proc describes the examined system's own processes, best first. Below a root, /proc/self of a mounted
+    procfs would be gpudoctor itself, in another container."""
     if host.live:
         return (f"/proc/self/{name}",)
     own = (f"/proc/self/{name}",) if host.resolve("/proc/self") == "/proc/self" else ()

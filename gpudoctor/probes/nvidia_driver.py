@@ -34,9 +34,7 @@ class _Line(Struct, frozen=True):
 
 def ask_nvidia(host: Host, seconds: float = 20.0) -> Answers:
     """Ask the driver; each child has `seconds`. On a recorded host nothing runs: only its nvidia-smi output is read.
-
-    If NVML crashes or hangs before libcuda is asked, a second child asks libcuda alone.
-    """
+    If NVML crashes or hangs before libcuda is asked, a second child asks libcuda alone."""
     if not host.live:
         nothing = unknown("libraries of a recording are not opened")
         return nothing, nothing, _recorded_smi(host)
@@ -57,7 +55,7 @@ def _ask(interfaces: tuple[str, ...], host: Host, seconds: float) -> tuple[list[
     from gpudoctor.probes.driver_child import run_child
 
     run = run_child("nvidia", interfaces, seconds, host.environ)
-    return [line for raw in run.lines if (line := _decoded(raw))], run
+    return [line for raw in run.lines if (line := _decode(raw))], run
 
 
 def _hung(run: ChildRun) -> bool:
@@ -68,7 +66,7 @@ def _reached(lines: list[_Line], api: str) -> bool:
     return any(line.doing == f"loading {_LIBRARY[api]}" for line in lines)
 
 
-def _decoded(raw: str) -> _Line | None:
+def _decode(raw: str) -> _Line | None:
     try:
         return msgspec.json.decode(raw, type=_Line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -98,12 +96,12 @@ def _step(lines: list[_Line]) -> str:
 
 def _smi(host: Host) -> Fact[NvidiaApi]:
     result = host.run(("nvidia-smi", "-q"), _SMI_SECONDS)
-    return _parsed(result)
+    return _parse(result)
 
 
 def _recorded_smi(host: Host) -> Fact[NvidiaApi]:
     """The fullest of the recorded answers; only the list (-L) has the names of MIG slices."""
-    facts = [_parsed(host.run(argv, _SMI_SECONDS)) for argv in _RECORDED]
+    facts = [_parse(host.run(argv, _SMI_SECONDS)) for argv in _RECORDED]
     answers = [fact for fact in facts if fact.value is not None]
     if not answers:
         return facts[0]
@@ -129,7 +127,7 @@ def _fullness(fact: Fact[NvidiaApi]) -> tuple[int, int]:
     return sum(device.pci_id is not None for device in devices), len(devices)
 
 
-def _parsed(result: Fact[Any]) -> Fact[NvidiaApi]:
+def _parse(result: Fact[Any]) -> Fact[NvidiaApi]:
     if result.value is None:
         return Fact(state=result.state, source=result.source, why=result.why)
     api = parse_smi(result.value.stdout, result.value.stderr)

@@ -26,7 +26,7 @@ def nvidia_gpus(
         # A Tegra's own GPU has no address, or one that is on no bus.
         on_board = next((gpu for gpu in from_driver if gpu.bdf not in devices and gpu.bdf not in proc), None)
         from_driver = tuple(gpu for gpu in from_driver if gpu != on_board)
-    from_driver = _placed(from_driver, devices, proc)
+    from_driver = _with_addresses(from_driver, devices, proc)
     listed = {device.bdf: device for device in from_driver if device.bdf}
     addresses = sorted({*devices, *proc, *listed})
     gpus = [
@@ -38,15 +38,13 @@ def nvidia_gpus(
     if soc is not None and not any(gpu.arch.value == soc.arch.value for gpu in gpus):
         gpus.append(soc)
     if not gpus:
-        gpus = _unnamed(stack, system)
+        gpus = _nameless_gpus(stack, system)
     return _in_order(_with_single_node(gpus, stack), stack)
 
 
 def _from_driver(stack: NvidiaStack) -> tuple[NvmlDevice, ...]:
     """The GPUs that NVML lists, else those of libcuda, else those of nvidia-smi, with capabilities from the others.
-
-    libcuda leaves out what CUDA_VISIBLE_DEVICES hides, so it never removes a GPU.
-    """
+    libcuda leaves out what CUDA_VISIBLE_DEVICES hides, so it never removes a GPU."""
     lists = [api.value.devices for api in (stack.nvml, stack.smi, stack.cuda) if api.value and api.value.devices]
     if not lists:
         return ()
@@ -57,7 +55,7 @@ def _from_driver(stack: NvidiaStack) -> tuple[NvmlDevice, ...]:
     )
 
 
-def _placed(
+def _with_addresses(
     from_driver: tuple[NvmlDevice, ...], devices: dict[str, PciDevice], proc: dict[str, ProcGpu]
 ) -> tuple[NvmlDevice, ...]:
     """`nvidia-smi -L` names no addresses: if it lists all GPUs of the driver, they are in bus order."""
@@ -121,10 +119,8 @@ def _identity(matrix: Matrix, pci_id: str | None, revision: str | None, name: st
 
 
 def identity_by_name(matrix: Matrix, name: str) -> Identity | None:
-    """The one GPU that a driver's name stands for.
-
-    Tables cut long names off with "...". Without the word that was cut, the rest must name one architecture.
-    """
+    """The one GPU that a driver's name stands for. Tables cut long names off with "...". Without the word that was
+    cut, the rest must name one architecture."""
     found = matrix.gpus_by_name(re.sub(r"\s*\S*\.\.\.$", "", name))
     return found[0] if len(found) == 1 else None
 
@@ -208,7 +204,7 @@ def _soc(system: System, stack: NvidiaStack, matrix: Matrix, nvml: NvmlDevice | 
     )
 
 
-def _unnamed(stack: NvidiaStack, system: System) -> list[Gpu]:
+def _nameless_gpus(stack: NvidiaStack, system: System) -> list[Gpu]:
     """GPUs that only a node or a library reveals: WSL2 before the driver is asked, sandboxes without sysfs."""
     nodes = [node.path for node in stack.nodes.value or () if node.opened != "ENOENT"]
     why = "no PCI id can be seen here; only the driver can tell (level driver)"

@@ -31,10 +31,8 @@ _FAILURES = (
 
 
 def parse_smi(text: str, errors: str = "") -> NvidiaApi | None:
-    """One answer from any output of nvidia-smi; None if nothing in it is nvidia-smi's.
-
-    `status` is NVML's code of the failure it reports, 0 if it listed GPUs or found none.
-    """
+    """One answer from any output of nvidia-smi; None if nothing in it is nvidia-smi's. `status` is NVML's code of the
+    failure it reports, 0 if it listed GPUs or found none."""
     driver, cuda = _versions(text)
     for parse in (_from_xml, _from_query, _from_table, _from_csv, _from_list):
         devices = parse(text)

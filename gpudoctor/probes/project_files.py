@@ -37,12 +37,12 @@ def torch_asked(host: Host, folder: str) -> tuple[TorchAsked, ...]:
     """The lines of a project's pyproject.toml and requirements files that ask for torch."""
     names = host.names(folder).value or ()
     lists = [name for name in sorted(names) if name.endswith(".txt") and re.fullmatch(_REQUIREMENTS, name)]
-    lines = (line for name in lists for line in _listed(host, folder, name))
-    declared = _declared(host, folder) if "pyproject.toml" in names else ()
+    lines = (line for name in lists for line in _from_requirements(host, folder, name))
+    declared = _from_pyproject(host, folder) if "pyproject.toml" in names else ()
     return tuple(itertools.islice(itertools.chain(declared, lines), _MOST_ASKED))
 
 
-def _listed(host: Host, folder: str, name: str) -> Iterator[TorchAsked]:
+def _from_requirements(host: Host, folder: str, name: str) -> Iterator[TorchAsked]:
     text = host.text(posixpath.join(folder, name), _LIMIT).value or ""
     for line in text.splitlines():
         requirement = line.partition("#")[0].strip().rstrip("\\").strip()
@@ -50,7 +50,7 @@ def _listed(host: Host, folder: str, name: str) -> Iterator[TorchAsked]:
             yield TorchAsked(file=name, requirement=_shown(requirement), hashed="--hash=" in text)
 
 
-def _declared(host: Host, folder: str) -> Iterator[TorchAsked]:
+def _from_pyproject(host: Host, folder: str) -> Iterator[TorchAsked]:
     text = host.text(posixpath.join(folder, "pyproject.toml"), _LIMIT).value or ""
     project = _toml(text)
     yield from _asked_in(project, "pyproject.toml")

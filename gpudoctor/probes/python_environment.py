@@ -37,10 +37,7 @@ _LOCKS: tuple[Lock, ...] = ("uv.lock", "poetry.lock", "pixi.lock")
 
 def probe_environment(host: Host, python: str | None, variables: Mapping[str, str]) -> Fact[PythonEnvironment]:
     """The environment of `python` (an interpreter, a venv or a conda prefix of the running system), or the host's
-    active one. `variables` override the host's own.
-
-    Raises InputError if `python` is none of these.
-    """
+    active one. `variables` override the host's own. Raises InputError if `python` is none of these."""
     environ = {**host.environ, **variables}
     if python is not None and not host.live:
         host = LiveHost()  # --python is always a path of the running system, also beside --root

@@ -43,10 +43,8 @@ class Layout(Struct, frozen=True):
 
 
 def find_layout(host: Host, python: str | None, environ: Mapping[str, str]) -> Layout | None:
-    """The layout of `python`, or of the host's active environment; None if a host has no Python.
-
-    Raises InputError if `python` is no Python environment.
-    """
+    """The layout of `python`, or of the host's active environment; None if a host has no Python. Raises InputError if
+    `python` is no Python environment."""
     if python is not None:
         return _given_layout(host, python)
     return next((layout for path in _active(host, environ) if (layout := layout_of(host, path))), None)
@@ -167,11 +165,8 @@ def _of_prefix(host: Host, prefix: str) -> Layout | None:
 
 
 def _has_library(host: Host, prefix: str, interpreter: str) -> bool:
-    """Whether Python lives in a prefix: its library is there.
-
-    A recording may hold only the packages. Then an interpreter whose name tells the version, or Debian's folder of
-    packages, is enough.
-    """
+    """Whether Python lives in a prefix: its library is there. A recording may hold only the packages. Then an
+    interpreter whose name tells the version, or Debian's folder of packages, is enough."""
     if _lib_folders(host, prefix):
         return True
     named = re.search(_VERSIONED, interpreter) is not None

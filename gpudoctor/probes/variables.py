@@ -51,10 +51,8 @@ _LONGEST_VALUE = 1 << 15
 
 
 def probe_variables(host: Host, also: Iterable[str] = ()) -> dict[str, str]:
-    """The relevant variables of the examined process, by name; empty values stay (CUDA reads them).
-
-    `also` holds the names that the matrix asks for.
-    """
+    """The relevant variables of the examined process, by name; empty values stay (CUDA reads them). `also` holds the
+    names that the matrix asks for."""
     names = _NAMES.union(also)
     return {
         name: value[:_LONGEST_VALUE]

@@ -39,10 +39,8 @@ _DEVICE_TREE_HYPERVISORS = (("xen", "xen"), ("vmware", "vmware"), ("kvm", "kvm")
 
 
 def probe_virtual_machine(host: Host, flags: Fact[tuple[str, ...]], wsl: Fact[str]) -> Fact[str]:
-    """kvm, vmware, hyper-v, xen, aws, azure, gce, firecracker ...; absent on bare metal.
-
-    On x86 the processor's own flag decides; the firmware's texts name the hypervisor.
-    """
+    """kvm, vmware, hyper-v, xen, aws, azure, gce, firecracker ...; absent on bare metal. On x86 the processor's own
+    flag decides; the firmware's texts name the hypervisor."""
     if wsl.known:
         return known("hyper-v", wsl.source)
     x86 = "fpu" in (flags.value or ())

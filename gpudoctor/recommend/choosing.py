@@ -219,7 +219,7 @@ class _Choosing:
         for choice in self._serving_but_for_the_driver() if self.fault else ():
             reasons[(choice.version, choice.build)] = self.fault
         for choice in self.native:
-            why = f"would also run; {best} is better" if best else "would also run"
+            why = f"would also run; {best} is preferred" if best else "would also run"
             why += f"; known issue: {choice.fault}" if choice.fault else ""
             reasons[(choice.version, choice.build)] = f"not installed into {owner}" if owner else why
         platform = self.situation.platform

@@ -29,13 +29,11 @@ class Scanned(Struct, frozen=True):
 
 
 def scan(given: Sequence[str], host: Host, python: str | None, progress: Progress | None = None) -> list[Scanned]:
-    """Scan everything that was named, or else the environment of `python` or the active one.
-
-    Raises InputError for anything that cannot be scanned.
-    """
+    """Scan everything that was named, or else the environment of `python` or the active one. Raises InputError for
+    anything that cannot be scanned."""
     if not given:
-        return [_environment(environment.active(host, python), "active environment", progress)]
-    found = [_one(text, host, python, progress) for text in given]
+        return [_scan_environment(environment.active(host, python), "active environment", progress)]
+    found = [_scan_one(text, host, python, progress) for text in given]
     if len(found) == 1:
         return found
     return [_with_wheel_names(scanned) for scanned in found]
@@ -49,20 +47,20 @@ def _with_wheel_names(scanned: Scanned) -> Scanned:
     return replace(scanned, libraries=own)
 
 
-def _one(text: str, host: Host, python: str | None, progress: Progress | None) -> Scanned:
+def _scan_one(text: str, host: Host, python: str | None, progress: Progress | None) -> Scanned:
     if not text or "\0" in text:
         raise InputError("name a library, a wheel, a folder or an installed distribution")
     path = os.path.abspath(os.path.expanduser(text))
     if os.path.isfile(path):
         try:
-            return _file(text, path, progress)
+            return _scan_file(text, path, progress)
         except OSError as error:
             raise InputError(f"{text}: cannot be read: {(error.strerror or str(error)).lower()}") from None
     if os.path.isdir(path):
         _check_listable(text, path)
         found = environment.at(host, path)
         if found is not None:
-            return _environment(found, text, progress)
+            return _scan_environment(found, text, progress)
     if "/" not in text:
         distribution = environment.active(host, python).named(text) if _is_name(text) else None
         if distribution is not None:
@@ -88,7 +86,7 @@ def _is_name(text: str) -> bool:
     return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}", text) is not None
 
 
-def _file(text: str, path: str, progress: Progress | None) -> Scanned:
+def _scan_file(text: str, path: str, progress: Progress | None) -> Scanned:
     with open_file(text, path) as descriptor:
         if is_zip(descriptor):
             try:
@@ -121,7 +119,7 @@ class open_file:  # noqa: N801 - a context manager
         os.close(self._descriptor)
 
 
-def _environment(found: environment.Environment, label: str, progress: Progress | None) -> Scanned:
+def _scan_environment(found: environment.Environment, label: str, progress: Progress | None) -> Scanned:
     paths = (path for folder in found.folders for path in below(folder))
     read = libraries(Files(dict.fromkeys(paths)), progress)
     return Scanned(label, "environment", tuple(environment.with_owners(read, found.distributions)))

@@ -42,10 +42,8 @@ class Verdict(Struct, frozen=True):
 
 
 def judge(libraries: Iterable[Library], gpu: Gpu, others: tuple[Gpu, ...], matrix: Matrix) -> list[Verdict]:
-    """A verdict for each library (or group of them), worst first.
-
-    `others` are GPUs beside this one: libraries for their vendor alone are meant for them.
-    """
+    """A verdict for each library (or group of them), worst first. `others` are GPUs beside this one: libraries for
+    their vendor alone are meant for them."""
     libraries = [library for library in libraries if _decidable(library, matrix)]
     kpack = {arch for library in libraries if library.path.endswith(".kpack") for arch in library.code.gfx}
     served: dict[str, set[str]] = {}
@@ -70,11 +68,8 @@ def judge(libraries: Iterable[Library], gpu: Gpu, others: tuple[Gpu, ...], matri
 
 
 def _group(library: Library, matrix: Matrix) -> tuple[str, str]:
-    """The group that a library is judged with; by itself otherwise.
-
-    torch 1.13 splits its kernels over two libraries. bitsandbytes has several, and loads one. Code objects lie in one
-    folder for each GPU.
-    """
+    """The group that a library is judged with; by itself otherwise. torch 1.13 splits its kernels over two libraries.
+    bitsandbytes has several, and loads one. Code objects lie in one folder for each GPU."""
     role = _role(library, matrix)
     if library.kind == "code objects" and library.owner:
         return library.owner, library.kind

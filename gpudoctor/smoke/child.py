@@ -278,10 +278,8 @@ class Child:
         return ""
 
     def end(self, patient: bool = False) -> bool:
-        """End it with all that it started, and remove its shared memory. False: it cannot be ended.
-
-        With `patient`, a child that has nothing more to do ends by itself.
-        """
+        """End it with all that it started, and remove its shared memory. False: it cannot be ended. With `patient`, a
+        child that has nothing more to do ends by itself."""
         os.close(self._commands)
         self._shared_memory.note(self._numbers())
         deadline = time.monotonic() + (1.0 if patient else 0.0)

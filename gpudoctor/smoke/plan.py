@@ -25,10 +25,8 @@ SOAK = "soak"
 
 
 class Request(Struct, frozen=True):
-    """What is asked for: a level, devices, kernels.
-
-    `blocked` names GPUs (address or uuid) that are busy, full or exclusive, and why: their kernels are skipped.
-    """
+    """What is asked for: a level, devices, kernels. `blocked` names GPUs (address or uuid) that are busy, full or
+    exclusive, and why: their kernels are skipped."""
 
     level: SmokeLevel | None
     """None: import torch and count its devices, nothing more."""
@@ -145,10 +143,8 @@ def wants_cpu(request: Request) -> bool:
 
 
 def choose_devices(request: Request, gpus: Sequence[SmokeDevice], cpu: SmokeDevice) -> tuple[SmokeDevice, ...]:
-    """The devices that a request selects, GPUs first. Raises InputError for one that torch does not see.
-
-    If torch sees none, that is not the user's mistake: there is none to compute on.
-    """
+    """The devices that a request selects, GPUs first. Raises InputError for one that torch does not see. If torch
+    sees none, that is not the user's mistake: there is none to compute on."""
     there = {device.name: device for device in gpus}
     names = set(request.devices or ("cuda",))
     for name in sorted(names - {"cpu", "all", "cuda"} - set(there)) if gpus else ():

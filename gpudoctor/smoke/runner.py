@@ -20,7 +20,7 @@ from gpudoctor.smoke.trial import try_import
 FAILED_STARTS = 3
 """After this many replacements in a row that do not even import torch, no more are tried."""
 LOST_KERNELS = 4
-"""After this many different kernels in a row that crash the process, the device is given up."""
+"""After this many different kernels in a row that end or hang the process, the device is given up."""
 
 
 class Starting(Struct, frozen=True):
@@ -183,7 +183,7 @@ class Runner:
         if not ended:
             self._given_up[job.device] = "a process on it cannot be ended: it waits in the driver"
         elif len(where) >= LOST_KERNELS:
-            self._given_up[job.device] = f"given up: {LOST_KERNELS} kernels in a row crashed the process"
+            self._given_up[job.device] = f"given up: {LOST_KERNELS} kernels in a row ended or hung the process"
         self.why = self._given_up.get(job.device, self.why)
         return loss(job.kernel, job.device, job.dtype, lost, job.seconds, ended)
 

@@ -58,7 +58,7 @@ def perform(
     refusal = "" if environment.interpreter else "the environment has no interpreter"
     refusal = refusal if host.live else "nothing runs below a root"
     if refusal:
-        return _nothing(unknown(refusal), request, refusal)
+        return _not_run(unknown(refusal), request, refusal)
     performed: Performed | None = None
     seconds = limits.importing + (limits.in_all(request, 1) if request.level else 0.0)
     with deferred() as interruptions, supervising(seconds), ExitStack() as stack:
@@ -66,14 +66,14 @@ def perform(
             folder = stack.enter_context(temporary_folder("smoke"))
         except OSError as error:
             why = f"no temporary folder: {error.strerror}"
-            return _nothing(unknown(why), request, why)
+            return _not_run(unknown(why), request, why)
         session = _Session(host, environment.interpreter, request, progress, limits, chosen)
         performed = session.perform(folder, kernels, interruptions)
     assert performed is not None
     return performed
 
 
-def _nothing(trial: Fact[ImportTrial], request: Request, why: str) -> Performed:
+def _not_run(trial: Fact[ImportTrial], request: Request, why: str) -> Performed:
     """Nothing could run."""
     if request.level is None:
         return Performed(trial)
@@ -126,16 +126,16 @@ class _Session:
                 child = runner.adopt(start(count=True))
             except FileNotFoundError:
                 trial = not_started(self._interpreter)
-                return _nothing(trial, self._request, trial.value.error if trial.value else "")
+                return _not_run(trial, self._request, trial.value.error if trial.value else "")
             except (OSError, ValueError) as error:
                 why = f"cannot be started: {error}"
-                return _nothing(unknown(why, source), self._request, why)
+                return _not_run(unknown(why, source), self._request, why)
             trial, lost = try_import(child, self._interpreter, self._limits, count=True)
             if lost is not None:
                 runner.drop()
             if trial.value is None or not trial.value.ok:
                 said = trial.why if trial.value is None else trial.value.signal or trial.value.error
-                return _nothing(trial, self._request, f"torch cannot be imported: {said}")
+                return _not_run(trial, self._request, f"torch cannot be imported: {said}")
             if self._request.level is None:
                 return Performed(trial)
             return Performed(trial, self._smoke(runner, trial.value, lost))

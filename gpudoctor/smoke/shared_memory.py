@@ -31,7 +31,7 @@ class SharedMemory:
         for number in numbers:
             self._numbers.add(number)
             if new:
-                self._theirs |= _held(number) & new
+                self._theirs |= _files_of(number) & new
 
     def remove(self) -> None:
         """Remove the files that these processes held, and those with their number in the name."""
@@ -48,7 +48,7 @@ def _names() -> set[str]:
     return set()
 
 
-def _held(number: int) -> set[str]:
+def _files_of(number: int) -> set[str]:
     """Names of the files that a process has open or mapped."""
     paths: set[str] = set()
     with suppress(OSError), open(f"/proc/{number}/maps", errors="surrogateescape") as maps:

@@ -31,10 +31,8 @@ class _Report(Struct):
 def try_import(
     child: Child, interpreter: str, limits: Limits, *, count: bool
 ) -> tuple[Fact[ImportTrial], Lost | None]:
-    """Follow a child through the import and, with `count`, the counting of devices.
-
-    Also returns what happened to a lost child: it may be lost after an import that worked.
-    """
+    """Follow a child through the import and, with `count`, the counting of devices. Also returns what happened to a
+    lost child: it may be lost after an import that worked."""
     source = f"import torch in {interpreter}"
     deadline = time.monotonic() + limits.importing
     report = _Report(event="")

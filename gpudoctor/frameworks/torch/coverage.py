@@ -169,10 +169,8 @@ def _in_family(row: GfxTarget, prefix: str, open_ended: bool, kind: str | None) 
 
 
 def toolkit_knows(matrix: Matrix, torch: Torch, gpu: Gpu) -> Literal["yes", "not-yet", "dropped", "unknown"]:
-    """Whether the CUDA that torch was built with can compile for a GPU.
-
-    "not-yet" leaves PTX of an older architecture, which runs on the GPU; "dropped" leaves nothing.
-    """
+    """Whether the CUDA that torch was built with can compile for a GPU. "not-yet" leaves PTX of an older
+    architecture, which runs on the GPU; "dropped" leaves nothing."""
     row = matrix.capability(gpu.arch.value) if gpu.vendor == "nvidia" and gpu.arch.value else None
     if row is None or not torch.cuda or not figures(torch.cuda):
         return "unknown"

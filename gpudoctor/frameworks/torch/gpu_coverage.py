@@ -142,10 +142,8 @@ def misled(fit: Fit) -> bool:
 
 
 def aside(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> bool:
-    """Whether an AMD GPU does not decide about this environment.
-
-    That is integrated graphics beside a compute GPU, or a GPU beside a working one that a process meets first.
-    """
+    """Whether an AMD GPU does not decide about this environment. That is integrated graphics beside a compute GPU, or
+    a GPU beside a working one that a process meets first."""
     if fit.gpu.integrated and (situation.usable_of("nvidia") or any(not other.gpu.integrated for other in all_fits)):
         return True
     first = process_order(situation)[:1]
@@ -153,10 +151,8 @@ def aside(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> bool:
 
 
 def amd_fixes(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> tuple[Fix, ...]:
-    """Fixes for an AMD GPU that the build does not support.
-
-    Another build, if one supports the GPU; last, if the build supports other GPUs, showing only those to a process.
-    """
+    """Fixes for an AMD GPU that the build does not support. Another build, if one supports the GPU; last, if the
+    build supports other GPUs, showing only those to a process."""
     gpus = builds.gpus_to_serve(situation, situation.usable_of("amd"))
     others = tuple(other.gpu for other in all_fits if other.served)
     show = show_only(situation, others) if others else None
@@ -186,10 +182,8 @@ def process_order(situation: Situation) -> tuple[Gpu, ...]:
 
 
 def visible_as(situation: Situation, wanted: tuple[Gpu, ...]) -> tuple[str, str] | None:
-    """The variable and value that show only `wanted` of AMD's GPUs to a process.
-
-    HIP_VISIBLE_DEVICES counts the GPUs that ROCR_VISIBLE_DEVICES leaves.
-    """
+    """The variable and value that show only `wanted` of AMD's GPUs to a process. HIP_VISIBLE_DEVICES counts the GPUs
+    that ROCR_VISIBLE_DEVICES leaves."""
     gpus = runtime_order(situation.machine, "amd")
     rocr = situation.variable("ROCR_VISIBLE_DEVICES")
     if rocr is not None:
@@ -210,11 +204,8 @@ def build_name(torch: Torch) -> str:
 
 
 def not_told(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> NotJudged:
-    """The open question whether a build supports a GPU.
-
-    It does not matter for integrated graphics beside a working GPU, nor for a build made for its place by a toolkit
-    that can compile for the GPU.
-    """
+    """The open question whether a build supports a GPU. It does not matter for integrated graphics beside a working
+    GPU, nor for a build made for its place by a toolkit that can compile for the GPU."""
     torch = situation.torch
     assert torch is not None
     beside = fit.gpu.integrated and any(other.served for other in all_fits)

@@ -31,9 +31,8 @@ def nearest(matrix: Matrix, choices: tuple[Choice, ...], keep: Torch | None) -> 
 
 
 def _sound(matrix: Matrix, choices: list[Choice], keep: Torch | None) -> Choice | None:
-    """The nearest choice without a known fault, with the one that it replaces; else the nearest.
-
-    A fault of the kept release itself, whatever the GPU, is no reason to leave that release."""
+    """The nearest choice without a known fault, with the one that it replaces; else the nearest. A fault of the kept
+    release itself, whatever the GPU, is no reason to leave that release."""
     first = _nearest(matrix, choices, keep)
     if first and keep and first.fault_of_release and _distance(first, keep) == (0, ()):
         return first

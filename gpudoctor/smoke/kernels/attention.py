@@ -146,14 +146,14 @@ def _judge(run: Run, situation: _Case, inputs: Inputs, verdict: Verdict, roundin
         inputs.normal(situation.batch, length, situation.heads, situation.size).transpose(1, 2)
         for length in (situation.queries, situation.keys, situation.keys)
     )
-    keep, bias = _seen(run, situation, inputs)
+    keep, bias = _visible_keys(run, situation, inputs)
     poison(run, q.shape)
     with _refusals():
-        got = _computed(run, situation, q, k, v, keep, bias).to("cpu")
+        got = _compute(run, situation, q, k, v, keep, bias).to("cpu")
     if tuple(got.shape) != tuple(q.shape):
         verdict.close(situation.what, got, q, 0.0)
         return
-    rows = _checked(situation, inputs)
+    rows = _queries_to_check(situation, inputs)
     want = attention(
         run.torch,
         q[:, :, rows],
@@ -162,13 +162,13 @@ def _judge(run: Run, situation: _Case, inputs: Inputs, verdict: Verdict, roundin
         None if keep is None else keep[..., rows, :],
         None if bias is None else bias[..., rows, :],
     )
-    verdict.close(situation.what, got[:, :, rows], want, _allowed(run, situation.size, rounding))
+    verdict.close(situation.what, got[:, :, rows], want, _tolerance(run, situation.size, rounding))
     whole = got.to(run.torch.float64)
     if not bool(run.torch.isfinite(whole).all()):
         verdict.close(situation.what, got, whole, 0.0)
 
 
-def _checked(situation: _Case, inputs: Inputs) -> list[int]:
+def _queries_to_check(situation: _Case, inputs: Inputs) -> list[int]:
     """Queries to compare with the reference: all, or the first, the last, those at tiles' edges and random ones."""
     if situation.batch * situation.heads * situation.queries * situation.keys * situation.size <= _REFERENCE_LIMIT:
         return list(range(situation.queries))
@@ -176,14 +176,14 @@ def _checked(situation: _Case, inputs: Inputs) -> list[int]:
     return sorted({*edges, *inputs.permutation(situation.queries)[:40].tolist()})
 
 
-def _allowed(run: Run, size: int, rounding: float = _ROUNDING) -> float:
+def _tolerance(run: Run, size: int, rounding: float = _ROUNDING) -> float:
     """In float32 exp and the running sums of a tiled softmax cost a few more bits; TF32 would be off by 1e-3."""
     if run.dtype_name != "float32":
         return tolerance(run, size, rounding=rounding)
     return 4e-3 if run.on_gpu and tf32_forced() else 16 * tolerance(run, size)
 
 
-def _seen(run: Run, situation: _Case, inputs: Inputs) -> tuple[Any, Any]:
+def _visible_keys(run: Run, situation: _Case, inputs: Inputs) -> tuple[Any, Any]:
     """The keys that each query sees, as booleans and as numbers to add; either may be None."""
     torch = run.torch
     if situation.see == "causal":
@@ -198,7 +198,7 @@ def _seen(run: Run, situation: _Case, inputs: Inputs) -> tuple[Any, Any]:
     return None, None
 
 
-def _computed(run: Run, situation: _Case, q: Any, k: Any, v: Any, keep: Any, bias: Any) -> Any:
+def _compute(run: Run, situation: _Case, q: Any, k: Any, v: Any, keep: Any, bias: Any) -> Any:
     function = _function(run)
     q, k, v = (tensor.to(run.device) for tensor in (q, k, v))
     mask = keep
@@ -262,5 +262,5 @@ def attention_backward(run: Run) -> Outcome:
     }
     for leaf, (name, want) in zip(leaves, wanted.items()):
         # Gradients pass through a rounded result and rounded weights: twice the rounding of the forward pass.
-        verdict.close(f"gradient by {name}", leaf.grad, want, 2 * _allowed(run, size, _default_rounding(run)))
+        verdict.close(f"gradient by {name}", leaf.grad, want, 2 * _tolerance(run, size, _default_rounding(run)))
     return verdict.outcome()

@@ -17,10 +17,8 @@ class Skip(Exception):  # noqa: N818 - no error
 
 
 class Outcome(NamedTuple):
-    """What a kernel computed against its reference: it passes if `error` is at most `tolerance`.
-
-    `error` is NaN if outputs held NaN, infinities or elements that were never written.
-    """
+    """What a kernel computed against its reference: it passes if `error` is at most `tolerance`. `error` is NaN if
+    outputs held NaN, infinities or elements that were never written."""
 
     error: float | None = None
     tolerance: float | None = None

@@ -7,10 +7,8 @@ from typing import Any, Sequence
 
 
 def list_devices(torch: Any, untouched: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Every GPU, in the shape of gpudoctor.machine.SmokeDevice.
-
-    Makes no context on GPUs whose address or uuid is in `untouched`. Raises what torch raises.
-    """
+    """Every GPU, in the shape of gpudoctor.machine.SmokeDevice. Makes no context on GPUs whose address or uuid is in
+    `untouched`. Raises what torch raises."""
     rocm = bool(getattr(torch.version, "hip", None))
     return [_describe(torch, index, rocm, untouched) for index in range(int(torch.cuda.device_count()))]
 

@@ -57,7 +57,7 @@ def memory_rate(run: Run) -> Outcome:
     source = _random_words(run, min(GIB, free_memory(run) // 4), run.device)
     target = run.torch.zeros_like(source)
     seconds = best_seconds(run, lambda: target.copy_(source), budget=2.0)
-    return _copied(run, target, source, {"gb_per_s": 2 * source.numel() * 4 / seconds / 1e9})
+    return _check_copy(run, target, source, {"gb_per_s": 2 * source.numel() * 4 / seconds / 1e9})
 
 
 @kernel("host-copy-rate", "full", seconds=60)
@@ -72,7 +72,7 @@ def host_copy_rate(run: Run) -> Outcome:
     again = best_seconds(run, lambda: back.copy_(gpu, non_blocking=True), budget=2.0)
     run.synchronize()
     moved = host.numel() * 4 / 1e9
-    return _copied(run, back, host, {"to_gpu_gb_per_s": moved / there, "from_gpu_gb_per_s": moved / again})
+    return _check_copy(run, back, host, {"to_gpu_gb_per_s": moved / there, "from_gpu_gb_per_s": moved / again})
 
 
 def _random_words(run: Run, size: int, device: str) -> Any:
@@ -81,7 +81,7 @@ def _random_words(run: Run, size: int, device: str) -> Any:
     return words.random_(-(2**31), 2**31 - 1, generator=generator)
 
 
-def _copied(run: Run, target: Any, source: Any, measures: dict[str, float]) -> Outcome:
+def _check_copy(run: Run, target: Any, source: Any, measures: dict[str, float]) -> Outcome:
     wrong = int((target != source).sum())
     detail = (
         f"{wrong} of {source.numel()} words differ from the source" if wrong else f"{source.numel() * 4 >> 20} MiB"

@@ -43,11 +43,8 @@ class Inputs:
 
 @contextlib.contextmanager
 def one_thread(torch: Any) -> Iterator[None]:
-    """Use one thread for many small operations.
-
-    Several threads would wait for each other, ten times as long on a busy machine, or where a container may use fewer
-    processors than torch counts.
-    """
+    """Use one thread for many small operations. Several threads would wait for each other, ten times as long on a
+    busy machine, or where a container may use fewer processors than torch counts."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

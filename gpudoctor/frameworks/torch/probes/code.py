@@ -29,10 +29,8 @@ _MOST_NAMES = 64
 
 
 def read_torch_code(host: Host, environment: PythonEnvironment, torch_path: str) -> Fact[CodeArchs]:
-    """The code of the torch in the folder `torch_path` (".../site-packages/torch").
-
-    Unknown, with a reason, if a library that decides is missing or cannot be read completely.
-    """
+    """The code of the torch in the folder `torch_path` (".../site-packages/torch"). Unknown, with a reason, if a
+    library that decides is missing or cannot be read completely."""
     folder, libraries = _find_libraries(host, environment, torch_path)
     if not libraries:
         listing = host.names(folder)
@@ -71,10 +69,8 @@ def read_torch_code(host: Host, environment: PythonEnvironment, torch_path: str)
 
 
 def _find_libraries(host: Host, environment: PythonEnvironment, torch_path: str) -> tuple[str, list[tuple[str, str]]]:
-    """The folder of torch's GPU libraries, and their paths with their roles, each file once.
-
-    Wheels have them in torch/lib; conda and distributions in the prefix or among the system's libraries.
-    """
+    """The folder of torch's GPU libraries, and their paths with their roles, each file once. Wheels have them in
+    torch/lib; conda and distributions in the prefix or among the system's libraries."""
     wheel = posixpath.join(torch_path, "lib")
     shared = [posixpath.join(environment.prefix, "lib")] if environment.prefix else []
     if torch_path.startswith("/usr/lib") or environment.prefix == "/usr":
@@ -128,10 +124,8 @@ def _order(arch: str) -> tuple[str, int, str]:
 
 
 def _kernels(host: Host, environment: PythonEnvironment, torch_path: str, library: str) -> tuple[str, ...] | None:
-    """Targets that this torch's rocBLAS or hipBLASLt has kernels for; None if no such library was found.
-
-    The wheel's own library comes first, then ROCm's wheels beside it, then the environment's and the system's ROCm.
-    """
+    """Targets that this torch's rocBLAS or hipBLASLt has kernels for; None if no such library was found. The wheel's
+    own library comes first, then ROCm's wheels beside it, then the environment's and the system's ROCm."""
     kernels = f"{library}/library"
     variable = "ROCBLAS_TENSILE_LIBPATH" if library == "rocblas" else "HIPBLASLT_TENSILE_LIBPATH"
     chosen = host.environ.get(variable)

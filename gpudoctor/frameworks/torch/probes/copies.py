@@ -143,10 +143,8 @@ def _is_editable(host: Host, record: str) -> bool:
 
 
 def record_fits(version: str, recorded: str) -> bool:
-    """Whether a record describes files of this version.
-
-    Index wheels leave the local part out of their metadata, and installers normalise it (nv25.09 is nv25.9).
-    """
+    """Whether a record describes files of this version. Index wheels leave the local part out of their metadata, and
+    installers normalise it (nv25.09 is nv25.9)."""
     if public_part(version) == public_part(recorded) and not (local_part(version) and local_part(recorded)):
         return True
     if version == recorded:

@@ -26,10 +26,8 @@ _MOST_REPORTED = 20
 
 
 def damaged_files(host: Host, site: str, record: str | None) -> tuple[DamagedFile, ...]:
-    """Damage of the torch in `site`, whose .dist-info is `record` (None: not installed from a wheel).
-
-    Returns the paths of at most 20 files.
-    """
+    """Damage of the torch in `site`, whose .dist-info is `record` (None: not installed from a wheel). Returns the
+    paths of at most 20 files."""
     content = host.data(posixpath.join(record, "RECORD"), _RECORD_LIMIT).value if record else None
     if content is None:
         return _cut_libraries(host, posixpath.join(site, "torch/lib"))

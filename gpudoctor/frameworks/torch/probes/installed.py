@@ -73,10 +73,8 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
 
 
 def _version_of(around: Surroundings, copy: TorchCopy) -> VersionFile | None:
-    """What version.py says, or if that is damaged, the record beside it.
-
-    None for a mere torch.py: then the torch behind it is described, and `copies` has the one that Python imports.
-    """
+    """What version.py says, or if that is damaged, the record beside it. None for a mere torch.py: then the torch
+    behind it is described, and `copies` has the one that Python imports."""
     file = read_version_file(around.host, copy.path)
     record = next((d for d in around.distributions if d.name == "torch"), None)
     if file is None and record and copy.path == posixpath.join(posixpath.dirname(record.path), "torch"):

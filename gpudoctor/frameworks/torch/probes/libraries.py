@@ -38,10 +38,8 @@ class Asked(Struct, frozen=True):
 
 
 class LibraryWalk(Struct, frozen=True):
-    """All names that are asked for, each by the first library that asks.
-
-    `complete` is False if a folder or a library could not be read.
-    """
+    """All names that are asked for, each by the first library that asks. `complete` is False if a folder or a library
+    could not be read."""
 
     asked: tuple[Asked, ...]
     glibcxx: Fact[str]
