@@ -620,6 +620,12 @@ class TorchAsked(Record, frozen=True):
     """The file pins wheels by their hashes."""
 
 
+class Frameworks(Record, frozen=True):
+    """The frameworks of an environment, each as its own files describe it."""
+
+    torch: Fact[Torch] = unknown("not read")
+
+
 class PythonEnvironment(Record, frozen=True):
     """The examined environment, from its files; its interpreter is never started at level static."""
 
@@ -630,7 +636,7 @@ class PythonEnvironment(Record, frozen=True):
     interpreter: str = ""
     site_packages: tuple[str, ...] = ()
     distributions: Fact[tuple[Distribution, ...]] = unknown("not read")
-    torch: Fact[Torch] = unknown("not read")
+    frameworks: Frameworks = Frameworks()
     externally_managed: bool = False
     has_pip: bool = False
     uv_managed: bool = False
@@ -653,6 +659,15 @@ class PythonEnvironment(Record, frozen=True):
     """CUDA/ROCm libraries that LD_LIBRARY_PATH or LD_PRELOAD puts before the wheel's own
     (libcudnn, libnvJitLink, libcublas, libnccl, librccl, libamdhip64 ...)."""
     source: str = ""
+
+    @property
+    def torch(self) -> Fact[Torch]:
+        """The torch that `import torch` would load there."""
+        return self.frameworks.torch
+
+    def with_torch(self, torch: Fact[Torch]) -> PythonEnvironment:
+        """The same environment with this torch."""
+        return replace(self, frameworks=replace(self.frameworks, torch=torch))
 
     def distribution(self, name: str) -> Distribution | None:
         """The installed distribution of that normalised name, if the listing is known to have it."""

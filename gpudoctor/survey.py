@@ -189,7 +189,7 @@ def _with_torch(machine: Machine, **facts: object) -> Machine:
     assert environment is not None
     assert environment.torch.value is not None
     torch = replace(environment.torch, value=replace(environment.torch.value, **facts))
-    return replace(machine, environment=replace(machine.environment, value=replace(environment, torch=torch)))
+    return replace(machine, environment=replace(machine.environment, value=environment.with_torch(torch)))
 
 
 def _ask_drivers(host: Host, matrix: Matrix, machine: Machine, probing: _Probing) -> Machine:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from gpudoctor.frameworks.torch.kernels import all_kernels
+from gpudoctor.frameworks.torch.kernels.all_reduce_worker import expected_pattern, pattern
+from gpudoctor.frameworks.torch.kernels.several_gpus import judge, judge_both
+from gpudoctor.frameworks.torch.kernels.torchrun import Launch, Worker
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import PythonEnvironment, SmokeKernel
-from gpudoctor.smoke.kernels import all_kernels
-from gpudoctor.smoke.kernels.all_reduce_worker import expected_pattern, pattern
-from gpudoctor.smoke.kernels.several_gpus import judge, judge_both
-from gpudoctor.smoke.kernels.torchrun import Launch, Worker
 from gpudoctor.smoke.session import Request, perform
 from tests.support.smoke_children import processes_with
 

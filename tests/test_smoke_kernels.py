@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.smoke import kernels as package
-from gpudoctor.smoke.kernels import all_kernels
-from gpudoctor.smoke.kernels.kernel import LEVELS
+from gpudoctor.frameworks.torch import kernels as package
+from gpudoctor.frameworks.torch.kernels import all_kernels
+from gpudoctor.frameworks.torch.kernels.kernel import LEVELS
 
 PYTHON = os.environ.get("GPUDOCTOR_TEST_PYTHON", "")
 FOLDER = str(Path(package.__file__).parent)

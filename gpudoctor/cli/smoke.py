@@ -18,8 +18,8 @@ from gpudoctor.command_line.options import snapshot_file as snapshot_option
 from gpudoctor.command_line.reporting import present
 
 if TYPE_CHECKING:
+    from gpudoctor.frameworks.torch.kernels.kernel import Kernel
     from gpudoctor.machine import Level
-    from gpudoctor.smoke.kernels.kernel import Kernel
     from gpudoctor.smoke.plan import Request
 
 
@@ -71,12 +71,12 @@ def smoke(
         return _list(shown)
     if examined.root is not None or snapshot_file is not None:
         raise InputError("smoke computes on the running system: --root (GPUDOCTOR_ROOT) and --from do not go with it")
+    from gpudoctor.frameworks.torch.kernels import all_kernels
     from gpudoctor.host import LiveHost
     from gpudoctor.host.interrupts import interruptible
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.progress import progress_line
     from gpudoctor.report import Subject
-    from gpudoctor.smoke.kernels import all_kernels
     from gpudoctor.smoke.plan import Request
     from gpudoctor.survey import survey
 
@@ -112,7 +112,7 @@ def _level(given: str | None, request: Request, kernels: Sequence[Kernel]) -> Le
 
 def _list(shown: Shown) -> int:
     """Print every kernel: level, name, dtypes, time limit in seconds for each of them, what it computes."""
-    from gpudoctor.smoke.kernels import all_kernels
+    from gpudoctor.frameworks.torch.kernels import all_kernels
 
     kernels = all_kernels()
     if shown.style == "json":

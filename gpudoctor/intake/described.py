@@ -16,6 +16,7 @@ from gpudoctor.intake.description import Description
 from gpudoctor.machine import (
     AmdStack,
     DeviceNode,
+    Frameworks,
     Gpu,
     Jetson,
     KernelLog,
@@ -247,7 +248,7 @@ def _environment(python: str) -> PythonEnvironment:
         kind="venv",
         python=known(python, SOURCE),
         distributions=known((), SOURCE),
-        torch=absent(SOURCE),
+        frameworks=Frameworks(torch=absent(SOURCE)),
         has_pip=True,
         source=SOURCE,
     )
@@ -263,7 +264,7 @@ def _with_environment(machine: Machine, description: Description, matrix: Matrix
         environment = replace(environment, python=known(description.python_version, SOURCE))
     if description.torch:
         torch = _torch(description.torch, machine, matrix)
-        environment = replace(environment, torch=known(torch, SOURCE))
+        environment = environment.with_torch(known(torch, SOURCE))
     return replace(machine, environment=known(environment, SOURCE))
 
 

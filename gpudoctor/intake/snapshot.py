@@ -18,14 +18,19 @@ SNAPSHOT_LIMIT = 64 << 20
 SCHEMA = 1
 
 
-def _since_gpus_are_called_gpus(machine: dict[str, Any]) -> None:
+def _to_format_2(machine: dict[str, Any]) -> None:
+    """GPUs were called cards, and torch was the only framework."""
     nvidia, smoke = machine.get("nvidia"), machine.get("smoke")
     for record, before, now in ((nvidia, "proc_cards", "proc_details"), (smoke, "card_asked", "gpu_asked")):
         if isinstance(record, dict) and before in record:
             record[now] = record.pop(before)
+    fact = machine.get("environment")
+    environment = fact.get("value") if isinstance(fact, dict) else None
+    if isinstance(environment, dict) and "torch" in environment:
+        environment["frameworks"] = {"torch": environment.pop("torch")}
 
 
-_TO_THE_NEXT: dict[int, Callable[[dict[str, Any]], None]] = {1: _since_gpus_are_called_gpus}
+_TO_THE_NEXT: dict[int, Callable[[dict[str, Any]], None]] = {1: _to_format_2}
 """By its format, what makes a written machine one of the next format; each format that was ever written is here."""
 
 

@@ -11,6 +11,7 @@ from gpudoctor.host import Host, LiveHost
 from gpudoctor.machine import (
     Distribution,
     Fact,
+    Frameworks,
     PythonEnvironment,
     Torch,
     absent,
@@ -68,7 +69,7 @@ def probe_environment(host: Host, python: str | None, variables: Mapping[str, st
             interpreter=layout.interpreter,
             site_packages=path.site_packages,
             distributions=_listing(path, distributions),
-            torch=installed.torch,
+            frameworks=Frameworks(torch=installed.torch),
             externally_managed=_externally_managed(host, layout),
             has_pip=any(distribution.name == "pip" for distribution in distributions),
             uv_managed="uv" in layout.config,

@@ -15,11 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
+from gpudoctor.frameworks.torch.kernels.channel import GarbledError, Message, Reader, send
+from gpudoctor.frameworks.torch.kernels.serve import CHANNEL_GONE
 from gpudoctor.host.bound_child import BoundChild
 from gpudoctor.host.interrupts import Interruptions
 from gpudoctor.host.process_tree import kill
-from gpudoctor.smoke.kernels.channel import GarbledError, Message, Reader, send
-from gpudoctor.smoke.kernels.serve import CHANNEL_GONE
 from gpudoctor.smoke.shared_memory import SharedMemory
 
 _BOOTSTRAP = """

@@ -15,11 +15,11 @@ from gpudoctor.host import InputError
 from gpudoctor.machine import SmokeDevice
 
 if TYPE_CHECKING:
-    from gpudoctor.smoke.kernels.kernel import Kernel
+    from gpudoctor.frameworks.torch.kernels.kernel import Kernel
 
 SmokeLevel = Literal["quick", "standard", "full"]
 LEVELS: tuple[SmokeLevel, ...] = ("quick", "standard", "full")
-KERNELS = Path(__file__).parent / "kernels"
+KERNELS = Path(__file__).parents[1] / "frameworks" / "torch" / "kernels"
 SOAK = "soak"
 """The kernel that runs for as many minutes as a person asks for."""
 
@@ -88,7 +88,7 @@ class Job(Struct, frozen=True):
 def declared(folder: Path = KERNELS) -> tuple[Kernel, ...]:
     """The kernels that a folder of kernels declares."""
     if folder == KERNELS:
-        from gpudoctor.smoke import kernels
+        from gpudoctor.frameworks.torch import kernels
 
         return kernels.all_kernels()
     name = f"gpudoctor_smoke_{abs(hash(folder)):x}"

@@ -11,9 +11,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from gpudoctor.frameworks.torch.kernels.channel import Message
 from gpudoctor.machine import SmokeKernel
 from gpudoctor.smoke.child import Child, Lost
-from gpudoctor.smoke.kernels.channel import Message
 from gpudoctor.smoke.plan import Job, Limits
 from gpudoctor.smoke.trial import try_import
 

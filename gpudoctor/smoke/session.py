@@ -21,7 +21,7 @@ from gpudoctor.smoke.runner import Progress, Runner, Starting, loss
 from gpudoctor.smoke.trial import not_started, try_import
 
 if TYPE_CHECKING:
-    from gpudoctor.smoke.kernels.kernel import Kernel
+    from gpudoctor.frameworks.torch.kernels.kernel import Kernel
 
 __all__ = ["Limits", "Performed", "Progress", "Request", "Starting", "ignore", "perform"]
 

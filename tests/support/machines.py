@@ -18,6 +18,7 @@ from gpudoctor.machine import (
     Distribution,
     Fabric,
     Fact,
+    Frameworks,
     Gpu,
     KernelLog,
     KfdNode,
@@ -135,12 +136,17 @@ def environment(
         distributions=known(
             tuple(Distribution(name=n, version=v, installer="pip") for n, v in sorted(installed.items())), site
         ),
-        torch=known(patient, patient.source) if patient else absent(site),
+        frameworks=Frameworks(torch=known(patient, patient.source) if patient else absent(site)),
         has_pip=True,
         python_headers=known(True, f"/usr/include/python{python}/Python.h"),
         source="/venv/pyvenv.cfg",
     )
-    return replace(healthy, **parts)
+    return _changed(healthy, parts)
+
+
+def _changed(patient: PythonEnvironment, parts: dict[str, Any]) -> PythonEnvironment:
+    torch = parts.pop("torch", patient.torch)
+    return replace(patient.with_torch(torch), **parts)
 
 
 def nvidia_machine(
@@ -280,7 +286,7 @@ def with_system(machine: Machine, **parts: Any) -> Machine:
 def with_environment(machine: Machine, **parts: Any) -> Machine:
     patient = machine.environment.value
     assert patient is not None
-    return replace(machine, environment=known(replace(patient, **parts), machine.environment.source))
+    return replace(machine, environment=known(_changed(patient, parts), machine.environment.source))
 
 
 def with_torch(machine: Machine, **parts: Any) -> Machine:
