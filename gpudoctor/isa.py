@@ -39,6 +39,21 @@ class Answer(Struct, frozen=True):
     """Ready machine code, not PTX that the driver compiles at the first start."""
 
 
+Capability = tuple[int, int]
+
+
+def capability(arch: str | None) -> Capability | None:
+    """The compute capability that an NVIDIA architecture names ("sm_89", "sm_90a", "compute_120"): (8, 9)."""
+    parsed = _parsed(arch or "")
+    return parsed[0] if parsed else None
+
+
+def dotted(arch: str) -> str:
+    """A compute capability as NVIDIA and torch write it: "8.9" of "sm_89"; "" for what names none."""
+    found = capability(arch)
+    return f"{found[0]}.{found[1]}" if found else ""
+
+
 def cuda_runs(
     sm: str, sass: Collection[str], ptx: Collection[str], *, ptx_readable: bool | None = None, tegra: bool = False
 ) -> Answer:
@@ -71,16 +86,14 @@ def gfx_runs(gfx: str, code: Collection[str], generics: Collection[str] = ()) ->
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
 
-_Capability = tuple[int, int]
 
-
-def _parsed(arch: str) -> tuple[_Capability, str] | None:
+def _parsed(arch: str) -> tuple[Capability, str] | None:
     """("sm_90a" → (9, 0), "a"); None for what is no such name."""
     found = re.match(_NVIDIA, arch)
     return ((int(found[1]), int(found[2])), found[3]) if found else None
 
 
-def _sass(gpu: tuple[_Capability, str], code: str, tegra: bool) -> Answer:
+def _sass(gpu: tuple[Capability, str], code: str, tegra: bool) -> Answer:
     parsed = _parsed(code)
     if parsed is None:
         return Answer("unknown", "not-an-arch", code, native=True)
@@ -100,7 +113,7 @@ def _sass(gpu: tuple[_Capability, str], code: str, tegra: bool) -> Answer:
     return Answer("yes", "sass-same-major", code, native=True)
 
 
-def _ptx(gpu: tuple[_Capability, str], code: str, readable: bool | None) -> Answer:
+def _ptx(gpu: tuple[Capability, str], code: str, readable: bool | None) -> Answer:
     parsed = _parsed(code)
     if parsed is None:
         return Answer("unknown", "not-an-arch", code)
@@ -119,7 +132,7 @@ def _ptx(gpu: tuple[_Capability, str], code: str, readable: bool | None) -> Answ
     return Answer("yes", rule, code) if readable else Answer("no", "ptx-too-new", code)
 
 
-def _same_family(target: _Capability, have: _Capability) -> bool:
+def _same_family(target: Capability, have: Capability) -> bool:
     """Family code runs on its own chip and on newer members of its family."""
     return target == have or (target < have and any(target in family and have in family for family in _FAMILIES))
 

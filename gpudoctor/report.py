@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
 from gpudoctor import __version__
-from gpudoctor.engine import FailOn, Ignored, Judgement, Verdict, exit_code
-from gpudoctor.finding import Confidence, Device, Evidence, Finding, NotJudged, Severity
+from gpudoctor.engine import FailOn, Ignored, Judgement, exit_code
+from gpudoctor.finding import Confidence, Device, Evidence, Finding, NotJudged, Severity, Verdict
 from gpudoctor.machine import Machine, SmokeStatus, SubjectKind
 from gpudoctor.machine import Smoke as SmokeRun
+from gpudoctor.plain_text import utc
+from gpudoctor.situation import Situation
 from gpudoctor.step import PlannedFix
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ class Subject(Struct, frozen=True):
 
 
 class ReportedFinding(Struct, frozen=True):
-    """A finding with the steps of its ways out, best way first."""
+    """A finding with the steps of its fixes, best first."""
 
     id: str
     slug: str
@@ -35,6 +38,11 @@ class ReportedFinding(Struct, frozen=True):
     confidence: Confidence
     subject: str
     device: Device | None
+    devices: tuple[Device, ...]
+    """Every GPU concerned."""
+    framework: str | None
+    caused_by: tuple[str, ...]
+    """Ids of the findings that it is an effect of."""
     message: str
     saw: str
     want: str
@@ -73,12 +81,13 @@ class Smoke(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What `check --format json` prints."""
+    """What `gpudoctor.diagnose` returns and `check --format json` prints."""
 
     schema: int = SCHEMA
     gpudoctor: str = __version__
     matrix: str
     subject: Subject
+    created: str = field(default_factory=lambda: utc(time.time()))
     verdict: Verdict
     exit_code: int
     machine: Machine
@@ -87,6 +96,11 @@ class Report(Struct, frozen=True, kw_only=True):
     not_judged: tuple[ReportedQuestion, ...]
     smoke: Smoke | None = None
     timings_ms: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether GPU work can start here: the verdict is "ok" or "warning"."""
+        return self.verdict in ("ok", "warning")
 
 
 def make_report(
@@ -99,13 +113,14 @@ def make_report(
     timings_ms: dict[str, float] | None = None,
 ) -> Report:
     """The report of a judgement, with the steps that repair each finding here."""
+    situation = Situation(machine, matrix)
     return Report(
         matrix=matrix.tables.version,
         subject=subject,
         verdict=judgement.verdict,
         exit_code=exit_code(judgement.verdict, fail_on),
         machine=machine,
-        findings=tuple(_reported(finding, machine, matrix) for finding in judgement.findings),
+        findings=tuple(_reported(finding, situation) for finding in judgement.findings),
         ignored=judgement.ignored,
         not_judged=tuple(_question(question) for question in judgement.not_judged),
         smoke=_smoke(machine.smoke) if machine.smoke else None,
@@ -113,12 +128,12 @@ def make_report(
     )
 
 
-def _reported(finding: Finding, machine: Machine, matrix: Matrix) -> ReportedFinding:
+def _reported(finding: Finding, situation: Situation) -> ReportedFinding:
     fixes: tuple[PlannedFix, ...] = ()
     if finding.fixes:
         from gpudoctor.planner.plan import fixes_for  # a healthy machine needs no plan
 
-        fixes = fixes_for(finding, machine, matrix)
+        fixes = fixes_for(finding, situation)
     return ReportedFinding(
         id=finding.id,
         slug=finding.slug,
@@ -126,6 +141,9 @@ def _reported(finding: Finding, machine: Machine, matrix: Matrix) -> ReportedFin
         confidence=finding.confidence,
         subject=finding.subject,
         device=finding.device,
+        devices=finding.devices,
+        framework=finding.framework,
+        caused_by=finding.caused_by,
         message=finding.message,
         saw=finding.saw,
         want=finding.want,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import NotJudged
 from gpudoctor.machine import Fact, Level, Machine, PythonEnvironment, Smoke, unknown
-from gpudoctor.situation.standing import standings, taken
+from gpudoctor.situation.standing import standings, why_busy
 
 if TYPE_CHECKING:
     from gpudoctor.host import Host
@@ -31,6 +31,10 @@ class Survey(Struct, frozen=True):
     machine: Machine
     open_questions: tuple[NotJudged, ...]
     timings_ms: dict[str, float]
+
+
+def _untold(_: str) -> None:
+    """Nobody is told what begins."""
 
 
 class _Probing:
@@ -65,24 +69,28 @@ def survey(
     kernels: bool = True,
     request: Request | None = None,
     progress: Progress | None = None,
+    stage: Callable[[str], None] = _untold,
 ) -> Survey:
     """Probe a host. Without a level, `quick` where a usable GPU and a torch are, else `driver`, and torch
     is started once where there is one; a host that is not live is always read at level static.
 
     `kernels` false: no smoke kernel is run, however deep the level. `request` names kernels, devices and limits
-    (the rest of it is filled in here); `progress` is told of each kernel.
+    (the rest of it is filled in here); `progress` is told of each kernel, `stage` of what begins.
     Raises InputError if `python` is no Python environment, or for a device that torch does not see.
     """
     probing = _Probing()
+    stage("reading the machine's files")
     machine = _read_files(host, matrix, python, probing)
     if not host.live:
         machine = _with_recorded_answers(host, matrix, machine, probing)
         return Survey(machine, tuple(probing.open_questions), probing.timings_ms)
     depth = level or _default_level(machine)
     if _reaches(depth, "driver"):
+        stage("asking the driver")
         machine = replace(_ask_drivers(host, matrix, machine, probing), level="driver")
     if level is None or _reaches(depth, "quick"):
         asked = level is not None
+        stage("importing torch")
         run = Smoke(level=cast("SmokeLevel", depth), asked=asked) if kernels and _reaches(depth, "quick") else None
         machine = _start_torch(host, machine, run, request, progress, probing)
     return Survey(machine, tuple(probing.open_questions), probing.timings_ms)
@@ -236,7 +244,7 @@ def _start_torch(
         level=run.level if run else None,
         asked=run.asked if run else False,
         cpu_instead=not _usable(machine),
-        blocked={key: why for gpu in machine.gpus if (why := taken(gpu)) for key in (gpu.bdf, gpu.uuid) if key},
+        blocked={key: why for gpu in machine.gpus if (why := why_busy(gpu)) for key in (gpu.bdf, gpu.uuid) if key},
     )
     crashed = "the smoke session crashed"
     performed = probing(

@@ -27,7 +27,9 @@ from gpudoctor.machine import (
 )
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.matrix.questions import Matrix
-from gpudoctor.situation.nvidia_driver import driver_verdict, flavour_serving, refusal
+from gpudoctor.situation import Situation
+from gpudoctor.situation.driver_choice import flavour_serving
+from gpudoctor.situation.nvidia_driver import driver_verdict, refusal
 from tests.support.machines import (
     amd_gpu,
     amd_machine,
@@ -44,8 +46,8 @@ X86 = "linux-x86_64"
 
 
 def fixes(machine: Machine) -> tuple[Fix, ...]:
-    gpus = builds.gpus_to_serve(machine, MATRIX, machine.gpus)
-    return builds.replacements(machine, MATRIX, gpus, keep=machine.torch)
+    gpus = builds.gpus_to_serve(Situation(machine, MATRIX), machine.gpus)
+    return builds.replacements(Situation(machine, MATRIX), gpus, keep=machine.torch)
 
 
 def replaced(fix: Fix) -> str:
@@ -116,7 +118,7 @@ def test_kepler_goes_back_to_the_last_release_whose_cudnn_has_code_for_it() -> N
 def test_mi50_keeps_its_version_in_the_last_rocm_whose_blas_knows_it() -> None:
     machine = amd_machine(amd_gpu("AMD Instinct MI50", "gfx906"), torch=torch("2.9.1+rocm6.4"))
     assert first(machine) == f"2.9.1+rocm6.3 {PYTORCH}/rocm6.3"
-    carried = carries(machine, MATRIX, machine.gpus[0])
+    carried = carries(Situation(machine, MATRIX), machine.gpus[0])
     assert (carried.runs, carried.blas) == ("yes", "no")
 
 
@@ -132,7 +134,7 @@ def test_another_build_of_the_same_version_is_named_by_its_index() -> None:
 
 def test_the_package_indexs_own_build_is_preferred_where_the_version_changes() -> None:
     machine = nvidia_machine(nvidia_gpu(arch="sm_90"), driver="580.95.05", torch=None)
-    choices, _ = builds.candidates(machine, MATRIX, machine.gpus, "3.12", X86)
+    choices, _ = builds.candidates(Situation(machine, MATRIX), machine.gpus)
     of_213 = [c for c in choices if c.version == "2.13.0"]
     assert (of_213[0].build, of_213[0].index_url, of_213[0].driver) == ("cu130", "", "serves")
     assert "CUDA 13.2" in fixes(machine)[0].title
@@ -145,7 +147,7 @@ def test_a_served_cuda_comes_before_minor_version_compatibility() -> None:
 
 def test_unknown_architecture_lists_are_never_proposed() -> None:
     machine = nvidia_machine(nvidia_gpu(arch="sm_120"), driver="575.57.08", torch=torch("2.13.0+cpu"))
-    _, rejected = builds.candidates(machine, MATRIX, machine.gpus, "3.12", X86)
+    _, rejected = builds.candidates(Situation(machine, MATRIX), machine.gpus)
     reasons = {(r.torch, r.build): r.because for r in rejected}
     assert reasons["2.13.0", "cu129"] == "unknown"
     assert reasons["2.13.0", "cu130"] == "driver"
@@ -173,7 +175,7 @@ def with_libc(machine: Machine, libc: str) -> Machine:
 
 def test_no_wheel_is_offered_that_the_c_library_cannot_load() -> None:
     machine = nvidia_machine(driver="580.95.05", torch=torch("2.9.1+cu128"))
-    choices, rejected = builds.candidates(with_libc(machine, "glibc 2.17"), MATRIX, machine.gpus, "3.12", X86)
+    choices, rejected = builds.candidates(Situation(with_libc(machine, "glibc 2.17"), MATRIX), machine.gpus)
     assert {(choice.version, choice.build) for choice in choices} >= {("2.6.0", "cu124"), ("2.5.1", "cu121")}
     assert ("2.6.0", "cu126") not in {(choice.version, choice.build) for choice in choices}
     assert max(Version(choice.version) for choice in choices) == Version("2.6.0")
@@ -219,7 +221,7 @@ def test_another_system_is_the_way_out_where_the_python_is_in_the_way_too() -> N
 )
 def test_a_c_library_that_was_not_read_is_that_of_the_distribution(os: tuple[str, str], newest: str | None) -> None:
     here = system(os=known(Os(id=os[0], version=os[1]), "/etc/os-release"))
-    choices, _ = builds.candidates(change(nvidia_machine(), system=here), MATRIX, (), "3.10", X86)
+    choices, _ = builds.candidates(Situation(change(nvidia_machine(python="3.10"), system=here), MATRIX), ())
     found = max((Version(choice.version) for choice in choices), default=None)
     assert found == (Version(newest) if newest else None)
 
@@ -231,7 +233,7 @@ def test_an_own_row_without_its_glibc_is_not_refused(tmp_path: Path) -> None:
         "      - {build: cpu, origin: download.pytorch.org, platform: linux-x86_64, archs: []}\n"
     )
     own = load_matrix((str(overlay),))
-    choices, _ = builds.candidates(with_libc(nvidia_machine(), "glibc 2.17"), own, (), "3.12", X86)
+    choices, _ = builds.candidates(Situation(with_libc(nvidia_machine(), "glibc 2.17"), own), ())
     assert "2.99.0" in {choice.version for choice in choices}
 
 
@@ -277,7 +279,7 @@ def test_with_an_unknown_driver_the_last_branch_of_the_gpu_is_the_limit() -> Non
     nothing = NvidiaStack(module=absent("x"))
     machine = nvidia_machine(gpu, torch=torch("2.1.2+cu121"), nvidia=nothing, load_path=LoadPath(), python="3.11")
     assert first(machine) == f"2.1.2+cu118 {PYTORCH}/cu118"
-    _, rejected = builds.candidates(machine, MATRIX, (gpu,), "3.11", X86)
+    _, rejected = builds.candidates(Situation(machine, MATRIX), (gpu,))
     assert {r.because for r in rejected if (r.torch, r.build) == ("2.1.2", "cu121")} == {"branch"}
 
 
@@ -306,8 +308,8 @@ def test_torch_is_chosen_for_the_gpus_of_the_driver_that_stays() -> None:
     kept = torch("2.9.1+cpu")
     newer = nvidia_machine(pascal, blackwell, driver="595.71.05", flavour="open", torch=kept)
     older = nvidia_machine(pascal, blackwell, driver="580.95.05", flavour="proprietary", torch=kept)
-    assert builds.gpus_to_serve(newer, MATRIX, newer.gpus) == (blackwell,)
-    assert builds.gpus_to_serve(older, MATRIX, older.gpus) == (pascal,)
+    assert builds.gpus_to_serve(Situation(newer, MATRIX), newer.gpus) == (blackwell,)
+    assert builds.gpus_to_serve(Situation(older, MATRIX), older.gpus) == (pascal,)
 
 
 def test_both_vendors_in_one_box_need_two_environments() -> None:
@@ -328,10 +330,10 @@ def test_integrated_and_display_gpus_do_not_drag_the_choice_down() -> None:
     gpu = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", index=1)
     radeon = amd_gpu("AMD Radeon RX 7900 XTX", "gfx1100")
     box = nvidia_machine(gpu)
-    assert builds.gpus_to_serve(box, MATRIX, (radeon, integrated)) == (radeon,)
-    assert builds.gpus_to_serve(box, MATRIX, (integrated,)) == (integrated,)
-    assert builds.gpus_to_serve(box, MATRIX, (display, gpu)) == (gpu,)
-    assert builds.gpus_to_serve(box, MATRIX, (hopeless, gpu)) == (gpu,)
+    assert builds.gpus_to_serve(Situation(box, MATRIX), (radeon, integrated)) == (radeon,)
+    assert builds.gpus_to_serve(Situation(box, MATRIX), (integrated,)) == (integrated,)
+    assert builds.gpus_to_serve(Situation(box, MATRIX), (display, gpu)) == (gpu,)
+    assert builds.gpus_to_serve(Situation(box, MATRIX), (hopeless, gpu)) == (gpu,)
 
 
 def test_gpus_of_two_generations_get_overrides_by_node() -> None:
@@ -392,14 +394,14 @@ def test_files_are_believed_before_the_matrix() -> None:
         torch("2.9.1+cu128"), archs=known(CodeArchs(sass=("sm_80",), partial=("sm_90a",)), "libtorch_cuda.so")
     )
     machine = nvidia_machine(nvidia_gpu(arch="sm_120"), torch=read)
-    carried = carries(machine, MATRIX, machine.gpus[0])
+    carried = carries(Situation(machine, MATRIX), machine.gpus[0])
     assert (carried.runs, carried.source, carried.code) == ("no", "libtorch_cuda.so", ("sm_80",))
     assert "2.9.1+cu128" not in first(machine), "the installed build is no way out of its own fault"
 
 
 def test_without_files_the_matrix_is_asked_and_says_so() -> None:
     machine = nvidia_machine(nvidia_gpu(arch="sm_120"), torch=torch("2.9.1+cu128"))
-    carried = carries(machine, MATRIX, machine.gpus[0])
+    carried = carries(Situation(machine, MATRIX), machine.gpus[0])
     assert carried.runs == "yes"
     assert carried.source.startswith("compat_matrix: torch 2.9.1 cu128")
 
@@ -407,14 +409,14 @@ def test_without_files_the_matrix_is_asked_and_says_so() -> None:
 def test_an_unknown_build_is_unknown_not_broken() -> None:
     source = change(torch("2.9.0a0+git1234567"), build=None, cuda="12.8", origin="source")
     machine = nvidia_machine(nvidia_gpu(arch="sm_61"), torch=source)
-    assert carries(machine, MATRIX, machine.gpus[0]).runs == "unknown"
+    assert carries(Situation(machine, MATRIX), machine.gpus[0]).runs == "unknown"
 
 
 @pytest.mark.parametrize(("driver", "runs"), [("580.95.05", "yes"), ("575.57.08", "no")])
 def test_ptx_counts_only_for_a_driver_that_can_compile_it(driver: str, runs: str) -> None:
     ptx = change(torch("2.9.1+cu130"), archs=known(CodeArchs(ptx=("compute_80",)), "libtorch_cuda.so"))
     machine = nvidia_machine(nvidia_gpu(arch="sm_89"), driver=driver, torch=ptx)
-    assert carries(machine, MATRIX, machine.gpus[0]).runs == runs
+    assert carries(Situation(machine, MATRIX), machine.gpus[0]).runs == runs
 
 
 @pytest.mark.parametrize(
@@ -432,7 +434,7 @@ def test_overrides_are_taken_into_account(variables: dict[str, str], runs: str, 
     machine = amd_machine(
         amd_gpu("AMD Radeon RX 6700 XT", "gfx1031"), torch=torch("2.9.1+rocm6.4"), variables=variables
     )
-    carried = carries(machine, MATRIX, machine.gpus[0])
+    carried = carries(Situation(machine, MATRIX), machine.gpus[0])
     assert (carried.runs, carried.via_override) == (runs, via)
 
 
@@ -441,8 +443,8 @@ def test_a_multi_arch_host_wheel_is_known_by_its_device_wheels() -> None:
     gpu = amd_gpu("AMD Radeon RX 6700 XT", "gfx1031")
     bare = amd_machine(gpu, torch=patient)
     device = {"amd-torch-device-gfx1031": "2.12.0+rocm7.14.0"}
-    assert carries(bare, MATRIX, gpu).runs == "unknown"
-    assert carries(amd_machine(gpu, torch=patient, packages=device), MATRIX, gpu).runs == "yes"
+    assert carries(Situation(bare, MATRIX), gpu).runs == "unknown"
+    assert carries(Situation(amd_machine(gpu, torch=patient, packages=device), MATRIX), gpu).runs == "yes"
 
 
 def test_a_native_build_takes_the_override_away() -> None:
@@ -469,8 +471,8 @@ def test_cuda_compat_counts_where_the_gpu_is_eligible() -> None:
         nvidia_gpu("NVIDIA H100", "sm_90", datacenter=True), driver="550.54.15", load_path=load_path
     )
     desktop = nvidia_machine(nvidia_gpu(), driver="550.54.15", load_path=load_path)
-    assert driver_verdict(data_centre, MATRIX, "13.0") == "serves"
-    assert driver_verdict(desktop, MATRIX, "13.0") == "too-old"
+    assert driver_verdict(Situation(data_centre, MATRIX), "13.0") == "serves"
+    assert driver_verdict(Situation(desktop, MATRIX), "13.0") == "too-old"
 
 
 def test_under_wsl_the_cuda_that_the_driver_names_counts_not_the_number_of_windows() -> None:
@@ -478,13 +480,13 @@ def test_under_wsl_the_cuda_that_the_driver_names_counts_not_the_number_of_windo
     machine = nvidia_machine(
         nvidia_gpu(), nvidia=NvidiaStack(nvml=known(api, "nvml")), system=system(wsl=known("5.15", "uname"))
     )
-    verdicts = [driver_verdict(machine, MATRIX, cuda) for cuda in ("12.6", "12.8", "12.9", "13.0")]
+    verdicts = [driver_verdict(Situation(machine, MATRIX), cuda) for cuda in ("12.6", "12.8", "12.9", "13.0")]
     assert verdicts == ["serves", "serves", "minor-version", "too-old"]
 
 
 def test_no_driver_known_is_unknown() -> None:
     machine = nvidia_machine(nvidia_gpu(), nvidia=NvidiaStack(module=absent("x")), load_path=LoadPath())
-    assert driver_verdict(machine, MATRIX, "12.8") == "unknown"
+    assert driver_verdict(Situation(machine, MATRIX), "12.8") == "unknown"
 
 
 # --- for any GPU, driver and Python ---------------------------------------------------------------
@@ -521,7 +523,7 @@ def test_each_cuda_build_that_is_proposed_runs_here(sms: list[str], driver: str,
     gpus = tuple(nvidia_gpu(f"GPU {sm}", sm, index=i) for i, sm in enumerate(sms))
     flavour = flavour_serving(MATRIX, gpus) or "open"
     machine = nvidia_machine(*gpus, driver=driver, flavour=flavour, torch=torch(kept), python=python)
-    found = builds.replacements(machine, MATRIX, gpus, keep=machine.torch)
+    found = builds.replacements(Situation(machine, MATRIX), gpus, keep=machine.torch)
     assert found
     assert all(fix.remedies and fix.title for fix in found)
     for fix in found:
@@ -532,7 +534,7 @@ def test_each_cuda_build_that_is_proposed_runs_here(sms: list[str], driver: str,
         assert python in row.pythons
         assert all(cuda_runs(sm, row.archs, row.ptx or ()).runs == "yes" for sm in sms)
         new = next((r for r in fix.remedies if isinstance(r, InstallDriver)), None)
-        if new is None and not any(refusal(machine, MATRIX, gpu) for gpu in gpus):
+        if new is None and not any(refusal(Situation(machine, MATRIX), gpu) for gpu in gpus):
             assert MATRIX.driver_for_cuda(driver, row.cuda) in ("serves", "minor-version")
         for sm in sms:
             last = MATRIX.last_branch(sm)
@@ -544,7 +546,7 @@ def test_each_cuda_build_that_is_proposed_runs_here(sms: list[str], driver: str,
 def test_each_rocm_build_that_is_proposed_runs_here(gfx: str, python: str, kept: str) -> None:
     gpu = amd_gpu(f"GPU {gfx}", gfx)
     machine = amd_machine(gpu, torch=torch(kept), python=python)
-    for fix in builds.replacements(machine, MATRIX, (gpu,), keep=machine.torch):
+    for fix in builds.replacements(Situation(machine, MATRIX), (gpu,), keep=machine.torch):
         remedy = next((r for r in fix.remedies if isinstance(r, ReplaceTorch)), None)
         override = next((r for r in fix.remedies if isinstance(r, SetVariable)), None)
         seen = gfx
@@ -573,12 +575,12 @@ def test_each_rocm_build_that_is_proposed_runs_here(gfx: str, python: str, kept:
 def test_the_version_is_kept_where_a_build_of_it_serves(sm: str, driver: str, python: str, kept: str) -> None:
     gpu = nvidia_gpu(f"GPU {sm}", sm)
     machine = nvidia_machine(gpu, driver=driver, torch=torch(kept), python=python)
-    choices, _ = builds.candidates(machine, MATRIX, (gpu,), python, X86)
+    choices, _ = builds.candidates(Situation(machine, MATRIX), (gpu,))
     public = Version(kept).public
     offered = next(
         (
             r
-            for r in builds.replacements(machine, MATRIX, (gpu,), keep=machine.torch)[0].remedies
+            for r in builds.replacements(Situation(machine, MATRIX), (gpu,), keep=machine.torch)[0].remedies
             if isinstance(r, ReplaceTorch)
         ),
         None,
@@ -604,7 +606,7 @@ STRIX_HALO = amd_gpu("AMD Radeon 8060S", "gfx1151", integrated=True)
 def test_a_build_with_a_known_fault_on_the_gpu_is_passed_over_and_that_is_said() -> None:
     machine = amd_machine(STRIX_HALO, torch=torch("2.7.1+rocm6.3"))
     assert first(machine) == f"2.11.0+rocm7.2 {PYTORCH}/rocm7.2"
-    title = builds.replacements(machine, MATRIX, machine.gpus, keep=machine.torch)[0].title
+    title = builds.replacements(Situation(machine, MATRIX), machine.gpus, keep=machine.torch)[0].title
     assert "not 2.10.0+rocm7.1" in title and "ROCm/TheRock#2991" in title
     # On another GPU of that generation nothing speaks against it.
     point = change(machine, gpus=(amd_gpu("AMD Radeon 890M", "gfx1150", integrated=True),))
@@ -624,7 +626,7 @@ def test_where_every_build_has_a_known_fault_the_nearest_is_still_offered() -> N
     row = next(row for row in MATRIX.known_issues() if row.id == "amd-gfx1151-vgpr-count")
     always = change(row, when=change(row.when, rocm=">=6"))
     matrix = Matrix(change(MATRIX.tables, known_issues=(always,)))
-    fix = builds.replacements(machine, matrix, machine.gpus, keep=machine.torch)[0]
+    fix = builds.replacements(Situation(machine, matrix), machine.gpus, keep=machine.torch)[0]
     assert fix.title.startswith(
         "Replace torch 2.7.1+rocm6.3 by torch 2.10.0+rocm7.1 (gfx1151; known issue: its runtime"
     )
@@ -634,7 +636,7 @@ def test_a_fault_of_the_kept_release_on_any_gpu_does_not_cost_the_release() -> N
     """torch 2.4.0 computes some attention wrongly with every ROCm; who has 2.4.0 keeps it, and is told."""
     kept = amd_machine(torch=torch("2.4.0+cpu"))
     assert first(kept).startswith("2.4.0+rocm6.1")
-    title = builds.replacements(kept, MATRIX, kept.gpus, keep=kept.torch)[0].title
+    title = builds.replacements(Situation(kept, MATRIX), kept.gpus, keep=kept.torch)[0].title
     assert "known issue" in title and "pytorch/pytorch#132004" in title
     # Whoever must change the release anyway gets one without such a fault: 2.2 to 2.4.0 have one.
     assert first(amd_machine(torch=torch("1.13.1+cpu"), python="3.12")).startswith("2.4.1+rocm6.1")

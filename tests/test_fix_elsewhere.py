@@ -9,6 +9,7 @@ import pytest
 from gpudoctor.engine import judge
 from gpudoctor.machine import CodeArchs, Jetson, Machine, known
 from gpudoctor.planner.repair import Allowed, Repair, repair
+from gpudoctor.situation import Situation
 from gpudoctor.step import ManualStep, RunStep
 from gpudoctor.suites import machine_checks
 from tests.support.check_cases import matrix
@@ -51,7 +52,9 @@ def own_build() -> Machine:
 
 def plan(machine: Machine) -> Repair:
     return repair(
-        judge(machine, matrix(), machine_checks()).findings, machine, matrix(), Allowed(packages=True, system=True)
+        judge(machine, matrix(), machine_checks()).findings,
+        Situation(machine, matrix()),
+        Allowed(packages=True, system=True),
     )
 
 

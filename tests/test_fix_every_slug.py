@@ -53,7 +53,7 @@ def test_every_finding_has_a_way_out_or_there_is_nothing_to_do(slug: str) -> Non
     for finding in findings(machine):
         assert finding.fixes or finding.severity == "note" or finding.slug != slug
         assert finding.fixes or finding.slug != slug or NOTHING_TO_DO.search(safety(slug)), safety(slug)
-        for one, planned in zip(finding.fixes, fixes_for(finding, machine, matrix()), strict=True):
+        for one, planned in zip(finding.fixes, fixes_for(finding, Situation(machine, matrix())), strict=True):
             assert planned.title and planned.steps, (finding.slug, one)
             for step in planned.steps:
                 assert "by hand: no command is made" not in getattr(step, "text", ""), step
@@ -144,9 +144,7 @@ def test_on_every_gpu_python_and_platform(python: str, arch: str) -> None:
     for gpu in machines:
         placed = with_system(gpu, arch=known(arch, "uname"))
         machine = with_environment(placed, python=known(python, "pyvenv.cfg"))
-        seen += check_builds(
-            machine, list(judge(machine, matrix(), machine_checks(), select=("GPD4",)).findings)
-        )
+        seen += check_builds(machine, list(judge(machine, matrix(), machine_checks(), select=("GPD4",)).findings))
     assert seen or python in ("3.9", "3.13t", "3.14")
 
 

@@ -19,6 +19,7 @@ from gpudoctor.machine import Machine
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.plan import fixes_for
 from gpudoctor.probes.python_environment import probe_environment
+from gpudoctor.situation import Situation
 from gpudoctor.step import ManualStep, RunStep, Step
 from tests.support.machines import change, nvidia_machine
 from tests.support.made_environments import make_venv_with_pip
@@ -71,7 +72,7 @@ class Patient:
 
     def steps(self, *remedies: AnyRemedy) -> tuple[Step, ...]:
         finding = Finding(severity="error", message="m", fixes=(Fix(title="t", remedies=remedies),))
-        return fixes_for(finding, self.machine(), MATRIX)[0].steps
+        return fixes_for(finding, Situation(self.machine(), MATRIX))[0].steps
 
     def repair(self, version: str, build: str, *, origin: str = "download.pytorch.org") -> tuple[Step, ...]:
         index = "" if origin == "pypi" else f"{self.base}/{build}"
@@ -275,7 +276,7 @@ def test_a_requirements_file_that_brings_the_old_build_back_is_named(pip_venv: P
     pip_venv.pip("pypi", "torch==2.12.0")
     (pip_venv.folder / "requirements.txt").write_text("numpy\ntorch==2.12.0  # for now\ntorchmetrics==1.0\n")
     text = told(pip_venv, base)
-    assert "In requirements.txt, put torch==2.13.0+cu128 in the place of torch==2.12.0" in text
+    assert "In requirements.txt, replace torch==2.12.0 by torch==2.13.0+cu128" in text
     assert f"--extra-index-url {base}/cu128" in text
     assert "hashes" not in text
     (pip_venv.folder / "requirements.txt").write_text("torch==2.12.0 \\\n    --hash=sha256:00\n")

@@ -34,6 +34,7 @@ from gpudoctor.frameworks.torch import builds
 from gpudoctor.machine import Distribution, Jetson, Machine, Os, PythonEnvironment, TorchAsked, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.plan import fixes_for
+from gpudoctor.situation import Situation
 from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep, Step
 from tests.support.machines import (
     amd_gpu,
@@ -75,7 +76,7 @@ REMEDIES: dict[type[Any], AnyRemedy] = {
 
 def plan(machine: Machine, *remedies: AnyRemedy) -> tuple[Step, ...]:
     finding = Finding(severity="error", message="m", fixes=(Fix(title="t", remedies=remedies),))
-    return fixes_for(finding, machine, MATRIX)[0].steps
+    return fixes_for(finding, Situation(machine, MATRIX))[0].steps
 
 
 def run(machine: Machine, *remedies: AnyRemedy) -> list[str]:
@@ -167,7 +168,7 @@ def rtx_5090(patient: PythonEnvironment | None = None, **parts: Any) -> tuple[Ma
     )
     if patient is not None:
         machine = change(machine, environment=known(patient, "test"))
-    return machine, builds.replacements(machine, MATRIX, machine.gpus, keep=machine.torch)[0]
+    return machine, builds.replacements(Situation(machine, MATRIX), machine.gpus, keep=machine.torch)[0]
 
 
 def with_torchvision(**parts: Any) -> PythonEnvironment:
@@ -266,7 +267,7 @@ def test_amd_device_wheels_are_chosen_by_their_extra() -> None:
     machine = amd_machine(
         amd_gpu("AMD Radeon RX 6700 XT", "gfx1031"), torch=torch("2.9.1+rocm6.4"), packages={"torchvision": "0.24.1"}
     )
-    fix = builds.replacements(machine, MATRIX, machine.gpus, keep=machine.torch)[0]
+    fix = builds.replacements(Situation(machine, MATRIX), machine.gpus, keep=machine.torch)[0]
     (command,) = run(machine, *fix.remedies)
     assert command.endswith("torch[device-gfx1031]==2.11.0+rocm7.14.0 torchvision[device-gfx1031]==0.26.0+rocm7.14.0")
 

@@ -28,6 +28,7 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Machine, known
 from gpudoctor.planner.repair import Allowed, NoSuchFixError, Repair, repair, variables_for
 from gpudoctor.planner.script import shell_script, variable_lines
+from gpudoctor.situation import Situation
 from gpudoctor.step import EnvStep, ManualStep, RunStep
 from gpudoctor.suites import machine_checks
 from tests.support.check_cases import matrix
@@ -67,7 +68,7 @@ def wants(slug: str, *remedies: AnyRemedy, id: str = "GPD402", severity: str = "
 
 def plan(*findings: Finding, machine: Machine | None = None, allowed: Allowed = PACKAGES, **asked: object) -> Repair:
     patient = machine or nvidia_machine(torch=torch("2.9.1+cpu"), packages={"torchvision": "0.24.1+cpu"})
-    return repair(findings, patient, matrix(), allowed, **asked)  # type: ignore[arg-type]
+    return repair(findings, Situation(patient, matrix()), allowed, **asked)  # type: ignore[arg-type]
 
 
 def short(found: Repair) -> list[str]:
@@ -310,7 +311,7 @@ def test_a_cpu_torch_beside_a_mismatched_torchvision_is_one_command():
         torch=torch("2.9.1+cpu"),
         packages={"torchvision": "0.20.0+cpu"},
     )
-    found = repair(judged(machine).findings, machine, matrix(), PACKAGES)
+    found = repair(judged(machine).findings, Situation(machine, matrix()), PACKAGES)
     (step,) = [planned for planned in found.steps if planned.state == "will run"]
     assert isinstance(step.step, RunStep)
     assert any(word.startswith("torch==") and "+cpu" not in word for word in step.step.argv)

@@ -10,8 +10,9 @@ from gpudoctor.finding import InstallDriver, Manual, ReplaceTorch
 from gpudoctor.machine import Gpu, LoadPath, Machine, NvmlDevice, absent, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.recommend import recommend
-from gpudoctor.situation.no_common_driver import choose_gpus
-from gpudoctor.situation.nvidia_driver import cuda_driver, driver_to_install, refusal, to_drive
+from gpudoctor.situation import Situation
+from gpudoctor.situation.driver_choice import choose_gpus, driver_to_install, gpus_to_drive
+from gpudoctor.situation.nvidia_driver import cuda_driver, refusal
 from tests.support.judging import finding, judged, told
 from tests.support.machines import amd_gpu, change, nvidia_gpu, nvidia_machine, torch, with_stack
 
@@ -80,13 +81,13 @@ def short(gpu: Gpu) -> str:
 @pytest.mark.parametrize("names", PAIRS, ids=" + ".join)
 def test_the_driver_of_a_pair_serves_both_or_there_is_none(names: tuple[str, str]) -> None:
     machine = box(*names)
-    found = driver_to_install(machine, MATRIX, machine.gpus)
+    found = driver_to_install(Situation(machine, MATRIX), machine.gpus)
     one, other = names
     first = max(FIRST.get(one, 0), FIRST.get(other, 0))
     together = first <= min(LAST.get(one, 999), LAST.get(other, 999))
     flavours = not ({one, other} & ONLY_OPEN and {one, other} & ONLY_PROPRIETARY)
     assert (found is not None) == (together and flavours)
-    fix = choose_gpus(machine, MATRIX, machine.gpus)
+    fix = choose_gpus(Situation(machine, MATRIX), machine.gpus)
     if found:
         assert serves(found, one) and serves(found, other) and fix is None
     else:
@@ -103,14 +104,14 @@ def test_no_step_puts_a_gpu_that_torch_could_use_out_of_service_and_recommend_ag
 ) -> None:
     for names in GENERATIONS:
         machine = box(*names, driver=driver, flavour=flavour)
-        meant = [short(gpu) for gpu in to_drive(machine, MATRIX)]
+        meant = [short(gpu) for gpu in gpus_to_drive(Situation(machine, MATRIX))]
         fixes = [(found, fix) for found in judged(machine).findings for fix in found.fixes]
         drivers = [(found, step) for found, fix in fixes for step in fix.remedies if isinstance(step, InstallDriver)]
         assert all(serves(step, name) for (_, step), name in product(drivers, meant)), (names, drivers)
         needed = {(step.branch, step.flavour) for found, step in drivers if found.severity == "error"}
         assert len(needed) <= 1, (names, drivers)
 
-        answer = recommend(machine, MATRIX)
+        answer = recommend(Situation(machine, MATRIX))
         proposed = {f"{choice.torch}+{choice.build}" for choice in answer.choices}
         after = " ".join(str(planned.steps) for planned in answer.otherwise)
         chosen = [fix.remedies for found, fix in fixes if found.slug == "torch-cpu-only"][:1]
@@ -135,13 +136,13 @@ def test_mixtures_that_one_driver_serves(
     names: tuple[str, str], driver: str, flavour: str, branch: str, modules: str
 ) -> None:
     machine = box(*names, driver=driver, flavour=flavour)
-    found = driver_to_install(machine, MATRIX)
+    found = driver_to_install(Situation(machine, MATRIX))
     assert found and (found.branch, found.flavour) == (branch, modules)
 
 
 def test_the_driver_that_is_there_stays_for_the_gpus_that_it_serves() -> None:
     dropped = finding(box("1080 Ti", "5090", driver="595.71.05"), "nvidia-driver-dropped-gpu")
-    assert "one driver cannot serve both" in dropped.message
+    assert "one driver cannot support both" in dropped.message
     (fix,) = dropped.fixes
     (words,) = fix.remedies
     assert isinstance(words, Manual)
@@ -156,18 +157,18 @@ def test_the_driver_that_is_there_stays_for_the_gpus_that_it_serves() -> None:
 def test_a_gpu_that_a_variable_hides_is_driven_all_the_same() -> None:
     machine = box("1080 Ti", "5090", driver="595.71.05")
     hidden = change(machine, variables={"CUDA_VISIBLE_DEVICES": "1"})
-    assert driver_to_install(hidden, MATRIX) is None
-    assert choose_gpus(hidden, MATRIX)
+    assert driver_to_install(Situation(hidden, MATRIX)) is None
+    assert choose_gpus(Situation(hidden, MATRIX))
 
 
 def test_what_another_driver_has_does_not_count() -> None:
     machine = box("1080 Ti", "5090", driver="595.71.05")
     pascal, blackwell = machine.gpus
     lent = change(machine, gpus=(pascal, change(blackwell, driver=known("vfio-pci", "/sys"))))
-    found = driver_to_install(lent, MATRIX)
+    found = driver_to_install(Situation(lent, MATRIX))
     assert found and (found.branch, found.flavour) == ("580", "proprietary")
     beside = change(machine, gpus=(pascal, amd_gpu()))
-    found = driver_to_install(beside, MATRIX)
+    found = driver_to_install(Situation(beside, MATRIX))
     assert found and (found.branch, found.flavour) == ("580", "proprietary")
 
 
@@ -182,15 +183,15 @@ def test_a_gpu_without_any_torch_does_not_hold_back_the_others_and_is_named() ->
 
 def test_a_working_gpu_is_never_refused() -> None:
     machine = box("5090", driver="595.71.05", flavour="proprietary")
-    assert refusal(machine, MATRIX, machine.gpus[0]) == "needs-open"
+    assert refusal(Situation(machine, MATRIX), machine.gpus[0]) == "blackwell-open-module"
     listed = change(machine.gpus[0], nvml=NvmlDevice(index=0, name="NVIDIA GeForce RTX 5090"))
-    assert refusal(machine, MATRIX, listed) is None
+    assert refusal(Situation(machine, MATRIX), listed) is None
 
 
 def test_without_a_driver_both_plans_are_for_the_one_to_come() -> None:
     machine = box("1080 Ti", "4090", driver="")
     assert cuda_driver(machine) is None
     assert "no-driver" in dict(told(machine))
-    answer = recommend(machine, MATRIX)
+    answer = recommend(Situation(machine, MATRIX))
     assert answer.choices[0].build == "cu126"
     assert any("580 (proprietary kernel modules)" in note for note in answer.notes)

@@ -43,6 +43,8 @@ def test_the_wheel_holds_code_checks_and_matrix_and_no_tests(built: tuple[Path, 
     )
     for module in (ROOT / "checks").glob("*.py"):
         assert f"gpudoctor/checks/{module.name}" in names
+    assert {f"gpudoctor/schemas/{schema.name}" for schema in (ROOT / "schemas").iterdir()} <= set(names)
+    assert "gpudoctor/py.typed" in names
     for module in (ROOT / "gpudoctor").rglob("*.py"):
         assert str(module.relative_to(ROOT)) in names
     tops = {name.split("/")[0] for name in names}
@@ -93,6 +95,8 @@ def test_an_installed_wheel_finds_its_checks_and_reads_the_json(built: tuple[Pat
         "from gpudoctor.matrix.load import load_matrix\n"
         "assert load_matrix().gpu_by_pci('10de:2b85').arch == 'sm_120'\n"
         "assert 'yaml' not in sys.modules\n"
+        "from gpudoctor.schemas import schema_text\n"
+        "assert '\"Report\"' in schema_text('check')\n"
         "print('fine')\n"
     )
     done = subprocess.run(

@@ -6,6 +6,7 @@ import pytest
 
 from gpudoctor.frameworks.torch.coverage import carries
 from gpudoctor.matrix.load import load_matrix
+from gpudoctor.situation import Situation
 from tests.support.machines import nvidia_gpu, nvidia_machine, torch
 
 
@@ -24,4 +25,4 @@ from tests.support.machines import nvidia_gpu, nvidia_machine, torch
 def test_a_publishers_list_answers_where_no_file_does(version, origin, cuda, gpu, runs):
     patient = torch(version, origin=origin, cuda=cuda, build=None)
     machine = nvidia_machine(nvidia_gpu("gpu", gpu), driver="595.71.05", torch=patient)
-    assert carries(machine, load_matrix(()), machine.gpus[0]).runs == runs
+    assert carries(Situation(machine, load_matrix(())), machine.gpus[0]).runs == runs

@@ -14,6 +14,7 @@ from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import Jetson, LoadPath, absent, known, unknown
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.recommend import Recommendation, Recommended, recommend
+from gpudoctor.situation import Situation
 from gpudoctor.step import ManualStep
 from tests.support.machines import (
     amd_gpu,
@@ -71,7 +72,9 @@ def test_on_musl_nothing_is_proposed_and_glibc_is_the_way_out() -> None:
 
 
 def test_on_musl_without_a_gpu_that_is_said_too() -> None:
-    answer = recommend(with_system(no_gpu_machine(), libc=known("musl", "/lib/ld-musl-x86_64.so.1")), MATRIX)
+    answer = recommend(
+        Situation(with_system(no_gpu_machine(), libc=known("musl", "/lib/ld-musl-x86_64.so.1")), MATRIX)
+    )
     assert answer.choices == ()
     assert any("no torch wheel for musl" in note for note in answer.notes)
 
@@ -80,16 +83,18 @@ def test_on_musl_without_a_gpu_that_is_said_too() -> None:
 
 
 def test_an_old_gpu_on_a_new_driver_gets_the_build_that_carries_it() -> None:
-    answer = recommend(nvidia_machine(PASCAL, driver="580.126.09", flavour="proprietary", torch=None), MATRIX)
+    answer = recommend(
+        Situation(nvidia_machine(PASCAL, driver="580.126.09", flavour="proprietary", torch=None), MATRIX)
+    )
     assert (best(answer).build, best(answer).level, answer.exit_code) == ("cu126", "native", 0)
     assert why_not(answer, "2.9.1", "cu128").startswith("no code for sm_61")
     assert why_not(answer, "2.9.1", "rocm6.4") == "a ROCm build: NVIDIA GPUs cannot use it"
     kepler = nvidia_machine(nvidia_gpu("NVIDIA Tesla K80", "sm_37"), driver="470.239.06", torch=None)
-    assert "470 is the last branch" in why_not(recommend(kepler, MATRIX), "2.9.1", "cu128")
+    assert "470 is the last branch" in why_not(recommend(Situation(kepler, MATRIX)), "2.9.1", "cu128")
 
 
 def test_a_driver_that_has_dropped_the_gpu_gets_no_build_but_the_way_to_one() -> None:
-    answer = recommend(nvidia_machine(PASCAL, driver="595.10", torch=None), MATRIX)
+    answer = recommend(Situation(nvidia_machine(PASCAL, driver="595.10", torch=None), MATRIX))
     assert [choice.level for choice in answer.choices] == ["cpu"]
     assert answer.exit_code == 1
     assert answer.otherwise[0].title.startswith("Driver 580, then: Install torch")
@@ -97,20 +102,20 @@ def test_a_driver_that_has_dropped_the_gpu_gets_no_build_but_the_way_to_one() ->
 
 
 def test_a_driver_older_than_the_gpu_gets_no_build() -> None:
-    answer = recommend(nvidia_machine(BLACKWELL, driver="565.57.01", torch=None), MATRIX)
+    answer = recommend(Situation(nvidia_machine(BLACKWELL, driver="565.57.01", torch=None), MATRIX))
     assert [choice.level for choice in answer.choices] == ["cpu"]
     assert "570" in answer.notes[0]
 
 
 def test_the_present_driver_decides_and_not_a_newer_one() -> None:
-    answer = recommend(nvidia_machine(BLACKWELL, driver="570.133.07", torch=None), MATRIX)
+    answer = recommend(Situation(nvidia_machine(BLACKWELL, driver="570.133.07", torch=None), MATRIX))
     assert best(answer).build in ("cu128", "cu129")
     assert "too old for CUDA 13.0" in why_not(answer, "2.13.0", "cu130")
 
 
 def test_the_installed_version_and_the_package_index_are_offered_too() -> None:
     machine = nvidia_machine(AMPERE, driver="550.54.14", torch=torch("2.6.0+cu124"))
-    answer = recommend(machine, MATRIX)
+    answer = recommend(Situation(machine, MATRIX))
     kinds = {(choice.torch, choice.build): choice for choice in answer.choices}
     assert best(answer).torch != "2.6.0"
     assert "this build is installed" in kinds["2.6.0", "cu124"].why
@@ -119,7 +124,7 @@ def test_the_installed_version_and_the_package_index_are_offered_too() -> None:
 
 
 def test_the_package_index_build_is_pinned_and_says_its_cuda() -> None:
-    answer = recommend(nvidia_machine(AMPERE, driver="580.126.09", torch=None), MATRIX)
+    answer = recommend(Situation(nvidia_machine(AMPERE, driver="580.126.09", torch=None), MATRIX))
     own = next(choice for choice in answer.choices if choice.origin == "pypi")
     assert own.commands["pip"][-1] == f"torch=={own.torch}"
     assert "--index-url" not in own.commands["pip"]
@@ -127,7 +132,7 @@ def test_the_package_index_build_is_pinned_and_says_its_cuda() -> None:
 
 
 def test_where_no_one_driver_serves_both_gpus_torch_is_for_the_served_one() -> None:
-    answer = recommend(nvidia_machine(PASCAL, BLACKWELL, driver="595.71.05", torch=None), MATRIX)
+    answer = recommend(Situation(nvidia_machine(PASCAL, BLACKWELL, driver="595.71.05", torch=None), MATRIX))
     assert (best(answer).build, answer.exit_code) == ("cu132", 0)
     (note,) = answer.notes
     assert "GTX 1080 Ti" in note and "proprietary kernel modules alone, up to branch 580" in note
@@ -135,7 +140,7 @@ def test_where_no_one_driver_serves_both_gpus_torch_is_for_the_served_one() -> N
 
 def test_without_a_driver_a_person_chooses_between_gpus_that_none_serves_together() -> None:
     machine = with_stack(nvidia_machine(PASCAL, BLACKWELL, torch=None), module=absent("/proc"), userland=absent("/"))
-    answer = recommend(change(machine, load_path=LoadPath()), MATRIX)
+    answer = recommend(Situation(change(machine, load_path=LoadPath()), MATRIX))
     assert answer.exit_code == 1
     ((step,),) = (fix.steps for fix in answer.otherwise)
     assert isinstance(step, ManualStep)
@@ -146,44 +151,46 @@ def test_without_a_driver_a_person_chooses_between_gpus_that_none_serves_togethe
 def test_two_gpus_get_a_build_that_carries_both() -> None:
     machine = nvidia_machine(AMPERE, BLACKWELL, driver="580.95.05", torch=None)
     row = next(
-        r for r in MATRIX.builds() if (r.version, r.build) == (best(recommend(machine, MATRIX)).torch, "cu132")
+        r
+        for r in MATRIX.builds()
+        if (r.version, r.build) == (best(recommend(Situation(machine, MATRIX))).torch, "cu132")
     )
     assert all(cuda_runs(sm, row.archs or (), ()).runs == "yes" for sm in ("sm_86", "sm_120"))
 
 
 def test_an_unknown_gpu_is_unknown_and_no_gpu_is_the_cpu() -> None:
     strange = nvidia_gpu("10de:ffff", arch=unknown("not in the matrix"))
-    assert recommend(nvidia_machine(change(strange, arch=unknown("?")), torch=None), MATRIX).exit_code == 3
-    nothing = recommend(no_gpu_machine(), MATRIX)
+    assert recommend(Situation(nvidia_machine(change(strange, arch=unknown("?")), torch=None), MATRIX)).exit_code == 3
+    nothing = recommend(Situation(no_gpu_machine(), MATRIX))
     assert (nothing.exit_code, best(nothing).build, best(nothing).level) == (0, "cpu", "cpu")
     unseen = change(no_gpu_machine(), buses=unknown("no /sys"))
-    assert recommend(unseen, MATRIX).exit_code == 3
+    assert recommend(Situation(unseen, MATRIX)).exit_code == 3
 
 
 def test_an_unknown_driver_is_unknown_and_an_absent_one_is_not() -> None:
     machine = nvidia_machine(AMPERE, torch=None)
     silent = with_stack(machine, module=unknown("no /proc"), userland=unknown("none"))
     silent = change(silent, load_path=no_gpu_machine().load_path)
-    assert recommend(silent, MATRIX).exit_code == 3
+    assert recommend(Situation(silent, MATRIX)).exit_code == 3
     none = with_stack(silent, module=absent("/proc/driver/nvidia"), userland=absent("none"))
-    answer = recommend(none, MATRIX)
+    answer = recommend(Situation(none, MATRIX))
     assert answer.exit_code == 0
     assert any("No NVIDIA driver is loaded" in note for note in answer.notes)
 
 
 def test_a_python_without_wheels_is_said() -> None:
-    answer = recommend(nvidia_machine(AMPERE, torch=None, python="3.7"), MATRIX)
+    answer = recommend(Situation(nvidia_machine(AMPERE, torch=None, python="3.7"), MATRIX))
     assert best(answer).torch == "1.13.1"
     assert why_not(answer, "2.9.1", "cu128").startswith("no wheel for Python 3.7")
 
 
 def test_other_platforms_wheels_are_out() -> None:
     machine = with_system(nvidia_machine(AMPERE, torch=None), arch=known("aarch64", "uname"))
-    assert "no wheel for linux-aarch64" in why_not(recommend(machine, MATRIX), "2.6.0", "cu118")
+    assert "no wheel for linux-aarch64" in why_not(recommend(Situation(machine, MATRIX)), "2.6.0", "cu118")
 
 
 def test_every_build_is_chosen_or_has_a_reason() -> None:
-    answer = recommend(nvidia_machine(AMPERE, torch=None), MATRIX)
+    answer = recommend(Situation(nvidia_machine(AMPERE, torch=None), MATRIX))
     told = {(row.torch, row.build) for row in answer.rejected} | {(c.torch, c.build) for c in answer.choices}
     assert told >= {(row.version, row.build) for row in MATRIX.builds("linux-x86_64")}
     assert len(answer.rejected) == len({(row.torch, row.build) for row in answer.rejected})
@@ -194,7 +201,7 @@ def test_every_build_is_chosen_or_has_a_reason() -> None:
 
 
 def test_native_code_comes_before_an_override() -> None:
-    answer = recommend(amd_machine(amd_gpu("AMD Radeon RX 6700 XT", "gfx1031"), torch=None), MATRIX)
+    answer = recommend(Situation(amd_machine(amd_gpu("AMD Radeon RX 6700 XT", "gfx1031"), torch=None), MATRIX))
     assert [choice.level for choice in answer.choices] == ["native", "override", "cpu"]
     assert "torch[device-gfx1031]" in best(answer).commands["pip"][-1]
     override = answer.choices[1]
@@ -207,11 +214,11 @@ def test_a_native_choice_says_that_an_override_has_to_go() -> None:
     machine = amd_machine(
         amd_gpu("AMD Radeon RX 7900 XTX", "gfx1100"), variables={"HSA_OVERRIDE_GFX_VERSION": "10.3.0"}, torch=None
     )
-    assert any("unset HSA_OVERRIDE_GFX_VERSION" in why for why in best(recommend(machine, MATRIX)).why)
+    assert any("unset HSA_OVERRIDE_GFX_VERSION" in why for why in best(recommend(Situation(machine, MATRIX))).why)
 
 
 def test_torch_without_a_blas_for_the_gpu_is_out() -> None:
-    answer = recommend(amd_machine(amd_gpu("AMD Radeon VII", "gfx906"), torch=None), MATRIX)
+    answer = recommend(Situation(amd_machine(amd_gpu("AMD Radeon VII", "gfx906"), torch=None), MATRIX))
     assert best(answer).build == "rocm6.3"
     assert "rocBLAS" in why_not(answer, "2.9.1", "rocm6.4")
 
@@ -219,7 +226,7 @@ def test_torch_without_a_blas_for_the_gpu_is_out() -> None:
 def test_an_integrated_gpu_does_not_decide() -> None:
     raphael = amd_gpu("AMD Radeon Graphics", "gfx1036", index=1, integrated=True)
     machine = amd_machine(amd_gpu("AMD Radeon RX 7900 XTX", "gfx1100"), raphael, torch=None)
-    answer = recommend(machine, MATRIX)
+    answer = recommend(Situation(machine, MATRIX))
     assert best(answer).index_url.startswith("https://download.pytorch.org/whl/rocm")
     assert any("gfx1036" in note and "integrated" in note for note in answer.notes)
 
@@ -234,7 +241,7 @@ def test_a_jetson_is_sent_to_its_own_wheels() -> None:
         jetson=known(Jetson(model="Jetson AGX Orin", l4t="36.4.3"), "/proc/device-tree"),
         arch=known("aarch64", "uname"),
     )
-    answer = recommend(machine, MATRIX)
+    answer = recommend(Situation(machine, MATRIX))
     assert [(choice.level, choice.torch, choice.commands) for choice in answer.choices] == [("manual", None, {})]
     assert "L4T 36.4.3" in " ".join(best(answer).why)
     assert answer.exit_code == 0
@@ -246,14 +253,14 @@ def test_an_ngc_image_is_never_given_a_wheel() -> None:
         torch=torch("2.6.0a0+df5bbc09d1.nv24.12", build=None, cuda="12.6", origin="ngc"),
         container="docker",
     )
-    answer = recommend(machine, MATRIX)
+    answer = recommend(Situation(machine, MATRIX))
     assert [choice.origin for choice in answer.choices] == ["ngc"]
     assert "nvcr.io/nvidia/pytorch" in " ".join(best(answer).why)
 
 
 def test_nix_is_told_its_own_way() -> None:
     machine = with_environment(nvidia_machine(AMPERE, torch=None), interpreter="/nix/store/abc-python3/bin/python")
-    answer = recommend(machine, MATRIX)
+    answer = recommend(Situation(machine, MATRIX))
     assert [choice.origin for choice in answer.choices] == ["nix"]
     assert "cudaSupport" in " ".join(best(answer).why)
 
@@ -261,7 +268,7 @@ def test_nix_is_told_its_own_way() -> None:
 def test_conda_gets_conda_forge() -> None:
     patient = torch("2.6.0", build=None, cuda="12.6", origin="conda-forge")
     machine = with_environment(nvidia_machine(BLACKWELL, torch=patient), kind="conda", prefix="/opt/conda/envs/gpu")
-    choice = best(recommend(machine, MATRIX))
+    choice = best(recommend(Situation(machine, MATRIX)))
     assert choice.origin == "conda-forge"
     assert choice.commands["conda"][:5] == ("conda", "install", "-y", "-p", "/opt/conda/envs/gpu")
     assert choice.commands["conda"][-1] == "cuda-version>=12.8,<14"
@@ -271,7 +278,7 @@ def test_conda_gets_conda_forge() -> None:
 
 def test_a_distributions_python_gets_a_venv() -> None:
     machine = with_environment(nvidia_machine(AMPERE, torch=None), externally_managed=True, kind="system")
-    commands = best(recommend(machine, MATRIX)).commands
+    commands = best(recommend(Situation(machine, MATRIX))).commands
     assert commands["venv"][1:] == ("-m", "venv", ".venv-gpu")
     assert commands["pip"][0] == ".venv-gpu/bin/python"
     assert commands["uv_venv"] == ("uv", "venv", ".venv-gpu")
@@ -283,17 +290,17 @@ def test_a_distributions_python_gets_a_venv() -> None:
 
 def test_companions_come_only_when_asked_for_or_installed() -> None:
     machine = nvidia_machine(PASCAL, driver="550.54.14", torch=None)
-    assert not any("torchvision" in part for part in best(recommend(machine, MATRIX)).commands["pip"])
-    asked = best(recommend(machine, MATRIX, companions=("torchvision",))).commands
+    assert not any("torchvision" in part for part in best(recommend(Situation(machine, MATRIX))).commands["pip"])
+    asked = best(recommend(Situation(machine, MATRIX), companions=("torchvision",))).commands
     assert any(part.startswith("torchvision==0.") for part in asked["pip"])
     assert any("torchvision" in line for line in asked["pyproject_toml"])
     had = nvidia_machine(PASCAL, driver="550.54.14", torch=torch("2.6.0+cu124"), packages={"torchvision": "0.21.0"})
-    assert any(part.startswith("torchvision==0.") for part in best(recommend(had, MATRIX)).commands["pip"])
+    assert any(part.startswith("torchvision==0.") for part in best(recommend(Situation(had, MATRIX))).commands["pip"])
 
 
 def test_a_uv_project_names_the_index_and_what_else_lies_there() -> None:
     gpu = amd_gpu("AMD Instinct MI300X", "gfx942")
-    lines = best(recommend(amd_machine(gpu, torch=None), MATRIX)).commands["pyproject_toml"]
+    lines = best(recommend(Situation(amd_machine(gpu, torch=None), MATRIX))).commands["pyproject_toml"]
     text = "\n".join(lines)
     assert text.startswith("[tool.uv.sources]\ntorch = { index = ")
     assert "triton-rocm = { index = " in text
@@ -303,7 +310,7 @@ def test_a_uv_project_names_the_index_and_what_else_lies_there() -> None:
 
 def test_device_code_of_amds_index_is_asked_for_in_project_files_too() -> None:
     gpu = amd_gpu("AMD Radeon RX 6700 XT", "gfx1031")
-    commands = best(recommend(amd_machine(gpu, torch=None), MATRIX)).commands
+    commands = best(recommend(Situation(amd_machine(gpu, torch=None), MATRIX))).commands
     assert "torch[device-gfx1031]==" in commands["uv_add"][-1]
     assert "explicit = true" not in commands["pyproject_toml"]  # its ROCm distributions lie there, too
     assert any('extras = ["device-gfx1031"]' in line for line in commands["pixi_toml"])
@@ -311,10 +318,10 @@ def test_device_code_of_amds_index_is_asked_for_in_project_files_too() -> None:
 
 def test_the_active_environment_is_just_python() -> None:
     machine = nvidia_machine(PASCAL, torch=None, variables={"VIRTUAL_ENV": "/venv"})
-    commands = best(recommend(machine, MATRIX)).commands
+    commands = best(recommend(Situation(machine, MATRIX))).commands
     assert commands["pip"][:4] == ("python", "-m", "pip", "install")
     assert commands["uv"][:4] == ("uv", "pip", "install", "--default-index")
-    other = best(recommend(nvidia_machine(PASCAL, torch=None), MATRIX)).commands
+    other = best(recommend(Situation(nvidia_machine(PASCAL, torch=None), MATRIX))).commands
     assert other["pip"][0] == "/venv/bin/python"
 
 
@@ -343,7 +350,7 @@ def test_a_mirror_takes_the_place_of_the_index(tmp_path: Path) -> None:
     ("arguments", "code", "said"),
     [
         (("--gpu", "GTX 1080 Ti", "--driver", "580.95.05"), 0, "Best: torch 2."),
-        (("--gpu", "GTX 1080 Ti", "--driver", "595.10"), 1, "No torch build serves it."),
+        (("--gpu", "GTX 1080 Ti", "--driver", "595.10"), 1, "No torch build works with NVIDIA GeForce GTX 1080 Ti"),
         (("--gpu", "gfx1250"), 1, "build torch"),
     ],
 )
@@ -364,8 +371,8 @@ def test_a_name_that_means_nothing_is_bad_input() -> None:
 def test_what_the_old_build_leaves_in_the_way_is_taken_out_first():
     """A triton of another name owns the same folder: removed later, it would take the new one's files along."""
     left = nvidia_machine(torch=torch("2.9.1+rocm6.4"), packages={"pytorch-triton-rocm": "3.5.1"})
-    commands = best(recommend(left, MATRIX)).commands
+    commands = best(recommend(Situation(left, MATRIX))).commands
     assert list(commands)[:2] == ["pip_first", "pip"]
     assert commands["pip_first"][2:] == ("pip", "uninstall", "-y", "pytorch-triton-rocm")
     assert commands["uv_first"][:3] == ("uv", "pip", "uninstall")
-    assert "pip_first" not in best(recommend(nvidia_machine(torch=torch("2.9.1+cpu")), MATRIX)).commands
+    assert "pip_first" not in best(recommend(Situation(nvidia_machine(torch=torch("2.9.1+cpu")), MATRIX))).commands

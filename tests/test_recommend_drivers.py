@@ -10,6 +10,7 @@ from gpudoctor.matrix.load import load_matrix
 from gpudoctor.matrix.rows import TorchBuild
 from gpudoctor.matrix.versions import figures
 from gpudoctor.recommend import Recommendation, Recommended, recommend
+from gpudoctor.situation import Situation
 
 MATRIX = load_matrix(())
 BUILDS = {(row.version, row.build, row.origin): row for row in MATRIX.builds("linux-x86_64")}
@@ -43,7 +44,7 @@ MEASURED = {
 
 def answer(gpu: str, driver: str = "", python: str = "3.12") -> Recommendation:
     described = Description(gpus=(gpu,), driver=driver, python_version=python)
-    return recommend(imagined(described, {}, MATRIX), MATRIX)
+    return recommend(Situation(imagined(described, {}, MATRIX), MATRIX))
 
 
 def row_of(choice: Recommended) -> TorchBuild:

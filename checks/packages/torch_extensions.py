@@ -1,12 +1,13 @@
-"""Packages with GPU code of their own that leave out a GPU which torch serves (GPD427)."""
+"""Packages whose own GPU code does not cover a GPU that torch supports (GPD427)."""
 
 from __future__ import annotations
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.coverage import gfx_answer, is_tegra, ptx_readable
 from gpudoctor.frameworks.torch.gpu_coverage import Fit, fits, spelled
-from gpudoctor.isa import Answer, Runs, cuda_runs
+from gpudoctor.isa import Answer, Runs, capability, cuda_runs, dotted
 from gpudoctor.machine import ExtensionCode
 from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.gpu_groups import finding
@@ -14,19 +15,19 @@ from gpudoctor.situation.gpu_groups import finding
 
 @check("GPD427", "ext-built-without-gpu-arch", "packages", needs=needs.torch)
 def ext_built_without_gpu_arch(situation: Situation) -> Verdicts:
-    """A package beside torch has no code for a GPU that torch serves.
+    """A package beside torch has no code for a GPU that torch supports.
 
     ## Why it matters
-    torch works, and the package (flash-attn, vllm, xformers ...) dies with "no kernel image is available for
+    torch works, but the package (flash-attn, vllm, xformers ...) dies with "no kernel image is available for
     execution on the device" at its first kernel.
 
     ## How it is judged
-    By the code in the library that the package computes with, as the matrix names it: some of it has to run on the
-    GPU. Its helpers for one architecture are left aside, and so are GPUs that torch itself does not serve, and
-    packages that the matrix does not name (`gpudoctor scan` reads them all).
+    The matrix names the library that the package computes with: some of its code must run on the GPU. Helpers for one
+    architecture do not count. GPUs that torch itself does not support, and packages that the matrix does not name,
+    are left out (`gpudoctor scan` reads them all).
 
     ## Fix safety
-    Nothing is run: building such a package takes long and needs a compiler and the toolkit of torch's CUDA or ROCm.
+    Nothing runs: building such a package takes long, and needs a compiler and the toolkit of torch's CUDA or ROCm.
     """
     environment = situation.environment
     served = tuple(fit for fit in fits(situation) if fit.served)
@@ -44,8 +45,8 @@ def _runs(situation: Situation, extension: ExtensionCode, fit: Fit) -> Runs:
         value = fit.carried.via_override
         named = situation.matrix.gfx_of_override(value) if value else None
         return gfx_answer(situation.matrix, named or arch, extension.gfx).runs
-    readable = ptx_readable(situation.machine, situation.matrix, situation.torch.cuda if situation.torch else None)
-    tegra = is_tegra(situation.machine, situation.matrix, arch)
+    readable = ptx_readable(situation, situation.torch.cuda if situation.torch else None)
+    tegra = is_tegra(situation, arch)
     answer: Answer = cuda_runs(arch, extension.sass, extension.ptx, ptx_readable=readable, tegra=tegra)
     return answer.runs
 
@@ -60,31 +61,33 @@ def _without_code(
     return finding(
         "error" if whole else "warning",
         tuple(fit.gpu for fit in lacking),
-        message=f"torch serves {gpus}, but {name} was built without code for it: its first kernel will fail.",
+        message=f"torch supports {gpus}, but {name} was built without code for it: its first kernel will fail.",
         saw=spelled(carried),
         want=spelled(wanted),
         evidence=(
             Evidence.of("gpu.arch", lacking[0].gpu.arch),
             Evidence(f"{extension.package}.archs", spelled(carried), extension.path),
         ),
-        fixes=(Fix(f"Another {extension.package}", (_rebuild(situation, extension, wanted),)),),
+        fixes=(Fix(f"Install another {extension.package}", (_rebuild(situation, extension, wanted),)),),
     )
 
 
 def _rebuild(situation: Situation, extension: ExtensionCode, wanted: tuple[str, ...]) -> Manual:
     row = next(row for row in situation.matrix.tables.extension_libraries if row.package == extension.package)
     package, amd = extension.package, wanted[0].startswith("gfx")
-    digits = [arch.removeprefix("sm_") for arch in wanted]
-    if row.least and not amd and any(int(d) < int(row.least.removeprefix("sm_")) for d in digits):
+    least = capability(row.least)
+    if least and any(found < least for arch in wanted if (found := capability(arch))):
         return Manual(
-            f"No build of {package} serves this GPU: its source needs {row.least} or newer. Let the program use "
+            f"No build of {package} supports this GPU: its source needs {row.least} or newer. Make the program use "
             f"torch's own kernels instead of {package}."
         )
     settings = row.build_amd if amd else row.build
-    text = f"Install a release of {package} whose wheel carries {spelled(wanted)} (`gpudoctor scan WHEEL` shows it)"
+    text = f"Install a release of {package} whose wheel has code for {spelled(wanted)} (see `gpudoctor scan WHEEL`)"
     if settings:
-        dotted = [f"{d[:-1]}.{d[-1]}" for d in digits]
-        variables = settings.format(digits=";".join(digits), dotted=";".join(dotted), gfx=";".join(wanted))
+        capabilities = list(map(dotted, wanted))
+        variables = settings.format(
+            digits=";".join(capabilities).replace(".", ""), dotted=";".join(capabilities), gfx=";".join(wanted)
+        )
         text += (
             f", or compile it here: {variables} pip install --no-build-isolation --no-deps --force-reinstall "
             f"--no-binary {package} {package}=={extension.version}"

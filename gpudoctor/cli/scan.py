@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
+from gpudoctor.cli.command import command
 from gpudoctor.cli.options import data_option, matrix_option, option
 from gpudoctor.command_line.options import GPU, PYTHON
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 UNKNOWN = 3
 
 
-@click.command()
+@command()
 @click.argument("given", nargs=-1, metavar="[PATH|NAME]...")
 @option(replace(GPU, help="A GPU to judge by, not this machine's."))
 @option(replace(PYTHON, help="Environment that distributions are looked for in."))
@@ -70,7 +71,12 @@ def _judged(
     from gpudoctor.scan.verdicts import judge
 
     return [
-        (gpu, judge(libraries, gpu, () if all_named else tuple(other for other in gpus if other is not gpu), matrix))
+        (
+            gpu,
+            judge(
+                libraries, gpu, () if all_named else tuple(other for other in gpus if other.key != gpu.key), matrix
+            ),
+        )
         for gpu in gpus
     ]
 
@@ -84,12 +90,11 @@ def _gpus(names: tuple[str, ...], matrix: Matrix) -> tuple[tuple[Gpu, ...], bool
         return imagined(Description(gpus=names), {}, matrix).gpus, True
     from gpudoctor.frameworks.torch.builds import gpus_to_serve
     from gpudoctor.host import LiveHost
-    from gpudoctor.situation.standing import standings
+    from gpudoctor.situation import Situation
     from gpudoctor.survey import survey
 
-    machine = survey(LiveHost(), matrix, level="static").machine
-    usable = tuple(standing.gpu for standing in standings(machine) if standing.usable and standing.gpu.arch.value)
-    return gpus_to_serve(machine, matrix, usable), False
+    situation = Situation(survey(LiveHost(), matrix, level="static").machine, matrix)
+    return gpus_to_serve(situation, tuple(gpu for gpu in situation.usable if gpu.arch.value)), False
 
 
 def _progress() -> Progress | None:

@@ -35,8 +35,8 @@ from gpudoctor.machine import (
     unknown,
 )
 from gpudoctor.matrix.versions import figures
-from gpudoctor.situation.no_common_driver import taken
-from gpudoctor.situation.nvidia_driver import driver_serving, flavour_serving
+from gpudoctor.situation import Situation
+from gpudoctor.situation.driver_choice import driver_needs, driver_serving, flavour_serving
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Identity, Matrix
@@ -101,8 +101,8 @@ def _system(system: System, description: Description) -> System:
             raise InputError(
                 f"--os {description.os!r}: write the distribution's id and version, such as ubuntu-22.04"
             )
-        told = Os(id=name, version=version, name=description.os)
-        system = replace(system, os=known(told, SOURCE), libc=unknown("as that release has it", SOURCE))
+        os = Os(id=name, version=version, name=description.os)
+        system = replace(system, os=known(os, SOURCE), libc=unknown("as that release has it", SOURCE))
     return system
 
 
@@ -144,12 +144,12 @@ def _gpu(name: str, matrix: Matrix) -> Identity:
     if len(found) == 1:
         return found[0]
     if found:
-        meant = "; ".join(f"{identity.name} ({identity.arch})" for identity in found[:6])
-        raise InputError(f"--gpu {name!r} may mean several GPUs: {meant}. Give a PCI id, a chip or an architecture.")
+        names = "; ".join(f"{identity.name} ({identity.arch})" for identity in found[:6])
+        raise InputError(f"--gpu {name!r} may mean several GPUs: {names}. Give a PCI id, a chip or an architecture.")
     near = matrix.names_near(name)
-    hint = f" Near it: {', '.join(near)}." if near else ""
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
     raise InputError(
-        f"--gpu {name!r}: no GPU of that name is known.{hint} A PCI id, a chip, sm_NN or gfxNNNN does, too."
+        f"--gpu {name!r}: no GPU of that name is known.{hint} A PCI id, chip, sm_NN or gfxNNNN also works."
     )
 
 
@@ -188,14 +188,14 @@ def _with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
     assumed: tuple[str, ...] = ()
     if driver:
         version = _version("--driver", driver)
-        kept = tuple(gpu for gpu in gpus if _still_runs(matrix, version, gpu)) or gpus
+        running = tuple(gpu for gpu in gpus if _still_runs(matrix, version, gpu)) or gpus
         # Where the flavours do not go together, either is as likely: the one that older drivers came with.
-        flavour = flavour_serving(matrix, kept) if figures(version) >= _FIRST_OPEN else "proprietary"
+        flavour = flavour_serving(matrix, running) if figures(version) >= _FIRST_OPEN else "proprietary"
         flavour = flavour or "proprietary"
     else:
-        choice = driver_serving(machine, matrix, gpus)
+        choice = driver_serving(Situation(machine, matrix), gpus)
         if choice is None:
-            needs = dict.fromkeys(f"{gpu.name} takes {taken(matrix, gpu)}" for gpu in gpus)
+            needs = dict.fromkeys(f"{gpu.name} takes {driver_needs(matrix, gpu)}" for gpu in gpus)
             raise InputError(f"no one driver serves all these GPUs: {'; '.join(needs)}. Give --driver")
         row = matrix.branch(choice.branch)
         version, flavour = (row.latest if row else None) or choice.minimum, choice.flavour
@@ -270,7 +270,7 @@ def _with_environment(machine: Machine, description: Description, matrix: Matrix
 def _torch(text: str, machine: Machine, matrix: Matrix) -> Torch:
     """The torch that a version names. Without a local part it is the package index's build for the platform."""
     public, _, local = _version("--torch", text).partition("+")
-    platform = f"linux-{machine.system.arch.value or 'x86_64'}"
+    platform = machine.system.platform
     if not local:
         rows = [row for row in matrix.builds(platform) if (row.version, row.origin) == (public, "pypi")]
         if not rows:

@@ -1,10 +1,10 @@
-"""One torch build as commands for every tool that people install with, not only the one at hand."""
+"""The commands that install one torch build, for every common tool, not only the one at hand."""
 
 from __future__ import annotations
 
 import shlex
 from enum import Enum
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -13,15 +13,13 @@ from gpudoctor.machine import Machine, unknown
 from gpudoctor.planner import pip_steps, project_steps, python_steps
 from gpudoctor.planner.place import Place, Tool, place
 from gpudoctor.planner.requirements import torch_and_companions
+from gpudoctor.situation import Situation
 from gpudoctor.step import ManualStep, RunStep, Step
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
 
 
 class Way(str, Enum):
-    """A way to install a build, by the key that `recommend --format json` has for it: a command as an argument list,
-    or the lines of a file."""
+    """A way to install a build, by its key in `recommend --format json`: a command as an argument list, or the lines
+    of a file."""
 
     VENV = "venv", "venv", "always"
     PIP_FIRST = "pip_first", "pip", "always"
@@ -42,7 +40,7 @@ class Way(str, Enum):
     label: str
     """The tool, or the name of the file."""
     shown: Literal["always", "best", "verbose"]
-    """To a person: of every choice, of the best one, or only where all is asked for."""
+    """When it is shown: for every choice, for the best one, or only with --verbose."""
     is_file: bool
 
     def __new__(cls, key: str, label: str, shown: Literal["always", "best", "verbose"], is_file: bool = False) -> Way:
@@ -53,47 +51,46 @@ class Way(str, Enum):
 
 
 Commands = dict[Way, tuple[str, ...]]
-"""In the order in which they are run."""
+"""In the order in which they run."""
 
 _VENV = ".venv-gpu"
 
 
 def commands_for(
     remedies: tuple[AnyRemedy, ...],
-    machine: Machine,
-    matrix: Matrix,
+    situation: Situation,
     *,
     env: dict[str, str] | None = None,
     apart: bool = False,
 ) -> Commands:
     """The commands that carry out a ReplaceTorch and what goes with it.
 
-    `env` is what has to be set beside it; `apart` puts it into a new venv, because something else owns the
-    torch of this environment.
+    `env` holds the variables to set with it. `apart` uses a new venv, because something else owns the torch of this
+    environment.
     """
     torch = next((remedy for remedy in remedies if isinstance(remedy, ReplaceTorch)), None)
     if torch is None:
         return {}
-    here = _reader(machine)
+    here = _reader(situation.machine)
     if torch.origin == "conda-forge":
-        return _conda_forge(here, machine, matrix, torch)
+        return _conda_forge(here, situation, torch)
     own_venv = apart or here.tool == "managed"
     packages = tuple(remedy for remedy in remedies if isinstance(remedy, ReplacePackage))
     commands: Commands = {}
     in_pip = replace(here, tool="managed" if own_venv else "pip")
-    commands[Way.PIP_FIRST] = () if own_venv else _clearing(in_pip, machine, matrix, torch)
+    commands[Way.PIP_FIRST] = () if own_venv else _clearing(in_pip, situation, torch)
     ways = (Way.VENV, Way.PIP) if own_venv else (Way.PIP, Way.PIP_THEN)
-    commands.update(zip(ways, _argvs(in_pip, machine, matrix, torch), strict=False))
+    commands.update(zip(ways, _argvs(in_pip, situation, torch), strict=False))
     inside = replace(here, tool="uv", python=f"{_VENV}/bin/python" if own_venv else here.python)
     if own_venv:
         commands[Way.UV_VENV] = ("uv", "venv", _VENV)
-    commands[Way.UV_FIRST] = () if own_venv else _clearing(inside, machine, matrix, torch)
-    commands[Way.UV] = _argvs(inside, machine, matrix, torch)[0]
+    commands[Way.UV_FIRST] = () if own_venv else _clearing(inside, situation, torch)
+    commands[Way.UV] = _argvs(inside, situation, torch)[0]
     for package in packages:
         for way, there in ((Way.PIP_THEN, replace(inside, tool="pip")), (Way.UV_THEN, inside)):
-            steps = python_steps.replace_package(there, machine, matrix, package)
+            steps = python_steps.replace_package(there, situation, package)
             commands.setdefault(way, next(iter(_runs(steps)), ()))
-    commands.update(_project_files(here, machine, matrix, torch, env or {}))
+    commands.update(_project_files(here, situation, torch, env or {}))
     return {way: _plain(argv) for way, argv in commands.items() if argv}
 
 
@@ -107,14 +104,14 @@ def _reader(machine: Machine) -> Place:
     return replace(here, container="")
 
 
-def _clearing(there: Place, machine: Machine, matrix: Matrix, torch: ReplaceTorch) -> tuple[str, ...]:
-    """What takes out packages that own files of the new build under another name; () where there are none."""
-    return next(iter(_runs(pip_steps.clear_the_way(there, machine, matrix, torch))), ())
+def _clearing(there: Place, situation: Situation, torch: ReplaceTorch) -> tuple[str, ...]:
+    """Removes packages that own files of the new build under another name; () if there are none."""
+    return next(iter(_runs(pip_steps.clear_the_way(there, situation, torch))), ())
 
 
-def _argvs(there: Place, machine: Machine, matrix: Matrix, torch: ReplaceTorch) -> list[tuple[str, ...]]:
-    """What installs it."""
-    argvs = _runs(python_steps.replace_torch(there, machine, matrix, torch))
+def _argvs(there: Place, situation: Situation, torch: ReplaceTorch) -> list[tuple[str, ...]]:
+    """The install commands."""
+    argvs = _runs(python_steps.replace_torch(there, situation, torch))
     return [argv for argv in argvs if "uninstall" not in argv]
 
 
@@ -129,25 +126,23 @@ def _plain(argv: tuple[str, ...]) -> tuple[str, ...]:
     return argv
 
 
-def _conda_forge(here: Place, machine: Machine, matrix: Matrix, torch: ReplaceTorch) -> Commands:
+def _conda_forge(here: Place, situation: Situation, torch: ReplaceTorch) -> Commands:
     commands: Commands = {}
     # Without a prefix the step is a line for a person.
     tools: tuple[tuple[Way, Tool], ...] = ((Way.CONDA, "pip"), (Way.PIXI, "pixi"))
     for way, tool in tools:
-        for step in python_steps.replace_torch(replace(here, tool=tool), machine, matrix, torch)[:1]:
+        for step in python_steps.replace_torch(replace(here, tool=tool), situation, torch)[:1]:
             argv = step.argv if isinstance(step, RunStep) else ()
             commands[way] = tuple(shlex.split(step.text)) if isinstance(step, ManualStep) else argv
     return commands
 
 
-def _project_files(
-    here: Place, machine: Machine, matrix: Matrix, torch: ReplaceTorch, env: dict[str, str]
-) -> Commands:
-    """What a project, an environment file or an image says: a fresh place, where nothing is installed yet."""
+def _project_files(here: Place, situation: Situation, torch: ReplaceTorch, env: dict[str, str]) -> Commands:
+    """The lines of a project, an environment file or an image: a fresh place, where nothing is installed yet."""
     files: Commands = {}
     wanted = torch_and_companions(here, torch)
-    in_project = (*wanted, *project_steps.beside_torch(matrix, torch))
-    explicit = project_steps.serves_only_these(matrix, torch)
+    in_project = (*wanted, *project_steps.beside_torch(situation.matrix, torch))
+    explicit = project_steps.serves_only_these(situation.matrix, torch)
     files[Way.UV_ADD], files[Way.PYPROJECT_TOML] = project_steps.project_lines(
         in_project, torch.index_url, explicit=explicit
     )
@@ -160,8 +155,8 @@ def _project_files(
         *index,
         *(f"    - {item.text}" for item in wanted),
     )
-    fresh = replace(machine, environment=unknown("a fresh environment"))
-    image = _argvs(replace(here, tool="pip", python="python", user_site=False), fresh, matrix, torch)
+    fresh = situation.on(replace(situation.machine, environment=unknown("a fresh environment")))
+    image = _argvs(replace(here, tool="pip", python="python", user_site=False), fresh, torch)
     settings = tuple(f"ENV {name}={value}" for name, value in env.items())
     run = tuple(f"RUN {shlex.join((*argv[:4], '--no-cache-dir', *argv[4:]))}" for argv in image)
     files[Way.DOCKERFILE] = (*settings, *run)

@@ -1,4 +1,4 @@
-"""Packages of an environment that pip or uv changes directly, and of a new one beside a Python that is not ours."""
+"""Packages that pip or uv changes directly, in this environment or in a new one beside a Python that is not ours."""
 
 from __future__ import annotations
 
@@ -8,35 +8,33 @@ from typing import TYPE_CHECKING
 from gpudoctor.machine import Distribution, Machine
 from gpudoctor.planner.place import Place
 from gpudoctor.planner.requirements import Wanted, index_of_torch, installed, rivals, several_decide, would_stay
+from gpudoctor.situation import Situation
 from gpudoctor.spelling import is_version
 from gpudoctor.step import ManualStep, RunStep, Step
 
 if TYPE_CHECKING:
     from gpudoctor.finding import ReplaceTorch
-    from gpudoctor.matrix.questions import Matrix
 
 NEW_VENV = ".venv-gpu"
 
 Argv = tuple[str, ...]
 
 
-def install(
-    place: Place, machine: Machine, matrix: Matrix, wanted: tuple[Wanted, ...], index: str, why: str
-) -> tuple[Step, ...]:
-    """Install these versions into the environment; what they require comes with them."""
+def install(place: Place, situation: Situation, wanted: tuple[Wanted, ...], index: str, why: str) -> tuple[Step, ...]:
+    """Install these versions into the environment, with what they require."""
     if place.tool == "nowhere":
         options = f" --index-url {index}" if index else ""
-        text = f"In the environment that shall have it: pip install {quoted(wanted)}{options}"
+        text = f"In the environment that needs it: pip install {quoted(wanted)}{options}"
         return (ManualStep(text=text, why=why, risk="replaces"),)
     if place.tool == "managed":
         return _in_a_new_venv(place, wanted, index, why)
     if place.user_site:
         return (_in_the_users_own_site(place, wanted, index, why),)
-    again = tuple(item for item in wanted if would_stay(machine, item))
-    replaced = any(installed(machine, item.name) for item in wanted)
-    undo = restore(place, machine, matrix, wanted)
+    again = tuple(item for item in wanted if would_stay(situation.machine, item))
+    replaced = any(installed(situation.machine, item.name) for item in wanted)
+    undo = restore(place, situation, wanted)
     commands = install_argvs(place, wanted, index, again=again)
-    why += _constrained(place, machine)
+    why += _constrained(place, situation.machine)
     steps: tuple[Step, ...] = tuple(
         RunStep(
             argv=argv,
@@ -50,10 +48,10 @@ def install(
 
 
 def _constrained(place: Place, machine: Machine) -> str:
-    """Images set it to keep their own versions: the command then fails, and a person has to decide."""
+    """Images set this to keep their own versions: the command then fails, and a person has to decide."""
     name = "PIP_CONSTRAINT" if place.tool == "pip" else "UV_CONSTRAINT"
     file = machine.variables.get(name, "")
-    return f"; {name}={file} is set: where that file pins another version, the command is refused" if file else ""
+    return f"; {name}={file} is set: where that file pins another version, the command fails" if file else ""
 
 
 def install_argvs(
@@ -61,7 +59,7 @@ def install_argvs(
 ) -> tuple[Argv, ...]:
     """Install commands. `again`: packages that must be installed although their version seems to be there.
 
-    pip's --force-reinstall alone would lay down every dependency again, in other versions and from this index.
+    pip's --force-reinstall alone would reinstall every dependency, in other versions and from this index.
     """
     names = tuple(item.text for item in wanted)
     options = _from(place, index)
@@ -73,7 +71,7 @@ def install_argvs(
 
 
 def over_itself(place: Place, wanted: tuple[Wanted, ...], index: str) -> Argv:
-    """The command that lays down the files of these packages again, and of nothing else."""
+    """The command that writes the files of these packages again, and nothing else."""
     options = _from(place, index)
     names = tuple(item.text for item in wanted)
     if place.tool != "pip":
@@ -83,18 +81,20 @@ def over_itself(place: Place, wanted: tuple[Wanted, ...], index: str) -> Argv:
 
 
 def uninstall_argv(place: Place, names: Iterable[str]) -> Argv:
-    """The command that takes packages out."""
+    """The command that removes packages."""
     return (*pip(place, "uninstall"), *(("-y",) if place.tool == "pip" else ()), *names)
 
 
-def clear_the_way(place: Place, machine: Machine, matrix: Matrix, remedy: ReplaceTorch) -> tuple[Step, ...]:
-    """Takes out what owns the files of the new build under another name, before it is installed: taken out later, it
-    would take them along."""
+def clear_the_way(place: Place, situation: Situation, remedy: ReplaceTorch) -> tuple[Step, ...]:
+    """Remove what owns files of the new build under another name, before that is installed.
+
+    A later removal would take these files along.
+    """
     if place.tool not in ("pip", "uv", "uv-project") or place.user_site:
         return ()
-    if place.tool == "uv-project" and several_decide(machine):
+    if place.tool == "uv-project" and several_decide(situation.machine):
         return ()  # a person changes the project first
-    found = tuple(d for d in rivals(machine, remedy, matrix) if is_version(d.version))
+    found = tuple(d for d in rivals(situation, remedy) if is_version(d.version))
     if not found:
         return ()
     return (
@@ -102,31 +102,29 @@ def clear_the_way(place: Place, machine: Machine, matrix: Matrix, remedy: Replac
             argv=uninstall_argv(place, (d.name for d in found)),
             why="they belong to the old build, and own files that the new one brings under another name",
             risk="replaces",
-            undo=_bring_back(place, machine, matrix, found),
+            undo=_bring_back(place, situation, found),
         ),
     )
 
 
-def _bring_back(
-    place: Place, machine: Machine, matrix: Matrix, removed: tuple[Distribution, ...]
-) -> tuple[Argv, ...]:
-    # NVIDIA's libraries lie in the package index; a triton of another name with its torch alone.
-    index = index_of_torch(machine, matrix) if any("triton" in d.name for d in removed) else ""
+def _bring_back(place: Place, situation: Situation, removed: tuple[Distribution, ...]) -> tuple[Argv, ...]:
+    # NVIDIA's libraries are in the package index; a triton under another name only with its torch.
+    index = index_of_torch(situation) if any("triton" in d.name for d in removed) else ""
     if index is None or any(d.direct_url for d in removed):
         return ()
     exact = tuple(Wanted(d.name, f"=={d.version}") for d in removed)
     return (over_itself(place, exact, index),)
 
 
-def restore(place: Place, machine: Machine, matrix: Matrix, wanted: tuple[Wanted, ...]) -> tuple[Argv, ...]:
-    """Commands that bring back what is installed now; none where it cannot be had again."""
+def restore(place: Place, situation: Situation, wanted: tuple[Wanted, ...]) -> tuple[Argv, ...]:
+    """Commands that restore what is installed now; none if it is no longer available."""
     if place.tool not in ("pip", "uv"):
         return ()
-    had = [(item, found) for item in wanted if (found := installed(machine, item.name))]
-    new = [item.name for item in wanted if item.spec and not installed(machine, item.name)]
+    had = [(item, found) for item in wanted if (found := installed(situation.machine, item.name))]
+    new = [item.name for item in wanted if item.spec and not installed(situation.machine, item.name)]
     commands: list[Argv] = []
     if had:
-        index = index_of_torch(machine, matrix) if any(item.name.startswith("torch") for item, _ in had) else ""
+        index = index_of_torch(situation) if any(item.name.startswith("torch") for item, _ in had) else ""
         lost = index is None or any(found.direct_url or found.installer == "conda" for _, found in had)
         if lost or not all(is_version(found.version) for _, found in had):
             return ()
@@ -143,7 +141,7 @@ def restore(place: Place, machine: Machine, matrix: Matrix, wanted: tuple[Wanted
 
 
 def pip(place: Place, verb: str) -> Argv:
-    """`pip VERB` of this environment, by pip or by uv."""
+    """`pip VERB` for this environment, with pip or uv."""
     return _uv(place, verb) if place.tool != "pip" else (place.python, "-m", "pip", verb)
 
 
@@ -153,7 +151,7 @@ def quoted(wanted: Iterable[Wanted]) -> str:
 
 
 def _from(place: Place, index: str) -> Argv:
-    """uv reads UV_DEFAULT_INDEX even where --index-url is given; not where its own option is."""
+    """uv reads UV_DEFAULT_INDEX even if --index-url is given, but not if its own option is."""
     return (("--index-url" if place.tool == "pip" else "--default-index"), index) if index else ()
 
 
@@ -162,7 +160,7 @@ def _uv(place: Place, verb: str) -> Argv:
 
 
 def _in_the_users_own_site(place: Place, wanted: tuple[Wanted, ...], index: str, why: str) -> Step:
-    """Every environment of this Python sees that folder: a person decides whether it is changed, or a venv made."""
+    """Every environment of this Python sees that folder: a person decides between changing it and a venv."""
     options = f" --index-url {index}" if index else ""
     text = (
         f"{place.python} -m pip install --user{options} {quoted(wanted)}\n"
@@ -185,9 +183,9 @@ def _in_a_new_venv(place: Place, wanted: tuple[Wanted, ...], index: str, why: st
 
 
 def _in_the_image(place: Place, wanted: tuple[Wanted, ...], index: str) -> tuple[Step, ...]:
-    """What is installed into a running container is gone with it."""
+    """A package installed into a running container is lost with it."""
     if not place.container or place.container in ("lxc", "systemd-nspawn", "wsl"):
         return ()
     options = f" --index-url {index}" if index else ""
     text = f"In the Dockerfile of the image:\nRUN python -m pip install --no-cache-dir{options} {quoted(wanted)}"
-    return (ManualStep(text=text, why="what is installed into a running container is gone with it"),)
+    return (ManualStep(text=text, why="what is installed into a running container is lost with it"),)

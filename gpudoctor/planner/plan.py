@@ -1,9 +1,9 @@
-"""Remedies turned into steps for the place at hand: which commands, in which environment, how taken back."""
+"""Turns remedies into steps for this machine: which commands, in which environment, and how to undo them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from msgspec.structs import replace
 
@@ -29,40 +29,37 @@ from gpudoctor.finding import (
     UnblockModule,
     UnsetVariable,
 )
-from gpudoctor.machine import Machine
 from gpudoctor.plain_text import lines_without_controls, without_controls
 from gpudoctor.planner.place import Place, place
+from gpudoctor.situation import Situation
 from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep, Step
 
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
 
-
-def fixes_for(finding: Finding, machine: Machine, matrix: Matrix) -> tuple[PlannedFix, ...]:
-    """The ways out of a finding as steps for this machine, best first. Nothing is run here."""
-    here = place(machine)
+def fixes_for(finding: Finding, situation: Situation) -> tuple[PlannedFix, ...]:
+    """The fixes of a problem as steps for this machine, best first. Nothing runs here."""
+    here = place(situation.machine)
     return tuple(
         PlannedFix(
             title=fix.title,
-            steps=_once(step for remedy in fix.remedies for step in steps_for(remedy, here, machine, matrix)),
+            steps=_once(step for remedy in fix.remedies for step in steps_for(remedy, here, situation)),
         )
         for fix in finding.fixes
     )
 
 
 def _once(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Steps in order, a step that comes twice (two remedies that end in a reboot) only the last time."""
+    """Steps in order; a step that comes twice (two remedies that end in a reboot) only the last time."""
     kept: list[Step] = []
     for step in steps:
         if isinstance(step, ManualStep):
             kept = [earlier for earlier in kept if not isinstance(earlier, ManualStep) or earlier.text != step.text]
-        if not any(alike(step, earlier) for earlier in kept):
+        if not any(same_step(step, earlier) for earlier in kept):
             kept.append(step)
     return tuple(kept)
 
 
-def alike(one: Step, other: Step) -> bool:
-    """Whether two steps do the same, for whatever reason each was asked for."""
+def same_step(one: Step, other: Step) -> bool:
+    """Whether two steps do the same, whatever their reasons."""
     if isinstance(one, RunStep) and isinstance(other, RunStep):
         return (one.argv, one.cwd, one.env) == (other.argv, other.cwd, other.env)
     if isinstance(one, EnvStep) and isinstance(other, EnvStep):
@@ -70,24 +67,24 @@ def alike(one: Step, other: Step) -> bool:
     return isinstance(one, ManualStep) and isinstance(other, ManualStep) and one.text == other.text
 
 
-def steps_for(remedy: AnyRemedy, here: Place, machine: Machine, matrix: Matrix) -> tuple[Step, ...]:
-    """The steps of one remedy; nothing in them hides from who reads them."""
-    return tuple(_readable(step) for step in _steps_of(remedy, here, machine, matrix))
+def steps_for(remedy: AnyRemedy, here: Place, situation: Situation) -> tuple[Step, ...]:
+    """The steps of one remedy, in full: nothing is hidden from the reader."""
+    return tuple(_readable(step) for step in _steps_of(remedy, here, situation))
 
 
 def _readable(step: Step) -> Step:
-    """The step, without characters that a person does not see; no command is made of such."""
+    """The step, without characters that a person does not see; no command is made from such a step."""
     if isinstance(step, RunStep):
         words = (*step.argv, *step.env.values(), step.cwd or "", *(word for argv in step.undo for word in argv))
         if not all(word.isprintable() for word in words):
-            text = f"Repair by hand: no command is made, a name in it has characters that are not shown: {step.argv}"
+            text = f"Fix this by hand: no command is made, because a name has invisible characters: {step.argv}"
             return ManualStep(text=without_controls(text), why=without_controls(step.why), risk=step.risk)
     elif isinstance(step, ManualStep):
         step = replace(step, text=lines_without_controls(step.text))
     return replace(step, why=without_controls(step.why))
 
 
-def _steps_of(remedy: AnyRemedy, here: Place, machine: Machine, matrix: Matrix) -> tuple[Step, ...]:
+def _steps_of(remedy: AnyRemedy, here: Place, situation: Situation) -> tuple[Step, ...]:
     if isinstance(remedy, Manual):
         return (ManualStep(text=remedy.text, why=remedy.why, risk=remedy.risk),)
     if isinstance(remedy, AddContainerFlags):
@@ -97,26 +94,25 @@ def _steps_of(remedy: AnyRemedy, here: Place, machine: Machine, matrix: Matrix) 
     if isinstance(
         remedy, (ReplaceTorch, ReplacePackage, ReinstallPackage, RemovePackage, SetVariable, UnsetVariable)
     ):
-        return _python_steps(remedy, here, machine, matrix)
+        return _python_steps(remedy, here, situation)
     return _system_steps(remedy, here)
 
 
 def _python_steps(
     remedy: ReplaceTorch | ReplacePackage | ReinstallPackage | RemovePackage | SetVariable | UnsetVariable,
     here: Place,
-    machine: Machine,
-    matrix: Matrix,
+    situation: Situation,
 ) -> tuple[Step, ...]:
     from gpudoctor.planner import python_steps
 
     if isinstance(remedy, ReplaceTorch):
-        return python_steps.replace_torch(here, machine, matrix, remedy)
+        return python_steps.replace_torch(here, situation, remedy)
     if isinstance(remedy, ReplacePackage):
-        return python_steps.replace_package(here, machine, matrix, remedy)
+        return python_steps.replace_package(here, situation, remedy)
     if isinstance(remedy, ReinstallPackage):
-        return python_steps.reinstall_package(here, machine, matrix, remedy)
+        return python_steps.reinstall_package(here, situation, remedy)
     if isinstance(remedy, RemovePackage):
-        return python_steps.remove_package(here, machine, matrix, remedy)
+        return python_steps.remove_package(here, situation, remedy)
     if isinstance(remedy, SetVariable):
         return python_steps.set_variable(here, remedy)
     return python_steps.unset_variable(here, remedy)

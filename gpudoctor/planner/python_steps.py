@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from gpudoctor.finding import (
     ReinstallPackage,
@@ -15,7 +14,7 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Machine
 from gpudoctor.planner import conda_steps, pip_steps, project_steps
-from gpudoctor.planner.place import Place, is_variable
+from gpudoctor.planner.place import Place, is_variable, risk_of
 from gpudoctor.planner.requirements import (
     Wanted,
     in_a_named_index,
@@ -24,115 +23,113 @@ from gpudoctor.planner.requirements import (
     pinning_another,
     torch_and_companions,
 )
+from gpudoctor.situation import Situation
 from gpudoctor.spelling import is_index, is_name, is_specifier, is_version
 from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
 
 _EXTRA = r"[a-z0-9-]+(,[a-z0-9-]+)*"
 _CONDA_CUDA = r"cuda-version>=\d+(\.\d+)?,<\d+"
 _PROJECTS = ("uv-project", "poetry", "pixi")
 
 
-def replace_torch(place: Place, machine: Machine, matrix: Matrix, remedy: ReplaceTorch) -> tuple[Step, ...]:
+def replace_torch(place: Place, situation: Situation, remedy: ReplaceTorch) -> tuple[Step, ...]:
     """Another build of torch, its companions in the same command."""
     if not _is_sound(remedy):
         return (_by_hand_only(f"torch {remedy.version} ({remedy.build})"),)
-    why = _why(machine, remedy)
+    why = _why(situation.machine, remedy)
     if remedy.origin == "conda-forge":
         return (conda_steps.torch(place, remedy, why),)
     if place.tool in _PROJECTS:
-        remedy = in_a_named_index(machine, matrix, remedy)
+        remedy = in_a_named_index(situation, remedy)
     wanted = torch_and_companions(place, remedy)
     index = remedy.index_url
-    first = pip_steps.clear_the_way(place, machine, matrix, remedy)
-    after = project_steps.files_that_bring_it_back(place, machine, wanted, index)
+    first = pip_steps.clear_the_way(place, situation, remedy)
+    after = project_steps.files_that_bring_it_back(place, situation.machine, wanted, index)
     if place.tool in _PROJECTS:
-        wanted += project_steps.beside_torch(matrix, remedy)
+        wanted += project_steps.beside_torch(situation.matrix, remedy)
     if place.tool == "uv-project":
-        explicit = project_steps.serves_only_these(matrix, remedy)
-        steps = project_steps.uv_project(place, machine, wanted, index, why, explicit=explicit)
+        explicit = project_steps.serves_only_these(situation.matrix, remedy)
+        steps = project_steps.uv_project(place, situation.machine, wanted, index, why, explicit=explicit)
     else:
-        steps = _install(place, machine, matrix, wanted, index, why)
+        steps = _install(place, situation, wanted, index, why)
     return (*first, *steps, *after)
 
 
-def replace_package(place: Place, machine: Machine, matrix: Matrix, remedy: ReplacePackage) -> tuple[Step, ...]:
+def replace_package(place: Place, situation: Situation, remedy: ReplacePackage) -> tuple[Step, ...]:
     """Another version of one package."""
     local = f"+{remedy.local}" if remedy.local and re.fullmatch(r"==[^,*]+", remedy.specifier) else ""
     spec = remedy.specifier + local
     if not (is_name(remedy.name) and (not spec or is_specifier(spec)) and _is_index(remedy.index_url)):
         return (_by_hand_only(remedy.name),)
-    return _install(place, machine, matrix, (Wanted(name=remedy.name, spec=spec),), remedy.index_url, remedy.why)
+    return _install(place, situation, (Wanted(name=remedy.name, spec=spec),), remedy.index_url, remedy.why)
 
 
-def reinstall_package(place: Place, machine: Machine, matrix: Matrix, remedy: ReinstallPackage) -> tuple[Step, ...]:
-    """The same version again, over damaged files; what it depends on stays."""
-    index = remedy.index_url or (index_of_torch(machine, matrix) if remedy.name == "torch" else "") or ""
+def reinstall_package(place: Place, situation: Situation, remedy: ReinstallPackage) -> tuple[Step, ...]:
+    """The same version again, over damaged files; its dependencies stay."""
+    index = remedy.index_url or (index_of_torch(situation) if remedy.name == "torch" else "") or ""
     if not (is_name(remedy.name) and is_version(remedy.version) and _is_index(index)):
         return (_by_hand_only(remedy.name),)
-    found = installed(machine, remedy.name)
+    found = installed(situation.machine, remedy.name)
     if place.conda and place.prefix and found and found.installer == "conda":
         return (conda_steps.reinstall(place, remedy.name, remedy.version, remedy.why),)
     wanted = (Wanted(name=remedy.name, spec=f"=={remedy.version}"),)
     if place.tool in ("managed", "nowhere"):
-        return pip_steps.install(place, machine, matrix, wanted, index, remedy.why)
-    # The files are what is wrong, not the lock of a project: the environment alone is repaired.
+        return pip_steps.install(place, situation, wanted, index, remedy.why)
+    # The files are wrong, not the lock of a project: only the environment is fixed.
     return (RunStep(argv=pip_steps.over_itself(place, wanted, index), why=remedy.why, risk="replaces"),)
 
 
-def remove_package(place: Place, machine: Machine, matrix: Matrix, remedy: RemovePackage) -> tuple[Step, ...]:
-    """Take a package out of the environment."""
+def remove_package(place: Place, situation: Situation, remedy: RemovePackage) -> tuple[Step, ...]:
+    """Remove a package from the environment."""
     if not is_name(remedy.name):
         return (_by_hand_only(remedy.name),)
-    found = installed(machine, remedy.name)
+    found = installed(situation.machine, remedy.name)
     if place.tool in ("managed", "nowhere", *_PROJECTS):
         command = {"uv-project": "uv remove", "poetry": "poetry remove", "pixi": "pixi remove"}.get(place.tool)
         text = f"Remove {remedy.name}" + (f" from the project: {command} {remedy.name}" if command else "")
         return (ManualStep(text=f"{text}.", why=remedy.why, risk="replaces"),)
     if place.conda and place.prefix and found and found.installer == "conda":
         return (conda_steps.remove(place, remedy.name, remedy.why),)
-    undo = pip_steps.restore(place, machine, matrix, (Wanted(name=remedy.name, spec=""),))
+    undo = pip_steps.restore(place, situation, (Wanted(name=remedy.name, spec=""),))
     argv = pip_steps.uninstall_argv(place, (remedy.name,))
     return (RunStep(argv=argv, why=remedy.why, risk="replaces", undo=undo),)
 
 
 def set_variable(place: Place, remedy: SetVariable) -> tuple[Step, ...]:
-    """A variable for this environment: kept by conda, else set for the command alone."""
+    """Set a variable for this environment: in conda's settings, else for the command alone."""
     if not is_variable(remedy.name, remedy.value):
         return (_by_hand_only(f"the variable {remedy.name}"),)
     kept = conda_steps.set_variable(place, remedy)
-    return (kept or EnvStep(name=remedy.name, value=remedy.value, why=remedy.why),)
+    return (kept or EnvStep(name=remedy.name, value=remedy.value, why=remedy.why, risk=risk_of(remedy.name)),)
 
 
 def unset_variable(place: Place, remedy: UnsetVariable) -> tuple[Step, ...]:
-    """A variable that must go: whoever set it knows where."""
+    """Unset a variable: whoever set it knows where."""
     if not is_variable(remedy.name, ""):
         return (_by_hand_only("that variable"),)
     where = "the container's start command, Dockerfile or manifest" if place.container else "the shell, unit or job"
-    text = f"unset {remedy.name}\nand take it out of {where} that sets it"
+    text = f"unset {remedy.name}\nand remove it from {where} that sets it"
     return (ManualStep(text=text, why=remedy.why),)
 
 
 def _install(
-    place: Place, machine: Machine, matrix: Matrix, wanted: tuple[Wanted, ...], index: str, why: str
+    place: Place, situation: Situation, wanted: tuple[Wanted, ...], index: str, why: str
 ) -> tuple[Step, ...]:
     if place.tool == "uv-project":
-        return project_steps.uv_project(place, machine, wanted, index, why)
+        return project_steps.uv_project(place, situation.machine, wanted, index, why)
     if place.tool == "poetry":
-        return project_steps.poetry(place, machine, wanted, index, why)
+        return project_steps.poetry(place, situation.machine, wanted, index, why)
     if place.tool == "pixi":
         return (project_steps.pixi(wanted, index, why),)
-    return pip_steps.install(place, machine, matrix, wanted, index, why)
+    return pip_steps.install(place, situation, wanted, index, why)
 
 
 def _why(machine: Machine, remedy: ReplaceTorch) -> str:
     had = installed(machine, "torch")
     build = f"a build for the GPUs here ({remedy.carries})" if remedy.carries else "a CPU build"
-    why = f"torch {had.version} makes way for {build}" if had else f"torch: {build}"
+    why = f"{build} replaces torch {had.version}" if had else f"torch: {build}"
     if pinned := pinning_another(machine, remedy.version):
-        why += f"; these want another torch: {', '.join(pinned)}"
+        why += f"; these need another torch: {', '.join(pinned)}"
     return why
 
 
@@ -154,4 +151,4 @@ def _is_sound(remedy: ReplaceTorch) -> bool:
 
 
 def _by_hand_only(what: str) -> ManualStep:
-    return ManualStep(text=f"Repair by hand: no command is made for {what[:120]!r}: its name or value is unusual.")
+    return ManualStep(text=f"Fix this by hand: no command is made for {what[:120]!r}: its name or value is unusual.")

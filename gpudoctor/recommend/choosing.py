@@ -1,15 +1,13 @@
-"""From a machine and the matrix to a Recommendation; pure.
+"""Chooses a torch build for a machine from the matrix; pure.
 
-Unlike a repair it takes the driver as it is: nothing is
-proposed that the present driver or a GPU cannot run; what another driver would allow is said apart.
+Unlike a fix it takes the driver as it is. It proposes nothing that the present driver or a GPU cannot run, and lists
+separately what another driver would allow.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpudoctor.finding import Fix, InstallDriver, Manual, ReplaceTorch, SetVariable
-from gpudoctor.frameworks.torch.builds import Choice, Rejected, candidates, gpus_to_serve, platform_of, python_of
+from gpudoctor.frameworks.torch.builds import Choice, Rejected, candidates, gpus_to_serve
 from gpudoctor.frameworks.torch.c_library import c_library, on_another_system
 from gpudoctor.frameworks.torch.candidates import INSTALLABLE, merely_built
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
@@ -17,37 +15,36 @@ from gpudoctor.frameworks.torch.nearest import is_build, nearest, replace_torch
 from gpudoctor.frameworks.torch.other_origins import conda_cuda, fixes_elsewhere, place_of
 from gpudoctor.frameworks.torch.overrides import override_fixes
 from gpudoctor.frameworks.torch.replacements import replacements
-from gpudoctor.machine import Gpu, Machine, Torch
+from gpudoctor.machine import Gpu, Torch
 from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.commands import commands_for
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for
 from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
-from gpudoctor.situation.no_common_driver import called_driver, gpus_to_choose, taken
-from gpudoctor.situation.nvidia_driver import cuda_driver, driver_to_install, no_driver, refusal
-from gpudoctor.situation.standing import RESERVED, standings
+from gpudoctor.situation import Situation
+from gpudoctor.situation.driver_choice import choice_before_torch, driver_name, driver_needs, driver_to_install
+from gpudoctor.situation.nvidia_driver import cuda_driver, kernel_driver, no_driver, refusal
+from gpudoctor.situation.standing import RESERVED
 from gpudoctor.step import PlannedFix
 
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
 
-
-def recommend(machine: Machine, matrix: Matrix, *, companions: tuple[str, ...] = ()) -> Recommendation:
-    """Choose for all the GPUs of a machine that count; `companions` are installed along with torch."""
-    return _Choosing(machine, matrix, companions).recommendation()
+def recommend(situation: Situation, *, companions: tuple[str, ...] = ()) -> Recommendation:
+    """Choose for all relevant GPUs of a machine; `companions` are installed along with torch."""
+    return _Choosing(situation, companions).recommendation()
 
 
 class _Choosing:
-    """One machine's question, with what is worked out once."""
+    """One machine's question, with the values that are computed once."""
 
-    def __init__(self, machine: Machine, matrix: Matrix, companions: tuple[str, ...]) -> None:
-        self.machine = machine
-        self.matrix = matrix
+    def __init__(self, situation: Situation, companions: tuple[str, ...]) -> None:
+        self.situation = situation
+        self.machine = machine = situation.machine
+        self.matrix = situation.matrix
         self.companions = companions
-        self.keep = machine.torch
-        self.present = _judged(machine)
+        self.keep = situation.torch
+        self.present = _gpus_that_count(situation)
         known = tuple(gpu for gpu in self.present if gpu.arch.value)
-        self.gpus = gpus_to_serve(machine, matrix, known) if known else ()
+        self.gpus = gpus_to_serve(situation, known) if known else ()
         self.place = place_of(machine, self.keep)
         self.driver = cuda_driver(machine)
         self.fault = self._driver_fault()
@@ -73,7 +70,7 @@ class _Choosing:
     def _choices(self) -> list[Recommended]:
         if self.gpus and self.place in ("jetson", "ngc", "nix"):
             by_hand = [_by_hand(fix, self.place) for fix in self._elsewhere()]
-            # A wheel may carry just this board; into an NGC image or a Nix environment none belongs.
+            # A wheel may support just this board; an NGC image or a Nix environment takes none.
             return by_hand + [self._build(c) for c in self.native[:1] if self.place == "jetson"]
         if self.gpus and self.place == "conda" and (own := self._from_conda()):
             return [own]
@@ -87,18 +84,18 @@ class _Choosing:
         return found + self._on_the_cpu()
 
     def _different(self, choices: tuple[Choice, ...]) -> list[tuple[Choice, str]]:
-        """The best build and those that differ from it in kind, with what sets each apart."""
+        """The best build, and those that differ from it in kind, each with its difference."""
         sound = [choice for choice in choices if not merely_built(choice)]
         best = next(iter(sound), None)
-        newest = "the newest release that serves" + (" all these GPUs" if len(self.gpus) > 1 else " here")
+        newest = "newest release that works" + (" for all these GPUs" if len(self.gpus) > 1 else "here")
         found: list[tuple[Choice, str]] = [(best, newest)] if best else []
         kinds = (
-            ("its CUDA is fully served by the driver", [c for c in sound if c.driver == "serves"]),
+            ("the driver fully supports its CUDA", [c for c in sound if c.driver == "serves"]),
             ("all of torch.linalg runs on it", [c for c in sound if not c.lacks_linalg]),
             ("keeps the installed version", list(self._same_version())),
             ("the package index's own build: needs no other index", [c for c in sound if not c.index_url]),
             ("from torch's own index", [c for c in sound if c.origin == "download.pytorch.org"]),
-            ("nobody stands behind it yet", [c for c in choices if merely_built(c)]),
+            ("nobody supports it yet", [c for c in choices if merely_built(c)]),
         )
         for number, (why, pool) in enumerate(kinds):
             if number == 0 and best and best.driver != "minor-version":
@@ -120,12 +117,12 @@ class _Choosing:
         return nearest(self.matrix, kept, self.keep)
 
     def _build(self, choice: Choice, *remarks: str) -> Recommended:
-        remedies = replace_torch(self.machine, self.matrix, choice, self.companions)
+        remedies = replace_torch(self.situation, choice, self.companions)
         why = [*remarks, *choice.why]
         if choice.origin == "pypi" and choice.cuda:
             why.append(f"the package index's own {choice.version} is the build for CUDA {choice.cuda}")
         if choice.origin == "amd":
-            why.append(f"AMD's own index; the device code is chosen by the extra {choice.extra}")
+            why.append(f"AMD's own index; the extra {choice.extra} chooses the device code")
         if self.keep and is_build(choice, self.keep):
             why.append("this build is installed")
         if choice.rocm and (overrides := sorted(n for n in self.machine.variables if n.startswith(OVERRIDE))):
@@ -137,23 +134,23 @@ class _Choosing:
             origin=choice.origin,
             index_url=choice.index_url,
             level=level,
-            commands=commands_for(remedies, self.machine, self.matrix, apart=self._apart),
+            commands=commands_for(remedies, self.situation, apart=self._apart),
             why=tuple(why),
         )
 
     @property
     def _apart(self) -> bool:
-        """Whether a wheel goes into a venv of its own: what owns the torch here must not be written over."""
+        """Whether a wheel needs its own venv, because another tool owns the torch here."""
         return self.place in ("conda", "distribution")
 
     def _overrides(self, needless: bool) -> list[Recommended]:
-        """At most one: the code of the generation's listed target, with the override that it needs; a risky one
-        only where nothing is native."""
+        """At most one: code for the generation's listed target, with the override that it needs; a risky one
+        only if nothing is native."""
         policies = [self.matrix.override(gpu.arch.value or "") for gpu in self.gpus]
         if needless and any(policy is None or policy.safety == "risky" for policy in policies):
             return []
         found = []
-        for fix in override_fixes(self.machine, self.matrix, self.gpus, self.keep):
+        for fix in override_fixes(self.situation, self.gpus, self.keep):
             torch = next((r for r in fix.remedies if isinstance(r, ReplaceTorch)), None)
             settings = [r for r in fix.remedies if isinstance(r, SetVariable)]
             held = {n: v for n, v in self.machine.variables.items() if n.startswith(OVERRIDE) and v}
@@ -161,7 +158,7 @@ class _Choosing:
             version, build = (torch.version, torch.build) if torch else _named(self.keep)
             why = [fix.title, *dict.fromkeys(setting.why for setting in settings)]
             if torch is None:
-                why.append("the installed torch carries that code")
+                why.append("the installed torch has that code")
             found.append(
                 Recommended(
                     torch=version,
@@ -170,7 +167,7 @@ class _Choosing:
                     index_url=torch.index_url if torch else "",
                     level="override",
                     env=env,
-                    commands=commands_for(fix.remedies, self.machine, self.matrix, env=env, apart=self._apart),
+                    commands=commands_for(fix.remedies, self.situation, env=env, apart=self._apart),
                     why=tuple(why),
                 )
             )
@@ -179,16 +176,16 @@ class _Choosing:
     def _on_the_cpu(self) -> list[Recommended]:
         choices, _ = self._candidates(())
         named = [choice for choice in choices if choice.index_url] or list(choices)
-        remark = "no GPU that can compute was found" if self.machine.buses.known else "runs with and without a GPU"
+        remark = "no usable GPU was found" if self.machine.buses.known else "runs with and without a GPU"
         remark = "the GPUs are not used" if self.present else remark
         return [self._build(choice, remark) for choice in named[:1]]
 
     def _elsewhere(self) -> tuple[Fix, ...]:
-        return fixes_elsewhere(self.place, self.machine, self.matrix, self.gpus, self.keep)
+        return fixes_elsewhere(self.place, self.situation, self.gpus, self.keep)
 
     def _from_conda(self) -> Recommended | None:
-        """conda-forge's own build, where conda owns the torch of this environment."""
-        cuda = conda_cuda(self.machine, self.matrix, self.gpus)
+        """conda-forge's own build, if conda owns the torch of this environment."""
+        cuda = conda_cuda(self.situation, self.gpus)
         if cuda is None or self.fault or any(gpu.vendor != "nvidia" for gpu in self.gpus):
             return None
         remedy = ReplaceTorch(version=">=2.0", build=cuda, origin="conda-forge", carries="by its recipe")
@@ -198,17 +195,17 @@ class _Choosing:
             origin="conda-forge",
             index_url="",
             level="native",
-            commands=commands_for((remedy,), self.machine, self.matrix),
+            commands=commands_for((remedy,), self.situation),
             why=(
-                "conda owns the torch of this environment: a wheel over it would leave two mixed",
+                "conda owns the torch of this environment: a wheel over it would mix two installs",
                 f"{cuda}: the CUDA releases that know {_archs(self.gpus)} and that the driver runs",
             ),
         )
 
-    # --- the others ----------------------------------------------------------------------------------
+    # --- builds that are not proposed ----------------------------------------------------------------
 
     def _out(self, choices: list[Recommended]) -> tuple[Out, ...]:
-        """Every other build of the matrix, once, and why not that one."""
+        """Every other build of the matrix, once, and why it is not proposed."""
         chosen = {(choice.torch, choice.build) for choice in choices}
         best = next((f"{c.torch}+{c.build}" for c in choices if c.torch), "")
         places = {"ngc": "an NGC image", "nix": "a Nix environment", "jetson": "a Jetson", "conda": "conda"}
@@ -216,16 +213,16 @@ class _Choosing:
         reasons: dict[tuple[str, str], str] = {}
         for row in self.rejected:
             kind = row.why.partition(":")[0]
-            unused = "no GPU that can compute was found" if not self.present else "no GPU's architecture is known"
+            unused = "no usable GPU was found" if not self.present else "no GPU's architecture is known"
             why = row.why if self.gpus or row.because != "vendor" else f"{kind}, and {unused}"
             reasons.setdefault((row.torch, row.build), why)
         for choice in self._serving_but_for_the_driver() if self.fault else ():
             reasons[(choice.version, choice.build)] = self.fault
         for choice in self.native:
-            why = f"would run, too; {best} is proposed before it" if best else "would run, too"
+            why = f"would also run; {best} is better" if best else "would also run"
             why += f"; known issue: {choice.fault}" if choice.fault else ""
-            reasons[(choice.version, choice.build)] = f"not put into {owner}" if owner else why
-        platform = platform_of(self.machine)
+            reasons[(choice.version, choice.build)] = f"not installed into {owner}" if owner else why
+        platform = self.situation.platform
         for build in self.matrix.builds():
             if build.origin in INSTALLABLE:
                 only = f"no wheel for {platform} (only for {build.platform})"
@@ -239,20 +236,18 @@ class _Choosing:
 
     def _otherwise(self) -> tuple[PlannedFix, ...]:
         """What would have to change first: the driver, the Python, one environment for each GPU."""
-        choose = gpus_to_choose(self.machine, self.matrix, self.gpus)
+        choose = choice_before_torch(self.situation, self.gpus)
         fixes = [choose] if choose else [self._after_the_driver(fix) for fix in self._other_builds()]
         here = place(self.machine)
         return tuple(
-            PlannedFix(
-                fix.title, tuple(s for r in fix.remedies for s in steps_for(r, here, self.machine, self.matrix))
-            )
+            PlannedFix(fix.title, tuple(s for r in fix.remedies for s in steps_for(r, here, self.situation)))
             for fix in fixes
         )
 
     def _other_builds(self) -> list[Fix]:
         return [
             fix
-            for fix in replacements(self.machine, self.matrix, self.gpus, keep=self.keep)
+            for fix in replacements(self.situation, self.gpus, keep=self.keep)
             if not any(
                 isinstance(r, SetVariable) or (isinstance(r, ReplaceTorch) and r.build == "cpu") for r in fix.remedies
             )
@@ -261,38 +256,39 @@ class _Choosing:
     def _after_the_driver(self, fix: Fix) -> Fix:
         if not self.fault or any(isinstance(remedy, InstallDriver) for remedy in fix.remedies):
             return fix
-        install = driver_to_install(self.machine, self.matrix, self.gpus, why=self.fault)
+        install = driver_to_install(self.situation, self.gpus, why=self.fault)
         if install is None:
             return fix
         return Fix(f"Driver {install.branch}, then: {fix.title}", (install, *fix.remedies))
 
-    # --- what it rests on -------------------------------------------------------------------------------
+    # --- facts behind the choice ------------------------------------------------------------------------
 
     def _candidates(self, gpus: tuple[Gpu, ...]) -> tuple[tuple[Choice, ...], tuple[Rejected, ...]]:
-        python, platform = python_of(self.machine), platform_of(self.machine)
-        return candidates(self.machine, self.matrix, gpus, python, platform, driver=self.driver)
+        return candidates(self.situation, gpus, driver=self.driver)
 
     def _driver_fault(self) -> str:
-        """Why no driver that is there, or could be, runs all of the GPUs; "" where one does."""
+        """Why no present or possible driver runs all of the GPUs; "" if one does."""
         for gpu in self.gpus:
             if why := self._refused(gpu):
                 return why
-        if gpus_to_choose(self.machine, self.matrix, self.gpus):
-            return "no one driver serves all of these GPUs"
+        if choice_before_torch(self.situation, self.gpus):
+            return "no single driver supports all of these GPUs"
         return ""
 
     def _refused(self, gpu: Gpu) -> str:
-        """Why the present driver does not run a GPU at all; "" where it does."""
-        why = refusal(self.machine, self.matrix, gpu)
+        """Why the present driver does not run a GPU at all; "" if it does."""
+        why = refusal(self.situation, gpu)
         if why is None:
             return ""
-        sm, driver = gpu.arch.value or "", f"driver {self.driver}"
-        return {
-            "too-old": f"{driver} does not know {gpu.name} (from {self.matrix.first_driver(sm, gpu.chip)} on)",
-            "dropped": f"{driver} has dropped {gpu.name} (branch {self.matrix.last_branch(sm)} is its last)",
-            "needs-open": f"{driver} has proprietary kernel modules, and {gpu.name} takes the open ones alone",
-            "refuses-open": f"{driver} has open kernel modules, and {gpu.name} takes the proprietary ones alone",
+        sm, name, version = gpu.arch.value or "", gpu.name, kernel_driver(self.situation)[0]
+        first, last = self.matrix.first_driver(sm, gpu.chip), self.matrix.last_branch(sm)
+        reason = {
+            "driver-too-old": f"does not know {name} (from {first} on)",
+            "nvidia-driver-dropped-gpu": f"has dropped {name} (branch {last} is its last)",
+            "blackwell-open-module": f"has proprietary kernel modules, and {name} needs the open ones",
+            "open-module-unsupported-gpu": f"has open kernel modules, and {name} needs the proprietary ones",
         }[why]
+        return f"driver {version or 'of unknown version'} {reason}"
 
     def _certain(self) -> bool:
         if self.place in ("jetson", "ngc", "nix") and self.gpus:
@@ -309,21 +305,21 @@ class _Choosing:
         if self.fault:
             notes.append(f"{self.fault[0].upper()}{self.fault[1:]}: no torch can use it until that is changed.")
         if not self.present and not self.machine.buses.known:
-            notes.append(f"Whether there is a GPU is not known ({self.machine.buses.why or 'not probed'}).")
+            notes.append(f"Whether there is a GPU is unknown ({self.machine.buses.why or 'not probed'}).")
         for gpu in self.present:
             if not gpu.arch.value:
-                notes.append(f"The architecture of {gpu.name} is not known: nothing is proposed for it.")
+                notes.append(f"The architecture of {gpu.name} is unknown: nothing is proposed for it.")
             elif gpu not in self.gpus:
-                why = "integrated" if gpu.integrated else "no build could serve it, or only without the others"
+                why = "integrated" if gpu.integrated else "no build supports it, or only without the others"
                 why = self._without_a_driver(gpu) or why
-                notes.append(f"{gpu.name} ({gpu.arch.value}) is left aside: {why}.")
+                notes.append(f"{gpu.name} ({gpu.arch.value}) is left out: {why}.")
         if any(gpu.vendor == "nvidia" for gpu in self.gpus):
             if no_driver(self.machine):
                 notes += self._for_which_driver()
             elif self.driver is None and not self._certain():
-                notes.append("The driver's version is not known: the choices hold from the driver on that they name.")
-        if python_of(self.machine) is None:
-            notes.append("The Python is not known: not every build has a wheel for every Python.")
+                notes.append("The driver's version is unknown: each choice names the oldest driver that it needs.")
+        if self.situation.python is None:
+            notes.append("The Python is unknown: not every build has a wheel for every Python.")
         if self._apart and self.native:
             owner = "conda" if self.place == "conda" else "The distribution"
             notes.append(f"{owner} owns the torch of this environment: the wheel goes into a venv of its own.")
@@ -334,27 +330,25 @@ class _Choosing:
         return notes
 
     def _on_another_system(self) -> list[str]:
-        fixes = on_another_system(c_library(self.machine, self.matrix), self.rejected)
+        fixes = on_another_system(c_library(self.situation), self.rejected)
         return [remedy.text for fix in fixes for remedy in fix.remedies if isinstance(remedy, Manual)]
 
     def _for_which_driver(self) -> list[str]:
-        driver = driver_to_install(self.machine, self.matrix, self.gpus)
-        return [f"No NVIDIA driver is loaded: this is chosen for {called_driver(driver)}."] if driver else []
+        driver = driver_to_install(self.situation, self.gpus)
+        return [f"No NVIDIA driver is loaded: this is chosen for {driver_name(driver)}."] if driver else []
 
     def _without_a_driver(self, gpu: Gpu) -> str:
-        """Why a GPU is left aside that the present driver does not run, where none runs it and the others."""
+        """Why a GPU is left out that the present driver does not run, if no driver runs it and the others."""
         if not (why := self._refused(gpu)):
             return ""
-        return f"{why}; it takes {taken(self.matrix, gpu)}, and no one driver serves all GPUs"
+        return f"{why}; it needs {driver_needs(self.matrix, gpu)}, and no single driver supports all GPUs"
 
 
-def _judged(machine: Machine) -> tuple[Gpu, ...]:
-    """The GPUs that count: the usable ones; else those that a repair could make usable."""
-    everyone = standings(machine)
-    usable = tuple(standing.gpu for standing in everyone if standing.usable)
-    return usable or tuple(
+def _gpus_that_count(situation: Situation) -> tuple[Gpu, ...]:
+    """The usable ones; else those that a fix could make usable."""
+    return situation.usable or tuple(
         standing.gpu
-        for standing in everyone
+        for standing in situation.standings
         if standing.granted != "no" and standing.selected != "no" and standing.gpu.driver.value not in RESERVED
     )
 

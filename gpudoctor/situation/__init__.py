@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from gpudoctor.machine import Gpu, LogFault, Machine, PythonEnvironment, Torch, Vendor
 from gpudoctor.situation.standing import Standing, gpus_behind, standings, usable_count
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 ESSENTIAL = ("elementwise", "matmul")
 """Smoke kernels without which nothing is said of a GPU."""
 
+P = ParamSpec("P")
+A = TypeVar("A")
+
 
 class Situation:
     """A machine and the matrix, with what both say together, worked out once."""
@@ -23,6 +27,12 @@ class Situation:
         self.machine = machine
         self.matrix = matrix
         self.required = required
+        self.answers: dict[object, Any] = {}
+        """Of the questions that `answer_once` marks."""
+
+    def on(self, machine: Machine) -> Situation:
+        """The same on a changed machine."""
+        return Situation(machine, self.matrix, self.required)
 
     @cached_property
     def standings(self) -> tuple[Standing, ...]:
@@ -49,18 +59,33 @@ class Situation:
         return self.machine.environment.value
 
     @property
+    def python(self) -> str | None:
+        """Python of the examined environment as wheels name it ("3.12", "3.13t"); None: not known."""
+        return self.environment.python.value if self.environment else None
+
+    @property
     def torch(self) -> Torch | None:
         """The torch of the examined environment, if there is one."""
         return self.machine.torch
 
     @property
-    def built_for(self) -> Vendor | None:
-        """Whose GPUs the installed torch is built for; None: no torch, a CPU build, or not known."""
-        if self.torch is None:
+    def torch_target(self) -> Vendor | Literal["cpu"] | None:
+        """What the installed torch is built for: a vendor's GPUs, or the CPU alone. None: no torch, or its files do
+        not tell."""
+        torch = self.torch
+        if torch is None:
             return None
-        if self.torch.hip or self.torch.rocm:
+        build = torch.build or ""
+        if torch.rocm or torch.hip or build.startswith("rocm"):
             return "amd"
-        return "nvidia" if self.torch.cuda else None
+        if torch.cuda or (build.startswith("cu") and build[2:3].isdecimal()):
+            return "nvidia"
+        return "cpu" if build == "cpu" or torch.has_cuda_libraries is False else None
+
+    @property
+    def built_for(self) -> Vendor | None:
+        """The vendor whose GPUs the installed torch is built for; None: no torch, a CPU build, or not known."""
+        return None if self.torch_target == "cpu" else self.torch_target
 
     @property
     def requires_gpu(self) -> bool:
@@ -75,9 +100,9 @@ class Situation:
         return asked or any(requirement.needs_torch for requirement in self.required)
 
     @property
-    def meant_for(self) -> Vendor | None:
-        """Whose GPUs are to be used here: those that torch is built for; where it does not tell and a GPU is
-        required, those of this machine. None: nobody's, or not known whose."""
+    def expected_vendor(self) -> Vendor | None:
+        """The vendor whose GPUs this environment is expected to use: the one that torch is built for; where torch
+        does not tell and a GPU is required, that of all GPUs here. None if unknown."""
         vendors = {gpu.vendor for gpu in self.machine.gpus}
         if self.built_for or not self.requires_gpu or len(vendors) != 1:
             return self.built_for
@@ -105,7 +130,7 @@ class Situation:
     def computed(self, gpu: Gpu) -> bool:
         """Whether smoke kernels ran on a GPU, `ESSENTIAL` ones among them, and every one of them came out right."""
         kernels = self.machine.smoke.kernels if self.machine.smoke else ()
-        devices = {name for name, other in self.behind.items() if other is gpu}
+        devices = {name for name, other in self.behind.items() if other.key == gpu.key}
         ran = [kernel for kernel in kernels if kernel.device in devices and kernel.status != "skipped"]
         return set(ESSENTIAL) <= {kernel.name for kernel in ran} and all(kernel.status == "pass" for kernel in ran)
 
@@ -116,4 +141,18 @@ class Situation:
     @property
     def platform(self) -> str:
         """ "linux-x86_64" or "linux-aarch64", as torch wheels name it."""
-        return f"linux-{self.machine.system.arch.value or 'x86_64'}"
+        return self.machine.system.platform
+
+
+def answer_once(question: Callable[Concatenate[Situation, P], A]) -> Callable[Concatenate[Situation, P], A]:
+    """Keep the answers to a question about a situation: many checks ask the same."""
+
+    @wraps(question)
+    def answer(situation: Situation, /, *args: P.args, **kwargs: P.kwargs) -> A:
+        asked = (question, args, *kwargs.items())
+        if asked not in situation.answers:
+            situation.answers[asked] = question(situation, *args, **kwargs)
+        kept: A = situation.answers[asked]
+        return kept
+
+    return answer

@@ -5,11 +5,11 @@ Holds no checks itself.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
 from gpudoctor.finding import Device, Finding, Severity, gpu_subject
+from gpudoctor.isa import capability
 from gpudoctor.machine import Gpu
 
 Item = TypeVar("Item")
@@ -34,15 +34,10 @@ def finding(severity: Severity, gpus: tuple[Gpu, ...], **parts: Any) -> Finding:
     devices = tuple(Device.of(gpu) for gpu in gpus)
     device = devices[0] if len(gpus) == 1 else None
     subject = gpu_subject(gpus[0]) if len(gpus) == 1 else called(gpus)
-    return Finding(severity=severity, subject=subject, device=device, gpus=devices, **parts)
+    return Finding(severity=severity, subject=subject, device=device, devices=devices, **parts)
 
 
 def older(gpu: Gpu, other: Gpu) -> bool:
     """Whether an NVIDIA GPU is of a lower compute capability than another."""
-    mine, theirs = _capability(gpu), _capability(other)
+    mine, theirs = capability(gpu.arch.value), capability(other.arch.value)
     return mine is not None and theirs is not None and mine < theirs
-
-
-def _capability(gpu: Gpu) -> int | None:
-    found = re.fullmatch(r"sm_(\d{2,3})", gpu.arch.value or "")
-    return int(found[1]) if found else None

@@ -26,7 +26,7 @@ def _concerned(situation: Situation, when: IssueCondition) -> tuple[Gpu, ...]:
 
 def _matches(situation: Situation, when: IssueCondition) -> bool:
     """Whether every field that is given matches. What is not known never matches."""
-    return holds_here(when, situation.machine, _concerned(situation, when)) and holds_for(
+    return holds_here(when, situation, _concerned(situation, when)) and holds_for(
         when, situation.torch, lambda name: _version(situation, name)
     )
 
@@ -50,7 +50,7 @@ def of_slug(situation: Situation, slug: str) -> Iterator[Finding]:
             row.slug != slug
             or row.when.firmware
             or not _matches(situation, row.when)
-            or worked_around(row, situation.machine)
+            or worked_around(row, situation)
         ):
             continue
         symptoms = _symptoms(situation, row)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from gpudoctor.machine import Gpu, Machine
 from gpudoctor.matrix.versions import matches, package_matches
+from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.nvidia_driver import cuda_driver
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.rows import IssueCondition, KnownIssue
 
 Versions = Callable[[str], str | None]
@@ -45,12 +45,12 @@ def concerned(when: IssueCondition, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in ours if not wanted or gpu.arch.value in wanted)
 
 
-def holds_here(when: IssueCondition, machine: Machine, gpus: tuple[Gpu, ...]) -> bool:
+def holds_here(when: IssueCondition, situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
     """Whether what a condition says of GPUs, system, driver and variables is so; all but torch and packages."""
     needs_gpu = bool(when.vendor or when.gfx or when.sm or when.min_gpus)
     if needs_gpu and len(concerned(when, gpus)) < (when.min_gpus or 1):
         return False
-    return _system(when, machine) and _driver(when, machine) and _variables(when, machine)
+    return _system(when, situation) and _driver(when, situation.machine) and _variables(when, situation)
 
 
 def holds_for(when: IssueCondition, build: Build | None, versions: Versions) -> bool:
@@ -68,15 +68,15 @@ def holds_for(when: IssueCondition, build: Build | None, versions: Versions) -> 
     )
 
 
-def _system(when: IssueCondition, machine: Machine) -> bool:
-    system = machine.system
-    if when.kernel is not None and not _kernel(when, machine):
+def _system(when: IssueCondition, situation: Situation) -> bool:
+    system = situation.machine.system
+    if when.kernel is not None and not _kernel(when, situation.machine):
         return False
     if when.container is not None and (system.container.undecided or system.container.known != when.container):
         return False
     if when.platform == "wsl2":
         return system.wsl.known
-    return when.platform in (None, f"linux-{system.arch.value or 'x86_64'}")
+    return when.platform in (None, situation.platform)
 
 
 def _kernel(when: IssueCondition, machine: Machine) -> bool:
@@ -105,43 +105,44 @@ def _assumed(machine: Machine, what: str) -> bool:
     return any(name.startswith(what) for name in machine.assumed)
 
 
-def _variables(when: IssueCondition, machine: Machine) -> bool:
-    values = ((machine.variables.get(wanted.name), wanted.value) for wanted in when.env)
+def _variables(when: IssueCondition, situation: Situation) -> bool:
+    values = ((situation.variable(wanted.name), wanted.value) for wanted in when.env)
     return all(value is not None and wanted in (None, value) for value, wanted in values)
 
 
-def worked_around(row: KnownIssue, machine: Machine) -> bool:
+def worked_around(row: KnownIssue, situation: Situation) -> bool:
     """Whether the variables of its workaround are set so; of a path any value counts."""
-    settings = ((machine.variables.get(name), value) for name, value in row.variables.items())
+    settings = ((situation.variable(name), value) for name, value in row.variables.items())
     return bool(row.variables) and all(have == value or (have and value.startswith("/")) for have, value in settings)
 
 
 # --- builds that could be installed ----------------------------------------------------------------
 
 
-def against_builds(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...]) -> tuple[KnownIssue, ...]:
+@answer_once
+def against_builds(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[KnownIssue, ...]:
     """The issues that would speak against some torch build on these GPUs: by facts alone, or above a note.
 
     Those that say nothing without their symptom do not count, nor those that no choice of a build avoids.
     """
     return tuple(
         row
-        for row in matrix.known_issues()
+        for row in situation.matrix.known_issues()
         if (row.trigger == "facts" or (row.trigger == "workload" and row.severity != "note"))
         and (row.when.torch or row.when.cuda or row.when.rocm)
         and concerned(row.when, gpus)
-        and holds_here(row.when, machine, gpus)
-        and not worked_around(row, machine)
+        and holds_here(row.when, situation, gpus)
+        and not worked_around(row, situation)
     )
 
 
-def speaks_against(row: KnownIssue, machine: Machine, matrix: Matrix, build: Build) -> bool:
+def speaks_against(row: KnownIssue, situation: Situation, build: Build) -> bool:
     """Whether one of these issues holds for a build, with the packages that it would bring."""
-    environment = machine.environment.value
+    environment = situation.environment
 
     def versions(name: str) -> str | None:
         if re.match(_TORCHS_OWN, name):
-            release = matrix.release(build.version)
+            release = situation.matrix.release(build.version)
             pin = release.triton if release and name == "triton" else None
             return pin.removeprefix("==") if pin and pin.startswith("==") else None
         installed = environment.distribution(name) if environment else None

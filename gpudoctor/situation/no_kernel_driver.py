@@ -11,19 +11,19 @@ from collections.abc import Iterator
 from typing import Literal
 
 from gpudoctor.machine import Gpu, LogFault, Vendor
-from gpudoctor.situation import Situation
+from gpudoctor.situation import Situation, answer_once
+from gpudoctor.situation.driver_choice import runs_some_build
 from gpudoctor.situation.gpu_groups import older, together
-from gpudoctor.situation.installed_driver import (
-    about,
+from gpudoctor.situation.kernel_log import lines_about
+from gpudoctor.situation.kernel_modules import (
     blocked,
     core_modules,
     for_running_kernel,
     kernel_too_old,
     key_rejected,
-    nvidia_refusal,
     unbuilt_dkms,
 )
-from gpudoctor.situation.nvidia_driver import runs_some_build
+from gpudoctor.situation.nvidia_driver import refusal, refusals
 from gpudoctor.situation.standing import RESERVED
 
 RIVALS = ("nouveau", "nova_core", "nova-core", "NovaCore", "nova", "nvidiafb", "rivafb")
@@ -35,6 +35,7 @@ Weight = Literal["error", "note"]
 # --- which GPUs ---
 
 
+@answer_once
 def unserved(situation: Situation, vendor: Vendor) -> tuple[Gpu, ...]:
     """GPUs of a vendor that are on the bus, not reserved for virtual machines, and that its driver does not have."""
     machine = situation.machine
@@ -60,38 +61,34 @@ def _module_is_out(situation: Situation, vendor: Vendor) -> bool:
     return machine.nvidia.module.absent if vendor == "nvidia" else not machine.amd.module.known
 
 
+@answer_once
 def served(situation: Situation) -> tuple[Gpu, ...]:
     """Usable GPUs that nothing speaks against."""
-    out = {id(gpu) for vendor in ("nvidia", "amd") for gpu in unserved(situation, vendor)}
-    return tuple(gpu for gpu in situation.usable if id(gpu) not in out and not _in_doubt(situation, gpu))
+    out = (*unserved(situation, "nvidia"), *unserved(situation, "amd"))
+    return tuple(gpu for gpu in situation.usable if gpu not in out and not _is_in_doubt(situation, gpu))
 
 
-def _in_doubt(situation: Situation, gpu: Gpu) -> bool:
+def _is_in_doubt(situation: Situation, gpu: Gpu) -> bool:
     """Bound to its driver, and refused by it or gone all the same."""
-    if gpu.vendor == "nvidia":
-        return gpu.off_bus or (gpu.nvml is None and nvidia_refusal(situation, gpu) is not None)
-    return gpu.off_bus
+    return gpu.off_bus or refusal(situation, gpu) is not None
 
 
 def weight(situation: Situation, gpu: Gpu) -> Weight:
     """How much it weighs that this GPU does not work: a note for a display GPU beside a working one."""
-    working = tuple(other for other in served(situation) if other is not gpu)
+    working = tuple(other for other in served(situation) if other.key != gpu.key)
     if situation.built_for:
         working = tuple(other for other in working if other.vendor == situation.built_for)
     elif not gpu.integrated:
         working = tuple(other for other in working if not other.integrated)
     if any(gpu.integrated or gpu.boot_vga or gpu.vendor != other.vendor or older(gpu, other) for other in working):
         return "note"
-    driven = (
-        other for other in situation.standings if "no" not in (other.bound, other.counted) and other.gpu is not gpu
-    )
-    if not has_build(situation, gpu) and (
-        situation.usable or any(has_build(situation, other.gpu) for other in driven)
-    ):
+    others = (other for other in situation.standings if other.gpu.key != gpu.key)
+    driven = (other.gpu for other in others if "no" not in (other.bound, other.counted))
+    if not has_build(situation, gpu) and (situation.usable or any(has_build(situation, other) for other in driven)):
         return "note"
-    if situation.meant_for == gpu.vendor:
+    if situation.expected_vendor == gpu.vendor:
         return "error"
-    if situation.in_container and situation.meant_for is None:
+    if situation.in_container and situation.expected_vendor is None:
         return "note"
     by_the_way = gpu.vendor == "amd" and gpu.integrated
     return "note" if by_the_way or not computes(situation, gpu) else "error"
@@ -115,7 +112,7 @@ def has_build(situation: Situation, gpu: Gpu) -> bool:
     return target is None or target.device_extra or not carried.isdisjoint({gfx, stands_in})
 
 
-def alike(situation: Situation, gpus: list[Gpu]) -> list[tuple[Weight, tuple[Gpu, ...]]]:
+def equal_gpus(situation: Situation, gpus: list[Gpu]) -> list[tuple[Weight, tuple[Gpu, ...]]]:
     """GPUs of one name and weight together."""
     groups = together(gpus, lambda gpu: (weight(situation, gpu), gpu.name))
     return [(severity, group) for (severity, _), group in groups.items()]
@@ -128,7 +125,7 @@ def because(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, ..
     """Unserved GPUs for which this is the first reason, in groups of equal ones."""
     nvidia = [gpu for gpu in unserved(situation, "nvidia") if next(_nvidia_reasons(situation, gpu)) == slug]
     amd = [gpu for gpu in unserved(situation, "amd") if next(_amd_reasons(situation, gpu)) == slug]
-    return alike(situation, nvidia + amd)
+    return equal_gpus(situation, nvidia + amd)
 
 
 def _nvidia_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
@@ -136,10 +133,12 @@ def _nvidia_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
         yield "nouveau-conflict"
     if situation.in_container:
         yield "no-driver"
-    if situation.machine.nvidia.module.known and any(f.bdf for f in about(gpu, situation.log_faults("gpu-off-bus"))):
+    if situation.machine.nvidia.module.known and any(
+        f.bdf for f in lines_about(gpu, situation.log_faults("gpu-off-bus"))
+    ):
         yield "gpu-off-bus"
-    if refusal := nvidia_refusal(situation, gpu):
-        yield refusal
+    # A driver that is too old for the GPU is judged with the CUDA that it runs.
+    yield from (reason for reason in refusals(situation, gpu) if reason != "driver-too-old")
     if not situation.machine.nvidia.module.known:
         modules = core_modules(situation)
         known = situation.machine.nvidia.modules_installed.known
@@ -187,12 +186,12 @@ def without_kfd(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu
         return []
     bound = [gpu for gpu in machine.of_vendor("amd") if gpu.driver.value == "amdgpu" and gpu.kfd_node is None]
     wanted = [gpu for gpu in bound if gpu.arch.known and not (gpu.integrated and weight(situation, gpu) == "note")]
-    return alike(situation, [gpu for gpu in wanted if next(_kfd_reasons(situation, gpu)) == slug])
+    return equal_gpus(situation, [gpu for gpu in wanted if next(_kfd_reasons(situation, gpu)) == slug])
 
 
 def _kfd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
     target = situation.matrix.target(gpu.arch.value or "")
-    if any(names_gpu(fault, gpu) for fault in about(gpu, situation.log_faults("amd-pcie-atomics"))):
+    if any(names_gpu(fault, gpu) for fault in lines_about(gpu, situation.log_faults("amd-pcie-atomics"))):
         yield "amd-pcie-atomics"
     if unbuilt_dkms(situation, "amd"):
         yield "amd-dkms-kernel-mismatch"

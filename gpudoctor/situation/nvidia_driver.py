@@ -1,27 +1,44 @@
-"""The NVIDIA driver of a machine: what it says to a CUDA release and to the GPUs, and which one there should be.
-
-One kernel module serves all NVIDIA GPUs of a machine, in one branch and one flavour. So there is one rule for the
-driver to install, and it is asked of the whole machine, whatever GPU is the occasion.
-"""
+"""The NVIDIA driver that is there: its versions, what it answers, which CUDA it runs, and which GPUs it refuses."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from gpudoctor.finding import InstallDriver, ModuleFlavour
-from gpudoctor.isa import cuda_runs
+from gpudoctor.finding import Evidence, ModuleFlavour
 from gpudoctor.machine import Gpu, Machine
 from gpudoctor.matrix.versions import figures
-from gpudoctor.situation.standing import RESERVED
+from gpudoctor.situation import Situation, answer_once
+from gpudoctor.situation.kernel_log import lines_about
+from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel, version_on_disk
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import DriverVerdict, Matrix
+    from gpudoctor.matrix.questions import DriverVerdict
 
-Refusal = Literal["too-old", "dropped", "needs-open", "refuses-open"]
-"""Why a driver does not run a GPU at all: older than it, of a later branch than its last, of the other flavour."""
+NVML_NO_PERMISSION, NVML_MISMATCH, NVML_UNKNOWN = 4, 18, 999
+CUDA_NOT_READY, CUDA_MISMATCH, CUDA_UNKNOWN = 802, 803, 999
+
+Refusal = Literal[
+    "driver-too-old", "nvidia-driver-dropped-gpu", "blackwell-open-module", "open-module-unsupported-gpu"
+]
+"""Why a driver does not run a GPU at all, by the slug of that problem: it is older than the GPU, of a later branch
+than the GPU's last, proprietary where the GPU needs the open modules, or open where the GPU is too old for these."""
+
+_EARLY_OPEN = (560,)
+"""Open modules of older branches serve GeForce GPUs only when told to."""
 
 
-# --- the driver that is there ------------------------------------------------------------------------
+# --- versions --------------------------------------------------------------------------------------
+
+
+def kernel_driver(situation: Situation) -> tuple[str | None, ModuleFlavour | None, str]:
+    """Version, flavour, source of the driver that has or would have the GPUs: the loaded module, else the one
+    installed for this kernel, else what the driver answers or its libraries say."""
+    nvidia = situation.machine.nvidia
+    if nvidia.module.value:
+        return nvidia.module.value.version, nvidia.module.value.flavour, nvidia.module.source
+    if not situation.in_container and (module := for_running_kernel(situation, core_modules(situation))):
+        return version_on_disk(situation) or nvidia.userland.value, module.flavour, module.path
+    return nvidia.userland.value or _answered_version(situation.machine), None, nvidia.userland.source
 
 
 def cuda_driver(machine: Machine) -> str | None:
@@ -29,133 +46,133 @@ def cuda_driver(machine: Machine) -> str | None:
 
     None where it is not known, or where its number is not one of Linux (WSL2, Jetson).
     """
-    if _counts_otherwise(machine):
+    if has_own_numbers(machine):
         return None
     library = machine.load_path.first("libcuda.so.1")
     gpus = machine.of_vendor("nvidia")
     if library and library.kind == "compat" and library.version and gpus and all(gpu.datacenter for gpu in gpus):
         return library.version
-    for api in machine.nvidia.answered:
-        if api.value and api.value.driver_version:
-            return api.value.driver_version
-    if machine.nvidia.module.value:
-        return machine.nvidia.module.value.version
-    return machine.nvidia.userland.value
+    module = machine.nvidia.module.value
+    return _answered_version(machine) or (module.version if module else machine.nvidia.userland.value)
+
+
+def _answered_version(machine: Machine) -> str | None:
+    answers = (api.value for api in machine.nvidia.answered if api.value)
+    return next((answer.driver_version for answer in answers if answer.driver_version), None)
 
 
 def no_driver(machine: Machine) -> bool:
     """Whether no NVIDIA driver is there, as far as its number would be known."""
-    return machine.nvidia.module.absent and not _counts_otherwise(machine) and cuda_driver(machine) is None
+    return machine.nvidia.module.absent and not has_own_numbers(machine) and cuda_driver(machine) is None
 
 
-def driver_verdict(machine: Machine, matrix: Matrix, cuda: str, driver: str | None = None) -> DriverVerdict:
+def has_own_numbers(machine: Machine) -> bool:
+    """Whether driver numbers are not those of Linux: WSL2 shows the one of Windows, Jetson that of L4T."""
+    return machine.system.wsl.known or machine.system.jetson.known
+
+
+# --- what the driver itself says (level driver) ------------------------------------------------------
+
+
+def cuda_status(situation: Situation) -> int | None:
+    """What cuInit answered; None where nobody asked."""
+    return situation.machine.nvidia.cuda.value.status if situation.machine.nvidia.cuda.value else None
+
+
+def nvml_status(situation: Situation) -> int | None:
+    """What NVML (else nvidia-smi) answered; None where nobody asked."""
+    answers = (situation.machine.nvidia.nvml.value, situation.machine.nvidia.smi.value)
+    return next((answer.status for answer in answers if answer), None)
+
+
+def lists_no_gpu(situation: Situation) -> bool:
+    """NVML (else nvidia-smi) started and found no GPU at all ("No devices were found")."""
+    answers = [api.value for api in (situation.machine.nvidia.nvml, situation.machine.nvidia.smi) if api.value]
+    return any(a.devices == () for a in answers) and all(a.status == 0 and not a.devices for a in answers)
+
+
+def driver_answers(situation: Situation) -> tuple[Evidence, ...]:
+    """Module, libraries, and what NVML and CUDA answered where they failed."""
+    module = situation.machine.nvidia.module
+    return (
+        Evidence("nvidia.module", module.value.version if module.value else module.state, module.source),
+        Evidence.of("nvidia.userland", situation.machine.nvidia.userland),
+        *(
+            Evidence(f"nvidia.{name}", f"error {api.value.status} {api.value.message}".strip(), api.source)
+            for name, api in (
+                ("nvml", situation.machine.nvidia.nvml),
+                ("cuda", situation.machine.nvidia.cuda),
+                ("smi", situation.machine.nvidia.smi),
+            )
+            if api.value and api.value.status
+        ),
+    )
+
+
+# --- which CUDA it runs ------------------------------------------------------------------------------
+
+
+def driver_verdict(situation: Situation, cuda: str, driver: str | None = None) -> DriverVerdict:
     """Whether the driver of this machine (or `driver`, where another one is meant) runs a CUDA such as "12.8"."""
-    version = driver or cuda_driver(machine)
-    by_number: DriverVerdict = matrix.driver_for_cuda(version, cuda) if version else "unknown"
+    version = driver or cuda_driver(situation.machine)
+    by_number: DriverVerdict = situation.matrix.driver_for_cuda(version, cuda) if version else "unknown"
     if by_number != "unknown" or driver:
         return by_number
-    stack = machine.nvidia
+    stack = situation.machine.nvidia
     answers = (api.value for api in (stack.cuda, stack.nvml, stack.smi))
-    said = [answer.cuda_version for answer in answers if answer and answer.cuda_version]
-    if not said:
+    newest = [answer.cuda_version for answer in answers if answer and answer.cuda_version]
+    if not newest:
         return "unknown"
-    served, wanted = figures(said[0]), figures(cuda)
+    served, wanted = figures(newest[0]), figures(cuda)
     if served >= wanted:
         return "serves"
     return "minor-version" if served[:1] == wanted[:1] else "too-old"
 
 
-def refusal(machine: Machine, matrix: Matrix, gpu: Gpu) -> Refusal | None:
+# --- which GPUs it refuses ---------------------------------------------------------------------------
+
+
+def refusal(situation: Situation, gpu: Gpu) -> Refusal | None:
     """Why the driver that is there does not run a GPU at all; None where it does, or is not known to refuse it."""
-    driver, sm = cuda_driver(machine), gpu.arch.value
-    if gpu.vendor != "nvidia" or driver is None or sm is None or gpu.nvml is not None:
-        return None
-    first, last = matrix.first_driver(sm, gpu.chip), matrix.last_branch(sm)
-    if first is not None and figures(driver) < figures(first):
-        return "too-old"
-    if last is not None and figures(driver)[:1] > figures(last)[:1]:
-        return "dropped"
-    module, rule = machine.nvidia.module.value, matrix.module_flavour(sm, gpu.name)
-    flavour = module.flavour if module else None
-    if rule == "required" and flavour == "proprietary":
-        return "needs-open"
-    return "refuses-open" if rule == "refused" and flavour == "open" else None
+    return next(iter(refusals(situation, gpu)), None)
 
 
-def _counts_otherwise(machine: Machine) -> bool:
-    """WSL2 shows the driver number of Windows, Jetson that of L4T."""
-    return machine.system.wsl.known or machine.system.jetson.known
+@answer_once
+def refusals(situation: Situation, gpu: Gpu) -> tuple[Refusal, ...]:
+    """All reasons of its age, and the first of its branch and module flavour.
 
-
-# --- the driver that there should be -----------------------------------------------------------------
-
-
-def driver_to_install(
-    machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...] = (), *, why: str = ""
-) -> InstallDriver | None:
-    """The driver for all GPUs that this machine's driver has to serve, and for `gpus`; one that runs the present
-    torch, if there is any. None where no one driver serves them all, or a GPU is not known."""
-    return driver_serving(machine, matrix, to_drive(machine, matrix, gpus), why=why)
-
-
-def driver_serving(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], *, why: str = "") -> InstallDriver | None:
-    """The driver that serves just these GPUs, by branch and by module flavour."""
-    flavour = flavour_serving(matrix, gpus)
-    if flavour is None:
-        return None
-    sms = tuple(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))
-    firsts = [first for gpu in gpus if (first := matrix.first_driver(gpu.arch.value or "", gpu.chip))]
-    first = max(firsts, key=figures, default=None)
-    cuda = machine.torch.cuda if machine.torch else None
-    floor = matrix.floor(cuda) if cuda else None
-    wanted = max((version for version in (first, floor) if version), key=figures, default=None)
-    present = cuda_driver(machine)
-    chosen = matrix.branch_to_install(sms, wanted, present=present) or matrix.branch_to_install(
-        sms, first, present=present
-    )
-    return InstallDriver(branch=chosen[0], minimum=chosen[1], flavour=flavour, why=why) if chosen else None
-
-
-def flavour_serving(matrix: Matrix, gpus: tuple[Gpu, ...]) -> ModuleFlavour | None:
-    """The kernel-module flavour that all these GPUs take; None where none does, or a GPU is not known."""
-    rules = {matrix.module_flavour(gpu.arch.value or "", gpu.name) for gpu in gpus}
-    if not rules or None in rules or {"required", "refused"} <= rules:
-        return None
-    return "proprietary" if "refused" in rules else "open"
-
-
-def to_drive(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...] = ()) -> tuple[Gpu, ...]:
-    """The NVIDIA GPUs that the one driver of this machine has to serve, `gpus` among them.
-
-    GPUs that are kept for virtual machines take no driver here, and one without any torch build does not hold back
-    the others. Visibility variables and containers choose GPUs for a process; the kernel module is everyone's.
+    Where the branch or the flavour is not known, the driver's own lines in the kernel log count.
     """
-    asked = tuple(gpu for gpu in gpus if gpu.vendor == "nvidia" and gpu.arch.value)
-    others = (gpu for gpu in machine.of_vendor("nvidia") if gpu not in asked and gpu.driver.value not in RESERVED)
-    ours = (*asked, *(gpu for gpu in others if gpu.arch.value))
-    computing = [gpu for gpu in ours if runs_some_build(matrix, gpu)]
-    return tuple(gpu for gpu in ours if gpu in asked or gpu in computing) if computing else ours
+    if gpu.vendor != "nvidia" or gpu.arch.value is None or has_own_numbers(situation.machine):
+        return ()
+    by_rule = _by_branch_or_flavour(situation, gpu) if gpu.nvml is None else None
+    age: tuple[Refusal, ...] = ("driver-too-old",) if _is_older(situation, gpu) else ()
+    return (*age, by_rule) if by_rule else age
 
 
-def runs_some_build(matrix: Matrix, gpu: Gpu) -> bool:
-    """Whether some torch build has code for this NVIDIA GPU, or it is too new to be known."""
-    if not gpu.arch.value:
-        return True
-    builds = (build for build in matrix.builds() if build.cuda and build.archs)
-    return any(cuda_runs(gpu.arch.value, build.archs or (), build.ptx or ()).runs == "yes" for build in builds)
+def _is_older(situation: Situation, gpu: Gpu) -> bool:
+    """Whether the driver's branch is older than the first one that knows the GPU."""
+    version, _, _ = kernel_driver(situation)
+    if version is None or (gpu.nvml is not None and gpu.nvml.capability is not None):
+        return False
+    first = situation.matrix.first_driver(gpu.arch.value or "", gpu.chip)
+    return first is not None and () < figures(version)[:1] < figures(first)[:1]
 
 
-def driver_after_repair(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...]) -> str | None:
-    """The driver that builds are chosen for: the present one, unless there is none or the GPUs need another.
+def _by_branch_or_flavour(situation: Situation, gpu: Gpu) -> Refusal | None:
+    version, flavour, _ = kernel_driver(situation)
+    sm, branch = gpu.arch.value or "", figures(version or "")[:1]
+    last, rule = situation.matrix.last_branch(sm), situation.matrix.module_flavour(sm, gpu.name)
 
-    A driver that does not run a GPU must be replaced whatever torch says. None: not known, or a driver whose number
-    says nothing (WSL2, Jetson).
-    """
-    driver = cuda_driver(machine)
-    if not no_driver(machine) and not any(refusal(machine, matrix, gpu) for gpu in gpus):
-        return driver
-    chosen = driver_to_install(machine, matrix)
-    if chosen is None:
-        return driver
-    branch = matrix.branch(chosen.branch)
-    return (branch.latest if branch else None) or chosen.minimum
+    def says(reason: Refusal) -> bool:
+        return bool(lines_about(gpu, situation.log_faults(reason)))
+
+    if last is not None and (branch > figures(last)[:1] or (not branch and says("nvidia-driver-dropped-gpu"))):
+        return "nvidia-driver-dropped-gpu"
+    if rule == "required" and (flavour == "proprietary" or (flavour is None and says("blackwell-open-module"))):
+        return "blackwell-open-module"
+    if rule == "refused" and (flavour == "open" or (flavour is None and says("open-module-unsupported-gpu"))):
+        return "open-module-unsupported-gpu"
+    # Early open modules say so, where nobody told them to serve a GeForce GPU.
+    early = rule == "supported" and flavour == "open" and () < branch < _EARLY_OPEN
+    return "open-module-unsupported-gpu" if early and says("open-module-unsupported-gpu") else None

@@ -53,9 +53,9 @@ def standings(machine: Machine) -> tuple[Standing, ...]:
     return tuple(_standing(machine, gpu, selected[gpu.vendor]) for gpu in machine.gpus)
 
 
-def _standing(machine: Machine, gpu: Gpu, selected: dict[int, Answer]) -> Standing:
+def _standing(machine: Machine, gpu: Gpu, selected: dict[str, Answer]) -> Standing:
     bound, counted, granted, openable = _answers(machine, gpu)
-    chosen = selected.get(id(gpu), "yes")
+    chosen = selected.get(gpu.key, "yes")
     reasons = (
         (bound, f"bound to {gpu.driver.value}" if gpu.driver.known else "no kernel driver has it"),
         (counted, "its kernel driver gives it no compute node"),
@@ -163,7 +163,7 @@ def _gpu_nodes(machine: Machine, vendor: Vendor) -> tuple[DeviceNode, ...]:
 
 
 def _unassigned(machine: Machine, vendor: Vendor) -> tuple[DeviceNode, ...]:
-    """Those of `_card_nodes` that are not known to be a certain GPU's."""
+    """Those of `_gpu_nodes` that are not known to be a certain GPU's."""
     assigned = {path for gpu in machine.gpus for path in gpu.nodes}
     return tuple(node for node in _gpu_nodes(machine, vendor) if node.path not in assigned)
 
@@ -196,7 +196,7 @@ def _opens(nodes: tuple[DeviceNode, ...], paths: tuple[str, ...]) -> Answer:
     return "yes" if any(node.opened == "ok" for node in asked) else "unknown"
 
 
-def taken(gpu: Gpu) -> str:
+def why_busy(gpu: Gpu) -> str:
     """What keeps a new program from computing on this GPU for now: its mode, or others on it; "" if nothing does."""
     state = gpu.nvml
     if state is None:
@@ -223,7 +223,7 @@ class Selection(Struct, frozen=True):
     certain: bool = True
     """False where it cannot be told which GPUs the entries mean (order or UUIDs not known)."""
     entries: int = 0
-    """How many entries count: no more GPUs than that are meant, where `GPUs` holds all that may be."""
+    """How many entries count: no more GPUs than that are meant, where `gpus` holds all that may be."""
     repeated: str = ""
     """An entry that CUDA read twice: it then shows no GPU at all."""
 
@@ -308,7 +308,7 @@ def _count(machine: Machine, vendor: Vendor) -> int:
     gpus = gpus[: len(gpus) - max(0, surplus)]  # any of them: only their number counts
     for _, value in visibility_variables(machine.variables, vendor):
         selection = select(value, gpus)
-        gpus = tuple({id(gpu): gpu for gpu in selection.gpus}.values())[: selection.entries]
+        gpus = tuple({gpu.key: gpu for gpu in selection.gpus}.values())[: selection.entries]
     return len(gpus)
 
 
@@ -344,12 +344,12 @@ def gpus_behind(machine: Machine, vendor: Vendor, devices: tuple[SmokeDevice, ..
         same = same or [gpu for gpu in gpus if _has_uuid(gpu, device.uuid)]
         if same:
             found[device.name] = same[0]
-    usable = {id(standing.gpu) for standing in standings(machine) if standing.usable}
-    left = [gpu for gpu in gpus if id(gpu) in usable and not any(gpu is other for other in found.values())]
+    usable = {standing.gpu.key for standing in standings(machine) if standing.usable}
+    left = [gpu for gpu in gpus if gpu.key in usable and gpu not in found.values()]
     rest = [device for device in devices if device.name not in found]
-    if not rest or len(rest) != len(left) or any(_apart(device, gpu) for device in rest for gpu in left):
+    if not rest or len(rest) != len(left) or any(_differ(device, gpu) for device in rest for gpu in left):
         return found
-    places = [gpu for gpu in in_process_order(machine, vendor) if any(gpu is other for other in left)]
+    places = [gpu for gpu in in_process_order(machine, vendor) if gpu in left]
     if len(left) == 1 or len(places) == len(rest):
         return found | dict(zip((device.name for device in rest), places if len(left) > 1 else left, strict=True))
     for device in rest:
@@ -359,7 +359,7 @@ def gpus_behind(machine: Machine, vendor: Vendor, devices: tuple[SmokeDevice, ..
     return found
 
 
-def _apart(device: SmokeDevice, gpu: Gpu) -> bool:
+def _differ(device: SmokeDevice, gpu: Gpu) -> bool:
     """Both have an address, and not the same one."""
     return bool(_address(device.bdf) and _address(gpu.bdf))
 
@@ -380,7 +380,7 @@ def _plain(uuid: str) -> str:
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
 
 
-def _selected(machine: Machine, vendor: Vendor) -> dict[int, Answer]:
+def _selected(machine: Machine, vendor: Vendor) -> dict[str, Answer]:
     remaining = gpus = runtime_order(machine, vendor)
     ordered = vendor == "amd" or machine.variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
     certain = not _in_doubt(machine, vendor) or not visibility_variables(machine.variables, vendor)
@@ -388,6 +388,6 @@ def _selected(machine: Machine, vendor: Vendor) -> dict[int, Answer]:
         selection = select(value, remaining, ordered=ordered)
         remaining, certain = selection.gpus, certain and selection.certain
     if not certain:
-        return {id(gpu): "unknown" for gpu in gpus}
-    kept = {id(gpu) for gpu in remaining}
-    return {id(gpu): "yes" if id(gpu) in kept else "no" for gpu in gpus}
+        return {gpu.key: "unknown" for gpu in gpus}
+    shown = {gpu.key for gpu in remaining}
+    return {gpu.key: "yes" if gpu.key in shown else "no" for gpu in gpus}

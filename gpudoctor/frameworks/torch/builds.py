@@ -1,27 +1,25 @@
-"""Which torch build a machine should have: what the present one carries, what else could be had, the ways out.
+"""Which torch build a machine should have: what the present one supports, the available ones, and the fixes.
 
-What only a finding needs is imported when it is first asked for: most machines are well. Checks therefore say
-`builds.replacements(...)`; what a healthy machine needs too is imported from `coverage`.
+The modules that only a problem needs are imported on first use, since most machines have none. Checks therefore call
+`builds.replacements(...)`; what a healthy machine also needs is imported from `coverage`.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gpudoctor.frameworks.torch.candidates import Choice, Rejected, candidates, platform_of, python_of
+    from gpudoctor.frameworks.torch.candidates import Choice, Rejected, candidates
     from gpudoctor.frameworks.torch.gpus_to_serve import gpus_to_serve
     from gpudoctor.frameworks.torch.nearest import fix_by
     from gpudoctor.frameworks.torch.replacements import replacements
 
-__all__ = ["Choice", "Rejected", "candidates", "fix_by", "gpus_to_serve", "platform_of", "python_of", "replacements"]
+__all__ = ["Choice", "Rejected", "candidates", "fix_by", "gpus_to_serve", "replacements"]
 
 _HOMES = {
     "gpus_to_serve": "gpus_to_serve",
     "Choice": "candidates",
     "Rejected": "candidates",
     "candidates": "candidates",
-    "platform_of": "candidates",
-    "python_of": "candidates",
     "fix_by": "nearest",
     "replacements": "replacements",
 }

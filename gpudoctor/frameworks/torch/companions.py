@@ -1,31 +1,30 @@
-"""torchvision and torchaudio beside a torch build: only where they are installed."""
+"""torchvision and torchaudio for a torch build, only where they are installed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from gpudoctor.finding import ReplacePackage
-from gpudoctor.frameworks.torch.candidates import Choice, platform_of
-from gpudoctor.machine import Machine
+from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.frameworks.torch.candidates import Choice
 
 Together = tuple[tuple[str, str], ...]
 
 
 def pairing(
-    machine: Machine, matrix: Matrix, choice: Choice, also: tuple[str, ...] = ()
+    situation: Situation, choice: Choice, also: tuple[str, ...] = ()
 ) -> tuple[Together, tuple[ReplacePackage, ...]]:
     """(name, version) of the companions to install with a build, and those that its index does not have.
 
-    Those that are installed, and those that `also` names.
+    Covers the installed companions, and those that `also` names.
 
-    A companion of an older torch release that serves later ones (torchaudio 2.11) lies only in the indexes of
-    its own release, and in AMD's. Where several versions pair, the minor release is named ("0.29.*").
+    A companion of an older torch release that works with later ones (torchaudio 2.11) lies only in the indexes of its
+    own release, and in AMD's. Where several versions pair, the minor release is named ("0.29.*").
     """
-    environment = machine.environment.value
-    row = matrix.companion(choice.version)
+    environment = situation.environment
+    row = situation.matrix.companion(choice.version)
     if row is None:
         return (), ()
     together: list[tuple[str, str]] = []
@@ -34,8 +33,8 @@ def pairing(
         installed = environment.distribution(name) if environment else None
         if not version or (installed is None and name not in also):
             continue
-        if name == "torchaudio" and not _in_its_index(machine, matrix, version, choice):
-            fits = installed and matrix.companion_fits("torchaudio", installed.version, choice.version)
+        if name == "torchaudio" and not _in_its_index(situation, version, choice):
+            fits = installed and situation.matrix.companion_fits("torchaudio", installed.version, choice.version)
             if fits is not True:
                 why = f"pairs with torch {choice.version}"
                 apart.append(ReplacePackage(name=name, specifier=f"=={version}", why=why))
@@ -45,9 +44,9 @@ def pairing(
     return tuple(together), tuple(apart)
 
 
-def _in_its_index(machine: Machine, matrix: Matrix, version: str, choice: Choice) -> bool:
+def _in_its_index(situation: Situation, version: str, choice: Choice) -> bool:
     """Whether the index of a build has this torchaudio: the torch release of that number has the same build."""
     return choice.origin == "amd" or any(
         row.version == version and row.build == choice.build and row.origin == choice.origin
-        for row in matrix.builds(platform_of(machine))
+        for row in situation.matrix.builds(situation.platform)
     )

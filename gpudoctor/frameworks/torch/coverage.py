@@ -1,4 +1,4 @@
-"""What the installed torch carries for a GPU: as read from its files, as it says itself, or by the matrix."""
+"""Which GPUs the installed torch has code for: read from its files, from its own answer, or from the matrix."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.isa import Answer, Runs, cuda_runs, gfx_runs
-from gpudoctor.machine import Gpu, Machine, Torch, Vendor
+from gpudoctor.machine import Gpu, Torch, Vendor
 from gpudoctor.matrix.versions import figures, minor
+from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.nvidia_driver import driver_verdict
 
 if TYPE_CHECKING:
@@ -33,13 +34,13 @@ class Carried(Struct, frozen=True):
     by: str = ""
     """The architecture that decided ("sm_86")."""
     code: tuple[str, ...] = ()
-    """All architectures that the build carries."""
+    """All architectures that the build has code for."""
     source: str = ""
-    """Where they were read."""
+    """Where these architectures were read."""
     via_override: str | None = None
-    """Value of the override in force for this GPU, where there is one."""
+    """Value of the override in force for this GPU, if any."""
     blas: Runs = "unknown"
-    """Whether the BLAS that comes with it has kernels for the GPU."""
+    """Whether the BLAS of the build has kernels for the GPU."""
     partial: bool = False
     """Only a few kernels of the build are for this GPU."""
     native: bool = False
@@ -47,7 +48,7 @@ class Carried(Struct, frozen=True):
 
 
 class Code(Struct, frozen=True):
-    """Architectures that a build carries, and where they were read. `archs` holds SASS or gfx."""
+    """Architectures that a build has code for, and where they were read. `archs` holds SASS or gfx."""
 
     archs: tuple[str, ...]
     ptx: tuple[str, ...] = ()
@@ -55,49 +56,41 @@ class Code(Struct, frozen=True):
     blas: tuple[str, ...] | None = None
     source: str = ""
     more: bool = False
-    """There may be others: what was found names a family, or what a publisher supports at least."""
+    """The list may be incomplete: it names a family, or the least that a publisher supports."""
 
 
-def carries(machine: Machine, matrix: Matrix, gpu: Gpu) -> Carried:
-    """Whether the torch of the examined environment has code for this GPU, overrides taken into account."""
-    torch = machine.torch
+@answer_once
+def carries(situation: Situation, gpu: Gpu) -> Carried:
+    """Whether the torch of the examined environment has code for this GPU, including overrides."""
+    torch = situation.torch
     if torch is None:
         return Carried(runs="unknown", rule="no-torch")
-    vendor = torch_vendor(torch)
-    if vendor == "cpu":
+    target = situation.torch_target
+    if target == "cpu":
         return Carried(runs="no", rule="cpu-build", blas="no", source=torch.source)
-    if vendor is not None and vendor != gpu.vendor:
+    if target is not None and target != gpu.vendor:
         return Carried(runs="no", rule="other-vendor", blas="no", source=torch.source)
-    code = code_of(machine, matrix, torch, gpu.vendor)
-    if code is None and toolkit_knows(matrix, torch, gpu) == "dropped":
+    code = code_of(situation, torch, gpu.vendor)
+    if code is None and toolkit_knows(situation.matrix, torch, gpu) == "dropped":
         return Carried(runs="no", rule="toolkit-dropped-gpu", blas="no", source=torch.source)
     if code is None:
         return Carried(runs="unknown", rule="no-list")
     if not gpu.arch.value:
         return Carried(runs="unknown", rule="no-arch", code=code.archs, source=code.source)
     if gpu.vendor == "nvidia":
-        return _carries_cuda(machine, matrix, torch, gpu.arch.value, code)
-    return _carries_gfx(machine, matrix, torch, gpu, code)
+        return _carries_cuda(situation, torch, gpu.arch.value, code)
+    return _carries_gfx(situation, torch, gpu, code)
 
 
-def torch_vendor(torch: Torch) -> Vendor | str | None:
-    """Whose GPUs an installed build is for: nvidia, amd, "cpu", or None where its files do not tell."""
-    if torch.rocm or torch.hip or (torch.build or "").startswith("rocm"):
-        return "amd"
-    if torch.cuda or re.match(r"cu\d", torch.build or ""):
-        return "nvidia"
-    return "cpu" if torch.build == "cpu" or torch.has_cuda_libraries is False else None
+def code_of(situation: Situation, torch: Torch, vendor: Vendor) -> Code | None:
+    """The code of an installed torch for one vendor's GPUs; None where nothing tells.
 
-
-def code_of(machine: Machine, matrix: Matrix, torch: Torch, vendor: Vendor) -> Code | None:
-    """What an installed torch carries for one vendor's GPUs; None where nothing tells.
-
-    The order of trust: its own libraries and archives, the device distributions beside a multi-arch host wheel
-    (whose libraries hold no code; a distribution for a whole family does not tell its targets), the list that the
-    build prints, the row of the matrix; of AMD's own wheels without a row, what AMD supports with that ROCm.
+    Sources in order of trust: its own libraries and archives; the device distributions beside a multi-arch host
+    wheel, whose libraries hold no code (a distribution for a whole family does not tell its targets); the list that
+    the build prints; the row of the matrix; for AMD's own wheels without a row, what AMD supports with that ROCm.
     """
     own = torch.archs.value
-    environment = machine.environment.value
+    environment = situation.environment
     distributions = environment.distributions if environment else None
     wheels = [d.name for d in (distributions.value or ())] if distributions else []
     wheels += own.device_packages if own else ()
@@ -126,18 +119,17 @@ def code_of(machine: Machine, matrix: Matrix, torch: Torch, vendor: Vendor) -> C
             blas=own.blas_gfx if own else None,
             source="torch.cuda.get_arch_list()",
         )
-    published = matrix.published_archs(torch)
+    published = situation.matrix.published_archs(torch)
     if published is not None and vendor == "nvidia":
         source = f"compat_matrix: published_archs of {published.origin} ({published.basis})"
         return Code(archs=published.archs, ptx=published.ptx, source=source)
-    platform = f"linux-{machine.system.arch.value or 'x86_64'}"
-    row = matrix.build_of(torch, platform)
+    row = situation.matrix.build_of(torch, situation.platform)
     basis = row.basis if row else "derived"
-    row = row or matrix.kin_of(torch, platform)
+    row = row or situation.matrix.kin_of(torch, situation.platform)
     if row is None and vendor == "amd" and torch.origin == "amd":
-        return _of_amd(matrix, torch, wheels)
+        return _of_amd(situation.matrix, torch, wheels)
     if row is None or not row.archs or row.extra:
-        return None  # a row with an extra lists what can be had, not what was installed
+        return None  # a row with an extra lists what is available, not what was installed
     return Code(
         archs=row.archs,
         ptx=row.ptx or (),
@@ -148,8 +140,11 @@ def code_of(machine: Machine, matrix: Matrix, torch: Torch, vendor: Vendor) -> C
 
 
 def _of_amd(matrix: Matrix, torch: Torch, wheels: list[str]) -> Code | None:
-    """What AMD's own wheels without a row carry: those of one family by the ROCm libraries beside them
-    (rocm-sdk-libraries-gfx103x-dgpu), those that name their commit what AMD supports with that ROCm, or more."""
+    """The code of AMD's own wheels without a row in the matrix.
+
+    For a one-family wheel the ROCm libraries beside it tell (rocm-sdk-libraries-gfx103x-dgpu). A wheel that names its
+    commit has code for what AMD supports with that ROCm, or more.
+    """
     family = next((found for name in wheels if (found := re.match(_FAMILY, name))), None)
     if family is not None:
         prefix, kind = family[1], family[3]
@@ -164,7 +159,7 @@ def _of_amd(matrix: Matrix, torch: Torch, wheels: list[str]) -> Code | None:
 
 
 def _in_family(row: GfxTarget, prefix: str, open_ended: bool, kind: str | None) -> bool:
-    """Whether a target is of "gfx1151", "gfx103x-dgpu" or "gfx110x-all"."""
+    """Whether a target belongs to "gfx1151", "gfx103x-dgpu" or "gfx110x-all"."""
     if kind in ("dgpu", "apu", "dcgpu") and row.kind != kind:
         return False
     return row.gfx == prefix or (open_ended and row.gfx[:-1] == prefix)
@@ -174,8 +169,10 @@ def _in_family(row: GfxTarget, prefix: str, open_ended: bool, kind: str | None) 
 
 
 def toolkit_knows(matrix: Matrix, torch: Torch, gpu: Gpu) -> Literal["yes", "not-yet", "dropped", "unknown"]:
-    """Whether the CUDA that torch was built with can compile for a GPU: "not-yet" leaves PTX of an older
-    architecture, which runs on the GPU; "dropped" leaves nothing."""
+    """Whether the CUDA that torch was built with can compile for a GPU.
+
+    "not-yet" leaves PTX of an older architecture, which runs on the GPU; "dropped" leaves nothing.
+    """
     row = matrix.capability(gpu.arch.value) if gpu.vendor == "nvidia" and gpu.arch.value else None
     if row is None or not torch.cuda or not figures(torch.cuda):
         return "unknown"
@@ -184,21 +181,21 @@ def toolkit_knows(matrix: Matrix, torch: Torch, gpu: Gpu) -> Literal["yes", "not
     return "yes" if minor(torch.cuda) >= minor(row.first_cuda) else "not-yet"
 
 
-def is_tegra(machine: Machine, matrix: Matrix, sm: str) -> bool:
+def is_tegra(situation: Situation, sm: str) -> bool:
     """Whether code for desktop GPUs is not promised to run on this one."""
-    row = matrix.capability(sm)
-    return machine.system.jetson.known or bool(row and row.tegra)
+    row = situation.matrix.capability(sm)
+    return situation.machine.system.jetson.known or bool(row and row.tegra)
 
 
-def _carries_cuda(machine: Machine, matrix: Matrix, torch: Torch, sm: str, code: Code) -> Carried:
+def _carries_cuda(situation: Situation, torch: Torch, sm: str, code: Code) -> Carried:
     answer = cuda_runs(
         sm,
         code.archs,
         code.ptx,
-        ptx_readable=ptx_readable(machine, matrix, torch.cuda),
-        tegra=is_tegra(machine, matrix, sm),
+        ptx_readable=ptx_readable(situation, torch.cuda),
+        tegra=is_tegra(situation, sm),
     )
-    few = answer.runs != "yes" and cuda_runs(sm, code.partial, (), tegra=is_tegra(machine, matrix, sm)).runs == "yes"
+    few = answer.runs != "yes" and cuda_runs(sm, code.partial, (), tegra=is_tegra(situation, sm)).runs == "yes"
     return Carried(
         runs=answer.runs,
         rule=answer.rule,
@@ -211,41 +208,43 @@ def _carries_cuda(machine: Machine, matrix: Matrix, torch: Torch, sm: str, code:
     )
 
 
-def ptx_readable(machine: Machine, matrix: Matrix, cuda: str | None) -> bool | None:
-    """Whether the driver can compile the PTX of this CUDA: only one that serves it fully can."""
-    verdict = driver_verdict(machine, matrix, cuda) if cuda else "unknown"
+def ptx_readable(situation: Situation, cuda: str | None) -> bool | None:
+    """Whether the driver can compile the PTX of this CUDA: it must support that CUDA fully."""
+    verdict = driver_verdict(situation, cuda) if cuda else "unknown"
     return None if verdict == "unknown" else verdict == "serves"
 
 
 # --- AMD -------------------------------------------------------------------------------------------
 
 
-def override_in_force(machine: Machine, gpu: Gpu) -> str | None:
-    """What HSA_OVERRIDE_GFX_VERSION says for this GPU; the form with a KFD node's number comes first."""
-    own = machine.variables.get(f"{OVERRIDE}_{gpu.kfd_node}") if gpu.kfd_node is not None else None
-    return own or machine.variables.get(OVERRIDE) or None
+def override_in_force(situation: Situation, gpu: Gpu) -> str | None:
+    """The HSA_OVERRIDE_GFX_VERSION for this GPU; the form with a KFD node's number takes precedence."""
+    own = situation.variable(f"{OVERRIDE}_{gpu.kfd_node}") if gpu.kfd_node is not None else None
+    return own or situation.variable(OVERRIDE) or None
 
 
-def natively(machine: Machine, matrix: Matrix, gpu: Gpu) -> Carried:
-    """What it carries for the GPU itself, overrides left aside."""
-    return carries(without_overrides(machine), matrix, gpu)
+def natively(situation: Situation, gpu: Gpu) -> Carried:
+    """What the build has for the GPU itself, without overrides."""
+    return carries(without_overrides(situation), gpu)
 
 
-def without_overrides(machine: Machine) -> Machine:
-    """The machine with no form of HSA_OVERRIDE_GFX_VERSION set."""
-    kept = {name: value for name, value in machine.variables.items() if not name.startswith(OVERRIDE)}
-    return replace(machine, variables=kept)
+@answer_once
+def without_overrides(situation: Situation) -> Situation:
+    """The same without any form of HSA_OVERRIDE_GFX_VERSION."""
+    variables = situation.machine.variables
+    others = {name: value for name, value in variables.items() if not name.startswith(OVERRIDE)}
+    return situation if others == variables else situation.on(replace(situation.machine, variables=others))
 
 
 def same_generation(gpu: GfxTarget | None, other: GfxTarget | None) -> bool:
-    """Whether two targets are of one generation: gfx1031 and gfx1030, not gfx1010 and gfx1030."""
+    """Whether two targets are of one generation: gfx1031 and gfx1030 are, gfx1010 and gfx1030 are not."""
     if gpu is None or other is None:
         return False
     return gpu.gfx[:-1] == other.gfx[:-1] and gpu.family.split()[0] == other.family.split()[0]
 
 
 def within_generation(matrix: Matrix, real: str, named: str) -> bool:
-    """Whether an override to `named` stays within the GPU's generation, or is one that the matrix knows to hold."""
+    """Whether an override to `named` stays in the GPU's generation, or the matrix knows that it works."""
     policy = matrix.override(real)
     if policy and policy.value and matrix.gfx_of_override(policy.value) == named:
         return policy.safety in ("safe-class", "risky")
@@ -259,7 +258,7 @@ def gfx_answer(matrix: Matrix, gfx: str, archs: tuple[str, ...]) -> Answer:
 
 
 def blas_answer(matrix: Matrix, gfx: str, rocm: str | None, shipped: tuple[str, ...] | None) -> Runs:
-    """Whether rocBLAS has kernels for a target: what was found beside it, else what that ROCm ships."""
+    """Whether rocBLAS has kernels for a target, by the files found, else by what that ROCm ships."""
     if shipped is None:
         row = matrix.blas(rocm) if rocm else None
         shipped = row.rocblas if row else None
@@ -268,11 +267,11 @@ def blas_answer(matrix: Matrix, gfx: str, rocm: str | None, shipped: tuple[str, 
     return "yes" if gfx in {name.partition(":")[0] for name in shipped} else "no"
 
 
-def _carries_gfx(machine: Machine, matrix: Matrix, torch: Torch, gpu: Gpu, code: Code) -> Carried:
+def _carries_gfx(situation: Situation, torch: Torch, gpu: Gpu, code: Code) -> Carried:
     real = gpu.arch.value or ""
-    value = override_in_force(machine, gpu)
-    named = matrix.gfx_of_override(value) if value else None
-    if named and not within_generation(matrix, real, named):
+    value = override_in_force(situation, gpu)
+    named = situation.matrix.gfx_of_override(value) if value else None
+    if named and not within_generation(situation.matrix, real, named):
         return Carried(
             runs="no",
             rule="override-out-of-generation",
@@ -283,7 +282,7 @@ def _carries_gfx(machine: Machine, matrix: Matrix, torch: Torch, gpu: Gpu, code:
             blas="no",
         )
     gfx = named or real
-    answer = gfx_answer(matrix, gfx, code.archs)
+    answer = gfx_answer(situation.matrix, gfx, code.archs)
     open_ended = code.more and answer.runs == "no"
     carried = Carried(
         runs="unknown" if open_ended else answer.runs,
@@ -291,7 +290,7 @@ def _carries_gfx(machine: Machine, matrix: Matrix, torch: Torch, gpu: Gpu, code:
         by=answer.by,
         code=code.archs,
         source=code.source,
-        blas=blas_answer(matrix, gfx, torch.rocm, code.blas),
+        blas=blas_answer(situation.matrix, gfx, torch.rocm, code.blas),
         native=answer.native,
     )
     return replace(carried, via_override=value) if named else carried

@@ -1,4 +1,4 @@
-"""The build to take among those that serve: of the version that is kept, or the nearest to it."""
+"""Picks the build to install: of the installed version, or the nearest to it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from gpudoctor.finding import AnyRemedy, Fix, ReplaceTorch, UnsetVariable
 from gpudoctor.frameworks.torch.candidates import Choice, merely_built, within_version
 from gpudoctor.frameworks.torch.companions import pairing
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
-from gpudoctor.machine import Machine, Torch
+from gpudoctor.machine import Torch
+from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 
 def nearest(matrix: Matrix, choices: tuple[Choice, ...], keep: Torch | None) -> tuple[Choice, ...]:
-    """The choices to offer: of the kept version, else of the nearest newer, else of the newest older one.
+    """The choices to offer: of the version to keep, else of the nearest newer one, else of the newest older one.
 
-    Those without a known fault on this machine come before all others. At most one of those that somebody stands
-    behind, and after it one that was merely built, where only that keeps the version or nothing else is there.
+    Choices without a known fault on this machine come first. At most one supported build is offered, and after it one
+    that nobody supports, if only that keeps the version or nothing else exists.
     """
     offered = [_sound(matrix, [c for c in choices if not merely_built(c)], keep)]
     built = _sound(matrix, [c for c in choices if merely_built(c)], keep)
@@ -30,7 +31,7 @@ def nearest(matrix: Matrix, choices: tuple[Choice, ...], keep: Torch | None) -> 
 
 
 def _sound(matrix: Matrix, choices: list[Choice], keep: Torch | None) -> Choice | None:
-    """The nearest without a known fault, and which one it takes the place of; else the nearest.
+    """The nearest choice without a known fault, with the one that it replaces; else the nearest.
 
     A fault of the kept release itself, whatever the GPU, is no reason to leave that release."""
     first = _nearest(matrix, choices, keep)
@@ -52,13 +53,13 @@ def _nearest(matrix: Matrix, choices: list[Choice], keep: Torch | None) -> Choic
     best = min(pool, key=lambda choice: within_version(matrix, choice))
     if best.index_url or best.version != keep.version.partition("+")[0]:
         return best
-    # A plain ==X over another build of X changes nothing: the same build by the name of its index.
+    # A plain ==X over another build of X changes nothing: take the same build from the index that names it.
     named = [choice for choice in pool if choice.index_url and choice.build == best.build]
     return named[0] if named else best
 
 
 def is_build(choice: Choice, torch: Torch) -> bool:
-    """Whether a choice is the build that is installed."""
+    """Whether a choice is the installed build."""
     return (choice.version, choice.build) == (torch.version.partition("+")[0], torch.build)
 
 
@@ -78,12 +79,12 @@ def _distance(choice: Choice, keep: Torch) -> tuple[int, tuple[int, ...]]:
     return (2, tuple(-n for n in offered.release))
 
 
-def fix_by(machine: Machine, matrix: Matrix, choice: Choice, keep: Torch | None) -> Fix:
-    """One choice as a way out, with the companions that are installed."""
-    remedies = replace_torch(machine, matrix, choice)
+def fix_by(situation: Situation, choice: Choice, keep: Torch | None) -> Fix:
+    """One choice as a fix, with the installed companions."""
+    remedies = replace_torch(situation, choice)
     if choice.rocm:
-        overrides = sorted(name for name in machine.variables if name.startswith(OVERRIDE))
-        why = "the build carries the GPU natively, and under the override that code would not be used"
+        overrides = sorted(name for name in situation.machine.variables if name.startswith(OVERRIDE))
+        why = "the build has code for the GPU itself, which the override would keep it from using"
         remedies += tuple(UnsetVariable(name=name, why=why) for name in overrides)
     name = f"torch {choice.version}+{choice.build}" if choice.index_url else f"torch {choice.version}"
     place = "" if choice.index_url else f" from the package index, which is built for CUDA {choice.cuda}"
@@ -99,19 +100,17 @@ def fix_by(machine: Machine, matrix: Matrix, choice: Choice, keep: Torch | None)
     return Fix(title=f"{verb} {name}{place}{remark}", remedies=remedies)
 
 
-def replace_torch(
-    machine: Machine, matrix: Matrix, choice: Choice, also: tuple[str, ...] = ()
-) -> tuple[AnyRemedy, ...]:
+def replace_torch(situation: Situation, choice: Choice, also: tuple[str, ...] = ()) -> tuple[AnyRemedy, ...]:
     """The remedy that installs a choice, and what else its companions (installed ones, and `also`) need."""
-    together, apart = pairing(machine, matrix, choice, also)
+    companions, others = pairing(situation, choice, also)
     remedy = ReplaceTorch(
         version=choice.version,
         build=choice.build,
         origin=choice.origin,
         index_url=choice.index_url,
         extra=choice.extra,
-        companions=together,
+        companions=companions,
         carries=choice.carries,
         community=choice.community,
     )
-    return (remedy, *apart)
+    return (remedy, *others)

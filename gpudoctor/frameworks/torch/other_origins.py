@@ -1,12 +1,14 @@
-"""Ways out where pip is the wrong door: Jetson, NGC images, conda, distributions, torch built from source."""
+"""Fixes where pip is the wrong tool: Jetson, NGC images, conda, distributions, torch built from source."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
 from gpudoctor.finding import Fix, Manual, ReplaceTorch
+from gpudoctor.isa import dotted
 from gpudoctor.machine import Gpu, Machine, Torch
 from gpudoctor.matrix.versions import figures
+from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import driver_verdict
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ Place = Literal["index", "jetson", "ngc", "conda", "nix", "distribution", "sourc
 
 
 def place_of(machine: Machine, keep: Torch | None) -> Place:
-    """Where the torch of this environment comes from, as far as that decides how another one is had."""
+    """The origin of this environment's torch, as far as it decides how another one is installed."""
     environment = machine.environment.value
     interpreter = f"{environment.interpreter} {environment.prefix}" if environment else ""
     os = machine.system.os.value
@@ -34,22 +36,20 @@ def place_of(machine: Machine, keep: Torch | None) -> Place:
     return "source" if origin == "source" else "index"
 
 
-def fixes_elsewhere(
-    place: Place, machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None
-) -> tuple[Fix, ...]:
-    """What is right in that place, before or instead of a wheel of an index."""
+def fixes_elsewhere(place: Place, situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> tuple[Fix, ...]:
+    """The right fixes for that origin, before or instead of a wheel from an index."""
     archs = tuple(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))
     wanted = " and ".join(archs) or "the GPU"
     if place == "jetson":
-        return (_by_hand("Use NVIDIA's torch for Jetson", _jetson(machine), "replaces"),)
+        return (_by_hand("Use NVIDIA's torch for Jetson", _jetson(situation.machine), "replaces"),)
     if place == "ngc":
         return (_by_hand("Use another tag of the NGC image", _ngc(wanted), "replaces"),)
     if place == "nix":
         return (_by_hand("Choose the GPU variant in Nix", _nix(gpus), "replaces"),)
     if place == "source":
-        return (_by_hand(f"Build torch again for {wanted}", _source(matrix, gpus, archs), "replaces"),)
+        return (_by_hand(f"Build torch again for {wanted}", _source(situation.matrix, gpus, archs), "replaces"),)
     if place == "conda":
-        return _conda(machine, matrix, gpus, keep)
+        return _conda(situation, gpus, keep)
     return ()
 
 
@@ -68,16 +68,16 @@ def _jetson(machine: Machine) -> str:
 
 def _ngc(wanted: str) -> str:
     return (
-        f"Start another tag of nvcr.io/nvidia/pytorch, one whose release notes name {wanted} and this host's "
-        "driver. Do not put a torch from an index into this image: its libraries are built for its own torch."
+        f"Start another tag of nvcr.io/nvidia/pytorch whose release notes name {wanted} and this host's "
+        "driver. Do not install a torch from an index into this image: its libraries are built for its own torch."
     )
 
 
 def _nix(gpus: tuple[Gpu, ...]) -> str:
     if any(gpu.vendor == "amd" for gpu in gpus):
-        return "Set nixpkgs.config.rocmSupport = true (or take torchWithRocm) and rebuild the environment."
+        return "Set nixpkgs.config.rocmSupport = true (or use torchWithRocm) and rebuild the environment."
     return (
-        "Set nixpkgs.config.cudaSupport = true with cudaCapabilities for this GPU (or take torch-bin) and rebuild "
+        "Set nixpkgs.config.cudaSupport = true with cudaCapabilities for this GPU (or use torch-bin) and rebuild "
         "the environment."
     )
 
@@ -85,8 +85,7 @@ def _nix(gpus: tuple[Gpu, ...]) -> str:
 def _source(matrix: Matrix, gpus: tuple[Gpu, ...], archs: tuple[str, ...]) -> str:
     if any(gpu.vendor == "amd" for gpu in gpus):
         return f'Build torch again with PYTORCH_ROCM_ARCH="{";".join(archs)}".'
-    capabilities = (arch.removeprefix("sm_") for arch in archs)
-    wanted = ";".join(f"{c[:-1]}.{c[-1]}" for c in capabilities)
+    wanted = ";".join(map(dotted, archs))
     return f'Build torch again with TORCH_CUDA_ARCH_LIST="{wanted}"{_toolkits(matrix, archs)}.'
 
 
@@ -100,35 +99,35 @@ def _toolkits(matrix: Matrix, archs: tuple[str, ...]) -> str:
     return f" and CUDA {first} to {min(lasts, key=figures)}" if lasts else f" and CUDA {first} or newer"
 
 
-def _conda(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None) -> tuple[Fix, ...]:
+def _conda(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> tuple[Fix, ...]:
     if any(gpu.vendor == "amd" for gpu in gpus):
         text = (
             "conda-forge has no ROCm builds of torch. Make a new environment with Python and pip only, and install "
             "the ROCm wheel of torch into it."
         )
         return (_by_hand("Make a new environment for the ROCm build", text, "safe"),)
-    cuda = conda_cuda(machine, matrix, gpus)
+    cuda = conda_cuda(situation, gpus)
     if cuda is None or keep is None:
         return ()
     version = keep.version.partition("+")[0]
     lacks_code = keep.cuda is not None
-    # A build for a newer CUDA may not exist of the present release: then the solver takes a newer one.
+    # The present release may have no build for a newer CUDA: then the solver takes a newer release.
     remedy = ReplaceTorch(
         version=f">={version}" if lacks_code else version, build=cuda, origin="conda-forge", carries="by its recipe"
     )
     return (Fix(title=f"Install the CUDA build of torch from conda-forge ({cuda})", remedies=(remedy,)),)
 
 
-def conda_cuda(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...]) -> str | None:
-    """The CUDA releases that know all the GPUs and that the driver runs, as conda writes them."""
-    rows = [matrix.capability(gpu.arch.value or "") for gpu in gpus]
+def conda_cuda(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
+    """The CUDA releases, in conda's spelling, that know all the GPUs and that the driver runs."""
+    rows = [situation.matrix.capability(gpu.arch.value or "") for gpu in gpus]
     known = [row for row in rows if row is not None]
     if not known or len(known) < len(rows):
         return None
     first = max((row.first_cuda for row in known), key=figures)
     lasts = [row.last_cuda for row in known if row.last_cuda]
-    majors = {floor.major for floor in matrix.tables.cuda_floors}
-    allowed = [m for m in majors if driver_verdict(machine, matrix, f"{m}.0") != "too-old"]
+    majors = {floor.major for floor in situation.matrix.tables.cuda_floors}
+    allowed = [m for m in majors if driver_verdict(situation, f"{m}.0") != "too-old"]
     if not allowed:
         return None
     highest = max(int(m) for m in allowed)

@@ -1,4 +1,4 @@
-"""The way out by HSA_OVERRIDE_GFX_VERSION: a GPU that runs the code of its generation's listed target.
+"""The fix with HSA_OVERRIDE_GFX_VERSION: a GPU runs the code of a listed target of its generation.
 
 A workaround within a generation, with the risks that the matrix names; never across generations.
 """
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpudoctor.finding import AnyRemedy, Fix, SetVariable
-from gpudoctor.frameworks.torch.candidates import Choice, candidates, platform_of, python_of
+from gpudoctor.frameworks.torch.candidates import Choice, candidates
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, carries, without_overrides
 from gpudoctor.frameworks.torch.nearest import nearest, replace_torch
-from gpudoctor.machine import Gpu, Machine, Torch, known
+from gpudoctor.machine import Gpu, Torch, known
 from gpudoctor.matrix.versions import matches
+from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 _WITHIN_GENERATION = ("safe-class", "risky")
 
 
-def override_fixes(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None) -> list[Fix]:
-    """At most one: the override on the present torch where that carries its target, else on a build that does."""
+def override_fixes(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> list[Fix]:
+    """At most one: the override with the present torch if that has code for its target, else with another build."""
+    matrix = situation.matrix
     policies = {gpu.arch.value or "": matrix.override(gpu.arch.value or "") for gpu in gpus if gpu.vendor == "amd"}
     usable = {
         gfx: policy
@@ -33,20 +35,20 @@ def override_fixes(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep
     }
     if not usable or any(gpu.vendor != "amd" for gpu in gpus):
         return []
-    variables = _variables(machine, matrix, gpus, usable)
+    variables = _variables(situation, gpus, usable)
     if variables is None:
         return []
     stand_ins = tuple(_stand_in(matrix, gpu, usable) for gpu in gpus)
-    plain = without_overrides(machine)
+    plain = without_overrides(situation)
     remedies: tuple[AnyRemedy, ...] = ()
-    if not (keep and _serves(plain, matrix, stand_ins) and not _faults(matrix, usable, keep.rocm)):
-        choices, _ = candidates(plain, matrix, stand_ins, python_of(machine), platform_of(machine))
+    if not (keep and _serves(plain, stand_ins) and not _faults(matrix, usable, keep.rocm)):
+        choices, _ = candidates(plain, stand_ins)
         wheels = tuple(choice for choice in choices if not choice.extra)
         sound = tuple(choice for choice in wheels if not _faults(matrix, usable, choice.rocm))
         best: Choice | None = next(iter(nearest(matrix, sound or wheels, keep)), None)
         if best is None:
             return []
-        remedies = replace_torch(machine, matrix, best)
+        remedies = replace_torch(situation, best)
     if not variables and not remedies:
         return []
     settings = ", ".join(f"{item.name}={item.value}" for item in variables)
@@ -64,15 +66,16 @@ def _stand_in(matrix: Matrix, gpu: Gpu, usable: dict[str, Override]) -> Gpu:
     return replace(gpu, arch=known(target, "override")) if target else gpu
 
 
-def _serves(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...]) -> bool:
-    found = [carries(machine, matrix, gpu) for gpu in gpus]
+def _serves(situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
+    found = [carries(situation, gpu) for gpu in gpus]
     return all(item.runs == "yes" and item.blas != "no" for item in found)
 
 
 def _variables(
-    machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], usable: dict[str, Override]
+    situation: Situation, gpus: tuple[Gpu, ...], usable: dict[str, Override]
 ) -> tuple[SetVariable, ...] | None:
-    """What to set: one variable for all GPUs where it suits all, else one for each GPU by its KFD node."""
+    """The variables to set: one for all GPUs if it suits all, else one for each GPU by its KFD node."""
+    matrix = situation.matrix
     values = {policy.value for policy in usable.values() if policy.value}
     target = matrix.gfx_of_override(next(iter(values))) if len(values) == 1 else None
     if target and all(gpu.arch.value in usable or gpu.arch.value == target for gpu in gpus):
@@ -94,7 +97,7 @@ def _variables(
             + (f"; {policy.note}" if policy.note else ""),
         )
         for name, (value, (gfx, policy)) in wanted.items()
-        if machine.variables.get(name) != value
+        if situation.variable(name) != value
     )
 
 

@@ -1,103 +1,98 @@
-"""Ways out by another torch, best first: derived from hardware, driver, Python and platform (design §4).
+"""Fixes with another torch, best first: derived from hardware, driver, Python and platform (design §4).
 
-Never from the wrong build that is installed: of that only the version is kept, where a build of it serves.
+They never depend on the wrong build that is installed, except to keep its version if a build of it works.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpudoctor.finding import Fix, Manual, ReplaceTorch
 from gpudoctor.frameworks.torch.c_library import c_library, on_another_system
-from gpudoctor.frameworks.torch.candidates import Rejected, candidates, platform_of, python_of
+from gpudoctor.frameworks.torch.candidates import Rejected, candidates
 from gpudoctor.frameworks.torch.coverage import carries
 from gpudoctor.frameworks.torch.nearest import fix_by, is_build, nearest, replace_torch
 from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere, place_of
 from gpudoctor.frameworks.torch.overrides import override_fixes
-from gpudoctor.machine import Gpu, Machine, Torch
+from gpudoctor.machine import Gpu, Torch
 from gpudoctor.matrix.versions import figures
-from gpudoctor.situation.no_common_driver import gpus_to_choose
-from gpudoctor.situation.nvidia_driver import driver_to_install
-
-if TYPE_CHECKING:
-    from gpudoctor.matrix.questions import Matrix
+from gpudoctor.situation import Situation, answer_once
+from gpudoctor.situation.driver_choice import choice_before_torch, driver_to_install
 
 
-def replacements(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], *, keep: Torch | None) -> tuple[Fix, ...]:
-    """Ways out that give these GPUs a torch they can use, best first; never empty.
+@answer_once
+def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | None) -> tuple[Fix, ...]:
+    """Fixes that give these GPUs a torch they can use, best first; never empty.
 
-    Native builds come before overrides, overrides before the CPU. `keep` is the installed torch, whose version
-    is kept where a build of it serves all the GPUs on this driver.
+    Native builds come before overrides, overrides before the CPU. `keep` is the installed torch. Its version stays
+    if a build of it supports all the GPUs on this driver.
     """
-    place = place_of(machine, keep)
-    special = fixes_elsewhere(place, machine, matrix, gpus, keep)
+    place = place_of(situation.machine, keep)
+    special = fixes_elsewhere(place, situation, gpus, keep)
     if place in ("ngc", "nix"):
         return special
-    if choice := gpus_to_choose(machine, matrix, gpus):
+    if choice := choice_before_torch(situation, gpus):
         return (choice,)
-    found = [carries(machine, matrix, gpu) for gpu in gpus]
-    choices, rejected = candidates(machine, matrix, gpus, python_of(machine), platform_of(machine))
+    found = [carries(situation, gpu) for gpu in gpus]
+    choices, rejected = candidates(situation, gpus)
     if keep and any("no" in (item.runs, item.blas) for item in found):
-        # What the files show weighs more than a row: the present build is no way out of its own fault, unless
-        # device code can be added to it.
+        # Files weigh more than a row of the matrix: the present build cannot fix its own fault, unless device code
+        # can be added to it.
         choices = tuple(choice for choice in choices if choice.extra or not is_build(choice, keep))
     if place in ("jetson", "conda"):
-        native = [fix_by(machine, matrix, choice, keep) for choice in nearest(matrix, choices, keep)[:1]]
+        native = [fix_by(situation, choice, keep) for choice in nearest(situation.matrix, choices, keep)[:1]]
         if place == "jetson" or not special:
             return (*special, *native) or (_nothing(gpus),)
         return special
-    fixes = [*special, *(fix_by(machine, matrix, choice, keep) for choice in nearest(matrix, choices, keep))]
+    fixes = [*special, *(fix_by(situation, choice, keep) for choice in nearest(situation.matrix, choices, keep))]
     if not fixes:
-        fixes += _after_a_repair(machine, matrix, gpus, keep, rejected)
-    fixes += override_fixes(machine, matrix, gpus, keep)
+        fixes += _after_another_change(situation, gpus, keep, rejected)
+    fixes += override_fixes(situation, gpus, keep)
     works = any(item.via_override for item in found) and all(item.runs == "yes" for item in found)
     if works and not fixes:
-        text = "Keep the override: no released build carries this GPU natively here, and this torch works under it."
+        text = "Keep the override: no released build supports this GPU itself, and this torch works under it."
         return (Fix(title="Keep the override", remedies=(Manual(text=text),)),)
     if not fixes:
-        fixes.append(_split(machine, matrix, gpus, keep) if len(_kinds(gpus)) > 1 else _nothing(gpus))
+        fixes.append(_split(situation, gpus, keep) if len(_kinds(gpus)) > 1 else _nothing(gpus))
     if not works and (any(gpu.vendor == "amd" for gpu in gpus) or not any(_installs(fix) for fix in fixes)):
-        fixes += _on_the_cpu(machine, matrix, keep)
+        fixes += _on_the_cpu(situation, keep)
     return tuple(fixes)
 
 
-def _after_a_repair(
-    machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None, rejected: tuple[Rejected, ...]
+def _after_another_change(
+    situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None, rejected: tuple[Rejected, ...]
 ) -> list[Fix]:
-    """What another driver, another Python or another C library would make possible."""
+    """Fixes that another driver, another Python or another C library would allow."""
     fixes: list[Fix] = []
-    python, platform = python_of(machine), platform_of(machine)
     if any(item.because == "driver" for item in rejected) and all(gpu.vendor == "nvidia" for gpu in gpus):
         why = "no torch build for these GPUs runs on the present driver"
-        if driver := driver_to_install(machine, matrix, gpus, why=why):
-            choices, refused = candidates(machine, matrix, gpus, python, platform, driver=driver.minimum)
+        if driver := driver_to_install(situation, gpus, why=why):
+            choices, refused = candidates(situation, gpus, driver=driver.minimum)
             rejected += refused
             fixes += [
                 Fix(
                     title=f"Driver {driver.branch}, then torch {choice.version}+{choice.build}",
-                    remedies=(driver, *replace_torch(machine, matrix, choice)),
+                    remedies=(driver, *replace_torch(situation, choice)),
                 )
-                for choice in nearest(matrix, choices, keep)[:1]
+                for choice in nearest(situation.matrix, choices, keep)[:1]
             ]
-    if not fixes and python:
-        anywhere, refused = candidates(machine, matrix, gpus, None, platform)
+    if not fixes and (python := situation.python):
+        anywhere, refused = candidates(situation, gpus, any_python=True)
         rejected += refused
-        for choice in nearest(matrix, anywhere, keep)[:1]:
+        for choice in nearest(situation.matrix, anywhere, keep)[:1]:
             other = _nearest_python(python, choice.pythons)
             index = f" --index-url {choice.index_url}" if choice.index_url else ""
             extra = f"[{choice.extra}]" if choice.extra else ""
             wheel = f"torch{extra}=={choice.version}" + (f"+{choice.build}" if choice.index_url else "")
             text = (
-                f"torch {choice.version}+{choice.build} serves {choice.carries}, but has no wheel for "
+                f"torch {choice.version}+{choice.build} supports {choice.carries}, but has no wheel for "
                 f"Python {python}: make a new environment with Python {other} and install it there: "
                 f'`python -m pip install{index} "{wheel}"`.'
             )
             fixes.append(Fix(title="Make a new environment with another Python", remedies=(Manual(text=text),)))
-    return fixes or [*on_another_system(c_library(machine, matrix), rejected)]
+    return fixes or [*on_another_system(c_library(situation), rejected)]
 
 
 def _nearest_python(have: str, pythons: tuple[str, ...]) -> str:
-    """Of the Pythons that a build has wheels for, the one least far from the present one."""
+    """The Python nearest to the present one among those that a build has wheels for."""
     plain = [python for python in pythons if not python.endswith("t")]
     return min(plain, key=lambda python: abs(figures(python)[-1] - figures(have)[-1]), default="of its release")
 
@@ -109,19 +104,19 @@ def _kinds(gpus: tuple[Gpu, ...]) -> dict[str, list[Gpu]]:
     return kinds
 
 
-def _split(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch | None) -> Fix:
-    """No build serves all GPUs: what each of them would need, in an environment of its own."""
+def _split(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> Fix:
+    """No build supports all GPUs: what each needs, in an environment of its own."""
     needs = []
     for kind in _kinds(gpus).values():
-        choices, _ = candidates(machine, matrix, tuple(kind), python_of(machine), platform_of(machine))
+        choices, _ = candidates(situation, tuple(kind))
         present = (
             c for c in choices if keep and (c.version, c.build) == (keep.version.partition("+")[0], keep.build)
         )
-        best = next(present, None) or next(iter(nearest(matrix, choices, keep)), None)
+        best = next(present, None) or next(iter(nearest(situation.matrix, choices, keep)), None)
         names = ", ".join(dict.fromkeys(gpu.name for gpu in kind))
         needs.append(f"{names}: torch {best.version}+{best.build}" if best else f"{names}: no build at all")
     text = (
-        "No torch build serves all these GPUs. Make one environment for each kind, and let it see only its own "
+        "No torch build supports all these GPUs. Make one environment for each kind, and show it only its own "
         f"GPUs (CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES): {'; '.join(needs)}."
     )
     return Fix(title="One environment for each kind of GPU", remedies=(Manual(text=text),))
@@ -130,20 +125,20 @@ def _split(machine: Machine, matrix: Matrix, gpus: tuple[Gpu, ...], keep: Torch 
 def _nothing(gpus: tuple[Gpu, ...]) -> Fix:
     names = ", ".join(dict.fromkeys(f"{gpu.name} ({gpu.arch.value or 'unknown'})" for gpu in gpus)) or "no GPU"
     text = f"No released torch build is known to run on {names} here: build torch from source, or use another GPU."
-    return Fix(title="No torch build serves this GPU", remedies=(Manual(text=text),))
+    return Fix(title="No torch build supports this GPU", remedies=(Manual(text=text),))
 
 
 def _installs(fix: Fix) -> bool:
     return any(isinstance(remedy, ReplaceTorch) for remedy in fix.remedies)
 
 
-def _on_the_cpu(machine: Machine, matrix: Matrix, keep: Torch | None) -> list[Fix]:
+def _on_the_cpu(situation: Situation, keep: Torch | None) -> list[Fix]:
     if keep and keep.build == "cpu":
         return []
-    choices, _ = candidates(machine, matrix, (), python_of(machine), platform_of(machine))
+    choices, _ = candidates(situation, ())
     named = tuple(choice for choice in choices if choice.index_url)
-    best = nearest(matrix, named, keep)[:1]
+    best = nearest(situation.matrix, named, keep)[:1]
     return [
-        Fix(title=f"Use the CPU: torch {choice.version}+cpu", remedies=replace_torch(machine, matrix, choice))
+        Fix(title=f"Use the CPU: torch {choice.version}+cpu", remedies=replace_torch(situation, choice))
         for choice in best
     ]

@@ -1,0 +1,234 @@
+"""The NVIDIA driver that there should be, or, where no one driver serves all GPUs, what a person has to choose.
+
+One kernel module serves all NVIDIA GPUs of a machine, in one branch and one flavour. So there is one rule for the
+driver to install, and it is asked of the whole machine, whatever GPU is the occasion. The open kernel modules refuse
+all GPUs before Turing and are the only ones for Blackwell; and a GPU's last branch may be older than another's first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpudoctor.finding import Fix, InstallDriver, Manual, ModuleFlavour, Reboot
+from gpudoctor.isa import capability, cuda_runs
+from gpudoctor.machine import Gpu
+from gpudoctor.matrix.versions import figures
+from gpudoctor.situation import Situation, answer_once
+from gpudoctor.situation.nvidia_driver import cuda_driver, kernel_driver, no_driver, refusal
+from gpudoctor.situation.standing import RESERVED
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+Option = tuple[InstallDriver, tuple[Gpu, ...]]
+"""A driver, and the GPUs that it serves."""
+
+
+# --- the driver to install ---------------------------------------------------------------------------
+
+
+def driver_to_install(situation: Situation, gpus: tuple[Gpu, ...] = (), *, why: str = "") -> InstallDriver | None:
+    """The driver for all GPUs that this machine's driver has to serve, and for `gpus`; one that runs the present
+    torch, if there is any. None where no one driver serves them all, or a GPU is not known."""
+    return driver_serving(situation, gpus_to_drive(situation, gpus), why=why)
+
+
+def driver_serving(situation: Situation, gpus: tuple[Gpu, ...], *, why: str = "") -> InstallDriver | None:
+    """The driver that serves just these GPUs, by branch and by module flavour."""
+    matrix, torch = situation.matrix, situation.torch
+    flavour = flavour_serving(matrix, gpus)
+    if flavour is None:
+        return None
+    sms = tuple(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))
+    firsts = [first for gpu in gpus if (first := matrix.first_driver(gpu.arch.value or "", gpu.chip))]
+    first = max(firsts, key=figures, default=None)
+    floor = matrix.floor(torch.cuda) if torch and torch.cuda else None
+    wanted = max((version for version in (first, floor) if version), key=figures, default=None)
+    present = cuda_driver(situation.machine)
+    chosen = matrix.branch_to_install(sms, wanted, present=present) or matrix.branch_to_install(
+        sms, first, present=present
+    )
+    return InstallDriver(branch=chosen[0], minimum=chosen[1], flavour=flavour, why=why) if chosen else None
+
+
+def flavour_serving(matrix: Matrix, gpus: tuple[Gpu, ...]) -> ModuleFlavour | None:
+    """The kernel-module flavour that all these GPUs take; None where none does, or a GPU is not known."""
+    rules = {matrix.module_flavour(gpu.arch.value or "", gpu.name) for gpu in gpus}
+    if not rules or None in rules or {"required", "refused"} <= rules:
+        return None
+    return "proprietary" if "refused" in rules else "open"
+
+
+@answer_once
+def gpus_to_drive(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> tuple[Gpu, ...]:
+    """The NVIDIA GPUs that the one driver of this machine has to serve, `gpus` among them.
+
+    GPUs that are kept for virtual machines take no driver here, and one without any torch build does not hold back
+    the others. Visibility variables and containers choose GPUs for a process; the kernel module is everyone's.
+    """
+    asked = tuple(gpu for gpu in gpus if gpu.vendor == "nvidia" and gpu.arch.value)
+    there = situation.machine.of_vendor("nvidia")
+    others = (gpu for gpu in there if gpu not in asked and gpu.driver.value not in RESERVED)
+    ours = (*asked, *(gpu for gpu in others if gpu.arch.value))
+    computing = [gpu for gpu in ours if runs_some_build(situation.matrix, gpu)]
+    return tuple(gpu for gpu in ours if gpu in asked or gpu in computing) if computing else ours
+
+
+def runs_some_build(matrix: Matrix, gpu: Gpu) -> bool:
+    """Whether some torch build has code for this NVIDIA GPU, or it is too new to be known."""
+    if not gpu.arch.value:
+        return True
+    builds = (build for build in matrix.builds() if build.cuda and build.archs)
+    return any(cuda_runs(gpu.arch.value, build.archs or (), build.ptx or ()).runs == "yes" for build in builds)
+
+
+def driver_after_fix(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
+    """The driver that builds are chosen for: the present one, unless there is none or the GPUs need another.
+
+    A driver that does not run a GPU must be replaced whatever torch says. None: not known, or a driver whose number
+    says nothing (WSL2, Jetson).
+    """
+    driver = cuda_driver(situation.machine)
+    if not _has_to_change(situation, gpus):
+        return driver
+    chosen = driver_to_install(situation)
+    if chosen is None:
+        return driver
+    branch = situation.matrix.branch(chosen.branch)
+    return (branch.latest if branch else None) or chosen.minimum
+
+
+def _has_to_change(situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
+    """Whether no driver is there, or it refuses one of these GPUs."""
+    return no_driver(situation.machine) or any(refusal(situation, gpu) for gpu in gpus)
+
+
+# --- where no one driver serves all ------------------------------------------------------------------
+
+
+@answer_once
+def driver_options(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> tuple[Option, ...]:
+    """The drivers to choose from, that of the newest GPU first, each with the GPUs that it serves; () where one
+    serves all that the machine's driver has to serve, or where no driver is known for some GPU."""
+    driven = gpus_to_drive(situation, gpus)
+    if driver_serving(situation, driven) is not None:
+        return ()
+    newest_first = sorted(driven, key=lambda gpu: capability(gpu.arch.value) or (), reverse=True)
+    groups: list[tuple[Gpu, ...]] = []
+    for start in newest_first:
+        group: tuple[Gpu, ...] = (start,)
+        for gpu in newest_first:
+            if gpu.key != start.key and driver_serving(situation, (*group, gpu)) is not None:
+                group = (*group, gpu)
+        if not any(set(group) <= set(other) for other in groups):
+            groups.append(group)
+    drivers = [(driver_serving(situation, group), group) for group in groups]
+    found = tuple((driver, group) for driver, group in drivers if driver is not None)
+    return found if len(found) > 1 else ()
+
+
+def choice_before_torch(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
+    """The choice that comes before any torch for these GPUs: the driver that is there refuses one of them, or there
+    is none, and none to come serves all. None where there is nothing to choose."""
+    return choose_gpus(situation, gpus) if _has_to_change(situation, gpus) else None
+
+
+def choose_gpus(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix | None:
+    """What a person can do where no one driver serves all GPUs; None where one does. Nothing here is done for them:
+    every driver puts some GPU out of service."""
+    options = driver_options(situation, gpus)
+    if not options:
+        return None
+    driven = gpus_to_drive(situation, gpus)
+    kinds = tuple({gpu.name: gpu for gpu in driven}.values())
+    needs = "; ".join(f"{gpu.name} takes {driver_needs(situation.matrix, gpu)}" for gpu in kinds)
+    choice = _choice(situation, driven, options)
+    text = f"No one NVIDIA driver serves all GPUs of this machine: {needs}. {choice}"
+    return Fix("Choose the GPUs to use: no one driver serves all", (Manual(text=text, risk="root"),))
+
+
+def _choice(situation: Situation, gpus: tuple[Gpu, ...], options: tuple[Option, ...]) -> str:
+    """Keep the driver that is there for what it serves, else choose one."""
+    present = cuda_driver(situation.machine)
+    served = tuple(gpu for gpu in gpus if not refusal(situation, gpu))
+    elsewhere = "into another machine, or to a virtual machine (bound to vfio-pci) with a driver of its own"
+    if present is None or not served or len(served) == len(gpus):
+        fixes = "; or ".join(f"{driver_name(driver)} for {_names(group)}" for driver, group in options)
+        return f"Choose: {fixes}. What is left out goes {elsewhere}."
+    _, flavour, _ = kernel_driver(situation)
+    modules = f" ({flavour} kernel modules)" if flavour else ""
+    rest = tuple(gpu for gpu in gpus if gpu not in served)
+    others = [
+        f"{driver_name(driver)} serves {_names(group)}"
+        for driver, group in options
+        if any(gpu in rest for gpu in group)
+    ]
+    return (
+        f"Driver {present}{modules} serves {_names(served)}: keep it for that. {_names(rest)} goes {elsewhere}. "
+        f"Or the other way round: {'; '.join(others)}."
+    )
+
+
+def driver_name(driver: InstallDriver) -> str:
+    """ "NVIDIA driver 580 (open kernel modules)"."""
+    return f"NVIDIA driver {driver.branch} ({driver.flavour} kernel modules)"
+
+
+def driver_needs(matrix: Matrix, gpu: Gpu) -> str:
+    """The drivers that a GPU takes: "the open kernel modules alone, from driver 570.86.16 on"."""
+    sm = gpu.arch.value or ""
+    rules = {"required": "the open kernel modules alone", "refused": "the proprietary kernel modules alone"}
+    rule = matrix.module_flavour(sm, gpu.name) or ""
+    first, last = matrix.first_driver(sm, gpu.chip), matrix.last_branch(sm)
+    span = (f"from driver {first} on" if first else "", f"up to branch {last}" if last else "")
+    return ", ".join(part for part in (rules.get(rule, "kernel modules of both flavours"), *span) if part)
+
+
+def _names(gpus: tuple[Gpu, ...]) -> str:
+    return " and ".join(dict.fromkeys(gpu.name for gpu in gpus))
+
+
+# --- the fix -----------------------------------------------------------------------------------------
+
+
+def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
+    """Install the NVIDIA driver that the machine takes, on the host where this is a container; where no one driver
+    serves these GPUs and the others, the choice that a person has."""
+    remedy = driver_to_install(situation, gpus, why=_left_without(situation, gpus))
+    if remedy is None:
+        names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus or situation.machine.of_vendor("nvidia")))
+        text = f"Install a driver that names {names} in its list of supported GPUs."
+        unknown = Fix("Install the GPU's driver", (Manual(text=text, risk="root"),))
+        return choose_gpus(situation, gpus) or unknown
+    what = driver_name(remedy)
+    if any(map(is_vgpu, situation.machine.of_vendor("nvidia"))):
+        text = (
+            f"Ask who runs the hypervisor for the vGPU guest driver of branch {remedy.branch} (from NVIDIA's vGPU "
+            "software; the drivers of NVIDIA's site, CUDA repository and distributions refuse a vGPU). It may be no "
+            "newer than the vGPU manager of the host allows."
+        )
+        return Fix(f"Install the vGPU guest driver {remedy.branch}", (Manual(text=text, risk="reboot"),))
+    if situation.in_container:
+        return Fix(
+            f"Install {what} on the host",
+            (Manual(text=f"On the host, outside this container: install {what} and reboot.", risk="reboot"),),
+        )
+    return Fix(f"Install {what}", (remedy, Reboot(why="the new kernel module is loaded at boot")))
+
+
+def is_vgpu(gpu: Gpu) -> bool:
+    """Whether a GPU is a slice that a hypervisor lends: its model ends in the profile, as in "NVIDIA A10-24Q"."""
+    profile = gpu.name.rpartition("-")[2]
+    return profile.endswith(("Q", "C", "A", "B", "CME")) and profile.rstrip("QCABME").isdecimal()
+
+
+def _left_without(situation: Situation, gpus: tuple[Gpu, ...]) -> str:
+    """Which GPU without any torch build the driver for these GPUs does not serve."""
+    chosen = gpus_to_drive(situation, gpus)
+    rest = [
+        gpu for gpu in situation.machine.of_vendor("nvidia") if gpu not in chosen and gpu.driver.value not in RESERVED
+    ]
+    left = [gpu for gpu in rest if gpu.arch.value and driver_to_install(situation, (*gpus, gpu)) is None]
+    if not left:
+        return ""
+    return f"it does not serve {', '.join(gpu.name for gpu in left)}, for which there is no torch build"

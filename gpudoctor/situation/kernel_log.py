@@ -1,0 +1,22 @@
+"""Lines of the kernel log that speak of a GPU."""
+
+from __future__ import annotations
+
+from gpudoctor.finding import Evidence
+from gpudoctor.machine import Gpu, LogFault
+from gpudoctor.situation import Situation
+
+
+def lines_about(gpu: Gpu, faults: tuple[LogFault, ...]) -> tuple[LogFault, ...]:
+    """The log lines that name this GPU's slot, or no slot at all."""
+    slot = (gpu.bdf or "").rpartition(".")[0].lower()
+    return tuple(
+        fault for fault in faults if fault.bdf is None or not slot or fault.bdf.lower().partition(".")[0] == slot
+    )
+
+
+def log_evidence(situation: Situation, faults: tuple[LogFault, ...]) -> tuple[Evidence, ...]:
+    """The last of these lines, and where they were read."""
+    log = situation.machine.kernel_log
+    source = log.value.source if log.value and log.value.source else log.source
+    return tuple(Evidence("kernel_log", fault.line, source) for fault in faults[-2:])

@@ -1,0 +1,88 @@
+"""Kernel modules of the vendors: those that are installed, and what keeps them from loading."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.machine import BlockedModule, DkmsModule, Gpu, InstalledModule, LogFault, Vendor
+from gpudoctor.situation import Situation
+
+
+def core_modules(situation: Situation) -> tuple[InstalledModule, ...]:
+    """NVIDIA's main module for each kernel that has it, under the names distributions give it."""
+    return tuple(
+        module for module in situation.machine.nvidia.modules_installed.value or () if is_nvidia_core(module.name)
+    )
+
+
+def is_nvidia_core(name: str) -> bool:
+    """ "nvidia" itself (also nvidia-current, nvidia-tesla-470 ...), not nvidia_uvm and its other companions."""
+    return bool(re.fullmatch(r"nvidia(_(current|tesla|legacy|open|\d+)\w*)?", name.replace("-", "_")))
+
+
+def for_running_kernel(situation: Situation, modules: tuple[InstalledModule, ...]) -> InstalledModule | None:
+    """The one of these modules that was built for the kernel that runs."""
+    kernel = situation.machine.system.kernel.value
+    return next((module for module in modules if module.kernel == kernel), None)
+
+
+def version_on_disk(situation: Situation) -> str | None:
+    """Version of the NVIDIA module for the running kernel: by its file, else by the DKMS tree it was built from."""
+    module = for_running_kernel(situation, core_modules(situation))
+    if module is not None and module.version:
+        return module.version
+    if module is None and situation.machine.nvidia.modules_installed.known:
+        return None
+    kernel = situation.machine.system.kernel.value
+    trees = [tree for tree in situation.machine.nvidia.dkms.value or () if kernel and tree.kernel == kernel]
+    built = [tree.version for tree in trees if is_nvidia_core(tree.name) and tree.status in ("built", "installed")]
+    return built[0] if len(built) == 1 else None
+
+
+def blocked(situation: Situation, vendor: Vendor) -> tuple[BlockedModule, ...]:
+    """Rules that keep the vendor's main module from loading."""
+    if situation.in_container:
+        return ()
+    if vendor == "nvidia":
+        rules = situation.machine.nvidia.blocked.value or ()
+        return tuple(rule for rule in rules if is_nvidia_core(rule.module))
+    return tuple(rule for rule in situation.machine.amd.blocked.value or () if rule.module == "amdgpu")
+
+
+def unbuilt_dkms(situation: Situation, vendor: Vendor) -> tuple[DkmsModule, ...]:
+    """DKMS trees of the vendor's driver, if none of them is installed for the running kernel."""
+    kernel = situation.machine.system.kernel.value
+    trees = (situation.machine.nvidia if vendor == "nvidia" else situation.machine.amd).dkms.value or ()
+    ours = is_nvidia_core if vendor == "nvidia" else _is_amdgpu
+    mine = tuple(tree for tree in trees if ours(tree.name))
+    if kernel is None or situation.in_container:
+        return ()
+    return () if any(tree.kernel == kernel and tree.status == "installed" for tree in mine) else mine
+
+
+def key_rejected(situation: Situation, vendor: Vendor) -> tuple[LogFault, ...]:
+    """Lines that say that Secure Boot refused a module of this vendor, or do not say which module."""
+    other = re.compile(r"'(amdgpu|amdkcl|amdttm)" if vendor == "nvidia" else r"'nvidia")
+    return tuple(
+        fault for fault in situation.log_faults("secure-boot-module-rejected") if not other.search(fault.line)
+    )
+
+
+def _is_amdgpu(name: str) -> bool:
+    return name in ("amdgpu", "rock")
+
+
+def kernel_too_old(situation: Situation, gpu: Gpu) -> str | None:
+    """First kernel that knows the GPU, if the running one is older and no AMD driver package stands in."""
+    target = situation.matrix.target(gpu.arch.value) if gpu.arch.value else None
+    first, running = target.first_kernel if target else None, situation.machine.system.kernel.value
+    if first is None or running is None:
+        return None
+    trees = situation.machine.amd.dkms.value or ()
+    stands_in = any(tree.status == "installed" and tree.kernel == running for tree in trees)
+    return first if not stands_in and _numbers(running) < _numbers(first) else None
+
+
+def _numbers(kernel: str) -> tuple[int, int]:
+    found = re.match(r"(\d{1,9})\.(\d{1,9})", kernel)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
