@@ -52,7 +52,7 @@ def exit_codes(page: Path) -> set[int]:
 
 def variables(page: Path) -> set[str]:
     """Variables of gpudoctor; those of its tests are their own."""
-    return set(re.findall(r"GPUDOCTOR_(?!TEST)[A-Z_]*[A-Z]", page.read_text()))
+    return set(re.findall(r"(?<!_)GPUDOCTOR_(?!TEST)[A-Z_]*[A-Z]", page.read_text()))
 
 
 def links(page: Path) -> list[Path]:

@@ -65,7 +65,7 @@ def option_rows() -> tuple[OptionRow, ...]:
 def variables() -> set[str]:
     """Every variable that the program reads."""
     sources = (path.read_text() for path in (ROOT / "gpudoctor").rglob("*.py"))
-    return {name for source in sources for name in re.findall(r"GPUDOCTOR_[A-Z_]*[A-Z]", source)}
+    return {name for source in sources for name in re.findall(r"(?<!_)GPUDOCTOR_[A-Z_]*[A-Z]", source)}
 
 
 def exit_codes() -> set[int]:
