@@ -1,4 +1,4 @@
-"""What a person reads when the command was not started: the first cause and its way out, in a few lines."""
+"""What a person reads when the command was not started: the first problem and its fix, in a few lines."""
 
 from __future__ import annotations
 
