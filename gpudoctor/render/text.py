@@ -90,6 +90,8 @@ def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: 
 
 def _unanswered(report: Report, look: Look) -> Iterator[Line]:
     questions = [question for question in report.not_judged if look.verbose or question.matters]
+    if report.verdict == "unknown" and not look.verbose:
+        del questions[:1]  # the first line has it
     if questions:
         yield []
     for question in questions:
