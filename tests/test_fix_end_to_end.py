@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.made_environments import make_venv_with_pip
-from tests.support.wheel_index import WheelIndex, wheel_index
+from tests.support.wheel_index import WheelIndex, torch_files, wheel_index, write_wheel
 
 UV = shutil.which("uv")
 
@@ -142,9 +142,20 @@ def test_a_repair_is_shown_run_proved_and_taken_back(
     assert "  undone  " in patient.gpudoctor("fix", "--history").stdout
 
 
+def serve_what_is_recommended(patient: Patient) -> None:
+    """Put the torch that gpudoctor proposes there on the index, whichever that is."""
+    _, plan = patient.examined("fix", "--install", "torch", "--dry-run")
+    argv = plan["steps"][0]["argv"]
+    version = next(word for word in argv if word.startswith("torch==")).removeprefix("torch==")
+    url = next((word for word in argv if word.startswith(patient.index.url)), f"{patient.index.url}/pypi")
+    folder = patient.index.folder / url.rpartition("/")[2] / "torch"
+    write_wheel(folder, "torch", version, torch_files(version.partition("+")[0], "cu130"))
+
+
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_missing_torch_is_installed_where_that_is_said_and_undone(tmp_path: Path, index: WheelIndex, tool: str):
     patient = Patient(tmp_path, index, tool, RTX_4070)
+    serve_what_is_recommended(patient)
     files = patient.files()
     arguments = (*RTX_4070, "--python", str(patient.prefix), "--matrix", str(index.overlay()))
     for way in ((), ("--yes",), ("--install", "torch", "--dry-run")):
@@ -163,6 +174,7 @@ def test_a_missing_torch_is_installed_where_that_is_said_and_undone(tmp_path: Pa
 
 def test_on_a_terminal_a_missing_torch_is_offered(tmp_path: Path, index: WheelIndex):
     patient = Patient(tmp_path, index, "pip", RTX_4070)
+    serve_what_is_recommended(patient)
     code, told = on_a_terminal(patient, "y")
     assert (code, "Apply step 1? [y/N]" in told) == (0, True), told
     assert "torch" in patient.versions()

@@ -94,9 +94,9 @@ def test_a_bad_journal_is_one_line_and_the_others_go_on(place: Place, kind: str)
 def test_undo_says_that_a_bad_journal_may_be_of_this_environment(place: Place, kind: str) -> None:
     KINDS[kind](place)
     _, _, err = failed("fix", "--undo", "--yes", "--python", str(place.prefix))
-    assert "may be a repair of this environment" in err
+    assert "may be a fix of this environment" in err
     _, _, err = failed("fix", "--undo", "--yes", "--python", str(place.other))
-    assert ("may be a repair of this environment" in err) == (kind == "FIFO as journal.jsonl")
+    assert ("may be a fix of this environment" in err) == (kind == "FIFO as journal.jsonl")
 
 
 def test_a_folder_that_is_swapped_for_a_link_in_the_middle_is_not_followed(

@@ -25,13 +25,16 @@ from tests.support.hosts import Host
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def on_a_terminal(*arguments: str, columns: int = 80, cwd: Path | None = None, **variables: str) -> str:
-    """What a terminal of that width gets of stdout; stderr is another file."""
+def on_a_terminal(
+    *arguments: str, columns: int = 80, cwd: Path | None = None, progress: bool = False, **variables: str
+) -> str:
+    """What a terminal of that width gets of stdout; of stderr alone, where the `progress` is asked for."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     child = subprocess.Popen(
         [sys.executable, "-m", "gpudoctor", *arguments],
-        stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.DEVNULL, cwd=cwd,
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL if progress else theirs,
+        stderr=theirs if progress else subprocess.DEVNULL, cwd=cwd,
         env=environ(TERM="xterm-256color") | variables,
     )  # fmt: skip
     os.close(theirs)
@@ -132,6 +135,15 @@ def test_a_torch_that_nothing_can_use_is_not_green(tmp_path: Path):
     text = on_a_terminal("check", "--root", str(tmp_path))
     assert COLOR.sub("", text).startswith("No GPU found; torch 2.9.1+cpu runs on the CPU only.\n")
     assert "\x1b[1;32m" not in text
+
+
+def test_each_stage_is_told_before_it_begins_and_nothing_stays(tmp_path: Path):
+    write_torch(write_venv(tmp_path / "venv"), "2.9.1+cpu", None)
+    told = on_a_terminal("check", "--python", str(tmp_path / "venv"), progress=True)
+    stages = ["reading the machine's files", "asking the driver", "importing torch"]
+    assert [stage for stage in re.split(r"\r\x1b\[K| \.\.\.", told) if stage] == stages
+    assert told.endswith("\r\x1b[K")
+    assert on_a_terminal("check", "--level", "static", progress=True, TERM="dumb") == ""
 
 
 def test_eight_equal_gpus_are_one_line(tmp_path: Path):

@@ -36,8 +36,15 @@ check = whole_command(
     "check",
     LINE,
     _check,
-    "Say what is wrong with this machine and this Python environment, first cause first.\n\n"
-    "Described facts (--gpu, --driver ...) stand in the place of those of this machine.",
+    "Tell what is wrong with this machine and this Python environment, first cause first.\n\n"
+    "--gpu, --driver, --torch ... describe what is not to be read from this machine.\n\n"
+    "\b\n"
+    "Examples:\n"
+    "  gpudoctor check\n"
+    "  gpudoctor check --python .venv\n"
+    "  gpudoctor check --gpu H100 --driver 550.54.15     before an image runs on that machine\n"
+    "  gpudoctor check --format markdown                 for a bug report\n"
+    "  gpudoctor check --from machine.json               a machine that you do not have",
 )
 
 
@@ -47,7 +54,12 @@ check = whole_command(
 @matrix_option
 @report_options
 def whatif(description: Description, variables: dict[str, str], overlays: tuple[str, ...], shown: Shown) -> int:
-    """Judge a machine that is only described; what is not described is taken as healthy."""
+    """Check a machine that is only described; everything else is assumed healthy.
+
+    \b
+    Example:
+      gpudoctor whatif --gpu "RX 6800" --torch 2.9.1+rocm6.4
+    """
     from gpudoctor.command_line.reporting import present
     from gpudoctor.intake.described import imagined
     from gpudoctor.matrix.load import load_matrix
@@ -67,7 +79,12 @@ def whatif(description: Description, variables: dict[str, str], overlays: tuple[
 @variable_option
 @option(replace(PRIVATE, variable=""))  # what is made to be passed on
 def snapshot(examined: Examined, variables: dict[str, str], private: bool) -> int:
-    """Print this machine as one JSON document; `check --from FILE` reads it back."""
+    """Print this machine as one JSON document; `check --from FILE` reads it back.
+
+    \b
+    Example:
+      gpudoctor snapshot > machine.json
+    """
     from gpudoctor.command_line.examined import probed
     from gpudoctor.intake.snapshot import Snapshot
     from gpudoctor.matrix.load import load_matrix

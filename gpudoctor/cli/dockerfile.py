@@ -40,7 +40,12 @@ def dockerfile(
     overlays: tuple[str, ...],
     shown: Shown,
 ) -> int:
-    """Judge PATH before it is built: a Dockerfile, a compose file, or a folder that holds them."""
+    """Check PATH before it is built: a Dockerfile, a compose file, or a folder that holds them.
+
+    \b
+    Example:
+      gpudoctor dockerfile Dockerfile --gpu H100 --driver 550.54.15
+    """
     from gpudoctor.command_line.reporting import give
     from gpudoctor.dockerfile.reading import read_recipe
     from gpudoctor.dockerfile.recipe import Recipe

@@ -23,7 +23,10 @@ preflight = whole_command(
     "preflight",
     LINE,
     _run,
-    "Judge this machine, then become CMD; or refuse, and say why.\n\n"
+    "Check this machine, then become CMD; or refuse to start it, and say why.\n\n"
     "CMD keeps the process number, gets the signals and gives the exit status. A refusal exits with 121 (error), "
-    "122 (usage) or 123 (not known); without CMD with the codes of check. GPUDOCTOR_SKIP=1 judges nothing.",
+    "122 (usage) or 123 (unknown); without CMD with the codes of check. GPUDOCTOR_SKIP=1 checks nothing.\n\n"
+    "\b\n"
+    "Example:\n"
+    "  gpudoctor preflight --require 'gpu>=1' -- python train.py",
 )

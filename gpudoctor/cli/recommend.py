@@ -51,10 +51,16 @@ def recommend(
     verbose: bool,
     no_color: bool,
 ) -> int:
-    """Say which torch build this machine should have, the next best, and why not the others.
+    """Name the best torch build for this machine, the next best, and why not the others.
 
-    Described facts (--gpu, --driver ...) stand in the place of those of this machine. Exit codes: 0 a build serves,
-    1 none does, 3 a GPU or the driver is not known.
+    --gpu, --driver ... describe what is not to be read from this machine. Exit codes: 0 a build works, 1 none does,
+    3 a GPU or the driver is unknown.
+
+    \b
+    Examples:
+      gpudoctor recommend
+      gpudoctor recommend --gpu "RTX 5090" --driver 570.133.07
+      gpudoctor recommend --with torchvision -v
     """
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.recommend import recommend as choose

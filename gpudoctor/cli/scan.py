@@ -40,6 +40,11 @@ def scan(
 
     Without PATH: the active environment. The exit code is 1 if a library that decides has no code for a GPU,
     3 if that cannot be told.
+
+    \b
+    Examples:
+      gpudoctor scan torch --gpu "RTX 5090"
+      gpudoctor scan torch-2.9.1-cp312-cp312-manylinux_2_28_x86_64.whl
     """
     from gpudoctor.host import LiveHost
     from gpudoctor.matrix.load import load_matrix

@@ -64,6 +64,12 @@ def smoke(
 
     Each one runs in a child of the examined Python, with a time limit; what crashes or hangs costs that kernel only.
     The report is that of `check`, with the kernels first.
+
+    \b
+    Examples:
+      gpudoctor smoke
+      gpudoctor smoke --level standard --device cuda:0
+      gpudoctor smoke --list
     """
     from gpudoctor.host import InputError
 

@@ -27,7 +27,7 @@ def level(help: str, choices: tuple[str, ...] = LEVELS) -> Option:
 
 
 PYTHON = Option(
-    ("--python",), "python", "Examined interpreter, venv or conda prefix. [default: the active one]",
+    ("--python",), "python", "Examined interpreter, venv or conda prefix. [default: the active one, else .venv]",
     metavar="PATH", variable="GPUDOCTOR_PYTHON",
 )  # fmt: skip
 ROOT = Option(

@@ -18,16 +18,26 @@ _PLACE = re.compile(r"([^/\s:][^\n:]*):(\d{1,7})")
 def finding_lines(finding: ReportedFinding) -> Iterator[str]:
     """What a problem is, and its first fix."""
     yield finding.message
-    if finding.saw:
-        yield f"found: {finding.saw}"
-    if finding.want:
-        yield f"needed: {finding.want}"
+    yield from (f"{label}: {value}" for label, value in found_and_needed(finding))
     if finding.confidence != "certain":
         yield f"{finding.confidence}, not certain"
     for fix in finding.fixes[:1]:
         yield f"Fix: {fix.title}"
         for step in fix.steps:
             yield from (f"  {line}" for line in step_lines(step))
+
+
+def found_and_needed(finding: ReportedFinding) -> Iterator[tuple[str, str]]:
+    """What was found and what is needed; a list that stands in the message is not told again."""
+    in_message = _words(finding.message)
+    for label, value in (("found", finding.saw), ("needed", finding.want)):
+        words = _words(value)
+        if value and not (len(words) > 1 and words <= in_message):
+            yield label, value
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[\w./+-]*\w", text.lower()))
 
 
 def is_command(fix: PlannedFix) -> bool:

@@ -170,6 +170,8 @@ def _outcome(applied: Applied, proof: Proof | None, place: tuple[str, ...]) -> I
         yield from _failure(applied)
     if proof is not None:
         yield []
+        if applied.ok:
+            yield [(_state(proof), "bold")]
         yield from _proof(proof)
     if applied.run is not None and not applied.interrupted and not applied.run.has("unchanged"):
         yield [("Undo: ", "dim"), (command_line(("gpudoctor", "fix", "--undo", *place)), "command")]
@@ -196,7 +198,6 @@ def _failure(applied: Applied) -> Iterator[Line]:
 
 
 def _proof(proof: Proof) -> Iterator[Line]:
-    yield [(_state(proof), "bold")]
     for finding in proof.repaired:
         yield [("✓ fixed        ", "bold green"), _name(finding)]
     for finding in proof.by_variables:
@@ -215,7 +216,7 @@ def _proof(proof: Proof) -> Iterator[Line]:
 def _state(proof: Proof) -> str:
     """ "Fixed 1 problem; 1 is still there"."""
     fixed, left = len(proof.repaired), len(proof.left) + len(proof.new)
-    parts = [f"Fixed {fixed} problem{'s' * (fixed != 1)}" if fixed or left else "Applied"]
+    parts = [f"Fixed {fixed} problem{'s' * (fixed != 1)}" if fixed or left else "Applied, and no problem is left"]
     if left:
         parts.append(f"{left} problem{'s' * (left != 1)} left")
     if proof.questions:

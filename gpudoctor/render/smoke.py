@@ -138,7 +138,7 @@ def _measured(kernel: SmokeKernel, rates: GpuRates | None) -> str:
 def _figure(name: str, value: float) -> str:
     """ "312 TFLOPS", "to GPU 25.1 GB/s"; a pair of GPUs ("0>1") has GB/s, too."""
     unit = next(((key, unit) for key, unit in _UNITS if name.endswith(key)), (">", "GB/s"))
-    what = name.removesuffix(unit[0]).replace("_", " ").strip()
+    what = name.removesuffix(unit[0]).replace("_", " ").replace("gpu", "GPU").strip()
     return f"{what} {value:.4g} {unit[1]}".strip()
 
 

@@ -35,7 +35,8 @@ def headline(report: Report, look: Look) -> Line:
         more = f"; {_counted(len(unanswered), 'check')} could not be completed" if unanswered else ""
         return [(f"{counts}{more}", "bold red")]
     if unanswered:
-        return [(f"{could_not_check(unanswered[0])}{f' ({counts})' if counts else ''}", "bold magenta")]
+        first = [(could_not_check(unanswered[0]), "bold magenta"), (f" [{unanswered[0].id}]", "dim")]
+        return [*first, (f"; {counts}" if counts else "", "bold yellow")]
     failed = " Not all kernels pass: see below." if _failed(report) else ""
     if warnings:
         return [(f"{counts}{failed and '.'}{failed}", "bold yellow")]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.privacy import pseudonyms
 from gpudoctor.render.inventory import inventory
 from gpudoctor.render.lines import Line, ignored_lines, print_lines
+from gpudoctor.render.plain import found_and_needed
 from gpudoctor.render.steps import fix_lines
 from gpudoctor.render.summary import could_not_check, headline, next_lines
 
@@ -72,7 +72,8 @@ def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: 
     yield [("    ", ""), (finding.message, "")]
     for number, fix in enumerate(finding.fixes if first or verbose else finding.fixes[:1]):
         yield from fix_lines(fix, "Alternative" if number else "Fix")
-    yield from found_and_needed(finding)
+    for label, value in found_and_needed(finding):
+        yield [(f"    {label:<8}", "dim"), (value, "")]
     if finding.confidence != "certain":
         from gpudoctor.render.certainty import certainty
 
@@ -87,25 +88,10 @@ def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: 
         yield [("    see     ", "dim"), (", ".join(finding.refs), "dim")]
 
 
-def found_and_needed(finding: ReportedFinding) -> Iterator[Line]:
-    """What was found and what is needed; a list that stands in the message is not told again."""
-    for label, value in (("found", finding.saw), ("needed", finding.want)):
-        if value and not _told(value, finding.message):
-            yield [(f"    {label:<8}", "dim"), (value, "")]
-
-
-def _told(value: str, message: str) -> bool:
-    """Whether a message has all the words of a value of several."""
-    words = _words(value)
-    return len(words) > 1 and words <= _words(message)
-
-
-def _words(text: str) -> set[str]:
-    return set(re.findall(r"[\w./+-]*\w", text.lower()))
-
-
 def _unanswered(report: Report, look: Look) -> Iterator[Line]:
     questions = [question for question in report.not_judged if look.verbose or question.matters]
+    if report.verdict == "unknown" and not look.verbose:
+        del questions[:1]  # the first line has it
     if questions:
         yield []
     for question in questions:
