@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpudoctor.cli.options import data_option, matrix_option
+from gpudoctor.cli.options import data_option, matrix_option, plugin_option
 
 if TYPE_CHECKING:
     from gpudoctor.check import Check
@@ -15,14 +15,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name", metavar="ID|SLUG")
-def explain(name: str) -> int:
+@plugin_option
+def explain(name: str, plugins: tuple[str, ...]) -> int:
     """Say what a finding means, why it matters, how it is judged and how safe its fix is."""
     from gpudoctor.host import InputError
     from gpudoctor.suites import machine_checks
 
-    found = [check for check in machine_checks().named(name) if name.upper() == check.id or name == check.slug]
+    suite = machine_checks(plugins)
+    found = [check for check in suite.named(name) if name.upper() == check.id or name == check.slug]
     if not found:
-        ids = ", ".join(check.id for check in machine_checks().named(name)[:6])
+        ids = ", ".join(check.id for check in suite.named(name)[:6])
         raise InputError(f"{name!r} names several checks ({ids} ...): give one id or slug")
     _print_markdown("\n\n".join(_explanation(check) for check in found))
     return 0
@@ -44,11 +46,12 @@ def _print_markdown(text: str) -> None:
 
 @click.command("list")
 @data_option
-def list_checks(style: str | None) -> int:
+@plugin_option
+def list_checks(style: str | None, plugins: tuple[str, ...]) -> int:
     """List all checks: id, slug and what is wrong."""
     from gpudoctor.suites import image_checks, machine_checks
 
-    checks = (*machine_checks(), *image_checks())
+    checks = (*machine_checks(plugins), *image_checks())
     if style == "json":
         from gpudoctor.render.documents import ListedCheck
         from gpudoctor.render.public import to_json

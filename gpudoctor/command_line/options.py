@@ -104,6 +104,11 @@ IGNORE = Option(
     metavar="ID|SLUG|PREFIX[=REASON]", multiple=True, variable="GPUDOCTOR_IGNORE",
 )  # fmt: skip
 
+PLUGIN = Option(
+    ("--plugin",), "plugins", "Also run the checks of this plugin, installed beside gpudoctor.",
+    metavar="NAME", multiple=True, variable="GPUDOCTOR_PLUGINS",
+)  # fmt: skip
+
 # --- how it is told ---------------------------------------------------------------------------------------
 
 
@@ -142,6 +147,7 @@ def report(styles: tuple[str, ...] = FORMATS) -> tuple[Option, ...]:
         fail_on("What makes the exit code 1."),
         SELECT,
         IGNORE,
+        PLUGIN,
         REPORT_FILE,
         PRIVATE,
         quiet("Print the first error only, nothing when there is none."),

@@ -19,6 +19,7 @@ LINE = CommandLine(
         options.fail_on("What refuses."),
         options.SELECT,
         options.IGNORE,
+        options.PLUGIN,
         Option(
             ("--set-env",), "set_env", "Set the variables that repair an error, for the command only.", flag=True
         ),
