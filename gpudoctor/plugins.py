@@ -10,8 +10,8 @@ import re
 import site
 import sys
 import sysconfig
-from collections.abc import Iterable
-from contextlib import redirect_stdout
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from functools import cache, wraps
 from importlib.metadata import Distribution, EntryPoint, distributions
 from types import ModuleType
@@ -37,14 +37,12 @@ def plugin_checks(names: Iterable[str]) -> tuple[Check[Situation], ...]:
 
 
 def refuse_clashes(checks: Iterable[Check[Any]]) -> None:
-    """Raises InputError where a plugin's check has the id or the slug of another check."""
+    """Raises InputError where two checks, of which one is a plugin's, have one id or one slug."""
     seen: dict[str, Check[Any]] = {}
     for check in sorted(checks, key=lambda check: not check.id.startswith(_OWN_LETTERS)):
-        for name in (check.id, check.slug) if not check.id.startswith(_OWN_LETTERS) else ():
-            if name in seen:
-                raise InputError(
-                    f"the plugins' check {check.id} ({check.slug}): {seen[name].id} has that name already"
-                )
+        for name in () if check.id.startswith(_OWN_LETTERS) else (check.id, check.slug):
+            if other := seen.get(name):
+                raise InputError(f"{check.id} ({check.slug}) of a plugin: {other.id} is named {name!r}, too")
         seen |= {check.id: check, check.slug: check}
 
 
@@ -58,11 +56,11 @@ def described(name: str) -> str:
 def _checks_of(name: str) -> tuple[Check[Situation], ...]:
     _, entry_point = _entry_point(name)
     try:
-        with redirect_stdout(sys.stderr):  # stdout is for the report
+        with redirect_stdout(sys.stderr), _installed_first():  # stdout is for the report
             module = entry_point.load()
     except (Exception, SystemExit) as error:
         raise InputError(f"plugin {name!r} cannot be loaded: {type(error).__name__}: {_one_line(error)}") from None
-    found = [value for value in vars(module).values() if isinstance(value, Check)] if _is_module(module) else []
+    found = _held_by(module)
     if not found:
         raise InputError(f"plugin {name!r}: {entry_point.value} is no module that holds checks")
     for check in found:
@@ -71,8 +69,8 @@ def _checks_of(name: str) -> tuple[Check[Situation], ...]:
     return tuple(map(_watched, found))
 
 
-def _is_module(value: object) -> bool:
-    return isinstance(value, ModuleType)
+def _held_by(value: object) -> list[Check[Situation]]:
+    return [one for one in vars(value).values() if isinstance(one, Check)] if isinstance(value, ModuleType) else []
 
 
 def _entry_point(name: str) -> tuple[Distribution, EntryPoint]:
@@ -94,6 +92,17 @@ def _own_folders() -> list[str]:
     """Where distributions of this Python are installed; neither the working folder nor PYTHONPATH."""
     user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
     return list(dict.fromkeys((sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *user)))
+
+
+@contextmanager
+def _installed_first() -> Iterator[None]:
+    """`python -m gpudoctor` looks into the working folder first: a module of that name there is not the plugin."""
+    before = list(sys.path)
+    sys.path[:0] = _own_folders()
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 def _what_is_wrong(check: Check[Any]) -> str:

@@ -11,6 +11,7 @@ check_result("driver-too-old", machine).findings
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 from msgspec import Struct
@@ -41,6 +42,8 @@ from gpudoctor.machine import (
     absent,
     known,
 )
+from gpudoctor.matrix.load import load_matrix
+from gpudoctor.matrix.questions import Matrix
 
 LIB = "/usr/lib/x86_64-linux-gnu"
 
@@ -52,6 +55,11 @@ class CheckResult(Struct, frozen=True):
     not_judged: tuple[NotJudged, ...]
 
 
+@cache
+def _matrix(overlays: tuple[str, ...]) -> Matrix:
+    return load_matrix(overlays)
+
+
 def check_result(
     slug: str | Check[Any], machine: Machine, *, plugins: tuple[str, ...] = (), overlays: tuple[str, ...] = ()
 ) -> CheckResult:
@@ -59,12 +67,11 @@ def check_result(
 
     Only that check runs: nothing is joined to its cause, and a crash is raised. `plugins` names those to look in.
     """
-    from gpudoctor.matrix.load import load_matrix
     from gpudoctor.situation import Situation
     from gpudoctor.suites import machine_checks
 
     checks = [slug] if isinstance(slug, Check) else machine_checks(plugins).named(slug)
-    situation = Situation(machine, load_matrix(overlays))
+    situation = Situation(machine, _matrix(overlays))
     results = [check.run(situation) for check in checks]
     findings = tuple(finding for found, _ in results for finding in found)
     return CheckResult(findings, tuple(question for _, questions in results for question in questions))
@@ -305,20 +312,24 @@ def with_stack(machine: Machine, **parts: Any) -> Machine:
 
 
 def with_system(machine: Machine, **parts: Any) -> Machine:
+    """The machine with fields of its system replaced."""
     return replace(machine, system=replace(machine.system, **parts))
 
 
 def with_environment(machine: Machine, **parts: Any) -> Machine:
+    """The machine with fields of its Python environment replaced."""
     patient = machine.environment.value
     assert patient is not None
     return replace(machine, environment=known(replace(patient, **parts), machine.environment.source))
 
 
 def with_torch(machine: Machine, **parts: Any) -> Machine:
+    """The machine with fields of its torch replaced."""
     patient = machine.torch
     assert patient is not None
     return with_environment(machine, torch=known(replace(patient, **parts), patient.source))
 
 
 def fact(value: Any, source: str = "test") -> Fact[Any]:
+    """A fact that is known."""
     return known(value, source)

@@ -125,7 +125,7 @@ def action(change: str, slot: str = "0000:01:00") -> str:
 
 
 @pytest.mark.parametrize(
-    ("changes", "way"),
+    ("changes", "fix"),
     [
         (["0x0 (None) to 0x2 (Node Reboot Required)"], "Reboot the machine"),
         (["0x0 (None) to 0x2 (OS Reboot)"], "Reboot the machine"),

@@ -117,6 +117,13 @@ def test_a_projects_file_runs_no_code_that_lies_beside_it(installed: Path, tmp_p
     assert not (tmp_path / "ran").exists()
 
 
+def test_a_file_of_a_plugins_name_is_not_the_plugin(installed: Path, tmp_path: Path):
+    (tmp_path / "gpudoctor.toml").write_text('plugins = ["acme"]')
+    (tmp_path / "gpudoctor_acme.py").write_text("import os\nopen('ran', 'w').close()\n")
+    assert "ACME001" in gpudoctor(installed, tmp_path, "list").stdout
+    assert not (tmp_path / "ran").exists()
+
+
 HEAD = "from gpudoctor.check import check\nfrom gpudoctor.finding import *\n"
 CHECK = '{head}@check("{id}", "{slug}", "driver")\ndef one(situation):\n    """Title."""\n    {body}\n'
 WRONG = {
@@ -125,7 +132,10 @@ WRONG = {
     "ends the program": ("raise SystemExit(0)", "cannot be loaded: SystemExit"),
     "holds nothing": ("x = 1", "holds checks"),
     "takes an id of ours": (CHECK.format(head=HEAD, id="GPD777", slug="odd-one", body="return ()"), "own letters"),
-    "takes a slug of ours": (CHECK.format(head=HEAD, id="ODD001", slug="no-gpu", body="return ()"), "GPD101 has"),
+    "takes a slug of ours": (
+        CHECK.format(head=HEAD, id="ODD001", slug="no-gpu", body="return ()"),
+        "GPD101 is named 'no-gpu'",
+    ),
     "has a strange id": (CHECK.format(head=HEAD, id="odd-1", slug="odd-one", body="return ()"), "own letters"),
 }
 
