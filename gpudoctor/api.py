@@ -33,6 +33,7 @@ def diagnose(
     select: str | Iterable[str] = (),
     ignore: str | Iterable[str] | Mapping[str, str] = (),
     matrix: Path | Iterable[Path] = (),
+    plugin: str | Iterable[str] = (),
     fail_on: FailOn = "error",
 ) -> Report:
     """Say what is wrong with a machine and its Python environment, as `gpudoctor check` does.
@@ -58,7 +59,7 @@ def diagnose(
     description = Description(_several(gpu), driver, kernel, os, torch, python_version)
     variables = dict(env or {})
     rules = [f"{name}={why}" for name, why in ignore.items()] if isinstance(ignore, Mapping) else _several(ignore)
-    shown = Shown(fail_on=fail_on, select=_several(select), ignore=tuple(rules))
+    shown = Shown(fail_on=fail_on, select=_several(select), ignore=tuple(rules), plugins=_several(plugin))
     required = _requirements(_several(require))
     rows = load_matrix(_several(matrix))
     if snapshot is not None:

@@ -52,7 +52,7 @@ class Suite(Generic[J]):
 
     def concerned(self, subject: J) -> tuple[Check[J], ...]:
         """Those that have something to look at: the others could say nothing."""
-        return tuple(check for check in self if check.needs(subject))
+        return tuple(check for check in self if _is_concerned(check, subject))
 
     def chosen(self, names: Iterable[str]) -> tuple[Check[J], ...]:
         """Those that ids, slugs or prefixes of ids name. Raises InputError for a name of no check."""
@@ -62,10 +62,9 @@ class Suite(Generic[J]):
     def named(self, name: str) -> tuple[Check[Any], ...]:
         """The checks that an id, a slug or a prefix of an id names. Raises InputError where it names none."""
         upper = f"GPD{name}" if name.isascii() and name.isdigit() else name.upper()
-        by_id = upper.startswith("GPD")
 
         def among(checks: Iterable[Check[Any]]) -> tuple[Check[Any], ...]:
-            return tuple(check for check in checks if check.slug == name or (by_id and check.id.startswith(upper)))
+            return tuple(check for check in checks if check.slug == name or _begins(check.id, upper))
 
         found = among(self) or among(self._others())
         if not found and upper not in ("GPD9", *_OWN_FAULTS):
@@ -76,6 +75,18 @@ class Suite(Generic[J]):
             hint = f": did you mean {' or '.join(near)}?" if near else ""
             raise InputError(f"no check has the id, slug or prefix {name!r}{hint} (`gpudoctor list` shows them all)")
         return found
+
+
+def _begins(id: str, prefix: str) -> bool:
+    """ "GPD4" begins GPD402; its letters must be whole."""
+    return id.startswith(prefix) and prefix.startswith(id.rstrip("0123456789"))
+
+
+def _is_concerned(check: Check[J], subject: J) -> bool:
+    try:
+        return check.needs(subject)
+    except Exception:  # what is wrong with it shows when it runs
+        return True
 
 
 class Ignored(Struct, frozen=True):
@@ -272,12 +283,14 @@ def _run(check: Check[J], subject: J) -> tuple[tuple[Finding, ...], tuple[NotJud
         return check.run(subject)
     except Exception as error:  # a check that crashes is one line of the report, the rest goes on
         what = f"{type(error).__name__}: {error}"
+        own = check.id.startswith("GPD")
         crash = Finding(
             id="GPD901",
             slug="check-crashed",
             severity="warning",
-            subject=f"gpudoctor's check {check.id}",
-            message=f"The check {check.id} ({check.slug}) crashed and judged nothing. This is a fault of gpudoctor.",
+            subject=f"{'gpudoctor' if own else 'the plugin'}'s check {check.id}",
+            message=f"The check {check.id} ({check.slug}) crashed and judged nothing. This is a fault of "
+            f"{'gpudoctor' if own else 'its plugin'}.",
             saw=what,
             want="a judgement",
         )

@@ -1,4 +1,4 @@
-"""The checks of `checks/`: those of machines and those of images, each found by its folder."""
+"""The checks of `checks/`: those of machines and those of images, each found by its folder. And those of plugins."""
 
 from __future__ import annotations
 
@@ -20,15 +20,22 @@ _LAYERS = ("driver", "access", "runtime", "framework", "packages", "smoke", "gpu
 
 
 @cache
-def machine_checks() -> Suite[Situation]:
-    """Every check of a machine."""
-    return Suite((check for layer in _LAYERS for check in _checks_of(layer)), lambda: _checks_of(_IMAGE))
+def machine_checks(plugins: tuple[str, ...] = ()) -> Suite[Situation]:
+    """Every check of a machine, also of the plugins that are named. Raises InputError for a plugin that is none."""
+    checks: list[Check[Situation]] = [check for layer in _LAYERS for check in _checks_of(layer)]
+    if plugins:
+        from gpudoctor.plugins import plugin_checks, refuse_clashes
+
+        checks += plugin_checks(plugins)
+        refuse_clashes((*checks, *_checks_of(_IMAGE)))
+    return Suite(checks, lambda: _checks_of(_IMAGE))
 
 
 @cache
-def image_checks() -> Suite[Recipe]:
-    """Every check of Dockerfiles and compose files; a judgement of a machine never imports them."""
-    return Suite(_checks_of(_IMAGE), machine_checks)
+def image_checks(plugins: tuple[str, ...] = ()) -> Suite[Recipe]:
+    """Every check of Dockerfiles and compose files; a judgement of a machine never imports them. `plugins` may be
+    named beside them."""
+    return Suite(_checks_of(_IMAGE), lambda: machine_checks(plugins))
 
 
 def _checks_of(folder: str) -> Iterator[Check[Any]]:

@@ -69,11 +69,11 @@ def dockerfile(
     for image in images if described else ():
         with_torch = _machine_of(recipe, image, gpus, driver)
         if with_torch is not None:
-            also += _on_that_machine(recipe, image, with_torch)
+            also += _on_that_machine(recipe, image, with_torch, shown.plugins)
             machine = with_torch if len(images) == 1 else machine
     judgement = judge_recipe(
         recipe,
-        image_checks(),
+        image_checks(shown.plugins),
         also,
         select=shown.select or shown.project_select,
         ignore=ignore_rules(shown.all_ignored),
@@ -114,14 +114,14 @@ def _machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str
         return None
 
 
-def _on_that_machine(recipe: Recipe, image: Image, machine: Machine) -> list[Finding]:
+def _on_that_machine(recipe: Recipe, image: Image, machine: Machine, plugins: tuple[str, ...]) -> list[Finding]:
     """What the checks of machines say of the image's torch on the described GPUs."""
     from gpudoctor.engine import judge
     from gpudoctor.suites import machine_checks
 
     held = recipe.torch(image)
     assert held is not None
-    found = judge(machine, recipe.matrix, machine_checks()).findings
+    found = judge(machine, recipe.matrix, machine_checks(plugins)).findings
     return [
         replace(_placed(recipe, one, image, held.line), confidence=one.confidence if held.certain else "likely")
         for one in found

@@ -94,7 +94,7 @@ class Examination:
         return judge(
             machine,
             self.matrix,
-            machine_checks(),
+            machine_checks(self.shown.plugins),
             select=self.shown.select,
             project_select=self.shown.project_select,
             ignore=ignore_rules(self.shown.all_ignored),
@@ -115,7 +115,7 @@ class Examination:
                 look.judgement.findings,
                 Situation(look.machine, self.matrix),
                 self.allowed(look, system=system),
-                only=ids_of(only),
+                only=ids_of(only, self.shown.plugins),
                 alternative=alternative,
                 also=also,
                 questions=look.judgement.not_judged,
@@ -191,11 +191,11 @@ class Examination:
         return exit_code(judgement.verdict, cast("FailOn", self.shown.fail_on))
 
 
-def ids_of(names: Iterable[str]) -> tuple[str, ...]:
+def ids_of(names: Iterable[str], plugins: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The ids of checks that `--only` names, found here or not. Raises InputError for a name that no check has."""
     from gpudoctor.suites import machine_checks
 
-    return tuple(dict.fromkeys(check.id for name in names for check in machine_checks().named(name)))
+    return tuple(dict.fromkeys(check.id for name in names for check in machine_checks(plugins).named(name)))
 
 
 def _of_another_account(machine: Machine) -> str:

@@ -121,4 +121,5 @@ repair_options = gathered("shown", Shown, *map(option, options.report(DATA_STYLE
 
 data_option = option(options.form(DATA_STYLES))
 matrix_option = option(options.MATRIX)
+plugin_option = option(options.PLUGIN, lambda given: project_settings().with_plugins(given))
 variable_option = option(options.ENV, options.named_values)

@@ -9,7 +9,7 @@ import click
 
 from gpudoctor.cli.command import Group, command, did_you_mean
 from gpudoctor.cli.completion import checks, tables
-from gpudoctor.cli.options import data_option, matrix_option
+from gpudoctor.cli.options import data_option, matrix_option, plugin_option
 from gpudoctor.render.lines import printable
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 @command()
 @click.argument("name", metavar="ID|SLUG", shell_complete=checks)
-def explain(name: str) -> int:
+@plugin_option
+def explain(name: str, plugins: tuple[str, ...]) -> int:
     """Tell what a problem means, why it matters, how it is found and how safe its fix is.
 
     \b
@@ -30,7 +31,7 @@ def explain(name: str) -> int:
     from gpudoctor.host import InputError
     from gpudoctor.suites import machine_checks
 
-    named = machine_checks().named(name)
+    named = machine_checks(plugins).named(name)
     found = [check for check in named if check.id in (name.upper(), f"GPD{name}") or name == check.slug]
     if not found:
         ids = ", ".join(check.id for check in named[:6])
@@ -55,11 +56,12 @@ def _print_markdown(text: str) -> None:
 
 @command("list")
 @data_option
-def list_checks(style: str | None) -> int:
+@plugin_option
+def list_checks(style: str | None, plugins: tuple[str, ...]) -> int:
     """List all checks: id, slug and what is wrong."""
     from gpudoctor.suites import image_checks, machine_checks
 
-    checks = (*machine_checks(), *image_checks())
+    checks = (*machine_checks(plugins), *image_checks())
     if style == "json":
         from gpudoctor.render.documents import ListedCheck
         from gpudoctor.render.public import to_json

@@ -43,6 +43,7 @@ class Shown(Struct, frozen=True):
     ignore: tuple[str, ...] = ()
     project_select: tuple[str, ...] = ()
     project_ignore: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
     report_file: str | None = None
     private: bool = False
     quiet: bool = False
@@ -67,4 +68,8 @@ def shown(given: Given, project: Settings, required: tuple[Requirement, ...] = (
         "project_select": () if given.get("select") else project.selected,
         "project_ignore": () if given.get("ignore") else project.rules,
     }
-    return gathered(Shown, {**wanted, **given, "fail_on": fail_on(project, given.get("fail_on"), required)})
+    decided = {
+        "fail_on": fail_on(project, given.get("fail_on"), required),
+        "plugins": project.with_plugins(given.get("plugins", ())),
+    }
+    return gathered(Shown, {**wanted, **given, **decided})

@@ -121,6 +121,11 @@ IGNORE = Option(
     metavar="ID|SLUG|PREFIX[=REASON]", multiple=True, variable="GPUDOCTOR_IGNORE",
 )  # fmt: skip
 
+PLUGIN = Option(
+    ("--plugin",), "plugins", "Also run the checks of this plugin, installed beside gpudoctor.",
+    metavar="NAME", multiple=True, variable="GPUDOCTOR_PLUGINS",
+)  # fmt: skip
+
 # --- how it is told ---------------------------------------------------------------------------------------
 
 
@@ -159,6 +164,7 @@ def report(styles: tuple[str, ...] = FORMATS) -> tuple[Option, ...]:
         fail_on("What makes the exit code 1."),
         SELECT,
         IGNORE,
+        PLUGIN,
         REPORT_FILE,
         PRIVATE,
         quiet("Print the first problem only, nothing when there is none."),

@@ -1,9 +1,9 @@
 """What a project asks for in its files: `gpudoctor.toml`, or `[tool.gpudoctor]` of pyproject.toml.
 
-What the command line or a variable says goes before them, and requirements add up. How a report is read (`ignore`,
-`select`, `fail-on`) holds for every machine that is judged in that folder; what is asked of a machine (`require`,
-`level`, `wait`) for the running one alone: a described or recorded one is not where the project runs. A project's
-files never take back what a person requires by the command line or a variable.
+What the command line or a variable says goes before them, and requirements add up. How a report is made (`ignore`,
+`select`, `plugins`, `fail-on`) holds for every machine that is judged in that folder; what is asked of a machine
+(`require`, `level`, `wait`) for the running one alone: a described or recorded one is not where the project runs. A
+project's files never take back what a person requires by the command line or a variable.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     require: str | tuple[str, ...] = ()
     ignore: dict[str, str] | tuple[str, ...] = {}
     select: str | tuple[str, ...] = ()
+    plugins: str | tuple[str, ...] = ()
     level: StartLevel | None = None
     fail_on: FailOn | None = None
     wait: Annotated[float, Meta(ge=0, lt=LONGEST_WAIT)] | None = None
@@ -47,6 +48,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     @property
     def selected(self) -> tuple[str, ...]:
         return _several(self.select)
+
+    def with_plugins(self, given: Iterable[str]) -> tuple[str, ...]:
+        """The plugins that a person or the project names."""
+        return tuple(dict.fromkeys((*given, *_several(self.plugins))))
 
     @property
     def rules(self) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ def judged(
     judgement = judge(
         survey.machine,
         matrix,
-        machine_checks(),
+        machine_checks(shown.plugins),
         select=shown.select,
         project_select=shown.project_select,
         ignore=ignore_rules(shown.ignore),

@@ -22,6 +22,7 @@ LINE = CommandLine(
         options.fail_on("What to refuse."),
         options.SELECT,
         options.IGNORE,
+        options.PLUGIN,
         Option(
             ("--set-env",), "set_env", "Set the variables that fix an error, for the command only.", flag=True,
             variable="GPUDOCTOR_SET_ENV",

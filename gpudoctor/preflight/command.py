@@ -79,6 +79,10 @@ def _check_machine(given: Given, environ: MutableMapping[str, str]) -> Passage:
     from gpudoctor.survey import survey
 
     rules, wait = _rules(given, environ)
+    if rules.plugins and not given.get("quiet"):
+        from gpudoctor.plugins import described
+
+        say(f"with the checks of the plugins {', '.join(map(described, rules.plugins))}")
     matrix = load_matrix(given.get("overlays", ()))
 
     def probe(level: Level) -> Survey:
@@ -102,6 +106,7 @@ def _rules(given: Given, environ: MutableMapping[str, str]) -> tuple[Rules, floa
         project_select=() if given.get("select") else project.selected,
         ignore=ignore_rules(given.get("ignore", ())),
         project_ignore=ignore_rules(() if given.get("ignore") else project.rules),
+        plugins=project.with_plugins(given.get("plugins", ())),
         fail_on=fail_on(project, given.get("fail_on"), required),
         set_env=bool(given.get("set_env")),
     )

@@ -40,6 +40,7 @@ class Rules(Struct, frozen=True):
     project_select: tuple[str, ...] = ()
     ignore: dict[str, str] = {}
     project_ignore: dict[str, str] = {}
+    plugins: tuple[str, ...] = ()
     fail_on: FailOn = "error"
     set_env: bool = False
 
@@ -126,7 +127,7 @@ class Gate:
         judgement = judge(
             survey.machine,
             self._matrix,
-            machine_checks(),
+            machine_checks(rules.plugins),
             select=rules.select,
             project_select=rules.project_select,
             ignore=rules.ignore,

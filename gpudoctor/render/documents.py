@@ -236,5 +236,17 @@ def schema_of(name: str) -> bytes:
     `Fact[tuple[B, ...]]` one name."""
     import msgspec
 
-    schema = msgspec.json.schema(DOCUMENTS[name])
-    return msgspec.json.format(msgspec.json.encode({"title": name, **schema}, order="sorted"), indent=2) + b"\n"
+    schema = {"title": name, **_dedented(msgspec.json.schema(DOCUMENTS[name]))}
+    return msgspec.json.format(msgspec.json.encode(schema, order="sorted"), indent=2) + b"\n"
+
+
+def _dedented(schema: Any) -> Any:
+    """Before Python 3.13 a docstring keeps its indent, which msgspec leaves in descriptions of generic types."""
+    from inspect import cleandoc
+
+    if isinstance(schema, dict):
+        return {
+            key: cleandoc(value) if key == "description" and isinstance(value, str) else _dedented(value)
+            for key, value in schema.items()
+        }
+    return [_dedented(item) for item in schema] if isinstance(schema, list) else schema

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 
-from gpudoctor.check import Check
 from gpudoctor.engine import judge
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.machine import KernelLog, LogFault, Machine, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.matrix.questions import Matrix
-from gpudoctor.situation import Situation
 from gpudoctor.suites import machine_checks
+from gpudoctor.testing import check_result
 
 BELOW_TORCH = ("GPD1", "GPD2")
 
@@ -21,19 +20,13 @@ def matrix() -> Matrix:
     return load_matrix()
 
 
-def _checks(slug: str) -> list[Check]:
-    chosen = [check for check in machine_checks() if check.slug == slug]
-    assert chosen, f"no check has the slug {slug}"
-    return chosen
-
-
 def found(machine: Machine, slug: str) -> list[Finding]:
     """What the check of that slug finds."""
-    return [finding for check in _checks(slug) for finding in check.run(Situation(machine, matrix()))[0]]
+    return list(check_result(slug, machine).findings)
 
 
 def unanswered(machine: Machine, slug: str) -> list[NotJudged]:
-    return [question for check in _checks(slug) for question in check.run(Situation(machine, matrix()))[1]]
+    return list(check_result(slug, machine).not_judged)
 
 
 def below_torch(machine: Machine) -> list[tuple[str, str]]:
