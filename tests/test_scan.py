@@ -301,12 +301,12 @@ def test_odd_files_of_an_environment_are_passed_over(tmp_path: Path):
 def test_this_machines_gpus_are_judged_and_a_mixed_box_needs_one_vendor_only(
     venv: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    from gpudoctor import doctor
+    from gpudoctor import survey
     from tests.support.machines import amd_gpu, nvidia_gpu, nvidia_machine
 
     monkeypatch.setattr(command, "_gpus", REAL_GPUS)
     found: list[Any] = []
-    monkeypatch.setattr(doctor, "survey", lambda *_, **__: doctor.Survey(found[0], (), {}))
+    monkeypatch.setattr(survey, "survey", lambda *_, **__: survey.Survey(found[0], (), {}))
     found[:] = [nvidia_machine(nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120"))]
     assert scan(venv).return_value == 1
     found[:] = [nvidia_machine(nvidia_gpu("NVIDIA A100", "sm_80"), amd_gpu())]

@@ -1,6 +1,6 @@
 """Real containers (podman with runc) on made-up GPU nodes.
 
-    node = Node(tmp_path).ubuntu().nvidia_card("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+    node = Node(tmp_path).ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
     engine.run(node, "preflight", "--", "true", devices=node.granted())
 
 What a container engine puts into a container of a GPU node is put in here from the node's files, as NVIDIA's toolkit

@@ -1,7 +1,7 @@
 """Whole recorded machines, written into a folder that `--root` reads: files, nodes, variables.
 
     host = Host(tmp_path).ubuntu()
-    host.nvidia_card("2b85").nvidia_driver("570.133.07")
+    host.nvidia_gpu("2b85").nvidia_driver("570.133.07")
     host.torch("2.6.0+cu124")
     report = host.check()            # the JSON report, through the command line
 
