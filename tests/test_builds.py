@@ -512,7 +512,7 @@ def row_of(remedy: ReplaceTorch):  # type: ignore[no-untyped-def]
     return rows[0]
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(
     st.lists(st.sampled_from(CAPABILITIES), min_size=1, max_size=2, unique=True),
     st.sampled_from(DRIVERS),
@@ -541,7 +541,7 @@ def test_each_cuda_build_that_is_proposed_runs_here(sms: list[str], driver: str,
             assert last is None or MATRIX.driver_for_cuda(f"{last}.999", row.cuda) != "too-old"
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(st.sampled_from(TARGETS), st.sampled_from(PYTHONS), st.sampled_from(KEPT_ROCM))
 def test_each_rocm_build_that_is_proposed_runs_here(gfx: str, python: str, kept: str) -> None:
     gpu = amd_gpu(f"GPU {gfx}", gfx)
@@ -570,7 +570,7 @@ def test_each_rocm_build_that_is_proposed_runs_here(gfx: str, python: str, kept:
             assert seen in MATRIX.blas(row.rocm).rocblas
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.sampled_from(CAPABILITIES), st.sampled_from(DRIVERS), st.sampled_from(PYTHONS), st.sampled_from(KEPT))
 def test_the_version_is_kept_where_a_build_of_it_serves(sm: str, driver: str, python: str, kept: str) -> None:
     gpu = nvidia_gpu(f"GPU {sm}", sm)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.in_process import gpudoctor
 from tests.support.made_environments import make_venv_with_pip
 from tests.support.wheel_index import WheelIndex, torch_files, wheel_index, write_wheel
 
@@ -56,15 +57,7 @@ class Patient:
         assert done.returncode == 0, done.stderr
 
     def gpudoctor(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "gpudoctor", *arguments],
-            capture_output=True,
-            text=True,
-            env=self.environ,
-            check=False,
-            timeout=300,
-            stdin=subprocess.DEVNULL,
-        )
+        return gpudoctor(*arguments, environ=self.environ)
 
     def examined(self, *arguments: str) -> tuple[int, dict]:
         """Exit code and JSON of `check` or `fix` for the described machine."""

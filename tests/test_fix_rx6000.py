@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.in_process import gpudoctor
 from tests.support.hosts import Host
 from tests.support.made_environments import make_venv_with_pip
 from tests.support.wheel_index import WheelIndex, wheel_index
@@ -59,7 +60,7 @@ class Patient:
         )
 
     def gpudoctor(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.run(sys.executable, "-m", "gpudoctor", *arguments)
+        return gpudoctor(*arguments, environ=self.environ)
 
     def fix(self, *arguments: str) -> tuple[int, dict]:
         told = self.gpudoctor("fix", *self.examined, "--format", "json", *arguments)

@@ -12,6 +12,7 @@ import pytest
 from gpudoctor.command_line.project_settings import Settings, project_settings
 from gpudoctor.host import InputError, LiveHost
 from gpudoctor.probes.project_files import torch_asked
+from tests import in_process
 from tests.support.hosts import Host
 
 DESCRIBED = ("--gpu", "RTX 4090", "--driver", "580.95.05", "--torch", "2.9.1+cu128")
@@ -27,8 +28,10 @@ def project(tmp_path: Path) -> Path:
 
 
 def gpudoctor(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    if "--" not in words:
+        return in_process.gpudoctor(*words, cwd=folder, **variables)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GPUDOCTOR_")} | variables
-    command = [sys.executable, "-m", "gpudoctor", *words]
+    command = [sys.executable, "-m", "gpudoctor", *words]  # becomes what follows
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=folder, env=kept)
 
 

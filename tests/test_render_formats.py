@@ -134,7 +134,7 @@ SCHEMA = {
 
 
 @given(hostile)
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 def test_junit_is_well_formed_and_meets_the_schema_whatever_a_machine_says(text: str):
     root = ET.fromstring(report_text(made_of(text), "junit").encode("utf-8"))
     for element in root.iter():
@@ -186,7 +186,7 @@ def test_github_names_file_and_line_of_a_finding_in_the_project():
 
 
 @given(hostile)
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_github_no_text_starts_a_line_or_a_command(text: str):
     lines = report_text(made_of(text), "github").split("\n")
     assert lines.pop() == ""
@@ -229,7 +229,7 @@ PLAIN = outside_of_code(report_text(made_of("plain"), "markdown"))
 
 @example("x\n```\n@someone <b>\n````\n# heading")
 @given(hostile.filter(lambda text: text.strip()))
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_markdown_nothing_of_a_machine_is_interpreted(text: str):
     written = outside_of_code(report_text(made_of(text), "markdown"))
     parser = Tags()
@@ -271,6 +271,6 @@ def test_what_is_private_stays_out_unless_it_is_asked_for(style: str):
 
 @pytest.mark.parametrize("style", FORMATS)
 @given(text=hostile)
-@settings(max_examples=30)
+@settings(max_examples=20)
 def test_every_form_takes_every_text(style: str, text: str):
     assert report_text(made_of(text), style).encode("utf-8", "replace")

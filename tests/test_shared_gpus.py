@@ -441,7 +441,8 @@ def test_a_bus_as_hwloc_describes_it(path: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", HWLOC_TAR)
 def test_a_root_that_hwloc_packed(path: str, tmp_path: Path) -> None:
     with tarfile.open(FIXTURES / path) as archive:
-        archive.extractall(tmp_path, filter="tar")
+        wanted = [member for member in archive if "/sys/devices/system/" not in member.name]
+        archive.extractall(tmp_path, wanted, filter="tar")
     (root,) = tmp_path.iterdir()
     found = gpus(root)
     assert len(found) == HWLOC_TAR[path]

@@ -3,6 +3,7 @@ real children, and with a real torch where GPUDOCTOR_TEST_PYTHON names an interp
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pty
@@ -12,10 +13,13 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import jsonschema
 import pytest
 
+from gpudoctor.smoke import session
+from tests import in_process
 from tests.support.environments import write_torch, write_venv
 from tests.support.hosts import slugs
 from tests.support.smoke_children import GOOD, GPUS, PYTHON, TORCH, faulty, write_kernels
@@ -44,10 +48,9 @@ def environ(**variables: str) -> dict[str, str]:
 
 
 def gpudoctor(*arguments: str, kernels: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(kernels, *arguments),
-        capture_output=True, text=True, cwd=ROOT, env=environ(**variables), check=False, timeout=120,
-    )  # fmt: skip
+    perform = functools.partial(session.perform, kernels=kernels) if kernels else session.perform
+    with patch.object(session, "perform", perform):
+        return in_process.gpudoctor(*arguments, **variables)
 
 
 def environment(root: Path, program: str = TORCH) -> str:

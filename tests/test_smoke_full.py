@@ -116,8 +116,7 @@ if os.environ.get("RANK") == "1":
 @pytest.mark.parametrize(
     ("fault", "status", "words"),
     [
-        ("real(tensor); tensor[5] += 1", "wrong", "1 of "),
-        ("real(tensor); tensor[5] = float('nan')", "wrong", "1 of "),
+        ("real(tensor); tensor[5] += 1; tensor[9] = float('nan')", "wrong", "2 of "),
         ("os._exit(7)", "error", "rank 1 exited with status 7"),
         ("sys.stderr.write('out of luck\\n'); sys.stderr.flush(); os.abort()", "error", "rank 1 ended by SIGABRT"),
         ("raise RuntimeError('no such GPU')", "error", "rank 1 RuntimeError: no such GPU"),
