@@ -112,6 +112,7 @@ def driver_answers(situation: Situation) -> tuple[Evidence, ...]:
 # --- which CUDA it runs ------------------------------------------------------------------------------
 
 
+@answer_once
 def driver_verdict(situation: Situation, cuda: str, driver: str | None = None) -> DriverVerdict:
     """Whether the driver of this machine (or `driver`, where another one is meant) runs a CUDA such as "12.8"."""
     version = driver or cuda_driver(situation.machine)
