@@ -1,9 +1,9 @@
-"""What a pre-flight costs from its start to the command's, as ratios to a bare Python start (design: at most 6).
+"""The cost of a preflight from its start to the command's, as ratios to a bare Python start (design: at most 6).
 
     python benchmarks/preflight.py [--python VENV] [--runs 15]
 
-To be run with the Python of an installed wheel: a checkout's matrix is read from YAML. Nothing refuses here, so that
-every run ends in the command, on a machine without a GPU too. Level driver asks the driver that is there, if any.
+Run it with the Python of an installed wheel: a checkout reads its matrix from YAML. Nothing refuses here, so every
+run ends in the command, also on a machine without a GPU. Level driver asks the driver, if there is one.
 """
 
 from __future__ import annotations

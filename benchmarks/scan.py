@@ -1,9 +1,9 @@
-"""How long it takes to read what a library carries, as a ratio to a bare Python start.
+"""How long it takes to read a library's GPU code, as a ratio to a bare Python start.
 
     python benchmarks/scan.py LIBRARY...
 
-Each library is read in a fresh interpreter that imports only the readers, warm (its pages in the cache). Where
-cuobjdump is on PATH it lists the same file beside it.
+Each library is read in a fresh interpreter that imports only the readers, warm (its pages in the cache). If
+cuobjdump is on PATH, it lists the same file for comparison.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What the smoke kernels cost, as ratios to `python -c "import torch"` of the same environment, in one run.
+"""The cost of the smoke kernels, as ratios to `python -c "import torch"` in the same environment, in one run.
 
     python benchmarks/smoke.py --python VENV [--runs 5]
 
-Each command is run in turn with the bare import, so that a slow or drifting machine changes both; the ratio is that
-of the medians of wall time.
+Each command alternates with the bare import, so that a slow or drifting machine affects both. The ratio is that of
+the median wall times.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 
 def seconds(command: Sequence[str]) -> float:
-    """Wall seconds of one run, output thrown away."""
+    """Wall seconds of one run; its output is discarded."""
     started = time.perf_counter()
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     return time.perf_counter() - started

@@ -1,9 +1,9 @@
-"""What a static check costs, as ratios to a bare Python start, in one run (design: at most 8).
+"""The cost of a static check, as ratios to a bare Python start, in one run (design: at most 8).
 
     python benchmarks/startup.py [--python VENV] [--runs 15]
 
-Each command is run in turn with `python -c pass`, so that a slow or drifting machine changes both; the ratio is that
-of the medians of user + system time, and of wall time.
+Each command alternates with `python -c pass`, so that a slow or drifting machine affects both. The ratios are those
+of the median user + system times, and of the median wall times.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 
 def spent(command: Sequence[str]) -> tuple[float, float]:
-    """Processor seconds and wall seconds of one run, output thrown away."""
+    """Processor seconds and wall seconds of one run; its output is discarded."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
     wall, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)

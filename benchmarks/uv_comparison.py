@@ -1,11 +1,11 @@
-"""`gpudoctor recommend` beside what uv's `--torch-backend=auto` picks, as a Markdown table.
+"""Compares `gpudoctor recommend` with the pick of uv's `--torch-backend=auto`, as a Markdown table.
 
     python benchmarks/uv_comparison.py RECORDING.json SCAN.json > table.md
 
-RECORDING holds what uv answered: {"driver": [{"driver", "first"}], "gfx": [{"gfx", "first"}]}. SCAN holds what wheels
-carry, read from their binaries: {"_torch_arch_by_version": {VERSION: {"cuda", "full_coverage_sass"}}}. Both picks are
-judged by those lists where the wheel was read, else by the matrix's row, and by rules written down here once more:
-the driver floors of the CUDA majors, the branches that know a GPU, the BLAS that comes with ROCm.
+RECORDING holds uv's answers: {"driver": [{"driver", "first"}], "gfx": [{"gfx", "first"}]}. SCAN holds the code of
+wheels, read from their binaries: {"_torch_arch_by_version": {VERSION: {"cuda", "full_coverage_sass"}}}. Both picks
+are judged by that list if the wheel was read, else by the matrix's row. The other rules are written down here again:
+the driver floors of the CUDA majors, the branches that know a GPU, the BLAS of each ROCm.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GPUS = {
 
 
 class Comparison:
-    """The two picks for each machine, judged."""
+    """The two picks for each machine, and whether they run."""
 
     def __init__(self, matrix: Matrix, measured: dict[str, Any]) -> None:
         self.matrix = matrix
@@ -61,7 +61,7 @@ class Comparison:
         return name, uv, named(ours), own, self.explained(uv, theirs, ours)
 
     def pick(self, gpu: str, driver: str) -> Recommended | None:
-        """What recommend puts first for a described machine; None where nothing serves its GPU."""
+        """recommend's first choice for a described machine; None if no build supports its GPU."""
         described = Description(gpus=(gpu,), driver=driver, python_version=PYTHON)
         answer = recommend(Situation(imagined(described, {}, self.matrix), self.matrix))
         return next((choice for choice in answer.choices if choice.level != "cpu"), None)
@@ -75,14 +75,14 @@ class Comparison:
         return next(own, None)
 
     def carried(self, version: str, build: str) -> tuple[list[str], str] | None:
-        """What a build carries, and how that is known."""
+        """The architectures of a build, and how they are known."""
         row = next((r for r in self.rows() if (r.version, r.build) == (version, build)), None)
         read = self.measured.get(version)
         if row and read and read["cuda"] == row.cuda:
             return [f"sm_{sm}" for sm in read["full_coverage_sass"]], "measured"
         if row and row.archs:
             return list(row.archs), row.basis
-        # A release whose list nobody has read yet: what the newest one of that index carries.
+        # A release whose list nobody has read yet: use the newest list of that index.
         kin = next((r for r in self.rows() if r.build == build and r.archs), None)
         return (list(kin.archs or ()), f"list of {kin.version}+{build}") if kin else None
 
@@ -111,7 +111,7 @@ class Comparison:
         return f"runs ({gfx}, {row.basis})"
 
     def nothing(self, gpu: str, driver: str) -> str:
-        """What stands for "none", where that is the right answer."""
+        """The verdict on "none", if that is the right answer."""
         _, first, last = GPUS[gpu]
         if figures(driver) < figures(first):
             return "right: another driver first"

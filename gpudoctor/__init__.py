@@ -9,7 +9,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 
+    from gpudoctor.api import diagnose
+    from gpudoctor.host import InputError
+    from gpudoctor.report import Report
+
 __version__ = "0.1.0"
+__all__ = ["InputError", "Report", "__version__", "diagnose"]
+
+_PLACES = {"InputError": "gpudoctor.host", "Report": "gpudoctor.report", "diagnose": "gpudoctor.api"}
+
+
+def __getattr__(name: str) -> object:
+    """The documented names are imported when they are used: whoever only starts gpudoctor does not wait for them."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_PLACES[name]), name)
 
 
 class _Checkout:

@@ -30,6 +30,8 @@ class Check(Struct, Generic[J], frozen=True):
     function: Callable[[J], Verdicts]
     needs: Callable[[J], bool] = always
     """Whether a subject has what the check looks at first."""
+    framework: str | None = None
+    """The framework that its findings are about."""
 
     @property
     def title(self) -> str:
@@ -49,14 +51,27 @@ class Check(Struct, Generic[J], frozen=True):
         open_questions: list[NotJudged] = []
         for verdict in self.function(subject):
             if isinstance(verdict, Finding):
-                findings.append(replace(verdict, id=self.id, slug=verdict.slug or self.slug, layer=self.layer))
+                findings.append(self._stamped(verdict))
             else:
                 open_questions.append(replace(verdict, id=self.id, slug=self.slug, layer=self.layer))
         return tuple(findings), tuple(open_questions)
 
+    def _stamped(self, finding: Finding) -> Finding:
+        return replace(
+            finding,
+            id=self.id,
+            slug=finding.slug or self.slug,
+            layer=self.layer,
+            framework=finding.framework or self.framework,
+            devices=finding.devices or ((finding.device,) if finding.device else ()),
+        )
+
 
 def check(
-    id: str, slug: str, layer: Layer, needs: Callable[[J], bool] = always
+    id: str, slug: str, layer: Layer, needs: Callable[[J], bool] = always, framework: str | None = None
 ) -> Callable[[Callable[[J], Verdicts]], Check[J]]:
-    """Make a function a check: `@check("GPD402", "torch-no-arch-for-gpu", "framework", needs=torch)`."""
-    return lambda function: Check(id=id, slug=slug, layer=layer, function=function, needs=needs)
+    """Make a function a check: `@check("GPD123", "driver-lib-mismatch", "driver")`.
+
+    A check of torch takes `check` from `gpudoctor.frameworks.torch`, which says the framework.
+    """
+    return lambda function: Check(id=id, slug=slug, layer=layer, function=function, needs=needs, framework=framework)

@@ -13,10 +13,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.check import Check
-from gpudoctor.finding import Finding, NotJudged
+from gpudoctor.finding import Finding, NotJudged, Verdict
 from gpudoctor.host import InputError
 from gpudoctor.situation import Situation
-from gpudoctor.symptoms import answered, settled, with_causes, without_fallbacks
+from gpudoctor.symptoms import answered, settled, with_causes, with_causes_named, without_fallbacks
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Machine
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gpudoctor.requirement import Requirement
 
 J = TypeVar("J")
-Verdict = Literal["ok", "warning", "error", "unknown"]
 FailOn = Literal["error", "warning", "never"]
 
 _SEVERITIES = ("error", "warning", "note")
@@ -62,7 +61,7 @@ class Suite(Generic[J]):
 
     def named(self, name: str) -> tuple[Check[Any], ...]:
         """The checks that an id, a slug or a prefix of an id names. Raises InputError where it names none."""
-        upper = name.upper()
+        upper = f"GPD{name}" if name.isascii() and name.isdigit() else name.upper()
         by_id = upper.startswith("GPD")
 
         def among(checks: Iterable[Check[Any]]) -> tuple[Check[Any], ...]:
@@ -74,7 +73,7 @@ class Suite(Generic[J]):
 
             known = [text for check in (*self, *self._others()) for text in (check.slug, check.id)]
             near = difflib.get_close_matches(name, known, n=3)
-            hint = f"; near it: {', '.join(near)}" if near else ""
+            hint = f": did you mean {' or '.join(near)}?" if near else ""
             raise InputError(f"no check has the id, slug or prefix {name!r}{hint} (`gpudoctor list` shows them all)")
         return found
 
@@ -216,7 +215,7 @@ def _judgement(
     seen = sorted({finding.id for finding in findings} & ignored_ids.keys())
     return Judgement(
         verdict=_verdict(kept, left),
-        findings=in_order(kept),
+        findings=with_causes_named(in_order(kept)),
         ignored=tuple(Ignored(id=id, why=ignored_ids[id]) for id in seen),
         not_judged=left,
         checks=chosen,
@@ -286,8 +285,10 @@ def _run(check: Check[J], subject: J) -> tuple[tuple[Finding, ...], tuple[NotJud
 
 
 def _under_its_cause(finding: Finding, check: Check[J], suite: Suite[J]) -> Finding:
-    """A finding that names another cause than its check's: with the id and layer of the check that judges that."""
+    """A finding that names another cause than its check's: as if the check that judges that had found it."""
     if finding.slug == check.slug:
         return finding
     other = next((other for other in suite if other.slug == finding.slug), None)
-    return finding if other is None else replace(finding, id=other.id, layer=other.layer)
+    if other is None:
+        return finding
+    return replace(finding, id=other.id, layer=other.layer, framework=other.framework)

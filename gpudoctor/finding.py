@@ -9,6 +9,7 @@ from msgspec import Struct
 from gpudoctor.machine import Fact, Gpu, Vendor
 
 Severity = Literal["error", "warning", "note"]
+Verdict = Literal["ok", "warning", "error", "unknown"]
 Confidence = Literal["certain", "likely", "possible"]
 Risk = Literal["safe", "replaces", "root", "reboot"]
 ModuleFlavour = Literal["open", "proprietary"]
@@ -231,7 +232,7 @@ ABSENCE = "absence"
 
 
 class Finding(Struct, frozen=True):
-    """One fault or remark. `id` and `slug` are filled in by the check that yields it."""
+    """One fault or remark. `id`, `slug`, `layer` and `framework` are filled in by the check that yields it."""
 
     severity: Severity
     message: str
@@ -241,14 +242,15 @@ class Finding(Struct, frozen=True):
     subject: str = ""
     """What it is about: "GPU 0 NVIDIA GeForce RTX 5090", "torch 2.6.0+cu124"."""
     device: Device | None = None
+    """The one GPU that it is about."""
+    devices: tuple[Device, ...] = ()
+    """Every GPU that it is about; empty: the environment or the machine. Of one GPU a check gives `device` alone."""
     confidence: Confidence = "certain"
     evidence: tuple[Evidence, ...] = ()
     fixes: tuple[Fix, ...] = ()
     refs: tuple[str, ...] = ()
     supersedes: tuple[str, ...] = ()
     """Slugs of findings that are effects of this one or vanish with its repair: they come after it."""
-    gpus: tuple[Device, ...] = ()
-    """Every GPU of a group of equal ones; of one GPU `device` tells enough."""
     possible_causes: tuple[str, ...] = ()
     """A fault that was seen, not inferred: slugs of what may cause it, likeliest first. Where one of these was found
     for the same GPU, this is its evidence, not a second finding. ABSENCE stands for whatever takes GPUs away."""
@@ -257,11 +259,10 @@ class Finding(Struct, frozen=True):
     id: str = ""
     slug: str = ""
     layer: Layer = "gpudoctor"
-
-    @property
-    def about(self) -> tuple[Device, ...]:
-        """The GPUs that it speaks of; none: the environment or the machine."""
-        return self.gpus or ((self.device,) if self.device else ())
+    framework: str | None = None
+    """The framework that it is about: "torch"."""
+    caused_by: tuple[str, ...] = ()
+    """Ids of the findings that it is an effect of; the engine fills it in."""
 
 
 class NotJudged(Struct, frozen=True):

@@ -1,7 +1,7 @@
-"""The machine as one frozen record: what was read, where it was read, and what could not be.
+"""The machine as one frozen record: what was read, where it was read, and what could not be read.
 
-Nothing here judges. Versions are texts as printed; memory is in bytes; paths are those of the
-examined machine (below `--root` they are given without that root).
+Nothing here judges. Versions are texts as printed; memory is in bytes; paths are those of the examined machine (with
+`--root`, they are given without that root).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ FactState = Literal["known", "absent", "denied", "unknown"]
 
 
 class Record(Struct, frozen=True, omit_defaults=True):
-    """What all parts of the Machine are: frozen, compared by value, written without defaults."""
+    """Base of all parts of the Machine: frozen, compared by value, written without defaults."""
 
 
 class Fact(Record, Generic[T], frozen=True):
     """One value, or the reason why there is none; `source` is the file or command it was read from.
 
-    `absent` means that the thing is known not to be there; `denied` that it is there and may not be
-    read; `unknown` that nothing can be said (no such tree in a recording, a time limit, garbage).
+    `absent`: the thing is known not to exist. `denied`: it exists and may not be read. `unknown`: nothing is known
+    (no such tree in a recording, a time limit, garbage).
     """
 
     value: T | None = None
@@ -57,12 +57,12 @@ def known(value: T, source: str) -> Fact[T]:
 
 
 def absent(source: str, why: str = "") -> Fact[Any]:
-    """Something that `source` shows not to be there."""
+    """Something that does not exist, as `source` shows."""
     return Fact(state="absent", source=source, why=why)
 
 
 def denied(source: str, why: str = "permission denied") -> Fact[Any]:
-    """Something that is there and may not be read."""
+    """Something that exists and may not be read."""
     return Fact(state="denied", source=source, why=why)
 
 
@@ -84,16 +84,16 @@ class Os(Record, frozen=True):
 
 
 class Jetson(Record, frozen=True):
-    """A Tegra board: model as the device tree names it, L4T release such as "36.4.3"."""
+    """A Tegra board: the model in its device tree, and an L4T release such as "36.4.3"."""
 
     model: str = ""
     l4t: str = ""
     compatible: str = ""
-    """What /proc/device-tree/compatible says, entries separated by spaces."""
+    """The content of /proc/device-tree/compatible, entries separated by spaces."""
 
 
 class BatchJob(Record, frozen=True):
-    """The batch job this process runs in: `kind` slurm, ray, lsf, pbs ...; `gpus` granted, if it says so."""
+    """The batch job of this process: `kind` slurm, ray, lsf, pbs ...; the number of granted `gpus`, if known."""
 
     kind: str
     gpus: int | None = None
@@ -101,7 +101,7 @@ class BatchJob(Record, frozen=True):
 
 
 class User(Record, frozen=True):
-    """Effective numeric identity; `groups` are the names that /etc/group gives the numbers."""
+    """Effective numeric identity; `groups` are the names for these numbers in /etc/group."""
 
     uid: int = -1
     gids: tuple[int, ...] = ()
@@ -126,7 +126,7 @@ class System(Record, frozen=True):
     """Size of /dev/shm."""
     secure_boot: Fact[bool] = unknown("not probed")
     kernel_options: Fact[tuple[str, ...]] = unknown("not probed")
-    """Options of the kernel command line that touch GPUs, modules or the IOMMU."""
+    """Options of the kernel command line that affect GPUs, modules or the IOMMU."""
     wsl: Fact[str] = unknown("not probed")
     """The WSL kernel release; absent elsewhere."""
     jetson: Fact[Jetson] = unknown("not probed")
@@ -136,7 +136,7 @@ class System(Record, frozen=True):
     job: Fact[BatchJob] = unknown("not probed")
     user: User = User()
     suspends: Fact[int] = unknown("not probed")
-    """How often this boot was suspended and resumed."""
+    """How often the system was suspended and resumed since boot."""
     groups: dict[str, int] = field(default_factory=dict)
     """Numbers of the groups that own GPU nodes on this system (render, video), from /etc/group."""
 
@@ -152,7 +152,7 @@ Opening = Literal["ok", "EACCES", "EPERM", "ENOENT", "ENXIO", "EIO", "EBUSY", "E
 
 
 class DeviceNode(Record, frozen=True):
-    """A node below /dev: `opened` is what a real open for reading and writing answered."""
+    """A node below /dev: `opened` is the result of really opening it for reading and writing."""
 
     path: str
     opened: Opening = "untried"
@@ -162,7 +162,7 @@ class DeviceNode(Record, frozen=True):
 
 
 class InstalledModule(Record, frozen=True):
-    """A kernel module file below /lib/modules: for which kernel, which version and flavour."""
+    """A kernel module file below /lib/modules: its kernel, version and flavour."""
 
     name: str
     kernel: str
@@ -188,7 +188,7 @@ class BlockedModule(Record, frozen=True):
     rule: str
     source: str
     chosen: bool = False
-    """True where a person chose it with a switch made for that (prime-select, envycontrol)."""
+    """True if a person chose it with a switch made for that (prime-select, envycontrol)."""
 
 
 LibraryKind = Literal["driver", "compat", "stub", "wsl", "jetson", "wheel", "toolkit", "image"]
@@ -202,30 +202,30 @@ class Library(Record, frozen=True):
     version: str | None = None
     kind: LibraryKind = "driver"
     via: str = ""
-    """What puts it there: LD_LIBRARY_PATH, LD_PRELOAD, ld.so.cache, default, RPATH."""
+    """What puts it on the path: LD_LIBRARY_PATH, LD_PRELOAD, ld.so.cache, default, RPATH."""
     mounted: bool | None = None
-    """In a container: whether it is a mount from the host (None: not known)."""
+    """In a container: whether it is a mount from the host (None: unknown)."""
     wins: bool | None = None
-    """Whether loading gives this one and not the wheel's: a DT_RPATH of the library that asks goes before
-    LD_LIBRARY_PATH (None: not known, or nothing of the wheel's competes)."""
+    """Whether the loader takes this one and not the wheel's; a DT_RPATH of the asking library takes precedence over
+    LD_LIBRARY_PATH (None: unknown, or nothing of the wheel's competes)."""
 
 
 class LoadPath(Record, frozen=True):
-    """Libraries as the dynamic loader would meet them, first one first, by name (`libcuda.so.1`)."""
+    """Libraries as the dynamic loader would find them, first one first, by name (`libcuda.so.1`)."""
 
     found: tuple[Library, ...] = ()
     searched: tuple[str, ...] = ()
-    """The folders looked into, in order; a name not found in them is known to be absent
+    """The searched folders, in order; a name not found in them is known to be absent
     only if this is not empty."""
     complete: Fact[bool] = unknown("not probed")
-    """Known true where every folder of the load path could be read."""
+    """Known true if every folder of the load path could be read."""
     beside: tuple[Library, ...] = ()
-    """Where no libcuda.so.1 is on the path: those that lie where drivers put them all the same."""
+    """If no libcuda.so.1 is on the path: those in the usual folders of drivers."""
     whole: bool = False
-    """The system's own libraries were seen there: what is not found is missing, in a recording too."""
+    """The system's own libraries were found there: a library that is not found is missing, in a recording too."""
 
     def first(self, name: str) -> Library | None:
-        """The library that loading `name` would give."""
+        """The library that the loader would load for `name`."""
         return next((library for library in self.found if library.name == name), None)
 
 
@@ -272,26 +272,28 @@ class NvmlDevice(Record, frozen=True):
     remap_failed: bool | None = None
     remap_pending: bool | None = None
     pci_id: str | None = None
-    """ "10de:2b85"; under WSL2 the only place that tells it."""
+    """ "10de:2b85"; under WSL2 the only source of it."""
     fabric: FabricState | None = None
-    """Whether the GPU has registered with an NVLink fabric; None: not asked, or not known to the driver."""
+    """Whether the GPU has registered with an NVLink fabric; None: not asked, or unknown to the driver."""
     peers: tuple[int, ...] | None = None
     """Indices of the GPUs whose memory it can reach directly; only libcuda tells."""
     lost: bool = False
-    """The driver lists it and it does not answer (GPU is lost)."""
+    """The driver lists it, but it does not answer (GPU is lost)."""
     why: str = ""
 
 
 class NvidiaApi(Record, frozen=True):
-    """What initialising NVML or libcuda answered: `status` 0 is success; `devices` is None where that
-    interface was not asked for them."""
+    """The result of initialising NVML or libcuda: `status` 0 is success.
+
+    `devices` is None if that interface was not asked for them.
+    """
 
     status: int
     message: str = ""
     library: str = ""
     driver_version: str | None = None
     cuda_version: str | None = None
-    """Highest CUDA that this driver serves, "13.0"."""
+    """Highest CUDA that this driver supports, "13.0"."""
     devices: tuple[NvmlDevice, ...] | None = None
 
 
@@ -307,7 +309,7 @@ class ProcGpu(Record, frozen=True):
 
 
 class Fabric(Record, frozen=True):
-    """NVSwitch machines: switches seen, fabric manager installed (version) and running."""
+    """NVSwitch machines: switches found, fabric manager installed (version) and running."""
 
     switches: Fact[int] = unknown("not probed")
     manager_version: Fact[str] = unknown("not probed")
@@ -319,7 +321,7 @@ class NvidiaStack(Record, frozen=True):
 
     module: Fact[NvidiaModule] = unknown("not probed")
     modules_loaded: Fact[tuple[str, ...]] = unknown("not probed")
-    """nvidia, nvidia_uvm, nvidia_modeset, nouveau, nova_core, nvgpu: those that are loaded."""
+    """nvidia, nvidia_uvm, nvidia_modeset, nouveau, nova_core, nvgpu: the loaded ones."""
     modules_installed: Fact[tuple[InstalledModule, ...]] = unknown("not probed")
     dkms: Fact[tuple[DkmsModule, ...]] = unknown("not probed")
     blocked: Fact[tuple[BlockedModule, ...]] = unknown("not probed")
@@ -328,9 +330,9 @@ class NvidiaStack(Record, frozen=True):
     nodes: Fact[tuple[DeviceNode, ...]] = unknown("not probed")
     """/dev/nvidia*, /dev/nvidia-caps/*, /dev/dxg, /dev/nvhost-*."""
     proc_gpus: Fact[tuple[str, ...]] = unknown("not probed")
-    """PCI addresses that /proc/driver/nvidia/gpus lists: those that the module has taken."""
+    """PCI addresses that /proc/driver/nvidia/gpus lists: the GPUs bound to the module."""
     proc_details: tuple[ProcGpu, ...] = ()
-    """The same GPUs, with what their `information` files say."""
+    """The same GPUs, with the content of their `information` files."""
     firmware: Fact[tuple[str, ...]] = unknown("not probed")
     """Files of /lib/firmware/nvidia/VERSION, for the version of the loaded module."""
     fabric: Fabric = Fabric()
@@ -367,7 +369,7 @@ class KfdNode(Record, frozen=True):
     io_links: tuple[str, ...] = ()
     """Kinds of links to other nodes: pcie, xgmi."""
     readable: bool = True
-    """False where the node's properties may not be read (a container's cgroup hides it)."""
+    """False if the node's properties may not be read (a container's cgroup hides it)."""
 
 
 class HsaAgent(Record, frozen=True):
@@ -384,7 +386,7 @@ class HsaAgent(Record, frozen=True):
 
 
 class HsaApi(Record, frozen=True):
-    """What hsa_init answered; 0 is success."""
+    """The result of hsa_init; 0 is success."""
 
     status: int
     message: str = ""
@@ -403,9 +405,9 @@ class AmdStack(Record, frozen=True):
     """Everything between an AMD GPU and the HIP runtime."""
 
     module: Fact[str] = unknown("not probed")
-    """Version of the loaded amdgpu module; "in-tree" where it states none."""
+    """Version of the loaded amdgpu module; "in-tree" if it states none."""
     modules_loaded: Fact[tuple[str, ...]] = unknown("not probed")
-    """amdgpu, radeon, amdkcl, amdttm: those that are loaded."""
+    """amdgpu, radeon, amdkcl, amdttm: the loaded ones."""
     modules_installed: Fact[tuple[InstalledModule, ...]] = unknown("not probed")
     dkms: Fact[tuple[DkmsModule, ...]] = unknown("not probed")
     blocked: Fact[tuple[BlockedModule, ...]] = unknown("not probed")
@@ -422,7 +424,7 @@ class AmdStack(Record, frozen=True):
 
 
 class Gpu(Record, frozen=True):
-    """One GPU, put together from the bus, the kernel driver and the driver's own interfaces."""
+    """One GPU, built from the bus, the kernel driver and the driver's own interfaces."""
 
     vendor: Vendor
     name: str
@@ -443,15 +445,15 @@ class Gpu(Record, frozen=True):
     driver: Fact[str] = unknown("not probed")
     """Kernel driver bound to it: nvidia, nouveau, vfio-pci, amdgpu ...; absent: none."""
     index: int | None = None
-    """Its place in the runtime's own order before any visibility variable, where that is known."""
+    """Its place in the runtime's own order before any visibility variable, if known."""
     nodes: tuple[str, ...] = ()
-    """Paths of the device nodes that stand for it (/dev/nvidia0, /dev/dri/renderD128)."""
+    """Paths of its device nodes (/dev/nvidia0, /dev/dri/renderD128)."""
     memory: Fact[int] = unknown("not probed")
     unified_memory: bool = False
     boot_vga: bool = False
     suspended: bool = False
     off_bus: bool = False
-    """Listed on the bus, and its configuration space reads all ones: it does not answer now."""
+    """It is on the bus, but its configuration space reads all ones: it does not answer now."""
     kfd_node: int | None = None
     uuid: str = ""
     nvml: NvmlDevice | None = None
@@ -482,17 +484,17 @@ class Distribution(Record, frozen=True):
     """Its .dist-info or .egg-info folder."""
     installer: str = ""
     requires: tuple[str, ...] = ()
-    """Requires-Dist lines; read only for distributions that take part in a judgement."""
+    """Requires-Dist lines; read only for distributions that matter to a check."""
     direct_url: str = ""
-    """Where it was installed from, if not from an index; secrets in it are left out."""
+    """Where it was installed from, if not from an index; without secrets."""
     runtimes: tuple[str, ...] = ()
-    """Of bitsandbytes, which brings a library for each: "cuda121", "rocm64"."""
+    """For bitsandbytes, which brings a library for each: "cuda121", "rocm64"."""
 
 
 class TorchCopy(Record, frozen=True):
-    """A copy of torch that `import torch` could meet, in the order of sys.path: the first one is imported.
+    """A copy of torch that `import torch` could find, in the order of sys.path: Python imports the first one.
 
-    Traces that nothing is imported from come after all copies.
+    Traces that cannot be imported come after all copies.
     """
 
     path: str
@@ -509,27 +511,27 @@ class DamagedFile(Record, frozen=True):
 
 
 class CodeArchs(Record, frozen=True):
-    """The GPU code that was read out of torch's own libraries."""
+    """The GPU code in torch's own libraries."""
 
     sass: tuple[str, ...] = ()
-    """Carried by at least half of the containers: "sm_80", "sm_90a"."""
+    """In at least half of the containers: "sm_80", "sm_90a"."""
     ptx: tuple[str, ...] = ()
     partial: tuple[str, ...] = ()
-    """A few kernels only: what fewer than half of the containers carry, of any kind."""
+    """Only a few kernels: in fewer than half of the containers, of any kind."""
     linalg: tuple[str, ...] = ()
-    """SASS that libtorch_cuda_linalg carries, however few of its containers do."""
+    """SASS in libtorch_cuda_linalg, however few of its containers have it."""
     linalg_ptx: tuple[str, ...] = ()
     gfx: tuple[str, ...] = ()
     blas_gfx: tuple[str, ...] | None = None
     """gfx targets that the bundled rocBLAS has kernels for; None: no rocBLAS was found."""
     blaslt_gfx: tuple[str, ...] | None = None
-    """The same of hipBLASLt."""
+    """The same for hipBLASLt."""
     device_packages: tuple[str, ...] = ()
-    """A multi-arch host wheel carries no code itself: the device distributions found beside it."""
+    """A multi-arch host wheel has no code itself: the device distributions found beside it."""
 
 
 NOT_STARTED = "the interpreter itself did not start"
-"""How `ImportTrial.error` begins where it is not torch that failed."""
+"""The start of `ImportTrial.error` if it is not torch that failed."""
 
 
 class ImportTrial(Record, frozen=True):
@@ -537,9 +539,9 @@ class ImportTrial(Record, frozen=True):
 
     ok: bool
     error: str = ""
-    """Last line of the error, or what the child printed last."""
+    """Last line of the error, or the child's last output."""
     signal: str = ""
-    """SIGABRT, SIGILL ... where the child died of one."""
+    """SIGABRT, SIGILL ... if a signal ended the child."""
     version: str = ""
     cuda: str = ""
     hip: str = ""
@@ -569,7 +571,7 @@ class Torch(Record, frozen=True):
     version: str
     """As torch/version.py says, with the local part: "2.9.1+rocm6.4"."""
     build: str | None = None
-    """cu128, rocm6.4, cpu, xpu ...; None where the files do not tell."""
+    """cu128, rocm6.4, cpu, xpu ...; None if the files do not tell."""
     cuda: str | None = None
     """CUDA it was built with, "12.8"."""
     hip: str | None = None
@@ -587,9 +589,9 @@ class Torch(Record, frozen=True):
     needs_libraries: tuple[str, ...] = ()
     """Names that torch's libraries ask for and that are in no folder the loader would search."""
     has_cuda_libraries: bool | None = None
-    """Whether libtorch_cuda / libtorch_hip lies in torch/lib (None: folder not readable)."""
+    """Whether libtorch_cuda / libtorch_hip is in torch/lib (None: folder not readable)."""
     own_hsa_runtime: bool | None = None
-    """Whether a libhsa-runtime64 lies in torch/lib, as in ROCm wheels (None: folder not readable)."""
+    """Whether a libhsa-runtime64 is in torch/lib, as in ROCm wheels (None: folder not readable)."""
     trial: Fact[ImportTrial] = unknown("not started at this level")
     source: str = ""
 
@@ -609,12 +611,12 @@ class ExtensionCode(Record, frozen=True):
 
 
 class TorchAsked(Record, frozen=True):
-    """A line of a project that asks for torch: the next installation from it brings that torch back."""
+    """A line of a project that asks for torch: the next installation from it restores that torch."""
 
     file: str
     """Name of the file in the project's folder: "pyproject.toml", "requirements.txt"."""
     requirement: str
-    """As it is written: "torch==2.6.0"."""
+    """As written: "torch==2.6.0"."""
     group: str = ""
     """Dependency group of a pyproject.toml."""
     extra: str = ""
@@ -646,14 +648,14 @@ class PythonEnvironment(Record, frozen=True):
     conda_tool: Literal["conda", "mamba", "micromamba"] = "conda"
     """The tool that last changed a conda prefix, as its history says."""
     python_headers: Fact[bool] = unknown("not probed")
-    """Whether Python.h of that interpreter is there."""
+    """Whether that interpreter's Python.h exists."""
     libstdcxx: Fact[str] = unknown("not probed")
     """Highest GLIBCXX_x.y.z of the libstdc++ that this environment's processes load."""
     libstdcxx_path: str = ""
     extensions: tuple[ExtensionCode, ...] = ()
-    """Of the packages that the matrix names (flash-attn, vllm ...), where they are installed and could be read."""
+    """Packages that the matrix names (flash-attn, vllm ...), if they are installed and could be read."""
     libraries: LoadPath = LoadPath()
-    """CUDA/ROCm libraries that LD_LIBRARY_PATH or LD_PRELOAD put in the way of the wheel's own
+    """CUDA/ROCm libraries that LD_LIBRARY_PATH or LD_PRELOAD puts before the wheel's own
     (libcudnn, libnvJitLink, libcublas, libnccl, librccl, libamdhip64 ...)."""
     source: str = ""
 
@@ -666,14 +668,14 @@ class PythonEnvironment(Record, frozen=True):
 
 
 class LogFault(Record, frozen=True):
-    """A line of the kernel log that the matrix's patterns know: `kind` is the pattern's id."""
+    """A line of the kernel log that one of the matrix's patterns matches: `kind` is the pattern's id."""
 
     kind: str
     line: str
     bdf: str | None = None
     xid: int | None = None
     seconds: float | None = None
-    """Since boot, where the line says so."""
+    """Since boot, if the line says so."""
 
 
 class KernelLog(Record, frozen=True):
@@ -689,7 +691,7 @@ SmokeStatus = Literal["pass", "wrong", "error", "crash", "timeout", "skipped"]
 
 
 LISTING = "devices"
-"""Name of the result that tells that torch could not list its devices."""
+"""Name of the result for a torch that could not list its devices."""
 
 
 class SmokeDevice(Record, frozen=True):
@@ -707,7 +709,7 @@ class SmokeDevice(Record, frozen=True):
 
 
 class SmokeKernel(Record, frozen=True):
-    """What one smoke kernel did on one device with one dtype."""
+    """The result of one smoke kernel on one device with one dtype."""
 
     name: str
     device: str
@@ -720,23 +722,23 @@ class SmokeKernel(Record, frozen=True):
     detail: str = ""
     """One sentence for a person: what was wrong, why it was skipped."""
     message: str = ""
-    """The error as raised, or the last words of a process that died."""
+    """The error as raised, or the last output of a process that died."""
     signal: str = ""
-    """SIGSEGV ... where the process died of one."""
+    """SIGSEGV ... if a signal ended the process."""
     measures: dict[str, float] = field(default_factory=dict)
-    """Figures that it measured: gb_per_s, tflops."""
+    """Measured rates: gb_per_s, tflops."""
 
 
 class Smoke(Record, frozen=True):
-    """Smoke kernels that were run in the examined interpreter, in their order."""
+    """Smoke kernels that ran in the examined interpreter, in order."""
 
     level: Literal["quick", "standard", "full"]
     devices: tuple[SmokeDevice, ...] = ()
     kernels: tuple[SmokeKernel, ...] = ()
     why: str = ""
-    """Why nothing, or not all, was run."""
+    """Why nothing, or not everything, ran."""
     asked: bool = True
-    """Whether a person asked for the level (else it was the default)."""
+    """Whether a person asked for the level (otherwise it was the default)."""
     gpu_asked: bool = False
     """Whether a person named a GPU ("cuda:0", "cuda") to compute on."""
 
@@ -744,30 +746,33 @@ class Smoke(Record, frozen=True):
 # --- the whole -----------------------------------------------------------------------------------
 
 Level = Literal["static", "driver", "quick", "standard", "full"]
-SubjectKind = Literal["machine", "root", "snapshot", "whatif"]
+SubjectKind = Literal["machine", "root", "snapshot", "whatif", "text"]
+FORMAT = 2
+"""Of a written Machine. It rises with a change that an older gpudoctor would misread; `intake.snapshot` reads all."""
 
 
 class Machine(Record, frozen=True):
-    """All that is known of one machine and one Python environment on it."""
+    """Everything known about one machine and one Python environment on it."""
 
+    format: int = field(default_factory=lambda: FORMAT)  # a plain default would not be written
     system: System = System()
     gpus: tuple[Gpu, ...] = ()
     buses: Fact[bool] = unknown("not probed")
-    """Known where the PCI bus (or what stands for it: KFD, WSL, Jetson) could be listed."""
+    """Known if the PCI bus (or what replaces it: KFD, WSL, Jetson) could be listed."""
     nvidia: NvidiaStack = NvidiaStack()
     amd: AmdStack = AmdStack()
     load_path: LoadPath = LoadPath()
     """Driver libraries: libcuda.so.1, libnvidia-ml.so.1, libhsa-runtime64.so.1 ..."""
     environment: Fact[PythonEnvironment] = unknown("not probed")
     variables: dict[str, str] = field(default_factory=dict)
-    """Environment variables that matter here, of the examined process."""
+    """Relevant environment variables of the examined process."""
     kernel_log: Fact[KernelLog] = unknown("not probed")
     smoke: Smoke | None = None
-    """What the smoke kernels did, where they were run."""
+    """The results of the smoke kernels, if they ran."""
     level: Level = "static"
     """How deep it was probed."""
     assumed: tuple[str, ...] = ()
-    """Described machines: what nobody described and was taken as healthy."""
+    """For a described machine: facts that nobody described and that are assumed to be healthy."""
 
     def __post_init__(self) -> None:
         names = [gpu._name for gpu in self.gpus]

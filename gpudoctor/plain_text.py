@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
+
+def utc(seconds: float) -> str:
+    """A moment as ISO 8601 has it, in UTC: "2026-11-22T10:00:00Z"."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
 
 def without_controls(text: str, instead: str = "?") -> str:
     """One line: no control characters, escapes, line breaks, direction overrides or invisible characters."""

@@ -1,7 +1,7 @@
-"""What may leave a machine: never a secret; the names of people and of what they run only where that is asked for.
+"""What may leave a machine: never a secret; names of people and of their programs only on request.
 
-Private are user names, home folders, names of processes and UUIDs. A UUID is replaced by a numbered stand-in, so that
-a visibility variable still names the same GPU and no judgement changes.
+Private are user names, home folders, names of processes and UUIDs. A numbered stand-in replaces a UUID, so that a
+visibility variable still names the same GPU and no judgement changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Clean = Callable[[str], str]
 
 SECRET = "***"
-"""What stands in the place of a secret."""
+"""What replaces a secret."""
 
 # --- secrets ---------------------------------------------------------------------------------------
 
@@ -32,10 +32,10 @@ _HEADER = (
 )
 _TOKENS = r"(?:gh[pousr]_|github_pat_|glpat-|hf_|nvapi-|pypi-|AKCp|xox[abps]-|sk-(?:\w{1,8}-)?(?=\w{16}))[\w-]{16,}"
 _SECRETS = (
-    # The user and password of a URL. A password may hold what should have been escaped; a URL may be cut off.
+    # The user and password of a URL. A password may hold characters that should be escaped; a URL may be cut off.
     (("://",), r"(://)(?:[^/\s]*@|[^/\s:@\[]+:(?!\d*/)[^\s@]{0,300}@)", r"\1***@"),
     (("://",), r"((?:https?|ftp)://)[^/\s:@\[]{1,300}:(?!\d*(?!\S))[^/\s@]*(?!\S)", r"\1***"),
-    # The same without a scheme, and tokens that package servers take as a part of the path.
+    # The same without a scheme, and tokens that package servers accept as a part of the path.
     (("@",), r"(?<![\w/.:-])[\w.+-]{1,64}:[^\s/@:]{3,100}(?=@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8})", "***"),
     (("/t/", ".fury.io/"), r"(://[^\s/]{1,255}/t/|\.fury\.io/)[\w-]{8,}(?=/)", r"\1***"),
     # NAME=value, a parameter of a URL, "name": "value", a header, --name value.
@@ -44,18 +44,18 @@ _SECRETS = (
     (("'", '"'), rf"({_NAME}['\"]\s?:\s?)(?:\"[^\"]*\"|'[^']*')", r"\1***"),
     ((":",), rf"({_HEADER}){_VALUE}", r"\1***"),
     (("--",), rf"((?<![\w-])--(?:[a-z]{{1,20}}-){{0,3}}{_NAME}\s+){_VALUE}", r"\1***"),
-    # What is known by its form: tokens of code hosts, model hubs and clouds, JSON web tokens, private keys.
+    # Secrets known by their form: tokens of code hosts, model hubs and clouds, JSON web tokens, private keys.
     (("_", "-", "akcp"), rf"(?<!\w){_TOKENS}", "***"),
     (("akia", "asia"), r"(?<!\w)(?:AKIA|ASIA)[0-9A-Z]{16}(?!\w)", "***"),
     (("eyj",), r"(?<!\w)eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*", "***"),
     (("-----begin",), r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)[^-]*", r"\1***"),
 )
-"""(signs, one of which must be there; pattern; what stands instead). The time grows with the text's length only: a
-pattern begins with a fixed text, or where a word begins."""
+"""(signs, one of which must be there; pattern; replacement). The time grows only with the text's length, because a
+pattern begins with a fixed text or at the beginning of a word."""
 
 
 def without_secrets(text: str) -> str:
-    """Without passwords, tokens and keys."""
+    """The text without passwords, tokens and keys."""
     return _replaced(text, _SECRETS)
 
 
@@ -92,8 +92,11 @@ _PROCESSES = (
 
 
 def public_text(home: str = "", stand_in: Clean = str, users: Iterable[str] = ()) -> Clean:
-    """A function that takes out of a text what is private: home folders, folders named for `users`, names of
-    processes, UUIDs of GPUs (by `stand_in`), and every secret."""
+    """A function that removes private parts from a text.
+
+    These are home folders, folders named for `users`, names of processes, UUIDs of GPUs (replaced by `stand_in`), and
+    every secret.
+    """
     names = "|".join(re.escape(user) for user in sorted(users))
     named = re.compile(rf"(?<=/)(?:{names})(?=[/\s:\"',;]|$)") if names else None
 
@@ -109,7 +112,7 @@ def public_text(home: str = "", stand_in: Clean = str, users: Iterable[str] = ()
 
 
 def users_in(data: Any, home: str) -> frozenset[str]:
-    """Names of the users whose home folders are met in built-in data, and of whoever runs gpudoctor."""
+    """Names of the users whose home folders occur in built-in data, and of the user who runs gpudoctor."""
     names = {posixpath.basename(home)}
 
     def look(text: str) -> str:
@@ -121,7 +124,7 @@ def users_in(data: Any, home: str) -> frozenset[str]:
 
 
 def map_texts(data: Any, change: Clean) -> Any:
-    """Built-in data with every text changed, the names of keys too."""
+    """Built-in data with every text changed, also the names of keys."""
     if isinstance(data, str):
         return change(data)
     if isinstance(data, dict):
@@ -135,7 +138,7 @@ def map_texts(data: Any, change: Clean) -> Any:
 
 
 def public_machine(data: dict[str, Any], clean: Clean) -> dict[str, Any]:
-    """Built-in data of a Machine, every text cleaned; groups that tell of a person, and serial numbers, left out."""
+    """Built-in data of a Machine with every text cleaned, without personal groups and serial numbers."""
     public: dict[str, Any] = map_texts(data, clean)
     user = public.get("system", {}).get("user", {})
     if "groups" in user:
@@ -146,13 +149,13 @@ def public_machine(data: dict[str, Any], clean: Clean) -> dict[str, Any]:
 
 
 def pseudonyms(machine: Machine) -> Clean:
-    """Stand-ins for the UUIDs of this machine's GPUs, the same for the same GPU everywhere."""
+    """Stand-ins for the UUIDs of this machine's GPUs; one GPU has the same stand-in everywhere."""
     return _Pseudonyms(machine)
 
 
 class _Pseudonyms:
-    """UUID → numbered stand-in. A shortened UUID of a known GPU gets that GPU's stand-in, whatever it is said to
-    be: torch calls a slice GPU."""
+    """UUID → numbered stand-in. A shortened UUID of a known GPU gets that GPU's stand-in, whatever its label: torch
+    calls a slice GPU."""
 
     def __init__(self, machine: Machine) -> None:
         self._names: dict[str, str] = {}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
 
 from gpudoctor import __version__
-from gpudoctor.engine import FailOn, Ignored, Judgement, Verdict, exit_code
-from gpudoctor.finding import Confidence, Device, Evidence, Finding, NotJudged, Severity
+from gpudoctor.engine import FailOn, Ignored, Judgement, exit_code
+from gpudoctor.finding import Confidence, Device, Evidence, Finding, NotJudged, Severity, Verdict
 from gpudoctor.machine import Machine, SmokeStatus, SubjectKind
 from gpudoctor.machine import Smoke as SmokeRun
+from gpudoctor.plain_text import utc
 from gpudoctor.situation import Situation
 from gpudoctor.step import PlannedFix
 
@@ -28,7 +30,7 @@ class Subject(Struct, frozen=True):
 
 
 class ReportedFinding(Struct, frozen=True):
-    """A finding with the steps of its ways out, best way first."""
+    """A finding with the steps of its fixes, best first."""
 
     id: str
     slug: str
@@ -36,6 +38,11 @@ class ReportedFinding(Struct, frozen=True):
     confidence: Confidence
     subject: str
     device: Device | None
+    devices: tuple[Device, ...]
+    """Every GPU concerned."""
+    framework: str | None
+    caused_by: tuple[str, ...]
+    """Ids of the findings that it is an effect of."""
     message: str
     saw: str
     want: str
@@ -74,12 +81,13 @@ class Smoke(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What `check --format json` prints."""
+    """What `gpudoctor.diagnose` returns and `check --format json` prints."""
 
     schema: int = SCHEMA
     gpudoctor: str = __version__
     matrix: str
     subject: Subject
+    created: str = field(default_factory=lambda: utc(time.time()))
     verdict: Verdict
     exit_code: int
     machine: Machine
@@ -88,6 +96,11 @@ class Report(Struct, frozen=True, kw_only=True):
     not_judged: tuple[ReportedQuestion, ...]
     smoke: Smoke | None = None
     timings_ms: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether GPU work can start here: the verdict is "ok" or "warning"."""
+        return self.verdict in ("ok", "warning")
 
 
 def make_report(
@@ -128,6 +141,9 @@ def _reported(finding: Finding, situation: Situation) -> ReportedFinding:
         confidence=finding.confidence,
         subject=finding.subject,
         device=finding.device,
+        devices=finding.devices,
+        framework=finding.framework,
+        caused_by=finding.caused_by,
         message=finding.message,
         saw=finding.saw,
         want=finding.want,

@@ -71,6 +71,18 @@ def settled(findings: Iterable[Finding], situation: Situation) -> list[Finding]:
     return [_unless_refuted(finding, situation) for finding in causes]
 
 
+def with_causes_named(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Findings that are in their order, each with the ids of those before it that it is an effect of."""
+    causes: list[Finding] = []
+    named: list[Finding] = []
+    for finding in findings:
+        ids = (cause.id for cause in causes if finding.slug in cause.supersedes and _explains(cause, finding))
+        named.append(replace(finding, caused_by=tuple(id for id in dict.fromkeys(ids) if id != finding.id)))
+        if finding.supersedes:
+            causes.append(finding)
+    return tuple(named)
+
+
 def answered(questions: Iterable[NotJudged], situation: Situation) -> list[NotJudged]:
     """Open questions: none matters any more where every usable GPU computed right."""
     right = (
@@ -91,7 +103,7 @@ def _cause_of(symptom: Finding, causes: list[Finding]) -> int | None:
 
 def _explains(cause: Finding, symptom: Finding) -> bool:
     """A note explains no error, unless the symptom's own text names it."""
-    apart = cause.about and symptom.about and not set(cause.about) & set(symptom.about)
+    apart = cause.devices and symptom.devices and not set(cause.devices) & set(symptom.devices)
     weighs = cause.severity != "note" or symptom.severity == "note" or cause.slug == symptom.slug
     return not apart and weighs
 
@@ -121,7 +133,9 @@ def _unless_refuted(finding: Finding, situation: Situation) -> Finding:
     inferred = finding.severity == "error" and finding.confidence != "certain"
     if not inferred or finding.slug not in situation.matrix.stopping_causes:
         return finding
-    gpus = [gpu for gpu in situation.usable if not finding.about or any(_is(device, gpu) for device in finding.about)]
+    gpus = [
+        gpu for gpu in situation.usable if not finding.devices or any(_is(device, gpu) for device in finding.devices)
+    ]
     if not gpus or not all(map(situation.computed, gpus)):
         return finding
     names = ", ".join(name for name, gpu in situation.behind.items() if gpu in gpus)

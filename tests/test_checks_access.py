@@ -465,7 +465,7 @@ def test_an_index_too_far_is_unset_and_a_partly_right_list_is_mended():
     partly = first(nvidia_machine(*EIGHT, variables={"CUDA_VISIBLE_DEVICES": "0,8"}))
     assert isinstance(far.fixes[0].remedies[0], UnsetVariable)
     assert partly.fixes[0].remedies[0] == SetVariable(
-        "CUDA_VISIBLE_DEVICES", "0", why="names GPUs that are there, each once"
+        "CUDA_VISIBLE_DEVICES", "0", why="names only existing GPUs, each once"
     )
 
 

@@ -48,7 +48,7 @@ def test_a_gpu_that_torch_does_not_serve_is_torchs_own_finding():
 def test_no_build_is_proposed_for_a_gpu_that_the_source_leaves_out():
     turing = nvidia_machine(nvidia_gpu("NVIDIA Tesla T4", "sm_75"), torch=torch("2.9.1+cu128"))
     text = finding(with_environment(turing, extensions=(FLASH,)), SLUG).fixes[0].remedies[0].text
-    assert text.startswith("No build of flash-attn serves this GPU: its source needs sm_80")
+    assert text.startswith("No build of flash-attn supports this GPU: its source needs sm_80")
 
 
 def test_one_of_two_served_gpus_is_a_warning():

@@ -134,7 +134,7 @@ def action(change: str, slot: str = "0000:01:00") -> str:
             ["0x0 (None) to 0x1 (GPU Reset Required)", "0x1 (GPU Reset) to 0x2 (Node Reboot)"],
             "Reboot the machine",
         ),
-        (["0x0 (None) to 0x3 (Drain P2P)"], "End the programs that use the GPU's links"),
+        (["0x0 (None) to 0x3 (Drain P2P)"], "End the programs on the GPUs linked by NVLink"),
         (["0x0 (None) to 0x4 (Drain and Reset)"], "Reset the GPU"),
         (["0x0 (None) to 0x1 (GPU Reset Required)", "0x1 (GPU Reset Required) to 0x0 (None)"], None),
     ],
@@ -190,7 +190,7 @@ NO_FIRMWARE = (
 def test_a_driver_without_the_firmware_of_its_gpu():
     machine = with_stack(nvidia_machine(**log(*NO_FIRMWARE)), nvml=nvml())
     assert below_torch(machine) == [("nvidia-firmware-missing", "error")]
-    assert "/lib/firmware/nvidia/580.95.05/gsp_ga10x.bin is not there" in first(machine).message
+    assert "/lib/firmware/nvidia/580.95.05/gsp_ga10x.bin is missing" in first(machine).message
 
 
 @pytest.mark.parametrize(

@@ -454,4 +454,4 @@ def test_a_machine_as_it_should_be_is_silent():
 def test_before_cuda_11_the_toolkits_own_driver_is_the_oldest():
     patient = torch("1.3.0", cuda="10.1", build="cu101")
     machine = nvidia_machine(nvidia_gpu("Tesla T4", "sm_75"), driver="410.104", flavour="proprietary", torch=patient)
-    assert "CUDA 10.1 needs a driver from 418.39 on" in finding(machine, "driver-too-old").message
+    assert "CUDA 10.1 needs driver 418.39 or newer" in finding(machine, "driver-too-old").message

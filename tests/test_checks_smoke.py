@@ -192,7 +192,7 @@ TEST_CASES = {
     ),
     "ECC": (
         ran(nvidia_machine(), *raising("RuntimeError: CUDA error: uncorrectable ECC error encountered")),
-        "gpu-ecc", ["Manual"], ["memory has an error"],
+        "gpu-ecc", ["Manual"], ["uncorrectable error"],
     ),
     "cuDNN": (
         ran(nvidia_machine(), *passing("copy", "elementwise", "matmul"),
@@ -440,7 +440,7 @@ def test_devices_that_could_not_be_listed_are_one_error_of_every_gpu(status):
     machine = change(amd_machine(*gpus), smoke=Smoke(level="quick", kernels=(listing,), asked=False))
     found = finding(machine, "smoke-crash")
     assert errors(machine) == ["smoke-crash"]
-    assert (len(found.gpus), "torch cannot list its devices" in found.message) == (2, True)
+    assert (len(found.devices), "torch cannot list its devices" in found.message) == (2, True)
     assert not any("--kernel" in remedy.text for fix in found.fixes for remedy in fix.remedies)
 
 
@@ -477,7 +477,7 @@ def test_a_gpu_that_others_took_is_not_judged():
     for machine in (
         ran(nvidia_machine(), *raising(BUSY)),
         ran(nvidia_machine(), *raising(OUT), devices=(full,)),
-        ran(nvidia_machine(), *kernels(status="skipped", detail="in exclusive mode and taken by another program")),
+        ran(nvidia_machine(), *kernels(status="skipped", detail="another program uses it in exclusive mode")),
     ):
         assert errors(machine) == []
         assert judged(machine).verdict == "unknown"
@@ -488,7 +488,7 @@ def test_a_taken_gpu_beside_one_that_computed_does_not_matter():
     gpus = (nvidia_gpu(), nvidia_gpu(index=1))
     devices = tuple(SmokeDevice(name=f"cuda:{i}", bdf=gpu.bdf) for i, gpu in enumerate(gpus))
     skipped = kernels(device="cuda:1", status="skipped", detail="its memory is full")
-    for told_so, word in ((skipped, "its memory is full"), (raising(BUSY, device="cuda:1"), "taken by another")):
+    for told_so, word in ((skipped, "its memory is full"), (raising(BUSY, device="cuda:1"), "another program uses")):
         machine = ran(nvidia_machine(*gpus), *passing(), *told_so, devices=devices)
         assert judged(machine).verdict == "ok"
         assert any(word in q.why for q in judged(machine).not_judged)
@@ -502,7 +502,7 @@ def test_out_of_memory_on_an_empty_gpu_is_an_error():
 
 @pytest.mark.parametrize(("late", "verdict"), [(("matmul", "attention"), "unknown"), (("attention",), "ok")])
 def test_time_that_was_up_matters_for_the_essential_kernels(late, verdict):
-    why = "not begun within the 60 s that all kernels have together"
+    why = "not started within the 60 s that all kernels have together"
     done = tuple(name for name in QUICK if name not in late)
     machine = ran(nvidia_machine(), *passing(*done), *kernels(*late, status="skipped", detail=why), why=why)
     assert judged(machine).verdict == verdict
@@ -567,7 +567,7 @@ def test_whatever_kernels_say_nothing_crashes_and_no_cause_is_told_twice_for_a_g
     for found in seen:
         for other in judgement.findings:
             same = other is not found and other.slug == found.slug
-            assert not (same and (set(other.about) & set(found.about) or other.subject == found.subject))
+            assert not (same and (set(other.devices) & set(found.devices) or other.subject == found.subject))
 
 
 def test_what_the_cpu_computes_wrong_is_put_down_to_damaged_files_and_to_no_gpu():

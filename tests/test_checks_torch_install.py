@@ -116,7 +116,7 @@ def test_a_build_whose_index_nobody_knows_is_installed_by_hand():
 def test_an_environment_whose_python_is_gone_is_made_again():
     gone = ImportTrial(ok=False, error=f"{NOT_STARTED}: /venv/bin/python leads to no Python")
     machine = with_torch(nvidia_machine(), trial=known(gone, "child"))
-    assert finding(machine, "torch-import-fails").fixes[0].title == "Make the environment again"
+    assert finding(machine, "torch-import-fails").fixes[0].title == "Create the environment again"
 
 
 # --- import ------------------------------------------------------------------------------------------

@@ -541,10 +541,10 @@ def test_continued_lines_comments_and_the_escape_directive():
     "text, said",
     [
         ("", "no FROM"),
-        ("hello world", "'hello' is no instruction"),
+        ("hello world", "'hello' is not an instruction"),
         ("RUN x\nFROM y", "line 1"),
         ("FROM a b", "line 1"),
-        ('{"a": 1}', "no instruction"),
+        ('{"a": 1}', "not an instruction"),
     ],
 )
 def test_what_is_no_dockerfile_is_told_in_one_line(text: str, said: str):

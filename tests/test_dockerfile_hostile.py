@@ -294,7 +294,7 @@ def test_other_compose_files_of_the_folder_are_bounded(tmp_path: Path):
 def test_the_command_ends_in_one_line_and_code_2(tmp_path: Path):
     (tmp_path / "compose.yaml").write_text("services: " + "[" * 25_000)
     (tmp_path / "Dockerfile").write_text(REFUSED["arguments that double"][0])
-    for name, said in (("compose.yaml", "nested more than 32 deep"), ("Dockerfile", "in the place of variables")):
+    for name, said in (("compose.yaml", "nested more than 32 deep"), ("Dockerfile", "from expanded variables")):
         command = [sys.executable, "-m", "gpudoctor", "dockerfile", name]
         ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)

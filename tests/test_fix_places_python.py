@@ -276,7 +276,7 @@ def test_a_requirements_file_that_brings_the_old_build_back_is_named(pip_venv: P
     pip_venv.pip("pypi", "torch==2.12.0")
     (pip_venv.folder / "requirements.txt").write_text("numpy\ntorch==2.12.0  # for now\ntorchmetrics==1.0\n")
     text = told(pip_venv, base)
-    assert "In requirements.txt, put torch==2.13.0+cu128 in the place of torch==2.12.0" in text
+    assert "In requirements.txt, replace torch==2.12.0 by torch==2.13.0+cu128" in text
     assert f"--extra-index-url {base}/cu128" in text
     assert "hashes" not in text
     (pip_venv.folder / "requirements.txt").write_text("torch==2.12.0 \\\n    --hash=sha256:00\n")

@@ -147,7 +147,7 @@ def test_a_package_that_was_installed_again_since_is_not_mixed_with_the_old_one(
     run = place.replace_torch()
     (place.site / "torch-2.dist-info").rename(place.site / "torch-3.dist-info")
     after = picture(place.prefix)
-    with pytest.raises(RepairError, match="Installed again since the repair: torch"):
+    with pytest.raises(RepairError, match="Installed again since the fix: torch"):
         place.undo(run)
     assert differences(after, picture(place.prefix)) == {}
     assert runs(place.home)[-1].state == "done"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import random
 import shutil
-import sys
 from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
@@ -47,8 +46,6 @@ def spoiled(machine: str, root: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def schema() -> jsonschema.protocols.Validator:
-    if sys.version_info < (3, 11):
-        pytest.skip("`gpudoctor schema` needs Python 3.11")
     printed = CliRunner().invoke(gpudoctor, ["schema"], standalone_mode=False).stdout
     wanted: dict[str, Any] = json.loads(printed)
     return jsonschema.validators.validator_for(wanted)(wanted)

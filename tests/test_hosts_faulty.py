@@ -307,7 +307,7 @@ def a_container_started_without_kfd(host: Host) -> Host:
     return host.file("/sys/module/amdgpu/refcnt", "3\n")
 
 
-@fault("container-cgroup-revoked", "create it anew")
+@fault("container-cgroup-revoked", "create it again")
 def a_revoked_device_cgroup(host: Host) -> Host:
     host.ubuntu().docker().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
     return host.node("/dev/nvidiactl", "EPERM").node("/dev/nvidia0", "EPERM").node("/dev/nvidia-uvm", "EPERM")

@@ -348,7 +348,7 @@ SYSFS: dict[str, tuple[str, str, str, str | None] | None] = {
 
 @pytest.mark.parametrize("path", SYSFS)
 def test_sysfs_of_a_gpu(path: str, tmp_path: Path) -> None:
-    (device,) = (FIXTURES / path).glob("device" if (FIXTURES / path / "device").is_dir() else "GPU*/device")
+    (device,) = (FIXTURES / path).glob("device" if (FIXTURES / path / "device").is_dir() else "card*/device")
     slot = re.search(r"PCI_SLOT_NAME=(\S+)", (device / "uevent").read_text())
     assert slot
     place = tmp_path / "sys/bus/pci/devices" / slot[1]

@@ -92,7 +92,6 @@ def test_a_wrong_result_is_an_error_and_the_other_kernels_are_told_too(tmp_path:
     assert "smoke-wrong-result" in findings
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="`gpudoctor schema` needs Python 3.11")
 def test_the_json_report_meets_its_contract(tmp_path: Path, wrong: Path) -> None:
     result = gpudoctor(
         "smoke", "--python", environment(tmp_path), "--device", "cpu", "--format", "json", kernels=wrong

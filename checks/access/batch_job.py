@@ -1,4 +1,4 @@
-"""Batch jobs: what they were given, and tasks that are meant to run on the CPU (GPD205)."""
+"""Batch jobs without a GPU, and tasks that should run on the CPU (GPD205)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpudoctor.situation.no_kernel_driver import unserved
 from gpudoctor.situation.standing import Standing
 
 
-def _open(situation: Situation) -> tuple[Standing, ...]:
+def _open_gpus(situation: Situation) -> tuple[Standing, ...]:
     """The GPUs whose nodes are here and open."""
     return tuple(gpu for gpu in situation.standings if gpu.openable == "yes" and gpu.granted != "no")
 
@@ -20,13 +20,13 @@ def job_without_gpu(situation: Situation) -> Verdicts:
     """The batch job was given no GPU.
 
     ## Why it matters
-    A cluster hands GPUs to the jobs that ask for them. Without a request the job runs on a machine without GPUs, or
-    is kept from those that are there.
+    A cluster gives GPUs to the jobs that ask for them. Without a request the job runs on a machine without GPUs, or
+    may not use the GPUs that are there.
 
     ## How it is judged
-    A GPU build of torch is installed, or a GPU is required; the job says that it has none, or says nothing, and no
-    GPU can be used. Where it says nothing, and GPUs open that only a variable hides, the variable is at fault. A
-    CPU task that hides all GPUs on purpose (an empty CUDA_VISIBLE_DEVICES, as Ray and Slurm set it) is no fault.
+    A GPU build of torch is installed, or a GPU is required. The job says that it has no GPU, or says nothing, and no
+    GPU can be used. If it says nothing, and only a variable hides GPUs that open, the variable is the problem. A CPU
+    task that hides all GPUs on purpose (an empty CUDA_VISIBLE_DEVICES, as Ray and Slurm set it) is not reported.
 
     ## Fix safety
     The job is submitted again; nothing on the machine changes.
@@ -46,7 +46,7 @@ def job_without_gpu(situation: Situation) -> Verdicts:
         return
     refused = [standing for standing in situation.standings if standing.openable == "no"]
     denied = any(node.opened == "EACCES" for node in situation.machine.nvidia.nodes.value or ())
-    if job.value.gpus is None and (denied or any(standing.selected == "no" for standing in _open(situation))):
+    if job.value.gpus is None and (denied or any(standing.selected == "no" for standing in _open_gpus(situation))):
         return
     options = {
         "slurm": "submit with `--gres=gpu:1` (or `--gpus=1`) on a partition that has GPUs",
@@ -61,8 +61,8 @@ def job_without_gpu(situation: Situation) -> Verdicts:
     yield Finding(
         severity="error",
         message=f"This job ({job.value.kind}) was given no GPU"
-        + (", and the GPUs of this machine are closed to it." if refused else "."),
-        saw="no GPU granted" if job.value.gpus == 0 else "no GPU in the job's variables, none that opens",
+        + (", and it may not open the GPUs of this machine." if refused else "."),
+        saw="no GPU granted" if job.value.gpus == 0 else "no GPU in the job's variables, and none that opens",
         want="a job with a GPU",
         subject=f"{job.value.kind} job",
         confidence=confidence,

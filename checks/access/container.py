@@ -1,4 +1,4 @@
-"""Whether this container was given a GPU, and in working order (GPD201 to GPD204, GPD213)."""
+"""Whether this container was given a GPU that works (GPD201 to GPD204, GPD213)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from gpudoctor.situation.nvidia_driver import NVML_UNKNOWN, cuda_status, driver_
 _TEGRA = r"/dev/(nvhost-gpu|nvhost-ctrl-gpu|nvgpu|nvmap)"
 _SMALL = 1 << 30
 _SYSTEM_CONTAINERS = ("lxc", "systemd-nspawn")
-"""They are set up like a machine, and bring the driver's libraries themselves."""
+"""They are set up like a machine and bring the driver's libraries themselves."""
 _CUT_OFF = "NVIDIA/nvidia-container-toolkit#48"
 
 
 def _given(situation: Situation, vendor: Vendor) -> bool | None:
-    """Whether any GPU of the vendor was put into this container; None where nobody could look."""
+    """Whether this container was given any GPU of the vendor; None if nobody could look."""
     if vendor == "nvidia" or situation.machine.system.wsl.known:
         nodes = nvidia_nodes(situation)
         if nodes is None:
@@ -37,7 +37,7 @@ def _given(situation: Situation, vendor: Vendor) -> bool | None:
 
 
 def _host_has(situation: Situation, vendor: Vendor) -> bool | None:
-    """Whether the host has a GPU of the vendor with its driver; None where the container does not show it."""
+    """Whether the host has a GPU of the vendor with its driver; None if the container does not show it."""
     machine = situation.machine
     if machine.of_vendor(vendor):
         return not unserved(situation, vendor)
@@ -52,15 +52,15 @@ def container_no_gpu(situation: Situation) -> Verdicts:
     """The container was started without a GPU.
 
     ## Why it matters
-    A container sees the host's PCI bus, and can use only the device nodes and libraries that were put into it.
+    A container sees the host's PCI bus, but can use only the device nodes and libraries that it was given.
 
     ## How it is judged
-    A GPU build of torch is installed or a GPU is required, and the device nodes of its vendor are not in the
-    container (NVIDIA: nvidiactl and a GPU; AMD: /dev/kfd and a render node; WSL: /dev/dxg), or the driver's
-    libraries are not. The variable NVIDIA_VISIBLE_DEVICES is no evidence: CDI and Kubernetes set it to void.
+    A GPU build of torch is installed or a GPU is required, but the container lacks the device nodes of its vendor
+    (NVIDIA: nvidiactl and a GPU; AMD: /dev/kfd and a render node; WSL: /dev/dxg) or the driver's libraries. The
+    variable NVIDIA_VISIBLE_DEVICES is no evidence: CDI and Kubernetes set it to void.
 
     ## Fix safety
-    The container has to be started again with more rights to devices; nothing inside it changes.
+    The container must be started again with access to more devices; nothing inside it changes.
     """
     vendor = situation.expected_vendor
     if not situation.in_container or vendor is None or cpu_task(situation):
@@ -71,7 +71,7 @@ def container_no_gpu(situation: Situation) -> Verdicts:
     if given is not False or situation.usable or _host_has(situation, vendor) is False:
         return
     gpus = gpu_nodes(situation) if vendor == "nvidia" else ()
-    if without_request(situation) or (vendor == "nvidia" and _asked_for_a_gpu(situation) and not gpus):
+    if without_request(situation) or (vendor == "nvidia" and _names_gpus(situation) and not gpus):
         return
     name = "NVIDIA" if vendor == "nvidia" else "AMD"
     need = f"torch is built for {name}" if situation.built_for else "a GPU is required"
@@ -89,8 +89,8 @@ def container_no_gpu(situation: Situation) -> Verdicts:
     evident = bool(_host_has(situation, vendor))
     yield Finding(
         severity="error",
-        message=f"This container was started without a GPU: {need}, and the device nodes of {name} GPUs "
-        + ("are only partly here." if partly else "are not here."),
+        message=f"This container was started without a GPU: {need}, but the device nodes of {name} GPUs "
+        + ("are incomplete." if partly else "are missing."),
         saw=saw,
         want="/dev/dxg"
         if situation.machine.system.wsl.known
@@ -112,7 +112,7 @@ def container_no_gpu(situation: Situation) -> Verdicts:
 
 
 def _without_libraries(situation: Situation) -> Verdicts:
-    """The device nodes are here, the driver's libraries were not mounted."""
+    """The device nodes are here, but the driver's libraries were not mounted."""
     path = situation.machine.load_path
     if path.first("libcuda.so.1") or not path.complete.value or not path.searched or cuda_status(situation) == 0:
         return
@@ -123,9 +123,9 @@ def _without_libraries(situation: Situation) -> Verdicts:
     start = Fix("Start the container with the driver's compute libraries", (flags,))
     yield Finding(
         severity="error",
-        message=f"The driver's CUDA library is here ({library.path}), and the loader does not look there."
+        message=f"The loader does not look for the driver's CUDA library where it is ({library.path})."
         if library
-        else "The container has the GPU's device nodes, but not the driver's libraries: libcuda.so.1 is not there"
+        else "The container has the GPU's device nodes but not the driver's libraries: libcuda.so.1 is missing"
         + (f" (NVIDIA_DRIVER_CAPABILITIES={capabilities} leaves out compute)." if named else "."),
         saw=f"NVIDIA_DRIVER_CAPABILITIES={capabilities}" if named else "no libcuda.so.1 on the load path",
         want="libcuda.so.1 of the host's driver",
@@ -137,22 +137,22 @@ def _without_libraries(situation: Situation) -> Verdicts:
     )
 
 
-def _asked_for_a_gpu(situation: Situation) -> bool:
-    """NVIDIA_VISIBLE_DEVICES names GPUs, as people and device plugins do; images set it to "all"."""
+def _names_gpus(situation: Situation) -> bool:
+    """Whether NVIDIA_VISIBLE_DEVICES names GPUs, as people and device plugins do; images set it to "all"."""
     return (situation.variable("NVIDIA_VISIBLE_DEVICES") or "void") not in ("all", "none", "void")
 
 
 @check("GPD202", "container-toolkit-missing", "access")
 def container_toolkit_missing(situation: Situation) -> Verdicts:
-    """The host does not hand out NVIDIA GPUs: no container toolkit.
+    """The host gives containers no NVIDIA GPU: the toolkit is missing.
 
     ## Why it matters
     Only NVIDIA's container toolkit (or a CDI description that it made) puts GPUs and driver libraries into
-    containers. Without it a request for a GPU passes unheard.
+    containers. Without it nothing answers a request for a GPU.
 
     ## How it is judged
-    From inside: the container asks for certain GPUs (NVIDIA_VISIBLE_DEVICES names them, as device plugins do) and
-    has no device node. What the host has installed cannot be seen from here, so it is likely, not certain.
+    The container asks for certain GPUs (NVIDIA_VISIBLE_DEVICES names them, as device plugins do) but has no device
+    node. The host's packages cannot be seen from inside, so the result is likely, not certain.
 
     ## Fix safety
     Needs root on the host and a restart of its container engine.
@@ -161,7 +161,7 @@ def container_toolkit_missing(situation: Situation) -> Verdicts:
         not situation.in_container
         or situation.built_for != "nvidia"
         or cpu_task(situation)
-        or not _asked_for_a_gpu(situation)
+        or not _names_gpus(situation)
     ):
         return
     if (
@@ -180,7 +180,7 @@ def container_toolkit_missing(situation: Situation) -> Verdicts:
     )
     yield Finding(
         severity="error",
-        message="The container asks for an NVIDIA GPU (NVIDIA_VISIBLE_DEVICES) and got none: on the host, "
+        message="The container asks for an NVIDIA GPU (NVIDIA_VISIBLE_DEVICES) but got none: on the host, "
         "nvidia-container-toolkit is missing or not in use.",
         saw=f"NVIDIA_VISIBLE_DEVICES={wanted}, no /dev/nvidia*",
         want="the nvidia container runtime",
@@ -200,18 +200,18 @@ def container_toolkit_missing(situation: Situation) -> Verdicts:
 
 @check("GPD203", "container-cgroup-revoked", "access")
 def container_cgroup_revoked(situation: Situation) -> Verdicts:
-    """The container's device cgroup refuses the GPU nodes that are there.
+    """The container's device cgroup forbids the GPU nodes that are in it.
 
     ## Why it matters
-    The node is in the container and opening it is forbidden: after `systemctl daemon-reload` on the host, or where
-    /dev was mounted without rights to the devices. Programs that ran lose the GPU ("Unknown Error").
+    The node is in the container, but the container may not open it. This happens after `systemctl daemon-reload` on
+    the host, or if /dev was mounted without access to the devices. Running programs lose the GPU ("Unknown Error").
 
     ## How it is judged
-    By opening the nodes: EPERM is the device cgroup's answer, whatever the file mode says. One refused GPU of
-    several is a GPU that was not granted, and no fault. Likely where NVML says "Unknown Error" in a container.
+    The check opens the nodes: EPERM comes from the device cgroup, whatever the file mode says. One refused GPU of
+    several was not granted, which is not a problem. The result is likely if NVML says "Unknown Error" in a container.
 
     ## Fix safety
-    The container has to be started again; nothing on the host changes.
+    The container must be started again; nothing on the host changes.
     """
     if situation.machine.system.container.absent or without_request(situation) or cpu_task(situation):
         return
@@ -222,7 +222,7 @@ def container_cgroup_revoked(situation: Situation) -> Verdicts:
         and nvml_status(situation) == NVML_UNKNOWN
         and cuda_status(situation) != 0
     ):
-        yield _cut_off(situation)
+        yield _lost_access(situation)
     if not refused or (situation.usable and not any(path.endswith(("ctl", "uvm")) for path in refused)):
         return
     vendor: Vendor = "nvidia" if refused[0].startswith("/dev/nvidia") else "amd"
@@ -234,49 +234,49 @@ def container_cgroup_revoked(situation: Situation) -> Verdicts:
         subject="container",
         confidence="certain" if situation.in_container else "likely",
         evidence=tuple(Evidence(f"{vendor}.nodes", f"{path}: EPERM", path) for path in refused[:3]),
-        fixes=_anew(situation, vendor),
+        fixes=_recreate(situation, vendor),
         refs=(_CUT_OFF,),
         supersedes=("no-driver", "gpu-device-permission", "amd-device-permission"),
     )
 
 
-def _anew(situation: Situation, vendor: Vendor) -> tuple[Fix, ...]:
+def _recreate(situation: Situation, vendor: Vendor) -> tuple[Fix, ...]:
     if vendor == "amd":
-        # Engines keep the rights that --device gave; these nodes came another way, as a mount of /dev.
+        # Engines keep the rights that --device gave. These nodes came another way, such as a mount of /dev.
         kfd, render = amd_nodes(situation) or (None, ())
         group = owning_group(node for node in (kfd, *render) if node)
         flags = AddContainerFlags("amd", group_id=group, why="--device gives rights to the nodes; a mount does not")
-        return (Fix("Start the container anew with the GPU as a device", (flags,)),)
-    again = AddContainerFlags("recreate", why="a new container gets its device rules anew")
+        return (Fix("Recreate the container with the GPU as a device", (flags,)),)
+    again = AddContainerFlags("recreate", why="a new container gets new device rules")
     lasting = (
-        "To keep it from coming back on the host: `sudo nvidia-ctk system create-dev-char-symlinks --create-all`, or "
+        "To prevent this on the host: `sudo nvidia-ctk system create-dev-char-symlinks --create-all`, or use "
         "the cgroupfs driver for the container engine; in LXC, allow the devices (lxc.cgroup2.devices.allow)."
     )
     return (
-        Fix("Start the container anew", (again, Manual(lasting, risk="root"))),
+        Fix("Recreate the container", (again, Manual(lasting, risk="root"))),
         Fix("Start the container with the GPU", (AddContainerFlags(vendor),)),
     )
 
 
-def _cut_off(situation: Situation) -> Finding:
-    """NVML's word alone: what it says when a running container loses its rights."""
+def _lost_access(situation: Situation) -> Finding:
+    """NVML's answer alone: what it says when a running container loses its access to the GPU."""
     return Finding(
         severity="error",
-        message='The NVIDIA driver answers "Unknown Error" in this container: it seems to have lost its rights to '
+        message='The NVIDIA driver answers "Unknown Error": this container seems to have lost its access to '
         "the GPU, as after `systemctl daemon-reload` on the host.",
         saw="NVML Unknown Error",
         want="nodes that open",
         subject="container",
         confidence="likely",
         evidence=driver_answers(situation),
-        fixes=_anew(situation, "nvidia"),
+        fixes=_recreate(situation, "nvidia"),
         refs=(_CUT_OFF,),
         supersedes=("no-driver",),
     )
 
 
 def _refused(situation: Situation, answer: str) -> tuple[str, ...]:
-    """Nodes whose refusal takes every GPU away: a shared one, or all that stand for GPUs."""
+    """Nodes that keep every GPU away if they do not open: a shared one, or all that stand for GPUs."""
     nvidia = nvidia_nodes(situation) or {}
     shared = [
         n.path for n in nvidia.values() if n.opened == answer and n.path in ("/dev/nvidiactl", "/dev/nvidia-uvm")
@@ -292,49 +292,51 @@ def _refused(situation: Situation, answer: str) -> tuple[str, ...]:
 
 @check("GPD204", "container-libcuda-baked-in", "access")
 def container_libcuda_baked_in(situation: Situation) -> Verdicts:
-    """The image brings an NVIDIA driver library that is not the host's.
+    """The image contains an NVIDIA driver library that is not the host's.
 
     ## Why it matters
-    libcuda and libnvidia-ml belong to the host's kernel module and are mounted when the container starts. A copy in
-    the image that comes first on the load path and is of another version fails (CUDA 803, NVML 18).
+    libcuda and libnvidia-ml must match the host's kernel module, so they are mounted when the container starts. A
+    copy in the image that comes first on the load path and has another version fails (CUDA 803, NVML 18).
 
     ## How it is judged
-    By the first such library on the load path: it is no mount, and its version is not that of the loaded module.
-    cuda-compat and a library of the very version of the module are left alone.
+    The first such library on the load path is not mounted, and its version is not that of the loaded module.
+    cuda-compat, and a library with exactly the module's version, are not reported.
 
     ## Fix safety
     The image is built again without the driver packages; toolkits and frameworks do not need them. A system container
-    (LXC, nspawn) keeps packages of its own, in the host's version.
+    (LXC, nspawn) keeps its own packages, in the host's version.
     """
     library = baked_in(situation)
     module = situation.machine.nvidia.module.value
     if library is None or module is None or cuda_status(situation) == 0 or _given(situation, "nvidia") is False:
         return
     build = (
-        f"Build the image without {library.path}: leave out the packages libnvidia-compute-*, nvidia-driver-*, "
-        "libcuda1 (remove them in the layer that installs them); the container toolkit mounts the host's own."
+        f"Build the image without {library.path}. Leave out the packages libnvidia-compute-*, nvidia-driver-*, "
+        "libcuda1 (remove them in the layer that installs them). The container toolkit mounts the host's own."
     )
     install = (
-        f"In the container, install the libraries of the host's version, {module.version}, without kernel modules: "
+        f"In the container, install the libraries in the host's version, {module.version}, without kernel modules: "
         f"`sh NVIDIA-Linux-{situation.machine.system.arch.value or 'x86_64'}-{module.version}.run "
-        "--no-kernel-modules`, or the packages libnvidia-compute-* of that version. After an update of the host's "
-        "driver do it again."
+        "--no-kernel-modules`, or the packages libnvidia-compute-* of that version. Repeat this when its driver "
+        "changes."
     )
-    of_its_own = situation.machine.system.container.value in _SYSTEM_CONTAINERS
-    repair = Fix("Install the host's version in the container", (Manual(install, risk="root"),))
-    image = "container" if of_its_own else "image"
+    system_container = situation.machine.system.container.value in _SYSTEM_CONTAINERS
+    install_fix = Fix("Install the host's version in the container", (Manual(install, risk="root"),))
+    image = "container" if system_container else "image"
     yield Finding(
         severity="error",
-        message=f"The {image} brings {library.path} ({library.version}), and the host's driver is {module.version}: "
-        f"the library in the {image} comes first and does not fit.",
+        message=f"The {image} contains {library.path} ({library.version}), but the host's driver is "
+        f"{module.version}: the library in the {image} comes first and does not match the driver.",
         saw=f"{library.name} {library.version} in the {image}",
-        want=f"{library.name} {module.version}" + ("" if of_its_own else ", mounted from the host"),
-        subject="container" if of_its_own else "container image",
+        want=f"{library.name} {module.version}" + ("" if system_container else ", mounted from the host"),
+        subject="container" if system_container else "container image",
         evidence=(
             Evidence("load_path", f"{library.path} {library.version}", library.via),
             *driver_answers(situation),
         ),
-        fixes=(repair if of_its_own else Fix("Build the image without driver libraries", (Manual(build),)),),
+        fixes=(
+            install_fix if system_container else Fix("Build the image without driver libraries", (Manual(build),)),
+        ),
         supersedes=("driver-lib-mismatch", "driver-too-old", "no-driver"),
     )
 
@@ -344,14 +346,14 @@ def shm_small(situation: Situation) -> Verdicts:
     """The container's /dev/shm is too small for data loaders.
 
     ## Why it matters
-    Data-loader workers and NCCL pass tensors through /dev/shm. Container engines give it 64 MiB: workers die with
-    "bus error", NCCL with "no space left on device".
+    Data-loader workers and NCCL pass tensors through /dev/shm. Container engines make it 64 MiB: workers die with
+    "bus error", NCCL fails with "no space left on device".
 
     ## How it is judged
-    By the size of /dev/shm in a container with torch and a GPU that it can use: less than 1 GiB.
+    The container has torch and a usable GPU, and its /dev/shm is smaller than 1 GiB.
 
     ## Fix safety
-    The container has to be started again; shared memory is taken only as it is used.
+    The container must be started again; shared memory takes up memory only as it is used.
     """
     size = situation.machine.system.shm
     if (

@@ -1,4 +1,4 @@
-"""Device nodes that are missing or that this user may not open (GPD206 to GPD209)."""
+"""Device nodes that are missing, or that this user may not open (GPD206 to GPD209)."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from gpudoctor.situation.nvidia_driver import (
 )
 
 _SHARES_DEV = ("apptainer", "singularity", "charliecloud", "shifter", "enroot", "flatpak", "systemd-nspawn")
-"""Containers that use the host's own /dev: nodes appear there as on bare metal."""
+"""Containers that use the host's /dev: nodes appear in them as on bare metal."""
 
 
 def _needless(situation: Situation, vendor: Vendor) -> bool:
-    """Another vendor's GPU does the work: nobody misses these."""
+    """Whether another vendor's GPU does the work, so that nobody needs these."""
     working = served(situation)
     if situation.built_for:
         return situation.built_for != vendor and any(gpu.vendor == situation.built_for for gpu in working)
@@ -47,12 +47,12 @@ def gpu_device_permission(situation: Situation) -> Verdicts:
     """This user may not open the NVIDIA device nodes.
 
     ## Why it matters
-    Programs run as this user find no GPU, although root does.
+    Programs of this user find no GPU, although programs of root do.
 
     ## How it is judged
-    By opening /dev/nvidiactl, /dev/nvidia-uvm and the GPUs' nodes: EACCES. Membership in groups is not looked at, so
-    ACLs and rootless containers are judged rightly. One closed GPU of several is a GPU that was not granted. At
-    level driver also where NVML says "Insufficient Permissions".
+    The check opens /dev/nvidiactl, /dev/nvidia-uvm and the GPUs' nodes; EACCES is an error. It does not read group
+    memberships, so ACLs and rootless containers are judged correctly. One closed GPU of several was not granted,
+    which is not a problem. At level driver, NVML's "Insufficient Permissions" is an error too.
 
     ## Fix safety
     Joining a group gives its rights to every program of this user, from the next login on.
@@ -74,11 +74,11 @@ def amd_device_permission(situation: Situation) -> Verdicts:
     """This user may not open /dev/kfd or the AMD render nodes.
 
     ## Why it matters
-    /dev/kfd and /dev/dri/renderD* belong to the groups render and video. Without them HIP finds no GPU
+    /dev/kfd and /dev/dri/renderD* belong to the groups render and video. A user outside them finds no GPU with HIP
     ("Unable to open /dev/kfd read-write: Permission denied").
 
     ## How it is judged
-    By opening them: EACCES. In containers the number of the owning group counts, not its name.
+    The check opens the nodes; EACCES is an error. In containers the number of the owning group counts, not its name.
 
     ## Fix safety
     Joining a group gives its rights to every program of this user, from the next login on.
@@ -100,8 +100,8 @@ def amd_device_permission(situation: Situation) -> Verdicts:
 
 
 def _refusals(situation: Situation) -> tuple[str, ...]:
-    """What a node answers that this user may not open. EPERM comes from a device cgroup: in a container or a batch
-    job that is a matter of how it was started."""
+    """The errors that mean that this user may not open a node. EPERM comes from a device cgroup; in a container or a
+    batch job its cause is how that was started."""
     alone = situation.machine.system.container.absent and not situation.machine.system.job.known
     return ("EACCES", "EPERM") if alone else ("EACCES",)
 
@@ -114,32 +114,32 @@ def _closed(situation: Situation, vendor: Vendor, node: DeviceNode, closed: tupl
     mode = "" if node.mode is None else f", mode {node.mode & 0o777:04o}"
     return Finding(
         severity="error",
-        message=f"This user may not open {node.path} (permission denied): no GPU can be used.",
+        message=f"This user may not open {node.path} (permission denied), so no GPU can be used.",
         saw=f"{'EPERM' if node.opened == 'EPERM' else 'EACCES'} on {node.path}{mode}",
         want="read and write access",
         subject=node.path,
         evidence=tuple(Evidence(f"{vendor}.nodes", f"{n.path}: {n.opened}, gid {n.gid}", n.path) for n in closed[:3]),
-        fixes=_let_in(situation, vendor, node, closed),
+        fixes=_access_fixes(situation, vendor, node, closed),
         supersedes=("no-driver",),
     )
 
 
-def _let_in(
+def _access_fixes(
     situation: Situation, vendor: Vendor, node: DeviceNode, closed: tuple[DeviceNode, ...]
 ) -> tuple[Fix, ...]:
     if node.opened == "EPERM":
         text = (
-            "A device cgroup forbids it. In a systemd service: allow the devices (`DeviceAllow=char-nvidia rw`, "
-            "`DeviceAllow=char-drm rw`, `DeviceAllow=/dev/kfd rw`), or take away PrivateDevices and DevicePolicy."
+            "A device cgroup forbids it. In a systemd service, allow the devices (`DeviceAllow=char-nvidia rw`, "
+            "`DeviceAllow=char-drm rw`, `DeviceAllow=/dev/kfd rw`), or remove PrivateDevices and DevicePolicy."
         )
         return (Fix("Allow the devices in the service's control group", (Manual(text, risk="root"),)),)
     others_may = node.mode is not None and node.mode & 0o006 == 0o006
     group_may = node.mode is None or node.mode & 0o060 == 0o060
     if others_may or (group_may and node.gid is not None and node.gid in situation.machine.system.user.gids):
         text = (
-            "The file mode allows it, so a security module forbids it. In a container under SELinux: on the host "
-            "`sudo setsebool -P container_use_devices 1`, or start it with `--security-opt label=disable`; else look "
-            "into the audit log (`ausearch -m avc`, `dmesg`)."
+            "The file mode allows it, so a security module forbids it. In a container under SELinux, run on the host "
+            "`sudo setsebool -P container_use_devices 1`, or start the container with `--security-opt "
+            "label=disable`. Otherwise read the audit log (`ausearch -m avc`, `dmesg`)."
         )
         return (Fix("Let the security module allow the device", (Manual(text, risk="root"),)),)
     groups = tuple(dict.fromkeys(n.gid for n in closed if n.gid and n.mode is not None and n.mode & 0o060 == 0o060))
@@ -154,38 +154,36 @@ def _let_in(
         text = f"Add this user to the group with the number {groups[0]}, which owns {node.path}, and log in again."
         return (Fix("Join the group that owns the node", (Manual(text, risk="root"),)),)
     text = (
-        "Give the nodes back their usual rights: `options nvidia NVreg_DeviceFileMode=0666` in /etc/modprobe.d, and "
-        "reboot."
+        "Restore the nodes' usual rights: `options nvidia NVreg_DeviceFileMode=0666` in /etc/modprobe.d, and reboot."
         if vendor == "nvidia"
         else 'Give the nodes to the group render by a udev rule: `KERNEL=="kfd", GROUP="render", MODE="0660"` and '
         '`SUBSYSTEM=="drm", KERNEL=="renderD*", GROUP="render", MODE="0660"`; then join that group.'
     )
     if situation.in_container:
-        text = f"On the host, as they are root's alone: {text[0].lower()}{text[1:]} Or start the container as root."
+        text = f"On the host, as the nodes are root's: {text[0].lower()}{text[1:]} Or start the container as root."
     return (Fix("Open the nodes to users", (Manual(text, risk="root"),)),)
 
 
 @check("GPD208", "amd-kfd-missing", "access")
 def amd_kfd_missing(situation: Situation) -> Verdicts:
-    """AMD's compute node /dev/kfd, or every GPU's render node, is absent.
+    """AMD's compute node /dev/kfd, or every GPU's render node, is missing.
 
     ## Why it matters
-    amdgpu gives the GPU a screen; compute goes through /dev/kfd and /dev/dri/renderD*. Without them HIP finds none.
+    Compute goes through /dev/kfd and /dev/dri/renderD*. Without them amdgpu drives only the screen: HIP finds no GPU.
 
     ## How it is judged
-    An AMD GPU is bound to amdgpu and /dev/kfd (or the whole KFD) is known not to be there; or it is there, and the
-    folder /dev/dri has none of the render nodes that KFD names. In a container that is a matter of how it was
-    started, in WSL there is none by design.
+    An AMD GPU is bound to amdgpu, and /dev/kfd (or the whole KFD) is known to be missing; or /dev/kfd is there, but
+    /dev/dri has none of the render nodes that KFD names. Containers and WSL are not reported.
 
     ## Fix safety
     Another kernel or AMD's driver package needs root and a reboot.
     """
     for severity, gpus in without_kfd(situation, "amd-kfd-missing"):
-        text = "Boot a kernel that was built with CONFIG_HSA_AMD (those of the large distributions are)."
+        text = "Boot a kernel built with CONFIG_HSA_AMD (kernels of the large distributions are)."
         yield finding(
             severity,
             gpus,
-            message=f"/dev/kfd is missing: amdgpu serves {called(gpus)} without its compute part.",
+            message=f"/dev/kfd is missing: amdgpu drives {called(gpus)} without its compute part.",
             saw="no /dev/kfd",
             want="/dev/kfd",
             evidence=(
@@ -199,11 +197,11 @@ def amd_kfd_missing(situation: Situation) -> Verdicts:
             ),
         )
     if not situation.in_container and not situation.machine.system.wsl.known:
-        yield from _lost_nodes(situation)
+        yield from _missing_nodes(situation)
 
 
-def _lost_nodes(situation: Situation) -> Iterator[Finding]:
-    """The kernel lists GPUs for compute, and a node that all of them need is gone from /dev."""
+def _missing_nodes(situation: Situation) -> Iterator[Finding]:
+    """The kernel lists GPUs for compute, but a node that all of them need is missing from /dev."""
     amd = situation.machine.amd
     listed = [gpu for gpu in situation.machine.of_vendor("amd") if gpu.kfd_node is not None]
     render = {node.path for node in amd.render_nodes.value or ()}
@@ -215,7 +213,7 @@ def _lost_nodes(situation: Situation) -> Iterator[Finding]:
         fact = Evidence("amd.render_nodes", " ".join(sorted(render)) or "none", amd.render_nodes.source)
     else:
         return
-    text = f"Let udev make the node again: `sudo udevadm trigger --subsystem-match={subsystem}`, or reboot."
+    text = f"Let udev create the node again: `sudo udevadm trigger --subsystem-match={subsystem}`, or reboot."
     yield Finding(
         severity="error",
         message=f"{node} is missing although the kernel lists {listed[0].name} for compute.",
@@ -223,23 +221,23 @@ def _lost_nodes(situation: Situation) -> Iterator[Finding]:
         want=node,
         subject=node,
         evidence=(fact,),
-        fixes=(Fix("Let udev make the node again", (Manual(text, risk="root"),)),),
+        fixes=(Fix("Let udev create the node again", (Manual(text, risk="root"),)),),
     )
 
 
 @check("GPD209", "nvidia-uvm-missing", "access")
 def nvidia_uvm_missing(situation: Situation) -> Verdicts:
-    """The node /dev/nvidia-uvm is missing, and nothing will make it.
+    """The node /dev/nvidia-uvm is missing, and nothing will create it.
 
     ## Why it matters
-    CUDA works through nvidia-uvm. nvidia-smi does not need it and looks healthy; CUDA fails with error 999.
+    CUDA needs nvidia-uvm and fails with error 999 without it. nvidia-smi does not need it and looks healthy.
 
     ## How it is judged
-    In a container that has the other NVIDIA nodes: this one is absent or dead. On bare metal the first CUDA program
-    makes it, so there only a failed start of CUDA counts, or a rule that keeps nvidia_uvm from loading.
+    In a container that has the other NVIDIA nodes, this one is missing or dead. On bare metal the first CUDA program
+    creates it, so there only a failed start of CUDA counts, or a rule that keeps nvidia_uvm from loading.
 
     ## Fix safety
-    Loading nvidia_uvm needs root on the host and disturbs nothing that runs.
+    Loading nvidia_uvm needs root on the host and does not disturb running programs.
     """
     nodes, machine = nvidia_nodes(situation), situation.machine
     if nodes is None or machine.system.wsl.known or machine.system.jetson.known or unserved(situation, "nvidia"):
@@ -253,8 +251,8 @@ def nvidia_uvm_missing(situation: Situation) -> Verdicts:
     rules = [rule for rule in blocked if rule.module == "nvidia_uvm" and _forbids(rule.rule)]
     if not fixed_dev and cuda_status(situation) != CUDA_UNKNOWN and (not rules or situation.in_container):
         return
-    load = LoadModule("nvidia_uvm", why="it makes /dev/nvidia-uvm")
-    unblock = tuple(UnblockModule("nvidia_uvm", rule.source, why=f"it holds: {rule.rule}") for rule in rules)
+    load = LoadModule("nvidia_uvm", why="it creates /dev/nvidia-uvm")
+    unblock = tuple(UnblockModule("nvidia_uvm", rule.source, why=f"it contains: {rule.rule}") for rule in rules)
     on_host = Manual("On the host, as root: `nvidia-modprobe -c 0 -u`.", risk="root")
     flags = AddContainerFlags("nvidia", why="puts /dev/nvidia-uvm into the container")
     yield Finding(
@@ -271,7 +269,7 @@ def nvidia_uvm_missing(situation: Situation) -> Verdicts:
             *driver_answers(situation),
         ),
         fixes=(
-            Fix("Make the node on the host and start the container anew", (on_host, flags))
+            Fix("Create the node on the host and recreate the container", (on_host, flags))
             if fixed_dev
             else Fix("Load nvidia_uvm", (*unblock, load)),
         ),

@@ -1,4 +1,4 @@
-"""ROCm in WSL2 without the variable that lets its runtime find /dev/dxg (GPD214)."""
+"""ROCm on WSL without the variable that lets its runtime use /dev/dxg (GPD214)."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from gpudoctor.situation.wsl import dxg_opens, looks_behind_dxg, of_another_vend
 
 @check("GPD214", "rocm-wsl-dxg-env", "access")
 def rocm_wsl_dxg_env(situation: Situation) -> Verdicts:
-    """ROCm on WSL is not told to look for the GPU behind /dev/dxg.
+    """ROCm on WSL does not look for the GPU behind /dev/dxg.
 
     ## Why it matters
-    Inside WSL there is no /dev/kfd. The ROCm releases before 7.13 look for the GPU behind /dev/dxg only where
-    HSA_ENABLE_DXG_DETECTION=1; later ones do so unless it is 0.
+    Inside WSL there is no /dev/kfd. ROCm releases before 7.13 use /dev/dxg only if HSA_ENABLE_DXG_DETECTION=1; later
+    ones use it unless the variable is 0.
 
     ## How it is judged
-    By the ROCm that torch brings, the variable, and /dev/dxg. Never where the runtime lists a GPU.
+    The check reads the ROCm release inside torch, the variable, and /dev/dxg. A runtime that lists a GPU is healthy.
 
     ## Fix safety
-    The variable has no meaning outside WSL.
+    The variable has no effect outside WSL.
     """
     machine, torch = situation.machine, situation.torch
     if not machine.system.wsl.known or torch is None or torch.rocm is None or dxg_opens(situation) is False:
@@ -33,11 +33,11 @@ def rocm_wsl_dxg_env(situation: Situation) -> Verdicts:
     if (hsa and any(agent.kind == "gpu" for agent in hsa.agents)) or row is None or looks_behind_dxg(situation):
         return
     name = "HSA_ENABLE_DXG_DETECTION"
-    why = f"ROCm {torch.rocm} looks behind /dev/dxg only when told to"
+    why = f"ROCm {torch.rocm} uses /dev/dxg only with this variable"
     fix = (
         Fix(f"Set {name}=1", (SetVariable(name, "1", why=why),))
         if row.dxg_variable
-        else Fix(f"Unset {name}", (UnsetVariable(name, why="0 switches the search behind /dev/dxg off"),))
+        else Fix(f"Unset {name}", (UnsetVariable(name, why="0 keeps ROCm from using /dev/dxg"),))
     )
     yield Finding(
         severity="error",

@@ -22,7 +22,7 @@ from gpudoctor.situation.batch_job import cpu_task
 from gpudoctor.situation.standing import Selection, runtime_order, select, visibility_variables, why_busy
 
 _ENDS = ("-1", "NoDevFiles")
-"""Entries with which people end a list on purpose."""
+"""Entries that people use to end a list on purpose."""
 
 _NAME_A_SLICE = "Take the name of a slice (MIG-...) from `nvidia-smi -L` and put it into CUDA_VISIBLE_DEVICES."
 
@@ -33,16 +33,15 @@ def cuda_visible_devices(situation: Situation) -> Verdicts:
 
     ## Why it matters
     CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES decide which GPUs a program sees. CUDA stops
-    reading at the first entry that names no GPU: what stands behind it is hidden too.
+    reading at the first entry that names no GPU, so all entries after it are hidden too.
 
     ## How it is judged
-    As the runtimes read them: an empty value hides all GPUs from CUDA and ROCr, HIP takes it for unset;
-    HIP counts within what ROCr left; a GPU that is named to CUDA twice hides them all. A subset on purpose is no
-    fault. In a task of a batch system or of Ray an empty value marks a CPU task: a note.
+    The check reads the variables as the runtimes do. An empty value hides all GPUs from CUDA and ROCr; HIP treats it
+    as unset. HIP counts only the GPUs that ROCr left. A GPU that is named to CUDA twice hides all GPUs. A subset on
+    purpose is not a problem. In a task of a batch system or of Ray, an empty value marks a CPU task: a note.
 
     ## Fix safety
-    The variable is changed for the examined environment only. A process that was meant to see no GPU has nothing to
-    repair.
+    The variable is changed for the examined environment only. A process that should see no GPU needs no fix.
     """
     vendors: tuple[Vendor, ...] = (situation.built_for,) if situation.built_for else ("nvidia", "amd")
     for vendor in vendors:
@@ -60,7 +59,7 @@ def cuda_visible_devices(situation: Situation) -> Verdicts:
     if situation.built_for == "amd" and empty and not cpu_task(situation):
         yield Finding(
             severity="note",
-            message=f"{empty[0]} is empty; HIP takes that for unset and shows every GPU, while newer torch counts "
+            message=f"{empty[0]} is empty: HIP treats that as unset and shows every GPU, but newer torch counts "
             "none (torch.cuda.device_count()).",
             saw=f"{empty[0]}=",
             subject=empty[0],
@@ -78,16 +77,16 @@ def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], 
     if on_purpose:
         message = f"{name} hides every GPU: this is a CPU task of the batch system."
     elif selection.repeated:
-        message = f"{name}={value} names {selection.repeated} twice: CUDA then shows no GPU at all."
+        message = f"{name}={value} names {selection.repeated} twice, so CUDA shows no GPU at all."
     elif wrong:
         hidden = " every GPU is hidden." if not selection.gpus else f" only {len(selection.gpus)} can be seen."
-        there = f"the GPUs here are 0 to {len(gpus) - 1}" if len(gpus) > 1 else "the only GPU here is number 0"
-        message = f"{name}={value} names {wrong[0]}, and {there}:" + hidden
+        numbers = f"the GPUs here are 0 to {len(gpus) - 1}" if len(gpus) > 1 else "the only GPU here is number 0"
+        message = f"{name}={value} names {wrong[0]}, but {numbers}:" + hidden
     else:
         message = f"{name}={value} hides every GPU of this machine."
-    there_are = (entry for entry in entries if re.fullmatch("[0-9]{1,9}", entry) and int(entry) < len(gpus))
-    kept = ",".join(dict.fromkeys(there_are))
-    mend = Fix(f"Set {name}={kept}", (SetVariable(name, kept, why="names GPUs that are there, each once"),))
+    existing = (entry for entry in entries if re.fullmatch("[0-9]{1,9}", entry) and int(entry) < len(gpus))
+    kept = ",".join(dict.fromkeys(existing))
+    keep = Fix(f"Set {name}={kept}", (SetVariable(name, kept, why="names only existing GPUs, each once"),))
     unset = Fix(f"Unset {name}", (UnsetVariable(name, why=f"then all {count} can be seen"),))
     return Finding(
         severity="note" if on_purpose or situation.built_for is None else "error",
@@ -99,26 +98,25 @@ def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], 
             Evidence(f"variables.{name}", value, "environment"),
             Evidence("gpus", ", ".join(gpu.name for gpu in gpus), gpus[0].source),
         ),
-        fixes=() if on_purpose else (mend, unset) if kept else (unset,),
+        fixes=() if on_purpose else (keep, unset) if kept else (unset,),
         supersedes=("no-gpu", "no-driver"),
     )
 
 
 @check("GPD211", "mig-confusion", "access")
 def mig_confusion(situation: Situation) -> Verdicts:
-    """MIG: the GPU has no slice to use, or another than one expects is used.
+    """MIG: the GPU has no slice, or another slice than expected is used.
 
     ## Why it matters
-    With MIG on, programs run on slices only, one per process, chosen by CUDA_VISIBLE_DEVICES=MIG-...; a GPU without
-    slices serves nobody.
+    With MIG on, programs run only on slices: one per process, chosen by CUDA_VISIBLE_DEVICES=MIG-...
 
     ## How it is judged
-    At level driver, by what NVML lists: MIG on and no slice. A variable that names a slice which is not there is the
-    same fault. Beside another usable GPU it is a note. Slices themselves are healthy; several of them and no
-    variable that names one is a note.
+    At level driver, the check reads what NVML lists: MIG on and no slice. A variable that names a missing slice is
+    the same problem. Beside another usable GPU it is a note. Slices themselves are healthy; several of them without a
+    variable that names one are a note.
 
     ## Fix safety
-    Making slices or switching MIG off needs root and that no program uses the GPU.
+    Creating slices or switching MIG off needs root, and no program may be using the GPU.
     """
     gpus = situation.usable_of("nvidia")
     divided = [gpu for gpu in situation.machine.of_vendor("nvidia") if gpu.nvml is not None and gpu.nvml.mig]
@@ -127,19 +125,19 @@ def mig_confusion(situation: Situation) -> Verdicts:
         index = gpu.nvml.index if gpu.nvml else 0
         make = (
             f"As root: `nvidia-smi mig -i {index} -lgip` lists the profiles, `nvidia-smi mig -i {index} -cgi PROFILE "
-            "-C` makes slices; then choose one with CUDA_VISIBLE_DEVICES=MIG-... (`nvidia-smi -L`)."
+            "-C` creates slices; then choose one with CUDA_VISIBLE_DEVICES=MIG-... (`nvidia-smi -L`)."
         )
         off = f"As root, with no program on the GPU: `nvidia-smi -i {index} -mig 0` (some GPUs need a reset)."
         yield Finding(
             severity="error" if len(bare) == len(gpus) and situation.built_for != "amd" else "note",
-            message=f"MIG mode is on for {gpu.name} and it has no slices: no program can use it.",
+            message=f"MIG mode is on for {gpu.name}, but it has no slices: no program can use it.",
             saw="MIG on, no slice",
             want="a slice, or MIG off",
             subject=gpu_subject(gpu),
             device=Device.of(gpu),
             evidence=(Evidence("nvml.mig", "on, no MIG device", "NVML"),),
             fixes=(
-                Fix("Make slices", (Manual(make, risk="root"),)),
+                Fix("Create slices", (Manual(make, risk="root"),)),
                 Fix("Switch MIG off", (Manual(off, risk="root"),)),
             ),
         )
@@ -164,13 +162,13 @@ def mig_confusion(situation: Situation) -> Verdicts:
     unset = UnsetVariable("CUDA_VISIBLE_DEVICES", why="CUDA takes the first slice")
     yield Finding(
         severity="error",
-        message="CUDA_VISIBLE_DEVICES names a MIG slice that is not there; slices made anew get new names.",
+        message="CUDA_VISIBLE_DEVICES names a MIG slice that does not exist; recreated slices get new names.",
         saw="a MIG name that no slice has",
         want=f"one of {len(slices)} slices",
         subject="CUDA_VISIBLE_DEVICES",
         evidence=(Evidence("nvml.mig_devices", str(len(slices)), "NVML"),),
         fixes=(
-            Fix("Name a slice that is there", (Manual(_NAME_A_SLICE),)),
+            Fix("Name an existing slice", (Manual(_NAME_A_SLICE),)),
             Fix("Unset CUDA_VISIBLE_DEVICES", (unset,)),
         ),
     )
@@ -178,18 +176,18 @@ def mig_confusion(situation: Situation) -> Verdicts:
 
 @check("GPD212", "gpu-busy-or-exclusive", "access")
 def gpu_busy_or_exclusive(situation: Situation) -> Verdicts:
-    """A GPU is taken in exclusive mode, or its memory is full.
+    """Another program has the GPU for itself, or the GPU's memory is full.
 
     ## Why it matters
-    New programs on it fail with "all CUDA-capable devices are busy or unavailable" or run out of memory, and that
+    New programs on the GPU fail with "all CUDA-capable devices are busy or unavailable" or run out of memory. That
     says nothing about the environment.
 
     ## How it is judged
-    At level driver, by compute mode, processes and memory as NVML gives them. It is never a fault: the GPU is not
-    judged by kernels while it is taken.
+    At level driver, the check reads compute mode, processes and memory from NVML. A busy GPU is not a problem; no
+    kernels run on it meanwhile.
 
     ## Fix safety
-    There is nothing to repair.
+    There is nothing to fix.
     """
     for gpu in situation.usable:
         why = why_busy(gpu)
@@ -202,20 +200,20 @@ def compute_mode_prohibited(situation: Situation) -> Verdicts:
     """A GPU's compute mode forbids every program.
 
     ## Why it matters
-    The GPU is listed, and every program on it fails with "all CUDA-capable devices are busy or unavailable". The
-    mode stays until someone sets another, or the driver is loaded again.
+    The driver lists the GPU, but every program on it fails with "all CUDA-capable devices are busy or unavailable".
+    The mode stays until someone sets another, or the driver is loaded again.
 
     ## How it is judged
-    By the compute mode that NVML or nvidia-smi gives. Beside a GPU that takes programs it is a note.
+    The check reads the compute mode from NVML or nvidia-smi. Beside a GPU that accepts programs it is a note.
 
     ## Fix safety
-    The mode is set for this GPU only. Whoever set it may have kept the GPU from programs on purpose.
+    The mode is set for this GPU only. Somebody may have closed the GPU to programs on purpose.
     """
     gpus = situation.usable_of("nvidia")
     closed = [gpu for gpu in gpus if _closed(gpu)]
     for gpu in closed:
         index = gpu.nvml.index if gpu.nvml else 0
-        text = f"As root: `nvidia-smi -i {index} -c DEFAULT`, if the GPU was not kept from programs on purpose."
+        text = f"As root: `nvidia-smi -i {index} -c DEFAULT`, unless somebody closed the GPU to programs on purpose."
         yield Finding(
             severity="error" if len(closed) == len(gpus) and situation.built_for != "amd" else "note",
             message=f"The compute mode of {gpu.name} is Prohibited: no program may compute on it.",

@@ -9,26 +9,27 @@ from gpudoctor.situation.nvidia_driver import CUDA_NOT_READY, CUDA_UNKNOWN, cuda
 
 _NVLINK5 = ("sm_100", "sm_103")
 _SUBNET_MANAGER = (
-    "HGX B200 and B300 boards need the NVLink subnet manager too: install nvlsm, and load ib_umad (`sudo modprobe "
-    "ib_umad`), or the fabric manager does not start."
+    "HGX B200 and B300 boards also need the NVLink subnet manager: install nvlsm and load ib_umad (`sudo modprobe "
+    "ib_umad`). Without it the fabric manager does not start."
 )
 
 
 @check("GPD127", "fabric-manager-not-running", "driver")
 def fabric_manager_not_running(situation: Situation) -> Verdicts:
-    """The NVSwitch fabric manager is absent, stopped, or of another version.
+    """The NVSwitch fabric manager is missing, stopped, or of another version.
 
     ## Why it matters
-    On NVSwitch machines CUDA does not start (error 802, "system not yet initialized") until the fabric manager has
-    set up the switches, and it serves only the driver of exactly its own version.
+    On machines with NVSwitch, CUDA fails with error 802 ("system not yet initialized") until the fabric manager has
+    set up the switches. The fabric manager works only with a driver of exactly its own version.
 
     ## How it is judged
-    On bare metal by the switches on the bus and the service; those of HGX B200 and B300 boards are not on the bus as
-    NVIDIA's, and the GPUs stand for them. In a container or a virtual machine without switches
-    only the driver's own answer tells (802, or GPUs that wait for their fabric), and the host has to be repaired.
+    On bare metal, the check looks for the switches on the PCI bus and for the fabric manager service. The switches of
+    HGX B200 and B300 boards do not appear there as NVIDIA's; the check recognises these boards by their GPUs. In a
+    container, or in a virtual machine without switches, only the driver's answer tells: error 802, or GPUs that wait
+    for their fabric. The host then needs the fix.
 
     ## Fix safety
-    Starting the service touches no running program that works without it.
+    Starting the service does not disturb running programs that work without it.
     """
     fabric, module = situation.machine.nvidia.fabric, situation.machine.nvidia.module.value
     waits = cuda_status(situation) == CUDA_NOT_READY or _unregistered(situation)
@@ -73,8 +74,8 @@ def fabric_manager_not_running(situation: Situation) -> Verdicts:
 
 
 def _nvlink5(situation: Situation) -> bool:
-    """An HGX board of eight B200 or B300, on bare metal. In a virtual machine the host may keep the switches, and on
-    Grace (GB200) the fabric manager runs elsewhere."""
+    """Whether this is an HGX board with eight B200 or B300 on bare metal. In a virtual machine the host may keep the
+    switches; on Grace (GB200) the fabric manager runs elsewhere."""
     system, gpus = situation.machine.system, situation.machine.of_vendor("nvidia")
     blackwell = [gpu for gpu in gpus if gpu.datacenter and gpu.arch.value in _NVLINK5]
     return len(blackwell) >= 8 and system.arch.value == "x86_64" and system.virtual_machine.absent
@@ -82,18 +83,18 @@ def _nvlink5(situation: Situation) -> bool:
 
 def _unready(situation: Situation) -> Finding:
     text = (
-        "On the host: install nvidia-fabricmanager of exactly the driver's version, start it, look at "
-        "`systemctl status nvidia-fabricmanager`. On rented machines: ask the provider, or take another host."
+        "On the host: install nvidia-fabricmanager in exactly the driver's version, start it, and check "
+        "`systemctl status nvidia-fabricmanager`. On a rented machine: ask the provider, or use another host."
     )
     if any(gpu.arch.value in _NVLINK5 for gpu in situation.machine.of_vendor("nvidia")):
         text += f" {_SUBNET_MANAGER}"
-    refused = cuda_status(situation) == CUDA_NOT_READY
-    said = "CUDA says that the system is not yet initialized (802)" if refused else "The GPUs wait for their fabric"
+    failed = cuda_status(situation) == CUDA_NOT_READY
+    state = "CUDA says that the system is not yet initialized (802)" if failed else "The GPUs wait for their fabric"
     return Finding(
         severity="error",
-        message=f"{said}: the host's NVSwitch fabric manager does not run or does not fit the driver.",
-        saw="cuInit 802" if refused else "NVLink fabric not set up",
-        want="cuInit 0" if refused else "NVLink fabric completed",
+        message=f"{state}: the host's NVSwitch fabric manager is stopped, or of another version than the driver.",
+        saw="cuInit 802" if failed else "NVLink fabric not set up",
+        want="cuInit 0" if failed else "NVLink fabric completed",
         subject="NVSwitch fabric",
         confidence="likely",
         evidence=driver_answers(situation),
@@ -103,7 +104,7 @@ def _unready(situation: Situation) -> Finding:
 
 
 def _unregistered(situation: Situation) -> bool:
-    """NVML says of GPUs that their NVLink fabric is not set up."""
+    """Whether NVML reports GPUs whose NVLink fabric is not set up."""
     states = [gpu.nvml.fabric for gpu in situation.machine.of_vendor("nvidia") if gpu.nvml]
     return any(state in ("not-started", "in-progress") for state in states)
 
@@ -114,18 +115,18 @@ def _hmm(situation: Situation) -> bool:
 
 @check("GPD128", "cuda-init-hmm-kaslr", "driver")
 def cuda_init_hmm_kaslr(situation: Situation) -> Verdicts:
-    """CUDA does not start: a defect of HMM with kernel address randomisation.
+    """CUDA does not start: a bug of HMM with kernel address randomisation.
 
     ## Why it matters
-    nvidia_uvm asks the kernel for an address range for device memory; with some layouts there is none, and CUDA fails
-    at its start on an otherwise sound machine.
+    nvidia_uvm asks the kernel for an address range for device memory. With some memory layouts the kernel has none
+    left, and CUDA fails at its start on an otherwise healthy machine.
 
     ## How it is judged
-    At level driver: CUDA fails (802, 999 and the like), and the kernel log has the line of nvidia-uvm, or the error
-    is 802 on a machine without NVSwitch.
+    At level driver: CUDA fails (802, 999 and similar), and the kernel log has nvidia-uvm's line about it; or the
+    error is 802 on a machine without NVSwitch.
 
     ## Fix safety
-    The option switches heterogeneous memory management off in nvidia_uvm; programs do not need it. Needs root.
+    The option switches off heterogeneous memory management (HMM) in nvidia_uvm; programs do not need it. Needs root.
     """
     status = cuda_status(situation)
     lines = situation.log_faults("cuda-init-hmm-kaslr")
@@ -135,7 +136,7 @@ def cuda_init_hmm_kaslr(situation: Situation) -> Verdicts:
     if status in (None, 0) or not (lines or look_alike):
         return
     option = LoadModule(
-        "nvidia_uvm", reload=True, options=("uvm_disable_hmm=1",), why="without HMM no range is needed"
+        "nvidia_uvm", reload=True, options=("uvm_disable_hmm=1",), why="without HMM, nvidia_uvm needs no such range"
     )
     weaker = "Add `nokaslr` to the kernel command line and reboot (this weakens the kernel's protection)."
     yield Finding(
@@ -158,16 +159,16 @@ def cuda_init_hmm_kaslr(situation: Situation) -> Verdicts:
 
 @check("GPD129", "nvidia-uvm-after-suspend", "driver")
 def nvidia_uvm_after_suspend(situation: Situation) -> Verdicts:
-    """CUDA is dead since the machine was suspended.
+    """CUDA stopped working when the machine was suspended.
 
     ## Why it matters
-    After a resume nvidia_uvm may be left in a state in which CUDA fails with error 999 although nvidia-smi works.
+    After a resume, nvidia_uvm can be left in a state in which CUDA fails with error 999 although nvidia-smi works.
 
     ## How it is judged
-    At level driver: cuInit answers 999, NVML works, and this boot was suspended at least once.
+    At level driver: cuInit answers 999, NVML works, and the machine was suspended at least once since it booted.
 
     ## Fix safety
-    Reloading the module needs root and that no program uses the GPU; nothing on disk changes.
+    Reloading the module needs root, and no program may be using the GPU. Nothing on disk changes.
     """
     suspends = situation.machine.system.suspends
     if (
@@ -177,24 +178,23 @@ def nvidia_uvm_after_suspend(situation: Situation) -> Verdicts:
         or _hmm(situation)
     ):
         return
-    reload = LoadModule("nvidia_uvm", reload=True, why="a fresh nvidia_uvm is not affected")
+    reload = LoadModule("nvidia_uvm", reload=True, why="a freshly loaded nvidia_uvm does not have the problem")
     on_host = Manual("On the host: `modprobe -r nvidia_uvm`, then `modprobe nvidia_uvm`, as root.", risk="root")
     keep = Manual(
-        "To keep it from coming back: set NVreg_PreserveVideoMemoryAllocations=1 for the module nvidia and enable "
+        "To prevent this: set NVreg_PreserveVideoMemoryAllocations=1 for the module nvidia, and enable "
         "nvidia-suspend.service, nvidia-resume.service and nvidia-hibernate.service.",
         risk="root",
     )
     yield Finding(
         severity="error",
-        message="CUDA does not start (error 999) since this machine was suspended; the module nvidia_uvm has to be "
-        "loaded anew.",
+        message="CUDA fails with error 999 since this machine was suspended: the module nvidia_uvm must be reloaded.",
         saw=f"cuInit 999 after {suspends.value} suspend(s)",
         want="cuInit 0",
         subject="NVIDIA driver",
         confidence="likely",
         evidence=(*driver_answers(situation), Evidence.of("system.suspends", suspends)),
         fixes=(
-            Fix("Load nvidia_uvm anew", (on_host if situation.in_container else reload,)),
+            Fix("Reload nvidia_uvm", (on_host if situation.in_container else reload,)),
             Fix("Reboot", (Reboot(), keep)),
         ),
         refs=("pytorch/pytorch#49081",),

@@ -1,4 +1,4 @@
-"""GPUs that are gone, damaged, or cannot start (GPD102 to GPD105, GPD107)."""
+"""GPUs that fell off the bus, are damaged, or do not start (GPD102 to GPD105, GPD107)."""
 
 from __future__ import annotations
 
@@ -44,16 +44,15 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
     """A GPU has fallen off the PCI bus.
 
     ## Why it matters
-    The GPU was there at boot and no longer answers: every program on it fails until the machine is power-cycled,
-    and often again soon after. Power supply, riser, slot, heat and a dying GPU are the usual causes.
+    The GPU was there at boot and no longer answers. Every program on it fails until the machine is power-cycled, and
+    the problem often returns soon. Usual causes are the power supply, riser, slot, heat, or a dying GPU.
 
     ## How it is judged
-    Certain where the driver calls the GPU lost, where its PCI registers read as all ones, or where the loaded driver
-    did not take the GPU and says this as the reason. A line in the kernel log alone (NVIDIA Xid 79) is a note: the
-    GPU may have been reset since.
+    Certain if the driver calls the GPU lost, if its PCI registers read as all ones, or if the loaded driver has not
+    taken the GPU for this reason. A line in the kernel log alone (NVIDIA Xid 79) is a note: a reset may have helped.
 
     ## Fix safety
-    A power cycle changes nothing on disk. Reseating the GPU is work on an open machine.
+    A power cycle changes nothing on disk. Reseating the GPU means opening the machine.
     """
     faults = situation.log_faults("gpu-off-bus")
     refused = {gpu.key for _, gpus in because(situation, "gpu-off-bus") for gpu in gpus}
@@ -106,8 +105,9 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
 
 def _power_cycle() -> Fix:
     text = (
-        "Shut the machine down, take it off the mains for a minute and start it again. If the GPU is lost again: "
-        "reseat it, check its power cables and temperature, try another slot without a riser; then have it replaced."
+        "Shut the machine down, disconnect its power for a minute, and start it again. If the GPU is lost again: "
+        "reseat it, check its power cables and temperature, and try another slot without a riser. If that does not "
+        "help, have it replaced."
     )
     title = "Power-cycle the machine and check the GPU's seat, power and cooling"
     return Fix(title, (Manual(text, risk="reboot"),))
@@ -118,16 +118,14 @@ def gpu_ecc(situation: Situation) -> Verdicts:
     """A GPU has uncorrectable memory errors.
 
     ## Why it matters
-    Uncorrectable errors end the programs that hit them, and a row remapping that failed means that the memory can
-    no longer repair itself.
+    Uncorrectable errors end the programs that hit them. If a row remapping failed, the memory cannot repair itself.
 
     ## How it is judged
-    By the driver's own counters: errors since the driver was loaded, a remapping that is pending or has failed, are
-    faults. Counts over the GPU's life are history: a note. Log lines without counters are a note.
+    The check reads the driver's own counters. Errors since the driver was loaded, and a remapping that is pending or
+    has failed, are errors. Counts over the GPU's life are history: a note. Log lines without counters are a note.
 
     ## Fix safety
-    A reset or reboot ends every program on the GPU and changes nothing on disk. Errors of the past leave nothing to
-    repair.
+    A reset or reboot ends every program on the GPU and changes nothing on disk. Past errors need no fix.
     """
     faults = situation.log_faults("gpu-ecc")
     for gpu in situation.machine.gpus:
@@ -175,9 +173,9 @@ def gpu_ecc(situation: Situation) -> Verdicts:
             ever = state.ecc_uncorrectable_ever if state else None
             yield Finding(
                 severity="note",
-                message=f"{gpu.name} had uncorrectable memory errors in the past; none is open now."
+                message=f"{gpu.name} had uncorrectable memory errors in the past; it has none now."
                 if state
-                else f"The kernel log has memory errors of {gpu.name}; its counters were not read.",
+                else f"The kernel log shows memory errors of {gpu.name}; its error counters were not read.",
                 saw=f"{ever} over the GPU's life" if ever else lines[-1].line,
                 subject=subject,
                 device=device,
@@ -195,15 +193,15 @@ def driver_init_failed_bios(situation: Situation) -> Verdicts:
     """The NVIDIA driver cannot start a GPU because of firmware settings.
 
     ## Why it matters
-    The firmware did not give the GPU enough address space (Resizable BAR, Above 4G Decoding): the driver sees it
-    on the bus and gives up, nvidia-smi says "No devices were found".
+    The firmware did not give the GPU enough address space (Resizable BAR, Above 4G Decoding). The driver sees the GPU
+    on the bus but cannot start it, and nvidia-smi says "No devices were found".
 
     ## How it is judged
-    By the codes that the driver writes into the kernel log, for a GPU that the driver does not list as working.
-    At level static the GPU's present state is not known: then it is likely, not certain.
+    The check reads the codes that the driver writes into the kernel log, for GPUs that the driver does not list as
+    working. At level static the GPU's present state is unknown, so the result is likely, not certain.
 
     ## Fix safety
-    Firmware settings are changed by a person; note the old values. No file on disk changes.
+    A person changes the firmware settings; note the old values. No file on disk changes.
     """
     for gpu, lines in _failed_starts(situation, "driver-init-failed-bios"):
         text = (
@@ -224,14 +222,14 @@ def driver_init_failed_hw(situation: Situation) -> Verdicts:
     """The NVIDIA driver cannot start a GPU: the GPU itself does not come up.
 
     ## Why it matters
-    The GPU's management processor (GSP) or its firmware does not come up: power, seat, slot or the GPU itself.
+    The GPU's management processor (GSP) or its firmware does not come up, because of power, seat, slot or the GPU.
 
     ## How it is judged
-    By the codes that the driver writes into the kernel log, for a GPU that the driver does not list as working.
-    Settings of the machine's firmware and the wrong module flavour leave similar lines and are looked at first.
+    The check reads the codes that the driver writes into the kernel log, for GPUs that the driver does not list as
+    working. Firmware settings and the wrong module flavour leave similar lines; they are checked first.
 
     ## Fix safety
-    A power cycle changes nothing on disk. Reseating the GPU is work on an open machine.
+    A power cycle changes nothing on disk. Reseating the GPU means opening the machine.
     """
     for gpu, lines in _failed_starts(situation, "driver-init-failed-hw"):
         if any(
@@ -250,48 +248,48 @@ def driver_init_failed_hw(situation: Situation) -> Verdicts:
 
 @check("GPD107", "nvidia-firmware-missing", "driver")
 def nvidia_firmware_missing(situation: Situation) -> Verdicts:
-    """The NVIDIA driver does not find the firmware file that its GPU needs.
+    """The NVIDIA driver cannot find the firmware file that its GPU needs.
 
     ## Why it matters
-    From Turing on the driver loads a program into the GPU's own processor (GSP), and the open kernel modules cannot
-    do without it: the GPU does not start, nvidia-smi says "No devices were found".
+    From Turing on, the driver loads a program into the GPU's own processor (GSP), and the open kernel modules cannot
+    work without it. The GPU does not start, and nvidia-smi says "No devices were found".
 
     ## How it is judged
-    By the kernel's line about the file, for a GPU that the driver does not list. Where the driver was not asked, the
-    file decides, if it can be looked for; else it is a note: the initial ramdisk often lacks the file, and the driver
-    finds it later.
+    The check reads the kernel's line about the file, for a GPU that the driver does not list. If the driver was not
+    asked, the check looks for the file itself. If it cannot look, the result is a note: the initial ramdisk often
+    lacks the file, and the driver finds it later.
 
     ## Fix safety
-    The file is added; nothing is taken away.
+    The file is added; nothing is removed.
     """
     for gpu, lines in _failed_starts(situation, "nvidia-firmware-missing"):
         file = re.search(r"nvidia/[\w./]+", lines[-1].line)
         name = f"/lib/firmware/{file[0]}" if file else "/lib/firmware/nvidia/..."
         version = name.split("/")[4] if file else "VERSION"
         text = (
-            f"Install the firmware of driver {version}, the version that is loaded: it is in the package "
+            f"Install the firmware of driver {version}, the loaded version. The package is "
             f"nvidia-firmware-{version.partition('.')[0]}-{version} (Ubuntu), firmware-nvidia-gsp (Debian), "
-            "xorg-x11-drv-nvidia (RPM Fusion), nvidia-utils (Arch). If the file is there, it is the initial ramdisk "
-            "that lacks it: build that again (`sudo update-initramfs -u`; `sudo dracut --force`). Then reboot."
+            "xorg-x11-drv-nvidia (RPM Fusion), nvidia-utils (Arch). If the file is already there, rebuild the "
+            "initial ramdisk, which lacks it (`sudo update-initramfs -u`; `sudo dracut --force`). Then reboot."
         )
-        there = _firmware_is_there(situation, name)
-        if there and _answers(situation, gpu) is None:
+        present = _firmware_present(situation, name)
+        if present and _answers(situation, gpu) is None:
             continue
-        sure = _answers(situation, gpu) is False or there is False
+        sure = _answers(situation, gpu) is False or present is False
         found = _failed_start(
             situation,
             gpu,
             lines,
-            f"The NVIDIA driver cannot start {gpu.name}: the firmware {name} is not there."
+            f"The NVIDIA driver cannot start {gpu.name}: the firmware file {name} is missing."
             if sure
-            else f"The NVIDIA driver did not find {name}, which {gpu.name} needs to start; it may have since.",
+            else f"The NVIDIA driver did not find {name}, which {gpu.name} needs; it may have since.",
             Fix("Install the driver's firmware", (Manual(text, risk="reboot"),)),
         )
         yield found if sure else replace(found, severity="note", confidence="possible", fixes=(), supersedes=())
 
 
-def _firmware_is_there(situation: Situation, path: str) -> bool | None:
-    """Whether a file of the loaded driver's firmware is there now, compressed or not; None: not looked for."""
+def _firmware_present(situation: Situation, path: str) -> bool | None:
+    """Whether a firmware file of the loaded driver is present now, compressed or not; None if nobody looked."""
     folder, _, name = path.rpartition("/")
     files = situation.machine.nvidia.firmware
     module = situation.machine.nvidia.module.value
@@ -301,7 +299,7 @@ def _firmware_is_there(situation: Situation, path: str) -> bool | None:
 
 
 def _failed_starts(situation: Situation, slug: str) -> list[tuple[Gpu, tuple[LogFault, ...]]]:
-    """GPUs with such lines in the log that the driver does not list as working and does not refuse by rule."""
+    """GPUs with these log lines that the driver neither lists as working nor refuses by rule."""
     found = []
     for gpu in situation.machine.of_vendor("nvidia"):
         lines = lines_about(gpu, situation.log_faults(slug))

@@ -1,4 +1,4 @@
-"""Why the kernel has no driver for a GPU: rivals, rules, signatures, builds (GPD110 to GPD116)."""
+"""Why the kernel's driver does not have a GPU (GPD110 to GPD116)."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def nouveau_conflict(situation: Situation) -> Verdicts:
     """Another kernel driver (nouveau, nova) owns the NVIDIA GPU.
 
     ## Why it matters
-    Only NVIDIA's own kernel module serves CUDA. While nouveau or nova has the GPU, that module cannot take it.
+    CUDA works only with NVIDIA's own kernel module. While nouveau or nova has the GPU, that module cannot take it.
 
     ## How it is judged
-    By the driver that the PCI bus names for the GPU. A display GPU beside a working one is a note.
+    The check reads which driver the PCI bus names for the GPU. A display GPU beside a working one is a note.
 
     ## Fix safety
-    Needs root and a reboot; the screen runs on another driver afterwards. Undone by removing the rule and the driver.
+    Needs root and a reboot; the screen then runs on another driver. To undo it, remove the rule and the driver.
     """
     for severity, gpus in because(situation, "nouveau-conflict"):
         name = rival(situation, gpus[0]) or "nouveau"
@@ -59,11 +59,11 @@ def nouveau_conflict(situation: Situation) -> Verdicts:
         ready = for_running_kernel(situation, modules) is not None and refusal(situation, gpus[0]) is None
         fix = install_driver(situation, gpus)
         block = BlockModule(name, why=f"{name} must not take the GPU before NVIDIA's driver does")
-        reboot = Reboot(why=f"{name} lets go of the GPU only at boot")
+        reboot = Reboot(why=f"{name} releases the GPU only at a reboot")
         installs = any(isinstance(step, InstallDriver) for step in fix.remedies)
         if not situation.in_container and (ready or installs):
             steps = () if ready else tuple(step for step in fix.remedies if not isinstance(step, Reboot))
-            title = f"Keep {name} from the GPU" if ready else f"{fix.title} in the place of {name}"
+            title = f"Stop {name} from taking the GPU" if ready else f"{fix.title} to replace {name}"
             fix = Fix(title, (*steps, block, reboot))
         yield finding(
             severity,
@@ -85,15 +85,15 @@ def module_blacklisted(situation: Situation) -> Verdicts:
     """A rule keeps the GPU's kernel module from loading.
 
     ## Why it matters
-    The driver is installed and never loads: a line in modprobe.d, the kernel command line, or a graphics switch
+    The driver is installed but never loads. A line in modprobe.d, the kernel command line, or a graphics switch
     (prime-select, envycontrol) forbids it.
 
     ## How it is judged
-    By the rules that modprobe and the kernel obey, for a GPU without a driver whose module is there. What a person
-    chose with a switch made for that is a note.
+    The check reads the rules that modprobe and the kernel obey, for a GPU without a driver whose module is installed.
+    It is a note if a person chose this with a graphics switch.
 
     ## Fix safety
-    Needs root; the rule is kept beside its file, so that it can be put back.
+    Needs root. A copy of the rule is kept beside its file, so that it can be put back.
     """
     for severity, gpus in because(situation, "module-blacklisted"):
         vendor = gpus[0].vendor
@@ -101,18 +101,18 @@ def module_blacklisted(situation: Situation) -> Verdicts:
         rules = blocked(situation, vendor)
         if rules:
             rule, source, chosen = rules[0].rule, rules[0].source, all(one.chosen for one in rules)
-            unblock = tuple(UnblockModule(module, one.source, why=f"it holds: {one.rule}") for one in rules)
-            fix = Fix(f"Take away the rule and load {module}", (*unblock, LoadModule(module)))
+            unblock = tuple(UnblockModule(module, one.source, why=f"it contains: {one.rule}") for one in rules)
+            fix = Fix(f"Remove the rule and load {module}", (*unblock, LoadModule(module)))
         else:
             rule, source, chosen = "nomodeset", situation.machine.system.kernel_options.source, False
-            take_off = UnblockModule(module, source, why="amdgpu does not start under nomodeset")
-            fix = Fix("Take nomodeset off the kernel command line", (take_off, Reboot()))
+            unblock_amdgpu = UnblockModule(module, source, why="amdgpu does not start under nomodeset")
+            fix = Fix("Remove nomodeset from the kernel command line", (unblock_amdgpu, Reboot()))
         yield finding(
             "note" if chosen else severity,
             gpus,
             message=f"{called(gpus)} is switched off on purpose ({rule})."
             if chosen
-            else f"The kernel module {module} for {called(gpus)} is kept from loading by a rule: {rule}",
+            else f"A rule keeps the kernel module {module} for {called(gpus)} from loading: {rule}",
             saw=rule,
             want=f"{module} loaded",
             evidence=(Evidence(f"{vendor}.blocked", rule, source), Evidence.of("gpu.driver", gpus[0].driver)),
@@ -126,15 +126,14 @@ def secure_boot_module_rejected(situation: Situation) -> Verdicts:
     """Secure Boot refuses the GPU's kernel module: its key is not enrolled.
 
     ## Why it matters
-    The module was built and installed, and the kernel will not load it ("Key was rejected by service").
+    The module is built and installed, but the kernel refuses to load it ("Key was rejected by service").
 
     ## How it is judged
-    Certain by the kernel's own line. Likely where Secure Boot is on and the module for the running kernel is there,
-    not loaded, and no rule forbids it.
+    Certain if the kernel log has this line. Likely if Secure Boot is on, and the module for the running kernel is
+    installed but not loaded, and no rule forbids it.
 
     ## Fix safety
-    Enrolling a key is done by a person at the console, at the next boot. Switching Secure Boot off lowers the
-    machine's protection.
+    A person enrols the key at the next boot, at the console. Switching Secure Boot off lowers the protection.
     """
     for severity, gpus in because(situation, "secure-boot-module-rejected"):
         lines = key_rejected(situation, gpus[0].vendor)
@@ -144,11 +143,11 @@ def secure_boot_module_rejected(situation: Situation) -> Verdicts:
             "`sudo mokutil --import /var/lib/shim-signed/mok/MOK.der` (Ubuntu; elsewhere DKMS has it in "
             '/var/lib/dkms/mok.pub), reboot, and choose "Enroll MOK" on the blue screen.'
         )
-        off = "Switch Secure Boot off in the firmware setup, if the rules of this place allow that."
+        off = "Switch Secure Boot off in the firmware setup, if your security rules allow it."
         yield finding(
             severity,
             gpus,
-            message=f"Secure Boot is on and the kernel refuses the module {module} for {called(gpus)}: "
+            message=f"Secure Boot is on, and the kernel refuses the module {module} for {called(gpus)}: "
             "its signature is not trusted.",
             saw=lines[-1].line if lines else f"Secure Boot on, {module} installed and not loaded",
             want=f"{module} signed with an enrolled key",
@@ -170,15 +169,15 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
     """The NVIDIA kernel module was built for another kernel.
 
     ## Why it matters
-    After a kernel update the module has to be built again. Where that failed (no headers, or a driver too old for
+    After a kernel update the module must be built again. If that build failed (no headers, or a driver too old for
     the kernel), the driver is gone after the reboot.
 
     ## How it is judged
-    By the module files below /lib/modules and by DKMS: the module is there for other kernels, for the running one
-    there is none.
+    The check reads the module files below /lib/modules and the DKMS status: the module exists for other kernels, but
+    not for the running one.
 
     ## Fix safety
-    Needs root; builds and installs a module, and removes nothing.
+    Needs root. It builds and installs a module, and removes nothing.
     """
     kernel = situation.machine.system.kernel.value or ""
     modules, trees = core_modules(situation), unbuilt_dkms(situation, "nvidia")
@@ -222,7 +221,7 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
 
 
 def _by_akmods(kernel: str) -> Fix:
-    """RPM Fusion's packages lay the module below extra/nvidia; DKMS lays it into extra or updates."""
+    """RPM Fusion's packages install the module below extra/nvidia; DKMS installs it below extra or updates."""
     text = f"As root: `dnf install kernel-devel-{kernel}`, `akmods --force --kernels {kernel}`, `modprobe nvidia`."
     return Fix(f"Build the module for kernel {kernel}", (Manual(text, risk="root"),))
 
@@ -232,15 +231,14 @@ def amd_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
     """The amdgpu-dkms module was not built for the running kernel.
 
     ## Why it matters
-    The driver package of AMD stands in the place of the kernel's own; where its build failed, the GPU has no
-    driver, or one without compute.
+    AMD's driver package replaces the kernel's own driver. If its build failed, the GPU has no driver or no compute.
 
     ## How it is judged
-    By DKMS: amdgpu is registered and not installed for the running kernel, and amdgpu is not loaded or KFD does not
-    have the GPU. Where the kernel's own amdgpu serves the GPU, an unbuilt DKMS tree is no fault.
+    The check reads the DKMS status: amdgpu is registered but not installed for the running kernel, and amdgpu is not
+    loaded or KFD does not have the GPU. If the kernel's own amdgpu works, an unbuilt DKMS tree does not matter.
 
     ## Fix safety
-    Needs root. Removing amdgpu-dkms brings back the kernel's own driver; it can be installed again.
+    Needs root. Removing amdgpu-dkms restores the kernel's own driver; the package can be installed again.
     """
     slug, kernel = "amd-dkms-kernel-mismatch", situation.machine.system.kernel.value or ""
     trees, lines = unbuilt_dkms(situation, "amd"), situation.log_faults(slug)
@@ -251,7 +249,7 @@ def amd_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
         build = RebuildModule("amdgpu", version, why="needs the headers of the running kernel")
         rebuild = Fix(f"Build amdgpu-dkms for kernel {kernel}", (build, Reboot()))
         own = InstallRocmDriver(inbox=True, why="the kernel's own driver needs no build")
-        inbox = Fix("Use the kernel's own amdgpu in the place of amdgpu-dkms", (own, Reboot()))
+        inbox = Fix("Use the kernel's own amdgpu instead of amdgpu-dkms", (own, Reboot()))
         newer = InstallRocmDriver(why=f"amdgpu-dkms {version} does not build on this kernel")
         replaced = Fix("Install a newer amdgpu-dkms", (newer, Reboot()))
         known = kernel_too_old(situation, gpus[0]) is None
@@ -261,7 +259,7 @@ def amd_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
             gpus,
             message=f"{f'amdgpu-dkms {version}'.strip()} is not installed for the running kernel {kernel}, and "
             f"{called(gpus)} has no working driver"
-            + (f": it does not build there (kernel {limits[0].kernel})." if limits else "."),
+            + (f": it does not build on it (kernel {limits[0].kernel})." if limits else "."),
             saw=", ".join(f"{tree.status} for {tree.kernel or 'no kernel'}" for tree in trees) or lines[-1].line,
             want=f"installed for {kernel}",
             evidence=(
@@ -278,15 +276,15 @@ def amd_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
 
 @check("GPD115", "amd-kernel-or-runtime-too-old", "driver")
 def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
-    """The kernel's amdgpu driver is too old to know the chip.
+    """The kernel's amdgpu driver is too old for the GPU.
 
     ## Why it matters
-    A chip that KFD does not know gets no compute node: HIP does not see it, or the runtime fails at its start.
+    If KFD does not know a chip, the chip gets no compute node. HIP does not find it, or the runtime does not start.
 
     ## How it is judged
-    The running kernel is older than the first one that knows the chip, no AMD driver package stands in, and amdgpu
-    or KFD does not have the GPU. Distributions with backports (kernels named el8, el9) make that less certain.
-    Of a machine that is only described with such a kernel, and without its driver: a warning.
+    The running kernel is older than the first one that supports the chip, no AMD driver package is installed, and
+    amdgpu or KFD does not have the GPU. Distributions with backports (kernels named el8, el9) make this less certain.
+    For a machine that is only described, with such a kernel and no stated driver, it is a warning.
 
     ## Fix safety
     A newer kernel or amdgpu-dkms needs root and a reboot; the old kernel stays in the boot menu.
@@ -298,9 +296,9 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
         yield finding(
             severity,
             gpus,
-            message=f"Kernel {kernel} is too old for {called(gpus)}: Linux {first} is the first that knows it."
+            message=f"Kernel {kernel} is too old for {called(gpus)}: Linux {first} is the first that supports it."
             if first
-            else f"The kernel driver gives {called(gpus)} a screen but no compute, as if it did not know the chip.",
+            else f"The kernel driver gives {called(gpus)} no compute access, as if it did not know the chip.",
             saw=kernel,
             want=f"Linux {first} or newer, or amdgpu-dkms" if first else "a KFD node for the GPU",
             confidence="certain" if lines else "possible" if ".el" in kernel or not first else "likely",
@@ -316,7 +314,7 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
             ),
             supersedes=("no-driver", "amd-kfd-missing"),
         )
-    yield from needs_driver_package(situation)
+    yield from _needs_driver_package(situation)
 
 
 @check("GPD116", "amd-firmware-regression", "driver")
@@ -324,11 +322,11 @@ def amd_firmware_regression(situation: Situation) -> Verdicts:
     """The installed linux-firmware release is known to break this GPU.
 
     ## Why it matters
-    Some releases of the GPU firmware make ROCm hang or fault on certain chips; another release cures it.
+    Some releases of the GPU firmware make ROCm hang or fail on certain chips. Another release fixes it.
 
     ## How it is judged
-    By rows of the matrix that name the chip and the release of the package linux-firmware, or the symptom in the
-    kernel log.
+    The check compares the chip and the installed linux-firmware package with known bad pairs in the matrix, or finds
+    the symptom in the kernel log.
 
     ## Fix safety
     Another release of the package needs root and a reboot; the old one can be installed again.
@@ -349,7 +347,7 @@ def amd_firmware_regression(situation: Situation) -> Verdicts:
                 another = InstallSystemPackage("linux-firmware", why=issue.workaround)
                 yield Finding(
                     severity="warning",
-                    message=f"linux-firmware {date[0]} is known to trouble {gpu.name}: {issue.symptom}.",
+                    message=f"linux-firmware {date[0]} is known to cause problems with {gpu.name}: {issue.symptom}.",
                     saw=date[0],
                     want=f"another release than {date[0]}",
                     subject=gpu_subject(gpu),
@@ -367,8 +365,8 @@ def _matches(date: str, specifier: str) -> bool:
     return SpecifierSet(specifier).contains(date)
 
 
-def needs_driver_package(situation: Situation) -> Iterator[Finding]:
-    """Described GPUs that a described kernel's own amdgpu does not know, where nothing is said of their driver."""
+def _needs_driver_package(situation: Situation) -> Iterator[Finding]:
+    """Described GPUs that the described kernel's own amdgpu does not support, if the description names no driver."""
     kernel = situation.machine.system.kernel
     gpus = [
         gpu for gpu in situation.usable_of("amd") if gpu.source == kernel.source and kernel_too_old(situation, gpu)
@@ -380,8 +378,8 @@ def needs_driver_package(situation: Situation) -> Iterator[Finding]:
         yield finding(
             "warning",
             group,
-            message=f"The amdgpu of kernel {kernel.value} does not know {called(group)}, that of Linux {first} does: "
-            "here the GPU takes AMD's own kernel driver, amdgpu-dkms.",
+            message=f"Kernel {kernel.value} is too old for {called(group)}: Linux {first} is the first that supports "
+            "it. The GPU needs AMD's own kernel driver, amdgpu-dkms.",
             saw=kernel.value or "",
             want=f"Linux {first} or newer, or amdgpu-dkms",
             evidence=(Evidence.of("system.kernel", kernel), Evidence.of("gpu.arch", group[0].arch)),

@@ -1,4 +1,4 @@
-"""No kernel driver, or one that does not answer: said only where no more exact cause is known (GPD119)."""
+"""No kernel driver, or one that does not answer: reported only if no more exact cause is known (GPD119)."""
 
 from __future__ import annotations
 
@@ -29,57 +29,52 @@ from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel
 from gpudoctor.situation.no_kernel_driver import because, unserved
 from gpudoctor.situation.nvidia_driver import cuda_status, driver_answers, lists_no_gpu, nvml_status
 
-_TAKEN = (2, 46)
-"""Answers of cuInit that speak of a GPU in use: no memory left, busy."""
-
-
+_IN_USE = (2, 46)
+"""Answers of cuInit about a GPU in use: no memory left, busy."""
 _NO_GPU = 100
-
-
 _NOT_LOADED = 9
-"""NVML's code where the kernel module is not loaded."""
+"""NVML's error if the kernel module is not loaded."""
 
 
 @check("GPD119", "no-driver", "driver")
 def no_driver(situation: Situation) -> Verdicts:
-    """No kernel driver serves the GPU, or the driver does not answer.
+    """No kernel driver has the GPU, or the driver does not answer.
 
     ## Why it matters
     Without its driver a GPU is only an entry on the bus.
 
     ## How it is judged
     The GPU is on the PCI bus, its vendor's kernel driver does not have it, and no more exact cause is known (another
-    driver, a rule, Secure Boot, a missing build, a branch or flavour that refuses the GPU). Also where the module is
-    loaded and libcuda was not installed; where nvidia-smi reaches no driver on a machine whose bus could not be read;
-    and at level driver where CUDA, NVML or the ROCm runtime fail without a known cause; where they hang, crash or
-    cannot be opened, whether they start is not judged. GPUs reserved for virtual machines are left
-    alone.
+    driver, a rule, Secure Boot, a missing build, a driver branch or flavour that does not support the GPU). The check
+    also reports a loaded module without libcuda, and an nvidia-smi that reaches no driver if the bus could not be
+    read. At level driver it reports CUDA, NVML or a ROCm runtime that fail without a known cause; if they hang, crash
+    or cannot be opened, the result is unknown. GPUs reserved for virtual machines are not reported.
 
     ## Fix safety
-    Installing a driver needs root and a reboot; the present one is replaced.
+    Installing a driver needs root and a reboot, and replaces the present driver.
     """
     for severity, gpus in because(situation, "no-driver"):
         yield (
-            without_amdgpu(situation, severity, gpus)
+            _without_amdgpu(situation, severity, gpus)
             if gpus[0].vendor == "amd"
-            else _nvidia_out(situation, severity, gpus)
+            else _without_nvidia(situation, severity, gpus)
         )
     if situation.machine.of_vendor("nvidia") and not unserved(situation, "nvidia"):
         yield from _without_libcuda(situation)
         yield from _silent_driver(situation)
-    yield from refusing_runtime(situation)
-    yield from unanswered(situation)
+    yield from _failing_runtime(situation)
+    yield from _unanswered(situation)
     unseen = not situation.machine.gpus and situation.machine.buses.undecided and situation.built_for == "nvidia"
     if unseen and nvml_status(situation) == _NOT_LOADED:
-        yield _nobody_answers(situation)
+        yield _driver_unreachable(situation)
 
 
 def _without_libcuda(situation: Situation) -> Iterator[Finding]:
-    """The kernel module is loaded, and the half of the driver that programs load was not installed. Where nothing of
-    that half is there, a recording may just not have it."""
+    """The kernel module is loaded, but the driver's CUDA library was not installed. If no driver library is there at
+    all, a recording may just lack them."""
     machine, path = situation.machine, situation.machine.load_path
-    told = path.whole or path.first("libnvidia-ml.so.1") or path.beside or machine.level != "static"
-    whole = path.complete.value and path.searched and told
+    recorded = path.whole or path.first("libnvidia-ml.so.1") or path.beside or machine.level != "static"
+    whole = path.complete.value and path.searched and recorded
     elsewhere = situation.in_container or machine.system.wsl.known or machine.system.jetson.known
     if not whole or elsewhere or not machine.nvidia.module.known or situation.expected_vendor != "nvidia":
         return
@@ -88,7 +83,7 @@ def _without_libcuda(situation: Situation) -> Iterator[Finding]:
     version = machine.nvidia.module.value.version if machine.nvidia.module.value else ""
     branch = version.partition(".")[0] or "BRANCH"
     text = (
-        f"Install them in the version of the kernel module{f' ({version})' if version else ''}. Ubuntu: `sudo apt-get"
+        f"Install them in the kernel module's version{f' ({version})' if version else ''}. Ubuntu: `sudo apt-get"
         f" install libnvidia-compute-{branch}`; Debian: `sudo apt-get install libcuda1`; Fedora: `sudo dnf install "
         "xorg-x11-drv-nvidia-cuda`; Arch: `sudo pacman -S nvidia-utils`."
     )
@@ -96,7 +91,7 @@ def _without_libcuda(situation: Situation) -> Iterator[Finding]:
     install = Fix("Install the driver's CUDA libraries", (Manual(text, risk="root"),))
     yield Finding(
         severity="error",
-        message=f"The driver's CUDA library is here ({library.path}), and the loader does not look there."
+        message=f"The loader does not look for the driver's CUDA library where it is ({library.path})."
         if library
         else "The NVIDIA kernel driver is loaded, but its CUDA library (libcuda.so.1) is not installed.",
         saw="no libcuda.so.1 on the load path",
@@ -111,7 +106,7 @@ def _without_libcuda(situation: Situation) -> Iterator[Finding]:
     )
 
 
-def _said(situation: Situation, api: str) -> str:
+def _error_text(situation: Situation, api: str) -> str:
     """What the interface printed when it failed."""
     facts = (
         (situation.machine.nvidia.cuda,)
@@ -121,11 +116,11 @@ def _said(situation: Situation, api: str) -> str:
     return next((fact.value.message for fact in facts if fact.value and fact.value.status), "")
 
 
-def _nobody_answers(situation: Situation) -> Finding:
-    """The driver's own tool finds no driver, on a machine whose GPUs nobody could list."""
+def _driver_unreachable(situation: Situation) -> Finding:
+    """The driver's own tool finds no driver, and gpudoctor could not list the machine's GPUs."""
     text = (
         "Install the NVIDIA driver, or load it (`sudo modprobe nvidia`); then `nvidia-smi` must list the GPU. "
-        "Inside WSL it is the driver of Windows."
+        "Inside WSL, the driver is that of Windows."
     )
     return Finding(
         severity="error",
@@ -139,25 +134,25 @@ def _nobody_answers(situation: Situation) -> Finding:
     )
 
 
-def _nvidia_out(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) -> Finding:
+def _without_nvidia(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) -> Finding:
     machine = situation.machine
     module = for_running_kernel(situation, core_modules(situation))
     loaded = machine.nvidia.module.known
     install = install_driver(situation, gpus)
     where = " on the host of this container" if situation.in_container else ""
-    state = "not loaded" if module and not loaded else "loaded, and has not taken the GPU" if loaded else "absent"
+    state = "not loaded" if module and not loaded else "loaded but has not taken the GPU" if loaded else "missing"
     if situation.in_container or (module is None and not loaded):
         fixes: tuple[Fix, ...] = (install,)
     elif loaded:
-        read = "Read why in the kernel log (`sudo dmesg | grep -i -e nvrm -e nvidia`), and reboot."
+        read = "Read the reason in the kernel log (`sudo dmesg | grep -i -e nvrm -e nvidia`), and reboot."
         look = Manual(read, risk="reboot")
-        fixes = (Fix("Find out why the module leaves the GPU alone", (look,)), install)
+        fixes = (Fix("Find out why the module does not take the GPU", (look,)), install)
     else:
         fixes = (Fix("Load the kernel module", (LoadModule("nvidia"),)), install)
     return finding(
         "note" if severity == "note" else "error",
         gpus,
-        message=f"No NVIDIA driver serves {called(gpus)}{where}: the kernel module is {state}.",
+        message=f"{called(gpus)} has no NVIDIA driver{where}: the kernel module is {state}.",
         saw=f"kernel module {state}",
         want="the GPU bound to nvidia",
         evidence=(
@@ -171,14 +166,14 @@ def _nvidia_out(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) -> F
 
 
 def _silent_driver(situation: Situation) -> Iterator[Finding]:
-    """The GPU is bound, and NVML or CUDA fail for a reason that no other check knows."""
+    """The driver has the GPU, but NVML or CUDA fail for a reason that no other check knows."""
     status, nvml = cuda_status(situation), nvml_status(situation)
     lists_none = (
         lists_no_gpu(situation) and bool(situation.usable_of("nvidia")) and not situation.machine.system.jetson.known
     )
     if any(_without_libcuda(situation)):
         return
-    failed = status not in (None, 0, _NO_GPU, *_TAKEN) or (status is None and nvml not in (None, 0, 4, 12))
+    failed = status not in (None, 0, _NO_GPU, *_IN_USE) or (status is None and nvml not in (None, 0, 4, 12))
     chosen = situation.variable("CUDA_VISIBLE_DEVICES") is not None  # then its value may be the reason
     gpus = [gpu for gpu in situation.usable_of("nvidia") if gpu.nvml is None or gpu.nvml.compute_mode != "prohibited"]
     sees_none = status == _NO_GPU and bool(gpus) and not chosen
@@ -187,19 +182,22 @@ def _silent_driver(situation: Situation) -> Iterator[Finding]:
         return
     api, code = ("CUDA", status) if status else ("NVML", nvml)
     starts = code in (0, _NO_GPU)
-    said = "does not find the GPU" if starts else f"does not start: {api} answers error {code}"
-    text = "If it stays, read the kernel log: `sudo dmesg | grep -i -e nvrm -e nvidia`."
-    on_host = Manual(f"If it stays: reboot the host. {text}", risk="reboot")
+    failure = "does not find the GPU" if starts else f"does not start: {api} answers error {code}"
+    text = "If the problem remains, read the kernel log: `sudo dmesg | grep -i -e nvrm -e nvidia`."
+    on_host = Manual(f"On the host: reboot. {text}", risk="reboot")
     yield Finding(
         severity="error",
-        message=f"The NVIDIA driver is there and {said}.",
-        saw=_said(situation, api) or (f"{api} error {code}" if code else "No devices were found"),
+        message=f"The NVIDIA driver is present but {failure}.",
+        saw=_error_text(situation, api) or (f"{api} error {code}" if code else "No devices were found"),
         want=f"{api} that answers",
         subject="NVIDIA driver",
         confidence="likely",
         evidence=driver_answers(situation),
         fixes=(
-            Fix("Start the container anew; reboot its host", (AddContainerFlags("recreate"), on_host))
+            Fix(
+                "Recreate the container; if the problem remains, reboot its host",
+                (AddContainerFlags("recreate"), on_host),
+            )
             if situation.in_container
             else Fix("Reboot", (Reboot(), Manual(text, risk="root"))),
             install_driver(situation),
@@ -212,17 +210,17 @@ def _silent_driver(situation: Situation) -> Iterator[Finding]:
 _FIRMWARE_MISSING = "amdgpu-firmware-missing"
 
 
-def without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) -> Finding:
-    """The finding `no-driver` about AMD GPUs of one name: why amdgpu does not have them, as far as that is told."""
+def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) -> Finding:
+    """The finding `no-driver` about AMD GPUs of one name, with the reason if the kernel log gives one."""
     machine = situation.machine
     kernel, modules = machine.system.kernel.value, machine.amd.modules_installed.value or ()
     there = any(module.name == "amdgpu" and module.kernel == kernel for module in modules)
-    old, lines = gpus[0].driver.value == "radeon", _start_of_amdgpu(situation, gpus[0])
+    old, lines = gpus[0].driver.value == "radeon", _start_failures(situation, gpus[0])
     where = " on the host of this container" if situation.in_container else ""
     missing = [line for line in lines if line.kind == _FIRMWARE_MISSING]
-    state = f"its firmware lacks {_file_of(missing[0])}" if missing else "amdgpu does not have the GPU"
+    state = f"its firmware lacks {_file_of(missing[0])}" if missing else "amdgpu has not taken it"
     if old:
-        text = "Use the CPU build of torch, or another GPU: ROCm never served this one."
+        text = "Use the CPU build of torch, or another GPU: ROCm never supported this one."
         fixes: tuple[Fix, ...] = (Fix("Use the CPU or another GPU", (Manual(text),)),)
     elif situation.in_container:
         text = "On the host, outside this container: load amdgpu (`sudo modprobe amdgpu`), or install AMD's driver."
@@ -230,16 +228,16 @@ def without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) -
     else:
         install = Fix("Install the AMD kernel driver", (InstallRocmDriver(), Reboot()))
         if "amdgpu" in (machine.amd.modules_loaded.value or ()):
-            fixes = (*_not_taken(lines), install)
+            fixes = (*_unbound_fixes(lines), install)
         else:
             load = Fix("Load the kernel module", (LoadModule("amdgpu"),))
             fixes = (load, install) if there or not modules else (install, load)
     return finding(
         "note" if severity == "note" else "error",
         gpus,
-        message=f"{called(gpus)} is driven by radeon: ROCm works with amdgpu alone, and this GPU is too old for it."
+        message=f"{called(gpus)} uses the radeon driver: ROCm works only with amdgpu, and this GPU is too old for it."
         if old
-        else f"No AMD driver serves {called(gpus)}{where}: {state}.",
+        else f"{called(gpus)} has no AMD driver{where}: {state}.",
         saw=gpus[0].driver.value or "no driver",
         want="amdgpu",
         evidence=(
@@ -252,11 +250,11 @@ def without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) -
     )
 
 
-def _start_of_amdgpu(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
-    """Lines in which amdgpu says why it did not start the GPU."""
+def _start_failures(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
+    """Log lines in which amdgpu says why it did not start the GPU."""
     log = situation.machine.kernel_log.value
-    of_the_start = (_FIRMWARE_MISSING, "amdgpu-init-failed")
-    return lines_about(gpu, tuple(fault for fault in log.faults if fault.kind in of_the_start)) if log else ()
+    kinds = (_FIRMWARE_MISSING, "amdgpu-init-failed")
+    return lines_about(gpu, tuple(fault for fault in log.faults if fault.kind in kinds)) if log else ()
 
 
 def _file_of(fault: LogFault) -> str:
@@ -264,73 +262,73 @@ def _file_of(fault: LogFault) -> str:
     return found[0] if found else "amdgpu/..."
 
 
-def _not_taken(lines: tuple[LogFault, ...]) -> tuple[Fix, ...]:
-    """Ways out where amdgpu is loaded and has left the GPU alone: for firmware older than the GPU, or unknown."""
-    update = InstallSystemPackage("linux-firmware", why="the release that is here lacks files of this GPU")
+def _unbound_fixes(lines: tuple[LogFault, ...]) -> tuple[Fix, ...]:
+    """Fixes if amdgpu is loaded without the GPU: its firmware package is too old, or the reason is unknown."""
+    update = InstallSystemPackage("linux-firmware", why="the installed release lacks files for this GPU")
     if any(line.kind == _FIRMWARE_MISSING for line in lines):
-        return (Fix("Update linux-firmware", (update, Reboot(why="amdgpu loads it at its start"))),)
-    read = "Read why in the kernel log (`sudo dmesg | grep -i amdgpu`), update the machine's BIOS, and reboot."
-    return (Fix("Find out why amdgpu leaves the GPU alone", (Manual(read, risk="reboot"),)),)
+        return (Fix("Update linux-firmware", (update, Reboot(why="amdgpu loads the firmware when it starts"))),)
+    read = "Read the reason in the kernel log (`sudo dmesg | grep -i amdgpu`), update the BIOS, and reboot."
+    return (Fix("Find out why amdgpu does not take the GPU", (Manual(read, risk="reboot"),)),)
 
 
-_NEVER_ASKED = "not probed"
+_NOT_PROBED = "not probed"
 
 
-_SELECTING = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
+_VISIBILITY = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 
 
-def unanswered(situation: Situation) -> Iterator[NotJudged]:
-    """A GPU that is to be used, and a driver that hung, crashed or could not be opened when it was asked: whether
-    it starts is not known, whatever the files say."""
+def _unanswered(situation: Situation) -> Iterator[NotJudged]:
+    """The driver hung, crashed or could not be opened when gpudoctor asked it about a GPU that should be used:
+    whether it starts is unknown, whatever the files say."""
     if situation.machine.level == "static":
         return
-    if _to_be_used(situation, "nvidia"):
+    if _needed(situation, "nvidia"):
         cuda = situation.machine.nvidia.cuda
         half = cuda.value is not None and cuda.value.status == 0 and cuda.value.devices is None
-        if half or (cuda.undecided and cuda.why != _NEVER_ASKED):
-            yield _open("NVIDIA driver", cuda.value.message if cuda.value else cuda.why)
+        if half or (cuda.undecided and cuda.why != _NOT_PROBED):
+            yield _unknown_start("NVIDIA driver", cuda.value.message if cuda.value else cuda.why)
     hsa = situation.machine.amd.hsa
-    if _to_be_used(situation, "amd") and hsa.undecided and hsa.why != _NEVER_ASKED:
-        yield _open("ROCm runtime", hsa.why)
+    if _needed(situation, "amd") and hsa.undecided and hsa.why != _NOT_PROBED:
+        yield _unknown_start("ROCm runtime", hsa.why)
 
 
-def _open(who: str, why: str) -> NotJudged:
+def _unknown_start(who: str, why: str) -> NotJudged:
     return NotJudged(
         why=f"whether the {who} starts is not known ({why or 'it said nothing'})", matters=True, fallback=True
     )
 
 
-def _to_be_used(situation: Situation, vendor: Vendor) -> bool:
-    """Without a torch another framework may use it; a CPU build does not."""
+def _needed(situation: Situation, vendor: Vendor) -> bool:
+    """Whether a usable GPU of this vendor should work. Without torch another framework may use it."""
     needed = situation.expected_vendor == vendor or (
         situation.expected_vendor is None and (situation.requires_gpu or situation.torch is None)
     )
     return needed and bool(situation.usable_of(vendor))
 
 
-def refusing_runtime(situation: Situation) -> Iterator[Finding]:
-    """The nodes of an AMD GPU open, and the HSA runtime does not start or finds no GPU."""
+def _failing_runtime(situation: Situation) -> Iterator[Finding]:
+    """The device nodes of an AMD GPU open, but the HSA runtime does not start or finds no GPU."""
     hsa = situation.machine.amd.hsa.value
     if hsa is None or not situation.usable_of("amd") or situation.machine.system.wsl.known:
         return
-    chosen = any(situation.variable(name) is not None for name in _SELECTING)
+    limited = any(situation.variable(name) is not None for name in _VISIBILITY)
     gpus = any(agent.kind == "gpu" for agent in hsa.agents)
-    if hsa.status == 0 and (gpus or chosen):
+    if hsa.status == 0 and (gpus or limited):
         return
-    said = f"does not start: hsa_init answers {hsa.status:#x}" if hsa.status else "starts and finds no GPU"
+    failure = f"does not start: hsa_init answers {hsa.status:#x}" if hsa.status else "finds no GPU"
     text = "Read the kernel log: `sudo dmesg | grep -i -e amdgpu -e kfd`; update the host's amdgpu driver or kernel."
     again = (AddContainerFlags("recreate"),) if situation.in_container else ()
-    host = Manual(f"On the host: reboot if it stays. {text}", risk="reboot")
+    host = Manual(f"On the host: reboot if the problem remains. {text}", risk="reboot")
     yield Finding(
         severity="error",
-        message=f"/dev/kfd opens, and the ROCm runtime {said}{f' ({hsa.message})' if hsa.message else ''}.",
+        message=f"/dev/kfd opens, but the ROCm runtime {failure}{f' ({hsa.message})' if hsa.message else ''}.",
         saw=f"HSA status {hsa.status:#x}" if hsa.status else "no GPU agent",
         want="a GPU agent",
         subject="ROCm runtime",
         confidence="likely",
         evidence=(Evidence.of("amd.hsa", situation.machine.amd.hsa),),
         fixes=(
-            Fix("Start the container anew; look at its host", (*again, host))
+            Fix("Recreate the container, then check its host", (*again, host))
             if situation.in_container
             else Fix("Reboot", (Reboot(), Manual(text, risk="root"))),
         ),

@@ -1,4 +1,4 @@
-"""No GPU, or no driver: said only where no more exact cause is known (GPD101, GPD119)."""
+"""No usable GPU: reported only if no more exact cause is known (GPD101)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def no_gpu(situation: Situation) -> Verdicts:
     """There is no NVIDIA or AMD GPU that this environment can use.
 
     ## Why it matters
-    A GPU build of torch does nothing here that a CPU build would not do.
+    Without a GPU, a GPU build of torch does no more than a CPU build would.
 
     ## How it is judged
-    By the PCI bus and what stands for it (KFD, WSL, Jetson). Without a GPU build of torch a machine without GPUs is
-    healthy: a note. With one, or where a GPU is required, it is an error, unless another check knows the exact cause.
-    Where the bus could not be read, nothing is said.
+    The check reads the PCI bus and what replaces it (KFD, WSL, Jetson). Without a GPU build of torch, a machine
+    without GPUs is healthy: a note. With one, or if a GPU is required, it is an error, unless another check knows the
+    exact cause. If the bus could not be read, the check reports nothing.
 
     ## Fix safety
-    Replacing a GPU build by a CPU build is a way out only where no GPU is meant to be used. Where no GPU build is
-    installed either, there is nothing to repair.
+    Replacing a GPU build by a CPU build is right only if no GPU should be used. If no GPU build is installed either,
+    there is nothing to fix.
     """
     machine, vendor = situation.machine, situation.expected_vendor
     needed = vendor is not None or situation.requires_gpu
@@ -60,23 +60,23 @@ def no_gpu(situation: Situation) -> Verdicts:
     name = {"nvidia": "NVIDIA", "amd": "AMD", None: "NVIDIA or AMD"}[vendor]
     reserved = [gpu for gpu in machine.gpus if gpu.driver.value in RESERVED]
     need = f"torch is built for {name} GPUs" if situation.built_for else "A GPU is required"
-    message = f"{need}, and " + (
+    message = f"{need}, but " + (
         f"{reserved[0].name} is reserved for virtual machines ({reserved[0].driver.value})."
         if reserved
         else "none of this machine's GPUs can be used."
         if machine.gpus
         else "this machine has no GPU that can compute."
     )
-    without = not situation.requires_gpu  # then it may run on the CPU
+    cpu_is_enough = not situation.requires_gpu
     release = (
-        f"Give the GPU back to the host: take its id out of the vfio-pci options (/etc/modprobe.d, kernel command "
-        f"line), and reboot. It is {reserved[0].pci_id or reserved[0].name}."
+        f"Return the GPU {reserved[0].pci_id or reserved[0].name} to the host: remove its id from the vfio-pci "
+        "options (/etc/modprobe.d, kernel command line), and reboot."
         if reserved
         else f"Run this on a machine with an {name} GPU"
-        + ("; or install the CPU build of torch, if it shall run here." if without else ".")
+        + (", or install the CPU build of torch to run here." if cpu_is_enough else ".")
     )
-    title = f"Use a machine with an {name} GPU" + (", or a CPU build" if without else "")
-    title = "Give the GPU back to the host" if reserved else title
+    title = f"Use a machine with an {name} GPU" + (", or a CPU build" if cpu_is_enough else "")
+    title = "Return the GPU to the host" if reserved else title
     yield Finding(
         severity="error",
         message=message,
@@ -91,7 +91,7 @@ def no_gpu(situation: Situation) -> Verdicts:
 
 
 def _behind_windows(situation: Situation) -> bool:
-    """WSL with /dev/dxg: the GPU is Windows', and no file names it."""
+    """Whether this is WSL with /dev/dxg: Windows has the GPU, and no file here names it."""
     nodes = situation.machine.nvidia.nodes.value or ()
     return situation.machine.system.wsl.known and any(
         node.path == "/dev/dxg" and node.opened == "ok" for node in nodes

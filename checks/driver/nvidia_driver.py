@@ -1,4 +1,4 @@
-"""The NVIDIA driver against its own libraries and against the GPU (GPD122 to GPD126)."""
+"""Whether the NVIDIA driver matches its own libraries and supports the GPU (GPD122 to GPD126)."""
 
 from __future__ import annotations
 
@@ -32,14 +32,13 @@ from gpudoctor.situation.nvidia_driver import (
 
 @check("GPD122", "driver-installed-no-reboot", "driver")
 def driver_installed_no_reboot(situation: Situation) -> Verdicts:
-    """A new NVIDIA driver was installed; the old module still runs.
+    """A new NVIDIA driver is installed, but the old kernel module still runs.
 
     ## Why it matters
     The new libraries refuse to talk to the old kernel module: CUDA and nvidia-smi fail until the new one is loaded.
 
     ## How it is judged
-    The loaded module and the libraries differ in version, and the module on disk for the running kernel has the
-    libraries' version.
+    The loaded module and the libraries differ in version; the module on disk for this kernel has the libraries'.
 
     ## Fix safety
     A reboot ends running programs and changes nothing on disk.
@@ -50,7 +49,7 @@ def driver_installed_no_reboot(situation: Situation) -> Verdicts:
     loaded, libraries = versions
     yield Finding(
         severity="error",
-        message=f"NVIDIA driver {libraries} is installed and the kernel still runs the module of {loaded}: "
+        message=f"NVIDIA driver {libraries} is installed, but the kernel still runs the module of {loaded}: "
         "reboot to finish the update.",
         saw=f"module {loaded}, libraries {libraries}",
         want=f"module {libraries}",
@@ -63,47 +62,47 @@ def driver_installed_no_reboot(situation: Situation) -> Verdicts:
 
 @check("GPD123", "driver-lib-mismatch", "driver")
 def driver_lib_mismatch(situation: Situation) -> Verdicts:
-    """NVIDIA's libraries and kernel module are of different versions.
+    """NVIDIA's libraries and kernel module have different versions.
 
     ## Why it matters
-    They work only in pairs: NVML says "Driver/library version mismatch" (18), CUDA fails with error 803.
+    They work only in pairs: NVML reports "Driver/library version mismatch" (18), and CUDA fails with error 803.
 
     ## How it is judged
-    By the loaded module's version against that of the first libcuda and libnvidia-ml on the load path. Certain where
-    the driver itself says so. cuda-compat, WSL and Jetson differ on purpose and are left alone.
+    The check compares the loaded module's version with that of the first libcuda and libnvidia-ml on the load path.
+    Certain if the driver itself reports the mismatch. On WSL, Jetson and with cuda-compat they differ on purpose.
 
     ## Fix safety
     A reboot changes nothing on disk. Installing the driver again replaces its packages.
     """
     versions = _mismatch(situation)
-    says_so = nvml_status(situation) == NVML_MISMATCH or cuda_status(situation) == CUDA_MISMATCH
+    reported = nvml_status(situation) == NVML_MISMATCH or cuda_status(situation) == CUDA_MISMATCH
     if versions is not None and _on_disk(situation, versions[1]):
         return
     compat = _compat(situation)
-    if versions is None and (not says_so or situation.machine.system.wsl.known):
+    if versions is None and (not reported or situation.machine.system.wsl.known):
         return
     gpus = situation.machine.of_vendor("nvidia")
     if situation.in_container:
         again = AddContainerFlags("recreate", why="the libraries are mounted when a container starts")
-        on_host = Manual("On the host: reboot, if its driver was updated since the last boot.", risk="reboot")
-        fixes: tuple[Fix, ...] = (Fix("Start the container anew; reboot the host", (again, on_host)),)
+        on_host = Manual("If the host's driver was updated since its last boot, reboot the host.", risk="reboot")
+        fixes: tuple[Fix, ...] = (Fix("Recreate the container, or reboot the host", (again, on_host)),)
     elif versions is None and compat is not None:
-        text = f"Take {compat.path} off the load path ({compat.via}): the driver's own libcuda is the right one here."
+        text = f"Remove {compat.path} from the load path ({compat.via}); this machine needs the driver's own libcuda."
         fixes = (Fix("Use the driver's own libcuda", (Manual(text),)),)
     else:
-        reboot = Fix("Reboot, in case an update is waiting for it", (Reboot(),))
+        reboot = Fix("Reboot, in case a driver update needs it", (Reboot(),))
         fixes = (reboot, install_driver(situation)) if gpus else (reboot,)
         if versions is not None and _other_on_disk(situation):
             fixes = fixes[::-1]
     saw = f"module {versions[0]}, libraries {versions[1]}" if versions else "the driver reports a version mismatch"
     yield Finding(
         severity="error",
-        message="The NVIDIA kernel module and the NVIDIA libraries are of different versions"
+        message="The NVIDIA kernel module and the NVIDIA libraries have different versions"
         + (f" ({versions[0]} and {versions[1]})." if versions else ": the driver refuses to work."),
         saw=saw,
         want="the same version in both",
         subject="NVIDIA driver",
-        confidence="certain" if says_so else "likely",
+        confidence="certain" if reported else "likely",
         evidence=driver_answers(situation),
         fixes=fixes,
         supersedes=("no-driver", "driver-too-old"),
@@ -111,7 +110,7 @@ def driver_lib_mismatch(situation: Situation) -> Verdicts:
 
 
 def _mismatch(situation: Situation) -> tuple[str, str] | None:
-    """(loaded module, libraries) where they differ and nothing explains it; the driver's own word goes first."""
+    """(loaded module, libraries) if they differ and nothing explains it; the driver's own answer takes precedence."""
     machine = situation.machine
     module, libraries = machine.nvidia.module.value, machine.nvidia.userland.value
     if module is None or libraries is None or machine.system.wsl.known or machine.system.jetson.known:
@@ -124,12 +123,12 @@ def _mismatch(situation: Situation) -> tuple[str, str] | None:
 def _on_disk(situation: Situation, version: str) -> bool:
     if situation.in_container:
         return False
-    there = version_on_disk(situation)
-    return there is not None and same_version(there, version)
+    found = version_on_disk(situation)
+    return found is not None and same_version(found, version)
 
 
 def _other_on_disk(situation: Situation) -> bool:
-    """A boot would not bring the libraries' module: the one on disk is of another version, or there is none."""
+    """Whether a reboot would not help: the module on disk has another version, or there is none."""
     if version_on_disk(situation):
         return True
     installed = situation.machine.nvidia.modules_installed
@@ -145,7 +144,7 @@ def _compat(situation: Situation) -> Library | None:
 
 
 def _refused(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
-    """GPUs that the driver refuses by this rule: unserved ones, and those it took and does not list as working."""
+    """GPUs that the driver refuses by this rule: not bound to it, or bound and not listed as working."""
     unserved = because(situation, slug)
     seen = {gpu.key for _, gpus in unserved for gpu in gpus}
     silent = [
@@ -164,13 +163,13 @@ def _refused(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, .
 
 
 def _others(situation: Situation, gpus: tuple[Gpu, ...]) -> str:
-    """A sentence about GPUs of the same machine that no driver serves together with these."""
+    """A sentence about GPUs of this machine that no driver supports together with these."""
     if not driver_options(situation, gpus):
         return ""
     rest = gpus_to_drive(situation, gpus)
     rivals = [gpu for gpu in rest if driver_serving(situation, (*gpus, gpu)) is None]
-    needs = dict.fromkeys(f"{gpu.name} takes {driver_needs(situation.matrix, gpu)}" for gpu in rivals)
-    return f" {'; '.join(needs)}: one driver cannot serve both." if needs else ""
+    needs = dict.fromkeys(f"{gpu.name} works {driver_needs(situation.matrix, gpu)}" for gpu in rivals)
+    return f" {'; '.join(needs)}: one driver cannot support both." if needs else ""
 
 
 @check("GPD124", "nvidia-driver-dropped-gpu", "driver")
@@ -178,15 +177,15 @@ def nvidia_driver_dropped_gpu(situation: Situation) -> Verdicts:
     """The NVIDIA driver branch no longer supports this GPU.
 
     ## Why it matters
-    Each architecture has a last driver branch: 470 for Kepler, 580 for Maxwell, Pascal and Volta. A newer driver
-    loads, or not, and leaves the GPU alone.
+    Each architecture has a last driver branch: 470 for Kepler, 580 for Maxwell, Pascal and Volta. A newer driver,
+    loaded or not, does not use the GPU.
 
     ## How it is judged
-    By the driver's branch (loaded module, else the one installed for this kernel, else the libraries) against the
-    last branch of the GPU's architecture. A GPU that the driver lists as working is never meant.
+    The check compares the driver's branch with the last branch of the GPU's architecture. The branch is that of the
+    loaded module, else of the module installed for this kernel, else of the libraries. A listed GPU is fine.
 
     ## Fix safety
-    Needs root and a reboot; an older driver replaces the newer one for all GPUs of the machine.
+    Needs root and a reboot. An older driver replaces the newer one for all GPUs of the machine.
     """
     version, _, source = kernel_driver(situation)
     for severity, gpus in _refused(situation, "nvidia-driver-dropped-gpu"):
@@ -207,17 +206,17 @@ def nvidia_driver_dropped_gpu(situation: Situation) -> Verdicts:
 
 @check("GPD125", "blackwell-open-module", "driver")
 def blackwell_open_module(situation: Situation) -> Verdicts:
-    """The GPU needs the open kernel modules; the proprietary ones are there.
+    """The GPU needs the open kernel modules, not the proprietary ones.
 
     ## Why it matters
-    Blackwell and Grace Hopper are served by NVIDIA's open kernel modules alone. With the proprietary ones the GPU is
-    on the bus, and nvidia-smi says "No devices were found".
+    Blackwell and Grace Hopper work only with NVIDIA's open kernel modules. With the proprietary ones the GPU is on
+    the bus, but nvidia-smi says "No devices were found".
 
     ## How it is judged
-    By the flavour of the loaded module (else of the one installed for this kernel) and the GPU's architecture.
+    The check compares the flavour of the loaded module, else of the one for this kernel, with the GPU's architecture.
 
     ## Fix safety
-    Needs root and a reboot; the other flavour of the same driver replaces the present one.
+    Needs root and a reboot. The other flavour of the same driver replaces the present one.
     """
     version, flavour, source = kernel_driver(situation)
     for severity, gpus in _refused(situation, "blackwell-open-module"):
@@ -243,17 +242,16 @@ def blackwell_open_module(situation: Situation) -> Verdicts:
 
 @check("GPD126", "open-module-unsupported-gpu", "driver")
 def open_module_unsupported_gpu(situation: Situation) -> Verdicts:
-    """The open kernel modules are there, and this GPU is too old for them.
+    """The open kernel modules are installed, but this GPU is too old for them.
 
     ## Why it matters
-    NVIDIA's open kernel modules need the GPU's own management processor, which came with Turing: Maxwell, Pascal and
-    Volta GPUs are refused.
+    The open kernel modules need the GPU's management processor, which came with Turing. They refuse older GPUs.
 
     ## How it is judged
-    By the flavour of the loaded module (else of the one installed for this kernel) and the GPU's architecture.
+    The check compares the flavour of the loaded module, else of the one for this kernel, with the GPU's architecture.
 
     ## Fix safety
-    Needs root and a reboot; the other flavour of the same driver replaces the present one.
+    Needs root and a reboot. The other flavour of the same driver replaces the present one.
     """
     version, flavour, source = kernel_driver(situation)
     for severity, gpus in _refused(situation, "open-module-unsupported-gpu"):
@@ -263,7 +261,7 @@ def open_module_unsupported_gpu(situation: Situation) -> Verdicts:
             message=f"{called(gpus)} is too old for NVIDIA's open kernel modules ({version}); it needs the "
             f"proprietary ones.{_others(situation, gpus)}"
             if situation.matrix.module_flavour(gpus[0].arch.value or "", gpus[0].name) == "refused"
-            else f"The open kernel modules of driver {version} serve data-centre GPUs only, not {called(gpus)}.",
+            else f"The open kernel modules of driver {version} support only data-centre GPUs, not {called(gpus)}.",
             saw=f"{flavour or 'open'} modules {version}",
             want="proprietary modules, or a newer driver",
             evidence=(

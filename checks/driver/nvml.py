@@ -1,4 +1,4 @@
-"""NVML, the driver's management library, beside a CUDA that starts."""
+"""NVML, the driver's management library, on machines where CUDA starts."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from gpudoctor.situation.nvidia_driver import NVML_MISMATCH, cuda_status, driver
 
 @check("GPD131", "nvml-not-answering", "driver")
 def nvml_not_answering(situation: Situation) -> Verdicts:
-    """NVML hangs, crashes or refuses, although CUDA starts.
+    """NVML hangs, crashes or fails, although CUDA starts.
 
     ## Why it matters
-    torch computes without NVML (nvidia-smi's library); NCCL, vLLM and monitoring do not start without it. Nobody
-    could ask for errors of the memory, lost GPUs, processes on a GPU: what passed here, passed by CUDA alone.
+    torch computes without NVML, the library behind nvidia-smi. NCCL, vLLM and monitoring do not start without it.
+    gpudoctor could not check for memory errors, lost GPUs or processes on a GPU: its results rest on CUDA alone.
 
     ## How it is judged
-    At level driver: NVML was opened and gave no answer, an error, or no list of its GPUs, and cuInit answers 0. A
-    container that was not given NVML is none of it, nor is a Jetson.
+    At level driver: NVML was opened and gave no answer, an error, or no list of its GPUs, while cuInit answers 0.
+    Containers without NVML and Jetson are not reported.
 
     ## Fix safety
-    A new container or a reboot ends what runs; nothing on disk changes.
+    A new container or a reboot ends running programs; nothing on disk changes.
     """
     nvml, answer = situation.machine.nvidia.nvml, situation.machine.nvidia.nvml.value
     opened = situation.machine.level != "static" and nvml.source and not nvml.absent
@@ -34,22 +34,20 @@ def nvml_not_answering(situation: Situation) -> Verdicts:
         return
     if answer and (answer.status == NVML_MISMATCH or answer.devices is not None):
         return
-    said = nvml.why if answer is None else answer.message or f"error {answer.status}"
-    text = (
-        "If it stays: install the driver's libraries (libnvidia-ml.so.1) in the kernel module's version, or update."
-    )
-    stays = Manual(text, risk="root")
+    reason = nvml.why if answer is None else answer.message or f"error {answer.status}"
+    text = "If that does not help: install libnvidia-ml.so.1 in the kernel module's version, or update the driver."
+    if_it_remains = Manual(text, risk="root")
     yield Finding(
         severity="warning",
-        message=f"NVML does not answer ({said}); CUDA starts, and the GPUs were judged by CUDA alone.",
-        saw=said,
+        message=f"NVML does not answer ({reason}); CUDA starts, so the GPUs were checked through CUDA alone.",
+        saw=reason,
         want="NVML that lists the GPUs",
         subject="NVIDIA driver",
         confidence="certain",
         evidence=(Evidence.of("nvidia.nvml", nvml), *driver_answers(situation)),
         fixes=(
-            Fix("Start the container anew; reboot its host", (AddContainerFlags("recreate"), stays))
+            Fix("Recreate the container, or reboot its host", (AddContainerFlags("recreate"), if_it_remains))
             if situation.in_container
-            else Fix("Reboot", (Reboot(), stays)),
+            else Fix("Reboot", (Reboot(), if_it_remains)),
         ),
     )

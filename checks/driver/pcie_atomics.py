@@ -1,4 +1,4 @@
-"""AMD GPUs that their driver gives no compute because of PCIe atomics (GPD106)."""
+"""AMD GPUs without compute access because their slot lacks PCIe atomics (GPD106)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from gpudoctor.situation.no_kernel_driver import has_build, names_gpu, without_k
 
 @check("GPD106", "amd-pcie-atomics", "driver")
 def amd_pcie_atomics(situation: Situation) -> Verdicts:
-    """A GPU's slot does not pass on PCIe atomics, so KFD leaves it out.
+    """A GPU's slot does not forward PCIe atomics, so KFD leaves the GPU out.
 
     ## Why it matters
-    ROCm needs atomic operations across PCIe on these GPUs. Without them the kernel driver gives the GPU a screen
-    but no compute: HIP does not see it.
+    ROCm needs atomic operations across PCIe on these GPUs. Without them the kernel driver gives the GPU display
+    output but no compute access: HIP does not find it.
 
     ## How it is judged
-    Certain by the kernel's own line ("PCI rejects atomics") for a GPU without a KFD node. Likely without that line,
-    where the GPU is bound to amdgpu, KFD lists other nodes but not this one, and the matrix says that it needs
-    atomics.
+    Certain if the kernel log says so ("PCI rejects atomics") for a GPU without a KFD node. Likely without that line,
+    if the GPU is bound to amdgpu, KFD lists other nodes but not this one, and the matrix says that it needs atomics.
 
     ## Fix safety
     Moving a GPU to another slot changes nothing on disk.
@@ -37,7 +36,7 @@ def amd_pcie_atomics(situation: Situation) -> Verdicts:
         yield finding(
             severity,
             gpus,
-            message=f"The slot of {called(gpus)} does not pass on PCIe atomics{needs}: the GPU gets no compute "
+            message=f"The slot of {called(gpus)} does not forward PCIe atomics{needs}: the GPU gets no compute "
             "access.",
             saw=lines[-1].line if lines else "bound to amdgpu, no KFD node",
             want="a slot with PCIe atomics",
@@ -49,19 +48,19 @@ def amd_pcie_atomics(situation: Situation) -> Verdicts:
 
 
 def _atomics_firmware(situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...]) -> int | None:
-    """First firmware of the GPU's MEC that does without PCIe atomics, where a newer one is the cure. The kernel
-    writes "PCI rejects atomics 300<509": the release that is loaded, and the first that would do; 0 is none."""
+    """First firmware release of the GPU's MEC that works without PCIe atomics, if a newer one fixes the problem. The
+    kernel writes "PCI rejects atomics 300<509": the loaded release, and the first that would do; 0 is none."""
     target = situation.matrix.target(gpu.arch.value or "")
-    told = re.search(r"atomics (\d{1,9})<(\d{1,9})", lines[-1].line) if lines else None
-    if told:
-        return int(told[2]) or None
+    releases = re.search(r"atomics (\d{1,9})<(\d{1,9})", lines[-1].line) if lines else None
+    if releases:
+        return int(releases[2]) or None
     return target.atomics_firmware if target and target.atomics == "unless-firmware" else None
 
 
 def _with_atomics(situation: Situation, gpu: Gpu, firmware: int | None) -> tuple[Fix, ...]:
     text = (
-        "Put the GPU into a slot that is wired to the processor (not to the chipset, no riser, no Thunderbolt); "
-        "in a virtual machine, pass PCIe atomics through. On boards before PCIe 3.0 there is no way."
+        "Move the GPU to a slot that is wired to the processor: not to the chipset, without riser or Thunderbolt. "
+        "In a virtual machine, pass PCIe atomics through. Boards before PCIe 3.0 cannot do it."
     )
     move = Fix("Move the GPU to a slot that is wired to the processor", (Manual(text),))
     if not has_build(situation, gpu):
@@ -70,4 +69,4 @@ def _with_atomics(situation: Situation, gpu: Gpu, firmware: int | None) -> tuple
     if firmware is None:
         return (move,)
     update = InstallSystemPackage("linux-firmware", why=f"from release {firmware} on it needs no PCIe atomics")
-    return (Fix("Update linux-firmware", (update, Reboot(why="it is loaded with amdgpu"))), move)
+    return (Fix("Update linux-firmware", (update, Reboot(why="amdgpu loads the firmware"))), move)

@@ -1,4 +1,4 @@
-"""GPUs inside WSL, where the driver is that of Windows (GPD120, GPD121)."""
+"""GPUs inside WSL, where Windows provides the driver (GPD120, GPD121)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def wsl_driver(situation: Situation) -> Verdicts:
     """The NVIDIA driver of Windows does not reach this WSL system.
 
     ## Why it matters
-    In WSL the driver is that of Windows; Linux sees it through /dev/dxg and /usr/lib/wsl/lib. A Linux driver
-    installed inside WSL puts its own libcuda in front, and CUDA fails.
+    WSL uses the driver of Windows: Linux reaches it through /dev/dxg and /usr/lib/wsl/lib. A Linux driver installed
+    inside WSL puts its own libcuda in front, and CUDA fails.
 
     ## How it is judged
-    By /dev/dxg, by the first libcuda on the load path, and at level driver by what it answers. Where ROCm is
-    installed and nothing of NVIDIA's is there, torch is the wrong build, and not the driver missing.
+    The check looks at /dev/dxg, at the first libcuda on the load path, and at level driver at that library's answer.
+    If ROCm is installed and nothing of NVIDIA's is there, torch is the wrong build, and no driver is missing.
 
     ## Fix safety
-    Removing the Linux driver packages inside WSL does not touch Windows. Updating WSL ends its running systems.
+    Removing the Linux driver packages inside WSL does not touch Windows. Updating WSL stops its running systems.
     """
     machine = situation.machine
     if not machine.system.wsl.known or situation.in_container or situation.built_for == "amd":
@@ -40,7 +40,7 @@ def wsl_driver(situation: Situation) -> Verdicts:
         (
             Manual(
                 "In Windows: install the current NVIDIA driver, then `wsl --update` and `wsl --shutdown`; the system "
-                "must be WSL 2 (`wsl -l -v`). Install no Linux driver inside WSL."
+                "must be WSL 2 (`wsl -l -v`). Do not install a Linux driver inside WSL."
             ),
         ),
     )
@@ -67,7 +67,7 @@ def wsl_driver(situation: Situation) -> Verdicts:
     if first is not None and first.kind == "driver" and cuda_status(situation) != 0:
         text = (
             "Remove the Linux NVIDIA driver packages inside WSL (on Ubuntu: `sudo apt-get purge 'nvidia-driver-*' "
-            "'libnvidia-compute-*'`), then `sudo ldconfig`; /usr/lib/wsl/lib brings the right libcuda."
+            "'libnvidia-compute-*'`), then `sudo ldconfig`; /usr/lib/wsl/lib has the right libcuda."
         )
         yield Finding(
             severity="error",
@@ -96,7 +96,7 @@ def wsl_driver(situation: Situation) -> Verdicts:
             severity="error",
             message="Windows' NVIDIA driver does not answer in this WSL system."
             if fails
-            else "This WSL system has no libcuda: Windows has no NVIDIA driver, or too old a one.",
+            else "This WSL system has no libcuda: Windows has no NVIDIA driver, or an old one that lacks it.",
             saw=f"CUDA error {cuda_status(situation)}, NVML error {nvml_status(situation)}"
             if fails
             else "no libcuda",
@@ -114,19 +114,18 @@ def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
     """ROCm on WSL does not support this GPU, distribution or release.
 
     ## Why it matters
-    Inside WSL only some Radeon and Ryzen products, ROCm releases and Ubuntu are served; elsewhere the runtime finds
-    no GPU or fails at its start (HSA_STATUS_ERROR_OUT_OF_RESOURCES).
+    Inside WSL, ROCm supports only some Radeon and Ryzen products, ROCm releases and Ubuntu. Elsewhere the runtime
+    finds no GPU or fails at its start (HSA_STATUS_ERROR_OUT_OF_RESOURCES).
 
     ## How it is judged
-    By the matrix's rows of what AMD documents for the ROCm release, for a GPU that is known. At level driver also
-    where the runtime does not start: on another distribution than Ubuntu that is why, else it is the GPU or the
-    Windows driver. Never where the runtime lists a GPU. The runtime in wheels of ROCm before 7.2 knows no WSL: an
-    error, unless it was taken out for the system's, as AMD's guide has it. Where nobody asked a runtime, no file
-    names the GPU: whether it can be used is not known.
+    The check compares a known GPU with what AMD documents for the ROCm release, as the matrix lists it. At level
+    driver it also reports a runtime that does not start: on a distribution other than Ubuntu that is the cause,
+    elsewhere the GPU or the Windows driver is. It reports nothing if the runtime lists a GPU. The runtime in wheels
+    of ROCm before 7.2 does not support WSL: an error, unless the system's runtime replaced it, as AMD's guide says.
+    Without a runtime's answer no file names the GPU: gpudoctor cannot tell whether it can be used.
 
     ## Fix safety
-    Native Linux, Windows' own build, or the CPU are ways out that change nothing here; another runtime or torch
-    changes this environment.
+    Native Linux, Windows' own build, and the CPU change nothing here; another runtime or torch does.
     """
     machine, torch = situation.machine, situation.torch
     if not machine.system.wsl.known or torch is None or torch.rocm is None or situation.built_for != "amd":
@@ -134,7 +133,7 @@ def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
     row, trial = situation.matrix.wsl_rocm(torch.rocm), torch.trial.value
     if (trial and trial.device_count) or dxg_opens(situation) is False or of_another_vendor(situation):
         return
-    if row is not None and row.runtime != "wheel" and torch.own_hsa_runtime and not _exchanged(torch):
+    if row is not None and row.runtime != "wheel" and torch.own_hsa_runtime and not _runtime_replaced(torch):
         yield _blind_runtime(situation, torch, row)
         return
     hsa = machine.amd.hsa.value
@@ -154,13 +153,13 @@ def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
         yield _not_on_wsl(situation, "this GPU, or this Windows driver", f"ROCm {torch.rocm}", ())
 
 
-def _exchanged(torch: Torch) -> bool:
-    """Whether the HSA runtime in torch/lib is another than pip installed: the system's, as AMD's guide has it."""
+def _runtime_replaced(torch: Torch) -> bool:
+    """Whether the system's HSA runtime replaced the one of pip in torch/lib, as AMD's guide says."""
     return any(posixpath.basename(file.path).startswith(WHEEL_RUNTIME) for file in torch.damaged)
 
 
 def _blind_runtime(situation: Situation, torch: Torch, row: WslSupport) -> Finding:
-    """The runtime that torch brings asks /dev/kfd for GPUs, which WSL has not."""
+    """The runtime inside torch looks for GPUs in /dev/kfd, which WSL does not have."""
     folder = posixpath.join(torch.path, "lib") if torch.path else "torch/lib"
     system = (
         f"Install AMD's ROCm {row.rocm} for WSL (`amdgpu-install --usecase=wsl,rocm --no-dkms`), and delete torch's "
@@ -173,10 +172,10 @@ def _blind_runtime(situation: Situation, torch: Torch, row: WslSupport) -> Findi
     exchange = Fix("Let torch load WSL's ROCm runtime", (Manual(system, risk="root"),))
     return Finding(
         severity="error",
-        message=f"{WHEEL_RUNTIME} of ROCm {torch.rocm} in torch knows no WSL: it looks for /dev/kfd, and finds no "
-        "GPU.",
+        message=f"{WHEEL_RUNTIME} of ROCm {torch.rocm} in torch does not support WSL: it looks for /dev/kfd and "
+        "finds no GPU.",
         saw=f"the runtime of ROCm {torch.rocm} in torch/lib",
-        want="a runtime that looks behind /dev/dxg",
+        want="a runtime that uses /dev/dxg",
         subject="ROCm on WSL",
         confidence="likely",
         evidence=(
@@ -198,7 +197,7 @@ def _is_product(listed: str, name: str) -> bool:
 
 def _not_on_wsl(situation: Situation, what: str, release: str, refs: tuple[str, ...]) -> Finding:
     text = (
-        "Use native Linux, or PyTorch for Windows, for this GPU; inside WSL: Ubuntu 22.04 or 24.04, with a GPU and "
+        "Use native Linux or PyTorch for Windows with this GPU. Inside WSL, use Ubuntu 22.04 or 24.04 with a GPU and "
         "a release from AMD's WSL list."
     )
     return Finding(

@@ -1,9 +1,10 @@
-"""Does the installed ROCm build of torch have code for the AMD GPUs (GPD404, GPD408, GPD409, GPD414)."""
+"""Whether the installed ROCm build of torch has code for the AMD GPUs (GPD404, GPD408, GPD409, GPD414)."""
 
 from __future__ import annotations
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, ReplaceTorch, UnsetVariable
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
 from gpudoctor.frameworks.torch.gpu_coverage import (
     REPAIRED_WITH_TORCH,
@@ -37,14 +38,14 @@ def torch_rocm_no_arch_for_gpu(situation: Situation) -> Verdicts:
     or hipErrorNoBinaryForGpu, or the process crashes.
 
     ## How it is judged
-    By the code read from torch's libraries or device packages, else by the list of that build in the matrix. The
-    GPU's real target comes from the kernel (KFD), which HSA_OVERRIDE_GFX_VERSION cannot change. With an override
-    within the generation that the build and its rocBLAS carry, it runs by a workaround: a warning. An integrated or
-    second GPU beside one that works has a check of its own.
+    gpudoctor reads the code in torch's libraries or device packages, or else the list of that build in the matrix.
+    The kernel (KFD) tells the GPU's real target, which HSA_OVERRIDE_GFX_VERSION cannot change. If an override makes
+    the GPU run as a supported one of its generation, that is a workaround: a warning. A separate check covers an
+    integrated or second GPU beside one that works.
 
     ## Fix safety
-    Replaces torch and its companions in this environment. The override is a workaround that AMD does not support:
-    its known risks stand with it.
+    Replaces torch and its companions in this environment. AMD does not support the override: it is a workaround,
+    and its known risks are named with it.
     """
     torch = situation.torch
     all_fits = fits(situation)
@@ -67,7 +68,7 @@ def _without_gfx(situation: Situation, torch: Torch, group: tuple[Fit, ...], all
     fit = group[0]
     gfx = fit.gpu.arch.value or ""
     tried = f" with {OVERRIDE}={fit.carried.via_override}" if fit.carried.via_override else ""
-    first = " It is the first GPU of a process here." if any(other.served for other in all_fits) else ""
+    first = " A process uses it as its first GPU." if any(other.served for other in all_fits) else ""
     listed = f" AMD does not list this GPU for ROCm {torch.rocm}." if _unlisted(situation, torch, fit) else ""
     return finding_about(
         group,
@@ -85,7 +86,7 @@ def _without_gfx(situation: Situation, torch: Torch, group: tuple[Fit, ...], all
 
 
 def _meaningless(situation: Situation, fit: Fit) -> bool:
-    """An override that names no target ends every HIP program, whatever the build carries: it has its own finding."""
+    """Whether an override names no target: that ends every HIP program and is a problem of its own."""
     return any(
         situation.variable(name) is not None
         and situation.matrix.gfx_of_override(situation.variable(name) or "") is None
@@ -98,14 +99,14 @@ def _by_override(situation: Situation, torch: Torch, group: tuple[Fit, ...]) -> 
     gfx, value = fit.gpu.arch.value or "", fit.carried.via_override or ""
     name = next((n for n in (f"{OVERRIDE}_{fit.gpu.kfd_node}", OVERRIDE) if situation.variable(n) == value), OVERRIDE)
     policy = situation.matrix.override(gfx)
-    risk = f" What is known of it: {policy.note}." if policy and policy.note else ""
+    risk = f" Known risk: {policy.note}." if policy and policy.note else ""
     lacks = "code" if native(situation, fit).carried.runs == "no" else "rocBLAS kernels"
     return finding_about(
         group,
         severity="warning",
         message=(
-            f"{build_name(torch)} has no {lacks} for {fit.gpu.name} ({gfx}); it runs as "
-            f"{situation.matrix.gfx_of_override(value)} because {name}={value} is set, a workaround that AMD does "
+            f"{build_name(torch)} has no {lacks} for {fit.gpu.name} ({gfx}). {name}={value} makes it run as "
+            f"{situation.matrix.gfx_of_override(value)}, a workaround that AMD does "
             f"not support.{risk}"
         ),
         saw=f"{name}={value}",
@@ -117,7 +118,7 @@ def _by_override(situation: Situation, torch: Torch, group: tuple[Fit, ...]) -> 
 
 
 def _natively(situation: Situation, name: str, gfx: str) -> tuple[Fix, ...]:
-    """Ways out by a build that carries the GPU itself, and needs no override any more."""
+    """Fixes with a build that supports the GPU itself and needs no override."""
     builds = (
         fix
         for fix in better_torch(situation)
@@ -128,18 +129,18 @@ def _natively(situation: Situation, name: str, gfx: str) -> tuple[Fix, ...]:
 
 @check("GPD408", "rocblas-no-arch", "framework", needs=needs.rocm_torch)
 def rocblas_no_arch(situation: Situation) -> Verdicts:
-    """The rocBLAS of this torch has no kernels for the GPU.
+    """The rocBLAS in this torch has no kernels for the GPU.
 
     ## Why it matters
     torch lists the GPU's target and element-wise kernels run, but the first matrix product aborts with "rocBLAS
     error: Cannot read TensileLibrary.dat".
 
     ## How it is judged
-    By the Tensile files that lie beside torch's rocBLAS, else by what that ROCm ships. gfx900 and gfx906 are in
-    torch's lists up to ROCm 7.2 and in no rocBLAS from 6.4 on.
+    gpudoctor looks at the Tensile files beside torch's rocBLAS, or else at what that ROCm ships. torch lists gfx900
+    and gfx906 up to ROCm 7.2; rocBLAS dropped them with 6.4.
 
     ## Fix safety
-    Replaces torch and its companions in this environment, mostly by a build of an older ROCm.
+    Replaces torch and its companions in this environment, mostly with a build for an older ROCm.
     """
     torch = situation.torch
     all_fits = fits(situation)
@@ -176,7 +177,7 @@ def _blas(situation: Situation, torch: Torch) -> tuple[str, str]:
 
 
 def _unlisted(situation: Situation, torch: Torch, fit: Fit) -> bool:
-    """A GPU that is known by its name, and not in AMD's list for the ROCm of this torch."""
+    """Whether the GPU is known by name and missing in AMD's list for the ROCm of this torch."""
     gpu = fit.gpu
     return (
         gpu.chip is not None
@@ -186,18 +187,18 @@ def _unlisted(situation: Situation, torch: Torch, fit: Fit) -> bool:
 
 @check("GPD414", "amd-card-not-listed", "framework", needs=needs.rocm_torch)
 def amd_gpu_not_listed(situation: Situation) -> Verdicts:
-    """AMD does not list this GPU for ROCm, and this torch carries it.
+    """AMD does not list this GPU for ROCm, but this torch supports it.
 
     ## Why it matters
-    The GPU works: this build has machine code for its own target, as it has for the GPUs that AMD supports. Faults
-    on it are not AMD's to mend, and guides that ask for an override do not mean this GPU.
+    The GPU works: this build has machine code for its target, as for the GPUs that AMD supports. But AMD need not
+    fix problems on it, and guides that ask for an override do not mean this GPU.
 
     ## How it is judged
-    The build carries the GPU's own target, without an override, and AMD's documents for its ROCm release name other
-    products only: of gfx1030 the Radeon PRO W6800 and V620, not the RX 6800 and RX 6900.
+    The build has code for the GPU's own target, without an override. AMD's documents for that ROCm release name
+    only other products: for gfx1030 the Radeon PRO W6800 and V620, not the RX 6800 and RX 6900.
 
     ## Fix safety
-    There is nothing to repair.
+    There is nothing to fix.
     """
     torch, all_fits = situation.torch, fits(situation)
     if torch is None or situation.built_for != "amd":
@@ -209,7 +210,7 @@ def amd_gpu_not_listed(situation: Situation) -> Verdicts:
         yield finding_about(
             group,
             severity="note",
-            message=f"AMD does not list {fit.gpu.name} for ROCm {torch.rocm}. {build_name(torch)} carries code for "
+            message=f"AMD does not list {fit.gpu.name} for ROCm {torch.rocm}. {build_name(torch)} has code for "
             f"{fit.gpu.arch.value} all the same: no override is needed.",
             saw=fit.gpu.arch.value or "",
             evidence=evidence(torch, fit),
@@ -219,14 +220,14 @@ def amd_gpu_not_listed(situation: Situation) -> Verdicts:
 
 @check("GPD409", "hipblaslt-unsupported-arch", "framework", needs=needs.rocm_torch)
 def hipblaslt_unsupported_arch(situation: Situation) -> Verdicts:
-    """hipBLASLt is asked for and does not support this GPU.
+    """A variable asks for hipBLASLt, which does not support this GPU.
 
     ## Why it matters
-    torch prints "Attempting to use hipBLASLt on an unsupported architecture" and falls back to hipBLAS: mostly
-    harmless, at most slower.
+    torch prints "Attempting to use hipBLASLt on an unsupported architecture" and falls back to hipBLAS. This is
+    mostly harmless, at worst slower.
 
     ## How it is judged
-    TORCH_BLAS_PREFER_HIPBLASLT=1 on a target that torch of this ROCm does not use hipBLASLt on.
+    TORCH_BLAS_PREFER_HIPBLASLT=1 is set, and torch for this ROCm does not use hipBLASLt on the GPU's target.
 
     ## Fix safety
     Unsetting the variable changes nothing else.

@@ -1,10 +1,10 @@
-"""Does the installed torch have code for the NVIDIA GPUs (GPD402, GPD403, GPD413, GPD903)."""
+"""Whether the installed torch has code for the NVIDIA GPUs (GPD402, GPD403, GPD413)."""
 
 from __future__ import annotations
 
 import re
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import (
     Evidence,
     Finding,
@@ -12,6 +12,7 @@ from gpudoctor.finding import (
     Manual,
     NotJudged,
 )
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import (
     REPAIRED_WITH_TORCH,
     Fit,
@@ -36,22 +37,22 @@ from gpudoctor.situation.nvidia_driver import refusals
 
 @check("GPD402", "torch-no-arch-for-gpu", "framework", needs=needs.torch)
 def torch_no_arch_for_gpu(situation: Situation) -> Verdicts:
-    """The installed torch is older than the NVIDIA GPU: no code for it.
+    """The installed torch is older than the NVIDIA GPU and has no code for it.
 
     ## Why it matters
     `torch.cuda.is_available()` says True, and the first kernel dies with "no kernel image is available for
     execution on the device".
 
     ## How it is judged
-    By the code that torch's own libraries carry, else by the list of that very build in the matrix. Machine code
-    runs on the same major capability and an equal or higher minor; PTX on anything newer, if the driver can compile
-    it. A weaker GPU beside one that works is a note. A build whose list is not known is not judged; that does not
-    matter for one that was made for its place (from source, by conda, a distribution, NVIDIA's images) with a CUDA
-    that can compile for the GPU.
+    gpudoctor reads the code in torch's own libraries, or else the list of that exact build in the matrix. Machine
+    code runs on the same major capability and an equal or higher minor. PTX runs on anything newer, if the driver can
+    compile it. A weaker GPU beside one that works is a note. A build without a known list is not checked. That does
+    not matter for a build made for its place (from source, by conda, a distribution, NVIDIA's images) whose CUDA can
+    compile for the GPU.
 
     ## Fix safety
-    Replaces torch and its companions in this environment; packages that are compiled against torch may need their
-    own update. The version is kept where a build of it serves the GPU and the driver.
+    Replaces torch and its companions in this environment; packages compiled against torch may need an update too.
+    The version stays where a build of it supports the GPU and the driver.
     """
     all_fits = fits(situation)
     yield from _no_list(situation, all_fits)
@@ -68,12 +69,11 @@ def torch_dropped_old_gpu(situation: Situation) -> Verdicts:
     execution on the device". A newer driver does not help.
 
     ## How it is judged
-    As torch-no-arch-for-gpu, for a GPU that is older than what the build was made for, or than what its CUDA can
-    compile for. Builds of the same version for an older CUDA often keep it (cu126 keeps Maxwell to Volta).
+    As for torch-no-arch-for-gpu, but the GPU is older than what the build was made for, or than what its CUDA can
+    compile for. Builds of the same version for an older CUDA often support it (cu126 keeps Maxwell to Volta).
 
     ## Fix safety
-    Replaces torch and its companions in this environment; packages that are compiled against torch may need their
-    own update.
+    Replaces torch and its companions in this environment; packages compiled against torch may need an update too.
     """
     all_fits = fits(situation)
     for group in equal_fits(tuple(fit for fit in all_fits if _lacks_cuda(fit) and _dropped(fit))):
@@ -85,14 +85,14 @@ def _lacks_cuda(fit: Fit) -> bool:
 
 
 def _dropped(fit: Fit) -> bool:
-    """Whether the GPU is older than all that the build has code for, or than its toolkit still compiles for."""
+    """Whether the GPU is older than every GPU that the build has code for, or than its toolkit compiles for."""
     if fit.carried.rule == "toolkit-dropped-gpu":
         return True
     gpu = _capability(fit.gpu.arch.value or "")
     code = [arch for arch in map(_capability, fit.carried.code) if arch is not None]
     if gpu is None or not code:
         return False
-    # Up to Turing the figures tell the age; of later GPUs a lower figure may be the newer one (11.0 and 12.0).
+    # Up to Turing a lower number means an older GPU; after that it may be the newer one (11.0 and 12.0).
     return gpu < (max(code) if gpu < _TURING else min(code))
 
 
@@ -105,13 +105,13 @@ def _capability(arch: str) -> int | None:
 
 
 def _no_list(situation: Situation, all_fits: tuple[Fit, ...]) -> Verdicts:
-    """GPUs of NVIDIA of which cannot be told whether the build serves them."""
+    """NVIDIA GPUs for which it is unknown whether the build has code."""
     torch = situation.torch
     if torch is None:
         return
     if situation.torch_target is None and torch.build != "xpu" and situation.usable:
         yield NotJudged(
-            why=f"whether torch {torch.version} is built for CUDA, ROCm or neither is not known", matters=True
+            why=f"whether torch {torch.version} is built for CUDA, ROCm or neither is unknown", matters=True
         )
     unknown = tuple(fit for fit in all_fits if fit.gpu.vendor == "nvidia" and fit.carried.runs == "unknown")
     for group in equal_fits(unknown):
@@ -138,13 +138,13 @@ def _without_code(situation: Situation, group: tuple[Fit, ...], all_fits: tuple[
 
 
 def _of_the_driver(situation: Situation) -> tuple[str, ...]:
-    """A driver that is too old for this torch is judged again with the next; one that is older than a GPU is not."""
+    """A driver too old for this torch is checked again with the next torch; one older than a GPU is not."""
     outdated = any("driver-too-old" in refusals(situation, gpu) for gpu in situation.usable_of("nvidia"))
     return () if outdated else ("driver-too-old",)
 
 
 def _lack(situation: Situation, torch: Torch, fit: Fit) -> tuple[str, str, str]:
-    """What the build lacks for the GPU: the sentence, what was seen and what is wanted."""
+    """What the build lacks for the GPU: the message, found and needed."""
     arch = fit.gpu.arch.value or ""
     gpu, code = f"{fit.gpu.name} ({arch})", spelled(fit.carried.code)
     row = situation.matrix.capability(arch)
@@ -164,15 +164,15 @@ def torch_linalg_no_arch(situation: Situation) -> Verdicts:
     """The linear-algebra library of this torch has no code for the GPU.
 
     ## Why it matters
-    torch itself runs on the GPU; calls such as torch.linalg.eigh or lstsq, which live in a library of their own
-    (libtorch_cuda_linalg), find no code there.
+    torch itself runs on the GPU. Calls such as torch.linalg.eigh or lstsq live in a library of their own
+    (libtorch_cuda_linalg) and find no code there.
 
     ## How it is judged
-    By the architectures read from that library, else by the matrix. It is so on Turing with torch 2.11 to 2.14,
-    whose linear-algebra library starts at sm_80. Read from the files; not seen to fail on a GPU.
+    gpudoctor reads the architectures in that library, or else the matrix. Turing with torch 2.11 to 2.14 is such a
+    case: their linear-algebra library starts at sm_80. This was read from the files, not seen to fail on a GPU.
 
     ## Fix safety
-    Replaces torch in this environment. Nothing to do where no such function is used.
+    Replaces torch in this environment. Nothing needs to be done where no such function is used.
     """
     torch = situation.torch
     served = tuple(fit for fit in fits(situation) if fit.served and fit.gpu.vendor == "nvidia")
@@ -191,7 +191,7 @@ def torch_linalg_no_arch(situation: Situation) -> Verdicts:
             message=(
                 f"The linear-algebra library of {build_name(torch)} has no code for {fit.gpu.name} ({arch}): "
                 "functions of "
-                "torch.linalg may fail on this GPU, all else runs."
+                "torch.linalg may fail on this GPU; everything else runs."
             ),
             saw=spelled(linalg),
             want=arch,
@@ -205,7 +205,7 @@ def torch_linalg_no_arch(situation: Situation) -> Verdicts:
                     "Compute these functions on the CPU, or use torch 2.10",
                     (
                         Manual(
-                            "Move the input of torch.linalg functions to the CPU, or take torch 2.10 (cu126, cu128)."
+                            "Move the input of torch.linalg functions to the CPU, or use torch 2.10 (cu126, cu128)."
                         ),
                     ),
                 ),
@@ -217,7 +217,7 @@ def torch_linalg_no_arch(situation: Situation) -> Verdicts:
 
 
 def _linalg(situation: Situation, torch: Torch) -> tuple[str, ...]:
-    """What its linear-algebra library carries, as read, else by the matrix; empty where neither tells."""
+    """The architectures of the linear-algebra library, as read, else from the matrix; empty where neither knows."""
     own = torch.archs.value
     if own and own.linalg:
         return own.linalg

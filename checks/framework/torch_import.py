@@ -1,12 +1,13 @@
-"""Can torch be imported, and if not, why (GPD410)."""
+"""Whether torch can be imported, and if not, why (GPD410)."""
 
 from __future__ import annotations
 
 import posixpath
 import re
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage, UnsetVariable
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.c_library import asked_glibc, c_library, cannot_load
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, better_torch
 from gpudoctor.frameworks.torch.reinstall import installed_again
@@ -15,8 +16,8 @@ from gpudoctor.machine import NOT_STARTED, ImportTrial, Torch
 from gpudoctor.situation import Situation, needs
 
 _SHOW_THE_PROCESSOR = (
-    "In a virtual machine, show it the host's own processor (QEMU: -cpu host). On one that has no AVX2, build "
-    "torch from source for it, or use another machine."
+    "In a virtual machine, pass the host's own processor through (QEMU: -cpu host). On a processor without AVX2, "
+    "build torch from source for it, or use another machine."
 )
 _CRASHES_OF_CUT_FILES = ("SIGBUS", "SIGSEGV", "SIGABRT")
 _DAMAGED = ("torch-install-damaged",)
@@ -30,13 +31,13 @@ def torch_import_fails(situation: Situation) -> Verdicts:
     Nothing that uses torch runs.
 
     ## How it is judged
-    Certain by trying it in a child of the examined interpreter. From files alone: certain, where torch's libraries
-    ask for symbols of a newer glibc than the system has, and likely, where that is only known of such builds and
-    systems; likely, where they ask for a library that no folder of the loader has. A processor without AVX2 is a
-    warning by itself: wheels may end with an illegal instruction there.
+    The import in a child of the examined interpreter is certain. From files alone it is certain that torch's
+    libraries ask for symbols of a newer glibc than the system has, and likely where this is only known of such builds
+    and systems. It is likely where they ask for a library that is in no folder of the loader. A processor without
+    AVX2 is a warning by itself: wheels may end there with an illegal instruction.
 
     ## Fix safety
-    Depends on the reason, which the finding names.
+    Depends on the reason, which the message names.
     """
     torch = situation.torch
     if torch is None:
@@ -50,7 +51,7 @@ def torch_import_fails(situation: Situation) -> Verdicts:
         names = ", ".join(torch.needs_libraries[:3])
         yield Finding(
             severity="error",
-            message=f"torch {torch.version} needs {names}, which no folder of the loader has: `import torch` fails.",
+            message=f"torch {torch.version} needs {names}, and no folder of the loader has it: `import torch` fails.",
             saw="no such library",
             want=names,
             subject=f"torch {torch.version}",
@@ -75,7 +76,7 @@ def torch_import_fails(situation: Situation) -> Verdicts:
 
 
 def _for_a_newer_libc(situation: Situation, torch: Torch) -> Finding:
-    """Fixed by a build for the C library that is there: that belongs to the system."""
+    """The fix is a build for the C library that is there: that one belongs to the system."""
     system, libc = situation.machine.system, c_library(situation) or ""
     asked = asked_glibc(situation, torch) or ""
     read = torch.needs_glibc.known
@@ -122,8 +123,11 @@ def _failed(situation: Situation, torch: Torch, trial: ImportTrial) -> Finding:
 
 
 def _tells_of_damage(torch: Torch, trial: ImportTrial) -> bool:
-    """Whether damage of torch's files would explain the failure: it names a damaged library, a module of torch, or
-    is a crash as by a file that is cut short. What names something else has another reason."""
+    """Whether damaged files of torch would explain the failure.
+
+    They do if the error names a damaged library or a module of torch, or is a crash as by a truncated file. An error
+    that names something else has another reason.
+    """
     if trial.signal:
         return trial.signal in _CRASHES_OF_CUT_FILES
     libraries = re.findall(r"[\w.+-]+\.so\b[\w.]*", trial.error)
@@ -138,24 +142,24 @@ def _damaged_names(torch: Torch) -> set[str]:
 
 
 def _reason(situation: Situation, torch: Torch, trial: ImportTrial) -> tuple[str, Fix]:
-    """What the error means, and the way out of it."""
+    """What the error means, and its fix."""
     error = trial.error
     if trial.signal == "SIGILL":
         lacking = " This processor has no AVX2." if _old_processor(situation) else ""
         text = (
             "Use an older processor-neutral build of torch (conda-forge's), or a machine whose processor has AVX2; "
             "in a "
-            "virtual machine pass the host's processor on (cpu host-passthrough)."
+            "virtual machine pass the host's processor through (cpu host-passthrough)."
         )
         return f"The build uses an instruction that this processor does not know.{lacking}", Fix(
             "Use a processor with AVX2, or another build", (Manual(text),)
         )
     if error.startswith(NOT_STARTED):
         text = (
-            "Make the environment again with a Python that is there (`python3 -m venv --clear`, `uv venv --clear`, "
+            "Create the environment again with a Python that exists (`python3 -m venv --clear`, `uv venv --clear`, "
             "or your project's tool), and install its packages again."
         )
-        return "", Fix("Make the environment again", (Manual(text, risk="replaces"),))
+        return "", Fix("Create the environment again", (Manual(text, risk="replaces"),))
     if "static TLS" in error:
         text = (
             "Import torch before other libraries, or start with LD_PRELOAD set to the library that the error names."
@@ -166,13 +170,11 @@ def _reason(situation: Situation, torch: Torch, trial: ImportTrial) -> tuple[str
     if cannot_load(situation, torch):
         return "This torch is built for another C library than this system has.", better_torch(situation)[0]
     if re.search(r"version .GLIBC_[\d.]+. not found", error):
-        text = (
-            "Update the distribution, or use a container of a newer one: its C library is too old for this library."
-        )
+        text = "This library needs a newer C library: update the distribution, or use a container with a newer one."
         return "A library is built for a newer C library.", Fix("Use a newer distribution", (Manual(text),))
     missing = re.search(r"(lib[\w.+-]+\.so[\w.]*): cannot open shared object file", error)
     if missing:
-        return f"The library {missing[1]} is nowhere on the load path.", _with_what_it_needs(situation, torch)
+        return f"The loader cannot find the library {missing[1]}.", _with_what_it_needs(situation, torch)
     if "undefined symbol" in error:
         variables = [name for name in ("LD_PRELOAD", "LD_LIBRARY_PATH") if situation.variable(name)]
         if variables:
@@ -186,7 +188,7 @@ def _reason(situation: Situation, torch: Torch, trial: ImportTrial) -> tuple[str
 
 
 def _with_what_it_needs(situation: Situation, torch: Torch) -> Fix:
-    """The packages that torch requires and that are not installed; all of torch where none is known to lack."""
+    """Install the missing packages that torch requires; all of torch if none is known to be missing."""
     wanted = pins(situation) if torch.origin in FROM_AN_INDEX else {}
     named = {f"{base}-cu{suffix}" if suffix else base: version for base, (suffix, version) in wanted.items()}
     listed = situation.environment.distributions.value if situation.environment else None
@@ -197,4 +199,4 @@ def _with_what_it_needs(situation: Situation, torch: Torch) -> Fix:
     remedies = tuple(
         ReplacePackage(name, f"=={version}", why="torch requires it") for name, version in lacking.items()
     )
-    return Fix(f"Install the packages that torch requires and that are not there ({len(lacking)})", remedies)
+    return Fix(f"Install the packages that torch requires and that are missing ({len(lacking)})", remedies)

@@ -1,10 +1,10 @@
-"""Is a torch there, whole, and the one that is meant (GPD401, GPD411, GPD412)."""
+"""Whether torch is installed, complete, and the copy that programs import (GPD401, GPD411, GPD412)."""
 
 from __future__ import annotations
 
 import posixpath
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import (
     AnyRemedy,
     Evidence,
@@ -15,6 +15,7 @@ from gpudoctor.finding import (
     RemovePackage,
     UnsetVariable,
 )
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import better_torch
 from gpudoctor.frameworks.torch.reinstall import _same_build, installed_again
 from gpudoctor.machine import Torch, TorchCopy
@@ -29,7 +30,7 @@ _TRACES = (
     "left-over files",
     "working folder",
 )
-"""`TorchCopy.via` of what cannot be imported, or only by a program that is started there."""
+"""`TorchCopy.via` of copies that cannot be imported, or only by a program started in that folder."""
 
 _AHEAD = ("PYTHONPATH", "user site", ".pth")
 """Places that can put another torch before the one that is installed in the environment."""
@@ -60,18 +61,18 @@ _WRONG_COPY = (
 
 @check("GPD401", "torch-missing", "framework")
 def torch_missing(situation: Situation) -> Verdicts:
-    """There is no torch in the examined environment.
+    """No torch is installed in the examined environment.
 
     ## Why it matters
-    Nothing that needs torch runs there. Often another environment is meant: `--python` names it.
+    Nothing that needs torch runs there. Often another environment was intended: `--python` names it.
 
     ## How it is judged
-    No folder that the interpreter imports from holds a torch. An error where torch is required, or smoke kernels were
-    asked for, else a note.
+    No folder that the interpreter imports from holds a torch. This is an error if torch is required or smoke kernels
+    were asked for, else a note.
 
     ## Fix safety
     Installs torch into this environment; other packages stay as they are. Where no GPU could use it and nothing
-    requires it, there is nothing to repair.
+    requires it, there is nothing to fix.
     """
     environment, required = situation.environment, situation.requires_torch
     if environment is None:
@@ -80,7 +81,7 @@ def torch_missing(situation: Situation) -> Verdicts:
         return
     if environment.torch.undecided:
         yield NotJudged(
-            why=f"whether torch is installed is not known: {environment.torch.why}",
+            why=f"whether torch is installed is unknown: {environment.torch.why}",
             matters=bool(situation.usable) or required,
         )
     if not environment.torch.absent:
@@ -99,22 +100,22 @@ def torch_missing(situation: Situation) -> Verdicts:
 
 @check("GPD412", "torch-shadowed", "framework")
 def torch_shadowed(situation: Situation) -> Verdicts:
-    """Another torch is imported than the one that is installed.
+    """Python imports another torch than the installed one.
 
     ## Why it matters
-    Commands that install or update torch change one copy, and programs import another: nothing seems to help. Mixed
-    files of two versions fail in unforeseeable ways.
+    Commands that install or update torch change one copy while programs import another, so nothing seems to help.
+    Mixed files of two versions fail in unpredictable ways.
 
     ## How it is judged
-    Every folder that the interpreter imports from is looked into, in its order. An error where PYTHONPATH, the user's
-    site folder or a .pth file puts a torch of another version before the installed one, where a file torch.py stands
-    in the way, or where installers' records speak of another version than the files. A torch in the folder that
-    gpudoctor was started in is a warning: programs that are started there meet it first. Copies of one version, and
-    what an interrupted uninstall leaves, are a note.
+    gpudoctor looks into every folder that the interpreter imports from, in order. It is an error if PYTHONPATH, the
+    user's site folder or a .pth file puts a torch of another version before the installed one, if a file torch.py
+    takes its place, or if the installers' records name another version than the files. A torch in the folder where
+    gpudoctor was started is a warning: programs started there import it first. Copies of one version, and what an
+    interrupted uninstall leaves, are a note.
 
     ## Fix safety
     Unsetting PYTHONPATH affects other packages found through it. Removing a copy needs that copy's own installer.
-    Copies of one version, and remains that nothing is imported from, leave nothing to repair.
+    For copies of one version, and remains that nothing is imported from, there is nothing to fix.
     """
     torch = situation.torch
     if torch is None:
@@ -133,7 +134,7 @@ def torch_shadowed(situation: Situation) -> Verdicts:
         if hidden:
             yield _shadowed(situation, torch, first[0], hidden)
             return
-        yield _note(f"torch {torch.version} is there twice: {first[0].path} and {others[0].path}.", importable)
+        yield _note(f"torch {torch.version} is installed twice: {first[0].path} and {others[0].path}.", importable)
     stale = [trace for trace in traces if trace.via in ("left-over dist-info", "conda record")]
     if stale:
         yield _two_records(situation, torch, stale[0])
@@ -147,7 +148,7 @@ def _shadowed(situation: Situation, torch: Torch, first: TorchCopy, hidden: tupl
     behind = f", before torch {also.version or 'of unknown version'} in {also.path}" if also else ""
     return Finding(
         severity="error",
-        message=f"{what} is imported from {posixpath.dirname(first.path)} ({first.via}){behind}.",
+        message=f"Python imports {what} from {posixpath.dirname(first.path)} ({first.via}){behind}.",
         saw=f"{first.path} ({first.version or 'no version'})",
         want=f"{also.path} ({also.version or 'no version'})" if also else "the torch package",
         subject=f"torch {torch.version}",
@@ -163,9 +164,9 @@ def _in_working_folder(torch: Torch, copy: TorchCopy) -> Finding:
     text = f"Start programs from another folder, or rename {copy.path}."
     return Finding(
         severity="warning",
-        message=f"{copy.path} stands before torch {torch.version} for programs that are started in this folder.",
+        message=f"Programs started in this folder import {copy.path} before torch {torch.version}.",
         saw=copy.path,
-        want="no torch of its own in the folder that programs are started in",
+        want="no torch in the folder where programs are started",
         subject=f"torch {torch.version}",
         confidence="possible",
         evidence=(Evidence("torch.copy", copy.via, copy.path),),
@@ -176,14 +177,14 @@ def _in_working_folder(torch: Torch, copy: TorchCopy) -> Finding:
 def _let_through(situation: Situation, first: TorchCopy) -> Fix:
     folder = posixpath.dirname(first.path)
     if first.path.endswith("/torch.py"):
-        text = f"Rename {first.path}: a file of that name is imported in the place of torch."
+        text = f"Rename {first.path}: Python imports a file of that name in place of torch."
         return Fix("Rename the file torch.py", (Manual(text),))
     if first.via == "PYTHONPATH":
-        why = f"{folder} is then no longer looked into first"
+        why = f"Python then no longer looks into {folder} first"
         return Fix("Unset PYTHONPATH, or take that folder out of it", (UnsetVariable("PYTHONPATH", why=why),))
     if first.via == "user site":
         text = (
-            f"Remove the torch in {folder}: start the interpreter's `-m pip uninstall torch` until only the other "
+            f"Remove the torch in {folder}: run the interpreter's `-m pip uninstall torch` until only the other "
             "is left."
         )
         return Fix("Remove the torch in the user's site folder", (Manual(text, risk="replaces"),))
@@ -193,13 +194,13 @@ def _let_through(situation: Situation, first: TorchCopy) -> Fix:
 
 def _two_records(situation: Situation, torch: Torch, stale: TorchCopy) -> Finding:
     remedies: tuple[AnyRemedy, ...] = (
-        RemovePackage("torch", why="all records of it must go"),
+        RemovePackage("torch", why="all its records must go"),
         _same_build(situation, torch, why="files and record of one version"),
     )
     if stale.via == "conda record" or torch.origin in ("conda", "conda-forge"):
         text = (
-            "Make a new environment and install torch into it once, with conda or with pip, not with both: both "
-            "wrote their files into one folder here."
+            "Make a new environment and install torch into it once, with either conda or pip: here both "
+            "wrote their files into one folder."
         )
         remedies = (Manual(text, risk="safe"),)
     return Finding(
@@ -234,11 +235,11 @@ def torch_install_damaged(situation: Situation) -> Verdicts:
     """Files of the installed torch are missing or cut short.
 
     ## Why it matters
-    A full disk, an interrupted download or two installers at once leave a torch that fails at import, or later.
+    A full disk, an interrupted download or two installers at once leave a torch that fails at import or later.
 
     ## How it is judged
-    The files that torch cannot do without, against the sizes in the installer's RECORD. Headers, tests and other
-    parts that images leave out to save room do not count; files that were edited are not damage.
+    gpudoctor compares the files that torch cannot do without with the sizes in the installer's RECORD. Headers, tests
+    and other parts that images leave out to save room do not count; edited files are not damage.
 
     ## Fix safety
     Installs the same version again.

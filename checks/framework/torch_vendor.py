@@ -1,12 +1,12 @@
-"""Is torch built for this machine's kind of GPUs at all (GPD405 to GPD407), and is there a wheel of it (GPD415)."""
+"""Whether torch is built for this machine's kind of GPU (GPD405 to GPD407), and has a wheel (GPD415)."""
 
 from __future__ import annotations
 
 import re
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
-from gpudoctor.frameworks.torch import builds
+from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.gpu_coverage import REPAIRED_WITH_TORCH, better_torch, build_name, fits
 from gpudoctor.machine import Gpu, Library, Torch
 from gpudoctor.situation import Situation, needs
@@ -17,17 +17,17 @@ from gpudoctor.situation.wsl import of_another_vendor
 
 @check("GPD405", "torch-cpu-only", "framework", needs=needs.torch)
 def torch_cpu_only(situation: Situation) -> Verdicts:
-    """A CPU build of torch is installed although a GPU could be used.
+    """A CPU build of torch is installed although a GPU is usable.
 
     ## Why it matters
     `torch.cuda.is_available()` is False and everything runs on the processor.
 
     ## How it is judged
-    By torch's own files. An error where a usable GPU is there that some build serves; integrated graphics alone, or
-    a GPU that no build serves, is a note. GPUs that are reserved, not granted or deselected do not count.
+    By torch's own files. It is an error if some build supports a usable GPU. Integrated graphics alone, or a GPU that
+    no build supports, is a note. GPUs that are reserved, not granted or deselected do not count.
 
     ## Fix safety
-    Replaces torch and its companions in this environment by a GPU build, which needs several gigabytes.
+    Replaces torch and its companions in this environment with a GPU build, which needs several gigabytes.
     """
     torch = situation.torch
     if torch is None or situation.torch_target != "cpu" or torch.build == "xpu" or not situation.usable:
@@ -44,8 +44,8 @@ def torch_cpu_only(situation: Situation) -> Verdicts:
     message = f"{build_name(torch)} is a CPU build: it cannot use {names}.{why}"
     possible = bool(served) or any(_could_be_served(situation, gpu) for gpu in gpus)
     if not served:
-        other = "A ROCm build could use it." if possible else "No build of torch serves it."
-        message = f"{build_name(torch)} is a CPU build; {names} is not used. {other}"
+        other = "A ROCm build could use it." if possible else "No build of torch supports it."
+        message = f"{build_name(torch)} is a CPU build and does not use {names}. {other}"
     yield Finding(
         severity=severity,
         message=message,
@@ -63,7 +63,7 @@ def torch_cpu_only(situation: Situation) -> Verdicts:
 
 
 def _could_be_served(situation: Situation, gpu: Gpu) -> bool:
-    """Whether any build serves the GPU, on this driver, Python and C library or others."""
+    """Whether any build supports the GPU, with this driver, Python and C library or others."""
     if not gpu.arch.value:
         return True
     policy = situation.matrix.override(gpu.arch.value) if gpu.vendor == "amd" else None
@@ -76,18 +76,18 @@ def _could_be_served(situation: Situation, gpu: Gpu) -> bool:
 
 @check("GPD406", "cuda-torch-on-amd", "framework", needs=needs.torch)
 def cuda_torch_on_amd(situation: Situation) -> Verdicts:
-    """A CUDA build of torch is installed on a machine whose GPUs are AMD's.
+    """A CUDA build of torch is installed on a machine with AMD GPUs.
 
     ## Why it matters
-    CUDA builds see no AMD GPU: `torch.cuda.is_available()` is False. On Linux `pip install torch` brings a CUDA
+    CUDA builds see no AMD GPU: `torch.cuda.is_available()` is False. On Linux `pip install torch` installs a CUDA
     build.
 
     ## How it is judged
-    The only usable GPUs are AMD's, and no NVIDIA GPU is there that a repair could bring back to compute. Inside
-    WSL, where no file names a GPU: ROCm is installed, and Windows' NVIDIA driver has laid no libcuda there.
+    The only usable GPUs are AMD's, and there is no NVIDIA GPU that a fix could make usable. Inside WSL, where no file
+    names a GPU: ROCm is installed, and Windows' NVIDIA driver has put no libcuda there.
 
     ## Fix safety
-    Replaces torch and its companions in this environment by a ROCm build.
+    Replaces torch and its companions in this environment with a ROCm build.
     """
     torch = situation.torch
     if torch is not None and not situation.usable and of_another_vendor(situation) == "amd":
@@ -111,10 +111,10 @@ def torch_wrong_build_or_cpu(situation: Situation) -> Verdicts:
     neither CUDA nor ROCm uses none.
 
     ## How it is judged
-    A ROCm build where the GPUs to use are NVIDIA's (inside WSL: Windows' NVIDIA driver has laid its libcuda there,
-    and no ROCm is installed); an XPU build beside NVIDIA or AMD GPUs; a build whose label says CUDA or ROCm while
-    its own files name neither. And where torch was imported: it counts no GPU although GPUs
-    of its maker could be used, and nothing more exact says why.
+    A ROCm build where the GPUs to use are NVIDIA's (inside WSL: Windows' NVIDIA driver has put its libcuda there, and
+    no ROCm is installed); an XPU build beside NVIDIA or AMD GPUs; a build whose label says CUDA or ROCm while its own
+    files name neither. And an imported torch that counts no GPU although GPUs of its maker are usable, if nothing
+    more exact explains it.
 
     ## Fix safety
     Replaces torch and its companions in this environment.
@@ -138,7 +138,7 @@ def torch_wrong_build_or_cpu(situation: Situation) -> Verdicts:
 
 
 def _serve_nvidia(situation: Situation) -> bool:
-    """Whether the GPUs that torch should be chosen for are all NVIDIA's."""
+    """Whether all GPUs for which torch should be chosen are NVIDIA's."""
     return all(gpu.vendor == "nvidia" for gpu in builds.gpus_to_serve(situation, situation.usable))
 
 
@@ -150,7 +150,7 @@ def _sees_none(torch: Torch) -> bool:
 def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> Finding:
     said = torch.trial.value.error if torch.trial.value else ""
     names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
-    text = "Start the program again after a reboot; if torch still sees no GPU, install this torch again."
+    text = "Reboot and run the program again; if torch still sees no GPU, install this torch again."
     return Finding(
         severity="error",
         message=f"{build_name(torch)} was imported and sees no GPU, although {names} could be used"
@@ -160,19 +160,19 @@ def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> 
         subject=f"torch {torch.version}",
         confidence="likely",
         evidence=(Evidence("torch.trial", said or "no GPU", torch.trial.source),),
-        fixes=(Fix("Reboot, then look again", (Manual(text, risk="reboot"),)),),
+        fixes=(Fix("Reboot, then check again", (Manual(text, risk="reboot"),)),),
         possible_causes=_explanations(situation, said),
     )
 
 
 def _explanations(situation: Situation, said: str) -> tuple[str, ...]:
-    """What would keep torch from seeing a GPU: what its text names, else whatever keeps a GPU from computing."""
+    """Possible reasons why torch sees no GPU: those its text names, else whatever makes a GPU unusable."""
     row = situation.matrix.cause_of(said, situation.built_for)
     return (row.slug, *row.also) if row else tuple(sorted(situation.matrix.stopping_causes))
 
 
 def _serves_any(situation: Situation) -> bool:
-    """Whether the build works on, or may work on, a GPU of its own maker."""
+    """Whether the build works, or may work, on a GPU of its own maker."""
     return any(fit.carried.runs != "no" for fit in fits(situation))
 
 
@@ -195,10 +195,10 @@ def _other_vendor(situation: Situation, torch: Torch, what: str, want: str) -> F
 
 
 def _behind_windows(situation: Situation, torch: Torch, what: str, want: str) -> Finding:
-    """The build is for other GPUs than those behind Windows, which no file here names."""
+    """The build is for another vendor's GPUs than those behind Windows, which no file here names."""
     text = (
-        f"Install a {want} of torch in its place: `gpudoctor recommend`, which asks the driver for the GPU, names "
-        "it and the command."
+        f"Install a {want} of torch in its place: `gpudoctor recommend` asks the driver for the GPU, and names "
+        "the build and the command."
     )
     return Finding(
         severity="error",
@@ -225,17 +225,17 @@ def _windows_own(situation: Situation) -> tuple[Library, ...]:
 
 @check("GPD415", "torch-wheel-missing", "framework", needs=needs.torch)
 def torch_wheel_missing(situation: Situation) -> Verdicts:
-    """There is no wheel of the described torch for this Python.
+    """No wheel of the described torch exists for this Python.
 
     ## Why it matters
     pip says "no matching distribution found", or takes another release.
 
     ## How it is judged
-    Only for a torch that is described and not installed, and a Python that is known: by the Pythons that the matrix
-    lists for this build. What is installed may have been built by its user.
+    Only for a torch that is described, not installed, and with a known Python: the matrix lists the Pythons of each
+    build. An installed torch may have been built by its user.
 
     ## Fix safety
-    Another release or another build of torch is named; nothing is installed yet.
+    Names another release or another build of torch; installs nothing.
     """
     torch, environment = situation.torch, situation.environment
     python = environment.python.value if environment else None
@@ -248,7 +248,7 @@ def torch_wheel_missing(situation: Situation) -> Verdicts:
     usual = [version for version in row.pythons if not version.endswith("t")] or row.pythons
     yield Finding(
         severity="error",
-        message=f"There is no wheel of {build_name(torch)} for Python {python}.",
+        message=f"{build_name(torch)} has no wheel for Python {python}.",
         saw=f"Python {python}",
         want=f"Python {usual[0]} to {usual[-1]}",
         subject=f"torch {torch.version}",

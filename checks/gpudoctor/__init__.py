@@ -1,1 +1,1 @@
-"""What a job requires, and what gpudoctor could not find out."""
+"""What a job requires, and what this gpudoctor does not know."""

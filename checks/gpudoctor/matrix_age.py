@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import (
     Evidence,
     Finding,
     Fix,
     Manual,
 )
+from gpudoctor.frameworks.torch import check
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, needs
 
@@ -18,7 +19,7 @@ def matrix_older_than_torch(situation: Situation) -> Verdicts:
     """The installed torch is newer than what this gpudoctor knows.
 
     ## Why it matters
-    What that release was built for is judged by reading its libraries; pairs and pins of it are not known.
+    gpudoctor reads the libraries of that release to see what it was built for; its pairs and pins are unknown.
 
     ## How it is judged
     By the newest release in the compatibility matrix.
@@ -40,5 +41,5 @@ def matrix_older_than_torch(situation: Situation) -> Verdicts:
         want=f"at most {situation.matrix.newest_torch()}",
         subject=f"torch {torch.version}",
         evidence=(Evidence("matrix.version", situation.matrix.tables.version, "compat_matrix"),),
-        fixes=(Fix("Update gpudoctor", (Manual("Update gpudoctor to a version whose matrix knows it."),)),),
+        fixes=(Fix("Update gpudoctor", (Manual("Update gpudoctor to a version whose matrix knows this torch."),)),),
     )

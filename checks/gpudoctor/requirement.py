@@ -13,22 +13,22 @@ from gpudoctor.situation.nvidia_driver import cuda_driver
 
 
 class _Unknown(Exception):  # noqa: N818 - no error
-    """Nothing is known of what is required, and why."""
+    """The value of what is required is unknown; the text says why."""
 
 
 @check("GPD910", "requirement-not-met", "gpudoctor", needs=needs.requirements)
 def requirement_not_met(situation: Situation) -> Verdicts:
-    """This machine does not have what was required of it.
+    """This machine does not meet a requirement.
 
     ## Why it matters
-    Someone said with `--require` what the job needs: it would fail here, or run otherwise than it is meant to.
+    Someone stated with `--require` what the job needs. Here it would fail, or run otherwise than intended.
 
     ## How it is judged
-    Over the usable GPUs. What is required of GPUs must hold for all of them, with any(...) for at least one, and
-    never holds without a usable GPU. Versions are compared figure by figure, as far as the requirement names them.
+    gpudoctor looks at the usable GPUs. All of them must meet a requirement on GPUs, or at least one with any(...);
+    without a usable GPU none is met. Versions are compared number by number, as far as the requirement names them.
 
     ## Fix safety
-    Nothing is changed: the job belongs on another machine, or the requirement is wrong.
+    Nothing is changed: run the job on another machine, or correct the requirement.
     """
     for requirement in situation.required:
         try:
@@ -41,7 +41,7 @@ def requirement_not_met(situation: Situation) -> Verdicts:
 
 
 def _finding(situation: Situation, requirement: Requirement, saw: str, source: str) -> Finding:
-    """What is not met; where a GPU or torch is missing, whatever took it away is the cause."""
+    """The unmet requirement. If a GPU or torch is missing, whatever removed it is the possible cause."""
     out = tuple(standing.gpu for standing in situation.standings if not standing.usable)
     short_of_gpus = (requirement.needs_gpu and not situation.usable_count) or (
         requirement.name == "gpu" and bool(out)
@@ -56,19 +56,19 @@ def _finding(situation: Situation, requirement: Requirement, saw: str, source: s
         want=requirement.text,
         subject="what is required",
         evidence=(Evidence(requirement.text, saw, source),),
-        gpus=tuple(map(Device.of, out)) if short_of_gpus else (),
+        devices=tuple(map(Device.of, out)) if short_of_gpus else (),
         possible_causes=causes,
         fixes=(
             Fix(
-                "Run it where that is met",
-                (Manual(f"Start the job on a machine with {requirement.text}, or change what is required."),),
+                "Run the job where the requirement is met",
+                (Manual(f"Start the job on a machine with {requirement.text}, or change the requirement."),),
             ),
         ),
     )
 
 
 def _judged(situation: Situation, requirement: Requirement) -> tuple[bool, str, str]:
-    """Whether it holds, what the machine has, and where that was read. Raises _Unknown."""
+    """Whether it is met, what the machine has, and where that was read. Raises _Unknown."""
     if requirement.field.per_gpu:
         return _gpus(situation, requirement)
     if requirement.name == "gpu":
@@ -104,7 +104,7 @@ def _usable(situation: Situation) -> str:
     )
     number = f"{count or 'no'} usable GPU{'s' if count > 1 else ''}"
     if count < len(situation.usable):
-        number += f" of {len(situation.usable)} that may be meant"
+        number += f" of {len(situation.usable)} possible ones"
     return f"{number} ({others})" if others else number
 
 
@@ -119,7 +119,7 @@ def _gpus(situation: Situation, requirement: Requirement) -> tuple[bool, str, st
     met = any(decided) if requirement.any else all(decided)
     undecided = [gpu for gpu, holds, _ in answers if holds is None]
     if undecided and met is not requirement.any:
-        raise _Unknown(f"{requirement.name} of {undecided[0].name} is not known at level {situation.machine.level}")
+        raise _Unknown(f"{requirement.name} of {undecided[0].name} is unknown at level {situation.machine.level}")
     wrong = [(gpu, has) for gpu, holds, has in answers if holds is False]
     saw = ", ".join(dict.fromkeys(f"{gpu.name}: {has}" if has != gpu.name else gpu.name for gpu, has in wrong))
     return met, saw, wrong[0][0].source if wrong else ""
@@ -128,20 +128,20 @@ def _gpus(situation: Situation, requirement: Requirement) -> tuple[bool, str, st
 def _raise_if_any_may_be_meant(situation: Situation, name: str) -> None:
     if situation.usable_count < len(situation.usable):
         raise _Unknown(
-            f"the GPUs differ in {name}, and which {situation.usable_count} of {len(situation.usable)} are given to "
-            f"this process is not known at level {situation.machine.level}"
+            f"the GPUs differ in {name}, and which {situation.usable_count} of {len(situation.usable)} this process "
+            f"gets is unknown at level {situation.machine.level}"
         )
 
 
 def _gpu(situation: Situation, gpu: Gpu, requirement: Requirement) -> tuple[bool | None, str]:
-    """Whether it holds for one GPU (None: not known), and what the GPU has."""
+    """Whether one GPU meets it (None: unknown), and what the GPU has."""
     if requirement.name == "gpu.model":
         return _text_holds(requirement, gpu.name), gpu.name
     if requirement.name == "gpu.memory":
         return _memory(situation, gpu, requirement)
     arch = gpu.arch.value
     if arch is None:
-        return None, "not known"
+        return None, "unknown"
     if requirement.name == "gfx":
         return _text_holds(requirement, arch), arch
     if not (capability := dotted(arch)):
@@ -164,7 +164,7 @@ def _memory(situation: Situation, gpu: Gpu, requirement: Requirement) -> tuple[b
         sizes = [own or shared]
     known = [size for size in sizes if size]
     if not known or len(known) < len(sizes):
-        return None, "not known"
+        return None, "unknown"
     smallest = min(known)
     slice_of = "a MIG slice of " if gpu.nvml and gpu.nvml.mig else ""
     return requirement.compares(smallest, requirement.size), f"{slice_of}{_gib(smallest)}"
@@ -183,7 +183,7 @@ def _peers(situation: Situation) -> tuple[bool, str, str]:
         or not devices
         or any(d.peers is None for d in devices)
     ):
-        raise _Unknown("whether the GPUs reach each other's memory is not known (libcuda tells, from level driver)")
+        raise _Unknown("whether the GPUs reach each other's memory is unknown (libcuda tells, from level driver)")
     alone = [d for d in devices if len(d.peers or ()) < len(devices) - 1]
     saw = ", ".join(f"GPU {device.index} reaches {len(device.peers or ())} others" for device in alone)
     return not alone, saw, "libcuda"
@@ -201,14 +201,14 @@ def _one_model(situation: Situation) -> tuple[bool, str, str]:
 
 
 def _version_holds(requirement: Requirement, have: str) -> bool:
-    """Compared as far as the requirement names figures: 2.9.1 meets torch==2.9."""
+    """Compared as far as the requirement names numbers: 2.9.1 meets torch==2.9."""
     wanted = tuple(int(part) for part in requirement.values[0].split("."))
     found = (*figures(have), *([0] * len(wanted)))[: len(wanted)]
     return requirement.compares(found, wanted)
 
 
 def _version(situation: Situation, name: str) -> tuple[str, str, str]:
-    """The version, how a person is told of it, where it was read; "" where there is none. Raises _Unknown."""
+    """The version, its text for a person, where it was read; "" if there is none. Raises _Unknown."""
     if name.startswith("driver"):
         return _driver(situation, name)
     if name == "rocm":
@@ -229,14 +229,14 @@ def _driver(situation: Situation, name: str) -> tuple[str, str, str]:
             served = situation.matrix.cuda_served(version) or ""
             if not served:
                 raise _Unknown(
-                    f"the CUDA that driver {version} serves is not known (libcuda tells, from level driver)"
+                    f"the CUDA that driver {version} supports is unknown (libcuda tells, from level driver)"
                 )
         if served:
-            return served, f"a driver that serves CUDA {served}", stack.module.source
+            return served, f"a driver that supports CUDA {served}", stack.module.source
     elif version:
         return version, f"NVIDIA driver {version}", stack.module.source
     if stack.module.undecided and not situation.machine.of_vendor("amd"):
-        raise _Unknown(f"the NVIDIA driver is not known ({stack.module.why})")
+        raise _Unknown(f"the NVIDIA driver is unknown ({stack.module.why})")
     return "", "no NVIDIA driver", stack.module.source
 
 
@@ -245,7 +245,7 @@ def _torch(situation: Situation, name: str) -> tuple[str, str, str]:
     if torch is None:
         there = situation.environment.torch if situation.environment else situation.machine.environment
         if there.undecided:
-            raise _Unknown(f"whether torch is installed is not known ({there.why})")
+            raise _Unknown(f"whether torch is installed is unknown ({there.why})")
         return "", "no torch", there.source
     if name == "torch":
         return torch.version, f"torch {torch.version}", torch.source
@@ -265,7 +265,7 @@ def _rocm(situation: Situation) -> tuple[str, str, str]:
         newest = max(installs.value, key=lambda install: figures(install.version))
         return newest.version, f"ROCm {newest.version} in {newest.path}", installs.source
     if installs.undecided:
-        raise _Unknown(f"the installed ROCm is not known ({installs.why})")
+        raise _Unknown(f"the installed ROCm is unknown ({installs.why})")
     return "", "no ROCm", installs.source
 
 
@@ -274,7 +274,7 @@ def _shared_memory(situation: Situation, requirement: Requirement) -> tuple[bool
     if size.value is None:
         if size.absent:
             return False, "no /dev/shm", size.source
-        raise _Unknown(f"the size of /dev/shm is not known ({size.why})")
+        raise _Unknown(f"the size of /dev/shm is unknown ({size.why})")
     return (
         requirement.compares(size.value, requirement.size),
         f"{_gib(size.value)} of /dev/shm",

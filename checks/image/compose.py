@@ -1,4 +1,4 @@
-"""Checks of how a compose file starts its images."""
+"""How a compose file starts its images."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _AMD = """    devices: [/dev/kfd, /dev/dri]"""
 
 @check("GPD620", "compose-no-device", "image")
 def no_device(recipe: Recipe) -> Verdicts:
-    """A service runs an image for GPUs and is given none.
+    """A service runs an image for GPUs but is given no GPU.
 
     ## Why it matters
-    Without a reservation (NVIDIA) or the device nodes (AMD) a container has no GPU, whatever the image holds.
+    Without a reservation (NVIDIA) or the device nodes (AMD) a container has no GPU, whatever its image contains.
 
     ## How it is judged
-    The service's image is known to be for CUDA or ROCm, by its name or by its Dockerfile. Silent where another
-    service with the same image has the device (this one migrates a database, say), where it is scaled to none, is
-    privileged, extends another service, or gets the device from another compose file of the folder.
+    The service's image is known to be for CUDA or ROCm, by its name or by its Dockerfile. Nothing is reported if
+    another service with the same image has the device (this one may migrate a database), or if the service is scaled
+    to none, is privileged, extends another service, or gets the device from another compose file in the folder.
 
     ## Fix safety
-    The lines give the container the host's GPUs; they need nvidia-container-toolkit or the amdgpu driver there.
+    The lines give the container the host's GPUs. The host needs nvidia-container-toolkit or the amdgpu driver.
     """
     given = {(vendor, source) for one in recipe.services for vendor in _vendors(one) for source in _sources(one)}
     for started in recipe.services:
@@ -48,30 +48,28 @@ def no_device(recipe: Recipe) -> Verdicts:
         yield Finding(
             severity="error",
             confidence="likely",
-            message=f"Service {service.name} runs an image for {what} and is not given {missing}.",
+            message=f"Service {service.name} runs an image for {what} but is not given {missing}.",
             saw="no device lines" if missing == "a GPU" else f"devices without {missing}",
             want=re.sub(r"\s+", " ", lines).strip(),
             subject=f"service {service.name}",
             evidence=(Evidence("service", service.name, service.place),),
-            fixes=(
-                change("Give the service its GPU", f"{service.place}: below {service.name}:", *lines.split("\n")),
-            ),
+            fixes=(change("Give the service a GPU", f"{service.place}: below {service.name}:", *lines.split("\n")),),
         )
 
 
 @check("GPD621", "compose-device-access", "image")
 def device_access(recipe: Recipe) -> Verdicts:
-    """A ROCm service's user lacks the groups of the device nodes.
+    """A ROCm service's user is not in the groups of the device nodes.
 
     ## Why it matters
-    /dev/kfd and /dev/dri/render* belong to the groups render and video. Root may open them, others only as members.
+    /dev/kfd and /dev/dri/render* belong to the groups render and video. Users other than root must be members.
 
     ## How it is judged
-    `user:` of the service or the image's last USER, and `group_add`. A user's own group counts where it may be that
-    of the nodes: a name, or a number below 1000.
+    The check reads `user:` of the service or the image's last USER, and `group_add`. A user's own group counts if it
+    may be the group of the nodes: a name, or a number below 1000.
 
     ## Fix safety
-    The number of the group render differs between hosts: `stat -c %g /dev/kfd` tells it.
+    The number of the group render differs between hosts: `stat -c %g /dev/kfd` prints it.
     """
     for started in recipe.services:
         service, image = started.service, started.image
@@ -84,7 +82,7 @@ def device_access(recipe: Recipe) -> Verdicts:
         yield Finding(
             severity="warning",
             confidence="likely",
-            message=f"Service {service.name} runs as {user} and is in no group that may open /dev/kfd.",
+            message=f"Service {service.name} runs as {user}, who is in no group that may open /dev/kfd.",
             saw="no group_add",
             want="group_add with the groups of /dev/kfd and /dev/dri/renderD128",
             subject=f"service {service.name}",
@@ -100,7 +98,7 @@ def device_access(recipe: Recipe) -> Verdicts:
 
 
 def _may_own_a_device(group: str) -> bool:
-    """Whether a user's own group may be that of the device nodes; groups from 1000 on are those of persons."""
+    """Whether a user's own group may be the group of the device nodes; groups from 1000 on are those of people."""
     return group != "" and not (group.isdecimal() and len(group.lstrip("0")) > 3)
 
 
@@ -109,11 +107,11 @@ def small_shm(recipe: Recipe) -> Verdicts:
     """A service with torch and a GPU has only 64 MiB of shared memory.
 
     ## Why it matters
-    Workers of a DataLoader and NCCL share memory through /dev/shm: with 64 MiB they die with a bus error.
+    DataLoader workers and NCCL share memory through /dev/shm. With 64 MiB they fail with a bus error.
 
     ## How it is judged
-    The service has a torch and a GPU, and neither shm_size, ipc nor a mount over /dev/shm. A note: inference needs
-    none.
+    The service has a torch and a GPU, but neither shm_size, ipc nor a mount over /dev/shm. It is a note, because
+    inference does not need them.
 
     ## Fix safety
     shm_size is a limit, not a reservation.
@@ -132,7 +130,11 @@ def small_shm(recipe: Recipe) -> Verdicts:
                 subject=f"service {service.name}",
                 evidence=(Evidence("service", service.name, service.place),),
                 fixes=(
-                    change("Give it shared memory", f"{service.place}: below {service.name}:", "    shm_size: 8gb"),
+                    change(
+                        "Give the service more shared memory",
+                        f"{service.place}: below {service.name}:",
+                        "    shm_size: 8gb",
+                    ),
                 ),
             )
 
@@ -153,8 +155,8 @@ def _vendors(started: Started) -> tuple[Vendor, ...]:
 
 
 def _sources(started: Started) -> tuple[tuple[str, ...], ...]:
-    """What the image of a service is had from: its name, the folder that it is built in."""
+    """What identifies the image of a service: its name, or the folder that it is built in."""
     service = started.service
-    named = ((service.image,),) if service.image is not None else ()
-    built = ((service.context, service.dockerfile),) if service.context is not None else ()
-    return (*named, *built)
+    by_name = ((service.image,),) if service.image is not None else ()
+    by_folder = ((service.context, service.dockerfile),) if service.context is not None else ()
+    return (*by_name, *by_folder)

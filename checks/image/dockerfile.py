@@ -1,4 +1,4 @@
-"""Checks of the variables that an image sets, and of its system packages. Pure functions over a `Recipe`."""
+"""Variables that an image sets, and its system packages."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
     """A variable in the image hides the GPUs or the driver's libraries.
 
     ## Why it matters
-    NVIDIA_VISIBLE_DEVICES=void or none gives a container no GPU where the runtime follows the image; without
-    `compute` in NVIDIA_DRIVER_CAPABILITIES libcuda is not mounted; CUDA_VISIBLE_DEVICES=-1 hides every GPU.
+    NVIDIA_VISIBLE_DEVICES=void or none gives a container no GPU if the runtime follows the image. Without `compute`
+    in NVIDIA_DRIVER_CAPABILITIES libcuda is not mounted. CUDA_VISIBLE_DEVICES=-1 hides every GPU.
 
     ## How it is judged
-    The last ENV of the stage that is built, in images that are made for a GPU. An unset variable says nothing.
+    The check reads the last ENV of the built stage, in images that are made for a GPU. An unset variable is fine.
 
     ## Fix safety
-    Without the line the base image's value counts; those of NVIDIA's images are `all` and `compute,utility`.
+    Without the line the base image's value applies; NVIDIA's images have `all` and `compute,utility`.
     """
     for image in recipe.images:
         if recipe.vendor(image) is None:
@@ -38,7 +38,7 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
                     image,
                     setting,
                     "warning",
-                    f"The image sets {name}={setting.value}: its containers see no GPU unless told otherwise.",
+                    f"The image sets {name}={setting.value}: its containers see no GPU by default.",
                     "not set in the image",
                 )
         capabilities = image.settings.get("NVIDIA_DRIVER_CAPABILITIES")
@@ -49,7 +49,7 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
                 image,
                 capabilities,
                 "error",
-                f"NVIDIA_DRIVER_CAPABILITIES={capabilities.value} leaves compute out: libcuda is not mounted "
+                f"NVIDIA_DRIVER_CAPABILITIES={capabilities.value} leaves out compute: libcuda is not mounted "
                 "into the container, and torch finds no driver.",
                 "compute,utility",
                 f"ENV NVIDIA_DRIVER_CAPABILITIES=compute,{capabilities.value}",
@@ -61,14 +61,14 @@ def bakes_override(recipe: Recipe) -> Verdicts:
     """HSA_OVERRIDE_GFX_VERSION is baked into the image.
 
     ## Why it matters
-    The value fits one generation of GPUs. On every other GPU the image makes torch run code that is not for it:
-    wrong results, memory faults, or no device at all.
+    The value is right for one generation of GPUs. On every other GPU it makes torch run code for the wrong GPU: wrong
+    results, memory faults, or no device at all.
 
     ## How it is judged
-    The last ENV of the stage that is built. Silent where every GPU that `--gpu` describes needs this value.
+    The check reads the last ENV of the built stage. A value that every GPU of `--gpu` needs is not reported.
 
     ## Fix safety
-    Set it when a container is started, for the GPUs that need it: `docker run -e`, `environment:` of compose.
+    Set the variable when a container starts, for the GPUs that need it: `docker run -e`, `environment:` in compose.
     """
     for image in recipe.images:
         for setting in image.settings.values():
@@ -83,22 +83,22 @@ def bakes_override(recipe: Recipe) -> Verdicts:
                 "warning",
                 f"The image sets {setting.name}={setting.value} for every GPU it will ever run on; it is right for "
                 "one generation at most.",
-                "set at start, for the GPU that needs it",
+                "set when the container starts, for the GPU that needs it",
             )
 
 
 @check("GPD610", "image-breaks-system-packages", "image")
 def breaks_system_packages(recipe: Recipe) -> Verdicts:
-    """pip writes over the distribution's Python packages.
+    """pip overwrites the distribution's Python packages.
 
     ## Why it matters
-    It works, until apt and pip want the same package in different versions. A virtual environment costs one line.
+    This works until apt and pip need the same package in different versions. A virtual environment costs one line.
 
     ## How it is judged
-    `--break-system-packages`, or ENV PIP_BREAK_SYSTEM_PACKAGES, where torch is installed.
+    The image installs torch with `--break-system-packages` or with ENV PIP_BREAK_SYSTEM_PACKAGES.
 
     ## Fix safety
-    A virtual environment in front of PATH changes nothing for what runs in the image.
+    A virtual environment in front of PATH changes nothing for the programs in the image.
     """
     for image in recipe.images:
         for step in image.steps:

@@ -1,4 +1,4 @@
-"""Checks of the driver and its libcuda: none of their own in an image, no stub and no compatibility library first."""
+"""Driver libraries in an image: a driver of its own, the stub of libcuda, CUDA's compatibility library."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ _INSTALLER = re.compile(r"NVIDIA-Linux-\w"), re.compile(r"\.run\b")
 _LIBRARY = re.compile(r"lib(cuda|nvidia-ml)\.so[\w.*]*$")
 _MOST_NAMED = 20
 _PATTERNS = 50
-"""Patterns of `rm` that are compared with a path: nobody writes more."""
+"""How many patterns of `rm` are compared with a path; nobody writes more."""
 _KERNEL_MODULE = re.compile(r"(amdgpu|rocm)-dkms$")
 
 
 @check("GPD601", "image-installs-driver", "image")
 def installs_driver(recipe: Recipe) -> Verdicts:
-    """The image brings a GPU driver of its own.
+    """The image contains a GPU driver of its own.
 
     ## Why it matters
-    The driver belongs to the host: its kernel module and its libcuda must be of one version. The container toolkit
-    mounts the host's libcuda into the container; one that was built into the image hides it or mixes with it, and
-    works only on hosts with that very version. Kernel modules in an image are never loaded.
+    The driver belongs to the host: its kernel module and its libcuda must have the same version. The container
+    toolkit mounts the host's libcuda into the container. A libcuda built into the image hides or mixes with it, and
+    works only on hosts with exactly that version. Kernel modules in an image are never loaded.
 
     ## How it is judged
-    Packages that hold libcuda, NVML or a kernel module, packages that pull those in (`cuda`, `cuda-12-4`), NVIDIA's
-    .run installer, a COPY of libcuda; amdgpu-dkms, and amdgpu-install without `--no-dkms`. nvidia-container-toolkit
-    is no driver.
+    The check finds packages that contain libcuda, NVML or a kernel module, packages that install those (`cuda`,
+    `cuda-12-4`), NVIDIA's .run installer, a COPY of libcuda, amdgpu-dkms, and amdgpu-install without `--no-dkms`.
+    nvidia-container-toolkit is not a driver.
 
     ## Fix safety
-    Leaving the driver out of the image takes nothing away: it comes from the host. `cuda-toolkit-X-Y` has no driver.
+    The image loses nothing without the driver: the host provides it. `cuda-toolkit-X-Y` contains no driver.
     """
     for image in recipe.images:
         for step in image.steps:
@@ -53,12 +53,12 @@ def installs_driver(recipe: Recipe) -> Verdicts:
             held = [source for source in copied.sources if _LIBRARY.match(os.path.basename(source))]
             if held and "stubs" not in held[0]:
                 where = line_of(image, copied.line, " ".join(copied.sources))
-                text = "The image holds a libcuda of its own: it hides the host's, and works only on a host with the "
-                yield _driver(where, "error", text + "same driver.", held[0], "take this line out.")
+                text = "The image contains its own libcuda: it hides the host's, and works only on a host with the "
+                yield _driver(where, "error", text + "same driver.", held[0], "remove this line.")
 
 
 def _driver_of(image: Image, command: Command) -> Iterator[Finding]:
-    """What one command installs of a driver."""
+    """The parts of a driver that one command installs."""
     names = list(dict.fromkeys(system_packages(command)))
     where = line_of(image, command.line, command.text)
     whole = [name for name in names if _DRIVER.match(name)][:_MOST_NAMED]
@@ -69,20 +69,20 @@ def _driver_of(image: Image, command: Command) -> Iterator[Finding]:
     if os.path.basename(command.argv[0]) == "amdgpu-install" and not {"--no-dkms", "--uninstall"} & set(command.argv):
         modules.append("amdgpu-install without --no-dkms")
     if whole or pulled:
-        said = ", ".join(whole or pulled)
+        packages = ", ".join(whole or pulled)
         instead = [re.sub(r"^cuda-(runtime-)?", "cuda-toolkit-", name) for name in pulled if name != "cuda"]
-        advice = f"install {', '.join(instead) or 'cuda-toolkit-X-Y'} instead: the toolkit without the driver."
+        advice = f"install {', '.join(instead) or 'cuda-toolkit-X-Y'} instead, the toolkit without the driver."
         yield _driver(
             where,
             "error" if whole else "warning",
-            f"The image installs a driver ({said}). Driver and libcuda must be the host's: one in the image works "
-            "only on a host with the same version.",
-            said,
-            f"leave {said} out; the driver comes from the host." if whole else advice,
+            f"The image installs a driver ({packages}). Driver and libcuda must be the host's: a driver in the "
+            "image works only on a host with the same version.",
+            packages,
+            f"leave out {packages}; the host provides the driver." if whole else advice,
         )
     elif modules:
-        advice = "add --no-dkms." if "install" in modules[0] else f"leave {modules[0]} out."
-        text = f"The image installs a kernel module ({modules[0]}): it is never loaded; the host's driver counts."
+        advice = "add --no-dkms." if "install" in modules[0] else f"leave out {modules[0]}."
+        text = f"The image installs a kernel module ({modules[0]}) that is never loaded; the host's driver counts."
         yield _driver(where, "warning", text, modules[0], advice)
 
 
@@ -104,16 +104,16 @@ def stub_libcuda(recipe: Recipe) -> Verdicts:
     """The stub of libcuda is on the load path of the image.
 
     ## Why it matters
-    The stub in .../cuda/lib64/stubs has names and no driver behind them: it is for linking. A program that loads it
-    gets error 34 (CUDA driver is a stub library) in place of the GPU.
+    The stub in .../cuda/lib64/stubs exists for linking; no driver is behind it. A program that loads it gets error 34
+    (CUDA driver is a stub library) instead of the GPU.
 
     ## How it is judged
-    ENV LD_LIBRARY_PATH of the stage that is built; the stub linked or copied as libcuda.so.1 to another folder, or
-    its folder written to ld.so.conf, unless a later command takes it away. LIBRARY_PATH and a variable of one RUN
-    are the right places.
+    The check reads ENV LD_LIBRARY_PATH of the stage that is built. It also finds the stub linked or copied as
+    libcuda.so.1 to another folder, or its folder written to ld.so.conf, unless a later command removes it.
+    LIBRARY_PATH, or a variable of one RUN, are the right places for the stub.
 
     ## Fix safety
-    Linking needs LIBRARY_PATH only.
+    Linking needs only LIBRARY_PATH.
     """
     for image in recipe.images:
         setting = image.settings.get("LD_LIBRARY_PATH")
@@ -123,7 +123,7 @@ def stub_libcuda(recipe: Recipe) -> Verdicts:
                 image,
                 setting,
                 "error",
-                f"LD_LIBRARY_PATH of the image names {stubs[0]}: programs load the stub of libcuda in place of the "
+                f"LD_LIBRARY_PATH of the image names {stubs[0]}: programs load the stub of libcuda instead of the "
                 "host's driver.",
                 "no stubs in LD_LIBRARY_PATH",
                 f"ENV LIBRARY_PATH={stubs[0]}",
@@ -132,17 +132,17 @@ def stub_libcuda(recipe: Recipe) -> Verdicts:
             yield Finding(
                 severity="error",
                 confidence="likely",
-                message=f"{path} makes programs load the stub of libcuda in place of the host's driver.",
+                message=f"{path} makes programs load the stub of libcuda instead of the host's driver.",
                 saw=path,
                 want="the stub only where it is linked against",
                 subject=where.source,
                 evidence=(where,),
-                fixes=(change("Take the stub away", f"{where.source}: at the end of this RUN, rm -f {path}"),),
+                fixes=(change("Remove the stub", f"{where.source}: at the end of this RUN, rm -f {path}"),),
             )
 
 
 def _stubs_in(image: Image) -> Iterator[tuple[Evidence, str]]:
-    """Files by which the loader finds the stub, that stay in the image, with the place that makes them."""
+    """Files that stay in the image and let the loader find the stub, each with the place that creates it."""
     yield from reversed(list(_stubs_from_the_end(image)))
     for copied in image.copied:
         for source in copied.sources:
@@ -177,7 +177,7 @@ def _stub_made_by(command: Command, later: Command | None) -> str:
 
 
 def _loaded_stub(source: str, target: str) -> str:
-    """The path under which the loader would find this stub; "" for one that is only there to link against."""
+    """The path where the loader would find this stub; "" for a stub that is only there for linking."""
     if not re.search(r"/stubs/libcuda\.so[\d.]*$", source):
         return ""
     path = target if ".so" in os.path.basename(target) else os.path.join(target, os.path.basename(source))
@@ -189,12 +189,12 @@ def compat_library(recipe: Recipe) -> Verdicts:
     """CUDA's forward-compatibility libcuda is forced onto the load path.
 
     ## Why it matters
-    cuda-compat works on data-centre GPUs only, and only where it is newer than the host's driver. On a GeForce, or
-    on a newer host, CUDA does not start (error 803 or 804).
+    cuda-compat works only on data-centre GPUs, and only if it is newer than the host's driver. On a GeForce, or on a
+    newer host, CUDA does not start (error 803 or 804).
 
     ## How it is judged
-    ENV LD_LIBRARY_PATH of the stage that is built names .../compat: an error where a described GPU takes no part in
-    forward compatibility, else a warning. That the base image only holds the package says nothing.
+    ENV LD_LIBRARY_PATH of the stage that is built names .../compat. It is an error if a described GPU does not
+    support forward compatibility, else a warning. A base image that merely contains the package is not reported.
 
     ## Fix safety
     The container toolkit adds the compat library by itself where it helps.
@@ -212,7 +212,7 @@ def compat_library(recipe: Recipe) -> Verdicts:
             setting,
             "error" if others else "warning",
             f"LD_LIBRARY_PATH of the image names {found[0]}: the compatibility libcuda is loaded on every host"
-            + (f", and {others[0]} cannot use it." if others else ", also where it cannot work."),
+            + (f", and {others[0]} cannot use it." if others else ", even where it cannot work."),
             "left to the container toolkit",
         )
 

@@ -1,4 +1,4 @@
-"""Checks of the indexes that torch is installed from: whether they hold the build, and whether they are used."""
+"""The indexes that torch is installed from: whether they have the build, and whether pip uses them."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from gpudoctor.matrix.versions import figures
 
 @check("GPD602", "image-torch-without-index", "image")
 def without_index(recipe: Recipe) -> Verdicts:
-    """torch is installed from an index without the wanted build.
+    """torch is installed from an index that does not have the wanted build.
 
     ## Why it matters
-    The package index has one build of each release. `torch==2.6.0+cu124` is not on it: the build fails. With
-    `--extra-index-url` pip takes the newest version of both indexes: as soon as the package index is ahead, the
-    chosen build is not taken.
+    The package index has one build of each release. `torch==2.6.0+cu124` is not on it, so the build of the image
+    fails. With `--extra-index-url` pip takes the newest version from both indexes. As soon as the package index has a
+    newer one, pip no longer takes the wanted build.
 
     ## How it is judged
-    From the command (requirements files of the build context included), the variables of pip and uv, and the rows of
-    torch's builds. A mirror, a configuration file or a find-links says that somebody has chosen: silent.
+    The check reads the command (with requirements files of the build context), the variables of pip and uv, and the
+    matrix rows of torch's builds. A mirror, a configuration file or find-links are a choice: no report.
 
     ## Fix safety
     `--index-url` with an exact version gives the same build tomorrow.
     """
     for image in recipe.images:
         for asked in asked_for(image):
-            if asked.source == "package index" and asked.local and not image_satisfies(recipe, image, asked):
+            if asked.source == "package index" and asked.local and not _image_satisfies(recipe, image, asked):
                 url = index_of(recipe, asked.local)
                 better = install_line(recipe, image, asked.line, asked.pinned, asked.local, url)
                 yield torch_finding(
                     image,
                     asked,
                     "error",
-                    f"torch {asked.pinned}+{asked.local} is not on the package index: the build stops here.",
+                    f"torch {asked.pinned}+{asked.local} is not on the package index: the build fails here.",
                     f"torch{asked.requirement.specifier}, no index",
                     f"--index-url {url}" if url else "the index of that build",
                     (change("Name the index", better),) if url else (),
@@ -47,8 +47,8 @@ def without_index(recipe: Recipe) -> Verdicts:
                 yield from _outrun(recipe, image, asked)
 
 
-def image_satisfies(recipe: Recipe, image: Image, asked: Asked) -> bool:
-    """Whether the base image already has that very build."""
+def _image_satisfies(recipe: Recipe, image: Image, asked: Asked) -> bool:
+    """Whether the base image already has exactly that build."""
     held = recipe.torch(image)
     return held is not None and held.source == "base" and held.build == asked.local and held.version == asked.pinned
 
@@ -57,34 +57,34 @@ def _outrun(recipe: Recipe, image: Image, asked: Asked) -> Iterator[Finding]:
     """An extra index whose newest torch is older than the package index's."""
     held, facts = recipe.torch(image), image.facts
     if held is None or (facts is not None and facts.vendor not in (None, held.vendor)):
-        return  # that it is another vendor's build is told, with the same way out
-    meant = outrun(image, recipe.matrix, held, asked)
-    if meant is None:
+        return  # image-torch-other-vendor reports it, with the same fix
+    wanted = outrun(image, recipe.matrix, held, asked)
+    if wanted is None:
         return
-    better = install_line(recipe, image, asked.line, meant.version, asked.build, asked.index_url)
+    better = install_line(recipe, image, asked.line, wanted.version, asked.build, asked.index_url)
     yield torch_finding(
         image,
         asked,
         "warning",
-        f"pip takes the newest torch of both indexes: {held.version} of the package index ({held.build}), not "
-        f"{meant.version} of {asked.build}.",
+        f"pip takes the newest torch from both indexes: {held.version} from the package index ({held.build}), not "
+        f"{wanted.version} from the index of {asked.build}.",
         f"torch {held.version} ({held.build})",
-        f"torch {meant.version}+{asked.build}",
-        (change("Use torch's index alone for torch", better),),
+        f"torch {wanted.version}+{asked.build}",
+        (change("Install torch from its own index only", better),),
         certain=False,
     )
 
 
 @check("GPD605", "image-no-torch-wheel", "image")
 def no_wheel(recipe: Recipe) -> Verdicts:
-    """There is no wheel of that torch for this image.
+    """No wheel of that torch exists for this image.
 
     ## Why it matters
-    pip finds nothing, or falls back to something old; the build stops.
+    pip finds nothing, or falls back to an old version; the build of the image fails.
 
     ## How it is judged
-    Alpine's musl has no torch wheels at all. The Python of the base image is known by its tag, and not asked where
-    another one is installed. A release that an index does not hold is told where the matrix knows all its builds.
+    Alpine's musl has no torch wheels at all. The base image's tag tells its Python, which does not count if the file
+    installs another one. A release that is missing from an index is reported if the matrix knows all its builds.
 
     ## Fix safety
     The proposed line names a build that exists.
@@ -102,8 +102,8 @@ def _missing(recipe: Recipe, image: Image, asked: Asked) -> Iterator[Finding]:
         glibc = f"python:{python or '3.12'}-slim"
         yield torch_finding(
             image, asked, "error",
-            f"{image.base} is Alpine with musl: no torch wheel exists for it.", "musl", "glibc",
-            (change("Take a base with glibc", f"{image.at(image.base_line)}: FROM {glibc}"),),
+            f"{image.base} is Alpine with musl, for which no torch wheel exists.", "musl", "glibc",
+            (change("Use a base image with glibc", f"{image.at(image.base_line)}: FROM {glibc}"),),
         )  # fmt: skip
         return
     rows = [row for row in recipe.matrix.builds(image.platform) if row.version == asked.pinned]
@@ -116,7 +116,7 @@ def _missing(recipe: Recipe, image: Image, asked: Asked) -> Iterator[Finding]:
             builds = sorted({row.build for row in rows if row.origin == "download.pytorch.org"})
             yield torch_finding(
                 image, asked, "error",
-                f"torch {asked.pinned} was not built for {wanted}: its builds are {', '.join(builds)}.",
+                f"torch {asked.pinned} has no build for {wanted}; its builds are {', '.join(builds)}.",
                 wanted, ", ".join(builds), (), certain=False,
             )  # fmt: skip
             return
@@ -134,14 +134,12 @@ def _missing(recipe: Recipe, image: Image, asked: Asked) -> Iterator[Finding]:
             ]
             build = own[0] if own else newer
             fixes.append(change(
-                f"Take torch {newer.version}",
+                f"Use torch {newer.version}",
                 install_line(recipe, image, asked.line, newer.version, build.build, recipe.matrix.index_url(build)),
             ))  # fmt: skip
-        fixes.append(
-            change("Take another Python", f"{image.at(image.base_line)}: FROM a base with Python {span[-1]}")
-        )
+        fixes.append(change("Use another Python", f"{image.at(image.base_line)}: FROM a base with Python {span[-1]}"))
         yield torch_finding(
             image, asked, "error",
-            f"torch {asked.pinned} has no wheel for Python {python} of {image.base}.",
+            f"torch {asked.pinned} has no wheel for Python {python}, which {image.base} has.",
             f"Python {python}", f"Python {span[0]} to {span[-1]}", tuple(fixes),
         )  # fmt: skip

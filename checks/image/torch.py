@@ -1,4 +1,4 @@
-"""Checks of the torch that an image installs, against its base image."""
+"""The torch that an image installs, compared with its base image."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 _COMPILED = ("pytorch3d", "detectron2", "tinycudann", "torch-scatter", "torch-sparse")
 _OFTEN_READY = ("flash-attn", "mamba-ssm", "causal-conv1d")
-"""Their setup.py first looks for a wheel of theirs for this torch, and compiles where there is none."""
+"""Their setup.py first looks for a ready wheel for this torch, and compiles if there is none."""
 
 
 @check("GPD603", "image-cuda-older-than-wheel", "image")
 def older_cuda(recipe: Recipe) -> Verdicts:
-    """The CUDA of the base image is older than that of the torch wheel.
+    """The base image's CUDA is older than the CUDA of the torch wheel.
 
     ## Why it matters
-    Wheels bring their own CUDA runtime: torch itself does not use the base image's. But the image then starts on
-    hosts whose driver serves the base and not torch (another major); an extension cannot be compiled with an nvcc of
-    another major; and an older /usr/local/cuda/lib64 on LD_LIBRARY_PATH comes between the wheel's libraries.
+    Wheels bring their own CUDA runtime, so torch itself does not use the base image's. But the image then starts on
+    hosts whose driver supports the base image and not torch (another major). An nvcc of another major cannot compile
+    an extension. An older /usr/local/cuda/lib64 on LD_LIBRARY_PATH mixes with the wheel's libraries.
 
     ## How it is judged
-    An error where something is compiled against torch with an nvcc of another major version. A warning where it may
-    be (a ready wheel may exist, a package hold no CUDA code), where the major differs without a driver that is known
-    to serve the wheel, and for LD_LIBRARY_PATH; else a note.
+    An error if something is compiled against torch with an nvcc of another major version. A warning if that is only
+    possible (a ready wheel may exist, or a package has no CUDA code), if the major differs and no driver is known to
+    support the wheel, and for LD_LIBRARY_PATH. Otherwise a note.
 
     ## Fix safety
-    Either side may be changed: a base image of the wheel's CUDA, or a wheel of the base's.
+    Either side may change: use a base image with the wheel's CUDA, or a wheel with the base image's CUDA.
     """
     for image in recipe.images:
         held, facts = recipe.torch(image), image.facts
@@ -44,7 +44,7 @@ def older_cuda(recipe: Recipe) -> Verdicts:
         if held is None or facts is None or not facts.cuda or not wheel or held.asked is None:
             continue
         if outrun(image, recipe.matrix, held, held.asked) is not None:
-            continue  # the build that was meant is not the one that comes: told, with the same way out
+            continue  # image-torch-without-index reports it, with the same fix
         majors = figures(facts.cuda)[0], figures(wheel)[0]
         compiled = _compiles(image, held)
         if majors[0] != majors[1] and facts.compiler and compiled:
@@ -60,8 +60,8 @@ def older_cuda(recipe: Recipe) -> Verdicts:
         elif facts.libraries and majors[0] == majors[1] and _base_libraries_first(image):
             yield _older(
                 recipe, image, held, wheel, "warning",
-                f"LD_LIBRARY_PATH puts the libraries of CUDA {facts.cuda} before those that the wheel brings (CUDA "
-                f"{wheel}): a mixture of both may not load.",
+                f"LD_LIBRARY_PATH puts the libraries of CUDA {facts.cuda} before those in the wheel (CUDA "
+                f"{wheel}): a mixture of both may fail to load.",
             )  # fmt: skip
         elif majors[0] != majors[1] and recipe.matrix.driver_for_cuda(recipe.driver, wheel) not in (
             "serves",
@@ -70,13 +70,14 @@ def older_cuda(recipe: Recipe) -> Verdicts:
             floor = recipe.matrix.floor(wheel)
             yield _older(
                 recipe, image, held, wheel, "warning",
-                f"The image is made for hosts that serve CUDA {facts.cuda}, its torch needs a driver for CUDA {wheel}"
+                f"The image is made for hosts that support CUDA {facts.cuda}, but its torch needs a driver for "
+                f"CUDA {wheel}"
                 + (f" ({floor} or newer)." if floor else "."),
             )  # fmt: skip
         else:
             yield _older(
                 recipe, image, held, wheel, "note",
-                f"torch brings CUDA {wheel}; the base image's {facts.cuda} is not what it uses.",
+                f"torch brings CUDA {wheel} and does not use the base image's CUDA {facts.cuda}.",
             )  # fmt: skip
 
 
@@ -84,16 +85,18 @@ def _older(recipe: Recipe, image: Image, held: Held, wheel: str, severity: Sever
     facts, asked = image.facts, held.asked
     assert facts is not None and facts.cuda is not None and asked is not None
     fixes = [
-        change("Take a base image of the wheel's CUDA", f"{image.at(image.base_line)}: FROM an image of CUDA {wheel}")
+        change(
+            "Use a base image with the wheel's CUDA", f"{image.at(image.base_line)}: FROM an image with CUDA {wheel}"
+        )
     ]
-    fitting = _build_within(recipe, image, held, facts.cuda)
-    if fitting is not None:
-        url = recipe.matrix.index_url(fitting)
+    build = _build_within(recipe, image, held, facts.cuda)
+    if build is not None:
+        url = recipe.matrix.index_url(build)
         fixes.insert(
             0,
             change(
-                "Take the wheel of the base's CUDA",
-                install_line(recipe, image, asked.line, fitting.version, fitting.build, url),
+                "Use a wheel with the base image's CUDA",
+                install_line(recipe, image, asked.line, build.version, build.build, url),
             ),
         )
     return torch_finding(
@@ -103,7 +106,7 @@ def _older(recipe: Recipe, image: Image, held: Held, wheel: str, severity: Sever
 
 
 def _build_within(recipe: Recipe, image: Image, held: Held, cuda: str) -> TorchBuild | None:
-    """A build of the same version, or else the newest of all, whose CUDA the base's hosts serve."""
+    """A build of the same version, else the newest of all, whose CUDA the base image's hosts support."""
     rows = [
         row
         for row in wheels_for(recipe.matrix, image.platform, python_of(image))
@@ -119,7 +122,7 @@ def _build_within(recipe: Recipe, image: Image, held: Held, cuda: str) -> TorchB
 
 
 def _compiles(image: Image, held: Held) -> tuple[str, bool] | None:
-    """(what is compiled against torch after it was installed, whether that is sure)."""
+    """(what is compiled against torch after torch was installed, whether that is certain)."""
     for step in image.steps:
         install, text = step.pip, step.command.text
         if step.command.line < held.line or step.command.maybe:
@@ -142,18 +145,17 @@ def _base_libraries_first(image: Image) -> bool:
 
 @check("GPD604", "image-torch-other-vendor", "image")
 def other_vendor(recipe: Recipe) -> Verdicts:
-    """torch is built for the GPUs of another vendor than the base image.
+    """torch is built for another vendor's GPUs than the base image.
 
     ## Why it matters
-    The package index's torch is a CUDA build: in a ROCm image it finds no GPU. A ROCm build finds none in a CUDA
-    image.
+    The package index's torch is a CUDA build and finds no GPU in a ROCm image; a ROCm build finds none in a CUDA one.
 
     ## How it is judged
-    The vendor that the base image is made for, and the build that the last command brings. A requirement that the
-    base's own torch satisfies changes nothing. Where GPUs are described, the torch is judged against them instead.
+    The check compares the vendor of the base image with the build that the last command installs. A requirement that
+    the base's own torch satisfies changes nothing. If GPUs are described, torch is checked against them instead.
 
     ## Fix safety
-    The proposed index holds the same release for the base's vendor.
+    The proposed index has the same release for the base image's vendor.
     """
     for image in recipe.images:
         held, facts = recipe.torch(image), image.facts
@@ -163,9 +165,9 @@ def other_vendor(recipe: Recipe) -> Verdicts:
             continue
         kind = {"nvidia": "CUDA", "amd": "ROCm"}
         row = _of_vendor(recipe, image, held)
-        keep = "leave torch out of the command: the base image has one." if facts.has_torch else ""
+        keep = "leave torch out of the command; the base image has one." if facts.has_torch else ""
         fixes = (
-            (change("Keep the base's torch", f"{image.at(held.line)}: {keep}"),)
+            (change("Keep the base image's torch", f"{image.at(held.line)}: {keep}"),)
             if keep
             else (
                 change(
@@ -178,8 +180,8 @@ def other_vendor(recipe: Recipe) -> Verdicts:
         )
         yield torch_finding(
             image, held.asked, "error",
-            f"{image.base} is made for {kind[facts.vendor]}, and torch {held.version} of the {_place(held)} is built "
-            f"for {kind[held.vendor]}: it finds no GPU.",
+            f"{image.base} is made for {kind[facts.vendor]}, but torch {held.version} from the {_place(held)} is "
+            f"built for {kind[held.vendor]}: it finds no GPU.",
             f"{held.build}", f"a {kind[facts.vendor]} build", fixes,
         )  # fmt: skip
 
@@ -189,7 +191,7 @@ def _place(held: Held) -> str:
 
 
 def _of_vendor(recipe: Recipe, image: Image, held: Held) -> TorchBuild | None:
-    """The nearest build for the base image: of the same version, and of the base's CUDA or ROCm or older."""
+    """The nearest build for the base image: the same version, with the base's CUDA or ROCm or an older one."""
     facts = image.facts
     assert facts is not None
     limit = facts.rocm if facts.vendor == "amd" else facts.cuda

@@ -1,1 +1,1 @@
-"""What is installed beside a framework."""
+"""Packages that are installed beside a framework."""

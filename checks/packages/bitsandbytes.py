@@ -1,9 +1,10 @@
-"""bitsandbytes has a library for the CUDA or ROCm of this torch (GPD426)."""
+"""Whether bitsandbytes has a library for the CUDA or ROCm of this torch (GPD426)."""
 
 from __future__ import annotations
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage, SetVariable, UnsetVariable
+from gpudoctor.frameworks.torch import check
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, needs
@@ -11,7 +12,7 @@ from gpudoctor.situation import Situation, needs
 _TAKES_A_NEIGHBOUR = "0.50"
 """From this release on it takes the nearest library of the same major (bitsandbytes/cextension.py of 0.50.2)."""
 _NEEDS = {"torch": "2.4", "python": "3.10"}
-"""What that release requires."""
+"""The torch that this release requires."""
 
 
 @check("GPD426", "bitsandbytes-no-cuda-lib", "packages", needs=needs.torch)
@@ -19,15 +20,15 @@ def bitsandbytes_no_cuda_lib(situation: Situation) -> Verdicts:
     """bitsandbytes has no library for this torch's CUDA or ROCm.
 
     ## Why it matters
-    bitsandbytes brings one library for each CUDA release and takes the one of torch's: without it, 8-bit and 4-bit
-    operations fail with "Could not find the bitsandbytes CUDA binary" or "Configured CUDA binary not found".
+    bitsandbytes brings one library for each CUDA release and loads the one for torch's CUDA. Without it, 8-bit and
+    4-bit operations fail with "Could not find the bitsandbytes CUDA binary" or "Configured CUDA binary not found".
 
     ## How it is judged
-    BNB_CUDA_VERSION names another CUDA major than torch's; else by the libraries that lie in its folder. From 0.50 on
-    it takes the nearest one of the same major; before, only the one of that very release.
+    BNB_CUDA_VERSION names another CUDA major than torch's; else the libraries in its folder decide. From 0.50 on it
+    takes the nearest one of the same major; before, only the one for that exact release.
 
     ## Fix safety
-    Replaces bitsandbytes only, or sets or unsets a variable.
+    Replaces only bitsandbytes, or sets or unsets a variable.
     """
     torch = situation.torch
     installed = situation.environment.distribution("bitsandbytes") if situation.environment else None
@@ -64,7 +65,7 @@ def bitsandbytes_no_cuda_lib(situation: Situation) -> Verdicts:
 def _told_wrongly(torch: Torch, installed: Distribution, named: str) -> Finding:
     return Finding(
         severity="error",
-        message=f"BNB_CUDA_VERSION={named} has bitsandbytes load its library for {_spelled(f'cuda{named}')}; torch "
+        message=f"BNB_CUDA_VERSION={named} makes bitsandbytes load its library for {_spelled(f'cuda{named}')}; torch "
         f"was built with CUDA {torch.cuda}.",
         saw=named,
         want=_runtime(torch).removeprefix("cuda"),
@@ -80,7 +81,7 @@ def _told_wrongly(torch: Torch, installed: Distribution, named: str) -> Finding:
 
 
 def _fixes(situation: Situation, torch: Torch, own: str, same_major: list[str]) -> tuple[Fix, ...]:
-    """A newer bitsandbytes where that leaves torch alone; one of the libraries that it has, of the same major."""
+    """A newer bitsandbytes if that leaves torch alone, or one of its libraries for the same major."""
     fixes = []
     python = (situation.environment.python.value or "") if situation.environment else ""
     if figures(torch.version) >= figures(_NEEDS["torch"]) and figures(python) >= figures(_NEEDS["python"]):
@@ -88,14 +89,14 @@ def _fixes(situation: Situation, torch: Torch, own: str, same_major: list[str]) 
         fixes.append(Fix("Install a newer bitsandbytes", (newer,)))
     if same_major and own.startswith("cuda"):
         nearest = min(same_major, key=lambda runtime: abs(int(runtime[4:]) - int(own[4:])))
-        why = f"the library for {_spelled(nearest)} serves its whole major"
+        why = f"the library for {_spelled(nearest)} works for its whole major"
         fixes.append(
             Fix(
-                f"Have it load its library for {_spelled(nearest)}",
+                f"Make it load its library for {_spelled(nearest)}",
                 (SetVariable("BNB_CUDA_VERSION", nearest.removeprefix("cuda"), why=why),),
             )
         )
-    text = f"Compile bitsandbytes for {_spelled(own)}, or take a torch of a release that it has a library for."
+    text = f"Compile bitsandbytes for {_spelled(own)}, or use a torch release that it has a library for."
     return tuple(fixes) or (Fix("Compile bitsandbytes for this torch", (Manual(text, risk="replaces"),)),)
 
 
@@ -107,7 +108,7 @@ def _runtime(torch: Torch) -> str:
 
 
 def _major(runtime: str) -> str:
-    """CUDA has two figures of a major before one of a minor, ROCm one before the rest."""
+    """CUDA has two digits for the major before one for the minor, ROCm one before the rest."""
     number = runtime.lstrip("cudarom")
     return number[:2] if runtime.startswith("cuda") else number[:1]
 

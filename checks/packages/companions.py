@@ -1,12 +1,13 @@
-"""Do torchvision, torchaudio and Triton go with the installed torch (GPD420, GPD421, GPD431)."""
+"""Whether torchvision, torchaudio and Triton match the installed torch (GPD420, GPD421, GPD431)."""
 
 from __future__ import annotations
 
 import re
 from typing import Literal
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.rows import TorchBuild
@@ -37,37 +38,37 @@ def _versions(torch: Torch, package: Distribution) -> tuple[Evidence, ...]:
 
 @check("GPD420", "torchvision-mismatch", "packages", needs=needs.torch)
 def torchvision_mismatch(situation: Situation) -> Verdicts:
-    """The installed torchvision does not go with the installed torch.
+    """The installed torchvision does not match the installed torch.
 
     ## Why it matters
-    torchvision is compiled against one torch: with another, `import torchvision` fails with "operator
+    torchvision is compiled for one torch. With another, `import torchvision` fails with "operator
     torchvision::nms does not exist" or an undefined symbol.
 
     ## How it is judged
-    By the pairs in the matrix. From 0.29.1 on one torchvision serves all later torch. Builds for another GPU maker or
-    another CUDA major than torch's are a mismatch too. Pairs that conda, NGC images or own builds bring are their
-    own.
+    By the pairs in the matrix. From 0.29.1 on one torchvision works with all later torch releases. A build for
+    another GPU maker or another CUDA major than torch's does not match either. Pairs from conda, NGC images or own
+    builds are not compared.
 
     ## Fix safety
-    Replaces torchvision only.
+    Replaces only torchvision.
     """
     yield from _companion(situation, "torchvision")
 
 
 @check("GPD421", "torchaudio-mismatch", "packages", needs=needs.torch)
 def torchaudio_mismatch(situation: Situation) -> Verdicts:
-    """The installed torchaudio does not go with the installed torch.
+    """The installed torchaudio does not match the installed torch.
 
     ## Why it matters
-    torchaudio is compiled against one torch: with another, its library fails to load (undefined symbol).
+    torchaudio is compiled for one torch. With another, its library fails to load (undefined symbol).
 
     ## How it is judged
-    By the pairs in the matrix. 2.11, the last release, serves every torch from 2.11 on. Builds for another GPU maker
-    or another CUDA than torch's (major and minor: torchaudio compares both) are a mismatch too. Pairs that conda, NGC
-    images or own builds bring are their own.
+    By the pairs in the matrix. 2.11, the last release, works with every torch from 2.11 on. A build for another GPU
+    maker or another CUDA than torch's does not match either (major and minor: torchaudio compares both). Pairs from
+    conda, NGC images or own builds are not compared.
 
     ## Fix safety
-    Replaces torchaudio only.
+    Replaces only torchaudio.
     """
     yield from _companion(situation, "torchaudio")
 
@@ -77,14 +78,14 @@ def triton_too_old(situation: Situation) -> Verdicts:
     """The installed Triton is older than the one that this torch pins.
 
     ## Why it matters
-    torch.compile imports names that an older Triton does not have; all else runs.
+    torch.compile imports names that an older Triton does not have; everything else runs.
 
     ## How it is judged
-    By the release (major and minor) that the matrix knows torch to pin. A newer Triton is left alone: people take one
-    for a new GPU. Triton that conda, NGC images or own builds bring is their own.
+    By the release (major and minor) that the matrix says torch pins. A newer Triton is accepted: people install one
+    for a new GPU. Triton from conda, NGC images or own builds is not compared.
 
     ## Fix safety
-    Replaces Triton only.
+    Replaces only Triton.
     """
     torch, installed = situation.torch, _installed(situation, "triton")
     release = situation.matrix.release(torch.version) if torch else None
@@ -122,7 +123,7 @@ def _companion(situation: Situation, package: Package) -> Verdicts:
     if fits is not False and other is None:
         return
     message = f"{package} {installed.version} was not built for torch {torch.version}"
-    message += f"; {wanted} is its partner." if fits is False and wanted else "." if other is None else f": {other}."
+    message += f"; {wanted} matches it." if fits is False and wanted else "." if other is None else f": {other}."
     yield Finding(
         severity="error",
         message=message,
@@ -140,8 +141,8 @@ def _build_text(torch: Torch) -> str:
 
 
 def _other_build(situation: Situation, torch: Torch, installed: Distribution) -> str | None:
-    """Why a companion of the right version is a build for other hardware; None where it is not, or not known."""
-    # torchaudio compares the CUDA it was compiled with at import, stable ABI or not.
+    """Why a companion of the right version is a build for other hardware; None if it is not, or unknown."""
+    # At import torchaudio compares the CUDA it was compiled with, stable ABI or not.
     exact = installed.name == "torchaudio" and figures(_public(installed.version)) >= (2,)
     stable = _has_stable_abi(situation, installed)
     label, own = _local(installed.version), torch.build or ""
@@ -163,7 +164,7 @@ def _has_stable_abi(situation: Situation, installed: Distribution) -> bool:
 
 
 def _index_build(situation: Situation, torch: Torch, installed: Distribution) -> str | None:
-    """What a companion without local part was built for: one of the package index, for the index's own torch."""
+    """The build of a companion without local part: from the package index, for the index's own torch."""
     release = situation.matrix.release(torch.version)
     index = installed.installer in ("pip", "uv") and not installed.direct_url
     if not index or situation.platform != "linux-x86_64" or release is None or not release.cuda:
@@ -172,8 +173,7 @@ def _index_build(situation: Situation, torch: Torch, installed: Distribution) ->
 
 
 def _kind(build: str, exact: bool) -> tuple[str, int] | None:
-    """What must be equal of two builds: the maker, and the major release of its runtime; of CUDA the minor one too
-    where they must be `exact`ly the same."""
+    """What must be equal in two builds: maker and major release of the runtime; with `exact` also CUDA's minor."""
     cuda = re.match(r"cu(\d{1,3})(\d)(?:\D|$)", build)
     rocm = re.match(r"rocm(\d{1,9})", build)
     if cuda:
@@ -184,7 +184,7 @@ def _kind(build: str, exact: bool) -> tuple[str, int] | None:
 
 
 def _offered(situation: Situation, version: str, build: TorchBuild) -> bool:
-    """Whether the index of a build has this torchaudio: they are released with the torch of their number."""
+    """Whether the index of a build has this torchaudio: it is released with the torch of its number."""
     return any(row.version == version and row.build == build.build for row in situation.matrix.builds(build.platform))
 
 
@@ -205,10 +205,10 @@ def _pair(situation: Situation, torch: Torch, package: Package, wanted: str | No
     ):
         text = (
             f"There is no {package} {wanted} for {row.build}: uninstall {package}, or install torch "
-            f"{_public(torch.version)} and {package} {wanted} of a CUDA that has both."
+            f"{_public(torch.version)} and {package} {wanted} for a CUDA that has both."
         )
-        return Fix(f"Do without {package}, or take another CUDA", (Manual(text, risk="replaces"),))
+        return Fix(f"Do without {package}, or use another CUDA", (Manual(text, risk="replaces"),))
     remedy = ReplacePackage(
-        package, f"=={wanted}", index_url=url, local=local, why=f"the partner of torch {_public(torch.version)}"
+        package, f"=={wanted}", index_url=url, local=local, why=f"it matches torch {_public(torch.version)}"
     )
     return Fix(f"Install {package} {wanted}", (remedy,))

@@ -1,12 +1,13 @@
-"""Packages that are compiled against torch, NumPy, Triton's needs (GPD422 to GPD425, GPD429)."""
+"""Packages compiled against torch, NumPy, and what Triton needs (GPD422 to GPD425, GPD429)."""
 
 from __future__ import annotations
 
 import re
 from typing import Literal
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, InstallSystemPackage, Manual, ReplacePackage, Severity
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.versions import figures, package_matches
@@ -49,10 +50,10 @@ def numpy2_old_torch(situation: Situation) -> Verdicts:
     "Numpy is not available".
 
     ## How it is judged
-    torch before 2.3 with NumPy 2 or newer.
+    torch before 2.3 is installed with NumPy 2 or newer.
 
     ## Fix safety
-    Replaces NumPy in this environment; packages that need NumPy 2 stop working. The other way out is a newer torch.
+    Replaces NumPy in this environment; packages that need NumPy 2 stop working. The alternative is a newer torch.
     """
     torch = situation.torch
     for row in situation.matrix.tables.package_conflicts if torch else ():
@@ -91,11 +92,11 @@ def flash_attn_abi(situation: Situation) -> Verdicts:
     `import flash_attn` fails with an undefined symbol of c10 or at.
 
     ## How it is judged
-    By the torch that the wheel's own name states (…torch2.7cxx11abiTRUE…), as its version or its recorded address
-    keeps it, else by the matrix. One that was compiled here states none and is not judged.
+    By the torch in the wheel's own name (…torch2.7cxx11abiTRUE…), as its version or its recorded address keeps it,
+    else by the matrix. A flash-attn that was compiled here names no torch and is not checked.
 
     ## Fix safety
-    Replaces flash-attn only; where no wheel fits it is compiled, which takes long.
+    Replaces only flash-attn; if no wheel fits it is compiled, which takes long.
     """
     yield from _dependent(situation, "flash-attn", "flash-attn-abi", ("Dao-AILab/flash-attention#931",))
 
@@ -112,7 +113,7 @@ def xformers_mismatch(situation: Situation) -> Verdicts:
     another patch release a warning.
 
     ## Fix safety
-    Replaces xformers only. Installing it without care replaces torch.
+    Replaces only xformers. Installing it without care replaces torch.
     """
     yield from _dependent(situation, "xformers", "xformers-mismatch", ("invoke-ai/InvokeAI#6590",))
 
@@ -126,10 +127,10 @@ def vllm_torch_abi(situation: Situation) -> Verdicts:
 
     ## How it is judged
     By the torch that the package itself requires exactly, else by the matrix. Another release line is an error,
-    another patch release a warning. A vLLM that was built here, or that an image brought, is not judged.
+    another patch release a warning. A vLLM that was built here, or came with an image, is not checked.
 
     ## Fix safety
-    Replaces torch by the one that vLLM was compiled for, or vLLM by a build for this torch.
+    Replaces torch with the one that vLLM was compiled for, or vLLM with a build for this torch.
     """
     yield from _dependent(situation, "vllm", "vllm-torch-abi", ("vllm-project/vllm#13608",))
 
@@ -160,7 +161,7 @@ def _dependent(situation: Situation, name: str, slug: str, refs: tuple[str, ...]
 
 
 def _built_for(situation: Situation, installed: Distribution, slug: str) -> tuple[str, str]:
-    """The torch that a package was compiled for, as a specifier, and where that stands; ("", "") if unknown."""
+    """The torch that a package was compiled for, as a specifier, and where that was read; ("", "") if unknown."""
     stated = re.search(r"torch-?(\d+\.\d+)", f"{installed.version} {installed.direct_url.rpartition('/')[2]}")
     if stated:
         return f"=={stated[1]}.*", installed.direct_url or installed.version
@@ -210,14 +211,14 @@ def _rebuilt(situation: Situation, torch: Torch, name: str, slug: str, built_for
 
 @check("GPD429", "python-dev-missing", "packages", needs=needs.torch)
 def python_dev_missing(situation: Situation) -> Verdicts:
-    """Python's C headers are missing, which Triton needs.
+    """Python's C headers, which Triton needs, are missing.
 
     ## Why it matters
-    Triton (torch.compile, many attention kernels) compiles a small C module at its first use: "fatal error:
+    Triton (torch.compile, many attention kernels) compiles a small C module when it is first used: "fatal error:
     Python.h: No such file or directory".
 
     ## How it is judged
-    Triton is installed, a GPU is usable, and the interpreter's Python.h is not there.
+    Triton is installed, a GPU is usable, and the interpreter's Python.h is missing.
 
     ## Fix safety
     Installs a package of the distribution as root; nothing else changes.
@@ -240,7 +241,7 @@ def python_dev_missing(situation: Situation) -> Verdicts:
     )
     yield Finding(
         severity="warning",
-        message=f"Python.h of Python {python} is not there: Triton (torch.compile) cannot compile its launcher.",
+        message=f"Python.h of Python {python} is missing: Triton (torch.compile) cannot compile its launcher.",
         saw="no Python.h",
         want=f"the headers of Python {python}",
         subject=f"{triton.name} {triton.version}",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
+from gpudoctor.frameworks.torch import check
 from gpudoctor.situation import Situation
 from gpudoctor.situation.issue_findings import GENERAL, of_slug
 
@@ -17,45 +18,45 @@ from gpudoctor.situation.issue_findings import GENERAL, of_slug
 
 @check("GPD428", "ptxas-too-old", "packages")
 def ptxas_too_old(situation: Situation) -> Verdicts:
-    """The ptxas that Triton brings does not know this GPU.
+    """Triton's ptxas does not know this GPU.
 
     ## Why it matters
     torch.compile and Triton kernels fail with "Value 'sm_121a' is not defined for option 'gpu-name'".
 
     ## How it is judged
-    By the known issues of the matrix: GPU and version of Triton.
+    By the known issues in the matrix: GPU and version of Triton.
 
     ## Fix safety
-    TRITON_PTXAS_PATH has Triton use the ptxas of an installed toolkit; nothing else changes.
+    TRITON_PTXAS_PATH makes Triton use the ptxas of an installed toolkit; nothing else changes.
     """
     yield from of_slug(situation, "ptxas-too-old")
 
 
 @check("GPD430", "miopen-kdb-missing", "packages")
 def miopen_kdb_missing(situation: Situation) -> Verdicts:
-    """MIOpen has no ready kernels for this GPU.
+    """MIOpen has no precompiled kernels for this GPU.
 
     ## Why it matters
-    The first convolutions are slow, because MIOpen compiles their kernels; it prints "Missing system database file".
+    The first convolutions are slow because MIOpen compiles their kernels; it prints "Missing system database file".
 
     ## How it is judged
-    By the known issues of the matrix.
+    By the known issues in the matrix.
 
     ## Fix safety
-    Nothing has to be done.
+    Nothing needs to be done.
     """
     yield from of_slug(situation, "miopen-kdb-missing")
 
 
 @check("GPD440", "rocm-mem-efficient-attention", "packages")
 def rocm_mem_efficient_attention(situation: Situation) -> Verdicts:
-    """Memory-efficient attention of this ROCm build computes wrong values.
+    """Memory-efficient attention in this ROCm build computes wrong values.
 
     ## Why it matters
     Results are wrong without any error: corrupted images, diverging training.
 
     ## How it is judged
-    By the known issues of the matrix: torch and ROCm.
+    By the known issues in the matrix: torch and ROCm.
 
     ## Fix safety
     The math backend of scaled_dot_product_attention is slower and needs more memory.
@@ -65,18 +66,18 @@ def rocm_mem_efficient_attention(situation: Situation) -> Verdicts:
 
 @check("GPD450", GENERAL, "packages")
 def known_issue(situation: Situation) -> Verdicts:
-    """A known issue of the compatibility matrix applies to this machine.
+    """A known issue in the compatibility matrix affects this machine.
 
     ## Why it matters
-    As the row of the matrix says.
+    The matrix row says it.
 
     ## How it is judged
-    Every condition of the row must match what is known of the machine. Rows whose condition suffices count as the row
-    says; those that only some work brings out are a note; those that mean nothing without their symptom need its line
-    in the kernel log of this boot. An issue whose workaround is set already is silent. Rows of a cause that has a
+    Every condition of the row must match the known facts of the machine. A row whose condition is enough counts as
+    the row says. One that needs a certain workload is a note. One that needs its symptom counts only with that line
+    in the kernel log of this boot. An issue whose workaround is already set is not reported. Rows for a cause with a
     check of its own belong to that check.
 
     ## Fix safety
-    As the row of the matrix says.
+    The matrix row says it.
     """
     yield from of_slug(situation, GENERAL)

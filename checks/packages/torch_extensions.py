@@ -1,9 +1,10 @@
-"""Packages with GPU code of their own that leave out a GPU which torch serves (GPD427)."""
+"""Packages whose own GPU code does not cover a GPU that torch supports (GPD427)."""
 
 from __future__ import annotations
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.frameworks.torch.gpu_coverage import Fit, fits, spelled
 from gpudoctor.isa import Runs, capability, dotted
@@ -14,19 +15,19 @@ from gpudoctor.situation.gpu_groups import finding
 
 @check("GPD427", "ext-built-without-gpu-arch", "packages", needs=needs.torch)
 def ext_built_without_gpu_arch(situation: Situation) -> Verdicts:
-    """A package beside torch has no code for a GPU that torch serves.
+    """A package beside torch has no code for a GPU that torch supports.
 
     ## Why it matters
-    torch works, and the package (flash-attn, vllm, xformers ...) dies with "no kernel image is available for
+    torch works, but the package (flash-attn, vllm, xformers ...) dies with "no kernel image is available for
     execution on the device" at its first kernel.
 
     ## How it is judged
-    By the code in the library that the package computes with, as the matrix names it: some of it has to run on the
-    GPU. Its helpers for one architecture are left aside, and so are GPUs that torch itself does not serve, and
-    packages that the matrix does not name (`gpudoctor scan` reads them all).
+    The matrix names the library that the package computes with: some of its code must run on the GPU. Helpers for one
+    architecture do not count. GPUs that torch itself does not support, and packages that the matrix does not name,
+    are left out (`gpudoctor scan` reads them all).
 
     ## Fix safety
-    Nothing is run: building such a package takes long and needs a compiler and the toolkit of torch's CUDA or ROCm.
+    Nothing runs: building such a package takes long, and needs a compiler and the toolkit of torch's CUDA or ROCm.
     """
     environment = situation.environment
     served = tuple(fit for fit in fits(situation) if fit.served)
@@ -58,14 +59,14 @@ def _without_code(
     return finding(
         "error" if whole else "warning",
         tuple(fit.gpu for fit in lacking),
-        message=f"torch serves {gpus}, but {name} was built without code for it: its first kernel will fail.",
+        message=f"torch supports {gpus}, but {name} was built without code for it: its first kernel will fail.",
         saw=spelled(carried),
         want=spelled(wanted),
         evidence=(
             Evidence.of("gpu.arch", lacking[0].gpu.arch),
             Evidence(f"{extension.package}.archs", spelled(carried), extension.path),
         ),
-        fixes=(Fix(f"Another {extension.package}", (_rebuild(situation, extension, wanted),)),),
+        fixes=(Fix(f"Install another {extension.package}", (_rebuild(situation, extension, wanted),)),),
     )
 
 
@@ -75,11 +76,11 @@ def _rebuild(situation: Situation, extension: ExtensionCode, wanted: tuple[str, 
     least = capability(row.least)
     if least and any(found < least for arch in wanted if (found := capability(arch))):
         return Manual(
-            f"No build of {package} serves this GPU: its source needs {row.least} or newer. Let the program use "
+            f"No build of {package} supports this GPU: its source needs {row.least} or newer. Make the program use "
             f"torch's own kernels instead of {package}."
         )
     settings = row.build_amd if amd else row.build
-    text = f"Install a release of {package} whose wheel carries {spelled(wanted)} (`gpudoctor scan WHEEL` shows it)"
+    text = f"Install a release of {package} whose wheel has code for {spelled(wanted)} (see `gpudoctor scan WHEEL`)"
     if settings:
         capabilities = list(map(dotted, wanted))
         variables = settings.format(

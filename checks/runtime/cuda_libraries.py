@@ -1,8 +1,8 @@
-"""Libraries that get in the way of those that torch was built with (GPD304, GPD310, GPD316)."""
+"""Libraries that are loaded instead of those that torch was built with (GPD304, GPD310, GPD316)."""
 
 from __future__ import annotations
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import (
     Evidence,
     Finding,
@@ -10,6 +10,7 @@ from gpudoctor.finding import (
     Manual,
     Severity,
 )
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.c_library import cannot_load
 from gpudoctor.frameworks.torch.shadowed_libraries import (
     DISTRIBUTIONS,
@@ -41,17 +42,17 @@ def ld_library_path_shadow(situation: Situation) -> Verdicts:
     """A CUDA library from elsewhere is loaded instead of the wheel's.
 
     ## Why it matters
-    The best known: an nvJitLink older than cuSPARSE needs. `import torch` then fails with "undefined symbol:
-    __nvJitLinkAddData_12_1" or the like.
+    The best known case is an nvJitLink older than cuSPARSE needs. `import torch` then fails with "undefined symbol:
+    __nvJitLinkAddData_12_1" or similar.
 
     ## How it is judged
-    Only libraries that really can win: the wheels' DT_RPATH goes before LD_LIBRARY_PATH for all that torch asks for
-    itself, so a toolkit on LD_LIBRARY_PATH is harmless there; nvJitLink is asked for by cuSPARSE, where the variable
-    wins. Older than the wheel needs is an error; where torch loads its own first, a warning. So is one of NVIDIA's
-    own wheels in another version than torch pins. A newer library is no fault.
+    The check looks only at libraries that can really win. The wheels' DT_RPATH takes precedence over LD_LIBRARY_PATH
+    for everything that torch loads itself, so a toolkit on LD_LIBRARY_PATH is harmless there. cuSPARSE loads
+    nvJitLink, and there the variable wins. A library older than the wheel needs is an error, or a warning if torch
+    loads its own first. So is one of NVIDIA's own wheels in another version than torch pins. A newer library is fine.
 
     ## Fix safety
-    Takes a folder out of a variable for this process, or installs one package again in this environment.
+    Removes a folder from a variable for this process, or reinstalls one package in this environment.
     """
     if not judged_here(situation) or works(situation):
         return
@@ -74,14 +75,15 @@ def _shadowed(situation: Situation, library: Library, wanted: str) -> Finding:
     assert situation.torch is not None
     preloaded = figures(situation.torch.version)[:2] >= PRELOADS_FROM and library.via != "LD_PRELOAD"
     severity: Severity = "warning" if preloaded and stem_of(library.name) in FOUND_LATE else "error"
-    outcome = (
-        "torch loads its own first, other programs do not" if severity == "warning" else "torch cannot start with it"
+    effect = (
+        "torch loads its own first, but other programs do not"
+        if severity == "warning"
+        else "torch cannot start with it"
     )
     return Finding(
         severity=severity,
-        message=f"{library.via} puts {library.path} ({library.version}) before the wheel's {library.name} "
-        f"({wanted}), "
-        f"which is newer: {outcome}.",
+        message=f"{library.via} puts {library.path} ({library.version}) before the wheel's newer {library.name} "
+        f"({wanted}): {effect}.",
         saw=library.version or "",
         want=f"{wanted} or newer",
         subject=library.name,
@@ -97,7 +99,7 @@ def _mixed(situation: Situation, own: Distribution, base: str, pinned: str) -> F
     breaks = base in ("nvidia-nvjitlink", "nvidia-cusparse")
     return Finding(
         severity="error" if breaks else "warning",
-        message=f"{own.name} {own.version} is installed; this torch needs {pinned}.",
+        message=f"{own.name} {own.version} is installed, but this torch needs {pinned}.",
         saw=own.version,
         want=pinned,
         subject=own.name,
@@ -116,15 +118,15 @@ def nccl_shadowed(situation: Situation) -> Verdicts:
     """Another NCCL is loaded instead of the one that torch was built with.
 
     ## Why it matters
-    An older NCCL lacks functions that torch asks for: `import torch` fails with "undefined symbol: ncclCommRegister",
-    or distributed runs end with a version error.
+    An older NCCL lacks functions that torch needs. `import torch` fails with "undefined symbol: ncclCommRegister", or
+    distributed runs end with a version error.
 
     ## How it is judged
-    An older NCCL that a load-path variable puts first and that really wins, an older wheel than torch pins, or NCCL
-    wheels for two CUDA majors, which share one folder.
+    The check finds an older NCCL that a load-path variable puts first and that really wins, an NCCL wheel older than
+    torch pins, and NCCL wheels for two CUDA majors, which share one folder.
 
     ## Fix safety
-    Takes a folder out of a variable for this process, or installs packages again in this environment.
+    Removes a folder from a variable for this process, or reinstalls packages in this environment.
     """
     if not judged_here(situation) or works(situation):
         return
@@ -133,7 +135,7 @@ def nccl_shadowed(situation: Situation) -> Verdicts:
     if library is not None and older(library.version, wanted):
         yield Finding(
             severity="warning",
-            message=f"{library.via} has torch load NCCL {library.version} from {library.path}; it was built with "
+            message=f"torch loads NCCL {library.version} from {library.path} ({library.via}), but was built with "
             f"{wanted}.",
             saw=library.version or "",
             want=f"{wanted} or newer",
@@ -154,7 +156,7 @@ def nccl_shadowed(situation: Situation) -> Verdicts:
     if own is not None and older(own.version, pin[1]):
         yield Finding(
             severity="warning",
-            message=f"{own.name} {own.version} is installed; this torch was built with {pin[1]}.",
+            message=f"{own.name} {own.version} is installed, but this torch was built with {pin[1]}.",
             saw=own.version,
             want=f"{pin[1]} or newer",
             subject="NCCL",
@@ -171,28 +173,28 @@ def libstdcxx_too_old(situation: Situation) -> Verdicts:
     """The C++ runtime library is older than torch or Triton needs.
 
     ## Why it matters
-    `import torch` fails with "version `GLIBCXX_3.4.30' not found". Often an old libstdc++ of a conda environment, or
-    one that LD_LIBRARY_PATH names, is loaded before the system's.
+    `import torch` fails with "version `GLIBCXX_3.4.30' not found". Often an old libstdc++ from a conda environment or
+    from LD_LIBRARY_PATH is loaded before the system's.
 
     ## How it is judged
-    The highest GLIBCXX version that the libraries of torch and Triton ask for against the highest that the libstdc++
-    found first has.
+    The check compares the highest GLIBCXX version that the libraries of torch and Triton need with the highest one in
+    the libstdc++ that is found first.
 
     ## Fix safety
-    Takes a folder out of a variable, or updates one library in this environment.
+    Removes a folder from a variable, or updates one library in this environment.
     """
     environment, torch = situation.environment, situation.torch
     needed = torch.needs_glibcxx.value if torch else None
-    there = environment.libstdcxx.value if environment else None
-    if environment is None or torch is None or needed is None or there is None or works(situation):
+    provided = environment.libstdcxx.value if environment else None
+    if environment is None or torch is None or needed is None or provided is None or works(situation):
         return
-    if figures(there) >= figures(needed) or cannot_load(situation, torch):
+    if figures(provided) >= figures(needed) or cannot_load(situation, torch):
         return
-    asking = "Triton" if torch.needs_glibcxx.source.endswith("/libtriton.so") else f"torch {torch.version}"
+    user = "Triton" if torch.needs_glibcxx.source.endswith("/libtriton.so") else f"torch {torch.version}"
     yield Finding(
         severity="error",
-        message=f"The libstdc++ that is loaded has GLIBCXX {there} at most; {asking} needs {needed}.",
-        saw=f"GLIBCXX_{there}",
+        message=f"The loaded libstdc++ has GLIBCXX {provided} at most, but {user} needs {needed}.",
+        saw=f"GLIBCXX_{provided}",
         want=f"GLIBCXX_{needed}",
         subject=environment.libstdcxx_path or "libstdc++.so.6",
         evidence=(
@@ -213,5 +215,5 @@ def _newer_libstdcxx(situation: Situation, path: str, conda: bool) -> Fix:
     if conda:
         text = "conda install -c conda-forge 'libstdcxx-ng>=12' in this environment."
         return Fix("Update libstdc++ in the conda environment", (Manual(text, risk="replaces"),))
-    text = "Update the distribution (its libstdc++ is too old for this torch), or use a container of a newer one."
+    text = "Update the distribution, whose libstdc++ is too old for this torch, or use a container with a newer one."
     return Fix("Use a newer distribution or container", (Manual(text, risk="root"),))

@@ -1,4 +1,4 @@
-"""Does the driver run the CUDA or ROCm that torch brings (GPD301 to GPD303, GPD305, GPD309)."""
+"""Whether the driver runs the CUDA that torch contains, and which libcuda is loaded (GPD301 to GPD303, GPD309)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
+    Device,
     Evidence,
     Finding,
     Fix,
@@ -14,6 +15,7 @@ from gpudoctor.finding import (
     ReplaceTorch,
     gpu_subject,
 )
+from gpudoctor.frameworks.torch import NAME as TORCH
 from gpudoctor.frameworks.torch.coverage import carries
 from gpudoctor.frameworks.torch.gpu_coverage import better_torch
 from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_of_the_cache, without_folder
@@ -39,21 +41,21 @@ def driver_too_old(situation: Situation) -> Verdicts:
     CUDA runtime version".
 
     ## How it is judged
-    By the libcuda that a program loads: cuda-compat on the load path counts on GPUs that may use it. Below the
-    oldest driver of the CUDA major it is an error; between that and the driver that the toolkit bundles it is
-    minor-version compatibility, a note. Under WSL2 and on Jetson driver numbers mean something else: there the CUDA
-    release that the driver names decides. A driver older than the GPU itself is an error too. Where torch has no
-    code for the GPUs anyway, the build is the fault and not the driver.
+    The check uses the libcuda that a program loads; cuda-compat on the load path counts on GPUs that may use it. A
+    driver below the minimum of the CUDA major is an error. Between that and the driver bundled with the toolkit,
+    minor-version compatibility applies: a note. Under WSL2 and on Jetson driver numbers mean something else, so the
+    CUDA release that the driver reports decides. A driver older than the GPU itself is an error too. If torch has no
+    code for the GPUs anyway, the build is the problem and not the driver.
 
     ## Fix safety
-    A driver update needs root and a reboot, and stays within the last branch that runs all GPUs. The other way out
-    replaces torch by a build for an older CUDA. Minor-version compatibility alone leaves nothing to repair.
+    A driver update needs root and a reboot, and stays within the last branch that supports all GPUs. The alternative
+    replaces torch by a build for an older CUDA. Minor-version compatibility alone needs no fix.
     """
     gpus = situation.usable_of("nvidia")
-    left_alone = (gpu for _, group in because(situation, "no-driver") for gpu in group if gpu.vendor == "nvidia")
+    unbound = (gpu for _, group in because(situation, "no-driver") for gpu in group if gpu.vendor == "nvidia")
     loaded = situation.machine.nvidia.module.known and not situation.in_container
     outdated = tuple(
-        gpu for gpu in gpus or (left_alone if loaded else ()) if "driver-too-old" in refusals(situation, gpu)
+        gpu for gpu in gpus or (unbound if loaded else ()) if "driver-too-old" in refusals(situation, gpu)
     )
     if outdated:
         yield _gpu_needs_newer(situation, outdated)
@@ -75,12 +77,13 @@ def driver_too_old(situation: Situation) -> Verdicts:
         yield Finding(
             severity="note",
             message=(
-                f"Driver {_driver_text(situation)} is older than the one that came with CUDA {torch.cuda}"
+                f"Driver {_driver_text(situation)} is older than the driver bundled with CUDA {torch.cuda}"
                 f"{f' ({bundled})' if bundled else ''}. It runs this torch by CUDA minor-version compatibility."
             ),
             saw=_driver_text(situation),
             want=bundled or f"a driver for CUDA {torch.cuda}",
             subject="NVIDIA driver",
+            framework=TORCH,
             evidence=_driver_evidence(situation),
         )
 
@@ -90,10 +93,11 @@ def _gpu_needs_newer(situation: Situation, gpus: tuple[Gpu, ...]) -> Finding:
     first = situation.matrix.first_driver(gpu.arch.value or "", gpu.chip) or ""
     return Finding(
         severity="error",
-        message=f"Driver {_driver_text(situation)} is older than {gpu.name}: drivers know it from {first} on.",
+        message=f"Driver {_driver_text(situation)} is too old for {gpu.name}: {first} is the first that supports it.",
         saw=_driver_text(situation),
         want=f"{first} or newer",
         subject=gpu_subject(gpu),
+        devices=tuple(map(Device.of, gpus)),
         evidence=(*_driver_evidence(situation), Evidence.of("gpu.arch", gpu.arch)),
         fixes=(install_driver(situation, gpus),),
         supersedes=("no-driver",),
@@ -101,12 +105,12 @@ def _gpu_needs_newer(situation: Situation, gpus: tuple[Gpu, ...]) -> Finding:
 
 
 def _below_floor(situation: Situation, cuda: str) -> Finding:
-    # Before CUDA 11 there is no minor-version compatibility: the driver that the toolkit came with is the oldest.
+    # Before CUDA 11 there is no minor-version compatibility: the driver bundled with the toolkit is the minimum.
     floor = situation.matrix.floor(cuda) or situation.matrix.bundled_driver(cuda) or ""
-    served = next((api.value.cuda_version for api in situation.machine.nvidia.answered if api.value), None)
-    needs = f"CUDA {cuda} needs a driver from {floor} on" if floor else f"CUDA {cuda} needs a newer driver"
-    if has_own_numbers(situation.machine) and served:
-        needs = f"it serves CUDA up to {served}, torch was built with CUDA {cuda}"
+    supported = next((api.value.cuda_version for api in situation.machine.nvidia.answered if api.value), None)
+    needs = f"CUDA {cuda} needs driver {floor} or newer" if floor else f"CUDA {cuda} needs a newer driver"
+    if has_own_numbers(situation.machine) and supported:
+        needs = f"it supports CUDA up to {supported}, but torch was built with CUDA {cuda}"
     assert situation.torch is not None
     return Finding(
         severity="error",
@@ -114,6 +118,7 @@ def _below_floor(situation: Situation, cuda: str) -> Finding:
         saw=_driver_text(situation),
         want=f"a driver for CUDA {cuda}" if has_own_numbers(situation.machine) or not floor else f"{floor} or newer",
         subject="NVIDIA driver",
+        framework=TORCH,
         evidence=(*_driver_evidence(situation), Evidence("torch.cuda", cuda, situation.torch.source)),
         fixes=_fixes(situation, floor),
         refs=("CUDA compatibility guide, minor version compatibility",),
@@ -121,16 +126,16 @@ def _below_floor(situation: Situation, cuda: str) -> Finding:
 
 
 def _fixes(situation: Situation, floor: str) -> tuple[Fix, ...]:
-    """A newer driver, and builds that run on the present one: first what can be done from here."""
+    """A newer driver, and builds that run on the present one; first comes what can be done from here."""
     builds = tuple(
         fix for fix in better_torch(situation) if any(isinstance(remedy, ReplaceTorch) for remedy in fix.remedies[:1])
     )
     driver = _driver_fix(situation, floor)
     if driver is None:
         return builds or better_torch(situation)
-    # Neither a container nor a guest with a vGPU has a driver of its own choice.
-    lent = situation.in_container or any(map(is_vgpu, situation.usable_of("nvidia")))
-    return (*builds, driver) if lent else (driver, *builds)
+    # A container, or a guest with a vGPU, cannot choose its driver.
+    drivers_are_the_hosts = situation.in_container or any(map(is_vgpu, situation.usable_of("nvidia")))
+    return (*builds, driver) if drivers_are_the_hosts else (driver, *builds)
 
 
 def _driver_fix(situation: Situation, floor: str) -> Fix | None:
@@ -146,7 +151,7 @@ def _driver_fix(situation: Situation, floor: str) -> Fix | None:
 
 
 def _driver_text(situation: Situation) -> str:
-    """The driver as a person knows it, with the compat libraries where those are loaded."""
+    """The driver's version as a person knows it; that of the compat libraries if those are loaded."""
     stack = situation.machine.nvidia
     loaded = cuda_driver(situation.machine)
     if loaded:
@@ -185,22 +190,21 @@ def cuda_compat_on_geforce(situation: Situation) -> Verdicts:
     """The cuda-compat libraries are loaded on a GPU that may not use them.
 
     ## Why it matters
-    Forward compatibility (a newer libcuda on an older kernel driver) works on data-centre GPUs, some workstation
-    GPUs and Jetson. On others CUDA ends with error 804, "forward compatibility was attempted on non supported HW",
-    or 803.
+    Forward compatibility (a newer libcuda on an older kernel driver) works on data-centre GPUs, some workstation GPUs
+    and Jetson. On others CUDA fails with 804, "forward compatibility was attempted on non supported HW", or 803.
 
     ## How it is judged
-    The first libcuda.so.1 on the load path is cuda-compat's and a usable GPU is GeForce or TITAN; certain where the
-    driver itself answered 803 or 804 (804 is said of nothing else, wherever the library lies). Which workstation
-    GPUs are listed is not public: those are not judged from files.
+    The first libcuda.so.1 on the load path is cuda-compat's, and a usable GPU is a GeForce or TITAN. Certain if the
+    driver itself answered 803 or 804 (804 has no other cause, wherever the library lies). NVIDIA does not publish
+    which workstation GPUs may use it, so the files decide nothing about those.
 
     ## Fix safety
-    Takes one folder out of LD_LIBRARY_PATH for this process; nothing is removed. Where the driver itself is too old
-    for this torch, a newer driver or another build comes with it.
+    Removes one folder from LD_LIBRARY_PATH for this process; nothing is deleted. If the driver itself is too old for
+    this torch, the fix also includes a newer driver or another build.
     """
     library, answer = situation.machine.load_path.first(_LIBCUDA), situation.machine.nvidia.cuda.value
     if library is None or library.kind != "compat":
-        library = _unseen("compat", answer, 804)
+        library = _named_by_error("compat", answer, 804)
     if library is None or situation.machine.system.jetson.known:
         return
     refused = answer is not None and answer.status in (803, 804)
@@ -221,6 +225,7 @@ def cuda_compat_on_geforce(situation: Situation) -> Verdicts:
         saw=library.path,
         want="the driver's own libcuda.so.1",
         subject=gpu_subject(gpu),
+        devices=tuple(map(Device.of, consumer or gpus)),
         evidence=(*library_evidence(situation, library), Evidence("gpu.name", gpu.name, gpu.source)),
         fixes=_without_compat(situation, library),
         refs=("CUDA compatibility guide, forward compatibility", "gpustack/gpustack#1254"),
@@ -229,16 +234,16 @@ def cuda_compat_on_geforce(situation: Situation) -> Verdicts:
 
 
 def _without_compat(situation: Situation, library: Library) -> tuple[Fix, ...]:
-    """Without cuda-compat the driver itself must serve this torch; where it does not, that is mended with it."""
-    off = _off_the_path(situation, library)
+    """Without cuda-compat the driver itself must run this torch; if it cannot, the fix includes that too."""
+    removal = _off_the_path(situation, library)
     cuda = situation.torch.cuda if situation.torch and situation.built_for == "nvidia" else None
     if cuda is None or driver_verdict(situation, cuda) != "too-old":
-        return (off,)
+        return (removal,)
     others = _fixes(situation, situation.matrix.floor(cuda) or "")
     return tuple(
-        Fix(f"{off.title}, and {fix.title[0].lower()}{fix.title[1:]}", (*off.remedies, *fix.remedies))
+        Fix(f"{removal.title}, and {fix.title[0].lower()}{fix.title[1:]}", (*removal.remedies, *fix.remedies))
         for fix in others
-    ) or (off,)
+    ) or (removal,)
 
 
 @check("GPD303", "libcuda-stub", "runtime")
@@ -246,25 +251,25 @@ def libcuda_stub(situation: Situation) -> Verdicts:
     """The toolkit's stub libcuda is loaded instead of the driver's.
 
     ## Why it matters
-    The stub is there to link against on machines without a driver. Loaded at run time it fails with "CUDA driver is
-    a stub library" (error 34), and torch sees no GPU.
+    The stub exists for linking on machines without a driver. Loaded at run time it fails with "CUDA driver is a stub
+    library" (error 34), and torch finds no GPU.
 
     ## How it is judged
-    The first libcuda.so.1 on the load path lies in a folder of stubs, and an NVIDIA GPU could be used; at level
-    driver also where CUDA itself says so (34).
+    The first libcuda.so.1 on the load path lies in a folder of stubs, and an NVIDIA GPU could be used. At level
+    driver the check also reports CUDA's own answer (34).
 
     ## Fix safety
-    Takes one folder out of LD_LIBRARY_PATH for this process. Nothing is removed.
+    Removes one folder from LD_LIBRARY_PATH for this process; nothing is deleted.
     """
     library = situation.machine.load_path.first(_LIBCUDA)
     if library is None or library.kind != "stub":
-        library = _unseen("stub", situation.machine.nvidia.cuda.value, 34)
+        library = _named_by_error("stub", situation.machine.nvidia.cuda.value, 34)
     if library is None or not situation.usable_of("nvidia"):
         return
     yield Finding(
         severity="error",
-        message=f"{library.path} is the CUDA toolkit's stub; it is found before the driver's libcuda and cannot run "
-        "anything.",
+        message=f"{library.path} is the CUDA toolkit's stub: it is loaded instead of the driver's libcuda and cannot "
+        "run anything.",
         saw=library.path,
         want="the driver's own libcuda.so.1",
         subject="libcuda.so.1",
@@ -274,8 +279,8 @@ def libcuda_stub(situation: Situation) -> Verdicts:
     )
 
 
-def _unseen(kind: LibraryKind, answer: NvidiaApi | None, status: int) -> Library | None:
-    """The libcuda that CUDA itself names by its answer, though it was not met on the load path as such."""
+def _named_by_error(kind: LibraryKind, answer: NvidiaApi | None, status: int) -> Library | None:
+    """The libcuda that CUDA's own error points to, although the load path did not show it as such."""
     if answer is None or answer.status != status:
         return None
     return Library(name=_LIBCUDA, path=answer.library or _LIBCUDA, kind=kind, via="the loader")
@@ -284,7 +289,7 @@ def _unseen(kind: LibraryKind, answer: NvidiaApi | None, status: int) -> Library
 def _off_the_path(situation: Situation, library: Library) -> Fix:
     if library.via == "the loader":
         what = "cuda-compat" if library.kind == "compat" else "the stubs folder of the CUDA toolkit"
-        text = f"Take {what} off the load path (LD_LIBRARY_PATH, /etc/ld.so.conf.d, an RPATH of the program)."
+        text = f"Remove {what} from the load path (LD_LIBRARY_PATH, /etc/ld.so.conf.d, an RPATH of the program)."
         return Fix("Use the driver's own libcuda", (Manual(text),))
     return without_folder(situation, library, otherwise=out_of_the_cache(library))
 
@@ -300,7 +305,7 @@ def wsl_libcuda_symlink(situation: Situation) -> Verdicts:
     The libcuda.so.1 of /usr/lib/wsl/lib is a regular file beside other copies of itself.
 
     ## Fix safety
-    There is nothing to repair.
+    There is nothing to fix.
     """
     library = situation.machine.load_path.first(_LIBCUDA)
     copies = [
@@ -313,7 +318,7 @@ def wsl_libcuda_symlink(situation: Situation) -> Verdicts:
         return
     yield Finding(
         severity="note",
-        message=f"{library.path} is a file, not a link: ldconfig warns about it. That is harmless.",
+        message=f"{library.path} is a file, not a link. ldconfig warns about it, which is harmless.",
         saw="a regular file",
         subject="libcuda.so.1",
         confidence="possible",

@@ -1,9 +1,10 @@
-"""A cuDNN that this torch or the GPU can use (GPD311)."""
+"""A cuDNN that does not match this torch or the GPU (GPD311)."""
 
 from __future__ import annotations
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import (
     Fit,
     better_torch,
@@ -31,30 +32,30 @@ from gpudoctor.situation import Situation, needs
 
 @check("GPD311", "cudnn-mismatch", "runtime", needs=needs.torch)
 def cudnn_mismatch(situation: Situation) -> Verdicts:
-    """The cuDNN that is loaded is not one that this torch can use.
+    """This torch, or the GPU, cannot use the cuDNN that is loaded.
 
     ## Why it matters
-    torch ends with "cuDNN version incompatibility: PyTorch was compiled against (9, 10, 2) but found runtime version
-    (9, 1, 0)" at the first convolution or already at import. cuDNN also drops GPUs that torch still has code for:
-    there everything runs but convolutions, which end with CUDNN_STATUS_EXECUTION_FAILED, or NOT_SUPPORTED.
+    torch fails with "cuDNN version incompatibility: PyTorch was compiled against (9, 10, 2) but found runtime version
+    (9, 1, 0)" at the first convolution, or already at import. cuDNN also drops GPUs that torch still supports. There
+    everything runs except convolutions, which fail with CUDNN_STATUS_EXECUTION_FAILED or NOT_SUPPORTED.
 
     ## How it is judged
-    Of another major, or older than the one that torch was compiled against: an error. A newer one of the same major
-    is fine. Looked at are a cuDNN that a load-path variable puts before the wheel's (and that really wins), the
-    installed nvidia-cudnn wheel, and wheels for two CUDA majors that lie in one folder. Which GPUs a release has
-    kernels for is read from its libraries: up to 8.7 from Kepler on, up to 9.10 from Maxwell on, then from Turing on.
+    A cuDNN of another major, or older than the one that torch was compiled against, is an error. A newer one of the
+    same major is fine. The check looks at a cuDNN that a load-path variable puts before the wheel's (and that really
+    wins), at the installed nvidia-cudnn wheel, and at wheels for two CUDA majors in one folder. Each release supports
+    GPUs from a generation on, read from its libraries: up to 8.7 from Kepler, up to 9.10 from Maxwell, then Turing.
 
     ## Fix safety
-    Takes a folder out of a variable for this process, or installs one package again in this environment.
+    Removes a folder from a variable for this process, or reinstalls one package in this environment.
     """
     yield from _without_gpu(situation)
     if not judged_here(situation):
         return
     wanted = wanted_version(situation, "nvidia-cudnn")
     library = in_the_way(situation, "libcudnn")
-    if library is not None and wanted and library.version and _unfit(library.version, wanted):
+    if library is not None and wanted and library.version and _incompatible(library.version, wanted):
         yield _cudnn(
-            f"{library.via} has torch load cuDNN {library.version} from {library.path}; it was built with {wanted}.",
+            f"torch loads cuDNN {library.version} from {library.path} ({library.via}), but was built with {wanted}.",
             library.version,
             wanted,
             shadow_evidence(situation, library, wanted),
@@ -67,14 +68,14 @@ def cudnn_mismatch(situation: Situation) -> Verdicts:
         return
     name = f"nvidia-cudnn-cu{pin[0]}" if pin[0] else "nvidia-cudnn"
     own = next((d for d in found if d.name == name), None)
-    if own is not None and _unfit(own.version, pin[1]):
+    if own is not None and _incompatible(own.version, pin[1]):
         again = pinned_again(situation, "nvidia-cudnn", pin[1], "the version that torch was built with")
         evidence = (
             Evidence(own.name, own.version, own.path),
             Evidence("torch needs", pin[1], "requirements of torch"),
         )
         yield _cudnn(
-            f"cuDNN {own.version} is installed; this torch was built with {pin[1]}.",
+            f"cuDNN {own.version} is installed, but this torch was built with {pin[1]}.",
             own.version,
             pin[1],
             evidence,
@@ -82,13 +83,13 @@ def cudnn_mismatch(situation: Situation) -> Verdicts:
         )
         return
     others = tuple(d for d in found if d.name != name and figures(d.version)[:1] == figures(pin[1])[:1])
-    # Each cuDNN loads the cuBLAS of its own CUDA, when it first computes: that torch can be imported proves nothing.
+    # Each cuDNN loads the cuBLAS of its own CUDA when it first computes, so a working import of torch proves nothing.
     if others:
         yield two_in_one_folder(situation, "nvidia-cudnn", others, pin[1])
 
 
-def _unfit(version: str, wanted: str) -> bool:
-    """torch's own rule: the same major, and no older minor."""
+def _incompatible(version: str, wanted: str) -> bool:
+    """torch's own rule requires the same major, and no older minor."""
     return figures(version)[:1] != figures(wanted)[:1] or figures(version)[:2] < figures(wanted)[:2]
 
 
@@ -110,7 +111,7 @@ def _cudnn(message: str, saw: str, want: str, evidence: tuple[Evidence, ...], fi
 
 
 def _without_gpu(situation: Situation) -> Verdicts:
-    """GPUs that torch has code for, and the cuDNN that it loads has not."""
+    """GPUs that torch has code for, but the cuDNN that it loads has not."""
     loaded = _loaded(situation)
     if situation.torch is None or loaded is None:
         return
@@ -121,7 +122,7 @@ def _without_gpu(situation: Situation) -> Verdicts:
     if not gpus:
         return
     all_fits = fits(situation)
-    # Only GPUs that cuDNN serves count as those beside which another may be left aside.
+    # Another GPU may be ignored only beside GPUs that cuDNN supports.
     others = tuple(fit for fit in all_fits if fit.gpu not in gpus)
     for group in equal_fits(tuple(fit for fit in all_fits if fit.gpu in gpus and fit.carried.runs == "yes")):
         fit = group[0]
@@ -131,7 +132,7 @@ def _without_gpu(situation: Situation) -> Verdicts:
             group,
             severity=severity,
             message=f"{build_name(situation.torch)} loads cuDNN {version}, which has no kernels for {fit.gpu.name} "
-            f"({fit.gpu.arch.value}): convolutions fail there, all else runs."
+            f"({fit.gpu.arch.value}): convolutions fail on it, everything else runs."
             + (" The other GPUs work." if severity == "note" else ""),
             saw=f"cuDNN {version}",
             want=f"a cuDNN with kernels for {fit.gpu.arch.value}",
@@ -150,11 +151,11 @@ _BY_THE_MATRIX = "compat_matrix: torch_builds"
 
 
 def _loaded(situation: Situation) -> Evidence | None:
-    """The cuDNN that torch loads, as far as can be told: a variable's, the installed one, the one that it pins."""
+    """The cuDNN that torch loads, as far as known: a variable's, the installed one, or the one that torch pins."""
     library = in_the_way(situation, "libcudnn")
     if library is not None and library.version:
         return Evidence(library.name, library.version, library.path)
-    own = next(iter(_own(situation)), None)
+    own = next(iter(_installed(situation)), None)
     if own is not None:
         return Evidence(own.name, own.version, own.path)
     if situation.torch is None or not judged_here(situation):
@@ -167,7 +168,7 @@ def _loaded(situation: Situation) -> Evidence | None:
     return Evidence("torch needs", version, _BY_THE_MATRIX) if version else None
 
 
-def _own(situation: Situation) -> tuple[Distribution, ...]:
+def _installed(situation: Situation) -> tuple[Distribution, ...]:
     """The installed cuDNN for the CUDA of this torch: a wheel's, or in a conda environment conda's."""
     if situation.torch is None or not situation.torch.cuda:
         return ()
@@ -185,7 +186,7 @@ def _cuda_major(situation: Situation) -> str:
 
 
 def _another_cudnn(situation: Situation, fit: Fit) -> tuple[Fix, ...]:
-    """The cuDNN that torch pins, where that serves the GPU; else another torch."""
+    """The cuDNN that torch pins, if it supports the GPU; otherwise another torch."""
     sm = fit.gpu.arch.value or ""
     library = in_the_way(situation, "libcudnn")
     if library is not None and library.version:
@@ -197,5 +198,7 @@ def _another_cudnn(situation: Situation, fit: Fit) -> tuple[Fix, ...]:
         rows = [row for row in situation.matrix.tables.cudnn_floors if figures(row.lowest) <= figures(sm)]
         newest = rows[-1].cudnn.rpartition(",")[2] if rows else ""
         text = f"conda install -c conda-forge 'cudnn{newest}' in this environment."
-        return (Fix("Take a cuDNN that has kernels for the GPU", (Manual(text, risk="replaces"),)),) if rows else ()
+        return (
+            (Fix("Install a cuDNN that has kernels for the GPU", (Manual(text, risk="replaces"),)),) if rows else ()
+        )
     return better_torch(situation)

@@ -1,4 +1,4 @@
-"""Variables that disturb a ROCm run (GPD306, GPD314)."""
+"""Environment variables that break a ROCm run (GPD306, GPD314)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from gpudoctor.finding import (
     UnsetVariable,
     gpu_subject,
 )
+from gpudoctor.frameworks.torch import NAME as TORCH
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, natively, override_in_force, within_generation
 from gpudoctor.frameworks.torch.gpu_coverage import (
@@ -35,9 +36,9 @@ from gpudoctor.situation import Situation
 
 
 def _settings(situation: Situation) -> tuple[tuple[str, str, tuple[Gpu, ...]], ...]:
-    """Every form of the override that is set: (name, value, the usable GPUs that it is for).
+    """Every override that is set: (name, value, the usable GPUs that it applies to).
 
-    The form with a number is for the KFD node of that number, CPUs counted, and goes before the general one.
+    An override with a number applies to the KFD node of that number, CPUs counted, and takes precedence.
     """
     gpus = situation.usable_of("amd")
     numbered = {f"{OVERRIDE}_{gpu.kfd_node}": gpu for gpu in gpus if gpu.kfd_node is not None}
@@ -53,18 +54,19 @@ def _settings(situation: Situation) -> tuple[tuple[str, str, tuple[Gpu, ...]], .
 
 @check("GPD306", "hsa-override-wrong", "runtime")
 def hsa_override_wrong(situation: Situation) -> Verdicts:
-    """HSA_OVERRIDE_GFX_VERSION does not suit the GPU, or is left over.
+    """HSA_OVERRIDE_GFX_VERSION does not suit the GPU, or is not needed.
 
     ## Why it matters
-    The variable has the runtime take the GPU for another one. Across generations the GPU meets instructions that it
-    does not know: crashes, memory access faults at address (nil), or wrong values. An empty or meaningless value ends
-    every HIP program.
+    The variable makes the runtime treat the GPU as another one. Across generations the GPU meets instructions that it
+    does not support: programs crash, fail with memory access faults at address (nil), or compute wrong values. An
+    empty or meaningless value ends every HIP program.
 
     ## How it is judged
-    Against the GPU's real target, which the kernel tells. An error: across generations, empty, or naming no target.
-    A note: the GPU's own value. A warning: another value although the build carries the GPU itself; an error where
-    it carries no code for that value. Integrated graphics beside a GPU do not count. The form with a number counts
-    KFD nodes, processors included. Within a generation and needed, it is no fault of this check.
+    The check compares the value with the GPU's real target, which the kernel reports. A value of another generation,
+    an empty one, or one that names no target is an error. The GPU's own value is a note. Another value, although the
+    build supports the GPU itself, is a warning; it is an error if the build has no code for that value. Integrated
+    graphics beside a GPU do not count. A variable with a number counts KFD nodes, processors included. A value that
+    is of the GPU's generation and needed is not reported.
 
     ## Fix safety
     Unsets or changes a variable for this process.
@@ -87,13 +89,13 @@ def hsa_override_wrong(situation: Situation) -> Verdicts:
         if across:
             yield _across(situation, name, value, named or "", across[0])
             continue
-        yield from _needless(situation, name, value, named or "", judged)
+        yield from _unneeded(situation, name, value, named or "", judged)
 
 
 def _meaningless(situation: Situation, name: str, value: str) -> Finding:
     return Finding(
         severity="error",
-        message=f"{name} is set to nothing: HIP programs end with it."
+        message=f"{name} is set to an empty value: HIP programs fail with it."
         if not value.strip()
         else f"{name}={value} names no gfx target.",
         saw=f"{name}={value!r}",
@@ -109,8 +111,8 @@ def _across(situation: Situation, name: str, value: str, named: str, gpu: Gpu) -
     real = gpu.arch.value or ""
     return Finding(
         severity="error",
-        message=f"{name}={value} has {gpu.name} ({real}) run code for {named}, of another generation: it crashes or "
-        "computes wrong values.",
+        message=f"{name}={value} makes {gpu.name} ({real}) run code for {named}, another generation: programs crash "
+        "or compute wrong values.",
         saw=f"{name}={value} ({named})",
         want=f"{real}, or a target of its generation",
         subject=gpu_subject(gpu),
@@ -123,16 +125,16 @@ def _across(situation: Situation, name: str, value: str, named: str, gpu: Gpu) -
 
 
 def _fixes(situation: Situation, name: str, usable: tuple[Gpu, ...]) -> tuple[Fix, ...]:
-    """Without the variable where torch carries the GPUs itself; else what else would serve them."""
-    plain = Fix(f"Unset {name}", (UnsetVariable(name, why="the GPU's own target then counts"),))
+    """Unset the variable if torch supports the GPUs itself; otherwise fixes that support them in another way."""
+    unset = Fix(f"Unset {name}", (UnsetVariable(name, why="the GPU's own target then counts"),))
     gpus = builds.gpus_to_serve(situation, usable)
     own = (Fit(gpu, natively(situation, gpu)) for gpu in gpus)
     if situation.torch is None or situation.built_for != "amd" or all(fit.served for fit in own):
-        return (plain,)
-    return tuple(without_variable(fix, name) for fix in better_torch(situation)) or (plain,)
+        return (unset,)
+    return tuple(without_variable(fix, name) for fix in better_torch(situation)) or (unset,)
 
 
-def _needless(situation: Situation, name: str, value: str, named: str, gpus: tuple[Gpu, ...]) -> Verdicts:
+def _unneeded(situation: Situation, name: str, value: str, named: str, gpus: tuple[Gpu, ...]) -> Verdicts:
     """An override that changes nothing, or that a build with the GPU's own code does not need."""
     for fit in fits(situation):
         gpu = fit.gpu
@@ -143,11 +145,11 @@ def _needless(situation: Situation, name: str, value: str, named: str, gpus: tup
             continue
         breaks = spoiled(situation, fit)
         severity: Severity = "note" if same else "error" if breaks else "warning"
-        message = f"{name}={value} has {gpu.name} run code for {named}, although this torch carries {gpu.arch.value}"
-        message += f", and none for {named}." if breaks else "."
+        message = f"{name}={value} makes {gpu.name} run code for {named}, although this torch has code for "
+        message += f"{gpu.arch.value}{f' and none for {named}' if breaks else ''}."
         yield Finding(
             severity=severity,
-            message=f"{name}={value} is not needed: {gpu.name} is {gpu.arch.value} anyway." if same else message,
+            message=f"{name}={value} is not needed: {gpu.name} already is {gpu.arch.value}." if same else message,
             saw=f"{name}={value}",
             want="not set",
             subject=gpu_subject(gpu),
@@ -157,7 +159,7 @@ def _needless(situation: Situation, name: str, value: str, named: str, gpus: tup
                 Evidence.of("gpu.arch", gpu.arch),
                 Evidence("torch.archs", spelled(fit.carried.code), fit.carried.source),
             ),
-            fixes=(Fix(f"Unset {name}", (UnsetVariable(name, why="the GPU's own code runs then"),)),),
+            fixes=(Fix(f"Unset {name}", (UnsetVariable(name, why="then the GPU runs its own code"),)),),
         )
         return
 
@@ -167,18 +169,18 @@ def _needless(situation: Situation, name: str, value: str, named: str, gpus: tup
 _ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 
 
-@check("GPD314", "alloc-conf-expandable-segments-rocm", "runtime")
+@check("GPD314", "alloc-conf-expandable-segments-rocm", "runtime", framework=TORCH)
 def alloc_conf_expandable_segments_rocm(situation: Situation) -> Verdicts:
     """Expandable segments are switched on for a ROCm build.
 
     ## Why it matters
-    The allocator's expandable segments are made for CUDA; on ROCm copies to the GPU are known to hang with them.
+    The allocator's expandable segments are made for CUDA. On ROCm, copies to the GPU are known to hang with them.
 
     ## How it is judged
-    expandable_segments:True in one of the allocator's variables, with a ROCm build and a usable AMD GPU.
+    A variable of the allocator has expandable_segments:True, torch is a ROCm build, and an AMD GPU is usable.
 
     ## Fix safety
-    Takes one setting out of a variable for this process; memory may fragment more.
+    Removes one setting from a variable for this process; memory may fragment more.
     """
     if situation.built_for != "amd" or not situation.usable_of("amd"):
         return
@@ -192,12 +194,12 @@ def alloc_conf_expandable_segments_rocm(situation: Situation) -> Verdicts:
         change: AnyRemedy = SetVariable(name, ",".join(kept), why=why) if kept else UnsetVariable(name, why=why)
         yield Finding(
             severity="warning",
-            message=f"{name} switches expandable segments on; with ROCm builds copies to the GPU are known to hang.",
+            message=f"{name} enables expandable segments, with which copies to the GPU are known to hang on ROCm.",
             saw=f"{name}={value}",
             want="expandable_segments not set",
             subject=name,
             evidence=(Evidence(name, value, "environment"),),
-            fixes=(Fix("Take expandable_segments out", (change,)),),
+            fixes=(Fix(f"Remove expandable_segments from {name}", (change,)),),
             refs=("pytorch/pytorch#192259",),
         )
         return

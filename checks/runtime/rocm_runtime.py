@@ -1,10 +1,10 @@
-"""Does ROCm fit the kernel driver, and do other AMD GPUs get in its way (GPD305, GPD307, GPD308)."""
+"""Whether ROCm matches the kernel driver, and whether other AMD GPUs interfere (GPD305, GPD307, GPD308)."""
 
 from __future__ import annotations
 
 import re
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import (
     Device,
     Evidence,
@@ -15,7 +15,7 @@ from gpudoctor.finding import (
     Reboot,
     gpu_subject,
 )
-from gpudoctor.frameworks.torch import builds
+from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.gpu_coverage import (
     Fit,
     amd_fixes,
@@ -36,20 +36,19 @@ from gpudoctor.situation import Situation, needs
 
 @check("GPD305", "rocm-version-mismatch", "runtime", needs=needs.rocm_torch)
 def rocm_version_mismatch(situation: Situation) -> Verdicts:
-    """The ROCm of this torch does not fit AMD's kernel driver.
+    """The ROCm of this torch does not match AMD's kernel driver.
 
     ## Why it matters
-    User space and kernel driver of ROCm are tested within a window of releases. Outside of it calls fail with
-    "invalid argument", hang, or the GPU is not found.
+    AMD tests ROCm's user space and kernel driver within a window of releases. Outside it calls fail with "invalid
+    argument" or hang, or the GPU is not found.
 
     ## How it is judged
-    The amdgpu-dkms driver's ROCm release against the ROCm inside the wheel, by AMD's own rule: two releases apart
-    before 6.4, one year from 6.4 on. The kernel's own driver has no such number and is not judged; a ROCm in /opt
-    that differs from the wheel's is normal. Another ROCm that LD_PRELOAD forces into the process is a warning.
+    The check compares the ROCm release of the amdgpu-dkms driver with the ROCm inside the wheel, by AMD's own rule:
+    two releases apart before 6.4, one year from 6.4 on. The kernel's own driver has no such number and is not
+    checked. A ROCm in /opt may differ. Another ROCm that LD_PRELOAD forces into the process is a warning.
 
     ## Fix safety
-    Changing the kernel driver needs root and a reboot; the other way out replaces torch, and is the way where the
-    driver is the newer of the two.
+    Another kernel driver needs root and a reboot. The alternative replaces torch; it comes first for a newer driver.
     """
     torch = situation.torch
     if torch is None or not torch.rocm or not situation.usable_of("amd"):
@@ -57,10 +56,10 @@ def rocm_version_mismatch(situation: Situation) -> Verdicts:
     driver = _rocm_of_driver(situation)
     if driver is not None and situation.matrix.rocm_driver_fits(torch.rocm, driver) is False:
         newer = situation.matrix.rocm_driver_is_newer(torch.rocm, driver)
-        apart = "later than what AMD tests with it" if newer else "too old for it"
+        gap = "later than what AMD tests with it" if newer else "too old for it"
         yield Finding(
             severity="error",
-            message=f"torch brings ROCm {torch.rocm}, and the kernel driver is that of ROCm {driver}: {apart}.",
+            message=f"torch contains ROCm {torch.rocm}, but the kernel driver is that of ROCm {driver}: {gap}.",
             saw=f"kernel driver of ROCm {driver}",
             want=f"a kernel driver for ROCm {torch.rocm}",
             subject="AMD kernel driver",
@@ -78,9 +77,8 @@ def rocm_version_mismatch(situation: Situation) -> Verdicts:
         if library.wins and major is not None and major != figures(torch.rocm)[0]:
             yield Finding(
                 severity="warning",
-                message=f"{library.via} has the process load {library.path}, of ROCm {major}; torch was built with "
-                "ROCm "
-                f"{torch.rocm}.",
+                message=f"{library.via} makes the process load {library.path} of ROCm {major}, but torch was built "
+                f"with ROCm {torch.rocm}.",
                 saw=library.path,
                 want=f"ROCm {torch.rocm} of the wheel",
                 subject=library.name,
@@ -91,13 +89,13 @@ def rocm_version_mismatch(situation: Situation) -> Verdicts:
 
 
 def _hip_major(library: Library) -> int | None:
-    """Release of a HIP library by its name: libamdhip64.so.6 is ROCm 6's."""
+    """The ROCm major of a HIP library, by its name: libamdhip64.so.6 belongs to ROCm 6."""
     found = re.fullmatch(r"libamdhip64\.so\.(\d{1,9})", library.name)
     return int(found[1]) if found else None
 
 
 def _rocm_of_driver(situation: Situation) -> str | None:
-    """The ROCm release that the loaded amdgpu-dkms came with; None for the kernel's own, or where it is not known."""
+    """The ROCm release that the loaded amdgpu-dkms came with; None for the kernel's own driver, or if unknown."""
     version = situation.machine.amd.module.value
     if not version or not figures(version) or version == "in-tree":
         return None
@@ -130,23 +128,23 @@ def _rocm_fixes(situation: Situation, rocm: str, driver: str, *, newer: bool) ->
     return (Fix("Install a current AMD kernel driver", remedies), *fixes)
 
 
-# --- GPUs beside the one that is meant ------------------------------------------------------------
+# --- GPUs beside the wanted one --------------------------------------------------------------------
 
 
 @check("GPD307", "amd-igpu-interferes", "runtime", needs=needs.rocm_torch)
 def amd_igpu_interferes(situation: Situation) -> Verdicts:
-    """Integrated AMD graphics get in the way of the GPU.
+    """Integrated AMD graphics interfere with the GPU.
 
     ## Why it matters
-    ROCm counts the graphics of a Ryzen processor too. torch has no code for them; a program that starts on the first
-    GPU dies there with "invalid device function", and some libraries fail on merely seeing them.
+    ROCm also counts the graphics of a Ryzen processor, but torch has no code for them. A program that starts on the
+    first GPU fails there with "invalid device function", and some libraries fail as soon as they see them.
 
     ## How it is judged
-    Integrated graphics that the build has no code for, beside a GPU that it serves: a note; an error where they are
-    the first GPU of a process. Not seen by a process that a visibility variable limits to the GPU.
+    The build has no code for the integrated graphics but supports a GPU beside them: a note. It is an error if they
+    are the first GPU of a process. A process that a visibility variable limits to the GPU does not see them.
 
     ## Fix safety
-    A variable hides them from this process. Switching them off in the firmware setup frees memory, too.
+    A variable hides them from this process. Switching them off in the firmware setup also frees memory.
     """
     all_fits = fits(situation)
     served = tuple(fit.gpu for fit in all_fits if fit.served and not fit.gpu.integrated)
@@ -162,7 +160,7 @@ def amd_igpu_interferes(situation: Situation) -> Verdicts:
         yield Finding(
             severity="error" if first else "note",
             message=f"The integrated {fit.gpu.name} ({fit.gpu.arch.value}) {where}; this torch has {lacks} for it.",
-            saw=f"{len(order) or len(all_fits)} GPUs, the integrated one among them",
+            saw=f"{len(order) or len(all_fits)} GPUs, including the integrated one",
             want=f"only {', '.join(dict.fromkeys(gpu.name for gpu in served))}",
             subject=gpu_subject(fit.gpu),
             device=Device.of(fit.gpu),
@@ -174,13 +172,13 @@ def amd_igpu_interferes(situation: Situation) -> Verdicts:
 
 @check("GPD308", "amd-unsupported-second-gpu", "runtime", needs=needs.rocm_torch)
 def amd_unsupported_second_gpu(situation: Situation) -> Verdicts:
-    """A second AMD GPU that this torch does not serve is visible.
+    """A second AMD GPU is visible that this torch does not support.
 
     ## Why it matters
-    A program that uses all GPUs fails on it, and ROCm releases that do not know it may fail at start.
+    A program that uses all GPUs fails on it. ROCm releases that do not support it may fail at their start.
 
     ## How it is judged
-    A GPU without code in this build beside one that it serves and that comes first.
+    This build has no code for the GPU, but supports another one that comes first.
 
     ## Fix safety
     A variable hides it from this process.
@@ -218,7 +216,9 @@ def _side_evidence(fit: Fit) -> tuple[Evidence, ...]:
 
 
 def _without_integrated(situation: Situation, served: tuple[Gpu, ...]) -> tuple[Fix, ...]:
-    text = "Switch the integrated graphics off in the firmware setup (BIOS/UEFI), if no screen hangs on them."
+    text = (
+        "Switch the integrated graphics off in the firmware setup (BIOS/UEFI), unless a screen is connected to them."
+    )
     off = Fix("Switch the integrated graphics off in the firmware setup", (Manual(text, risk="reboot"),))
     show = show_only(situation, served)
     return (show, off) if show else (off,)

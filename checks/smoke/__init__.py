@@ -1,1 +1,1 @@
-"""Kernels that ran."""
+"""Problems that smoke kernels showed."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gpudoctor.check import Verdicts, check
+from gpudoctor.check import Verdicts
 from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, NotJudged, gpu_subject
+from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import build_name, fits, spelled
 from gpudoctor.frameworks.torch.gpu_coverage import evidence as code_evidence
 from gpudoctor.frameworks.torch.kernel_faults import (
@@ -28,25 +29,25 @@ from gpudoctor.situation.gpu_groups import called, finding
 
 _DEFECTS = ("gpu-ecc", "gpu-off-bus")
 _OVERRIDES = ("hsa-override-wrong", "torch-rocm-no-arch-for-gpu")
-"""A GPU that runs the code of another one: the check of the build warns of it."""
+"""These GPUs run code for another GPU: the check of the build warns of it."""
 
 _BROKEN_FILES = ("torch-install-damaged", "torch-shadowed")
 
 
 @check("GPD501", "smoke-not-run", "smoke", needs=needs.kernels)
 def smoke_not_run(situation: Situation) -> Verdicts:
-    """Smoke kernels were to run, and some or all of them could not.
+    """Some or all smoke kernels could not run.
 
     ## Why it matters
-    Whether the GPUs compute, and compute right, is then not proved.
+    Then it is not proved that the GPUs compute, and compute correctly.
 
     ## How it is judged
-    It is never a fault by itself: nothing could be started, a GPU is taken by others, or the time for all kernels
-    was up. It leaves the verdict open where kernels were asked for and none ran, or the first ones did not. A kernel
-    that a torch or a device does not have is no open question.
+    This is never a fault by itself: nothing could be started, other programs use a GPU, or the time for all kernels
+    was over. The verdict stays open if kernels were asked for and none ran, or the first ones did not. A kernel that
+    a torch or a device does not have leaves nothing open.
 
     ## Fix safety
-    There is nothing to repair.
+    There is nothing to fix.
     """
     smoke, torch = situation.machine.smoke, situation.torch
     trial = torch.trial.value if torch else None
@@ -58,18 +59,18 @@ def smoke_not_run(situation: Situation) -> Verdicts:
     if not ran:
         details = list(dict.fromkeys(kernel.detail for kernel in smoke.kernels))
         why = smoke.why or "; ".join(details[:3]) or "none was chosen"
-        yield NotJudged(why=f"no smoke kernel was run: {why}", matters=smoke.asked)
+        yield NotJudged(why=f"no smoke kernel ran: {why}", matters=smoke.asked)
         return
     for device, why in taken.items():
         yield NotJudged(why=f"{_named(situation, device)}: {why}", matters=smoke.asked and not computed)
     yield from _idle(situation, smoke, matters=smoke.asked and not computed)
     if smoke.gpu_asked and not any(kernel.device.startswith("cuda") for kernel in ran):
-        yield NotJudged(why=f"no smoke kernel was run on a GPU: {smoke.why}", matters=True)
+        yield NotJudged(why=f"no smoke kernel ran on a GPU: {smoke.why}", matters=True)
     late = [kernel for kernel in smoke.kernels if kernel.status == "skipped" and kernel.detail == smoke.why]
     if smoke.why and late:
         names = ", ".join(dict.fromkeys(kernel.name for kernel in late))
         missing = any(kernel.name in ESSENTIAL for kernel in late)
-        yield NotJudged(why=f"not all smoke kernels were run ({names}): {smoke.why}", matters=smoke.asked and missing)
+        yield NotJudged(why=f"not all smoke kernels ran ({names}): {smoke.why}", matters=smoke.asked and missing)
 
 
 def _idle(situation: Situation, smoke: Smoke, *, matters: bool) -> Verdicts:
@@ -79,9 +80,7 @@ def _idle(situation: Situation, smoke: Smoke, *, matters: bool) -> Verdicts:
         if device.name != "cpu" and kernels and all(kernel.status == "skipped" for kernel in kernels):
             why = kernels[0].detail
             if why != smoke.why:
-                yield NotJudged(
-                    why=f"{_named(situation, device.name)}: no smoke kernel was run: {why}", matters=matters
-                )
+                yield NotJudged(why=f"{_named(situation, device.name)}: no smoke kernel ran: {why}", matters=matters)
 
 
 def _named(situation: Situation, device: str) -> str:
@@ -93,16 +92,16 @@ def smoke_crash(situation: Situation) -> Verdicts:
     """A smoke kernel raised an error, crashed or hung.
 
     ## Why it matters
-    Programs that do the same end in the same way.
+    Programs that do the same fail in the same way.
 
     ## How it is judged
-    Real kernels run in a child of the examined interpreter. Their error text and the machine's facts tell the cause:
-    the finding then carries that cause's name, or joins what was found of it without running anything. What tells no
-    cause keeps the name smoke-crash. A GPU that is busy or full is not judged.
+    Real kernels run in a child of the examined interpreter. Their error text and the machine's facts tell the cause.
+    The problem then has that cause's name, or is merged with what was found of it without running anything. If
+    nothing tells the cause, it keeps the name smoke-crash. A GPU that is busy or full is not checked.
 
     ## Fix safety
-    That of the cause. Without one there is nothing to repair yet: the steps find out whether software or hardware is
-    at fault, and change nothing.
+    That of the cause. If the cause is unknown there is nothing to fix yet: the steps find out whether software or
+    hardware is at fault, and change nothing.
     """
     for fault in faults(situation):
         yield _finding(situation, fault, _causes(situation, fault))
@@ -116,13 +115,13 @@ def smoke_wrong_result(situation: Situation) -> Verdicts:
     Nothing raises an error: images are corrupted, training diverges, answers are nonsense.
 
     ## How it is judged
-    Results are compared with a float64 reference on the CPU, within a tolerance for the dtype; outputs are poisoned
-    first, so that elements that nobody wrote are seen. Known faults of the machine explain it: uncorrectable memory
-    errors, an override of the gfx target, an attention backend that is known to be wrong.
+    Results are compared with a float64 reference on the CPU, within a tolerance for the dtype. Outputs are poisoned
+    first, so that elements that nobody wrote are noticed. Known faults of the machine explain wrong values:
+    uncorrectable memory errors, an override of the gfx target, an attention backend that is known to be wrong.
 
     ## Fix safety
-    Doing without one backend costs speed. The other steps find out whether software or hardware is at fault, and
-    change nothing.
+    Avoiding one backend costs speed. The other steps find out whether software or hardware is at fault, and change
+    nothing.
     """
     for fault in wrong_results(situation):
         attention = all(k.name.startswith("attention") and k.name != "attention-math" for k in fault.kernels)
@@ -133,18 +132,18 @@ def smoke_wrong_result(situation: Situation) -> Verdicts:
 
 @check("GPD504", "gpu-slow", "smoke", needs=needs.kernels)
 def gpu_slow(situation: Situation) -> Verdicts:
-    """A GPU reaches less than half of what its vendor states.
+    """A GPU reaches less than half of the speed that its vendor states.
 
     ## Why it matters
     Everything on it takes twice as long or longer.
 
     ## How it is judged
-    At level full, by the rates that copying in its memory and large matrix products reached, against the vendor's
-    documents for that very product. Slices and virtual GPUs are not compared. It is a note: boards, power
-    limits and cooling differ, and other programs may have used the GPU.
+    At level full, the rates of copying in its memory and of large matrix products are compared with the vendor's
+    documents for that exact product. Slices and virtual GPUs are not compared. It is a note: boards, power limits and
+    cooling differ, and other programs may have used the GPU.
 
     ## Fix safety
-    Looking changes nothing; a higher power limit makes more heat.
+    Measuring changes nothing; a higher power limit makes more heat.
     """
     smoke = situation.machine.smoke
     for name, gpu in situation.behind.items():
@@ -170,21 +169,21 @@ def gpu_slow(situation: Situation) -> Verdicts:
                 Evidence(f"smoke.{name}.{kernel.name}", f"{got:.3g} {unit}, stated {known:.3g}", row.source)
                 for kernel, got, known, unit in slow
             ),
-            fixes=(Fix("Look for what slows it down", (Manual(_SLOWED[gpu.vendor]),)),),
+            fixes=(Fix("Find out what slows it down", (Manual(_SLOWED[gpu.vendor]),)),),
         )
 
 
 _SLOW = 0.5
 _SLOWED = {
-    "nvidia": "While it computes, look at `nvidia-smi -q -d PERFORMANCE,POWER,CLOCK,TEMPERATURE`: power limit "
+    "nvidia": "While it computes, check `nvidia-smi -q -d PERFORMANCE,POWER,CLOCK,TEMPERATURE`: power limit "
     "(laptops and small boards have a low one), heat, and other programs on the GPU.",
-    "amd": "While it computes, look at `amd-smi metric` (or `rocm-smi`): power cap, heat, clocks, and other programs "
+    "amd": "While it computes, check `amd-smi metric` (or `rocm-smi`): power cap, heat, clocks, and other programs "
     "on the GPU.",
 }
 
 
 def _figure(kernel: SmokeKernel, row: GpuRates) -> tuple[float, float, str] | None:
-    """What a kernel measured, what the GPU is stated to reach, and the unit."""
+    """The rate that a kernel measured, the rate stated for the GPU, and the unit."""
     measures = kernel.measures
     if kernel.name == "memory-rate" and "gb_per_s" in measures:
         return measures["gb_per_s"], row.gb_per_s, "GB/s"
@@ -195,7 +194,7 @@ def _figure(kernel: SmokeKernel, row: GpuRates) -> tuple[float, float, str] | No
 
 
 def _causes(situation: Situation, fault: Fault) -> tuple[str, ...]:
-    """What may be the cause of it, likeliest first."""
+    """Possible causes, likeliest first."""
     texts = tuple(slug for row in fault.causes for slug in (row.slug, *row.also))
     own = tuple(slug for slug in dict.fromkeys(texts) if slug != CRASH)
     if fault.slug != CRASH:
@@ -204,7 +203,7 @@ def _causes(situation: Situation, fault: Fault) -> tuple[str, ...]:
         return (*own, *_BROKEN_FILES)
     if all(kernel.name.startswith("linalg") for kernel in fault.kernels):
         own = (*own, "torch-linalg-no-arch")
-    # Where other kernels passed, nothing that keeps the whole GPU from computing can be the cause.
+    # If other kernels passed, nothing that stops the whole GPU can be the cause.
     stopping = () if fault.mixed else tuple(sorted(situation.matrix.stopping_causes))
     return tuple(dict.fromkeys((*own, *_OVERRIDES, *_DEFECTS, *stopping)))
 
@@ -235,7 +234,7 @@ def _finding(situation: Situation, fault: Fault, causes: tuple[str, ...]) -> Fin
 
 
 def _code(situation: Situation, fault: Fault) -> str:
-    """The GPU's target beside what the build carries."""
+    """The GPU's target, and the code that the build has."""
     for fit in fits(situation):
         if situation.torch and fit.gpu in fault.gpus:
             code = spelled(fit.carried.code) if fit.carried.code else "an unknown list"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 import click
 from msgspec.structs import replace
 
+from gpudoctor.cli.command import command
 from gpudoctor.cli.options import computing_options, matrix_option, option, report_options, variable_option
 from gpudoctor.command_line.arguments import Examined, Shown
 from gpudoctor.command_line.options import KERNEL_LEVELS
@@ -28,7 +29,7 @@ def _positive(context: click.Context, option: click.Parameter, number: float | N
     return number
 
 
-@click.command()
+@command()
 @click.option(
     "--device",
     "devices",
@@ -82,6 +83,7 @@ def smoke(
     request = Request(level=None, devices=devices, kernels=names, seconds=timeout, minutes=minutes or 0.0)
     level = _level(examined.level, request, all_kernels())
     matrix = load_matrix(overlays)
+    again = ("--python", examined.python) if examined.python else ()
     with interruptible(), progress_line(shown.style, shown.quiet) as progress:
         found = survey(
             LiveHost(variables),
@@ -90,8 +92,9 @@ def smoke(
             level=level,
             request=request,
             progress=progress,
+            stage=progress.stage,
         )
-    return present(found, Subject("machine", "this machine"), matrix, shown, smoke_only=True)
+    return present(found, Subject("machine", "this machine"), matrix, shown, about="kernels", again=again)
 
 
 def _level(given: str | None, request: Request, kernels: Sequence[Kernel]) -> Level:
@@ -113,20 +116,21 @@ def _list(shown: Shown) -> int:
 
     kernels = all_kernels()
     if shown.style == "json":
+        from gpudoctor.render.documents import Kernels, ListedKernel
         from gpudoctor.render.public import to_json
 
-        rows = [
-            {
-                "name": kernel.name,
-                "level": kernel.level,
-                "dtypes": [dtype for dtype in kernel.dtypes if dtype],
-                "seconds": kernel.seconds,
-                "devices": kernel.gpus,
-                "title": kernel.title,
-            }
+        rows = (
+            ListedKernel(
+                name=kernel.name,
+                level=kernel.level,
+                dtypes=tuple(dtype for dtype in kernel.dtypes if dtype),
+                seconds=kernel.seconds,
+                devices=kernel.gpus,
+                title=kernel.title,
+            )
             for kernel in kernels
-        ]
-        sys.stdout.write(to_json({"schema": 1, "kernels": rows}))
+        )
+        sys.stdout.write(to_json(Kernels(kernels=tuple(rows))))
         return 0
     from gpudoctor.render.lines import Line, print_lines
 

@@ -1,1 +1,1 @@
-"""Readers of native code: which GPU architectures a library carries, from its headers alone."""
+"""Readers of native code: which GPU architectures a library has code for, from its headers alone."""

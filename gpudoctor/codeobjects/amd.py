@@ -1,9 +1,8 @@
-"""AMD code in a library or a file of its own: which gfx targets it carries.
+"""AMD code in a library or a separate file: the gfx targets that it is for.
 
 Compilers put one offload bundle for each translation unit into `.hip_fatbin`: a table of targets and the code
-objects themselves, either plain or packed as a whole (zlib or zstd). `.hipFatBinSegment` has one wrapper of 24
-bytes for each.
-A multi-arch library has its code in archives beside it instead (kpack) and only refers to them.
+objects themselves, either plain or compressed as a whole (zlib or zstd). `.hipFatBinSegment` has one wrapper of 24
+bytes for each. A multi-arch library has its code in archives beside it instead (kpack) and only refers to them.
 
 Sources: "Clang Offload Bundler" and "User Guide for AMDGPU Backend" of LLVM; rocm-kpack in ROCm/TheRock.
 """
@@ -29,7 +28,7 @@ _WRAPPER_SIZE = 24
 _KPACK_WRAPPER = 0x4B504948
 _ENTRY = struct.Struct("<QQQ")
 _ZLIB, _ZSTD = 0, 1
-_HEADERS = {  # method, size of the whole packed bundle (version 1 does not say)
+_HEADERS = {  # method, size of the whole compressed bundle (version 1 does not say)
     1: struct.Struct("<6xH12x"),
     2: struct.Struct("<6xHI12x"),
     3: struct.Struct("<6xHQ16x"),
@@ -39,7 +38,7 @@ _MOST_ENTRIES = 512
 _MOST_BUNDLES = 4096
 _MOST_PAGES = 65536
 _TABLE_SIZES = (4096, 65536)
-"""How much of a bundle is unpacked to find its table of targets, at first and at most."""
+"""How much of a bundle is decompressed to find its table of targets, at first and at most."""
 
 
 class AmdCode(Struct, frozen=True):
@@ -47,23 +46,23 @@ class AmdCode(Struct, frozen=True):
 
     gfx: tuple[str, ...] = ()
     share: dict[str, float] = {}
-    """For each of them, the part of the bundles that carry it, over 0 to 1."""
+    """For each of them, the share of the bundles that have it, over 0 to 1."""
     containers: int = 0
-    """Bundles; where only a sample of them was unpacked, `sampled` says how many."""
+    """Bundles; if only a sample of them was decompressed, `sampled` says how many."""
     registered: int | None = None
     """How many bundles the library registers."""
     sampled: int | None = None
     kpack: bool = False
     """Its device code is in separate archives or packages."""
     reason: str | None = None
-    """Why it could not be read, or not to its end; what was read till then is given."""
+    """Why it could not be read, or not to its end; what was read before that is given."""
 
 
 def read_amd(elf: Elf, sample: int | None = None) -> AmdCode | None:
-    """The AMD code of a library, or of a code object; None where it has none at all.
+    """The AMD code of a library, or of a code object; None if it has none at all.
 
-    Unpacking costs a millisecond a bundle: with `sample`, only so many packed bundles, evenly spread, are read.
-    Raises NotReadable for a damaged section table.
+    Decompressing costs a millisecond per bundle: with `sample`, only so many compressed bundles, evenly spread, are
+    read. Raises NotReadable for a damaged section table.
     """
     if elf.machine == EM_AMDGPU:
         return _code_object(elf)
@@ -78,7 +77,7 @@ def read_amd(elf: Elf, sample: int | None = None) -> AmdCode | None:
 
 
 def read_bundles(file: Bounded) -> AmdCode:
-    """The code of a file that is an offload bundle itself (.co, .hsaco of kernel libraries)."""
+    """The code of a file that is itself an offload bundle (.co, .hsaco of kernel libraries)."""
     return _read(file, [Section(name="", offset=0, size=file.size)], None, None)
 
 
@@ -89,7 +88,7 @@ def gfx_order(target: str) -> tuple[int, str]:
 
 
 class _Bundle(Struct, frozen=True):
-    """Where a bundle's table of targets can be read from."""
+    """Where a bundle's table of targets can be read."""
 
     start: int
     end: int
@@ -128,7 +127,7 @@ def _read(file: Bounded, sections: list[Section], sample: int | None, registered
 
 
 def _spread(bundles: list[_Bundle], sample: int | None) -> list[_Bundle]:
-    """All bundles, or `sample` of them from first to last where they are packed."""
+    """All bundles, or `sample` of them from first to last if they are compressed."""
     if sample is None or len(bundles) <= sample or all(bundle.method is None for bundle in bundles):
         return bundles
     return [bundles[index * len(bundles) // sample] for index in range(sample)]
@@ -154,7 +153,7 @@ def _find_bundles(file: Bounded, section: Section, bundles: list[_Bundle]) -> No
 
 
 def _plain_size(file: Bounded, bundle: _Bundle) -> int:
-    """Up to the end of the code object that lies last; at least the table itself, so that a walk goes on."""
+    """Up to the end of the last code object; at least the table itself, so that a walk makes progress."""
     entries = _table(_plain(file, bundle))
     table = len(PLAIN) + 8 + sum(_ENTRY.size + len(name) for _, _, name in entries)
     return max(table, *(offset + size for offset, size, _ in entries))
@@ -169,7 +168,7 @@ def _starts(file: Bounded, at: int, end: int, magic: bytes) -> bool:
 
 
 def _packed(file: Bounded, at: int, end: int) -> tuple[_Bundle, int]:
-    """A packed bundle, and where it ends."""
+    """A compressed bundle, and where it ends."""
     version = struct.unpack("<4xH", file.read(at, 6))[0]
     layout = _HEADERS.get(version)
     if layout is None:
@@ -182,7 +181,7 @@ def _packed(file: Bounded, at: int, end: int) -> tuple[_Bundle, int]:
 
 
 def _next_on_page(file: Bounded, at: int, end: int) -> int:
-    """Where the next bundle starts after one that does not state its size: compilers align them to pages."""
+    """The start of the bundle after one that does not state its size: compilers align them to pages."""
     for place in range(at + _PAGE, min(end, at + _MOST_PAGES * _PAGE), _PAGE):
         if _starts(file, place, end, PACKED) or _starts(file, place, end, PLAIN):
             return place
@@ -227,7 +226,7 @@ def _table(content: Callable[[int], bytes]) -> list[tuple[int, int, bytes]]:
 
 
 def _entries(data: bytes) -> list[tuple[int, int, bytes]] | None:
-    """What the table says, or None where `data` ends before it does."""
+    """The table's entries, or None if `data` ends before the table does."""
     if len(data) < len(PLAIN) + 8:
         return None
     if data[: len(PLAIN)] != PLAIN:
@@ -287,16 +286,16 @@ _ABI_V3 = 1
 def _code_object(elf: Elf) -> AmdCode:
     processor = _PROCESSORS.get(elf.flags & 0xFF)
     if processor is None:
-        return AmdCode(containers=1, reason=f"an AMD processor that is not known ({elf.flags & 0xFF:#x})")
+        return AmdCode(containers=1, reason=f"an unknown AMD processor ({elf.flags & 0xFF:#x})")
     target = processor + _features(elf.flags, elf.abi_version)
     return AmdCode(gfx=(target,), share={target: 1.0}, containers=1)
 
 
 def _features(flags: int, abi: int) -> str:
-    """The features that the code insists on; one that is left open, or that the processor lacks, is not named.
+    """The features that the code requires; a feature that is left open, or that the processor lacks, is not named.
 
-    Since code object version 4 each has two bits (2: off, 3: on). Version 3 has one bit (on); where it is not set the
-    code may be for the feature off or for a processor without it, which only the processor could tell.
+    Since code object version 4 each feature has two bits (2: off, 3: on). Version 3 has one bit (on). If it is not
+    set, the code may need the feature off or a processor without it, which only the processor could tell.
     """
     if abi <= _ABI_V3:
         return (":sramecc+" if flags & 0x200 else "") + (":xnack+" if flags & 0x100 else "")

@@ -1,7 +1,7 @@
-"""The one way into a file: reads that are checked against its size, small, and refused with a reason.
+"""The only way into a file: small reads, checked against the file's size, and refused with a reason.
 
-Everything here reads with `pread`: nothing is mapped, so a file that is cut while it is read costs an
-error and not a signal, and memory does not grow with the file.
+Everything here reads with `pread` and maps nothing. So a file that is truncated while it is read causes an error and
+not a signal, and memory does not grow with the file.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import BinaryIO
 
 PAGE = 4096
 READ_LIMIT = 8 << 20
-"""The most that one read may ask for: tables and strings of an honest library are far smaller."""
+"""Largest read: tables and strings of an honest library are far smaller."""
 STRING_LIMIT = 4096
 PADDING_LIMIT = 1 << 20
 
 
 class NotReadable(Exception):  # noqa: N818 - a state of the file, not a fault of ours
-    """A file that is not what it should be: `reason` says in a few words why."""
+    """A file is not what it should be: `reason` says why in a few words."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -25,13 +25,13 @@ class NotReadable(Exception):  # noqa: N818 - a state of the file, not a fault o
 
 
 class Bounded:
-    """A file, or a stretch of one, whose every read either gives all that was asked for or raises NotReadable.
+    """A file, or a part of one. Every read gives all that was asked for, or raises NotReadable.
 
-    Small reads are served from a window, so that headers that lie close together cost one `pread`.
+    Small reads are served from a window, so that headers close together cost one `pread`.
     """
 
     def __init__(self, handle: BinaryIO | int | bytes) -> None:
-        """`handle` stays open and stays the caller's; bytes stand for a file that was read already."""
+        """The caller keeps `handle` open and closes it; bytes stand for a file that was already read."""
         self._file: int | None = None
         self._window = b""
         self._window_start = 0
@@ -46,7 +46,7 @@ class Bounded:
             raise NotReadable(f"cannot be read: {error}") from None
 
     def read(self, offset: int, length: int, window: int = PAGE) -> bytes:
-        """Exactly `length` bytes from `offset`; at least `window` bytes are fetched where the file has them."""
+        """Exactly `length` bytes from `offset`; at least `window` bytes are fetched if the file has them."""
         if offset < 0 or length < 0 or offset + length > self.size:
             raise NotReadable(f"truncated: {length} bytes at {offset} of {self.size}")
         start = offset - self._window_start
@@ -61,7 +61,7 @@ class Bounded:
         return self._window[:length]
 
     def beside(self) -> Bounded:
-        """The same file through a window of its own, for reading in two places by turns."""
+        """The same file with a window of its own, for reading in two places in turn."""
         return Bounded(self._window if self._file is None else self._file)
 
     def skip_zeros(self, at: int, end: int, window: int = PAGE) -> int:
@@ -86,7 +86,7 @@ class Bounded:
 
 
 def c_string(table: bytes, offset: int) -> str:
-    """The string that starts at `offset` of a string table and ends at its NUL."""
+    """The string in a string table that starts at `offset` and ends at its NUL."""
     if not 0 <= offset < len(table):
         raise NotReadable("malformed: a name lies outside its string table")
     end = table.find(b"\0", offset, offset + STRING_LIMIT)

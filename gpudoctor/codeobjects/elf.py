@@ -1,4 +1,4 @@
-"""ELF files: sections, what the loader needs of a library, and the symbol versions it asks for and gives.
+"""ELF files: sections, what a library needs from the loader, and the symbol versions that it needs and provides.
 
 Sources: System V gABI chapters 4 and 5; the Linux Standard Base on symbol versioning. Little-endian, 32 and 64 bit.
 """
@@ -23,7 +23,7 @@ _PT_LOAD, _PT_DYNAMIC = 1, 2
 _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME, _DT_RPATH, _DT_RUNPATH = 1, 5, 10, 14, 15, 29
 _DT_VERDEF, _DT_VERDEFNUM, _DT_VERNEED, _DT_VERNEEDNUM = 0x6FFFFFFC, 0x6FFFFFFD, 0x6FFFFFFE, 0x6FFFFFFF
 
-# Honest libraries stay far below these; without them a hostile count would cost time.
+# Honest libraries stay far below these limits; without them a hostile count would cost time.
 _MOST_SECTIONS = 16384
 _MOST_SEGMENTS = 1024
 _MOST_DYNAMIC = 8192
@@ -33,7 +33,7 @@ _SMALL_TABLE = 1 << 16
 
 
 class Section(Struct, frozen=True):
-    """A section's place in the file; one without contents (NOBITS) has size 0."""
+    """A section's place in the file; one without content (NOBITS) has size 0."""
 
     name: str
     offset: int
@@ -43,7 +43,7 @@ class Section(Struct, frozen=True):
 
 
 class Segment(Struct, frozen=True):
-    """A program header: what is mapped from where."""
+    """A program header: which part of the file is mapped where."""
 
     kind: int
     offset: int
@@ -52,7 +52,7 @@ class Segment(Struct, frozen=True):
 
 
 class _Layout(Struct, frozen=True):
-    """Field layouts of one ELF class; each picks its fields out of the record by index."""
+    """Field layouts of one ELF class; each selects its fields of the record by index."""
 
     header: struct.Struct
     section: struct.Struct
@@ -90,7 +90,7 @@ _DEFINITIONS = _Versions(_DT_VERDEF, _DT_VERDEFNUM, struct.Struct("<6xH4xII"), s
 
 
 class Elf:
-    """One ELF file. Parts are read when they are asked for; each raises NotReadable where it is damaged."""
+    """One ELF file. Parts are read on first use; each raises NotReadable if it is damaged."""
 
     def __init__(self, file: Bounded) -> None:
         self.file = file
@@ -112,7 +112,7 @@ class Elf:
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
-        """All sections in file order; empty where the section table was stripped."""
+        """All sections in file order; empty if the section table was stripped."""
         records = self._section_records()
         if not records:
             return ()
@@ -189,15 +189,15 @@ class Elf:
         return next(iter(self._texts(_DT_SONAME)), None)
 
     def needs_version(self, prefix: str) -> str | None:
-        """The highest symbol version below `prefix` that it asks other libraries for.
+        """The highest symbol version with `prefix` that it needs from other libraries.
 
-        `needs_version("GLIBCXX_")` is "3.4.29" for a library that asks for GLIBCXX_3.4.29; None where it asks
-        for none. Versions that are no numbers (GLIBC_PRIVATE) do not count.
+        `needs_version("GLIBCXX_")` is "3.4.29" for a library that needs GLIBCXX_3.4.29; None if it needs none.
+        Versions that are no numbers (GLIBC_PRIVATE) do not count.
         """
         return _highest(prefix, self._version_needs)
 
     def defines_version(self, prefix: str) -> str | None:
-        """The highest symbol version below `prefix` that it provides: "3.4.33" of a libstdc++ for "GLIBCXX_"."""
+        """The highest symbol version with `prefix` that it provides: "3.4.33" of a libstdc++ for "GLIBCXX_"."""
         return _highest(prefix, self._version_definitions)
 
     @cached_property
@@ -224,7 +224,7 @@ class Elf:
 
     @cached_property
     def _dynamic_strings(self) -> tuple[int, int, bytes | None]:
-        """Where the string table of the dynamic section lies, its size, and itself where it is small."""
+        """Place and size of the dynamic section's string table, and its content if it is small."""
         address, size = self._first(_DT_STRTAB), self._first(_DT_STRSZ)
         if address is None or size is None:
             raise NotReadable("malformed: a dynamic section without strings")
@@ -232,7 +232,7 @@ class Elf:
         return start, size, self._names.read(start, size) if size <= _SMALL_TABLE else None
 
     def _string(self, offset: int) -> str:
-        """One string of that table: libtorch_cuda.so's has 11 MB, of which a few names are wanted."""
+        """One string of that table: libtorch_cuda.so's has 11 MB, of which a few names are needed."""
         start, size, whole = self._dynamic_strings
         if whole is not None:
             return c_string(whole, offset)
@@ -241,7 +241,7 @@ class Elf:
         return c_string(self._names.read(start + offset, min(STRING_LIMIT, size - offset), _NAMES_WINDOW), 0)
 
     def _offset_of(self, address: int) -> int:
-        """Where in the file the byte lies that is loaded at `address`."""
+        """The place in the file of the byte that is loaded at `address`."""
         for segment in self.segments:
             if segment.kind == _PT_LOAD and 0 <= address - segment.address < segment.size:
                 return segment.offset + address - segment.address
@@ -292,9 +292,9 @@ class Elf:
 
 
 def open_elf(handle: BinaryIO | int | bytes) -> Elf:
-    """Read the head of an ELF file that is open for `pread`; the handle must stay open as long as the Elf is used.
+    """Read the header of an ELF file that is open for `pread`; the handle must stay open as long as the Elf is used.
 
-    Raises NotReadable, here and from every attribute, for whatever is not a sound ELF file.
+    Raises NotReadable, here and from every attribute, for anything but a sound ELF file.
     """
     return Elf(Bounded(handle))
 

@@ -1,7 +1,7 @@
-"""Which gfx targets the kernel files of AMD's libraries are for, told by their names alone.
+"""Which gfx targets the kernel files of AMD's libraries are for, from their names alone.
 
-rocBLAS and hipBLASLt load kernels from folders beside them (`rocblas/library`, `hipblaslt/library`); MIOpen has
-databases by target and number of compute units; multi-arch builds have one kpack archive for each target.
+rocBLAS and hipBLASLt load kernels from folders beside them (`rocblas/library`, `hipblaslt/library`). MIOpen has
+databases by target and number of compute units. Multi-arch builds have one kpack archive for each target.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _MIOPEN = r"gfx(1[0-9]{3}|[0-9]{2}[0-9a-f])[0-9a-f_]*\.\S*db\S*"
 def tensile_targets(names: Iterable[str]) -> tuple[str, ...]:
     """Targets of a rocBLAS or hipBLASLt folder: "gfx1030" for TensileLibrary_lazy_gfx1030.dat.
 
-    The index of a target decides, since the library opens that first; folders of old releases have one index for
-    all targets, and there the kernel files do. Helper kernels of hipBLASLt (extop) do not make a target served.
+    The index of a target decides, since the library opens it first. Folders of old releases have one index for all
+    targets; there the kernel files decide. Helper kernels of hipBLASLt (extop) do not make a target supported.
     """
     names = tuple(names)
     indexed = {match.group(1) for name in names if (match := re.fullmatch(_INDEX, name))}

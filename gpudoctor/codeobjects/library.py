@@ -1,4 +1,4 @@
-"""What one file carries, whatever it is: a library, a code object, a bundle or a fat binary of its own."""
+"""The GPU code in one file of any kind: a library, a code object, a bundle or a fat binary."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpudoctor.codeobjects.nvidia import NvidiaCode
 class Code(Struct, frozen=True):
     """The GPU code of one file: `sass` "sm_90a", `ptx` "compute_90", `gfx` "gfx90a:xnack-".
 
-    A file without any has all empty and no reason.
+    For a file without any, all are empty and there is no reason.
     """
 
     sass: tuple[str, ...] = ()
@@ -25,12 +25,12 @@ class Code(Struct, frozen=True):
     relocatable: tuple[str, ...] = ()
     """NVIDIA code for the device linker only: no driver loads it."""
     share: dict[str, float] = {}
-    """For each of the first three, the part of the containers (of its vendor) that carry it."""
+    """For each of the first three, the share of the containers (of its vendor) that have it."""
     containers: int = 0
     registered: int | None = None
     """How many containers the library registers; see NvidiaCode for why that can be more."""
     sampled: int | None = None
-    """Only so many containers were looked into."""
+    """How many containers were read, if not all."""
     kpack: bool = False
     """AMD: its device code is in separate archives or packages."""
     reason: str | None = None
@@ -42,16 +42,16 @@ class Code(Struct, frozen=True):
 
 
 class Sample(Struct, frozen=True):
-    """How many containers (NVIDIA) and packed bundles (AMD, a millisecond each) are looked into, evenly spread."""
+    """How many containers (NVIDIA) and compressed bundles (AMD, a millisecond each) to read, evenly spread."""
 
     containers: int
     bundles: int
 
 
 def read_code(handle: BinaryIO | int | bytes | Bounded, sample: Sample | None = None) -> Code:
-    """Read what a file carries, from its headers. Never raises for what the file is: `reason` says what is wrong.
+    """Read a file's GPU code from its headers. Never raises because of the file: `reason` says what is wrong.
 
-    `handle` is open for `pread`. With `sample`, what only few containers carry may be missed.
+    `handle` is open for `pread`. With `sample`, code in only few containers may be missed.
     """
     try:
         file = handle if isinstance(handle, Bounded) else Bounded(handle)

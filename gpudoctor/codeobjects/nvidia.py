@@ -1,4 +1,4 @@
-"""NVIDIA code in a library: which architectures its fat binaries carry.
+"""NVIDIA code in a library: the architectures in its fat binaries.
 
 A fat binary ("container", one per translation unit) holds entries of machine code (SASS) and PTX. Layout, checked
 against cuobjdump on real wheels:
@@ -9,7 +9,7 @@ against cuobjdump on real wheels:
 
 They lie one after another in `.nv_fatbin`, which the driver loads, and in `__nv_relfatbin`, which only the device
 linker reads: code that is only there runs on no GPU. `.nvFatBinSegment` has one wrapper of 24 bytes for each.
-Only headers are read; kernels are stepped over.
+Only headers are read; kernels are skipped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WRAPPER_SIZE = 24
 _PTX, _SASS = 1, 2
 _ARCH_SPECIFIC, _FAMILY_SPECIFIC = 0x100000, 0x200000
 _MOST_HEADERS = 100_000
-"""The largest libraries have a third of this: a bound on time, for files made to waste it."""
+"""Limits the time for files made to waste it; the largest libraries have a third of this."""
 
 
 class NvidiaCode(Struct, frozen=True):
@@ -42,23 +42,23 @@ class NvidiaCode(Struct, frozen=True):
     sass: tuple[str, ...] = ()
     ptx: tuple[str, ...] = ()
     share: dict[str, float] = {}
-    """For each of them, the part of the containers that carry it, over 0 to 1."""
+    """For each of them, the share of the containers that have it, over 0 to 1."""
     containers: int = 0
     sampled: int | None = None
-    """So many of the containers were looked into, where not all were: rare architectures may be missing."""
+    """How many of the containers were read, if not all: rare architectures may be missing."""
     registered: int | None = None
-    """How many containers the library registers. More than were found lie where only the program itself looks: a
-    cuDNN that was linked into torch 1.13 has 300 in `.data`, and code for the device linker registers too."""
+    """How many containers the library registers. It can be more than were found: a cuDNN that was linked into torch
+    1.13 has 300 in `.data`, where only the program itself looks. Code for the device linker registers too."""
     relocatable: tuple[str, ...] = ()
-    """What is in `__nv_relfatbin`: not loadable, and not among the others."""
+    """The code in `__nv_relfatbin`, which cannot be loaded and is not among the others."""
     reason: str | None = None
-    """Why it could not be read, or not to its end; what was read till then is given."""
+    """Why it could not be read, or not to its end; what was read before that is given."""
 
 
 def read_nvidia(elf: Elf, sample: int | None = None) -> NvidiaCode | None:
-    """The NVIDIA code of a library; None where it has none at all. Raises NotReadable for a damaged section table.
+    """The NVIDIA code of a library; None if it has none at all. Raises NotReadable for a damaged section table.
 
-    With `sample`, about so many of its containers are looked into, evenly spread; the others are stepped over.
+    With `sample`, about that many of its containers are read, evenly spread; the others are skipped.
     """
     loaded = [section for section in elf.sections if section.name == LOADED and section.size]
     linked = [section for section in elf.sections if section.name == RELOCATABLE and section.size]
@@ -87,7 +87,7 @@ def arch_order(arch: str) -> tuple[str, int, str]:
 
 
 class _Walk:
-    """Steps from header to header through the containers of some sections, and looks into one of `every` few."""
+    """Steps from header to header through the containers of some sections, and reads one of `every` few."""
 
     def __init__(self, file: Bounded, every: int = 1) -> None:
         self._file = file
@@ -96,10 +96,10 @@ class _Walk:
         self._looked_into = 0
         self.containers = 0
         self.carriers: dict[str, int] = {}
-        """How many containers carry each architecture."""
+        """How many containers have each architecture."""
 
     def all(self, sections: list[Section]) -> str | None:
-        """Walk through every section; the reason why that did not succeed, if so."""
+        """Walk through every section; returns the reason if that failed."""
         try:
             for section in sections:
                 self._section(section.offset, section.offset + section.size)

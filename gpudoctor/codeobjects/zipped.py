@@ -1,7 +1,7 @@
-"""Files inside a wheel, read where they lie: nothing is unpacked to disk, and memory does not grow with them.
+"""Files inside a wheel, read in place: nothing is unpacked to disk, and memory does not grow with them.
 
-A stored member is a stretch of the archive. A deflated one can only be unpacked forward, but an ELF file names its
-sections at its end: so states of the unpacker are kept on the way, and a read goes on from the last one before it.
+A stored member is a part of the archive. A deflated one can only be unpacked forward, but an ELF file has its section
+table at its end. So states of the unpacker are kept on the way, and a read continues from the last one before it.
 
 Source: PKWARE's APPNOTE.TXT (zip, with its 64-bit extensions); RFC 1951.
 """
@@ -29,7 +29,7 @@ _FULL16, _FULL32 = 0xFFFF, 0xFFFFFFFF
 _ENCRYPTED, _UTF8 = 1, 0x800
 _STORED, _DEFLATED = 0, 8
 
-# Honest wheels stay far below these: the largest has 15,000 members, and a packed
+# Honest wheels stay far below these limits: the largest has 15,000 members, and a compressed
 # library of more than a megabyte a ratio of at most 19.
 _DIRECTORY_LIMIT = 32 << 20
 _MOST_MEMBERS = 200_000
@@ -52,7 +52,7 @@ class Member(Struct, frozen=True):
 
 
 class Archive:
-    """The members of a zip file. Raises NotReadable for what is none, and for a damaged or absurd directory."""
+    """The members of a zip file. Raises NotReadable for any other file, and for a damaged or absurd directory."""
 
     def __init__(self, handle: BinaryIO | int) -> None:
         """`handle` is open for `pread`, and stays open as long as members are read."""
@@ -114,7 +114,7 @@ class Archive:
         return members
 
     def _find_directory(self) -> tuple[int, int, int, int]:
-        """Number of members, size and offset of the directory, and where the record of its end stands."""
+        """Number of members, size and offset of the directory, and the place of its end record."""
         file = self._file
         length = min(file.size, _END.size + _COMMENT_LIMIT)
         tail = file.read(file.size - length, length)
@@ -158,7 +158,7 @@ def _member(data: bytes, at: int) -> tuple[Member, int]:
 
 
 def _wide(extra: bytes, *narrow: int) -> tuple[int, ...]:
-    """The three numbers, those that did not fit into 32 bits taken from the extra field 1."""
+    """The three numbers; those that did not fit into 32 bits come from the extra field 1."""
     at = 0
     while at + 4 <= len(extra):
         kind, length = struct.unpack_from("<HH", extra, at)
@@ -177,7 +177,7 @@ def _wide(extra: bytes, *narrow: int) -> tuple[int, ...]:
 
 
 class _Stored(Bounded):
-    """A stretch of a file that lies there as it is."""
+    """A part of a file that is stored as it is."""
 
     def __init__(self, descriptor: int, start: int, size: int) -> None:
         super().__init__(b"")
@@ -193,7 +193,7 @@ class _Stored(Bounded):
 
 
 class _State(Struct, frozen=True):
-    """Where unpacking can go on: `at` bytes are out, `used` bytes are in."""
+    """Where unpacking can continue: `at` bytes are out, `used` bytes are in."""
 
     at: int
     used: int
@@ -201,7 +201,7 @@ class _State(Struct, frozen=True):
 
 
 class _Deflated(Bounded):
-    """A deflated stretch of a file. Going back costs unpacking from the state before."""
+    """A deflated part of a file. Going back means unpacking again from the state before."""
 
     def __init__(self, descriptor: int, start: int, packed_size: int, size: int) -> None:
         super().__init__(b"")
@@ -235,7 +235,7 @@ class _Deflated(Bounded):
         self._buffer, self._buffer_at = b"", state.at
 
     def _unpack_more(self) -> None:
-        """The next piece of content into the buffer, in the place of the one before."""
+        """Unpack the next piece of content into the buffer, in place of the previous one."""
         at = self._buffer_at + len(self._buffer)
         if at - self._states[-1].at >= self._state_every:
             self._states.append(_State(at, self._used, self._unpacker.copy()))

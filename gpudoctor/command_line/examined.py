@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from gpudoctor.command_line.arguments import Examined, Shown
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from gpudoctor.machine import Level
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.smoke.plan import Request
+    from gpudoctor.smoke.session import Progress
 
 
 def host_of(root: str | None, variables: dict[str, str]) -> Host:
@@ -34,24 +36,38 @@ def probed(
     from gpudoctor.host.interrupts import interruptible
     from gpudoctor.render.progress import progress_line
 
-    root = examined.root
     settings = project_settings() if is_this_machine(examined, description) else Settings()
-    level = cast("Level | None", examined.level or settings.level or ("static" if description.gpus else None))
+    with interruptible(), progress_line(shown.style, shown.quiet) as progress:
+        return surveyed(examined, variables, description, matrix, settings.level, progress, progress.stage)
+
+
+def surveyed(
+    examined: Examined,
+    variables: dict[str, str],
+    description: Description,
+    matrix: Matrix,
+    default_level: str | None = None,
+    progress: Progress | None = None,
+    stage: Callable[[str], None] = lambda _: None,
+) -> tuple[Survey, Subject]:
+    """The same without a word to anybody, and with the signals as they are."""
+    root = examined.root
+    level = cast("Level | None", examined.level or default_level or ("static" if description.gpus else None))
     host = host_of(root, variables)
     # Of a described machine the kernels can prove nothing but this torch, on the CPU: if a person asks for them.
     installed = not (description.torch or description.python_version)
     kernels = description.empty or (examined.level is not None and installed)
     request = None if description.empty or not kernels else _on_the_cpu()
-    with interruptible(), progress_line(shown.style, shown.quiet) as progress:
-        found = survey(
-            host,
-            matrix,
-            python=examined.python,
-            level=level,
-            kernels=kernels,
-            request=request,
-            progress=progress,
-        )
+    found = survey(
+        host,
+        matrix,
+        python=examined.python,
+        level=level,
+        kernels=kernels,
+        request=request,
+        progress=progress,
+        stage=stage,
+    )
     return found, Subject("machine", "this machine") if root is None else Subject("root", root)
 
 

@@ -1,4 +1,4 @@
-"""The commands of a RUN: what a shell would start, one argument list each, with its line."""
+"""The commands of a RUN instruction: the argument list of each command that the shell starts, with its line."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ class Command(Struct, frozen=True):
     line: int
     maybe: bool = False
     variables: dict[str, str] = {}
-    """Of those that decide what is installed: set by ENV or ARG, by an export, or for it alone."""
+    """Variables that decide what is installed: set by ENV, ARG or export, or for this command alone."""
     text: str = ""
-    """As written, the words parted by single spaces."""
+    """The command as written, its words separated by single spaces."""
     writes: str = ""
     """The file that its output goes to."""
 
 
 def commands(run: Instruction, variables: Mapping[str, str], bounds: Bounds) -> Iterator[Command]:
-    """What a RUN starts. `variables` are the ENV and ARG values that are known; of a text that no shell would take,
-    nothing. Raises BoundError."""
+    """The commands that a RUN starts. `variables` are the known values of ENV and ARG. A text that no shell accepts
+    yields nothing. Raises BoundError."""
     shell = _Shell(variables, bounds)
     if run.argv is not None:
         yield from shell.called(run.argv, run.line, False, 0)
@@ -67,7 +67,7 @@ def commands(run: Instruction, variables: Mapping[str, str], bounds: Bounds) -> 
 
 
 class _Shell:
-    """What runs the commands: with the variables that are known, and those that they export."""
+    """The shell that runs the commands, with the known variables and those that the commands export."""
 
     def __init__(self, variables: Mapping[str, str], bounds: Bounds) -> None:
         self._known: ChainMap[str, str] = ChainMap({}, variables)  # type: ignore[arg-type]
@@ -96,7 +96,7 @@ class _Shell:
             depth = max(0, opened - sum(word in _CLOSING for word in words))
 
     def of_text(self, text: str, line: int, maybe: bool, level: int) -> Iterator[Command]:
-        """The commands of one list."""
+        """The commands of one command list."""
         words: list[str] = []
         at, depth, lists = line, 0, _Lists()
         tokens = itertools.chain(shell_words(text, line, self._bounds), ((Sign(), line),))
@@ -121,40 +121,40 @@ class _Shell:
             return
 
     def _simple(self, words: tuple[str, ...], line: int, maybe: bool, level: int) -> Iterator[Command]:
-        """One simple command: keywords, redirections and assignments before it taken off."""
-        own: dict[str, str] = {}
+        """One simple command, without the keywords, redirections and assignments before it."""
+        assigned: dict[str, str] = {}
         rest = list(_without_redirections(words))
         first = 0
         while first < len(rest) and (
-            rest[first] in _WORDS or _ASSIGNMENT.match(rest[first]) or (rest[first].startswith("-") and not own)
+            rest[first] in _WORDS or _ASSIGNMENT.match(rest[first]) or (rest[first].startswith("-") and not assigned)
         ):
             if rest[first] in ("for", "case", "set"):
                 return
             if _ASSIGNMENT.match(rest[first]):
-                self._assign(rest[first], own)
+                self._assign(rest[first], assigned)
             first += 1
         keyword = next(iter(rest[first:]), "")
         if keyword in ("export", "env"):
             first += 1
             while first < len(rest) and _ASSIGNMENT.match(rest[first]):
-                self._assign(rest[first], own)
+                self._assign(rest[first], assigned)
                 first += 1
         if keyword in ("", "export"):
-            self._known.update(own)
+            self._known.update(assigned)
             return
-        scope = ChainMap(own, self._known) if own else self._known
+        scope = ChainMap(assigned, self._known) if assigned else self._known
         argv = tuple(partly_expanded(word, scope, self._bounds) for word in rest[first:])
         for command in self.called(argv, line, maybe, level):
             yield Command(
-                command.argv, command.line, command.maybe, _of_installers(scope), command.text, _written(words)
+                command.argv, command.line, command.maybe, _installer_variables(scope), command.text, _written(words)
             )
 
-    def _assign(self, word: str, own: MutableMapping[str, str]) -> None:
+    def _assign(self, word: str, assigned: MutableMapping[str, str]) -> None:
         name, _, value = word.partition("=")
-        own[name] = partly_expanded(value, self._known, self._bounds)
+        assigned[name] = partly_expanded(value, self._known, self._bounds)
 
     def called(self, argv: tuple[str, ...], line: int, maybe: bool, level: int) -> Iterator[Command]:
-        """The command itself, or those of the text that it gives to a shell."""
+        """The command itself, or the commands of the text that it passes to a shell."""
         if not argv:
             return
         if os.path.basename(argv[0]) in SHELLS and level < _DEPTH:
@@ -163,15 +163,15 @@ class _Shell:
                     yield from self.of_text(argv[number + 1], line, maybe, level + 1)
                     return
         self._bounds.commands.spend()
-        yield Command(argv, line, maybe, _of_installers(self._known), " ".join(argv))
+        yield Command(argv, line, maybe, _installer_variables(self._known), " ".join(argv))
 
 
-def _of_installers(known: Mapping[str, str]) -> dict[str, str]:
+def _installer_variables(known: Mapping[str, str]) -> dict[str, str]:
     return {name: known[name] for name in _OF_INSTALLERS if name in known}
 
 
 class _Lists:
-    """Where in lists of `&&`, `||` and `;`, and in groups of these, the next command stands."""
+    """The position of the next command in lists of `&&`, `||` and `;`, and in groups of these."""
 
     def __init__(self) -> None:
         self._test = self._after_or = self._after_test = False
@@ -180,12 +180,12 @@ class _Lists:
 
     @property
     def conditional(self) -> bool:
-        """Whether the command runs only if others fail, or if a test holds. What follows `a || b &&` runs whichever
-        of them did: where both fail, so does the build."""
+        """Whether the command runs only if others fail, or if a test is true. A command after `a || b &&` runs in
+        either case: if both fail, the build fails too."""
         return self._after_or or self._after_test or self._conditional_groups > 0
 
     def command(self, words: list[str]) -> None:
-        """A command begins or, with braces alone, a group."""
+        """A command begins, or a group if the word is a brace."""
         if words[0] == "{":
             self.sign("(")
         elif words[0] == "}":
@@ -225,8 +225,8 @@ def _written(words: tuple[str, ...]) -> str:
 
 
 def in_turn(text: str, *patterns: re.Pattern[str]) -> bool:
-    """Whether each of the patterns is found after the one before it. One pattern with `.*` between them would look
-    through a long text as often as its beginning is found."""
+    """Whether each pattern is found after the one before. One pattern with `.*` would search a long text
+    repeatedly."""
     end = 0
     for pattern in patterns:
         if (found := pattern.search(text, end)) is None:

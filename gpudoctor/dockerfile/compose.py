@@ -1,4 +1,4 @@
-"""Services of a compose file: their image, and what of the host they are given."""
+"""The services of a compose file: their images, and which parts of the host they are given."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _SERVICES = 1000
 
 
 class Service(Struct, frozen=True):
-    """One service. `open` is why something about it cannot be told: it extends another file, say."""
+    """One service. `open` says why something about it is unknown, such as a service that it extends."""
 
     file: str
     name: str
     line: int
     image: str | None = None
     context: str | None = None
-    """Folder of its build context, relative to the compose file."""
+    """The folder of its build context, relative to the compose file."""
     dockerfile: str = ""
     target: str = ""
     arguments: dict[str, str] = {}
     nvidia: bool = False
-    """It is given NVIDIA GPUs, by any of the ways."""
+    """Whether it is given NVIDIA GPUs, in any way."""
     kfd: bool = False
     render: bool = False
     """/dev/dri, or a node in it."""
@@ -50,7 +50,7 @@ class Service(Struct, frozen=True):
 def read_compose(
     file: str, text: str, bounds: Bounds | None = None, variables: Mapping[str, str] = {}
 ) -> tuple[Service, ...]:
-    """The services of a compose file. Raises RecipeError for what is none, or is over a bound."""
+    """The services of a compose file. Raises RecipeError for any other text, or if a bound is exceeded."""
     bounds = bounds or Bounds()
     try:
         document = read_yaml(text)
@@ -59,7 +59,7 @@ def read_compose(
     bounds.values.spend(document.size)
     services = document.value.get("services") if isinstance(document.value, dict) else None
     if not isinstance(services, dict):
-        raise RecipeError("has no `services`: this is no compose file")
+        raise RecipeError("has no `services`: this is not a compose file")
     if len(services) > _SERVICES:
         raise RecipeError(f"has more than {_SERVICES:,} services")
     lines = _lines(document.node)

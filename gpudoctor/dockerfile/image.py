@@ -1,4 +1,4 @@
-"""What a Dockerfile makes: the image of its last (or chosen) stage, with the stages that it grows from."""
+"""The image that a Dockerfile builds: its last (or chosen) stage, with the stages that this one is built from."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 _LONGEST_LIST = 200
 
 Read = Callable[[str], "str | None"]
-"""A file of the build context as a text; None where it cannot be had."""
+"""Reads a file of the build context; None if that is not possible."""
 
 
 class Setting(Struct, frozen=True):
-    """A variable that the image sets. `value` None: it hangs on something that is not known."""
+    """A variable that the image sets. `value` is None if it depends on something unknown."""
 
     name: str
     value: str | None
@@ -47,7 +47,7 @@ class Copied(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """One command of the build with what it installs by pip, or the script that may install anything."""
+    """One command of the build, with what it installs by pip, or the script that may install anything."""
 
     command: Command
     pip: PipInstall | None = None
@@ -55,14 +55,14 @@ class Step(Struct, frozen=True):
 
 
 class Image(Struct, frozen=True, eq=False):
-    """What is known of the image of one stage, its parent stages included. Each is only like itself, so that answers
-    about one can be kept."""
+    """What is known of the image of one stage, parent stages included. An image equals only itself, so that answers
+    about it can be cached."""
 
     file: str
     name: str
-    """Name of the stage, "" without one."""
+    """Name of the stage; "" if it has none."""
     base: str | None
-    """The image that it begins with; None: not known."""
+    """The image that it is built on; None if unknown."""
     base_line: int
     facts: BaseImage | None
     platform: str
@@ -77,18 +77,18 @@ class Image(Struct, frozen=True, eq=False):
         return f"{self.file}:{line}"
 
     def variable(self, name: str) -> str | None:
-        """Value of a variable, where it is set and known."""
+        """Value of a variable, if it is set and known."""
         setting = self.settings.get(name)
         return setting.value if setting else None
 
 
 class _Stage(Struct):
-    """A stage with its instructions, before anything of it is followed."""
+    """A stage with its instructions, none of them applied yet."""
 
     line: int
     name: str
     image: str | None
-    """The image that it begins with; None: not known."""
+    """The image that it is built on; None if unknown."""
     platform: str
     parent: _Stage | None
     instructions: list[Instruction]
@@ -103,10 +103,10 @@ def read_dockerfile(
     target: str = "",
     bounds: Bounds | None = None,
 ) -> Image:
-    """The image of a Dockerfile. `arguments` are those of --build-arg, `target` a stage ("": the last).
-    Stages that it does not grow from are not followed: a builder leaves them out, too.
+    """The image of a Dockerfile. `arguments` are those of --build-arg, `target` is a stage ("": the last one).
+    Stages that it is not built from are ignored, as a builder does.
 
-    Raises RecipeError for what no builder would take, and for what is over a bound.
+    Raises RecipeError for a text that no builder accepts, or if a bound is exceeded.
     """
     bounds = bounds or Bounds()
     build = _Build(arguments, read, bounds)
@@ -116,7 +116,7 @@ def read_dockerfile(
     for stage in reversed(chain):
         build.begin()
         for one in stage.instructions:
-            with _placed(one):
+            with _with_line(one):
                 build.apply(one)
     base = chain[-1].image
     return Image(
@@ -134,8 +134,8 @@ def read_dockerfile(
 
 
 @contextmanager
-def _placed(one: Instruction) -> Iterator[None]:
-    """What is over a bound is told with its line."""
+def _with_line(one: Instruction) -> Iterator[None]:
+    """Report an exceeded bound with its line."""
     try:
         yield
     except BoundError as error:
@@ -146,7 +146,7 @@ def _stages(instructions: tuple[Instruction, ...], build: _Build, bounds: Bounds
     stages: list[_Stage] = []
     named: dict[str, _Stage] = {}
     for one in instructions:
-        with _placed(one):
+        with _with_line(one):
             if one.name == "FROM":
                 stage = _from(one, build.general, named, bounds)
                 stages.append(stage)
@@ -172,7 +172,7 @@ def _chosen(stages: list[_Stage], target: str) -> _Stage:
 def _from(one: Instruction, general: Mapping[str, str], named: Mapping[str, _Stage], bounds: Bounds) -> _Stage:
     words = one.text.split()
     if not words or (len(words) != 1 and (len(words) != 3 or words[1].upper() != "AS")):
-        raise RecipeError(f"line {one.line}: FROM is followed by an image, and by AS and a name")
+        raise RecipeError(f"line {one.line}: FROM needs an image, and may add AS and a name")
     image = expanded(words[0], general, bounds)
     platform = expanded(one.flag("platform") or "", general, bounds) or ""
     arch = "linux-aarch64" if re.search(r"arm64|aarch64", platform) else "linux-x86_64"
@@ -181,7 +181,7 @@ def _from(one: Instruction, general: Mapping[str, str], named: Mapping[str, _Sta
 
 
 class _Build:
-    """What the instructions of a stage, after those of its parents, make of an image."""
+    """The image so far: the effect of the instructions of a stage, after those of its parents."""
 
     def __init__(self, given: Mapping[str, str], read: Read, bounds: Bounds) -> None:
         self._given, self._read, self._bounds = given, read, bounds
@@ -194,14 +194,14 @@ class _Build:
         self.begin()
 
     def begin(self) -> None:
-        """Another stage goes on: it has all of its parent, and no ARG of it."""
+        """Another stage begins: it inherits everything from its parent except its ARGs."""
         self.arguments: dict[str, str] = {}
         self._declared: set[str] = set()
-        """Every ARG, also one that has no value until somebody gives it one."""
+        """Every ARG, with or without a value."""
         self._known = ChainMap(_Values(self.settings), self.arguments)  # type: ignore[arg-type]
 
     def declare(self, one: Instruction, into: dict[str, str]) -> list[str]:
-        """The names of an ARG instruction, their values put into a mapping where they are known."""
+        """The names in an ARG instruction. Known values are put into a mapping."""
         names = []
         for word in self._words(one.text):
             name, equals, default = word.partition("=")
@@ -216,7 +216,7 @@ class _Build:
         return names
 
     def apply(self, one: Instruction) -> None:
-        """Follow one instruction. Raises BoundError."""
+        """Apply one instruction. Raises BoundError."""
         if one.name == "ARG":
             self._declared.update(self.declare(one, self.arguments))
         elif one.name == "ENV":
@@ -256,7 +256,7 @@ class _Build:
         return [(name, value.strip())] if name else []
 
     def _setting(self, name: str, value: str) -> str | None:
-        """The value; an unknown variable of the base image that only adds to a path is left out of it."""
+        """The value of a variable. If it extends an unknown variable of the base image, that part is left out."""
         text = self._expanded(value)
         if name not in self._declared and "$" in text:
             text = without(text, name)
@@ -264,7 +264,7 @@ class _Build:
 
 
 class _Values(Mapping[str, str]):
-    """The values of settings, where they are known: ENV goes before ARG."""
+    """The known values of settings. ENV takes precedence over ARG."""
 
     def __init__(self, settings: Mapping[str, Setting]) -> None:
         self._settings = settings
@@ -283,7 +283,7 @@ class _Values(Mapping[str, str]):
 
 
 class _Files:
-    """Requirements files and scripts of a RUN, found in the build context by the COPY or mount that brought them."""
+    """Requirements files and scripts of a RUN, found in the build context through their COPY or mount."""
 
     def __init__(self, folder: str, copied: list[Copied], run: Instruction, read: Read, bounds: Bounds) -> None:
         self._folder, self._copied, self._read, self._bounds = folder, copied, read, bounds

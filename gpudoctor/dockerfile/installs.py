@@ -1,4 +1,4 @@
-"""What install commands put into an image: packages of pip, uv and conda, packages of the distribution."""
+"""What install commands add to an image: packages of pip, uv and conda, and of the distribution."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _WITH_VALUE = frozenset({
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*) ?(\[[^\]]*\])? ?(@ ?\S+|(?:[=<>!~][^;#]*)?) ?(;.*)?")
 _OPTION = re.compile(r"(-i|--index-url|--extra-index-url|-f|--find-links|-r|--requirement)[ =]\s*(\S+)")
 _LONGEST, _PARENTHESES = 1000, 10
-"""Of a requirement without its hashes, and of its marker."""
+"""Limits for a requirement without its hashes, and for its marker."""
 _DEPTH = 16
 _NAME = re.compile(r"[-_.]+")
 
 
 class Requirement(Struct, frozen=True):
-    """One package that is asked for: `specifier` "==2.6.0+cu124", "" or "@ URL"."""
+    """One requested package. `specifier` is "==2.6.0+cu124", "" or "@ URL"."""
 
     name: str
     specifier: str = ""
     extras: str = ""
     file: str = ""
-    """The requirements file that asks, with its line."""
+    """The requirements file that names it, with the line."""
 
 
 class PipInstall(Struct, frozen=True):
@@ -53,18 +53,17 @@ class PipInstall(Struct, frozen=True):
     flags: tuple[str, ...] = ()
     executable: str = ""
     incomplete: bool = False
-    """A file or a text that also says what is installed, and from where, is not known."""
+    """Whether a file or text that also decides what is installed, and from where, is unknown."""
     elsewhere: bool = False
-    """Into a folder or for another platform or Python: says nothing of this image's Python."""
+    """Whether it installs into a folder, or for another platform or Python than this image's."""
 
     def asks_for(self, name: str) -> Requirement | None:
-        """The requirement of that name, if it asks for one."""
+        """The requirement of that name, if the command has one."""
         return next((requirement for requirement in self.requirements if requirement.name == name), None)
 
 
 def pip_install(command: Command, read: Callable[[str], str | None], bounds: Bounds) -> PipInstall | None:
-    """What a command installs by pip or uv; `read` gives a requirements file of the image, None where it cannot be
-    had. Raises BoundError."""
+    """What a command installs by pip or uv. `read` gives a requirements file of the image. Raises BoundError."""
     found = _pip_words(command.argv)
     if found is None:
         return None
@@ -99,7 +98,7 @@ def pip_install(command: Command, read: Callable[[str], str | None], bounds: Bou
 
 
 def _pip_words(argv: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
-    """(tool, words after `install`) of an installing command."""
+    """(tool, words after `install`) of a command that installs packages."""
     name = os.path.basename(argv[0])
     rest = argv[1:]
     if re.fullmatch(r"python[\d.]*", name) and rest[:1] in (("-m",), ("-mpip",)):
@@ -128,7 +127,7 @@ def _requirement(word: str, file: str = "") -> list[Requirement]:
 
 
 class _RequirementsFiles:
-    """Reads requirements files into what a command asks for: each of them once, whoever includes it."""
+    """Reads requirements files into the requirements of a command, each file once."""
 
     def __init__(
         self,
@@ -141,7 +140,7 @@ class _RequirementsFiles:
         self._seen: set[str] = set()
 
     def add(self, path: str, name: str = "", depth: int = 1) -> bool:
-        """Add a file with those that it includes; False where it cannot be had. `name` is how it is told of."""
+        """Add a file and the files that it includes; False if it cannot be read. `name` is its name in messages."""
         if path in self._seen:
             return True
         if depth > _DEPTH:
@@ -160,7 +159,7 @@ class _RequirementsFiles:
             elif words and not words.startswith("-"):
                 self._bounds.requirements.spend()
                 plain = re.sub(r"\s--hash=\S+.*", "", words)
-                if len(plain) <= _LONGEST and not _is_for_elsewhere(plain):
+                if len(plain) <= _LONGEST and not _excludes_linux(plain):
                     self._requirements += _requirement(plain, f"{name or path}:{number}")
         return True
 
@@ -173,8 +172,8 @@ class _RequirementsFiles:
 
 
 @lru_cache
-def _is_for_elsewhere(requirement: str) -> bool:
-    """Whether a marker leaves Linux out."""
+def _excludes_linux(requirement: str) -> bool:
+    """Whether a marker excludes Linux."""
     marker = requirement.partition(";")[2]
     if not marker or marker.count("(") > _PARENTHESES:
         return bool(marker)
@@ -197,7 +196,7 @@ def system_packages(command: Command) -> Iterator[str]:
 
 
 def conda_packages(command: Command) -> tuple[str, ...]:
-    """Names that a conda, mamba or micromamba command installs."""
+    """The packages that a conda, mamba or micromamba command installs."""
     words = [word for word in command.argv[1:] if not word.startswith("-")]
     if os.path.basename(command.argv[0]) not in ("conda", "mamba", "micromamba", "pixi"):
         return ()

@@ -1,4 +1,4 @@
-"""Lines that are proposed for a Dockerfile; findings about a torch that it asks for, or a variable that it sets."""
+"""Proposed lines for a Dockerfile, and findings about a torch that it requests or a variable that it sets."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from gpudoctor.finding import Finding, Fix, Severity
 
 
 def install_line(recipe: Recipe, image: Image, line: int, version: str, build: str, url: str, extra: str = "") -> str:
-    """The line to write: torch with the companions that the file installs, from one index; what else its command
-    installs stays in a command of its own."""
+    """The line to write: torch and the companions that the file installs, from one index. Other packages of the same
+    command stay in a command of their own."""
     local = f"+{build}" if url and not extra else ""
     tool = next((step.pip.tool for step in image.steps if step.pip and step.command.line == line), "pip")
     words = ["uv pip install" if tool == "uv" else "pip install"]
@@ -18,9 +18,9 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     words.append(f"torch{f'[{extra}]' if extra else ''}=={version}{local}")
     row = recipe.matrix.companion(version)
     pinned = {"torchvision": row and row.torchvision, "torchaudio": row and row.torchaudio}
-    for name, fitting in pinned.items():
+    for name, matching in pinned.items():
         if any(step.pip is not None and step.pip.asks_for(name) for step in image.steps):
-            words.append(f"{name}=={fitting}{local}" if fitting else name)
+            words.append(f"{name}=={matching}{local}" if matching else name)
     return f"{image.at(line)}: RUN {' '.join(words)}"
 
 
@@ -45,7 +45,7 @@ def torch_finding(
     fixes: tuple[Fix, ...],
     certain: bool = True,
 ) -> Finding:
-    """A finding on the command that asks for torch. `certain`: nothing in it was guessed."""
+    """A finding about the command that requests torch. `certain` means that nothing in it was guessed."""
     where = [line_of(image, asked.line, asked.text)]
     if asked.requirement.file:
         path, _, line = asked.requirement.file.rpartition(":")
@@ -65,9 +65,9 @@ def torch_finding(
 def setting_finding(
     image: Image, setting: Setting, severity: Severity, message: str, want: str, instead: str = ""
 ) -> Finding:
-    """A finding on a variable of the image. `instead` is the line to write in its place, "" to take it out."""
+    """A finding about a variable of the image. `instead` is the line to write in its place; "" removes it."""
     written = f"{setting.name}={setting.value}"
-    advice = f"write {instead}" if instead else "take this variable out"
+    advice = f"write {instead}" if instead else "remove this variable"
     return Finding(
         severity=severity,
         message=message,

@@ -1,4 +1,4 @@
-"""Finding and reading the files of a recipe: the only module here that opens any."""
+"""Finds and reads the files of a recipe; the only module here that opens files."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class _Reader:
         self._built: dict[tuple[object, ...], Image] = {}
 
     def image(self, file: str, context: str, arguments: Mapping[str, str], target: str) -> Image:
-        """The image of a Dockerfile: the same one for the same question."""
+        """The image of a Dockerfile; the same arguments give the same image object."""
         key = (file, context, frozenset(arguments.items()), target)
         if key not in self._built:
             with _named(file):
@@ -87,7 +87,7 @@ class _Reader:
         images: dict[tuple[object, ...], Image] = {}
         for found in services:
             given = found.name in elsewhere
-            service = replace(found, open="another compose file of the folder gives it one") if given else found
+            service = replace(found, open="another compose file of the folder gives it a GPU") if given else found
             with _named(file):
                 image = self._of_service(service, folder)
                 if image is not None:
@@ -112,7 +112,7 @@ class _Reader:
         return names
 
     def _of_service(self, service: Service, folder: str) -> Image | None:
-        """The image that a service builds, else one that is only named; None where neither is known."""
+        """The image that a service builds, else the one that it names; None if neither is known."""
         if service.context is not None and "://" not in service.context:
             context = os.path.normpath(os.path.join(folder, service.context))
             file = os.path.join(context, service.dockerfile or "Dockerfile")
@@ -125,7 +125,7 @@ class _Reader:
         return Image(service.file, "", service.image, service.line, facts, "linux-x86_64")
 
     def _variables(self, folder: str) -> dict[str, str]:
-        """What compose takes for ${NAME}: its .env file."""
+        """The values that compose uses for ${NAME}: those of its .env file."""
         text = self._context(folder)(".env") or ""
         pairs = (line.strip().removeprefix("export ").partition("=") for line in text.splitlines())
         return {
@@ -145,7 +145,7 @@ class _Reader:
 
 @contextmanager
 def _named(file: str) -> Iterator[None]:
-    """What is wrong with a file is told with its name."""
+    """Report what is wrong with a file together with its name."""
     try:
         yield
     except (RecipeError, BoundError) as error:
@@ -153,12 +153,12 @@ def _named(file: str) -> Iterator[None]:
 
 
 def _key(image: Image) -> tuple[object, ...]:
-    """What tells images of services apart."""
+    """What distinguishes the images of services."""
     return image.file, image.name, image.base, frozenset(image.settings.values())
 
 
 def _place(file: str) -> str:
-    """How a file is named in findings: from the working directory where it is below it, as annotations need it."""
+    """The name of a file in findings: relative to the working directory if it is below that, for annotations."""
     below = os.path.relpath(os.path.realpath(file))
     return file if below.startswith("..") else below
 
@@ -167,10 +167,10 @@ def _text(path: str) -> str:
     try:
         content = read_given(path, _LIMIT)
     except (OSError, ValueError) as error:
-        said = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{path}: cannot be read: {said.lower()}") from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{path}: cannot be read: {reason.lower()}") from None
     if len(content) > _LIMIT:
-        raise InputError(f"{path}: larger than {_LIMIT >> 20} MiB: this is no Dockerfile or compose file")
+        raise InputError(f"{path}: larger than {_LIMIT >> 20} MiB: this is not a Dockerfile or compose file")
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -178,7 +178,7 @@ def _text(path: str) -> str:
 
 
 def _files_in(context: str) -> Read:
-    """A reader of files of the build context, and of nothing outside it."""
+    """A function that reads files of the build context, and nothing outside it."""
     root = os.path.realpath(context or ".")
 
     def read(path: str) -> str | None:

@@ -1,5 +1,4 @@
-"""What the checks of Dockerfiles look at. They are no checks of a machine: their input is a recipe, and none of them
-is run, or imported, where a machine is judged."""
+"""The input of the image checks. Checking a machine neither runs nor imports them."""
 
 from __future__ import annotations
 
@@ -18,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Started(Struct, frozen=True):
-    """A service with the image that it runs, as far as that is known."""
+    """A service with the image that it runs, if that is known."""
 
     service: Service
     image: Image | None = None
 
 
 class Recipe:
-    """Images and services of a recipe, the GPUs and driver that are meant, and the matrix."""
+    """Images and services of a recipe, the described GPUs and driver, and the matrix."""
 
     def __init__(
         self,
@@ -45,7 +44,7 @@ class Recipe:
         return self._torches[image]
 
     def vendor(self, image: Image) -> Vendor | None:
-        """Whose GPUs an image is made for; None: not known, or for none."""
+        """The vendor whose GPUs an image is made for; None if that is unknown, or if there is none."""
         held = self.torch(image)
         if held is not None and held.vendor:
             return held.vendor
@@ -55,10 +54,10 @@ class Recipe:
 
 
 def line_of(image: Image, line: int, text: str) -> Evidence:
-    """The place that a finding rests on."""
+    """The line that a finding is based on."""
     return Evidence("instruction", text, image.at(line))
 
 
 def change(title: str, *lines: str, why: str = "") -> Fix:
-    """A way out that a person writes into a file."""
+    """A fix that a person writes into a file."""
     return Fix(title=title, remedies=(Manual(text="\n".join(lines), why=why),))

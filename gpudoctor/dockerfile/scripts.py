@@ -1,4 +1,4 @@
-"""Scripts that a build runs. What they install is not followed: it is only told that they may."""
+"""Scripts that a build runs. Their commands are not followed; a script only counts as one that may install torch."""
 
 from __future__ import annotations
 
@@ -21,22 +21,21 @@ _OF_OTHER_TOOLS = re.compile(
 
 
 class Script(Struct, frozen=True):
-    """A script that may install torch, by its text, or because its text cannot be had."""
+    """A script that may install torch, because its text says so or because its text is not available."""
 
     path: str
     names_torch: bool = False
 
 
 def installing_script(command: Command, read: Callable[[str], str | None]) -> Script | None:
-    """The script that a command runs, if it may install torch; `read` gives a file of the image, None where it
-    cannot be had."""
+    """The script that a command runs, if it may install torch. `read` gives a file of the image, or None."""
     path = _script(command.argv)
     text = read(path) if path else None
     if text is not None:
         found = Script(path, names_torch=bool(re.search(r"\btorch\b", text)))
         return found if _may_install(text) else None
-    strange = _SHELL_SCRIPT.search(path) and not _OF_OTHER_TOOLS.search(posixpath.basename(path))
-    return Script(path) if strange else None
+    suspicious = _SHELL_SCRIPT.search(path) and not _OF_OTHER_TOOLS.search(posixpath.basename(path))
+    return Script(path) if suspicious else None
 
 
 @lru_cache
@@ -46,7 +45,7 @@ def _may_install(text: str) -> bool:
 
 
 def _script(argv: tuple[str, ...]) -> str:
-    """The file that a command runs as a script, "" for other commands."""
+    """The file that a command runs as a script; "" for other commands."""
     name = posixpath.basename(argv[0])
     given = next((word for word in argv[1:] if not word.startswith("-")), "")
     if name in (*SHELLS, ".", "source"):

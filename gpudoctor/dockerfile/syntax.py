@@ -1,4 +1,4 @@
-"""The syntax of a Dockerfile: instructions with their lines, flags and here-documents; nothing is judged here."""
+"""The syntax of a Dockerfile: instructions with their lines, flags and here-documents."""
 
 from __future__ import annotations
 
@@ -41,36 +41,36 @@ _FLAG = re.compile(r"\s*(--[a-z-]+(?:=(?:\"[^\"]*\"|\S)*)?)(?=\s|$)")
 
 
 class RecipeError(Exception):
-    """A file that no builder would take, or that is no such file: the text says where and what."""
+    """A file that no builder accepts, or of another kind; the text says where and why."""
 
 
 class Document(Struct, frozen=True):
-    """A here-document of an instruction: the line on which its body begins, and the body."""
+    """A here-document of an instruction: its body, and the line where the body begins."""
 
     line: int
     text: str
 
 
 class Instruction(Struct, frozen=True):
-    """One instruction. In `text` a line break stands where a line was continued, so that lines can be counted."""
+    """One instruction. `text` keeps a line break where a line was continued, so that lines can be counted."""
 
     line: int
     name: str
     text: str
     flags: tuple[str, ...] = ()
-    """`--from=builder`, `--mount=...`, without what follows them."""
+    """`--from=builder`, `--mount=...`, without the words after them."""
     argv: tuple[str, ...] | None = None
-    """Of the exec form."""
+    """The words of the exec form."""
     documents: tuple[Document, ...] = ()
 
     def flag(self, name: str) -> str | None:
-        """Value of a flag such as "from"; None where it is not given."""
+        """Value of a flag such as "from"; None if it is not given."""
         found = (flag.partition("=") for flag in self.flags)
         return next((value for key, _, value in found if key == f"--{name}"), None)
 
 
 def parse(text: str, bounds: Bounds | None = None) -> tuple[Instruction, ...]:
-    """The instructions of a Dockerfile, in order. Raises RecipeError with a line for what is none."""
+    """The instructions of a Dockerfile, in order. Raises RecipeError with a line for any other text."""
     bounds = bounds or Bounds()
     lines = text.removeprefix("\ufeff").splitlines()
     found: list[Instruction] = []
@@ -82,14 +82,14 @@ def parse(text: str, bounds: Bounds | None = None) -> tuple[Instruction, ...]:
         found.append(one)
     first = next((one for one in found if one.name != "ARG"), None)
     if first is None:
-        raise RecipeError("has no FROM: this is no Dockerfile")
+        raise RecipeError("has no FROM: this is not a Dockerfile")
     if first.name != "FROM":
-        raise RecipeError(f"line {first.line}: {first.name} stands before the first FROM: this is no Dockerfile")
+        raise RecipeError(f"line {first.line}: {first.name} before the first FROM: this is not a Dockerfile")
     return tuple(found)
 
 
 def _escape(lines: list[str]) -> str:
-    """The escape character: a parser directive may change it before anything else is said."""
+    """The escape character. A parser directive at the top of the file may change it."""
     for line in lines:
         directive = re.match(r"\s*#\s*(\w+)\s*=\s*(\S+)\s*$", line)
         if directive is None:
@@ -127,12 +127,12 @@ def _name(text: str, line: int) -> tuple[str, str]:
     found = re.match(r"\s*([A-Za-z]+)(?=\s|$)", text)
     if found is None or found[1].upper() not in INSTRUCTIONS:
         word = text.split(maxsplit=1)[0][:40] if text.split() else ""
-        raise RecipeError(f"line {line}: {word!r} is no instruction of a Dockerfile")
+        raise RecipeError(f"line {line}: {word!r} is not an instruction of a Dockerfile")
     return found[1].upper(), text[found.end() :]
 
 
 class _Bodies:
-    """The bodies of here-documents. Their ends are looked up: an opening that is never closed costs nothing."""
+    """The bodies of here-documents. Their ends are indexed, so a here-document that is never closed costs nothing."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
@@ -158,7 +158,7 @@ class _Bodies:
         return self._numbers("\t")
 
     def _numbers(self, stripped: str) -> dict[str, list[int]]:
-        """The numbers of the lines that say the same."""
+        """The line numbers of each distinct line."""
         found: dict[str, list[int]] = defaultdict(list)
         for number, line in enumerate(self._lines):
             found[line.lstrip(stripped) if stripped else line].append(number)
@@ -171,7 +171,7 @@ def _instruction(name: str, text: str, line: int, documents: tuple[Document, ...
     while found := _FLAG.match(text, end):
         flags.append(found[1])
         end = found.end()
-    # The line breaks of what is taken away stay, to count by.
+    # The line breaks of the removed flags stay, so that lines can be counted.
     rest = "\n" * text.count("\n", 0, end) + text[end:]
     return Instruction(line, name, rest, tuple(flags), _exec_form(rest), documents)
 

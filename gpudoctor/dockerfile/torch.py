@@ -1,4 +1,4 @@
-"""Which torch an image ends up with: that of its base, or what its install commands bring."""
+"""The torch that an image ends up with: that of its base image, or what its commands install."""
 
 from __future__ import annotations
 
@@ -29,35 +29,35 @@ Source = Literal["package index", "index", "both", "elsewhere", "base"]
 
 
 class Asked(Struct, frozen=True):
-    """One install command that asks for torch."""
+    """One install command that requests torch."""
 
     line: int
     text: str
-    """The command as it is written, on one line."""
+    """The command as written, on one line."""
     tool: str
     requirement: Requirement
     source: Source
-    """The package index alone; one index of torch; both together; something that is not known."""
+    """The package index alone; one index of torch; both together; or an unknown place."""
     index_url: str = ""
     build: str = ""
-    """What that index holds: cu128, rocm6.4, cpu."""
+    """The build that this index has: cu128, rocm6.4, cpu."""
     maybe: bool = False
 
     @property
     def pinned(self) -> str:
-        """The exact version that it asks for, without local part; "" where there is none."""
+        """The exact version that it requests, without the local part; "" if there is none."""
         found = re.fullmatch(r"={2,3}([^*,]+)", self.requirement.specifier)
         return found[1].partition("+")[0] if found else ""
 
     @property
     def local(self) -> str:
-        """The local part that it asks for: "cu124"."""
+        """The local part that it requests: "cu124"."""
         found = re.fullmatch(r"={2,3}[^*,+]+\+([\w.]+)", self.requirement.specifier)
         return found[1] if found else ""
 
 
 class Held(Struct, frozen=True):
-    """The torch of an image. `build` "" or `version` "": not known."""
+    """The torch of an image. `build` or `version` is "" if unknown."""
 
     version: str
     build: str
@@ -65,11 +65,11 @@ class Held(Struct, frozen=True):
     source: Source
     asked: Asked | None = None
     certain: bool = True
-    """False where the version is the newest that is known to fit."""
+    """False if the version is only the newest known one that matches."""
 
     @property
     def known(self) -> bool:
-        """Whether version and build are those of a wheel that can be judged."""
+        """Whether version and build are those of a wheel that can be checked."""
         return bool(self.version and re.fullmatch(r"cpu|xpu|cu\d+|rocm[\d.]+", self.build))
 
     @property
@@ -81,7 +81,7 @@ class Held(Struct, frozen=True):
 
 @lru_cache
 def asked_for(image: Image) -> tuple[Asked, ...]:
-    """Every command of an image that installs torch by pip or uv into its own Python."""
+    """Every command of an image that installs torch by pip or uv into the image's own Python."""
     configured = _configured_from(image)
     found = []
     for step in image.steps:
@@ -126,7 +126,7 @@ def _source(
     backend: str,
     configured: bool,
 ) -> tuple[Source, str, str]:
-    """Where a requirement of torch comes from: (source, url of torch's index, the build that it holds)."""
+    """Where a requirement of torch comes from: (source, url of torch's index, the build that it has)."""
     if requirement.specifier.startswith("@"):
         wheel = re.search(r"/whl/(?:nightly/|test/)?([a-z]+[\d.]*)/torch-", requirement.specifier)
         return "elsewhere", "", wheel[1] if wheel else ""
@@ -147,13 +147,13 @@ def _source(
 
 
 def build_of_index(url: str) -> str:
-    """The build that an index of torch holds: "cu128" of ".../whl/cu128"; "" for any other."""
+    """The build that an index of torch has: "cu128" for ".../whl/cu128"; "" for any other index."""
     found = re.search(r"/whl/(?:(?:nightly|test)/)?(cpu|cu\d{3}|rocm\d+(?:\.\d+)*|xpu)/?(?:simple/?)?$", url)
     return found[1] if found and "nightly" not in url and "/test/" not in url else ""
 
 
 class _Configured(NamedTuple):
-    """Where a configuration of pip or uv may say where packages come from."""
+    """Where a configuration of pip or uv may choose the index."""
 
     from_line: float
     """Commands from this line on."""
@@ -176,7 +176,7 @@ def _configured_from(image: Image) -> _Configured:
 
 @lru_cache
 def python_of(image: Image) -> str | None:
-    """The Python that pip installs into, where base image and commands leave no doubt."""
+    """The Python that pip installs into; None if base image and commands leave a doubt."""
     facts = image.facts
     if facts is None or facts.python is None:
         return None
@@ -193,7 +193,7 @@ def python_of(image: Image) -> str | None:
 
 
 def torch_of(image: Image, matrix: Matrix) -> Held | None:
-    """The torch that the image ends up with; None: none, or nothing is known of it."""
+    """The torch that the image ends up with; None if there is none or nothing is known of it."""
     facts = image.facts
     held: Held | None = None
     if facts is not None and facts.has_torch:
@@ -202,15 +202,15 @@ def torch_of(image: Image, matrix: Matrix) -> Held | None:
         return None
     if any(step.script is not None and step.script.names_torch for step in image.steps):
         return None
-    taken_out = [step.command.line for step in image.steps if in_turn(step.command.text, *_UNINSTALLED)]
-    if held is not None and taken_out:
+    uninstalls = [step.command.line for step in image.steps if in_turn(step.command.text, *_UNINSTALLED)]
+    if held is not None and uninstalls:
         held = None
     for asked in asked_for(image):
         if asked.maybe:
             return None
         if held is not None and _satisfied(held, asked):
             continue
-        held = _brought(image, matrix, asked)
+        held = _installed_by(image, matrix, asked)
     return held
 
 
@@ -224,7 +224,7 @@ def _base_build(image: Image) -> str:
 
 
 def _satisfied(held: Held, asked: Asked) -> bool:
-    """Whether pip leaves the torch that is there: it does where the version fits, and nothing forces it."""
+    """Whether pip keeps the installed torch: its version matches, and nothing forces another."""
     if re.search(r"\s(--force-reinstall|--ignore-installed|-I)\b", asked.text):
         return False
     forced = re.search(r"\s(-U|--upgrade)\b", asked.text) and held.source != "base"
@@ -241,11 +241,11 @@ def _satisfied(held: Held, asked: Asked) -> bool:
     return package_matches(asked.requirement.specifier.partition("+")[0], held.version)
 
 
-def _brought(image: Image, matrix: Matrix, asked: Asked) -> Held:
-    """What one command brings, as far as it can be told."""
+def _installed_by(image: Image, matrix: Matrix, asked: Asked) -> Held:
+    """The torch that one command installs, as far as gpudoctor can tell."""
     build = asked.local or asked.build
     python = python_of(image)
-    rows = _fitting(wheels_for(matrix, image.platform, python), asked.requirement.specifier)
+    rows = _matching(wheels_for(matrix, image.platform, python), asked.requirement.specifier)
     if asked.source == "package index" and not asked.local:
         own = next((row for row in rows if row.origin == "pypi"), None)
         return Held(
@@ -275,29 +275,29 @@ def _of_row(asked: Asked, row: TorchBuild | None, build: str) -> Held:
 
 
 def outrun(image: Image, matrix: Matrix, held: Held, asked: Asked) -> TorchBuild | None:
-    """The build that an extra index was named for, where the package index has a newer torch, which pip takes."""
+    """The build that an extra index was named for, if pip instead installs a newer torch of the package index."""
     if asked.source != "both" or asked.pinned or held.asked != asked or held.build in ("", asked.build):
         return None
     rows = (row for row in wheels_for(matrix, image.platform, python_of(image)) if row.build == asked.build)
-    meant = next(rows, None)
-    return meant if meant is not None and figures(meant.version) < figures(held.version) else None
+    wanted = next(rows, None)
+    return wanted if wanted is not None and figures(wanted.version) < figures(held.version) else None
 
 
 @lru_cache
 def wheels_for(matrix: Matrix, platform: str, python: str | None) -> tuple[TorchBuild, ...]:
-    """The builds that pip may take there, newest first."""
+    """The builds that pip may install there, newest first."""
     rows = (row for row in matrix.builds(platform) if row.origin in ("pypi", "download.pytorch.org"))
     return tuple(row for row in rows if python is None or python in row.pythons)
 
 
-def _fitting(rows: tuple[TorchBuild, ...], specifier: str) -> list[TorchBuild]:
+def _matching(rows: tuple[TorchBuild, ...], specifier: str) -> list[TorchBuild]:
     public = re.sub(r"\+[\w.]+", "", specifier)
     versions = {row.version for row in rows}
-    fitting = {version for version in versions if not public or package_matches(public, version)}
-    return [row for row in rows if row.version in fitting]
+    matching = {version for version in versions if not public or package_matches(public, version)}
+    return [row for row in rows if row.version in matching]
 
 
 def cuda_of(build: str) -> str:
-    """ "12.8" of cu128; "" for other builds."""
+    """ "12.8" for cu128; "" for other builds."""
     found = re.fullmatch(r"cu(\d+)(\d)", build)
     return f"{found[1]}.{found[2]}" if found else ""

@@ -14,13 +14,13 @@ _NAMED = re.compile(r"\$\{?(\w+)(?:[^}$]*\})?")
 
 
 def expanded(text: str, known: Mapping[str, str], bounds: Bounds) -> str | None:
-    """The text with every variable in its place; None where one is not known."""
+    """The text with every variable replaced by its value; None if a variable is unknown."""
     result = partly_expanded(text, known, bounds)
     return None if "$" in result else result
 
 
 def partly_expanded(text: str, known: Mapping[str, str], bounds: Bounds) -> str:
-    """The text with the known variables in their places; the others stay as they are written."""
+    """The text with the known variables replaced by their values; the others stay as written."""
     if "$" not in text and "\\" not in text:
         return text
 

@@ -1,4 +1,4 @@
-"""The words of a shell's text: quotes taken off, operators apart, in a time that grows with its length alone."""
+"""The words of a shell text, without quotes and with operators separate, in time that grows only with its length."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _COMMANDS = re.compile(
 
 
 class Sign(str):
-    """Operators of a shell, as they follow each other: "&&", ";", ">"."""
+    """Consecutive operators of a shell: "&&", ";", ">"."""
 
     __slots__ = ()
 
 
 class UnclosedError(ValueError):
-    """A quote that is never closed, or a backslash at the end: no shell would take the text."""
+    """A quote that is never closed, or a backslash at the end: no shell accepts the text."""
 
 
 def words(text: str, bounds: Bounds) -> list[str]:
@@ -30,7 +30,7 @@ def words(text: str, bounds: Bounds) -> list[str]:
 
 
 def shell_words(text: str, line: int, bounds: Bounds) -> Iterator[tuple[str, int]]:
-    """Words and signs of a text that begins on that line, each with its line. Raises UnclosedError at its place."""
+    """Words and signs of a text that begins on that line, each with its line. Raises UnclosedError."""
     return _split(text, line, _COMMANDS, bounds)
 
 

@@ -1,1 +1,1 @@
-"""From remedies to steps: the plan of a repair, and what runs it."""
+"""Applying a plan as a transaction: record, journal, run the steps, undo."""

@@ -1,4 +1,4 @@
-"""Running the steps of a repair: recorded first, journalled ahead, stopped at the first that fails."""
+"""Applies the steps of a fix: records first, journals each step ahead, stops at the first step that fails."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from gpudoctor.fix.installed import behind_links, packages
 from gpudoctor.fix.journal import begin, locked, new_folder, note, read, unfinished
 from gpudoctor.fix.kept_files import choose_folder, discard, kept_files, own_folders
 from gpudoctor.fix.owned_folder import belongs_to_another
-from gpudoctor.fix.processes import Process, process
+from gpudoctor.fix.processes import Process, end_session, process
 from gpudoctor.fix.put_back import put_back
 from gpudoctor.fix.recorded_tree import Tree, scan
 from gpudoctor.fix.run import Begun, Run
 from gpudoctor.fix.scope import Target, check_owner, check_recorded, recorded_scope, scope_of, venv_made
-from gpudoctor.fix.step_process import end_session, program_missing, run_step
+from gpudoctor.fix.step_process import program_missing, run_step
 from gpudoctor.host.interrupts import Interrupted, interruptible
 from gpudoctor.privacy import without_secrets
 from gpudoctor.step import RunStep
@@ -41,7 +41,7 @@ __all__ = [
 
 
 class Saving(Struct, frozen=True):
-    """Files kept so far, of how many."""
+    """How many files are kept so far, and of how many."""
 
     done: int
     of: int
@@ -73,13 +73,13 @@ Say = Callable[[Event], None]
 
 
 class Applied(Struct, frozen=True):
-    """How a run went."""
+    """How a run ended."""
 
     ok: bool
     run: Run | None
     """None where nothing was changed and nothing was kept."""
     failed: int | None = None
-    """Number of the step that failed, or was being run when the run was interrupted; from 0."""
+    """Number, from 0, of the step that failed or was running when the run was interrupted."""
     rc: int | None = None
     last_lines: tuple[str, ...] = ()
     interrupted: int = 0
@@ -88,42 +88,40 @@ class Applied(Struct, frozen=True):
 
 
 def apply(steps: Sequence[RunStep], target: Target, journal_home: str, *, plan: Any, say: Say) -> Applied:
-    """Run `steps` in order, so that all of it can be taken back.
+    """Run `steps` in order, so that all of them can be undone.
 
-    `plan` is kept in the journal as it is: anything that JSON can hold. RepairError where it cannot begin;
+    The journal keeps `plan` as it is: anything that JSON can hold. Raises RepairError when the run cannot begin;
     nothing was changed then.
     """
-    settled = tuple(replace(step, cwd=_folder_of(step)) for step in steps)
-    scope = scope_of(target, settled)
-    _look_for_programs(settled)
+    placed_steps = tuple(replace(step, cwd=_folder_of(step)) for step in steps)
+    scope = scope_of(target, placed_steps)
+    _look_for_programs(placed_steps)
     prefix = os.path.realpath(target.prefix) if target.prefix else ""
     if prefix and not os.access(prefix, os.W_OK):
-        raise RepairError(f"{prefix} cannot be written by this user, so nothing in it can be repaired.")
+        raise RepairError(f"{prefix} is not writable for this user, so nothing in it can be fixed.")
     check_owner(prefix, scope)
     with locked(journal_home, prefix):
         if earlier := unfinished(journal_home, prefix):
-            raise RepairError(
-                f"The repair {earlier.id} of this environment was cut off: continue it or take it back first."
-            )
+            raise RepairError(f"Fix {earlier.id} of this environment was cut off: continue it or undo it first.")
         without = (*scope.without, *own_folders(prefix))
         tree = _scanned(scope.everything, without)
         if linked := behind_links(tree, scope.everything):
             raise RepairError(
-                f"{linked[0]} is a link to a folder outside of the environment: what a step changes there could not "
-                "be taken back. Nothing was changed: put the folder itself in the place of the link."
+                f"{linked[0]} is a link to a folder outside of the environment. Changes behind it could not be "
+                "undone, so nothing was changed: replace the link by the folder itself."
             )
         folder = new_folder(journal_home)
-        kept = choose_folder(folder, prefix, tree)
+        kept_folder = choose_folder(folder, prefix, tree)
         begun = Begun(
             id=os.path.basename(folder),
             at=time.time(),
             prefix=prefix,
-            steps=settled,
+            steps=placed_steps,
             roots=_texts(scope.roots),
             files=_texts(scope.files),
             made=_texts(scope.made),
             without=_texts(without),
-            kept=kept,
+            kept=kept_folder,
             owner=process(os.getpid()),
             packages=packages(tree),
             plan=plan,
@@ -131,17 +129,17 @@ def apply(steps: Sequence[RunStep], target: Target, journal_home: str, *, plan: 
         try:
             run = begin(folder, begun)
         except RepairError:
-            discard(kept)
+            discard(kept_folder)
             discard(folder)
             raise
         return _save_and_run(run, tree, say)
 
 
 def resume(run: Run, *, say: Say) -> Applied:
-    """Continue a run that was cut off: what it changed is put back, then its steps begin anew.
+    """Continue a run that was cut off: put back what it changed, then begin its steps anew.
 
-    Steps in the middle of a change cannot be trusted to go on from there; from the recorded state they can.
-    System steps that had ended well are not run again.
+    A step that was cut off halfway cannot be trusted to go on from there; from the recorded state it can.
+    System steps that ended well are not run again.
     """
     with locked(run.home, run.prefix):
         run = _cut_off(run)
@@ -155,7 +153,7 @@ def resume(run: Run, *, say: Say) -> Applied:
             return _close(run, None)
         earlier = recording.before(run)
         if gone := recording.missing(run, earlier, later):
-            raise RepairError(f"Kept files are gone from {run.kept} ({len(gone)}): this run cannot be continued.")
+            raise RepairError(f"{len(gone)} kept files are gone from {run.kept}: this fix cannot be continued.")
         with kept_files(run.kept, earlier) as kept:
             put_back(recorded_scope(run), earlier, later, kept, aside_of(run))
         ended = _system_steps_done(run)
@@ -167,14 +165,16 @@ def resume(run: Run, *, say: Say) -> Applied:
 
 
 def aside_of(run: Run) -> str:
-    """Where is put what somebody changed since: beside the kept files, whose file system is the environment's if
-    that can be, and where it outlives them."""
+    """The folder for files that somebody changed since the run.
+
+    It lies beside the kept files: mostly on the environment's file system, and it outlives them.
+    """
     folder = os.path.dirname(run.kept)
     return f"{run.home if folder == run.folder else folder}/changed-since-{run.id}"
 
 
 def end_strays(run: Run) -> None:
-    """Make sure that no step of a killed gpudoctor goes on."""
+    """End the steps of a killed gpudoctor that still run."""
     for mark in run.marks:
         if mark.mark == "process" and mark.process:
             end_session(mark.process)
@@ -197,7 +197,7 @@ def _save_and_run(run: Run, tree: Tree, say: Say) -> Applied:
 
 
 def drop(run: Run) -> None:
-    """Forget a run with all that was kept for it."""
+    """Delete a run and all that was kept for it."""
     discard(run.kept)
     discard(run.folder)
 
@@ -246,7 +246,7 @@ def _run_one(run: Run, number: int, step: RunStep, say: Say) -> tuple[Run, int, 
 
 
 def _finish(run: Run, failure: Applied | None) -> Applied:
-    """Record the environment as it is now, and let go of what did not change."""
+    """Record the environment as it is now, and drop kept files that did not change."""
     return _close(recording.record_after(_again(run)), failure)
 
 
@@ -262,7 +262,7 @@ def _close(run: Run, failure: Applied | None) -> Applied:
 
 
 def _interrupted(run: Run, number: int, by: int = 0) -> Applied:
-    """The step has ended. All that was kept stays, since the run may be continued."""
+    """The step has ended. Everything kept stays, since the run may be continued."""
     run = recording.record_after(_again(run))
     run = note(run, "interrupted", step=number)
     return Applied(
@@ -270,7 +270,7 @@ def _interrupted(run: Run, number: int, by: int = 0) -> Applied:
         run=replace(run, state="cut off"),
         failed=number,
         interrupted=by,
-        problem="Interrupted: it can be continued or taken back.",
+        problem="Interrupted: the fix can be continued or undone.",
     )
 
 
@@ -289,12 +289,14 @@ def _all_steps_ended(run: Run) -> bool:
     return ended == set(range(len(run.steps)))
 
 
-# --- before anything -------------------------------------------------------------------------------
+# --- before the run --------------------------------------------------------------------------------
 
 
 def _folder_of(step: RunStep) -> str:
-    """Where a step runs. Python imports from there, so root does not stay in another account's folder; a new venv is
-    made nowhere else."""
+    """The folder in which a step runs.
+
+    Python imports from it, so root does not stay in another account's folder. A new venv is made only there.
+    """
     here = os.path.abspath(step.cwd or os.curdir)
     elsewhere = os.geteuid() == 0 and not step.cwd and belongs_to_another(here) and not venv_made(step)
     return "/" if elsewhere else here
@@ -317,7 +319,7 @@ def _scanned(roots: Sequence[bytes], without: Sequence[bytes]) -> Tree:
     except OSError as error:
         path = os.fsdecode(error.filename or b"")
         raise RepairError(
-            f"{path} cannot be read ({error.strerror}), so it could not be taken back: nothing was changed."
+            f"{path} cannot be read ({error.strerror}), so it could not be restored: nothing was changed."
         ) from error
 
 
@@ -326,17 +328,17 @@ def _texts(paths: Sequence[bytes]) -> tuple[str, ...]:
 
 
 def _cut_off(run: Run) -> Run:
-    """The run as its journal says now, under the lock."""
+    """The run as its journal says now, read under the lock."""
     run = _again(run)
     if run.state == "running":
-        raise RepairError(f"The repair {run.id} is still being run.")
+        raise RepairError(f"Fix {run.id} is still running.")
     if run.state != "cut off":
-        raise RepairError(f"The repair {run.id} was not cut off: it is {run.state}.")
+        raise RepairError(f"Fix {run.id} was not cut off: it is {run.state}.")
     return run
 
 
 def _again(run: Run) -> Run:
     found = read(run.folder)
     if found is None:
-        raise RepairError(f"The journal of {run.id} is gone from {run.folder}.")
+        raise RepairError(f"The journal of fix {run.id} is gone from {run.folder}.")
     return found

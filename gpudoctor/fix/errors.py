@@ -1,4 +1,4 @@
-"""Why a repair, or taking it back, cannot go on."""
+"""The error that stops a fix or an undo."""
 
 from __future__ import annotations
 

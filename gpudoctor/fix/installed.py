@@ -1,4 +1,4 @@
-"""Which packages a recorded environment holds, read from the names of its records."""
+"""Which packages a recorded environment holds, read from the names of their records."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class _DirectUrl(Struct):
 
 
 def packages(tree: Tree) -> tuple[Package, ...]:
-    """The distributions of a tree that is there now, with what brought each."""
+    """The distributions of a tree that is there now, each with the tool that installed it."""
     with OpenFolders() as folders:
         found = [_package(folders, path) for path in records(tree)]
     return tuple(sorted(found, key=lambda package: (package.name, package.version)))
 
 
 def records(tree: Tree) -> tuple[bytes, ...]:
-    """Paths of the .dist-info folders, and of conda's records of what is no Python package."""
+    """Paths of the .dist-info folders, and of conda's records of packages that are not Python's."""
     conda = (path for path in tree if path.rpartition(b"/")[0].endswith(b"/conda-meta") and path.endswith(b".json"))
     return (*(path for path, entry in tree.items() if entry.kind == "folder" and _is_dist_info(path)), *conda)
 
 
 def behind_links(tree: Tree, roots: Sequence[bytes]) -> list[str]:
-    """Folders of installed packages that lie elsewhere, with a link in their place."""
+    """Folders of installed packages that lie elsewhere, behind a link."""
     names = {name_of(record) for record in records(tree)}
     found = []
     for path, entry in tree.items():
@@ -55,7 +55,7 @@ def _is_dist_info(path: bytes) -> bool:
 
 
 def name_of(record: bytes) -> str:
-    """The normalised name of the package that a record is of."""
+    """The normalised name of the package that a record describes."""
     return _name_and_version(record)[0]
 
 

@@ -1,12 +1,13 @@
-"""The journal of repairs: one folder a run, written ahead of what it announces, so that no run is ever lost.
+"""The journal of fixes: one folder per run. Each event is written before it happens, so no run is ever lost.
 
-HOME/runs/ID/journal.jsonl    what was begun (first line), then one mark a line
+HOME/runs/ID/journal.jsonl    the run as it began (first line), then one mark per line
              before, after    the recorded trees
              output.log       what the steps printed
              alive            touched while steps run
 HOME/locks/                   one file for each environment
 
-All of it is this account's alone, or it is not believed; a journal that cannot be read is told, and stops no other.
+Only this account may own these files; gpudoctor does not trust others. A journal that cannot be read is reported,
+and does not hide the others.
 """
 
 from __future__ import annotations
@@ -58,18 +59,18 @@ __all__ = [
 ]
 
 JOURNAL_LIMIT = 64 << 20
-"""Bytes of one journal; a long one has some hundred thousand."""
+"""Size limit of one journal in bytes; a long one has some hundred thousand."""
 
 _JOURNAL = "journal.jsonl"
 
 
 class Unreadable(Struct, frozen=True):
-    """A run whose journal is not believed, and why."""
+    """A run whose journal is not trusted, and why."""
 
     folder: str
     why: str
     prefix: str | None
-    """Of which environment it says to be; None where it does not even say that."""
+    """The environment that it names; None where it does not even name one."""
 
 
 class UnreadableError(RepairError):
@@ -81,7 +82,7 @@ class UnreadableError(RepairError):
 
 
 class Listing(Struct, frozen=True):
-    """All that the journal holds."""
+    """All runs in the journal."""
 
     runs: tuple[Run, ...]
     """Newest last."""
@@ -106,7 +107,7 @@ def open_run(folder: str) -> AbstractContextManager[int]:
 
 
 def new_folder(home: str) -> str:
-    """An empty folder for a run, named by its id. Nothing is a run before `begin`."""
+    """An empty folder for a run, named by its id. It is no run before `begin`."""
     top = os.path.realpath(home)
     name = time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + secrets.token_hex(3)
     try:
@@ -118,7 +119,7 @@ def new_folder(home: str) -> str:
 
 
 def begin(folder: str, begun: Begun) -> Run:
-    """The first line of a journal, on the disk before anything else happens."""
+    """Write the first line of a journal. It is on the disk before anything else happens."""
     try:
         write_whole(folder, _JOURNAL, msgspec.json.encode(begun) + b"\n")
         runs_folder = os.path.dirname(folder)
@@ -133,8 +134,8 @@ def begin(folder: str, begun: Begun) -> Run:
 
 def _not_writable(path: str, error: OSError) -> RepairError:
     return RepairError(
-        f"The journal cannot be written ({_path(error, path)}: {error.strerror}), and without it nothing could "
-        "be taken back: nothing was changed. XDG_STATE_HOME names another place for it."
+        f"The journal cannot be written ({_path(error, path)}: {error.strerror}). Without it nothing could be "
+        "undone, so nothing was changed. XDG_STATE_HOME names another place for it."
     )
 
 
@@ -160,7 +161,7 @@ def note(run: Run, mark: MarkKind, **facts: Any) -> Run:
 
 
 def write_whole(run_folder: str, name: str, content: bytes) -> None:
-    """A file of a run that is there as a whole or not at all, for this account alone."""
+    """Write a file of a run for this account alone, as a whole or not at all."""
     beside = f"{name}.new"
     with open_run(run_folder) as folder:
         with suppress(FileNotFoundError):
@@ -178,7 +179,7 @@ def write_whole(run_folder: str, name: str, content: bytes) -> None:
 
 
 def listed(home: str) -> Listing:
-    """All runs, and those that cannot be read. RepairError where the journal as a whole is not this account's alone.
+    """All runs, and those that cannot be read. RepairError where others may write to the journal as a whole.
 
     A folder without a journal never changed anything and is left out.
     """
@@ -203,12 +204,12 @@ def runs(home: str) -> tuple[Run, ...]:
 
 
 def unfinished(home: str, prefix: str) -> Run | None:
-    """The run that was cut off in this environment, in itself or in its undo."""
+    """The run that was cut off in this environment, or whose undo was."""
     return first_unfinished(runs(home), os.path.realpath(prefix) if prefix else "")
 
 
 def first_unfinished(found: tuple[Run, ...], prefix: str) -> Run | None:
-    """The same among runs that were read; `prefix` is without links."""
+    """The first such run among `found`; `prefix` is without links."""
     return next((run for run in found if run.prefix == prefix and run.state in ("cut off", "undoing")), None)
 
 
@@ -226,7 +227,7 @@ def _folders(top: str) -> list[str]:
 
 
 def _is_folder(path: str) -> bool:
-    """OSError where this account cannot know."""
+    """OSError where this account may not look."""
     try:
         return stat.S_ISDIR(os.stat(path).st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -234,9 +235,9 @@ def _is_folder(path: str) -> bool:
 
 
 def read(folder: str) -> Run | None:
-    """One run; None where there is no journal. RepairError where it cannot be what gpudoctor wrote.
+    """One run; None where there is no journal. RepairError where gpudoctor cannot have written it.
 
-    A line that was cut off in the writing counts as never written.
+    A line that was only half written counts as never written.
     """
     try:
         with open_run(folder) as descriptor:
@@ -256,7 +257,7 @@ def _begun(line: bytes, name: str) -> Begun:
     try:
         begun = msgspec.json.decode(line, type=Begun)
     except (ValueError, RecursionError) as error:
-        raise UnreadableError(f"its first line is not that of a repair ({error})", _named(line)) from error
+        raise UnreadableError(f"its first line is not that of a fix ({error})", _claimed_prefix(line)) from error
     if problem := begun_problem(begun, name):
         raise UnreadableError(problem, begun.prefix)
     return begun
@@ -266,7 +267,7 @@ def _mark(line: bytes, begun: Begun) -> Mark | None:
     try:
         mark = msgspec.json.decode(line, type=Mark)
     except msgspec.ValidationError as error:
-        raise UnreadableError(f"a line of it is none of a repair ({error})", begun.prefix) from error
+        raise UnreadableError(f"it has a line that no fix writes ({error})", begun.prefix) from error
     except (ValueError, RecursionError):
         return None
     if problem := mark_problem(mark, begun):
@@ -274,14 +275,14 @@ def _mark(line: bytes, begun: Begun) -> Mark | None:
     return mark
 
 
-class _Named(Struct):
+class _ClaimedPrefix(Struct):
     prefix: str
 
 
-def _named(line: bytes) -> str | None:
-    """Of which environment a first line is that says something else that is wrong."""
+def _claimed_prefix(line: bytes) -> str | None:
+    """The environment that a first line names when the rest of that line is wrong."""
     try:
-        return msgspec.json.decode(line, type=_Named).prefix
+        return msgspec.json.decode(line, type=_ClaimedPrefix).prefix
     except (ValueError, RecursionError):
         return None
 
@@ -302,7 +303,7 @@ def _state(run: Run) -> RunState:
 
 @contextmanager
 def locked(home: str, prefix: str) -> Iterator[None]:
-    """Only one gpudoctor changes an environment at a time. RepairError says which one does already."""
+    """Let only one gpudoctor at a time change an environment. RepairError names the one that is at work."""
     real = os.path.realpath(prefix) if prefix else ""
     top, name = os.path.realpath(home), hashlib.sha256(os.fsencode(real)).hexdigest()[:24]
     try:

@@ -1,4 +1,4 @@
-"""What a journal can say: a file that says anything else was not written by gpudoctor, and is not believed."""
+"""What a journal may say. A file that says anything else was not written by gpudoctor and is not trusted."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ _OF_A_STEP = ("started", "process", "ended", "reverted")
 
 
 def begun_problem(begun: Begun, name: str) -> str:
-    """What is wrong with the first line of the journal in the folder `name`, or nothing."""
+    """What is wrong with the first line of the journal in the folder `name`; "" if nothing is."""
     if begun.id != name or not re.fullmatch(_ID, name):
-        return f"it says that it is of the run {begun.id[:40]!a}"
+        return f"it says that it belongs to the run {begun.id[:40]!a}"
     everything = (*begun.roots, *begun.files, *begun.made, *begun.without)
     named = (*everything, *filter(None, (begun.prefix,)))
     if unsound := next((path for path in named if not is_plain_path(path)), None):
-        return f"{unsound[:200]!a} is no path of a repair"
+        return f"{unsound[:200]!a} is not a path that a fix changes"
     places = kept_places(name, begun.prefix)[1:]
     if "/" + begun.kept.lstrip("/") not in places and not begun.kept.endswith(f"/runs/{name}/kept"):
-        return f"{begun.kept[:200]!a} is no place where files are kept"
+        return f"{begun.kept[:200]!a} is not a place where files are kept"
     if problem := next(filter(None, map(_step_problem, begun.steps)), ""):
         return problem
     return _plan_problem(begun.plan)
 
 
 def mark_problem(mark: Mark, begun: Begun) -> str:
-    """What is wrong with a line after the first, or nothing."""
+    """What is wrong with a later line; "" if nothing is."""
     first = 0 if mark.mark in _OF_A_STEP else -1
     if not first <= mark.step < len(begun.steps):
-        return f"it has no step {mark.step} to be {mark.mark}"
+        return f"it marks step {mark.step} as {mark.mark}, and has no such step"
     return ""
 
 
 def is_plain_path(path: str) -> bool:
-    """Whether it is absolute, goes up nowhere, and can be given to the system."""
+    """Whether it is absolute, has no "..", and can be given to the system."""
     normal = os.path.normpath(path)
     return path.startswith("/") and normal == path and not path.startswith("//") and _is_text(path)
 
@@ -53,9 +53,9 @@ def _step_problem(step: RunStep) -> str:
         return "it has a step without a command"
     variables = (*step.env, *step.env.values())
     if not all(map(_is_text, (*(part for command in commands for part in command), *variables))):
-        return "a command of it holds what no command can"
+        return "it has a command with characters that no command can hold"
     if not all(name and "=" not in name for name in step.env):
-        return "it sets a variable that has no name"
+        return "it sets a variable without a name"
     return "" if step.cwd is None or is_plain_path(step.cwd) else f"{step.cwd[:200]!a} is no folder to run a step in"
 
 
@@ -65,7 +65,7 @@ def _plan_problem(plan: Any) -> str:
     try:
         shape_of(plan)
     except msgspec.ValidationError as error:
-        return f"its plan is none ({error})"
+        return f"its plan is not one that gpudoctor writes ({error})"
     return ""
 
 
@@ -84,7 +84,7 @@ def _inside(value: Any) -> Iterable[Any]:
 
 
 def _is_text(text: str) -> bool:
-    """Without NUL, and a name in the file system's own encoding."""
+    """Without NUL, and possible in the file system's encoding."""
     try:
         return b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:

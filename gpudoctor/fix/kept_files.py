@@ -1,10 +1,9 @@
-"""The content of an environment's files, kept aside before anything is changed, and given back.
+"""Keeps the content of an environment's files before a fix changes them, and puts it back.
 
-A file is kept as a clone where the file system can share content (btrfs, XFS); else a small or text file as a
-copy, since tools may write into such files in place (.pth, conda's history), and a large one as a hard link,
-which costs nothing until the environment's own link goes. All is done by names in open folders, so that nothing is
-followed elsewhere. Nothing is ever written into a file that is there: its other links may be in the cache of uv or
-conda.
+Where the file system can share content (btrfs, XFS), a file is kept as a clone. Elsewhere small and text files are
+copied, since tools may write into them in place (.pth, conda's history). Large files are kept as hard links, which
+cost nothing until the environment's own link goes. All work is done by names in open folders, so that no link leads
+elsewhere. Nothing is ever written into an existing file: its other links may be in the cache of uv or conda.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from gpudoctor.fix.run import UNDO_FOLDER, kept_places, open_kept
 COPIED_ALWAYS = 64 << 10
 COPIED_AS_TEXT = 16 << 20
 ROOM_LEFT = 64 << 20
-"""Free space that saving leaves to others, bytes."""
+"""Free space in bytes that keeping files leaves to others."""
 
 BESIDE = b".gpudoctor-putting-back"
-"""What a file is called in its folder until it is whole."""
+"""The name of a file in its folder until it is complete."""
 
 _FICLONE = 0x40049409
 _SET_ID = stat.S_ISUID | stat.S_ISGID
@@ -38,7 +37,7 @@ _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EXDEV, errno
 
 
 class NoRoomError(Exception):
-    """The kept files do not fit: needs and has are bytes."""
+    """The kept files do not fit; `needs` and `has` are bytes."""
 
     def __init__(self, folder: str, needs: int, has: int) -> None:
         super().__init__(folder)
@@ -48,7 +47,7 @@ class NoRoomError(Exception):
 def choose_folder(run_folder: str, prefix: str, tree: Tree) -> str:
     """Where the files of `tree` can be kept by link: with the journal, beside the environment, or inside it.
 
-    Where no link can be made at all it is the journal's folder, and everything is copied.
+    Where no link can be made, it is the journal's folder, and everything is copied.
     """
     sample = _sample(tree.values())
     with_journal, *around = kept_places(run_folder, prefix)
@@ -70,7 +69,7 @@ def _hide_from_version_control(place: str) -> None:
     holder = os.path.dirname(place)
     if os.path.basename(holder) != UNDO_FOLDER:
         return
-    folder = open_owned(holder, holder, fix=False)
+    folder = open_owned(holder, holder, parents=False)
     try:
         with suppress(FileExistsError):
             descriptor = os.open(".gitignore", _NEW, 0o600, dir_fd=folder)
@@ -95,10 +94,10 @@ def _can_link(folders: OpenFolders, path: bytes, kept: int) -> bool:
 
 
 def discard(place: str) -> None:
-    """Remove a folder of kept files or of a run, and what was made to hold it."""
+    """Remove a folder of kept files or of a run, and the folders that were made to hold it."""
     holder, name = os.path.split(place)
     with suppress(OSError, RepairError):
-        folder = open_owned(holder, holder, fix=False)
+        folder = open_owned(holder, holder, parents=False)
         try:
             remove(folder, name)
             if os.path.basename(holder) != UNDO_FOLDER:
@@ -113,19 +112,19 @@ def discard(place: str) -> None:
 
 
 def own_folders(prefix: str) -> tuple[bytes, ...]:
-    """What is never part of the environment."""
+    """gpudoctor's folders, which are never part of the environment."""
     return (os.fsencode(f"{prefix}/{UNDO_FOLDER}"),) if prefix else ()
 
 
 @contextmanager
 def kept_files(place: str, tree: Tree) -> Iterator[KeptFiles]:
-    """The files of `tree` that are kept in a folder, or are to be."""
+    """The kept files of `tree` in a folder; it may hold none yet."""
     with open_kept(place, make=True) as folder:
         yield KeptFiles(place, folder, tree)
 
 
 class KeptFiles:
-    """The kept content of one run in an open folder, a file a path, named by its number in the recorded tree."""
+    """The kept content of one run, in an open folder. Each file is named by its number in the recorded tree."""
 
     def __init__(self, place: str, folder: int, tree: Tree) -> None:
         self.place, self.folder, self.tree = place, folder, tree
@@ -134,7 +133,7 @@ class KeptFiles:
         self._links = True
 
     def name(self, path: bytes) -> bytes:
-        """What the content of a file is kept as."""
+        """The name under which the content of a file is kept."""
         return b"%d" % self._numbers[path]
 
     def has(self, path: bytes) -> bool:
@@ -150,8 +149,8 @@ class KeptFiles:
     def keep(self, progress: Callable[[int, int], None] = lambda done, of: None) -> Tree:
         """Keep every file of the tree, and wait until it is on the disk.
 
-        Returns the tree as it was kept. NoRoomError before anything is written if it cannot fit; OSError with the
-        path for a file that can be neither read nor linked.
+        Returns the tree as it was kept. Raises NoRoomError before anything is written if the files cannot fit, and
+        OSError with the path for a file that can be neither read nor linked.
         """
         files = [entry for entry in self.tree.values() if entry.kind == "file"]
         kept = dict(self.tree)
@@ -181,7 +180,7 @@ class KeptFiles:
         with suppress(FileNotFoundError):
             os.unlink(place, dir_fd=self.folder)
         if entry.mode & _SET_ID:
-            # Only the very file has these bits again: none gets them from a record.
+            # Set-id bits: only the very same file gets them again, and no file gets them from a record.
             with suppress(OSError):
                 return self._link(folders, entry, place)
         if entry.size > COPIED_ALWAYS:
@@ -203,7 +202,7 @@ class KeptFiles:
         try:
             source = regular(folder, name)
         except PermissionError:
-            # The owner may link what nobody may read.
+            # The owner may link a file that nobody may read.
             return self._link(folders, entry, place)
         try:
             target = os.open(place, _NEW, 0o600, dir_fd=self.folder)
@@ -229,18 +228,18 @@ class KeptFiles:
         except OSError as error:
             with suppress(FileNotFoundError):
                 os.unlink(place, dir_fd=self.folder)
-            # Of this file only, if it may not be read; of every file, if the file system cannot.
+            # A file that may not be read fails alone. Where the file system cannot clone, no other file is tried.
             self._clones = error.errno not in _UNSUPPORTED
             return False
         return True
 
     def drop(self, paths: Iterable[bytes]) -> None:
-        """Let go of what is not needed."""
+        """Delete the kept content of these files."""
         for path in paths:
             with suppress(FileNotFoundError):
                 os.unlink(self.name(path), dir_fd=self.folder)
 
-    # --- giving back ---
+    # --- putting back ---
 
     def written_in_place(self, entry: Entry) -> bool:
         """Whether a tool wrote into the very file that is kept by link, so that its earlier content is gone."""
@@ -266,19 +265,19 @@ class KeptFiles:
         return False
 
     def copy_to(self, entry: Entry, folder: int, name: bytes) -> None:
-        """The kept content as a new file."""
-        self._new_file(entry, folder, name, settled=False)
+        """Write the kept content to a new file."""
+        self._new_file(entry, folder, name, metadata=False)
 
-    def give_back(self, entry: Entry, folder: int, name: bytes) -> None:
-        """Put the kept content to the path of `entry`: whole under another name, then under its own."""
+    def restore(self, entry: Entry, folder: int, name: bytes) -> None:
+        """Put the kept content back at the path of `entry`: complete under another name first, then renamed."""
         kept = self.name(entry.path)
         with suppress(FileNotFoundError):
             os.unlink(BESIDE, dir_fd=folder)
         linked = _is_it(self._status(entry), entry)
         if linked:
-            settle_at(self.folder, kept, entry)
+            set_metadata_at(self.folder, kept, entry)
         if not (linked and self._linked_to(kept, folder)):
-            self._new_file(entry, folder, BESIDE, settled=True)
+            self._new_file(entry, folder, BESIDE, metadata=True)
         os.rename(BESIDE, name, src_dir_fd=folder, dst_dir_fd=folder)
         # Renaming does nothing where both are links of one file.
         with suppress(FileNotFoundError):
@@ -294,7 +293,7 @@ class KeptFiles:
             return False
         return True
 
-    def _new_file(self, entry: Entry, folder: int, name: bytes, *, settled: bool) -> None:
+    def _new_file(self, entry: Entry, folder: int, name: bytes, *, metadata: bool) -> None:
         source = regular(self.folder, self.name(entry.path))
         try:
             target = os.open(name, _NEW, 0o600, dir_fd=folder)
@@ -303,8 +302,8 @@ class KeptFiles:
                     fcntl.ioctl(target, _FICLONE, source)
                 except OSError:
                     _write(target, source)
-                if settled:
-                    settle(target, entry)
+                if metadata:
+                    set_metadata(target, entry)
             finally:
                 os.close(target)
         finally:
@@ -315,21 +314,21 @@ def _is_it(status: os.stat_result, entry: Entry) -> bool:
     return (status.st_dev, status.st_ino) == (entry.device, entry.inode)
 
 
-def settle_at(folder: int, name: bytes, entry: Entry) -> None:
-    """The same for what has that name in an open folder."""
+def set_metadata_at(folder: int, name: bytes, entry: Entry) -> None:
+    """As `set_metadata`, for a file of that name in an open folder."""
     descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         if KINDS.get(stat.S_IFMT(os.fstat(descriptor).st_mode)) != entry.kind:
             raise OSError(errno.ESTALE, "it was replaced meanwhile", name)
-        settle(descriptor, entry)
+        set_metadata(descriptor, entry)
     finally:
         os.close(descriptor)
 
 
-def settle(descriptor: int, entry: Entry) -> None:
-    """Owner, mode and time as recorded, changed only where they differ.
+def set_metadata(descriptor: int, entry: Entry) -> None:
+    """Set owner, mode and time as recorded, only where they differ.
 
-    A file that does not run as its owner or group already is not made to: a record alone gives nobody rights.
+    A file without set-id bits does not get them back: a record alone gives nobody rights.
     """
     status, itself = os.fstat(descriptor), f"/proc/self/fd/{descriptor}"
     granted = stat.S_IMODE(status.st_mode) & _SET_ID if entry.kind == "file" else _SET_ID
@@ -361,7 +360,7 @@ def _is_text(folder: int, name: bytes) -> bool:
 
 
 def sync_file_system(folder: int) -> None:
-    """Everything written to the file system of an open folder is on the disk when this returns."""
+    """When this returns, everything written to the file system of an open folder is on the disk."""
     descriptor = listable(folder)
     try:
         if ctypes.CDLL(None, use_errno=True).syncfs(descriptor) != 0:

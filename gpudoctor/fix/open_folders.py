@@ -1,5 +1,4 @@
-"""Folders opened by name in the one above, never by a path: a link that somebody puts in the place of one is not
-followed."""
+"""Opens folders by name in the folder above, never by a path, so that no link is followed."""
 
 from __future__ import annotations
 
@@ -11,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
-REPLACED = "it is no longer a folder of its own, or is behind a link"
+REPLACED = "it is no longer a folder of its own, or it is behind a link"
 
 _OPEN_AT_ONCE = 64
-"""Descriptors that one OpenFolders holds; a process may have 1024 in all."""
+"""How many descriptors one OpenFolders holds; a process may have 1024 in all."""
 
 _PASS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -23,7 +22,7 @@ _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 class OpenFolders:
     """Folders by their absolute paths, each opened when it is needed.
 
-    Below `root`, a descriptor that this takes over, the same paths are a tree of their own.
+    With `root`, a descriptor that this object then owns, paths are looked up below that folder instead of "/".
     """
 
     def __init__(self, root: int | None = None) -> None:
@@ -40,10 +39,10 @@ class OpenFolders:
             os.close(descriptor)
 
     def at(self, folder: bytes, *, make: int | None = None) -> int:
-        """Descriptor of a folder, for names in it. It serves until the next call.
+        """The descriptor of a folder, for names in it. It is valid until the next call.
 
-        Folders that are not there are made with the mode `make`. OSError with the path; NotADirectoryError where
-        a link or a file lies in its place.
+        Missing folders are made with the mode `make`. Raises OSError with the path; NotADirectoryError where a link
+        or a file lies in its place.
         """
         above, names = folder, []
         while above and above not in self._open:
@@ -59,17 +58,17 @@ class OpenFolders:
         return descriptor
 
     def of(self, path: bytes) -> tuple[int, bytes]:
-        """The folder of a path, and its name in there."""
+        """The folder of a path, and its name in that folder."""
         parent, _, name = path.rpartition(b"/")
         return self.at(parent), name
 
     def status(self, path: bytes) -> os.stat_result:
-        """Of the path itself, a link not followed."""
+        """Status of the path itself; a link is not followed."""
         folder, name = self.of(path)
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
 
     def forget(self, folder: bytes) -> None:
-        """A folder is gone, or another one lies there now."""
+        """Drop a folder that is gone or was replaced."""
         below = folder + b"/"
         for path in [path for path in self._open if path == folder or path.startswith(below)]:
             os.close(self._open.pop(path))
@@ -91,7 +90,7 @@ def _made_and_opened(parent: int, name: bytes, path: bytes, make: int | None) ->
 
 
 def enter(parent: int, name: bytes, path: bytes) -> int:
-    """Open a folder for what lies in it, not to list it. OSError with its `path`."""
+    """Open a folder for the names in it, not to list it. OSError with its `path`."""
     try:
         return os.open(name, _PASS, dir_fd=parent)
     except OSError as error:
@@ -103,7 +102,7 @@ def enter(parent: int, name: bytes, path: bytes) -> int:
 
 @contextmanager
 def naming(path: bytes) -> Iterator[None]:
-    """Within, an OSError names this path: what is opened by name in a folder knows its name alone."""
+    """Give an OSError raised within this path: the call itself knows only the name in the folder."""
     try:
         yield
     except OSError as error:
@@ -112,12 +111,12 @@ def naming(path: bytes) -> Iterator[None]:
 
 
 def listable(folder: int) -> int:
-    """The same folder opened for reading and for syncing."""
+    """Open the same folder for reading and syncing."""
     return os.open(".", _LIST, dir_fd=folder)
 
 
 def regular(folder: int, name: bytes, flags: int = os.O_RDONLY) -> int:
-    """Open a file that must be a plain one: a FIFO would wait for ever, a device could do anything."""
+    """Open a regular file only: a FIFO would wait for ever, a device could do anything."""
     descriptor = os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600, dir_fd=folder)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -126,7 +125,7 @@ def regular(folder: int, name: bytes, flags: int = os.O_RDONLY) -> int:
 
 
 def read_whole(descriptor: int, limit: int) -> bytes:
-    """The content of an open file. OSError where it is longer than `limit` bytes."""
+    """The content of an open file. Raises OSError where it is longer than `limit` bytes."""
     content = bytearray()
     while block := os.read(descriptor, 1 << 20):
         content += block

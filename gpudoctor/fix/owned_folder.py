@@ -1,7 +1,7 @@
 """Folders and files that belong to this account alone.
 
-What the journal says is done to an environment, as root too. So it is believed only where nobody else can have
-written it: as ssh does with its keys, the owner of every folder on the way is looked at.
+gpudoctor does to an environment what the journal says, also as root. So it trusts the journal only where nobody else
+can have written it. Like ssh with its keys, it checks the owner of every folder on the path.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpudoctor.fix.open_folders import enter, listable, read_whole, regular
 
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _EVERYBODY = "0 0 4294967295"
-"""The map of user ids where none is hidden."""
+"""The user-id map of a process outside of any user namespace."""
 
 
 def account(uid: int) -> str:
@@ -62,10 +62,10 @@ def _is_mine(folder: str) -> bool:
     return os.path.isdir(folder) and not belongs_to_another(folder)
 
 
-def open_owned(path: str, top: str, *, make: bool = False, fix: bool = True) -> int:
-    """Open a folder, to list and to sync, that from `top` on is this account's alone; without `make` it is there.
+def open_owned(path: str, top: str, *, make: bool = False, parents: bool = True) -> int:
+    """Open a folder, for listing and syncing, that is this account's alone from `top` on; `make` creates it.
 
-    Where the `way` matters, all folders above `top` belong to this account or to root. Neither path holds a link.
+    With `parents`, all folders above `top` must belong to this account or to root. No link is followed. Raises
     RepairError where somebody else could write; OSError with the path where it cannot be opened.
     """
     descriptor, at = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC), ""
@@ -76,7 +76,7 @@ def open_owned(path: str, top: str, *, make: bool = False, fix: bool = True) -> 
             os.close(parent)
             if at == top or at.startswith(f"{top}/"):
                 _alone(at, os.fstat(descriptor))
-            elif fix:
+            elif parents:
                 _safe_above(at, os.fstat(descriptor))
         return listable(descriptor)
     finally:
@@ -99,7 +99,7 @@ def _alone(path: str, status: os.stat_result) -> None:
         raise _foreign(path, status.st_uid)
     if status.st_mode & _OTHERS_MAY_WRITE:
         raise RepairError(
-            f"Others may write to {path}, so it cannot be trusted: look at what lies there, then "
+            f"Others may write to {path}, so it cannot be trusted: check what lies there, then run "
             f"`chmod go-w {path}`; XDG_STATE_HOME names another place."
         )
 
@@ -122,7 +122,7 @@ def _foreign(path: str, uid: int) -> RepairError:
 
 
 def _hidden(uid: int) -> bool:
-    """Whether that is what a user namespace shows instead of an owner that it does not have: root, most of all."""
+    """Whether this is the id that a user namespace shows for an owner it does not map, such as root."""
     try:
         with open("/proc/sys/kernel/overflowuid", encoding="ascii") as file:
             if int(file.read()) != uid:
@@ -154,7 +154,7 @@ def read_own_file(folder: int, name: str, limit: int) -> bytes:
 
 
 def remove(parent: int, name: str) -> None:
-    """Remove a folder of plain files; gpudoctor makes no others. What else lies in it stays, and so does it."""
+    """Remove a folder of plain files; gpudoctor makes no others. A folder with anything else in it stays."""
     with suppress(OSError):
         folder = enter(parent, os.fsencode(name), os.fsencode(name))
         try:

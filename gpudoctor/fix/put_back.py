@@ -1,10 +1,9 @@
-"""A recorded tree brought back, file by file, without losing what anybody did since.
+"""Restores a recorded tree, file by file, and loses nothing that anybody did since.
 
-What the run changed is what differs between the tree before it and the tree as it left it. A path that is
-still as the run left it gets its earlier content, or goes if there was none. What somebody changed since is
-moved aside first. What somebody added stays, unless it lies in a folder that goes: then it is moved aside too,
-so that no half of a package is left to be imported.
-Doing it again, or after being cut off anywhere, ends in the same.
+A run's changes are the difference between the tree before it and the tree as it left it. A path that is still as the
+run left it gets its earlier content, or is removed if there was none. A path that somebody changed since is moved
+aside first. A path that somebody added stays, unless its folder is removed: then it is moved aside too, so that no
+half of a package can be imported. Running this again, also after an interruption, leads to the same result.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from contextlib import ExitStack, suppress
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from gpudoctor.fix.kept_files import BESIDE, KeptFiles, settle, settle_at, sync_file_system
+from gpudoctor.fix.kept_files import BESIDE, KeptFiles, set_metadata, set_metadata_at, sync_file_system
 from gpudoctor.fix.open_folders import OpenFolders, naming
 from gpudoctor.fix.owned_folder import open_owned
 from gpudoctor.fix.recorded_tree import Entry, Tree, entry_at, is_bytecode, same_file, scan, source_of, untouched
@@ -26,24 +25,24 @@ _AS_FOUND = b".gpudoctor-moving"
 
 
 class PutBack(Struct):
-    """What happened to which path."""
+    """What happened to each path."""
 
     restored: int = 0
     removed: int = 0
     aside: list[tuple[str, str]] = field(default_factory=list)
-    """Changed since: the path, and where it lies now."""
+    """Changed since the run: the path, and where it lies now."""
     stays: list[str] = field(default_factory=list)
-    """Changed since, and left as it is."""
+    """Changed since the run, and left as it is."""
     earlier: list[tuple[str, str]] = field(default_factory=list)
-    """Of a file that stays: the path, and where its content before the run lies now."""
+    """For a file that stays: the path, and where its content from before the run lies now."""
     lost: list[str] = field(default_factory=list)
     """Written in place by a step, so that the earlier content is gone."""
 
 
 def put_back(scope: Scope, before: Tree, after: Tree, kept: KeptFiles, aside: str) -> PutBack:
-    """Bring `before` back where the run made `after` of it. `aside` is the folder for what was changed since.
+    """Turn the tree from `after` back into `before`. `aside` is the folder for what was changed since.
 
-    OSError with the path where that cannot go on; doing it again goes on from there.
+    Raises OSError with the path where it cannot go on; calling it again continues.
     """
     now = scan(scope.everything, scope.without)
     with ExitStack() as opened:
@@ -52,7 +51,7 @@ def put_back(scope: Scope, before: Tree, after: Tree, kept: KeptFiles, aside: st
         worker.leave_new_environments_in_use()
         worker.clear()
         worker.fill()
-        worker.settle_folders()
+        worker.set_folder_metadata()
         worker.sync()
         return worker.told
 
@@ -71,14 +70,14 @@ class _Worker:
         self.told = PutBack()
 
     def clear_what_was_cut_off(self) -> None:
-        """A file that an earlier undo had not made whole."""
+        """Remove files that an interrupted undo left half written."""
         for path in [path for path in self.now if path.endswith(b"/" + BESIDE)]:
             entry = self.now.pop(path)
             if entry.kind != "folder":
                 self._unlink(path)
 
     def leave_new_environments_in_use(self) -> None:
-        """A venv that the run made and somebody works in stays whole."""
+        """Keep a venv whole that the run made and somebody works in."""
         for root in self.scope.made:
             below = [path for path in self.now if path == root or path.startswith(root + b"/")]
             if root in self.before or all(self._is_as_left(path) or is_bytecode(path) for path in below):
@@ -89,7 +88,7 @@ class _Worker:
             self.changed = {path for path in self.changed if path != root and not path.startswith(root + b"/")}
 
     def clear(self) -> None:
-        """Take away what was not there before, what a folder holds before the folder."""
+        """Remove what was not there before, the content of a folder before the folder."""
         for path in reversed(self._going()):
             if self.now[path].kind == "folder":
                 try:
@@ -108,7 +107,7 @@ class _Worker:
             del self.now[path]
 
     def fill(self) -> None:
-        """Bring back what the run changed or removed, a folder before what it holds."""
+        """Restore what the run changed or removed, a folder before its content."""
         for path, entry in self.before.items():
             if path not in self.changed or self._is_back(path, entry):
                 continue
@@ -119,10 +118,10 @@ class _Worker:
             elif entry.kind == "file" and self.kept.written_in_place(entry):
                 self.told.lost.append(os.fsdecode(path))
             elif entry.kind != "other":
-                self._give_back(path, entry)
+                self._restore(path, entry)
 
-    def settle_folders(self) -> None:
-        """The time of every folder in which the run changed something, and the mode of those that it changed."""
+    def set_folder_metadata(self) -> None:
+        """Restore the times of folders in which the run changed something, and the modes that it changed."""
         held = {_parent(path) for path in self.changed}
         for path in reversed(list(self.before)):
             entry, there = self.before[path], self.now.get(path)
@@ -132,10 +131,10 @@ class _Worker:
                 continue
             folder = self.folders.at(path)
             with naming(path):
-                settle(folder, entry if path in self.changed else replace(there, mtime=entry.mtime))
+                set_metadata(folder, entry if path in self.changed else replace(there, mtime=entry.mtime))
 
     def sync(self) -> None:
-        """All of it is on the disk after this."""
+        """Write everything to the disk."""
         for folder in {_parent(path) for path in self.scope.everything}:
             with suppress(FileNotFoundError, NotADirectoryError):
                 sync_file_system(self.folders.at(folder))
@@ -143,7 +142,7 @@ class _Worker:
     # --- one path ---
 
     def _going(self) -> list[bytes]:
-        """Paths that are there, and were not before as what they are."""
+        """Paths that are there now, and were not there before or were something else."""
         going: dict[bytes, bool] = {}
         for path, there in self.now.items():
             entry = self.before.get(path)
@@ -161,7 +160,7 @@ class _Worker:
         return same_file(self.now.get(path), self.after.get(path))
 
     def _may_go(self, path: bytes) -> bool:
-        """Whether nobody's work is in it: it is as the run left it, or Python made it."""
+        """Whether it holds nobody's work: it is as the run left it, or Python made it."""
         return self._is_as_left(path) or is_bytecode(path)
 
     def _is_back(self, path: bytes, entry: Entry) -> bool:
@@ -175,33 +174,33 @@ class _Worker:
         same = (there.mode, there.size, there.mtime) == (entry.mode, entry.size, entry.mtime)
         return same and self.kept.holds(entry, *self.folders.of(path))
 
-    def _give_back(self, path: bytes, entry: Entry) -> None:
+    def _restore(self, path: bytes, entry: Entry) -> None:
         self._make_folder(_parent(path))
         if path in self.now and not self._may_go(path):
             self._move_aside(path)
         folder, name = self.folders.of(path)
         with naming(path):
             if entry.kind == "link":
-                self._give_back_link(entry, folder, name)
+                self._restore_link(entry, folder, name)
             else:
-                self.kept.give_back(entry, folder, name)
+                self.kept.restore(entry, folder, name)
         self.now[path] = entry
         self.told.restored += 1
 
-    def _give_back_link(self, entry: Entry, folder: int, name: bytes) -> None:
+    def _restore_link(self, entry: Entry, folder: int, name: bytes) -> None:
         with suppress(FileNotFoundError):
             os.unlink(BESIDE, dir_fd=folder)
         os.symlink(entry.target, BESIDE, dir_fd=folder)
-        settle_at(folder, BESIDE, entry)
+        set_metadata_at(folder, BESIDE, entry)
         os.rename(BESIDE, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def _make_folder(self, path: bytes) -> None:
-        """The folder itself, not what a link leads to that somebody put in its place."""
+        """Make the folder itself, never what a link in its place leads to."""
         there = self.now.get(path)
         if there is not None and there.kind == "folder":
             return
         if path not in self.before:
-            # Above all that is recorded.
+            # Above everything that is recorded.
             self.folders.at(path, make=0o777)
             return
         self._make_folder(_parent(path))
@@ -227,10 +226,10 @@ class _Worker:
     # --- aside ---
 
     def _place_aside(self, path: bytes) -> tuple[int, bytes]:
-        """Where something is put aside: under its whole path, in a folder of this account alone."""
+        """Where a path is moved aside to: under its whole path, in a folder of this account alone."""
         if self._aside_folders is None:
             aside = os.fsdecode(self.aside)
-            root = open_owned(aside, os.path.dirname(aside), make=True, fix=False)
+            root = open_owned(aside, os.path.dirname(aside), make=True, parents=False)
             self._aside_folders = self.opened.enter_context(OpenFolders(root))
         parent, _, name = path.rpartition(b"/")
         return self._aside_folders.at(parent, make=0o700), name
@@ -254,7 +253,7 @@ class _Worker:
             try:
                 os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=aside)
             except OSError:
-                # Another file system: under its own name only when it is whole.
+                # Another file system: it gets its own name only when it is complete.
                 half = new_name + _AS_FOUND
                 with suppress(FileNotFoundError):
                     os.unlink(half, dir_fd=aside)
@@ -274,7 +273,7 @@ def _exists(folder: int, name: bytes) -> bool:
 
 
 def _in(folder: int, name: bytes) -> bytes:
-    """A path into an open folder, for what knows paths only."""
+    """A path into an open folder, for functions that take only paths."""
     return b"/proc/self/fd/%d/%s" % (folder, name)
 
 

@@ -1,4 +1,4 @@
-"""What lies in an environment: every file, folder and link of it, as one record that can be compared later."""
+"""Every file, folder and link of an environment, as one record that can be compared later."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EntryKind = Literal["file", "folder", "link", "other"]
 KINDS: dict[int, EntryKind] = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link"}
 
 _Account = Annotated[int, Meta(ge=0, lt=(1 << 32) - 1)]
-"""The last one means to the system that an owner stays."""
+"""The last of these tells the system to leave an owner as it is."""
 
 
 class Entry(Struct, frozen=True, array_like=True):
@@ -35,17 +35,17 @@ class Entry(Struct, frozen=True, array_like=True):
     device: int
     inode: int
     target: bytes = b""
-    """What a symbolic link holds."""
+    """The target of a symbolic link."""
 
 
 Tree = dict[bytes, Entry]
-"""By absolute path, a folder always before what it holds."""
+"""By absolute path; a folder always comes before its content."""
 
 
 def scan(roots: Iterable[bytes], without: Collection[bytes] = ()) -> Tree:
-    """All that lies at and below `roots`. OSError with the path where something cannot be read.
+    """Everything at and below `roots`. OSError with the path where something cannot be read.
 
-    A root that is not there adds nothing; no link is followed; what vanishes meanwhile is left out.
+    A missing root adds nothing. No link is followed. A path that vanishes meanwhile is left out.
     """
     tree: Tree = {}
     with OpenFolders() as folders:
@@ -63,7 +63,7 @@ def scan(roots: Iterable[bytes], without: Collection[bytes] = ()) -> Tree:
 
 
 def _scan_folder(folders: OpenFolders, folder: bytes, without: Collection[bytes], tree: Tree) -> list[bytes]:
-    """Add what lies in a folder. Returns the folders that it holds."""
+    """Add the content of a folder. Returns the folders in it."""
     found: list[bytes] = []
     path = folder
     opened = -1
@@ -91,14 +91,14 @@ def _scan_folder(folders: OpenFolders, folder: bytes, without: Collection[bytes]
 
 
 def entry_at(folders: OpenFolders, path: bytes) -> Entry:
-    """The record of what lies at a path now. OSError with the path."""
+    """The record of a path as it is now. OSError with the path."""
     folder, name = folders.of(path)
     with naming(path):
         return entry_of(path, os.stat(name, dir_fd=folder, follow_symlinks=False), folder, name)
 
 
 def entry_of(path: bytes, status: os.stat_result, folder: int, name: bytes) -> Entry:
-    """The record of a path from its status; a link is looked at once more, by its name in the open folder."""
+    """The record of a path from its status; a link is read again by its name in the open folder."""
     kind, target = KINDS.get(stat.S_IFMT(status.st_mode), "other"), b""
     if kind == "link":
         status, target = _link(folder, name)
@@ -119,7 +119,7 @@ def entry_of(path: bytes, status: os.stat_result, folder: int, name: bytes) -> E
 
 
 def _link(folder: int, name: bytes) -> tuple[os.stat_result, bytes]:
-    """Status and target of the same link; no target if it is another thing by now."""
+    """Status and target of the same link; no target if something else lies there by now."""
     descriptor = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         status = os.fstat(descriptor)
@@ -129,7 +129,7 @@ def _link(folder: int, name: bytes) -> tuple[os.stat_result, bytes]:
 
 
 def untouched(one: Entry | None, other: Entry | None) -> bool:
-    """Whether nothing at all happened to a path between two records. A folder is what it is, not what it holds."""
+    """Whether a path is the same in two records. For a folder this ignores its content."""
     if one is None or other is None:
         return one is other
     if one.kind == "folder":
@@ -138,8 +138,11 @@ def untouched(one: Entry | None, other: Entry | None) -> bool:
 
 
 def same_file(one: Entry | None, other: Entry | None) -> bool:
-    """Whether it is the same file with the same content. Unlike `untouched` this bears that some link to it came
-    or went elsewhere (in the cache of uv, among the kept files), which changes its ctime."""
+    """Whether it is the same file with the same content.
+
+    Unlike `untouched`, this ignores ctime: a link to the file that came or went elsewhere changes it (in the cache of
+    uv, among the kept files).
+    """
     if one is None or other is None or one.kind == "folder":
         return untouched(one, other)
     return _without_ctime(one) == _without_ctime(other)
@@ -151,29 +154,29 @@ def _without_ctime(entry: Entry) -> tuple[object, ...]:
 
 
 def is_bytecode(path: bytes) -> bool:
-    """What Python writes by itself, whenever it likes, from the source beside it."""
+    """Whether Python writes this file by itself, at any time, from the source beside it."""
     return path.endswith(b".pyc") and path.rpartition(b"/")[0].endswith(b"/__pycache__")
 
 
 def source_of(bytecode: bytes) -> bytes:
-    """The .py that a file in __pycache__ was made from."""
+    """The .py file from which a file in __pycache__ was made."""
     cache, _, name = bytecode.rpartition(b"/")
     return cache.removesuffix(b"__pycache__") + name.partition(b".")[0] + b".py"
 
 
 def encoded(tree: Tree) -> bytes:
-    """For a file; paths need not be UTF-8."""
+    """The tree as bytes for a file; paths need not be UTF-8."""
     return msgspec.msgpack.encode(list(tree.values()))
 
 
 def decoded(content: bytes, roots: Collection[bytes]) -> Tree:
-    """What `encoded` wrote. ValueError where it is anything else, or lies elsewhere than at and below `roots`."""
+    """Reads what `encoded` wrote. ValueError for anything else, or for a path outside of `roots`."""
     tree: Tree = {}
     for entry in msgspec.msgpack.decode(content, type=list[Entry]):
         folder, _, name = entry.path.rpartition(b"/")
         above = tree.get(folder)
         inside = above is not None and above.kind == "folder" and name not in (b"", b".", b"..")
         if entry.path in tree or not (inside or entry.path in roots) or b"\0" in entry.path + entry.target:
-            raise ValueError(f"{os.fsdecode(entry.path)!a} is none of its paths")
+            raise ValueError(f"{os.fsdecode(entry.path)!a} is not one of its paths")
         tree[entry.path] = entry
     return tree

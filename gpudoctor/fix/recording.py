@@ -1,4 +1,4 @@
-"""An environment recorded around a run: before its first step with the files kept, and as it left it."""
+"""Records an environment twice: before the first step, with its files kept, and as the run left it."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from gpudoctor.fix.run import Run
 from gpudoctor.fix.scope import recorded_scope
 
 TREE_LIMIT = 256 << 20
-"""Bytes of a recorded tree: an environment of a million files has some 200 million."""
+"""Size limit of a recorded tree in bytes; an environment of a million files has some 200 million."""
 
 _BEFORE, _AFTER = "before", "after"
 
 _SINCE = 3_000_000_000
-"""Nanoseconds after the last sign of life, from which on a change cannot be the run's: its steps end with it."""
+"""Nanoseconds after the last sign of life; the run did not make later changes, because its steps end with it."""
 
 
 def save(run: Run, tree: Tree, progress: Callable[[int, int], None]) -> Run:
-    """Keep the files of `tree`, then record it. RepairError where that cannot be; nothing was changed then."""
+    """Keep the files of `tree`, then record it. RepairError where this fails; nothing was changed then."""
     try:
         with kept_files(run.kept, tree) as kept:
             tree = kept.keep(progress)
         write_whole(run.folder, _BEFORE, encoded(tree))
     except NoRoomError as error:
         raise RepairError(
-            f"Keeping what is there now needs {_size(error.needs)} at {error.folder}, which has {_size(error.has)} "
+            f"Keeping the present files needs {_size(error.needs)} in {error.folder}, which has {_size(error.has)} "
             "free. Nothing was changed: make room, then try again."
         ) from error
     except OSError as error:
         path = _shown(error.filename)
         raise RepairError(
-            f"{path} cannot be kept ({error.strerror}), so it could not be taken back: nothing was changed."
+            f"{path} cannot be kept ({error.strerror}), so it could not be restored: nothing was changed."
         ) from error
     return note(run, "saved")
 
@@ -59,9 +59,9 @@ def record_after(run: Run) -> Run:
 
 
 def after(run: Run) -> tuple[Run, Tree]:
-    """The tree as the run left it. Of a run that was cut off it is told from the times of change, and recorded.
+    """The tree as the run left it. For a run that was cut off, times of change decide, and the result is recorded.
 
-    What was changed long after the last sign of life is somebody else's: it counts as changed since.
+    A change long after the last sign of life counts as somebody else's.
     """
     if run.has("recorded"):
         return run, _read(run, _AFTER)
@@ -81,13 +81,13 @@ def after(run: Run) -> tuple[Run, Tree]:
 
 
 def forget_after(run: Run) -> None:
-    """Before the steps begin anew."""
+    """Remove the record of how the run left the environment, before the steps begin anew."""
     with open_run(run.folder) as folder, suppress(FileNotFoundError):
         os.unlink(_AFTER, dir_fd=folder)
 
 
 def keep_only_changed(run: Run) -> bool:
-    """Let go of the kept files that the run did not change. Returns whether it changed anything."""
+    """Delete the kept files that the run did not change. Returns whether it changed anything."""
     earlier = before(run)
     later = _read(run, _AFTER)
     unchanged = {path for path in earlier.keys() | later.keys() if untouched(earlier.get(path), later.get(path))}
@@ -119,7 +119,7 @@ def _read(run: Run, name: str) -> Tree:
             return decoded(read_own_file(folder, name, TREE_LIMIT), frozenset(scope.everything))
     except (OSError, ValueError, RepairError) as error:
         raise RepairError(
-            f"{run.folder}/{name} cannot be read ({error}): this run can be neither continued nor undone."
+            f"{run.folder}/{name} cannot be read ({error}): this fix can be neither continued nor undone."
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""One repair: what its journal holds."""
+"""One run of a fix, as its journal records it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from gpudoctor.fix.processes import Process
 from gpudoctor.step import RunStep
 
 Seconds = Annotated[float, Meta(ge=0, le=253_402_214_400)]
-"""Since 1970, up to the last year that calendars can show."""
+"""Seconds since 1970, up to the last year that calendars can show."""
 
 UNDO_FOLDER = ".gpudoctor-undo"
-"""Beside or inside an environment, where what is kept of it cannot lie with the journal."""
+"""The folder beside or inside an environment, where its kept files cannot lie with the journal."""
 
 RunState = Literal["running", "cut off", "done", "failed", "unchanged", "undoing", "undone"]
 
 MarkKind = Literal[
-    "saved",  # the environment is recorded and its files are kept; nothing was changed before this
+    "saved",  # the environment is recorded and its files are kept; nothing was changed before
     "started",  # a step is about to run
-    "process",  # as which process
+    "process",  # the process that runs it
     "ended",  # a step ended, with rc
-    "recorded",  # the environment as the run left it is recorded
+    "recorded",  # the environment is recorded as the run left it
     "interrupted",
     "done",
     "failed",
-    "unchanged",  # it failed, and nothing is left of what it did
+    "unchanged",  # the run failed and left no change
     "again",  # the run is continued: all is put back and the steps begin anew
     "undoing",
     "restored",  # the files are as before
@@ -49,17 +49,17 @@ STATES: dict[str, RunState] = {
 
 
 class Package(Struct, frozen=True, omit_defaults=True):
-    """An installed distribution, and what brought it."""
+    """An installed distribution, and the tool that installed it."""
 
     name: str
     version: str
     installer: str = ""
     url: str = ""
-    """Where it came from if not from an index (PEP 610), without credentials."""
+    """Where it came from, if not from an index (PEP 610), without credentials."""
 
 
 class Mark(Struct, frozen=True, omit_defaults=True):
-    """One line of the journal: something that is about to happen, or has happened."""
+    """One line of the journal: an event that is about to happen, or has happened."""
 
     mark: MarkKind
     at: Seconds
@@ -68,7 +68,7 @@ class Mark(Struct, frozen=True, omit_defaults=True):
     process: Process | None = None
     """The step's process, or the gpudoctor that took over."""
     packages: tuple[Package, ...] = ()
-    """Those installed afterwards, in `recorded`."""
+    """In `recorded`: the packages installed after the run."""
     note: str = ""
 
 
@@ -91,14 +91,14 @@ class Begun(Struct, frozen=True):
 
 
 class PlannedStep(Struct, frozen=True):
-    """What is read of a step of a kept plan."""
+    """The part of a step that is read from a kept plan."""
 
     state: str = ""
     because: tuple[str, ...] = ()
 
 
 class PlanShape(Struct, frozen=True):
-    """What is read of a kept plan."""
+    """The part that is read of a kept plan."""
 
     steps: tuple[PlannedStep, ...] = ()
 
@@ -109,10 +109,10 @@ def shape_of(plan: Any) -> PlanShape:
 
 
 class Run(Struct, frozen=True):
-    """One repair, as its journal tells it."""
+    """One run, as its journal records it."""
 
     folder: str
-    """Of the journal; HOME/runs/ID."""
+    """Folder of the journal: HOME/runs/ID."""
     begun: Begun
     marks: tuple[Mark, ...]
     state: RunState
@@ -136,12 +136,12 @@ class Run(Struct, frozen=True):
 
     @property
     def plan(self) -> Any:
-        """What `apply` was given to keep."""
+        """The plan that `apply` was given to keep."""
         return self.begun.plan
 
     @property
     def because(self) -> tuple[str, ...]:
-        """Ids of the findings for which its steps were run."""
+        """Ids of the problems that its steps fix."""
         plan = shape_of(self.plan)
         ids = (id for step in plan.steps if step.state == "will run" for id in step.because)
         return tuple(dict.fromkeys(ids))
@@ -156,19 +156,19 @@ class Run(Struct, frozen=True):
 
     @property
     def packages_after(self) -> tuple[Package, ...]:
-        """As the run left them; empty while that is not recorded."""
+        """The packages as the run left them; empty until that is recorded."""
         return next((mark.packages for mark in reversed(self.marks) if mark.mark == "recorded"), ())
 
     @property
     def kept(self) -> str:
-        """Folder of the kept files; where they lie with the journal, they move with it."""
+        """Folder of the kept files. Where they lie with the journal, they move with it."""
         with_journal, *others = kept_places(self.folder, self.prefix)
         named = "/" + self.begun.kept.lstrip("/")
         return named if named in others else with_journal
 
     @property
     def kept_bytes(self) -> int:
-        """What the kept files take that nothing else takes already."""
+        """Bytes that only the kept files take up."""
         total = 0
         with suppress(OSError, RepairError), open_kept(self.kept) as folder, os.scandir(folder) as listing:
             for found in listing:
@@ -177,17 +177,17 @@ class Run(Struct, frozen=True):
         return total
 
     def has(self, *kinds: MarkKind) -> bool:
-        """Whether such a mark was made since the steps last began."""
+        """Whether the journal has such a mark since the steps last began."""
         return any(mark.mark in kinds for mark in self.since_begin)
 
     @property
     def is_over(self) -> bool:
-        """Whether there is nothing to take back."""
+        """Whether there is nothing to undo."""
         return self.state in ("unchanged", "undone")
 
     @property
     def is_saved(self) -> bool:
-        """Whether anything can have been changed: all is kept before."""
+        """Whether all files are kept; before that, nothing was changed."""
         return any(mark.mark == "saved" for mark in self.marks)
 
     @property
@@ -209,8 +209,8 @@ def kept_places(run_folder: str, prefix: str) -> tuple[str, ...]:
 
 @contextmanager
 def open_kept(place: str, *, make: bool = False) -> Iterator[int]:
-    """A folder of kept files, this account's alone as is the one that holds it, as a descriptor."""
-    descriptor = open_owned(place, os.path.dirname(place), make=make, fix=False)
+    """The descriptor of a folder of kept files; it and its parent must be this account's alone."""
+    descriptor = open_owned(place, os.path.dirname(place), make=make, parents=False)
     try:
         yield descriptor
     finally:

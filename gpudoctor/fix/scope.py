@@ -1,11 +1,10 @@
-"""What the steps of a repair can change: the folders and files that are recorded before they run."""
+"""Which folders and files the steps of a fix can change: they are recorded before the steps run."""
 
 from __future__ import annotations
 
 import glob
 import os
 import re
-import subprocess
 from collections.abc import Iterable
 
 import msgspec
@@ -14,13 +13,14 @@ from msgspec import Struct
 from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.owned_folder import account, me
 from gpudoctor.fix.run import UNDO_FOLDER, Run
+from gpudoctor.host.child import run_limited
 from gpudoctor.step import RunStep
 
 PROJECT_FILES = ("pyproject.toml", "uv.lock", "poetry.lock", "pixi.toml", "pixi.lock", "environment.yml")
-"""Of a project, beside its environment: what the tools that own it write."""
+"""Files and folders of a project, beside its environment, that the project's own tools write."""
 
 _OF_A_VENV = ("pyvenv.cfg", "bin", "include", "lib", "lib64", "share", "etc", "CACHEDIR.TAG", ".gitignore", ".lock")
-"""What installers write into. A venv may be a project's own folder, with work going on beside these."""
+"""Folders that installers write into. A venv may be a project's own folder, where other work goes on."""
 
 _OF_OTHERS = ("pkgs", "envs")
 """Below a conda prefix: the package cache and the other environments."""
@@ -35,7 +35,7 @@ print(json.dumps([paths["data"], [paths[k] for k in ("purelib", "platlib", "scri
 
 
 class Target(Struct, frozen=True):
-    """What is repaired."""
+    """The environment and the files that a fix changes."""
 
     prefix: str
     """Folder of the environment; "" where the steps touch none."""
@@ -45,23 +45,23 @@ class Target(Struct, frozen=True):
 
 
 class Scope(Struct, frozen=True):
-    """Absolute paths, links of the environment's own folder followed."""
+    """Absolute paths; links to the environment's own folder are followed."""
 
     roots: tuple[bytes, ...]
     files: tuple[bytes, ...] = ()
-    """A person's own files: what they wrote there since is never taken away."""
+    """A person's own files: what they wrote there since the run is never removed."""
     made: tuple[bytes, ...] = ()
-    """New environments that steps make; not there before."""
+    """New environments that steps make; they were not there before."""
     without: tuple[bytes, ...] = ()
 
     @property
     def everything(self) -> tuple[bytes, ...]:
-        """All that is recorded."""
+        """Every path that is recorded."""
         return (*self.roots, *self.made, *self.files)
 
 
 def scope_of(target: Target, steps: Iterable[RunStep]) -> Scope:
-    """What `steps` can change in `target`. RepairError where that cannot be told."""
+    """What `steps` can change in `target`. RepairError where this is unknown."""
     made = [folder for step in steps if (folder := venv_made(step))]
     files = tuple(os.fsencode(os.path.realpath(path)) for path in target.files)
     prefix = os.path.realpath(target.prefix) if target.prefix else ""
@@ -85,7 +85,7 @@ def venv_made(step: RunStep) -> str:
 
 def _roots(prefix: str, python: str) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
     if not os.path.isdir(prefix):
-        raise RepairError(f"{prefix} is no folder: there is no environment to repair.")
+        raise RepairError(f"{prefix} is no folder: there is no environment to fix.")
     if os.path.isdir(f"{prefix}/conda-meta"):
         return (os.fsencode(prefix),), tuple(os.fsencode(f"{prefix}/{name}") for name in _OF_OTHERS)
     if os.path.exists(f"{prefix}/pyvenv.cfg"):
@@ -95,30 +95,30 @@ def _roots(prefix: str, python: str) -> tuple[tuple[bytes, ...], tuple[bytes, ..
 
 
 def _packages_elsewhere(prefix: str) -> list[str]:
-    """Folders of packages that the environment has behind a link."""
+    """Package folders that the environment has behind a link."""
     real = {os.path.realpath(path) for path in glob.glob(f"{glob.escape(prefix)}/lib*/python*/site-packages")}
     return [path for path in sorted(real) if not path.startswith(f"{prefix}/")]
 
 
 def _roots_of_a_system_python(python: str) -> tuple[bytes, ...]:
-    """Only where its own installer writes: the prefix holds a whole system."""
+    """Only the folders where its own installer writes: the prefix holds a whole system."""
+    answer = run_limited([python, "-I", "-c", _ASK], 30)
     try:
-        answer = subprocess.run([python, "-I", "-c", _ASK], capture_output=True, timeout=30, check=True).stdout
-        data, folders = msgspec.json.decode(answer, type=tuple[str, list[str]])
-    except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
+        data, folders = msgspec.json.decode(answer.value.stdout if answer.value else "", type=tuple[str, list[str]])
+    except msgspec.DecodeError as error:
         raise RepairError(
-            f"{python} does not say where it keeps packages, so nothing could be taken back: {error}"
+            f"{python} does not say where it keeps packages, so nothing could be undone: {answer.why or error}"
         ) from error
-    # /usr/share belongs to the whole distribution; manual pages that a wheel adds there stay after an undo.
+    # /usr/share belongs to the whole distribution. Manual pages that a wheel adds there stay after an undo.
     shared = [] if data == "/usr" else [f"{data}/share", f"{data}/etc"]
     return tuple(os.fsencode(os.path.realpath(path)) for path in dict.fromkeys((*folders, *shared)))
 
 
-# --- a scope that was recorded -------------------------------------------------------------------------
+# --- a recorded scope --------------------------------------------------------------------------------
 
 
 def recorded_scope(run: Run) -> Scope:
-    """What a run could change, from its journal."""
+    """What a run could change, as its journal says."""
     begun = run.begun
     return Scope(
         roots=tuple(map(os.fsencode, begun.roots)),
@@ -129,7 +129,7 @@ def recorded_scope(run: Run) -> Scope:
 
 
 def check_recorded(run: Run) -> None:
-    """Nothing is put back anywhere but where a repair of this environment could have been. RepairError else."""
+    """Check that every recorded path is one that a fix of this environment can change. RepairError otherwise."""
     begun, prefix = run.begun, run.prefix
     made = {folder for step in begun.steps for folder in _made_by(step)}
     projects = {os.path.dirname(prefix), *(step.cwd for step in begun.steps if step.cwd)}
@@ -143,8 +143,8 @@ def check_recorded(run: Run) -> None:
     ]
     if strange:
         raise RepairError(
-            f"{run.folder} says that {strange[0]} was changed, which no repair of {prefix or 'this system'} does: "
-            "nothing was taken back. Move that folder away."
+            f"{run.folder} says that {strange[0]} was changed, which no fix of {prefix or 'this system'} does: "
+            "nothing was undone. Move that folder away."
         )
     check_owner(prefix, recorded_scope(run))
 
@@ -168,20 +168,20 @@ def _is_project_file(path: str, projects: Iterable[str]) -> bool:
 
 
 def _made_by(step: RunStep) -> tuple[str, ...]:
-    """What the folder of the venv that a step makes can be called, before and after it was made."""
+    """The possible paths of the venv that a step makes, before and after it was made."""
     if not venv_made(step):
         return ()
     return _called(os.path.normpath(os.path.join(step.cwd or os.getcwd(), step.argv[-1])))
 
 
 def _called(path: str) -> tuple[str, ...]:
-    """What a path that may be a link, or may have been one, can be recorded as."""
+    """The possible records of a path that is or was a link."""
     folder, name = os.path.split(path)
     return (os.path.realpath(path), os.path.join(os.path.realpath(folder), name))
 
 
 def _is_new_venv(folder: str) -> bool:
-    """Whether it holds what a venv holds, perhaps not all of it yet, or is not there."""
+    """Whether it is missing, or holds only what a venv holds; it may be incomplete."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:
@@ -192,8 +192,10 @@ def _is_new_venv(folder: str) -> bool:
 
 
 def check_owner(prefix: str, scope: Scope) -> None:
-    """What root's pip leaves in somebody's environment or cache they can neither change nor remove. RepairError for
-    root where anything of the scope is another account's."""
+    """RepairError for root where anything in the scope belongs to another account.
+
+    That account could neither change nor remove what root's pip leaves in its environment or cache.
+    """
     if os.geteuid() != 0:
         return
     for path in filter(None, (os.fsencode(prefix), *scope.everything)):
@@ -206,7 +208,7 @@ def check_owner(prefix: str, scope: Scope) -> None:
 
 
 def _owner(path: bytes) -> int:
-    """Of a path, or of the folder in which it would be made."""
+    """The owner of a path, or of the folder in which it would be made."""
     while path:
         try:
             return os.lstat(path).st_uid

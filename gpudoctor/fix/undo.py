@@ -1,4 +1,4 @@
-"""Taking a run back: the files as they were, then the undo commands of its system steps."""
+"""Undoes a run: restores the files, then runs the undo commands of its system steps."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from gpudoctor.privacy import without_secrets
 
 
 class Undone(Struct, frozen=True):
-    """What an undo did."""
+    """The result of an undo."""
 
     ok: bool
     restored: int = 0
-    """Files, links and folders that are as before again."""
+    """How many files, links and folders were restored."""
     removed: int = 0
     aside: tuple[tuple[str, str], ...] = ()
     """What somebody changed after the run: the path, and where it was moved."""
     stays: tuple[str, ...] = ()
     """What somebody changed after the run, and still lies where it was."""
     earlier: tuple[tuple[str, str], ...] = ()
-    """Of a file that stays: the path, and where its content before the run lies."""
+    """For a file that stays: the path, and where its content from before the run lies."""
     lost: tuple[str, ...] = ()
     """Files that a step wrote in place: their earlier content is gone."""
     interrupted: int = 0
@@ -44,9 +44,9 @@ class Undone(Struct, frozen=True):
 
 
 def undo(run: Run, *, say: Callable[[Event], None]) -> Undone:
-    """Take a run back, also one that failed or was cut off, or whose undo was. Doing it twice does nothing.
+    """Undo a run, also one that failed or was cut off, or whose undo was cut off. A second undo does nothing.
 
-    RepairError where it cannot begin; nothing was changed then.
+    Raises RepairError where it cannot begin; nothing was changed then.
     """
     with locked(run.home, run.prefix):
         run = _current(run)
@@ -58,28 +58,28 @@ def undo(run: Run, *, say: Callable[[Event], None]) -> Undone:
             discard(run.kept)
             note(run, "undone")
             return Undone(ok=True)
-        told = PutBack()
+        result = PutBack()
         try:
             with interruptible():
                 if not run.has("restored"):
-                    run, told = _put_back(run)
+                    run, result = _put_back(run)
                 run, problem = _revert_system_steps(run, say)
         except Interrupted as by:
-            return _told(told, ok=False, interrupted=by.number, problem="Interrupted: undo it again to go on.")
+            return _undone(result, ok=False, interrupted=by.number, problem="Interrupted: undo it again to go on.")
         except OSError as error:
             path = os.fsdecode(error.filename or b"")
-            return _told(told, ok=False, problem=f"{path}: {error.strerror}. Undo it again to go on.")
+            return _undone(result, ok=False, problem=f"{path}: {error.strerror}. Undo it again to go on.")
         if problem:
-            return _told(told, ok=False, problem=problem)
+            return _undone(result, ok=False, problem=problem)
         discard(run.kept)
         note(run, "undone")
-        return _told(told, ok=True)
+        return _undone(result, ok=True)
 
 
 def forget(run: Run, *, half_changed: bool = False) -> int:
-    """Give up what is kept of a run: it can be neither continued nor undone after that. Returns the bytes freed.
+    """Delete the kept files of a run, which can then be neither continued nor undone. Returns the bytes freed.
 
-    RepairError for one that was cut off in an environment that is still there, unless it may stay `half_changed`.
+    RepairError for a run that was cut off in an environment that still exists, unless it may stay `half_changed`.
     """
     with locked(run.home, run.prefix):
         run = _not_running(run)
@@ -87,8 +87,8 @@ def forget(run: Run, *, half_changed: bool = False) -> int:
         if cut_off and not half_changed and (not run.prefix or os.path.isdir(run.prefix)):
             place = run.prefix or "this system"
             raise RepairError(
-                f"The repair {run.id} was cut off, and only what is kept of it can mend {place}: "
-                "`gpudoctor fix --continue` or `--undo` first; --force leaves it half changed."
+                f"Fix {run.id} was cut off, and only its kept files can restore {place}: "
+                "run `gpudoctor fix --continue` or `--undo` first; --force leaves it half changed."
             )
         freed = run.kept_bytes
         drop(run)
@@ -96,22 +96,22 @@ def forget(run: Run, *, half_changed: bool = False) -> int:
 
 
 def _not_running(run: Run) -> Run:
-    """The run as its journal says now. RepairError while it is at work."""
+    """The run as its journal says now. RepairError while it is running."""
     found = read(run.folder)
     if found is None:
-        raise RepairError(f"The journal of {run.id} is gone from {run.folder}.")
+        raise RepairError(f"The journal of fix {run.id} is gone from {run.folder}.")
     if found.state == "running":
-        raise RepairError(f"The repair {run.id} is still being run.")
+        raise RepairError(f"Fix {run.id} is still running.")
     return found
 
 
 def _current(run: Run) -> Run:
-    """The run as its journal says now, if it may be undone."""
+    """The run as its journal says now. RepairError where it cannot be undone."""
     found = _not_running(run)
     if not found.is_over:
         later = [other for other in runs(run.home) if other.when > run.when and other.prefix == run.prefix]
         if blocking := [other.id for other in later if not other.is_over]:
-            raise RepairError(f"Later repairs of this environment must be undone first: {', '.join(blocking)}.")
+            raise RepairError(f"Undo later fixes of this environment first: {', '.join(blocking)}.")
     return found
 
 
@@ -119,33 +119,33 @@ def _put_back(run: Run) -> tuple[Run, PutBack]:
     scope = recorded_scope(run)
     if run.has("recorded") and run.prefix and not os.path.isdir(run.prefix):
         raise RepairError(
-            f"{run.prefix} is gone: there is nothing to take back. "
-            f"`gpudoctor fix --forget {run.id}` gives up what is kept of it."
+            f"{run.prefix} is gone: there is nothing to undo. "
+            f"`gpudoctor fix --forget {run.id}` deletes its kept files."
         )
     earlier = recording.before(run)
     run, later = recording.after(run)
     if gone := recording.missing(run, earlier, later):
-        raise RepairError(f"{len(gone)} kept files are gone from {run.kept}: this repair cannot be taken back.")
+        raise RepairError(f"{len(gone)} kept files are gone from {run.kept}: this fix cannot be undone.")
     if again := _installed_since(earlier, later, scan(scope.everything, scope.without)):
         raise RepairError(
-            f"Installed again since the repair: {', '.join(again)}. Taking the repair back would mix two "
-            "installations: uninstall these first."
+            f"Installed again since the fix: {', '.join(again)}. An undo would mix two installations: uninstall "
+            "these first."
         )
     run = note(run, "undoing", process=process(os.getpid()))
     with kept_files(run.kept, earlier) as kept:
-        told = put_back(scope, earlier, later, kept, aside_of(run))
-    return note(run, "restored"), told
+        result = put_back(scope, earlier, later, kept, aside_of(run))
+    return note(run, "restored"), result
 
 
 def _installed_since(earlier: Tree, later: Tree, now: Tree) -> list[str]:
-    """Packages that the run changed and somebody changed to something else since."""
+    """Packages that the run changed and that somebody changed again since."""
     had, left, have = set(records(earlier)), set(records(later)), set(records(now))
     by_run = {name_of(record) for record in had ^ left}
     return sorted({name_of(record) for record in have - had - left} & by_run)
 
 
 def _revert_system_steps(run: Run, say: Callable[[Event], None]) -> tuple[Run, str]:
-    """The undo commands of system steps that had begun, the last step first. Returns what went wrong."""
+    """Run the undo commands of system steps that had begun, last step first. Returns what went wrong."""
     begun = {mark.step for mark in run.marks if mark.mark == "started"}
     reverted = {mark.step for mark in run.marks if mark.mark == "reverted"}
     for number in sorted(begun - reverted, reverse=True):
@@ -154,7 +154,7 @@ def _revert_system_steps(run: Run, say: Callable[[Event], None]) -> tuple[Run, s
             continue
         for argv in step.undo:
             shown = tuple(map(without_secrets, argv))
-            say(StepStarts(number=number, of=len(run.steps), argv=shown, why="takes it back"))
+            say(StepStarts(number=number, of=len(run.steps), argv=shown, why="undoes it"))
             rc = _run_command(run, number, argv, say)
             if rc != 0:
                 command = without_secrets(" ".join(argv))
@@ -180,15 +180,15 @@ def _run_command(run: Run, number: int, argv: Sequence[str], say: Callable[[Even
     return result.rc
 
 
-def _told(told: PutBack, *, ok: bool, interrupted: int = 0, problem: str = "") -> Undone:
+def _undone(result: PutBack, *, ok: bool, interrupted: int = 0, problem: str = "") -> Undone:
     return Undone(
         ok=ok,
-        restored=told.restored,
-        removed=told.removed,
-        aside=tuple(told.aside),
-        stays=tuple(told.stays),
-        earlier=tuple(told.earlier),
-        lost=tuple(told.lost),
+        restored=result.restored,
+        removed=result.removed,
+        aside=tuple(result.aside),
+        stays=tuple(result.stays),
+        earlier=tuple(result.earlier),
+        lost=tuple(result.lost),
         interrupted=interrupted,
         problem=problem,
     )

@@ -1,8 +1,8 @@
-"""The only door to the outside: files, folders, nodes, variables and commands of one machine.
+"""The only access to the outside: files, folders, nodes, variables and commands of one machine.
 
-`LiveHost` is the running system; `recorded.RecordedHost` a folder that holds one (`--root`): a mounted image, a
-container's /host, a recorded machine. Probes are written against `Host` and cannot tell them apart.
-Every answer is a `Fact`: nothing here raises for what a machine looks like.
+`LiveHost` is the running system; `recorded.RecordedHost` is a folder that holds one (`--root`): a mounted image, a
+container's /host, a recorded machine. Probes use only `Host` and cannot tell them apart.
+Every answer is a `Fact`: nothing here raises because of the state of a machine.
 """
 
 from gpudoctor.host.base import (

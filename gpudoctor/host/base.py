@@ -1,4 +1,4 @@
-"""The host as probes see it, and what its answers are made of."""
+"""The host as probes see it, and the types of its answers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ FileKind = Literal["file", "folder", "char", "block", "link", "other"]
 
 
 class InputError(Exception):
-    """Input that a person gave and that cannot be used: the text says what, where, and what to do."""
+    """A person's input cannot be used: the text says what, where, and what to do."""
 
 
 class FileStat(Struct, frozen=True):
-    """What stat says of a path, links followed. `device` is (major, minor) of a node."""
+    """The result of stat for a path, links followed. `device` is (major, minor) of a node."""
 
     kind: FileKind
     mode: int
@@ -34,7 +34,7 @@ class FileStat(Struct, frozen=True):
     size: int
     device: tuple[int, int] | None = None
     filesystem: int = 0
-    """Number of the file system it lies on: differs from its parent's where something is mounted."""
+    """Number of its file system: differs from its parent's where something is mounted."""
     modified: float = 0.0
     """Seconds since 1970."""
 
@@ -45,7 +45,7 @@ class Uname(Struct, frozen=True):
 
 
 class CommandResult(Struct, frozen=True):
-    """What a command printed (cut at OUTPUT_LIMIT) and returned; a negative rc is the signal that ended it."""
+    """A command's output (cut at OUTPUT_LIMIT) and exit status; a negative rc is the signal that ended it."""
 
     stdout: str = ""
     stderr: str = ""
@@ -56,7 +56,7 @@ class Host(ABC):
     """One machine, read only."""
 
     live: bool
-    """Whether commands, libraries and children may be run on it."""
+    """Whether commands, libraries and children may run on it."""
 
     @property
     @abstractmethod
@@ -68,7 +68,7 @@ class Host(ABC):
 
     @abstractmethod
     def user(self) -> User:
-        """Effective uid and all gids (group names are left to the system probe)."""
+        """Effective uid and all gids (the system probe finds the group names)."""
 
     @abstractmethod
     def place(self, path: str) -> str | None:
@@ -76,7 +76,7 @@ class Host(ABC):
 
     @abstractmethod
     def missing(self, path: str) -> Fact[Any]:
-        """What the lack of `path` means here: known to be absent, or unknown."""
+        """What it means here that `path` is missing: known to be absent, or unknown."""
 
     @abstractmethod
     def open_node(self, path: str) -> DeviceNode:
@@ -84,15 +84,17 @@ class Host(ABC):
 
     @abstractmethod
     def run(self, argv: Sequence[str], seconds: float) -> Fact[CommandResult]:
-        """Run a command with a time limit: unknown when it is missing from a recording or runs out of time,
-        absent when there is no such command."""
+        """Run a command with a time limit.
+
+        Unknown if a recording does not have it or its time is over; absent if there is no such command.
+        """
 
     def working_folder(self) -> str | None:
-        """The folder that gpudoctor was started in, where that is one of this machine."""
+        """The folder that gpudoctor was started in, if it is one of this machine."""
         return None
 
     def refusal(self, path: str) -> Fact[Any] | None:
-        """An error that a recording gives for this path, instead of its content."""
+        """The error that a recording has for this path, instead of its content."""
         return None
 
     def data(self, path: str, limit: int = TEXT_LIMIT, offset: int = 0) -> Fact[bytes]:
@@ -104,7 +106,7 @@ class Host(ABC):
         if place is None:
             return self.missing(path)
         try:
-            # Asked first: opening a node or a tape can do something, and a FIFO waits for its writer.
+            # Check this first: opening a node or a tape can have effects, and a FIFO waits for its writer.
             if not stat_bits.S_ISREG(os.stat(place).st_mode):
                 return unknown("not a regular file", path)
             descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -124,14 +126,14 @@ class Host(ABC):
             os.close(descriptor)
 
     def text(self, path: str, limit: int = TEXT_LIMIT) -> Fact[str]:
-        """A file's text, bytes that are no UTF-8 replaced, surrounding white space and NULs removed."""
+        """A file's text: invalid UTF-8 is replaced, surrounding white space and NULs are removed."""
         content = self.data(path, limit)
         if content.value is None:
             return Fact(state=content.state, source=content.source, why=content.why)
         return known(content.value.decode("utf-8", "replace").strip("\0 \t\r\n"), path)
 
     def names(self, path: str) -> Fact[tuple[str, ...]]:
-        """What a folder holds, sorted."""
+        """The names in a folder, sorted."""
         refused = self.refusal(path)
         if refused is not None:
             return refused
@@ -144,7 +146,7 @@ class Host(ABC):
             return self._failed(path, error)
 
     def stat(self, path: str) -> Fact[FileStat]:
-        """What a path is, links followed."""
+        """The kind, owner and size of a path, links followed."""
         place = self.place(path)
         if place is None:
             return self.missing(path)
@@ -176,7 +178,7 @@ class Host(ABC):
         """The path of the machine that `path` leads to, links followed; None if it leads nowhere."""
 
     def link(self, path: str) -> str | None:
-        """What a symbolic link holds, whether or not that is there; None if `path` is no link."""
+        """The target of a symbolic link, whether it exists or not; None if `path` is no link."""
         folder = self.place(posixpath.dirname(path))
         try:
             return None if folder is None else os.readlink(os.path.join(folder, posixpath.basename(path)))
@@ -184,7 +186,7 @@ class Host(ABC):
             return None
 
     def open_binary(self, path: str) -> IO[bytes] | None:
-        """A file opened for `pread`, for readers of large libraries; None if it cannot be."""
+        """A file opened for `pread`, for readers of large libraries; None if it cannot be opened."""
         place = self.place(path) if self.refusal(path) is None else None
         try:
             return None if place is None or not os.path.isfile(place) else open(place, "rb", buffering=0)
@@ -192,15 +194,15 @@ class Host(ABC):
             return None
 
     def capacity(self, path: str) -> Fact[int]:
-        """Size in bytes of the file system mounted at `path`, where this system can be asked for it."""
+        """Size in bytes of the file system mounted at `path`, if this system can tell it."""
         return unknown("not in this recording", path)
 
     def c_library(self) -> Fact[str]:
-        """The C library of the running system as that says it itself, "glibc 2.31"."""
+        """The running system's own answer for its C library, "glibc 2.31"."""
         return unknown("not in this recording", "confstr")
 
     def kernel_messages(self) -> Fact[bytes]:
-        """The kernel's own message buffer as /dev/kmsg gives it: one record a line, oldest first."""
+        """The kernel's own message buffer in the form of /dev/kmsg: one record per line, oldest first."""
         return unknown("not in this recording", "/dev/kmsg")
 
     def _failed(self, path: str, error: Exception) -> Fact[Any]:

@@ -1,4 +1,4 @@
-"""Files that a person names: read whole, and never waited for; and what an output says that takes no more."""
+"""Reads files that a person names: completely, and without waiting; and errors of an output that accepts no more."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import os
 import stat
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""Errors of an output that takes no more."""
+"""Errors of an output that accepts no more data."""
 
 
 def read_given(path: str, limit: int, *, pipes: bool = False) -> bytes:
-    """Its content, or one byte more than `limit` of it. OSError where it cannot be read, is no file, or would have
-    to be waited for; with `pipes` whoever writes to a pipe is read to the end."""
+    """Its content, or one byte more than `limit` of it.
+
+    OSError if it cannot be read, is no regular file, or would make us wait; with `pipes` a pipe is read to its end.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         kind = os.fstat(descriptor).st_mode

@@ -1,7 +1,7 @@
 """Signals that ask gpudoctor to end: SIGINT (Ctrl-C), SIGTERM and SIGHUP.
 
 Either they raise Interrupted (`interruptible`), or they wait for a point where nothing is half done (`deferred`): an
-exception may come between any two steps, also between a child's start and the note that it is there. In both cases
+exception may come between any two steps, also between a child's start and the record of it is there. In both cases
 one that is ignored (nohup, a job in the background) stays ignored, and outside the main thread nothing is changed.
 """
 
@@ -41,7 +41,7 @@ def interruptible() -> Iterator[None]:
 
 
 class Interruptions:
-    """The signals that came; `fileno` becomes readable with the first."""
+    """The signals that arrived; `fileno` becomes readable with the first."""
 
     def __init__(self) -> None:
         self._readable, self._writable = os.pipe()
@@ -52,7 +52,7 @@ class Interruptions:
         return self._readable
 
     def check(self) -> None:
-        """Raise Interrupted if a signal came."""
+        """Raise Interrupted if a signal arrived."""
         if self.number is not None:
             raise Interrupted(self.number)
 
@@ -70,7 +70,7 @@ class Interruptions:
 
 @contextmanager
 def deferred() -> Iterator[Interruptions]:
-    """Within, signals are noted; one that came takes its usual course at the end (KeyboardInterrupt, say)."""
+    """Within, signals are noted; at the end they take their usual effect (KeyboardInterrupt, for example)."""
     interruptions = Interruptions()
     try:
         with _handling(interruptions.note), suppress(Interrupted):
@@ -79,7 +79,7 @@ def deferred() -> Iterator[Interruptions]:
         interruptions.close()
         if interruptions.number is not None:
             signal.raise_signal(interruptions.number)
-            # Process 1 of a container is not ended by a signal's default action.
+            # A signal's default action does not end process 1 of a container.
             raise Interrupted(interruptions.number)
 
 

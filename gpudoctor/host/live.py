@@ -22,7 +22,7 @@ class LiveHost(Host):
     live = True
 
     def __init__(self, variables: Mapping[str, str] | None = None) -> None:
-        """`variables` are laid over those of this process (`--env`)."""
+        """`variables` override those of this process (`--env`)."""
         self._environ: Mapping[str, str] = {**os.environ, **variables} if variables else os.environ
         self._messages: Fact[bytes] | None = None
 
@@ -141,7 +141,7 @@ def _read_records(descriptor: int) -> bytes:
             record = os.read(descriptor, 1 << 14)
         except BlockingIOError:
             break
-        except BrokenPipeError:  # overwritten while it was read: the next read goes on behind the gap
+        except BrokenPipeError:  # overwritten during the read: the next read continues after the gap
             continue
         if not record:
             break
@@ -151,8 +151,8 @@ def _read_records(descriptor: int) -> bytes:
 
 
 def _try_open(path: str) -> Opening:
-    # access(2) asks the mode bits, ACLs and the device cgroup, and does not wake a sleeping GPU as
-    # opening /dev/nvidia0 or a render node does. Only the control nodes are really opened.
+    # access(2) checks the mode bits, ACLs and the device cgroup. Unlike opening /dev/nvidia0 or a render node, it
+    # does not wake a sleeping GPU. Only the control nodes are really opened.
     gpu = path.startswith("/dev/dri/") or path.rstrip("0123456789") == "/dev/nvidia"
     if gpu and os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
         return "ok"
@@ -171,7 +171,7 @@ def _within(seconds: float, attempt: Callable[[], Opening]) -> Opening:
     thread = threading.Thread(target=lambda: answer.append(attempt()), daemon=True)
     try:
         thread.start()
-    except RuntimeError:  # this user may have no more of them (RLIMIT_NPROC)
+    except RuntimeError:  # this user may have no more threads (RLIMIT_NPROC)
         return attempt()
     thread.join(seconds)
     return answer[0] if answer else "other"

@@ -1,4 +1,4 @@
-"""What children that run as the same user can change of gpudoctor, and so of the command that takes it over."""
+"""Settings of gpudoctor, and so of the command that takes over, that children of the same user can change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FILES = ("oom_score_adj", "coredump_filter", "timerslack_ns")
 
 @contextmanager
 def kept_as_they_are() -> Iterator[None]:
-    """Afterwards limits, niceness, processors and the like are what they were, as far as this user may say so."""
+    """Restore limits, niceness, processors and the like afterwards, as far as this user may."""
     settings = [*map(_limit, _LIMITS), _niceness(), _processors(), _scheduler(), *map(_file, _FILES)]
     before = [_read(get) for get, _ in settings]
     try:
@@ -27,7 +27,7 @@ def kept_as_they_are() -> Iterator[None]:
 
 
 Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
-"""How it is read, and how it is set."""
+"""How a setting is read, and how it is set."""
 
 
 def _read(get: Callable[[], Any]) -> Any:

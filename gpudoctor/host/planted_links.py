@@ -1,4 +1,4 @@
-"""Links that another user may have put into the way of a file that is to be written."""
+"""Links that another user may have put on the path of a file that gpudoctor writes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 import stat
 
 _MOST = 40
-"""Links on one way, as Linux has it."""
+"""Linux's limit of links on one path."""
 
 
 def refuse_planted(path: str) -> None:
-    """Raise PermissionError where the way to a file leads over a link that neither this user nor root has made."""
+    """Raise PermissionError if the path contains a link that neither this user nor root has made."""
     todo = [part for part in os.path.abspath(path).split("/") if part]
     done, links = "/", 0
     while todo:

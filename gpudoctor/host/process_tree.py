@@ -1,7 +1,7 @@
-"""A child with everything that it starts: found and ended, whatever that did to get away.
+"""A child with everything that it starts: found and ended, whatever it did to escape.
 
-Sessions, groups, variables and descriptors can be left; parents cannot. While a child runs gpudoctor is a subreaper
-(`supervision`): who loses its parent becomes a child of gpudoctor's.
+A process can leave its session and group, and drop variables and descriptors, but not its parent. While a child runs,
+gpudoctor is a subreaper (`supervision`): a process that loses its parent becomes gpudoctor's child.
 """
 
 from __future__ import annotations
@@ -11,42 +11,30 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 END_SECONDS = 5.0
-"""How long a tree may take to end: one that forks for ever is hunted so long."""
+"""How long a tree may take to end: one that forks for ever is chased this long."""
 _PAUSE = 0.001
 
 _marks: set[int] = set()
-"""Of the trees that live now."""
+"""Marks of the trees that are alive."""
 
 
 class ProcessTree:
-    """A running child and its descendants; `end` it. `process` is the child."""
+    """A running child and its descendants; call `end`. `process` is the child."""
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        *,
-        environ: Mapping[str, str],
-        cwd: str | None = None,
-        pass_fds: tuple[int, ...] = (),
-        cpu_seconds: float = 0.0,
-    ) -> None:
-        """Start `argv` without input, its output in pipes, in a session of its own; `cpu_seconds`, if any, are what
-        each of its processes may compute for. Raises what Popen raises."""
+    def __init__(self, argv: Sequence[str], *, cpu_seconds: float = 0.0, **options: Any) -> None:
+        """Start `argv` without input, its output in pipes, in a session of its own.
+
+        `cpu_seconds` limits the computing time of each of its processes; `options` are further ones of Popen. Raises
+        what Popen raises.
+        """
         self._strangers = set(_children(os.getpid()))
-        self.process = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environ,
-            cwd=cwd,
-            start_new_session=True,
-            pass_fds=pass_fds,
-        )
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.process = subprocess.Popen(list(argv), start_new_session=True, **{**streams, **options})
         self._mark = _own_limit()
         with suppress(OSError, ValueError):
             self._mark = _marked(self.process.pid)
@@ -57,14 +45,14 @@ class ProcessTree:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the child has ended; not collected yet, so that its number cannot become another process's."""
+        """Whether the child has ended. It is not collected yet, so that no other process can get its number."""
         try:
             return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         except ChildProcessError:
             return True
 
     def descendants(self) -> Iterator[int]:
-        """Every process that the child started, and theirs, the newest orphans first; as they are found."""
+        """Every process that the child started, and theirs, the newest orphans first, as they are found."""
         waiting = [self.process.pid]
         for orphan in self._orphans():
             yield orphan
@@ -75,22 +63,29 @@ class ProcessTree:
             waiting += below
 
     def end(self, seconds: float = END_SECONDS) -> bool:
-        """Kill and collect it with all its descendants. False where that took more than `seconds`: a process waits
-        in the kernel, or forks faster than it can be stopped."""
+        """Kill and collect it with all its descendants.
+
+        False if that took more than `seconds`: a process waits in the kernel, or forks faster than it can be stopped.
+        """
         deadline = time.monotonic() + seconds
         kill_group(self.process.pid)
+        try:
+            collected = self.let_go(seconds)
+            return self._end_descendants(deadline) and collected
+        finally:
+            _marks.discard(self._mark)
+
+    def let_go(self, seconds: float = END_SECONDS) -> bool:
+        """Collect it once it has ended; what it started goes on, and keeps its mark. False as for `end`."""
         for stream in (self.process.stdout, self.process.stderr):
             if stream is not None:
                 stream.close()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
-        try:
-            return self._end_descendants(deadline) and self.process.returncode is not None
-        finally:
-            _marks.discard(self._mark)
+        return self.process.returncode is not None
 
     def _end_descendants(self, deadline: float) -> bool:
-        """Stop them until no new one comes: what stands still starts no other. Then kill them."""
+        """Stop them until no new one appears: a stopped process starts no other. Then kill them."""
         stopped: set[int] = set()
         patience = deadline - (deadline - time.monotonic()) / 2
         while not self._is_alone():
@@ -113,7 +108,7 @@ class ProcessTree:
         return True
 
     def _is_alone(self) -> bool:
-        """Whether no descendant is left. A listing may pass one over while another ends, so it is made twice."""
+        """Whether no descendant is left. A listing may miss one while another ends, so it is made twice."""
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:  # no child at all
@@ -121,7 +116,7 @@ class ProcessTree:
         return not any(next(self.descendants(), None) for _ in range(2))
 
     def _orphans(self) -> Iterator[int]:
-        """Children of gpudoctor's that were none before, and that carry nobody else's mark."""
+        """New children of gpudoctor that carry no other tree's mark."""
         theirs = (_marks | {_own_limit()}) - {self._mark}
         for number in reversed(_children(os.getpid())):
             if number not in self._strangers and number != self.process.pid and _limit(number) not in theirs:
@@ -129,13 +124,13 @@ class ProcessTree:
 
 
 def kill_group(number: int) -> None:
-    """SIGKILL to a process group, if it is still there."""
+    """SIGKILL to a process group, if it still exists."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(number, signal.SIGKILL)
 
 
 def kill(number: int, with_signal: int = signal.SIGKILL) -> None:
-    """A signal to one process, if it is still there."""
+    """A signal to one process, if it still exists."""
     with suppress(ProcessLookupError, PermissionError):
         os.kill(number, with_signal)
 
@@ -149,7 +144,7 @@ def _collected(number: int) -> bool:
 
 
 def _signal_group(number: int, with_signal: int) -> None:
-    """The whole group of a descendant at once: no new member gets away. It is nobody else's, as its session."""
+    """Signal the whole group of a descendant at once, so that no new member escapes. No other process is in it."""
     with suppress(ProcessLookupError, PermissionError):
         group = os.getpgid(number)
         if group != os.getpgrp():
@@ -161,7 +156,7 @@ def _signal_group(number: int, with_signal: int) -> None:
 
 
 def _children(number: int) -> list[int]:
-    """Children of a process, those that ended included; of all its threads."""
+    """Children of a process, of all its threads, including those that have ended."""
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{number}/task"):
@@ -186,13 +181,13 @@ def _children_by_parent(number: int) -> list[int]:
 
 
 # --- the mark of a tree ---
-# A stranger (a daemon that a container's script started) may lose its parent meanwhile, and come to a subreaper or
-# process 1, too. So each tree has a limit of its own, of no other effect, that is inherited and can only be lowered.
-# Where none could be set, every orphan that is new counts as the tree's.
+# Meanwhile a stranger (a daemon that a container's script started) may lose its parent, and also become the child of
+# a subreaper or process 1. So each tree has a limit of its own, of no other effect, which is inherited and can only
+# be lowered. If it cannot be set, every new orphan counts as the tree's.
 
 
 def _marked(number: int) -> int:
-    """Give a process its mark, before it begins with anything of its own."""
+    """Give a process its mark before it starts anything of its own."""
     own = _own_limit()
     top = 1 << 62 if own == resource.RLIM_INFINITY else own
     mark = top - 1 - int.from_bytes(os.urandom(6), "big") % max(1, top // 8)
@@ -201,7 +196,7 @@ def _marked(number: int) -> int:
 
 
 def _narrow(number: int, which: int, limit: int) -> None:
-    """Lower both limits of a process, where they are higher."""
+    """Lower both limits of a process, if they are higher."""
     wide = resource.RLIM_INFINITY
     soft, hard = (limit if old == wide else min(old, limit) for old in resource.prlimit(number, which))
     resource.prlimit(number, which, (soft, hard))

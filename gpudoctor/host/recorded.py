@@ -47,7 +47,7 @@ class HostFile(Struct, frozen=True):
     commands: dict[str, CommandResult] = field(default_factory=dict)
 
 
-# A path that is missing from a recording is known to be absent only below one of these, if it has that tree.
+# A path that is missing in a recording is known to be absent only below one of these, if the recording has that tree.
 _TREES = (
     "/sys/bus/pci/devices",
     "/sys/bus",
@@ -74,13 +74,13 @@ _TREES = (
     "/root",
     "/lib",
 )
-# Folders that every kernel's own /sys and every distribution's root have: where all are, the whole tree is.
+# Folders in every kernel's own /sys and every distribution's root: if all are there, the whole tree is.
 _WHOLE_SYS = frozenset(("bus", "class", "devices", "kernel", "module"))
 _WHOLE_ROOT = frozenset(("bin", "etc", "lib", "sbin", "tmp", "usr", "var"))
 
 
 class RecordedHost(Host):
-    """A machine below a folder. Links stay inside it; nothing of it is ever run."""
+    """A machine below a folder. Links stay inside it; nothing of it ever runs."""
 
     live = False
 
@@ -115,7 +115,7 @@ class RecordedHost(Host):
         return User(uid=recorded.uid, gids=recorded.gids, source=HOST_FILE)
 
     def refusal(self, path: str) -> Fact[Any] | None:
-        """The error recorded for this path, for what it leads to, or for a folder above it."""
+        """The error recorded for this path, for its target, or for a folder above it."""
         if not self._nodes:
             return None
         for start in {_absolute(path), self.resolve(path) or "/"}:
@@ -161,7 +161,7 @@ class RecordedHost(Host):
         return None if resolved is None else os.path.join(self._root, resolved.lstrip("/"))
 
     def resolve(self, path: str) -> str | None:
-        """Follow links as they would be followed on that machine: absolute ones start at the root again."""
+        """Follow links as that machine would: absolute ones start at the root again."""
         todo = [part for part in path.split("/") if part]
         done: list[str] = []
         links = 0
@@ -189,7 +189,7 @@ class RecordedHost(Host):
         except ValueError:
             return None
         except OSError as error:
-            # What may not be looked at is there for all we know: reading it will say why it cannot be read.
+            # A path that may not be looked at may exist: reading it will say why it cannot be read.
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                 return None
         return "/" + "/".join(done)
@@ -206,7 +206,7 @@ class RecordedHost(Host):
         return bool(self._listing(tree))
 
     def _in_whole_tree(self, path: str) -> bool:
-        """Whether a path lies in a /sys or a root file system that was mounted, not put together."""
+        """Whether a path lies in a complete /sys or root file system: one that was mounted, not put together."""
         top = "/" + path.lstrip("/").partition("/")[0]
         if top == "/sys":
             return self._listing("/sys") >= _WHOLE_SYS
@@ -254,7 +254,7 @@ class RecordedHost(Host):
 
 
 def _absolute(path: str) -> str:
-    """A path from the root, without dots and double slashes (normpath keeps two at the beginning)."""
+    """An absolute path, without dots and double slashes (normpath keeps two at the beginning)."""
     return "/" + posixpath.normpath(path).lstrip("/")
 
 

@@ -1,10 +1,9 @@
-"""What gpudoctor is while it has children: they load what strangers wrote, and run as the same user.
+"""Protects gpudoctor while it has children: they load strangers' code, and run as the same user.
 
-It is a subreaper: whatever below it loses its parent becomes its own child, so that `process_tree` finds it. It is
-not dumpable: nothing traces it or looks into its memory and descriptors (`bound_child` takes the right to do so all
-the same from children of root). And where it is stopped, it goes on when its time is over: a timer of the kernel's
-own sends SIGCONT, so that there is no watching process to be ended first. Process 1 of a container cannot be stopped
-from within.
+It is a subreaper: a process below it that loses its parent becomes its own child, so that `process_tree` finds it. It
+is not dumpable: nothing can trace it or read its memory and descriptors (`bound_child` also takes this right from
+children of root). If it is stopped, it continues when its time is over: a kernel timer sends SIGCONT, so there is no
+watching process that could be killed first. Process 1 of a container cannot be stopped from within.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 _CLOCK_MONOTONIC = 1
 _TICK = 0.05
 _TIMERS = 12
-"""They begin one after the other, the last 100 seconds late, and then go off at every tick: who stops gpudoctor again
-and again discards a SIGCONT that waits, and its timer with it, but not those that have not begun."""
+"""They start one after the other, the last 100 seconds late, and then fire at every tick. Stopping gpudoctor again
+and again discards a waiting SIGCONT, and its timer with it, but not the timers that have not started."""
 
 _lock = threading.Lock()
 _running = 0
@@ -31,24 +30,26 @@ _before = (0, 0)
 
 
 @contextmanager
-def supervising(seconds: float) -> Iterator[None]:
-    """Within, children may run, all in all for `seconds`: who stops gpudoctor (Ctrl-Z, too) stops it no longer.
+def supervising(seconds: float | None) -> Iterator[None]:
+    """Allow children to run, for `seconds` in all: after that nobody can keep gpudoctor stopped (not with Ctrl-Z).
+    Without a limit it goes on when whoever stopped it says so.
 
-    What this process was before it is again afterwards, also for the program that takes it over. Signals are touched
-    in the main thread alone.
+    Restores the state of this process afterwards, also for the program that takes over. Only the main thread
+    changes signals.
     """
     with ExitStack() as stack:
         stack.enter_context(kept_as_they_are())
         stack.enter_context(_reaping_and_closed())
         if threading.current_thread() is threading.main_thread():
             stack.enter_context(_hearing_of_ends())
-            stack.enter_context(_going_on(seconds))
+            if seconds is not None:
+                stack.enter_context(_going_on(seconds))
         yield
 
 
 @contextmanager
 def _reaping_and_closed() -> Iterator[None]:
-    """Several threads may be within: the first one in changes this process, the last one out changes it back."""
+    """Several threads may be inside: the first one in changes this process, the last one out changes it back."""
     global _running, _before  # noqa: PLW0603 - what they speak of there is once in a process, too
     with _lock:
         if not _running:
@@ -84,7 +85,7 @@ def _libc() -> ctypes.CDLL:
 
 @contextmanager
 def _hearing_of_ends() -> Iterator[None]:
-    """Where SIGCHLD came ignored, the kernel collects children, and nobody learns how they ended."""
+    """If SIGCHLD came ignored, the kernel collects children, and nobody learns how they ended."""
     if signal.getsignal(signal.SIGCHLD) is not signal.SIG_IGN:
         yield
         return
@@ -96,7 +97,7 @@ def _hearing_of_ends() -> Iterator[None]:
 
 
 class _SignalEvent(ctypes.Structure):
-    """struct sigevent, as long as Linux has it."""
+    """struct sigevent, in the length that Linux gives it."""
 
     _fields_ = [
         ("value", ctypes.c_void_p),
@@ -114,8 +115,11 @@ class _Times(ctypes.Structure):
 
 @contextmanager
 def _going_on(seconds: float) -> Iterator[None]:
-    """After `seconds` SIGCONT comes again and again. It needs a handler: Linux gives up a timer whose signal is
-    ignored. Without timers (no such C library) nothing is done."""
+    """After `seconds` send SIGCONT again and again.
+
+    The signal needs a handler: Linux drops a timer whose signal is ignored. Without timers in the C library, this
+    does nothing.
+    """
     before = signal.getsignal(signal.SIGCONT)
     libc = _libc()
     if before is None or not hasattr(libc, "timer_create"):

@@ -1,4 +1,4 @@
-"""A temporary folder that is removed at the end; where gpudoctor was killed before, by a later run."""
+"""A temporary folder that is removed at the end, or by a later run if gpudoctor was killed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pathlib import Path
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _VARIABLES, _USUAL = ("TMPDIR", "TEMP", "TMP"), ("/tmp", "/var/tmp", "/usr/tmp")
 _LEFT_SECONDS = 3600.0
-"""Younger folders are let alone: one may just be made, and not locked yet."""
+"""Younger folders are left alone: one may be new and not locked yet."""
 
 
 @contextmanager
 def temporary_folder(purpose: str) -> Iterator[Path]:
-    """A new folder. It is locked while this process lives, so that what a killed one left is known as such.
+    """A new folder. It is locked while this process lives, so that a folder of a killed process is recognised.
 
-    Raises OSError where there is no place for one.
+    Raises OSError if there is no place for one.
     """
     boot = _boot()
     prefix = f"gpudoctor-{purpose}-{boot or 'run'}-"
@@ -41,8 +41,10 @@ def temporary_folder(purpose: str) -> Iterator[Path]:
 
 
 def _new_folder(prefix: str) -> tuple[tempfile.TemporaryDirectory[str], str]:
-    """A folder, and the one that it is in: of those that Python would try, but without a file as its trial, which
-    may not be written where no file may grow."""
+    """A folder, and its parent.
+
+    It tries Python's usual places, but without Python's trial file, which may not be writable where no file may grow.
+    """
     named = [tempfile.tempdir] if tempfile.tempdir else [*map(os.environ.get, _VARIABLES), *_USUAL]
     failure = OSError("nowhere to make one")
     for parent in dict.fromkeys(os.path.abspath(path) for path in named if path):
@@ -54,7 +56,7 @@ def _new_folder(prefix: str) -> tuple[tempfile.TemporaryDirectory[str], str]:
 
 
 def _boot() -> str:
-    """Ten digits that no other host has ("": unknown): a disk of the network may tell one host only of a lock."""
+    """Ten digits that no other host has ("": unknown): a network disk may tell only one host of a lock."""
     try:
         with open(_BOOT_ID) as file:
             return file.read().replace("-", "")[:10]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -11,10 +12,32 @@ from msgspec import Struct
 from gpudoctor import __version__
 from gpudoctor.host import InputError
 from gpudoctor.host.given_file import read_given
-from gpudoctor.machine import Machine
+from gpudoctor.machine import FORMAT, Machine
 
 SNAPSHOT_LIMIT = 64 << 20
 SCHEMA = 1
+
+
+def _since_gpus_are_called_gpus(machine: dict[str, Any]) -> None:
+    nvidia, smoke = machine.get("nvidia"), machine.get("smoke")
+    for record, before, now in ((nvidia, "proc_cards", "proc_details"), (smoke, "card_asked", "gpu_asked")):
+        if isinstance(record, dict) and before in record:
+            record[now] = record.pop(before)
+
+
+_TO_THE_NEXT: dict[int, Callable[[dict[str, Any]], None]] = {1: _since_gpus_are_called_gpus}
+"""By its format, what makes a written machine one of the next format; each format that was ever written is here."""
+
+
+class _WrittenMachine(Struct):
+    format: int = 1
+    """The first had no number."""
+
+
+class _Written(Struct):
+    machine: _WrittenMachine
+    schema: int = SCHEMA
+    gpudoctor: str = ""
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -36,16 +59,36 @@ def read_snapshot(path: str) -> Machine:
     if len(content) > SNAPSHOT_LIMIT:
         raise InputError(f"{path}: larger than {SNAPSHOT_LIMIT >> 20} MiB; this is no snapshot")
     try:
-        snapshot = msgspec.json.decode(content, type=Snapshot)
+        written = msgspec.json.decode(content, type=_Written)
+        if unknown := _unknown_form(written):
+            raise InputError(f"{path}: {unknown}")
+        machine = _machine(content, written.machine.format)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not a snapshot of gpudoctor: {error}") from None
-    if re.search(rb"\d{19}", content) and _has_a_vast_number(msgspec.to_builtins(snapshot.machine)):
+    if re.search(rb"\d{19}", content) and _has_a_vast_number(msgspec.to_builtins(machine)):
         raise InputError(f"{path}: not a snapshot of gpudoctor: a number of more than 64 bits")
-    if snapshot.schema != SCHEMA:
-        raise InputError(
-            f"{path}: schema {snapshot.schema} is not known to gpudoctor {__version__}; it reads {SCHEMA}"
-        )
-    return snapshot.machine
+    return machine
+
+
+def _unknown_form(written: _Written) -> str:
+    if written.schema != SCHEMA:
+        return f"schema {written.schema} is not known to gpudoctor {__version__}; it reads {SCHEMA}"
+    number = written.machine.format
+    if number == FORMAT or number in _TO_THE_NEXT:
+        return ""
+    return f"format {number} of the machine is not known to gpudoctor {__version__}; it reads 1 to {FORMAT}"
+
+
+def _machine(content: bytes, number: int) -> Machine:
+    """Raises msgspec.DecodeError."""
+    if number == FORMAT:
+        return msgspec.json.decode(content, type=Snapshot).machine
+    document = msgspec.json.decode(content)
+    while number != FORMAT:
+        _TO_THE_NEXT[number](document["machine"])
+        number += 1
+    document["machine"]["format"] = FORMAT
+    return msgspec.convert(document, type=Snapshot).machine
 
 
 def _has_a_vast_number(data: Any) -> bool:

@@ -14,11 +14,11 @@ from gpudoctor.matrix.versions import Figures, figures, matches, minor
 R = TypeVar("R")
 
 _SPARE_DAYS = 200
-"""Patch releases come up to half a year after the release whose date is known: so far a span of years is open."""
+"""Patch releases appear up to half a year after the release with a known date: a span of years is this uncertain."""
 
 
 class AmdQuestions(Gpus):
-    """What the AMD tables answer."""
+    """Questions that the AMD tables answer."""
 
     def override(self, gfx: str) -> Override | None:
         """Override policy of a target; None if the target is unknown."""
@@ -39,7 +39,7 @@ class AmdQuestions(Gpus):
         return _closest(self.tables.rocm_blas, rocm, lambda row: row.rocm)
 
     def hipblaslt_asked(self, gfx: str, rocm: str) -> bool:
-        """Whether torch of that ROCm asks hipBLASLt on that target at all."""
+        """Whether torch of that ROCm uses hipBLASLt on that target at all."""
         return any(gfx in row.gfx and matches(row.rocm, rocm) for row in self.tables.hipblaslt_use)
 
     def rocm_release(self, version: str) -> RocmRelease | None:
@@ -47,7 +47,7 @@ class AmdQuestions(Gpus):
         return _closest(self.tables.rocm_releases, version, lambda row: row.version)
 
     def listed_by_amd(self, gfx: str, name: str, rocm: str) -> bool | None:
-        """Whether AMD's documents for that ROCm name the GPU; None: not known (of an APU they name processors)."""
+        """Whether AMD's documents for that ROCm name the GPU; None: unknown (for an APU they name processors)."""
         target = self.target(gfx)
         releases = [row for row in self.tables.rocm_releases if row.gfx and minor(row.version) == minor(rocm)]
         if target is None or not releases:
@@ -62,7 +62,7 @@ class AmdQuestions(Gpus):
         return any(re.search(rf"\b{re.escape(product)}\b", name) for product in target.official_products)
 
     def rocm_driver_fits(self, user_space: str, driver: str) -> bool | None:
-        """Whether a ROCm user space works on the kernel driver of another ROCm release; None: not known.
+        """Whether a ROCm user space works on the kernel driver of another ROCm release; None: unknown.
 
         `driver` is a ROCm release ("6.2.4") or AMD's own driver number ("30.20")."""
         release = self.rocm_release(user_space)
@@ -78,7 +78,7 @@ class AmdQuestions(Gpus):
         return None
 
     def rocm_driver_is_newer(self, user_space: str, driver: str) -> bool:
-        """Whether the kernel driver is of a later ROCm release than the user space."""
+        """Whether the kernel driver is from a later ROCm release than the user space."""
         return minor(self._release_of_driver(driver)) > minor(user_space)
 
     def dkms_limits(self, dkms: str | None, rocm: str | None, kernel: str) -> tuple[AmdgpuDkmsLimit, ...]:
@@ -90,7 +90,7 @@ class AmdQuestions(Gpus):
         )
 
     def wsl_rocm(self, rocm: str) -> WslSupport | None:
-        """What ROCm on WSL supports in that release."""
+        """The GPUs that ROCm on WSL supports in that release."""
         return _closest(self.tables.wsl_rocm, rocm, lambda row: row.rocm)
 
     # --- the order of releases -----------------------------------------------------------------
@@ -100,7 +100,7 @@ class AmdQuestions(Gpus):
         return sorted({minor(row.version) for row in self.tables.rocm_releases})
 
     def _release_of_driver(self, driver: str) -> str:
-        """The ROCm that AMD's driver number came with: 30.10 is 7.0's. Others are returned as they are."""
+        """The ROCm that AMD's driver number came with: 30.10 is 7.0's. Others are returned unchanged."""
         if figures(driver)[:1] < (30,):
             return driver
         numbers = (row for row in self.tables.rocm_releases if row.driver and minor(row.driver) == minor(driver))
@@ -131,8 +131,10 @@ class AmdQuestions(Gpus):
 
 
 def _names(row: AmdgpuDkmsLimit, dkms: str | None, rocm: str | None) -> bool:
-    """Whether a row speaks of this driver: by its dkms version where both know it (without the package's revision,
-    "6.12.12-2147987.24.04"), else by its ROCm."""
+    """Whether a row is about this driver.
+
+    The dkms version decides if both have it (without the package's revision, "6.12.12-2147987.24.04"), else the ROCm.
+    """
     if row.dkms is not None and dkms is not None:
         return matches(row.dkms, dkms.partition("-")[0])
     return row.rocm is not None and rocm is not None and matches(f"=={row.rocm}", rocm)

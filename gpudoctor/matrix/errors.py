@@ -9,11 +9,11 @@ from typing import Literal
 from gpudoctor.matrix.rows import ErrorPattern, Tables
 
 _TEXT, _LINE = 1 << 16, 2000
-"""What is looked at of a text, and of a line of it: its end, where the last words are; its beginning."""
+"""Only this much of a text is read, at its end, where the last messages are; and of a line, at its beginning."""
 
 
 class ErrorQuestions:
-    """What the table of error texts answers."""
+    """Questions that the table of error texts answers."""
 
     tables: Tables
 
@@ -31,6 +31,6 @@ class ErrorQuestions:
 
     @cached_property
     def stopping_causes(self) -> frozenset[str]:
-        """Slugs of the causes with which nothing on a GPU computes."""
+        """Slugs of the causes that stop all computing on a GPU."""
         rows = [row for row in self.tables.error_patterns if row.stops]
         return frozenset(slug for row in rows for slug in (row.slug, *row.also))

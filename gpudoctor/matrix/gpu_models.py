@@ -1,4 +1,4 @@
-"""Which GPU is it: by PCI id, device tree, or name."""
+"""Identifies a GPU by PCI id, device tree, or name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpudoctor.matrix.rows import AmdGpu, Capability, GfxTarget, NvidiaChip, Nvi
 
 
 class Identity(Struct, frozen=True):
-    """A GPU that the matrix knows: what a PCI id, a board name or a described name stands for."""
+    """A GPU that the matrix knows, found by a PCI id, a board name or a described name."""
 
     vendor: Vendor
     name: str
@@ -33,7 +33,7 @@ class Identity(Struct, frozen=True):
 
 
 class Gpus:
-    """The GPU tables and the look-ups over them."""
+    """The GPU tables, and look-ups in them."""
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
@@ -45,7 +45,7 @@ class Gpus:
         return self._capabilities.get(dotted(sm.lower()) or sm)
 
     def target(self, gfx: str) -> GfxTarget | None:
-        """The row of a gfx target (xnack and sramecc left aside)."""
+        """The row of a gfx target (without xnack and sramecc)."""
         return self._targets.get(gfx.partition(":")[0])
 
     @cached_property
@@ -85,7 +85,7 @@ class Gpus:
         return None
 
     def gpu_by_device_tree(self, compatible: str) -> Identity | None:
-        """The SoC whose device-tree names occur in `compatible` (NULs or not)."""
+        """The SoC whose device-tree names occur in `compatible` (with NULs or without)."""
         for soc in self.tables.nvidia_socs:
             # No digit may follow: tegra21 is no part of tegra210's name, and the NULs between names may be lost.
             if any(re.search(re.escape(name) + r"(?!\d)", compatible) for name in soc.device_tree):
@@ -93,9 +93,11 @@ class Gpus:
         return None
 
     def gpus_by_name(self, name: str) -> tuple[Identity, ...]:
-        """All different architectures that a name may stand for: as people write it ("rx 6700xt", "4090"), as a
-        driver prints it ("NVIDIA H100 80GB HBM3"), a PCI id, a chip, "sm_90", "gfx1031". Empty: unknown;
-        more than one: ambiguous."""
+        """All architectures that a name may stand for; empty: unknown; more than one: ambiguous.
+
+        A name as people write it ("rx 6700xt", "4090"), as a driver prints it ("NVIDIA H100 80GB HBM3"), a PCI id, a
+        chip, "sm_90", "gfx1031".
+        """
         text = name.strip()
         if re.fullmatch(r"(10de|1002):[0-9a-f]{4}", text, re.IGNORECASE):
             gpu = self.gpu_by_pci(text)
@@ -124,7 +126,7 @@ class Gpus:
     def _found(
         keys: Mapping[str, Sequence[Identity]], key: str, maker: Vendor | None, also: Sequence[Identity] = ()
     ) -> tuple[Identity, ...]:
-        """The GPUs of a key, one per architecture, the plainest name of each; `also` joins in if there are any."""
+        """The GPUs of a key, one per architecture, with the plainest name of each; adds `also` if there are any."""
         gpus = [gpu for gpu in keys.get(key, ()) if key and maker in (None, gpu.vendor)]
         if gpus:
             gpus += [gpu for gpu in also if maker in (None, gpu.vendor)]
@@ -211,7 +213,7 @@ class Gpus:
 
     @cached_property
     def _named(self) -> tuple[tuple[str, Identity], ...]:
-        """Every single name of every GPU, the tables' order kept."""
+        """Every single name of every GPU, in the order of the tables."""
         found: list[tuple[str, Identity]] = []
         for soc in self.tables.nvidia_socs:
             found += [(alias, self._of_soc(soc)) for alias in (soc.name, *soc.aliases)]
@@ -245,7 +247,7 @@ def _index(named: Iterable[tuple[str, Identity]], key: Callable[[str], str]) -> 
 
 
 def _maker(text: str) -> Vendor | None:
-    """The maker that a name gives away."""
+    """The maker that a name implies."""
     lower = text.lower()
     if re.search(r"nvidia|geforce|quadro|tesla|\b[rg]tx", lower):
         return "nvidia"

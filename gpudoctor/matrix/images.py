@@ -15,10 +15,10 @@ _TOLD_BY_THE_TAG = ("cuda", "rocm", "python", "torch", "release")
 
 
 class ImageQuestions(Gpus):
-    """What the tables of base images and distributions answer."""
+    """Questions that the tables of base images and distributions answer."""
 
     def base_image(self, name: str) -> BaseImage | None:
-        """What an image holds, by its name and tag; None: not known."""
+        """The content of an image, by its name and tag; None: unknown."""
         plain = name.partition("@")[0]
         hub = next((hub for hub in _HUB if plain.startswith(hub)), "")
         plain = plain.removeprefix(hub).removeprefix("library/")
@@ -31,7 +31,7 @@ class ImageQuestions(Gpus):
         return None
 
     def libc_of(self, os: Os) -> str | None:
-        """C library of a distribution's release, "glibc 2.31" or "musl"; None: not known."""
+        """C library of a distribution's release, "glibc 2.31" or "musl"; None: unknown."""
         row = self._distribution(f"{os.id}-{os.version}" if os.version else os.id)
         return row.libc if row else None
 

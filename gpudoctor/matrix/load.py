@@ -1,8 +1,8 @@
-"""Reading the matrix: the JSON of an installed gpudoctor, the YAML of a checkout, overlays of a site.
+"""Loads the matrix: the JSON of an installed gpudoctor, the YAML of a checkout, overlays of a site.
 
-The JSON is made from the YAML when the wheel is built (hatch_build.py); it decodes in milliseconds and was
-validated then. What is read from YAML is validated here; whatever a file holds, the answer is a matrix or a
-`MatrixError` that names file, line and row.
+The JSON is made from the YAML and validated when the wheel is built (hatch_build.py); it decodes in milliseconds.
+YAML is validated here. Whatever a file holds, the result is a matrix or a `MatrixError` that names file, line and
+row.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ class MatrixError(InputError):
 
 
 class Built(Struct, frozen=True):
-    """What the build hook writes: the tables and the hash of the YAML that they were made from."""
+    """The build hook's output: the tables, and the hash of the YAML that they were made from."""
 
     sha256: str
     tables: Tables
 
 
 class _Packed(Struct, frozen=True):
-    """The same, its tables not decoded yet."""
+    """The same, with its tables not decoded yet."""
 
     sha256: str
     tables: dict[str, msgspec.Raw]
 
 
 class _Opened:
-    """Stands for Tables: decodes a table when it is first asked for. A start needs few of the two thousand rows."""
+    """Replaces Tables, and decodes a table on first use. A start needs few of the two thousand rows."""
 
     __struct_fields__ = Tables.__struct_fields__
 
@@ -65,7 +65,7 @@ class _Opened:
 
 
 class Place(Struct, frozen=True):
-    """Where a row stands in its file: the group of its table (None: the table is one group) and its number."""
+    """A row's place in its file: the group of its table (None: the table is one group) and its number."""
 
     group: int | None
     row: int
@@ -81,8 +81,10 @@ class Source(Struct, frozen=True):
 
 
 def load_matrix(overlays: Sequence[str] = ()) -> Matrix:
-    """The matrix of this installation, with the rows of the overlay files added to it or put in the place of
-    rows with the same key. Raises MatrixError."""
+    """The matrix of this installation. Rows of the overlay files are added, or replace rows with the same key.
+
+    Raises MatrixError.
+    """
     tables = _own_tables() if overlays else _needed_tables()
     for path in overlays:
         tables = _overlaid(tables, read_source(path))
@@ -90,7 +92,7 @@ def load_matrix(overlays: Sequence[str] = ()) -> Matrix:
 
 
 def yaml_path() -> str:
-    """The matrix that people edit: in a checkout beside the package, in a wheel inside it."""
+    """The matrix that people edit: beside the package in a checkout, inside the package in a wheel."""
     checkout = os.path.join(os.path.dirname(_PACKAGE), "compat_matrix.yaml")
     return checkout if os.path.isfile(checkout) else os.path.join(_PACKAGE, "compat_matrix.yaml")
 
@@ -104,8 +106,10 @@ def load_yaml(path: str) -> Tables:
 
 
 def validate_matrix(files: Sequence[str] = ()) -> Tables:
-    """Check every row of the YAML and then of the given files, overlays or whole matrices (those that have a
-    `version`); the tables that come out. Raises MatrixError for the first wrong row, and says how many more."""
+    """Check every row of the YAML and then of the given files: overlays, or whole matrices (with a `version`).
+
+    Returns the resulting tables. Raises MatrixError for the first wrong row, and says how many more there are.
+    """
     tables = load_yaml(yaml_path())
     for path in files:
         source = read_source(path)
@@ -114,13 +118,13 @@ def validate_matrix(files: Sequence[str] = ()) -> Tables:
 
 
 def to_json(path: str) -> bytes:
-    """The JSON form of a YAML matrix, as it is packed into a wheel."""
+    """The JSON form of a YAML matrix, for a wheel."""
     return msgspec.json.encode(Built(sha256=_hash(_content(path)), tables=load_yaml(path)))
 
 
 @cache
 def _needed_tables() -> Tables:
-    """Those of a wheel one by one as they are needed; all of them where the YAML may have been edited."""
+    """A wheel's tables one by one on first use; all tables if the YAML may have been edited."""
     packed = _decoded(_content(_JSON), _Packed) if os.path.dirname(yaml_path()) == _PACKAGE else None
     return _own_tables() if packed is None else cast("Tables", _Opened(packed.tables))
 
@@ -158,7 +162,7 @@ def _hash(content: bytes) -> str:
 
 
 def read_source(path: str) -> Source:
-    """Parse one matrix file and work its tables out into plain rows. Raises MatrixError."""
+    """Parse one matrix file into plain rows. Raises MatrixError."""
     text = _text(path)
     document = _parsed(path, text)
     if not isinstance(document, dict):
@@ -199,7 +203,7 @@ def _parsed(path: str, text: str) -> Any:
 
 
 def _rows(path: str, table: str, content: Any) -> tuple[list[Any], list[Place]]:
-    """The rows of a table, each with what its head gives. A table is one group or a list of groups or rows."""
+    """The rows of a table, each with the values of its head. A table is one group or a list of groups or rows."""
     single = isinstance(content, dict)
     if not single and not isinstance(content, list):
         raise MatrixError(f"{path}: {table}: a table is a head with `rows`, or a list of rows")
@@ -267,11 +271,11 @@ def _overlaid(tables: Tables, source: Source) -> Tables:
 
 
 def row_key(table: str, row: Row) -> tuple[Any, ...]:
-    """What tells a row from the others of its table."""
+    """What distinguishes a row from the others of its table."""
     return tuple(getattr(row, field) for field in KEYS[table])
 
 
-# --- what is wrong, and where -----------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------------
 
 
 def _validate(tables: Tables, source: Source, *, overlay: bool) -> None:
@@ -315,7 +319,7 @@ def _error(source: Source, table: str, index: int | None, problem: str) -> Matri
 
 
 def _line(source: Source, table: str, index: int | None) -> int | None:
-    """The line of a row, found by reading the file once more: only an error pays for it."""
+    """The line of a row, found by reading the file once more: only an error costs that."""
     from gpudoctor.bounded_yaml import YamlError, read_yaml
 
     try:

@@ -1,4 +1,4 @@
-"""How GPUs are called: one key for the many ways of writing a name.
+"""Names of GPUs: one key for the many spellings of a name.
 
 "NVIDIA GeForce RTX 5090 Laptop GPU", "rtx5090 mobile" and "GeForce RTX 5090 Max-Q / Mobile" are one GPU.
 """
@@ -20,7 +20,7 @@ _VGPU = r"-\d+[qcba]$"
 
 
 def words(name: str) -> list[str]:
-    """A name in lower-case words; every way of saying "laptop" is the word mobile."""
+    """A name in lower-case words; every form of "laptop" becomes the word mobile."""
     text = re.sub(_VGPU, "", name.lower().strip())
     text = re.sub(r"(?:with )?max-q(?: design)?|max q|laptop|mobile|notebook", " mobile ", text)
     text = re.sub(r"lite hash rate", " lhr ", text)
@@ -33,12 +33,12 @@ def words(name: str) -> list[str]:
 
 
 def branded(name: str) -> bool:
-    """Whether a name says which line of products it belongs to: GeForce, Quadro, Radeon ..."""
+    """Whether a name has its product line: GeForce, Quadro, Radeon ..."""
     return not _BRAND.isdisjoint(words(name))
 
 
 def figure_only(name: str) -> bool:
-    """Whether a name says neither line nor tier: "4090"."""
+    """Whether a name has neither line nor tier: "4090"."""
     return (_BRAND | _TIER).isdisjoint(words(name))
 
 
@@ -48,7 +48,7 @@ def short_key(name: str) -> str:
 
 
 def bare_key(name: str) -> str:
-    """The figure alone, without brand and tier: "5090", "6700xt"."""
+    """The number alone, without brand and tier: "5090", "6700xt"."""
     return "".join(word for word in words(name) if word not in _VENDOR | _BRAND | _TIER)
 
 
@@ -59,7 +59,7 @@ def loose_key(name: str) -> str:
 
 
 def alternatives(name: str) -> tuple[str, ...]:
-    """The single names in one that stands for several: "Radeon RX 6700/6700 XT" gives RX 6700 and RX 6700 XT."""
+    """The single names in a combined one: "Radeon RX 6700/6700 XT" gives RX 6700 and RX 6700 XT."""
     if "/" not in name:
         return (name,)
     pieces = [piece.strip() for piece in name.split("/")]

@@ -15,7 +15,7 @@ that (CUDA minor-version compatibility); `too-old`: below the floor."""
 
 
 class NvidiaQuestions(Gpus):
-    """What the NVIDIA tables answer."""
+    """Questions that the NVIDIA tables answer."""
 
     def last_branch(self, sm: str) -> str | None:
         """Last driver branch that runs a GPU of this capability ("580"); None: not dropped, or unknown."""
@@ -23,8 +23,10 @@ class NvidiaQuestions(Gpus):
         return row.last_branch if row else None
 
     def first_driver(self, sm: str, chip: str | None = None) -> str | None:
-        """Oldest driver that knows the chip; where no row says, any chip of the capability, else the driver that
-        came with the first CUDA for it."""
+        """Oldest driver that knows the chip.
+
+        Without a row for it: any chip of the capability, else the driver that came with the first CUDA for it.
+        """
         if chip is not None and (row := self._chips.get(chip.upper())) and row.first_driver:
             return row.first_driver
         known = self.capability(sm)
@@ -37,7 +39,7 @@ class NvidiaQuestions(Gpus):
         return self.bundled_driver(known.first_cuda) if known.first_cuda else None
 
     def module_flavour(self, sm: str, name: str = "") -> Literal["refused", "supported", "required"] | None:
-        """What the GPU says to the open kernel modules (`name` decides Grace Hopper)."""
+        """Whether the GPU works with the open kernel modules (`name` decides Grace Hopper)."""
         known = self.capability(sm)
         for row in self.tables.architectures:
             if known and row.architecture == known.architecture:
@@ -45,18 +47,18 @@ class NvidiaQuestions(Gpus):
         return None
 
     def floor(self, cuda: str) -> str | None:
-        """Oldest driver that serves any toolkit of that CUDA's major."""
+        """Oldest driver that supports any toolkit of that CUDA's major."""
         major = cuda.partition(".")[0]
         return next((row.driver for row in self.tables.cuda_floors if row.major == major), None)
 
     def cudnn_lacks(self, cudnn: str, sm: str) -> str | None:
-        """The oldest GPU that a cuDNN has kernels for, where this one is older; None: it has some, or not known."""
+        """The oldest GPU that a cuDNN has kernels for, if this one is older; None: it has some, or unknown."""
         own = capability(sm)
         newer = (row for row in self.tables.cudnn_floors if own and own < (capability(row.lowest) or own))
         return next((row.lowest for row in newer if matches(row.cudnn, cudnn)), None)
 
     def bundled_driver(self, cuda: str) -> str | None:
-        """Driver that the first release of this toolkit bundles ("12.8" gives the GA's)."""
+        """The driver that the first release of this toolkit bundles ("12.8" gives the GA's)."""
         row = self._toolkit(cuda)
         return row.driver if row else None
 
@@ -67,7 +69,7 @@ class NvidiaQuestions(Gpus):
         return max(served, key=figures, default=None)
 
     def driver_for_cuda(self, driver: str, cuda: str) -> DriverVerdict:
-        """Does this driver run this CUDA?"""
+        """Whether this driver runs this CUDA."""
         if not figures(driver):
             return "unknown"
         floor, bundled = self.floor(cuda), self.bundled_driver(cuda)
@@ -85,11 +87,11 @@ class NvidiaQuestions(Gpus):
     def branch_to_install(
         self, sms: tuple[str, ...], at_least: str | None, *, present: str | None = None
     ) -> tuple[str, str] | None:
-        """(branch, minimum version) to install for these GPUs: a maintained branch that still runs all of
-        them and is no older than `at_least`; None where no such branch exists.
+        """(branch, minimum version) to install for these GPUs; None if no such branch exists.
 
-        That of the `present` driver stays where it is one of these. Where no maintained branch is left for a GPU,
-        its last one is given."""
+        It is a maintained branch that still runs all of them and is no older than `at_least`. The branch of the
+        `present` driver stays if it is such a branch. If a GPU has no maintained branch left, its last one is given.
+        """
         needed = [driver for driver in (at_least, *(self.first_driver(sm) for sm in sms)) if driver]
         minimum = max(needed, key=figures, default=None)
         lasts = [last for last in map(self.last_branch, sms) if last]
@@ -122,7 +124,7 @@ class NvidiaQuestions(Gpus):
         )
 
     def _maintained(self, row: DriverBranch) -> bool:
-        """Whether a branch still gets releases, on the day that the matrix was made."""
+        """Whether a branch still got releases on the day that the matrix was made."""
         if row.kind not in ("production", "long-term") or row.end_of_life is None:
             return False
         return row.end_of_life[:7] >= ".".join(self.tables.version.split(".")[:2]).replace(".", "-")

@@ -1,7 +1,7 @@
 """The questions that the matrix answers: pure functions over its rows.
 
-`Matrix` holds the rows and the few look-up tables over them; the questions stand by subject in `GPUs`,
-`nvidia`, `amd` and `torch_builds`. Nothing here reads a file. Versions are given and answered as texts.
+`Matrix` holds the rows and a few look-up tables. The questions are grouped by subject in `gpu_models`, `nvidia`,
+`amd`, `torch_builds`, `errors`, `rates` and `images`. Nothing here reads a file. Versions are texts.
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ class Matrix(NvidiaQuestions, AmdQuestions, TorchQuestions, ErrorQuestions, Rate
 
     @property
     def variables(self) -> frozenset[str]:
-        """Names of the variables that known issues hang on."""
+        """Names of the variables that known issues depend on."""
         issues = self.known_issues()
         return frozenset(name for row in issues for name in (*(one.name for one in row.when.env), *row.variables))

@@ -1,4 +1,4 @@
-"""How fast a GPU is by its vendor's documents."""
+"""How fast a GPU is, by its vendor's documents."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from gpudoctor.matrix.gpu_models import Gpus
 from gpudoctor.matrix.rows import GpuRates
 
 _WHOLE = 0.85
-"""Share of its memory that a whole GPU shows at least: ECC takes up to an eighth."""
+"""A whole GPU shows at least this share of its memory: ECC takes up to an eighth."""
 
 
 class RateQuestions(Gpus):
-    """What the table of rates answers."""
+    """The question that the table of rates answers."""
 
     def rates_of(self, gpu: Gpu) -> GpuRates | None:
-        """The rates of a GPU's product; None where no row has it, and for parts of GPUs (MIG, vGPU ...)."""
+        """The rates of a GPU's product; None if no row has it, and for parts of GPUs (MIG, vGPU ...)."""
         pci_id = gpu.pci_id or (gpu.nvml.pci_id if gpu.nvml else None)
         if pci_id is None or (gpu.nvml is not None and gpu.nvml.mig):
             return None

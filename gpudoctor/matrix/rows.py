@@ -1,10 +1,10 @@
 """One record per kind of row in `compat_matrix.yaml`.
 
-Every row carries `source` and `checked`; a table's head may give them once for all its rows. Versions are
-texts. A field that is None or empty means "not known" unless its comment says otherwise.
+Every row has `source` and `checked`; a table's head may give them once for all its rows. Versions are texts. A field
+that is None or empty means "unknown" unless its comment says otherwise.
 """
 
-# No annotations as texts here: the decoder would compile each of these three hundred at every start.
+# Annotations are no strings here: the decoder would compile each of these three hundred at every start.
 
 import re
 from typing import Literal
@@ -12,14 +12,14 @@ from typing import Literal
 from msgspec import Struct
 
 Standing = Literal["supported", "tested", "built", "none"]
-"""How far a vendor stands behind something: documented as supported, tested, merely built."""
+"""How far a vendor supports something: documented as supported, tested, merely built."""
 
 Basis = Literal["measured", "documented", "derived", "unknown"]
-"""Where an architecture list comes from; measured (read from the wheel) beats documented."""
+"""Where an architecture list comes from; measured (read from the wheel) is better than documented."""
 
 
 class Row(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
-    """What every row has."""
+    """The fields of every row."""
 
     source: str = ""
     checked: str = ""
@@ -37,18 +37,18 @@ class Capability(Row, frozen=True, kw_only=True):
     tegra: bool = False
     first_cuda: str
     last_cuda: str | None = None
-    """Last toolkit that compiles for it; None: none has dropped it."""
+    """Last toolkit that compiles for it; None: no toolkit has dropped it."""
     last_branch: str | None = None
-    """Last driver branch that runs it; None: none has dropped it."""
+    """Last driver branch that runs it; None: no branch has dropped it."""
 
 
 class Architecture(Row, frozen=True, kw_only=True):
-    """One NVIDIA architecture: which kernel modules it takes."""
+    """One NVIDIA architecture: which kernel modules it needs."""
 
     architecture: str
     open_modules: Literal["refused", "supported", "required"]
     open_required_on: tuple[str, ...] = ()
-    """Products on which the open modules are required although the architecture takes both."""
+    """Products that require the open modules although the architecture works with both."""
 
 
 class NvidiaChip(Row, frozen=True, kw_only=True):
@@ -65,12 +65,12 @@ class NvidiaGpu(Row, frozen=True, kw_only=True):
     chip: str
     name: str
     capability: str | None = None
-    """Where it differs from the chip's (GK110 etc.)."""
+    """Set if it differs from the chip's (GK110 etc.)."""
     aliases: tuple[str, ...] = ()
     ambiguous: tuple[str, ...] = ()
-    """Names among name and aliases that stand for more than one capability."""
+    """Those of its names and aliases that stand for more than one capability."""
     datacenter: bool = False
-    """Takes part in CUDA forward compatibility (data-centre product)."""
+    """Eligible for CUDA forward compatibility (data-centre product)."""
 
 
 class NvidiaSoc(Row, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ class NvidiaSoc(Row, frozen=True, kw_only=True):
 
 
 class CudaFloor(Row, frozen=True, kw_only=True):
-    """Oldest Linux driver that serves any toolkit of this major (minor-version compatibility)."""
+    """Oldest Linux driver that supports any toolkit of this major (minor-version compatibility)."""
 
     major: str
     driver: str
@@ -115,7 +115,7 @@ class DriverBranch(Row, frozen=True, kw_only=True):
     end_of_life: str | None = None
     last_for: tuple[str, ...] = ()
     latest: str | None = None
-    """A release of it that is known to exist."""
+    """A release of the branch that is known to exist."""
 
 
 class NvidiaKernelLimit(Row, frozen=True, kw_only=True):
@@ -131,7 +131,7 @@ class NvidiaKernelLimit(Row, frozen=True, kw_only=True):
 
 
 class Override(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
-    """What HSA_OVERRIDE_GFX_VERSION may say for a target."""
+    """The values of HSA_OVERRIDE_GFX_VERSION that suit a target."""
 
     value: str | None = None
     safety: Literal["safe-class", "risky", "unsafe", "none"]
@@ -153,16 +153,16 @@ class GfxTarget(Row, frozen=True, kw_only=True):
     """First ROCm whose documents name a product with it; None: never named."""
     official_to: str | None = None
     official_products: tuple[str, ...] = ()
-    """Which products, as their names end, where not all."""
+    """The products, by the ends of their names, if not all."""
     atomics: Literal["always", "never", "unless-firmware"] | None = None
     atomics_firmware: int | None = None
-    """MEC firmware from which PCIe atomics are no longer needed."""
+    """MEC firmware that no longer needs PCIe atomics."""
     first_kernel: str | None = None
     """First upstream kernel whose KFD knows it."""
     device_extra: bool = False
     """AMD's multi-arch index has device wheels for it (torch[device-gfxNNNN])."""
     device_level: Standing = "none"
-    """How far those go: release-ready = supported, sanity-tested = tested, build-passing = built."""
+    """How far AMD supports them: release-ready = supported, sanity-tested = tested, build-passing = built."""
 
 
 class AmdGpu(Row, frozen=True, kw_only=True):
@@ -178,13 +178,13 @@ class AmdGpu(Row, frozen=True, kw_only=True):
 
 
 class GpuRates(Row, frozen=True, kw_only=True):
-    """What a product reaches at best, by its vendor's documents."""
+    """The best rates of a product, by its vendor's documents."""
 
     product: str
     gpus: tuple[str, ...]
-    """PCI ids, and after a colon the revision where the id alone stands for several products: "1002:744c:c8"."""
+    """PCI ids, with the revision after a colon if the id alone stands for several products: "1002:744c:c8"."""
     memory_gib: float
-    """Of the whole GPU: what has less is a part of one."""
+    """Of the whole GPU: a device with less is a part of one."""
     gb_per_s: float
     """Of its own memory, reading and writing together."""
     tflops: dict[str, float]
@@ -205,7 +205,7 @@ class RocmRelease(Row, frozen=True, kw_only=True):
 
 
 class RocmDriverWindow(Row, frozen=True, kw_only=True):
-    """How far the AMD kernel driver (given by the ROCm it came with) and user space may differ."""
+    """How far the AMD kernel driver (by the ROCm it came with) and the user space may differ."""
 
     rocm: str
     """PEP 440 specifier for the user-space release."""
@@ -222,7 +222,7 @@ class AmdgpuDkmsLimit(Row, frozen=True, kw_only=True):
 
 
 class RocmBlas(Row, frozen=True, kw_only=True):
-    """gfx targets for which the rocBLAS / hipBLASLt of a ROCm ship kernels; None: not known."""
+    """gfx targets for which the rocBLAS / hipBLASLt of a ROCm have kernels; None: unknown."""
 
     rocm: str
     rocblas: tuple[str, ...] | None = None
@@ -232,7 +232,7 @@ class RocmBlas(Row, frozen=True, kw_only=True):
 
 
 class HipblasltUse(Row, frozen=True, kw_only=True):
-    """From which ROCm (specifier) torch asks hipBLASLt on which targets."""
+    """From which ROCm (specifier) torch uses hipBLASLt on which targets."""
 
     rocm: str
     gfx: tuple[str, ...]
@@ -255,14 +255,14 @@ class TorchBuild(Row, frozen=True, kw_only=True):
     cuda: str | None = None
     rocm: str | None = None
     archs: tuple[str, ...] | None = None
-    """sm_NN or gfxNNNN; empty for CPU builds; None: not known."""
+    """sm_NN or gfxNNNN; empty for CPU builds; None: unknown."""
     ptx: tuple[str, ...] | None = None
     partial: tuple[str, ...] = ()
     linalg: tuple[str, ...] | None = None
     cudnn: str | None = None
-    """What it pins, where that is not the cuDNN of the package index's own build of its release."""
+    """Its cuDNN pin, if it differs from that of the package index's own build of its release."""
     glibc: str | None = None
-    """Oldest glibc that its wheel runs with, where that is not the one of its release."""
+    """Oldest glibc that its wheel runs with, if it differs from its release's."""
     basis: Basis = "unknown"
     index: str | None = None
     """id of its wheel index; by default `pytorch-stable` for download.pytorch.org."""
@@ -272,20 +272,20 @@ class TorchBuild(Row, frozen=True, kw_only=True):
 
 
 class PublishedArchs(Row, frozen=True, kw_only=True):
-    """What a publisher outside the wheel indexes builds torch for: asked where its libraries cannot be read."""
+    """The GPUs for which a publisher outside the wheel indexes builds torch; used if its libraries cannot be read."""
 
     origin: Literal["ngc", "conda-forge", "jetson"]
     cuda: str | None = None
     """PEP 440 specifier of the CUDA of the build."""
     release: str | None = None
-    """PEP 440 specifier of the publisher's own release: "25.10" of a version that ends in .nv25.10."""
+    """PEP 440 specifier of the publisher's own release: "25.10" for a version that ends in .nv25.10."""
     archs: tuple[str, ...]
     ptx: tuple[str, ...] = ()
     basis: Basis = "documented"
 
 
 class WheelIndex(Row, frozen=True, kw_only=True):
-    """Where builds are had: `template` gets {base}, {build}, {rocm}."""
+    """Where builds are published: `template` gets {base}, {build}, {rocm}."""
 
     id: str
     base: str
@@ -300,7 +300,7 @@ class WheelIndex(Row, frozen=True, kw_only=True):
 
 
 class WheelIndexOverride(Struct, frozen=True, forbid_unknown_fields=True):
-    """`wheel_index` of an overlay: a mirror that stands in for pytorch-stable."""
+    """`wheel_index` of an overlay: a mirror that replaces pytorch-stable."""
 
     base: str
     template: str = "{base}/{build}"
@@ -310,7 +310,7 @@ class WheelIndexOverride(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def index_url(template: str, base: str, build: str, rocm: str) -> str:
-    """The index that a template names; an absolute path as a URL, which all tools take."""
+    """The index that a template names; an absolute path becomes a URL, which all tools accept."""
     if base.startswith("/"):
         from urllib.parse import quote
 
@@ -345,7 +345,7 @@ class Distribution(Row, frozen=True, kw_only=True):
     """Regular expression for the part of an image's name, such as "ubuntu24.04" or "ubuntu:noble", and for the id and
     version of os-release with a hyphen."""
     example: str
-    """A real spelling that it matches (checked at load)."""
+    """A real spelling that the pattern matches (checked at load)."""
     python: str | None = None
     libc: str | None = None
     """Its C library: "glibc 2.31" or "musl"."""
@@ -353,24 +353,24 @@ class Distribution(Row, frozen=True, kw_only=True):
 
 class BaseImage(Row, frozen=True, kw_only=True):
     """What a public container image holds. A field that is None may be a group of the pattern: the tag tells.
-    A group `distribution` names a row of that table, whose Python is the image's."""
+    A group `distribution` names a row of that table, which gives the image's Python."""
 
     image: str
     """Regular expression for the whole name with its tag, without the registry docker.io and library/."""
     example: str
-    """A real name that it matches (checked at load)."""
+    """A real name that the pattern matches (checked at load)."""
     vendor: Literal["nvidia", "amd"] | None = None
-    """Whose GPUs it is made for."""
+    """The vendor whose GPUs it is made for."""
     cuda: str | None = None
     rocm: str | None = None
     python: str | None = None
-    """The Python that `python3` or `pip` means in it, where one is there or the distribution brings it."""
+    """The Python behind `python3` or `pip`, if the image or its distribution brings one."""
     torch: str | None = None
-    """Version without local part, where it holds a torch and the tag tells."""
+    """Version without local part, if it holds a torch and the tag tells."""
     release: str | None = None
     """The publisher's own number of the image (NGC)."""
     origin: Literal["pypi", "download.pytorch.org", "ngc", "amd", "unknown"] = "unknown"
-    """Where its torch comes from."""
+    """The origin of its torch."""
     has_torch: bool = False
     compiler: bool = False
     """It has nvcc."""
@@ -392,16 +392,16 @@ class TorchRelease(Row, frozen=True, kw_only=True):
     """How its wheels name their CUDA packages: three generations."""
     requires_python: str = ""
     glibc: str | None = None
-    """Oldest glibc that its wheels run with, by their platform tag or the symbols that they ask for."""
+    """Oldest glibc that its wheels run with, by their platform tag or the symbols that they need."""
 
 
 class Companion(Row, frozen=True, kw_only=True):
-    """What goes with a torch release. A specifier that is None pins nothing."""
+    """The packages that match a torch release. A specifier that is None pins nothing."""
 
     torch: str
     torchvision: str | None = None
     torchvision_torch: str | None = None
-    """What that torchvision requires of torch."""
+    """The torch that this torchvision requires."""
     torchvision_also: tuple[str, ...] = ()
     torchaudio: str | None = None
     torchaudio_torch: str | None = None
@@ -410,7 +410,7 @@ class Companion(Row, frozen=True, kw_only=True):
 
 
 class StableCompanion(Row, frozen=True, kw_only=True):
-    """A companion with a stable ABI: from `version` on it serves every torch that matches."""
+    """A companion with a stable ABI: from `version` on it works with every torch that matches."""
 
     package: str
     version: str
@@ -429,14 +429,16 @@ class TorchDependent(Row, frozen=True, kw_only=True):
 
 
 class LibraryRole(Row, frozen=True, kw_only=True):
-    """What it means that a library has no code for a GPU. Of a library without a row, some container that runs is
-    enough, and none means that it does not work."""
+    """What it means that a library has no code for a GPU.
+
+    A library without a row works if some container runs, and does not work if none does.
+    """
 
     library: str
     """Regular expression for the end of its path, from a slash on."""
     role: Literal["half", "split", "part", "chosen", "alternative"]
-    """half: built for what half of its containers carry; split: kernels parted by GPU on purpose; part: few
-    operations need it; chosen: written for chosen GPUs; alternative: one of several, the one that fits is loaded."""
+    """half: built for what half of its containers have; split: kernels split by GPU on purpose; part: few operations
+    need it; chosen: written for chosen GPUs; alternative: one of several, of which the right one is loaded."""
 
 
 class ExtensionLibrary(Row, frozen=True, kw_only=True):
@@ -450,13 +452,13 @@ class ExtensionLibrary(Row, frozen=True, kw_only=True):
     least: str | None = None
     """Oldest NVIDIA architecture that its source can be compiled for."""
     build: str | None = None
-    """Variables that make it compile here for a GPU; {digits} is "120", {dotted} "12.0"."""
+    """Variables for compiling it here for a GPU; {digits} is "120", {dotted} "12.0"."""
     build_amd: str | None = None
     """The same for AMD; {gfx} is "gfx1100"."""
 
 
 class PackageConflict(Row, frozen=True, kw_only=True):
-    """Two installed packages that do not go together, by specifier (numpy 2 with old torch ...)."""
+    """Two installed packages that conflict, by specifier (numpy 2 with old torch ...)."""
 
     package: str
     version: str
@@ -480,16 +482,16 @@ class IssuePackage(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PatchedKernel(Struct, frozen=True, forbid_unknown_fields=True):
-    """Kernels of a distribution that carry a repair before the upstream release does."""
+    """Kernels of a distribution that have a fix before the upstream release does."""
 
     flavour: str
-    """How their release ends: "oem" of 6.14.0-1018-oem."""
+    """The end of their release: "oem" of 6.14.0-1018-oem."""
     kernel: str
     """PEP 440 specifier of those that have it."""
 
 
 class IssueCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """All fields that are given must match; versions are PEP 440 specifiers."""
+    """All given fields must match; versions are PEP 440 specifiers."""
 
     vendor: Literal["nvidia", "amd"] | None = None
     gfx: tuple[str, ...] = ()
@@ -499,7 +501,7 @@ class IssueCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     rocm: str | None = None
     kernel: str | None = None
     patched_kernels: tuple[PatchedKernel, ...] = ()
-    """Kernels that `kernel` names by their number, and that their distribution has patched."""
+    """Kernels whose number `kernel` names, but which their distribution has patched."""
     driver: str | None = None
     """NVIDIA driver, or amdgpu-dkms version for AMD rows."""
     container: bool | None = None
@@ -512,8 +514,8 @@ class IssueCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class KnownIssue(Row, frozen=True, kw_only=True):
-    """`trigger` facts: the condition suffices. workload: only some operations are hit, a note until the
-    symptom is seen. symptom: says nothing without its log line or error text."""
+    """`trigger` facts: the condition is enough. workload: only some operations are affected, so it is a note until
+    the symptom is seen. symptom: counts only with its log line or error text."""
 
     id: str
     slug: str = "known-issue"
@@ -523,18 +525,18 @@ class KnownIssue(Row, frozen=True, kw_only=True):
     symptom: str
     workaround: str
     variables: dict[str, str] = {}
-    """Variables of the workaround, where it is one."""
+    """Variables of the workaround, if it is one."""
     log: str | None = None
     """id of a kernel-log pattern that is its symptom."""
     xid: int | None = None
-    """Number of the Xid, where that is its symptom."""
+    """Number of the Xid that is its symptom."""
     status: str = ""
     confidence: Literal["high", "medium", "low"] = "medium"
 
 
 class LogPattern(Row, frozen=True, kw_only=True):
-    """A line of the kernel log that means something. `pattern` is a Python regular expression with the
-    optional groups bdf, xid and detail."""
+    """A meaningful line of the kernel log. `pattern` is a Python regular expression with the optional groups bdf, xid
+    and detail."""
 
     id: str
     vendor: Literal["nvidia", "amd", "any"]
@@ -542,9 +544,9 @@ class LogPattern(Row, frozen=True, kw_only=True):
     meaning: str
     slug: str | None = None
     needle: str = ""
-    """Text that every match holds; worked out when the YAML is read, nobody writes it."""
+    """Text that every match holds; computed when the YAML is read, nobody writes it."""
     example: str
-    """A real line that it matches (checked at load)."""
+    """A real line that the pattern matches (checked at load)."""
     counterexamples: tuple[str, ...] = ()
 
 
@@ -558,29 +560,29 @@ class XidMeaning(Row, frozen=True, kw_only=True):
 class ErrorPattern(Row, frozen=True, kw_only=True):
     """An error text that tells its cause, as torch, the runtimes, their libraries or the loader print it.
 
-    The first row that matches wins: exact texts stand before general ones. `pattern` is looked for line by line.
+    The first matching row wins, so exact texts come before general ones. `pattern` is searched for line by line.
     """
 
     id: str
     vendor: Literal["nvidia", "amd", "any"]
-    """Whose GPUs print it; torch for ROCm says "CUDA error" in places."""
+    """The vendor whose GPUs print it; torch for ROCm says "CUDA error" in places."""
     pattern: str
     meaning: str
     slug: str
     also: tuple[str, ...] = ()
-    """Slugs of other causes that print this text: whichever of them the facts show is the cause."""
+    """Slugs of other causes that print this text: the facts decide which of them is the cause."""
     stops: bool = False
-    """Nothing on the GPU computes with this cause."""
+    """With this cause nothing on the GPU computes."""
     about: Literal["gpu", "environment"] = "gpu"
     severity: Literal["error", "warning", "note"] = "error"
-    """How much a kernel that fails for this cause weighs; a note names a text that explains no failure."""
+    """Severity of a kernel that fails for this cause; a note names a text that explains no failure."""
     workaround: str
     variables: dict[str, str] = {}
-    """Variables of the workaround, where it is one."""
+    """Variables of the workaround, if it is one."""
     needle: str = ""
-    """Text that every match holds; worked out when the YAML is read, nobody writes it."""
+    """Text that every match holds; computed when the YAML is read, nobody writes it."""
     example: str
-    """A real text that it matches (checked at load)."""
+    """A real text that the pattern matches (checked at load)."""
     counterexamples: tuple[str, ...] = ()
 
 
@@ -591,7 +593,7 @@ class WslSupport(Row, frozen=True, kw_only=True):
     gfx: tuple[str, ...] = ()
     excluded_names: tuple[str, ...] = ()
     dxg_variable: bool = False
-    """HSA_ENABLE_DXG_DETECTION=1 has to be set (before ROCm 7.13; later releases look for /dev/dxg themselves)."""
+    """HSA_ENABLE_DXG_DETECTION=1 must be set (before ROCm 7.13; later releases look for /dev/dxg themselves)."""
     runtime: Literal["wheel", "system", "none"] = "wheel"
     """Whose libhsa-runtime64 finds the GPU: torch's own, ROCm for WSL's in its place, or none of that release."""
 
@@ -675,4 +677,4 @@ KEYS: dict[str, tuple[str, ...]] = {
     "xids": ("xid",),
     "known_issues": ("id",),
 }
-"""The tables of rows, and the fields that tell a row from the others of its table."""
+"""The tables of rows, and the fields that distinguish a row from the others of its table."""

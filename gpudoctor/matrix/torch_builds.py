@@ -16,11 +16,13 @@ _INDEX_ORIGINS = ("pypi", "download.pytorch.org")
 
 
 class TorchQuestions(Gpus):
-    """What the torch tables answer."""
+    """Questions that the torch tables answer."""
 
     def build_of(self, torch: Torch, platform: str) -> TorchBuild | None:
-        """The row of an installed torch: same version, build, platform, and the origin where it is known
-        (an unknown origin matches the index builds; nightlies match their pattern rows)."""
+        """The row of an installed torch: same version, build, platform, and origin if known.
+
+        An unknown origin matches the index builds; nightlies match their pattern rows.
+        """
         public, _, local = torch.version.partition("+")
         build = torch.build or local or None
         rows = [row for row in self._by_version(public) if row.build == build and row.platform == platform]
@@ -31,8 +33,11 @@ class TorchQuestions(Gpus):
         return next((row for row in rows if row.origin == torch.origin), None)
 
     def kin_of(self, torch: Torch, platform: str) -> TorchBuild | None:
-        """The build whose architectures an index build without a row most likely shares: the same build of its
-        release (for a nightly, a candidate, a patch release); of the release before for a nightly."""
+        """The build that most likely has the same architectures as an index build without a row.
+
+        It is the same build of its release (for a nightly, a candidate, a patch release); for a nightly also of the
+        release before.
+        """
         if torch.origin not in ("nightly", *_INDEX_ORIGINS):
             return None
         own = minor(torch.version.partition("+")[0])
@@ -64,8 +69,7 @@ class TorchQuestions(Gpus):
         return self._installable if platform is None else self._installable_on.get(platform, ())
 
     def index_url(self, build: TorchBuild) -> str:
-        """Wheel index of a build; "" for the package index's own. A `wheel_index` overlay replaces
-        pytorch-stable."""
+        """Wheel index of a build; "" for the package index's own. A `wheel_index` overlay replaces pytorch-stable."""
         if build.origin == "pypi":
             return ""
         by_origin = {"download.pytorch.org": "pytorch-stable", "nightly": "pytorch-nightly", "amd": "amd-multi-arch"}
@@ -85,14 +89,14 @@ class TorchQuestions(Gpus):
         return self._releases.get(version.partition("+")[0])
 
     def cudnn_of(self, build: TorchBuild) -> str | None:
-        """Version of the cuDNN that comes with a CUDA build; None: not known."""
+        """Version of the cuDNN that comes with a CUDA build; None: unknown."""
         release = self.release(build.version)
         if build.cudnn or release is None or build.cuda is None:
             return build.cudnn
         return release.cudnn if build.cuda == release.cuda else None
 
     def glibc_of(self, build: TorchBuild) -> str | None:
-        """Oldest glibc that a build runs with; None: not known."""
+        """Oldest glibc that a build runs with; None: unknown."""
         release = self.release(build.version)
         return build.glibc or (release.glibc if release else None)
 
@@ -101,11 +105,11 @@ class TorchQuestions(Gpus):
         return max(self._releases, key=figures)
 
     def companion(self, torch: str) -> Companion | None:
-        """What goes with a torch release (exact, local part ignored)."""
+        """The companions of a torch release (exact, local part ignored)."""
         return self._companions.get(torch.partition("+")[0])
 
     def companion_fits(self, package: Literal["torchvision", "torchaudio"], version: str, torch: str) -> bool | None:
-        """Whether an installed torchvision or torchaudio goes with a torch; None: not known."""
+        """Whether an installed torchvision or torchaudio matches a torch; None: unknown."""
         version, torch = version.partition("+")[0], torch.partition("+")[0]
         if not re.match(_RELEASE, torch) or not re.match(_RELEASE, version):
             return None
@@ -117,7 +121,7 @@ class TorchQuestions(Gpus):
                 return package_matches(stable.torch, torch)
         if row is None:
             return None
-        # Releases before the stable ones pin one torch; of a patch release the pin is often stricter than the ABI.
+        # Releases before the stable ones pin one torch; a patch release's pin is often stricter than the ABI.
         pairs = {minor(partner) for partner in _partners(row, package)}
         return None if minor(version) in pairs else False
 

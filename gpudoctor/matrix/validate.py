@@ -1,4 +1,4 @@
-"""What types cannot say about the matrix: keys, sources, dates, references, specifiers, patterns."""
+"""Rules for the matrix that types cannot express: keys, sources, dates, references, specifiers, patterns."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*$")
 
 
 class Problem(Struct, frozen=True):
-    """One thing that is wrong with a table, or with the row that has this number in it."""
+    """One error in a table, or in the row with this number."""
 
     table: str
     index: int | None
@@ -56,8 +56,7 @@ class Problem(Struct, frozen=True):
 
 
 def problems(tables: Tables, overlay: dict[str, set[tuple[Any, ...]]] | None = None) -> Iterator[Problem]:
-    """Everything that is wrong. `overlay` names, by key, the rows that came from overlays: these need no source,
-    and only these are looked at."""
+    """Every error. `overlay` names the rows from overlays by key: only they are checked, and need no source."""
     matrix = Matrix(tables)
     if not re.match(r"\d{4}\.\d{1,2}(\.\d+)?$", tables.version):
         yield Problem("version", None, "the matrix's version is YEAR.MONTH.NUMBER")
@@ -145,14 +144,14 @@ def _rates(row: GpuRates, matrix: Matrix) -> Iterator[str]:
         if ":".join(pci.split(":")[:2]) not in known:  # a revision may follow
             yield f"{pci} is in no row of nvidia_gpus or amd_gpus"
     if not row.gpus or not row.gb_per_s > 0 or not all(rate > 0 for rate in row.tflops.values()):
-        yield "names a GPU, and rates above 0"
+        yield "needs a GPU, and rates above 0"
 
 
 def _base_image(row: BaseImage, matrix: Matrix) -> Iterator[str]:
     wrong = tuple(_fits_its_example("image", row.image, row.example))
     yield from wrong
     if not wrong and ((first := matrix.base_image(row.example)) is None or first.image != row.image):
-        yield "a row before it matches its example: exact names stand before general ones"
+        yield "an earlier row matches its example: exact names come before general ones"
 
 
 def _distribution(row: Distribution, matrix: Matrix) -> Iterator[str]:
@@ -195,9 +194,9 @@ def _build(row: TorchBuild, matrix: Matrix) -> Iterator[str]:
             yield f"{arch} is in no row of capabilities or gfx_targets"
     cuda = re.fullmatch(r"cu(\d+)(\d)", row.build)
     if cuda and row.cuda != f"{cuda[1]}.{cuda[2]}":
-        yield f"build {row.build} and cuda {row.cuda} do not go together"
+        yield f"build {row.build} and cuda {row.cuda} do not match"
     if row.build.startswith("rocm") and row.rocm != row.build[4:]:
-        yield f"build {row.build} and rocm {row.rocm} do not go together"
+        yield f"build {row.build} and rocm {row.rocm} do not match"
 
 
 def _extension(row: ExtensionLibrary, matrix: Matrix) -> Iterator[str]:
@@ -242,7 +241,7 @@ def _error(row: ErrorPattern, matrix: Matrix) -> Iterator[str]:
     if re.search(r"[*+}]\)[*+{]", row.pattern):
         yield "the pattern repeats what repeats already: that may take for ever on some text"
     if matrix.cause_of(row.example, None if row.vendor == "any" else row.vendor) != row:
-        yield "a row before it matches its example: exact texts stand before general ones"
+        yield "an earlier row matches its example: exact texts come before general ones"
 
 
 def _issue(row: KnownIssue, matrix: Matrix) -> Iterator[str]:
@@ -267,7 +266,7 @@ def _issue(row: KnownIssue, matrix: Matrix) -> Iterator[str]:
     if not _SLUG.match(row.slug):
         yield f"slug {row.slug!r}"
     if row.severity == "error" and row.trigger != "facts":
-        yield "an error needs the trigger facts: a workload or a symptom decides about nothing by itself"
+        yield "an error needs the trigger facts: a workload or a symptom alone decides nothing"
 
 
 _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {

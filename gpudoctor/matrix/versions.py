@@ -1,7 +1,7 @@
-"""Versions as drivers, kernels, ROCm and CUDA write them: figures, compared figure by figure.
+"""Versions as drivers, kernels, ROCm and CUDA write them: compared number by number.
 
-Driver 560.35.03, CUDA 12.8 and ROCm 7.14 (newer than 7.2) are plain figures. Of a kernel release the ABI
-number that Ubuntu and Debian append is the fourth figure: 6.8.0-44-generic is 6.8.0.44.
+Driver 560.35.03, CUDA 12.8 and ROCm 7.14 (newer than 7.2) are plain numbers. In a kernel release the ABI number that
+Ubuntu and Debian append is the fourth number: 6.8.0-44-generic is 6.8.0.44.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Figures = tuple[int, ...]
 
 
 def figures(version: str) -> Figures:
-    """The leading figures of a version, trailing zeros left out: "6.8.0-44-generic" is (6, 8, 0, 44); () if it
-    has none."""
+    """The leading numbers of a version, without trailing zeros: "6.8.0-44-generic" is (6, 8, 0, 44); () if it has
+    none."""
     parts = _parts(version)
     length = len(parts)
     while length > 1 and parts[length - 1] == 0:
@@ -42,13 +42,16 @@ def minor(version: str) -> Figures:
 
 
 def matches(specifier: str, version: str) -> bool:
-    """Whether a version of figures satisfies a PEP 440 specifier set such as ">=6.4,<7" or "==6.8.*"."""
+    """Whether a version satisfies a PEP 440 specifier set such as ">=6.4,<7" or "==6.8.*"."""
     return all(_clause(clause, version) for clause in specifier.split(",") if clause.strip())
 
 
 def package_matches(specifier: str, version: str) -> bool:
-    """Whether a Python package's version satisfies a specifier set. The local part does not count; a
-    pre-release does ("2.9.0a0+nv25.10" is older than 2.9.0). A version that is none satisfies nothing."""
+    """Whether a Python package's version satisfies a specifier set.
+
+    The local part does not count; a pre-release does ("2.9.0a0+nv25.10" is older than 2.9.0). An invalid version
+    satisfies nothing.
+    """
     public = version.partition("+")[0]
     if _is_plain(specifier, public):
         return matches(specifier, public)
@@ -105,6 +108,6 @@ def _clause(clause: str, version: str) -> bool:
 
 
 def _parts(version: str) -> Figures:
-    """The leading figures of a version, all of them; of thousands of digits the first nine."""
+    """All leading numbers of a version; of one with thousands of digits only the first nine."""
     found = re.search(_RELEASE, version)
     return tuple(int(part[:9]) for part in found[0].replace("-", ".").split(".")) if found else ()

@@ -1,1 +1,1 @@
-"""From findings to the steps that mend them; pure, and shown before anything runs."""
+"""From problems to the steps that fix them; pure, and shown before anything runs."""

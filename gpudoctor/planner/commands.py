@@ -1,4 +1,4 @@
-"""One torch build as commands for every tool that people install with, not only the one at hand."""
+"""The commands that install one torch build, for every common tool, not only the one at hand."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from gpudoctor.step import ManualStep, RunStep, Step
 
 
 class Way(str, Enum):
-    """A way to install a build, by the key that `recommend --format json` has for it: a command as an argument list,
-    or the lines of a file."""
+    """A way to install a build, by its key in `recommend --format json`: a command as an argument list, or the lines
+    of a file."""
 
     VENV = "venv", "venv", "always"
     PIP_FIRST = "pip_first", "pip", "always"
@@ -40,7 +40,7 @@ class Way(str, Enum):
     label: str
     """The tool, or the name of the file."""
     shown: Literal["always", "best", "verbose"]
-    """To a person: of every choice, of the best one, or only where all is asked for."""
+    """When it is shown: for every choice, for the best one, or only with --verbose."""
     is_file: bool
 
     def __new__(cls, key: str, label: str, shown: Literal["always", "best", "verbose"], is_file: bool = False) -> Way:
@@ -51,7 +51,7 @@ class Way(str, Enum):
 
 
 Commands = dict[Way, tuple[str, ...]]
-"""In the order in which they are run."""
+"""In the order in which they run."""
 
 _VENV = ".venv-gpu"
 
@@ -65,8 +65,8 @@ def commands_for(
 ) -> Commands:
     """The commands that carry out a ReplaceTorch and what goes with it.
 
-    `env` is what has to be set beside it; `apart` puts it into a new venv, because something else owns the
-    torch of this environment.
+    `env` holds the variables to set with it. `apart` uses a new venv, because something else owns the torch of this
+    environment.
     """
     torch = next((remedy for remedy in remedies if isinstance(remedy, ReplaceTorch)), None)
     if torch is None:
@@ -105,12 +105,12 @@ def _reader(machine: Machine) -> Place:
 
 
 def _clearing(there: Place, situation: Situation, torch: ReplaceTorch) -> tuple[str, ...]:
-    """What takes out packages that own files of the new build under another name; () where there are none."""
+    """Removes packages that own files of the new build under another name; () if there are none."""
     return next(iter(_runs(pip_steps.clear_the_way(there, situation, torch))), ())
 
 
 def _argvs(there: Place, situation: Situation, torch: ReplaceTorch) -> list[tuple[str, ...]]:
-    """What installs it."""
+    """The install commands."""
     argvs = _runs(python_steps.replace_torch(there, situation, torch))
     return [argv for argv in argvs if "uninstall" not in argv]
 
@@ -138,7 +138,7 @@ def _conda_forge(here: Place, situation: Situation, torch: ReplaceTorch) -> Comm
 
 
 def _project_files(here: Place, situation: Situation, torch: ReplaceTorch, env: dict[str, str]) -> Commands:
-    """What a project, an environment file or an image says: a fresh place, where nothing is installed yet."""
+    """The lines of a project, an environment file or an image: a fresh place, where nothing is installed yet."""
     files: Commands = {}
     wanted = torch_and_companions(here, torch)
     in_project = (*wanted, *project_steps.beside_torch(situation.matrix, torch))

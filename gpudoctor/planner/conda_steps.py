@@ -1,9 +1,9 @@
-"""What conda itself installed: changed by the tool that owns the prefix (conda, mamba, micromamba)."""
+"""Packages that conda installed, changed by the tool that owns the prefix (conda, mamba, micromamba)."""
 
 from __future__ import annotations
 
 from gpudoctor.finding import ReplaceTorch, SetVariable
-from gpudoctor.planner.place import Place
+from gpudoctor.planner.place import Place, risk_of
 from gpudoctor.step import ManualStep, RunStep, Step
 
 
@@ -16,28 +16,29 @@ def torch(place: Place, remedy: ReplaceTorch, why: str) -> Step:
     if not place.prefix:
         return ManualStep(text=f"conda install -c conda-forge {' '.join(repr(p) for p in packages)}", why=why)
     argv = (_tool(place), "install", "-y", "-p", place.prefix, "-c", "conda-forge", *packages)
-    back = "; conda install --revision takes it back" if _tool(place) == "conda" else ""
+    back = "; conda install --revision undoes it" if _tool(place) == "conda" else ""
     return RunStep(argv=argv, why=f"{why}{back}", risk="replaces")
 
 
 def reinstall(place: Place, name: str, version: str, why: str) -> Step:
-    """The same version again."""
+    """Install the same version again."""
     argv = (_tool(place), "install", "-y", "-p", place.prefix, "--force-reinstall", f"{name}={version}")
     return RunStep(argv=argv, why=why, risk="replaces")
 
 
 def remove(place: Place, name: str, why: str) -> Step:
-    """Take out a package."""
+    """Remove a package."""
     return RunStep(argv=(_tool(place), "remove", "-y", "-p", place.prefix, name), why=why, risk="replaces")
 
 
 def set_variable(place: Place, remedy: SetVariable) -> Step | None:
-    """A variable that activation sets; None for tools that keep none."""
+    """Set a variable on activation; None for tools that keep none."""
     if place.conda != "conda" or not place.prefix:
         return None
     config = ("conda", "env", "config", "vars")
     argv = (*config, "set", "-p", place.prefix, f"{remedy.name}={remedy.value}")
-    return RunStep(argv=argv, why=remedy.why, undo=((*config, "unset", "-p", place.prefix, remedy.name),))
+    undo = ((*config, "unset", "-p", place.prefix, remedy.name),)
+    return RunStep(argv=argv, why=remedy.why, risk=risk_of(remedy.name), undo=undo)
 
 
 def _tool(place: Place) -> str:

@@ -1,4 +1,4 @@
-"""What a container must be started with, as the lines of the tool that starts it."""
+"""The options that a container needs, as lines for the tool that starts it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gpudoctor.finding import AddContainerFlags
 from gpudoctor.planner.place import Place
 from gpudoctor.step import ManualStep, Step
 
-# {groups}, {group_add} and {in_pod} stand for the group that owns the nodes; for nothing where that is not needed.
+# {groups}, {group_add} and {in_pod} name the group that owns the nodes; they are empty if none is needed.
 _IN_KUBERNETES = "Kubernetes, in the container:  resources: {limits: {%s: 1}}{in_pod}"
 _NVIDIA = {
     "docker": "docker run --gpus all{groups} ...",
@@ -48,11 +48,11 @@ _AGAIN = {
 }
 _TOOLS = {"singularity": "apptainer", "k8s": "kubernetes", "cri-o": "kubernetes", "containerd": "kubernetes"}
 _ENGINES = ("docker", "podman")
-"""What they start from a command line, people also start from compose files and Pods."""
+"""Tools of the command line; people also start such containers from compose files and Pods."""
 
 
 def add_flags(place: Place, remedy: AddContainerFlags) -> tuple[Step, ...]:
-    """The lines for the kind of container that this is; for all kinds where that is not known."""
+    """The lines for this kind of container; for all kinds if it is unknown."""
     again = remedy.wants == "recreate"
     lines = {"nvidia": _NVIDIA, "amd": _AMD, "shm": _SHM, "utility": _UTILITY, "recreate": _AGAIN}[remedy.wants]
     shown = "\n".join(
@@ -61,7 +61,7 @@ def add_flags(place: Place, remedy: AddContainerFlags) -> tuple[Step, ...]:
     text = f"Start the container again with:\n{shown}"
     if again:
         text = (
-            "Remove this container and create it anew from its image: a restart, or more flags, does not help.\n"
+            "Remove this container and create it again from its image: a restart, or more flags, does not help.\n"
             + shown
         )
     return (ManualStep(text=text, why=remedy.why),)

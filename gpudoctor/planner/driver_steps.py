@@ -1,6 +1,6 @@
-"""GPU drivers as packages of the distribution at hand: names by branch, module flavour and release.
+"""GPU drivers as packages of the distribution: names by branch, module flavour and release.
 
-They need root, and are never run unless gpudoctor was started as root and told to touch the system.
+The steps need root, and run only if gpudoctor was started as root and allowed to change the system.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gpudoctor.spelling import is_version
 from gpudoctor.step import ManualStep, RunStep, Step
 
 _DEBIANS_OWN = {"11": 470, "12": 535, "13": 550}
-"""Branch that a release of Debian itself brings (contrib, non-free)."""
+"""Branch that a release of Debian itself has (contrib, non-free)."""
 
 _UBUNTU_KERNELS = {"22.04": "5.15", "24.04": "6.8", "26.04": "7.0"}
 """The kernel that a release came with; newer ones of the same flavour are its hardware-enablement kernels."""
@@ -22,7 +22,7 @@ _UBUNTU_FLAVOURS = ("generic", "lowlatency", "aws", "azure", "gcp", "oracle", "n
 
 
 def install_driver(place: Place, remedy: InstallDriver) -> tuple[Step, ...]:
-    """The NVIDIA driver of a branch, in the module flavour that the GPUs take."""
+    """The NVIDIA driver of a branch, in the module flavour that the GPUs need."""
     if not (is_version(remedy.branch) and (not remedy.minimum or is_version(remedy.minimum))):
         return (ManualStep(text="Install a newer NVIDIA driver.", why=remedy.why, risk="root"),)
     exact = bool(remedy.minimum) and remedy.minimum != remedy.branch
@@ -39,15 +39,15 @@ def install_driver(place: Place, remedy: InstallDriver) -> tuple[Step, ...]:
     steps = _by_packages(place, remedy)
     if not steps:
         hint = _hint(place, remedy) or (
-            "No package of it is known for this release of the distribution: look for one in NVIDIA's repository, "
-            "or use NVIDIA's own installer (the .run file)."
+            "gpudoctor knows no package of it for this release of the distribution: look for one in NVIDIA's "
+            "repository, or use NVIDIA's own installer (the .run file)."
         )
         steps = (ManualStep(text=f"{words[0].upper()}{words[1:]}.\n{hint}", why=remedy.why, risk="root"),)
-    return (*steps, reboot("the new kernel module is loaded at the next start"))
+    return (*steps, reboot("loads the new kernel module"))
 
 
 def _by_packages(place: Place, remedy: InstallDriver) -> tuple[Step, ...]:
-    """Where the names of the packages are known, and their repository is the distribution's or can be enabled."""
+    """Packages whose names are known, from the distribution's repository or one that can be enabled."""
     branch = int(remedy.branch.partition(".")[0]) if remedy.branch.partition(".")[0].isdigit() else 0
     major = place.release.partition(".")[0]
     if place.family == "ubuntu" and (not major.isdigit() or int(major) >= 22 or branch <= 550):
@@ -91,7 +91,7 @@ def _debian(remedy: InstallDriver) -> Step:
 
 
 def _rhel_streams(remedy: InstallDriver) -> tuple[Step, ...]:
-    """NVIDIA's module streams: another one that is enabled is reset first."""
+    """NVIDIA's module streams: another enabled stream is reset first."""
     stream = f"nvidia-driver:{remedy.branch}{_open(remedy) or '-dkms'}"
     package = "nvidia-open" if remedy.flavour == "open" else "cuda-drivers"
     reset = ("dnf", "module", "reset", "-y", "nvidia-driver")
@@ -110,7 +110,7 @@ def _rhel_streams(remedy: InstallDriver) -> tuple[Step, ...]:
 
 
 def _rhel_locked(remedy: InstallDriver) -> tuple[Step, ...]:
-    """Release 10 has no module streams: the branch is kept by locking the versions."""
+    """Release 10 has no module streams: locking the versions keeps the branch."""
     package = "nvidia-open" if remedy.flavour == "open" else "cuda-drivers"
     pattern = f"*nvidia*{remedy.branch}*"
     return (
@@ -135,16 +135,16 @@ def _rhel_locked(remedy: InstallDriver) -> tuple[Step, ...]:
 
 
 def _arch(place: Place, remedy: InstallDriver) -> Step:
-    """Arch has the newest branch only, and prebuilt modules for its two usual kernels."""
+    """Arch has only the newest branch, and prebuilt modules for its two usual kernels."""
     kernel = place.kernel
     package = "nvidia-open-lts" if kernel.endswith("-lts") else "nvidia-open" if "-arch" in kernel else ""
-    why = f"{remedy.why}; with the whole system, as its modules are built for the newest kernel".lstrip("; ")
+    why = f"{remedy.why}; with the whole system, because the modules are built for the newest kernel".lstrip("; ")
     argv = ("pacman", "-Syu", "--needed", "--noconfirm", package or "nvidia-open-dkms")
     return RunStep(argv=argv, why=why, risk="root", undo=((*REMOVE["arch"], argv[-1]),))
 
 
 def _hint(place: Place, remedy: InstallDriver) -> str:
-    """The commands of repositories that must be added by hand first."""
+    """The commands for repositories that a person must add first."""
     opened = remedy.flavour == "open"
     branch = remedy.branch.partition(".")[0]
     if place.family == "debian":
@@ -196,4 +196,4 @@ def install_rocm_driver(place: Place, remedy: InstallRocmDriver) -> tuple[Step, 
             f"repo.radeon.com/amdgpu-install). Then, as root:\n{command}"
         )
         told = ManualStep(text=text, why=remedy.why, risk="root")
-    return (told, reboot("the new kernel driver is loaded at the next start"))
+    return (told, reboot("loads the new kernel driver"))

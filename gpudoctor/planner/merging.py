@@ -1,7 +1,7 @@
-"""What several findings want, as one list of remedies: each thing once, nothing that another makes needless.
+"""Merges the fixes of several problems into one list of remedies: each once, and none that another makes needless.
 
-The finding that comes first is the cause: what it wants stands, and a later one that wants the contrary is named.
-What was judged against a torch that is about to be replaced is left to the next check.
+The first problem is the cause, so its remedies take precedence; a later problem that needs the contrary is named.
+Problems of a torch that is about to be replaced are left to the next check.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from gpudoctor.finding import (
     UnsetVariable,
 )
 from gpudoctor.matrix.versions import figures
+from gpudoctor.planner.place import OVERRIDE
 
 DRIVER, CONTAINER, RUNTIME, TORCH, PACKAGES, VARIABLES = range(6)
-"""The order of a repair, from the metal up."""
+"""The order of a fix, from the hardware up."""
 
 _COMPANIONS = ("torchvision", "torchaudio")
-_OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 _OF_PACKAGES = (ReplacePackage, ReinstallPackage, RemovePackage)
 _OF_VARIABLES = (SetVariable, UnsetVariable)
 
@@ -46,25 +46,24 @@ Stance = Literal["apart", "covered", "later", "conflict"]
 
 
 class Choice(Struct, frozen=True):
-    """A finding and the way out of it that is taken."""
+    """A problem and the fix chosen for it."""
 
     finding: Finding
     fix: Fix
 
 
 class Task(Struct, frozen=True):
-    """A remedy, the findings that want it, and when it is done."""
+    """A remedy, the problems that need it, and its stage."""
 
     remedy: AnyRemedy
     because: tuple[Finding, ...]
     stage: int
     ends: bool
-    """The last remedy of its way out: a reboot after it can wait for that of the others."""
+    """The last remedy of its fix: a reboot after it can wait for that of the others."""
 
 
 class Merged(Struct, frozen=True):
-    """Tasks in the order in which they are done; findings that are left to the next check; what does not go together
-    (sentences)."""
+    """Tasks in order; problems that are left to the next check; conflicts as sentences."""
 
     tasks: tuple[Task, ...] = ()
     left: tuple[Finding, ...] = ()
@@ -72,8 +71,7 @@ class Merged(Struct, frozen=True):
 
 
 def merged(choices: Sequence[Choice], *, keep_all: bool = False) -> Merged:
-    """One list out of all ways out. `keep_all`: these findings were named by a person; none is left as an effect of
-    another."""
+    """One list of all fixes. With `keep_all` a person named these problems, so none is dropped as an effect."""
     taken, effects = (list(choices), []) if keep_all else _without_effects(choices)
     result = _resolved(taken)
     return replace(result, left=(*result.left, *effects))
@@ -84,19 +82,19 @@ def _resolved(choices: Sequence[Choice]) -> Merged:
     result = _accept(choices, owner)
     if owner is None or any(owner.finding in task.because for task in result.tasks):
         return result
-    # Another of its remedies does not go with an earlier finding's: then its torch is not installed, either.
+    # The owner's fix has another remedy that conflicts with an earlier one: then its torch is not installed, either.
     rest = _resolved([choice for choice in choices if choice is not owner])
     refused = tuple(line for line in result.conflicts if line.startswith(named(owner.finding)))
     return replace(rest, conflicts=(*refused, *rest.conflicts))
 
 
 def named(finding: Finding) -> str:
-    """How a finding is named in a sentence."""
+    """How a sentence names a problem."""
     return f"{finding.slug} [{finding.id}]"
 
 
 def _without_effects(choices: Sequence[Choice]) -> tuple[list[Choice], list[Finding]]:
-    """Findings that vanish with the repair of an earlier one are judged again after it."""
+    """Set aside the problems that vanish with an earlier one's fix; they are checked again after it."""
     taken: list[Choice] = []
     effects: list[Finding] = []
     for choice in choices:
@@ -113,10 +111,9 @@ def _torch_of(fix: Fix) -> ReplaceTorch | None:
 
 
 def _accept(choices: Sequence[Choice], owner: Choice | None) -> Merged:
-    """Every way out as a whole, or not at all: half of one repairs nothing.
+    """Accept every fix as a whole or not at all: half a fix repairs nothing.
 
-    The torch that will be installed (by `owner`) is on the list from the start: what comes before it is judged by
-    it, too.
+    The torch that `owner` will install is on the list from the start, so that earlier fixes are compared with it too.
     """
     torch = _torch_of(owner.fix) if owner else None
     tasks = [Task(torch, (), TORCH, ends=False)] if torch else []
@@ -139,7 +136,7 @@ def _accept(choices: Sequence[Choice], owner: Choice | None) -> Merged:
 
 
 def _add(tasks: list[Task], finding: Finding, fix: Fix, covering: Sequence[int | None]) -> None:
-    """Put a way out on the list; `covering`: for each of its remedies the place of the task that does it already."""
+    """Add a fix to the list; `covering` holds, for each of its remedies, the place of a task that does it already."""
     for number, (remedy, at) in enumerate(zip(fix.remedies, covering, strict=True)):
         if at is None:
             tasks.append(Task(remedy, (finding,), _stage(fix, number, finding), number == len(fix.remedies) - 1))
@@ -149,7 +146,7 @@ def _add(tasks: list[Task], finding: Finding, fix: Fix, covering: Sequence[int |
 
 
 def _joined(remedy: AnyRemedy, other: AnyRemedy) -> AnyRemedy:
-    """Two replacements of torch by one build: the companions of both."""
+    """Two replacements of torch with one build, with the companions of both."""
     if isinstance(remedy, ReplaceTorch) and isinstance(other, ReplaceTorch):
         return replace(remedy, companions=tuple({**dict(other.companions), **dict(remedy.companions)}.items()))
     return remedy
@@ -158,12 +155,12 @@ def _joined(remedy: AnyRemedy, other: AnyRemedy) -> AnyRemedy:
 def _refused(choice: Choice, task: Task, owner: Choice | None) -> str:
     first = task.because or ((owner.finding,) if owner else ())
     return (
-        f'{named(choice.finding)} is not repaired in this run: "{choice.fix.title}" does not go with what '
+        f'{named(choice.finding)} is not fixed in this run: "{choice.fix.title}" conflicts with what '
         f"{', '.join(named(finding) for finding in first)} needs."
     )
 
 
-# --- what two remedies are to each other ----------------------------------------------------------
+# --- how two remedies relate -------------------------------------------------------------------------
 
 
 def _is_covered(fix: Fix, tasks: Sequence[Task]) -> bool:
@@ -171,9 +168,9 @@ def _is_covered(fix: Fix, tasks: Sequence[Task]) -> bool:
 
 
 def _towards(fix: Fix, tasks: Sequence[Task]) -> list[tuple[Stance, int | None]]:
-    """What each remedy of a way out is to all that is on the list, and the place of the task that says so.
+    """How each remedy of a fix relates to the list, and the place of the task that decides it.
 
-    A way out that brings the torch itself knows what goes with it: nothing of it waits.
+    A fix that brings torch itself also knows what goes with it: none of its remedies waits.
     """
     weights: tuple[Stance, ...] = ("conflict", "covered") if _torch_of(fix) else ("conflict", "covered", "later")
     found: list[tuple[Stance, int | None]] = []
@@ -209,7 +206,7 @@ def _stance(new: AnyRemedy, old: AnyRemedy) -> Stance:
 
 
 def _aim(remedy: AnyRemedy) -> AnyRemedy:
-    """A remedy without the words that say why."""
+    """A remedy without its reason."""
     if isinstance(remedy, ReplaceTorch):
         return replace(remedy, carries="", community=False, companions=())
     return replace(remedy, why="")
@@ -223,8 +220,8 @@ def _towards_torch(new: AnyRemedy, torch: ReplaceTorch) -> Stance:
         return "covered"
     if isinstance(new, _OF_PACKAGES) and new.name != "torch":
         return "later"  # what fits the old torch need not fit the new one
-    if isinstance(new, SetVariable) and new.name.startswith(_OVERRIDE):
-        return "later"  # a build that carries the GPU needs none
+    if isinstance(new, SetVariable) and new.name.startswith(OVERRIDE):
+        return "later"  # a build with code for the GPU needs none
     return "apart"
 
 
@@ -237,11 +234,11 @@ def _of_one_package(
     return "covered" if again else "conflict"
 
 
-# --- when ----------------------------------------------------------------------------------------------
+# --- stages ----------------------------------------------------------------------------------------------
 
 
 def _stage(fix: Fix, number: int, finding: Finding) -> int:
-    """Words for a person stay beside the remedy that they go with; alone they belong to the layer of the fault."""
+    """The stage of a fix. Instructions stay with their remedy; alone, they belong to the problem's layer."""
     before, after = fix.remedies[number::-1], fix.remedies[number:]
     for remedy in (*before, *after):
         if not isinstance(remedy, Manual):

@@ -1,4 +1,4 @@
-"""Packages of an environment that pip or uv changes directly, and of a new one beside a Python that is not ours."""
+"""Packages that pip or uv changes directly, in this environment or in a new one beside a Python that is not ours."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Argv = tuple[str, ...]
 
 
 def install(place: Place, situation: Situation, wanted: tuple[Wanted, ...], index: str, why: str) -> tuple[Step, ...]:
-    """Install these versions into the environment; what they require comes with them."""
+    """Install these versions into the environment, with what they require."""
     if place.tool == "nowhere":
         options = f" --index-url {index}" if index else ""
-        text = f"In the environment that shall have it: pip install {quoted(wanted)}{options}"
+        text = f"In the environment that needs it: pip install {quoted(wanted)}{options}"
         return (ManualStep(text=text, why=why, risk="replaces"),)
     if place.tool == "managed":
         return _in_a_new_venv(place, wanted, index, why)
@@ -48,10 +48,10 @@ def install(place: Place, situation: Situation, wanted: tuple[Wanted, ...], inde
 
 
 def _constrained(place: Place, machine: Machine) -> str:
-    """Images set it to keep their own versions: the command then fails, and a person has to decide."""
+    """Images set this to keep their own versions: the command then fails, and a person has to decide."""
     name = "PIP_CONSTRAINT" if place.tool == "pip" else "UV_CONSTRAINT"
     file = machine.variables.get(name, "")
-    return f"; {name}={file} is set: where that file pins another version, the command is refused" if file else ""
+    return f"; {name}={file} is set: where that file pins another version, the command fails" if file else ""
 
 
 def install_argvs(
@@ -59,7 +59,7 @@ def install_argvs(
 ) -> tuple[Argv, ...]:
     """Install commands. `again`: packages that must be installed although their version seems to be there.
 
-    pip's --force-reinstall alone would lay down every dependency again, in other versions and from this index.
+    pip's --force-reinstall alone would reinstall every dependency, in other versions and from this index.
     """
     names = tuple(item.text for item in wanted)
     options = _from(place, index)
@@ -71,7 +71,7 @@ def install_argvs(
 
 
 def over_itself(place: Place, wanted: tuple[Wanted, ...], index: str) -> Argv:
-    """The command that lays down the files of these packages again, and of nothing else."""
+    """The command that writes the files of these packages again, and nothing else."""
     options = _from(place, index)
     names = tuple(item.text for item in wanted)
     if place.tool != "pip":
@@ -81,13 +81,15 @@ def over_itself(place: Place, wanted: tuple[Wanted, ...], index: str) -> Argv:
 
 
 def uninstall_argv(place: Place, names: Iterable[str]) -> Argv:
-    """The command that takes packages out."""
+    """The command that removes packages."""
     return (*pip(place, "uninstall"), *(("-y",) if place.tool == "pip" else ()), *names)
 
 
 def clear_the_way(place: Place, situation: Situation, remedy: ReplaceTorch) -> tuple[Step, ...]:
-    """Takes out what owns the files of the new build under another name, before it is installed: taken out later, it
-    would take them along."""
+    """Remove what owns files of the new build under another name, before that is installed.
+
+    A later removal would take these files along.
+    """
     if place.tool not in ("pip", "uv", "uv-project") or place.user_site:
         return ()
     if place.tool == "uv-project" and several_decide(situation.machine):
@@ -106,7 +108,7 @@ def clear_the_way(place: Place, situation: Situation, remedy: ReplaceTorch) -> t
 
 
 def _bring_back(place: Place, situation: Situation, removed: tuple[Distribution, ...]) -> tuple[Argv, ...]:
-    # NVIDIA's libraries lie in the package index; a triton of another name with its torch alone.
+    # NVIDIA's libraries are in the package index; a triton under another name only with its torch.
     index = index_of_torch(situation) if any("triton" in d.name for d in removed) else ""
     if index is None or any(d.direct_url for d in removed):
         return ()
@@ -115,7 +117,7 @@ def _bring_back(place: Place, situation: Situation, removed: tuple[Distribution,
 
 
 def restore(place: Place, situation: Situation, wanted: tuple[Wanted, ...]) -> tuple[Argv, ...]:
-    """Commands that bring back what is installed now; none where it cannot be had again."""
+    """Commands that restore what is installed now; none if it is no longer available."""
     if place.tool not in ("pip", "uv"):
         return ()
     had = [(item, found) for item in wanted if (found := installed(situation.machine, item.name))]
@@ -139,7 +141,7 @@ def restore(place: Place, situation: Situation, wanted: tuple[Wanted, ...]) -> t
 
 
 def pip(place: Place, verb: str) -> Argv:
-    """`pip VERB` of this environment, by pip or by uv."""
+    """`pip VERB` for this environment, with pip or uv."""
     return _uv(place, verb) if place.tool != "pip" else (place.python, "-m", "pip", verb)
 
 
@@ -149,7 +151,7 @@ def quoted(wanted: Iterable[Wanted]) -> str:
 
 
 def _from(place: Place, index: str) -> Argv:
-    """uv reads UV_DEFAULT_INDEX even where --index-url is given; not where its own option is."""
+    """uv reads UV_DEFAULT_INDEX even if --index-url is given, but not if its own option is."""
     return (("--index-url" if place.tool == "pip" else "--default-index"), index) if index else ()
 
 
@@ -158,7 +160,7 @@ def _uv(place: Place, verb: str) -> Argv:
 
 
 def _in_the_users_own_site(place: Place, wanted: tuple[Wanted, ...], index: str, why: str) -> Step:
-    """Every environment of this Python sees that folder: a person decides whether it is changed, or a venv made."""
+    """Every environment of this Python sees that folder: a person decides between changing it and a venv."""
     options = f" --index-url {index}" if index else ""
     text = (
         f"{place.python} -m pip install --user{options} {quoted(wanted)}\n"
@@ -181,9 +183,9 @@ def _in_a_new_venv(place: Place, wanted: tuple[Wanted, ...], index: str, why: st
 
 
 def _in_the_image(place: Place, wanted: tuple[Wanted, ...], index: str) -> tuple[Step, ...]:
-    """What is installed into a running container is gone with it."""
+    """A package installed into a running container is lost with it."""
     if not place.container or place.container in ("lxc", "systemd-nspawn", "wsl"):
         return ()
     options = f" --index-url {index}" if index else ""
     text = f"In the Dockerfile of the image:\nRUN python -m pip install --no-cache-dir{options} {quoted(wanted)}"
-    return (ManualStep(text=text, why="what is installed into a running container is gone with it"),)
+    return (ManualStep(text=text, why="what is installed into a running container is lost with it"),)

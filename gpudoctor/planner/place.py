@@ -1,4 +1,4 @@
-"""Where a repair happens: the tool that owns the examined environment, and the system below it."""
+"""Where a fix is applied: the tool that owns the examined environment, and the system below it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gpudoctor.finding import Risk
 from gpudoctor.machine import Machine, PythonEnvironment
 from gpudoctor.spelling import is_name, is_version
 
@@ -15,20 +16,28 @@ Tool = Literal["pip", "uv", "uv-project", "poetry", "pixi", "managed", "nowhere"
 
 Family = Literal["ubuntu", "debian", "fedora", "rhel", "suse", "arch", "other"]
 
+OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 _PATH = r"~?/.*"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 _VALUE = r"[A-Za-z0-9/][A-Za-z0-9._:,/+=-]*"
 
 
 def is_path(text: str) -> bool:
-    """An absolute path (or, of a snapshot, one below a home folder that was left out) that can be shown as it is:
-    it can never be taken for an option."""
+    """Whether a text is an absolute path that can be shown as it is, and is never taken for an option.
+
+    A snapshot may also hold a path below a home folder that was left out.
+    """
     return len(text) < 4000 and text.isprintable() and re.fullmatch(_PATH, text) is not None
 
 
 def is_variable(name: str, value: str) -> bool:
-    """A variable and a value that mean the same in any shell."""
+    """Whether a variable and its value mean the same in any shell."""
     return re.fullmatch(_VARIABLE, name) is not None and (not value or re.fullmatch(_VALUE, value) is not None)
+
+
+def risk_of(variable: str) -> Risk:
+    """An override makes a GPU run the code of another one: results can be wrong, programs can crash."""
+    return "replaces" if variable.startswith(OVERRIDE) else "safe"
 
 
 class Place(Struct, frozen=True):
@@ -36,7 +45,7 @@ class Place(Struct, frozen=True):
 
     tool: Tool
     python: str
-    """Interpreter of the environment; "" where none is known."""
+    """Interpreter of the environment; "" if none is known."""
     prefix: str
     conda: str
     """The tool that installs a conda prefix's own packages (conda, mamba, micromamba); "" elsewhere."""
@@ -45,22 +54,22 @@ class Place(Struct, frozen=True):
     project: str
     family: Family
     release: str
-    """Version of the distribution, "24.04"; "" where it has none or it is not known."""
+    """Version of the distribution, "24.04"; "" if it has none or it is unknown."""
     container: str
     """Kind of container, "" on a bare machine."""
     wsl: bool
     jetson: bool
     secure_boot: bool
-    """The firmware loads signed modules only."""
+    """The firmware loads only signed modules."""
     prebuilt_nvidia: str
     """Branch and flavour of NVIDIA modules that Ubuntu built itself for some kernel ("580-open"); "" for none."""
     kernel: str
-    """Kernel release, "" where it is not known or no plain release."""
+    """Kernel release; "" if it is unknown or no plain release."""
     arch: str
 
     @property
     def host_is_elsewhere(self) -> bool:
-        """Whether drivers, modules and services belong to another system than the one we are in."""
+        """Whether drivers, modules and services belong to another system than this one."""
         return bool(self.container) or self.wsl
 
 
@@ -105,7 +114,7 @@ def _in_user_site(environment: PythonEnvironment | None) -> bool:
 
 
 def _prebuilt(machine: Machine) -> str:
-    """Read from where the modules lie: /lib/modules/KERNEL/kernel/nvidia-580-open/nvidia.ko."""
+    """Read from the folder of the modules: /lib/modules/KERNEL/kernel/nvidia-580-open/nvidia.ko."""
     for module in machine.nvidia.modules_installed.value or ():
         folder = re.search(r"/kernel/nvidia-(\d{3}(?:-server)?(?:-open)?)/", module.path)
         if folder:
@@ -131,7 +140,7 @@ _COUNTED = (
 
 
 def _release(machine: Machine) -> str:
-    """Only of the distributions themselves: those built on them (Pop!_OS, Mint) count their own way."""
+    """Only for the distributions themselves: those based on them (Pop!_OS, Mint) count their own way."""
     os = machine.system.os.value
     own = os is not None and os.id in _COUNTED
     return os.version if own and os and is_version(os.version) else ""

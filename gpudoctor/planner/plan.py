@@ -1,4 +1,4 @@
-"""Remedies turned into steps for the place at hand: which commands, in which environment, how taken back."""
+"""Turns remedies into steps for this machine: which commands, in which environment, and how to undo them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep, Step
 
 
 def fixes_for(finding: Finding, situation: Situation) -> tuple[PlannedFix, ...]:
-    """The ways out of a finding as steps for this machine, best first. Nothing is run here."""
+    """The fixes of a problem as steps for this machine, best first. Nothing runs here."""
     here = place(situation.machine)
     return tuple(
         PlannedFix(
@@ -48,7 +48,7 @@ def fixes_for(finding: Finding, situation: Situation) -> tuple[PlannedFix, ...]:
 
 
 def _once(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Steps in order, a step that comes twice (two remedies that end in a reboot) only the last time."""
+    """Steps in order; a step that comes twice (two remedies that end in a reboot) only the last time."""
     kept: list[Step] = []
     for step in steps:
         if isinstance(step, ManualStep):
@@ -59,7 +59,7 @@ def _once(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def same_step(one: Step, other: Step) -> bool:
-    """Whether two steps do the same, for whatever reason each was asked for."""
+    """Whether two steps do the same, whatever their reasons."""
     if isinstance(one, RunStep) and isinstance(other, RunStep):
         return (one.argv, one.cwd, one.env) == (other.argv, other.cwd, other.env)
     if isinstance(one, EnvStep) and isinstance(other, EnvStep):
@@ -68,16 +68,16 @@ def same_step(one: Step, other: Step) -> bool:
 
 
 def steps_for(remedy: AnyRemedy, here: Place, situation: Situation) -> tuple[Step, ...]:
-    """The steps of one remedy; nothing in them hides from who reads them."""
+    """The steps of one remedy, in full: nothing is hidden from the reader."""
     return tuple(_readable(step) for step in _steps_of(remedy, here, situation))
 
 
 def _readable(step: Step) -> Step:
-    """The step, without characters that a person does not see; no command is made of such."""
+    """The step, without characters that a person does not see; no command is made from such a step."""
     if isinstance(step, RunStep):
         words = (*step.argv, *step.env.values(), step.cwd or "", *(word for argv in step.undo for word in argv))
         if not all(word.isprintable() for word in words):
-            text = f"Repair by hand: no command is made, a name in it has characters that are not shown: {step.argv}"
+            text = f"Fix this by hand: no command is made, because a name has invisible characters: {step.argv}"
             return ManualStep(text=without_controls(text), why=without_controls(step.why), risk=step.risk)
     elif isinstance(step, ManualStep):
         step = replace(step, text=lines_without_controls(step.text))

@@ -1,4 +1,4 @@
-"""Projects that own their environment: what they ask for is changed, so that the next sync keeps the repair."""
+"""Projects that own their environment: their requirements are changed, so that the next sync keeps the fix."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ if TYPE_CHECKING:
 
 
 _OTHER_INDEXES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL")
-"""Beside another index `uv add` does not write which package is from which: empty for that step, they are unset."""
+"""With another index `uv add` does not record the index of each package. Empty values unset these for that step."""
 
 
 def beside_torch(matrix: Matrix, remedy: ReplaceTorch) -> tuple[Wanted, ...]:
-    """What a project must name beside a ROCm torch: its triton lies in that index alone, and an explicit index
-    serves direct requirements only."""
+    """What a project must name beside a ROCm torch: its triton.
+
+    Only that index has it, and an explicit index serves only direct requirements.
+    """
     name = rocm_triton(remedy, matrix) if remedy.index_url and not remedy.extra else ""
     return (Wanted(name, ""),) if name else ()
 
 
 def serves_only_these(matrix: Matrix, remedy: ReplaceTorch) -> bool:
-    """Whether all else that torch requires can be had from the package index."""
+    """Whether the package index has everything else that torch requires."""
     return not remedy.extra and not (remedy.build.startswith("rocm") and not rocm_triton(remedy, matrix))
 
 
@@ -49,8 +51,8 @@ def uv_project(
         where = ", ".join(_told(line) for line in asked)
         command = " ".join(("uv", "add", "OPTION", *named, quoted(wanted)))
         text = (
-            f"This project asks for torch in {where}. Change what this environment is synced with, OPTION being its "
-            f"option, in each place that names a version:\n{command}"
+            f"This project asks for torch in {where}. In each place that names a version, change what this "
+            f"environment is synced with; OPTION is its option:\n{command}"
         )
         return (ManualStep(text=text, why=why, risk="replaces"), *_index_table(source, index, wanted, explicit))
     group, extra = ("", "") if not asked else (asked[0].group, asked[0].extra)
@@ -73,7 +75,7 @@ def uv_project(
 
 
 def _explicit(place: Place, source: str, wanted: bool) -> tuple[Step, ...]:
-    """`uv add` has no option for it, so the line goes in below the name that it wrote."""
+    """Add the line below the name that `uv add` wrote; `uv add` has no option for it."""
     if not wanted:
         return ()
     name = re.escape(source)
@@ -92,7 +94,7 @@ def _explicit(place: Place, source: str, wanted: bool) -> tuple[Step, ...]:
 def project_lines(
     wanted: tuple[Wanted, ...], index: str, *, explicit: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """(argument list of uv add, lines of pyproject.toml) for a project of which nothing is known."""
+    """(argument list of uv add, lines of pyproject.toml) for an unknown project."""
     source = _source(index)
     add = ("uv", "add", *(("--index", f"{source}={index}") if index else ()), *(item.text for item in wanted))
     return add, tuple(_table_lines(source, index, wanted, explicit)) if index else ()
@@ -102,7 +104,7 @@ def _index_table(source: str, index: str, wanted: tuple[Wanted, ...], explicit: 
     if not index:
         return ()
     lines = "\n".join(_table_lines(source, index, wanted, explicit))
-    return (ManualStep(text=f"pyproject.toml then has to say:\n{lines}", why="the index is for these packages only"),)
+    return (ManualStep(text=f"Make pyproject.toml say:\n{lines}", why="the index is for these packages only"),)
 
 
 def _table_lines(source: str, index: str, wanted: tuple[Wanted, ...], explicit: bool) -> list[str]:
@@ -112,7 +114,7 @@ def _table_lines(source: str, index: str, wanted: tuple[Wanted, ...], explicit: 
 
 
 def poetry(place: Place, machine: Machine, wanted: tuple[Wanted, ...], index: str, why: str) -> tuple[Step, ...]:
-    """The index as a source of its own, for these packages only; poetry rewrites pyproject.toml and its lock."""
+    """The index as a source for these packages only; poetry rewrites pyproject.toml and its lock."""
     asked = places_that_ask(machine)
     group = ("--group", asked[0].group) if len(asked) == 1 and asked[0].group else ()
     names = [item.text for item in wanted]
@@ -137,7 +139,7 @@ def pixi(wanted: tuple[Wanted, ...], index: str, why: str) -> ManualStep:
 
 
 def pixi_lines(wanted: tuple[Wanted, ...], index: str) -> tuple[str, ...]:
-    """What pixi.toml has to say."""
+    """The lines that pixi.toml needs."""
     shared = bool(index) and any(item.extra for item in wanted)
     where = f', index = "{index}"' if index and not shared else ""
     head = ("[pypi-options]", f'extra-index-urls = ["{index}"]') if shared else ()
@@ -152,7 +154,7 @@ def _pixi_extras(item: Wanted) -> str:
 def files_that_bring_it_back(
     place: Place, machine: Machine, wanted: tuple[Wanted, ...], index: str
 ) -> tuple[Step, ...]:
-    """Requirements files beside the environment that pin another torch: a person's own, so they are told."""
+    """Requirements files beside the environment that pin another torch: they are a person's own, so only reported."""
     environment = machine.environment.value
     torch = next((item for item in wanted if item.name == "torch"), None)
     if environment is None or torch is None:
@@ -162,12 +164,12 @@ def files_that_bring_it_back(
         ours = line.file.rpartition("/")[2] == "pyproject.toml" and bool(place.project)
         if ours or "==" not in line.requirement or line.requirement.replace(" ", "") == torch.text:
             continue
-        text = f"In {_one_line(line.file)}, put {torch.text} in the place of {_one_line(line.requirement)}"
+        text = f"In {_one_line(line.file)}, replace {_one_line(line.requirement)} by {torch.text}"
         if index and line.file.endswith(".txt"):
             text += f", and above it the line --extra-index-url {index}"
         if line.hashed:
             text += "; its hashes are those of the old wheels, so compile the file again"
-        steps.append(ManualStep(text=f"{text}.", why="the next installation from it brings the old build back"))
+        steps.append(ManualStep(text=f"{text}.", why="the next installation from it would restore the old build"))
     return tuple(steps)
 
 
@@ -180,7 +182,7 @@ def _told(line: TorchAsked) -> str:
 
 
 def _source(index: str) -> str:
-    """A name for an index: "gpu-cu128". Indexes that end alike at another site have the same."""
+    """A name for an index: "gpu-cu128". Indexes of other sites with the same ending have the same name."""
     tail = index.rstrip("/").rpartition("/")[2]
     return f"gpu-{tail}" if is_name(tail) else "gpu"
 

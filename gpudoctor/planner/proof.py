@@ -1,4 +1,4 @@
-"""What a repair did, by a second look at the machine: the findings of before against those of after."""
+"""What a fix achieved: compares the problems before with those found by a second check."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.finding import Finding, NotJudged, SetVariable, UnsetVariable
+from gpudoctor.finding import Finding, NotJudged, SetVariable, UnsetVariable, Verdict
 from gpudoctor.machine import Machine
 
 
 class Proof(Struct, frozen=True):
-    """Errors and warnings of the two looks, by what became of them."""
+    """Errors and warnings of both checks, grouped by what became of them."""
 
     repaired: tuple[Finding, ...]
     left: tuple[Finding, ...]
     new: tuple[Finding, ...]
     by_variables: tuple[Finding, ...]
-    """Of those that are there afterwards: only a variable is wanting, which no repair puts into a start-up file."""
+    """Remaining problems that only need a variable, which no fix writes into a start-up file."""
     questions: tuple[str, ...]
-    """What decides about a usable GPU and could not be judged afterwards."""
-    verdict: str
+    """Questions about a usable GPU that the second check could not answer."""
+    verdict: Verdict
 
 
 def proof(
@@ -29,10 +29,12 @@ def proof(
     after: Sequence[Finding],
     under_variables: Sequence[Finding],
     questions: Iterable[NotJudged],
-    verdict: str,
+    verdict: Verdict,
 ) -> Proof:
-    """Compare two judgements of one machine; `under_variables` is the second one as it is for a process that has
-    the variables of `gpudoctor env`."""
+    """Compare two judgements of one machine.
+
+    `under_variables` is the second one for a process that has the variables of `gpudoctor env`.
+    """
     unanswered = {question.id: question.why for question in questions if question.matters}
     old, new = _weighty(before), _weighty(after)
     still = {_key(finding) for finding in _weighty(under_variables)}
@@ -49,7 +51,7 @@ def proof(
 
 
 def with_variables(machine: Machine, variables: Iterable[SetVariable | UnsetVariable]) -> Machine:
-    """The machine as a process finds it that has these variables."""
+    """The machine as a process with these variables finds it."""
     environ = dict(machine.variables)
     for variable in variables:
         if isinstance(variable, SetVariable):
@@ -64,6 +66,6 @@ def _weighty(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _key(finding: Finding) -> tuple[str, str, str]:
-    """The fault and its GPU. Subjects name versions, which a repair changes; a known issue is told by its words."""
+    """The problem and its GPU. Subjects name versions, which a fix changes; a known issue counts by its text."""
     device = f"{finding.device.vendor} {finding.device.index} {finding.device.bdf}" if finding.device else ""
     return finding.id, device, finding.message if finding.slug == "known-issue" else ""

@@ -14,7 +14,7 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Machine
 from gpudoctor.planner import conda_steps, pip_steps, project_steps
-from gpudoctor.planner.place import Place, is_variable
+from gpudoctor.planner.place import Place, is_variable, risk_of
 from gpudoctor.planner.requirements import (
     Wanted,
     in_a_named_index,
@@ -65,7 +65,7 @@ def replace_package(place: Place, situation: Situation, remedy: ReplacePackage) 
 
 
 def reinstall_package(place: Place, situation: Situation, remedy: ReinstallPackage) -> tuple[Step, ...]:
-    """The same version again, over damaged files; what it depends on stays."""
+    """The same version again, over damaged files; its dependencies stay."""
     index = remedy.index_url or (index_of_torch(situation) if remedy.name == "torch" else "") or ""
     if not (is_name(remedy.name) and is_version(remedy.version) and _is_index(index)):
         return (_by_hand_only(remedy.name),)
@@ -75,12 +75,12 @@ def reinstall_package(place: Place, situation: Situation, remedy: ReinstallPacka
     wanted = (Wanted(name=remedy.name, spec=f"=={remedy.version}"),)
     if place.tool in ("managed", "nowhere"):
         return pip_steps.install(place, situation, wanted, index, remedy.why)
-    # The files are what is wrong, not the lock of a project: the environment alone is repaired.
+    # The files are wrong, not the lock of a project: only the environment is fixed.
     return (RunStep(argv=pip_steps.over_itself(place, wanted, index), why=remedy.why, risk="replaces"),)
 
 
 def remove_package(place: Place, situation: Situation, remedy: RemovePackage) -> tuple[Step, ...]:
-    """Take a package out of the environment."""
+    """Remove a package from the environment."""
     if not is_name(remedy.name):
         return (_by_hand_only(remedy.name),)
     found = installed(situation.machine, remedy.name)
@@ -96,19 +96,19 @@ def remove_package(place: Place, situation: Situation, remedy: RemovePackage) ->
 
 
 def set_variable(place: Place, remedy: SetVariable) -> tuple[Step, ...]:
-    """A variable for this environment: kept by conda, else set for the command alone."""
+    """Set a variable for this environment: in conda's settings, else for the command alone."""
     if not is_variable(remedy.name, remedy.value):
         return (_by_hand_only(f"the variable {remedy.name}"),)
     kept = conda_steps.set_variable(place, remedy)
-    return (kept or EnvStep(name=remedy.name, value=remedy.value, why=remedy.why),)
+    return (kept or EnvStep(name=remedy.name, value=remedy.value, why=remedy.why, risk=risk_of(remedy.name)),)
 
 
 def unset_variable(place: Place, remedy: UnsetVariable) -> tuple[Step, ...]:
-    """A variable that must go: whoever set it knows where."""
+    """Unset a variable: whoever set it knows where."""
     if not is_variable(remedy.name, ""):
         return (_by_hand_only("that variable"),)
     where = "the container's start command, Dockerfile or manifest" if place.container else "the shell, unit or job"
-    text = f"unset {remedy.name}\nand take it out of {where} that sets it"
+    text = f"unset {remedy.name}\nand remove it from {where} that sets it"
     return (ManualStep(text=text, why=remedy.why),)
 
 
@@ -127,9 +127,9 @@ def _install(
 def _why(machine: Machine, remedy: ReplaceTorch) -> str:
     had = installed(machine, "torch")
     build = f"a build for the GPUs here ({remedy.carries})" if remedy.carries else "a CPU build"
-    why = f"torch {had.version} makes way for {build}" if had else f"torch: {build}"
+    why = f"{build} replaces torch {had.version}" if had else f"torch: {build}"
     if pinned := pinning_another(machine, remedy.version):
-        why += f"; these want another torch: {', '.join(pinned)}"
+        why += f"; these need another torch: {', '.join(pinned)}"
     return why
 
 
@@ -151,4 +151,4 @@ def _is_sound(remedy: ReplaceTorch) -> bool:
 
 
 def _by_hand_only(what: str) -> ManualStep:
-    return ManualStep(text=f"Repair by hand: no command is made for {what[:120]!r}: its name or value is unusual.")
+    return ManualStep(text=f"Fix this by hand: no command is made for {what[:120]!r}: its name or value is unusual.")

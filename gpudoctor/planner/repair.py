@@ -1,4 +1,4 @@
-"""The plan of a repair: what all findings together want done here, in order, and which of it may be run."""
+"""The plan of a fix: the steps for all problems together, in order, and which of them may run."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ _VERBS = ("install", "uninstall", "add", "remove")
 
 
 class Allowed(Struct, frozen=True):
-    """What may be run here. Where nothing may, `why_not` is a sentence that says why."""
+    """What may run here. If nothing may, `why_not` says why in a sentence."""
 
     packages: bool = False
     """Package and environment steps: a live environment outside any root."""
     system: bool = False
-    """Steps for root: gpudoctor is root, and was told to touch the system."""
+    """Steps for root: gpudoctor is root, and was allowed to change the system."""
     why_not: str = ""
     system_why_not: str = "needs root"
-    """The same for steps for root, in a few words."""
+    """Why steps for root do not run, in a few words."""
 
 
 class PlannedStep(Struct, frozen=True):
-    """A step, the ids of the findings that it repairs, and whether it is run or only shown."""
+    """A step, the ids of the problems that it fixes, and whether it runs or is only shown."""
 
     step: Step
     because: tuple[str, ...]
@@ -53,28 +53,28 @@ class PlannedStep(Struct, frozen=True):
     why_not: str = ""
     """Why it is only shown, in a few words."""
     replaces: tuple[str, ...] = ()
-    """Installed packages that make way: "torch 2.13.0+cpu"."""
+    """Installed packages that it replaces: "torch 2.13.0+cpu"."""
     stops: bool = False
-    """Something that a person does first: what comes after it rests on it."""
+    """A person does this first: later steps depend on it."""
 
 
 class Repair(Struct, frozen=True):
-    """Everything that `fix` shows, and of it what it runs."""
+    """Everything that `fix` shows, and which part of it runs."""
 
     steps: tuple[PlannedStep, ...] = ()
     after: str = ""
     conflicts: tuple[str, ...] = ()
-    """Findings whose way out does not go with that of an earlier one, as sentences."""
+    """Problems whose fix conflicts with an earlier one, as sentences."""
     pinned: tuple[str, ...] = ()
-    """Installed packages that want another torch than the one that comes: "pinning 1.0 (==2.13.0)"."""
+    """Installed packages that need another torch than the new one: "pinning 1.0 (==2.13.0)"."""
     left: tuple[str, ...] = ()
-    """Findings that are judged again after this repair: "slug [id]"."""
+    """Problems that are checked again after this fix: "slug [id]"."""
     helpless: tuple[str, ...] = ()
-    """Findings that no repair is known for."""
+    """Problems without a known fix."""
 
     @property
     def to_run(self) -> tuple[RunStep, ...]:
-        """What `fix` runs, in order."""
+        """The steps that `fix` runs, in order."""
         return tuple(
             planned.step
             for planned in self.steps
@@ -83,7 +83,7 @@ class Repair(Struct, frozen=True):
 
 
 class NoSuchFixError(ValueError):
-    """A finding or a way out was asked for that is not there."""
+    """The requested problem or fix does not exist."""
 
 
 def repair(
@@ -93,15 +93,17 @@ def repair(
     *,
     only: Iterable[str] = (),
     alternative: int = 1,
+    also: Iterable[str] = (),
     questions: Iterable[NotJudged] = (),
 ) -> Repair:
-    """The plan for findings that are in their order: errors and warnings, or those whose id is in `only`.
+    """The plan for findings in their order: errors and warnings, or those whose id is in `only`.
 
-    `alternative` counts ways out from 1, of the first finding or of each of `only`. `questions` that matter are told:
-    where they are open, no finding is not the same as no fault. Raises NoSuchWayError.
+    `also` are ids of notes that are wanted beside them. `alternative` counts fixes from 1, of the first finding or of
+    each in `only`. The plan names the `questions` that
+    matter: while they are open, no problem found does not mean that there is none. Raises NoSuchFixError.
     """
     ids = frozenset(only)
-    meant = _meant(findings, ids)
+    meant = _meant(findings, ids, frozenset(also))
     wanted = merged(_chosen(meant, bool(ids), alternative), keep_all=bool(ids))
     here = place(situation.machine)
     steps = _with_states(_steps(wanted.tasks, here, situation), here, allowed)
@@ -117,21 +119,23 @@ def repair(
     return replace(plan, after=" ".join((_after(plan, allowed, here), *_open(unanswered))))
 
 
-def _meant(findings: Sequence[Finding], ids: frozenset[str]) -> list[Finding]:
-    """Errors and warnings, or what a person named."""
-    return [finding for finding in findings if (finding.id in ids if ids else finding.severity != "note")]
+def _meant(findings: Sequence[Finding], ids: frozenset[str], also: frozenset[str] = frozenset()) -> list[Finding]:
+    """Errors and warnings, or the findings that a person named; `also`: and the notes with these ids."""
+    if ids:
+        return [finding for finding in findings if finding.id in ids]
+    return [finding for finding in findings if finding.severity != "note" or finding.id in also]
 
 
 def _chosen(findings: Sequence[Finding], each: bool, alternative: int) -> list[Choice]:
-    """The way out of each finding: `alternative` of each or of the first. Raises NoSuchWayError."""
+    """The fix for each finding: `alternative` of each or of the first. Raises NoSuchFixError."""
     helped = [finding for finding in findings if finding.fixes]
     if not helped and alternative > 1:
-        raise NoSuchFixError("nothing is to be repaired: there is no other way out to take")
+        raise NoSuchFixError("there is nothing to fix, so there is no other fix to choose")
     choices = []
     for number, finding in enumerate(helped):
         place = alternative if each or number == 0 else 1
         if not 1 <= place <= len(finding.fixes):
-            count = f"{len(finding.fixes)} way{'s' * (len(finding.fixes) > 1)} out"
+            count = f"{len(finding.fixes)} fix{'es' * (len(finding.fixes) > 1)}"
             raise NoSuchFixError(f"{named(finding)} has {count}: there is no number {place}")
         choices.append(Choice(finding, finding.fixes[place - 1]))
     return choices
@@ -142,8 +146,10 @@ def _names(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 
 def variables_for(findings: Sequence[Finding], *, only: Iterable[str] = ()) -> tuple[Variable, ...]:
-    """Variables that a process needs here, and those that it must not have: of each error and warning the first way
-    out that variables alone make. The finding that comes first has its way."""
+    """Variables that a process needs here, and those that it must not have.
+
+    For each problem, the first fix that needs only environment variables; the first problem takes precedence.
+    """
     found: dict[str, Variable] = {}
     for finding in _meant(findings, frozenset(only)):
         for fix in finding.fixes:
@@ -160,14 +166,14 @@ def variables_for(findings: Sequence[Finding], *, only: Iterable[str] = ()) -> t
 
 
 class _Drawn(Struct, frozen=True):
-    """A step with where it came from, before it is known whether it is run."""
+    """A step with its origin, before it is known whether it runs."""
 
     step: Step
     because: tuple[Finding, ...]
     stage: int
     replaces: tuple[str, ...]
     waits: bool
-    """A reboot that ends a way out: it comes after the steps of all others of its stage."""
+    """A reboot at the end of a fix: it comes after the steps of all other fixes of its stage."""
 
 
 def _steps(tasks: Iterable[Task], here: Place, situation: Situation) -> list[_Drawn]:
@@ -181,7 +187,7 @@ def _steps(tasks: Iterable[Task], here: Place, situation: Situation) -> list[_Dr
 
 
 def _draw(drawn: list[_Drawn], new: _Drawn) -> None:
-    """Add a step, or its reasons to the same step that is there; a reboot stands where it is wanted last."""
+    """Add a step, or its reasons to the same step on the list; a reboot moves to where it is needed last."""
     same = next((at for at, one in enumerate(drawn) if same_step(one.step, new.step)), None)
     if same is None:
         drawn.append(new)
@@ -210,17 +216,17 @@ def _replaces(step: Step, machine: Machine) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{had.name} {had.version}" for had in found if had))
 
 
-# --- what is run ---------------------------------------------------------------------------------------
+# --- states --------------------------------------------------------------------------------------------
 
 
 def _with_states(drawn: Iterable[_Drawn], here: Place, allowed: Allowed) -> tuple[PlannedStep, ...]:
-    """A plan stops at the first thing that an error needs and that is not done here: what comes after rests on it."""
+    """A plan stops at the first step that an error needs and that does not run here: later steps depend on it."""
     stopped = False
     planned = []
     for one in drawn:
         why_not = _why_not(one.step, here, allowed)
         if stopped and not why_not:
-            why_not = "comes after the step above that is yours"
+            why_not = "comes after the step above, which you do"
         decides = _decides(one) and any(finding.severity == "error" for finding in one.because)
         planned.append(
             PlannedStep(
@@ -237,7 +243,7 @@ def _with_states(drawn: Iterable[_Drawn], here: Place, allowed: Allowed) -> tupl
 
 
 def _why_not(step: Step, here: Place, allowed: Allowed) -> str:
-    """Why a step is not run here; "" where it is."""
+    """Why a step does not run here; "" if it does."""
     if isinstance(step, ManualStep):
         return "by hand"
     if isinstance(step, EnvStep):
@@ -245,50 +251,50 @@ def _why_not(step: Step, here: Place, allowed: Allowed) -> str:
     if step.risk in ("root", "reboot"):
         return "" if allowed.system else allowed.system_why_not
     if here.tool in ("managed", "nowhere"):
-        return "makes another environment than the one examined"
-    return "" if allowed.packages else "nothing is run here"
+        return "makes another environment than the examined one"
+    return "" if allowed.packages else "nothing runs here"
 
 
 def _decides(one: _Drawn) -> bool:
-    """Whether what comes later rests on this step: the system below the packages, or the container around them."""
+    """Whether later steps depend on this one: on the system below the packages, or the container around them."""
     return one.stage in (DRIVER, CONTAINER) or one.step.risk in ("root", "reboot")
 
 
 def _after(plan: Repair, allowed: Allowed, here: Place) -> str:
     """What comes after the plan, in sentences."""
-    helpless = [f"No repair is known for {', '.join(plan.helpless)}."] if plan.helpless else []
+    helpless = [f"No fix is known for {', '.join(plan.helpless)}."] if plan.helpless else []
     if not plan.steps:
-        return " ".join((*(helpless or ["Nothing is to be repaired here."]), *plan.conflicts))
+        return " ".join((*(helpless or ["Nothing to fix."]), *plan.conflicts))
     shown = [planned for planned in plan.steps if planned.state == "shown only"]
     said: list[str] = []
     if plan.to_run:
-        said.append("Then the machine is checked again: the repair is proved when the findings are gone.")
+        said.append("Then gpudoctor checks again.")
     elif allowed.why_not and any(isinstance(planned.step, RunStep) for planned in shown):
         said.append(allowed.why_not)
     said += _by_a_person(shown, allowed, here)
     if any(isinstance(planned.step, EnvStep) for planned in shown):
         said.append(
-            'Variables are set by `eval "$(gpudoctor env)"` in a shell, or by `gpudoctor preflight --set-env -- '
-            "COMMAND` for one command; no start-up file is touched."
+            'To set the variables, run `eval "$(gpudoctor env)"` in a shell, or `gpudoctor preflight --set-env -- '
+            "COMMAND` for one command; no start-up file is changed."
         )
     if plan.left:
-        said.append(f"Judged again after that: {', '.join(plan.left)}.")
+        said.append(f"Checked again after that: {', '.join(plan.left)}.")
     return " ".join((*said, *helpless, *plan.conflicts))
 
 
 def _open(unanswered: tuple[str, ...]) -> Iterable[str]:
     if unanswered:
-        yield f"Whether all is well could not be judged: {'; '.join(unanswered)}."
+        yield f"An important check could not be completed: {'; '.join(unanswered)}."
 
 
 def _by_a_person(shown: Sequence[PlannedStep], allowed: Allowed, here: Place) -> Iterable[str]:
     risks = {planned.step.risk for planned in shown}
     as_root = any(isinstance(planned.step, RunStep) and planned.step.risk == "root" for planned in shown)
     if as_root and allowed.system_why_not == Allowed().system_why_not and not allowed.system:
-        yield "Steps for root are run by `gpudoctor fix --system`, started as root, or by you."
+        yield "Run the steps for root with `sudo gpudoctor fix --system`, or run them yourself."
     if "reboot" in risks:
-        yield "After the reboot: `gpudoctor check`, which plans what is left anew."
+        yield "After the reboot run `gpudoctor check`, which plans the remaining steps."
     elif as_root or any(isinstance(planned.step, ManualStep) for planned in shown):
-        yield "What is shown only is done by you; then `gpudoctor check`."
+        yield "Do the steps that are only shown, then run `gpudoctor check`."
     if here.tool == "managed" and allowed.packages:
-        yield "The new environment is then examined by `gpudoctor check --python .venv-gpu`."
+        yield "Then check the new environment with `gpudoctor check --python .venv-gpu`."

@@ -1,4 +1,4 @@
-"""What an install command asks for, and what is there already."""
+"""What an install command asks for, and what is installed already."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Wanted(Struct, frozen=True):
 
 
 def torch_and_companions(place: Place, remedy: ReplaceTorch) -> tuple[Wanted, ...]:
-    """torch with its local part, so that a build of the same version is really replaced."""
-    # CPU wheels for aarch64, and companions there, are not all named by their build.
+    """torch with its local part, so that another build of the same version is really replaced."""
+    # CPU wheels for aarch64, and their companions, do not all name their build.
     named = bool(remedy.index_url) and (place.arch == "x86_64" or remedy.build != "cpu")
     wanted = [Wanted("torch", f"=={remedy.version}" + (f"+{remedy.build}" if named else ""), remedy.extra)]
     for name, version in remedy.companions:
@@ -50,8 +50,10 @@ def installed(machine: Machine, name: str) -> Distribution | None:
 
 
 def would_stay(machine: Machine, item: Wanted) -> bool:
-    """Whether the installed version satisfies what is wanted, although another build is meant (extras are added
-    to the same one)."""
+    """Whether the installed version satisfies the requirement although another build is needed.
+
+    Extras are added to the same build.
+    """
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     found = installed(machine, item.name)
@@ -84,8 +86,10 @@ def pinning_another(machine: Machine, version: str) -> list[str]:
 
 
 def rivals(situation: Situation, remedy: ReplaceTorch) -> tuple[Distribution, ...]:
-    """Installed packages of another vendor's or another CUDA's build that own the same files as the new build's
-    under another name: whichever is installed or removed last spoils the other."""
+    """Installed packages, built for another vendor or CUDA, that own files of the new build under another name.
+
+    Whichever is installed or removed last breaks the other.
+    """
     own = _own_tritons(remedy, situation.matrix)
     cuda = re.fullmatch(r"cu(\d\d)\d", remedy.build)
     environment = situation.environment
@@ -107,7 +111,7 @@ _ONE_FOLDER = re.compile(r"nvidia-(?:cudnn|nccl|cusparselt|nvshmem)-cu(\d+)")
 
 
 def _own_tritons(remedy: ReplaceTorch, matrix: Matrix) -> tuple[str, ...]:
-    """The tritons that may belong to a build; empty where none is in its way."""
+    """The tritons that may belong to a build; empty if none conflicts with it."""
     if remedy.build.startswith("cu"):
         return ("triton",)
     if not remedy.build.startswith("rocm"):
@@ -119,14 +123,16 @@ def _own_tritons(remedy: ReplaceTorch, matrix: Matrix) -> tuple[str, ...]:
 
 
 def rocm_triton(remedy: ReplaceTorch, matrix: Matrix) -> str:
-    """The name of the triton of a ROCm build; "" where it is not known."""
+    """The name of the triton of a ROCm build; "" if it is unknown."""
     row = matrix.companion(remedy.version)
     return (row.triton_rocm_package or "") if row and remedy.build.startswith("rocm") else ""
 
 
 def in_a_named_index(situation: Situation, remedy: ReplaceTorch) -> ReplaceTorch:
-    """The same build by the index that serves this build alone, where there is one: a project may have bound torch
-    to another index already, and a version without local part would then be looked for there."""
+    """The same build from the index for this build alone, if there is one.
+
+    A project may have bound torch to another index, where a version without local part would then be looked up.
+    """
     if remedy.index_url or remedy.origin != "pypi":
         return remedy
     for row in situation.matrix.builds(situation.platform):
@@ -160,7 +166,7 @@ def several_decide(machine: Machine) -> bool:
 
 
 def index_of_torch(situation: Situation) -> str | None:
-    """Index that the installed torch came from; None where it is not known."""
+    """Index that the installed torch came from; None if it is unknown."""
     torch = situation.torch
     if torch is None:
         return ""

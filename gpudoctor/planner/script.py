@@ -1,6 +1,6 @@
-"""The plan of a repair as a POSIX shell script, to be read and then run somewhere else.
+"""The plan of a fix as a POSIX shell script, to be read and then run somewhere else.
 
-Nothing that was read from a machine reaches the shell unquoted, the start of an argument or a line of its own.
+Text that was read from a machine reaches the shell only quoted, never as the start of an argument or of a line.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from gpudoctor.step import EnvStep, RunStep
 
 _HEAD = """\
 #!/bin/sh
-# A repair by gpudoctor {version} for {subject}.
+# A fix by gpudoctor {version} for {subject}.
 # Read it before you run it. It stops at the first command that fails.
 set -eu
 if [ "$(id -u)" -eq 0 ]; then sudo=; else sudo=sudo; fi
 """
 _LOGIN = """\
-# A script holds no password: it takes that of the package index from this variable.
+# A script holds no password: it takes the package index's password from this variable.
 : "${INDEX_LOGIN:?set it to USER:PASSWORD}"
 """
 
 
 def shell_script(plan: Repair, *, version: str, subject: str) -> str:
-    """All of a plan: commands as they are, what a person does as comments."""
+    """All of a plan: commands as they are, manual steps as comments."""
     lines = [_HEAD.format(version=version, subject=without_secrets(without_controls(subject)))]
     if plan.pinned:
-        lines += [f"{line}\n" for line in _comment(f"These want another torch: {', '.join(plan.pinned)}")]
+        lines += [f"{line}\n" for line in _comment(f"These need another torch: {', '.join(plan.pinned)}")]
     stopped = False
     for number, planned in enumerate(plan.steps, 1):
         lines += [f"{line}\n" for line in ("", *_step(number, planned, stopped))]
@@ -54,7 +54,7 @@ def _step(number: int, planned: PlannedStep, stopped: bool) -> Iterator[str]:
         yield from _comment(f"   replaces {', '.join(planned.replaces)}")
     if isinstance(step, RunStep):
         for argv in step.undo:
-            yield from _comment(f"   taken back by: {quoted(argv)}")
+            yield from _comment(f"   undone by: {quoted(argv)}")
         yield from _command(step, stopped)
     elif isinstance(step, EnvStep):
         yield from _comment(f"   In the shell that starts the program: export {step.name}={_quoted(step.value)}")
@@ -65,7 +65,7 @@ def _step(number: int, planned: PlannedStep, stopped: bool) -> Iterator[str]:
 def _command(step: RunStep, stopped: bool) -> Iterator[str]:
     words = (*step.argv, *step.env.values(), step.cwd or "")
     if not all(word.isprintable() for word in words):
-        yield from _comment("   No command is written for it: a name in it has characters that cannot be shown.")
+        yield from _comment("   No command is written: a name in it has characters that cannot be shown.")
         return
     line = quoted(step.argv)
     if step.env:
@@ -78,7 +78,7 @@ def _command(step: RunStep, stopped: bool) -> Iterator[str]:
 
 
 def quoted(argv: Iterable[str]) -> str:
-    """An argument list as one line for a shell. A home folder is left out: its own, and one that "~/" stands for."""
+    """An argument list as one line for a shell. Home folders are left out: this one, and one written as "~/"."""
     home = f"{os.path.expanduser('~')}/"
     words = [
         f"~/{word.removeprefix(home)}" if home not in ("//", "/root/") and word.startswith(home) else word
@@ -88,12 +88,12 @@ def quoted(argv: Iterable[str]) -> str:
 
 
 def _quoted(word: str) -> str:
-    """One argument, with a variable in the place of a secret."""
+    """One argument, with a variable in place of a secret."""
     return '"$INDEX_LOGIN"'.join(shlex.quote(part) for part in without_secrets(word).split(SECRET))
 
 
 def _comment(text: str) -> Iterator[str]:
-    """A text as comment lines: whatever is in it, no line of it is a command."""
+    """A text as comment lines: none of its lines becomes a command."""
     yield from (f"# {without_controls(line)}".rstrip() for line in re.split(r"[\r\n]", without_secrets(text)))
 
 
@@ -101,8 +101,10 @@ def _comment(text: str) -> Iterator[str]:
 
 
 def variable_lines(variables: Iterable[Variable], shell: str) -> str:
-    """Lines for `eval` (sh) or `source` (fish) that set and unset variables; no comments, as an unquoted `eval` makes
-    one line of them all."""
+    """Lines for `eval` (sh) or `source` (fish) that set and unset variables.
+
+    They hold no comments, because an unquoted `eval` joins all lines into one.
+    """
     lines: list[str] = []
     for variable in variables:
         if isinstance(variable, UnsetVariable):
@@ -115,7 +117,7 @@ def variable_lines(variables: Iterable[Variable], shell: str) -> str:
 
 
 def variable_data(variables: Iterable[Variable]) -> dict[str, Any]:
-    """As JSON: what to set, and what to unset."""
+    """As JSON: variables to set, and variables to unset."""
     chosen = tuple(variables)
     return {
         "schema": 1,
@@ -125,5 +127,5 @@ def variable_data(variables: Iterable[Variable]) -> dict[str, Any]:
 
 
 def _fish(value: str) -> str:
-    """In fish a single-quoted text knows \\\\ and \\' only."""
+    """In fish a single-quoted text knows only \\\\ and \\'."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,4 +1,4 @@
-"""Packages of the distribution by their purpose: its own names, its own commands."""
+"""Packages of the distribution by their purpose, with its own names and commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REMOVE: dict[Family, tuple[str, ...]] = {
     "arch": ("pacman", "-R", "--noconfirm"),
 }
 
-# Names by purpose; a purpose without a name for a family is told in words.
+# Names by purpose; for a family without a name the step is text for a person.
 _NAMES: dict[str, dict[Family, str]] = {
     "nvidia-container-toolkit": dict.fromkeys(INSTALL, "nvidia-container-toolkit"),
     # The headers of that very Python: a distribution has several beside its own.
@@ -62,7 +62,7 @@ _OF_ANOTHER_REPOSITORY: dict[str, tuple[Family, ...]] = {
 
 
 def elsewhere(place: Place, text: str, why: str) -> ManualStep | None:
-    """The same as words, where this is not the system that it happens on."""
+    """The same as text, if it has to be done on another system; else None."""
     if place.wsl:
         return ManualStep(text=f"In Windows, not inside WSL: {text}", why=why, risk="root")
     if place.container:
@@ -94,12 +94,12 @@ def install_system_package(place: Place, remedy: InstallSystemPackage) -> tuple[
 
 
 def _own_toolkit(place: Place, purpose: str) -> bool:
-    """Inside WSL the container toolkit is that of the distribution there, unlike the driver."""
+    """Inside WSL the container toolkit belongs to the distribution there, unlike the driver."""
     return place.wsl and not place.container and purpose == "nvidia-container-toolkit"
 
 
 def _after(place: Place, purpose: str) -> tuple[ManualStep, ...]:
-    """What makes the container engines know the toolkit. Which of them is in use, a person knows."""
+    """What tells the container engines about the toolkit. Only a person knows which of them is in use."""
     if purpose != "nvidia-container-toolkit":
         return ()
     text = (
@@ -114,7 +114,7 @@ def _after(place: Place, purpose: str) -> tuple[ManualStep, ...]:
 
 
 def exact_package(place: Place, name: str, version: str, why: str) -> Step:
-    """A package, in that version of its vendor where one is given (the distribution's own part of it is open)."""
+    """A package, in its vendor's version if one is given (the distribution's own part of it is open)."""
     if place.family == "other":
         return ManualStep(text=f"Install {name} {version}.".replace(" .", "."), why=why, risk="root")
     pinned: dict[Family, str] = {

@@ -1,7 +1,7 @@
-"""Module, service and group remedies as commands of the distribution at hand.
+"""Module, service and group remedies as commands of the distribution.
 
-On the host of a container, under WSL2 and on Jetson they are told in words: they happen elsewhere. Commands
-here need root; they are never run unless gpudoctor was started as root and told to touch the system.
+On the host of a container, under WSL2 and on Jetson they are text for a person, because they happen elsewhere. The
+commands need root, and run only if gpudoctor was started as root and allowed to change the system.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def rebuild_module(place: Place, remedy: RebuildModule) -> tuple[Step, ...]:
 
 
 def _prebuilt_modules(place: Place, remedy: RebuildModule) -> tuple[Step, ...]:
-    """Ubuntu's own modules for this very kernel: nothing is built here, and they are signed."""
+    """Ubuntu's own signed modules for this very kernel: nothing is built here."""
     package = f"linux-modules-nvidia-{place.prebuilt_nvidia}-{place.kernel}"
     if outside := elsewhere(place, f"install {package}", remedy.why):
         return (outside,)
-    why = "the driver's modules come from Ubuntu, for each kernel in a package of its own"
+    why = "the driver's modules come from Ubuntu, in a separate package for each kernel"
     return (
         exact_package(place, package, "", why),
         RunStep(argv=("modprobe", "nvidia"), why="loads what was installed", risk="root"),
@@ -75,7 +75,7 @@ def _headers(place: Place) -> str | None:
 
 
 def load_module(place: Place, remedy: LoadModule) -> tuple[Step, ...]:
-    """modprobe, after taking the module out where it must be loaded anew."""
+    """modprobe, after removing the module if it must be loaded again."""
     plain = all(re.fullmatch(r"[a-z0-9_]+=[A-Za-z0-9_.-]+", option) for option in remedy.options)
     if not (is_name(remedy.module) and plain):
         return (ManualStep(text="Load the kernel module.", why=remedy.why, risk="root"),)
@@ -101,7 +101,7 @@ def load_module(place: Place, remedy: LoadModule) -> tuple[Step, ...]:
 
 
 def unblock_module(place: Place, remedy: UnblockModule) -> tuple[Step, ...]:
-    """The rule that keeps a module out is taken away by the hand that owns the file."""
+    """Remove the rule that blocks a module, by the tool that owns the file."""
     if "prime-select" in remedy.source:
         if outside := elsewhere(place, "prime-select nvidia, then reboot", remedy.why):
             return (outside,)
@@ -112,10 +112,10 @@ def unblock_module(place: Place, remedy: UnblockModule) -> tuple[Step, ...]:
         )
     source = remedy.source if is_path(remedy.source) else "the file that holds it"
     if "cmdline" in source:
-        text = f"Take what blocks {_shown(remedy.module)} out of the kernel command line (boot loader), and reboot."
+        text = f"Remove what blocks {_shown(remedy.module)} from the kernel command line (boot loader), and reboot."
     else:
         text = (
-            f"Take the rule that blocks {_shown(remedy.module)} out of {source}, build the initial ramdisk again "
+            f"Remove the rule that blocks {_shown(remedy.module)} from {source}, build the initial ramdisk again "
             f"({_initramfs(place)}), and reboot."
         )
     if outside := elsewhere(place, text, remedy.why):
@@ -146,7 +146,7 @@ def _initramfs(place: Place) -> str:
 
 
 def start_service(place: Place, remedy: StartService) -> tuple[Step, ...]:
-    """Install what brings the service, in its exact version where one is given, and start it."""
+    """Install the package of the service, in its exact version if one is given, and start the service."""
     name, _, version = remedy.package.replace("==", "=").partition("=")
     sound = is_name(remedy.service) and (not name or is_name(name)) and (not version or is_version(version))
     if not sound:
@@ -171,7 +171,7 @@ def start_service(place: Place, remedy: StartService) -> tuple[Step, ...]:
 
 
 def _named_here(place: Place, name: str, version: str) -> str:
-    """The fabric manager bears its branch in its name with apt only; NVIDIA's rpms were renamed with branch 580."""
+    """The fabric manager has its branch in its name only with apt; NVIDIA renamed its rpms with branch 580."""
     if not name.startswith("nvidia-fabricmanager-") or place.family not in ("fedora", "rhel", "suse"):
         return name
     major = version.partition(".")[0]
@@ -179,7 +179,7 @@ def _named_here(place: Place, name: str, version: str) -> str:
 
 
 def join_group(place: Place, remedy: JoinGroup) -> tuple[Step, ...]:
-    """Told in words: the report names no user."""
+    """Text for a person, because the report names no user."""
     if not is_name(remedy.group):
         return (ManualStep(text="Join the group that owns the device node.", why=remedy.why, risk="root"),)
     if place.container:

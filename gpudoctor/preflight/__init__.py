@@ -1,1 +1,1 @@
-"""Judge, then become the command: what stands in front of a container's program."""
+"""Checks the machine, then becomes the command: the entry point in front of a container's program."""

@@ -10,22 +10,26 @@ LINE = CommandLine(
         options.REQUIRE,
         options.level("How deep to look. [default: driver]", options.START_LEVELS),
         Option(
-            ("--wait",), "wait", "Judge again for so long while only the node is at fault: drivers and plugins may "
-            "come up late.", metavar="SECONDS", variable="GPUDOCTOR_WAIT",
+            ("--wait",), "wait", "Check again for this long while only the node is at fault: drivers and plugins "
+            "may start late.", metavar="SECONDS", variable="GPUDOCTOR_WAIT",
         ),
-        Option(("--ready-file",), "ready_file", "Written when all is well, for a probe to look at.", metavar="PATH"),
+        Option(
+            ("--ready-file",), "ready_file", "File to write when all is well, for a probe.", metavar="PATH",
+            variable="GPUDOCTOR_READY_FILE",
+        ),
         options.REPORT_FILE,
-        options.form(help="Form of the report: to the report file, and without a command to stdout."),
-        options.fail_on("What refuses."),
+        options.form(help="Format of the report, in the report file and, without a command, on stdout."),
+        options.fail_on("What to refuse."),
         options.SELECT,
         options.IGNORE,
         Option(
-            ("--set-env",), "set_env", "Set the variables that repair an error, for the command only.", flag=True
+            ("--set-env",), "set_env", "Set the variables that fix an error, for the command only.", flag=True,
+            variable="GPUDOCTOR_SET_ENV",
         ),
         options.PYTHON,
         options.MATRIX,
         options.quiet("Say nothing when all is well."),
-        options.verbose("Print the whole report on a refusal."),
+        options.verbose("Print the whole report when the command is refused."),
     ),
     program=True,
     empty_is_unset=True,  # manifests are full of variables that expand to nothing

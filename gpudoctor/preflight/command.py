@@ -1,4 +1,4 @@
-"""`gpudoctor preflight`: judge, then become the command, or refuse and say why."""
+"""`gpudoctor preflight`: checks the machine, then becomes the command, or refuses and says why."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from gpudoctor.survey import Survey
 
 REFUSALS = {1: 121, USAGE: 122, 3: 123, INTERNAL_FAULT: 123}
-"""What a refusal exits with where a command was given: told from the command's own status (design §3)."""
+"""The exit code of a refusal in front of a command: distinct from the command's own codes (design §3)."""
 
 
 def preflight(given: Given, environ: MutableMapping[str, str] = os.environ) -> int:
-    """Judge this machine; become the command where nothing refuses. The exit code of a refusal, or of the verdict.
+    """Check this machine; become the command if nothing refuses. Returns the exit code of a refusal or the verdict.
 
-    `environ` is this process's: with `--set-env` it is changed, for the command and for what proves it.
+    `environ` belongs to this process: `--set-env` changes it, for the command and for the checks that prove it.
     """
     command: tuple[str, ...] = given["command"]
     starter = os.getppid()
@@ -51,7 +51,7 @@ def preflight(given: Given, environ: MutableMapping[str, str] = os.environ) -> i
 
 
 def status(code: int, command: tuple[str, ...]) -> int:
-    """What a refusal exits with: where there is a command, told from the command's own status."""
+    """The exit code of a refusal; in front of a command, distinct from the command's own codes."""
     return REFUSALS.get(code, code) if command else code
 
 
@@ -90,7 +90,7 @@ def _judged(given: Given, environ: MutableMapping[str, str]) -> Passage:
 
 
 def _rules(given: Given, environ: MutableMapping[str, str]) -> tuple[Rules, float]:
-    """What is judged, and for how long again: the command line goes before the variables, they before the project."""
+    """The rules, and how long to check again. The command line overrides the variables, and they the project."""
     from gpudoctor.command_line.project_settings import fail_on, project_settings, requirements
     from gpudoctor.engine import ignore_rules
     from gpudoctor.preflight.gate import Rules
@@ -123,8 +123,10 @@ def _seconds(text: str | None) -> float:
 
 
 def _report(passed: Passage, given: Given, code: int) -> None:
-    """The refusal and the reports that were asked for. Raises InputError for a file that cannot be written, unless
-    that would hide a refusal, or the node is only full."""
+    """Write the refusal and the requested reports.
+
+    InputError for a file that cannot be written, unless that would hide a refusal or the node is only full.
+    """
     machine_form = given.get("style", "text") != "text" and not given["command"]
     if not (code or given.get("report_file") or machine_form):
         return
@@ -137,7 +139,7 @@ def _report(passed: Passage, given: Given, code: int) -> None:
         if not code and not isinstance(error, NoRoomError):
             raise
         say(str(error))
-    except OSError:  # nobody reads: a refusal stays a refusal
+    except OSError:  # nobody reads stdout; a refusal stays a refusal
         pass
 
 

@@ -1,4 +1,4 @@
-"""Whether the command may start: one judgement, or several while drivers and device plugins come up."""
+"""Decides whether the command may start: checks once, or repeatedly while drivers and device plugins start."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
 _OF_THE_NODE = ("gpu", "gpu.model", "gpu.memory", "sm", "gfx", "driver", "driver.cuda", "p2p", "same-model")
-"""Requirements that a driver or a device plugin which comes up late can still meet."""
+"""Requirements that a driver or a device plugin can still meet when it starts late."""
 _REQUIREMENT = "GPD910"
 _NODE: tuple[Layer, ...] = ("driver", "access", "runtime")
-"""Layers that a driver or a device plugin which comes up late can still mend; time repairs no other."""
+"""Layers whose problems a driver or a device plugin can still fix when it starts late; waiting fixes no other."""
 
 Changes = dict[str, str | None]
-"""Variables that are set, or (None) unset."""
+"""Variables to set, or (None) to unset."""
 
 
 class Rules(Struct, frozen=True):
-    """What is judged, and what refuses."""
+    """What is checked, and what refuses."""
 
     level: Level
     required: tuple[Requirement, ...] = ()
@@ -45,7 +45,7 @@ class Rules(Struct, frozen=True):
 
 
 class Passage(Struct, frozen=True):
-    """What was judged last, and by which rules; `variables` were changed in this process."""
+    """The last check and its rules; `variables` were changed in this process."""
 
     survey: Survey
     judgement: Judgement
@@ -55,12 +55,12 @@ class Passage(Struct, frozen=True):
 
     @property
     def code(self) -> int:
-        """The exit code of design §3, before it is told from a command's own."""
+        """The exit code of design §3, before `status` makes it distinct from a command's own."""
         return exit_code(self.judgement.verdict, self.rules.fail_on)
 
     @property
     def summary(self) -> str:
-        """One line of what the command gets: "ok: 8 x NVIDIA H100 80GB HBM3, torch 2.6.0+cu124"."""
+        """One line on what the command gets: "ok: 8 x NVIDIA H100 80GB HBM3, torch 2.6.0+cu124"."""
         machine = self.survey.machine
         names = [standing.gpu.name for standing in standings(machine) if standing.usable]
         gpus = [f"{count} x {name}" if (count := names.count(name)) > 1 else name for name in dict.fromkeys(names)]
@@ -70,16 +70,18 @@ class Passage(Struct, frozen=True):
         variables = [
             f"without {name}" if value is None else f"{name}={value}" for name, value in self.variables.items()
         ]
-        told = dict.fromkeys(f.slug for f in self.judgement.findings if f.severity != "note")
-        verdict = f"{self.judgement.verdict} ({', '.join(told)})" if told else self.judgement.verdict
+        slugs = dict.fromkeys(f.slug for f in self.judgement.findings if f.severity != "note")
+        verdict = f"{self.judgement.verdict} ({', '.join(slugs)})" if slugs else self.judgement.verdict
         line = f"{verdict}: {', '.join((*(gpus or ['no GPU']), *torch, *variables))}"
         ignored = [f"{one.id} ({one.why})" if one.why else one.id for one in self.judgement.ignored]
         return f"{line}; ignored: {', '.join(ignored)}" if ignored else line
 
 
 class Gate:
-    """One machine, judged as often as is asked by the same rules. `environ` is what the probes read, and what
-    `set_env` changes."""
+    """Checks one machine as often as needed by the same rules.
+
+    The probes read `environ`, and `set_env` changes it.
+    """
 
     def __init__(
         self, probe: Callable[[Level], Survey], matrix: Matrix, rules: Rules, environ: MutableMapping[str, str]
@@ -90,10 +92,9 @@ class Gate:
         self._environ = environ
 
     def passage(self, wait: float = 0.0, pause: Callable[[float], None] = time.sleep) -> Passage:
-        """Judge; while only the node is at fault, again and again for `wait` seconds. Never takes longer than that
-        and one judgement.
+        """Check; while only the node is at fault, check again for `wait` seconds, plus one last check at most.
 
-        In between, files alone are read, as long as they show a fault: a driver that is not there costs nothing.
+        Checks in between read only files while these show a problem: a missing driver then costs nothing.
         """
         deadline = time.monotonic() + wait
         length = _FIRST_PAUSE
@@ -105,7 +106,7 @@ class Gate:
         return found
 
     def _look_again(self, last: bool) -> Passage:
-        """At level static, and deeper where that shows no fault, or where this look decides."""
+        """Check at level static; deeper if that shows no error, or if this check is the last."""
         if self._rules.level == "static" or last:
             return self._look(self._rules.level)
         found = self._look("static")
@@ -117,11 +118,11 @@ class Gate:
         if not changes:
             return found
         before: Changes = {name: self._environ.get(name) for name in changes}
-        self._apply(changes)  # whatever is probed now, and every child, is under them
+        self._apply(changes)  # everything probed now, and every child, sees them
         changed = self._judged(level, changes)
         if changed.code == 0:
             return changed
-        self._apply(before)  # they do not help: the first judgement is the true one
+        self._apply(before)  # they do not help, so the first result stands
         return found
 
     def _judged(self, level: Level, variables: Changes | None = None) -> Passage:
@@ -147,7 +148,7 @@ class Gate:
                 self._environ[name] = value
 
     def _may_come(self, judgement: Judgement) -> bool:
-        """Whether waiting can help: nothing that refuses lies in the image itself."""
+        """Whether waiting can help: no problem that refuses lies in the image itself."""
         refusing = ("error", "warning") if self._rules.fail_on == "warning" else ("error",)
         faults = (finding for finding in judgement.findings if finding.severity in refusing)
         questions = (question for question in judgement.not_judged if question.matters)
@@ -162,7 +163,7 @@ class Gate:
 
 
 def _variables(judgement: Judgement) -> Changes:
-    """The same that `gpudoctor env` prints."""
+    """The variables that `gpudoctor env` prints."""
     from gpudoctor.planner.repair import variables_for
 
     wanted = variables_for(judgement.findings)

@@ -1,4 +1,4 @@
-"""Becoming the command: same process, same number, its own signals and exit status; all else as it came."""
+"""Becoming the command: same process, same number, the signals and everything else as gpudoctor got them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import NoReturn
 from gpudoctor.command_line.running import say
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
-"""As a shell has them."""
+"""The exit codes that shells use."""
 
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _PASSING_ON = ("sh", "ash", "bash", "busybox", "dash", "ksh", "mksh", "zsh", "systemd")
@@ -21,7 +21,7 @@ _COERCED = ("C.UTF-8", "C.utf8", "UTF-8")
 
 
 def become(argv: Sequence[str], environ: MutableMapping[str, str], starter: int) -> NoReturn:
-    """Replace this process by the command. Exits with 127 or 126 where it cannot be started.
+    """Replace this process by the command. Exits with 127 or 126 if the command cannot be started.
 
     `starter` is the process that was the parent at the start.
     """
@@ -38,24 +38,24 @@ def become(argv: Sequence[str], environ: MutableMapping[str, str], starter: int)
         os.execve(place, list(argv), _variables(environ))
     except OSError as error:
         found = not isinstance(error, (FileNotFoundError, NotADirectoryError))
-        said = (error.strerror or str(error)).lower()
+        reason = (error.strerror or str(error)).lower()
         if error.errno == errno.ENOEXEC:
-            said += " (a script needs a first line such as #!/bin/sh)"
+            reason += " (a script needs a first line such as #!/bin/sh)"
     except ValueError as error:  # a NUL in an argument or variable
-        found, said = True, str(error)
-    for number in _IGNORED_BY_PYTHON:  # a message that cannot be written is no reason to be ended by a signal
+        found, reason = True, str(error)
+    for number in _IGNORED_BY_PYTHON:  # no signal may end us over a message that cannot be written
         signal.signal(number, signal.SIG_IGN)
-    say(f"{argv[0] or repr('')}: cannot be started: {said}")
+    say(f"{argv[0] or repr('')}: cannot be started: {reason}")
     sys.exit(NOT_EXECUTABLE if found else NOT_FOUND)
 
 
 def _variables(environ: MutableMapping[str, str]) -> Mapping[bytes, bytes]:
-    """What the command gets, byte for byte; one without a name cannot be handed on."""
+    """The command's variables, byte for byte; one without a name cannot be passed on."""
     return {os.fsencode(name): os.fsencode(value) for name, value in environ.items() if name}
 
 
 def _place(name: str, environ: MutableMapping[str, str]) -> str:
-    """Where a shell finds a command: the first executable file on PATH, else the first file. "" for none."""
+    """Where a shell finds a command: the first executable file on PATH, else the first file, else ""."""
     if not name or "/" in name:
         return name
     places = [os.path.join(folder, name) for folder in os.get_exec_path(environ)]
@@ -64,13 +64,13 @@ def _place(name: str, environ: MutableMapping[str, str]) -> str:
 
 
 def _take_back_locale(environ: MutableMapping[str, str]) -> None:
-    """Python sets LC_CTYPE for itself where the locale is "C" (PEP 538), also over a value that was given."""
+    """Undo what Python did to LC_CTYPE: it sets it where the locale is "C" (PEP 538), even over a given value."""
     if environ.get("LC_CTYPE") not in _COERCED:
         return
     try:
         with open("/proc/self/environ", "rb") as file:
             came = dict(line.partition(b"=")[::2] for line in reversed(file.read().split(b"\0")))
-    except OSError:  # no /proc: hardly anybody gives this value, and Python often does
+    except OSError:  # no /proc: hardly anybody gives this value, and Python often sets it
         came = {}
     given = came.get(b"LC_CTYPE")
     if given is None:
@@ -82,10 +82,10 @@ def _take_back_locale(environ: MutableMapping[str, str]) -> None:
 def _came_ignored(number: signal.Signals, starter: int) -> bool:
     """Whether a signal that Python ignores was ignored before; Linux does not keep what Python's start replaced.
 
-    What can be known is whether the parent ignores it. A shell (`trap '' PIPE`) and systemd (IgnoreSIGPIPE=) hand
-    that on. Others ignore SIGPIPE for themselves, and give their children the default: Python, Rust, Node. So do
-    container engines, whose process 1 sees no parent. What cannot be known: that a program set it and then became
-    gpudoctor (`trap '' PIPE; exec gpudoctor`). There the command gets the default, with which programs are written.
+    All that can be known is whether the parent ignores it. A shell (`trap '' PIPE`) and systemd (IgnoreSIGPIPE=)
+    pass that on. Python, Rust and Node ignore SIGPIPE for themselves, and give their children the default. So do
+    container engines, whose process 1 sees no parent. Unknown is a program that ignored it and then became
+    gpudoctor (`trap '' PIPE; exec gpudoctor`). There the command gets the default, which programs expect.
     """
     folder = f"/proc/{starter}"
     try:
@@ -95,6 +95,6 @@ def _came_ignored(number: signal.Signals, starter: int) -> bool:
     except (OSError, KeyError, ValueError):
         return False
     name = status.get("Name", "")
-    with suppress(OSError):  # of a script, the interpreter
+    with suppress(OSError):  # for a script, this is the interpreter
         name = os.path.basename(os.readlink(f"{folder}/exe"))
     return bool(ignored) and os.getppid() == starter and name in _PASSING_ON

@@ -1,4 +1,4 @@
-"""The file that tells a probe (Kubernetes, systemd) that all was well."""
+"""The file that tells a probe (Kubernetes, systemd) that all is well."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from gpudoctor.host.planted_links import refuse_planted
 
 
 class ReadyFile:
-    """A path that exists only where the last pre-flight passed. Every method raises InputError."""
+    """A file that exists only if the last preflight passed. Every method raises InputError."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def withdraw(self) -> None:
-        """Remove what an earlier start left: a plain file. A node, a pipe or a link is somebody else's."""
+        """Remove the plain file of an earlier start. A node, a pipe or a link belongs to somebody else."""
         try:
             refuse_planted(os.path.dirname(os.path.abspath(self.path)))
             with suppress(FileNotFoundError):
                 if not stat.S_ISREG(os.lstat(self.path).st_mode):
-                    raise ValueError("it is there, and no plain file")
+                    raise ValueError("something else than a plain file lies there")
                 os.unlink(self.path)
         except (OSError, ValueError) as error:
             raise self._failed(error) from None
 
     def write(self) -> None:
-        """Put it there whole: a probe never reads half of it."""
+        """Write the file as a whole: a probe never reads half of it."""
         made = f"{self.path}.{os.urandom(6).hex()}"
         try:
-            # A new file: what somebody has put there already is neither written into nor followed.
+            # A new file: an existing file or link is neither written into nor followed.
             descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
             with open(descriptor, "w", encoding="utf-8") as file:
                 file.write("ready\n")
@@ -42,5 +42,5 @@ class ReadyFile:
             raise self._failed(error) from None
 
     def _failed(self, error: Exception) -> InputError:
-        said = (getattr(error, "strerror", None) or str(error)).lower()
-        return InputError(f"--ready-file {self.path}: cannot be written: {said}")
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        return InputError(f"--ready-file {self.path}: cannot be written: {reason}")

@@ -1,4 +1,4 @@
-"""What a person reads when the command was not started: the first cause and its way out, in a few lines."""
+"""Prints why the command was not started: the first problem and its fix, in a few lines."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
 
 def tell(passed: Passage, given: Given, code: int) -> None:
-    """The refusal (where `code` is not 0) to stderr, the report to its file; to stdout only in a form for machines,
-    and where no command would own that stream. Raises InputError, after all else, where the file cannot be
-    written."""
+    """Write the refusal to stderr where `code` is not 0, and the report to its file.
+
+    The report goes to stdout only in a machine-readable form, and without a command that owns that stream. Raises
+    InputError, after all else, if the file cannot be written.
+    """
     report = make_report(
         passed.survey.machine,
         passed.matrix,
@@ -38,9 +40,10 @@ def tell(passed: Passage, given: Given, code: int) -> None:
 
 def _refuse(report: Report, given: Given, code: int) -> None:
     if given.get("verbose"):
+        from gpudoctor.render.formats import Look
         from gpudoctor.render.text import print_report
 
-        print_report(report, sys.stderr, verbose=True)
+        print_report(report, sys.stderr, Look(verbose=True, color=True))
     from gpudoctor.render.refusal import print_refusal
 
     print_refusal(report, sys.stderr, given["command"], code)

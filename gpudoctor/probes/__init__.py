@@ -1,1 +1,1 @@
-"""Probes: from a host to facts. None of them judges, none needs root, torch, a driver or lspci."""
+"""Probes: from a host to facts. No probe judges, and none needs root, torch, a driver or lspci."""

@@ -25,11 +25,11 @@ MODULES = ("amdgpu", "radeon", "amdkcl", "amdttm", "amdxcp")
 _TOPOLOGY = ("/sys/class/kfd/kfd/topology/nodes", "/sys/devices/virtual/kfd/kfd/topology/nodes")
 _LINKS = {2: "pcie", 11: "xgmi"}
 _VIDEO_MEMORY = (1, 2)
-"""Heap types of memory banks: video memory that the processor sees, and that it does not."""
+"""Heap types of memory banks: video memory that the processor sees, and video memory that it does not see."""
 
 
 def probe_amd(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System) -> AmdStack:
-    """Everything that files tell; `hsa` is left to level driver."""
+    """Everything that files tell; level driver fills in `hsa`."""
     loaded = loaded_modules(host, MODULES)
     topology = _topology(host)
     here = any(device.vendor == AMD for device in pci.value or ()) or bool(topology.value)
@@ -75,7 +75,7 @@ def _render_nodes(host: Host) -> Fact[tuple[DeviceNode, ...]]:
 
 
 def _may_be_amd(host: Host, name: str) -> bool:
-    """False where sysfs says that the node is another maker's."""
+    """False if sysfs says that the node is another maker's."""
     vendor = host.text(f"/sys/class/drm/{name}/device/vendor", 64).value
     return vendor is None or vendor.lower().removeprefix("0x") == AMD
 
@@ -98,7 +98,7 @@ def _topology(host: Host) -> Fact[tuple[KfdNode, ...]]:
 def _node(host: Host, folder: str, number: int) -> KfdNode:
     text = host.text(f"{folder}/properties", 65536)
     if text.value is None:
-        # The kernel hides a GPU from those whose device cgroup does not grant it.
+        # The kernel hides a GPU from processes whose device cgroup does not grant it.
         return KfdNode(node=number, readable=False)
     properties = _properties(text.value)
     gpu = properties.get("simd_count", 0) > 0
@@ -128,8 +128,10 @@ def _has_id(properties: dict[str, int]) -> bool:
 
 
 def gfx_of(version: int) -> str | None:
-    """Target of a gfx_target_version: decimal major, minor, stepping in two digits each; the name has the
-    stepping in hexadecimal. 90010 is gfx90a, 100301 is gfx1031."""
+    """The target of a gfx_target_version: decimal major, minor and stepping, two digits each.
+
+    The name has the stepping in hexadecimal: 90010 is gfx90a, 100301 is gfx1031.
+    """
     major, minor, stepping = version // 10000, version // 100 % 100, version % 100
     if not 6 <= major <= 99 or minor > 9 or stepping > 15:
         return None
@@ -166,8 +168,10 @@ def _links(host: Host, folder: str) -> tuple[str, ...]:
 
 
 def _rocm(host: Host, here: bool) -> Fact[tuple[RocmInstall, ...]]:
-    """ROCm installations of the system: below /opt, where ROCM_PATH points, or the distribution's own (looked
-    for only where there is a GPU)."""
+    """ROCm installations of the system: below /opt, at ROCM_PATH, or the distribution's own.
+
+    The last are searched for only if there is a GPU.
+    """
     listing = host.names("/opt")
     folders = [f"/opt/{name}" for name in listing.value or () if name == "rocm" or re.match(r"rocm-\d", name)]
     folders += [f"/opt/rocm/{name}" for name in host.names("/opt/rocm").value or () if name.startswith("core-")]

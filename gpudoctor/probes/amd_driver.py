@@ -1,4 +1,4 @@
-"""What the HSA runtime itself answers, in a timed child; on a recorded host what rocminfo had printed."""
+"""The HSA runtime's own answers, from a timed child; on a recorded host the recorded output of rocminfo."""
 
 from __future__ import annotations
 

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 
 
 def amd_gpus(pci: Fact[tuple[PciDevice, ...]], stack: AmdStack, system: System, matrix: Matrix) -> tuple[Gpu, ...]:
-    """KFD's GPU nodes in their order (HIP counts them so; a partitioned GPU has several), then the GPUs that
-    KFD does not have."""
+    """KFD's GPU nodes in their order, then the GPUs that KFD does not have.
+
+    HIP counts the nodes in this order; a partitioned GPU has several.
+    """
     nodes = [node for node in stack.topology.value or () if node.simd_count > 0]
     devices = {device.bdf: device for device in pci.value or () if device.vendor == AMD and device.is_gpu}
     gpus: list[Gpu] = []
@@ -31,14 +33,14 @@ def amd_gpus(pci: Fact[tuple[PciDevice, ...]], stack: AmdStack, system: System, 
 
 
 def _device_of(node: KfdNode, devices: dict[str, PciDevice]) -> PciDevice | None:
-    """The PCI device of a node; partitions of a GPU are given function numbers that are not on the bus."""
+    """The PCI device of a node; partitions of a GPU have function numbers that are not on the bus."""
     if node.bdf is None:
         return next(iter(devices.values())) if len(devices) == 1 and node.pci_id is None else None
     return devices.get(node.bdf) or devices.get(f"{node.bdf[:-1]}0")
 
 
 def _counts(device: PciDevice, matrix: Matrix) -> bool:
-    """Leaves out old ATI chips (management controllers of servers among them) that nothing can compute on.
+    """Whether a device is a GPU for computing; old ATI chips, also in servers' management controllers, are not.
 
     A GPU that the matrix does not know counts if amdgpu has it, or if it is too new for both: ids from 7300 up
     and those of APUs below 2000. All others without a row are older than amdgpu.
@@ -83,7 +85,7 @@ def _gpu(device: PciDevice | None, node: KfdNode | None, place: int | None, stac
 
 
 def _uuid(node: KfdNode | None) -> str:
-    """As ROCR_VISIBLE_DEVICES names a GPU: KFD's unique id in hex ("GPU-ab54a98ceb1f0ad2")."""
+    """The GPU's name for ROCR_VISIBLE_DEVICES: KFD's unique id in hex ("GPU-ab54a98ceb1f0ad2")."""
     number = node.unique_id if node else ""
     return f"GPU-{int(number):016x}" if re.fullmatch("[0-9]{1,20}", number) and int(number) else ""
 
@@ -131,7 +133,7 @@ def _memory(device: PciDevice | None, node: KfdNode | None, stack: AmdStack) -> 
 
 
 def _agents(stack: AmdStack, system: System, matrix: Matrix) -> tuple[Gpu, ...]:
-    """GPUs that only the HSA runtime shows: WSL2, and recordings that hold no more than rocminfo's text."""
+    """GPUs that only the HSA runtime shows: WSL2, and recordings with only rocminfo's text."""
     agents = [agent for agent in (stack.hsa.value.agents if stack.hsa.value else ()) if agent.kind == "gpu"]
     return tuple(_of_agent(agent, place, stack, system, matrix) for place, agent in enumerate(agents))
 
@@ -139,7 +141,7 @@ def _agents(stack: AmdStack, system: System, matrix: Matrix) -> tuple[Gpu, ...]:
 def _of_agent(agent: HsaAgent, place: int, stack: AmdStack, system: System, matrix: Matrix) -> Gpu:
     identity = matrix.gpu_by_pci(agent.pci_id) if agent.pci_id else None
     isa = agent.isa[0].partition(":")[0] if agent.isa else agent.name
-    # The runtime's word follows HSA_OVERRIDE_GFX_VERSION; the PCI id does not.
+    # The runtime's answer follows HSA_OVERRIDE_GFX_VERSION; the PCI id does not.
     gfx = identity.arch if identity else (isa if isa.startswith("gfx") else None)
     generic = agent.product in ("", "AMD Radeon Graphics", "Vega 20")
     name = agent.product if not generic else (identity.name if identity else f"AMD {isa}")

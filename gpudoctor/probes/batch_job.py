@@ -1,4 +1,4 @@
-"""The batch job that this process runs in, and how many GPUs it was given, from the variables jobs have."""
+"""The batch job that this process runs in, and its number of GPUs, from the variables that schedulers set."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from gpudoctor.host import Host
 from gpudoctor.machine import BatchJob, Fact, absent, known, unknown
 
 _VISIBILITY = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
-# What schedulers write for "no GPU": Slurm, Flux, HTCondor; empty is Ray's and Slurm's.
+# What schedulers write for "no GPU": Slurm, Flux, HTCondor; the empty value is Ray's and Slurm's.
 _NO_GPU = ("", "NoDevFiles", "-1", "10000", "none", "void")
 
 Variables = Mapping[str, str]
 
 
 def probe_job(host: Host) -> Fact[BatchJob]:
-    """Slurm, LSF, PBS, SGE, HTCondor, Flux, Ray ...; `gpus` stays None where the scheduler does not say."""
+    """Slurm, LSF, PBS, SGE, HTCondor, Flux, Ray ...; `gpus` stays None if the scheduler does not say."""
     variables = host.environ
     for name, kind, count in _SCHEDULERS:
         if not variables.get(name):
@@ -31,7 +31,7 @@ def probe_job(host: Host) -> Fact[BatchJob]:
 
 
 def _slurm(variables: Variables) -> int | None:
-    """The step's own list beats the job's, a list beats a number."""
+    """The step's own list takes precedence over the job's, and a list over a number."""
     if _listed(variables.get("CUDA_VISIBLE_DEVICES")) == 0 and variables["CUDA_VISIBLE_DEVICES"] == "NoDevFiles":
         return 0
     for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
@@ -41,7 +41,7 @@ def _slurm(variables: Variables) -> int | None:
         number = re.fullmatch(r"(?:[^:,]+:)*(\d{1,9})", variables.get(name, ""))
         if number:
             return int(number[1])
-    # salloc leaves its shell on the machine it was typed on: there no GPU is granted or refused.
+    # salloc leaves its shell on the machine where it was typed: no GPU is granted or refused there.
     return _visible(variables) if variables.get("SLURMD_NODENAME") else None
 
 
@@ -56,12 +56,12 @@ def _grid_engine(variables: Variables) -> int | None:
 
 
 def _visible(variables: Variables) -> int | None:
-    """Schedulers without a variable of their own say it with the visibility variables."""
+    """Schedulers without a variable of their own use the visibility variables."""
     return next((_listed(variables[name]) for name in _VISIBILITY if name in variables), None)
 
 
 def _listed(value: str | None) -> int | None:
-    """How many GPUs "0,1", "0-3", "GPU-..,GPU-.." or "gpu:2" names; 0 for a value that means none."""
+    """How many GPUs "0,1", "0-3", "GPU-..,GPU-.." or "gpu:2" names; 0 for a value that names none."""
     if value is None or value.strip() in _NO_GPU:
         return None if value is None else 0
     total = 0
@@ -78,12 +78,12 @@ def _listed(value: str | None) -> int | None:
 
 
 def _lines(host: Host, path: str) -> int | None:
-    """PBS_GPUFILE has one line a GPU."""
+    """PBS_GPUFILE has one line per GPU."""
     text = host.text(path) if path.startswith("/") else None
     return None if text is None or text.value is None else len(text.value.split())
 
 
-# Inner ones first: a Ray worker may run inside a Slurm job.
+# Inner schedulers first: a Ray worker may run inside a Slurm job.
 _SCHEDULERS: tuple[tuple[str, str, Callable[[Variables], int | None]], ...] = (
     ("RAY_RAYLET_PID", "ray", _visible),
     ("RAY_JOB_ID", "ray", _visible),

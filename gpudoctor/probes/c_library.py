@@ -1,4 +1,4 @@
-"""The C library that programs of a system load: glibc and its version, or musl."""
+"""The C library that a system's programs load: glibc and its version, or musl."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _MUSL_LOADER = "/lib/ld-musl-{arch}.so.1"
 
 
 def read_c_library(host: Host, arch: str | None) -> Fact[str]:
-    """ "glibc 2.31" or "musl". glibc comes first: distributions have a package of musl beside it.
+    """ "glibc 2.31" or "musl". glibc comes first: distributions also have a package of musl.
 
-    A recording tells it by the symbol versions that its libc.so.6 has.
+    In a recording the symbol versions of its libc.so.6 tell.
     """
-    said = host.c_library()
-    if said.known:
-        return said
-    from gpudoctor.frameworks.torch.probes.libraries import read_elf  # a running system has answered
+    answer = host.c_library()
+    if answer.known:
+        return answer
+    from gpudoctor.frameworks.torch.probes.libraries import read_elf  # a running system has answered by now
 
     for folder in default_folders(arch):
         path = f"{folder}/{GLIBC}"

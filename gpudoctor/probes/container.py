@@ -1,6 +1,6 @@
-"""Which kind of container this process runs in, if any.
+"""The kind of container that this process runs in, if any.
 
-WSL2 and plain virtual machines are no containers; a host that merely has docker installed is none either.
+WSL2 and plain virtual machines are no containers; neither is a host that merely has docker installed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gpudoctor.host import Host
 from gpudoctor.machine import Fact, absent, known, unknown
 from gpudoctor.probes.mounts import Mount, mount_at, process_files, read_mounts
 
-# What a runtime sets in the environment of every process of the container. (`CH_RUNNING` is Charliecloud's.)
+# Variables that a runtime sets for every process of the container. (`CH_RUNNING` is Charliecloud's.)
 _VARIABLES = (
     ("APPTAINER_CONTAINER", "apptainer"),
     ("SINGULARITY_CONTAINER", "apptainer"),
@@ -45,7 +45,7 @@ _FILES = (
     ("/.dockerinit", "docker"),
     ("/.flatpak-info", "flatpak"),
 )
-# Only paths that a containerised process is in: docker.service and libpod-conmon are processes of the host.
+# Only paths of containerised processes: docker.service and libpod-conmon are processes of the host.
 _CGROUPS = (
     (("/kubepods", "/kubelet"), r"/kube(pods|let)[-./]", "kubernetes"),
     (("/lxc", "/lxd"), r"/lxc(\.payload)?[./]|/lxd[./]", "lxc"),
@@ -58,8 +58,8 @@ _CGROUPS = (
     ),
     (("containerd",), r"/cri-containerd[-:]|/containerd/[^/]+/[0-9a-f]{12,}|:cri-containerd:", "containerd"),
 )
-"""Texts of which one is there, the pattern (a text alone may be enough), and the container."""
-# Where runtimes keep their root file systems: seen in the mount of `/`.
+"""Texts of which one must be there, the pattern (a text alone may be enough), and the container."""
+# Where runtimes keep their root file systems: visible in the mount of `/`.
 _DOCKER_STORES = ("overlay2", "vfs", "btrfs", "aufs", "devicemapper", "zfs", "image", "buildkit")
 _ROOTS = (
     ((*(f"/docker/{store}" for store in _DOCKER_STORES), "/mapper/docker-"), "docker"),
@@ -78,11 +78,11 @@ _INIT_CGROUPS = ("/", "/init.scope")
 def probe_container(host: Host) -> Fact[str]:
     """docker, podman, kubernetes, lxc, apptainer, systemd-nspawn ...; absent outside containers.
 
-    Asked by several probes of one survey, and kept for them."""
+    Several probes of one survey ask this, so the answer is kept for them."""
     for variable, kind in _VARIABLES:
         if host.environ.get(variable):
             return known(kind, f"variable {variable}")
-    named = _named(host)
+    named = _from_variable(host)
     cgroups = _cgroups(host)
     mounts = read_mounts(host)
     by_cgroup, by_root = _from_cgroups(cgroups), _from_root(mounts)
@@ -101,7 +101,7 @@ def probe_container(host: Host) -> Fact[str]:
     return unknown("neither control groups nor mounts can be read", "/proc/1/cgroup")
 
 
-def _named(host: Host) -> Fact[str]:
+def _from_variable(host: Host) -> Fact[str]:
     """The variable `container` of this process or of the first one, or systemd's copy of it."""
     first = host.text("/proc/1/environ").value or ""
     listed = dict(entry.partition("=")[::2] for entry in first.split("\0"))
@@ -155,10 +155,10 @@ def _from_root(mounts: Fact[tuple[Mount, ...]]) -> Fact[str]:
 
 
 def _own_machine(cgroups: dict[str, tuple[str, ...]], mounts: Fact[tuple[Mount, ...]]) -> bool:
-    """Whether this is surely a machine of its own, so that a marker file must be left over.
+    """Whether this is certainly a machine of its own, so that a marker file must be left over.
 
-    Micro virtual machines are started from container images, markers included. Their `/` is a disk and
-    their first process is in no group.
+    Micro virtual machines start from container images, markers included. Their `/` is a disk, and their first
+    process is in no group.
     """
     root = mount_at(mounts.value or (), "/")
     if root is None or root.kind not in _DISK_FILE_SYSTEMS or _from_root(mounts).known:

@@ -1,7 +1,7 @@
-"""Installed distributions, listed by the names of their folders; only those that matter are opened.
+"""Installed distributions, listed by their folder names; only the relevant ones are opened.
 
-Reading the METADATA of 120 packages costs more than everything else that is read of an environment, and the
-folder name already holds name and version (PEP 376, the "Recording installed projects" specification).
+Reading the METADATA of 120 packages costs more than reading everything else in an environment. The folder name
+already holds name and version (PEP 376, the "Recording installed projects" specification).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ JUDGED = frozenset({
     "torch", "torchvision", "torchaudio", "triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm",
     "xformers", "flash-attn", "vllm", "bitsandbytes", "cuda-toolkit",
 })  # fmt: skip
-"""Distributions whose requirements and installer take part in a judgement."""
+"""Distributions whose requirements and installer matter to a check."""
 
 _METADATA_LIMIT = 256 << 10
 _MOST_REQUIRES = 500
@@ -37,7 +37,7 @@ def normalised(name: str) -> str:
 
 
 def distributions_in(host: Host, folders: tuple[Folder, ...]) -> tuple[Distribution, ...]:
-    """All distributions, sorted by name; of two of one name the one in the earlier folder."""
+    """All distributions, sorted by name; if two have one name, the one in the earlier folder."""
     found: dict[str, Distribution] = {}
     for folder in folders:
         here: dict[str, list[Distribution]] = {}
@@ -52,7 +52,7 @@ def distributions_in(host: Host, folders: tuple[Folder, ...]) -> tuple[Distribut
 
 
 def all_opened(host: Host, distributions: tuple[Distribution, ...]) -> tuple[Distribution, ...]:
-    """All with their requirements: a repair asks what else wants the package that it replaces."""
+    """All with their requirements: a fix asks which other packages need the one that it replaces."""
     return tuple(one if one.name in JUDGED or not one.path else _opened(host, one) for one in distributions)
 
 
@@ -73,7 +73,7 @@ def _listed(host: Host, folder: Folder) -> Iterator[Distribution]:
 
 
 def _present(host: Host, several: list[Distribution]) -> Distribution:
-    """Of several records of one name in one folder the one that is whole, else the newest."""
+    """The complete one among several records of one name in one folder, else the newest."""
     from packaging.version import InvalidVersion, Version
 
     def order(distribution: Distribution) -> tuple[bool, Version]:
@@ -87,7 +87,7 @@ def _present(host: Host, several: list[Distribution]) -> Distribution:
 
 
 def _opened(host: Host, distribution: Distribution) -> Distribution:
-    """The same with its requirements, its installer and where it came from."""
+    """The same with its requirements, its installer and its origin."""
     head = metadata_head(host, distribution.path)
     installer = host.text(posixpath.join(distribution.path, "INSTALLER"), 1024).value or ""
     return Distribution(
@@ -102,7 +102,7 @@ def _opened(host: Host, distribution: Distribution) -> Distribution:
 
 
 def _runtimes(host: Host, distribution: Distribution) -> tuple[str, ...]:
-    """Runtimes that its libraries are named for: cuda121 of libbitsandbytes_cuda121.so."""
+    """Runtimes in the names of its libraries: cuda121 of libbitsandbytes_cuda121.so."""
     if distribution.name != "bitsandbytes":
         return ()
     names = host.names(posixpath.join(posixpath.dirname(distribution.path), distribution.name)).value or ()
@@ -164,7 +164,7 @@ def conda_packages(host: Host, prefix: str) -> tuple[CondaPackage, ...]:
 def with_conda(
     distributions: tuple[Distribution, ...], packages: tuple[CondaPackage, ...]
 ) -> tuple[Distribution, ...]:
-    """The list and, of conda's packages, those for GPU work that left no .dist-info."""
+    """The list with those of conda's packages for GPU work that left no .dist-info."""
     names = {distribution.name for distribution in distributions}
     added: dict[str, Distribution] = {}
     for package in packages:

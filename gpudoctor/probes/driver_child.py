@@ -1,6 +1,6 @@
-"""Running the programs of `children/`: bare, timed, their standard output kept for their answers.
+"""Runs the programs of `children/`: bare and timed, with standard output reserved for their answers.
 
-Driver libraries print what they like, hang and crash; each line that got through before counts.
+Driver libraries print what they like, hang and crash; each line written before that counts.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from gpudoctor.host.bound_child import bound
-from gpudoctor.host.child import BARE_PYTHON, run_bound
+from gpudoctor.host.child import run_bound
 
-# As an import would load it: compiled already, where an installer did that.
+# As an import would load it: already compiled, if an installer did that.
 _PROGRAM = """
 from importlib.machinery import SourceFileLoader
 del sys.argv[0]
@@ -22,23 +21,23 @@ exec(SourceFileLoader("__main__", sys.argv[0]).get_code("__main__"))
 
 
 class ChildRun(Struct, frozen=True):
-    """The lines a child wrote, and how it ended if not well: "crashed (SIGSEGV)", "gave no answer within 20 s"."""
+    """The lines that a child wrote, and its failure if any: "crashed (SIGSEGV)", "gave no answer within 20 s"."""
 
     lines: tuple[str, ...] = ()
     failure: str = ""
     gone: bool = True
-    """Whether nothing of it is left. Else it waits in the driver, and whatever asks there will wait, too."""
+    """Whether nothing of it is left. Otherwise it waits in the driver, and whatever asks the driver will wait too."""
 
 
 def run_child(name: str, arguments: tuple[str, ...], seconds: float, environ: Mapping[str, str]) -> ChildRun:
-    """Run `children/<name>.py` with a bare interpreter, in the examined process's variables.
+    """Run `children/<name>.py` with a bare interpreter, with the examined process's variables.
 
-    It writes nothing and needs no folder to write to: containers may have none, and no file may grow there. What one
-    said that cannot be ended does not count: it would live on beside the command.
+    The child writes no file and needs no folder: containers may have none. The answers of a child that cannot be
+    ended do not count: it would live on beside the command.
     """
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "children", f"{name}.py")
-    argv = (*BARE_PYTHON, *bound(_PROGRAM, script, *arguments))
-    run = run_bound(argv, seconds, environ={**environ, "CUDA_CACHE_DISABLE": "1"}, cwd="/")
+    variables = {**environ, "CUDA_CACHE_DISABLE": "1"}
+    run = run_bound(_PROGRAM, (script, *arguments), seconds, environ=variables, cwd="/")
     lines = tuple(run.output.stdout.splitlines()) if run.gone else ()
     if run.failure:
         return ChildRun(

@@ -1,5 +1,6 @@
-"""Libraries from outside that an environment's processes load: the C++ runtime, and CUDA or ROCm libraries that
-LD_LIBRARY_PATH or LD_PRELOAD put in the way of the wheel's own.
+"""Libraries from outside that an environment's processes load.
+
+These are the C++ runtime, and CUDA or ROCm libraries that LD_LIBRARY_PATH or LD_PRELOAD puts before the wheel's own.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _USUAL_NAMES = (
     "libamdhip64.so.5", "libamdhip64.so.6", "libamdhip64.so.7", "libhsa-runtime64.so.1",
     "librocblas.so.4", "librocblas.so.5", "libMIOpen.so.1",
 )  # fmt: skip
-"""Asked for where no torch says which names it loads."""
+"""Library names to look for if no torch says which names it loads."""
 
 
 def foreign_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk) -> LoadPath:
-    """GPU libraries that a load-path variable names, of the names that torch asks for; `wins` where that is known."""
+    """GPU libraries in a load-path variable, among the names that torch asks for; `wins` where it is known."""
     if not any(environ.get(name) for name in _VARIABLES):
         return LoadPath(complete=known(True, "no LD_LIBRARY_PATH, no LD_PRELOAD"))
     asked = [a.name for a in walk.asked if re.match(_GPU_LIBRARY, a.name)]
@@ -54,12 +55,12 @@ def _judged(library: Library, walk: LibraryWalk) -> Library:
 
 
 def system_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk) -> LoadPath:
-    """The C++ runtime and all names that torch's folders do not have, as the system's load path gives them."""
+    """The C++ runtime and all names that torch's folders do not have, from the system's load path."""
     return search(host, (*walk.of_the_system, STDCXX), environ, shadowed=False)
 
 
 def missing_libraries(walk: LibraryWalk, system: LoadPath) -> tuple[str, ...]:
-    """Names that torch asks for and that are certainly nowhere: all folders could be read, none has them."""
+    """Names that torch asks for and that certainly do not exist: all folders could be read, none has them."""
     if not walk.complete or system.complete.value is not True:
         return ()
     found = {library.name for library in system.found}

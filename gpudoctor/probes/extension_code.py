@@ -1,4 +1,4 @@
-"""Which GPU architectures packages that were compiled against torch carry: flash-attn, vllm, xformers ..."""
+"""GPU architectures in packages that were compiled against torch: flash-attn, vllm, xformers ..."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from gpudoctor.machine import ExtensionCode, PythonEnvironment
 from gpudoctor.matrix.rows import ExtensionLibrary
 
 _SAMPLE = Sample(containers=2000, bundles=32)
-"""All containers of these libraries: some of them part their kernels by GPU, so that few would not tell."""
+"""All containers of these libraries: some split their kernels by GPU, so that a sample would mislead."""
 _MOST_LIBRARIES = 4
 
 
 def read_extensions(
     host: Host, environment: PythonEnvironment, rows: Iterable[ExtensionLibrary]
 ) -> tuple[ExtensionCode, ...]:
-    """One for each library that a row names and that is there, can be read whole and carries GPU code."""
+    """One for each library that a row names, that exists, can be read completely and has GPU code."""
     found = []
     for row in rows:
         distribution = environment.distribution(row.package)

@@ -1,7 +1,7 @@
-"""GPUs, put together: one Gpu for what the bus, KFD, the kernel module and the drivers tell of it.
+"""Builds one Gpu from what the bus, KFD, the kernel module and the drivers tell about it.
 
-The drivers' own word beats the table: the compute capability from NVML, the gfx target from KFD. The PCI id,
-looked up in the matrix, tells the rest; what nothing tells is unknown.
+The drivers' own answers take precedence over the table: the compute capability from NVML, the gfx target from KFD.
+The matrix tells the rest by PCI id; what nothing tells is unknown.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 def assemble(
     pci: Fact[tuple[PciDevice, ...]], amd: AmdStack, nvidia: NvidiaStack, system: System, matrix: Matrix
 ) -> tuple[tuple[Gpu, ...], Fact[bool]]:
-    """All GPUs, NVIDIA's first, each maker's in its runtime's order; and whether the machine could be searched
-    for GPUs at all (absent: it has no PCI bus and nothing that stands for one)."""
+    """All GPUs, NVIDIA's first, each maker's in its runtime's order; and whether GPUs could be searched for at all.
+
+    That is absent if the machine has no PCI bus and nothing in its place.
+    """
     if pci.value is not None:
         classed = (device for device in pci.value if device.class_code or matrix.gpu_by_pci(device.pci_id))
         pci = known(tuple(classed), pci.source)
@@ -32,7 +34,7 @@ def assemble(
 def _searched(pci: Fact[tuple[PciDevice, ...]], amd: AmdStack, nvidia: NvidiaStack, system: System) -> Fact[bool]:
     if pci.known:
         return known(True, pci.source)
-    # A driver that failed, or listed no GPU, says nothing of what is on a bus that nobody read.
+    # A driver that failed, or listed no GPU, says nothing about a bus that nobody read.
     listed = (api for api in nvidia.answered if api.value and api.value.devices)
     stand_ins: tuple[Fact[Any], ...] = (nvidia.proc_gpus, amd.topology, *listed)
     for fact in stand_ins:

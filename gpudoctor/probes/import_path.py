@@ -1,4 +1,4 @@
-"""The folders an interpreter imports from, in its order, as CPython's `site` puts them together.
+"""The folders that an interpreter imports from, in order, as CPython's `site` puts them together.
 
 The current folder and the standard library are left out: neither holds installed packages.
 """
@@ -23,7 +23,7 @@ _HOOKS = ("__editable___torch_", "__editable__torch_")
 
 
 class Folder(Struct, frozen=True):
-    """One folder of sys.path and what it holds; `via` is PYTHONPATH, user site, site, system site or .pth."""
+    """One folder of sys.path and its content; `via` is PYTHONPATH, user site, site, system site or .pth."""
 
     path: str
     via: str
@@ -31,7 +31,7 @@ class Folder(Struct, frozen=True):
 
 
 class ImportPath(Struct, frozen=True):
-    """All folders, first one first; `unreadable` are those that are there and could not be listed."""
+    """All folders in order; `unreadable` are those that exist and could not be listed."""
 
     folders: tuple[Folder, ...]
     unreadable: tuple[Fact[tuple[str, ...]], ...] = ()
@@ -43,7 +43,7 @@ class ImportPath(Struct, frozen=True):
 
 
 def import_path(host: Host, layout: Layout, environ: Mapping[str, str]) -> ImportPath:
-    """What sys.path of a process with these variables holds."""
+    """sys.path of a process with these variables."""
     walk = _Walk(host)
     for part in environ.get("PYTHONPATH", "").split(":"):
         if part.startswith("/"):  # relative ones depend on where a process is started
@@ -79,7 +79,7 @@ def _site_packages(host: Host, prefix: str, python: str) -> list[str]:
 
 
 def _base_folders(host: Host, prefix: str, python: str) -> list[str]:
-    """Debian's own Python reads dist-packages only, Fedora's reads /usr/local first; all others their prefix."""
+    """Debian's own Python reads only dist-packages, Fedora's reads /usr/local first; all others read their prefix."""
     if prefix != "/usr":
         return _site_packages(host, prefix, python)
     if host.exists(_DEBIAN):
@@ -98,7 +98,7 @@ def _user_site(host: Host, layout: Layout, environ: Mapping[str, str]) -> str | 
 
 
 class _Walk:
-    """Collects folders once each, in order, and follows the path lines of .pth files."""
+    """Collects each folder once, in order, and follows the path lines of .pth files."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -110,7 +110,7 @@ class _Walk:
         return tuple(self._found.values())
 
     def add(self, path: str, via: str) -> Folder | None:
-        """Look into a folder, unless it was met before; None where there is none."""
+        """Look into a folder, unless it was seen before; None if there is none."""
         real = self._host.resolve(path)
         if real is None or real in self._found:
             return self._found.get(real or "")
@@ -124,7 +124,7 @@ class _Walk:
         return None
 
     def add_site(self, path: str, via: str) -> None:
-        """A folder whose .pth files count; it stays where it is if PYTHONPATH named it too."""
+        """Add a folder whose .pth files count; it keeps its place if PYTHONPATH named it too."""
         folder = self.add(path, via)
         if folder is None:
             return
@@ -138,7 +138,7 @@ class _Walk:
 
 
 def pth_paths(text: str) -> tuple[str, ...]:
-    """The path lines of a .pth file; its `import` lines are programs and are left alone."""
+    """The path lines of a .pth file; its `import` lines are programs and are ignored."""
     lines = (line.rstrip() for line in text.splitlines()[:_MOST_PTH_LINES])
     return tuple(line for line in lines if line and not line.startswith(("#", "import ", "import\t")))
 

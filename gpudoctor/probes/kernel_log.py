@@ -1,4 +1,4 @@
-"""Faults of GPUs and their drivers in the kernel log of this boot, as the matrix's patterns know them."""
+"""Faults of GPUs and their drivers in the kernel log of this boot, found with the matrix's patterns."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _MIXED = ("/var/log/messages", "/var/log/syslog")
 """Files in which other programs write too."""
 _TAIL = 1 << 20
 _LINE = 500
-"""A fault keeps this much of its line."""
+"""How much of its line a fault keeps."""
 _MOST_OF_A_KIND = 10
-"""At the beginning, and as many at the end."""
+"""How many to keep from the beginning, and how many from the end."""
 
 
 def probe_kernel_log(host: Host, patterns: Sequence[LogPattern]) -> Fact[KernelLog]:
-    """The buffer of the running kernel, else the files that keep it. Repetitions keep their first and last line."""
+    """From the running kernel's buffer, else from the files. Repetitions keep their first and last line."""
     buffer = host.kernel_messages()
     if buffer.value is not None:
         written = buffer.value.decode("utf-8", "replace")
@@ -55,7 +55,7 @@ def probe_kernel_log(host: Host, patterns: Sequence[LogPattern]) -> Fact[KernelL
 
 
 def _tail(host: Host, path: str) -> Fact[bytes]:
-    """The end of a log; one that was last written before this boot is none."""
+    """The end of a log; a log that was last written before this boot does not count."""
     found = host.stat(path)
     if found.value is None:
         return Fact(state=found.state, source=found.source, why=found.why)
@@ -70,7 +70,7 @@ def _tail(host: Host, path: str) -> Fact[bytes]:
 
 
 def _uptime(host: Host) -> float | None:
-    """Seconds since the running system was started; a recording's log and clocks may be of different moments."""
+    """Seconds since boot; None for a recording, whose log and clocks may be of different moments."""
     match = re.match(r"\d+(\.\d+)?", host.text("/proc/uptime", 256).value or "") if host.live else None
     return float(match[0]) if match else None
 
@@ -87,8 +87,10 @@ def _started(host: Host) -> int | None:
 
 
 def _telling(written: str, patterns: Sequence[LogPattern]) -> str:
-    """The records of /dev/kmsg that could hold a fault: of a healthy machine few or none need parsing. An escaped
-    line break may stand where a pattern needs a space."""
+    """The records of /dev/kmsg that could hold a fault: a healthy machine has few or none to parse.
+
+    Where a pattern needs a space, there may be an escaped line break.
+    """
     needles = ("\\x", *(pattern.needle for pattern in patterns))
     present = [needle for needle in needles if needle in written]
     return "\n".join(line for line in written.split("\n") if any(needle in line for needle in present))
@@ -114,7 +116,7 @@ def _faults(entries: Sequence[Entry], patterns: Sequence[LogPattern]) -> tuple[L
 
 
 def _ends(found: list[tuple[int, LogFault]]) -> list[tuple[int, LogFault]]:
-    """A flood of one kind must not push out the others."""
+    """Keep the ends, so that a flood of one kind does not push out the others."""
     ordered = sorted(found, key=lambda pair: pair[0])
     return ordered if len(ordered) <= 2 * _MOST_OF_A_KIND else ordered[:_MOST_OF_A_KIND] + ordered[-_MOST_OF_A_KIND:]
 
@@ -125,7 +127,7 @@ def _match(entry: Entry, regex: re.Pattern[str]) -> re.Match[str] | None:
 
 
 def _fault(entry: Entry, kind: str, match: re.Match[str]) -> tuple[LogFault, str]:
-    """The fault, and what tells it from another one of its kind on the same GPU."""
+    """The fault, and what distinguishes it from another of its kind on the same GPU."""
     groups = match.groupdict()
     bdf, xid = groups.get("bdf"), groups.get("xid")
     fault = LogFault(

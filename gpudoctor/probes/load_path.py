@@ -1,4 +1,4 @@
-"""Libraries as the dynamic loader of an examined process would meet them (ld.so(8)); nothing is opened with it."""
+"""Libraries as the dynamic loader of an examined process would find them (ld.so(8)); none of them is loaded."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DRIVER_LIBRARIES = (
 )
 _C_LIBRARY = "libc.so.6"
 _NIX_DRIVER_FOLDER = "/run/opengl-driver/lib"
-# What the files of /etc/ld.so.conf.d name on systems that have such a folder.
+# The folders in /etc/ld.so.conf.d on systems that have such a folder.
 _USUAL_FOLDERS = (
     "/usr/lib/wsl/lib",
     "/usr/lib/aarch64-linux-gnu/nvidia",
@@ -54,7 +54,7 @@ _BESIDE = (
     "/usr/lib/wsl/lib",
     "/.singularity.d/libs",
 )
-"""Where GKE, Colab, NixOS, WSL and Apptainer lay the driver's libraries; a variable or ld.so.conf has to name it."""
+"""Where GKE, Colab, NixOS, WSL and Apptainer put the driver's libraries; a variable or ld.so.conf has to name it."""
 
 _ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
 _DRIVER_VERSION = r"\d{3,}\.\d+(?:\.\d+)?$"
@@ -77,7 +77,7 @@ class _Place(Struct, frozen=True):
 
 
 def driver_libraries(host: Host, variables: Mapping[str, str]) -> LoadPath:
-    """The user-space halves of the drivers: libcuda, NVML, HSA, HIP, dxcore."""
+    """The user-space libraries of the drivers: libcuda, NVML, HSA, HIP, dxcore."""
     path = search(host, DRIVER_LIBRARIES, variables)
     if path.first("libcuda.so.1") is not None:
         return path
@@ -90,8 +90,8 @@ def driver_libraries(host: Host, variables: Mapping[str, str]) -> LoadPath:
 def search(host: Host, names: Sequence[str], variables: Mapping[str, str], *, shadowed: bool = True) -> LoadPath:
     """Look for each name in LD_PRELOAD, LD_LIBRARY_PATH, the loader's cache and its default folders.
 
-    Per name the first entry of `found` is the one that loading gives; those behind it are `shadowed`, and looked for
-    where that is asked.
+    For each name the first entry of `found` is the one that the loader would load. With `shadowed`, later ones are
+    looked for too, and marked as such.
     """
     arch = read_arch(host).value
     gaps: list[Fact[object]] = []
@@ -113,9 +113,10 @@ def search(host: Host, names: Sequence[str], variables: Mapping[str, str], *, sh
 
 
 def userland_version(host: Host, load_path: LoadPath) -> Fact[str]:
-    """Version of the NVIDIA driver's own user-space libraries, cuda-compat and stubs left aside.
+    """Version of the NVIDIA driver's own user-space libraries, without cuda-compat and stubs.
 
-    They may lie beside the load path, hidden behind cuda-compat; a mount from the host beats an image's own.
+    They may lie beside the load path, hidden behind cuda-compat; a mount from the host takes precedence over an
+    image's own.
     """
     own = [library for library in load_path.found if library.kind == "driver" and library.name.startswith(DRIVER_OWN)]
     for library in sorted(own, key=lambda library: (not library.mounted, "nvidia-ml" not in library.name)):
@@ -146,7 +147,7 @@ def userland_version(host: Host, load_path: LoadPath) -> Fact[str]:
 
 
 def _beginning_with(prefix: str, names: Sequence[str]) -> Sequence[str]:
-    """Of sorted names (thousands, in a system's folder) those with a prefix."""
+    """Those with a prefix, among sorted names (thousands, in a system's folder)."""
     return names[bisect_left(names, prefix) : bisect_left(names, prefix + "\U0010ffff")]
 
 
@@ -159,14 +160,14 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 class _Places(Struct, frozen=True):
     before: tuple[_Place, ...]
-    """Looked into before the cache."""
+    """Searched before the cache."""
     after: tuple[_Place, ...]
 
 
 def _places(
     host: Host, variables: Mapping[str, str], names: Sequence[str], arch: str | None, gaps: list[Fact[object]]
 ) -> tuple[_Places, dict[str, tuple[_Place, ...]]]:
-    """Folders before and behind the cache, and what the cache holds by name."""
+    """Folders before and after the cache, and the cache's content by name."""
     before = (*_preloaded(variables, gaps), *_library_path(host, variables, arch, gaps))
     after = [_Place(folder, "default") for folder in default_folders(arch)]
     if host.exists("/nix/store") or host.exists("/etc/NIXOS"):
@@ -185,7 +186,7 @@ def _places(
 
 
 def _distinct(host: Host, places: Sequence[_Place]) -> tuple[_Place, ...]:
-    """Folders that are there, each once: /lib is /usr/lib on most systems of today."""
+    """Existing folders, each once: /lib is /usr/lib on most systems today."""
     by_real = {host.resolve(place.path): place for place in reversed(places)}
     return tuple(place for place in places if place in by_real.values() and host.exists(place.path))
 
@@ -233,11 +234,11 @@ def _complete(gaps: list[Fact[object]], searched: tuple[str, ...], cached: bool)
     return known(True, "load path")
 
 
-# --- what lies there ---------------------------------------------------------------------------------
+# --- the files there ---------------------------------------------------------------------------------
 
 
 class _Look:
-    """Looks at single files; what containers and mounts say is read once, when a library is found."""
+    """Looks at single files; containers and mounts are read once, when a library is found."""
 
     def __init__(self, host: Host, arch: str | None, gaps: list[Fact[object]]) -> None:
         self._host = host
@@ -246,7 +247,7 @@ class _Look:
         self._mounts: tuple[Mount, ...] | None = None
 
     def at(self, place: _Place, name: str) -> tuple[Library, str] | None:
-        """The library that `place` gives for `name`, if it gives one, and where its links lead."""
+        """The library that `place` gives for `name`, if any, and where its links lead."""
         if place.file and place.via == "LD_PRELOAD" and not _serves(posixpath.basename(place.path), name):
             return None
         path = place.path if place.file else f"{place.path}/{name}"
@@ -272,7 +273,7 @@ class _Look:
         return library, real
 
     def _loadable(self, path: str) -> bool:
-        """False for a library of another architecture or word size: the loader passes it over."""
+        """False for a library of another architecture or word size: the loader skips it."""
         head = self._host.data(path, 20).value or b""
         if len(head) < 20 or head[:4] != b"\x7fELF":
             return True
@@ -291,7 +292,7 @@ class _Look:
         return real
 
     def _mounted(self, real: str) -> tuple[bool | None, str]:
-        """In a container: whether the file comes from outside its image, and under which name there."""
+        """In a container: whether the file comes from outside its image, and its name there."""
         if self._mounts is None:
             inside = probe_container(self._host).known
             self._mounts = (read_mounts(self._host).value or ()) if inside else ()
@@ -303,7 +304,7 @@ class _Look:
 
 
 def _serves(file: str, name: str) -> bool:
-    """Whether a preloaded file stands for a name: its soname is not read, its file name tells."""
+    """Whether a preloaded file provides a name: its file name tells, its soname is not read."""
     return file == name or file.startswith(name.partition(".so")[0] + ".so")
 
 
@@ -317,7 +318,7 @@ def _version(name: str, path: str) -> str | None:
 
 
 def _kind(*paths: str) -> LibraryKind:
-    """Whose a library is, by the folders that it lies in; `paths` are the names of one file."""
+    """The owner of a library, by its folders; `paths` are the names of one file."""
 
     def any_has(*parts: str) -> bool:
         return any(part in path for path in paths for part in parts)

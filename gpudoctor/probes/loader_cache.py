@@ -27,7 +27,7 @@ _TRIPLETS = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}
 
 
 def cached_paths(content: bytes, names: Iterable[str], arch: str | None) -> dict[str, tuple[str, ...]] | None:
-    """What the cache gives for these names, first choice first; None where it is no readable cache."""
+    """The cache's paths for these names, first choice first; None if it is no readable cache."""
     start = content.find(_MAGIC)
     if start < 0 or len(content) < start + _HEADER.size:
         return None
@@ -41,7 +41,7 @@ def cached_paths(content: bytes, names: Iterable[str], arch: str | None) -> dict
     entries = memoryview(content)[first : first + count * _ENTRY.size]
     for flags, key, value, _, features in _ENTRY.iter_unpack(entries):
         name = offsets.get(key)
-        # Entries for certain processor features only are left out: drivers have none.
+        # Entries that require processor features are left out: drivers have none.
         if name is None or features or (wanted is not None and flags != wanted):
             continue
         path = _text(content, start + value)
@@ -51,7 +51,7 @@ def cached_paths(content: bytes, names: Iterable[str], arch: str | None) -> dict
 
 
 def _offsets(content: bytes, start: int, name: str) -> list[int]:
-    """Every place where that name begins: a name may be the tail of a path, so the entries' keys decide."""
+    """Every place where that name begins: a name may be the end of a path, so the entries' keys decide."""
     needle = name.encode() + b"\0"
     places: list[int] = []
     place = content.find(needle, start)
@@ -89,7 +89,7 @@ def configured_folders(host: Host) -> tuple[str, ...]:
 
 
 def _glob(host: Host, pattern: str) -> list[str]:
-    """`include` of a relative pattern counts from /etc; the wildcard stands in the last part."""
+    """`include` with a relative pattern counts from /etc; the wildcard is in the last part."""
     folder, last = posixpath.split(posixpath.join("/etc", pattern))
     return [posixpath.join(folder, name) for name in host.names(folder).value or () if fnmatchcase(name, last)]
 

@@ -1,4 +1,4 @@
-"""Lines of a kernel log in all the forms in which people keep it: /dev/kmsg, dmesg, syslog, the journal."""
+"""Lines of a kernel log in all its usual forms: /dev/kmsg, dmesg, syslog, the journal."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from msgspec import Struct
 
 _LINE_LIMIT = 2000
 _CONTINUED = 10
-"""A message has no more further lines than this."""
+"""Most further lines of one message."""
 _BACKWARDS = 5.0
-"""The clock of one boot does not run back; the log's lines are in order but for moments."""
+"""The clock of one boot does not run back; the log's lines are in order except for moments."""
 
 _SECONDS = r"\[\s*(?P<seconds>\d{1,10}\.\d{1,9})\](?:\s*\[\s*[TC]\d+\])?\s?"
 _LEVEL = r"<\d{1,3}>|[a-z]+\s*:[a-z]+\s*:\s"
@@ -31,11 +31,11 @@ class Entry(Struct):
     seconds: float | None = None
     """Since boot."""
     clock: str | None = None
-    """Wall clock where written in ISO form, with its zone."""
+    """Wall clock, if written in ISO form, with its zone."""
 
     @property
     def joined(self) -> str:
-        """On one line; the prefix that a driver repeats on each of its lines is taken out."""
+        """On one line, without the prefix that a driver repeats on each of its lines."""
         if "\n" not in self.text:
             return self.text
         head, *rest = self.text.split("\n")
@@ -55,10 +55,10 @@ def this_boot(
     uptime: float | None = None,
     started: int | None = None,
 ) -> tuple[Entry, ...]:
-    """The messages of the last boot that a log shows, oldest first.
+    """The messages of the last boot in a log, oldest first.
 
-    `records`: as /dev/kmsg gives them. `kernel_only`: other programs' lines are between them. `uptime` and
-    `started` (seconds since 1970) tell of a log of which only the end was read what an earlier boot wrote.
+    `records`: in the form of /dev/kmsg. `kernel_only`: lines of other programs are between them. If only the end of a
+    log was read, `uptime` and `started` (seconds since 1970) tell what an earlier boot wrote.
     """
     entries: list[Entry] = []
     clock: float | None = None
@@ -73,7 +73,7 @@ def this_boot(
 
 
 def _begins(entry: Entry, clock: float | None) -> bool:
-    """Whether a boot begins with that message; `clock` is the time of the one before."""
+    """Whether a boot begins with that message; `clock` is the time of the previous one."""
     if entry.text.startswith("Linux version ") and (entry.seconds or 0.0) < 1.0:
         return True
     return entry.seconds is not None and clock is not None and entry.seconds < clock - _BACKWARDS
@@ -117,7 +117,7 @@ def _is_number(text: str) -> bool:
 
 
 def _lines(text: str, kernel_only: bool) -> Iterator[Entry | None]:
-    """None stands for the border between two boots. A line without a stamp goes on with the one above."""
+    """None marks the border between two boots. A line without a stamp continues the one above."""
     if re.match(r"\d+,\d+,\d+,[^;\n]{1,40};", text):
         yield from _records(text)
         return
@@ -143,7 +143,7 @@ def _lines(text: str, kernel_only: bool) -> Iterator[Entry | None]:
 
 
 def _stripped(line: str) -> tuple[bool, bool, Entry]:
-    """Whether the line had a stamp, whether the kernel wrote it, and what it says."""
+    """Whether the line had a stamp, whether the kernel wrote it, and its content."""
     entry = Entry(text=line)
     rest, stamped, kernel = line, False, True
     while level := re.match(_LEVEL, rest):
@@ -151,7 +151,7 @@ def _stripped(line: str) -> tuple[bool, bool, Entry]:
     if iso := re.match(_ISO, rest):
         rest, stamped = rest[iso.end() :], True
         entry.clock = iso["time"].replace(" ", "T") + _zone(iso["zone"])
-        if iso["mark"] != ",":  # a comma is dmesg's own; the others name the machine and the program
+        if iso["mark"] != ",":  # dmesg writes a comma; the others name the machine and the program
             rest, kernel = _without_program(rest)
     elif syslog := re.match(_SYSLOG, rest):
         stamped = True

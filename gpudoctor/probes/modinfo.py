@@ -1,4 +1,4 @@
-"""What a kernel module file says of itself: the .modinfo section, plain or compressed."""
+"""What a kernel module file says about itself: the .modinfo section, plain or compressed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 
 
 def read_modinfo(host: Host, path: str) -> dict[str, str]:
-    """The first value of each key ("version", "license", "vermagic" ...); empty where it cannot be read."""
+    """The first value of each key ("version", "license", "vermagic" ...); empty if it cannot be read."""
     section = _section(host, path) if path.endswith(".ko") else _decompressed_section(host, path)
     if not section and not host.live:
-        section = host.data(path, _STRINGS_LIMIT).value or b""  # a recording may have kept the strings alone
+        section = host.data(path, _STRINGS_LIMIT).value or b""  # a recording may have kept only the strings
     info: dict[str, str] = {}
     for entry in section.split(b"\0"):
         key, found, value = entry.partition(b"=")
@@ -32,7 +32,7 @@ def read_modinfo(host: Host, path: str) -> dict[str, str]:
 
 
 def flavour_of_license(license: str | None) -> Literal["open", "proprietary"] | None:
-    """Flavour of an NVIDIA module by the licence it states."""
+    """Flavour of an NVIDIA module by the licence that it states."""
     if license is None:
         return None
     return "open" if "GPL" in license else ("proprietary" if license == "NVIDIA" else None)
@@ -77,7 +77,7 @@ def _decompress(path: str, content: bytes) -> bytes:
         from gpudoctor.codeobjects.zstd import first_bytes
 
         return first_bytes(Bounded(content), 0, len(content), _PLAIN_LIMIT)
-    except Exception:  # each format has its own errors; whatever they are, the file says nothing
+    except Exception:  # each format has its own errors; with any of them the file says nothing
         return b""
 
 

@@ -1,4 +1,4 @@
-"""Kernel modules: those that are loaded, those that are installed for each kernel, DKMS, and what blocks them."""
+"""Kernel modules: loaded ones, installed ones for each kernel, DKMS, and rules that block them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _INDEX_LIMIT = 8 << 20
 _DEBIAN = r"nvidia_(?:current|tesla|legacy)(?:_\d+(?:xx)?)?(?:_open)?$"
 """Debian keeps several branches side by side: nvidia-current.ko, nvidia-tesla-535.ko are all "nvidia"."""
 _SUFFIXES = (".ko", ".ko.xz", ".ko.zst", ".ko.gz")
-# Where modules of these drivers are put below /lib/modules/<kernel>: by DKMS, by distributions' own packages,
-# by NVIDIA's installer, by the kernel itself.
+# Folders of these drivers' modules below /lib/modules/<kernel>: DKMS's, those of distributions' own packages,
+# of NVIDIA's installer, and of the kernel itself.
 _PLACES = (
     "updates/dkms",
     "updates",
@@ -47,8 +47,10 @@ def loaded_modules(host: Host, names: tuple[str, ...]) -> Fact[tuple[str, ...]]:
 
 
 def installed_modules(host: Host, running: str | None, names: tuple[str, ...]) -> Fact[tuple[InstalledModule, ...]]:
-    """Module files of `names` for all kernels; unknown where those of the running kernel cannot be seen
-    (a container has none) and no other kernel has any."""
+    """Module files of `names` for all kernels.
+
+    Unknown if those of the running kernel cannot be seen (a container has none) and no other kernel has any.
+    """
     for root in MODULES:
         kernels = host.names(root)
         if kernels.value is not None:
@@ -65,7 +67,7 @@ def installed_modules(host: Host, running: str | None, names: tuple[str, ...]) -
 
 
 def _of_kernel(host: Host, root: str, names: tuple[str, ...], indexed: bool) -> list[InstalledModule]:
-    """Module files of one kernel, its own ones last: others are preferred when a module is loaded."""
+    """Module files of one kernel, its own ones last: the others take precedence when a module is loaded."""
     places = [f"{root}/{place}" for place in _PLACES]
     for parent in _PARENTS:
         families = host.names(f"{root}/{parent}").value or ()
@@ -80,7 +82,7 @@ def _of_kernel(host: Host, root: str, names: tuple[str, ...], indexed: bool) -> 
 
 
 def module_name(file_name: str) -> str:
-    """Name of the module that a file holds, "" if it is none: "nvidia-uvm.ko.zst" is nvidia_uvm."""
+    """Name of the module in a file, "" if it is none: "nvidia-uvm.ko.zst" is nvidia_uvm."""
     if not file_name.endswith(_SUFFIXES):
         return ""
     name = file_name.rpartition(".ko")[0].replace("-", "_")
@@ -88,7 +90,7 @@ def module_name(file_name: str) -> str:
 
 
 def _indexed(host: Host, root: str, names: tuple[str, ...]) -> set[str]:
-    """Paths that depmod's index has for these modules: also those in places nobody thought of."""
+    """Paths of these modules in depmod's index: also in places nobody thought of."""
     index = host.data(f"{root}/modules.dep", _INDEX_LIMIT).value or b""
     wanted = b"|".join(re.escape(name.encode()).replace(b"_", b"[-_]") for name in names)
     lines = re.finditer(rb"^([^:\n]*/(?:" + wanted + rb")\.ko(?:\.\w+)?):", index, re.MULTILINE)
@@ -104,7 +106,7 @@ def _installed(host: Host, kernel: str, path: str) -> InstalledModule:
         return InstalledModule(name=name, kernel=kernel, path=path, version=own.get("version"))
     info = read_modinfo(host, path)
     if not info:
-        # A compressed nvidia.ko is huge; nvidia-modeset comes from the same build and is a fiftieth of it.
+        # A compressed nvidia.ko is huge; nvidia-modeset comes from the same build and is a fiftieth of its size.
         beside = (other for other in host.names(folder).value or () if re.match(r"nvidia\b.*modeset\.ko", other))
         info = read_modinfo(host, f"{folder}/{next(beside, '')}")
     version = info.get("version") or _version_in_path(path)
@@ -134,8 +136,11 @@ _OTHER_DKMS = ("nvidia-fs", "nvidia-peermem", "nvidia-fb")
 
 
 def dkms_modules(host: Host, family: Literal["nvidia", "amdgpu"]) -> Fact[tuple[DkmsModule, ...]]:
-    """What DKMS has of a driver, per version and kernel; a version built for no kernel has kernel "" and
-    status added (its last build may have failed) or broken (its source is gone)."""
+    """DKMS's modules of a driver, per version and kernel.
+
+    A version that is built for no kernel has kernel "" and status added (its last build may have failed) or broken
+    (its source is gone).
+    """
     listing = host.names(DKMS)
     if listing.value is None:
         return Fact(state=listing.state, source=listing.source, why=listing.why)
@@ -166,7 +171,7 @@ def _dkms_trees(host: Host, name: str) -> list[DkmsModule]:
     return trees
 
 
-# --- what keeps a module from loading ----------------------------------------------------------------
+# --- rules that block a module -----------------------------------------------------------------------
 
 _RULE_FOLDERS = (
     "/etc/modprobe.d",
@@ -175,7 +180,7 @@ _RULE_FOLDERS = (
     "/usr/lib/modprobe.d",
     "/lib/modprobe.d",
 )
-# Programs that people switch graphics with; what they wrote was chosen.
+# Programs that people switch graphics with: their rules are chosen on purpose.
 _SWITCHES = (
     "nvidia-prime",
     "prime-select",
@@ -189,8 +194,8 @@ _REFUSALS = ("/bin/false", "/bin/true", "/usr/bin/false", "/usr/bin/true", ":")
 
 
 def blocked_modules(host: Host, names: tuple[str, ...]) -> Fact[tuple[BlockedModule, ...]]:
-    """Rules that keep one of `names` from loading: modprobe.d (the first folder that has a file of a name
-    wins), the kernel command line, switches for hybrid graphics."""
+    """Rules that keep one of `names` from loading: modprobe.d (for files of one name the first folder wins), the
+    kernel command line, switches for hybrid graphics."""
     rules: list[BlockedModule] = []
     seen: set[str] = set()
     readable = False

@@ -14,7 +14,7 @@ _OCTAL = r"\\([0-7]{3})"
 
 
 class Mount(Struct, frozen=True):
-    """One line of the table. `root` is what is mounted, as a path of its own file system."""
+    """One line of the table. `root` is the mounted path within its own file system."""
 
     point: str
     root: str
@@ -24,7 +24,7 @@ class Mount(Struct, frozen=True):
 
 
 def process_files(host: Host, name: str) -> tuple[str, ...]:
-    """Where /proc says that of the examined system's own processes, best first.
+    """Where /proc describes the examined system's own processes, best first.
 
     Below a root, /proc/self of a mounted procfs would be gpudoctor itself, in another container.
     """
@@ -35,7 +35,7 @@ def process_files(host: Host, name: str) -> tuple[str, ...]:
 
 
 def read_mounts(host: Host) -> Fact[tuple[Mount, ...]]:
-    """All mounts in order; where two have one point, the later hides the earlier."""
+    """All mounts in order; if two have one mount point, the later hides the earlier."""
     for path in process_files(host, "mountinfo"):
         text = host.text(path)
         if text.value:
@@ -49,7 +49,7 @@ def read_mounts(host: Host) -> Fact[tuple[Mount, ...]]:
 
 
 def mount_at(mounts: tuple[Mount, ...], point: str) -> Mount | None:
-    """What is mounted exactly there."""
+    """The mount at exactly that point."""
     return next((mount for mount in reversed(mounts) if mount.point == point), None)
 
 

@@ -33,7 +33,7 @@ _FABRIC_PACKAGE = r"nvidia-fabricmanager(?:-\d+)?"
 
 
 def probe_nvidia(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System, load_path: LoadPath) -> NvidiaStack:
-    """Everything that files tell; `nvml`, `cuda` and `smi` are left to level driver."""
+    """Everything that files tell; level driver fills in `nvml`, `cuda` and `smi`."""
     listed = host.names(f"{PROC}/gpus")
     gpus = tuple(_proc_detail(host, name) for name in listed.value or ())
     loaded = loaded_modules(host, MODULES)
@@ -80,7 +80,7 @@ def parse_banner(text: str) -> NvidiaModule | None:
 
 
 def _firmware(host: Host, module: Fact[NvidiaModule], system: System) -> Fact[tuple[str, ...]]:
-    """What the kernel finds for the loaded module, in the folders in which it looks."""
+    """The loaded module's firmware, in the folders where the kernel looks."""
     if module.value is None or system.container.known:
         return unknown("no module is loaded, or its firmware lies on the host", _FIRMWARE)
     if not host.names(_FIRMWARE).value:
@@ -109,10 +109,10 @@ def _nodes(host: Host) -> Fact[tuple[DeviceNode, ...]]:
     if names.value is None:
         return Fact(state=names.state, source=names.source, why=names.why)
     if not names.value:
-        return host.missing("/dev/nvidiactl")  # an empty /dev is that of an image, not of a machine
+        return host.missing("/dev/nvidiactl")  # an empty /dev belongs to an image, not to a machine
     ours = [name for name in names.value if name.startswith(("nv", "dxg")) and re.fullmatch(_NODE, name)]
     nodes = [host.open_node(f"/dev/{name}") for name in ours]
-    # Slices have a node each, there may be a hundred; whether one opens says nothing about the GPU.
+    # Each slice has a node, and there may be a hundred; whether one opens says nothing about the GPU.
     for name in host.names("/dev/nvidia-caps").value or ():
         found = host.stat(path := f"/dev/nvidia-caps/{name}").value
         if found is not None:

@@ -1,4 +1,4 @@
-"""What the NVIDIA driver itself answers: NVML and libcuda in one timed child, nvidia-smi last."""
+"""The NVIDIA driver's own answers: NVML and libcuda in one timed child, nvidia-smi last."""
 
 from __future__ import annotations
 
@@ -33,10 +33,9 @@ class _Line(Struct, frozen=True):
 
 
 def ask_nvidia(host: Host, seconds: float = 20.0) -> Answers:
-    """Ask the driver; each child has `seconds`. On a recorded host nothing runs: only what it kept of nvidia-smi is
-    read.
+    """Ask the driver; each child has `seconds`. On a recorded host nothing runs: only its nvidia-smi output is read.
 
-    NVML that crashes or hangs takes the child with it before libcuda is asked: another child asks that alone.
+    If NVML crashes or hangs before libcuda is asked, a second child asks libcuda alone.
     """
     if not host.live:
         nothing = unknown("libraries of a recording are not opened")
@@ -77,7 +76,7 @@ def _decoded(raw: str) -> _Line | None:
 
 
 def _answer(api: str, lines: list[_Line], failure: str) -> Fact[NvidiaApi]:
-    """The last answer of one interface; where there is none, the step at which the child ended."""
+    """The last answer of one interface; if there is none, the step at which the child ended."""
     library = _LIBRARY[api]
     answers = [answer for line in lines if (answer := getattr(line, api)) is not None]
     if answers:
@@ -105,17 +104,19 @@ def _smi(host: Host) -> Fact[NvidiaApi]:
 def _recorded_smi(host: Host) -> Fact[NvidiaApi]:
     """The fullest of the recorded answers; only the list (-L) has the names of MIG slices."""
     facts = [_parsed(host.run(argv, _SMI_SECONDS)) for argv in _RECORDED]
-    told = [fact for fact in facts if fact.value is not None]
-    if not told:
+    answers = [fact for fact in facts if fact.value is not None]
+    if not answers:
         return facts[0]
-    best = max(told, key=_fullness)
+    best = max(answers, key=_fullness)
     assert best.value is not None
-    names = {d.index: d for fact in told if fact.value for d in fact.value.devices or () if not d.bdf}
-    devices = best.value.devices and tuple(_named(device, names.get(device.index)) for device in best.value.devices)
+    names = {d.index: d for fact in answers if fact.value for d in fact.value.devices or () if not d.bdf}
+    devices = best.value.devices and tuple(
+        _with_name(device, names.get(device.index)) for device in best.value.devices
+    )
     return known(msgspec.structs.replace(best.value, devices=devices), best.source)
 
 
-def _named(device: NvmlDevice, listed: NvmlDevice | None) -> NvmlDevice:
+def _with_name(device: NvmlDevice, listed: NvmlDevice | None) -> NvmlDevice:
     if listed is None or (device.uuid and listed.uuid != device.uuid):
         return device
     slices = listed.mig_devices or device.mig_devices

@@ -19,21 +19,21 @@ def nvidia_gpus(
     pci: Fact[tuple[PciDevice, ...]], stack: NvidiaStack, system: System, matrix: Matrix
 ) -> tuple[Gpu, ...]:
     """One Gpu per GPU, by PCI address, with its place in NVML's order."""
-    told, on_board = _told(stack), None
+    from_driver, on_board = _from_driver(stack), None
     devices = {device.bdf: device for device in pci.value or () if device.vendor == NVIDIA and device.is_gpu}
     proc = {gpu.bdf: gpu for gpu in stack.proc_details if not gpu.excluded}
     if system.jetson.known:
         # A Tegra's own GPU has no address, or one that is on no bus.
-        on_board = next((gpu for gpu in told if gpu.bdf not in devices and gpu.bdf not in proc), None)
-        told = tuple(gpu for gpu in told if gpu != on_board)
-    told = _placed(told, devices, proc)
-    listed = {device.bdf: device for device in told if device.bdf}
+        on_board = next((gpu for gpu in from_driver if gpu.bdf not in devices and gpu.bdf not in proc), None)
+        from_driver = tuple(gpu for gpu in from_driver if gpu != on_board)
+    from_driver = _placed(from_driver, devices, proc)
+    listed = {device.bdf: device for device in from_driver if device.bdf}
     addresses = sorted({*devices, *proc, *listed})
     gpus = [
         _gpu(address, devices.get(address), proc.get(address), listed.get(address), stack, matrix)
         for address in addresses
     ]
-    gpus += [_gpu(None, None, None, device, stack, matrix) for device in _without_address(told, gpus)]
+    gpus += [_gpu(None, None, None, device, stack, matrix) for device in _without_address(from_driver, gpus)]
     soc = _soc(system, stack, matrix, on_board)
     if soc is not None and not any(gpu.arch.value == soc.arch.value for gpu in gpus):
         gpus.append(soc)
@@ -42,9 +42,11 @@ def nvidia_gpus(
     return _in_order(_with_single_node(gpus, stack), stack)
 
 
-def _told(stack: NvidiaStack) -> tuple[NvmlDevice, ...]:
-    """The GPUs that NVML lists, else those of libcuda, else those of nvidia-smi, capabilities filled in from
-    the others. libcuda leaves out what CUDA_VISIBLE_DEVICES hides, so it never takes a GPU away."""
+def _from_driver(stack: NvidiaStack) -> tuple[NvmlDevice, ...]:
+    """The GPUs that NVML lists, else those of libcuda, else those of nvidia-smi, with capabilities from the others.
+
+    libcuda leaves out what CUDA_VISIBLE_DEVICES hides, so it never removes a GPU.
+    """
     lists = [api.value.devices for api in (stack.nvml, stack.smi, stack.cuda) if api.value and api.value.devices]
     if not lists:
         return ()
@@ -56,13 +58,13 @@ def _told(stack: NvidiaStack) -> tuple[NvmlDevice, ...]:
 
 
 def _placed(
-    told: tuple[NvmlDevice, ...], devices: dict[str, PciDevice], proc: dict[str, ProcGpu]
+    from_driver: tuple[NvmlDevice, ...], devices: dict[str, PciDevice], proc: dict[str, ProcGpu]
 ) -> tuple[NvmlDevice, ...]:
-    """`nvidia-smi -L` names no addresses: where it lists all GPUs that the driver has, they are in bus order."""
+    """`nvidia-smi -L` names no addresses: if it lists all GPUs of the driver, they are in bus order."""
     taken = [bdf for bdf in sorted({*devices, *proc}) if bdf in proc or devices[bdf].driver.value in (None, *_BOUND)]
-    if len(taken) != len(told) or any(device.bdf for device in told):
-        return told
-    return tuple(_with(device, bdf=bdf) for device, bdf in zip(told, taken, strict=True))
+    if len(taken) != len(from_driver) or any(device.bdf for device in from_driver):
+        return from_driver
+    return tuple(_with(device, bdf=bdf) for device, bdf in zip(from_driver, taken, strict=True))
 
 
 def _with(device: NvmlDevice, **changes: object) -> NvmlDevice:
@@ -71,9 +73,9 @@ def _with(device: NvmlDevice, **changes: object) -> NvmlDevice:
     return replace(device, **changes)
 
 
-def _without_address(told: tuple[NvmlDevice, ...], gpus: list[Gpu]) -> tuple[NvmlDevice, ...]:
+def _without_address(from_driver: tuple[NvmlDevice, ...], gpus: list[Gpu]) -> tuple[NvmlDevice, ...]:
     """GPUs that were listed without an address (nvidia-smi -L): new ones only if nothing else showed any."""
-    nameless = tuple(device for device in told if not device.bdf and (device.name or device.lost))
+    nameless = tuple(device for device in from_driver if not device.bdf and (device.name or device.lost))
     return () if gpus else nameless
 
 
@@ -81,14 +83,14 @@ def _gpu(
     address: str | None,
     device: PciDevice | None,
     proc: ProcGpu | None,
-    told: NvmlDevice | None,
+    nvml: NvmlDevice | None,
     stack: NvidiaStack,
     matrix: Matrix,
 ) -> Gpu:
-    pci_id = device.pci_id if device else (told.pci_id if told else None)
-    name = (told.name if told else "") or (proc.model if proc else "")
+    pci_id = device.pci_id if device else (nvml.pci_id if nvml else None)
+    name = (nvml.name if nvml else "") or (proc.model if proc else "")
     identity = _identity(matrix, pci_id, device.revision if device else None, name)
-    arch = _arch(told, identity, pci_id, stack)
+    arch = _arch(nvml, identity, pci_id, stack)
     return Gpu(
         vendor="nvidia",
         name=_name(name, identity, pci_id, address),
@@ -100,16 +102,16 @@ def _gpu(
         family=_family(matrix, identity, arch),
         integrated=bool(identity and identity.integrated),
         datacenter=bool(identity and identity.datacenter),
-        driver=_driver(device, proc, told, stack),
+        driver=_driver(device, proc, nvml, stack),
         nodes=(f"/dev/nvidia{proc.minor}",) if proc and proc.minor is not None else (),
-        memory=_memory(told),
+        memory=_memory(nvml),
         unified_memory=bool(identity and identity.integrated),
         boot_vga=bool(device and device.boot_vga),
         suspended=bool(device and device.runtime_status == "suspended"),
         off_bus=bool(device and device.dead),
-        uuid=(told.uuid if told else "") or (proc.uuid if proc else ""),
-        nvml=told,
-        source=device.source if device else _source(stack, told),
+        uuid=(nvml.uuid if nvml else "") or (proc.uuid if proc else ""),
+        nvml=nvml,
+        source=device.source if device else _source(stack, nvml),
     )
 
 
@@ -119,15 +121,17 @@ def _identity(matrix: Matrix, pci_id: str | None, revision: str | None, name: st
 
 
 def identity_by_name(matrix: Matrix, name: str) -> Identity | None:
-    """The one GPU that a driver's name stands for. Tables cut long names off with "..."; the word that was cut
-    is left away, and what is left must stand for one architecture."""
+    """The one GPU that a driver's name stands for.
+
+    Tables cut long names off with "...". Without the word that was cut, the rest must name one architecture.
+    """
     found = matrix.gpus_by_name(re.sub(r"\s*\S*\.\.\.$", "", name))
     return found[0] if len(found) == 1 else None
 
 
-def _arch(told: NvmlDevice | None, identity: Identity | None, pci_id: str | None, stack: NvidiaStack) -> Fact[str]:
-    if told is not None and told.capability:
-        return known("sm_" + told.capability.replace(".", ""), _source(stack, told))
+def _arch(nvml: NvmlDevice | None, identity: Identity | None, pci_id: str | None, stack: NvidiaStack) -> Fact[str]:
+    if nvml is not None and nvml.capability:
+        return known("sm_" + nvml.capability.replace(".", ""), _source(stack, nvml))
     if identity is not None:
         return known(identity.arch, f"{identity.pci_id if pci_id else identity.name} in the compatibility matrix")
     if pci_id:
@@ -150,25 +154,25 @@ def _name(name: str, identity: Identity | None, pci_id: str | None, address: str
     return name or f"NVIDIA {pci_id or 'GPU at ' + (address or 'an unknown address')}"
 
 
-def _driver(device: PciDevice | None, proc: ProcGpu | None, told: NvmlDevice | None, stack: NvidiaStack) -> Fact[str]:
+def _driver(device: PciDevice | None, proc: ProcGpu | None, nvml: NvmlDevice | None, stack: NvidiaStack) -> Fact[str]:
     if device is not None and device.driver.known:
         return device.driver
     if proc is not None:
         return known("nvidia", stack.proc_gpus.source)
-    if told is not None and not told.lost:
-        return known("nvidia", _source(stack, told))
+    if nvml is not None and not nvml.lost:
+        return known("nvidia", _source(stack, nvml))
     return device.driver if device is not None else unknown("not on a bus that can be read")
 
 
-def _memory(told: NvmlDevice | None) -> Fact[int]:
-    if told is None:
+def _memory(nvml: NvmlDevice | None) -> Fact[int]:
+    if nvml is None:
         return unknown("the driver was not asked")
-    return known(told.memory, "the driver") if told.memory else unknown("the driver does not tell", "the driver")
+    return known(nvml.memory, "the driver") if nvml.memory else unknown("the driver does not tell", "the driver")
 
 
-def _source(stack: NvidiaStack, told: NvmlDevice | None) -> str:
+def _source(stack: NvidiaStack, nvml: NvmlDevice | None) -> str:
     for api in (stack.nvml, stack.smi, stack.cuda):
-        if told is not None and api.value and api.value.devices:
+        if nvml is not None and api.value and api.value.devices:
             return api.source
     return stack.proc_gpus.source
 
@@ -176,7 +180,7 @@ def _source(stack: NvidiaStack, told: NvmlDevice | None) -> str:
 # --- no PCI ------------------------------------------------------------------------------------------
 
 
-def _soc(system: System, stack: NvidiaStack, matrix: Matrix, told: NvmlDevice | None) -> Gpu | None:
+def _soc(system: System, stack: NvidiaStack, matrix: Matrix, nvml: NvmlDevice | None) -> Gpu | None:
     """The graphics part of a Tegra board, from its device tree."""
     jetson = system.jetson.value
     if jetson is None:
@@ -184,7 +188,7 @@ def _soc(system: System, stack: NvidiaStack, matrix: Matrix, told: NvmlDevice | 
     identity = matrix.gpu_by_device_tree(jetson.compatible) if jetson.compatible else None
     identity = identity or identity_by_name(matrix, jetson.model)
     source = system.jetson.source
-    arch = _arch(told, identity, None, stack)
+    arch = _arch(nvml, identity, None, stack)
     if identity is None and arch.undecided:
         arch = unknown(f"{jetson.model or 'this board'} is not in the compatibility matrix", source)
     loaded = stack.modules_loaded
@@ -197,15 +201,15 @@ def _soc(system: System, stack: NvidiaStack, matrix: Matrix, told: NvmlDevice | 
         family=_family(matrix, identity, arch),
         integrated=True,
         driver=known(taken, loaded.source) if taken else unknown("the loaded modules do not tell", loaded.source),
-        memory=_memory(told),
+        memory=_memory(nvml),
         unified_memory=True,
-        nvml=told,
+        nvml=nvml,
         source=source,
     )
 
 
 def _unnamed(stack: NvidiaStack, system: System) -> list[Gpu]:
-    """GPUs that only a node or a library gives away: WSL2 before the driver is asked, sandboxes without sysfs."""
+    """GPUs that only a node or a library reveals: WSL2 before the driver is asked, sandboxes without sysfs."""
     nodes = [node.path for node in stack.nodes.value or () if node.opened != "ENOENT"]
     why = "no PCI id can be seen here; only the driver can tell (level driver)"
     if system.wsl.known:
@@ -224,7 +228,7 @@ def _unnamed(stack: NvidiaStack, system: System) -> list[Gpu]:
 
 
 def _with_single_node(gpus: list[Gpu], stack: NvidiaStack) -> list[Gpu]:
-    """Where there is one GPU and one GPU node, the node is that GPU's."""
+    """If there is one GPU and one GPU node, the node is that GPU's."""
     nodes = [
         n.path for n in stack.nodes.value or () if re.fullmatch(r"/dev/nvidia\d+", n.path) and n.opened != "ENOENT"
     ]
@@ -236,7 +240,7 @@ def _with_single_node(gpus: list[Gpu], stack: NvidiaStack) -> list[Gpu]:
 
 
 def _in_order(gpus: list[Gpu], stack: NvidiaStack) -> tuple[Gpu, ...]:
-    """Number the GPUs as NVML does: what it lists, else by address those that its kernel module has."""
+    """Number the GPUs as NVML does: in its own order, else its kernel module's GPUs by address."""
     from msgspec.structs import replace
 
     if any(gpu.nvml is not None for gpu in gpus):

@@ -1,4 +1,4 @@
-"""What nvidia-smi printed, in any of its forms: table, -q, -q -x, -L, CSV; and what its failures mean."""
+"""Parses nvidia-smi's output in any of its forms: table, -q, -q -x, -L, CSV; and its failures."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _FAILURES = (
 
 
 def parse_smi(text: str, errors: str = "") -> NvidiaApi | None:
-    """One answer out of whatever nvidia-smi printed; None if nothing in it is nvidia-smi's.
+    """One answer from any output of nvidia-smi; None if nothing in it is nvidia-smi's.
 
-    `status` is NVML's code of the failure it speaks of, 0 where it listed GPUs or found none.
+    `status` is NVML's code of the failure it reports, 0 if it listed GPUs or found none.
     """
     driver, cuda = _versions(text)
     for parse in (_from_xml, _from_query, _from_table, _from_csv, _from_list):
@@ -66,7 +66,7 @@ def _versions(text: str) -> tuple[str | None, str | None]:
 
 
 def _lost(text: str, known: tuple[NvmlDevice, ...]) -> tuple[NvmlDevice, ...]:
-    """GPUs that nvidia-smi could not get hold of."""
+    """GPUs that nvidia-smi could not open."""
     found = re.finditer(
         r"Unable to determine the device handle for (?:GPU\s*\d*:?\s*)?([0-9A-Fa-f:.]{7,16}): ([^\n]+)", text
     )
@@ -83,7 +83,7 @@ def _from_xml(text: str) -> tuple[NvmlDevice, ...] | None:
     if "<nvidia_smi_log" not in text:
         return None
     body = text[text.index("<nvidia_smi_log") :].partition("</nvidia_smi_log>")[0]
-    # Not an XML parser: recordings are cut, and quoted badly; every GPU that is there counts.
+    # Not an XML parser: recordings are truncated, and quoted badly; every GPU in them counts.
     pieces = re.split(r"<gpu id=[\\\"' ]*([0-9A-Fa-f:.]+)[^>]*>", body)
     return tuple(
         _device(n, address, _xml_pairs(piece))
@@ -239,7 +239,7 @@ def _from_table(text: str) -> tuple[NvmlDevice, ...] | None:
 
 
 def _slices_in_table(body: str) -> dict[int, tuple[MigDevice, ...]]:
-    """The table below the GPUs, "| GPU  GI  CI  MIG | Memory-Usage |": names and UUIDs are not in it."""
+    """The table below the GPUs, "| GPU  GI  CI  MIG | Memory-Usage |": it has no names and no UUIDs."""
     found: dict[int, tuple[MigDevice, ...]] = {}
     _, _, below = body.partition("| MIG devices:")
     pattern = r"^\|\s*(\d{1,9})\s+\d+\s+\d+\s+\d+\s*\|\s*\d+\s*MiB\s*/\s*(\d{1,9})\s*MiB"

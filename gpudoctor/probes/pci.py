@@ -1,6 +1,6 @@
-"""GPUs and NVSwitches on the PCI bus, from sysfs: they show with no driver and no lspci.
+"""GPUs and NVSwitches on the PCI bus, from sysfs: it shows them without a driver and without lspci.
 
-In a container sysfs shows the whole host, also what was not granted.
+In a container sysfs shows the whole host, including what was not granted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DISPLAY = ("0300", "0302", "0380")
 _ACCELERATOR = "1200"
 _BRIDGE = "0680"
 _LAST_NFORCE = 0x0DFF
-"""nForce chipsets have 0680 bridges too; their ids lie below, those of NVSwitches above."""
+"""nForce chipsets also have 0680 bridges; their ids lie below, those of NVSwitches above."""
 
 
 class PciDevice(Struct, frozen=True):
@@ -34,20 +34,20 @@ class PciDevice(Struct, frozen=True):
     device: str
     class_code: str
     """Six digits: "030000" VGA, "030200" 3D, "038000" other display, "120000" accelerator, "068000" bridge;
-    "" where a recording has none: then only the matrix can tell what it is."""
+    "" if a recording has none: then only the matrix can tell what it is."""
     revision: str | None = None
     subsystem: str | None = None
     driver: Fact[str] = unknown("not recorded")
     """Kernel driver bound to it; absent: none."""
     boot_vga: bool = False
     runtime_status: str | None = None
-    """ "active", "suspended" ..., where the kernel says so."""
+    """ "active", "suspended" ..., if the kernel says so."""
     dead: bool = False
     """Its configuration space reads all ones: it is listed and no longer answers."""
     render_nodes: tuple[str, ...] = ()
-    """/dev/dri/renderDN that stand for it."""
+    """Its /dev/dri/renderDN nodes."""
     memory: int | None = None
-    """Video memory in bytes, where amdgpu states it."""
+    """Video memory in bytes, if amdgpu states it."""
     source: str = ""
 
     @property
@@ -137,12 +137,12 @@ def _driver(host: Host, folder: str, event: dict[str, str]) -> Fact[str]:
         return unknown("it is bound; its driver's name is not recorded", f"{folder}/driver")
     if event:
         return absent(f"{folder}/uevent", "no driver is bound")
-    # Without a uevent, only a whole sysfs tells "no driver" from "not recorded".
+    # Without a uevent, only a complete sysfs distinguishes "no driver" from "not recorded".
     return absent(f"{folder}/driver", "no driver is bound") if host.live else unknown("not recorded", folder)
 
 
 def _dead(host: Host, folder: str, runtime_status: str | None) -> bool:
-    """Whether the configuration space reads all ones. A sleeping GPU is left asleep."""
+    """Whether the configuration space reads all ones. Does not wake a sleeping GPU."""
     if runtime_status in ("suspended", "suspending"):
         return False
     head = host.data(f"{folder}/config", 4).value

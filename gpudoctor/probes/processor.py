@@ -8,14 +8,14 @@ from gpudoctor.host import Host
 from gpudoctor.machine import Fact, absent, known, unknown
 
 CPUINFO = "/proc/cpuinfo"
-# The first processor's lines: machines with hundreds of them have megabytes.
+# Only the first processor's lines: with hundreds of them the file has megabytes.
 _FIRST_PROCESSOR = 1 << 16
 _ELF_MACHINES = {62: "x86_64", 183: "aarch64"}
 _ANY_PROGRAM = ("/bin/sh", "/usr/bin/env", "/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
 
 
 def read_arch(host: Host) -> Fact[str]:
-    """As `uname -m` prints it. A folder that was never started says it by its programs."""
+    """As `uname -m` prints it. For a system that is not running, its programs tell."""
     uname = host.uname()
     if uname.value is not None:
         return known(uname.value.machine, uname.source)

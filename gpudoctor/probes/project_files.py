@@ -1,4 +1,4 @@
-"""What asks for torch beside an environment, and which tool owns a conda prefix: read from the files of both."""
+"""Which project files ask for torch beside an environment, and which tool owns a conda prefix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LONGEST = 200
 
 
 def conda_tool(host: Host, prefix: str) -> CondaTool:
-    """The tool of the last command in a prefix's history; conda where it names none."""
+    """The tool of the last command in a prefix's history; conda if it names none."""
     history = host.text(posixpath.join(prefix, "conda-meta/history"), _LIMIT).value or ""
     for line in reversed(history.splitlines()):
         if line.startswith("# cmd: "):
@@ -63,7 +63,7 @@ def _declared(host: Host, folder: str) -> Iterator[TorchAsked]:
 
 
 def _toml(text: str) -> dict[str, Any]:
-    """A TOML text as a table; empty where it is none."""
+    """A TOML text as a table; empty if it is invalid."""
     from gpudoctor.bounded_toml import TomlError, read_toml
 
     try:
@@ -107,5 +107,5 @@ def _asking(lines: Iterable[Any] | None, file: str, *, group: str = "", extra: s
 
 
 def _shown(requirement: str) -> str:
-    """Cut to a length that can be shown; the secrets go first, since half of one is no less of a secret."""
+    """Shortened for display; secrets are removed first, since half a secret is still a secret."""
     return without_secrets(requirement)[:_LONGEST]

@@ -1,4 +1,4 @@
-"""The examined Python environment, read from its files: the interpreter is never started here."""
+"""The examined Python environment, read from its files; its interpreter is never started here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from gpudoctor.probes.distributions import (
 )
 from gpudoctor.probes.import_path import ImportPath, import_path
 from gpudoctor.probes.project_files import conda_tool, torch_asked
-from gpudoctor.probes.python_layout import Layout, find_layout
+from gpudoctor.probes.python_layout import Layout, find_layout, in_tool
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
 
 if TYPE_CHECKING:
@@ -37,16 +37,19 @@ _LOCKS: tuple[Lock, ...] = ("uv.lock", "poetry.lock", "pixi.lock")
 
 def probe_environment(host: Host, python: str | None, variables: Mapping[str, str]) -> Fact[PythonEnvironment]:
     """The environment of `python` (an interpreter, a venv or a conda prefix of the running system), or the host's
-    active one. `variables` overlay the host's own.
+    active one. `variables` override the host's own.
 
-    Raises InputError where `python` is none of these.
+    Raises InputError if `python` is none of these.
     """
     environ = {**host.environ, **variables}
     if python is not None and not host.live:
         host = LiveHost()  # --python is always a path of the running system, also beside --root
     layout = find_layout(host, python, environ)
     if layout is None:
-        return absent("PATH", "no Python was found") if host.live else unknown("no Python in this recording")
+        if not host.live:
+            return unknown("no Python in this recording")
+        own = "; gpudoctor's own (uvx, pipx) is not examined: activate one, or name it with --python"
+        return absent("PATH", f"no Python was found{own if in_tool(host, environ) else ''}")
     path = import_path(host, layout, environ)
     packages = conda_packages(host, layout.prefix) if layout.kind == "conda" else ()
     distributions = with_conda(distributions_in(host, path.folders), packages)
@@ -129,7 +132,7 @@ def _externally_managed(host: Host, layout: Layout) -> bool:
 
 def _headers(host: Host, layout: Layout) -> Fact[bool]:
     if layout.python is None:
-        return unknown("the Python version is not known")
+        return unknown("the Python version is unknown")
     path = posixpath.join(layout.base_prefix, "include", f"python{layout.python}", "Python.h")
     found = host.stat(path)
     if found.known or found.absent:

@@ -1,11 +1,12 @@
-"""Which interpreter is examined, and how its prefix is laid out: from files and links alone.
+"""Which interpreter is examined, and how its prefix is laid out, from files and links alone.
 
-An interpreter finds its prefix as CPython's getpath does: a pyvenv.cfg beside the name it was called by
-makes a venv; without one the links are followed to the real file, and its folder decides.
+An interpreter finds its prefix as CPython's getpath does: a pyvenv.cfg beside the name it was called by makes it a
+venv. Without one, links are followed to the real file, and its folder decides.
 """
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 import sys
@@ -25,7 +26,7 @@ _LIBS = ("lib", "lib64")
 
 
 class Layout(Struct, frozen=True):
-    """An interpreter and its prefixes; `python` is "3.12" or "3.13t", None where no file tells."""
+    """An interpreter and its prefixes; `python` is "3.12" or "3.13t", None if no file tells."""
 
     interpreter: str
     prefix: str
@@ -37,21 +38,21 @@ class Layout(Struct, frozen=True):
 
     @property
     def system_site(self) -> bool:
-        """A venv that sees the packages of its base too."""
+        """Whether this is a venv that also sees the packages of its base."""
         return self.config.get("include-system-site-packages", "").lower() == "true"
 
 
 def find_layout(host: Host, python: str | None, environ: Mapping[str, str]) -> Layout | None:
-    """The layout of `python`, or of the host's active environment; None where a host has no Python.
+    """The layout of `python`, or of the host's active environment; None if a host has no Python.
 
-    Raises InputError where a person named something that is no Python environment.
+    Raises InputError if `python` is no Python environment.
     """
     if python is not None:
-        return _named(host, python)
+        return _given_layout(host, python)
     return next((layout for path in _active(host, environ) if (layout := layout_of(host, path))), None)
 
 
-def _named(host: Host, given: str) -> Layout:
+def _given_layout(host: Host, given: str) -> Layout:
     path = posixpath.abspath(posixpath.expanduser(given))
     layout = layout_of(host, path)
     if layout is not None:
@@ -65,25 +66,46 @@ def _named(host: Host, given: str) -> Layout:
 
 
 def _active(host: Host, environ: Mapping[str, str]) -> Iterator[str]:
-    """Places to look at, most wanted first."""
+    """Places to look at, in order of precedence."""
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if environ.get(name):
             yield environ[name]
-    if host.live and not _is_tool(host, sys.prefix, environ):
-        yield sys.executable or sys.prefix
-        return
-    yield from _on_path(host, environ)
-    yield from _DISTRIBUTION_PYTHONS
+    own = sys.prefix if host.live else ""
     if host.live:
-        yield sys.executable or sys.prefix
+        yield from _of_working_folder(host)
+        if not in_tool(host, environ):
+            yield sys.executable or own
+            return
+    # What a tool's runner put on PATH for the tool is not what the person works with.
+    yield from (path for path in _on_path(host, environ) if not own or not _inside(path, own))
+    yield from _DISTRIBUTION_PYTHONS
 
 
-def _is_tool(host: Host, prefix: str, environ: Mapping[str, str]) -> bool:
-    """Whether gpudoctor was installed by itself (pipx, uv tool, uvx): then its own environment is not meant."""
+def _of_working_folder(host: Host) -> Iterator[str]:
+    """The project's .venv, as uv and editors take it; root takes none that another account could have written."""
+    try:
+        path = posixpath.join(os.getcwd(), ".venv")
+    except OSError:  # the folder is gone
+        return
+    config = host.stat(posixpath.join(path, "pyvenv.cfg")).value
+    folder = host.stat(path).value
+    if config is not None and folder is not None and (os.geteuid() or config.uid == folder.uid == 0):
+        yield path
+
+
+def _inside(path: str, folder: str) -> bool:
+    return path.startswith(folder.rstrip("/") + "/")
+
+
+def in_tool(host: Host, environ: Mapping[str, str]) -> bool:
+    """Whether gpudoctor was installed alone (pipx, uv tool, uvx): then its environment is not the examined one."""
+    prefix = sys.prefix
     if any(host.exists(posixpath.join(prefix, mark)) for mark in _TOOL_MARKS):
         return True
-    cache = environ.get("UV_CACHE_DIR") or posixpath.join(environ.get("HOME", "/"), ".cache/uv")
-    return prefix.startswith(cache.rstrip("/") + "/")
+    caches = environ.get("XDG_CACHE_HOME") or posixpath.join(environ.get("HOME", "/"), ".cache")
+    uv = environ.get("UV_CACHE_DIR") or posixpath.join(caches, "uv")
+    pipx = environ.get("PIPX_HOME") or posixpath.join(environ.get("HOME", "/"), ".local/pipx")
+    return any(_inside(prefix, folder) for folder in (uv, pipx, posixpath.join(caches, "pipx")))
 
 
 def _on_path(host: Host, environ: Mapping[str, str]) -> Iterator[str]:
@@ -138,15 +160,18 @@ def _of_prefix(host: Host, prefix: str) -> Layout | None:
     interpreter = _interpreter_in(host, prefix)
     if host.exists(posixpath.join(prefix, "pyvenv.cfg")):
         return _venv(host, prefix, interpreter or posixpath.join(prefix, "bin/python"))
-    # A recording need not hold the interpreter: what it names as its environment is one.
+    # A recording need not hold the interpreter: the prefix that it names as its environment counts.
     if (interpreter or not host.live) and _has_library(host, prefix, interpreter or ""):
         return _plain(host, prefix, interpreter or posixpath.join(prefix, "bin/python3"))
     return None
 
 
 def _has_library(host: Host, prefix: str, interpreter: str) -> bool:
-    """Whether Python lives in a prefix: by its library; in a recording, which may hold no more of it than the
-    packages, also by an interpreter whose name tells the version, or by Debian's folder of packages."""
+    """Whether Python lives in a prefix: its library is there.
+
+    A recording may hold only the packages. Then an interpreter whose name tells the version, or Debian's folder of
+    packages, is enough.
+    """
     if _lib_folders(host, prefix):
         return True
     named = re.search(_VERSIONED, interpreter) is not None
@@ -199,7 +224,7 @@ def _conda_python(host: Host, prefix: str) -> str | None:
 
 def _python_of(host: Host, prefix: str, interpreter: str, stated: str | None) -> str | None:
     """The version: of the real file that the links lead to, else as stated, else by the links' names, else by the
-    folders below lib; the first whose folder is there. A venv keeps the folders of versions it once had."""
+    folders below lib; the first whose folder exists. A venv keeps the folders of earlier versions."""
     folders = _lib_folders(host, prefix)
     real = re.search(_VERSIONED, host.resolve(interpreter) or "")
     named = [real.group(1)] if real else []

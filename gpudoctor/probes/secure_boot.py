@@ -11,14 +11,14 @@ _VARIABLES = "/sys/firmware/efi/efivars"
 
 
 def probe_secure_boot(host: Host) -> Fact[bool]:
-    """True where the kernel was started under it. A machine with a BIOS has none: absent."""
+    """True if the kernel was started under it. A machine with a BIOS has none: absent."""
     listed = host.names(_VARIABLES)
     if not listed.value:
         return _without_variables(host, listed)
     enforced = _flag(host, listed.value, "SecureBoot")
     if enforced.value is not True:
         return enforced
-    # In setup mode nothing is verified; `mokutil --disable-validation` tells the kernel not to.
+    # In setup mode nothing is verified; `mokutil --disable-validation` tells the kernel not to verify.
     for name in ("SetupMode", "MokSBStateRT"):
         if _flag(host, listed.value, name).value:
             return known(False, f"{_VARIABLES}: {name}")

@@ -1,4 +1,4 @@
-"""What is known of a Python environment before its torch is looked at, and what that look gives."""
+"""A Python environment before its torch is read, and the result of reading it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpudoctor.probes.python_layout import Layout
 
 
 class Surroundings(Struct, frozen=True):
-    """Where an environment lies, what processes in it import from, and what is installed there."""
+    """Where an environment lies, what its processes import from, and what is installed there."""
 
     host: Host
     layout: Layout
@@ -24,7 +24,7 @@ class Surroundings(Struct, frozen=True):
 
 
 class InstalledTorch(Struct, frozen=True):
-    """What is imported as torch, and the libraries from outside that it meets."""
+    """The torch that Python imports, and the libraries from outside that it loads."""
 
     torch: Fact[Torch]
     libraries: LoadPath = LoadPath()

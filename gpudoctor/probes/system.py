@@ -21,7 +21,7 @@ _OS_RELEASES = ("/etc/os-release", "/usr/lib/os-release")
 _GPU_GROUPS = ("render", "video")
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
-# Options of the kernel command line that touch GPUs, their modules, the bus or the IOMMU.
+# Options of the kernel command line that affect GPUs, their modules, the bus or the IOMMU.
 _OPTION_NAMES = frozenset(
     (
         "efi",
@@ -65,7 +65,7 @@ _OPTION_PREFIXES = (
 
 
 def probe_system(host: Host) -> System:
-    """Everything in `machine.System`; each field fails for itself."""
+    """Everything in `machine.System`; each field fails separately."""
     kernel = _kernel(host)
     arch = read_arch(host)
     flags = read_cpu_flags(host)
@@ -201,7 +201,7 @@ def _memory(host: Host) -> Fact[int]:
 
 
 def _shm(host: Host, memory: Fact[int]) -> Fact[int]:
-    """Size of the file system at /dev/shm; a recording says it in its mount table."""
+    """Size of the file system at /dev/shm; for a recording from its mount table."""
     if host.live:
         return host.capacity("/dev/shm")
     mounts = read_mounts(host)
@@ -219,7 +219,7 @@ def _shm(host: Host, memory: Fact[int]) -> Fact[int]:
         return known(number * _UNITS[unit], mounts.source)
     # A share of the memory; a size of 0 is no limit.
     if memory.value is None:
-        return unknown("a share of the memory, whose size is not known", mounts.source)
+        return unknown("a share of the memory, whose size is unknown", mounts.source)
     return known(memory.value * number // 100 if unit == "%" else memory.value, mounts.source)
 
 
@@ -236,7 +236,7 @@ def _group_numbers(host: Host) -> dict[str, int]:
 
 
 def _user(host: Host, numbers: dict[str, int]) -> User:
-    """Groups above 999 are left without a name: a person's own group is named like the person."""
+    """Groups above 999 stay without a name: a person's own group is named like the person."""
     user = host.user()
     names = {number: name for name, number in reversed(numbers.items()) if number < 1000 or name in _GPU_GROUPS}
     return replace(user, groups=tuple(names[gid] for gid in user.gids if gid in names))

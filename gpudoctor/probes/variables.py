@@ -1,6 +1,6 @@
-"""Environment variables that take part in whether a GPU works.
+"""Environment variables that affect whether a GPU works.
 
-They are kept by name: a variable that is not known to matter may hold a secret, or the name of a host or a user.
+They are listed by name: any other variable may hold a secret, or the name of a host or a user.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _NAMES = frozenset({
     # Which GPUs a process sees, and in which order.
     "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HIP_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-    # NVIDIA's driver and libraries, and the images that carry them.
+    # NVIDIA's driver and libraries, and the images with them.
     "CUBLAS_WORKSPACE_CONFIG", "CUDA_CACHE_DISABLE", "CUDA_CACHE_MAXSIZE", "CUDA_DEVICE_MAX_CONNECTIONS",
     "CUDA_DISABLE_PTX_JIT", "CUDA_FORCE_PTX_JIT", "CUDA_HOME", "CUDA_LAUNCH_BLOCKING", "CUDA_MODULE_LOADING",
     "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_PATH", "CUDA_VERSION",
@@ -51,8 +51,10 @@ _LONGEST_VALUE = 1 << 15
 
 
 def probe_variables(host: Host, also: Iterable[str] = ()) -> dict[str, str]:
-    """Those variables of the examined process that matter here, by name; empty values are kept (CUDA reads them).
-    `also`: names that the matrix asks for."""
+    """The relevant variables of the examined process, by name; empty values stay (CUDA reads them).
+
+    `also` holds the names that the matrix asks for.
+    """
     names = _NAMES.union(also)
     return {
         name: value[:_LONGEST_VALUE]

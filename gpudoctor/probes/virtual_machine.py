@@ -9,7 +9,7 @@ _DMI = "/sys/class/dmi/id"
 _DMI_FIELDS = ("sys_vendor", "product_name", "board_vendor", "bios_vendor", "bios_version")
 _AZURE_CHASSIS = "7783-7084-3265-9085-8269-3286-77"
 
-# Firmware texts that only a virtual machine has. A text in spaces stands for a whole word.
+# Firmware texts that only a virtual machine has. A text between spaces stands for a whole word.
 _VIRTUAL = (
     (("VMware",), "vmware"),
     (("Microsoft Corporation|Virtual Machine",), "hyper-v"),
@@ -41,7 +41,7 @@ _DEVICE_TREE_HYPERVISORS = (("xen", "xen"), ("vmware", "vmware"), ("kvm", "kvm")
 def probe_virtual_machine(host: Host, flags: Fact[tuple[str, ...]], wsl: Fact[str]) -> Fact[str]:
     """kvm, vmware, hyper-v, xen, aws, azure, gce, firecracker ...; absent on bare metal.
 
-    On x86 the processor's own flag decides; the firmware's texts say whose hypervisor it is.
+    On x86 the processor's own flag decides; the firmware's texts name the hypervisor.
     """
     if wsl.known:
         return known("hyper-v", wsl.source)
@@ -64,7 +64,7 @@ def probe_virtual_machine(host: Host, flags: Fact[tuple[str, ...]], wsl: Fact[st
         return other
     if flagged:
         return known("unknown hypervisor", flags.source)
-    if firmware or (x86 and host.live):  # kernels of old did not show the flag
+    if firmware or (x86 and host.live):  # old kernels did not show the flag
         return absent(flags.source if x86 else _DMI, "no sign of a hypervisor")
     return unknown(flags.why or "neither firmware texts nor a device tree", _DMI)
 
@@ -74,7 +74,7 @@ def _firmware(host: Host) -> str:
 
 
 def _without_firmware(host: Host, firmware: str) -> Fact[str] | None:
-    """What the kernel's own trees say where the firmware says nothing."""
+    """What the kernel's own trees say if the firmware says nothing."""
     kind = host.text("/sys/hypervisor/type", 4096).value
     if kind:
         return known(kind, "/sys/hypervisor/type")

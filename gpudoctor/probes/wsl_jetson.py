@@ -13,7 +13,7 @@ _SOC_FAMILY = "/sys/devices/soc0/family"
 
 
 def probe_wsl(host: Host, kernel: Fact[str]) -> Fact[str]:
-    """The WSL kernel's release. A kernel that was built by its user may hide its origin; its parts do not."""
+    """The WSL kernel's release. A kernel built by its user may hide its origin; its parts do not."""
     release = kernel.value or ""
     if "microsoft" in release.lower():
         return known(release, kernel.source)

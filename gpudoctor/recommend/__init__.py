@@ -1,4 +1,4 @@
-"""Which torch build a machine should have, the next best ones, and why each other is out."""
+"""Which torch build a machine should have, the next best ones, and why each other is ruled out."""
 
 from gpudoctor.recommend.choosing import recommend
 from gpudoctor.recommend.records import Out, Recommendation, Recommended

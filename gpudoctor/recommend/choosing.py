@@ -1,7 +1,7 @@
-"""From a machine and the matrix to a Recommendation; pure.
+"""Chooses a torch build for a machine from the matrix; pure.
 
-Unlike a repair it takes the driver as it is: nothing is
-proposed that the present driver or a GPU cannot run; what another driver would allow is said apart.
+Unlike a fix it takes the driver as it is. It proposes nothing that the present driver or a GPU cannot run, and lists
+separately what another driver would allow.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from gpudoctor.step import PlannedFix
 
 
 def recommend(situation: Situation, *, companions: tuple[str, ...] = ()) -> Recommendation:
-    """Choose for all the GPUs of a machine that count; `companions` are installed along with torch."""
+    """Choose for all relevant GPUs of a machine; `companions` are installed along with torch."""
     return _Choosing(situation, companions).recommendation()
 
 
 class _Choosing:
-    """One machine's question, with what is worked out once."""
+    """One machine's question, with the values that are computed once."""
 
     def __init__(self, situation: Situation, companions: tuple[str, ...]) -> None:
         self.situation = situation
@@ -70,7 +70,7 @@ class _Choosing:
     def _choices(self) -> list[Recommended]:
         if self.gpus and self.place in ("jetson", "ngc", "nix"):
             by_hand = [_by_hand(fix, self.place) for fix in self._elsewhere()]
-            # A wheel may carry just this board; into an NGC image or a Nix environment none belongs.
+            # A wheel may support just this board; an NGC image or a Nix environment takes none.
             return by_hand + [self._build(c) for c in self.native[:1] if self.place == "jetson"]
         if self.gpus and self.place == "conda" and (own := self._from_conda()):
             return [own]
@@ -84,18 +84,18 @@ class _Choosing:
         return found + self._on_the_cpu()
 
     def _different(self, choices: tuple[Choice, ...]) -> list[tuple[Choice, str]]:
-        """The best build and those that differ from it in kind, with what sets each apart."""
+        """The best build, and those that differ from it in kind, each with its difference."""
         sound = [choice for choice in choices if not merely_built(choice)]
         best = next(iter(sound), None)
-        newest = "the newest release that serves" + (" all these GPUs" if len(self.gpus) > 1 else " here")
+        newest = "newest release that works" + (" for all these GPUs" if len(self.gpus) > 1 else "here")
         found: list[tuple[Choice, str]] = [(best, newest)] if best else []
         kinds = (
-            ("its CUDA is fully served by the driver", [c for c in sound if c.driver == "serves"]),
+            ("the driver fully supports its CUDA", [c for c in sound if c.driver == "serves"]),
             ("all of torch.linalg runs on it", [c for c in sound if not c.lacks_linalg]),
             ("keeps the installed version", list(self._same_version())),
             ("the package index's own build: needs no other index", [c for c in sound if not c.index_url]),
             ("from torch's own index", [c for c in sound if c.origin == "download.pytorch.org"]),
-            ("nobody stands behind it yet", [c for c in choices if merely_built(c)]),
+            ("nobody supports it yet", [c for c in choices if merely_built(c)]),
         )
         for number, (why, pool) in enumerate(kinds):
             if number == 0 and best and best.driver != "minor-version":
@@ -122,7 +122,7 @@ class _Choosing:
         if choice.origin == "pypi" and choice.cuda:
             why.append(f"the package index's own {choice.version} is the build for CUDA {choice.cuda}")
         if choice.origin == "amd":
-            why.append(f"AMD's own index; the device code is chosen by the extra {choice.extra}")
+            why.append(f"AMD's own index; the extra {choice.extra} chooses the device code")
         if self.keep and is_build(choice, self.keep):
             why.append("this build is installed")
         if choice.rocm and (overrides := sorted(n for n in self.machine.variables if n.startswith(OVERRIDE))):
@@ -140,12 +140,12 @@ class _Choosing:
 
     @property
     def _apart(self) -> bool:
-        """Whether a wheel goes into a venv of its own: what owns the torch here must not be written over."""
+        """Whether a wheel needs its own venv, because another tool owns the torch here."""
         return self.place in ("conda", "distribution")
 
     def _overrides(self, needless: bool) -> list[Recommended]:
-        """At most one: the code of the generation's listed target, with the override that it needs; a risky one
-        only where nothing is native."""
+        """At most one: code for the generation's listed target, with the override that it needs; a risky one
+        only if nothing is native."""
         policies = [self.matrix.override(gpu.arch.value or "") for gpu in self.gpus]
         if needless and any(policy is None or policy.safety == "risky" for policy in policies):
             return []
@@ -158,7 +158,7 @@ class _Choosing:
             version, build = (torch.version, torch.build) if torch else _named(self.keep)
             why = [fix.title, *dict.fromkeys(setting.why for setting in settings)]
             if torch is None:
-                why.append("the installed torch carries that code")
+                why.append("the installed torch has that code")
             found.append(
                 Recommended(
                     torch=version,
@@ -176,7 +176,7 @@ class _Choosing:
     def _on_the_cpu(self) -> list[Recommended]:
         choices, _ = self._candidates(())
         named = [choice for choice in choices if choice.index_url] or list(choices)
-        remark = "no GPU that can compute was found" if self.machine.buses.known else "runs with and without a GPU"
+        remark = "no usable GPU was found" if self.machine.buses.known else "runs with and without a GPU"
         remark = "the GPUs are not used" if self.present else remark
         return [self._build(choice, remark) for choice in named[:1]]
 
@@ -184,7 +184,7 @@ class _Choosing:
         return fixes_elsewhere(self.place, self.situation, self.gpus, self.keep)
 
     def _from_conda(self) -> Recommended | None:
-        """conda-forge's own build, where conda owns the torch of this environment."""
+        """conda-forge's own build, if conda owns the torch of this environment."""
         cuda = conda_cuda(self.situation, self.gpus)
         if cuda is None or self.fault or any(gpu.vendor != "nvidia" for gpu in self.gpus):
             return None
@@ -197,15 +197,15 @@ class _Choosing:
             level="native",
             commands=commands_for((remedy,), self.situation),
             why=(
-                "conda owns the torch of this environment: a wheel over it would leave two mixed",
+                "conda owns the torch of this environment: a wheel over it would mix two installs",
                 f"{cuda}: the CUDA releases that know {_archs(self.gpus)} and that the driver runs",
             ),
         )
 
-    # --- the others ----------------------------------------------------------------------------------
+    # --- builds that are not proposed ----------------------------------------------------------------
 
     def _out(self, choices: list[Recommended]) -> tuple[Out, ...]:
-        """Every other build of the matrix, once, and why not that one."""
+        """Every other build of the matrix, once, and why it is not proposed."""
         chosen = {(choice.torch, choice.build) for choice in choices}
         best = next((f"{c.torch}+{c.build}" for c in choices if c.torch), "")
         places = {"ngc": "an NGC image", "nix": "a Nix environment", "jetson": "a Jetson", "conda": "conda"}
@@ -213,15 +213,15 @@ class _Choosing:
         reasons: dict[tuple[str, str], str] = {}
         for row in self.rejected:
             kind = row.why.partition(":")[0]
-            unused = "no GPU that can compute was found" if not self.present else "no GPU's architecture is known"
+            unused = "no usable GPU was found" if not self.present else "no GPU's architecture is known"
             why = row.why if self.gpus or row.because != "vendor" else f"{kind}, and {unused}"
             reasons.setdefault((row.torch, row.build), why)
         for choice in self._serving_but_for_the_driver() if self.fault else ():
             reasons[(choice.version, choice.build)] = self.fault
         for choice in self.native:
-            why = f"would run, too; {best} is proposed before it" if best else "would run, too"
+            why = f"would also run; {best} is better" if best else "would also run"
             why += f"; known issue: {choice.fault}" if choice.fault else ""
-            reasons[(choice.version, choice.build)] = f"not put into {owner}" if owner else why
+            reasons[(choice.version, choice.build)] = f"not installed into {owner}" if owner else why
         platform = self.situation.platform
         for build in self.matrix.builds():
             if build.origin in INSTALLABLE:
@@ -261,22 +261,22 @@ class _Choosing:
             return fix
         return Fix(f"Driver {install.branch}, then: {fix.title}", (install, *fix.remedies))
 
-    # --- what it rests on -------------------------------------------------------------------------------
+    # --- facts behind the choice ------------------------------------------------------------------------
 
     def _candidates(self, gpus: tuple[Gpu, ...]) -> tuple[tuple[Choice, ...], tuple[Rejected, ...]]:
         return candidates(self.situation, gpus, driver=self.driver)
 
     def _driver_fault(self) -> str:
-        """Why no driver that is there, or could be, runs all of the GPUs; "" where one does."""
+        """Why no present or possible driver runs all of the GPUs; "" if one does."""
         for gpu in self.gpus:
             if why := self._refused(gpu):
                 return why
         if choice_before_torch(self.situation, self.gpus):
-            return "no one driver serves all of these GPUs"
+            return "no single driver supports all of these GPUs"
         return ""
 
     def _refused(self, gpu: Gpu) -> str:
-        """Why the present driver does not run a GPU at all; "" where it does."""
+        """Why the present driver does not run a GPU at all; "" if it does."""
         why = refusal(self.situation, gpu)
         if why is None:
             return ""
@@ -285,8 +285,8 @@ class _Choosing:
         reason = {
             "driver-too-old": f"does not know {name} (from {first} on)",
             "nvidia-driver-dropped-gpu": f"has dropped {name} (branch {last} is its last)",
-            "blackwell-open-module": f"has proprietary kernel modules, and {name} takes the open ones alone",
-            "open-module-unsupported-gpu": f"has open kernel modules, and {name} takes the proprietary ones alone",
+            "blackwell-open-module": f"has proprietary kernel modules, and {name} needs the open ones",
+            "open-module-unsupported-gpu": f"has open kernel modules, and {name} needs the proprietary ones",
         }[why]
         return f"driver {version or 'of unknown version'} {reason}"
 
@@ -305,21 +305,21 @@ class _Choosing:
         if self.fault:
             notes.append(f"{self.fault[0].upper()}{self.fault[1:]}: no torch can use it until that is changed.")
         if not self.present and not self.machine.buses.known:
-            notes.append(f"Whether there is a GPU is not known ({self.machine.buses.why or 'not probed'}).")
+            notes.append(f"Whether there is a GPU is unknown ({self.machine.buses.why or 'not probed'}).")
         for gpu in self.present:
             if not gpu.arch.value:
-                notes.append(f"The architecture of {gpu.name} is not known: nothing is proposed for it.")
+                notes.append(f"The architecture of {gpu.name} is unknown: nothing is proposed for it.")
             elif gpu not in self.gpus:
-                why = "integrated" if gpu.integrated else "no build could serve it, or only without the others"
+                why = "integrated" if gpu.integrated else "no build supports it, or only without the others"
                 why = self._without_a_driver(gpu) or why
-                notes.append(f"{gpu.name} ({gpu.arch.value}) is left aside: {why}.")
+                notes.append(f"{gpu.name} ({gpu.arch.value}) is left out: {why}.")
         if any(gpu.vendor == "nvidia" for gpu in self.gpus):
             if no_driver(self.machine):
                 notes += self._for_which_driver()
             elif self.driver is None and not self._certain():
-                notes.append("The driver's version is not known: the choices hold from the driver on that they name.")
+                notes.append("The driver's version is unknown: each choice names the oldest driver that it needs.")
         if self.situation.python is None:
-            notes.append("The Python is not known: not every build has a wheel for every Python.")
+            notes.append("The Python is unknown: not every build has a wheel for every Python.")
         if self._apart and self.native:
             owner = "conda" if self.place == "conda" else "The distribution"
             notes.append(f"{owner} owns the torch of this environment: the wheel goes into a venv of its own.")
@@ -338,14 +338,14 @@ class _Choosing:
         return [f"No NVIDIA driver is loaded: this is chosen for {driver_name(driver)}."] if driver else []
 
     def _without_a_driver(self, gpu: Gpu) -> str:
-        """Why a GPU is left aside that the present driver does not run, where none runs it and the others."""
+        """Why a GPU is left out that the present driver does not run, if no driver runs it and the others."""
         if not (why := self._refused(gpu)):
             return ""
-        return f"{why}; it takes {driver_needs(self.matrix, gpu)}, and no one driver serves all GPUs"
+        return f"{why}; it needs {driver_needs(self.matrix, gpu)}, and no single driver supports all GPUs"
 
 
 def _gpus_that_count(situation: Situation) -> tuple[Gpu, ...]:
-    """The usable ones; else those that a repair could make usable."""
+    """The usable ones; else those that a fix could make usable."""
     return situation.usable or tuple(
         standing.gpu
         for standing in situation.standings

@@ -1,4 +1,4 @@
-"""What `gpudoctor recommend` answers (its JSON is made of these)."""
+"""The answer of `gpudoctor recommend`, which also makes up its JSON."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from gpudoctor.planner.commands import Commands
 from gpudoctor.step import PlannedFix
 
 BuildLevel = Literal["native", "ptx", "override", "cpu", "manual"]
-"""native: machine code for every GPU; ptx: the driver compiles it; override: an HSA override stands in for native
-code; cpu: no GPU is used; manual: no wheel is right here, `why` says what is."""
+"""native: machine code for every GPU; ptx: the driver compiles it; override: an HSA override replaces native code;
+cpu: no GPU is used; manual: no wheel is right here, `why` says what is."""
 
 
 class Recommended(Struct, frozen=True):
-    """One build to take. `torch` and `build` are null where the place decides them (NGC, Jetson, Nix, conda)."""
+    """One build to install. `torch` and `build` are null if the place decides them (NGC, Jetson, Nix, conda)."""
 
     torch: str | None
     build: str | None
     origin: str
     index_url: str
-    """"" is the package index's own build."""
+    """"" for the package index's own build."""
     level: BuildLevel
     env: dict[str, str] = field(default_factory=dict)
     """Variables that it needs."""
@@ -39,21 +39,21 @@ class Out(Struct, frozen=True):
 
 
 class Recommendation(Struct, frozen=True):
-    """The answer. `choices` is best first, the CPU last; `otherwise` is what would make another build possible."""
+    """The answer. `choices` is best first, the CPU last; `otherwise` says what would make another build possible."""
 
     choices: tuple[Recommended, ...]
     rejected: tuple[Out, ...]
     gpus: tuple[Gpu, ...] = ()
-    """The GPUs that the choices serve."""
+    """The GPUs that the choices support."""
     notes: tuple[str, ...] = ()
-    """What the choice rests on: GPUs left aside, assumptions, unknowns."""
+    """What affects the choice: GPUs left out, assumptions, unknowns."""
     otherwise: tuple[PlannedFix, ...] = ()
     certain: bool = True
-    """False where a GPU or the driver is not known."""
+    """False if a GPU or the driver is unknown."""
 
     @property
     def exit_code(self) -> int:
-        """0 a choice, 1 no build serves the GPUs, 3 not known."""
+        """0: a choice; 1: no build supports the GPUs; 3: unknown."""
         if not self.certain:
             return 3
         served = any(choice.level != "cpu" for choice in self.choices)

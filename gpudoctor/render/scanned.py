@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor.render.lines import printable
+from gpudoctor.render.steps import command_line
 from gpudoctor.scan.library import together
 
 if TYPE_CHECKING:
     from gpudoctor.codeobjects.library import Code
     from gpudoctor.machine import Gpu
+    from gpudoctor.render.documents import LibrariesWithoutCode, ScannedFor, ScannedLibrary
     from gpudoctor.scan.library import Library
     from gpudoctor.scan.target import Scanned
     from gpudoctor.scan.verdicts import Verdict
@@ -21,35 +23,40 @@ _MOST_NAMED = 6
 
 
 def scan_data(scanned: Iterable[Scanned], judged: list[tuple[Gpu, list[Verdict]]]) -> dict[str, Any]:
-    """The JSON document; `GPUs` is there only where GPUs were judged."""
-    data: dict[str, Any] = {
-        "schema": 1,
-        "libraries": [_library(library) for found in scanned for library in found.libraries],
-    }
-    if judged:
-        data["gpus"] = [
-            {
-                "name": gpu.name,
-                "arch": gpu.arch.value,
-                "missing": [_verdict(verdict) for verdict in verdicts if verdict.standing == "missing"],
-                "unknown": [_verdict(verdict) for verdict in verdicts if verdict.standing == "unknown"],
-            }
-            for gpu, verdicts in judged
-        ]
+    """The JSON document."""
+    import msgspec
+
+    from gpudoctor.render.documents import Scan
+
+    libraries = tuple(_library(library) for found in scanned for library in found.libraries)
+    gpus = tuple(_scanned_for(gpu, verdicts) for gpu, verdicts in judged)
+    data: dict[str, Any] = msgspec.to_builtins(Scan(libraries=libraries, gpus=gpus or msgspec.UNSET))
     return data
 
 
-def _library(library: Library) -> dict[str, Any]:
+def _library(library: Library) -> ScannedLibrary:
+    from gpudoctor.render.documents import ScannedLibrary
+
     code = library.code
-    return {
-        "path": library.path,
-        "sass": list(code.sass),
-        "ptx": list(code.ptx),
-        "gfx": list(code.gfx),
-        "relocatable": list(code.relocatable),
-        "share": {arch: round(share, 4) for arch, share in code.share.items()},
-        "reason": _reason(code),
-    }
+    return ScannedLibrary(
+        path=library.path,
+        sass=code.sass,
+        ptx=code.ptx,
+        gfx=code.gfx,
+        relocatable=code.relocatable,
+        share={arch: round(share, 4) for arch, share in code.share.items()},
+        reason=_reason(code),
+    )
+
+
+def _scanned_for(gpu: Gpu, verdicts: list[Verdict]) -> ScannedFor:
+    from gpudoctor.render.documents import ScannedFor
+
+    missing, unknown = (
+        tuple(_without_code(verdict) for verdict in verdicts if verdict.standing == standing)
+        for standing in ("missing", "unknown")
+    )
+    return ScannedFor(gpu.name, gpu.arch.value, missing, unknown)
 
 
 def _reason(code: Code) -> str | None:
@@ -58,19 +65,43 @@ def _reason(code: Code) -> str | None:
     return code.reason
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
-    paths = [library.path for library in verdict.libraries]
-    return {"distribution": verdict.libraries[0].owner or None, "libraries": paths, "why": verdict.why}
+def _without_code(verdict: Verdict) -> LibrariesWithoutCode:
+    from gpudoctor.render.documents import LibrariesWithoutCode
+
+    paths = tuple(library.path for library in verdict.libraries)
+    return LibrariesWithoutCode(verdict.libraries[0].owner or None, paths, verdict.why)
 
 
 def scan_text(scanned: list[Scanned], judged: list[tuple[Gpu, list[Verdict]]]) -> str:
-    """What has no code for the GPUs, worst first, and then what each library carries."""
-    lines: list[str] = []
+    """How it stands, what has no code for the GPUs, worst first, then what each library carries and what to type."""
+    lines: list[str] = [_headline(scanned, judged), ""]
     for gpu, verdicts in judged:
-        lines += [f"{gpu.name} ({gpu.arch.value or 'architecture not known'})", *_gpu(verdicts), ""]
+        lines += [f"{gpu.name} ({gpu.arch.value or 'architecture unknown'})", *_gpu(verdicts), ""]
     for found in scanned:
         lines += [found.label, *_inventory(found.libraries), ""]
-    return printable("\n".join(lines))
+    return printable("\n".join([*lines, f"Next: {_next(judged)}", ""]))
+
+
+def _headline(scanned: list[Scanned], judged: list[tuple[Gpu, list[Verdict]]]) -> str:
+    libraries = sum(len(found.libraries) for found in scanned)
+    if not libraries:
+        return "No library with GPU code found."
+    for standing, what in (("missing", "no code"), ("unknown", "code that could not be read")):
+        gpus = [gpu.name for gpu, verdicts in judged if any(verdict.standing == standing for verdict in verdicts)]
+        if gpus:
+            count = sum(len(v.libraries) for _, verdicts in judged for v in verdicts if v.standing == standing)
+            has = "y has" if count == 1 else "ies have"
+            return f"{count} librar{has} {what} for {', '.join(dict.fromkeys(gpus))}."
+    if judged:
+        return f"Every library that decides has code for {', '.join(dict.fromkeys(gpu.name for gpu, _ in judged))}."
+    return f"{libraries} librar{'y' if libraries == 1 else 'ies'} read; no GPU to compare with."
+
+
+def _next(judged: list[tuple[Gpu, list[Verdict]]]) -> str:
+    missing = [gpu for gpu, verdicts in judged if any(verdict.standing == "missing" for verdict in verdicts)]
+    if missing:
+        return command_line(("gpudoctor", "recommend", "--gpu", missing[0].name))
+    return "gpudoctor check" if judged else 'gpudoctor scan --gpu "RTX 4090" PATH'
 
 
 def _gpu(verdicts: list[Verdict]) -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""`gpudoctor scan`: what libraries, wheels and environments carry, and which GPUs they leave out."""
+"""`gpudoctor scan`: the GPU code in libraries, wheels and environments, and the GPUs without code."""

@@ -1,4 +1,4 @@
-"""Installed distributions: where an environment keeps them, and which of them a library belongs to."""
+"""Installed distributions: where an environment keeps them, and which of them owns a library."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Environment(Struct, frozen=True):
     distributions: tuple[Distribution, ...]
 
     def named(self, name: str) -> Distribution | None:
-        """The distribution of that name, however it is written."""
+        """The distribution of that name, in any spelling."""
         return next((d for d in self.distributions if d.name == normalised(name)), None)
 
 
 def active(host: Host, python: str | None) -> Environment:
-    """The environment of `python`, or the active one. Raises InputError where there is none."""
+    """The environment of `python`, or the active one. Raises InputError if there is none."""
     layout = find_layout(host, python, host.environ)
     if layout is None:
         raise InputError("no Python environment was found; name one with --python")
@@ -41,7 +41,7 @@ def active(host: Host, python: str | None) -> Environment:
 
 
 def at(host: Host, folder: str) -> Environment | None:
-    """The environment that a folder is: a venv, a prefix or a site-packages; None where it is none of them."""
+    """The environment in a folder: a venv, a prefix or a site-packages; None if it is none of them."""
     layout = layout_of(host, folder)
     if layout is not None:
         return _environment(host, layout)
@@ -52,7 +52,7 @@ def at(host: Host, folder: str) -> Environment | None:
 
 
 def _environment(host: Host, layout: Layout) -> Environment:
-    """Without PYTHONPATH and the user's folder: those are not the environment's own."""
+    """Without PYTHONPATH and the user's folder, which are not the environment's own."""
     path = import_path(host, layout, {"PYTHONNOUSERSITE": "1"})
     found = _of_folders(host, path.folders)
     if layout.kind != "conda":
@@ -65,8 +65,8 @@ def _of_folders(host: Host, folders: tuple[Folder, ...]) -> Environment:
 
 
 def files_of(distribution: Distribution) -> Iterator[str]:
-    """Paths of the libraries and kernels that a distribution's record lists; without a record, all below the folder
-    that is named like it."""
+    """Paths of the libraries and kernels in a distribution's record; without a record, all files below the folder
+    of its name."""
     site = posixpath.dirname(distribution.path)
     record = _record(distribution)
     if record is None:
@@ -92,7 +92,7 @@ def _record(distribution: Distribution) -> list[str] | None:
 
 
 def with_owners(libraries: Iterable[Library], distributions: Iterable[Distribution]) -> list[Library]:
-    """The libraries with the distributions that their records say they belong to."""
+    """The libraries, each with the distribution whose record lists it."""
     libraries = list(libraries)
     owners: dict[str, str] = {}
     if libraries:
@@ -101,14 +101,14 @@ def with_owners(libraries: Iterable[Library], distributions: Iterable[Distributi
             for name in _record(distribution) or ():
                 path = posixpath.normpath(posixpath.join(site, name))
                 owners.setdefault(path, owner)
-                owners.setdefault(posixpath.dirname(path), owner)  # of a folder of kernels
+                owners.setdefault(posixpath.dirname(path), owner)  # for a folder of kernels
     return [replace(library, owner=_owner(library, owners, distributions)) for library in libraries]
 
 
 def _owner(library: Library, owners: Mapping[str, str], distributions: Iterable[Distribution]) -> str:
     if library.path in owners:
         return owners[library.path]
-    for distribution in distributions:  # installed without a record: by the name of the folder
+    for distribution in distributions:  # installed without a record: the folder's name decides
         folder = posixpath.join(posixpath.dirname(distribution.path), distribution.name.replace("-", "_"))
         if library.path.startswith(folder + "/"):
             return title(distribution)

@@ -1,8 +1,8 @@
-"""The libraries among many files, and what each carries.
+"""Finds the libraries among many files, and reads the GPU code of each.
 
-Where the files are (a folder, a wheel, the record of a distribution) is a Source's matter. Kernel folders of AMD's
-libraries are told by the names of their files, and stand-alone code objects, of which a package may have thousands,
-are taken together by folder.
+A Source knows where the files are (a folder, a wheel, the record of a distribution). For kernel folders of AMD's
+libraries the file names tell the targets. Stand-alone code objects, of which a package may have thousands, are
+grouped by folder.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _KERNEL_FOLDERS: tuple[tuple[str, Callable[[Iterable[str]], tuple[str, ...]]], .
 )
 _MOST_CODE_OBJECTS = 20_000
 _FOLDER_DEPTH = 3
-"""Code objects are taken together by the first so many folders of their path."""
+"""Code objects are grouped by this many first folders of their path."""
 
 Progress = Callable[[int, int], None]
-"""Called with the number of files read, and of all."""
+"""Called with the number of files read, and the number of all files."""
 
 
 class Library(Struct, frozen=True):
@@ -41,12 +41,12 @@ class Library(Struct, frozen=True):
     code: Code
     owner: str = ""
     kind: Literal["library", "kernels", "code objects"] = "library"
-    """kernels: a folder of them, told by the files' names; code objects: those of a folder taken together."""
+    """kernels: a folder of them, known by their names; code objects: those of a folder, grouped."""
     files: int = 1
 
     @property
     def empty(self) -> bool:
-        """Neither code nor anything that kept from reading it."""
+        """Whether it has neither code nor an error that hid it."""
         code = self.code
         return not (code.sass or code.ptx or code.gfx or code.relocatable or code.kpack or code.reason)
 
@@ -58,11 +58,11 @@ class Source(Protocol):
         """Paths of all files."""
 
     def code(self, name: str) -> Code | None:
-        """What a file carries; None for one that is no library after all (a linker script)."""
+        """The code in a file; None for a file that is no library after all (a linker script)."""
 
 
 def libraries(source: Source, progress: Progress | None = None) -> list[Library]:
-    """All libraries that carry GPU code or could not be read, in the order of their paths."""
+    """All libraries that have GPU code or could not be read, in the order of their paths."""
     names = sorted(source.names())
     folders: dict[str, list[str]] = {}
     wanted, objects = [], []

@@ -1,4 +1,4 @@
-"""The rows of the matrix that a newly released torch wheel needs, as YAML that `matrix validate` takes."""
+"""The matrix rows that a newly released torch wheel needs, as YAML that `matrix validate` accepts."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _PLAIN = re.compile(r"[A-Za-z_][\w.]*\Z|\d+\.\d+\.\d[\w.]*\Z")
 
 
 def matrix_rows(wheel: Wheel, file_name: str) -> str:
-    """Rows of torch_builds and torch_releases for one wheel. Raises InputError where it is no torch wheel."""
+    """Rows of torch_builds and torch_releases for one wheel. Raises InputError if it is no torch wheel."""
     version = parse_version_file(wheel.text(lambda name: name == "torch/version.py"))
     head = _fields(wheel.text(lambda name: re.fullmatch(r"torch-[^/]+\.dist-info/METADATA", name) is not None))
     platform = re.search(r"(x86_64|aarch64)\.whl$", file_name)
     if version is None or platform is None or "Version" not in head:
         raise InputError(
-            f"{file_name}: --matrix-row wants a torch wheel for Linux, under the name it was published by"
+            f"{file_name}: --matrix-row needs a torch wheel for Linux, under the name it was published by"
         )
     requires = tuple(head.get("Requires-Dist", ()))
     record = Distribution(name="torch", version=head["Version"][0], installer="pip", requires=requires)
@@ -56,7 +56,7 @@ def matrix_rows(wheel: Wheel, file_name: str) -> str:
             f'  checked: "{date.today().isoformat()}"',
             f"  rows:\n    - {_release(number, version, requires, head, file_name)}",
         ]
-    lines.append(f"# companions: torch {number} wants a row too; no wheel names its torchvision and torchaudio")
+    lines.append(f"# companions: torch {number} needs a row too; no wheel names its torchvision and torchaudio")
     return "\n".join(lines) + "\n"
 
 
@@ -70,7 +70,7 @@ def _build(version: VersionFile, build: str, origin: str, platform: str, carried
         row["rocm"] = build.removeprefix("rocm")
     unreadable = next((code.reason for code in decides if code.reason), None)
     if unreadable:
-        raise InputError(f"libtorch cannot be read whole: {unreadable}")
+        raise InputError(f"libtorch cannot be read completely: {unreadable}")
     if any(code.kpack for code in decides):
         row["note"] = f"device code in distributions of its own; ROCm {rocm_of(version)}"
         return _inline(row)
@@ -113,7 +113,7 @@ def _release(
 
 
 def _pin(requires: Iterable[str], name: str) -> str | None:
-    """The specifier that a requirement has: "==9.20.0.48" of "nvidia-cudnn-cu13 (==9.20.0.48); ..."."""
+    """The version specifier of a requirement: "==9.20.0.48" of "nvidia-cudnn-cu13 (==9.20.0.48); ..."."""
     for line in requires:
         found = re.match(rf"{name}\s*\(?([=~<>!][^;)\s]*)", line)
         if found:

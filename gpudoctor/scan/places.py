@@ -1,4 +1,4 @@
-"""Where libraries lie: in a folder, in a wheel, or as the record of an installed distribution lists them."""
+"""Where libraries lie: in a folder, in a wheel, or in the record of an installed distribution."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Files:
         self._paths = paths
 
     def names(self) -> Iterable[str]:
-        """The paths of what may be code or kernels."""
+        """Paths of files that may be code or kernels."""
         return filter(_may_be_code, self._paths)
 
     def code(self, name: str) -> Code | None:
-        """What the file carries; None for text (a linker script) that goes by a library's name."""
+        """The code in the file; None for text (a linker script) with a library's name."""
         try:
             descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
@@ -68,7 +68,7 @@ def below(folder: str) -> Iterator[str]:
 
 
 def _has_target_beside(link: str) -> bool:
-    """Whether a link names a file of its own folder, as libfoo.so does libfoo.so.1.2: that one is met anyway."""
+    """Whether a link names a file of its own folder, as libfoo.so names libfoo.so.1.2, which is scanned anyway."""
     try:
         return "/" not in os.readlink(link)
     except OSError:
@@ -76,21 +76,21 @@ def _has_target_beside(link: str) -> bool:
 
 
 def _may_be_code(path: str) -> bool:
-    """A quick look at a name, so that the many other files of an environment cost nothing."""
+    """A quick check of the name, so that the many other files of an environment cost nothing."""
     if ".so" in path or path.endswith(_KERNEL_FILES):
         return True
     return path.endswith(_DATABASES) and "miopen/db/" in path
 
 
 _MOST_LIBRARIES = 2000
-"""In one wheel; those of torch have some dozens."""
+"""Limit for one wheel; those of torch have some dozens."""
 
 
 class Wheel:
-    """A wheel, read inside the zip. Raises NotReadable where it is none."""
+    """A wheel, read inside the zip. Raises NotReadable if it is none."""
 
     def __init__(self, descriptor: int) -> None:
-        """`descriptor` stays the caller's, and open."""
+        """The caller keeps `descriptor` open and closes it."""
         self._archive = Archive(descriptor)
         self._members = {member.name: member for member in self._archive.members if not member.name.endswith("/")}
         if sum(map(_may_be_code, self._members)) > _MOST_LIBRARIES:
@@ -101,7 +101,7 @@ class Wheel:
         return self._members
 
     def code(self, name: str) -> Code | None:
-        """What a member carries."""
+        """The code in a member."""
         try:
             file = self._archive.open(self._members[name])
             code = read_code(file)
@@ -112,7 +112,7 @@ class Wheel:
         return code
 
     def text(self, matches: Callable[[str], bool], limit: int = 1 << 20) -> str:
-        """The text of the first member whose name matches; empty where there is none that can be read."""
+        """The text of the first member whose name matches; empty if none can be read."""
         member: Member | None = next((m for name, m in self._members.items() if matches(name)), None)
         if member is None:
             return ""

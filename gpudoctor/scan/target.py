@@ -1,4 +1,4 @@
-"""What a person names to be scanned: a library, a wheel, a folder, an environment, a distribution."""
+"""What a person names for a scan: a library, a wheel, a folder, an environment, a distribution."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WHEEL_NAME = r"(?P<name>[^-]+)-(?P<version>[^-]+)(?:-\d[^-]*)?-[^-]+-[^-]+-[^-]
 
 
 class Scanned(Struct, frozen=True):
-    """One thing that was named, and the libraries in it."""
+    """One named thing, and the libraries in it."""
 
     label: str
     kind: Literal["library", "wheel", "folder", "distribution", "environment"]
@@ -29,20 +29,20 @@ class Scanned(Struct, frozen=True):
 
 
 def scan(given: Sequence[str], host: Host, python: str | None, progress: Progress | None = None) -> list[Scanned]:
-    """Scan all that was named; with nothing, the environment of `python` or the active one.
+    """Scan everything that was named, or else the environment of `python` or the active one.
 
-    Raises InputError for what is nothing of the kind.
+    Raises InputError for anything that cannot be scanned.
     """
     if not given:
         return [_environment(environment.active(host, python), "active environment", progress)]
     found = [_one(text, host, python, progress) for text in given]
     if len(found) == 1:
         return found
-    return [_told_apart(scanned) for scanned in found]
+    return [_with_wheel_names(scanned) for scanned in found]
 
 
-def _told_apart(scanned: Scanned) -> Scanned:
-    """Of several wheels, each library's path starts with its wheel's."""
+def _with_wheel_names(scanned: Scanned) -> Scanned:
+    """For several wheels, start the path of each library with its wheel's."""
     if scanned.kind != "wheel":
         return scanned
     own = tuple(replace(library, path=f"{scanned.label}/{library.path}") for library in scanned.libraries)
@@ -51,7 +51,7 @@ def _told_apart(scanned: Scanned) -> Scanned:
 
 def _one(text: str, host: Host, python: str | None, progress: Progress | None) -> Scanned:
     if not text or "\0" in text:
-        raise InputError("a path or a name is wanted")
+        raise InputError("name a library, a wheel, a folder or an installed distribution")
     path = os.path.abspath(os.path.expanduser(text))
     if os.path.isfile(path):
         try:
@@ -101,12 +101,12 @@ def _file(text: str, path: str, progress: Progress | None) -> Scanned:
             return Scanned(text, "wheel", read)
     code = Files().code(path)
     if code is None or code.reason in _NOT_CODE:
-        raise InputError(f"{text}: {code.reason if code else 'text'}; a library, a wheel or a folder is wanted")
+        raise InputError(f"{text}: {code.reason if code else 'text'}; name a library, a wheel or a folder")
     return Scanned(text, "library", (Library(path=text, code=code),))
 
 
 class open_file:  # noqa: N801 - a context manager
-    """A file that a person named, open for `pread`. Raises InputError where it cannot be opened."""
+    """A file that a person named, open for `pread`. Raises InputError if it cannot be opened."""
 
     def __init__(self, text: str, path: str) -> None:
         try:

@@ -1,5 +1,6 @@
-"""What has no code for a GPU, by the role of each library (design: half of the containers decides for torch's own;
-of every other library some container that runs is enough).
+"""Which libraries have no code for a GPU, by the role of each library.
+
+For torch's own libraries half of the containers decides; for any other library one container that runs is enough.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _WORST = {"missing": 0, "unknown": 1, "beside": 2, "carried": 3}
 
 
 class Verdict(Struct, frozen=True):
-    """Whether some libraries that are judged as one carry code for a GPU, and why that is or is not a fault."""
+    """Whether libraries that are judged together have code for a GPU, and why that is a fault or not."""
 
     libraries: tuple[Library, ...]
     standing: Standing
@@ -41,8 +42,10 @@ class Verdict(Struct, frozen=True):
 
 
 def judge(libraries: Iterable[Library], gpu: Gpu, others: tuple[Gpu, ...], matrix: Matrix) -> list[Verdict]:
-    """A verdict for each library (or group of them), worst first. `others` are GPUs beside this one: what is built
-    for their vendor alone is theirs."""
+    """A verdict for each library (or group of them), worst first.
+
+    `others` are GPUs beside this one: libraries for their vendor alone are meant for them.
+    """
     libraries = [library for library in libraries if _decidable(library, matrix)]
     kpack = {arch for library in libraries if library.path.endswith(".kpack") for arch in library.code.gfx}
     served: dict[str, set[str]] = {}
@@ -67,8 +70,11 @@ def judge(libraries: Iterable[Library], gpu: Gpu, others: tuple[Gpu, ...], matri
 
 
 def _group(library: Library, matrix: Matrix) -> tuple[str, str]:
-    """What it is judged together with: torch 1.13 parts its kernels over two libraries, bitsandbytes has several of
-    which one is loaded, code objects lie in a folder for each GPU. By itself otherwise."""
+    """The group that a library is judged with; by itself otherwise.
+
+    torch 1.13 splits its kernels over two libraries. bitsandbytes has several, and loads one. Code objects lie in one
+    folder for each GPU.
+    """
     role = _role(library, matrix)
     if library.kind == "code objects" and library.owner:
         return library.owner, library.kind
@@ -110,26 +116,26 @@ def _judge(
     if runs == "no" and code.kpack:
         runs, by = _runs(code, tuple(kpack), gpu, matrix)
         if runs == "no" and not kpack:
-            return "unknown", "its device code is in packages of their own, one for each GPU (amd-torch-device-*)"
+            return "unknown", "its device code is in separate packages, one for each GPU (amd-torch-device-*)"
     if runs == "yes":
         few = code.share.get(by, 1.0)
         note = f", in {few:.1%} of its containers" if few < HALF and name not in ("half", "split") else ""
         return "carried", f"{by} as PTX, compiled at first start{note}" if by.startswith("compute_") else by + note
     if runs == "unknown":
-        return "unknown", f"whether {by or 'its code'} runs on {arch or 'this GPU'} is not known"
+        return "unknown", f"whether {by or 'its code'} runs on {arch or 'this GPU'} is unknown"
     if code.reason is not None:
         return "unknown", code.reason
     if name in ("part", "chosen"):
         note = (role.note if role else "") or "written for other GPUs"
         return "beside", f"no code for this GPU, and that is no fault ({note})"
     if _written_for_chosen_gpus(code):
-        return "beside", "written for the very GPUs that it carries"
+        return "beside", "written for exactly the GPUs that it has code for"
     partly = _runs(code, code.carried(), gpu, matrix)[0] == "yes" if name == "half" else False
     return "missing", "only a few of its kernels are for this GPU" if partly else "no code for this GPU"
 
 
 def _runs(code: Code, carried: tuple[str, ...], gpu: Gpu, matrix: Matrix) -> tuple[str, str]:
-    """Whether, and by which of the architectures in `carried`."""
+    """Whether it runs, and by which of the architectures in `carried`."""
     arch = gpu.arch.value or ""
     if gpu.vendor == "amd":
         target = matrix.target(arch)
@@ -149,5 +155,5 @@ def _runs(code: Code, carried: tuple[str, ...], gpu: Gpu, matrix: Matrix) -> tup
 
 
 def _written_for_chosen_gpus(code: Code) -> bool:
-    """Code of which every piece is for one chip or family (sm_90a, sm_100f) leaves the others out on purpose."""
+    """Code whose every piece is for one chip or family (sm_90a, sm_100f) leaves the others out on purpose."""
     return bool(code.sass) and not code.ptx and not code.gfx and all(arch[-1] in "af" for arch in code.sass)

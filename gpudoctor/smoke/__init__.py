@@ -1,4 +1,4 @@
-"""Smoke kernels: proof that a device computes, and computes right.
+"""Smoke kernels: they prove that a device computes, and computes correctly.
 
-`kernels/` runs in a child of the examined interpreter; the rest starts, watches and replaces such children.
+`kernels/` runs in a child of the examined interpreter; the other modules start, watch and replace such children.
 """

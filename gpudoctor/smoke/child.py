@@ -1,4 +1,4 @@
-"""One child in the examined interpreter: its start, its messages, its last words, and its end."""
+"""One child in the examined interpreter: its start, its messages, its last output, and its end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import posixpath
 import re
 import secrets
-import selectors
 import signal
 import subprocess
 import time
@@ -16,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from gpudoctor.host.bound_child import bound
+from gpudoctor.host.bound_child import BoundChild
 from gpudoctor.host.interrupts import Interruptions
-from gpudoctor.host.process_tree import ProcessTree, kill
+from gpudoctor.host.process_tree import kill
 from gpudoctor.smoke.kernels.channel import GarbledError, Message, Reader, send
 from gpudoctor.smoke.kernels.serve import CHANNEL_GONE
 from gpudoctor.smoke.shared_memory import SharedMemory
@@ -36,7 +35,7 @@ spec.loader.exec_module(package)
 from gpudoctor_smoke import serve
 serve.main(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5] == "count")
 """
-"""Loads the kernels' folder as a package of its own name: no folder of ours comes onto sys.path."""
+"""Loads the kernels' folder as a package under its own name: no folder of ours gets onto sys.path."""
 
 _CACHES = (
     "XDG_CACHE_HOME", "CUDA_CACHE_PATH", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "TORCH_HOME",
@@ -47,9 +46,9 @@ _POLL_SECONDS = 0.25
 _TAIL_LIMIT = 1 << 14
 _SAID_LIMIT = 2000
 _TRACE_SECONDS = 1.0
-"""How long a hanging child gets to write where it is."""
+"""How long a hanging child may take to write where it is."""
 _SILENCE_SECONDS = 2.0
-"""Without a beat for so long, no other Python thread can run: something holds the GIL."""
+"""Without a beat for this long, something holds the GIL, so that no other Python thread can run."""
 _CLOSED_SECONDS = 1.0
 _TRACKER_SECONDS = 0.5
 _END_SECONDS = 10.0
@@ -57,7 +56,7 @@ _END_SECONDS = 10.0
 
 
 class Lost(Exception):  # noqa: N818 - what became of a child, not an error of this program
-    """The child is of no use any more: it ended, gave no answer in time, was stopped, or wrote what is no message."""
+    """The child is no longer usable: it ended, gave no answer in time, was stopped, or wrote an invalid message."""
 
     def __init__(
         self,
@@ -93,7 +92,7 @@ class Lost(Exception):  # noqa: N818 - what became of a child, not an error of t
         return self.said.rpartition("\n")[2]
 
     def sentence(self, seconds: float) -> str:
-        """What happened, for a person; `seconds` is the time limit that there was."""
+        """What happened, for a person; `seconds` was the time limit."""
         if self.how == "silent":
             held = "; it waits in native code and holds the GIL" if self.gil else ""
             text = f"no answer within {seconds:g} s{held}"
@@ -111,7 +110,7 @@ class Lost(Exception):  # noqa: N818 - what became of a child, not an error of t
 
 
 class Child:
-    """A running child; `end` it. Raises OSError where the interpreter cannot be started."""
+    """A running child; call `end`. Raises OSError if the interpreter cannot be started."""
 
     def __init__(
         self,
@@ -123,19 +122,20 @@ class Child:
         *,
         count: bool,
     ) -> None:
-        """`folder` is for what it may write; with `count` it counts torch's devices after the import."""
+        """The child may write into `folder`; with `count` it counts torch's devices after the import."""
         self._trace = folder / f"trace-{secrets.token_hex(4)}"
         self._kernels = kernels
-        self._interruptions = interruptions
         self._shared_memory = SharedMemory()
         self._reader = Reader()
         self._pending: deque[Message] = deque()
         self._tails = {"stdout": b"", "stderr": b""}
         self._garbled = self._closed = self._ready = False
         self._beat = time.monotonic()
-        self._start(interpreter, environ, folder, count)
+        self._start(interpreter, environ, folder, interruptions, count)
 
-    def _start(self, interpreter: str, environ: Mapping[str, str], folder: Path, count: bool) -> None:
+    def _start(
+        self, interpreter: str, environ: Mapping[str, str], folder: Path, interruptions: Interruptions, count: bool
+    ) -> None:
         cwd, caches = folder / f"cwd-{secrets.token_hex(4)}", folder / "caches"
         cwd.mkdir()
         caches.mkdir(exist_ok=True)
@@ -144,9 +144,14 @@ class Child:
         arguments = (self._kernels, commands, events, self._trace, "count" if count else "")
         own = {"PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C"}
         try:
-            self._tree = ProcessTree(
-                [interpreter, *bound(_BOOTSTRAP, *map(str, arguments))],
-                environ={**environ, **dict.fromkeys(_CACHES, str(caches)), **own},
+            self._child = BoundChild(
+                _BOOTSTRAP,
+                [str(argument) for argument in arguments],
+                self._hear,
+                interruptions,
+                interpreter=(interpreter,),
+                channels={"events": self._events},
+                env={**environ, **dict.fromkeys(_CACHES, str(caches)), **own},
                 cwd=str(cwd),
                 pass_fds=(commands, events),
             )
@@ -157,29 +162,24 @@ class Child:
         finally:
             for descriptor in (commands, events):
                 os.close(descriptor)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._interruptions, selectors.EVENT_READ, "interruptions")
-        self._selector.register(self._events, selectors.EVENT_READ, "events")
-        for name in self._tails:
-            stream = getattr(self._tree.process, name)
-            self._selector.register(stream, selectors.EVENT_READ, name)
 
     def send(self, message: Message) -> None:
-        """Tell the child something. One that is gone is noticed by `receive`."""
+        """Send the child a message. `receive` notices if it is gone."""
         with suppress(OSError):
             send(self._commands, message)
 
     def forget_words(self) -> None:
-        """What was said so far belongs to an earlier step."""
+        """Forget the output so far: it belongs to an earlier step."""
         self._tails = dict.fromkeys(self._tails, b"")
 
     def receive(self, seconds: float) -> Message:
-        """The next message but a beat. Raises Lost, also when there is none within `seconds`."""
+        """The next message other than a beat. Raises Lost, also if there is none within `seconds`."""
         deadline = time.monotonic() + seconds
         closed_since: float | None = None
         while True:
-            ended = self._tree.has_ended
-            self._pump(0.0 if ended or self._pending else min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+            ended = self._child.has_ended
+            seconds = min(_POLL_SECONDS, max(0.0, deadline - time.monotonic()))
+            self._child.listen(0.0 if ended or self._pending else seconds)
             if self._pending:
                 return self._pending.popleft()
             now = time.monotonic()
@@ -197,19 +197,13 @@ class Child:
             if now >= deadline:
                 raise self.lost("silent")
 
-    def _pump(self, seconds: float) -> None:
-        """Take what comes within `seconds`: printed text before messages, since it was printed before them."""
-        ready = [key for key, _ in self._selector.select(seconds)]
-        self._interruptions.check()
-        for key in sorted(ready, key=lambda key: key.data == "events"):
-            data = os.read(key.fd, 1 << 16)
-            if not data:
-                self._selector.unregister(key.fileobj)
-                self._closed = self._closed or key.data == "events"
-            elif key.data == "events":
-                self._take(data)
-            else:
-                self._tails[key.data] = (self._tails[key.data] + data)[-_TAIL_LIMIT:]
+    def _hear(self, name: str, data: bytes) -> None:
+        if name != "events":
+            self._tails[name] = (self._tails[name] + data)[-_TAIL_LIMIT:]
+        elif data:
+            self._take(data)
+        else:
+            self._closed = True
 
     def _take(self, data: bytes) -> None:
         self._beat = time.monotonic()
@@ -225,16 +219,16 @@ class Child:
 
     def _numbers(self) -> list[int]:
         """The child and every descendant."""
-        return [self._tree.process.pid, *self._tree.descendants()]
+        return [self._child.process.pid, *self._child.descendants()]
 
     def _stopped_by(self) -> int | None:
         with suppress(ChildProcessError):
-            state = os.waitid(os.P_PID, self._tree.process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+            state = os.waitid(os.P_PID, self._child.process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
             return None if state is None else state.si_status
         return None
 
     def lost(self, how: Literal["ended", "silent", "stopped", "garbled"]) -> Lost:
-        """What became of the child; one that hangs is asked where it is."""
+        """What happened to the child; one that hangs is asked where it is."""
         gil = how == "silent" and self._ready and time.monotonic() - self._beat > _SILENCE_SECONDS
         status: int | None = None
         if how == "silent" and self._ready:
@@ -243,29 +237,27 @@ class Child:
             status = -(self._stopped_by() or signal.SIGSTOP)
         elif how == "ended":
             self._drain()
-            self._tree.process.wait()
-            status = self._tree.process.returncode
+            self._child.process.wait()
+            status = self._child.process.returncode
         return Lost(how, status, self._said(), self._place(), gil)
 
     def _ask_place(self) -> None:
-        """The signal's handler is C: it answers while the GIL is held."""
+        """The signal's handler is in C: it answers even while the GIL is held."""
         with suppress(ProcessLookupError):
-            os.kill(self._tree.process.pid, signal.SIGUSR1)
+            os.kill(self._child.process.pid, signal.SIGUSR1)
         deadline = time.monotonic() + _TRACE_SECONDS
-        while time.monotonic() < deadline and not self._tree.has_ended and not self._place():
+        while time.monotonic() < deadline and not self._child.has_ended and not self._place():
             time.sleep(0.01)
         self._drain()
 
     def _drain(self) -> None:
-        """Take what was printed last; something that the child left running may print for ever."""
+        """Read the last output; a process that the child left running may print for ever."""
         for _ in range(64):
-            left = [key.data for key in self._selector.get_map().values() if key.data in self._tails]
-            if not left or not any(key.data in left for key, _ in self._selector.select(0)):
+            if not self._child.listen(0.0):
                 return
-            self._pump(0)
 
     def _said(self) -> str:
-        """The last lines that say something, of the error output and else of the other."""
+        """The last lines with content, from the error output, else from the standard output."""
         for name in ("stderr", "stdout"):
             text = self._tails[name].decode("utf-8", "replace")
             lines = [line.strip() for line in text.splitlines() if re.search(r"\w", line)]
@@ -274,7 +266,7 @@ class Child:
         return ""
 
     def _place(self) -> str:
-        """The innermost Python line of the thread that a signal met, and the kernel's own."""
+        """The innermost Python line of the thread that a signal hit, and the kernel's own line."""
         with suppress(OSError), open(self._trace, encoding="utf-8", errors="replace") as trace:
             block = re.split(
                 r"^(?:Current thread .*|Stack) \(most recent call first\):$", trace.read(1 << 16), flags=re.M
@@ -286,31 +278,30 @@ class Child:
         return ""
 
     def end(self, patient: bool = False) -> bool:
-        """End it with all that it started; no file of its shared memory stays. False: it cannot be ended.
+        """End it with all that it started, and remove its shared memory. False: it cannot be ended.
 
-        With `patient`, one that has nothing more to do ends by itself.
+        With `patient`, a child that has nothing more to do ends by itself.
         """
         os.close(self._commands)
         self._shared_memory.note(self._numbers())
         deadline = time.monotonic() + (1.0 if patient else 0.0)
-        while time.monotonic() < deadline and not self._tree.has_ended:
+        while time.monotonic() < deadline and not self._child.has_ended:
             time.sleep(0.002)
-        if not self._tree.has_ended:
-            kill(self._tree.process.pid)
+        if not self._child.has_ended:
+            kill(self._child.process.pid)
             with suppress(subprocess.TimeoutExpired):
-                self._tree.process.wait(_END_SECONDS)
+                self._child.process.wait(_END_SECONDS)
         self._await_trackers()
-        self._selector.close()
+        ended = self._child.end()
         os.close(self._events)
-        ended = self._tree.end()
         self._shared_memory.remove()
         return ended
 
     def _await_trackers(self) -> None:
-        """Python's resource trackers remove what their users leave, and end by themselves when those are gone."""
+        """Python's resource trackers clean up after their users, and end by themselves when those are gone."""
         patience = time.monotonic() + _TRACKER_SECONDS
         while time.monotonic() < patience:
-            left = list(self._tree.descendants())
+            left = list(self._child.descendants())
             trackers = [number for number in left if _is_tracker(number)]
             for number in left:
                 if number not in trackers:

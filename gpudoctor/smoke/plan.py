@@ -1,4 +1,4 @@
-"""From a level, devices and names to the list of what is run, in its order."""
+"""From a level, devices and names to the ordered list of kernels to run."""
 
 from __future__ import annotations
 
@@ -21,26 +21,28 @@ SmokeLevel = Literal["quick", "standard", "full"]
 LEVELS: tuple[SmokeLevel, ...] = ("quick", "standard", "full")
 KERNELS = Path(__file__).parent / "kernels"
 SOAK = "soak"
-"""The kernel that lasts as many minutes as a person asks for."""
+"""The kernel that runs for as many minutes as a person asks for."""
 
 
 class Request(Struct, frozen=True):
-    """What is asked for: a level, devices, kernels. `blocked` names GPUs (address or uuid) that are busy, full
-    or exclusive, and why: their kernels are skipped."""
+    """What is asked for: a level, devices, kernels.
+
+    `blocked` names GPUs (address or uuid) that are busy, full or exclusive, and why: their kernels are skipped.
+    """
 
     level: SmokeLevel | None
-    """None: torch is imported and its devices are counted, nothing more."""
+    """None: import torch and count its devices, nothing more."""
     devices: tuple[str, ...] = ()
     """ "cuda:0", "cpu", "cuda" (every GPU), "all" (and the CPU); (): every GPU, or the CPU for a CPU build."""
     kernels: tuple[str, ...] = ()
-    """Names; (): all of the level and of those below it."""
+    """Names; (): all kernels of the level and of lower levels."""
     seconds: float | None = None
-    """Time limit per kernel instead of its own."""
+    """Time limit per kernel, in place of its own."""
     minutes: float = 0.0
-    """How long the soak lasts."""
+    """How long the soak runs."""
     asked: bool = True
     cpu_instead: bool = False
-    """Without names of devices: compute on the CPU where torch sees no GPU."""
+    """If no devices are named: compute on the CPU when torch sees no GPU."""
     blocked: dict[str, str] = {}
 
     @property
@@ -50,10 +52,10 @@ class Request(Struct, frozen=True):
 
 
 class Limits(Struct, frozen=True):
-    """Seconds that a step may take. A kernel that has begun is never cut below its own limit."""
+    """Seconds that a step may take. A running kernel is never cut below its own limit."""
 
     importing: float = 90.0
-    """A cold network disk takes a minute for torch's libraries."""
+    """From a cold network disk torch's libraries take a minute."""
     counting: float = 30.0
     listing: float = 60.0
     """CUDA starts eight GPUs that nothing keeps awake in half a minute."""
@@ -75,7 +77,7 @@ class Limits(Struct, frozen=True):
 
 
 class Job(Struct, frozen=True):
-    """One kernel with one dtype on one device. `skip` tells why it is not run."""
+    """One kernel with one dtype on one device. `skip` says why it does not run."""
 
     kernel: str
     device: str
@@ -105,7 +107,7 @@ def declared(folder: Path = KERNELS) -> tuple[Kernel, ...]:
 
 
 def choose_kernels(request: Request, kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
-    """The kernels that a request means. Raises InputError for a name that there is not."""
+    """The kernels that a request selects. Raises InputError for an unknown name."""
     names = [kernel.name for kernel in kernels]
     for name in request.kernels:
         if name not in names:
@@ -120,20 +122,20 @@ def _near(name: str, names: Sequence[str]) -> str:
     import difflib
 
     near = difflib.get_close_matches(name.lower(), dict.fromkeys(names), 3)
-    meant = f"; did you mean {' or '.join(near)}?" if near else "."
-    return f"{meant} `gpudoctor smoke --list` names all"
+    hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    return f"{hint} `gpudoctor smoke --list` names all"
 
 
 def check_device_names(request: Request) -> None:
-    """Raises InputError for what is no name of a device."""
+    """Raises InputError for a text that is no device name."""
     for name in request.devices:
         if not re.fullmatch(r"cpu|all|cuda(:\d+)?", name):
-            hint = "; ROCm's GPUs are named cuda, too" if re.match(r"hip|rocm|gpu", name) else ""
+            hint = "; ROCm's GPUs are also named cuda" if re.match(r"hip|rocm|gpu", name) else ""
             raise InputError(f"{name!r} is no device{hint}. Devices are cuda:0, cuda:1 ..., cuda, cpu, all")
 
 
 def wants_gpus(request: Request) -> bool:
-    """Whether any GPU may be meant."""
+    """Whether the request may select a GPU."""
     return request.devices == () or any(name != "cpu" for name in request.devices)
 
 
@@ -143,15 +145,15 @@ def wants_cpu(request: Request) -> bool:
 
 
 def choose_devices(request: Request, gpus: Sequence[SmokeDevice], cpu: SmokeDevice) -> tuple[SmokeDevice, ...]:
-    """The devices that a request means, GPUs first. Raises InputError for one that is not among those torch sees.
+    """The devices that a request selects, GPUs first. Raises InputError for one that torch does not see.
 
-    Where it sees none, that is no mistake of who asked: there is none to compute on.
+    If torch sees none, that is not the user's mistake: there is none to compute on.
     """
     there = {device.name: device for device in gpus}
     names = set(request.devices or ("cuda",))
     for name in sorted(names - {"cpu", "all", "cuda"} - set(there)) if gpus else ():
         seen = ", ".join(f"{device.name} ({device.product})" for device in gpus)
-        raise InputError(f"torch sees no device {name!r}. It sees {seen}, and there is the CPU as cpu")
+        raise InputError(f"torch sees no device {name!r}. It sees {seen}, and the CPU is named cpu")
     every = bool(names & {"cuda", "all"})
     return (*(gpu for gpu in gpus if every or gpu.name in names), *((cpu,) if wants_cpu(request) else ()))
 
@@ -159,10 +161,9 @@ def choose_devices(request: Request, gpus: Sequence[SmokeDevice], cpu: SmokeDevi
 def jobs(
     request: Request, kernels: Sequence[Kernel], devices: Sequence[SmokeDevice], all_gpus: int
 ) -> tuple[Job, ...]:
-    """What is run: a level on all devices before the next level; kernels between GPUs after those on one.
+    """The jobs to run: a level on all devices before the next level; kernels between GPUs after those on one.
 
-    `all_gpus` is the number of GPUs that torch sees: kernels that take all of them are skipped where some are not
-    to be used.
+    `all_gpus` is the number of GPUs that torch sees: kernels that need all of them are skipped if some are left out.
     """
     found: list[Job] = []
     gpus = [device for device in devices if device.name != "cpu"]
@@ -192,5 +193,5 @@ def _blocked(device: SmokeDevice, request: Request) -> str:
 
 def _not_all(gpus: Sequence[SmokeDevice], all_gpus: int, request: Request) -> str:
     if len(gpus) < all_gpus:
-        return f"takes all {all_gpus} GPUs; asked for: {', '.join(gpu.name for gpu in gpus)}"
+        return f"needs all {all_gpus} GPUs; asked for: {', '.join(gpu.name for gpu in gpus)}"
     return next((f"{gpu.name}: {why}" for gpu in gpus if (why := _blocked(gpu, request))), "")

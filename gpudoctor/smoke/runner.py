@@ -1,4 +1,4 @@
-"""Runs jobs one by one in a child; a child that is lost is named, ended and replaced."""
+"""Runs jobs one by one in a child; if the child is lost, the kernel is named and the child replaced."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from gpudoctor.smoke.plan import Job, Limits
 from gpudoctor.smoke.trial import try_import
 
 FAILED_STARTS = 3
-"""So many replacements in a row that do not even import torch: no more are tried."""
+"""After this many replacements in a row that do not even import torch, no more are tried."""
 LOST_KERNELS = 4
-"""So many different kernels in a row that take the process with them: the device is given up."""
+"""After this many different kernels in a row that crash the process, the device is given up."""
 
 
 class Starting(Struct, frozen=True):
@@ -32,7 +32,7 @@ class Starting(Struct, frozen=True):
 
 
 class _Finished(Struct):
-    """What a child tells of a kernel that came back."""
+    """What a child reports of a kernel that returned."""
 
     status: Literal["pass", "wrong", "error", "skipped"]
     ms: float | None = None
@@ -48,7 +48,7 @@ Progress = Callable[[SmokeKernel | Starting], None]
 
 
 class Runner:
-    """Holds one child at a time; leaving the `with` ends it."""
+    """Holds one child at a time; leaving the `with` block ends it."""
 
     def __init__(self, start: Callable[[], Child], interpreter: str, limits: Limits) -> None:
         """`start` starts a child that counts no devices; it may raise OSError."""
@@ -59,7 +59,7 @@ class Runner:
         self._lost_in: dict[str, set[str]] = {}
         self._given_up: dict[str, str] = {}
         self.why = ""
-        """Why not everything was run."""
+        """Why not everything ran."""
 
     def __enter__(self) -> Runner:
         return self
@@ -68,17 +68,17 @@ class Runner:
         self.drop(patient=kind is None)
 
     def adopt(self, child: Child) -> Child:
-        """Hold this child, which imports torch already."""
+        """Hold this child, which has imported torch already."""
         self._child = child
         return child
 
     def drop(self, patient: bool = False) -> bool:
-        """End the child, if there is one. False where it cannot be ended."""
+        """End the child, if there is one. False if it cannot be ended."""
         child, self._child = self._child, None
         return child is None or child.end(patient)
 
     def ask(self, message: Message, event: str, seconds: float) -> Message:
-        """One answer of the child. Raises Lost; the child is dropped then."""
+        """One answer of the child. If the child is lost, it is dropped, and Lost is raised."""
         child = self.ready()
         if child is None:
             raise Lost("ended", None, self.why, "", gil=False)
@@ -91,7 +91,7 @@ class Runner:
             raise
 
     def ready(self) -> Child | None:
-        """The child, replaced where it is gone; None where that fails again and again."""
+        """The child, replaced if it is gone; None if that fails again and again."""
         while self._child is None and self._failed_starts < FAILED_STARTS:
             self._failed_starts += 1
             try:
@@ -104,18 +104,18 @@ class Runner:
                 self._failed_starts = 0
                 return child
             said = trial.why if trial.value is None else trial.value.signal or trial.value.error
-            self.why = f"torch, which was imported before, cannot be imported any more: {said}"
+            self.why = f"torch was imported before, and now its import fails: {said}"
             self.drop()
         return self._child
 
     def run(self, jobs: Sequence[Job], seconds: float, progress: Progress) -> tuple[SmokeKernel, ...]:
-        """Every job in its order; none is begun after `seconds`."""
+        """Every job in order; none starts after `seconds`."""
         end = time.monotonic() + seconds
         results = []
         for job in jobs:
             why = job.skip or self._given_up.get(job.device, "")
             if not why and time.monotonic() > end:
-                why = self.why = f"not begun within the {seconds:g} s that all kernels have together"
+                why = self.why = f"not started within the {seconds:g} s that all kernels have together"
             if not why:
                 progress(Starting(job.kernel, job.device, job.dtype))
             result = self._skipped(job, why) if why else self._run(job)
@@ -127,7 +127,7 @@ class Runner:
         return SmokeKernel(name=job.kernel, device=job.device, dtype=job.dtype, status="skipped", detail=why)
 
     def _run(self, job: Job) -> SmokeKernel:
-        """One job; again in a new child where the old one was lost before the kernel began."""
+        """One job; tried again in a new child if the old one was lost before the kernel began."""
         for last_try in (False, True):
             child = self.ready()
             if child is None:
@@ -177,19 +177,19 @@ class Runner:
             raise child.lost("garbled") from None
 
     def _note_loss(self, job: Job, lost: Lost, ended: bool) -> SmokeKernel:
-        """The result of a job whose child was lost; a device on which everything is lost is given up."""
+        """The result of a job whose child was lost; a device that loses every child is given up."""
         where = self._lost_in.setdefault(job.device, set())
         where.add(job.kernel)
         if not ended:
-            self._given_up[job.device] = "a process that used it cannot be ended: it waits in the driver"
+            self._given_up[job.device] = "a process on it cannot be ended: it waits in the driver"
         elif len(where) >= LOST_KERNELS:
-            self._given_up[job.device] = f"given up: {LOST_KERNELS} kernels in a row took the process with them"
+            self._given_up[job.device] = f"given up: {LOST_KERNELS} kernels in a row crashed the process"
         self.why = self._given_up.get(job.device, self.why)
         return loss(job.kernel, job.device, job.dtype, lost, job.seconds, ended)
 
 
 def loss(name: str, device: str, dtype: str, lost: Lost, seconds: float, ended: bool = True) -> SmokeKernel:
-    """The result where the child was lost."""
+    """The result if the child was lost."""
     return SmokeKernel(
         name=name,
         device=device,

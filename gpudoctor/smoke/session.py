@@ -1,4 +1,4 @@
-"""The smoke run: torch imported once in a child of the examined interpreter, then kernel by kernel."""
+"""The smoke run: imports torch once in a child of the examined interpreter, then runs kernel by kernel."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _LIMITS = Limits()
 
 
 class Performed(Struct, frozen=True):
-    """What the import did and, where a level was asked for, what the kernels did."""
+    """The result of the import and, if a level was asked for, of the kernels."""
 
     trial: Fact[ImportTrial]
     smoke: Smoke | None = None
 
 
 def ignore(_: SmokeKernel | Starting) -> None:
-    """Progress that nobody looks at."""
+    """Progress that nobody watches."""
 
 
 def perform(
@@ -50,13 +50,13 @@ def perform(
 ) -> Performed:
     """Import torch in the environment's interpreter and run what is asked for; nothing is left behind.
 
-    Raises InputError for a kernel or device that there is not. A signal that comes meanwhile (Ctrl-C, SIGTERM)
-    takes its course when the children are gone.
+    Raises InputError for an unknown kernel or device. A signal that comes meanwhile (Ctrl-C, SIGTERM) takes effect
+    when the children are gone.
     """
     plan.check_device_names(request)
     chosen = plan.choose_kernels(request, plan.declared(kernels)) if request.level else ()
     refusal = "" if environment.interpreter else "the environment has no interpreter"
-    refusal = refusal if host.live else "nothing is run below a root"
+    refusal = refusal if host.live else "nothing runs below a root"
     if refusal:
         return _nothing(unknown(refusal), request, refusal)
     performed: Performed | None = None
@@ -74,13 +74,13 @@ def perform(
 
 
 def _nothing(trial: Fact[ImportTrial], request: Request, why: str) -> Performed:
-    """Nothing could be run."""
+    """Nothing could run."""
     if request.level is None:
         return Performed(trial)
-    return Performed(trial, _told(request, why=why))
+    return Performed(trial, _result(request, why=why))
 
 
-def _told(
+def _result(
     request: Request, devices: tuple[SmokeDevice, ...] = (), kernels: tuple[SmokeKernel, ...] = (), why: str = ""
 ) -> Smoke:
     assert request.level is not None
@@ -141,7 +141,7 @@ class _Session:
             return Performed(trial, self._smoke(runner, trial.value, lost))
 
     def _smoke(self, runner: Runner, trial: ImportTrial, lost: Lost | None) -> Smoke:
-        """List the devices and run the kernels. `lost`: what became of the first child in counting them."""
+        """List the devices and run the kernels. `lost` says what happened to the first child in counting them."""
         request = self._request
         gpu_build = bool(trial.cuda or trial.hip)
         if request.devices == () and (not gpu_build or (request.cpu_instead and not trial.device_count)):
@@ -167,20 +167,20 @@ class _Session:
         results = runner.run(jobs, self._limits.in_all(request, len(devices)), self._progress)
         none = "torch sees no GPU" if plan.wants_gpus(request) and not gpus else ""
         why = runner.why or ("torch could not list its devices" if failed else none)
-        return _told(request, devices, (*((failed,) if failed else ()), *results), why)
+        return _result(request, devices, (*((failed,) if failed else ()), *results), why)
 
     def _cpu(self) -> SmokeDevice:
         uname = self._host.uname().value
         return SmokeDevice(name="cpu", arch=uname.machine if uname else "")
 
     def _list(self, runner: Runner) -> tuple[SmokeDevice, ...]:
-        """Every GPU that torch sees. Raises Lost, and _ListingError where torch raises."""
+        """Every GPU that torch sees. Raises Lost, or _ListingError if torch raises."""
         command = {"do": "list", "untouched": list(self._request.blocked)}
         answer = runner.ask(command, "devices", self._limits.listing)
         try:
             listed = msgspec.convert(answer, _Listed)
         except msgspec.ValidationError as error:
-            raise _ListingError(f"what torch says of its devices cannot be read: {error}") from None
+            raise _ListingError(f"torch's list of devices cannot be read: {error}") from None
         if listed.error:
             raise _ListingError(listed.error)
         return listed.devices

@@ -11,7 +11,7 @@ FOLDER = "/dev/shm"
 
 
 class SharedMemory:
-    """Tells the files of one child and its descendants from everybody else's, and removes them."""
+    """Distinguishes the files of one child and its descendants from all others, and removes them."""
 
     def __init__(self) -> None:
         self._before = _names()
@@ -21,11 +21,11 @@ class SharedMemory:
 
     @property
     def grown(self) -> bool:
-        """Whether there are files that `note` has not looked at."""
+        """Whether there are files that `note` has not seen."""
         return bool(_names() - self._looked_at)
 
     def note(self, numbers: Iterable[int]) -> None:
-        """Look what these processes hold. What others have made meanwhile is none of theirs."""
+        """Record the files that these processes hold; files that others made meanwhile do not count."""
         new = _names() - self._before
         self._looked_at = self._looked_at | new
         for number in numbers:
@@ -34,7 +34,7 @@ class SharedMemory:
                 self._theirs |= _held(number) & new
 
     def remove(self) -> None:
-        """Remove what these processes held, and what carries their number in its name."""
+        """Remove the files that these processes held, and those with their number in the name."""
         carrying = re.compile(rf"(?:^|[_.-])(?:{'|'.join(map(str, self._numbers)) or 'none'})(?:[_.-]|$)")
         new = _names() - self._before
         for name in (self._theirs & new) | set(filter(carrying.search, new)):

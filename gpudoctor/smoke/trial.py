@@ -14,7 +14,7 @@ from gpudoctor.smoke.plan import Limits
 _ERROR_LIMIT = 600
 
 
-class _Told(Struct):
+class _Report(Struct):
     """A message of the import: `event` is importing, raised, imported or counted."""
 
     event: str
@@ -33,21 +33,21 @@ def try_import(
 ) -> tuple[Fact[ImportTrial], Lost | None]:
     """Follow a child through the import and, with `count`, the counting of devices.
 
-    With what became of the child where it is of no use any more: it may be lost after an import that worked.
+    Also returns what happened to a lost child: it may be lost after an import that worked.
     """
     source = f"import torch in {interpreter}"
     deadline = time.monotonic() + limits.importing
-    told = _Told(event="")
+    report = _Report(event="")
     try:
-        while told.event not in ("raised", "imported"):
-            told = _next(child, told, deadline - time.monotonic())
-        if told.event == "imported" and count:
-            told = _next(child, told, limits.counting)
+        while report.event not in ("raised", "imported"):
+            report = _next(child, report, deadline - time.monotonic())
+        if report.event == "imported" and count:
+            report = _next(child, report, limits.counting)
     except Lost as lost:
-        return _lost(lost, told, limits, source), lost
-    if told.event == "raised":
-        return known(ImportTrial(ok=False, error=told.error[:_ERROR_LIMIT], seconds=told.seconds), source), None
-    return known(_imported(told, told.device_error), source), None
+        return _lost(lost, report, limits, source), lost
+    if report.event == "raised":
+        return known(ImportTrial(ok=False, error=report.error[:_ERROR_LIMIT], seconds=report.seconds), source), None
+    return known(_imported(report, report.device_error), source), None
 
 
 def not_started(interpreter: str) -> Fact[ImportTrial]:
@@ -56,27 +56,27 @@ def not_started(interpreter: str) -> Fact[ImportTrial]:
     return known(ImportTrial(ok=False, error=error), f"import torch in {interpreter}")
 
 
-def _next(child: Child, before: _Told, seconds: float) -> _Told:
+def _next(child: Child, before: _Report, seconds: float) -> _Report:
     message = child.receive(seconds)
     try:
-        told = msgspec.convert(message, _Told)
+        report = msgspec.convert(message, _Report)
     except msgspec.ValidationError:
         raise child.lost("garbled") from None
-    if told.event == "counted":
+    if report.event == "counted":
         return msgspec.structs.replace(
-            before, event="counted", device_count=told.device_count, device_error=told.device_error
+            before, event="counted", device_count=report.device_count, device_error=report.device_error
         )
-    return told
+    return report
 
 
-def _lost(lost: Lost, told: _Told, limits: Limits, source: str) -> Fact[ImportTrial]:
-    if told.event == "imported":  # it was lost in counting the devices: no fault of the import
-        return known(_imported(told, f"the devices could not be counted: {lost.sentence(limits.counting)}"), source)
+def _lost(lost: Lost, report: _Report, limits: Limits, source: str) -> Fact[ImportTrial]:
+    if report.event == "imported":  # it was lost while counting the devices: no fault of the import
+        return known(_imported(report, f"the devices could not be counted: {lost.sentence(limits.counting)}"), source)
     if lost.how == "silent":
-        began = "import torch gave " if told.event else ""
+        began = "import torch gave " if report.event else ""
         return unknown(began + lost.sentence(limits.importing), source)
     said = (lost.last_line or (lost.place and f"at {lost.place}"))[:_ERROR_LIMIT]
-    if not told.event:
+    if not report.event:
         how = NOT_STARTED + ("" if lost.signal else f" (status {lost.status})")
     elif lost.signal:
         return known(ImportTrial(ok=False, error=said, signal=lost.signal), source)
@@ -87,14 +87,14 @@ def _lost(lost: Lost, told: _Told, limits: Limits, source: str) -> Fact[ImportTr
     return known(ImportTrial(ok=False, error=f"{how}: {said}" if said else how, signal=lost.signal), source)
 
 
-def _imported(told: _Told, error: str) -> ImportTrial:
+def _imported(report: _Report, error: str) -> ImportTrial:
     return ImportTrial(
         ok=True,
-        version=told.version,
-        cuda=told.cuda,
-        hip=told.hip,
-        arch_list=told.arch_list,
-        device_count=told.device_count,
-        seconds=round(told.seconds, 3),
+        version=report.version,
+        cuda=report.cuda,
+        hip=report.hip,
+        arch_list=report.arch_list,
+        device_count=report.device_count,
+        seconds=round(report.seconds, 3),
         error=error,
     )

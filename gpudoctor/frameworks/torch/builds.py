@@ -1,7 +1,7 @@
-"""Which torch build a machine should have: what the present one carries, what else could be had, the ways out.
+"""Which torch build a machine should have: what the present one supports, the available ones, and the fixes.
 
-What only a finding needs is imported when it is first asked for: most machines are well. Checks therefore say
-`builds.replacements(...)`; what a healthy machine needs too is imported from `coverage`.
+The modules that only a problem needs are imported on first use, since most machines have none. Checks therefore call
+`builds.replacements(...)`; what a healthy machine also needs is imported from `coverage`.
 """
 
 from importlib import import_module

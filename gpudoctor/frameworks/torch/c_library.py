@@ -1,4 +1,4 @@
-"""The C library of a machine against the one that torch's wheels are built for."""
+"""Compares a machine's C library with the one that torch's wheels need."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MUSL = "musl"
 
 
 def c_library(situation: Situation) -> str | None:
-    """ "glibc 2.31" or "musl", as it was read, else as the distribution's release has it; None: not known."""
+    """ "glibc 2.31" or "musl", as read, else from the distribution's release; None: unknown."""
     system = situation.machine.system
     if system.libc.value or system.os.value is None:
         return system.libc.value
@@ -31,7 +31,7 @@ def too_old_for(libc: str | None, glibc: str | None) -> bool:
 
 
 def asked_glibc(situation: Situation, torch: Torch) -> str | None:
-    """The glibc that a torch asks for, as its libraries say, else as is known of its build; None: none, not known."""
+    """The glibc that a torch needs, read from its libraries, else known of its build; None: none, or unknown."""
     if not torch.needs_glibc.undecided:
         return torch.needs_glibc.value
     row = situation.matrix.build_of(torch, situation.platform)
@@ -39,7 +39,7 @@ def asked_glibc(situation: Situation, torch: Torch) -> str | None:
 
 
 def cannot_load(situation: Situation, torch: Torch) -> bool:
-    """Whether a torch asks for a newer glibc than there is. Nix brings its own."""
+    """Whether a torch needs a newer glibc than the system has. Nix brings its own."""
     asked = asked_glibc(situation, torch)
     if asked is None or not too_old_for(c_library(situation), asked):
         return False
@@ -49,16 +49,16 @@ def cannot_load(situation: Situation, torch: Torch) -> bool:
 
 
 def on_another_system(libc: str | None, rejected: tuple[Rejected, ...]) -> tuple[Fix, ...]:
-    """Where nothing but the C library speaks against a build: a system that has another."""
+    """The fix where only the C library rules a build out: a system with another one."""
     refused = [item for item in rejected if item.because == "libc"]
     if not refused:
         return ()
     newest = refused[0]
-    text = f"torch {newest.torch}+{newest.build} would serve here, but it {newest.why}. "
+    text = f"torch {newest.torch}+{newest.build} would work here, but it {newest.why}. "
     if libc == MUSL:
         text += (
             "There is no torch wheel for musl: use an image or a distribution with glibc (python:3.12-slim, Debian, "
-            "Ubuntu), or, where the CPU is enough, the torch that the distribution itself packages."
+            "Ubuntu) or, where the CPU is enough, the torch that the distribution itself packages."
         )
         return (Fix("Use an image or a distribution with glibc", (Manual(text=text),)),)
     text += "The C library belongs to the system: use a newer release of the distribution, or a container of one."

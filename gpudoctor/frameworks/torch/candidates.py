@@ -1,4 +1,4 @@
-"""Every torch build that could be installed, judged for a set of GPUs: can run on all of them, or why not."""
+"""Evaluates every installable torch build for a set of GPUs: it runs on all of them, or why it does not."""
 
 from __future__ import annotations
 
@@ -38,51 +38,51 @@ class Choice(Struct, frozen=True):
     build: str
     origin: str
     index_url: str
-    """"" is the package index's own build."""
+    """"" for the package index's own build."""
     cuda: str | None
     rocm: str | None
     level: Literal["native", "ptx", "cpu"]
     driver: DriverVerdict
-    """What the driver says to its CUDA; "serves" where none is needed."""
+    """How the driver supports its CUDA; "serves" where it needs no driver."""
     basis: Basis
     standing: Standing
-    """How far those who build it stand behind it for these GPUs."""
+    """How far its publisher supports it for these GPUs."""
     community: bool
     extra: str = ""
     """Extras that choose device code: "device-gfx1031"."""
     carries: str = ""
-    """What serves the GPUs: "sm_120", "sm_89 runs its sm_86 code"."""
+    """The code that runs on the GPUs: "sm_120", "sm_89 runs its sm_86 code"."""
     pythons: tuple[str, ...] = ()
     lacks_linalg: bool = False
     """Its torch.linalg library is known to have no code for one of the GPUs."""
     fault: str = ""
-    """What a known issue says of it on this machine."""
+    """A known issue that affects it on this machine."""
     fault_of_release: bool = False
-    """That fault comes with the release, whatever the GPU."""
+    """That fault affects the release, whatever the GPU."""
     passed_over: str = ""
-    """A nearer build that has such a fault, and which."""
+    """A nearer build that was passed over, and its fault."""
     why: tuple[str, ...] = ()
 
 
 class Rejected(Struct, frozen=True):
-    """A build that does not serve, and the first reason why."""
+    """A build that does not work here, and the first reason why."""
 
     torch: str
     build: str
     why: str
     origin: str = ""
     because: Literal["python", "vendor", "unknown", "code", "blas", "driver", "branch", "libc"] = "code"
-    """"libc": all else would serve."""
+    """"libc": everything else would work."""
 
 
 @answer_once
 def candidates(
     situation: Situation, gpus: tuple[Gpu, ...], *, any_python: bool = False, driver: str | None = None
 ) -> tuple[tuple[Choice, ...], tuple[Rejected, ...]]:
-    """Every installable build of the platform: those that serve all the GPUs, best first, and the others.
+    """Every installable build of the platform: those that run on all the GPUs, best first, and the others.
 
-    `any_python` leaves the question of the interpreter out; `driver` asks about another driver than the present
-    one. Without GPUs the CPU builds are the choices.
+    With `any_python` the interpreter does not matter. `driver` asks about another driver than the present one.
+    Without GPUs the CPU builds are the choices.
     """
     python = None if any_python else situation.python
     bench = Bench(situation, gpus, driver or driver_after_fix(situation, gpus))
@@ -94,20 +94,20 @@ def candidates(
 
 
 class Bench:
-    """What builds are measured on: the GPUs of a machine, with the driver that they will have."""
+    """What builds are evaluated for: the GPUs of a machine, and the driver that they will have."""
 
     def __init__(self, situation: Situation, gpus: tuple[Gpu, ...], driver: str | None) -> None:
         self.situation = situation
         self.matrix = situation.matrix
         self.gpus = gpus
         self.driver = driver
-        """The present driver, or the nearest that the GPUs themselves ask for; None: not known."""
+        """The present driver, or the nearest one that the GPUs need; None: unknown."""
         self.libc = c_library(situation)
-        self._plain = without_overrides(situation)  # with a build that carries the GPU none is kept
+        self._plain = without_overrides(situation)  # a build with code for the GPU needs no override
         self._issues = against_builds(self._plain, gpus) if gpus else ()
 
     def with_fault(self, choice: Choice) -> Choice:
-        """A choice with what a known issue that holds for it says; one of these very GPUs before any other."""
+        """A choice with the known issue that affects it; one about these very GPUs takes precedence."""
         held = (issue for issue in self._issues if speaks_against(issue, self._plain, choice))
         issue = min(held, key=_of_release, default=None)
         if issue is None:
@@ -123,7 +123,7 @@ def _of_release(issue: KnownIssue) -> bool:
 
 
 def _assess(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejected:
-    """One build for the GPUs of a bench, and then for its C library."""
+    """Evaluate one build for the GPUs of a bench, and then for its C library."""
     found = _assess_code(bench, row, python)
     glibc = bench.matrix.glibc_of(row)
     if isinstance(found, Choice) and too_old_for(bench.libc, glibc):
@@ -142,7 +142,7 @@ def _assess_code(bench: Bench, row: TorchBuild, python: str | None) -> Choice | 
         kind = {"cpu": "a CPU build", "amd": "a ROCm build: NVIDIA GPUs cannot use it"}
         return _rejected(row, "vendor", kind.get(vendor, "a CUDA build: AMD GPUs cannot use it"))
     if any(not gpu.arch.value for gpu in bench.gpus):
-        return _rejected(row, "unknown", "the architecture of a GPU is not known")
+        return _rejected(row, "unknown", "the architecture of a GPU is unknown")
     return _assess_rocm(bench, row) if vendor == "amd" else _assess_cuda(bench, row)
 
 
@@ -154,7 +154,7 @@ def _has_wheel(row: TorchBuild, python: str) -> bool:
 def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
     cuda, matrix = row.cuda or "", bench.matrix
     if row.archs is None:
-        return _rejected(row, "unknown", "which architectures it carries is not known")
+        return _rejected(row, "unknown", "the architectures it has code for are unknown")
     for gpu in bench.gpus:
         last = matrix.last_branch(gpu.arch.value or "")
         floor = matrix.floor(cuda)
@@ -175,7 +175,7 @@ def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
         sm = gpu.arch.value or ""
         answer = cuda_answer(bench.situation, sm, row.archs, row.ptx or (), cuda=cuda, driver=bench.driver)
         if answer.runs != "yes":
-            return _rejected(row, "code", f"no code for {sm} ({gpu.name}); it carries {' '.join(row.archs)}")
+            return _rejected(row, "code", f"no code for {sm} ({gpu.name}); it has code for {' '.join(row.archs)}")
         if cudnn and matrix.cudnn_lacks(cudnn, sm):
             return _rejected(row, "code", f"no code for {sm} ({gpu.name}) in the cuDNN that comes with it ({cudnn})")
         native = native and answer.native
@@ -194,10 +194,10 @@ def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
 def _assess_rocm(bench: Bench, row: TorchBuild) -> Choice | Rejected:
     targets = tuple(dict.fromkeys(gpu.arch.value or "" for gpu in bench.gpus))
     if row.archs is None:
-        return _rejected(row, "unknown", "which architectures it carries is not known")
+        return _rejected(row, "unknown", "the architectures it has code for are unknown")
     for gfx in targets:
         if gfx_answer(bench.matrix, gfx, row.archs).runs != "yes":
-            return _rejected(row, "code", f"no code for {gfx}; it carries {' '.join(row.archs)}")
+            return _rejected(row, "code", f"no code for {gfx}; it has code for {' '.join(row.archs)}")
         blas = blas_answer(bench.matrix, gfx, row.rocm, row.archs if row.extra else None)
         if blas != "yes":
             lacks = "has no kernels" if blas == "no" else "is not known to have kernels"
@@ -205,7 +205,7 @@ def _assess_rocm(bench: Bench, row: TorchBuild) -> Choice | Rejected:
     carries = ", ".join(targets)
     if not row.extra:
         return _chosen(bench.matrix, row, level="native", carries=carries)
-    # A multi-arch build: its device code comes in wheels of their own, chosen by extras.
+    # A multi-arch build: its device code comes in separate wheels, chosen by extras.
     extra = ",".join(row.extra.format(gfx=gfx) for gfx in targets)
     standing = min((_device_level(bench.matrix, gfx) for gfx in targets), key=_STANDINGS.index)
     return _chosen(bench.matrix, row, level="native", carries=carries, extra=extra, standing=standing)
@@ -227,12 +227,12 @@ def _chosen(
     standing: Standing = "supported",
     lacks_linalg: bool = False,
 ) -> Choice:
-    why = [f"carries {carries}" if carries else "runs without a GPU"]
+    why = [f"has code for {carries}" if carries else "runs without a GPU"]
     if carries and row.basis in ("derived", "unknown"):
         why[0] += " (list not read from the wheel)"
     if row.cuda:
         said = {
-            "serves": f"the driver serves CUDA {row.cuda}",
+            "serves": f"the driver supports CUDA {row.cuda}",
             "minor-version": f"CUDA {row.cuda} by minor-version compatibility",
             "too-old": "",
             "unknown": f"needs a driver from {matrix.floor(row.cuda)} on",
@@ -241,7 +241,7 @@ def _chosen(
     if level == "ptx":
         why.append("compiled from PTX at the first start")
     if lacks_linalg:
-        why.append("torch.linalg has no code for it")
+        why.append("torch.linalg has no code for the GPU")
     if standing in ("tested", "built"):
         why.append(f"device code only {standing}, not supported")
     if row.community:
@@ -288,17 +288,17 @@ def _newest_first(version: str) -> tuple[int, ...]:
 
 
 def merely_built(choice: Choice) -> bool:
-    """Whether nobody stands behind it: community builds, and device code that was built and never tried."""
+    """Whether nobody supports it: community builds, and device code that was built and never tested."""
     return choice.community or choice.standing in ("none", "built")
 
 
 def within_version(matrix: Matrix, choice: Choice) -> tuple[object, ...]:
     """Rank among the builds of one torch version, best lowest.
 
-    A driver that serves its CUDA fully before minor-version compatibility, machine code before PTX, all of torch
-    before a build without its linalg part. Then the CUDA nearest to the driver: the newest that it serves, or
-    else the oldest; with an unknown driver the one that the release is made for; of ROCm the newest. Then a list
-    that was read or documented before a derived one.
+    Full driver support for its CUDA comes before minor-version compatibility, machine code before PTX, all of torch
+    before a build without torch.linalg. Then comes the CUDA nearest to the driver: the newest that it supports, or
+    else the oldest. With an unknown driver it is the release's default CUDA; for ROCm the newest. Last, a list that
+    was read or documented comes before a derived one.
     """
     release = matrix.release(choice.version)
     cuda = choice.cuda or choice.rocm or "0"
@@ -311,7 +311,7 @@ def within_version(matrix: Matrix, choice: Choice) -> tuple[object, ...]:
         ("serves", "unknown", "minor-version", "too-old").index(choice.driver),
         choice.level == "ptx",
         choice.lacks_linalg,
-        choice.origin == "amd",  # the vendor's own index after torch's own
+        choice.origin == "amd",  # torch's own index comes before the vendor's
         nearness,
         ("measured", "documented", "derived", "unknown").index(choice.basis),
         choice.index_url != "",

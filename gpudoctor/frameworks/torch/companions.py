@@ -1,4 +1,4 @@
-"""torchvision and torchaudio beside a torch build: only where they are installed."""
+"""torchvision and torchaudio for a torch build, only where they are installed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def pairing(
 ) -> tuple[Together, tuple[ReplacePackage, ...]]:
     """(name, version) of the companions to install with a build, and those that its index does not have.
 
-    Those that are installed, and those that `also` names.
+    Covers the installed companions, and those that `also` names.
 
-    A companion of an older torch release that serves later ones (torchaudio 2.11) lies only in the indexes of
-    its own release, and in AMD's. Where several versions pair, the minor release is named ("0.29.*").
+    A companion of an older torch release that works with later ones (torchaudio 2.11) lies only in the indexes of its
+    own release, and in AMD's. Where several versions pair, the minor release is named ("0.29.*").
     """
     environment = situation.environment
     row = situation.matrix.companion(choice.version)

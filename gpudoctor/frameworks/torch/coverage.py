@@ -1,4 +1,4 @@
-"""What the installed torch carries for a GPU: as read from its files, as it says itself, or by the matrix."""
+"""Which GPUs the installed torch has code for: read from its files, from its own answer, or from the matrix."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Carried(Struct, frozen=True):
     by: str = ""
     """The architecture that decided ("sm_86")."""
     code: tuple[str, ...] = ()
-    """All architectures that the build carries."""
+    """All architectures that the build has code for."""
     source: str = ""
-    """Where they were read."""
+    """Where these architectures were read."""
     via_override: str | None = None
-    """Value of the override in force for this GPU, where there is one."""
+    """Value of the override in force for this GPU, if any."""
     blas: Runs = "unknown"
-    """Whether the BLAS that comes with it has kernels for the GPU."""
+    """Whether the BLAS of the build has kernels for the GPU."""
     partial: bool = False
     """Only a few kernels of the build are for this GPU."""
     native: bool = False
@@ -49,7 +49,7 @@ class Carried(Struct, frozen=True):
 
 
 class Code(Struct, frozen=True):
-    """Architectures that a build carries, and where they were read. `archs` holds SASS or gfx."""
+    """Architectures that a build has code for, and where they were read. `archs` holds SASS or gfx."""
 
     archs: tuple[str, ...]
     ptx: tuple[str, ...] = ()
@@ -57,12 +57,12 @@ class Code(Struct, frozen=True):
     blas: tuple[str, ...] | None = None
     source: str = ""
     more: bool = False
-    """There may be others: what was found names a family, or what a publisher supports at least."""
+    """The list may be incomplete: it names a family, or the least that a publisher supports."""
 
 
 @answer_once
 def carries(situation: Situation, gpu: Gpu) -> Carried:
-    """Whether the torch of the examined environment has code for this GPU, overrides taken into account."""
+    """Whether the torch of the examined environment has code for this GPU, including overrides."""
     torch = situation.torch
     if torch is None:
         return Carried(runs="unknown", rule="no-torch")
@@ -84,11 +84,11 @@ def carries(situation: Situation, gpu: Gpu) -> Carried:
 
 
 def code_of(situation: Situation, torch: Torch, vendor: Vendor) -> Code | None:
-    """What an installed torch carries for one vendor's GPUs; None where nothing tells.
+    """The code of an installed torch for one vendor's GPUs; None where nothing tells.
 
-    The order of trust: its own libraries and archives, the device distributions beside a multi-arch host wheel
-    (whose libraries hold no code; a distribution for a whole family does not tell its targets), the list that the
-    build prints, the row of the matrix; of AMD's own wheels without a row, what AMD supports with that ROCm.
+    Sources in order of trust: its own libraries and archives; the device distributions beside a multi-arch host
+    wheel, whose libraries hold no code (a distribution for a whole family does not tell its targets); the list that
+    the build prints; the row of the matrix; for AMD's own wheels without a row, what AMD supports with that ROCm.
     """
     own = torch.archs.value
     environment = situation.environment
@@ -130,7 +130,7 @@ def code_of(situation: Situation, torch: Torch, vendor: Vendor) -> Code | None:
     if row is None and vendor == "amd" and torch.origin == "amd":
         return _of_amd(situation.matrix, torch, wheels)
     if row is None or not row.archs or row.extra:
-        return None  # a row with an extra lists what can be had, not what was installed
+        return None  # a row with an extra lists what is available, not what was installed
     return Code(
         archs=row.archs,
         ptx=row.ptx or (),
@@ -141,8 +141,11 @@ def code_of(situation: Situation, torch: Torch, vendor: Vendor) -> Code | None:
 
 
 def _of_amd(matrix: Matrix, torch: Torch, wheels: list[str]) -> Code | None:
-    """What AMD's own wheels without a row carry: those of one family by the ROCm libraries beside them
-    (rocm-sdk-libraries-gfx103x-dgpu), those that name their commit what AMD supports with that ROCm, or more."""
+    """The code of AMD's own wheels without a row in the matrix.
+
+    For a one-family wheel the ROCm libraries beside it tell (rocm-sdk-libraries-gfx103x-dgpu). A wheel that names its
+    commit has code for what AMD supports with that ROCm, or more.
+    """
     family = next((found for name in wheels if (found := re.match(_FAMILY, name))), None)
     if family is not None:
         prefix, kind = family[1], family[3]
@@ -157,7 +160,7 @@ def _of_amd(matrix: Matrix, torch: Torch, wheels: list[str]) -> Code | None:
 
 
 def _in_family(row: GfxTarget, prefix: str, open_ended: bool, kind: str | None) -> bool:
-    """Whether a target is of "gfx1151", "gfx103x-dgpu" or "gfx110x-all"."""
+    """Whether a target belongs to "gfx1151", "gfx103x-dgpu" or "gfx110x-all"."""
     if kind in ("dgpu", "apu", "dcgpu") and row.kind != kind:
         return False
     return row.gfx == prefix or (open_ended and row.gfx[:-1] == prefix)
@@ -167,8 +170,10 @@ def _in_family(row: GfxTarget, prefix: str, open_ended: bool, kind: str | None) 
 
 
 def toolkit_knows(matrix: Matrix, torch: Torch, gpu: Gpu) -> Literal["yes", "not-yet", "dropped", "unknown"]:
-    """Whether the CUDA that torch was built with can compile for a GPU: "not-yet" leaves PTX of an older
-    architecture, which runs on the GPU; "dropped" leaves nothing."""
+    """Whether the CUDA that torch was built with can compile for a GPU.
+
+    "not-yet" leaves PTX of an older architecture, which runs on the GPU; "dropped" leaves nothing.
+    """
     row = matrix.capability(gpu.arch.value) if gpu.vendor == "nvidia" and gpu.arch.value else None
     if row is None or not torch.cuda or not figures(torch.cuda):
         return "unknown"
@@ -217,33 +222,33 @@ def _carries_cuda(situation: Situation, torch: Torch, sm: str, code: Code) -> Ca
 
 
 def override_in_force(situation: Situation, gpu: Gpu) -> str | None:
-    """What HSA_OVERRIDE_GFX_VERSION says for this GPU; the form with a KFD node's number comes first."""
+    """The HSA_OVERRIDE_GFX_VERSION for this GPU; the form with a KFD node's number takes precedence."""
     own = situation.variable(f"{OVERRIDE}_{gpu.kfd_node}") if gpu.kfd_node is not None else None
     return own or situation.variable(OVERRIDE) or None
 
 
 def natively(situation: Situation, gpu: Gpu) -> Carried:
-    """What it carries for the GPU itself, overrides left aside."""
+    """What the build has for the GPU itself, without overrides."""
     return carries(without_overrides(situation), gpu)
 
 
 @answer_once
 def without_overrides(situation: Situation) -> Situation:
-    """The same with no form of HSA_OVERRIDE_GFX_VERSION set."""
+    """The same without any form of HSA_OVERRIDE_GFX_VERSION."""
     variables = situation.machine.variables
     others = {name: value for name, value in variables.items() if not name.startswith(OVERRIDE)}
     return situation if others == variables else situation.on(replace(situation.machine, variables=others))
 
 
 def same_generation(gpu: GfxTarget | None, other: GfxTarget | None) -> bool:
-    """Whether two targets are of one generation: gfx1031 and gfx1030, not gfx1010 and gfx1030."""
+    """Whether two targets are of one generation: gfx1031 and gfx1030 are, gfx1010 and gfx1030 are not."""
     if gpu is None or other is None:
         return False
     return gpu.gfx[:-1] == other.gfx[:-1] and gpu.family.split()[0] == other.family.split()[0]
 
 
 def within_generation(matrix: Matrix, real: str, named: str) -> bool:
-    """Whether an override to `named` stays within the GPU's generation, or is one that the matrix knows to hold."""
+    """Whether an override to `named` stays in the GPU's generation, or the matrix knows that it works."""
     policy = matrix.override(real)
     if policy and policy.value and matrix.gfx_of_override(policy.value) == named:
         return policy.safety in ("safe-class", "risky")
@@ -257,7 +262,7 @@ def gfx_answer(matrix: Matrix, gfx: str, archs: tuple[str, ...]) -> Answer:
 
 
 def blas_answer(matrix: Matrix, gfx: str, rocm: str | None, shipped: tuple[str, ...] | None) -> Runs:
-    """Whether rocBLAS has kernels for a target: what was found beside it, else what that ROCm ships."""
+    """Whether rocBLAS has kernels for a target, by the files found, else by what that ROCm ships."""
     if shipped is None:
         row = matrix.blas(rocm) if rocm else None
         shipped = row.rocblas if row else None

@@ -1,4 +1,4 @@
-"""Which usable GPUs the installed torch has code for, and what a GPU that it does not serve weighs.
+"""Which usable GPUs the installed torch has code for, and how severe it is if it has none.
 
 Holds no checks itself.
 """
@@ -43,11 +43,11 @@ REPAIRED_WITH_TORCH = (
     "nccl-shadowed",
     "libstdcxx-too-old",
 )
-"""Faults of the present build that vanish with another one."""
+"""Problems of the present build that vanish with another build."""
 
 
 class Fit(Struct, frozen=True):
-    """A usable GPU of the vendor that torch is built for, and what torch carries for it."""
+    """A usable GPU of the vendor that torch is built for, and torch's code for it."""
 
     gpu: Gpu
     carried: Carried
@@ -58,7 +58,7 @@ class Fit(Struct, frozen=True):
 
     @property
     def fails(self) -> bool:
-        """Known not to be served: no code, or no BLAS to go with it."""
+        """Whether the build certainly does not work on the GPU: it has no code, or no BLAS for it."""
         return self.carried.runs == "no" or (self.carried.runs == "yes" and self.carried.blas == "no")
 
 
@@ -71,10 +71,10 @@ def fits(situation: Situation) -> tuple[Fit, ...]:
 
 
 def weight(fit: Fit, all_fits: tuple[Fit, ...]) -> Severity:
-    """How much a GPU weighs that torch has no code for: a note beside a better GPU that works, else an error.
+    """How severe it is that torch has no code for a GPU: a note beside a better GPU that works, else an error.
 
-    The first GPU of a process is the fastest one (CUDA), so an unserved GPU that is newer than all served
-    ones is what a program meets first.
+    CUDA gives a process the fastest GPU first. So a program first meets an unsupported GPU if it is newer than all
+    supported ones.
     """
     working = [other.gpu for other in all_fits if other.served]
     weaker = any(older(fit.gpu, other) for other in working)
@@ -82,7 +82,7 @@ def weight(fit: Fit, all_fits: tuple[Fit, ...]) -> Severity:
 
 
 def equal_fits(some: tuple[Fit, ...]) -> tuple[tuple[Fit, ...], ...]:
-    """Fits of one GPU name and one answer together."""
+    """Groups of fits with the same GPU name and the same answer."""
     return tuple(together(some, lambda fit: (fit.gpu.name, fit.gpu.arch.value, fit.carried)).values())
 
 
@@ -92,7 +92,7 @@ def finding_about(group: tuple[Fit, ...], severity: Severity, **parts: Any) -> F
 
 
 def evidence(torch: Torch, fit: Fit) -> tuple[Evidence, ...]:
-    """What a judgement about code rests on."""
+    """What a judgement about code is based on."""
     return (
         Evidence.of("gpu.arch", fit.gpu.arch),
         Evidence("torch.version", torch.version, torch.source),
@@ -101,7 +101,7 @@ def evidence(torch: Torch, fit: Fit) -> tuple[Evidence, ...]:
 
 
 def confidence(fit: Fit) -> Confidence:
-    """Certain where the code was read, or is that of this very build; likely by a list that was drawn from others."""
+    """Certain if the code was read, or the list is of this very build; likely if the list was derived from others."""
     drawn = "derived" in fit.carried.source or "published" in fit.carried.source
     return "likely" if drawn else "certain"
 
@@ -112,7 +112,7 @@ def spelled(archs: tuple[str, ...]) -> str:
 
 
 def better_torch(situation: Situation) -> tuple[Fix, ...]:
-    """Ways out by another torch, chosen for the GPUs that it should serve."""
+    """Fixes with another torch, chosen for the GPUs that it should support."""
     vendor = situation.built_for
     usable = situation.usable_of(vendor) if vendor and situation.usable_of(vendor) else situation.usable
     gpus = builds.gpus_to_serve(situation, usable)
@@ -120,30 +120,32 @@ def better_torch(situation: Situation) -> tuple[Fix, ...]:
 
 
 def without_variable(fix: Fix, name: str) -> Fix:
-    """A way out that also does away with a variable, unless it sets or unsets it already."""
+    """The fix, which now also unsets a variable, unless it sets or unsets it already."""
     if any(isinstance(remedy, SetVariable | UnsetVariable) and remedy.name == name for remedy in fix.remedies):
         return fix
     return Fix(fix.title, (*fix.remedies, UnsetVariable(name, why="the GPU's own target then counts")))
 
 
 def native(situation: Situation, fit: Fit) -> Fit:
-    """What the build carries for a GPU where no override is in force."""
+    """The build's code for a GPU where no override is in force."""
     return Fit(fit.gpu, natively(situation, fit.gpu))
 
 
 def spoiled(situation: Situation, fit: Fit) -> bool:
-    """A GPU that the build serves, and that an override keeps from it."""
+    """Whether the build supports the GPU, but an override makes it fail."""
     return fit.fails and fit.carried.via_override is not None and native(situation, fit).served
 
 
 def misled(fit: Fit) -> bool:
-    """An override takes the GPU for one of another generation: that has its own finding."""
+    """Whether an override takes the GPU for one of another generation: that is a problem of its own."""
     return fit.carried.rule == "override-out-of-generation"
 
 
 def aside(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> bool:
-    """An AMD GPU that does not decide about this environment: integrated graphics beside a GPU that is made to
-    compute, or a GPU beside one that works and that a process meets first."""
+    """Whether an AMD GPU does not decide about this environment.
+
+    That is integrated graphics beside a compute GPU, or a GPU beside a working one that a process meets first.
+    """
     if fit.gpu.integrated and (situation.usable_of("nvidia") or any(not other.gpu.integrated for other in all_fits)):
         return True
     first = process_order(situation)[:1]
@@ -151,8 +153,10 @@ def aside(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> bool:
 
 
 def amd_fixes(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> tuple[Fix, ...]:
-    """Ways out for an AMD GPU that the build does not serve: another build, where one serves it; last, where it
-    serves others, showing a process only those."""
+    """Fixes for an AMD GPU that the build does not support.
+
+    Another build, if one supports the GPU; last, if the build supports other GPUs, showing only those to a process.
+    """
     gpus = builds.gpus_to_serve(situation, situation.usable_of("amd"))
     others = tuple(other.gpu for other in all_fits if other.served)
     show = show_only(situation, others) if others else None
@@ -167,7 +171,7 @@ def _for_the_cpu(fix: Fix) -> bool:
 
 
 def show_only(situation: Situation, wanted: tuple[Gpu, ...]) -> Fix | None:
-    """The way out that leaves only `wanted` of AMD's GPUs to a process, where the variable can be told."""
+    """The fix that shows only `wanted` of AMD's GPUs to a process; None if the variable's value is unknown."""
     setting = visible_as(situation, wanted)
     if setting is None:
         return None
@@ -177,13 +181,15 @@ def show_only(situation: Situation, wanted: tuple[Gpu, ...]) -> Fix | None:
 
 
 def process_order(situation: Situation) -> tuple[Gpu, ...]:
-    """AMD GPUs as a HIP process numbers them, visibility variables applied; empty where that is not known."""
+    """AMD GPUs as a HIP process numbers them, with visibility variables applied; empty if that is unknown."""
     return in_process_order(situation.machine, "amd")
 
 
 def visible_as(situation: Situation, wanted: tuple[Gpu, ...]) -> tuple[str, str] | None:
-    """The variable and value that leave only `wanted` of AMD's GPUs to a process: HIP_VISIBLE_DEVICES counts
-    what ROCR_VISIBLE_DEVICES leaves."""
+    """The variable and value that show only `wanted` of AMD's GPUs to a process.
+
+    HIP_VISIBLE_DEVICES counts the GPUs that ROCR_VISIBLE_DEVICES leaves.
+    """
     gpus = runtime_order(situation.machine, "amd")
     rocr = situation.variable("ROCR_VISIBLE_DEVICES")
     if rocr is not None:
@@ -204,8 +210,11 @@ def build_name(torch: Torch) -> str:
 
 
 def not_told(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> NotJudged:
-    """That nothing tells whether a build serves a GPU. It does not matter for integrated graphics beside a GPU
-    that works, nor for a build that was made for its place by a toolkit that can compile for the GPU."""
+    """The open question whether a build supports a GPU.
+
+    It does not matter for integrated graphics beside a working GPU, nor for a build made for its place by a toolkit
+    that can compile for the GPU.
+    """
     torch = situation.torch
     assert torch is not None
     beside = fit.gpu.integrated and any(other.served for other in all_fits)
@@ -215,19 +224,17 @@ def not_told(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> NotJu
 
 
 def why_unknown(torch: Torch, fit: Fit) -> str:
-    """Why cannot be said whether a build serves a GPU."""
+    """Why it is unknown whether a build supports a GPU."""
     if fit.carried.rule == "no-arch":
-        return (
-            f"the architecture of {fit.gpu.name} is not known, so neither whether {build_name(torch)} has code for it"
-        )
+        return f"the architecture of {fit.gpu.name} is unknown, and so is whether {build_name(torch)} has code for it"
     if fit.carried.rule == "no-list" and torch.origin == "amd" and not torch.archs.why:
         return (
             f"{build_name(torch)} holds no device code itself, and no amd-torch-device-* distribution beside it says "
             f"that it is for {fit.gpu.arch.value}"
         )
     if fit.carried.rule == "no-list":
-        return f"which architectures {build_name(torch)} was built for is not known ({torch.archs.why or 'no list'})"
+        return f"the architectures {build_name(torch)} was built for are unknown ({torch.archs.why or 'no list'})"
     return (
         f"whether the code of {build_name(torch)} ({spelled(fit.carried.code)}) runs on {fit.gpu.name} "
-        f"({fit.gpu.arch.value}) is not known"
+        f"({fit.gpu.arch.value}) is unknown"
     )

@@ -1,4 +1,4 @@
-"""Which of the usable GPUs a build is chosen for."""
+"""The usable GPUs for which a build is chosen."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gpudoctor.situation.nvidia_driver import refusal
 
 @answer_once
 def gpus_to_serve(situation: Situation, usable: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """The GPUs that a torch build should serve.
+    """The GPUs that a torch build should support.
 
-    Discrete GPUs; integrated ones only where nothing else is there. A GPU that no build could ever serve does
-    not drag the others down, and neither does the one that drives the display if the others can only be served
-    without it. Where no one driver serves all NVIDIA GPUs, those count that the present one serves.
+    These are the discrete GPUs, or the integrated ones if there are no others. A GPU that no build can support is
+    left out. So is the GPU that drives the display, if the others can only be supported without it. If no single
+    driver supports all NVIDIA GPUs, those count that the present one supports.
     """
     gpus = tuple(gpu for gpu in usable if not gpu.integrated) or usable
     if len(gpus) < 2:

@@ -1,4 +1,4 @@
-"""Smoke kernels that failed, put together by cause and GPU: ten kernels that die of one cause are one fault.
+"""Failed smoke kernels grouped by cause and GPU: ten kernels that fail for one cause are one fault.
 
 Holds no checks itself.
 """
@@ -19,25 +19,25 @@ CRASH, WRONG, BUSY = "smoke-crash", "smoke-wrong-result", "gpu-busy-or-exclusive
 NO_CODE = ("torch-no-arch-for-gpu", "torch-dropped-old-gpu", "torch-rocm-no-arch-for-gpu", "rocblas-no-arch")
 _FAILED = ("error", "crash", "timeout")
 _FULL = 0.1
-"""A GPU with less than this share of its memory free was filled by others before the kernels ran."""
+"""If less than this share of a GPU's memory was free before the kernels ran, other programs had filled it."""
 _ALL = "cuda"
 _SHOWN = 3
 _LINE = 160
 
 
 class Fault(Struct, frozen=True):
-    """What is wrong on one GPU, or on equal ones, as far as one cause goes."""
+    """One cause of failed kernels, on one GPU or on equal ones."""
 
     slug: str
     kernels: tuple[SmokeKernel, ...]
-    """Those that failed of it."""
+    """The kernels that failed for this cause."""
     ran: int
-    """How many ran on these GPUs."""
+    """How many kernels ran on these GPUs."""
     devices: tuple[str, ...]
     gpus: tuple[Gpu, ...] = ()
-    """None: the CPU, the environment, or GPUs that could not be told."""
+    """None: the CPU, the environment, or unknown GPUs."""
     causes: tuple[ErrorPattern, ...] = ()
-    """Rows whose text was seen, first one first."""
+    """Rows whose text matched, the first one first."""
     mixed: bool = False
     """Other kernels passed on the same device."""
 
@@ -47,7 +47,7 @@ def faults(situation: Situation) -> tuple[Fault, ...]:
     smoke = situation.machine.smoke
     found = [fault for device in _devices(situation) for fault in _of_device(situation, device)]
     trial = situation.torch.trial.value if situation.torch else None
-    imported = trial is None or trial.ok  # else the check of the import has told it
+    imported = trial is None or trial.ok  # otherwise the import check has reported it
     if smoke and imported and not any(kernel.status != "skipped" for kernel in smoke.kernels):
         row = situation.matrix.cause_of(smoke.why, situation.built_for)
         said = SmokeKernel(name="start", device="", status="error", message=smoke.why)
@@ -68,7 +68,7 @@ def wrong_results(situation: Situation) -> tuple[Fault, ...]:
 
 
 def busy(situation: Situation) -> tuple[tuple[str, str], ...]:
-    """(device, why) of GPUs that others took, as the kernels met them."""
+    """(device, reason) of GPUs that other programs had taken when the kernels ran."""
     return tuple(
         (device, row.meaning)
         for device in _devices(situation)
@@ -78,8 +78,7 @@ def busy(situation: Situation) -> tuple[tuple[str, str], ...]:
 
 
 def severity(situation: Situation, fault: Fault) -> Severity:
-    """As the cause weighs; less for a GPU that decides nothing here: integrated graphics or a weaker GPU beside one
-    that computes."""
+    """As severe as the cause; less for integrated graphics or a weaker GPU beside one that computes."""
     own: Severity = fault.causes[0].severity if fault.causes and fault.slug == fault.causes[0].slug else "error"
     others = [gpu for gpu in situation.usable if gpu not in fault.gpus]
     if not fault.gpus or not others:
@@ -137,7 +136,7 @@ def evidence(fault: Fault) -> tuple[Evidence, ...]:
 
 
 def subject_of_devices(fault: Fault) -> str:
-    """What is spoken of where no GPU is known."""
+    """The subject where no GPU is known."""
     if set(fault.devices) == {"cpu"}:
         return "the CPU"
     if fault.devices == (_ALL,):
@@ -145,7 +144,7 @@ def subject_of_devices(fault: Fault) -> str:
     return ", ".join(fault.devices) or "torch"
 
 
-# --- putting together ------------------------------------------------------------------------------
+# --- grouping --------------------------------------------------------------------------------------
 
 
 def _devices(situation: Situation) -> tuple[str, ...]:
@@ -185,7 +184,7 @@ def _vendor(situation: Situation, device: str) -> Vendor | None:
 
 
 def _cause(situation: Situation, kernel: SmokeKernel) -> ErrorPattern | None:
-    """The row that its text matches. A text that is harmless explains no failure."""
+    """The row that its text matches. A harmless text explains no failure."""
     row = situation.matrix.cause_of(f"{kernel.message}\n{kernel.detail}", _vendor(situation, kernel.device))
     if row is None or row.severity == "note":
         return None
@@ -226,8 +225,7 @@ def _of_device(situation: Situation, device: str) -> Iterator[Fault]:
 
 
 def _only_this_kernel(situation: Situation, device: str, row: ErrorPattern, mixed: bool) -> bool:
-    """No code for a GPU, as some kernels say where others passed and the build serves the GPU: these kernels lack
-    it, not the build."""
+    """Whether only these kernels lack code for a GPU: others passed, and the build supports the GPU."""
     served = [fit for fit in fits(situation) if fit.gpu == situation.behind.get(device) and fit.served]
     return row.stops and row.slug in NO_CODE and mixed and bool(served)
 

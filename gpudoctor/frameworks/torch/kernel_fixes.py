@@ -1,4 +1,4 @@
-"""Ways out of a smoke kernel's failure, where no finding about the machine's facts offers one.
+"""Fixes for a failed smoke kernel, where no problem found on the machine offers one.
 
 Holds no checks itself.
 """
@@ -25,16 +25,14 @@ _SWITCHES = {
     "attention-flash": "torch.backends.cuda.enable_flash_sdp(False)",
     "attention-cudnn": "torch.backends.cuda.enable_cudnn_sdp(False)",
 }
-"""How a program does without one backend of scaled_dot_product_attention."""
+"""How a program avoids one backend of scaled_dot_product_attention."""
 
 _MATH = (
-    "Have attention computed by the math backend: torch.backends.cuda.enable_flash_sdp(False) and "
+    "Use the math backend for attention: torch.backends.cuda.enable_flash_sdp(False) and "
     "torch.backends.cuda.enable_mem_efficient_sdp(False), from torch 2.5 on also enable_cudnn_sdp(False). It is "
     "slower and needs more memory."
 )
-_CONVOLUTION = (
-    "Set torch.backends.cudnn.enabled = False, which does without cuDNN (on AMD GPUs without MIOpen). It is slower."
-)
+_CONVOLUTION = "Set torch.backends.cudnn.enabled = False, which avoids cuDNN (on AMD GPUs MIOpen). It is slower."
 
 
 def fixes(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
@@ -47,7 +45,7 @@ def fixes(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
 
 
 def _as_told(fault: Fault) -> tuple[Fix, ...]:
-    """What the row of the text says."""
+    """The fixes in the row that the text matched."""
     found = []
     for row in fault.causes[:1]:
         settings = tuple(SetVariable(name, value, why=row.meaning) for name, value in row.variables.items())
@@ -74,7 +72,7 @@ def _changes_nothing(situation: Situation, fix: Fix) -> bool:
 
 
 def _of_cause(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
-    """Causes whose repair the facts tell, though they did not tell the fault."""
+    """Fixes for a cause that the machine's facts confirm, though they did not reveal the problem."""
     library = {"cudnn-mismatch": "libcudnn", "nccl-shadowed": "libnccl", "ld-library-path-shadow": "libnvJitLink"}
     if fault.slug in library:
         other = in_the_way(situation, library[fault.slug])
@@ -92,7 +90,7 @@ def _of_cause(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
 
 
 def _around(fault: Fault) -> tuple[Fix, ...]:
-    """How a program does without what failed, where torch can be told to."""
+    """How a program avoids what failed, if torch has a setting for it."""
     names = {kernel.name for kernel in fault.kernels}
     if len(names) == 1 and (switch := _SWITCHES.get(next(iter(names)))):
         return (Fix("Use another attention backend", (Manual(f"Call {switch} before the model runs."),)),)
@@ -104,33 +102,33 @@ def _around(fault: Fault) -> tuple[Fix, ...]:
 
 
 def _found_out(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
-    """The steps that tell software from hardware, in their order."""
+    """The steps that tell software from hardware, in order."""
     kernel, device = fault.kernels[0], fault.devices[0] if fault.devices else ""
     level = situation.machine.smoke.level if situation.machine.smoke else "quick"
     alone = f"gpudoctor smoke --level {level}"
     if device and kernel.name != LISTING:
         alone += f" --kernel {kernel.name} --device {device}"
     again = (
-        f"Run it again by itself: `{alone}`. If it passes now and then, the fault comes and goes: look at heat, "
-        "power supply and overclocking, and at `dmesg`."
+        f"Run it again alone: `{alone}`. If it sometimes passes, the fault comes and goes: check heat, "
+        "power supply and overclocking, and `dmesg`."
     )
     vendor = fault.gpus[0].vendor if fault.gpus else situation.built_for if device != "cpu" else None
     memory = {
-        "nvidia": "Look at `nvidia-smi -q -d ECC,ROW_REMAPPER,TEMPERATURE`; on servers run `dcgmi diag -r 3`.",
-        "amd": "Look at `amd-smi metric --ecc --temperature` and `dmesg | grep amdgpu`.",
+        "nvidia": "Check `nvidia-smi -q -d ECC,ROW_REMAPPER,TEMPERATURE`; on servers run `dcgmi diag -r 3`.",
+        "amd": "Check `amd-smi metric --ecc --temperature` and `dmesg | grep amdgpu`.",
         None: "Test the computer's memory (memtest86+).",
     }[vendor]
     other = (
         "Run the same kernel with another torch build in a new environment (`gpudoctor recommend` names builds), and "
-        "with another driver release: what changes the result is at fault."
+        "with another driver release. Whatever changes the result is at fault."
         if vendor
         else "Run the same kernel in a new environment with the same torch: if it passes there, this one is at fault."
     )
     report = "Report it with `gpudoctor snapshot > machine.json` and the output of the run above."
     fixes = [
-        Fix("Run it again by itself", (Manual(again),)),
-        Fix("Look at the hardware", (Manual(memory),)),
-        Fix("Try another torch build, another driver" if vendor else "Try a new environment", (Manual(other),)),
+        Fix("Run it again alone", (Manual(again),)),
+        Fix("Check the hardware", (Manual(memory),)),
+        Fix("Try another torch build or driver" if vendor else "Try a new environment", (Manual(other),)),
         Fix("Report it", (Manual(report),)),
     ]
     if vendor is None and situation.torch and device == "cpu":

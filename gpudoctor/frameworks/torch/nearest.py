@@ -1,4 +1,4 @@
-"""The build to take among those that serve: of the version that is kept, or the nearest to it."""
+"""Picks the build to install: of the installed version, or the nearest to it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def nearest(matrix: Matrix, choices: tuple[Choice, ...], keep: Torch | None) -> tuple[Choice, ...]:
-    """The choices to offer: of the kept version, else of the nearest newer, else of the newest older one.
+    """The choices to offer: of the version to keep, else of the nearest newer one, else of the newest older one.
 
-    Those without a known fault on this machine come before all others. At most one of those that somebody stands
-    behind, and after it one that was merely built, where only that keeps the version or nothing else is there.
+    Choices without a known fault on this machine come first. At most one supported build is offered, and after it one
+    that nobody supports, if only that keeps the version or nothing else exists.
     """
     offered = [_sound(matrix, [c for c in choices if not merely_built(c)], keep)]
     built = _sound(matrix, [c for c in choices if merely_built(c)], keep)
@@ -31,7 +31,7 @@ def nearest(matrix: Matrix, choices: tuple[Choice, ...], keep: Torch | None) -> 
 
 
 def _sound(matrix: Matrix, choices: list[Choice], keep: Torch | None) -> Choice | None:
-    """The nearest without a known fault, and which one it takes the place of; else the nearest.
+    """The nearest choice without a known fault, with the one that it replaces; else the nearest.
 
     A fault of the kept release itself, whatever the GPU, is no reason to leave that release."""
     first = _nearest(matrix, choices, keep)
@@ -53,13 +53,13 @@ def _nearest(matrix: Matrix, choices: list[Choice], keep: Torch | None) -> Choic
     best = min(pool, key=lambda choice: within_version(matrix, choice))
     if best.index_url or best.version != keep.version.partition("+")[0]:
         return best
-    # A plain ==X over another build of X changes nothing: the same build by the name of its index.
+    # A plain ==X over another build of X changes nothing: take the same build from the index that names it.
     named = [choice for choice in pool if choice.index_url and choice.build == best.build]
     return named[0] if named else best
 
 
 def is_build(choice: Choice, torch: Torch) -> bool:
-    """Whether a choice is the build that is installed."""
+    """Whether a choice is the installed build."""
     return (choice.version, choice.build) == (torch.version.partition("+")[0], torch.build)
 
 
@@ -80,11 +80,11 @@ def _distance(choice: Choice, keep: Torch) -> tuple[int, tuple[int, ...]]:
 
 
 def fix_by(situation: Situation, choice: Choice, keep: Torch | None) -> Fix:
-    """One choice as a way out, with the companions that are installed."""
+    """One choice as a fix, with the installed companions."""
     remedies = replace_torch(situation, choice)
     if choice.rocm:
         overrides = sorted(name for name in situation.machine.variables if name.startswith(OVERRIDE))
-        why = "the build carries the GPU natively, and under the override that code would not be used"
+        why = "the build has code for the GPU itself, which the override would keep it from using"
         remedies += tuple(UnsetVariable(name=name, why=why) for name in overrides)
     name = f"torch {choice.version}+{choice.build}" if choice.index_url else f"torch {choice.version}"
     place = "" if choice.index_url else f" from the package index, which is built for CUDA {choice.cuda}"

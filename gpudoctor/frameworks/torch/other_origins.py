@@ -1,4 +1,4 @@
-"""Ways out where pip is the wrong door: Jetson, NGC images, conda, distributions, torch built from source."""
+"""Fixes where pip is the wrong tool: Jetson, NGC images, conda, distributions, torch built from source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Place = Literal["index", "jetson", "ngc", "conda", "nix", "distribution", "sourc
 
 
 def place_of(machine: Machine, keep: Torch | None) -> Place:
-    """Where the torch of this environment comes from, as far as that decides how another one is had."""
+    """The origin of this environment's torch, as far as it decides how another one is installed."""
     environment = machine.environment.value
     interpreter = f"{environment.interpreter} {environment.prefix}" if environment else ""
     os = machine.system.os.value
@@ -37,7 +37,7 @@ def place_of(machine: Machine, keep: Torch | None) -> Place:
 
 
 def fixes_elsewhere(place: Place, situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> tuple[Fix, ...]:
-    """What is right in that place, before or instead of a wheel of an index."""
+    """The right fixes for that origin, before or instead of a wheel from an index."""
     archs = tuple(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))
     wanted = " and ".join(archs) or "the GPU"
     if place == "jetson":
@@ -68,16 +68,16 @@ def _jetson(machine: Machine) -> str:
 
 def _ngc(wanted: str) -> str:
     return (
-        f"Start another tag of nvcr.io/nvidia/pytorch, one whose release notes name {wanted} and this host's "
-        "driver. Do not put a torch from an index into this image: its libraries are built for its own torch."
+        f"Start another tag of nvcr.io/nvidia/pytorch whose release notes name {wanted} and this host's "
+        "driver. Do not install a torch from an index into this image: its libraries are built for its own torch."
     )
 
 
 def _nix(gpus: tuple[Gpu, ...]) -> str:
     if any(gpu.vendor == "amd" for gpu in gpus):
-        return "Set nixpkgs.config.rocmSupport = true (or take torchWithRocm) and rebuild the environment."
+        return "Set nixpkgs.config.rocmSupport = true (or use torchWithRocm) and rebuild the environment."
     return (
-        "Set nixpkgs.config.cudaSupport = true with cudaCapabilities for this GPU (or take torch-bin) and rebuild "
+        "Set nixpkgs.config.cudaSupport = true with cudaCapabilities for this GPU (or use torch-bin) and rebuild "
         "the environment."
     )
 
@@ -111,7 +111,7 @@ def _conda(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> t
         return ()
     version = keep.version.partition("+")[0]
     lacks_code = keep.cuda is not None
-    # A build for a newer CUDA may not exist of the present release: then the solver takes a newer one.
+    # The present release may have no build for a newer CUDA: then the solver takes a newer release.
     remedy = ReplaceTorch(
         version=f">={version}" if lacks_code else version, build=cuda, origin="conda-forge", carries="by its recipe"
     )
@@ -119,7 +119,7 @@ def _conda(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> t
 
 
 def conda_cuda(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
-    """The CUDA releases that know all the GPUs and that the driver runs, as conda writes them."""
+    """The CUDA releases, in conda's spelling, that know all the GPUs and that the driver runs."""
     rows = [situation.matrix.capability(gpu.arch.value or "") for gpu in gpus]
     known = [row for row in rows if row is not None]
     if not known or len(known) < len(rows):

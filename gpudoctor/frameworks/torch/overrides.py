@@ -1,4 +1,4 @@
-"""The way out by HSA_OVERRIDE_GFX_VERSION: a GPU that runs the code of its generation's listed target.
+"""The fix with HSA_OVERRIDE_GFX_VERSION: a GPU runs the code of a listed target of its generation.
 
 A workaround within a generation, with the risks that the matrix names; never across generations.
 """
@@ -25,7 +25,7 @@ _WITHIN_GENERATION = ("safe-class", "risky")
 
 
 def override_fixes(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> list[Fix]:
-    """At most one: the override on the present torch where that carries its target, else on a build that does."""
+    """At most one: the override with the present torch if that has code for its target, else with another build."""
     matrix = situation.matrix
     policies = {gpu.arch.value or "": matrix.override(gpu.arch.value or "") for gpu in gpus if gpu.vendor == "amd"}
     usable = {
@@ -74,7 +74,7 @@ def _serves(situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
 def _variables(
     situation: Situation, gpus: tuple[Gpu, ...], usable: dict[str, Override]
 ) -> tuple[SetVariable, ...] | None:
-    """What to set: one variable for all GPUs where it suits all, else one for each GPU by its KFD node."""
+    """The variables to set: one for all GPUs if it suits all, else one for each GPU by its KFD node."""
     matrix = situation.matrix
     values = {policy.value for policy in usable.values() if policy.value}
     target = matrix.gfx_of_override(next(iter(values))) if len(values) == 1 else None

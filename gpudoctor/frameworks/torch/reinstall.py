@@ -14,16 +14,16 @@ from gpudoctor.situation import Situation
 
 
 def installed_again(situation: Situation, torch: Torch) -> Fix:
-    """The same build once more, in the way its origin asks for."""
+    """The same build once more, installed in the way of its origin."""
     if torch.origin not in FROM_AN_INDEX and torch.origin not in ("nightly", "amd"):
-        text = f"Install torch {torch.version} again in the way it came here (image, conda, distribution, own build)."
+        text = f"Install torch {torch.version} again from its origin (image, conda, distribution, own build)."
         return Fix("Install torch again", (Manual(text, risk="replaces"),))
     remedy = _same_build(situation, torch, "the same version, with all its files")
     return Fix(f"Install torch {torch.version} again", (remedy,))
 
 
 def _same_build(situation: Situation, torch: Torch, why: str) -> AnyRemedy:
-    """That very build from where it came: the package index names its own builds without the local part."""
+    """The same build from its origin; the package index names its own builds without the local part."""
     row = situation.matrix.build_of(torch, situation.platform)
     if row is None and torch.origin != "nightly":
         row = situation.matrix.kin_of(torch, situation.platform)

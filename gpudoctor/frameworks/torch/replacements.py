@@ -1,6 +1,6 @@
-"""Ways out by another torch, best first: derived from hardware, driver, Python and platform (design §4).
+"""Fixes with another torch, best first: derived from hardware, driver, Python and platform (design §4).
 
-Never from the wrong build that is installed: of that only the version is kept, where a build of it serves.
+They never depend on the wrong build that is installed, except to keep its version if a build of it works.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from gpudoctor.situation.driver_choice import choice_before_torch, driver_to_ins
 
 @answer_once
 def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | None) -> tuple[Fix, ...]:
-    """Ways out that give these GPUs a torch they can use, best first; never empty.
+    """Fixes that give these GPUs a torch they can use, best first; never empty.
 
-    Native builds come before overrides, overrides before the CPU. `keep` is the installed torch, whose version
-    is kept where a build of it serves all the GPUs on this driver.
+    Native builds come before overrides, overrides before the CPU. `keep` is the installed torch. Its version stays
+    if a build of it supports all the GPUs on this driver.
     """
     place = place_of(situation.machine, keep)
     special = fixes_elsewhere(place, situation, gpus, keep)
@@ -34,8 +34,8 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
     found = [carries(situation, gpu) for gpu in gpus]
     choices, rejected = candidates(situation, gpus)
     if keep and any("no" in (item.runs, item.blas) for item in found):
-        # What the files show weighs more than a row: the present build is no way out of its own fault, unless
-        # device code can be added to it.
+        # Files weigh more than a row of the matrix: the present build cannot fix its own fault, unless device code
+        # can be added to it.
         choices = tuple(choice for choice in choices if choice.extra or not is_build(choice, keep))
     if place in ("jetson", "conda"):
         native = [fix_by(situation, choice, keep) for choice in nearest(situation.matrix, choices, keep)[:1]]
@@ -48,7 +48,7 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
     fixes += override_fixes(situation, gpus, keep)
     works = any(item.via_override for item in found) and all(item.runs == "yes" for item in found)
     if works and not fixes:
-        text = "Keep the override: no released build carries this GPU natively here, and this torch works under it."
+        text = "Keep the override: no released build supports this GPU itself, and this torch works under it."
         return (Fix(title="Keep the override", remedies=(Manual(text=text),)),)
     if not fixes:
         fixes.append(_split(situation, gpus, keep) if len(_kinds(gpus)) > 1 else _nothing(gpus))
@@ -60,7 +60,7 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
 def _after_another_change(
     situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None, rejected: tuple[Rejected, ...]
 ) -> list[Fix]:
-    """What another driver, another Python or another C library would make possible."""
+    """Fixes that another driver, another Python or another C library would allow."""
     fixes: list[Fix] = []
     if any(item.because == "driver" for item in rejected) and all(gpu.vendor == "nvidia" for gpu in gpus):
         why = "no torch build for these GPUs runs on the present driver"
@@ -83,7 +83,7 @@ def _after_another_change(
             extra = f"[{choice.extra}]" if choice.extra else ""
             wheel = f"torch{extra}=={choice.version}" + (f"+{choice.build}" if choice.index_url else "")
             text = (
-                f"torch {choice.version}+{choice.build} serves {choice.carries}, but has no wheel for "
+                f"torch {choice.version}+{choice.build} supports {choice.carries}, but has no wheel for "
                 f"Python {python}: make a new environment with Python {other} and install it there: "
                 f'`python -m pip install{index} "{wheel}"`.'
             )
@@ -92,7 +92,7 @@ def _after_another_change(
 
 
 def _nearest_python(have: str, pythons: tuple[str, ...]) -> str:
-    """Of the Pythons that a build has wheels for, the one least far from the present one."""
+    """The Python nearest to the present one among those that a build has wheels for."""
     plain = [python for python in pythons if not python.endswith("t")]
     return min(plain, key=lambda python: abs(figures(python)[-1] - figures(have)[-1]), default="of its release")
 
@@ -105,7 +105,7 @@ def _kinds(gpus: tuple[Gpu, ...]) -> dict[str, list[Gpu]]:
 
 
 def _split(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> Fix:
-    """No build serves all GPUs: what each of them would need, in an environment of its own."""
+    """No build supports all GPUs: what each needs, in an environment of its own."""
     needs = []
     for kind in _kinds(gpus).values():
         choices, _ = candidates(situation, tuple(kind))
@@ -116,7 +116,7 @@ def _split(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> F
         names = ", ".join(dict.fromkeys(gpu.name for gpu in kind))
         needs.append(f"{names}: torch {best.version}+{best.build}" if best else f"{names}: no build at all")
     text = (
-        "No torch build serves all these GPUs. Make one environment for each kind, and let it see only its own "
+        "No torch build supports all these GPUs. Make one environment for each kind, and show it only its own "
         f"GPUs (CUDA_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES): {'; '.join(needs)}."
     )
     return Fix(title="One environment for each kind of GPU", remedies=(Manual(text=text),))
@@ -125,7 +125,7 @@ def _split(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> F
 def _nothing(gpus: tuple[Gpu, ...]) -> Fix:
     names = ", ".join(dict.fromkeys(f"{gpu.name} ({gpu.arch.value or 'unknown'})" for gpu in gpus)) or "no GPU"
     text = f"No released torch build is known to run on {names} here: build torch from source, or use another GPU."
-    return Fix(title="No torch build serves this GPU", remedies=(Manual(text=text),))
+    return Fix(title="No torch build supports this GPU", remedies=(Manual(text=text),))
 
 
 def _installs(fix: Fix) -> bool:

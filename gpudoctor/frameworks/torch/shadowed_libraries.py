@@ -1,4 +1,4 @@
-"""Which libraries really get in the way of those that torch was built with, and how they are taken out of it.
+"""Which libraries really take the place of those that torch was built with, and how to stop that.
 
 Holds no checks itself.
 """
@@ -43,11 +43,11 @@ DISTRIBUTIONS = {
 """The distribution that brings each library, without its CUDA suffix."""
 
 FOUND_LATE = ("libnvJitLink", "libnvrtc")
-"""Asked for by NVIDIA's own libraries, whose RUNPATH comes after LD_LIBRARY_PATH; all else torch asks for itself,
-with a DT_RPATH that comes before it (read from wheels 1.13 to 2.15 and their nvidia-* wheels)."""
+"""NVIDIA's own libraries ask for these, and their RUNPATH comes after LD_LIBRARY_PATH. torch asks for all others
+itself, with a DT_RPATH that comes before it (read from wheels 1.13 to 2.15 and their nvidia-* wheels)."""
 
 PRELOADS_FROM = (2, 8)
-"""From this torch on nvJitLink is loaded from the wheel before anything asks for it (torch/__init__.py)."""
+"""From this torch on, torch loads nvJitLink from the wheel before any library asks for it (torch/__init__.py)."""
 
 FOLDERS_SHARED_BY = ("nvidia-cudnn", "nvidia-nccl")
 """Their wheels for every CUDA major put a library of one name into one folder: the last one installed stays."""
@@ -62,7 +62,7 @@ def stem_of(name: str) -> str:
 
 @lru_cache(maxsize=1)
 def pins(situation: Situation) -> dict[str, tuple[str, str]]:
-    """What torch pins, by distribution without suffix: (suffix, version); of the package index where it says none."""
+    """Torch's pins, by distribution without suffix: (suffix, version); the package index's where torch has none."""
     torch = situation.torch
     own = situation.environment.distribution("torch") if situation.environment else None
     pins = {}
@@ -90,7 +90,7 @@ def _without_cuda(distribution: str) -> str:
 
 
 def _is_for(situation: Situation, line: str) -> bool:
-    """Whether a requirement is meant for this processor."""
+    """Whether a requirement applies to this processor."""
     _, asked, rest = line.replace(" ", "").partition("platform_machine==")
     return not asked or situation.platform == f"linux-{rest[1:].partition(rest[:1])[0]}"
 
@@ -102,7 +102,7 @@ def wheels_of(situation: Situation, base: str) -> tuple[Distribution, ...]:
 
 
 def wanted_version(situation: Situation, base: str) -> str | None:
-    """The version of a library that torch was built with: its pin, else the wheel that is installed for its CUDA."""
+    """The version of a library that torch was built with: its pin, else the wheel installed for its CUDA."""
     pin = pins(situation).get(base)
     if pin:
         return pin[1]
@@ -112,19 +112,19 @@ def wanted_version(situation: Situation, base: str) -> str | None:
 
 
 def judged_here(situation: Situation) -> bool:
-    """A CUDA wheel of an index: other builds bring their libraries in their own way."""
+    """Whether this is a CUDA wheel of an index: other builds bring their libraries in their own way."""
     torch = situation.torch
     return torch is not None and torch.cuda is not None and torch.origin in FROM_AN_INDEX
 
 
 def works(situation: Situation) -> bool:
-    """Whether torch was imported and found well."""
+    """Whether torch was imported successfully."""
     trial = situation.torch.trial.value if situation.torch else None
     return bool(trial and trial.ok)
 
 
 def older(version: str | None, wanted: str | None) -> bool:
-    """Older by major or minor release: those are what symbols are versioned by."""
+    """Whether the major or minor release is older: symbols are versioned by these."""
     if not version or not wanted:
         return False
     return figures(version)[:2] < figures(wanted)[:2]
@@ -158,7 +158,7 @@ def shadow_evidence(situation: Situation, library: Library, wanted: str | None) 
 
 
 def clear_the_way(situation: Situation, library: Library) -> Fix:
-    """The way out that has the wheel's own library found again."""
+    """The fix that lets the loader find the wheel's own library again."""
     return without_folder(situation, library, otherwise=Fix(f"Unset {library.via}", (UnsetVariable(library.via),)))
 
 
@@ -173,7 +173,7 @@ def two_in_one_folder(situation: Situation, base: str, others: tuple[Distributio
     """The finding for wheels of several CUDA majors that put one library into one folder."""
     names = ", ".join(f"{other.name} {other.version}" for other in others)
     repaired = pinned_again(
-        situation, base, pinned, "its files were overwritten by the other wheel's, or taken away with it"
+        situation, base, pinned, "the other wheel overwrote its files, or took them away when it was removed"
     )
     removed: tuple[AnyRemedy, ...] = tuple(
         RemovePackage(d.name, why="it shares a folder with torch's own") for d in others
@@ -199,7 +199,7 @@ def two_in_one_folder(situation: Situation, base: str, others: tuple[Distributio
     )
 
 
-# --- out of the way -------------------------------------------------------------------------------
+# --- fixes for a shadowed library -----------------------------------------------------------------
 
 
 def library_evidence(situation: Situation, library: Library) -> tuple[Evidence, ...]:
@@ -210,7 +210,7 @@ def library_evidence(situation: Situation, library: Library) -> tuple[Evidence, 
 
 
 def without_folder(situation: Situation, library: Library, otherwise: Fix) -> Fix:
-    """The way out that takes a library's folder (or the library) out of the variable that puts it in the way."""
+    """The fix that removes a library's folder (or the library) from the variable that leads to it."""
     value = situation.variable(library.via)
     if value is None:
         return otherwise
@@ -221,14 +221,14 @@ def without_folder(situation: Situation, library: Library, otherwise: Fix) -> Fi
     kept = [entry for entry in entries if not _leads_to(entry, library.path, folder)]
     if len(kept) == len(entries):
         kept = []
-    why = f"{library.name} is then found where it belongs"
+    why = f"the loader then finds the right {library.name}"
     if not kept:
         return Fix(f"Unset {library.via}", (UnsetVariable(library.via, why=why),))
-    return Fix(f"Take {folder} out of {library.via}", (SetVariable(library.via, ":".join(kept), why=why),))
+    return Fix(f"Remove {folder} from {library.via}", (SetVariable(library.via, ":".join(kept), why=why),))
 
 
 def _leads_to(entry: str, path: str, folder: str) -> bool:
-    """Whether an entry of the variable is that folder or file; links of `cuda` to `cuda-12.4` are taken for one."""
+    """Whether an entry of the variable is that folder or file; links from `cuda` to `cuda-12.4` count as one."""
     plain = posixpath.normpath(entry)
     return plain in (path, folder) or plain.replace("/cuda/", "/cuda-/") == re.sub(
         r"/cuda-[\d.]+/", "/cuda-/", folder
@@ -236,10 +236,10 @@ def _leads_to(entry: str, path: str, folder: str) -> bool:
 
 
 def out_of_the_cache(library: Library) -> Fix:
-    """The way out where the loader's own configuration leads to it."""
+    """The fix where the loader's own configuration leads to the library."""
     folder = posixpath.dirname(library.path)
     text = (
-        f"Take {folder} out of the file below /etc/ld.so.conf.d that names it and run `ldconfig` as root; in an "
-        "image, in its recipe."
+        f"Remove {folder} from the file below /etc/ld.so.conf.d that names it and run `ldconfig` as root; in an "
+        "image, do it in its recipe."
     )
-    return Fix(f"Take {folder} out of the loader's configuration", (Manual(text, risk="root"),))
+    return Fix(f"Remove {folder} from the loader's configuration", (Manual(text, risk="root"),))

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# What a library prints goes where errors go.
+# What a library prints goes to standard error.
 CHANNEL = os.dup(1)
 os.dup2(2, 1)
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -42,7 +42,7 @@ def say(**line: Any) -> None:
 
 
 def message(hsa: Any, status: int) -> str:
-    """Text of a status, as the library has it."""
+    """The library's own text for a status."""
     text = ctypes.c_char_p()
     if status == 0 or hsa.hsa_status_string(ctypes.c_int(status), ctypes.byref(text)) != 0:
         return ""

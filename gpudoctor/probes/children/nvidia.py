@@ -1,6 +1,6 @@
-"""Initialise those of NVML and libcuda that argv[1:] names ("nvml", "cuda"), and say what they answer.
+"""Initialise NVML, libcuda or both, as argv[1:] names them ("nvml", "cuda"), and report their answers.
 
-Run as a bare child: either may hang or crash. Its standard output is for these answers alone.
+Run as a bare child: either may hang or crash. Its standard output holds only these answers.
 Lines: {"doing": step} before a step that may never return; {"missing": api, "why": text};
 {"nvml": answer} and {"cuda": answer} in the shape of gpudoctor.machine.NvidiaApi.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 c_uint, c_ulonglong, byref = ctypes.c_uint, ctypes.c_ulonglong, ctypes.byref
 
-# What a library prints goes where errors go.
+# What a library prints goes to standard error.
 CHANNEL = os.dup(1)
 os.dup2(2, 1)
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -40,7 +40,7 @@ def mapped(name: str) -> str:
 
 
 def load(api: str, name: str) -> Any:
-    """The library as the loader finds it; None, and said so, where it cannot be opened."""
+    """The library as the loader finds it; None, with a report, if it cannot be opened."""
     say(doing=f"loading {name}")
     try:
         return ctypes.CDLL(name)
@@ -121,7 +121,7 @@ class Nvml:
 
 
 def ask_nvml() -> None:
-    """Initialise NVML and list its GPUs. It does not obey CUDA_VISIBLE_DEVICES."""
+    """Initialise NVML and list its GPUs. NVML does not obey CUDA_VISIBLE_DEVICES."""
     library = load("nvml", "libnvidia-ml.so.1")
     if library is None:
         return
@@ -195,7 +195,7 @@ def nvml_pci(nvml: Nvml, handle: Any) -> dict[str, Any]:
 
 def nvml_memory(nvml: Nvml, handle: Any) -> dict[str, Any]:
     """Total and used bytes."""
-    # The second form leaves out what the driver keeps for itself; GPUs that share the system's memory have neither.
+    # The second form leaves out the driver's own memory; GPUs that share the system's memory have neither.
     newer = MemoryV2(version=ctypes.sizeof(MemoryV2) | 2 << 24)
     if nvml.call("nvmlDeviceGetMemoryInfo_v2", handle, byref(newer)) == SUCCESS:
         return {"memory": newer.total, "memory_used": newer.used}
@@ -206,7 +206,7 @@ def nvml_memory(nvml: Nvml, handle: Any) -> dict[str, Any]:
 
 
 def nvml_health(nvml: Nvml, handle: Any) -> dict[str, Any]:
-    """Uncorrectable errors and row remapping; a lost GPU gives itself away here."""
+    """Uncorrectable errors and row remapping; a lost GPU is noticed here."""
     health: dict[str, Any] = {}
     for name, counter in (("ecc_uncorrectable", 0), ("ecc_uncorrectable_ever", 1)):
         errors = c_ulonglong()
@@ -237,7 +237,7 @@ def nvml_processes(nvml: Nvml, handle: Any) -> int | None:
 
 
 def nvml_mig(nvml: Nvml, handle: Any) -> dict[str, Any]:
-    """MIG mode and the slices there are."""
+    """MIG mode and the existing slices."""
     current, pending = c_uint(), c_uint()
     if nvml.call("nvmlDeviceGetMigMode", handle, byref(current), byref(pending)) != SUCCESS:
         return {}
@@ -297,7 +297,7 @@ def ask_cuda() -> None:
 
 
 def cuda_message(cuda: Any, status: int) -> str:
-    """Name and text of an error, as the library has them."""
+    """The library's name and text for an error."""
     if status == SUCCESS:
         return ""
     parts = []
@@ -310,7 +310,7 @@ def cuda_message(cuda: Any, status: int) -> str:
 
 
 def cuda_device(cuda: Any, index: int) -> dict[str, Any]:
-    """One GPU as libcuda sees it; no context is made on it."""
+    """One GPU as libcuda sees it; makes no context on it."""
     device = ctypes.c_int()
     found: dict[str, Any] = {"index": index}
     status = cuda.cuDeviceGet(byref(device), index)

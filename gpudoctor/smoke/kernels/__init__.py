@@ -1,4 +1,4 @@
-"""Every smoke kernel, in the order in which they run."""
+"""All smoke kernels, in the order in which they run."""
 
 from __future__ import annotations
 

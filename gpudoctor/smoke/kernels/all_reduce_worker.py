@@ -1,8 +1,8 @@
 """One worker of the all-reduce, started by torchrun: all_reduce_worker.py FOLDER BACKEND SEED DEVICE...
 
-Every worker's numbers follow from the seed and its rank, so each can work the sum out by itself: whole numbers
-that float32 adds without rounding. What it does and finds is written to FOLDER/rank-N.json,
-what it prints to FOLDER/rank-N.log.
+The seed and the rank give every worker's numbers, so each worker can compute the sum itself: whole numbers that
+float32 adds without rounding. A worker writes its state and results to FOLDER/rank-N.json, its output to
+FOLDER/rank-N.log.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ import sys
 import time
 from typing import Any
 
-# As a script it finds its own folder first, where modules may have the names of others.
+# As a script it finds its own folder first, where modules may have the same names as others.
 sys.path[:] = [place for place in sys.path if os.path.realpath(place) != os.path.dirname(os.path.realpath(__file__))]
 
 PATTERN = 4099
-"""Length of the random pattern that is repeated; a prime, so that no block boundary falls together with it."""
+"""Length of the random pattern that is repeated; a prime, so that no block boundary coincides with it."""
 ELEMENTS = {"nccl": 16 << 20, "gloo": 1 << 20}
 REPEATS = 5
 
 
 def pattern(seed: int, rank: int) -> list[int]:
-    """A worker's numbers: whole, at most 1000 either way."""
+    """A worker's numbers: whole, between -1000 and 1000."""
     chosen = random.Random(seed * 1000 + rank)
     return [chosen.randint(-1000, 1000) for _ in range(PATTERN)]
 
 
 def expected_pattern(seed: int, workers: int) -> list[int]:
-    """The sum over all workers, worked out without torch."""
+    """The sum over all workers, computed without torch."""
     return [sum(column) for column in zip(*(pattern(seed, rank) for rank in range(workers)))]
 
 
 class Diary:
-    """Tells how far the worker is, in a file that is whole at any time."""
+    """Records the worker's progress in a file that is complete at any time."""
 
     def __init__(self, folder: str, rank: int) -> None:
         self._path = os.path.join(folder, f"rank-{rank}.json")
         self.stage = ""
 
     def write(self, stage: str, **content: Any) -> None:
-        """Replace what was told before."""
+        """Replace the recorded progress."""
         self.stage = stage
         with open(self._path + ".new", "w") as file:
             json.dump({"stage": stage, **content}, file)
@@ -53,7 +53,7 @@ class Diary:
 
 
 def main(folder: str, backend: str, seed: int, devices: list[str]) -> None:
-    """Reduce over all workers, and tell how many elements are wrong and how fast it was."""
+    """Reduce over all workers; record how many elements are wrong, and the speed."""
     ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG: no worker outlives torchrun
     faulthandler.enable(all_threads=False)
     rank = int(os.environ["RANK"])

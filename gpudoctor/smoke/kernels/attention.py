@@ -1,4 +1,4 @@
-"""Scaled dot product attention: by the backend that torch chooses, and by each that it has."""
+"""Scaled dot product attention: with the backend that torch chooses, and with each backend that it has."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HALVES = ("float16", "bfloat16")
 
 
 class _Case(NamedTuple):
-    """Sizes as real models have them: none of the lengths is a multiple of a tile's."""
+    """Sizes as in real models; none of the lengths is a multiple of a tile's."""
 
     what: str
     batch: int
@@ -25,7 +25,7 @@ class _Case(NamedTuple):
     keys: int
     size: int
     see: str = "all"
-    """all; causal; mask: booleans, others for each of the batch; bias: numbers added, some keys at minus infinity."""
+    """all; causal; mask: booleans, other ones for each of the batch; bias: added numbers, some at minus infinity."""
 
 
 _QUICK = (
@@ -42,50 +42,50 @@ _STANDARD = (
     _Case("a batch with numbers added to its scores", 2, 2, 93, 131, 64, "bias"),
 )
 _REFERENCE_LIMIT = 16_000_000
-"""Multiplications that a reference may take: of longer cases some 48 queries of each head are held against it."""
+"""Limit for a reference's multiplications; in longer cases only some 48 queries of each head are compared."""
 
 
 _ROUNDING = 8.0
-"""Weights and result are rounded to a half type, and by older code what lies between as well."""
+"""Weights and result are rounded to a half type; older code also rounds intermediate values."""
 _MATH_ROUNDING = 16.0
-"""Plain products of torch before 2.5 round the scores, too, and an error of a score of 4 is four times that of its
+"""Before torch 2.5 plain products also round the scores, and an error of a score of 4 is four times that of its
 weight."""
 _CANNOT = ("no available kernel", "not correctly aligned", "no execution plans support the graph")
-"""What torch and cuDNN say of a case that a backend does not take."""
+"""What torch and cuDNN say about a case that a backend does not support."""
 
 
 class _Refused(Exception):  # noqa: N818 - torch's answer, no error
-    """The backend cannot take this case, and what torch says of it."""
+    """The backend does not support this case; the text is torch's."""
 
 
 @kernel("attention", "quick", dtypes=("float32", *_HALVES))
 def default_attention(run: Run) -> Outcome:
-    """Attention by the backend that torch chooses."""
+    """Attention with the backend that torch chooses."""
     return _attend(run, _QUICK, contextlib.nullcontext(), _default_rounding(run))
 
 
 @kernel("attention-math", "standard", dtypes=("float32", *_HALVES))
 def math_attention(run: Run) -> Outcome:
-    """Attention by plain matrix products."""
+    """Attention with plain matrix products."""
     return _attend(run, _STANDARD, _backend(run, "MATH", "enable_math"), _MATH_ROUNDING)
 
 
 @kernel("attention-flash", "standard", dtypes=_HALVES)
 def flash_attention(run: Run) -> Outcome:
-    """Attention by the flash backend."""
+    """Attention with the flash backend."""
     return _attend(run, _STANDARD, _backend(run, "FLASH_ATTENTION", "enable_flash"))
 
 
 @kernel("attention-memory-efficient", "standard", dtypes=("float32", *_HALVES))
 def memory_efficient_attention(run: Run) -> Outcome:
-    """Attention by the memory-efficient backend."""
+    """Attention with the memory-efficient backend."""
     run.needs_gpu("the memory-efficient backend is for GPUs only")
     return _attend(run, _STANDARD, _backend(run, "EFFICIENT_ATTENTION", "enable_mem_efficient"))
 
 
 @kernel("attention-cudnn", "standard", dtypes=_HALVES, seconds=60.0)
 def cudnn_attention(run: Run) -> Outcome:
-    """Attention by cuDNN."""
+    """Attention with cuDNN."""
     run.needs_gpu("cuDNN is for GPUs only")
     if run.rocm:
         run.skip("cuDNN is for NVIDIA GPUs only")
@@ -93,19 +93,19 @@ def cudnn_attention(run: Run) -> Outcome:
 
 
 def _backend(run: Run, name: str, switch: str) -> ContextManager[Any]:
-    """Only this backend: sdpa_kernel (from 2.3), or the switches of sdp_kernel (2.0 to 2.2)."""
+    """Use only this backend: by sdpa_kernel (from 2.3), or by the switches of sdp_kernel (2.0 to 2.2)."""
     run.needs_torch(_function(run), "scaled_dot_product_attention")
     try:
         chosen = importlib.import_module("torch.nn.attention")
         sdpa_kernel, backends = chosen.sdpa_kernel, chosen.SDPBackend
     except (ImportError, AttributeError):
         if not switch:
-            run.skip(f"torch {run.torch.__version__} has no attention by cuDNN")
+            run.skip(f"torch {run.torch.__version__} has no attention with cuDNN")
         switches = {"enable_flash": False, "enable_math": False, "enable_mem_efficient": False, switch: True}
         old: ContextManager[Any] = run.torch.backends.cuda.sdp_kernel(**switches)
         return old
     backend = getattr(backends, name, None)
-    run.needs_torch(backend, f"attention by {name}")
+    run.needs_torch(backend, f"attention with {name}")
     new: ContextManager[Any] = sdpa_kernel(backend)
     return new
 
@@ -131,7 +131,7 @@ def _attend(run: Run, cases: tuple[_Case, ...], backend: ContextManager[Any], ro
 
 
 def _default_rounding(run: Run) -> float:
-    """What torch chooses may be plain products: always where it has no other backend for the GPU."""
+    """torch may choose plain products: always if it has no other backend for the GPU."""
     return _MATH_ROUNDING if _older_than_2_5(run) else _ROUNDING
 
 
@@ -141,7 +141,7 @@ def _older_than_2_5(run: Run) -> bool:
 
 
 def _judge(run: Run, situation: _Case, inputs: Inputs, verdict: Verdict, rounding: float) -> None:
-    # As models make them: heads are cut from a tensor (batch, length, heads, size), so memory is strided.
+    # As in models: heads are cut from a tensor (batch, length, heads, size), so memory is strided.
     q, k, v = (
         inputs.normal(situation.batch, length, situation.heads, situation.size).transpose(1, 2)
         for length in (situation.queries, situation.keys, situation.keys)
@@ -169,7 +169,7 @@ def _judge(run: Run, situation: _Case, inputs: Inputs, verdict: Verdict, roundin
 
 
 def _checked(situation: _Case, inputs: Inputs) -> list[int]:
-    """Queries to hold against the reference: all, or the first, the last, those at tiles' edges and random ones."""
+    """Queries to compare with the reference: all, or the first, the last, those at tiles' edges and random ones."""
     if situation.batch * situation.heads * situation.queries * situation.keys * situation.size <= _REFERENCE_LIMIT:
         return list(range(situation.queries))
     edges = [0, 15, 16, 63, 64, 127, 128, situation.queries - 2, situation.queries - 1]
@@ -177,14 +177,14 @@ def _checked(situation: _Case, inputs: Inputs) -> list[int]:
 
 
 def _allowed(run: Run, size: int, rounding: float = _ROUNDING) -> float:
-    """In float32 exp and the running sums of a tiled softmax cost some further bits; TF32 would be wrong by 1e-3."""
+    """In float32 exp and the running sums of a tiled softmax cost a few more bits; TF32 would be off by 1e-3."""
     if run.dtype_name != "float32":
         return tolerance(run, size, rounding=rounding)
     return 4e-3 if run.on_gpu and tf32_forced() else 16 * tolerance(run, size)
 
 
 def _seen(run: Run, situation: _Case, inputs: Inputs) -> tuple[Any, Any]:
-    """What each query sees: booleans and numbers to add, either None."""
+    """The keys that each query sees, as booleans and as numbers to add; either may be None."""
     torch = run.torch
     if situation.see == "causal":
         return torch.ones(situation.queries, situation.keys, dtype=torch.bool).tril(), None
@@ -207,12 +207,12 @@ def _computed(run: Run, situation: _Case, q: Any, k: Any, v: Any, keep: Any, bia
     if mask is not None:
         mask = mask.to(run.device)
     if function is None:
-        # Models wrote it themselves before torch 2.0.
+        # Before torch 2.0 models wrote it themselves.
         return _by_hand(run, q, k, v, mask)
     if situation.see == "causal":
         return function(q, k, v, is_causal=True)
     if mask is not None:
-        # One mask for all heads, stepped over and not copied, as models hand it in.
+        # One mask for all heads, with a stride of 0 and not copied, as models pass it.
         mask = mask.expand(situation.batch, situation.heads, situation.queries, situation.keys)
     return function(q, k, v, attn_mask=mask)
 
@@ -226,7 +226,7 @@ def _by_hand(run: Run, q: Any, k: Any, v: Any, mask: Any) -> Any:
 
 @contextlib.contextmanager
 def _refusals() -> Iterator[None]:
-    """Tell what torch says, in warnings, of why a forced backend cannot take a case."""
+    """Raise torch's own reason, from its warnings, if a forced backend does not support a case."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
@@ -241,7 +241,7 @@ def _refusals() -> Iterator[None]:
 
 @kernel("attention-backward", "standard", dtypes=("float32", *_HALVES))
 def attention_backward(run: Run) -> Outcome:
-    """Gradients of attention by the backend that torch chooses."""
+    """Gradients of attention with the backend that torch chooses."""
     needs_bfloat16(run)
     run.needs_torch(_function(run), "scaled_dot_product_attention")
     torch, inputs, verdict = run.torch, Inputs(run), Verdict(run)
@@ -261,6 +261,6 @@ def attention_backward(run: Run) -> Outcome:
         "values": product(torch, weights.transpose(-1, -2), slope),
     }
     for leaf, (name, want) in zip(leaves, wanted.items()):
-        # Gradients pass through a rounded result and rounded weights: twice the roundings of the way forward.
+        # Gradients pass through a rounded result and rounded weights: twice the rounding of the forward pass.
         verdict.close(f"gradient by {name}", leaf.grad, want, 2 * _allowed(run, size, _default_rounding(run)))
     return verdict.outcome()

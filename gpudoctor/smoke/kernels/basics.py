@@ -1,4 +1,4 @@
-"""Memory, arithmetic and the operations that every model is made of."""
+"""Memory, arithmetic and the basic operations of every model."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _sigmoid(x: float) -> float:
 
 @kernel("elementwise", "quick", dtypes=_FLOATS)
 def elementwise(run: Run) -> Outcome:
-    """Arithmetic and functions, element by element, agree with Python's own."""
+    """Elementwise arithmetic and functions agree with Python's own."""
     torch, inputs, verdict = run.torch, Inputs(run), Verdict(run)
     functional = torch.nn.functional
     needs_bfloat16(run)
@@ -112,7 +112,7 @@ def matmul(run: Run) -> Outcome:
         want = product(torch, a, b.transpose(1, 2))
         verdict.close("a batch of 3, the second transposed", out, want, _allowed(run, 96))
     forced = run.dtype_name == "float32" and run.on_gpu and tf32_forced()
-    return verdict.outcome("a variable, NVIDIA_TF32_OVERRIDE, forces TF32" if forced else "")
+    return verdict.outcome("the variable NVIDIA_TF32_OVERRIDE forces TF32" if forced else "")
 
 
 def _allowed(run: Run, terms: int) -> float:
@@ -145,7 +145,7 @@ def reduction(run: Run) -> Outcome:
         verdict.exact("greatest of rows", torch.amax(on_device, dim=1), [max(row) for row in values])
         verdict.exact("least of columns", torch.amin(on_device, dim=0), [min(row) for row in turned])
         positions = torch.argmax(on_device, dim=1).to("cpu").tolist()
-        # Equal values may be told by any of their positions.
+        # For equal values any of their positions is right.
         found = torch.tensor([row[at] if 0 <= at < columns else math.nan for row, at in zip(values, positions)])
         verdict.exact("position of the greatest", found, [max(row) for row in values])
         verdict.exact("any above 2", torch.any(on_device > 2, dim=0), [max(row) > 2 for row in turned])

@@ -1,7 +1,7 @@
-"""Framed messages between gpudoctor and its child: each tells where it begins, how long it is, and its checksum.
+"""Framed messages between gpudoctor and its child: each frame has a start mark, its length and a checksum.
 
-A child that goes wrong may write anything anywhere, its channel included: what is no frame is refused, not guessed.
-Used on both sides; Python 3.8 and newer.
+A faulty child may write anything anywhere, also into its channel: anything but a frame is refused, not guessed.
+Both sides use this module; Python 3.8 and newer.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ FRAME_LIMIT = 1 << 20
 
 
 class GarbledError(Exception):
-    """Bytes on the channel that are no frame."""
+    """Bytes on the channel that are not a frame."""
 
 
 def frame(message: Message) -> bytes:
-    """A message as it goes over the channel."""
+    """A message as bytes for the channel."""
     body = json.dumps(message).encode("utf-8", "surrogateescape")
     return _HEAD.pack(_MARK, len(body), zlib.crc32(body)) + body
 
 
 def send(descriptor: int, message: Message) -> None:
-    """Write one message whole. Raises OSError where nobody reads any more."""
+    """Write one message completely. Raises OSError if nobody reads any more."""
     data = frame(message)
     while data:
         data = data[os.write(descriptor, data) :]
 
 
 class Reader:
-    """Takes bytes as they come and gives the messages that are complete."""
+    """Takes bytes as they arrive and yields the complete messages."""
 
     def __init__(self) -> None:
         self._buffer = b""
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        """Messages that `data` completes. Raises GarbledError at the first byte that belongs to none."""
+        """Messages that `data` completes. Raises GarbledError at the first byte that belongs to no message."""
         self._buffer += data
         while len(self._buffer) >= _HEAD.size:
             mark, length, checksum = _HEAD.unpack_from(self._buffer)
             if mark != _MARK or length > FRAME_LIMIT:
-                raise GarbledError("what the child wrote is no frame")
+                raise GarbledError("the child wrote something that is no frame")
             if len(self._buffer) < _HEAD.size + length:
                 return
             body = self._buffer[_HEAD.size : _HEAD.size + length]

@@ -1,10 +1,10 @@
-"""What a device computed, held against a float64 reference: every element, NaN and never-written ones too.
+"""Compares every element that a device computed with a float64 reference, including NaN and unwritten elements.
 
-An element's error is its deviation over the larger of its wanted magnitude and the root mean square of all wanted
-ones: relative where a result is large, and not blown up where terms cancel. A result in a half type is rounded
-once (eps/2) from sums in float32; a sum of k terms of random sign deviates by about eps * sqrt(k/6) of its root
-mean square, and the worst of 1e5 elements by 4.5 times that: `tolerance` allows twice as much. TF32 in place of
-float32 (2^-11 for each factor) and sums kept in a half type are far beyond it.
+An element's error is its deviation divided by its expected magnitude, or by the root mean square of all expected
+elements if that is larger. So it is relative where a result is large, and does not explode where terms cancel. A
+result in a half type is rounded once (eps/2) from sums in float32. A sum of k terms of random sign deviates by about
+eps * sqrt(k/6) of its root mean square, and the worst of 1e5 elements by 4.5 times that: `tolerance` allows twice as
+much. TF32 in place of float32 (2^-11 for each factor) and sums kept in a half type are far beyond it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, Iterable, Sequence
 from .kernel import Outcome, Run
 
 _POISON = 255
-"""Bytes of 0xff are a NaN of every float type, and one that no arithmetic gives: that is 0x7fff... or 0x7fc0..."""
+"""Bytes of 0xff are a NaN in every float type, but not the NaN that arithmetic gives: 0x7fff... or 0x7fc0..."""
 
 
 def tolerance(run: Run, terms: int = 1, dtype: Any = None, rounding: float = 1.25) -> float:
-    """Largest error of a right device: `rounding` eps of the result's type, and a sum of so many `terms`."""
+    """Largest error of a correct device: `rounding` eps of the result's type, and a sum of so many `terms`."""
     finfo = run.torch.finfo
     dtype = run.dtype if dtype is None else dtype
     summed = finfo(run.torch.float32).eps if finfo(dtype).bits < 32 else finfo(dtype).eps
@@ -36,7 +36,7 @@ def poisoned(run: Run, shape: Sequence[int], dtype: Any = None) -> Any:
 
 
 def poison(run: Run, *shapes: Sequence[int], dtype: Any = None) -> None:
-    """Fill memory and free it, so that the caching allocator hands it out for results of these shapes."""
+    """Fill memory and free it, so that the caching allocator reuses it for results of these shapes."""
     torch = run.torch
     width = torch.empty((), dtype=run.dtype if dtype is None else dtype).element_size()
     for shape in shapes:
@@ -55,10 +55,10 @@ class Verdict:
         self._worst = Outcome(0.0, 0.0)
 
     def close(self, what: str, got: Any, want: Any, tolerance: float, scale: float | None = None) -> None:
-        """Compare floats; `want` is float64 on the CPU. `scale` stands for the root mean square of `want`."""
+        """Compare floats; `want` is float64 on the CPU. `scale` replaces the root mean square of `want`."""
         got = got.detach().to("cpu")
         if tuple(got.shape) != tuple(want.shape):
-            self._take(math.nan, tolerance, f"{what}: shape {tuple(got.shape)}, wanted {tuple(want.shape)}")
+            self._take(math.nan, tolerance, f"{what}: shape {tuple(got.shape)}, expected {tuple(want.shape)}")
             return
         if got.is_complex():
             got, want = self._torch.view_as_real(got.resolve_conj()), self._torch.view_as_real(want)
@@ -82,12 +82,12 @@ class Verdict:
         self._take(error, tolerance, detail)
 
     def exact(self, what: str, got: Any, want: Any) -> None:
-        """Compare what must be the same to the bit; `want` is a tensor on the CPU or (nested) lists of numbers."""
+        """Compare results that must be equal to the bit; `want` is a tensor on the CPU or nested lists of numbers."""
         got = got.detach().to("cpu")
         if not isinstance(want, self._torch.Tensor):
             want = self._torch.tensor(want, dtype=got.dtype)
         if tuple(got.shape) != tuple(want.shape):
-            self._take(math.nan, 0.0, f"{what}: shape {tuple(got.shape)}, wanted {tuple(want.shape)}")
+            self._take(math.nan, 0.0, f"{what}: shape {tuple(got.shape)}, expected {tuple(want.shape)}")
             return
         got = got.contiguous()
         finite = self._torch.isfinite(got)
@@ -99,22 +99,22 @@ class Verdict:
         if count:
             at = int(wrong.to(self._torch.uint8).argmax())
             wanted = want.reshape(-1)[at].item()
-            error = float(abs(got.reshape(-1)[at].item() - wanted))  # in whole numbers: 2^62 + 1 is no float
+            error = float(abs(got.reshape(-1)[at].item() - wanted))  # as integers: no float can hold 2^62 + 1
             self._take(error, 0.0, _wrong(what, got, at, wanted, count))
 
     def finite(self, what: str, got: Any) -> None:
-        """Take NaN, infinities and never-written elements of a result that is then computed with."""
+        """Record NaN, infinities and unwritten elements of a result that is then computed with."""
         got = got.detach().to("cpu").contiguous()
         finite = self._torch.isfinite(got)
         if not bool(finite.all()):
             self._take(math.nan, 0.0, self._not_finite(what, got, finite))
 
     def holds(self, what: str, error: float, tolerance: float) -> None:
-        """Take a figure that a property of the result bounds; `what` says so for a person."""
+        """Record a number that a property of the result bounds; `what` describes it for a person."""
         self._take(error, tolerance, "" if error <= tolerance else f"{what}: {error:.6g}, at most {tolerance:.3g}")
 
     def outcome(self, detail: str = "", measures: dict[str, float] | None = None) -> Outcome:
-        """The worst, with where it was wrong, or with `detail` where all is right."""
+        """The worst comparison, with the place that is wrong, or with `detail` if all is right."""
         return self._worst._replace(detail=self._worst.detail or detail, measures=measures or {})
 
     def _take(self, error: float, tolerance: float, detail: str) -> None:
@@ -132,9 +132,9 @@ class Verdict:
             (int((self._torch.isnan(flat.to(self._torch.float64)) & ~unwritten).sum()), "NaN"),
             (int(self._torch.isinf(flat.to(self._torch.float64)).sum()), "infinite"),
         )
-        told = ", ".join(f"{count} {word}" for count, word in counts if count)
+        summary = ", ".join(f"{count} {word}" for count, word in counts if count)
         at = int(bad.to(self._torch.uint8).argmax())
-        return f"{what}: of {flat.numel()} elements {told}, the first at {_position(got.shape, at)}"
+        return f"{what}: of {flat.numel()} elements {summary}, the first at {_position(got.shape, at)}"
 
 
 def _badness(error: float, tolerance: float) -> tuple[bool, float]:
@@ -150,11 +150,11 @@ def _wrong(what: str, got: Any, at: int, want: float, count: int) -> str:
     value = got.reshape(-1)[at].item()
     place = _position(got.shape, at)
     rest = f"; {count} of {got.numel()} elements are wrong" if count > 1 else ""
-    return f"{what}: element {place} is {value:.9g}, wanted {want:.9g}{rest}"
+    return f"{what}: element {place} is {value:.9g}, expected {want:.9g}{rest}"
 
 
 def _position(shape: Iterable[int], at: int) -> list[int]:
-    """Index of an element of a tensor of this shape from its place in memory order."""
+    """Index of an element in a tensor of this shape, from its place in memory order."""
     index: list[int] = []
     for size in reversed(tuple(shape)):
         at, rest = divmod(at, size)

@@ -1,4 +1,4 @@
-"""Kernels that are compiled on this machine: torch.compile, and Triton by hand."""
+"""Kernels that are compiled on this machine: torch.compile, and handwritten Triton."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _copy_in_float64(torch: Any, module: Any) -> Any:
 
 
 def _needs_compiler(run: Run) -> None:
-    """Skip where this torch cannot compile under this Python. A missing compiler is a fault, and is left to show."""
+    """Skip if this torch cannot compile under this Python. A missing compiler is a fault, and shows as one."""
     run.needs_torch(getattr(run.torch, "compile", None), "torch.compile")
     _needs_gpu_of_triton(run)
     # Workers of inductor's pool would outlive the kernel.
@@ -67,9 +67,9 @@ def _needs_compiler(run: Run) -> None:
 
 
 def _needs_gpu_of_triton(run: Run) -> None:
-    """Skip on GPUs for which Triton never made code."""
+    """Skip on GPUs that Triton never supported."""
     if run.on_gpu and not run.rocm and capability(run) < (7, 0):
-        run.skip("Triton makes no code for this GPU (for NVIDIA GPUs from sm_70 on)")
+        run.skip("Triton has no kernels for this GPU (it supports NVIDIA GPUs from sm_70 on)")
 
 
 @kernel("triton", "full", dtypes=("float32", "float16"), seconds=120)

@@ -24,7 +24,7 @@ def graph(run: Run) -> Outcome:
         static, on_gpu = torch.zeros(64, 128, device=run.device), weight.to(run.device)
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):  # libraries set themselves up before the capture, not within
+        with torch.cuda.stream(aside):  # libraries initialise before the capture, not during it
             for _ in range(3):
                 _step(torch, static, on_gpu)
         torch.cuda.current_stream().wait_stream(aside)
@@ -49,7 +49,7 @@ def _step(torch: Any, x: Any, weight: Any) -> Any:
 
 @kernel("conv-benchmark", "full", dtypes=("float32", "float16"), seconds=180)
 def conv_benchmark(run: Run) -> Outcome:
-    """Convolution, forward and backward, by the implementation that cuDNN or MIOpen finds fastest."""
+    """Convolution, forward and backward, with the implementation that cuDNN or MIOpen finds fastest."""
     run.needs_gpu("cuDNN and MIOpen search on GPUs only")
     torch = run.torch
     cudnn = torch.backends.cudnn

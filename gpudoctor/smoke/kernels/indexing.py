@@ -1,4 +1,4 @@
-"""Reading and writing by index, sorting, running sums: what is right here is right to the bit."""
+"""Reading and writing by index, sorting, running sums: a right result here is right to the bit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def scatter(run: Run) -> Outcome:
     """Elements are written and added by index, also where many have the same index."""
     torch, inputs, verdict = run.torch, Inputs(run), Verdict(run)
     count, width, slots = 3001, 5, 41
-    # Whole numbers small enough that float16 holds each partial sum: the order of additions cannot matter.
+    # Whole numbers small enough for float16 to hold each partial sum: the order of additions cannot matter.
     added = inputs.integers(-3, 4, count, width).to(run.dtype)
     numbers = inputs.integers(0, slots, count)
     columns = numbers[:, None].expand(count, width)
@@ -73,7 +73,7 @@ def scatter(run: Run) -> Outcome:
 
 @kernel("sort", "standard", dtypes=("float32", "int64"))
 def sort(run: Run) -> Outcome:
-    """Sorting short and long rows, with the places where the elements were; the greatest few."""
+    """Sorting short and long rows, with the original positions; the greatest few."""
     torch, inputs, verdict = run.torch, Inputs(run), Verdict(run)
     with strict(run):
         for rows, length in ((5, 1025), (1, 40_009)):

@@ -1,8 +1,8 @@
-"""What a smoke kernel is, and what one run of it gets and gives.
+"""What a smoke kernel is, and the input and result of one run.
 
 Kernels run in the examined interpreter: standard library and torch only, Python 3.8 and newer, torch 1.13 to
-2.15, CUDA and ROCm. gpudoctor's own process reads the same declarations and never imports torch, so no module
-here imports it at its top: a kernel gets it from its `Run`.
+2.15, CUDA and ROCm. gpudoctor's own process reads the same declarations and never imports torch. So no module here
+imports it at its top: a kernel gets it from its `Run`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ LEVELS = ("quick", "standard", "full")
 
 
 class Skip(Exception):  # noqa: N818 - no error
-    """A kernel that cannot or must not run here, and why: one sentence for a person."""
+    """A kernel cannot or must not run here; the text says why in one sentence for a person."""
 
 
 class Outcome(NamedTuple):
-    """What a kernel computed against its reference: it passes where `error` is at most `tolerance`.
+    """What a kernel computed against its reference: it passes if `error` is at most `tolerance`.
 
-    `error` is NaN where outputs held NaN, infinities or elements that were never written.
+    `error` is NaN if outputs held NaN, infinities or elements that were never written.
     """
 
     error: float | None = None
@@ -37,13 +37,13 @@ class Run:
         self.dtype_name = dtype
         self.seed = seed
         self.seconds = seconds
-        """The kernel's time limit: one that chooses its own amount of work stays well below it."""
+        """The kernel's time limit: a kernel that chooses its own amount of work stays well below it."""
         self.minutes = minutes
-        """For the soak: how long it shall last."""
+        """For the soak: how long to run."""
 
     @property
     def dtype(self) -> Any:
-        """The torch dtype; skips where this torch has none of that name."""
+        """The torch dtype; skips if this torch has none of that name."""
         found = getattr(self.torch, self.dtype_name, None)
         if found is None:
             self.skip(f"torch {self.torch.__version__} has no {self.dtype_name}")
@@ -51,7 +51,7 @@ class Run:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the device is a GPU; ROCm's are named cuda, too."""
+        """Whether the device is a GPU; ROCm's are also named cuda."""
         return self.device.startswith("cuda")
 
     @property
@@ -69,12 +69,12 @@ class Run:
             self.skip(why)
 
     def needs_torch(self, what: Any, name: str) -> None:
-        """Skip where this torch lacks a function."""
+        """Skip if this torch lacks a function."""
         if what is None:
             self.skip(f"torch {self.torch.__version__} has no {name}")
 
     def synchronize(self) -> None:
-        """Wait until the device has done what it was told: errors of kernels show here."""
+        """Wait until the device has finished its work: errors of kernels show here."""
         if self.on_gpu:
             self.torch.cuda.synchronize(self.device)
 
@@ -87,7 +87,7 @@ class Kernel(NamedTuple):
     dtypes: tuple[str, ...]
     seconds: float
     gpus: int
-    """How many devices it takes at once: 1, or 2 for those between all GPUs of one kind."""
+    """How many devices it uses at once: 1, or 2 for kernels between all GPUs of one kind."""
     function: Callable[[Run], Outcome]
 
     @property

@@ -16,15 +16,15 @@ _EPSILON = 1e-5
 
 CONVOLUTION_TOLERANCE = {"float32": 2e-4, "float16": 8e-3, "bfloat16": 1.6e-2}
 """Winograd's transforms lose up to a hundred times more than a plain sum in float32, and some are kept in float16.
-TF32 would be wrong by 1e-3."""
+TF32 would be off by 1e-3."""
 
 
-# Convolutions come last of the quick kernels and have time: MIOpen compiles the first ones, for a minute or more.
+# Convolutions come last among the quick kernels: MIOpen compiles the first ones, for a minute or more.
 
 
 @kernel("convolution", "quick", dtypes=("float32", "float16"), seconds=180.0)
 def convolution(run: Run) -> Outcome:
-    """Convolutions as in an image model: the first layer, and one of 3 x 3 within."""
+    """Convolutions as in an image model: the first layer, and a 3 x 3 layer further in."""
     torch, inputs, verdict = run.torch, Inputs(run), Verdict(run)
     cases = (
         ("7 x 7 by steps of 2", (2, 3, 33, 35), (16, 3, 7, 7), {"stride": 2, "padding": 3}),
@@ -43,7 +43,7 @@ def convolution(run: Run) -> Outcome:
 
 
 def convolution_tolerance(run: Run) -> float:
-    """Largest error of a convolution of a right device."""
+    """Largest error of a convolution on a correct device."""
     if run.dtype_name == "float32" and run.on_gpu and tf32_forced():
         return TF32_TOLERANCE
     return CONVOLUTION_TOLERANCE[run.dtype_name]
@@ -78,7 +78,7 @@ def convolution_kinds(run: Run) -> Outcome:
 
 @kernel("convolution-backward", "standard", dtypes=("float32", "float16"), seconds=180.0)
 def convolution_backward(run: Run) -> Outcome:
-    """Gradients of a convolution by its image and its weights."""
+    """Gradients of a convolution with respect to its image and its weights."""
     torch, inputs, verdict = run.torch, Inputs(run), Verdict(run)
     x, weight = inputs.normal(2, 16, 15, 17), inputs.normal(24, 16, 3, 3)
     how = Convolution(torch, stride=1, padding=1)
@@ -106,7 +106,7 @@ def linear(run: Run) -> Outcome:
             poison(run, (rows, columns))
             got = torch.nn.functional.linear(*on_device)
             want = product(torch, x, weight.t()) + bias.to(torch.float64)
-            # A bias may be added to a sum that is rounded already.
+            # A bias may be added to a sum that is already rounded.
             allowed = 4e-3 if forced else tolerance(run, terms, rounding=2)
             verdict.close(f"{terms} to {columns}", got, want, allowed)
     return verdict.outcome()
@@ -156,7 +156,7 @@ def batch_norm(run: Run) -> Outcome:
     count = exact.numel() // 24
     seen, spread = exact.mean(dim=(0, 2, 3)), exact.var(dim=(0, 2, 3), unbiased=True)
     with strict(run):
-        # Copies, on a CPU too: the running figures are changed in place.
+        # Copies, on a CPU too: the running statistics are changed in place.
         on_device = [tensor.to(run.device, copy=True) for tensor in (x, mean, variance, weight, bias)]
         poison(run, x.shape)
         trained = torch.nn.functional.batch_norm(*on_device, training=True, momentum=0.1, eps=_EPSILON)
@@ -196,7 +196,7 @@ def softmax_layer(run: Run) -> Outcome:
 
 @kernel("embedding", "standard", dtypes=_FLOATS)
 def embedding(run: Run) -> Outcome:
-    """Rows of a table by their numbers, and the gradient where numbers come more than once."""
+    """Rows of a table by their numbers, and the gradient where numbers occur more than once."""
     torch, inputs, verdict = run.torch, Inputs(run), Verdict(run)
     # Whole numbers, so that sums of gradients are exact in every type and order.
     table = inputs.integers(-8, 9, 1009, 96).to(run.dtype)
@@ -218,7 +218,7 @@ def embedding(run: Run) -> Outcome:
 
 
 def _normal(torch: Any, x: Any, dims: tuple[int, ...]) -> Any:
-    """x less its mean over `dims`, over the root of its variance."""
+    """x minus its mean over `dims`, divided by the root of its variance."""
     x = x.to(torch.float64)
     count = math.prod(x.shape[dim] for dim in dims)
     centred = x - x.sum(dim=dims, keepdim=True) / count

@@ -1,6 +1,6 @@
 """Fourier transforms and linear algebra: each through a library of its own (cuFFT, cuSOLVER, MAGMA, rocSOLVER).
 
-Decompositions are not unique: they are held to what defines them, with products made in float64 on the CPU.
+Decompositions are not unique: they are checked against their definition, with float64 products made on the CPU.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _unit(run: Run, batch: int, size: int) -> Any:
 
 
 def _holds(run: Run, verdict: Verdict, what: str, made: Any, want: Any) -> None:
-    """Compare over the norm of a column: backward stable methods promise no more. Constants reach some ten."""
+    """Compare relative to a column's norm: backward stable methods promise no more. Constants reach about ten."""
     scale = math.sqrt((want.to(run.torch.float64) ** 2).sum().item() / want.shape[0] / want.shape[-1])
     size = want.shape[-2]
     allowed = 16 * run.torch.finfo(run.dtype).eps * math.sqrt(size)
@@ -186,7 +186,7 @@ def _orthogonal(run: Run, verdict: Verdict, q: Any) -> None:
 
 
 def _ordered(verdict: Verdict, what: str, values: Any, floor: float = -math.inf) -> None:
-    """Each row of values rises and begins at `floor` or above."""
+    """Each row of values is ascending and starts at `floor` or above."""
     for row in values.to("cpu").tolist():
         fall = max([floor - row[0]] + [a - b for a, b in zip(row, row[1:])])
         verdict.holds(f"{what} are out of order by", max(fall, 0.0), 0.0)

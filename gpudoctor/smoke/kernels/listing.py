@@ -9,7 +9,7 @@ from typing import Any, Sequence
 def list_devices(torch: Any, untouched: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Every GPU, in the shape of gpudoctor.machine.SmokeDevice.
 
-    No context is made on the GPUs whose address or uuid is in `untouched`. Raises what torch raises.
+    Makes no context on GPUs whose address or uuid is in `untouched`. Raises what torch raises.
     """
     rocm = bool(getattr(torch.version, "hip", None))
     return [_describe(torch, index, rocm, untouched) for index in range(int(torch.cuda.device_count()))]
@@ -40,7 +40,7 @@ def _arch(properties: Any, rocm: bool) -> str:
 
 
 def _address(properties: Any) -> str | None:
-    """ "0000:01:00.0", where this torch tells it."""
+    """ "0000:01:00.0", if this torch tells it."""
     place = [getattr(properties, name, None) for name in ("pci_domain_id", "pci_bus_id", "pci_device_id")]
     if any(number is None for number in place):
         return None
@@ -48,7 +48,7 @@ def _address(properties: Any) -> str | None:
 
 
 def _address_by_runtime(index: int) -> str | None:
-    """The address as the runtime tells it that torch has loaded."""
+    """The address from the runtime that torch has loaded."""
     try:
         import ctypes
 
@@ -67,7 +67,7 @@ def _address_by_runtime(index: int) -> str | None:
 
 
 def _uuid(properties: Any, rocm: bool) -> str:
-    """ "GPU-..." as the driver's own tools write it; empty where this torch does not tell it."""
+    """ "GPU-..." as the driver's own tools write it; empty if this torch does not tell it."""
     text = str(getattr(properties, "uuid", "") or "")
     if rocm and text:
         try:  # HIP keeps the GPU's number as sixteen letters, which torch writes as if they were a UUID

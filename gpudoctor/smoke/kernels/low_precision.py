@@ -17,7 +17,7 @@ _INT8 = ("gfx90a", *_FP8_FNUZ, *_FP8_OCP)
 
 @kernel("tf32", "standard", dtypes=("float32",))
 def tf32(run: Run) -> Outcome:
-    """Products in float32 are exact to float32 where TF32 is off, and within TF32's bounds where it is on."""
+    """float32 products are exact to float32 with TF32 off, and within TF32's bounds with TF32 on."""
     torch, inputs, verdict = run.torch, Inputs(run), Verdict(run)
     m, k, n = 192, 512, 160
     a, b = inputs.normal(m, k), inputs.normal(k, n)
@@ -55,7 +55,7 @@ def matmul_fp8(run: Run) -> Outcome:
 
 
 def eight_bit_form(run: Run) -> Any:
-    """The type of 8-bit floats that the device multiplies; skips where there is none."""
+    """The type of 8-bit floats that the device multiplies; skips if there is none."""
     torch = run.torch
     run.needs_torch(getattr(torch, "float8_e4m3fn", None), "8-bit floats")
     run.needs_torch(getattr(torch, "_scaled_mm", None), "products of 8-bit floats")
@@ -70,9 +70,9 @@ def eight_bit_form(run: Run) -> Any:
 
 
 def eight_bit_product(torch: Any, a: Any, b: Any, scales: dict[str, Any]) -> Any:
-    """a · b in bfloat16; `b` lies by columns."""
+    """a · b in bfloat16; `b` is stored by columns."""
     got: Any = torch._scaled_mm(a, b, out_dtype=torch.bfloat16, **scales)
-    return got[0] if isinstance(got, tuple) else got  # with the greatest element, before torch 2.5
+    return got[0] if isinstance(got, tuple) else got  # before torch 2.5, with the greatest element
 
 
 @kernel("matmul-int8", "standard")

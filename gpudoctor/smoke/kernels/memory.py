@@ -1,4 +1,4 @@
-"""Memory beyond the ordinary: pinned, on several streams, and of more than 2^31 elements."""
+"""Special memory: pinned, on several streams, and of more than 2^31 elements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BEYOND = (1 << 31) + 4099
 
 @kernel("pinned-memory-and-streams", "standard")
 def pinned_memory_and_streams(run: Run) -> Outcome:
-    """Copies from pinned memory beside computation, ordered by events between two streams."""
+    """Copies from pinned memory during computation, ordered by events between two streams."""
     run.needs_gpu("pinned memory and streams belong to GPUs")
     torch, inputs, verdict = run.torch, Inputs(run), Verdict(run)
     parts = [inputs.integers(-1000, 1000, 262_147, dtype=torch.int32) for _ in range(4)]
@@ -30,7 +30,7 @@ def pinned_memory_and_streams(run: Run) -> Outcome:
                 arrived.record()
             with torch.cuda.stream(computing):
                 computing.wait_event(arrived)
-                # The allocator must not hand this memory out before the second stream has read it.
+                # The allocator must not reuse this memory before the second stream has read it.
                 there.record_stream(computing)
                 result.copy_(there * 3 + 1, non_blocking=True)
         computing.synchronize()
@@ -90,7 +90,7 @@ def _products(run: Run) -> Outcome:
 
 
 def _needs(run: Run, amount: int) -> None:
-    """Skip where so many bytes are more than half of what is free: on a CPU, than a quarter."""
+    """Skip if this is more than half of the free memory: on a CPU, more than a quarter."""
     if run.on_gpu:
         free: Any = run.torch.cuda.mem_get_info(run.device)[0]
         limit = int(free) // 2
@@ -101,7 +101,7 @@ def _needs(run: Run, amount: int) -> None:
 
 
 def _available() -> int:
-    """Bytes that the kernel gives as available, 0 where it does not say."""
+    """Bytes that the kernel reports as available, 0 if it does not."""
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
             for line in lines:

@@ -1,4 +1,4 @@
-"""How torch is told to compute while a kernel runs, and what then cannot run."""
+"""torch's precision settings while a kernel runs, and what then cannot run."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _GPU_LACKS = ("only supported on", "not compiled for this platform", "not compil
 
 @contextlib.contextmanager
 def strict(run: Run, tf32: bool = False) -> Iterator[None]:
-    """Compute in the types that were given: TF32 only where asked, sums of half types in float32.
+    """Compute in the given types: TF32 only if asked for, sums of half types in float32.
 
-    Settings are as before afterwards. Where torch's CPU code lacks an operation for a type, the kernel is skipped;
-    on a GPU every error goes on to who judges it.
+    Restores the settings afterwards. If torch's CPU code lacks an operation for a type, the kernel is skipped; on a
+    GPU every error is passed on.
     """
     cuda, cudnn = run.torch.backends.cuda.matmul, run.torch.backends.cudnn
     wanted = [(cuda, "allow_tf32", tf32), (cudnn, "allow_tf32", tf32)]
@@ -26,7 +26,7 @@ def strict(run: Run, tf32: bool = False) -> Iterator[None]:
         wanted.append((cuda, "allow_" + name, False))
     with contextlib.ExitStack() as restored, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # torch 2.9 and newer keep the same once more, as a word, which is not brought back by the old switches.
+        # torch 2.9 and newer also keep this setting as a word, which the old switches do not restore.
         for owner in (cudnn, cuda):
             word = _setting(owner, "fp32_precision")
             if word is not None:
@@ -44,7 +44,7 @@ def strict(run: Run, tf32: bool = False) -> Iterator[None]:
 
 
 def _setting(owner: Any, name: str) -> Any:
-    """A setting, None where this torch has none of the name: 1.13 says so by an assertion."""
+    """A setting, None if this torch has none of that name: 1.13 says so with an assertion."""
     try:
         return getattr(owner, name)
     except (AttributeError, AssertionError):
@@ -58,34 +58,34 @@ def tf32_forced() -> bool:
 
 @contextlib.contextmanager
 def cpu_may_lack(run: Run) -> Iterator[None]:
-    """Skip where torch's CPU code has no such operation for this type."""
+    """Skip if torch's CPU code has no such operation for this type."""
     try:
         yield
     except (RuntimeError, NotImplementedError) as error:
-        said = str(error).splitlines()[0] if str(error) else ""
-        if not run.on_gpu and any(words in said.lower() for words in _CPU_LACKS):
+        message = str(error).splitlines()[0] if str(error) else ""
+        if not run.on_gpu and any(words in message.lower() for words in _CPU_LACKS):
             run.skip(f"torch {run.torch.__version__} cannot do this with {run.dtype_name or 'this type'} on a CPU")
         raise
 
 
 @contextlib.contextmanager
 def gpu_may_lack(run: Run) -> Iterator[None]:
-    """Skip where torch itself says that it has no such operation for this GPU: formats that only some have."""
+    """Skip if torch itself says that it lacks an operation for this GPU: some formats exist only on some GPUs."""
     try:
         yield
     except (RuntimeError, NotImplementedError) as error:
-        said = str(error).splitlines()[0] if str(error) else ""
-        if any(words in said.lower() for words in _GPU_LACKS):
-            run.skip(f"torch says: {said}")
+        message = str(error).splitlines()[0] if str(error) else ""
+        if any(words in message.lower() for words in _GPU_LACKS):
+            run.skip(f"torch says: {message}")
         raise
 
 
 def needs_bfloat16(run: Run) -> None:
-    """Skip bfloat16 where an NVIDIA GPU has no arithmetic for it: libraries refuse some operations there."""
+    """Skip bfloat16 if an NVIDIA GPU has no arithmetic for it: libraries refuse some operations there."""
     if run.dtype_name != "bfloat16":
         return
     if not run.on_gpu and str(run.torch.__version__).startswith("1."):
-        run.skip("torch 1 keeps what lies between in bfloat16 on a CPU: too coarse to judge")
+        run.skip("torch 1 keeps intermediate values in bfloat16 on a CPU: too coarse to judge")
     if run.on_gpu and not run.rocm and capability(run) < (8, 0):
         run.skip("this GPU has no bfloat16 arithmetic (NVIDIA GPUs have it from sm_80 on)")
 

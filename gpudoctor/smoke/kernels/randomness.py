@@ -1,4 +1,4 @@
-"""Random numbers that a device draws itself."""
+"""Random numbers drawn by a device."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .precision import strict
 
 _COUNT = 200_003
 _SIGMAS = 8.0
-"""A right generator is this far from its mean once in 1e15 draws."""
+"""A correct generator is this far from its mean once in 1e15 draws."""
 
 
 @kernel("random-numbers", "standard", dtypes=("float32",))
 def random_numbers(run: Run) -> Outcome:
-    """Random numbers have their range, moments and independence; a seed repeats them and another does not."""
+    """Random numbers have the right range, moments and independence; a seed repeats them, another seed does not."""
     torch, verdict = run.torch, Verdict(run)
     with strict(run):
         poison(run, (_COUNT,))
@@ -55,7 +55,7 @@ def _even(run: Run, seed: int) -> Any:
 
 
 def _moments(verdict: Verdict, what: str, drawn: Any, fourth: float) -> None:
-    """Mean 0, variance 1 and no relation of neighbours, each in its standard deviations; `fourth` is E x^4."""
+    """Mean 0, variance 1 and independent neighbours, each in standard deviations; `fourth` is E x^4."""
     root = math.sqrt(drawn.numel())
     figures = {
         "mean": drawn.mean().item() * root,

@@ -1,4 +1,4 @@
-"""Kernels that measure: memory, the way to the host, matrix products. A figure counts only for a right result."""
+"""Kernels that measure: memory, copies to the host, matrix products. A rate counts only for a right result."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ LARGEST_ON_GPU, LARGEST_ON_CPU = 8192, 2048
 
 
 def free_memory(run: Run) -> int:
-    """Bytes that are free on the device; on the CPU a fixed share that any machine has."""
+    """Free bytes on the device; on the CPU a fixed amount that any machine has."""
     return int(run.torch.cuda.mem_get_info(run.device)[0]) if run.on_gpu else 4 * CPU_BYTES
 
 
 def best_seconds(run: Run, work: Callable[[], Any], budget: float, most: int = 50) -> float:
-    """Seconds of the fastest of several runs of `work`, which is repeated until `budget` seconds are over."""
+    """Seconds of the fastest of several runs of `work`, repeated until `budget` seconds are over."""
     run.synchronize()
     end, best = time.perf_counter() + budget, float("inf")
     for _ in range(most):
@@ -53,7 +53,7 @@ def _seconds(run: Run, work: Callable[[], Any]) -> float:
 
 @kernel("memory-rate", "full", seconds=60)
 def memory_rate(run: Run) -> Outcome:
-    """Copying within the device's memory; GB/s count what is read and what is written."""
+    """Copying within the device's memory; GB/s counts both the bytes read and the bytes written."""
     source = _random_words(run, min(GIB, free_memory(run) // 4), run.device)
     target = run.torch.zeros_like(source)
     seconds = best_seconds(run, lambda: target.copy_(source), budget=2.0)
@@ -72,7 +72,7 @@ def host_copy_rate(run: Run) -> Outcome:
     again = best_seconds(run, lambda: back.copy_(gpu, non_blocking=True), budget=2.0)
     run.synchronize()
     moved = host.numel() * 4 / 1e9
-    return _copied(run, back, host, {"to_card_gb_per_s": moved / there, "from_card_gb_per_s": moved / again})
+    return _copied(run, back, host, {"to_gpu_gb_per_s": moved / there, "from_gpu_gb_per_s": moved / again})
 
 
 def _random_words(run: Run, size: int, device: str) -> Any:
@@ -84,7 +84,7 @@ def _random_words(run: Run, size: int, device: str) -> Any:
 def _copied(run: Run, target: Any, source: Any, measures: dict[str, float]) -> Outcome:
     wrong = int((target != source).sum())
     detail = (
-        f"{wrong} of {source.numel()} words are not what was copied" if wrong else f"{source.numel() * 4 >> 20} MiB"
+        f"{wrong} of {source.numel()} words differ from the source" if wrong else f"{source.numel() * 4 >> 20} MiB"
     )
     return Outcome(wrong / source.numel(), 0.0, detail, measures)
 
@@ -125,7 +125,7 @@ def _rate(run: Run, form: Any, multiply: Callable[[Any, Any], Any]) -> Outcome:
 
 
 def _factors(run: Run, form: Any, size: int) -> tuple[Any, Any]:
-    """Random matrices; the second by columns, as 8-bit products want it."""
+    """Random matrices; the second by columns, as 8-bit products need it."""
     generator = run.torch.Generator(device=run.device).manual_seed(run.seed)
     a, b = (run.torch.randn(size, size, device=run.device, generator=generator) for _ in range(2))
     return a.to(form), b.to(form).t()

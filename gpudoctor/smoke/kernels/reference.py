@@ -1,7 +1,7 @@
-"""Fresh random inputs, and float64 arithmetic to hold results against.
+"""Fresh random inputs, and float64 arithmetic to compare results with.
 
-References are made on the CPU of elementwise multiplications and additions only: never by the operation under test
-nor by a library behind it (BLAS, LAPACK, oneDNN), which may be what is broken.
+References use only elementwise multiplications and additions on the CPU. They never use the operation under test, nor
+a library behind it (BLAS, LAPACK, oneDNN), which may be the broken part.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .kernel import Run
 
 
 class Inputs:
-    """Random tensors on the CPU from a run's seed; a run makes one and draws all it needs from it."""
+    """Random tensors on the CPU from a run's seed; a run makes one and draws everything from it."""
 
     def __init__(self, run: Run) -> None:
         self._torch = run.torch
@@ -27,7 +27,7 @@ class Inputs:
         return drawn.to(self._run.dtype if dtype is None else dtype)
 
     def uniform(self, low: float, high: float, *shape: int, dtype: Any = None) -> Any:
-        """Even values of an interval, rounded to the run's dtype or another."""
+        """Uniform values of an interval, rounded to the run's dtype or another."""
         drawn = self._torch.rand(shape, generator=self._generator, dtype=self._torch.float64)
         return (low + (high - low) * drawn).to(self._run.dtype if dtype is None else dtype)
 
@@ -43,8 +43,11 @@ class Inputs:
 
 @contextlib.contextmanager
 def one_thread(torch: Any) -> Iterator[None]:
-    """Many small operations by one thread: several would wait for each other ten times as long on a busy machine, or
-    where a container may use fewer processors than torch counts."""
+    """Use one thread for many small operations.
+
+    Several threads would wait for each other, ten times as long on a busy machine, or where a container may use fewer
+    processors than torch counts.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -94,7 +97,7 @@ class Convolution:
         self.groups = groups
 
     def options(self) -> dict[str, int]:
-        """The same as keywords of torch.nn.functional.conv2d."""
+        """The options as keywords of torch.nn.functional.conv2d."""
         return {name: getattr(self, name) for name in ("stride", "padding", "dilation", "groups")}
 
     def forward(self, x: Any, weight: Any) -> Any:
@@ -113,7 +116,7 @@ class Convolution:
         return out
 
     def gradients(self, x: Any, weight: Any, slope: Any) -> tuple[Any, Any]:
-        """Gradients of sum(slope * result) by x and by the weights, in float64."""
+        """Gradients of sum(slope * result) with respect to x and the weights, in float64."""
         torch = self._torch
         padded, weight, slope = self._pad(x), weight.to(torch.float64), slope.to(torch.float64)
         outputs, channels, _, _ = weight.shape
@@ -152,7 +155,7 @@ class Convolution:
         return (padded[2] - reach[0]) // self.stride + 1, (padded[3] - reach[1]) // self.stride + 1
 
     def _window(self, i: int, j: int, rows: int, columns: int) -> tuple[slice, ...]:
-        """What a weight at (i, j) sees of the padded input, one element for each of the result."""
+        """The padded input that a weight at (i, j) sees, one element for each of the result."""
         top, left, step = i * self.dilation, j * self.dilation, self.stride
         whole = slice(None)
         return whole, whole, slice(top, top + step * rows, step), slice(left, left + step * columns, step)

@@ -1,7 +1,7 @@
-"""The child's main loop: import torch, count and list the devices, run the kernels it is told to.
+"""The child's main loop: import torch, count and list the devices, run the requested kernels.
 
-Runs in the examined interpreter, started by gpudoctor.smoke.child. Every step that may not come back is told
-before it begins; a thread tells that the process still runs Python while a kernel computes.
+Runs in the examined interpreter, started by gpudoctor.smoke.child. It announces every step that may not return. A
+thread reports that the process still runs Python while a kernel computes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from .listing import list_devices
 BEAT_SECONDS = 0.5
 MESSAGE_LIMIT = 4000
 CHANNEL_GONE = 117
-"""Exit status of a child that cannot tell gpudoctor anything any more."""
+"""Exit status of a child that can no longer reach gpudoctor."""
 
 
 class Channel:
-    """Both pipes to gpudoctor; neither is inherited by what a kernel starts."""
+    """Both pipes to gpudoctor; processes that a kernel starts inherit neither."""
 
     def __init__(self, commands: int, events: int) -> None:
         os.set_inheritable(commands, False)
@@ -39,7 +39,7 @@ class Channel:
         self._process = os.getpid()
 
     def tell(self, event: str, **content: Any) -> None:
-        """Send one event. Ends the process where gpudoctor is gone, and a fork that came back from a kernel."""
+        """Send one event. Ends the process if gpudoctor is gone, and a fork that returned from a kernel."""
         if os.getpid() != self._process:
             os._exit(CHANNEL_GONE)
         try:
@@ -58,14 +58,14 @@ class Channel:
             yield from reader.feed(data)
 
     def beat(self) -> None:
-        """Tell for ever that this process still runs Python."""
+        """Report for ever that this process still runs Python."""
         while True:
             time.sleep(BEAT_SECONDS)
             self.tell("beat")
 
 
 def main(commands: int, events: int, trace: str, count: bool) -> None:
-    """Serve until the commands end. `trace` is the file that gets the Python lines of a crash."""
+    """Serve until the commands end. `trace` is the file for the Python lines of a crash."""
     _prepare(trace)
     channel = Channel(commands, events)
     channel.tell("importing")
@@ -74,7 +74,7 @@ def main(commands: int, events: int, trace: str, count: bool) -> None:
     if torch is not None:
         if count:
             _count(torch, channel)
-        # A garbled command: gpudoctor is not what writes there.
+        # A garbled command does not come from gpudoctor.
         with contextlib.suppress(GarbledError):
             for command in channel.commands():
                 _obey(command, torch, channel)
@@ -85,11 +85,11 @@ def main(commands: int, events: int, trace: str, count: bool) -> None:
 
 
 def _prepare(trace: str) -> None:
-    """No core file, first choice of the kernel when memory runs out, last words."""
+    """No core file; the kernel's first victim when memory runs out; a trace of a crash."""
     try:
         import resource
 
-        # With 1, and not with 0, Linux hands no core to a program (systemd-coredump) either.
+        # With 1, unlike 0, Linux passes no core to a program (systemd-coredump) either.
         hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
         limit = 1 if hard else 0
         resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
@@ -98,14 +98,14 @@ def _prepare(trace: str) -> None:
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write("1000")
     with contextlib.suppress(OSError, ValueError):
-        # Never closed: it is written when nothing else works any more.
+        # Never closed: it is written to when nothing else works any more.
         handle = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         faulthandler.enable(handle, all_threads=False)
         faulthandler.register(signal.SIGUSR1, handle, all_threads=True)
 
 
 def _import_torch(channel: Channel) -> Any:
-    """torch, or None where it raised; either is told."""
+    """torch, or None if the import raised; either is reported."""
     start = time.monotonic()
     try:
         torch = importlib.import_module("torch")
@@ -114,7 +114,7 @@ def _import_torch(channel: Channel) -> Any:
         return None
     if not hasattr(torch, "__version__"):
         empty = getattr(torch, "__file__", None) is None
-        what = "what is imported as torch is an empty folder" if empty else "no torch"
+        what = "Python imports an empty folder as torch" if empty else "no torch"
         channel.tell("raised", error="ImportError: " + what, seconds=time.monotonic() - start)
         return None
     channel.tell("imported", seconds=time.monotonic() - start, **_describe(torch))
@@ -137,7 +137,7 @@ def _describe(torch: Any) -> dict[str, Any]:
 
 
 def _count(torch: Any, channel: Channel) -> None:
-    """Tell the number of GPUs; no context is made on any."""
+    """Report the number of GPUs; makes no context on any."""
     try:
         channel.tell("counted", device_count=int(torch.cuda.device_count()))
     except Exception as error:
@@ -145,7 +145,7 @@ def _count(torch: Any, channel: Channel) -> None:
 
 
 def _obey(command: Message, torch: Any, channel: Channel) -> None:
-    """One command: list the devices, or run one kernel."""
+    """Carry out one command: list the devices, or run one kernel."""
     if command["do"] == "list":
         try:
             channel.tell("devices", devices=list_devices(torch, command["untouched"]))
@@ -156,7 +156,7 @@ def _obey(command: Message, torch: Any, channel: Channel) -> None:
     start = time.monotonic()
     try:
         result = _run(command, torch)
-    except BaseException as error:  # SystemExit of a kernel's library must not end the process unseen
+    except BaseException as error:  # a SystemExit from a kernel's library must not end the process unnoticed
         result = {"status": "error", "message": _last_line(error), **_judge_error(error, command["device"], torch)}
     result.setdefault("ms", round((time.monotonic() - start) * 1000, 3))
     with contextlib.suppress(Exception):
@@ -165,7 +165,7 @@ def _obey(command: Message, torch: Any, channel: Channel) -> None:
 
 
 def _run(command: Message, torch: Any) -> dict[str, Any]:
-    """Run a kernel and say whether its deviation is within its tolerance."""
+    """Run a kernel and say whether its error is within its tolerance."""
     kernel = _kernel(command["kernel"])
     run = Run(
         torch, command["device"], command["dtype"], command["seed"], command["seconds"], minutes=command["minutes"]
@@ -176,7 +176,7 @@ def _run(command: Message, torch: Any) -> dict[str, Any]:
     if command["device"].startswith("cuda:"):
         torch.cuda.set_device(
             command["device"]
-        )  # some functions run on the current device, wherever their inputs lie
+        )  # some functions run on the current device, wherever their inputs are
     start = time.monotonic()
     try:
         outcome = kernel.function(run)
@@ -227,7 +227,7 @@ def _is_out_of_memory(error: BaseException, torch: Any) -> bool:
 
 
 def _held_by_others(device: str, torch: Any) -> str:
-    """What other processes hold of a GPU, where that is so much that a kernel's lack of memory is theirs."""
+    """How much of a GPU other processes hold, if that explains a kernel's lack of memory."""
     if not device.startswith("cuda"):
         return ""
     try:
@@ -241,11 +241,11 @@ def _held_by_others(device: str, torch: Any) -> str:
 
 
 OWN_CONTEXT = 1 << 30
-"""Bytes that the driver takes at most for this process's own context and code."""
+"""At most this many bytes are the driver's, for this process's own context and code."""
 
 
 def _answers(device: str, torch: Any) -> bool:
-    """Whether the device still copies data there and back; the first try may get an older error's report."""
+    """Whether the device still copies data to and from it; the first try may report an older error."""
     for _ in range(2):
         try:
             torch.cuda.synchronize(device if ":" in device else None)
@@ -257,13 +257,13 @@ def _answers(device: str, torch: Any) -> bool:
 
 
 def _free(torch: Any) -> None:
-    """Give back what a kernel left: the next one must not run out of memory because of it."""
+    """Free what a kernel left, so that the next one does not run out of memory because of it."""
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
 
 
 def _last_line(error: BaseException) -> str:
-    """The error as the last line of a traceback names it."""
+    """The error as the last line of a traceback shows it."""
     text = " ".join(str(error).split())
     return (type(error).__name__ + (": " + text if text else ""))[:MESSAGE_LIMIT]

@@ -1,4 +1,4 @@
-"""Kernels between GPUs: copies from each to each, and an all-reduce by the library that training uses."""
+"""Kernels between GPUs: copies from each to each, and an all-reduce with the library that training uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WITHOUT_PEERS = {"NCCL_P2P_DISABLE": "1"}
 
 
 def gpus_of_one_kind(run: Run) -> list[str]:
-    """The GPUs that torch sees, of the kind that there are most of; skips where there are no two."""
+    """The GPUs of the most frequent kind that torch sees; skips if there are no two."""
     cuda = run.torch.cuda
     kinds: dict[str, list[str]] = {}
     for index in range(cuda.device_count()):
@@ -31,14 +31,14 @@ def gpus_of_one_kind(run: Run) -> list[str]:
 
 @kernel("peer-copy", "full", seconds=120, gpus=2)
 def peer_copy(run: Run) -> Outcome:
-    """Copies between every two GPUs, each way, and how fast they are."""
+    """Copies between every two GPUs, each way, and their speed."""
     run.needs_gpu("copies between GPUs need GPUs")
     devices = gpus_of_one_kind(run)
     cuda = run.torch.cuda
     free = min(cuda.mem_get_info(device)[0] for device in devices)
     generator = run.torch.Generator().manual_seed(run.seed)
     elements = min(COPY_BYTES, free // 16) // 4
-    # The same on all GPUs, each turned by its place: what another GPU left is not taken for what was sent.
+    # The same data on all GPUs, rotated by the GPU's number: what another GPU left cannot pass for what was sent.
     host = run.torch.randint(-(2**31), 2**31 - 1, (elements,), generator=generator, dtype=run.torch.int32)
     sources = {device: host.roll(place).to(device) for place, device in enumerate(devices)}
     measures, wrong, indirect = {}, {}, []
@@ -52,7 +52,7 @@ def peer_copy(run: Run) -> Outcome:
                     wrong[pair] = share
                 if not cuda.can_device_access_peer(_index(target), _index(source)):
                     indirect.append(pair)
-    details = [f"what arrives is not what was sent: {', '.join(wrong)}"] if wrong else []
+    details = [f"the copy differs from what was sent: {', '.join(wrong)}"] if wrong else []
     if indirect:
         details.append(
             f"through the host, not directly: {'all' if len(indirect) == len(measures) else ', '.join(indirect)}"
@@ -89,7 +89,7 @@ def _index(device: str) -> int:
 
 @kernel("all-reduce", "full", seconds=300, gpus=2)
 def all_reduce(run: Run) -> Outcome:
-    """A sum over all GPUs by NCCL or RCCL, started by torchrun; on the CPU over two processes by gloo."""
+    """A sum over all GPUs with NCCL or RCCL, started by torchrun; on the CPU over two processes with gloo."""
     distributed = getattr(run.torch, "distributed", None)
     if distributed is None or not distributed.is_available():
         run.skip("this torch was built without torch.distributed")
@@ -114,17 +114,17 @@ def _reduce(run: Run, backend: str, devices: list[str], seconds: float, variable
 
 
 def right(launched: Launch) -> bool:
-    """Whether all workers came to their end with the right sum."""
+    """Whether all workers finished with the right sum."""
     return launched.done and not any(worker.result["wrong"] for worker in launched.workers)
 
 
 def reached_the_library(launched: Launch) -> bool:
-    """Whether a worker got as far as the all-reduce: what fails earlier has nothing to do with the GPUs."""
+    """Whether a worker reached the all-reduce: an earlier failure has nothing to do with the GPUs."""
     return any(worker.stage in ("reduce", "done") for worker in launched.workers)
 
 
 def judge_both(first: Launch, without_peers: Launch) -> Outcome:
-    """The verdict where an all-reduce went wrong and was tried again without peer-to-peer transfers."""
+    """The verdict if an all-reduce failed and was tried again without peer-to-peer transfers."""
     if not right(without_peers):
         return judge(first, "NCCL")
     if first.done:
@@ -137,9 +137,9 @@ def judge_both(first: Launch, without_peers: Launch) -> Outcome:
 
 
 def judge(launched: Launch, library: str) -> Outcome:
-    """The verdict about one run. Raises RuntimeError where a worker did not come to its end."""
+    """The verdict about one run. Raises RuntimeError if a worker did not finish."""
     if not launched.done:
-        raise RuntimeError(f"all-reduce over {len(launched.workers)} processes by {library}: {failure(launched)}")
+        raise RuntimeError(f"all-reduce over {len(launched.workers)} processes with {library}: {failure(launched)}")
     wrong = sum(int(worker.result["wrong"]) for worker in launched.workers)
     elements = sum(int(worker.result["elements"]) for worker in launched.workers)
     rate = min(worker.result["gb_per_s"] for worker in launched.workers)
@@ -149,7 +149,7 @@ def judge(launched: Launch, library: str) -> Outcome:
 
 
 def failure(launched: Launch) -> str:
-    """Who failed, and with which words."""
+    """Which worker failed, and its message."""
     failed = [worker for worker in launched.workers if worker.error]
     if failed:
         return "; ".join(f"rank {worker.rank} {worker.error}" for worker in failed[:2])
@@ -159,4 +159,4 @@ def failure(launched: Launch) -> str:
         doing = stage.get(late[0].stage, "in the all-reduce") if late else "ending"
         ranks = ", ".join(str(worker.rank) for worker in late[:8])
         return f"after {launched.seconds:.0f} s rank {ranks} was still {doing}"
-    return launched.last_words or "torchrun ended without a word"
+    return launched.last_words or "torchrun ended without a message"

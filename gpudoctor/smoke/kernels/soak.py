@@ -1,7 +1,7 @@
-"""The soak: the same work again and again, whose every result must be the first one to the bit.
+"""The soak: the same work again and again; every result must equal the first one to the bit.
 
-A GPU that is too hot, badly powered or worn gives a wrong bit now and then, or slows down; one run of a kernel
-seldom meets that.
+A GPU that is too hot, badly powered or worn sometimes gives a wrong bit, or slows down. A single run of a kernel
+seldom shows that.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .rates import GIB, free_memory
 ROUND_SECONDS = 0.5
 CHECKS_AT_LEAST = 2
 SLOWER = 0.1
-"""A drop of the rate that is worth a word."""
+"""A drop of the rate that is worth mentioning."""
 
 
 @kernel("soak", "full", seconds=120)
 def soak(run: Run) -> Outcome:
     """Matrix products, convolutions and copies for as long as asked; every round gives the same bits."""
     if run.minutes <= 0:
-        run.skip("it runs for as long as it is asked to: --minutes N")
+        run.skip("it runs only for a given time: --minutes N")
     with _repeatable(run):
         tasks = {"product": _products(run), "convolution": _convolutions(run), "copy": _copies(run)}
         first = {name: task().clone() for name, task in tasks.items()}
@@ -48,17 +48,17 @@ def _rounds(run: Run, tasks: dict[str, Callable[[], Any]], first: dict[str, Any]
                 return Outcome(float(different), 0.0, detail, {"rounds": rounds + 1})
         rounds += 1
         rates.append(1 / (time.monotonic() - began))
-    return Outcome(0.0, 0.0, _told(rounds, rates, time.monotonic() - start), {"rounds": rounds, **_drop(rates)})
+    return Outcome(0.0, 0.0, _summary(rounds, rates, time.monotonic() - start), {"rounds": rounds, **_drop(rates)})
 
 
 def _drop(rates: list[float]) -> dict[str, float]:
-    """Share by which the last tenth of the rounds is slower than the fastest tenth of them."""
+    """How much slower the last tenth of the rounds is than the fastest tenth."""
     count = max(1, len(rates) // 10)
     best = sum(sorted(rates)[-count:]) / count
     return {"slower": max(0.0, 1 - sum(rates[-count:]) / count / best)}
 
 
-def _told(rounds: int, rates: list[float], seconds: float) -> str:
+def _summary(rounds: int, rates: list[float], seconds: float) -> str:
     slower = _drop(rates)["slower"]
     drop = f"; {slower:.0%} slower at the end than at its best" if slower > SLOWER else ""
     return f"{rounds} rounds in {seconds:.0f} s, every result the same{drop}"
@@ -71,7 +71,7 @@ def _different(torch: Any, result: Any, first: Any) -> int:
 
 
 def _repeats(run: Run, task: Callable[[], Any]) -> int:
-    """How often a task fills a third of a round."""
+    """How often a task fits into a third of a round."""
     run.synchronize()
     start = time.monotonic()
     task()
@@ -95,7 +95,7 @@ def _convolutions(run: Run) -> Callable[[], Any]:
 
 
 def _copies(run: Run) -> Callable[[], Any]:
-    """A copy through as much memory as there is to spare, forth and back."""
+    """A copy through as much memory as there is to spare, there and back."""
     size = min(4 * GIB, free_memory(run) // 8) // 4
     words = run.torch.empty(size, dtype=run.torch.int32, device=run.device)
     words.random_(-(2**31), 2**31 - 1)
@@ -109,16 +109,16 @@ def _copies(run: Run) -> Callable[[], Any]:
 
 
 def _random(run: Run, *shape: int) -> Any:
-    """Half precision on a GPU, which is what its matrix units are for."""
+    """Half precision on a GPU, which its matrix units are made for."""
     dtype = run.torch.float16 if run.on_gpu else run.torch.float32
     return run.torch.randn(*shape, device=run.device).to(dtype)
 
 
 @contextlib.contextmanager
 def _repeatable(run: Run) -> Iterator[None]:
-    """Only algorithms that give the same bits each time. Settings are as before afterwards."""
+    """Use only algorithms that give the same bits each time. Restores the settings afterwards."""
     torch = run.torch
-    # Read by torch and by cuBLAS: without it, older ones choose between workspaces.
+    # torch and cuBLAS read it: without it, older ones choose between workspaces.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     cudnn = torch.backends.cudnn
     before = torch.are_deterministic_algorithms_enabled(), cudnn.deterministic, cudnn.benchmark

@@ -1,6 +1,6 @@
 """One run of torchrun on this machine: a worker per device, and a time limit.
 
-How far each worker came is read from the file that it writes, its last words from its own log.
+Each worker's progress is read from the file that it writes, its last output from its own log.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ runpy.run_module("torch.distributed.run", run_name="__main__", alter_sys=True)
 """
 _LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 _OTHER_JOBS = ("PET_", "TORCHELASTIC_")
-"""Variables of torchrun's own options and of a job around this one: they would change what is run here."""
+"""Variables of torchrun's own options and of a job around this one: they would change this run."""
 _GRACE_SECONDS = 10.0
 
 
 class Worker(NamedTuple):
-    """How far one worker came."""
+    """The progress of one worker."""
 
     rank: int
     stage: str
-    """What it did when it was last heard of; "done" at the end."""
+    """What it last reported to do; "done" at the end."""
     result: dict[str, Any]
     error: str
-    """What it raised, or how it ended, with its last words."""
+    """What it raised, or how it ended, with its last output."""
 
 
 class Launch(NamedTuple):
-    """What a run of torchrun came to."""
+    """The result of a torchrun."""
 
     workers: tuple[Worker, ...]
     timed_out: bool
@@ -51,7 +51,7 @@ class Launch(NamedTuple):
 
     @property
     def done(self) -> bool:
-        """Whether every worker came to its end."""
+        """Whether every worker finished."""
         return all(worker.stage == "done" for worker in self.workers)
 
 
@@ -60,7 +60,7 @@ def launch(script: str, arguments: list[str], workers: int, seconds: float, vari
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="gpudoctor-torchrun-") as folder:
         log = os.path.join(folder, "torchrun.log")
-        # Addresses in figures: a container's own host name may stand for nothing.
+        # A numeric address: a container's own host name may not resolve.
         process = _start(
             [
                 *(sys.executable, "-c", _LAUNCHER, "--nnodes=1", "--node_rank=0", f"--nproc_per_node={workers}"),
@@ -84,7 +84,7 @@ def launch(script: str, arguments: list[str], workers: int, seconds: float, vari
 
 
 def starts() -> bool:
-    """Whether this torch's torchrun starts at all: torch 1.13's does not read its own defaults under Python 3.11."""
+    """Whether this torch's torchrun starts at all: under Python 3.11 torch 1.13's does not read its own defaults."""
     api = importlib.import_module("torch.distributed.elastic.multiprocessing.api")
     return api.Std.from_str("0") is not None
 
@@ -107,21 +107,21 @@ def _free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-# --- what the workers did -------------------------------------------------------------------------
+# --- results of the workers -----------------------------------------------------------------------
 
 
 def _worker(folder: str, rank: int, code: int | None) -> Worker:
     try:
-        told = json.loads(_read(os.path.join(folder, f"rank-{rank}.json")) or "{}")
+        record = json.loads(_read(os.path.join(folder, f"rank-{rank}.json")) or "{}")
     except ValueError:
-        told = {}
-    stage, error = str(told.get("stage", "start")), str(told.get("error", ""))
+        record = {}
+    stage, error = str(record.get("stage", "start")), str(record.get("error", ""))
     if code and not error:
         words = _last_line(_read(os.path.join(folder, f"rank-{rank}.log")))
         error = (f"ended by {_signal_name(-code)}" if code < 0 else f"exited with status {code}") + (
             f": {words}" if words else ""
         )
-    return Worker(rank, stage, told.get("result", {}), error)
+    return Worker(rank, stage, record.get("result", {}), error)
 
 
 def _signal_name(number: int) -> str:

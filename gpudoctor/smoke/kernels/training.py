@@ -1,4 +1,4 @@
-"""A step of training, worked out by hand."""
+"""A training step, computed by hand."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Programs in Triton. They are imported only where Triton is: it reads their source from this file."""
+"""Programs in Triton. Imported only if Triton is installed: it reads their source from this file."""
 
 # mypy: disable-error-code="import-untyped,import-not-found,untyped-decorator,misc,no-untyped-def"
-# No `from __future__ import annotations` here: old Tritons read annotations as they stand.
+# No `from __future__ import annotations` here: old Tritons read the annotations literally.
 
 from typing import Any
 

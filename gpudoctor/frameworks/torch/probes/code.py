@@ -1,9 +1,9 @@
-"""Which GPU architectures torch's own libraries carry, read from the files and from no table.
+"""Reads from torch's own libraries which GPU architectures they have code for; uses no table.
 
 So a source build, a nightly, a conda or distribution build and a container's own build are judged by what they are.
-Which library decides what is design knowledge: `libtorch_cuda*.so` is built for an architecture that at least half of
-its containers carry (this equals torch.cuda.get_arch_list() for the releases measured); `libtorch_cuda_linalg.so` is
-kept apart; on AMD the BLAS beside torch must have kernels too.
+`libtorch_cuda*.so` counts as built for an architecture that at least half of its containers have. This equals
+torch.cuda.get_arch_list() for the releases measured. `libtorch_cuda_linalg.so` is recorded separately. On AMD the
+BLAS beside torch must have kernels too.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from gpudoctor.host import Host
 from gpudoctor.machine import CodeArchs, Fact, PythonEnvironment, known, unknown
 
 BUILT_FOR = 0.5
-"""The share of containers from which on a library is built for an architecture."""
+"""A library counts as built for an architecture from this share of its containers on."""
 _SAMPLE = Sample(containers=32, bundles=16)
-"""Enough to tell what a library is built for: its files are nearly all compiled with one list of targets."""
+"""Enough files to tell what a library is built for: nearly all are compiled with one list of targets."""
 
 _ROLES = ("cuda", "cuda_cu", "cuda_cpp", "cuda_linalg", "hip")
 _DEVICE_PACKAGES = ("amd-torch-device-gfx", "rocm-sdk-device-gfx")
@@ -31,7 +31,7 @@ _MOST_NAMES = 64
 def read_torch_code(host: Host, environment: PythonEnvironment, torch_path: str) -> Fact[CodeArchs]:
     """The code of the torch in the folder `torch_path` (".../site-packages/torch").
 
-    Unknown, with a reason, where a library that decides is not there or cannot be read to its end.
+    Unknown, with a reason, if a library that decides is missing or cannot be read completely.
     """
     folder, libraries = _find_libraries(host, environment, torch_path)
     if not libraries:
@@ -71,7 +71,7 @@ def read_torch_code(host: Host, environment: PythonEnvironment, torch_path: str)
 
 
 def _find_libraries(host: Host, environment: PythonEnvironment, torch_path: str) -> tuple[str, list[tuple[str, str]]]:
-    """The folder that torch's GPU libraries lie in, and their paths with their roles, each file once.
+    """The folder of torch's GPU libraries, and their paths with their roles, each file once.
 
     Wheels have them in torch/lib; conda and distributions in the prefix or among the system's libraries.
     """
@@ -101,7 +101,7 @@ def _read(host: Host, path: str) -> Code:
 
 
 class _Pool:
-    """Some libraries taken as one: how large a part of all their containers carries each architecture."""
+    """Some libraries taken as one: the share of all their containers that has each architecture."""
 
     def __init__(self, codes: list[Code]) -> None:
         containers = sum(code.containers for code in codes)
@@ -128,9 +128,9 @@ def _order(arch: str) -> tuple[str, int, str]:
 
 
 def _kernels(host: Host, environment: PythonEnvironment, torch_path: str, library: str) -> tuple[str, ...] | None:
-    """Targets that the rocBLAS or hipBLASLt which this torch loads has kernels for; None where none was found.
+    """Targets that this torch's rocBLAS or hipBLASLt has kernels for; None if no such library was found.
 
-    The wheel's own comes first, then ROCm's wheels beside it, then the environment's and the system's ROCm.
+    The wheel's own library comes first, then ROCm's wheels beside it, then the environment's and the system's ROCm.
     """
     kernels = f"{library}/library"
     variable = "ROCBLAS_TENSILE_LIBPATH" if library == "rocblas" else "HIPBLASLT_TENSILE_LIBPATH"

@@ -1,7 +1,7 @@
-"""Every torch that `import torch` could meet, and what earlier installs left behind.
+"""Every torch that `import torch` could find, and what earlier installs left behind.
 
-The copies come in the order of sys.path: the first one is imported. Traces follow them: records of a torch
-that is not there, or of another version than the files.
+The copies are in the order of sys.path: Python imports the first one. Traces follow: records of a missing torch, or
+of another version than the files.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ TRACES = (
     "left-over files",
     "working folder",
 )
-"""Values of `TorchCopy.via` that nothing can be imported from, or only by a program that is started there; all others
-are places of sys.path."""
+"""Values of `TorchCopy.via` for copies that cannot be imported, or only by a program started in that folder; all
+others are places of sys.path."""
 
 
 class Copies(Struct, frozen=True):
@@ -73,7 +73,7 @@ def _in_working_folder(host: Host, path: ImportPath) -> list[TorchCopy]:
 
 
 def _copy_in(host: Host, folder: Folder) -> TorchCopy | None:
-    """The torch of one folder: a package, what is left of one, or a module file that stands in its way."""
+    """The torch of one folder: a package, what is left of one, or a module file in its place."""
     package = posixpath.join(folder.path, "torch")
     file = read_version_file(host, package) if "torch" in folder.names else None
     found = TorchCopy(path=package, version=file.version if file else None, via=folder.via)
@@ -87,13 +87,13 @@ def _copy_in(host: Host, folder: Folder) -> TorchCopy | None:
         return None
     kind = host.stat(package)
     if kind.value is not None and kind.value.kind == "folder":
-        # Python sees a namespace package: it yields to any whole torch further on.
+        # To Python this is a namespace package: any complete torch further on takes precedence.
         return TorchCopy(path=package, version=found.version, via="left-over files")
     return None
 
 
 def _begins(host: Host, package: str, versioned: bool) -> bool:
-    """Whether a package is there, or may not be looked into. A recording need not hold more of it than version.py."""
+    """Whether a package is there, or may not be looked into. A recording may hold only its version.py."""
     if versioned and not host.live:
         return True
     beginnings = [host.stat(posixpath.join(package, name)) for name in ("__init__.py", "__init__.pyc")]
@@ -101,19 +101,19 @@ def _begins(host: Host, package: str, versioned: bool) -> bool:
 
 
 def only_recorded(host: Host, folder: Folder) -> bool:
-    """Whether a recording holds the record of a torch that lay in this folder, and nothing of the torch itself."""
+    """Whether a recording holds the record of a torch in this folder, and nothing of the torch itself."""
     paths = (posixpath.join(folder.path, name) for name in record_folders(folder))
     return not host.live and "torch" not in folder.names and any(not _is_editable(host, path) for path in paths)
 
 
 def _recorded_files(host: Host, folder: Folder) -> bool:
-    """Whether a whole record says that torch was installed into this folder."""
+    """Whether a complete record says that torch was installed into this folder."""
     heads = (host.text(posixpath.join(folder.path, name, "RECORD"), 16 << 20) for name in record_folders(folder))
     return any("\ntorch/__init__.py," in "\n" + (head.value or "") for head in heads)
 
 
 def _records_in(host: Host, folder: Folder, copy: TorchCopy | None) -> list[TorchCopy]:
-    """Records of torch beside it that speak of something else."""
+    """Records of torch beside it that describe something else."""
     found = []
     for name in sorted(folder.names):
         if name.startswith("~") and re.fullmatch(r"~+orch(-.*\.dist-info)?", name):
@@ -137,13 +137,13 @@ def record_folders(folder: Folder) -> tuple[str, ...]:
 
 
 def _is_editable(host: Host, record: str) -> bool:
-    """Its files are elsewhere on purpose: installers note that in direct_url.json (pip with spaces, uv without)."""
+    """Whether its files lie elsewhere on purpose: direct_url.json says so (pip writes spaces, uv none)."""
     note = host.text(posixpath.join(record, "direct_url.json"), 64 << 10).value or ""
     return re.search(r'"editable"\s*:\s*true', note) is not None
 
 
 def record_fits(version: str, recorded: str) -> bool:
-    """Whether a record speaks of files of this version.
+    """Whether a record describes files of this version.
 
     Index wheels leave the local part out of their metadata, and installers normalise it (nv25.09 is nv25.9).
     """

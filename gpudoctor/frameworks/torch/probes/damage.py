@@ -1,8 +1,8 @@
-"""Files of torch that are missing or cut short, against what its installer noted in RECORD.
+"""Finds files of torch that are missing or truncated, by comparing them with the installer's RECORD.
 
-Looked at is what `import torch` cannot do without: torch/*.py, the first file of each of its packages, the
-extension modules, and the libraries in torch/lib, about 200 of 15,000 files. Sizes are compared, contents are
-not: hashing a gigabyte would take seconds. Test data, headers and static libraries may be deleted to save room.
+It looks only at files that `import torch` needs, about 200 of 15,000: torch/*.py, the first file of each of its
+packages, the extension modules, and the libraries in torch/lib. It compares sizes, not contents: hashing a gigabyte
+would take seconds. Test data, headers and static libraries may be deleted to save room.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gpudoctor.machine import DamagedFile, Fact
 from gpudoctor.probes.listing import Listing
 
 _RECORD_LIMIT = 16 << 20
-# Two lines of three are headers, which are not looked at.
+# Two lines in three are headers, which are not checked.
 _LOOKED_AT = (
     rb"\n((?:torch|functorch)/(?!include/)"
     rb"(?:[^/,\n]+\.(?:py|so)|[^/,\n]+/__init__\.py|lib/[^/,\n]+\.so(?:\.[\d.]+)?)),[^,\n]*,([1-9]\d{0,15})\b"
@@ -28,7 +28,7 @@ _MOST_REPORTED = 20
 def damaged_files(host: Host, site: str, record: str | None) -> tuple[DamagedFile, ...]:
     """Damage of the torch in `site`, whose .dist-info is `record` (None: not installed from a wheel).
 
-    Paths are those of the files; at most 20 are named.
+    Returns the paths of at most 20 files.
     """
     content = host.data(posixpath.join(record, "RECORD"), _RECORD_LIMIT).value if record else None
     if content is None:
@@ -62,18 +62,18 @@ def _problem(host: Host, listing: Listing, path: str, size: int) -> DamagedFile 
 
 
 def _is_gone(listing: Listing, path: str, found: Fact[FileStat]) -> bool:
-    """Whether a file that was not found is surely missing, by the listing of its folder."""
+    """Whether a file that was not found is certainly missing, by the listing of its folder."""
     folder, name = posixpath.split(path)
     names = listing.names(folder)
     if names is None:
         return False
     if name in names:
         return found.absent  # a link that leads nowhere
-    return not (name.endswith(".py") and name + "c" in names)  # an image that ships byte code only
+    return not (name.endswith(".py") and name + "c" in names)  # an image that ships bytecode only
 
 
 def _cut_libraries(host: Host, folder: str) -> tuple[DamagedFile, ...]:
-    """Without a RECORD a library can still be seen to end before what its own header promises."""
+    """Without a RECORD: libraries that end before what their own header promises."""
     names = (name for name in host.names(folder).value or () if ".so" in name)
     paths = (posixpath.join(folder, name) for name in names)
     return tuple(DamagedFile(path=path, problem="truncated") for path in paths if _is_cut(host, path))[
@@ -82,7 +82,7 @@ def _cut_libraries(host: Host, folder: str) -> tuple[DamagedFile, ...]:
 
 
 def _is_cut(host: Host, path: str) -> bool:
-    """Whether an ELF file ends before its last segment: `strip` makes a library smaller too, and leaves it whole."""
+    """Whether an ELF file ends before its last segment. (`strip` also shrinks a library, but keeps it whole.)"""
     handle = host.open_binary(path)
     if handle is None:
         return False

@@ -1,4 +1,4 @@
-"""What torch's own files say of it: version, CUDA, ROCm, build and where the build came from.
+"""What torch's own files say about it: version, CUDA, ROCm, build and origin.
 
 torch/version.py is parsed as text and never run. A wheel of the package index writes "2.6.0+cu124" there and
 "2.6.0" into its metadata; a wheel of the PyTorch index writes the local part into both.
@@ -35,7 +35,7 @@ class VersionFile(Struct, frozen=True):
 
 
 def parse_version_file(text: str) -> VersionFile | None:
-    """The texts that the file assigns; None where it names no version."""
+    """The texts that the file assigns; None if it names no version."""
     values: dict[str, str] = {}
     for line in text[: 64 << 10].splitlines():
         target, equals, value = line.partition("=")
@@ -56,7 +56,7 @@ def parse_version_file(text: str) -> VersionFile | None:
 
 
 def _literal(value: str) -> str | None:
-    """The text of a quoted literal, empty for None, True and False; None where it is something else."""
+    """The text of a quoted literal, empty for None, True and False; None if it is something else."""
     if value in ("None", "True", "False"):
         return ""
     quote, inner = value[:1], value[1:-1]
@@ -65,12 +65,12 @@ def _literal(value: str) -> str | None:
 
 
 def read_version_file(host: Host, torch: str) -> VersionFile | None:
-    """torch/version.py of a torch folder."""
+    """Reads torch/version.py of a torch folder."""
     return parse_version_file(host.text(posixpath.join(torch, "version.py"), 64 << 10).value or "")
 
 
 def by_record(record: Distribution) -> VersionFile:
-    """What the record alone tells: CUDA or ROCm by its local part ("2.9.1+cu128"), else CUDA by what it requires."""
+    """What the record alone tells: CUDA or ROCm by its local part ("2.9.1+cu128"), else CUDA by its requirements."""
     local = local_part(record.version).lower()
     cuda, rocm = re.match(r"cu(\d\d)(\d)", local), re.match(r"rocm(\d+\.\d+)", local)
     pinned = (re.match(_CUDA_PIN, line) for line in record.requires if not local)
@@ -82,7 +82,7 @@ def by_record(record: Distribution) -> VersionFile:
 
 
 def local_part(version: str) -> str:
-    """ "cu128" of "2.9.1+cu128"; empty where there is none."""
+    """ "cu128" of "2.9.1+cu128"; empty if there is none."""
     return version.partition("+")[2]
 
 
@@ -110,7 +110,7 @@ def build_of(file: VersionFile) -> str | None:
 
 
 def rocm_of(file: VersionFile) -> str | None:
-    """The ROCm release of the build: as the local part says ("6.2.4"), else the head of HIP's version."""
+    """The ROCm release of the build: from the local part ("6.2.4"), else from the start of HIP's version."""
     stated = re.match(r"rocm(\d+(?:\.\d+)*)", local_part(file.version).lower())
     if stated:
         return stated.group(1)
@@ -119,20 +119,20 @@ def rocm_of(file: VersionFile) -> str | None:
 
 
 class Setting(Struct, frozen=True):
-    """What besides torch's files tells where a torch came from."""
+    """What tells a torch's origin besides its files."""
 
     real_path: str
-    """Where its folder lies, links followed."""
+    """Its folder, links followed."""
     distribution: Distribution | None
     conda_channel: str | None = None
-    """Of the conda record that owns the files; None where conda does not."""
+    """Channel of the conda record that owns the files; None if conda does not."""
     editable: bool = False
     jetson: bool = False
     ngc: bool = False
 
 
 def origin_of(file: VersionFile, setting: Setting) -> TorchOrigin:
-    """Who built it. The order matters: a tag that only one builder writes goes before a place or an installer."""
+    """Who built it. The order matters: a tag of only one builder takes precedence over a place or an installer."""
     local, public = local_part(file.version).lower(), public_part(file.version)
     distribution = setting.distribution
     requires = distribution.requires if distribution else ()
@@ -174,8 +174,11 @@ def _owned_by_distribution(setting: Setting) -> bool:
 
 
 def _is_amd(public: str, local: str, distribution: Distribution | None) -> bool:
-    """AMD's own wheels name a commit or all three numbers of their ROCm ("rocm7.1.1.lw.git351ff442", "rocm7.14.0"),
-    their previews are alphas; the PyTorch index names two numbers since 6.3, three only for 5.1.1, 5.4.2, 6.2.4."""
+    """Whether AMD built the wheel.
+
+    AMD's wheels name a commit or all three numbers of their ROCm ("rocm7.1.1.lw.git351ff442", "rocm7.14.0"); their
+    previews are alphas. The PyTorch index names two numbers since 6.3, three only for 5.1.1, 5.4.2, 6.2.4.
+    """
     numbers = re.match(r"rocm(\d+)\.(\d+)(\.\d+)?(.*)$", local)
     if numbers is None:
         return False
@@ -196,12 +199,12 @@ def _is_index_tag(local: str) -> bool:
 
 
 def is_ngc(host: Host, environ: Mapping[str, str]) -> bool:
-    """NVIDIA's own container image of PyTorch."""
+    """Whether this is NVIDIA's own container image of PyTorch."""
     return bool(environ.get("NVIDIA_PYTORCH_VERSION")) or host.exists("/opt/pytorch/pytorch")
 
 
 def is_jetson(host: Host) -> bool:
-    """A Tegra board, or a container made for one."""
+    """Whether this is a Tegra board, or a container made for one."""
     if host.exists("/etc/nv_tegra_release"):
         return True
     return "nvidia,tegra" in (host.text("/proc/device-tree/compatible", 4096).value or "")

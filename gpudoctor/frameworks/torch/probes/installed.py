@@ -1,4 +1,4 @@
-"""The torch of an environment, read from its files: which build it is, whether it is whole, what it loads."""
+"""The torch of an environment, read from its files: which build it is, whether it is complete, what it loads."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
 
 
 def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
-    """The first of `copies` that says its version; there is at least one that can be imported."""
+    """The first of `copies` that says its version; at least one of them can be imported."""
     host = around.host
     readable = ((copy, file) for copy in copies.importable if (file := _version_of(around, copy)) is not None)
     first, file = next(readable, (None, None))
     if first is None or file is None:
-        return InstalledTorch(unknown("what is imported as torch names no version", copies.importable[0].path))
+        return InstalledTorch(unknown("the torch that Python imports names no version", copies.importable[0].path))
     record = _record_of(around, first.path, file)
     source = posixpath.join(first.path, "version.py")
     unseen = not host.live and host.stat(first.path).state in ("absent", "unknown")
@@ -73,8 +73,10 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
 
 
 def _version_of(around: Surroundings, copy: TorchCopy) -> VersionFile | None:
-    """What version.py says; where that is damaged, what the record beside it says. None for a torch.py that
-    only stands in the way: then the torch behind it is described, and `copies` has the one that is imported."""
+    """What version.py says, or if that is damaged, the record beside it.
+
+    None for a mere torch.py: then the torch behind it is described, and `copies` has the one that Python imports.
+    """
     file = read_version_file(around.host, copy.path)
     record = next((d for d in around.distributions if d.name == "torch"), None)
     if file is None and record and copy.path == posixpath.join(posixpath.dirname(record.path), "torch"):
@@ -114,7 +116,7 @@ def _setting(around: Surroundings, torch: str, via: str, record: Distribution | 
 
 
 def _gpu_library_folders(layout: Layout, torch: str) -> tuple[str, ...]:
-    """Where libtorch lies: in the wheel; in the prefix of conda and of distributions."""
+    """Where libtorch lies: in the wheel, or in the prefix of conda and of distributions."""
     prefix = layout.base_prefix if layout.kind == "venv" else layout.prefix
     shared = [
         posixpath.join(prefix, lib) for lib in ("lib", "lib64", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu")
@@ -128,7 +130,7 @@ def _has_hsa_runtime(host: Host, torch: str) -> bool | None:
 
 
 def _has_gpu_libraries(host: Host, layout: Layout, torch: str) -> bool | None:
-    """Whether libtorch_cuda or libtorch_hip lies where libtorch_cpu does; None where no libtorch is found."""
+    """Whether libtorch_cuda or libtorch_hip lies beside libtorch_cpu; None if there is no libtorch."""
     for folder in _gpu_library_folders(layout, torch):
         names = host.names(folder).value or ()
         if any(name.startswith(("libtorch_cuda", "libtorch_hip")) and ".so" in name for name in names):
@@ -139,7 +141,7 @@ def _has_gpu_libraries(host: Host, layout: Layout, torch: str) -> bool | None:
 
 
 def _cpu_build(host: Host, around: Surroundings, torch: str, file: VersionFile) -> str | None:
-    """cpu, where version.py names no GPU runtime and there are no GPU libraries either."""
+    """cpu, if version.py names no GPU runtime and there are no GPU libraries either."""
     if file.cuda or file.hip or file.rocm or file.xpu:
         return None
     return "cpu" if _has_gpu_libraries(host, around.layout, torch) is False else None

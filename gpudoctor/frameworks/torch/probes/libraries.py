@@ -1,8 +1,8 @@
-"""What `import torch` would have the loader load, followed from library to library as ld.so(8) does it.
+"""Follows what `import torch` makes the loader load, from library to library, as ld.so(8) does.
 
-The walk starts at torch's extension module and stays within the environment: a name that is found in none of
-its folders is asked of the system's load path. It is generous: torch itself preloads from nvidia/*/lib on
-sys.path, and a name that was loaded once serves all, so every folder met serves every library.
+The walk starts at torch's extension module and stays within the environment; a name that none of its folders has is
+looked up on the system's load path. The walk is generous: torch itself preloads from nvidia/*/lib on sys.path, and
+one loaded name serves all. So every folder found counts for every library.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ _STDCXX = "libstdc++.so.6"
 
 
 class Asked(Struct, frozen=True):
-    """One name that a library asks for. `rpath_folders` go before LD_LIBRARY_PATH, `runpath_folders` after it."""
+    """One name that a library asks for. `rpath_folders` come before LD_LIBRARY_PATH, `runpath_folders` after it."""
 
     name: str
     by: str
     rpath_folders: tuple[str, ...]
     runpath_folders: tuple[str, ...]
     path: str | None
-    """Where the environment has it; None where only the system might."""
+    """Its path in the environment; None if only the system might have it."""
 
 
 class LibraryWalk(Struct, frozen=True):
-    """All names that are asked for, each as the first library asks for it; `complete` unless a folder or a
-    library could not be read."""
+    """All names that are asked for, each by the first library that asks.
+
+    `complete` is False if a folder or a library could not be read.
+    """
 
     asked: tuple[Asked, ...]
     glibcxx: Fact[str]
@@ -47,12 +49,12 @@ class LibraryWalk(Struct, frozen=True):
     complete: bool
 
     def of(self, name: str) -> Asked | None:
-        """Who asks first for a name."""
+        """The first request for a name."""
         return next((asked for asked in self.asked if asked.name == name), None)
 
     @property
     def of_the_system(self) -> tuple[str, ...]:
-        """Names that the environment does not have; those of the driver are left to the driver's own facts."""
+        """Names that the environment does not have, without the driver's, which the driver's own facts cover."""
         return tuple(a.name for a in self.asked if a.path is None and not a.name.startswith(DRIVER_OWN))
 
 
@@ -65,7 +67,7 @@ def walk_libraries(host: Host, torch: str, path: ImportPath, interpreter_rpath: 
 
 
 def interpreter_rpath(host: Host, interpreter: str) -> tuple[str, ...]:
-    """Folders of a python executable's DT_RPATH (conda's has $ORIGIN/../lib), which it lends to all it loads."""
+    """Folders of a python executable's DT_RPATH (conda's has $ORIGIN/../lib), which applies to all it loads."""
     real = host.resolve(interpreter)
     elf = read_elf(host, real) if real else None
     return _expanded(elf.rpath, posixpath.dirname(real or ""))[0] if elf and not elf.runpath else ()
@@ -84,7 +86,7 @@ class Heads(Struct, frozen=True):
 
 
 def read_elf(host: Host, path: str) -> Heads | None:
-    """The dynamic section of a library; None where it cannot be read."""
+    """The dynamic section of a library; None if it cannot be read."""
     handle = host.open_binary(path)
     if handle is None:
         return None
@@ -145,12 +147,12 @@ class _Walk:
             following: list[tuple[str, tuple[str, ...]]] = []
             for path, inherited in pending:
                 following.extend(self._follow(path, inherited))
-            # A folder met later may hold what was asked for earlier.
+            # A folder found later may hold a name that was asked for earlier.
             following.extend((path, rpath) for path in self._found_late())
             pending = following
 
     def _follow(self, path: str, inherited: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Read one library; yields those that it has the loader read for the first time."""
+        """Read one library; yields the libraries that it loads for the first time."""
         if path in self._read:
             return
         self._read.add(path)
@@ -220,7 +222,7 @@ class _Walk:
         )
 
     def _highest_asked(self, versions: dict[str, str]) -> Fact[str]:
-        """Of the versions by path of the library that asks: the highest, and one that asks for it."""
+        """The highest version asked for, and a library that asks for it; `versions` is by path of the library."""
         needed = highest(versions.values())
         if needed is not None:
             return known(needed, next(path for path, version in versions.items() if version == needed))
@@ -231,7 +233,7 @@ class _Walk:
 
 @lru_cache(maxsize=32)
 def _expanded(folders: tuple[str, ...], origin: str) -> tuple[tuple[str, ...], bool]:
-    """The folders with $ORIGIN put in, and whether that gave them all: relative ones and other variables
+    """The folders with $ORIGIN replaced, and whether these are all: relative folders and other variables
     depend on the process. The libraries of one folder mostly say the same."""
     texts = [f"{folder}/".replace("${ORIGIN}", origin).replace("$ORIGIN/", f"{origin}/") for folder in folders]
     usable = tuple(posixpath.normpath(text) for text in texts if text.startswith("/") and "$" not in text)

@@ -1,0 +1,92 @@
+"""`gpudoctor.diagnose`: what `gpudoctor check` finds, for programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, get_args
+
+if TYPE_CHECKING:
+    from gpudoctor.engine import FailOn
+    from gpudoctor.machine import Level
+    from gpudoctor.report import Report
+    from gpudoctor.requirement import Requirement
+
+Path = str | PathLike[str]
+
+
+def diagnose(
+    *,
+    level: Level | None = None,
+    python: Path | None = None,
+    root: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    snapshot: Path | None = None,
+    gpu: str | Iterable[str] = (),
+    driver: str = "",
+    kernel: str = "",
+    os: str = "",
+    torch: str = "",
+    python_version: str = "",
+    require: str | Iterable[str] = (),
+    select: str | Iterable[str] = (),
+    ignore: str | Iterable[str] | Mapping[str, str] = (),
+    matrix: Path | Iterable[Path] = (),
+    fail_on: FailOn = "error",
+) -> Report:
+    """Say what is wrong with a machine and its Python environment, as `gpudoctor check` does.
+
+    The arguments are the options of `check` (`snapshot` is `--from`); `ignore` may map ids and slugs to reasons.
+    No variable GPUDOCTOR_* and no file of a project is read. Nothing is printed. Raises gpudoctor.InputError for what
+    cannot be used.
+    """
+    from gpudoctor.command_line.arguments import Examined, Shown
+    from gpudoctor.command_line.examined import from_snapshot, surveyed, with_description
+    from gpudoctor.command_line.reporting import judged
+    from gpudoctor.engine import FailOn
+    from gpudoctor.host import InputError
+    from gpudoctor.intake.description import Description
+    from gpudoctor.machine import Level
+    from gpudoctor.matrix.load import load_matrix
+
+    if not sys.platform.startswith("linux"):
+        raise InputError("gpudoctor runs on Linux only (x86-64, aarch64, WSL2)")
+    _choose("level", level, (None, *get_args(Level)))
+    _choose("fail_on", fail_on, get_args(FailOn))
+    examined = Examined(level, _path(python), _path(root))
+    description = Description(_several(gpu), driver, kernel, os, torch, python_version)
+    variables = dict(env or {})
+    rules = [f"{name}={why}" for name, why in ignore.items()] if isinstance(ignore, Mapping) else _several(ignore)
+    shown = Shown(fail_on=fail_on, select=_several(select), ignore=tuple(rules))
+    required = _requirements(_several(require))
+    rows = load_matrix(_several(matrix))
+    if snapshot is not None:
+        survey, subject = from_snapshot(fspath(snapshot), examined, variables)
+    else:
+        survey, subject = surveyed(examined, variables, description, rows)
+    report, _ = judged(with_description(survey, description, rows), subject, rows, shown, required)
+    return report
+
+
+def _several(value: Path | Iterable[Path]) -> tuple[str, ...]:
+    """One or several; a text is one."""
+    paths = (value,) if isinstance(value, (str, PathLike)) else tuple(value)
+    return tuple(fspath(path) for path in paths)
+
+
+def _path(path: Path | None) -> str | None:
+    return None if path is None else fspath(path)
+
+
+def _choose(name: str, value: str | None, choices: tuple[str | None, ...]) -> None:
+    from gpudoctor.host import InputError
+
+    if value not in choices:
+        raise InputError(f"{name}={value!r}: choose from {', '.join(filter(None, choices))}")
+
+
+def _requirements(texts: tuple[str, ...]) -> tuple[Requirement, ...]:
+    from gpudoctor.command_line.project_settings import Settings, requirements
+
+    return requirements(Settings(), texts, {})

@@ -1,0 +1,227 @@
+"""The plan of a fix and what became of it: for a person, and as JSON (design §3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+from msgspec import Struct
+
+from gpudoctor.planner.place import OVERRIDE
+from gpudoctor.render.lines import Line, print_lines, printable
+from gpudoctor.render.steps import command_line, step_spans
+from gpudoctor.step import RunStep, Step
+
+if TYPE_CHECKING:
+    from gpudoctor.finding import Finding, Risk
+    from gpudoctor.fix.apply import Applied
+    from gpudoctor.planner.proof import Proof
+    from gpudoctor.planner.repair import PlannedStep, Repair
+    from gpudoctor.render.documents import SecondLook
+
+_RISKS: dict[Risk, str] = {
+    "safe": "none: nothing is replaced",
+    "replaces": "packages of this environment are replaced",
+    "root": "changes the system, as root",
+    "reboot": "takes effect with a reboot",
+}
+
+
+def plan_data(plan: Repair) -> dict[str, Any]:
+    """As built-in types, in the order of the contract."""
+    import msgspec
+
+    from gpudoctor.render.documents import IN_PLAN, Plan
+
+    steps: Any = tuple(
+        IN_PLAN[type(planned.step)](
+            **msgspec.structs.asdict(planned.step), because=planned.because, state=planned.state
+        )
+        for planned in plan.steps
+    )
+    data: dict[str, Any] = msgspec.to_builtins(Plan(steps=steps, after=plan.after))
+    return data
+
+
+class Around(Struct, frozen=True):
+    """What stands around a plan: where it applies, and what to type for the same place."""
+
+    subject: str
+    here: bool
+    """Its commands are for this machine, and are printed exactly."""
+    place: tuple[str, ...] = ()
+    """The options that name this environment to `gpudoctor fix`."""
+    next: tuple[str, ...] = ()
+    """The command to type next; none where the plan is applied now."""
+
+
+def print_plan(plan: Repair, findings: Sequence[Finding], around: Around, out: TextIO, *, color: bool) -> None:
+    """Print the plan for these problems."""
+    print_lines(_plan(plan, findings, around), out, color=color, exact_commands=around.here)
+
+
+def _plan(plan: Repair, findings: Sequence[Finding], around: Around) -> Iterator[Line]:
+    names = {finding.id: finding.slug for finding in findings}
+    if plan.steps:
+        steps = f"{len(plan.steps)} step{'s' * (len(plan.steps) > 1)}"
+        shown = "" if plan.to_run else " (shown only)"
+        yield [(f"Plan: {steps}{shown}", "bold"), (f", {around.subject}", "")]
+        yield []
+    if plan.pinned:
+        yield [("! These installed packages want another torch than the one that comes:", "bold yellow")]
+        yield from ([("    ", ""), (package, "")] for package in plan.pinned)
+        yield []
+    for number, planned in enumerate(plan.steps, 1):
+        yield from _step(number, planned, names, around)
+        yield []
+    yield [(plan.after, "")]
+    if around.next:
+        yield [("Next: ", "bold"), (command_line(around.next), "command")]
+
+
+def _step(number: int, planned: PlannedStep, names: dict[str, str], around: Around) -> Iterator[Line]:
+    step = planned.step
+    mark = [(f"   not run: {planned.why_not}", "yellow")] if planned.why_not else []
+    because = ", ".join(f"{names.get(id, id)} [{id}]" for id in planned.because)
+    yield [(f"{number}. ", "bold"), (because, "bold"), *mark]
+    yield from ([("     ", ""), span] for span in step_spans(step))
+    yield from _details(planned, around)
+
+
+def _details(planned: PlannedStep, around: Around) -> Iterator[Line]:
+    step = planned.step
+    if step.why:
+        yield _detail("why", step.why)
+    if planned.replaces:
+        yield _detail("replaces", ", ".join(planned.replaces))
+    if step.risk != "safe" or isinstance(step, RunStep):
+        yield _detail("risk", _RISKS[step.risk] if planned.replaces or step.risk != "replaces" else _risk(step))
+    if not isinstance(step, RunStep):
+        return
+    if planned.state == "will run" and step.risk not in ("root", "reboot"):
+        yield [(f"     {'undo':<9}", "dim"), (command_line(("gpudoctor", "fix", "--undo", *around.place)), "command")]
+    elif step.undo:
+        for number, argv in enumerate(step.undo):
+            as_root = "sudo " if step.risk == "root" and planned.why_not else ""
+            yield [(f"     {'undo' if number == 0 else '':<9}", "dim"), (as_root + command_line(argv), "command")]
+
+
+def _risk(step: Step) -> str:
+    """Of what replaces no package that is installed."""
+    override = any(OVERRIDE in word for word in (step.argv if isinstance(step, RunStep) else (str(step),)))
+    return "the GPU runs code for another one: unsupported, results can be wrong" if override else _RISKS["replaces"]
+
+
+def _detail(name: str, text: str) -> Line:
+    return [(f"     {name:<9}", "dim"), (text, "")]
+
+
+# --- what became of it ------------------------------------------------------------------------------------
+
+
+def step_line(number: int, of: int, argv: Sequence[str]) -> str:
+    """The head of a step that begins; it is counted from 0."""
+    return printable(f"[{number + 1}/{of}] {command_line(tuple(argv))}")
+
+
+def outcome_data(applied: Applied, proof: Proof | None, exit_code: int) -> dict[str, Any]:
+    """How a run went, and what the second look at the machine found (ids); null where there was none."""
+    import msgspec
+
+    from gpudoctor.render.documents import Result
+
+    result = Result(
+        run=applied.run.id if applied.run else None,
+        ok=applied.ok,
+        failed_step=applied.failed,
+        problem=applied.problem or (f"exit status {applied.rc}" if applied.rc else ""),
+        proof=_second_look(proof) if proof else None,
+        exit_code=exit_code,
+    )
+    data: dict[str, Any] = msgspec.to_builtins(result)
+    return data
+
+
+def _second_look(proof: Proof) -> SecondLook:
+    from gpudoctor.render.documents import SecondLook
+
+    return SecondLook(
+        repaired=_ids(proof.repaired),
+        left=_ids(proof.left),
+        new=_ids(proof.new),
+        by_variables=_ids(proof.by_variables),
+        verdict=proof.verdict,
+    )
+
+
+def _ids(findings: Iterable[Finding]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(finding.id for finding in findings))
+
+
+def print_outcome(
+    applied: Applied, proof: Proof | None, out: TextIO, *, color: bool, place: tuple[str, ...] = ()
+) -> None:
+    """Print how it stands now, what is fixed, what is left and what is new; `place`: options of the environment."""
+    print_lines(_outcome(applied, proof, place), out, color=color, exact_commands=True)
+
+
+def _outcome(applied: Applied, proof: Proof | None, place: tuple[str, ...]) -> Iterator[Line]:
+    if not applied.ok:
+        yield from _failure(applied)
+    if proof is not None:
+        yield []
+        yield from _proof(proof)
+    if applied.run is not None and not applied.interrupted and not applied.run.has("unchanged"):
+        yield [("Undo: ", "dim"), (command_line(("gpudoctor", "fix", "--undo", *place)), "command")]
+    command = ("gpudoctor", "fix", "--continue") if applied.interrupted else ("gpudoctor", "check")
+    yield [("Next: ", "bold"), (command_line((*command, *place)), "command")]
+
+
+def _failure(applied: Applied) -> Iterator[Line]:
+    if applied.failed is None:
+        yield [("✗ not run  ", "bold red"), (applied.problem, "")]
+        return
+    ended = f"it ended with {applied.rc}" if applied.rc else applied.problem
+    argv = applied.run.steps[applied.failed].argv if applied.run else ()
+    yield [(f"✗ step {applied.failed + 1} failed: {ended}", "bold red")]
+    yield [(f"    {command_line(argv)}", "command")]
+    yield from ([(f"    {line}", "dim")] for line in applied.last_lines[-8:])
+    if applied.run and applied.run.has("unchanged"):
+        changed = ". Nothing was changed."
+    else:
+        changed = f"; steps 1 to {applied.failed} are done." if applied.failed else "; nothing else was changed."
+    yield [(f"Stopped at step {applied.failed + 1}{changed}", "")]
+    if applied.interrupted:
+        yield [("`gpudoctor fix --continue` goes on, `gpudoctor fix --undo` undoes it.", "")]
+
+
+def _proof(proof: Proof) -> Iterator[Line]:
+    yield [(_state(proof), "bold")]
+    for finding in proof.repaired:
+        yield [("✓ fixed        ", "bold green"), _name(finding)]
+    for finding in proof.by_variables:
+        yield [("· variable     ", "cyan"), _name(finding), (f"  {finding.message}", "")]
+    if proof.by_variables:
+        text = '`eval "$(gpudoctor env)"` sets it in a shell, `gpudoctor preflight --set-env` for one command.'
+        yield [("  ", ""), (text, "")]
+    for finding in proof.left:
+        yield [("✗ still there  ", "bold red"), _name(finding), (f"  {finding.message}", "")]
+    for finding in proof.new:
+        yield [("! new          ", "bold yellow"), _name(finding), (f"  {finding.message}", "")]
+    for why in proof.questions:
+        yield [("? unchecked    ", "magenta"), (why, "")]
+
+
+def _state(proof: Proof) -> str:
+    """ "Fixed 1 problem; 1 is still there"."""
+    fixed, left = len(proof.repaired), len(proof.left) + len(proof.new)
+    parts = [f"Fixed {fixed} problem{'s' * (fixed != 1)}" if fixed or left else "Applied"]
+    if left:
+        parts.append(f"{left} problem{'s' * (left != 1)} left")
+    if proof.questions:
+        parts.append("an important check could not be completed")
+    return "; ".join(parts) + "."
+
+
+def _name(finding: Finding) -> tuple[str, str]:
+    return f"{finding.slug} [{finding.id}]", "bold"
