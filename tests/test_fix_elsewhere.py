@@ -61,7 +61,7 @@ def plan(machine: Machine) -> Repair:
 @pytest.mark.parametrize(
     ("machine", "words"),
     [
-        (ngc(), ("nvcr.io/nvidia/pytorch", "sm_120", "Do not put a torch from an index into this image")),
+        (ngc(), ("nvcr.io/nvidia/pytorch", "sm_120", "Do not install a torch from an index into this image")),
         (nix(), ("cudaSupport = true",)),
         (jetson(), ("L4T 36.4", "not for this board")),
         (own_build(), ('TORCH_CUDA_ARCH_LIST="12.0"', "CUDA 12.8 or newer")),

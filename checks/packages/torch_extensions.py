@@ -5,9 +5,9 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.coverage import gfx_answer, is_tegra, ptx_readable
+from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.frameworks.torch.gpu_coverage import Fit, fits, spelled
-from gpudoctor.isa import Answer, Runs, capability, cuda_runs, dotted
+from gpudoctor.isa import Runs, capability, dotted
 from gpudoctor.machine import ExtensionCode
 from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.gpu_groups import finding
@@ -45,10 +45,8 @@ def _runs(situation: Situation, extension: ExtensionCode, fit: Fit) -> Runs:
         value = fit.carried.via_override
         named = situation.matrix.gfx_of_override(value) if value else None
         return gfx_answer(situation.matrix, named or arch, extension.gfx).runs
-    readable = ptx_readable(situation, situation.torch.cuda if situation.torch else None)
-    tegra = is_tegra(situation, arch)
-    answer: Answer = cuda_runs(arch, extension.sass, extension.ptx, ptx_readable=readable, tegra=tegra)
-    return answer.runs
+    cuda = situation.torch.cuda if situation.torch else None
+    return cuda_answer(situation, arch, extension.sass, extension.ptx, cuda=cuda).runs
 
 
 def _without_code(

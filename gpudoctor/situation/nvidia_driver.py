@@ -110,6 +110,7 @@ def driver_answers(situation: Situation) -> tuple[Evidence, ...]:
 # --- which CUDA it runs ------------------------------------------------------------------------------
 
 
+@answer_once
 def driver_verdict(situation: Situation, cuda: str, driver: str | None = None) -> DriverVerdict:
     """Whether the driver of this machine (or `driver`) runs a CUDA such as "12.8"."""
     version = driver or cuda_driver(situation.machine)
@@ -147,12 +148,13 @@ def refusals(situation: Situation, gpu: Gpu) -> tuple[Refusal, ...]:
 
 
 def _is_older(situation: Situation, gpu: Gpu) -> bool:
-    """Whether the driver's branch is older than the first one that supports the GPU."""
+    """Whether the driver is older than the first one that knows the GPU, as far as its version is given."""
     version, _, _ = kernel_driver(situation)
     if version is None or (gpu.nvml is not None and gpu.nvml.capability is not None):
         return False
     first = situation.matrix.first_driver(gpu.arch.value or "", gpu.chip)
-    return first is not None and () < figures(version)[:1] < figures(first)[:1]
+    there = figures(version)
+    return first is not None and there < figures(first)[: len(there)]
 
 
 def _by_branch_or_flavour(situation: Situation, gpu: Gpu) -> Refusal | None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.frameworks.torch.c_library import c_library, too_old_for
-from gpudoctor.frameworks.torch.coverage import blas_answer, gfx_answer, is_tegra, without_overrides
+from gpudoctor.frameworks.torch.coverage import blas_answer, cuda_answer, gfx_answer, without_overrides
 from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.nvidia import DriverVerdict
@@ -103,15 +103,8 @@ class Bench:
         self.driver = driver
         """The present driver, or the nearest one that the GPUs need; None: unknown."""
         self.libc = c_library(situation)
-        self._verdicts: dict[str, DriverVerdict] = {}
         self._plain = without_overrides(situation)  # a build with code for the GPU needs no override
         self._issues = against_builds(self._plain, gpus) if gpus else ()
-
-    def verdict(self, cuda: str) -> DriverVerdict:
-        """How the driver supports a CUDA; computed once for each."""
-        if cuda not in self._verdicts:
-            self._verdicts[cuda] = driver_verdict(self.situation, cuda, self.driver)
-        return self._verdicts[cuda]
 
     def with_fault(self, choice: Choice) -> Choice:
         """A choice with the known issue that affects it; one about these very GPUs takes precedence."""
@@ -171,7 +164,7 @@ def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
                 "branch",
                 f"CUDA {cuda} needs a driver from {floor} on; {last} is the last branch for {gpu.name}",
             )
-    verdict = bench.verdict(cuda)
+    verdict = driver_verdict(bench.situation, cuda, bench.driver)
     if verdict == "too-old":
         floor = matrix.floor(cuda)
         return _rejected(row, "driver", f"driver {bench.driver or ''} is too old for CUDA {cuda} (from {floor} on)")
@@ -180,13 +173,7 @@ def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | Rejected:
     found: list[str] = []
     for gpu in bench.gpus:
         sm = gpu.arch.value or ""
-        answer = cuda_runs(
-            sm,
-            row.archs,
-            row.ptx or (),
-            ptx_readable=None if verdict == "unknown" else verdict == "serves",
-            tegra=is_tegra(bench.situation, sm),
-        )
+        answer = cuda_answer(bench.situation, sm, row.archs, row.ptx or (), cuda=cuda, driver=bench.driver)
         if answer.runs != "yes":
             return _rejected(row, "code", f"no code for {sm} ({gpu.name}); it has code for {' '.join(row.archs)}")
         if cudnn and matrix.cudnn_lacks(cudnn, sm):

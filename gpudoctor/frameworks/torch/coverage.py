@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -179,21 +180,30 @@ def toolkit_knows(matrix: Matrix, torch: Torch, gpu: Gpu) -> Literal["yes", "not
     return "yes" if minor(torch.cuda) >= minor(row.first_cuda) else "not-yet"
 
 
-def is_tegra(situation: Situation, sm: str) -> bool:
-    """Whether code for desktop GPUs is not promised to run on this one."""
+def cuda_answer(
+    situation: Situation,
+    sm: str,
+    sass: Collection[str],
+    ptx: Collection[str] = (),
+    *,
+    cuda: str | None = None,
+    driver: str | None = None,
+) -> Answer:
+    """`isa.cuda_runs` on this machine, for code of that CUDA; under `driver`, where another one is meant.
+
+    A driver compiles the PTX of a CUDA only if it serves that fully. Code for desktop GPUs is not promised to run on
+    a Tegra.
+    """
+    verdict = driver_verdict(situation, cuda, driver) if cuda else "unknown"
+    readable = None if verdict == "unknown" else verdict == "serves"
     row = situation.matrix.capability(sm)
-    return situation.machine.system.jetson.known or bool(row and row.tegra)
+    tegra = situation.machine.system.jetson.known or bool(row and row.tegra)
+    return cuda_runs(sm, sass, ptx, ptx_readable=readable, tegra=tegra)
 
 
 def _carries_cuda(situation: Situation, torch: Torch, sm: str, code: Code) -> Carried:
-    answer = cuda_runs(
-        sm,
-        code.archs,
-        code.ptx,
-        ptx_readable=ptx_readable(situation, torch.cuda),
-        tegra=is_tegra(situation, sm),
-    )
-    few = answer.runs != "yes" and cuda_runs(sm, code.partial, (), tegra=is_tegra(situation, sm)).runs == "yes"
+    answer = cuda_answer(situation, sm, code.archs, code.ptx, cuda=torch.cuda)
+    few = answer.runs != "yes" and cuda_answer(situation, sm, code.partial).runs == "yes"
     return Carried(
         runs=answer.runs,
         rule=answer.rule,
@@ -204,12 +214,6 @@ def _carries_cuda(situation: Situation, torch: Torch, sm: str, code: Code) -> Ca
         partial=few,
         native=answer.native,
     )
-
-
-def ptx_readable(situation: Situation, cuda: str | None) -> bool | None:
-    """Whether the driver can compile the PTX of this CUDA: it must support that CUDA fully."""
-    verdict = driver_verdict(situation, cuda) if cuda else "unknown"
-    return None if verdict == "unknown" else verdict == "serves"
 
 
 # --- AMD -------------------------------------------------------------------------------------------
