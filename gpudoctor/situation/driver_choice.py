@@ -135,7 +135,7 @@ def choose_gpus(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix | None:
         return None
     driven = gpus_to_drive(situation, gpus)
     kinds = tuple({gpu.name: gpu for gpu in driven}.values())
-    needs = "; ".join(f"{gpu.name} works {driver_needs(situation.matrix, gpu)}" for gpu in kinds)
+    needs = "; ".join(f"{gpu.name} needs {driver_needs(situation.matrix, gpu)}" for gpu in kinds)
     choice = _choice(situation, driven, options)
     text = f"No one NVIDIA driver supports all GPUs of this machine: {needs}. {choice}"
     return Fix("Choose the GPUs to use: no one driver supports all", (Manual(text=text, risk="root"),))
@@ -169,13 +169,13 @@ def driver_name(driver: InstallDriver) -> str:
 
 
 def driver_needs(matrix: Matrix, gpu: Gpu) -> str:
-    """The drivers that a GPU works with: "only with the open kernel modules, from driver 570.86.16 on"."""
+    """The drivers that a GPU needs: "the open kernel modules, from driver 570.86.16 on"."""
     sm = gpu.arch.value or ""
-    rules = {"required": "only with the open kernel modules", "refused": "only with the proprietary kernel modules"}
+    rules = {"required": "the open kernel modules", "refused": "the proprietary kernel modules"}
     rule = matrix.module_flavour(sm, gpu.name) or ""
     first, last = matrix.first_driver(sm, gpu.chip), matrix.last_branch(sm)
     span = (f"from driver {first} on" if first else "", f"up to branch {last}" if last else "")
-    return ", ".join(part for part in (rules.get(rule, "with kernel modules of both flavours"), *span) if part)
+    return ", ".join(part for part in (rules.get(rule, "kernel modules of either flavour"), *span) if part)
 
 
 def _names(gpus: tuple[Gpu, ...]) -> str:
