@@ -61,7 +61,7 @@ class Suite(Generic[J]):
 
     def named(self, name: str) -> tuple[Check[Any], ...]:
         """The checks that an id, a slug or a prefix of an id names. Raises InputError where it names none."""
-        upper = name.upper()
+        upper = f"GPD{name}" if name.isascii() and name.isdigit() else name.upper()
         by_id = upper.startswith("GPD")
 
         def among(checks: Iterable[Check[Any]]) -> tuple[Check[Any], ...]:
@@ -73,7 +73,7 @@ class Suite(Generic[J]):
 
             known = [text for check in (*self, *self._others()) for text in (check.slug, check.id)]
             near = difflib.get_close_matches(name, known, n=3)
-            hint = f"; near it: {', '.join(near)}" if near else ""
+            hint = f": did you mean {' or '.join(near)}?" if near else ""
             raise InputError(f"no check has the id, slug or prefix {name!r}{hint} (`gpudoctor list` shows them all)")
         return found
 

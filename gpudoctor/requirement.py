@@ -26,6 +26,11 @@ class Field(Struct, frozen=True):
     per_gpu: bool
     meaning: str
 
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        """What may follow its name; nothing follows a flag."""
+        return _OPERATORS[self.kind]
+
 
 FIELDS = {
     "gpu": Field("count", False, "usable GPUs; a GPU in MIG mode counts as one, as a process sees one slice"),
@@ -117,7 +122,7 @@ def parse(text: str, *, firm: bool = False) -> Requirement:
     any_gpu = re.fullmatch(r"any\s*\((.*)\)", inner, re.DOTALL)
     found = re.fullmatch(_FORM, (any_gpu[1] if any_gpu else inner).strip(), re.DOTALL)
     if found is None:
-        raise RequirementError(f"{text!r} is no requirement; write one such as {_example('gpu')} or {_example('sm')}")
+        raise RequirementError(f"{text!r} is no requirement; write one such as {example('gpu')} or {example('sm')}")
     name, operator, value = found["name"], found["operator"] or "", found["value"]
     field = FIELDS.get(name)
     if field is None:
@@ -132,15 +137,13 @@ def parse(text: str, *, firm: bool = False) -> Requirement:
 
 
 def _check_operator(text: str, name: str, field: Field, operator: str) -> None:
-    allowed = _OPERATORS[field.kind]
+    allowed = field.operators
     if not allowed and operator:
         raise RequirementError(f"{text!r}: {name} stands alone, nothing follows it")
     if allowed and not operator:
-        raise RequirementError(f"{text!r}: {name} needs a comparison, such as {_example(name)}")
+        raise RequirementError(f"{text!r}: {name} needs a comparison, such as {example(name)}")
     if operator and operator not in allowed:
-        raise RequirementError(
-            f"{text!r}: {name} takes {' '.join(allowed)}, not {operator}; such as {_example(name)}"
-        )
+        raise RequirementError(f"{text!r}: {name} takes {' '.join(allowed)}, not {operator}; such as {example(name)}")
 
 
 def _values(text: str, name: str, field: Field, operator: str, value: str) -> tuple[str, ...]:
@@ -150,7 +153,7 @@ def _values(text: str, name: str, field: Field, operator: str, value: str) -> tu
     values = tuple(_unquoted(part) for part in parts)
     for one in values:
         if not _is_sound(field.kind, one):
-            raise RequirementError(f"{text!r}: {one!r} is no value for {name}; write it as in {_example(name)}")
+            raise RequirementError(f"{text!r}: {one!r} is no value for {name}; write it as in {example(name)}")
     return values
 
 
@@ -178,7 +181,8 @@ def _size(text: str) -> int | None:
     return None if factor is None else int(float(found[1]) * factor)
 
 
-def _example(name: str) -> str:
+def example(name: str) -> str:
+    """A requirement of that field, as one writes it."""
     return {
         "gpu": "gpu>=1", "gpu.model": 'gpu.model~="H100"', "gpu.memory": "gpu.memory>=70GiB", "sm": "sm>=8.0",
         "gfx": "gfx in gfx942,gfx950", "driver": "driver>=550", "driver.cuda": "driver.cuda>=12.4",

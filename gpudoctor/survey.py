@@ -33,6 +33,10 @@ class Survey(Struct, frozen=True):
     timings_ms: dict[str, float]
 
 
+def _untold(_: str) -> None:
+    """Nobody is told what begins."""
+
+
 class _Probing:
     """Runs probes one after the other: a crash costs that probe's facts, never the run."""
 
@@ -65,24 +69,28 @@ def survey(
     kernels: bool = True,
     request: Request | None = None,
     progress: Progress | None = None,
+    stage: Callable[[str], None] = _untold,
 ) -> Survey:
     """Probe a host. Without a level, `quick` where a usable GPU and a torch are, else `driver`, and torch
     is started once where there is one; a host that is not live is always read at level static.
 
     `kernels` false: no smoke kernel is run, however deep the level. `request` names kernels, devices and limits
-    (the rest of it is filled in here); `progress` is told of each kernel.
+    (the rest of it is filled in here); `progress` is told of each kernel, `stage` of what begins.
     Raises InputError if `python` is no Python environment, or for a device that torch does not see.
     """
     probing = _Probing()
+    stage("reading the machine's files")
     machine = _read_files(host, matrix, python, probing)
     if not host.live:
         machine = _with_recorded_answers(host, matrix, machine, probing)
         return Survey(machine, tuple(probing.open_questions), probing.timings_ms)
     depth = level or _default_level(machine)
     if _reaches(depth, "driver"):
+        stage("asking the driver")
         machine = replace(_ask_drivers(host, matrix, machine, probing), level="driver")
     if level is None or _reaches(depth, "quick"):
         asked = level is not None
+        stage("importing torch")
         run = Smoke(level=cast("SmokeLevel", depth), asked=asked) if kernels and _reaches(depth, "quick") else None
         machine = _start_torch(host, machine, run, request, progress, probing)
     return Survey(machine, tuple(probing.open_questions), probing.timings_ms)

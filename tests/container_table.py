@@ -21,9 +21,7 @@ def failures(case: Case, code: int, out: str, said: str) -> list[str]:
     flat = re.sub(r"\s+", " ", said)
     wrong = [] if code == case.code else [f"exit {code}, not {case.code}"]
     wrong += [] if (out == "started\n") == (not case.slug) else [f"stdout {out[:60]!r}"]
-    wrong += (
-        [] if not case.slug or case.slug in flat.split("Way out")[0] else [f"{case.slug} is not the first finding"]
-    )
+    wrong += [] if not case.slug or case.slug in flat.split("Fix: ")[0] else [f"{case.slug} is not the first finding"]
     wrong += [f"nothing says {word!r}" for word in case.words if word not in flat]
     return wrong
 

@@ -18,7 +18,6 @@ from gpudoctor.requirement import parse
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PODS = sorted((EXAMPLES / "kubernetes").glob("*.yaml"))
-pytestmark = pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the examples are not here")
 
 
 def entrypoints() -> Iterator[tuple[list[str], dict[str, str]]]:

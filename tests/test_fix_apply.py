@@ -15,12 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from gpudoctor.finding import Risk
 from gpudoctor.fix import kept_files
 from gpudoctor.fix.apply import Applied, Event, Line, RepairError, StepEnded, StepStarts, Target, apply, resume
 from gpudoctor.fix.journal import locked, runs, unfinished
 from gpudoctor.fix.undo import undo
-from gpudoctor.render.repair import print_outcome
+from gpudoctor.render.plan import print_outcome
 from gpudoctor.step import RunStep
+from tests.smoke_children import processes_with
 from tests.support.made_environments import (
     differences,
     make_venv,
@@ -211,6 +213,35 @@ def test_passwords_are_neither_told_nor_readable_by_others(place: Place) -> None
     assert "secret" not in Path(runs(place.home)[-1].folder, "output.log").read_text()
 
 
+# Its first parent ends at once, its second one while the next step runs.
+DAEMON = "(sh -c 'sleep 0.4; setsid sleep 600 & exit' </dev/null >/dev/null 2>&1 &)"
+
+
+@pytest.mark.parametrize(("risk", "stays"), [("replaces", False), ("root", True)])
+def test_what_a_step_leaves_running_is_ended_but_not_a_services_process(
+    place: Place, tmp_path: Path, risk: Risk, stays: bool
+) -> None:
+    mark = {"LEFT_BY": str(tmp_path)}
+    steps = [
+        RunStep(argv=("sh", "-c", DAEMON), env=mark, risk=risk),
+        RunStep(argv=place.script("import time; time.sleep(1.2)")),
+    ]
+    applied = apply(steps, Target(prefix=str(place.prefix), python=""), place.home, plan=None, say=print)
+    left = processes_with(f"LEFT_BY={tmp_path}")
+    for number in left:
+        os.kill(number, signal.SIGKILL)
+    assert (applied.ok, len(left)) == (True, 1 if stays else 0)
+
+
+def test_where_ends_of_children_are_ignored_a_step_that_fails_has_failed(place: Place) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        applied = place.apply(place.script("raise SystemExit(3)"))
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert (applied.ok, applied.rc) == (False, 3)
+
+
 # --- what stops it before anything is changed --------------------------------------------------------
 
 
@@ -312,8 +343,8 @@ def test_ctrl_c_ends_the_step_and_the_repair_can_be_continued(place: Place, tmp_
 
 PUTS_BACK = """
 import sys, time
-print("here", flush=True)
 try:
+    print("here", flush=True)
     time.sleep(60)
 except KeyboardInterrupt:
     print("puts back", flush=True)
@@ -323,13 +354,21 @@ except KeyboardInterrupt:
 
 
 def test_a_second_ctrl_c_leaves_the_step_its_time_to_put_back_what_it_replaced(place: Place, tmp_path: Path) -> None:
+    again = threading.Timer(0.4, lambda: os.kill(os.getpid(), signal.SIGINT))
+
     def say(event: Event) -> None:
         if isinstance(event, Line) and event.text == "here":
-            threading.Timer(0.4, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            again.start()
             os.kill(os.getpid(), signal.SIGINT)
 
-    applied = place.apply((*place.script(PUTS_BACK), str(tmp_path / "put back")), say=say)
-    assert applied.interrupted and (tmp_path / "put back").exists()
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        applied = place.apply((*place.script(PUTS_BACK), str(tmp_path / "put back")), say=say)
+        back = (tmp_path / "put back").exists()
+        again.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert applied.interrupted and back
     run = unfinished(place.home, str(place.prefix))
     assert run and run.marks[-1].mark == "interrupted"
 

@@ -239,7 +239,7 @@ def test_each_way_out_of_an_rx_6000_can_be_taken(tmp_path: Path):
         kinds = [step["kind"] for step in data["steps"]]
         assert sorted(kinds) == sorted(step["kind"] for step in fix["steps"])
     _, _, message = failed("fix", "--root", str(host.root), "--alternative", str(len(first["fixes"]) + 1))
-    assert f"has {len(first['fixes'])} ways out" in message
+    assert f"has {len(first['fixes'])} fixes" in message
 
 
 # --- bad input, hostile input -----------------------------------------------------------------------------------
@@ -289,10 +289,10 @@ def test_what_is_named_and_not_found_leaves_nothing_to_do(broken: Host):
 
 def test_nothing_can_be_taken_back_or_continued_before_the_first_repair(venv: Path):
     code, _, err = invoke("fix", "--undo", "--yes", "--python", str(venv))
-    assert (code, "Nothing is to be taken back" in err) == (0, True)
+    assert (code, "Nothing to undo in this environment" in err) == (0, True)
     code, _, err = invoke("fix", "--continue", *DESCRIBED, "--python", str(venv))
     assert "nothing to continue" in err
-    assert invoke("fix", "--history")[1] == "No repair is in the journal.\n"
+    assert invoke("fix", "--history")[1] == "No fix is in the journal.\n"
     assert json.loads(invoke("fix", "--history", "--format", "json")[1]) == {"schema": 1, "runs": []}
 
 
@@ -314,7 +314,7 @@ def test_what_is_kept_of_a_repair_is_given_up_when_told_so(tmp_path: Path, monke
     assert os.path.exists(run.begun.kept)
     code, out, _ = invoke("fix", "--forget", run.id, "--yes", "--force", "--format", "json")
     assert (code, json.loads(out)["freed_bytes"]) == (0, listed["kept_bytes"])
-    assert invoke("fix", "--history")[1] == "No repair is in the journal.\n"
+    assert invoke("fix", "--history")[1] == "No fix is in the journal.\n"
     assert not os.path.exists(run.begun.kept)
 
 

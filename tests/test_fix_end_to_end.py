@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -138,7 +139,33 @@ def test_a_repair_is_shown_run_proved_and_taken_back(
     assert patient.versions() == before
     assert patient.files() == files
     assert patient.errors()[0] == fault
-    assert "taken back" in patient.gpudoctor("fix", "--history").stdout
+    assert "  undone  " in patient.gpudoctor("fix", "--history").stdout
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_missing_torch_is_installed_where_that_is_said_and_undone(tmp_path: Path, index: WheelIndex, tool: str):
+    patient = Patient(tmp_path, index, tool, RTX_4070)
+    files = patient.files()
+    arguments = (*RTX_4070, "--python", str(patient.prefix), "--matrix", str(index.overlay()))
+    for way in ((), ("--yes",), ("--install", "torch", "--dry-run")):
+        assert patient.gpudoctor("fix", *arguments, *way).returncode == 0
+        assert patient.files() == files, way
+    shown = patient.gpudoctor("fix", *arguments, "--install", "torch", "--dry-run").stdout
+    done = patient.gpudoctor("fix", *arguments, "--install", "torch", "--yes")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert patient.versions()["torch"].partition("+")[0] in shown
+    undo = next(line.partition(" ")[2] for line in done.stdout.splitlines() if line.startswith("Undo: "))
+    assert patient.gpudoctor("fix", "--undo", "--yes").returncode == 0
+    assert patient.files() != files, "another environment's fix is not undone"
+    assert patient.gpudoctor(*shlex.split(undo)[1:], "--yes").returncode == 0
+    assert patient.files() == files
+
+
+def test_on_a_terminal_a_missing_torch_is_offered(tmp_path: Path, index: WheelIndex):
+    patient = Patient(tmp_path, index, "pip", RTX_4070)
+    code, told = on_a_terminal(patient, "y")
+    assert (code, "Apply step 1? [y/N]" in told) == (0, True), told
+    assert "torch" in patient.versions()
 
 
 def test_what_pins_the_old_torch_is_named_before_anything_is_replaced(tmp_path: Path, index: WheelIndex):
@@ -210,10 +237,10 @@ def test_on_a_terminal_it_asks_and_no_is_the_answer_of_enter(tmp_path: Path, ind
     patient.install("cpu", "torch==2.9.1+cpu")
     files = patient.files()
     code, told = on_a_terminal(patient, "")
-    assert (code, "Run step 1? [y/N]" in told, "Nothing was changed." in told) == (1, True, True)
+    assert (code, "Apply step 1? [y/N]" in told, "Nothing was changed." in told) == (1, True, True)
     assert patient.files() == files
     code, told = on_a_terminal(patient, "y")
-    assert (code, "repaired" in told) == (0, True)
+    assert (code, "Fixed 1 problem" in told) == (0, True)
     assert patient.versions()["torch"].startswith("2.9.1+cu")
 
 
@@ -242,7 +269,7 @@ def test_a_repair_that_was_cut_off_is_told_and_continued(tmp_path: Path, index: 
 
     done = patient.gpudoctor(*arguments, "--continue")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "repaired" in done.stdout
+    assert "Fixed 1 problem" in done.stdout
     assert patient.errors() == []
     assert patient.gpudoctor("fix", "--undo", "--yes", "--python", str(patient.prefix)).returncode == 0
     assert patient.versions()["torch"] == "2.9.1+cpu"

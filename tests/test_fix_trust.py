@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.cli.kept_runs import journal_home
+from gpudoctor.cli.journal import journal_home
 from gpudoctor.fix import put_back
 from gpudoctor.fix.apply import Target, apply
 from gpudoctor.fix.errors import RepairError
@@ -85,7 +85,7 @@ def test_a_bad_journal_is_one_line_and_the_others_go_on(place: Place, kind: str)
     assert code == 0 and [run["prefix"] for run in json.loads(out)["runs"]] == [str(place.other)]
     assert err.count("\n") == 1 and str(run) in err and "Move that folder away" in err
     code, out, err = failed("fix", "--undo", "--yes", "--python", str(place.other))
-    assert code == 0 and "taken back" in out
+    assert code == 0 and "undone" in out
     code, out, err = failed("fix", "--forget", run.name, "--yes")
     assert code == 2 and run.exists()
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpudoctor import isa
 from gpudoctor.isa import cuda_runs, gfx_runs
 
 CAPABILITIES = [
@@ -175,3 +176,20 @@ def test_plain_code_runs_exactly_on_its_own_target(gpu: str, code: list[str]) ->
 def test_any_text_gets_an_answer(gpu: str, code: list[str]) -> None:
     assert cuda_runs(gpu, code, code, ptx_readable=True).runs in ("yes", "no", "unknown")
     assert gfx_runs(gpu, code).runs in ("yes", "no", "unknown")
+
+
+@pytest.mark.parametrize(
+    ("arch", "found", "text"),
+    [
+        ("sm_89", (8, 9), "8.9"),
+        ("sm_90a", (9, 0), "9.0"),
+        ("sm_120", (12, 0), "12.0"),
+        ("compute_100f", (10, 0), "10.0"),
+        ("gfx1031", None, ""),
+        ("sm_", None, ""),
+        ("sm_1200", None, ""),
+        ("", None, ""),
+    ],
+)
+def test_an_architecture_names_one_compute_capability(arch: str, found: tuple[int, int] | None, text: str) -> None:
+    assert (isa.capability(arch), isa.dotted(arch)) == (found, text)

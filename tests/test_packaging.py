@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import importlib.util
 import json
 import subprocess
@@ -55,8 +56,19 @@ def test_the_sdist_holds_what_a_build_and_a_test_run_need(built: tuple[Path, Pat
         names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
     needed = {"pyproject.toml", "hatch_build.py", "compat_matrix.yaml", "LICENSE", "README.md", "checks/__init__.py"}
     assert needed <= names
-    assert "tests/test_packaging.py" in names
+    assert {"tests/test_packaging.py", "docs/reference/README.md", "examples/compose.yaml", ".ci/run"} <= names
     assert "gpudoctor/compat_matrix.json" not in names
+
+
+def test_the_wheel_has_a_command_of_its_own_name_too(built: tuple[Path, Path]) -> None:
+    """`uvx gpudoctor-cli` and `pipx run gpudoctor-cli` start the command that is called as the distribution is."""
+    with zipfile.ZipFile(built[1]) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt"))
+        scripts = configparser.ConfigParser()
+        scripts.read_string(archive.read(name).decode())
+    assert name.startswith("gpudoctor_cli-")
+    assert set(scripts["console_scripts"]) == {"gpudoctor", "gpudoctor-cli"}
+    assert len(set(scripts["console_scripts"].values())) == 1
 
 
 def test_the_packed_matrix_is_the_one_of_the_checkout(built: tuple[Path, Path]) -> None:
@@ -81,7 +93,7 @@ def test_an_installed_wheel_finds_its_checks_and_reads_the_json(built: tuple[Pat
         "assert {check.id for check in machine_checks()} > {'GPD101', 'GPD402'}, list(machine_checks())\n"
         "assert {check.id[:4] for check in image_checks()} == {'GPD6'}\n"
         "from gpudoctor.matrix.load import load_matrix\n"
-        "assert load_matrix().card_by_pci('10de:2b85').arch == 'sm_120'\n"
+        "assert load_matrix().gpu_by_pci('10de:2b85').arch == 'sm_120'\n"
         "assert 'yaml' not in sys.modules\n"
         "from gpudoctor.schemas import schema_text\n"
         "assert '\"Report\"' in schema_text('check')\n"

@@ -350,7 +350,7 @@ def test_a_mirror_takes_the_place_of_the_index(tmp_path: Path) -> None:
     ("arguments", "code", "said"),
     [
         (("--gpu", "GTX 1080 Ti", "--driver", "580.95.05"), 0, "Best: torch 2."),
-        (("--gpu", "GTX 1080 Ti", "--driver", "595.10"), 1, "No torch build serves it."),
+        (("--gpu", "GTX 1080 Ti", "--driver", "595.10"), 1, "No torch build works with NVIDIA GeForce GTX 1080 Ti"),
         (("--gpu", "gfx1250"), 1, "build torch"),
     ],
 )

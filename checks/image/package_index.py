@@ -8,7 +8,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.proposals import index_of, install_line, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
-from gpudoctor.dockerfile.torch import Asked, asked_for, candidates, outrun, python_of
+from gpudoctor.dockerfile.torch import Asked, asked_for, outrun, python_of, wheels_for
 from gpudoctor.finding import Finding, Fix
 from gpudoctor.matrix.versions import figures
 
@@ -123,7 +123,7 @@ def _missing(recipe: Recipe, image: Image, asked: Asked) -> Iterator[Finding]:
         rows = rows_here or rows
     if python is not None and not any(python in row.pythons for row in rows):
         span = rows[0].pythons
-        newer = next((row for row in reversed(candidates(recipe.matrix, image.platform, python))
+        newer = next((row for row in reversed(wheels_for(recipe.matrix, image.platform, python))
                       if figures(row.version) > figures(asked.pinned)), None)  # fmt: skip
         fixes: list[Fix] = []
         if newer is not None:

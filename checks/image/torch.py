@@ -9,7 +9,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.proposals import install_line, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
-from gpudoctor.dockerfile.torch import Held, candidates, cuda_of, outrun, python_of
+from gpudoctor.dockerfile.torch import Held, cuda_of, outrun, python_of, wheels_for
 from gpudoctor.finding import Finding, Severity
 from gpudoctor.matrix.versions import figures, minor
 
@@ -109,7 +109,7 @@ def _build_within(recipe: Recipe, image: Image, held: Held, cuda: str) -> TorchB
     """A build of the same version, else the newest of all, whose CUDA the base image's hosts support."""
     rows = [
         row
-        for row in candidates(recipe.matrix, image.platform, python_of(image))
+        for row in wheels_for(recipe.matrix, image.platform, python_of(image))
         if row.cuda and row.origin != "pypi" and figures(row.cuda)[0] == figures(cuda)[0]
     ]
     if held.certain:
@@ -195,7 +195,7 @@ def _of_vendor(recipe: Recipe, image: Image, held: Held) -> TorchBuild | None:
     facts = image.facts
     assert facts is not None
     limit = facts.rocm if facts.vendor == "amd" else facts.cuda
-    rows = [row for row in candidates(recipe.matrix, image.platform, python_of(image)) if row.origin != "pypi"]
+    rows = [row for row in wheels_for(recipe.matrix, image.platform, python_of(image)) if row.origin != "pypi"]
     rows = [row for row in rows if (row.rocm if facts.vendor == "amd" else row.cuda)]
     same = [row for row in rows if row.version == held.version] or rows
 

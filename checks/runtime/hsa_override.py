@@ -80,7 +80,7 @@ def hsa_override_wrong(situation: Situation) -> Verdicts:
             continue
         all_fits = fits(situation)
         ignored = [fit.gpu for fit in all_fits if fit.gpu.integrated and aside(situation, fit, all_fits)]
-        judged = tuple(gpu for gpu in gpus if not any(gpu is other for other in ignored))
+        judged = tuple(gpu for gpu in gpus if gpu not in ignored)
         across = [
             gpu
             for gpu in judged

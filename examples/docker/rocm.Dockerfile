@@ -1,6 +1,6 @@
 # An application on AMD GPUs that refuses to start on a bad node.
 #
-#     python -m build --wheel                                   # once: dist/gpudoctor-*.whl
+#     python -m build --wheel                                   # once: dist/gpudoctor_cli-*.whl
 #     docker build -f examples/docker/rocm.Dockerfile -t app .
 #
 # The build stops where the environment does not fit the GPUs that it is meant for; the container stops, with exit
@@ -16,7 +16,7 @@ RUN python3 -c "import ensurepip" 2>/dev/null \
 
 # The doctor has an environment of its own: nothing of it is seen by the application, and no package of the
 # application can break it.
-COPY dist/gpudoctor-*.whl /tmp/gpudoctor/
+COPY dist/gpudoctor_cli-*.whl /tmp/gpudoctor/
 RUN python3 -m venv /opt/gpudoctor \
  && /opt/gpudoctor/bin/pip install --no-cache-dir /tmp/gpudoctor/*.whl \
  && ln -s /opt/gpudoctor/bin/gpudoctor /usr/local/bin/gpudoctor \

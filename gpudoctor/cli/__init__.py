@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from gpudoctor import __version__
+from gpudoctor.cli.command import Group
 from gpudoctor.command_line.running import BROKEN_PIPE, INTERRUPTED, exit_code_of, say
 
 # Where each command is defined; only the module of the one that is run gets imported.
@@ -27,10 +28,11 @@ COMMANDS = {
     "list": "gpudoctor.cli.reference:list_checks",
     "matrix": "gpudoctor.cli.reference:matrix",
     "schema": "gpudoctor.cli.reference:schema",
+    "completion": "gpudoctor.cli.completion:completion",
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """A group whose commands are imported when they are asked for."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -53,10 +55,33 @@ class LazyGroup(click.Group):
         return command
 
 
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from gpudoctor.matrix.load import load_matrix
+
+        click.echo(f"gpudoctor {__version__}, compatibility matrix {load_matrix(()).tables.version}")
+        context.exit()
+
+
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="gpudoctor")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the versions of gpudoctor and of its compatibility matrix.",
+)
 def gpudoctor() -> None:
-    """Say why a GPU does not work with PyTorch, prove it, and give the exact repair."""
+    """Tells why a GPU does not work with PyTorch, proves it, and fixes it.
+
+    \b
+    Examples:
+      gpudoctor check                       what is wrong with this machine and environment
+      gpudoctor fix                         show the fix, ask, apply it; fix --undo undoes it
+      gpudoctor recommend --gpu "RX 6800"   the PyTorch build for a GPU, with the commands
+      gpudoctor explain GPD402              what a problem means
+    """
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-import click
+from msgspec import to_builtins
 from msgspec.structs import replace
 
+from gpudoctor.cli.command import command
 from gpudoctor.cli.options import (
     description_options,
     machine_options,
@@ -19,8 +20,8 @@ from gpudoctor.cli.options import (
 )
 from gpudoctor.command_line.arguments import LINE, Examined, Shown
 from gpudoctor.command_line.check import check as judge_and_tell
-from gpudoctor.command_line.options import PRIVATE
-from gpudoctor.command_line.reading import Given, complete
+from gpudoctor.command_line.options import PRIVATE, WHERE
+from gpudoctor.command_line.reading import Given, complete, words
 from gpudoctor.host import InputError
 from gpudoctor.intake.description import Description
 
@@ -40,7 +41,7 @@ check = whole_command(
 )
 
 
-@click.command()
+@command()
 @description_options
 @variable_option
 @matrix_option
@@ -56,10 +57,12 @@ def whatif(description: Description, variables: dict[str, str], overlays: tuple[
     matrix = load_matrix(overlays)
     machine = imagined(description, variables, matrix)
     label = ", ".join(filter(None, (*description.gpus, description.driver, description.torch)))
-    return present(Survey(machine, (), {}), Subject(kind="whatif", label=label), matrix, shown)
+    said = {"variables": tuple(f"{name}={value}" for name, value in variables.items()), "overlays": overlays}
+    again = words(WHERE, {**said, **to_builtins(description)})
+    return present(Survey(machine, (), {}), Subject(kind="whatif", label=label), matrix, shown, again=again)
 
 
-@click.command()
+@command()
 @machine_options
 @variable_option
 @option(replace(PRIVATE, variable=""))  # what is made to be passed on

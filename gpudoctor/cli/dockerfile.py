@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import click
 from msgspec.structs import replace
 
+from gpudoctor.cli.command import command
 from gpudoctor.cli.options import matrix_option, option, report_options
 from gpudoctor.command_line.arguments import Shown
 from gpudoctor.command_line.options import DRIVER, GPU
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from gpudoctor.render.lines import Line
 
 
-@click.command()
+@command()
 @click.argument("path", type=click.Path())
 @click.option("--target", default="", metavar="STAGE", help="The stage that is built. [default: the last]")
 @click.option("--build-arg", "arguments", multiple=True, metavar="NAME=VALUE", help="As for the build.")
@@ -47,6 +48,7 @@ def dockerfile(
     from gpudoctor.intake.described import imagined
     from gpudoctor.machine import Machine
     from gpudoctor.matrix.load import load_matrix
+    from gpudoctor.render.formats import Look
     from gpudoctor.report import Subject, make_report
     from gpudoctor.suites import image_checks
 
@@ -74,7 +76,7 @@ def dockerfile(
     report = make_report(
         machine, matrix, judgement, subject=Subject("whatif", path), fail_on=cast("FailOn", shown.fail_on)
     )
-    give(report, judgement, shown, _table(recipe, described), table_only=True)
+    give(report, judgement, shown, Look(about="image", table=_table(recipe, described)))
     return report.exit_code
 
 

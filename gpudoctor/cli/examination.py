@@ -1,4 +1,4 @@
-"""Looking at a machine as `check` does, once before and once after a repair, and what may be run there."""
+"""Looking at a machine as `check` does, once before and once after a fix, and what may be run there."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 import click
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from gpudoctor.command_line.arguments import Examined, Shown
+from gpudoctor.command_line.options import WHERE
+from gpudoctor.command_line.reading import words
 from gpudoctor.intake.description import Description
 
 if TYPE_CHECKING:
@@ -99,9 +101,11 @@ class Examination:
             open_questions=survey.open_questions,
         )
 
-    def plan(self, look: Look, *, only: Iterable[str], alternative: int, system: bool) -> Repair:
-        """The repair of what a look found. Raises InputError for a name that no finding
-        has and a way out that is not there."""
+    def plan(
+        self, look: Look, *, only: Iterable[str], alternative: int, system: bool, also: Iterable[str] = ()
+    ) -> Repair:
+        """The plan for what a look found; `also` are ids of notes that count, too. Raises InputError for a name that
+        no check has and a fix that is not there."""
         from gpudoctor.host import InputError
         from gpudoctor.planner.repair import NoSuchFixError, repair
         from gpudoctor.situation import Situation
@@ -113,10 +117,27 @@ class Examination:
                 self.allowed(look, system=system),
                 only=ids_of(only),
                 alternative=alternative,
+                also=also,
                 questions=look.judgement.not_judged,
             )
         except NoSuchFixError as error:
             raise InputError(str(error)) from None
+
+    @property
+    def again(self) -> tuple[str, ...]:
+        """The options that name this machine and environment to another command."""
+        given = self.sources
+        return words(
+            WHERE,
+            {
+                **to_builtins(given.description),
+                "python": given.examined.python,
+                "root": given.examined.root,
+                "snapshot_file": given.snapshot,
+                "variables": tuple(f"{name}={value}" for name, value in given.variables.items()),
+                "overlays": given.overlays,
+            },
+        )
 
     @property
     def here(self) -> bool:
@@ -141,7 +162,7 @@ class Examination:
         if system and os.geteuid() != 0:
             raise click.UsageError("--system runs steps for root: start gpudoctor as root (sudo gpudoctor fix ...)")
         if not self.here or not self.sources.description.empty:
-            system, why = False, "is done on the machine that is meant"
+            system, why = False, "belongs to the other machine"
         else:
             why = Allowed().system_why_not
         elsewhere = elsewhere or _of_another_account(look.machine)
@@ -151,17 +172,17 @@ class Examination:
         """Why the examined environment is not one of the running system; "" where it is."""
         given = self.sources
         if given.snapshot is not None:
-            return "The machine of a snapshot is somewhere else: its repair is shown, not run."
+            return "A snapshot is of another machine: the plan is shown, not run."
         if given.description.torch or given.description.python_version:
-            return "The torch or Python is only described: its repair is shown, not run."
+            return "The torch or Python is only described: the plan is shown, not run."
         root, python = given.examined.root, given.examined.python
         if root is not None and python is None:
-            return "What lies below a root is only read: its repair is shown, not run."
+            return "Files below a root are only read: the plan is shown, not run."
         if root is not None and _inside(os.path.realpath(python or ""), os.path.realpath(root)):
-            return "An environment below a root is only read: its repair is shown, not run."
+            return "An environment below a root is only read: the plan is shown, not run."
         environment = machine.environment.value
         if environment is None:
-            return "No Python environment was found to repair."
+            return "No Python environment was found to fix."
         return ""
 
     def _exit_code(self, judgement: Judgement) -> int:

@@ -1,4 +1,4 @@
-"""`gpudoctor fix` and `gpudoctor env`: the repair that the findings of `check` need here."""
+"""`gpudoctor fix` and `gpudoctor env`: the plan for what `check` finds here."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpudoctor.cli.command import command
 from gpudoctor.cli.fix_options import Asked, check_modes, fix_options
 from gpudoctor.cli.options import (
     description_options,
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from gpudoctor.planner.repair import Repair
 
 
-@click.command()
+@command()
 @fix_options
 @machine_options
 @variable_option
-@option(snapshot_option("Show the repair for the machine of a snapshot."))
+@option(snapshot_option("Show the plan for the machine of a snapshot."))
 @description_options
 @matrix_option
 @repair_options
@@ -44,55 +45,68 @@ def fix(
     overlays: tuple[str, ...],
     shown: Shown,
 ) -> int:
-    """Show the repair of what `check` finds, run it if you say so, and prove it by a second look.
+    """Show a plan that fixes what `check` finds, apply it if you agree, and check again.
 
-    Packages are changed in the examined environment only (--python, else the active one), and `fix --undo` takes
-    every run back. Steps for root are shown; --system runs them. Described facts (--gpu, --driver ...) stand in the
-    place of this machine's: the local environment is then repaired for that machine. A snapshot or a root alone gets
-    its repair shown, never run. The exit code is that of `check`: before a dry run, after a repair.
+    Packages change in the examined environment only (--python, else the active one); `fix --undo` restores it.
+    Steps for root are shown; --system runs them. With --gpu, --driver ... the local environment is fixed for that
+    machine. The plan for a snapshot or a root is shown, never applied. The exit code is that of `check`: before a
+    dry run, after a fix.
+
+    \b
+    Examples:
+      gpudoctor fix --dry-run          show the plan, change nothing
+      gpudoctor fix                    show the plan, ask, apply it
+      gpudoctor fix --install torch    install the best PyTorch build
+      gpudoctor fix --undo             undo the last fix of this environment
     """
     check_modes(asked)
-    from gpudoctor.cli import kept_runs, taking_back
+    from gpudoctor.cli import journal, undo
     from gpudoctor.cli.examination import Examination, Sources
 
     sources = Sources(examined, variables, snapshot_file, description, overlays)
     if asked.history:
-        return kept_runs.history(shown)
+        return journal.history(shown)
     if asked.forget is not None:
-        return kept_runs.forget(asked.forget, shown, yes=asked.yes, dry_run=asked.dry_run, force=asked.force)
+        return journal.forget(asked.forget, shown, yes=asked.yes, dry_run=asked.dry_run, force=asked.force)
     if asked.undo:
-        return taking_back.undo_last(sources, shown, yes=asked.yes, dry_run=asked.dry_run)
+        return undo.undo_last(sources, shown, yes=asked.yes, dry_run=asked.dry_run)
     examination = Examination(sources, shown)
     return _repair(examination, asked, shown)
 
 
 def _repair(examination: Examination, asked: Asked, shown: Shown) -> int:
-    from gpudoctor.cli import kept_runs, repairing
+    from gpudoctor.cli import apply, install, journal
 
     look = examination.look()
-    cut_off = kept_runs.cut_off(look.machine, needed=asked.resume)
+    cut_off = journal.cut_off(look.machine, needed=asked.resume)
     if asked.resume:
-        return repairing.go_on(examination, look, cut_off, shown)
-    plan = examination.plan(look, only=asked.only, alternative=asked.alternative, system=asked.system)
+        return apply.go_on(examination, look, cut_off, shown)
+    plan = examination.plan(
+        look,
+        only=asked.only,
+        alternative=asked.alternative,
+        system=asked.system,
+        also=install.wanted(asked, look.machine, look.judgement.findings, shown),
+    )
     if asked.script:
         _print_script(plan, examination)
         return look.exit_code
-    runs = repairing.will_run(plan, asked, shown)
+    runs = apply.will_run(plan, asked, shown)
     if cut_off is not None:
-        kept_runs.tell_cut_off(cut_off)
+        journal.tell_cut_off(cut_off)
         if runs:
             return 1  # nothing is begun on top of half a change
     asks = runs and not asked.yes
-    repairing.show(plan, look, shown, examination, outcome_follows=runs, asks=asks)
+    apply.show(plan, look, shown, examination, outcome_follows=runs, asks=asks, install=asked.install)
     if not plan.to_run or asked.dry_run:
         return look.exit_code
     if not runs:
-        tell(repairing.why_dry(shown))
+        tell(apply.why_dry(shown))
         return look.exit_code
-    if asks and not repairing.confirmed(plan):
+    if asks and not apply.confirmed(plan):
         tell("Nothing was changed.")
         return look.exit_code
-    return repairing.run_and_prove(examination, look, plan, shown)
+    return apply.run_and_check(examination, look, plan, shown)
 
 
 def _print_script(plan: Repair, examination: Examination) -> None:
@@ -108,9 +122,9 @@ _SHELL = Option(
 )  # fmt: skip
 
 
-@click.command()
+@command()
 @option(_SHELL)
-@click.option("--only", multiple=True, metavar="ID|SLUG", help="Only what this finding needs.")
+@click.option("--only", multiple=True, metavar="ID|SLUG", help="Only what this problem needs.")
 @machine_options
 @variable_option
 @description_options
@@ -123,10 +137,15 @@ def env(
     description: Description,
     overlays: tuple[str, ...],
 ) -> int:
-    """Print the shell lines that set what this machine and this environment need: eval "$(gpudoctor env)".
+    """Print shell lines that set the variables which this machine needs: eval "$(gpudoctor env)".
 
-    Of each error and warning of `check` the first way out that variables alone make. Nothing is written into a
-    start-up file. Without --level, files only are looked at. Why each is set is told on stderr.
+    For each problem, the first fix that needs only environment variables. No start-up file is changed. Without
+    --level, only files are read. The reason for each variable goes to stderr.
+
+    \b
+    Examples:
+      eval "$(gpudoctor env)"                    in sh, bash and zsh
+      gpudoctor env --shell fish | source        in fish
     """
     from msgspec.structs import replace
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from msgspec import Struct
 
+from gpudoctor.cli.completion import checks
 from gpudoctor.cli.options import gathered
 
 
@@ -21,28 +22,32 @@ class Asked(Struct, frozen=True):
     resume: bool = False
     history: bool = False
     forget: str | None = None
+    install: str | None = None
     force: bool = False
 
 
 fix_options = gathered(
     "asked",
     Asked,
-    click.option("--dry-run", is_flag=True, help="Show the repair and change nothing."),
-    click.option("-y", "--yes", is_flag=True, help="Do not ask. Without it and without a terminal nothing is run."),
-    click.option("--only", multiple=True, metavar="ID|SLUG", help="Repair only this finding; a note, too."),
+    click.option("--dry-run", is_flag=True, help="Show the plan and change nothing."),
+    click.option("-y", "--yes", is_flag=True, help="Do not ask. Without it and without a terminal nothing changes."),
+    click.option(
+        "--only", multiple=True, metavar="ID|SLUG", shell_complete=checks, help="Fix only this problem; a note, too."
+    ),
     click.option(
         "--alternative",
         type=click.IntRange(1),
         default=1,
         metavar="N",
-        help="Take the Nth way out: of the first finding, or of those that --only names.",
+        help="Take the Nth fix: of the first problem, or of those that --only names.",
     ),
+    click.option("--install", type=click.Choice(("torch",)), help="Install PyTorch for the GPUs of this machine."),
     click.option("--system", is_flag=True, help="Also run steps for root; gpudoctor must be root."),
-    click.option("--shell", "script", is_flag=True, help="Print the repair as a shell script and change nothing."),
-    click.option("--undo", is_flag=True, help="Take the last repair of this environment back."),
-    click.option("--continue", "resume", is_flag=True, help="Continue a repair that was cut off."),
-    click.option("--history", is_flag=True, help="List the repairs that were made."),
-    click.option("--forget", metavar="RUN", help="Give up what is kept to take a repair back (an id of --history)."),
+    click.option("--shell", "script", is_flag=True, help="Print the plan as a shell script and change nothing."),
+    click.option("--undo", is_flag=True, help="Undo the last fix of this environment."),
+    click.option("--continue", "resume", is_flag=True, help="Continue a fix that was cut off."),
+    click.option("--history", is_flag=True, help="List the fixes that were applied."),
+    click.option("--forget", metavar="RUN", help="Delete what is kept to undo a fix (an id of --history)."),
     click.option("--force", is_flag=True, help="With --forget: also where that leaves an environment half changed."),
 )
 
@@ -60,7 +65,9 @@ def check_modes(asked: Asked) -> None:
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(given)} do not go together")
     if given and (asked.only or asked.alternative != 1) and not asked.script:
-        raise click.UsageError(f"--only and --alternative choose a repair; {given[0]} makes none")
+        raise click.UsageError(f"--only and --alternative choose a fix; {given[0]} makes none")
+    if asked.install and (asked.only or given) and not asked.script:
+        raise click.UsageError(f"--install does not go with {given[0] if given else '--only'}")
     if asked.yes and (asked.dry_run or asked.script):
         raise click.UsageError(f"--yes does not go with {'--dry-run' if asked.dry_run else '--shell'}")
     if asked.force and asked.forget is None:

@@ -11,6 +11,8 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpudoctor.cli.command import Command
+from gpudoctor.cli.completion import COMPLETED
 from gpudoctor.command_line import options
 from gpudoctor.command_line.arguments import Examined, Shown, shown
 from gpudoctor.command_line.arguments import gathered as as_record
@@ -19,8 +21,8 @@ from gpudoctor.command_line.reading import CommandLine, Given, Option, add_varia
 from gpudoctor.host import InputError
 from gpudoctor.intake.description import Description
 
-Command = Callable[..., int]
-Decorator = Callable[[Command], Command]
+Body = Callable[..., int]
+Decorator = Callable[[Body], Body]
 
 
 def _attributes(row: Option) -> dict[str, Any]:
@@ -33,6 +35,7 @@ def _attributes(row: Option) -> dict[str, Any]:
         "metavar": None if row.flag or row.choices else row.metavar,
         "help": f"{row.help} [{row.variable}]" if row.variable else row.help,
         "hidden": row.hidden,
+        "shell_complete": COMPLETED.get(row.key),
     }
 
 
@@ -47,7 +50,7 @@ def whole_command(name: str, line: CommandLine, run: Callable[[Given], int], hel
     if line.program:
         params.append(click.Argument(["command"], nargs=-1, type=click.UNPROCESSED, metavar="[-- CMD ARGS...]"))
     settings = {"allow_interspersed_args": not line.program}
-    return click.Command(name, callback=callback, params=params, help=help, context_settings=settings)
+    return Command(name, callback=callback, params=params, help=help, context_settings=settings)
 
 
 def option(row: Option, read: Callable[[Any], Any] | None = None) -> Decorator:
@@ -70,14 +73,14 @@ def gathered(
     """A decorator: these options reach the command as one record, in one parameter; of what is not said, `make` has
     the defaults, by default the record."""
 
-    def decorate(command: Command) -> Command:
+    def decorate(command: Body) -> Body:
         @functools.wraps(command)
         def call(**values: Any) -> int:
             fields = {name: values.pop(name) for name in record.__struct_fields__ if name in values}
             said = {name: value for name, value in fields.items() if not _unsaid(value)}
             return command(**values, **{parameter: make(said) if make else as_record(record, said)})
 
-        decorated: Command = call
+        decorated: Body = call
         for each in reversed(given):
             decorated = each(decorated)
         return decorated

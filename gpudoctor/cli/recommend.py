@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 import click
 
+from gpudoctor.cli.command import command
 from gpudoctor.cli.options import (
     data_option,
     description_options,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 
-@click.command()
+@command()
 @machine_options
 @variable_option
 @description_options
@@ -57,23 +58,30 @@ def recommend(
     """
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.recommend import recommend as choose
+    from gpudoctor.render.progress import progress_line
     from gpudoctor.render.recommend import print_recommendation, recommendation_data
     from gpudoctor.situation import Situation
 
     matrix = load_matrix(overlays)
-    machine = _machine(examined, variables, description, matrix)
-    answer = choose(Situation(machine, matrix), companions=companions)
+    with progress_line(style or "text") as progress:
+        machine = _machine(examined, variables, description, matrix, progress.stage)
+        answer = choose(Situation(machine, matrix), companions=companions)
     if style == "json":
         from gpudoctor.render.public import to_json
 
         sys.stdout.write(to_json(recommendation_data(answer)))
     else:
-        color = not (no_color or os.environ.get("NO_COLOR"))
-        print_recommendation(answer, machine, sys.stdout, verbose=verbose, color=color)
+        print_recommendation(answer, machine, sys.stdout, verbose=verbose, color=not no_color)
     return answer.exit_code
 
 
-def _machine(examined: Examined, variables: dict[str, str], description: Description, matrix: Matrix) -> Machine:
+def _machine(
+    examined: Examined,
+    variables: dict[str, str],
+    description: Description,
+    matrix: Matrix,
+    stage: Callable[[str], None],
+) -> Machine:
     """The machine from its files; its drivers are started only where the files do not name the driver."""
     from msgspec.structs import replace
 
@@ -83,7 +91,7 @@ def _machine(examined: Examined, variables: dict[str, str], description: Descrip
 
     host = host_of(examined.root, variables)
     level = cast("Level", examined.level or "static")
-    machine = survey(host, matrix, python=examined.python, level=level, kernels=False).machine
+    machine = survey(host, matrix, python=examined.python, level=level, kernels=False, stage=stage).machine
     if not description.empty:
         from gpudoctor.intake.described import described
 
@@ -91,7 +99,7 @@ def _machine(examined: Examined, variables: dict[str, str], description: Descrip
             machine = replace(machine, environment=unknown("another environment is described"))
         return described(machine, description, matrix)
     if examined.level is None and examined.root is None and _files_are_silent(machine):
-        return survey(host, matrix, python=examined.python, level="driver").machine
+        return survey(host, matrix, python=examined.python, level="driver", stage=stage).machine
     return machine
 
 

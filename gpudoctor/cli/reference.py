@@ -7,22 +7,33 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpudoctor.cli.command import Group, command, did_you_mean
+from gpudoctor.cli.completion import checks, tables
 from gpudoctor.cli.options import data_option, matrix_option
+from gpudoctor.render.lines import printable
 
 if TYPE_CHECKING:
     from gpudoctor.check import Check
 
 
-@click.command()
-@click.argument("name", metavar="ID|SLUG")
+@command()
+@click.argument("name", metavar="ID|SLUG", shell_complete=checks)
 def explain(name: str) -> int:
-    """Say what a finding means, why it matters, how it is judged and how safe its fix is."""
+    """Tell what a problem means, why it matters, how it is found and how safe its fix is.
+
+    \b
+    Examples:
+      gpudoctor explain GPD402
+      gpudoctor explain 402
+      gpudoctor explain torch-no-arch-for-gpu
+    """
     from gpudoctor.host import InputError
     from gpudoctor.suites import machine_checks
 
-    found = [check for check in machine_checks().named(name) if name.upper() == check.id or name == check.slug]
+    named = machine_checks().named(name)
+    found = [check for check in named if check.id in (name.upper(), f"GPD{name}") or name == check.slug]
     if not found:
-        ids = ", ".join(check.id for check in machine_checks().named(name)[:6])
+        ids = ", ".join(check.id for check in named[:6])
         raise InputError(f"{name!r} names several checks ({ids} ...): give one id or slug")
     _print_markdown("\n\n".join(_explanation(check) for check in found))
     return 0
@@ -42,7 +53,7 @@ def _print_markdown(text: str) -> None:
     Console().print(Markdown(text))
 
 
-@click.command("list")
+@command("list")
 @data_option
 def list_checks(style: str | None) -> int:
     """List all checks: id, slug and what is wrong."""
@@ -61,37 +72,48 @@ def list_checks(style: str | None) -> int:
     return 0
 
 
-@click.group()
+@click.group(cls=Group)
 def matrix() -> None:
     """Show or validate the compatibility matrix."""
 
 
 @matrix.command()
-@click.argument("table", required=False)
+@click.argument("table", required=False, shell_complete=tables)
 @click.argument("words", nargs=-1)
+@data_option
 @matrix_option
-def show(table: str | None, words: tuple[str, ...], overlays: tuple[str, ...]) -> int:
-    """Show the tables, or the rows of TABLE that contain all WORDS."""
+def show(table: str | None, words: tuple[str, ...], style: str | None, overlays: tuple[str, ...]) -> int:
+    """Show the tables, or the rows of TABLE that contain all WORDS.
+
+    \b
+    Examples:
+      gpudoctor matrix show                                the tables
+      gpudoctor matrix show nvidia_gpus 5090               rows of one table
+      gpudoctor matrix show torch_builds --format json     whole rows, with sources, for programs
+    """
     from gpudoctor.host import InputError
     from gpudoctor.matrix.load import load_matrix
-    from gpudoctor.render.lines import printable
-    from gpudoctor.render.public import json_line
+    from gpudoctor.render.matrix_table import overview, print_rows, rows_with
+    from gpudoctor.render.public import to_json
 
-    tables = load_matrix(overlays).tables
+    whole = load_matrix(overlays).tables
     if table is None:
-        click.echo(f"compatibility matrix {printable(tables.version)}")
-        for name in tables.__struct_fields__:
-            rows = getattr(tables, name)
-            if isinstance(rows, tuple):
-                click.echo(f"  {name:<24}{len(rows):>5} rows")
+        counts = overview(whole)
+        if style == "json":
+            sys.stdout.write(to_json({"schema": 1, "version": whole.version, "tables": counts}))
+            return 0
+        click.echo(f"compatibility matrix {printable(whole.version)}")
+        for name, count in counts.items():
+            click.echo(f"  {name:<24}{count:>5} rows")
         return 0
-    rows = getattr(tables, table, None) if table in tables.__struct_fields__ else None
-    if not isinstance(rows, tuple):
-        raise InputError(f"the matrix has no table {table!r} (`gpudoctor matrix show` lists them)")
-    for row in rows:
-        text = json_line(row)
-        if all(word.lower() in text.lower() for word in words):
-            click.echo(text)
+    if table not in overview(whole):
+        near = did_you_mean(table, list(overview(whole)))
+        raise InputError(f"the matrix has no table {table!r}{near} (`gpudoctor matrix show` lists them)")
+    rows = rows_with(getattr(whole, table), words)
+    if style == "json":
+        sys.stdout.write(to_json({"schema": 1, "version": whole.version, "table": table, "rows": rows}))
+    else:
+        print_rows(rows, sys.stdout)
     return 0
 
 
@@ -101,15 +123,15 @@ def show(table: str | None, words: tuple[str, ...], overlays: tuple[str, ...]) -
 def validate(files: tuple[str, ...], overlays: tuple[str, ...]) -> int:
     """Check every row of the matrix, and of overlay FILES."""
     from gpudoctor.matrix.load import validate_matrix
-    from gpudoctor.render.lines import printable
+    from gpudoctor.render.matrix_table import overview
 
-    tables = validate_matrix((*overlays, *files))
-    rows = sum(len(value) for name in tables.__struct_fields__ if isinstance(value := getattr(tables, name), tuple))
-    click.echo(f"compatibility matrix {printable(tables.version)}: {rows} rows, all valid")
+    whole = validate_matrix((*overlays, *files))
+    rows = sum(overview(whole).values())
+    click.echo(f"compatibility matrix {printable(whole.version)}: {rows} rows, all valid")
     return 0
 
 
-@click.command()
+@command()
 @click.argument("command", default="report", metavar="[COMMAND]")
 def schema(command: str) -> int:
     """Print the JSON Schema of what COMMAND prints with --format json. [default: the report of `check`]"""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
+from gpudoctor.cli.command import command
 from gpudoctor.cli.options import data_option, matrix_option, option
 from gpudoctor.command_line.options import GPU, PYTHON
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 UNKNOWN = 3
 
 
-@click.command()
+@command()
 @click.argument("given", nargs=-1, metavar="[PATH|NAME]...")
 @option(replace(GPU, help="A GPU to judge by, not this machine's."))
 @option(replace(PYTHON, help="Environment that distributions are looked for in."))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 import click
 from msgspec.structs import replace
 
+from gpudoctor.cli.command import command
 from gpudoctor.cli.options import computing_options, matrix_option, option, report_options, variable_option
 from gpudoctor.command_line.arguments import Examined, Shown
 from gpudoctor.command_line.options import KERNEL_LEVELS
@@ -28,7 +29,7 @@ def _positive(context: click.Context, option: click.Parameter, number: float | N
     return number
 
 
-@click.command()
+@command()
 @click.option(
     "--device",
     "devices",
@@ -82,6 +83,7 @@ def smoke(
     request = Request(level=None, devices=devices, kernels=names, seconds=timeout, minutes=minutes or 0.0)
     level = _level(examined.level, request, all_kernels())
     matrix = load_matrix(overlays)
+    again = ("--python", examined.python) if examined.python else ()
     with interruptible(), progress_line(shown.style, shown.quiet) as progress:
         found = survey(
             LiveHost(variables),
@@ -90,8 +92,9 @@ def smoke(
             level=level,
             request=request,
             progress=progress,
+            stage=progress.stage,
         )
-    return present(found, Subject("machine", "this machine"), matrix, shown, smoke_only=True)
+    return present(found, Subject("machine", "this machine"), matrix, shown, about="kernels", again=again)
 
 
 def _level(given: str | None, request: Request, kernels: Sequence[Kernel]) -> Level:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from gpudoctor.command_line.arguments import Examined, gathered, shown
 from gpudoctor.command_line.examined import from_snapshot, is_this_machine, probed, with_description
-from gpudoctor.command_line.options import named_values
+from gpudoctor.command_line.options import WHERE, named_values
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
-from gpudoctor.command_line.reading import Given
+from gpudoctor.command_line.reading import Given, words
 from gpudoctor.command_line.reporting import present
 from gpudoctor.intake.description import Description
 from gpudoctor.matrix.load import load_matrix
@@ -29,4 +29,6 @@ def check(given: Given, environ: Mapping[str, str] = os.environ) -> int:
         survey, subject = from_snapshot(snapshot, examined, variables)
     else:
         survey, subject = probed(examined, variables, description, matrix, how)
-    return present(with_description(survey, description, matrix), subject, matrix, how, required=needs)
+    survey = with_description(survey, description, matrix)
+    again = words(WHERE, given)
+    return present(survey, subject, matrix, how, required=needs, again=again)

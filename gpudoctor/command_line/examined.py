@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from gpudoctor.command_line.arguments import Examined, Shown
@@ -37,7 +38,7 @@ def probed(
 
     settings = project_settings() if is_this_machine(examined, description) else Settings()
     with interruptible(), progress_line(shown.style, shown.quiet) as progress:
-        return surveyed(examined, variables, description, matrix, settings.level, progress)
+        return surveyed(examined, variables, description, matrix, settings.level, progress, progress.stage)
 
 
 def surveyed(
@@ -47,6 +48,7 @@ def surveyed(
     matrix: Matrix,
     default_level: str | None = None,
     progress: Progress | None = None,
+    stage: Callable[[str], None] = lambda _: None,
 ) -> tuple[Survey, Subject]:
     """The same without a word to anybody, and with the signals as they are."""
     root = examined.root
@@ -64,6 +66,7 @@ def surveyed(
         kernels=kernels,
         request=request,
         progress=progress,
+        stage=stage,
     )
     return found, Subject("machine", "this machine") if root is None else Subject("root", root)
 

@@ -44,23 +44,36 @@ MACHINE = (
 )
 ENV = Option(
     ("--env",), "variables", "A variable of the examined process; with --root only these are set.",
-    metavar="NAME=VALUE", multiple=True,
+    metavar="NAME=VALUE", multiple=True, variable="GPUDOCTOR_ENV", separator=";",
 )  # fmt: skip
-GPU = Option(("--gpu",), "gpus", "A GPU: name, PCI id, chip, sm_NN or gfxNNNN.", metavar="NAME", multiple=True)
-DRIVER = Option(("--driver",), "driver", "Version of the kernel driver.", metavar="VERSION")
+GPU = Option(
+    ("--gpu",), "gpus", "A GPU: name, PCI id, chip, sm_NN or gfxNNNN.",
+    metavar="NAME", multiple=True, variable="GPUDOCTOR_GPU", separator=";",
+)  # fmt: skip
+DRIVER = Option(
+    ("--driver",), "driver", "Version of the kernel driver.", metavar="VERSION", variable="GPUDOCTOR_DRIVER"
+)
 DESCRIPTION = (
     GPU,
     DRIVER,
-    Option(("--kernel",), "kernel", "Release of the kernel.", metavar="RELEASE"),
-    Option(("--os",), "os", "Such as ubuntu-22.04.", metavar="ID-VERSION"),
-    Option(("--torch",), "torch", "Without +BUILD: the package index's own build.", metavar="VERSION[+BUILD]"),
-    Option(("--python-version",), "python_version", "Version of the examined Python.", metavar="X.Y"),
-)
+    Option(("--kernel",), "kernel", "Release of the kernel.", metavar="RELEASE", variable="GPUDOCTOR_KERNEL"),
+    Option(
+        ("--os",), "os", "Distribution, such as ubuntu-22.04.", metavar="ID-VERSION", variable="GPUDOCTOR_OS"
+    ),
+    Option(
+        ("--torch",), "torch", "torch; without +BUILD the package index's own build.",
+        metavar="VERSION[+BUILD]", variable="GPUDOCTOR_TORCH",
+    ),
+    Option(
+        ("--python-version",), "python_version", "Version of the examined Python.",
+        metavar="X.Y", variable="GPUDOCTOR_PYTHON_VERSION",
+    ),
+)  # fmt: skip
 
 
 def snapshot_file(help: str) -> Option:
     """A machine that was recorded."""
-    return Option(("--from",), "snapshot_file", help, metavar="FILE")
+    return Option(("--from",), "snapshot_file", help, metavar="FILE", variable="GPUDOCTOR_FROM")
 
 
 def named_values(pairs: Iterable[str]) -> dict[str, str]:
@@ -78,13 +91,17 @@ def named_values(pairs: Iterable[str]) -> dict[str, str]:
 
 REQUIRE = Option(
     ("--require",), "require", "What is needed here: gpu>=8, gpu.memory>=70GiB, any(gfx in gfx942,gfx950), "
-    f"torch>=2.6 ... Missing, it is an error. [{REQUIRE_VARIABLE}, parted by {REQUIRE_SEPARATOR!r}]",
+    f"torch>=2.6 ... Missing, it is an error. [{REQUIRE_VARIABLE}, separated by {REQUIRE_SEPARATOR!r}]",
     metavar="EXPR", multiple=True,
 )  # fmt: skip
 MATRIX = Option(
     ("--matrix",), "overlays", "YAML file that adds or replaces rows of the compatibility matrix.",
     metavar="FILE", multiple=True, variable="GPUDOCTOR_MATRIX", separator=":",
 )  # fmt: skip
+
+
+WHERE = (PYTHON, ROOT, ENV, snapshot_file(""), *DESCRIPTION, MATRIX)
+"""The options that say which machine and environment is meant: another command for the same one repeats them."""
 
 
 def fail_on(help: str) -> Option:
@@ -100,7 +117,7 @@ SELECT = Option(
     metavar="ID|SLUG|PREFIX", multiple=True, variable="GPUDOCTOR_SELECT",
 )  # fmt: skip
 IGNORE = Option(
-    ("--ignore",), "ignore", "Leave these findings out of the verdict; the reason is shown.",
+    ("--ignore",), "ignore", "Leave these problems out of the verdict; the reason is shown.",
     metavar="ID|SLUG|PREFIX[=REASON]", multiple=True, variable="GPUDOCTOR_IGNORE",
 )  # fmt: skip
 
@@ -144,7 +161,7 @@ def report(styles: tuple[str, ...] = FORMATS) -> tuple[Option, ...]:
         IGNORE,
         REPORT_FILE,
         PRIVATE,
-        quiet("Print the first error only, nothing when there is none."),
-        verbose("Print evidence, notes and all ways out."),
+        quiet("Print the first problem only, nothing when there is none."),
+        verbose("Print evidence, notes and all fixes."),
         NO_COLOR,
     )

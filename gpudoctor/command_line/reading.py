@@ -99,6 +99,18 @@ def add_variables(options: Iterable[Option], given: Given, environ: Mapping[str,
     return ""
 
 
+def words(options: Iterable[Option], given: Given) -> tuple[str, ...]:
+    """What was given for these options, as a command line says it; nothing of the keys in `but`."""
+    said: list[str] = []
+    for option in options:
+        value = given.get(option.key)
+        if not value:
+            continue
+        for text in value if option.multiple else (value,):
+            said += [option.names[-1]] if option.flag else [option.names[-1], text]
+    return tuple(said)
+
+
 def _take(given: Given, option: Option, value: str) -> bool:
     if option.choices and value not in option.choices:
         return False

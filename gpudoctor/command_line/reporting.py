@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec.structs import replace
+
+from gpudoctor.render.formats import Look
 
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import Shown
@@ -26,14 +28,19 @@ def present(
     shown: Shown,
     *,
     required: tuple[Requirement, ...] = (),
-    smoke_only: bool = False,
+    about: Literal["machine", "kernels"] = "machine",
+    again: tuple[str, ...] = (),
 ) -> int:
     """Judge, print the report to stdout (and to the report file), and give its exit code.
 
-    `smoke_only`: a text has of the machine only what the smoke kernels did.
+    `about` "kernels": a text has of the machine only what the smoke kernels did. `again`: the options that name
+    this machine and environment to other commands.
     """
     report, judgement = judged(survey, subject, matrix, shown, required)
-    give(report, judgement, shown, _table(survey.machine, matrix, smoke_only or shown.verbose), smoke_only)
+    table = _table(survey.machine, matrix, about == "kernels" or shown.verbose)
+    best = _best(report, matrix) if shown.style == "text" and not shown.quiet else None
+    note = _note(report, again) if shown.style == "text" and not shown.quiet else ""
+    give(report, judgement, shown, Look(about=about, table=table, again=again, best=best, note=note))
     return report.exit_code
 
 
@@ -67,18 +74,43 @@ def judged(
     return report, judgement
 
 
-def give(report: Report, judgement: Judgement, shown: Shown, table: tuple[Line, ...], table_only: bool) -> None:
-    """The report to stdout and, whole and without colour, to the report file."""
-    from gpudoctor.render.formats import Look, report_text, write_report
+def give(report: Report, judgement: Judgement, shown: Shown, look: Look) -> None:
+    """The report to stdout and, whole and without colour, to the report file; `look` says what a text is about."""
+    from gpudoctor.render.formats import report_text, write_report
 
-    color = not (shown.no_color or os.environ.get("NO_COLOR"))
-    look = Look(shown.private, shown.verbose, shown.quiet, color, table, table_only)
+    look = replace(look, private=shown.private, verbose=shown.verbose, quiet=shown.quiet, color=not shown.no_color)
     write_report(report, shown.style, sys.stdout, look, judgement.checks)
     if shown.report_file is not None:  # not made in vain
         from gpudoctor.render.report_file import write_report_file
 
         whole = replace(look, quiet=False, color=False)
         write_report_file(shown.report_file, report_text(report, shown.style, whole, judgement.checks))
+
+
+def _note(report: Report, again: tuple[str, ...]) -> str:
+    """That gpudoctor has an environment of its own, which is not the one that is examined."""
+    from gpudoctor.host import LiveHost
+    from gpudoctor.probes.python_layout import in_tool
+
+    active = any(os.environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX"))
+    if report.subject.kind != "machine" or active or "--python" in again or not in_tool(LiveHost(), os.environ):
+        return ""
+    return "gpudoctor's own environment (uvx, pipx) is not examined; activate yours, or name it with --python."
+
+
+def _best(report: Report, matrix: Matrix) -> tuple[str, str] | None:
+    """The build to install where a usable GPU is, and no torch."""
+    from gpudoctor.render.summary import usable
+
+    machine = report.machine
+    environment = machine.environment.value
+    if environment is None or not environment.torch.absent or not usable(report):
+        return None
+    from gpudoctor.recommend import recommend
+    from gpudoctor.render.recommend import best_command
+    from gpudoctor.situation import Situation
+
+    return best_command(recommend(Situation(machine, matrix)), pip=environment.has_pip and not environment.uv_managed)
 
 
 def _table(machine: Machine, matrix: Matrix, wanted: bool) -> tuple[Line, ...]:

@@ -245,7 +245,7 @@ def _installed_by(image: Image, matrix: Matrix, asked: Asked) -> Held:
     """The torch that one command installs, as far as gpudoctor can tell."""
     build = asked.local or asked.build
     python = python_of(image)
-    rows = _matching(candidates(matrix, image.platform, python), asked.requirement.specifier)
+    rows = _matching(wheels_for(matrix, image.platform, python), asked.requirement.specifier)
     if asked.source == "package index" and not asked.local:
         own = next((row for row in rows if row.origin == "pypi"), None)
         return Held(
@@ -278,13 +278,13 @@ def outrun(image: Image, matrix: Matrix, held: Held, asked: Asked) -> TorchBuild
     """The build that an extra index was named for, if pip instead installs a newer torch of the package index."""
     if asked.source != "both" or asked.pinned or held.asked != asked or held.build in ("", asked.build):
         return None
-    rows = (row for row in candidates(matrix, image.platform, python_of(image)) if row.build == asked.build)
+    rows = (row for row in wheels_for(matrix, image.platform, python_of(image)) if row.build == asked.build)
     wanted = next(rows, None)
     return wanted if wanted is not None and figures(wanted.version) < figures(held.version) else None
 
 
 @lru_cache
-def candidates(matrix: Matrix, platform: str, python: str | None) -> tuple[TorchBuild, ...]:
+def wheels_for(matrix: Matrix, platform: str, python: str | None) -> tuple[TorchBuild, ...]:
     """The builds that pip may install there, newest first."""
     rows = (row for row in matrix.builds(platform) if row.origin in ("pypi", "download.pytorch.org"))
     return tuple(row for row in rows if python is None or python in row.pythons)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import glob
 import os
 import re
-import subprocess
 from collections.abc import Iterable
 
 import msgspec
@@ -14,6 +13,7 @@ from msgspec import Struct
 from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.owned_folder import account, me
 from gpudoctor.fix.run import UNDO_FOLDER, Run
+from gpudoctor.host.child import run_limited
 from gpudoctor.step import RunStep
 
 PROJECT_FILES = ("pyproject.toml", "uv.lock", "poetry.lock", "pixi.toml", "pixi.lock", "environment.yml")
@@ -102,12 +102,12 @@ def _packages_elsewhere(prefix: str) -> list[str]:
 
 def _roots_of_a_system_python(python: str) -> tuple[bytes, ...]:
     """Only the folders where its own installer writes: the prefix holds a whole system."""
+    answer = run_limited([python, "-I", "-c", _ASK], 30)
     try:
-        answer = subprocess.run([python, "-I", "-c", _ASK], capture_output=True, timeout=30, check=True).stdout
-        data, folders = msgspec.json.decode(answer, type=tuple[str, list[str]])
-    except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
+        data, folders = msgspec.json.decode(answer.value.stdout if answer.value else "", type=tuple[str, list[str]])
+    except msgspec.DecodeError as error:
         raise RepairError(
-            f"{python} does not say where it keeps packages, so nothing could be undone: {error}"
+            f"{python} does not say where it keeps packages, so nothing could be undone: {answer.why or error}"
         ) from error
     # /usr/share belongs to the whole distribution. Manual pages that a wheel adds there stay after an undo.
     shared = [] if data == "/usr" else [f"{data}/share", f"{data}/etc"]

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import selectors
 import shutil
 import signal
 import subprocess
-import sys
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,8 +17,10 @@ from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.journal import open_run
 from gpudoctor.fix.open_folders import regular
 from gpudoctor.fix.owned_folder import account_home, belongs_to_another
-from gpudoctor.fix.processes import Process, is_alive, process
-from gpudoctor.host.bound_child import bound
+from gpudoctor.fix.processes import Process, cannot_be_ended, end_session, process
+from gpudoctor.host.bound_child import BECOME, BoundChild
+from gpudoctor.host.interrupts import Interruptions, deferred
+from gpudoctor.host.supervision import supervising
 from gpudoctor.privacy import without_secrets
 
 LAST_LINES = 20
@@ -35,19 +34,15 @@ _ENDING_SECONDS = 5.0
 _LINE_LIMIT = 4000
 
 # Waits until the journal records this process, then becomes the step, which stays bound to gpudoctor.
-_LAUNCH = """
-go, *argv = sys.argv[1:]
-if os.read(int(go), 1) != b"g":
+_LAUNCH = (
+    """
+go = int(sys.argv.pop(1))
+if os.read(go, 1) != b"g":
     os._exit(125)
-os.close(int(go))
-for number in (signal.SIGPIPE, signal.SIGXFSZ):
-    signal.signal(number, signal.SIG_DFL)
-try:
-    os.execvp(argv[0], argv)
-except OSError as error:
-    print(f"{argv[0]}: {error.strerror}", flush=True)
-    os._exit(127)
+os.close(go)
 """
+    + BECOME
+)
 
 # These would make pip install or look elsewhere than in the environment that is fixed and recorded.
 _ELSEWHERE = (
@@ -131,55 +126,60 @@ def run_step(
     `started` gets the process before it becomes the step, `line` every line that it prints. `folder` is the run's,
     for its log and its sign of life. `keep_children` leaves services running that the step started.
     """
-    with open_run(folder) as opened:
-        child, known = _started(argv, env, cwd, opened, started)
+    with open_run(folder) as opened, _Output(opened, line) as output, deferred() as by, supervising(None):
+        child, go = _waiting(argv, env, cwd, output, by)
+        known = process(child.process.pid)
         try:
-            last = _follow(child, opened, line)
-            rc = child.wait()
+            touch(opened)
+            started(known)
+            by.check()
+            os.write(go, b"g")
+            while not child.follow(ALIVE_SECONDS):
+                touch(opened)
+            touch(opened)
         except BaseException:
-            _end(child)
+            _ask_to_end(child)
             end_session(known)
             raise
         finally:
-            if child.stdout:
-                child.stdout.close()
-    if not keep_children:
-        end_session(known)
-    return StepResult(rc=rc, last_lines=last)
+            os.close(go)
+            gone = child.let_go() if keep_children else child.end()
+        if not gone:
+            raise cannot_be_ended(known)
+        return StepResult(rc=child.process.returncode, last_lines=tuple(output.last))
 
 
-def _started(
-    argv: Sequence[str], env: Mapping[str, str], cwd: str | None, folder: int, started: Callable[[Process], None]
-) -> tuple[subprocess.Popen[bytes], Process]:
+def _waiting(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str | None, output: _Output, interruptions: Interruptions
+) -> tuple[BoundChild, int]:
+    """A child that becomes the step when "g" is written to the descriptor beside it."""
     waiting, go = os.pipe()
     try:
-        child = subprocess.Popen(
-            [sys.executable, "-I", "-S", *bound(_LAUNCH, str(waiting), *argv, may_trace=True)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=cwd,
+        child = BoundChild(
+            _LAUNCH,
+            (str(waiting), *argv),
+            output.hear,
+            interruptions,
+            may_trace=True,
             env=environment(env),
+            cwd=cwd,
             pass_fds=(waiting,),
-            start_new_session=True,
+            stderr=subprocess.STDOUT,
         )
     except (OSError, ValueError) as error:
         os.close(go)
         raise RepairError(f"{argv[0]} cannot be started: {error}") from error
     finally:
         os.close(waiting)
-    known = process(child.pid)
-    try:
-        touch(folder)
-        started(known)
-        os.write(go, b"g")
-    except BaseException:
-        _end(child)
-        end_session(known)
-        raise
-    finally:
-        os.close(go)
-    return child, known
+    return child, go
+
+
+def _ask_to_end(child: BoundChild) -> None:
+    """Let it end by itself first: pip puts back what it was about to replace."""
+    with suppress(ProcessLookupError):
+        os.killpg(child.process.pid, signal.SIGINT)
+    with suppress(subprocess.TimeoutExpired):
+        child.process.wait(_ENDING_SECONDS)
 
 
 def touch(folder: int) -> None:
@@ -190,109 +190,40 @@ def touch(folder: int) -> None:
         os.close(descriptor)
 
 
-def _follow(child: subprocess.Popen[bytes], folder: int, line: Callable[[str], None]) -> tuple[str, ...]:
-    """Pass on and keep the output until the child has ended."""
-    assert child.stdout is not None
-    last: deque[str] = deque(maxlen=LAST_LINES)
-    pending = b""
-    closing = 0.0
-    log = _log(folder)
-    try:
-        with selectors.DefaultSelector() as selector:
-            selector.register(child.stdout, selectors.EVENT_READ)
-            while True:
-                ready = selector.select(ALIVE_SECONDS if not closing else 0.2)
-                touch(folder)
-                if not ready and child.poll() is not None:
-                    if closing:
-                        break  # a process that it left behind holds its output open
-                    closing = time.monotonic()
-                if not ready:
-                    continue
-                block = os.read(child.stdout.fileno(), 1 << 16)
-                *whole, pending = re.split(rb"[\r\n]+", pending + block)
-                if not block or len(pending) > _LINE_LIMIT:
-                    whole, pending = [*whole, pending], b""
-                for raw in whole:
-                    _tell(raw, last, log, line)
-                if not block:
-                    break
-    finally:
-        os.close(log)
-    return tuple(last)
+class _Output:
+    """The lines that a step prints: passed on, and kept in the run's log."""
 
+    def __init__(self, folder: int, line: Callable[[str], None]) -> None:
+        """`folder` is the run's. RepairError if nothing can be kept in it."""
+        try:
+            self._log = regular(folder, b"output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        except OSError as error:
+            raise RepairError(f"The output of the step cannot be kept (output.log: {error.strerror}).") from error
+        self._line, self._pending = line, b""
+        self.last: deque[str] = deque(maxlen=LAST_LINES)
 
-def _log(folder: int) -> int:
-    try:
-        return regular(folder, b"output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    except OSError as error:
-        raise RepairError(f"The output of the step cannot be kept (output.log: {error.strerror}).") from error
+    def __enter__(self) -> _Output:
+        return self
 
+    def __exit__(self, *_: object) -> None:
+        os.close(self._log)
 
-def _tell(raw: bytes, last: deque[str], log: int, line: Callable[[str], None]) -> None:
-    text = without_secrets(raw.decode("utf-8", "replace")[:_LINE_LIMIT])
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
-    text = "".join(char if char.isprintable() or char == "\t" else "?" for char in text).rstrip()
-    if not text:
-        return
-    last.append(text)
-    with suppress(OSError):  # a full disk ends the step soon enough, with its own message
-        if os.fstat(log).st_size < LOG_LIMIT:
-            os.write(log, f"{text}\n".encode())
-    line(text)
+    def hear(self, _: str, data: bytes) -> None:
+        """Pass on every complete line, and at the end the rest."""
+        *whole, self._pending = re.split(rb"[\r\n]+", self._pending + data)
+        if not data or len(self._pending) > _LINE_LIMIT:
+            whole, self._pending = [*whole, self._pending], b""
+        for raw in whole:
+            self._tell(raw)
 
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """Let it end by itself first: pip puts back what it was about to replace."""
-    for number, seconds in ((signal.SIGINT, _ENDING_SECONDS), (signal.SIGKILL, _ENDING_SECONDS)):
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(seconds)
+    def _tell(self, raw: bytes) -> None:
+        text = without_secrets(raw.decode("utf-8", "replace")[:_LINE_LIMIT])
+        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+        text = "".join(char if char.isprintable() or char == "\t" else "?" for char in text).rstrip()
+        if not text:
             return
-
-
-def end_session(known: Process) -> None:
-    """End a step and everything it started, also after gpudoctor itself was killed. The step's number is its
-    session's: no other process gets it while one of the session lives."""
-    for _ in range(100):
-        members = _members(known)
-        if not members:
-            return
-        for number in members:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(number, signal.SIGKILL)
-        time.sleep(0.02)
-    raise RepairError(f"Process {known.pid} of an earlier step cannot be ended: end it, then try again.")
-
-
-def _members(known: Process) -> list[int]:
-    if known.pid == os.getsid(0):
-        return []  # a step has a session of its own
-    try:
-        leader = process(known.pid)
-    except OSError:
-        leader = None
-    if leader is not None and leader != known:
-        return []
-    try:
-        if leader is None and process(os.getpid()).boot != known.boot:
-            return []
-        numbers = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return []
-    return [number for number in numbers if _session(number) == known.pid and _is_running(number)]
-
-
-def _session(number: int) -> int:
-    try:
-        return os.getsid(number)
-    except OSError:
-        return -1
-
-
-def _is_running(number: int) -> bool:
-    try:
-        return is_alive(process(number))
-    except OSError:
-        return False
+        self.last.append(text)
+        with suppress(OSError):  # a full disk ends the step soon enough, with its own message
+            if os.fstat(self._log).st_size < LOG_LIMIT:
+                os.write(self._log, f"{text}\n".encode())
+        self._line(text)

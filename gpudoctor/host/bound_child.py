@@ -1,9 +1,25 @@
-"""How every child of gpudoctor starts: in Python, bound to end with gpudoctor, and without the right to trace it."""
+"""Every child of gpudoctor: how it begins, and how it is listened to until it has ended.
+
+It begins in Python, bound to end with gpudoctor and without the right to trace it. `process_tree` ends it with all
+that it started.
+"""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
+import select
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gpudoctor.host.interrupts import Interruptions
+from gpudoctor.host.process_tree import ProcessTree
+
+BARE_PYTHON = (sys.executable, "-I", "-S", "-B")
+CLOSING_SECONDS = 0.2
+"""How long output may stay open after the child itself has ended (a daemon it left behind holds it)."""
 
 # Both also run in the examined interpreter: Python 3.8. A C library may lack one of these calls.
 _BIND = """
@@ -39,14 +55,16 @@ _NUMBERS = {
 }
 
 # Python ignores both signals; without this, so would the command.
-_BECOME = """
+BECOME = """
 for number in (signal.SIGPIPE, signal.SIGXFSZ):
     signal.signal(number, signal.SIG_DFL)
 try:
     os.execvp(sys.argv[1], sys.argv[1:])
 except OSError as error:
-    sys.exit(f"{sys.argv[1]}: {error.strerror}")
+    print(f"{sys.argv[1]}: {error.strerror}", file=sys.stderr, flush=True)
+    os._exit(127)
 """
+"""A child's program: another program, which is no Python, with its arguments."""
 
 
 def bound(program: str, *arguments: str, may_trace: bool = False) -> tuple[str, ...]:
@@ -60,6 +78,58 @@ def bound(program: str, *arguments: str, may_trace: bool = False) -> tuple[str, 
     return ("-c", begin + program, str(os.getpid()), *arguments)
 
 
-def bound_command(argv: Sequence[str]) -> tuple[str, ...]:
-    """The same for a program that is not Python."""
-    return bound(_BECOME, *argv)
+class BoundChild(ProcessTree):
+    """A running child that is listened to; `end` it. Start it where signals are `deferred`."""
+
+    def __init__(
+        self,
+        program: str,
+        arguments: Sequence[str],
+        heard: Callable[[str, bytes], None],
+        interruptions: Interruptions,
+        *,
+        interpreter: Sequence[str] = BARE_PYTHON,
+        channels: Mapping[str, int] | None = None,
+        cpu_seconds: float = 0.0,
+        may_trace: bool = False,
+        **options: Any,
+    ) -> None:
+        """Start `program` (see `bound`) with these options of Popen. `heard` is told what comes, by "stdout",
+        "stderr" and `channels`, which are descriptors to read; b"" where one is closed. Raises what Popen raises."""
+        command = (*interpreter, *bound(program, *arguments, may_trace=may_trace))
+        super().__init__(command, cpu_seconds=cpu_seconds, **options)
+        self._heard, self._interruptions = heard, interruptions
+        self._printed = {
+            stream.fileno(): name
+            for name, stream in (("stdout", self.process.stdout), ("stderr", self.process.stderr))
+            if stream is not None
+        }
+        self._channels = {descriptor: name for name, descriptor in (channels or {}).items()}
+
+    def listen(self, seconds: float) -> bool:
+        """Tell what comes within `seconds`: printed text before channels, since it was printed before. Whether
+        something came. Raises Interrupted."""
+        poll = select.poll()
+        for descriptor in (self._interruptions.fileno(), *self._printed, *self._channels):
+            poll.register(descriptor, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll(math.ceil(seconds * 1000))}
+        self._interruptions.check()
+        for names in (self._printed, self._channels):
+            for descriptor in ready & names.keys():
+                data = os.read(descriptor, 1 << 16)
+                self._heard(names[descriptor] if data else names.pop(descriptor), data)
+        return bool(ready)
+
+    def follow(self, seconds: float) -> bool:
+        """Listen until it has ended; False where it has not after `seconds`. Raises Interrupted."""
+        deadline = time.monotonic() + seconds
+        ended: float | None = None
+        while True:
+            now = time.monotonic()
+            if ended is None and self.has_ended:
+                ended = now
+            if ended is not None and (not self._printed or now - ended > CLOSING_SECONDS):
+                return True
+            if ended is None and now >= deadline:
+                return False
+            self.listen(min(0.05 if self._printed else 0.002, max(0.0, deadline - now)))

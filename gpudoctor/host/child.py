@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 import os
-import selectors
 import shutil
 import subprocess
-import sys
-import time
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from gpudoctor.host.base import CommandResult
-from gpudoctor.host.bound_child import bound_command
-from gpudoctor.host.interrupts import Interruptions, deferred
-from gpudoctor.host.process_tree import ProcessTree
+from gpudoctor.host.bound_child import BECOME, BoundChild
+from gpudoctor.host.interrupts import deferred
 from gpudoctor.host.supervision import supervising
 from gpudoctor.machine import Fact, absent, known, unknown
 
-BARE_PYTHON = (sys.executable, "-I", "-S", "-B")
 OUTPUT_LIMIT = 1 << 20
 FLOOD_LIMIT = 64 * OUTPUT_LIMIT
-CLOSING_SECONDS = 0.2
-"""How long output may stay open after the child itself has ended (a daemon that it left holds it)."""
 _MISSING = "no such command"
 _UNDYING = "something that it started cannot be ended"
 
@@ -47,74 +40,58 @@ def run_limited(
     if shutil.which(source, path=variables.get("PATH")) is None:
         there = "/" in source and os.path.exists(source)
         return unknown("cannot be started: it is not executable", source) if there else absent(source, _MISSING)
-    run = run_bound((*BARE_PYTHON, *bound_command(argv)), seconds, environ=variables, cwd=cwd)
+    run = run_bound(BECOME, argv, seconds, environ=variables, cwd=cwd)
     return unknown(run.failure, source) if run.failure else known(run.output, source)
 
 
-def run_bound(argv: Sequence[str], seconds: float, *, environ: Mapping[str, str], cwd: str | None = None) -> BoundRun:
-    """Run `argv`, an interpreter with the arguments from `bound`. After `seconds` kill it with all that it started.
+def run_bound(
+    program: str, arguments: Sequence[str], seconds: float, *, environ: Mapping[str, str], cwd: str | None = None
+) -> BoundRun:
+    """Run a program in Python, with its arguments. After `seconds` kill it with all that it started.
 
     At most OUTPUT_LIMIT bytes of each stream are kept. The child has the C locale, no standard input and its own
     session. A signal that arrives meanwhile (Ctrl-C, SIGTERM) takes effect when the child is gone.
     """
+    said, failure, gone = _Said(), "", True
+    variables = {**environ, "LC_ALL": "C"}
     try:
         with deferred() as interruptions, supervising(seconds):
-            return _run(argv, seconds, environ, cwd, interruptions)
-    except OSError as error:
-        return BoundRun(failure=f"cannot be run: {error}")
-
-
-def _run(
-    argv: Sequence[str], seconds: float, environ: Mapping[str, str], cwd: str | None, interruptions: Interruptions
-) -> BoundRun:
-    """Start it, read its output, end it. Raises Interrupted if a signal arrived."""
-    try:
-        tree = ProcessTree(argv, environ={**environ, "LC_ALL": "C"}, cwd=cwd, cpu_seconds=seconds)
+            child = BoundChild(
+                program, arguments, said.hear, interruptions, env=variables, cwd=cwd, cpu_seconds=seconds
+            )
+            try:
+                if not child.follow(seconds):
+                    failure = f"no answer within {seconds:g} s"
+            except _FloodError:
+                failure = f"printed more than {FLOOD_LIMIT >> 20} MiB"
+            finally:
+                gone = child.end()
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        return BoundRun(failure=f"cannot be started: {error}")
-    streams: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
-    gone = False
-    try:
-        failure = _collect(tree, streams, seconds, interruptions)
-    finally:
-        gone = tree.end()
-    output = CommandResult(
-        stdout=streams["stdout"].decode("utf-8", "replace"),
-        stderr=streams["stderr"].decode("utf-8", "replace"),
-        rc=tree.process.returncode or 0,
-    )
+        return BoundRun(failure=f"cannot be started: {error}", gone=gone)
     if not gone:
         failure = f"{failure}, and {_UNDYING}" if failure else _UNDYING
+    output = CommandResult(said.text("stdout"), said.text("stderr"), child.process.returncode or 0)
     return BoundRun(output, failure, gone)
 
 
-def _collect(tree: ProcessTree, streams: dict[str, bytearray], seconds: float, interruptions: Interruptions) -> str:
-    """Read both streams until the child has ended. Returns why it did not end, or ""."""
-    deadline = time.monotonic() + seconds
-    ended: float | None = None
-    seen = 0
-    with selectors.DefaultSelector() as selector:
-        selector.register(interruptions, selectors.EVENT_READ)
-        for name, buffer in streams.items():
-            selector.register(getattr(tree.process, name), selectors.EVENT_READ, buffer)
-        open_streams = len(streams)
-        while True:
-            now = time.monotonic()
-            if ended is None and tree.has_ended:
-                ended = now
-            if ended is not None and (not open_streams or now - ended > CLOSING_SECONDS):
-                return ""
-            if ended is None and now >= deadline:
-                return f"no answer within {seconds:g} s"
-            if seen > FLOOD_LIMIT:
-                return f"printed more than {FLOOD_LIMIT >> 20} MiB"
-            ready = selector.select(min(0.05 if open_streams else 0.002, max(0.0, deadline - now)))
-            interruptions.check()
-            for key, _ in ready:
-                chunk = os.read(key.fd, 1 << 16)
-                seen += len(chunk)
-                if not chunk:
-                    selector.unregister(key.fileobj)
-                    open_streams -= 1
-                elif len(key.data) < OUTPUT_LIMIT:
-                    key.data.extend(chunk[: OUTPUT_LIMIT - len(key.data)])
+class _Said:
+    """What a child printed, as far as it is kept."""
+
+    def __init__(self) -> None:
+        self._streams = {"stdout": bytearray(), "stderr": bytearray()}
+        self._seen = 0
+
+    def hear(self, name: str, data: bytes) -> None:
+        """Keep it. Raises _FloodError."""
+        self._seen += len(data)
+        if self._seen > FLOOD_LIMIT:
+            raise _FloodError
+        stream = self._streams[name]
+        stream += data[: OUTPUT_LIMIT - len(stream)]
+
+    def text(self, name: str) -> str:
+        return self._streams[name].decode("utf-8", "replace")
+
+
+class _FloodError(Exception):
+    """A child prints without end."""

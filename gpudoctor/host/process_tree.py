@@ -11,8 +11,9 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 END_SECONDS = 5.0
 """How long a tree may take to end: one that forks for ever is chased this long."""
@@ -25,28 +26,15 @@ _marks: set[int] = set()
 class ProcessTree:
     """A running child and its descendants; call `end`. `process` is the child."""
 
-    def __init__(
-        self,
-        argv: Sequence[str],
-        *,
-        environ: Mapping[str, str],
-        cwd: str | None = None,
-        pass_fds: tuple[int, ...] = (),
-        cpu_seconds: float = 0.0,
-    ) -> None:
-        """Start `argv` without input, its output in pipes, in a session of its own. `cpu_seconds` limits the
-        computing time of each of its processes. Raises what Popen raises."""
+    def __init__(self, argv: Sequence[str], *, cpu_seconds: float = 0.0, **options: Any) -> None:
+        """Start `argv` without input, its output in pipes, in a session of its own.
+
+        `cpu_seconds` limits the computing time of each of its processes; `options` are further ones of Popen. Raises
+        what Popen raises.
+        """
         self._strangers = set(_children(os.getpid()))
-        self.process = subprocess.Popen(
-            list(argv),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environ,
-            cwd=cwd,
-            start_new_session=True,
-            pass_fds=pass_fds,
-        )
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.process = subprocess.Popen(list(argv), start_new_session=True, **{**streams, **options})
         self._mark = _own_limit()
         with suppress(OSError, ValueError):
             self._mark = _marked(self.process.pid)
@@ -79,15 +67,20 @@ class ProcessTree:
         the kernel, or forks faster than it can be stopped."""
         deadline = time.monotonic() + seconds
         kill_group(self.process.pid)
+        try:
+            collected = self.let_go(seconds)
+            return self._end_descendants(deadline) and collected
+        finally:
+            _marks.discard(self._mark)
+
+    def let_go(self, seconds: float = END_SECONDS) -> bool:
+        """Collect it once it has ended; what it started goes on, and keeps its mark. False as for `end`."""
         for stream in (self.process.stdout, self.process.stderr):
             if stream is not None:
                 stream.close()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
-        try:
-            return self._end_descendants(deadline) and self.process.returncode is not None
-        finally:
-            _marks.discard(self._mark)
+        return self.process.returncode is not None
 
     def _end_descendants(self, deadline: float) -> bool:
         """Stop them until no new one appears: a stopped process starts no other. Then kill them."""

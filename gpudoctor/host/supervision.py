@@ -30,8 +30,9 @@ _before = (0, 0)
 
 
 @contextmanager
-def supervising(seconds: float) -> Iterator[None]:
+def supervising(seconds: float | None) -> Iterator[None]:
     """Allow children to run, for `seconds` in all: after that nobody can keep gpudoctor stopped (not with Ctrl-Z).
+    Without a limit it goes on when whoever stopped it says so.
 
     Restores the state of this process afterwards, also for the program that takes over. Only the main thread
     changes signals.
@@ -41,7 +42,8 @@ def supervising(seconds: float) -> Iterator[None]:
         stack.enter_context(_reaping_and_closed())
         if threading.current_thread() is threading.main_thread():
             stack.enter_context(_hearing_of_ends())
-            stack.enter_context(_going_on(seconds))
+            if seconds is not None:
+                stack.enter_context(_going_on(seconds))
         yield
 
 

@@ -147,9 +147,9 @@ def _gpu(name: str, matrix: Matrix) -> Identity:
         names = "; ".join(f"{identity.name} ({identity.arch})" for identity in found[:6])
         raise InputError(f"--gpu {name!r} may mean several GPUs: {names}. Give a PCI id, a chip or an architecture.")
     near = matrix.names_near(name)
-    hint = f" Near it: {', '.join(near)}." if near else ""
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
     raise InputError(
-        f"--gpu {name!r}: no GPU of that name is known.{hint} A PCI id, a chip, sm_NN or gfxNNNN does, too."
+        f"--gpu {name!r}: no GPU of that name is known.{hint} A PCI id, chip, sm_NN or gfxNNNN also works."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.finding import ReplaceTorch, SetVariable
-from gpudoctor.planner.place import Place
+from gpudoctor.planner.place import Place, risk_of
 from gpudoctor.step import ManualStep, RunStep, Step
 
 
@@ -37,7 +37,8 @@ def set_variable(place: Place, remedy: SetVariable) -> Step | None:
         return None
     config = ("conda", "env", "config", "vars")
     argv = (*config, "set", "-p", place.prefix, f"{remedy.name}={remedy.value}")
-    return RunStep(argv=argv, why=remedy.why, undo=((*config, "unset", "-p", place.prefix, remedy.name),))
+    undo = ((*config, "unset", "-p", place.prefix, remedy.name),)
+    return RunStep(argv=argv, why=remedy.why, risk=risk_of(remedy.name), undo=undo)
 
 
 def _tool(place: Place) -> str:

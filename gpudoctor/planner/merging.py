@@ -33,12 +33,12 @@ from gpudoctor.finding import (
     UnsetVariable,
 )
 from gpudoctor.matrix.versions import figures
+from gpudoctor.planner.place import OVERRIDE
 
 DRIVER, CONTAINER, RUNTIME, TORCH, PACKAGES, VARIABLES = range(6)
 """The order of a fix, from the hardware up."""
 
 _COMPANIONS = ("torchvision", "torchaudio")
-_OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 _OF_PACKAGES = (ReplacePackage, ReinstallPackage, RemovePackage)
 _OF_VARIABLES = (SetVariable, UnsetVariable)
 
@@ -216,7 +216,7 @@ def _towards_torch(new: AnyRemedy, torch: ReplaceTorch) -> Stance:
         return "covered"
     if isinstance(new, _OF_PACKAGES) and new.name != "torch":
         return "later"  # what fits the old torch need not fit the new one
-    if isinstance(new, SetVariable) and new.name.startswith(_OVERRIDE):
+    if isinstance(new, SetVariable) and new.name.startswith(OVERRIDE):
         return "later"  # a build with code for the GPU needs none
     return "apart"
 

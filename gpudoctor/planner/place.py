@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gpudoctor.finding import Risk
 from gpudoctor.machine import Machine, PythonEnvironment
 from gpudoctor.spelling import is_name, is_version
 
@@ -15,6 +16,7 @@ Tool = Literal["pip", "uv", "uv-project", "poetry", "pixi", "managed", "nowhere"
 
 Family = Literal["ubuntu", "debian", "fedora", "rhel", "suse", "arch", "other"]
 
+OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 _PATH = r"~?/.*"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 _VALUE = r"[A-Za-z0-9/][A-Za-z0-9._:,/+=-]*"
@@ -29,6 +31,11 @@ def is_path(text: str) -> bool:
 def is_variable(name: str, value: str) -> bool:
     """Whether a variable and its value mean the same in any shell."""
     return re.fullmatch(_VARIABLE, name) is not None and (not value or re.fullmatch(_VALUE, value) is not None)
+
+
+def risk_of(variable: str) -> Risk:
+    """An override makes a GPU run the code of another one: results can be wrong, programs can crash."""
+    return "replaces" if variable.startswith(OVERRIDE) else "safe"
 
 
 class Place(Struct, frozen=True):

@@ -14,7 +14,7 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import Machine
 from gpudoctor.planner import conda_steps, pip_steps, project_steps
-from gpudoctor.planner.place import Place, is_variable
+from gpudoctor.planner.place import Place, is_variable, risk_of
 from gpudoctor.planner.requirements import (
     Wanted,
     in_a_named_index,
@@ -100,7 +100,7 @@ def set_variable(place: Place, remedy: SetVariable) -> tuple[Step, ...]:
     if not is_variable(remedy.name, remedy.value):
         return (_by_hand_only(f"the variable {remedy.name}"),)
     kept = conda_steps.set_variable(place, remedy)
-    return (kept or EnvStep(name=remedy.name, value=remedy.value, why=remedy.why),)
+    return (kept or EnvStep(name=remedy.name, value=remedy.value, why=remedy.why, risk=risk_of(remedy.name)),)
 
 
 def unset_variable(place: Place, remedy: UnsetVariable) -> tuple[Step, ...]:

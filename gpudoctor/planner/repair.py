@@ -93,15 +93,17 @@ def repair(
     *,
     only: Iterable[str] = (),
     alternative: int = 1,
+    also: Iterable[str] = (),
     questions: Iterable[NotJudged] = (),
 ) -> Repair:
     """The plan for findings in their order: errors and warnings, or those whose id is in `only`.
 
-    `alternative` counts fixes from 1, of the first finding or of each in `only`. The plan names the `questions` that
+    `also` are ids of notes that are wanted beside them. `alternative` counts fixes from 1, of the first finding or of
+    each in `only`. The plan names the `questions` that
     matter: while they are open, no problem found does not mean that there is none. Raises NoSuchFixError.
     """
     ids = frozenset(only)
-    meant = _meant(findings, ids)
+    meant = _meant(findings, ids, frozenset(also))
     wanted = merged(_chosen(meant, bool(ids), alternative), keep_all=bool(ids))
     here = place(situation.machine)
     steps = _with_states(_steps(wanted.tasks, here, situation), here, allowed)
@@ -117,9 +119,11 @@ def repair(
     return replace(plan, after=" ".join((_after(plan, allowed, here), *_open(unanswered))))
 
 
-def _meant(findings: Sequence[Finding], ids: frozenset[str]) -> list[Finding]:
-    """Errors and warnings, or the findings that a person named."""
-    return [finding for finding in findings if (finding.id in ids if ids else finding.severity != "note")]
+def _meant(findings: Sequence[Finding], ids: frozenset[str], also: frozenset[str] = frozenset()) -> list[Finding]:
+    """Errors and warnings, or the findings that a person named; `also`: and the notes with these ids."""
+    if ids:
+        return [finding for finding in findings if finding.id in ids]
+    return [finding for finding in findings if finding.severity != "note" or finding.id in also]
 
 
 def _chosen(findings: Sequence[Finding], each: bool, alternative: int) -> list[Choice]:
@@ -131,7 +135,7 @@ def _chosen(findings: Sequence[Finding], each: bool, alternative: int) -> list[C
     for number, finding in enumerate(helped):
         place = alternative if each or number == 0 else 1
         if not 1 <= place <= len(finding.fixes):
-            count = f"{len(finding.fixes)} way{'s' * (len(finding.fixes) > 1)} out"
+            count = f"{len(finding.fixes)} fix{'es' * (len(finding.fixes) > 1)}"
             raise NoSuchFixError(f"{named(finding)} has {count}: there is no number {place}")
         choices.append(Choice(finding, finding.fixes[place - 1]))
     return choices
@@ -285,7 +289,7 @@ def _by_a_person(shown: Sequence[PlannedStep], allowed: Allowed, here: Place) ->
     risks = {planned.step.risk for planned in shown}
     as_root = any(isinstance(planned.step, RunStep) and planned.step.risk == "root" for planned in shown)
     if as_root and allowed.system_why_not == Allowed().system_why_not and not allowed.system:
-        yield "Steps for root run with `gpudoctor fix --system`, started as root; or run them yourself."
+        yield "Run the steps for root with `sudo gpudoctor fix --system`, or run them yourself."
     if "reboot" in risks:
         yield "After the reboot run `gpudoctor check`, which plans the remaining steps."
     elif as_root or any(isinstance(planned.step, ManualStep) for planned in shown):

@@ -13,14 +13,18 @@ LINE = CommandLine(
             ("--wait",), "wait", "Check again for this long while only the node is at fault: drivers and plugins "
             "may start late.", metavar="SECONDS", variable="GPUDOCTOR_WAIT",
         ),
-        Option(("--ready-file",), "ready_file", "File to write when all is well, for a probe.", metavar="PATH"),
+        Option(
+            ("--ready-file",), "ready_file", "File to write when all is well, for a probe.", metavar="PATH",
+            variable="GPUDOCTOR_READY_FILE",
+        ),
         options.REPORT_FILE,
         options.form(help="Format of the report, in the report file and, without a command, on stdout."),
         options.fail_on("What to refuse."),
         options.SELECT,
         options.IGNORE,
         Option(
-            ("--set-env",), "set_env", "Set the variables that fix an error, for the command only.", flag=True
+            ("--set-env",), "set_env", "Set the variables that fix an error, for the command only.", flag=True,
+            variable="GPUDOCTOR_SET_ENV",
         ),
         options.PYTHON,
         options.MATRIX,

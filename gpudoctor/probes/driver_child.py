@@ -10,8 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from gpudoctor.host.bound_child import bound
-from gpudoctor.host.child import BARE_PYTHON, run_bound
+from gpudoctor.host.child import run_bound
 
 # As an import would load it: already compiled, if an installer did that.
 _PROGRAM = """
@@ -37,8 +36,8 @@ def run_child(name: str, arguments: tuple[str, ...], seconds: float, environ: Ma
     ended do not count: it would live on beside the command.
     """
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "children", f"{name}.py")
-    argv = (*BARE_PYTHON, *bound(_PROGRAM, script, *arguments))
-    run = run_bound(argv, seconds, environ={**environ, "CUDA_CACHE_DISABLE": "1"}, cwd="/")
+    variables = {**environ, "CUDA_CACHE_DISABLE": "1"}
+    run = run_bound(_PROGRAM, (script, *arguments), seconds, environ=variables, cwd="/")
     lines = tuple(run.output.stdout.splitlines()) if run.gone else ()
     if run.failure:
         return ChildRun(

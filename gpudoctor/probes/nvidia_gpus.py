@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import count
 from typing import TYPE_CHECKING
 
 from gpudoctor.machine import Fact, Gpu, NvidiaStack, NvmlDevice, ProcGpu, System, known, unknown
@@ -24,7 +25,7 @@ def nvidia_gpus(
     if system.jetson.known:
         # A Tegra's own GPU has no address, or one that is on no bus.
         on_board = next((gpu for gpu in from_driver if gpu.bdf not in devices and gpu.bdf not in proc), None)
-        from_driver = tuple(gpu for gpu in from_driver if gpu is not on_board)
+        from_driver = tuple(gpu for gpu in from_driver if gpu != on_board)
     from_driver = _with_addresses(from_driver, devices, proc)
     listed = {device.bdf: device for device in from_driver if device.bdf}
     addresses = sorted({*devices, *proc, *listed})
@@ -240,7 +241,9 @@ def _in_order(gpus: list[Gpu], stack: NvidiaStack) -> tuple[Gpu, ...]:
 
     if any(gpu.nvml is not None for gpu in gpus):
         return tuple(replace(gpu, index=gpu.nvml.index) if gpu.nvml is not None else gpu for gpu in gpus)
-    taken = [gpu for gpu in gpus if gpu.driver.value in (*_BOUND, "dxgkrnl")]
-    counted = taken or [gpu for gpu in gpus if gpu.driver.value != "vfio-pci"]
-    places = {id(gpu): place for place, gpu in enumerate(counted)}
-    return tuple(replace(gpu, index=places.get(id(gpu))) for gpu in gpus)
+    bound = [gpu.driver.value in (*_BOUND, "dxgkrnl") for gpu in gpus]
+    counted = bound if any(bound) else [gpu.driver.value != "vfio-pci" for gpu in gpus]
+    places = count()
+    return tuple(
+        replace(gpu, index=next(places) if counts else None) for gpu, counts in zip(gpus, counted, strict=True)
+    )

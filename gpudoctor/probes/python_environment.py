@@ -25,7 +25,7 @@ from gpudoctor.probes.distributions import (
 )
 from gpudoctor.probes.import_path import ImportPath, import_path
 from gpudoctor.probes.project_files import conda_tool, torch_asked
-from gpudoctor.probes.python_layout import Layout, find_layout
+from gpudoctor.probes.python_layout import Layout, find_layout, in_tool
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ def probe_environment(host: Host, python: str | None, variables: Mapping[str, st
         host = LiveHost()  # --python is always a path of the running system, also beside --root
     layout = find_layout(host, python, environ)
     if layout is None:
-        return absent("PATH", "no Python was found") if host.live else unknown("no Python in this recording")
+        if not host.live:
+            return unknown("no Python in this recording")
+        own = "; gpudoctor's own (uvx, pipx) is not examined: activate one, or name it with --python"
+        return absent("PATH", f"no Python was found{own if in_tool(host, environ) else ''}")
     path = import_path(host, layout, environ)
     packages = conda_packages(host, layout.prefix) if layout.kind == "conda" else ()
     distributions = with_conda(distributions_in(host, path.folders), packages)

@@ -6,6 +6,7 @@ venv. Without one, links are followed to the real file, and its folder decides.
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 import sys
@@ -67,21 +68,42 @@ def _active(host: Host, environ: Mapping[str, str]) -> Iterator[str]:
     for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if environ.get(name):
             yield environ[name]
-    if host.live and not _is_tool(host, sys.prefix, environ):
-        yield sys.executable or sys.prefix
-        return
-    yield from _on_path(host, environ)
-    yield from _DISTRIBUTION_PYTHONS
+    own = sys.prefix if host.live else ""
     if host.live:
-        yield sys.executable or sys.prefix
+        yield from _of_working_folder(host)
+        if not in_tool(host, environ):
+            yield sys.executable or own
+            return
+    # What a tool's runner put on PATH for the tool is not what the person works with.
+    yield from (path for path in _on_path(host, environ) if not own or not _inside(path, own))
+    yield from _DISTRIBUTION_PYTHONS
 
 
-def _is_tool(host: Host, prefix: str, environ: Mapping[str, str]) -> bool:
+def _of_working_folder(host: Host) -> Iterator[str]:
+    """The project's .venv, as uv and editors take it; root takes none that another account could have written."""
+    try:
+        path = posixpath.join(os.getcwd(), ".venv")
+    except OSError:  # the folder is gone
+        return
+    config = host.stat(posixpath.join(path, "pyvenv.cfg")).value
+    folder = host.stat(path).value
+    if config is not None and folder is not None and (os.geteuid() or config.uid == folder.uid == 0):
+        yield path
+
+
+def _inside(path: str, folder: str) -> bool:
+    return path.startswith(folder.rstrip("/") + "/")
+
+
+def in_tool(host: Host, environ: Mapping[str, str]) -> bool:
     """Whether gpudoctor was installed alone (pipx, uv tool, uvx): then its environment is not the examined one."""
+    prefix = sys.prefix
     if any(host.exists(posixpath.join(prefix, mark)) for mark in _TOOL_MARKS):
         return True
-    cache = environ.get("UV_CACHE_DIR") or posixpath.join(environ.get("HOME", "/"), ".cache/uv")
-    return prefix.startswith(cache.rstrip("/") + "/")
+    caches = environ.get("XDG_CACHE_HOME") or posixpath.join(environ.get("HOME", "/"), ".cache")
+    uv = environ.get("UV_CACHE_DIR") or posixpath.join(caches, "uv")
+    pipx = environ.get("PIPX_HOME") or posixpath.join(environ.get("HOME", "/"), ".local/pipx")
+    return any(_inside(prefix, folder) for folder in (uv, pipx, posixpath.join(caches, "pipx")))
 
 
 def _on_path(host: Host, environ: Mapping[str, str]) -> Iterator[str]:

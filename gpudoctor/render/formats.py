@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from msgspec import Struct
 
@@ -20,15 +20,22 @@ FORMATS = ("text", "json", "junit", "github", "markdown")
 
 
 class Look(Struct, frozen=True):
-    """How a report is to be given. All but `private` is for text; `table` tells what smoke kernels did or what an
-    image is built from, and with `table_only` nothing else is told of the machine."""
+    """How a report is to be given. All but `private` is for text."""
 
     private: bool = False
     verbose: bool = False
     quiet: bool = False
     color: bool = False
+    about: Literal["machine", "kernels", "image"] = "machine"
+    """What is told: a machine, only what smoke kernels did there, or an image."""
     table: tuple[Line, ...] = ()
-    table_only: bool = False
+    """What smoke kernels did, or what an image is built from."""
+    again: tuple[str, ...] = ()
+    """Options that name the same machine and environment to `fix` and other commands."""
+    note: str = ""
+    """What a person should know of the environment that is examined."""
+    best: tuple[str, str] | None = None
+    """The best torch build and the command that installs it, where there is none."""
 
 
 PLAIN = Look()
@@ -45,15 +52,7 @@ def write_report(
     if style == "text":
         from gpudoctor.render.text import print_report
 
-        print_report(
-            report,
-            out,
-            verbose=look.verbose,
-            quiet=look.quiet,
-            color=look.color,
-            table=look.table,
-            table_only=look.table_only,
-        )
+        print_report(report, out, look)
     elif style == "json":
         from gpudoctor.render.public import report_data, to_json
 

@@ -33,7 +33,7 @@ def _lines(report: Report) -> Iterator[str]:
     for question in report.not_judged:
         if question.matters:
             level = "error" if report.exit_code else "warning"
-            yield _annotation(level, {"title": f"not judged [{question.id}]"}, question.why)
+            yield _annotation(level, {"title": f"could not check [{question.id}]"}, question.why)
     for ignored in report.ignored:
         yield _annotation("notice", {"title": f"ignored [{ignored.id}]"}, ignored.why or "without a reason")
 

@@ -15,14 +15,14 @@ def inventory(report: Report) -> Iterator[Line]:
     """What the machine and the examined environment have, a line each."""
     machine = report.machine
     for name, value in _parts(machine):
-        yield [(f"  {name:<9}", "dim"), (value, "")]
+        yield [(f"  {name:<8} ", "dim"), (value, "")]
     if machine.smoke is not None:
         from gpudoctor.render.smoke import smoke_summary
 
-        yield [(f"  {'Smoke':<9}", "dim"), (smoke_summary(machine.smoke, report.timings_ms.get("smoke")), "")]
+        yield [(f"  {'Smoke':<8} ", "dim"), (smoke_summary(machine.smoke, report.timings_ms.get("smoke")), "")]
     if machine.assumed:
         yield [
-            (f"  {'assumed':<9}", "dim"),
+            (f"  {'assumed':<8} ", "dim"),
             (f"{', '.join(machine.assumed)}; all else that is not named: healthy", ""),
         ]
 
@@ -45,8 +45,9 @@ def _parts(machine: Machine) -> Iterator[tuple[str, str]]:
         "",
     )
     yield "System", f"{os_name}, kernel {system.kernel.value or 'unknown'} {system.arch.value or ''}{place}".rstrip()
-    for gpu in machine.gpus:
-        yield (f"GPU {gpu.index}" if gpu.index is not None else "GPU"), _gpu(gpu)
+    for text, gpus in _equal(machine.gpus).items():
+        count = f"{len(gpus)} x " if len(gpus) > 1 else ""
+        yield f"GPU {_numbers(gpus)}".rstrip(), f"{count}{text}"
     if not machine.gpus:
         yield "GPU", "none found" if machine.buses.known else f"unknown ({machine.buses.why})"
     yield from _drivers(machine)
@@ -65,6 +66,24 @@ def _parts(machine: Machine) -> Iterator[tuple[str, str]]:
         return
     built = f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.rocm or torch.hip}" if torch.hip else "CPU only"
     yield "torch", f"{torch.version} ({built}), from {torch.origin}"
+
+
+def _equal(gpus: tuple[Gpu, ...]) -> dict[str, list[Gpu]]:
+    """GPUs that are told by the same words."""
+    equal: dict[str, list[Gpu]] = {}
+    for gpu in gpus:
+        equal.setdefault(_gpu(gpu), []).append(gpu)
+    return equal
+
+
+def _numbers(gpus: list[Gpu]) -> str:
+    """ "0-3,6"; "" where one has no number."""
+    numbers = sorted(gpu.index for gpu in gpus if gpu.index is not None)
+    if len(numbers) < len(gpus):
+        return ""
+    starts = [number for number in numbers if number - 1 not in numbers]
+    ends = [number for number in numbers if number + 1 not in numbers]
+    return ",".join(f"{start}-{end}" if end > start else f"{start}" for start, end in zip(starts, ends, strict=True))
 
 
 def _gpu(gpu: Gpu) -> str:

@@ -1,4 +1,4 @@
-"""Runs of the journal, what an undo would do and what it did: for a person, and as JSON."""
+"""The fixes in the journal, what an undo would do and what it did: for a person, and as JSON."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _STATES = {
     "unchanged": "a step failed, nothing was changed",
     "cut off": "cut off: --continue or --undo",
     "undoing": "its undo was cut off: --undo goes on",
-    "running": "is being run",
-    "undone": "taken back",
+    "running": "running",
+    "undone": "undone",
 }
 
 
@@ -73,10 +73,18 @@ def print_history(runs: Iterable[Run], out: TextIO, *, color: bool) -> None:
 
 def _history(runs: tuple[Run, ...]) -> Iterator[Line]:
     if not runs:
-        yield [("No repair is in the journal.", "")]
+        yield [("No fix is in the journal.", "")]
+        return
+    yield [(f"{len(runs)} fix{'es' * (len(runs) > 1)} in the journal", "bold"), (", the newest last", "")]
     for run in runs:
+        yield []
         yield [(f"{when(run.when)}  ", "dim"), (_STATES[run.state], "bold"), (f"  {run.prefix or 'the system'}", "")]
         yield from _of_run(run)
+    last = next((run for run in reversed(runs) if not run.is_over), None)
+    if last is not None:
+        where = ("--python", last.prefix) if last.prefix else ()
+        yield []
+        yield [("Undo the last: ", "bold"), (command_line(("gpudoctor", "fix", "--undo", *where)), "command")]
 
 
 def _of_run(run: Run) -> Iterator[Line]:
@@ -91,30 +99,30 @@ def _of_run(run: Run) -> Iterator[Line]:
 
 
 def print_undo_plan(run: Run, out: TextIO, *, color: bool) -> None:
-    """What taking a run back brings, before it is asked for."""
+    """What an undo of a run does, before it is asked for."""
     print_lines(_undo_plan(run), out, color=color, exact_commands=True)
 
 
 def _undo_plan(run: Run) -> Iterator[Line]:
     where = f"of {run.prefix}" if run.prefix else "of the system"
-    yield [("The last repair ", ""), (where, "bold"), (f", {when(run.when)}:", "")]
+    yield [("The last fix ", ""), (where, "bold"), (f", {when(run.when)}:", "")]
     yield from _of_run(run)
     changed = changes(run)
     back = ", ".join(f"{name} {had}" for name, had, _ in changed if had)
     gone = ", ".join(name for name, had, _ in changed if not had)
     yield []
     if run.prefix:
-        yield [("Taking it back puts every file of the environment back as it was before", ""), (".", "")]
+        yield [("Undo restores every file of the environment as it was before", ""), (".", "")]
     if back:
-        yield [(f"  brings back  {back}", "")]
+        yield [(f"  restores     {back}", "")]
     if gone:
-        yield [(f"  takes away   {gone}", "")]
+        yield [(f"  removes      {gone}", "")]
     for step in reversed(run.steps):
         if step.risk == "root":
             for argv in step.undo:
                 yield [("  runs         ", ""), (command_line(argv), "command")]
             if not step.undo:
-                yield [(f"  cannot take back  {command_line(step.argv)}", "yellow")]
+                yield [(f"  cannot undo  {command_line(step.argv)}", "yellow")]
 
 
 def size(count: int) -> str:
@@ -123,22 +131,22 @@ def size(count: int) -> str:
 
 
 def print_kept(run: Run, out: TextIO, *, color: bool) -> None:
-    """What giving a run up means, before it is asked for."""
+    """What forgetting a run means, before it is asked for."""
     print_lines(_kept(run), out, color=color, exact_commands=True)
 
 
 def _kept(run: Run) -> Iterator[Line]:
     yield [
-        ("The repair of ", ""),
+        ("The fix of ", ""),
         (run.prefix or "the system", "bold"),
         (f", {when(run.when)}, {_STATES[run.state]}:", ""),
     ]
     yield from _of_run(run)
-    yield [("Forgetting it frees that room. It cannot be taken back or continued after that.", "")]
+    yield [("Forgetting it frees that room. It cannot be undone or continued after that.", "")]
 
 
 def print_forgotten(run: Run, freed: int, out: TextIO, *, color: bool) -> None:
-    """That a run was given up."""
+    """That a run was forgotten."""
     print_lines([[("✓ forgotten  ", "bold green"), (f"{run.id}: {size(freed)} freed.", "")]], out, color=color)
 
 
@@ -169,10 +177,10 @@ def print_undone(run: Run, told: Undone, out: TextIO, *, color: bool) -> None:
 
 def _undone(run: Run, told: Undone) -> Iterator[Line]:
     if told.ok:
-        counts = f"{told.restored} files are as before, {told.removed} that the repair brought are gone."
-        yield [("✓ taken back  ", "bold green"), (counts, "")]
+        counts = f"{told.restored} files are as before, {told.removed} that the fix added are gone."
+        yield [("✓ undone  ", "bold green"), (counts, "")]
     else:
-        yield [("✗ not taken back  ", "bold red"), (told.problem, "")]
+        yield [("✗ not undone  ", "bold red"), (told.problem, "")]
     for path, place in told.aside:
         yield [(f"  changed since: {path} now lies in {place}", "yellow")]
     for path in told.stays:
@@ -180,4 +188,4 @@ def _undone(run: Run, told: Undone) -> Iterator[Line]:
     for path, place in told.earlier:
         yield [(f"  as it was before: {path} lies in {place}", "")]
     for path in told.lost:
-        yield [(f"  cannot be brought back, a step wrote into it: {path}", "bold yellow")]
+        yield [(f"  cannot be restored, a step wrote into it: {path}", "bold yellow")]

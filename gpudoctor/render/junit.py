@@ -85,7 +85,7 @@ def _told(finding: ReportedFinding) -> str:
 
 
 def _questions(questions: Sequence[ReportedQuestion]) -> str:
-    return _text("\n".join(f"not judged: {question.why}" for question in questions))
+    return _text("\n".join(f"could not check: {question.why}" for question in questions))
 
 
 def _text(text: str) -> str:

@@ -1,6 +1,6 @@
-"""Lines of styled spans, printed through rich on a terminal or as plain text into a pipe.
+"""Lines of styled spans, printed through rich on a terminal with colour, as plain text elsewhere.
 
-Nothing that was read from a machine is taken as markup or as terminal control.
+The text is the same in both. Nothing that was read from a machine is taken as markup or as terminal control.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.privacy import public_text, without_secrets
+from gpudoctor.render.layout import Line, Span, broken
 
 if TYPE_CHECKING:
     from gpudoctor.report import Report
 
-Span = tuple[str, str]
-"""(text, style); a style is one of rich's names, "" for none."""
-Line = list[Span]
+__all__ = ["Line", "Span", "colored", "ignored_lines", "print_lines", "printable"]
 
-_PLAIN_WIDTH = 80
+_PLAIN_WIDTH, _WIDEST = 80, 120
 
 
 def print_lines(
@@ -41,11 +40,23 @@ def print_lines(
         exact = exact_commands and style == "command"
         return printable(text if exact else clean(text))
 
-    lines = [[(shown(text, style), style) for text, style in line] for line in given]
-    if color and out.isatty():
+    terminal = out.isatty()
+    width = _width(out) if terminal else _PLAIN_WIDTH
+    lines: list[Line] = []
+    for line in given:
+        clear = [(shown(text, style), style) for text, style in line]
+        # A program, or a log, takes a command as one line; a person copies it from the screen.
+        whole = not terminal and any(style == "command" for _, style in clear)
+        lines += [clear] if whole else broken(clear, width)
+    if color and colored(out):
         _print_rich(lines, out)
     else:
-        _print_plain(lines, out)
+        out.writelines("".join(text for text, _ in line).rstrip() + "\n" for line in lines)
+
+
+def colored(out: TextIO) -> bool:
+    """Whether a stream shows colour."""
+    return out.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
 
 
 def ignored_lines(report: Report) -> Iterator[Line]:
@@ -60,41 +71,17 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text)
 
 
-def _print_plain(lines: list[Line], out: TextIO) -> None:
-    import textwrap
-
-    terminal = os.get_terminal_size(out.fileno()).columns if out.isatty() else 0
-    width = terminal or _PLAIN_WIDTH  # a terminal that was told no size has none
-    for line in lines:
-        text = "".join(span for span, _ in line)
-        indent = len(text) - len(text.lstrip())
-        keep = any(style == "command" for _, style in line)
-        wrapped = (
-            [text]
-            if keep
-            else textwrap.wrap(
-                text,
-                width,
-                subsequent_indent=" " * (indent + 2),
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-        )
-        out.write("\n".join(wrapped or [""]).rstrip() + "\n")
+def _width(out: TextIO) -> int:
+    """Of a terminal; one that was told no size has none."""
+    return min(os.get_terminal_size(out.fileno()).columns or _PLAIN_WIDTH, _WIDEST)
 
 
 def _print_rich(lines: list[Line], out: TextIO) -> None:
     from rich.console import Console
-    from rich.padding import Padding
     from rich.text import Text
 
-    console = Console(file=out, highlight=False, soft_wrap=False)
+    console = Console(file=out, highlight=False)
+    styles = {"command": "bold", "verbatim": "bold"}
     for line in lines:
-        body = Text()
-        for text, style in line:
-            body.append(text, style="bold" if style == "command" else style)
-        if any(style == "command" for _, style in line):
-            console.print(body, soft_wrap=True)
-            continue
-        indent = len(body.plain) - len(body.plain.lstrip())
-        console.print(Padding(body[indent:] if indent else body, (0, 0, 0, indent), expand=False))
+        body = Text.assemble(*((text, styles.get(style, style)) for text, style in line))
+        console.print(body, soft_wrap=True)

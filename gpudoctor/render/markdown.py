@@ -25,7 +25,7 @@ _SAFE_IN_SPAN = re.compile(r"[^`|\\]*[^`|\\ ]")
 
 
 def markdown(report: Report, checks: Sequence[Check[Any]] = ()) -> str:
-    """Verdict, machine, findings with their evidence folded, what was not judged."""
+    """Verdict, machine, problems with their evidence folded, what could not be checked."""
     return "\n".join(_lines(report)).rstrip("\n") + "\n"
 
 
@@ -42,7 +42,12 @@ def _lines(report: Report) -> Iterator[str]:
         yield from _finding(finding)
     questions = [question for question in report.not_judged if question.matters]
     if questions:
-        yield from ("### Not judged", "", *(f"- {question.id}: {code(question.why)}" for question in questions), "")
+        yield from (
+            "### Could not check",
+            "",
+            *(f"- {question.id}: {code(question.why)}" for question in questions),
+            "",
+        )
     if report.ignored:
         yield from ("### Ignored", "", *(f"- {ignored.id}: {code(ignored.why or '-')}" for ignored in report.ignored))
 
@@ -62,7 +67,7 @@ def _finding(finding: ReportedFinding) -> Iterator[str]:
     said = (finding.subject, *finding_lines(_without_fixes(finding)))
     yield from _fence(part for line in said for part in textwrap.wrap(line, _WIDTH, break_long_words=False))
     for number, fix in enumerate(finding.fixes):
-        yield f"{'Or' if number else 'Way out'}: {code(fix.title)}"
+        yield f"{'Alternative' if number else 'Fix'}: {code(fix.title)}"
         yield ""
         yield from _fence((line for step in fix.steps for line in step_lines(step)), "sh" if is_command(fix) else "")
     if finding.evidence:

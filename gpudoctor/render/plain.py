@@ -1,4 +1,4 @@
-"""Findings as plain lines, for the forms that carry text of their own: JUnit, annotations, Markdown."""
+"""Problems as plain lines, for the forms that carry text of their own: JUnit, annotations, Markdown."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _PLACE = re.compile(r"([^/\s:][^\n:]*):(\d{1,7})")
 
 
 def finding_lines(finding: ReportedFinding) -> Iterator[str]:
-    """What a finding says, and its first way out."""
+    """What a problem is, and its first fix."""
     yield finding.message
     if finding.saw:
-        yield f"saw: {finding.saw}"
+        yield f"found: {finding.saw}"
     if finding.want:
-        yield f"want: {finding.want}"
+        yield f"needed: {finding.want}"
     if finding.confidence != "certain":
-        yield f"This is {finding.confidence}, not certain."
+        yield f"{finding.confidence}, not certain"
     for fix in finding.fixes[:1]:
-        yield f"Way out: {fix.title}"
+        yield f"Fix: {fix.title}"
         for step in fix.steps:
             yield from (f"  {line}" for line in step_lines(step))
 

@@ -1,4 +1,4 @@
-"""Which smoke kernel runs now: one line of the terminal, gone when they are done."""
+"""What is done now: one line of the terminal, gone when all is done."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
+
+from gpudoctor.render.lines import printable
 
 if TYPE_CHECKING:
     from gpudoctor.machine import SmokeKernel
@@ -15,7 +17,7 @@ _CLEAR = "\r\x1b[K"
 
 
 class ProgressLine:
-    """Told of each kernel before and after it; silent where `out` is no terminal."""
+    """Told of each stage, and of each kernel before and after it; silent where `out` is no terminal."""
 
     def __init__(self, out: TextIO, *, wanted: bool = True) -> None:
         self._out = out
@@ -31,6 +33,10 @@ class ProgressLine:
             what = " ".join(filter(None, (event.name, event.dtype, f"on {event.device}" if event.device else "")))
             self._write(f"smoke: {what} ({self._done} done)")
 
+    def stage(self, text: str) -> None:
+        """What begins now: "importing torch"."""
+        self._write(f"{text} ...")
+
     def __enter__(self) -> ProgressLine:
         return self
 
@@ -45,7 +51,7 @@ class ProgressLine:
         if not self._shown:
             return
         width = os.get_terminal_size(self._out.fileno()).columns or 80
-        self._out.write(_CLEAR + text[: width - 1])
+        self._out.write(_CLEAR + printable(text)[: width - 1])
         self._out.flush()
 
 

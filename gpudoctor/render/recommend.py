@@ -30,6 +30,25 @@ def recommendation_data(answer: Recommendation) -> dict[str, Any]:
     return data
 
 
+def best_command(answer: Recommendation, *, pip: bool) -> tuple[str, str] | None:
+    """The build that comes first and what installs it, with `pip` or without one in the environment."""
+    from gpudoctor.planner.commands import Way
+
+    tools = {
+        "conda": (Way.CONDA,),
+        "pip": (Way.VENV, Way.PIP_FIRST, Way.PIP, Way.PIP_THEN),
+        "uv": (Way.UV_VENV, Way.UV_FIRST, Way.UV, Way.UV_THEN),
+    }
+    for choice in answer.choices[:1]:
+        if choice.level == "cpu" and answer.gpus:
+            break
+        for tool in ("conda", "pip", "uv") if pip else ("conda", "uv", "pip"):
+            commands = [command_line(choice.commands[way]) for way in tools[tool] if way in choice.commands]
+            if commands:
+                return _title(choice), " && ".join(commands)
+    return None
+
+
 def print_recommendation(
     answer: Recommendation, machine: Machine, out: TextIO, *, verbose: bool = False, color: bool = True
 ) -> None:
@@ -38,25 +57,42 @@ def print_recommendation(
 
 
 def _lines(answer: Recommendation, machine: Machine, verbose: bool) -> Iterator[Line]:
+    served = [choice for choice in answer.choices if choice.level != "cpu"]
+    yield _headline(answer, served)
     yield [("For  ", "dim"), (_subject(answer, machine), "")]
     for note in answer.notes:
-        yield [(f"  · {note}", "cyan")]
-    served = [choice for choice in answer.choices if choice.level != "cpu"]
-    if not served and answer.gpus:
+        yield [("  · ", "cyan"), (note, "cyan")]
+    if not served and answer.otherwise:
         yield []
-        yield [
-            ("No torch build serves ", "bold red"),
-            ("all of these GPUs." if len(answer.gpus) > 1 else "it.", ""),
-        ]
-        for fix in answer.otherwise:
-            yield from fix_lines(fix, "Way out" if fix is answer.otherwise[0] else "Or")
+        for number, fix in enumerate(answer.otherwise):
+            yield from fix_lines(fix, "Alternative" if number else "Fix")
     for number, choice in enumerate(answer.choices):
         yield []
         yield from _choice(choice, best=number == 0 and (choice in served or answer.exit_code == 0), verbose=verbose)
     yield []
     yield [("Why not the others:", "bold")]
     for why, builds in _grouped(answer.rejected).items():
-        yield [(f"  {len(builds):>4}  {why}", ""), (f": {_named(builds)}", "dim")]
+        yield [(f"  {len(builds):>4}  ", ""), (f"{why}: {_named(builds)}", "")]
+    yield from _next(answer, machine, served)
+
+
+def _headline(answer: Recommendation, served: list[Recommended]) -> Line:
+    if not answer.gpus:
+        return [("No GPU found: the best build is one for the CPU.", "bold")]
+    if not served:
+        for_these = "all of these GPUs" if len(answer.gpus) > 1 else answer.gpus[0].name
+        return [(f"No torch build works with {for_these} as it is.", "bold red")]
+    sure = "" if answer.certain else " (a GPU or its driver is unknown)"
+    return [(f"Best build: {_title(served[0])}{sure}", "bold green" if answer.certain else "bold yellow")]
+
+
+def _next(answer: Recommendation, machine: Machine, served: list[Recommended]) -> Iterator[Line]:
+    """The command that installs the best build, or the one that tells what stands in the way."""
+    environment = machine.environment.value
+    pip = environment is None or (environment.has_pip and not environment.uv_managed)
+    best = best_command(answer, pip=pip) if served or not answer.gpus else None
+    yield []
+    yield [("Next: ", "bold"), (best[1] if best else "gpudoctor check", "command")]
 
 
 def _subject(answer: Recommendation, machine: Machine) -> str:
@@ -78,10 +114,10 @@ def _gpu(gpu: Gpu) -> str:
 
 def _choice(choice: Recommended, *, best: bool, verbose: bool) -> Iterator[Line]:
     names = {"cpu": "On the CPU", "override": "With an override"}
-    label = "Best" if best else names.get(choice.level, "Or")
+    label = "Best" if best else names.get(choice.level, "Alternative")
     yield [(f"{label}: ", "bold green" if best else "bold"), (_title(choice), "bold")]
     for why in choice.why:
-        yield [(f"    {why}", "")]
+        yield [("    ", ""), (why, "")]
     for name, value in choice.env.items():
         yield [("    env   ", "dim"), (f"export {name}={shlex.quote(value)}", "command")]
     for way, command in choice.commands.items():
@@ -89,7 +125,7 @@ def _choice(choice: Recommended, *, best: bool, verbose: bool) -> Iterator[Line]
             continue
         if way.is_file:
             yield [(f"    {way.label}:", "dim")]
-            yield from ([(f"      {line}", "command")] for line in command)
+            yield from ([(f"      {line}", "verbatim")] for line in command)
         else:
             yield [(f"    {way.label:<6}", "dim"), (command_line(command), "command")]
 

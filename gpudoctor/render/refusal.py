@@ -1,4 +1,4 @@
-"""Why a command was not started: the first cause and its way out, in a few lines."""
+"""Why a command was not started: the first problem and its fix, in a few lines."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.render.lines import Line, ignored_lines, print_lines
 from gpudoctor.render.steps import fix_lines
+from gpudoctor.render.summary import could_not_check
 
 if TYPE_CHECKING:
     from gpudoctor.report import Report
@@ -21,16 +22,18 @@ def _lines(report: Report, command: tuple[str, ...], code: int) -> Iterator[Line
     first = report.findings[0] if report.findings else None
     what = f"{command[0]} was not started" if command else "this machine does not pass"
     yield [("gpudoctor: ", "bold"), (f"{what} (exit {code}).", "bold red")]
+    next_step = "`gpudoctor check -v` shows what was read."
     if report.verdict == "unknown":
         for question in report.not_judged:
             if question.matters:
-                yield [("  ? not judged  ", "magenta"), (f"{question.why} [{question.id}]", "")]
+                yield [("  ? ", "magenta"), (could_not_check(question), ""), (f" [{question.id}]", "dim")]
     elif first is not None:
-        yield [(f"  {first.slug} [{first.id}]  ", "bold"), (first.subject, "")]
-        yield [(f"    {first.message}", "")]
+        yield [("  ", ""), (f"{first.slug} [{first.id}]  ", "bold"), (first.subject, "")]
+        yield [("    ", ""), (first.message, "")]
         for fix in first.fixes[:1]:
-            yield from fix_lines(fix, "Way out")
+            yield from fix_lines(fix, "Fix")
         more = sum(finding.severity == first.severity for finding in report.findings) - 1
-        if more:
-            yield [(f"  and {more} more; `gpudoctor check` tells all.", "dim")]
+        also = f" and {more} more" if more else ""
+        next_step = f"`gpudoctor check` shows this{also}; `gpudoctor explain {first.id}` tells more."
     yield from ignored_lines(report)
+    yield [("  ", ""), (next_step, "")]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpudoctor.render.lines import printable
+from gpudoctor.render.steps import command_line
 from gpudoctor.scan.library import together
 
 if TYPE_CHECKING:
@@ -72,13 +73,35 @@ def _without_code(verdict: Verdict) -> LibrariesWithoutCode:
 
 
 def scan_text(scanned: list[Scanned], judged: list[tuple[Gpu, list[Verdict]]]) -> str:
-    """What has no code for the GPUs, worst first, and then what each library carries."""
-    lines: list[str] = []
+    """How it stands, what has no code for the GPUs, worst first, then what each library carries and what to type."""
+    lines: list[str] = [_headline(scanned, judged), ""]
     for gpu, verdicts in judged:
-        lines += [f"{gpu.name} ({gpu.arch.value or 'architecture not known'})", *_gpu(verdicts), ""]
+        lines += [f"{gpu.name} ({gpu.arch.value or 'architecture unknown'})", *_gpu(verdicts), ""]
     for found in scanned:
         lines += [found.label, *_inventory(found.libraries), ""]
-    return printable("\n".join(lines))
+    return printable("\n".join([*lines, f"Next: {_next(judged)}", ""]))
+
+
+def _headline(scanned: list[Scanned], judged: list[tuple[Gpu, list[Verdict]]]) -> str:
+    libraries = sum(len(found.libraries) for found in scanned)
+    if not libraries:
+        return "No library with GPU code found."
+    for standing, what in (("missing", "no code"), ("unknown", "code that could not be read")):
+        gpus = [gpu.name for gpu, verdicts in judged if any(verdict.standing == standing for verdict in verdicts)]
+        if gpus:
+            count = sum(len(v.libraries) for _, verdicts in judged for v in verdicts if v.standing == standing)
+            has = "y has" if count == 1 else "ies have"
+            return f"{count} librar{has} {what} for {', '.join(dict.fromkeys(gpus))}."
+    if judged:
+        return f"Every library that decides has code for {', '.join(dict.fromkeys(gpu.name for gpu, _ in judged))}."
+    return f"{libraries} librar{'y' if libraries == 1 else 'ies'} read; no GPU to compare with."
+
+
+def _next(judged: list[tuple[Gpu, list[Verdict]]]) -> str:
+    missing = [gpu for gpu, verdicts in judged if any(verdict.standing == "missing" for verdict in verdicts)]
+    if missing:
+        return command_line(("gpudoctor", "recommend", "--gpu", missing[0].name))
+    return "gpudoctor check" if judged else 'gpudoctor scan --gpu "RTX 4090" PATH'
 
 
 def _gpu(verdicts: list[Verdict]) -> Iterator[str]:

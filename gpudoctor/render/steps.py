@@ -1,23 +1,37 @@
-"""Ways out and commands as a person pastes them."""
+"""Fixes and commands as a person pastes them."""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterator
 
-from gpudoctor.render.lines import Line
+from gpudoctor.render.lines import Line, Span
 from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep, Step
+
+_COMMAND = r"(?:RUN|sudo|conda|mamba|pixi|uv|poetry|unset|docker|podman|python3?|~?/\S*/python\S*) \S"
+"""How a line begins that a shell (or a Dockerfile) takes, in what a person is told to do."""
 
 
 def fix_lines(fix: PlannedFix, label: str) -> Iterator[Line]:
-    """One way out with its steps."""
-    yield [(f"    {label}: ", "green"), (fix.title, "")]
+    """One fix with its steps."""
+    yield [("    ", ""), (f"{label}: ", "green"), (fix.title, "")]
     for step in fix.steps:
-        style = "" if isinstance(step, ManualStep) else "command"
-        yield from ([(f"      {line}", style)] for line in step_lines(step))
+        yield from ([("      ", ""), span] for span in step_spans(step))
         if isinstance(step, EnvStep) and step.why:
-            yield [(f"      ({step.why})", "dim")]
+            yield [("      ", ""), (f"({step.why})", "dim")]
+
+
+def step_spans(step: Step) -> Iterator[Span]:
+    """The lines of a step: commands, sentences, and what is to be written into a file as it stands."""
+    lines = step_lines(step)
+    for number, line in enumerate(lines):
+        copied = any(earlier.endswith(":") for earlier in lines[:number])
+        if not isinstance(step, ManualStep) or re.match(_COMMAND, line):
+            yield line, "command"
+        else:
+            yield line, "verbatim" if copied else ""
 
 
 def step_lines(step: Step) -> tuple[str, ...]:

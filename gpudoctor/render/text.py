@@ -1,118 +1,113 @@
-"""The report for a person: what this machine has, the first cause, what was seen and wanted, the way out."""
+"""The report for a person: how it stands, what this machine has, each problem with its fix, what to type next."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
 from gpudoctor.privacy import pseudonyms
 from gpudoctor.render.inventory import inventory
 from gpudoctor.render.lines import Line, ignored_lines, print_lines
 from gpudoctor.render.steps import fix_lines
+from gpudoctor.render.summary import could_not_check, headline, next_lines
 
 if TYPE_CHECKING:
+    from gpudoctor.render.formats import Look
     from gpudoctor.report import Report, ReportedFinding
 
-_MARKS = {"error": ("✗ ERROR", "bold red"), "warning": ("! WARNING", "bold yellow"), "note": ("· note", "cyan")}
-_VERDICTS = {
-    "ok": ("OK", "bold green"),
-    "warning": ("WARNING", "bold yellow"),
-    "error": ("ERROR", "bold red"),
-    "unknown": ("UNKNOWN", "bold magenta"),
+_MARKS = {
+    "error": ("✗ Problem  ", "bold red"),
+    "warning": ("! Warning  ", "bold yellow"),
+    "note": ("· Note  ", "cyan"),
 }
 
 
-def print_report(
-    report: Report,
-    out: TextIO,
-    *,
-    verbose: bool = False,
-    quiet: bool = False,
-    color: bool = True,
-    table: Sequence[Line] = (),
-    table_only: bool = False,
-) -> None:
-    """Print a report to `out`: with colour if it is a terminal and `color`, plain text otherwise.
-
-    `table` tells what the smoke kernels did; `table_only`: nothing else is told of the machine.
-    """
+def print_report(report: Report, out: TextIO, look: Look) -> None:
+    """Print a report to `out`: with colour if it is a terminal and `look` wants that."""
     here = report.subject.kind == "machine"
-    head = () if table_only else inventory(report)
-    lines = _lines(report, verbose, quiet, (head, table))
-    print_lines(lines, out, color=color, exact_commands=here, stand_in=pseudonyms(report.machine))
+    lines = _first_problem(report) if look.quiet else _lines(report, look)
+    print_lines(lines, out, color=look.color, exact_commands=here, stand_in=pseudonyms(report.machine))
 
 
-def _lines(report: Report, verbose: bool, quiet: bool, parts: tuple[Iterable[Line], ...]) -> Iterator[Line]:
-    worst = [finding for finding in report.findings if finding.severity == "error"]
-    if quiet:
-        for finding in worst[:1]:
-            yield from _finding(finding, verbose=False, first=True)
-        return
+def _first_problem(report: Report) -> Iterator[Line]:
+    for finding in report.findings[:1]:
+        if finding.severity == "error":
+            yield from _problem(finding, report, verbose=False, first=True)
+
+
+def _lines(report: Report, look: Look) -> Iterator[Line]:
     label = report.subject.label if report.subject.kind != "machine" else "this machine"
-    yield [("gpudoctor ", "bold"), (f"{report.gpudoctor} · {label} · level {report.machine.level}", "")]
-    yield []
-    for number, part in enumerate(filter(None, map(tuple, parts))):
-        if number:
+    yield headline(report, look)
+    yield [(f"gpudoctor {report.gpudoctor} · {label} · level {report.machine.level}", "dim")]
+    for part in (inventory(report) if look.about == "machine" else (), look.table):
+        if lines := tuple(part):
             yield []
-        yield from part
-    shown = [f for f in report.findings if verbose or f.severity != "note"] or []
+            yield from lines
+    if look.note:
+        yield [("  ", ""), (look.note, "dim")]
+    shown = [finding for finding in report.findings if look.verbose or finding.severity != "note"]
     for number, finding in enumerate(shown):
         yield []
-        yield from _finding(finding, verbose, first=number == 0)
-    notes = [f for f in report.findings if f.severity == "note" and f not in shown]
+        yield from _problem(finding, report, verbose=look.verbose, first=number == 0)
+    notes = [finding for finding in report.findings if finding not in shown]
     if notes:
         yield []
-        yield from (
-            [("  · note  ", "cyan"), (f"{finding.message} ", ""), (f"[{finding.id}]", "dim")] for finding in notes
-        )
-    yield from _open_questions(report, verbose)
+    for note in notes:
+        yield [("  · Note  ", "cyan"), (note.message, ""), (f" [{note.id}]", "dim")]
+    yield from _unanswered(report, look)
     yield from ignored_lines(report)
+    if look.best:
+        yield []
+        yield [("Best build here: ", "bold"), (look.best[0], "")]
+        yield [("  ", ""), (look.best[1], "command")]
     yield []
-    yield _verdict(report)
+    yield from next_lines(report, look)
 
 
-def _finding(finding: ReportedFinding, verbose: bool, first: bool) -> Iterator[Line]:
+def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: bool) -> Iterator[Line]:
     mark, style = _MARKS[finding.severity]
-    yield [(f"{mark}  ", style), (finding.slug, "bold"), (f" [{finding.id}]", "dim"), (f"  {finding.subject}", "")]
-    yield [(f"    {finding.message}", "")]
-    if finding.saw:
-        yield [("    saw   ", "dim"), (finding.saw, "")]
-    if finding.want:
-        yield [("    want  ", "dim"), (finding.want, "")]
+    subject = f"  {finding.subject}" if finding.subject else ""
+    yield [(mark, style), (finding.slug, "bold"), (f" [{finding.id}]", "dim"), (subject, "")]
+    yield [("    ", ""), (finding.message, "")]
+    for number, fix in enumerate(finding.fixes if first or verbose else finding.fixes[:1]):
+        yield from fix_lines(fix, "Alternative" if number else "Fix")
+    yield from found_and_needed(finding)
     if finding.confidence != "certain":
-        yield [(f"    This is {finding.confidence}, not certain.", "dim")]
-    if verbose:
-        for evidence in finding.evidence:
-            yield [
-                (f"    read  {evidence.fact} = {evidence.value}", "dim"),
-                (f"  ({evidence.source})" if evidence.source else "", "dim"),
-            ]
-        if finding.refs:
-            yield [(f"    see   {', '.join(finding.refs)}", "dim")]
-    shown = finding.fixes if first or verbose else finding.fixes[:1]
-    for number, fix in enumerate(shown):
-        yield from fix_lines(fix, "Way out" if number == 0 else "Or")
+        from gpudoctor.render.certainty import certainty
+
+        sure = certainty(finding, report)
+        yield [("    ", ""), (sure, "dim")]
+    if not verbose:
+        return
+    for evidence in finding.evidence:
+        source = f"  ({evidence.source})" if evidence.source else ""
+        yield [("    read    ", "dim"), (f"{evidence.fact} = {evidence.value}{source}", "dim")]
+    if finding.refs:
+        yield [("    see     ", "dim"), (", ".join(finding.refs), "dim")]
 
 
-def _open_questions(report: Report, verbose: bool) -> Iterator[Line]:
-    questions = [q for q in report.not_judged if verbose or q.matters]
+def found_and_needed(finding: ReportedFinding) -> Iterator[Line]:
+    """What was found and what is needed; a list that stands in the message is not told again."""
+    for label, value in (("found", finding.saw), ("needed", finding.want)):
+        if value and not _told(value, finding.message):
+            yield [(f"    {label:<8}", "dim"), (value, "")]
+
+
+def _told(value: str, message: str) -> bool:
+    """Whether a message has all the words of a value of several."""
+    words = _words(value)
+    return len(words) > 1 and words <= _words(message)
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[\w./+-]*\w", text.lower()))
+
+
+def _unanswered(report: Report, look: Look) -> Iterator[Line]:
+    questions = [question for question in report.not_judged if look.verbose or question.matters]
     if questions:
         yield []
     for question in questions:
         style = "magenta" if question.matters else "dim"
-        yield [("  ? not judged  ", style), (f"{question.why} [{question.id}]", "")]
-
-
-def _verdict(report: Report) -> Line:
-    word, style = _VERDICTS[report.verdict]
-    errors = sum(finding.severity == "error" for finding in report.findings)
-    failed = report.smoke is not None and any(k.status not in ("pass", "skipped") for k in report.smoke.kernels)
-    rest = {
-        "ok": "though not all kernels pass: see the notes above." if failed else "no fault was found.",
-        "warning": f"{'not all kernels pass: see above' if failed else 'it works, but see above'}.",
-        "error": f"repair the first finding first (`gpudoctor explain {report.findings[0].id}` says more)."
-        if errors
-        else "",
-        "unknown": "something that decides about a usable GPU could not be judged.",
-    }[report.verdict]
-    return [("Verdict: ", "bold"), (word, style), (f", {rest}", "")]
+        yield [("  ? ", style), (could_not_check(question), ""), (f" [{question.id}]", "dim")]

@@ -139,7 +139,7 @@ def refusal(situation: Situation, gpu: Gpu) -> Refusal | None:
 
 @answer_once
 def refusals(situation: Situation, gpu: Gpu) -> tuple[Refusal, ...]:
-    """All reasons of its age, and the first of its branch and module flavour.
+    """The first reason of its branch and module flavour, and its age.
 
     Where the branch or the flavour is not known, the driver's own lines in the kernel log count.
     """
@@ -147,7 +147,7 @@ def refusals(situation: Situation, gpu: Gpu) -> tuple[Refusal, ...]:
         return ()
     by_rule = _by_branch_or_flavour(situation, gpu) if gpu.nvml is None else None
     age: tuple[Refusal, ...] = ("driver-too-old",) if _is_older(situation, gpu) else ()
-    return (*age, by_rule) if by_rule else age
+    return (by_rule, *age) if by_rule else age
 
 
 def _is_older(situation: Situation, gpu: Gpu) -> bool:

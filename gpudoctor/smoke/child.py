@@ -6,7 +6,6 @@ import os
 import posixpath
 import re
 import secrets
-import selectors
 import signal
 import subprocess
 import time
@@ -16,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from gpudoctor.host.bound_child import bound
+from gpudoctor.host.bound_child import BoundChild
 from gpudoctor.host.interrupts import Interruptions
-from gpudoctor.host.process_tree import ProcessTree, kill
+from gpudoctor.host.process_tree import kill
 from gpudoctor.smoke.kernels.channel import GarbledError, Message, Reader, send
 from gpudoctor.smoke.kernels.serve import CHANNEL_GONE
 from gpudoctor.smoke.shared_memory import SharedMemory
@@ -126,16 +125,17 @@ class Child:
         """The child may write into `folder`; with `count` it counts torch's devices after the import."""
         self._trace = folder / f"trace-{secrets.token_hex(4)}"
         self._kernels = kernels
-        self._interruptions = interruptions
         self._shared_memory = SharedMemory()
         self._reader = Reader()
         self._pending: deque[Message] = deque()
         self._tails = {"stdout": b"", "stderr": b""}
         self._garbled = self._closed = self._ready = False
         self._beat = time.monotonic()
-        self._start(interpreter, environ, folder, count)
+        self._start(interpreter, environ, folder, interruptions, count)
 
-    def _start(self, interpreter: str, environ: Mapping[str, str], folder: Path, count: bool) -> None:
+    def _start(
+        self, interpreter: str, environ: Mapping[str, str], folder: Path, interruptions: Interruptions, count: bool
+    ) -> None:
         cwd, caches = folder / f"cwd-{secrets.token_hex(4)}", folder / "caches"
         cwd.mkdir()
         caches.mkdir(exist_ok=True)
@@ -144,9 +144,14 @@ class Child:
         arguments = (self._kernels, commands, events, self._trace, "count" if count else "")
         own = {"PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C"}
         try:
-            self._tree = ProcessTree(
-                [interpreter, *bound(_BOOTSTRAP, *map(str, arguments))],
-                environ={**environ, **dict.fromkeys(_CACHES, str(caches)), **own},
+            self._child = BoundChild(
+                _BOOTSTRAP,
+                [str(argument) for argument in arguments],
+                self._hear,
+                interruptions,
+                interpreter=(interpreter,),
+                channels={"events": self._events},
+                env={**environ, **dict.fromkeys(_CACHES, str(caches)), **own},
                 cwd=str(cwd),
                 pass_fds=(commands, events),
             )
@@ -157,12 +162,6 @@ class Child:
         finally:
             for descriptor in (commands, events):
                 os.close(descriptor)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._interruptions, selectors.EVENT_READ, "interruptions")
-        self._selector.register(self._events, selectors.EVENT_READ, "events")
-        for name in self._tails:
-            stream = getattr(self._tree.process, name)
-            self._selector.register(stream, selectors.EVENT_READ, name)
 
     def send(self, message: Message) -> None:
         """Send the child a message. `receive` notices if it is gone."""
@@ -178,8 +177,9 @@ class Child:
         deadline = time.monotonic() + seconds
         closed_since: float | None = None
         while True:
-            ended = self._tree.has_ended
-            self._pump(0.0 if ended or self._pending else min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+            ended = self._child.has_ended
+            seconds = min(_POLL_SECONDS, max(0.0, deadline - time.monotonic()))
+            self._child.listen(0.0 if ended or self._pending else seconds)
             if self._pending:
                 return self._pending.popleft()
             now = time.monotonic()
@@ -197,19 +197,13 @@ class Child:
             if now >= deadline:
                 raise self.lost("silent")
 
-    def _pump(self, seconds: float) -> None:
-        """Read what arrives within `seconds`: printed text before messages, since it was printed first."""
-        ready = [key for key, _ in self._selector.select(seconds)]
-        self._interruptions.check()
-        for key in sorted(ready, key=lambda key: key.data == "events"):
-            data = os.read(key.fd, 1 << 16)
-            if not data:
-                self._selector.unregister(key.fileobj)
-                self._closed = self._closed or key.data == "events"
-            elif key.data == "events":
-                self._take(data)
-            else:
-                self._tails[key.data] = (self._tails[key.data] + data)[-_TAIL_LIMIT:]
+    def _hear(self, name: str, data: bytes) -> None:
+        if name != "events":
+            self._tails[name] = (self._tails[name] + data)[-_TAIL_LIMIT:]
+        elif data:
+            self._take(data)
+        else:
+            self._closed = True
 
     def _take(self, data: bytes) -> None:
         self._beat = time.monotonic()
@@ -225,11 +219,11 @@ class Child:
 
     def _numbers(self) -> list[int]:
         """The child and every descendant."""
-        return [self._tree.process.pid, *self._tree.descendants()]
+        return [self._child.process.pid, *self._child.descendants()]
 
     def _stopped_by(self) -> int | None:
         with suppress(ChildProcessError):
-            state = os.waitid(os.P_PID, self._tree.process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+            state = os.waitid(os.P_PID, self._child.process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
             return None if state is None else state.si_status
         return None
 
@@ -243,26 +237,24 @@ class Child:
             status = -(self._stopped_by() or signal.SIGSTOP)
         elif how == "ended":
             self._drain()
-            self._tree.process.wait()
-            status = self._tree.process.returncode
+            self._child.process.wait()
+            status = self._child.process.returncode
         return Lost(how, status, self._said(), self._place(), gil)
 
     def _ask_place(self) -> None:
         """The signal's handler is in C: it answers even while the GIL is held."""
         with suppress(ProcessLookupError):
-            os.kill(self._tree.process.pid, signal.SIGUSR1)
+            os.kill(self._child.process.pid, signal.SIGUSR1)
         deadline = time.monotonic() + _TRACE_SECONDS
-        while time.monotonic() < deadline and not self._tree.has_ended and not self._place():
+        while time.monotonic() < deadline and not self._child.has_ended and not self._place():
             time.sleep(0.01)
         self._drain()
 
     def _drain(self) -> None:
         """Read the last output; a process that the child left running may print for ever."""
         for _ in range(64):
-            left = [key.data for key in self._selector.get_map().values() if key.data in self._tails]
-            if not left or not any(key.data in left for key, _ in self._selector.select(0)):
+            if not self._child.listen(0.0):
                 return
-            self._pump(0)
 
     def _said(self) -> str:
         """The last lines with content, from the error output, else from the standard output."""
@@ -291,16 +283,15 @@ class Child:
         os.close(self._commands)
         self._shared_memory.note(self._numbers())
         deadline = time.monotonic() + (1.0 if patient else 0.0)
-        while time.monotonic() < deadline and not self._tree.has_ended:
+        while time.monotonic() < deadline and not self._child.has_ended:
             time.sleep(0.002)
-        if not self._tree.has_ended:
-            kill(self._tree.process.pid)
+        if not self._child.has_ended:
+            kill(self._child.process.pid)
             with suppress(subprocess.TimeoutExpired):
-                self._tree.process.wait(_END_SECONDS)
+                self._child.process.wait(_END_SECONDS)
         self._await_trackers()
-        self._selector.close()
+        ended = self._child.end()
         os.close(self._events)
-        ended = self._tree.end()
         self._shared_memory.remove()
         return ended
 
@@ -308,7 +299,7 @@ class Child:
         """Python's resource trackers clean up after their users, and end by themselves when those are gone."""
         patience = time.monotonic() + _TRACKER_SECONDS
         while time.monotonic() < patience:
-            left = list(self._tree.descendants())
+            left = list(self._child.descendants())
             trackers = [number for number in left if _is_tracker(number)]
             for number in left:
                 if number not in trackers:

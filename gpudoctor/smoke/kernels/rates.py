@@ -72,7 +72,7 @@ def host_copy_rate(run: Run) -> Outcome:
     again = best_seconds(run, lambda: back.copy_(gpu, non_blocking=True), budget=2.0)
     run.synchronize()
     moved = host.numel() * 4 / 1e9
-    return _check_copy(run, back, host, {"to_card_gb_per_s": moved / there, "from_card_gb_per_s": moved / again})
+    return _check_copy(run, back, host, {"to_gpu_gb_per_s": moved / there, "from_gpu_gb_per_s": moved / again})
 
 
 def _random_words(run: Run, size: int, device: str) -> Any:

@@ -1,13 +1,16 @@
-"""The plan of a repair, what became of it, and the journal: for a person, and as JSON (design §3)."""
+"""The plan of a fix and what became of it: for a person, and as JSON (design §3)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
+from msgspec import Struct
+
+from gpudoctor.planner.place import OVERRIDE
 from gpudoctor.render.lines import Line, print_lines, printable
-from gpudoctor.render.steps import command_line, step_lines
-from gpudoctor.step import ManualStep, RunStep
+from gpudoctor.render.steps import command_line, step_spans
+from gpudoctor.step import RunStep, Step
 
 if TYPE_CHECKING:
     from gpudoctor.finding import Finding, Risk
@@ -24,7 +27,7 @@ _RISKS: dict[Risk, str] = {
 }
 
 
-def repair_data(plan: Repair) -> dict[str, Any]:
+def plan_data(plan: Repair) -> dict[str, Any]:
     """As built-in types, in the order of the contract."""
     import msgspec
 
@@ -40,54 +43,73 @@ def repair_data(plan: Repair) -> dict[str, Any]:
     return data
 
 
-def print_repair(
-    plan: Repair, findings: Sequence[Finding], subject: str, out: TextIO, *, color: bool, here: bool
-) -> None:
-    """Print the plan for these findings. `here`: its commands are for this machine, and are printed exactly."""
-    print_lines(_plan(plan, findings, subject), out, color=color, exact_commands=here)
+class Around(Struct, frozen=True):
+    """What stands around a plan: where it applies, and what to type for the same place."""
+
+    subject: str
+    here: bool
+    """Its commands are for this machine, and are printed exactly."""
+    place: tuple[str, ...] = ()
+    """The options that name this environment to `gpudoctor fix`."""
+    next: tuple[str, ...] = ()
+    """The command to type next; none where the plan is applied now."""
 
 
-def _plan(plan: Repair, findings: Sequence[Finding], subject: str) -> Iterator[Line]:
+def print_plan(plan: Repair, findings: Sequence[Finding], around: Around, out: TextIO, *, color: bool) -> None:
+    """Print the plan for these problems."""
+    print_lines(_plan(plan, findings, around), out, color=color, exact_commands=around.here)
+
+
+def _plan(plan: Repair, findings: Sequence[Finding], around: Around) -> Iterator[Line]:
     names = {finding.id: finding.slug for finding in findings}
     if plan.steps:
-        yield [("Repair of ", "bold"), (subject, "bold")]
+        steps = f"{len(plan.steps)} step{'s' * (len(plan.steps) > 1)}"
+        shown = "" if plan.to_run else " (shown only)"
+        yield [(f"Plan: {steps}{shown}", "bold"), (f", {around.subject}", "")]
         yield []
     if plan.pinned:
-        yield [("! These installed packages want another torch than the one that comes: ", "bold yellow")]
-        yield from ([(f"    {package}", "")] for package in plan.pinned)
+        yield [("! These installed packages want another torch than the one that comes:", "bold yellow")]
+        yield from ([("    ", ""), (package, "")] for package in plan.pinned)
         yield []
     for number, planned in enumerate(plan.steps, 1):
-        yield from _step(number, planned, names)
+        yield from _step(number, planned, names, around)
         yield []
     yield [(plan.after, "")]
+    if around.next:
+        yield [("Next: ", "bold"), (command_line(around.next), "command")]
 
 
-def _step(number: int, planned: PlannedStep, names: dict[str, str]) -> Iterator[Line]:
+def _step(number: int, planned: PlannedStep, names: dict[str, str], around: Around) -> Iterator[Line]:
     step = planned.step
     mark = [(f"   not run: {planned.why_not}", "yellow")] if planned.why_not else []
     because = ", ".join(f"{names.get(id, id)} [{id}]" for id in planned.because)
     yield [(f"{number}. ", "bold"), (because, "bold"), *mark]
-    style = "" if isinstance(step, ManualStep) else "command"
-    yield from ([(f"     {line}", style)] for line in step_lines(step))
-    yield from _details(planned)
+    yield from ([("     ", ""), span] for span in step_spans(step))
+    yield from _details(planned, around)
 
 
-def _details(planned: PlannedStep) -> Iterator[Line]:
+def _details(planned: PlannedStep, around: Around) -> Iterator[Line]:
     step = planned.step
     if step.why:
         yield _detail("why", step.why)
     if planned.replaces:
         yield _detail("replaces", ", ".join(planned.replaces))
     if step.risk != "safe" or isinstance(step, RunStep):
-        yield _detail("risk", _RISKS[step.risk])
+        yield _detail("risk", _RISKS[step.risk] if planned.replaces or step.risk != "replaces" else _risk(step))
     if not isinstance(step, RunStep):
         return
     if planned.state == "will run" and step.risk not in ("root", "reboot"):
-        yield _detail("undo", "gpudoctor fix --undo")
+        yield [(f"     {'undo':<9}", "dim"), (command_line(("gpudoctor", "fix", "--undo", *around.place)), "command")]
     elif step.undo:
         for number, argv in enumerate(step.undo):
             as_root = "sudo " if step.risk == "root" and planned.why_not else ""
             yield [(f"     {'undo' if number == 0 else '':<9}", "dim"), (as_root + command_line(argv), "command")]
+
+
+def _risk(step: Step) -> str:
+    """Of what replaces no package that is installed."""
+    override = any(OVERRIDE in word for word in (step.argv if isinstance(step, RunStep) else (str(step),)))
+    return "the GPU runs code for another one: unsupported, results can be wrong" if override else _RISKS["replaces"]
 
 
 def _detail(name: str, text: str) -> Line:
@@ -136,19 +158,23 @@ def _ids(findings: Iterable[Finding]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(finding.id for finding in findings))
 
 
-def print_outcome(applied: Applied, proof: Proof | None, out: TextIO, *, color: bool) -> None:
-    """Print whether the steps ran, what is repaired, what is left and what is new."""
-    print_lines(_outcome(applied, proof), out, color=color)
+def print_outcome(
+    applied: Applied, proof: Proof | None, out: TextIO, *, color: bool, place: tuple[str, ...] = ()
+) -> None:
+    """Print how it stands now, what is fixed, what is left and what is new; `place`: options of the environment."""
+    print_lines(_outcome(applied, proof, place), out, color=color, exact_commands=True)
 
 
-def _outcome(applied: Applied, proof: Proof | None) -> Iterator[Line]:
+def _outcome(applied: Applied, proof: Proof | None, place: tuple[str, ...]) -> Iterator[Line]:
     if not applied.ok:
         yield from _failure(applied)
     if proof is not None:
         yield []
         yield from _proof(proof)
     if applied.run is not None and not applied.interrupted and not applied.run.has("unchanged"):
-        yield [("`gpudoctor fix --undo` takes this repair back.", "dim")]
+        yield [("Undo: ", "dim"), (command_line(("gpudoctor", "fix", "--undo", *place)), "command")]
+    command = ("gpudoctor", "fix", "--continue") if applied.interrupted else ("gpudoctor", "check")
+    yield [("Next: ", "bold"), (command_line((*command, *place)), "command")]
 
 
 def _failure(applied: Applied) -> Iterator[Line]:
@@ -160,28 +186,41 @@ def _failure(applied: Applied) -> Iterator[Line]:
     yield [(f"✗ step {applied.failed + 1} failed: {ended}", "bold red")]
     yield [(f"    {command_line(argv)}", "command")]
     yield from ([(f"    {line}", "dim")] for line in applied.last_lines[-8:])
-    done = f"Steps 1 to {applied.failed} were run" if applied.failed else "No step before it was run"
-    changed = " Nothing was changed." if applied.run and applied.run.has("unchanged") else ""
-    yield [(f"{done}, none after it.{changed}", "")]
+    if applied.run and applied.run.has("unchanged"):
+        changed = ". Nothing was changed."
+    else:
+        changed = f"; steps 1 to {applied.failed} are done." if applied.failed else "; nothing else was changed."
+    yield [(f"Stopped at step {applied.failed + 1}{changed}", "")]
     if applied.interrupted:
-        yield [("`gpudoctor fix --continue` goes on, `gpudoctor fix --undo` takes it back.", "")]
+        yield [("`gpudoctor fix --continue` goes on, `gpudoctor fix --undo` undoes it.", "")]
 
 
 def _proof(proof: Proof) -> Iterator[Line]:
+    yield [(_state(proof), "bold")]
     for finding in proof.repaired:
-        yield [("✓ repaired     ", "bold green"), _name(finding)]
+        yield [("✓ fixed        ", "bold green"), _name(finding)]
     for finding in proof.by_variables:
         yield [("· variable     ", "cyan"), _name(finding), (f"  {finding.message}", "")]
     if proof.by_variables:
-        text = '  is set by `eval "$(gpudoctor env)"` in a shell, by `gpudoctor preflight --set-env` for a command.'
-        yield [(text, "")]
+        text = '`eval "$(gpudoctor env)"` sets it in a shell, `gpudoctor preflight --set-env` for one command.'
+        yield [("  ", ""), (text, "")]
     for finding in proof.left:
         yield [("✗ still there  ", "bold red"), _name(finding), (f"  {finding.message}", "")]
     for finding in proof.new:
         yield [("! new          ", "bold yellow"), _name(finding), (f"  {finding.message}", "")]
     for why in proof.questions:
-        yield [("? not judged   ", "magenta"), (why, "")]
-    yield [("Verdict after it: ", "bold"), (proof.verdict.upper(), "bold")]
+        yield [("? unchecked    ", "magenta"), (why, "")]
+
+
+def _state(proof: Proof) -> str:
+    """ "Fixed 1 problem; 1 is still there"."""
+    fixed, left = len(proof.repaired), len(proof.left) + len(proof.new)
+    parts = [f"Fixed {fixed} problem{'s' * (fixed != 1)}" if fixed or left else "Applied"]
+    if left:
+        parts.append(f"{left} problem{'s' * (left != 1)} left")
+    if proof.questions:
+        parts.append("an important check could not be completed")
+    return "; ".join(parts) + "."
 
 
 def _name(finding: Finding) -> tuple[str, str]:

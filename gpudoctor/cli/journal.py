@@ -1,4 +1,4 @@
-"""The runs that the journal keeps: those that were cut off, the list of all, and giving one up."""
+"""The fixes in the journal: those that were cut off, the list of all, and forgetting one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from gpudoctor.cli.telling import asked_for, colored, print_json
+from gpudoctor.cli.output import asked_for, print_json
 from gpudoctor.command_line.running import tell
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def kept_runs(places: tuple[str, ...] = ()) -> tuple[Run, ...]:
     _tell_other_home(home)
     for bad in found.unreadable:
         of_here = bad.prefix is None or bad.prefix in places
-        perhaps = " It may be a repair of this environment." if places and of_here else ""
+        perhaps = " It may be a fix of this environment." if places and of_here else ""
         tell(f"Left out {bad.folder}: {bad.why.rstrip('.')}.{perhaps} Move that folder away to be rid of this line.")
     return found.runs
 
@@ -85,7 +85,7 @@ def tell_cut_off(run: Run) -> None:
     """That a run was cut off, and what can be done about it."""
     from gpudoctor.render.journal import when
 
-    what = "undo of a repair" if run.state == "undoing" else "repair"
+    what = "undo of a fix" if run.state == "undoing" else "fix"
     fixes = "--undo goes on with it" if run.state == "undoing" else "--continue or --undo"
     tell(
         f"A {what} of this environment was cut off ({run.id}, {when(run.when)}): "
@@ -101,12 +101,12 @@ def history(shown: Shown) -> int:
     if shown.style == "json":
         print_json(history_data(found), shown)
     else:
-        print_history(found, sys.stdout, color=colored(shown))
+        print_history(found, sys.stdout, color=not shown.no_color)
     return 0
 
 
 def forget(name: str, shown: Shown, *, yes: bool, dry_run: bool, force: bool) -> int:
-    """Give up what is kept of the run with this id, and the run's place in the list."""
+    """Delete what is kept to undo the run with this id, and the run's place in the list."""
     from gpudoctor.fix.errors import RepairError, reason
     from gpudoctor.fix.undo import forget as give_up
     from gpudoctor.host import InputError
@@ -114,9 +114,9 @@ def forget(name: str, shown: Shown, *, yes: bool, dry_run: bool, force: bool) ->
 
     run = next((run for run in kept_runs() if run.id == name), None)
     if run is None:
-        raise InputError(f"--forget {name}: no repair of this id is in the journal (`gpudoctor fix --history`)")
+        raise InputError(f"--forget {name}: the journal has no fix of this id (`gpudoctor fix --history`)")
     if shown.style == "text" and not shown.quiet:
-        print_kept(run, sys.stdout, color=colored(shown))
+        print_kept(run, sys.stdout, color=not shown.no_color)
         sys.stdout.flush()
     if dry_run or not asked_for("Forget it?", "fix --forget RUN", shown, yes=yes):
         return 0
@@ -128,5 +128,5 @@ def forget(name: str, shown: Shown, *, yes: bool, dry_run: bool, force: bool) ->
     if shown.style == "json":
         print_json(forgotten_data(run, freed), shown)
     else:
-        print_forgotten(run, freed, sys.stdout, color=colored(shown))
+        print_forgotten(run, freed, sys.stdout, color=not shown.no_color)
     return 0

@@ -1,4 +1,4 @@
-"""How a repair and what takes it back speak: JSON at the end, lines as they go."""
+"""What `fix` prints and asks: JSON at the end, lines as it goes, a question before it changes anything."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gpudoctor.command_line.running import tell
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import Shown
     from gpudoctor.fix.apply import Event
+    from gpudoctor.machine import Machine
 
 
 def print_json(data: dict[str, Any], shown: Shown) -> None:
@@ -26,9 +27,14 @@ def print_json(data: dict[str, Any], shown: Shown) -> None:
     write_report_file(shown.report_file, text)
 
 
-def colored(shown: Shown) -> bool:
-    """Whether a terminal gets colour."""
-    return not (shown.no_color or os.environ.get("NO_COLOR"))
+def place_of(machine: Machine) -> tuple[str, ...]:
+    """The options that name the examined environment from any folder and shell; none where it is the active one."""
+    environment = machine.environment.value
+    active = {os.environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")}
+    if environment is None or not environment.prefix or environment.prefix in active:
+        return ()
+    own = environment.kind in ("venv", "conda")
+    return ("--python", environment.prefix if own else environment.interpreter or environment.prefix)
 
 
 def asked_for(question: str, command: str, shown: Shown, *, yes: bool) -> bool:
@@ -48,7 +54,7 @@ def teller(shown: Shown) -> Callable[[Event], None]:
     """Tells of a run as it goes: to the person, or to stderr where stdout is for JSON."""
     from gpudoctor.fix.apply import Line, Saving, StepStarts
     from gpudoctor.render.lines import printable
-    from gpudoctor.render.repair import step_line
+    from gpudoctor.render.plan import step_line
 
     to_stderr = shown.style == "json"
     live = sys.stderr.isatty() and not shown.quiet
@@ -57,7 +63,7 @@ def teller(shown: Shown) -> Callable[[Event], None]:
         if isinstance(event, Saving):
             if live:
                 end = "\n" if event.done >= event.of else ""
-                click.echo(f"\rkeeping what is there: {event.done} of {event.of} files{end}", err=True, nl=False)
+                click.echo(f"\rsaving what is there: {event.done} of {event.of} files{end}", err=True, nl=False)
         elif shown.quiet:
             return
         elif isinstance(event, StepStarts):

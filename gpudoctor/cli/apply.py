@@ -1,4 +1,4 @@
-"""Showing a repair, running exactly what was shown, and proving it by a second look."""
+"""Showing a plan, applying exactly what was shown, and checking the machine again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from gpudoctor.cli.telling import colored, print_json, teller
+from gpudoctor.cli.output import place_of, print_json, teller
 from gpudoctor.command_line.running import tell
 
 if TYPE_CHECKING:
@@ -38,33 +38,51 @@ def why_dry(shown: Shown) -> str:
     """Why nothing was run although something could be."""
     if shown.style != "text":
         return "Nothing was changed: without --yes JSON is that of a dry run."
-    return "Nothing was changed: there is no terminal to ask on. `gpudoctor fix --yes` runs it."
+    return "Nothing was changed: there is no terminal to ask on. `gpudoctor fix --yes` applies the plan."
 
 
 def confirmed(plan: Repair) -> bool:
     """Ask; no is the answer of whoever just presses Enter."""
     numbers = [str(at) for at, planned in enumerate(plan.steps, 1) if planned.state == "will run"]
     what = f"step {numbers[0]}" if len(numbers) == 1 else f"steps {', '.join(numbers)}"
-    return click.confirm(f"Run {what}?", default=False)
+    return click.confirm(f"Apply {what}?", default=False)
 
 
 def show(
-    plan: Repair, look: Look, shown: Shown, examination: Examination, *, outcome_follows: bool, asks: bool
+    plan: Repair,
+    look: Look,
+    shown: Shown,
+    examination: Examination,
+    *,
+    outcome_follows: bool,
+    asks: bool,
+    install: str | None = None,
 ) -> None:
     """Print the plan; as JSON only where it is not printed at the end of a run, with its outcome. Who is asked sees
     it, quiet or not."""
-    from gpudoctor.render.repair import print_repair, repair_data
+    from gpudoctor.render.plan import Around, plan_data, print_plan
 
     if shown.style == "json":
         if not outcome_follows:
-            print_json(repair_data(plan), shown)
+            print_json(plan_data(plan), shown)
     elif asks or not shown.quiet:
-        findings = look.judgement.findings
         environment = look.machine.environment.value
-        where = f"{environment.prefix} for " if environment and environment.prefix else ""
-        subject = f"{where}{examination.subject}"
-        print_repair(plan, findings, subject, sys.stdout, color=colored(shown), here=examination.here)
+        where = f"{environment.prefix} on " if environment and environment.prefix else ""
+        around = Around(
+            subject=f"{where}{examination.subject}",
+            here=examination.here,
+            place=place_of(look.machine),
+            next=() if asks or outcome_follows else _next(plan, look, examination, install),
+        )
+        print_plan(plan, look.judgement.findings, around, sys.stdout, color=not shown.no_color)
         sys.stdout.flush()
+
+
+def _next(plan: Repair, look: Look, examination: Examination, install: str | None) -> tuple[str, ...]:
+    """What to type after a plan that is only shown."""
+    if plan.to_run:
+        return ("gpudoctor", "fix", *(("--install", install) if install else ()), *examination.again)
+    return ("gpudoctor", "check", *(place_of(look.machine) if examination.here else examination.again))
 
 
 # --- the run ----------------------------------------------------------------------------------------------
@@ -78,28 +96,30 @@ class Outcome(Struct, frozen=True):
     exit_code: int
 
 
-def run_and_prove(examination: Examination, look: Look, plan: Repair, shown: Shown) -> int:
+def run_and_check(examination: Examination, look: Look, plan: Repair, shown: Shown) -> int:
     """Run the plan's steps, look again, and give the exit code."""
-    from gpudoctor.cli.kept_runs import journal_home
+    from gpudoctor.cli.journal import journal_home
     from gpudoctor.fix.apply import apply
-    from gpudoctor.render.repair import repair_data
+    from gpudoctor.render.plan import plan_data
 
-    kept = {**repair_data(plan), "findings": [f.id for f in look.judgement.findings if f.severity != "note"]}
+    because = {id for planned in plan.steps for id in planned.because}
+    found = [one.id for one in look.judgement.findings if one.severity != "note" or one.id in because]
+    kept = {**plan_data(plan), "findings": found}
     applied = _guarded(
         lambda: apply(plan.to_run, _target(plan, look.machine), journal_home(), plan=kept, say=teller(shown))
     )
-    return _conclude(examination, look, applied, shown, repair_data(plan))
+    return _conclude(examination, look, applied, shown, plan_data(plan))
 
 
 def go_on(examination: Examination, look: Look, cut_off: Run | None, shown: Shown) -> int:
-    """Continue the run that was cut off, and look again."""
+    """Continue the fix that was cut off, and look again."""
     from gpudoctor.fix.apply import resume
 
     if cut_off is None:
-        tell("No repair of this environment was cut off: there is nothing to continue.")
+        tell("No fix of this environment was cut off: there is nothing to continue.")
         return look.exit_code
     if cut_off.state == "undoing":
-        tell("Its undo was cut off: `gpudoctor fix --undo` goes on with that.")
+        tell("The undo was cut off: `gpudoctor fix --undo` goes on with it.")
         return 1
     applied = _guarded(lambda: resume(cut_off, say=teller(shown)))
     kept = cut_off.plan if isinstance(cut_off.plan, dict) else {}
@@ -125,18 +145,19 @@ def _conclude(examination: Examination, before: Look, applied: Applied, shown: S
         proof, code = _prove(examination, before)
         outcome = Outcome(applied, proof, code if applied.ok else 1)
     if shown.style == "json":
-        from gpudoctor.render.repair import outcome_data
+        from gpudoctor.render.plan import outcome_data
 
         print_json({**plan, "result": outcome_data(outcome.applied, outcome.proof, outcome.exit_code)}, shown)
     else:
-        from gpudoctor.render.repair import print_outcome
+        from gpudoctor.render.plan import print_outcome
 
-        print_outcome(outcome.applied, outcome.proof, sys.stdout, color=colored(shown))
+        place = place_of(before.machine)
+        print_outcome(outcome.applied, outcome.proof, sys.stdout, color=not shown.no_color, place=place)
     return outcome.exit_code
 
 
 def _prove(examination: Examination, before: Look) -> tuple[Proof, int]:
-    """The second look: are the findings gone, and is there a new one?"""
+    """The second look: are the problems gone, and is there a new one?"""
     from gpudoctor.planner.proof import proof, with_variables
     from gpudoctor.planner.repair import variables_for
 

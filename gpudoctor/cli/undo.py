@@ -1,4 +1,4 @@
-"""Taking the last repair of an environment back."""
+"""Undoing the last fix of an environment."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpudoctor.cli.kept_runs import kept_runs
-from gpudoctor.cli.telling import asked_for, colored, print_json, teller
+from gpudoctor.cli.journal import kept_runs
+from gpudoctor.cli.output import asked_for, print_json, teller
 from gpudoctor.command_line.running import tell
+from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
     from gpudoctor.cli.examination import Sources
@@ -19,19 +20,22 @@ if TYPE_CHECKING:
 
 
 def undo_last(sources: Sources, shown: Shown, *, yes: bool, dry_run: bool) -> int:
-    """Take back the last run of the examined environment that is not taken back yet."""
+    """Undo the last fix of the examined environment that is not undone yet."""
     from gpudoctor.fix.errors import RepairError, reason
     from gpudoctor.fix.undo import Undone, undo
     from gpudoctor.render.journal import print_undo_plan, print_undone, undone_data
 
-    run = _last(_prefix(sources))
+    prefix = _prefix(sources)
+    places = (os.path.realpath(prefix), "") if prefix else ("",)
+    open_runs = [run for run in kept_runs(places) if not run.is_over]
+    run = next((run for run in reversed(open_runs) if run.prefix in places), None)
     if run is None:
-        tell("Nothing is to be taken back: no repair of this environment is in the journal.")
+        tell(_nothing(open_runs))
         return 0
     if shown.style == "text" and not shown.quiet:
-        print_undo_plan(run, sys.stdout, color=colored(shown))
+        print_undo_plan(run, sys.stdout, color=not shown.no_color)
         sys.stdout.flush()
-    if dry_run or not asked_for("Take it back?", "fix --undo", shown, yes=yes):
+    if dry_run or not asked_for("Undo it?", "fix --undo", shown, yes=yes):
         return 0
     try:
         told = undo(run, say=teller(shown))
@@ -40,14 +44,17 @@ def undo_last(sources: Sources, shown: Shown, *, yes: bool, dry_run: bool) -> in
     if shown.style == "json":
         print_json(undone_data(run, told), shown)
     else:
-        print_undone(run, told, sys.stdout, color=colored(shown))
+        print_undone(run, told, sys.stdout, color=not shown.no_color)
     return 0 if told.ok else 128 + told.interrupted if told.interrupted else 1
 
 
-def _last(prefix: str) -> Run | None:
-    places = (os.path.realpath(prefix), "") if prefix else ("",)
-    found = [run for run in kept_runs(places) if run.prefix in places and not run.is_over]
-    return found[-1] if found else None
+def _nothing(elsewhere: list[Run]) -> str:
+    """That there is nothing to undo here, and where there is."""
+    nothing = "Nothing to undo in this environment"
+    if not elsewhere:
+        return f"{nothing}: the journal has no fix of it."
+    last = command_line((elsewhere[-1].prefix,))
+    return f"{nothing}; the last fix was in {last}: add --python {last}"
 
 
 def _prefix(sources: Sources) -> str:
@@ -58,9 +65,9 @@ def _prefix(sources: Sources) -> str:
 
     python = sources.examined.python
     if sources.examined.root is not None and python is None:
-        raise click.UsageError("what lies below a root was never changed: --undo is for an environment (--python)")
+        raise click.UsageError("gpudoctor changes nothing below a root: --undo needs an environment (--python)")
     if sources.snapshot is not None:
-        raise click.UsageError("a snapshot was never changed: --undo is for an environment (--python)")
+        raise click.UsageError("gpudoctor changes nothing in a snapshot: --undo needs an environment (--python)")
     host = LiveHost(sources.variables)
     try:
         environment = probe_environment(host, python, probe_variables(host)).value

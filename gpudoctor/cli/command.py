@@ -1,0 +1,70 @@
+"""Commands whose help is whole: texts that are not cut off, options in groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+_SECTIONS = {
+    "What is checked": ("level", "python", "root", "variables", "snapshot_file"),
+    "A described machine": ("gpus", "driver", "kernel", "os", "torch", "python_version"),
+    "What counts": ("require", "select", "ignore", "fail_on", "overlays"),
+    "Output": ("style", "report_file", "private", "quiet", "verbose", "no_color"),
+}
+"""Headings of the options that commands share, by the name of their parameter."""
+
+
+class Command(click.Command):
+    """A command that lists its own options first, then those that it shares."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, each group below its heading."""
+        rest: list[tuple[str, str]] = []
+        groups: dict[str, list[tuple[str, str]]] = {heading: [] for heading in _SECTIONS}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                heading = next((text for text, names in _SECTIONS.items() if parameter.name in names), None)
+                (groups[heading] if heading else rest).append(record)
+        for heading, records in {"Options": rest, **groups}.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+
+class Group(click.Group):
+    """A group that lists its commands with their whole first sentences."""
+
+    command_class = Command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands."""
+        named = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [(name, command.get_short_help_str(limit=300)) for name, command in named if command is not None]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command of that name; for a name that is none, the near ones are told."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            ctx.fail(f"no command {name!r}{did_you_mean(name, self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """ ": did you mean `check`?"; "" where nothing is near."""
+    import difflib
+
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    return f": did you mean `{near[0]}`?" if near else ""
+
+
+def command(name: str | None = None) -> Callable[[Callable[..., Any]], Command]:
+    """`click.command` with the help of this module."""
+    return click.command(name, cls=Command)

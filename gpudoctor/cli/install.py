@@ -1,0 +1,46 @@
+"""Installing a framework where a usable GPU is and none is installed: told by --install, or asked at a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gpudoctor.command_line.running import tell
+
+if TYPE_CHECKING:
+    from gpudoctor.cli.fix_options import Asked
+    from gpudoctor.command_line.arguments import Shown
+    from gpudoctor.finding import Finding
+    from gpudoctor.machine import Machine
+
+_MISSING = "torch-missing"
+
+
+def wanted(asked: Asked, machine: Machine, findings: Sequence[Finding], shown: Shown) -> tuple[str, ...]:
+    """The id of the note whose fix installs torch, where that is wanted. Raises InputError where --install asks for
+    what cannot be installed."""
+    missing = next((one for one in findings if one.slug == _MISSING), None)
+    can = missing is not None and any(fix.remedies for fix in missing.fixes)
+    if asked.install:
+        _check(asked.install, machine, can=can)
+    if missing is None or not can:
+        return ()
+    asks = sys.stdin.isatty() and sys.stdout.isatty() and shown.style == "text"
+    if asked.install or missing.severity != "note" or (asks and not (asked.dry_run or asked.yes or asked.only)):
+        return (missing.id,)
+    if not asked.only:
+        tell("PyTorch is not installed: `gpudoctor fix --install torch` installs the best build.")
+    return ()
+
+
+def _check(name: str, machine: Machine, *, can: bool) -> None:
+    from gpudoctor.host import InputError
+
+    if machine.torch is not None:
+        tell(f"torch {machine.torch.version} is installed already.")
+    elif not can:
+        raise InputError(
+            f"--install {name}: no usable GPU was found, or no Python environment; `gpudoctor recommend` names the "
+            "best build"
+        )

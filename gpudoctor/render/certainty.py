@@ -1,0 +1,35 @@
+"""Why a problem is likely and not certain: what its judgement was read from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpudoctor.report import Report, ReportedFinding
+
+_SYSTEM = ("1", "2", "3")
+"""First digits of ids: driver, access, runtime."""
+
+
+def certainty(finding: ReportedFinding, report: Report) -> str:
+    """ "likely: read from a published list, not from the files"."""
+    return f"{finding.confidence}: {_reason(finding, report)}"
+
+
+def _reason(finding: ReportedFinding, report: Report) -> str:
+    sources = [evidence.source for evidence in finding.evidence]
+    lists = [source for source in sources if source.startswith("compat_matrix")]
+    if report.subject.kind == "whatif":
+        return "the machine is described, nothing was read from it"
+    if any("derived" in source for source in lists):
+        return "read from the list of a similar build, not from the files"
+    if lists:
+        return "read from a published list, not from the files"
+    if any(evidence.fact.startswith("kernel_log") for evidence in finding.evidence):
+        return "read from the kernel log, which is of the past"
+    if finding.refs:
+        return f"known from reports ({finding.refs[0]}), not seen here"
+    if finding.id[3:4] in _SYSTEM and report.machine.level == "static":
+        return "read from files, the driver was not asked"
+    facts = ", ".join(dict.fromkeys(evidence.fact for evidence in finding.evidence[:3]))
+    return f"concluded from {facts}" if facts else "concluded, not seen to fail"

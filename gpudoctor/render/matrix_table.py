@@ -1,0 +1,57 @@
+"""Rows of the compatibility matrix as a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TextIO
+
+from gpudoctor.render.lines import Line, print_lines
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import Tables
+
+_LEFT_OUT = ("source", "checked")
+"""Columns that only `--format json` has."""
+_WIDEST = 40
+
+
+def overview(tables: Tables) -> dict[str, int]:
+    """How many rows each table has."""
+    found = {name: getattr(tables, name) for name in tables.__struct_fields__}
+    return {name: len(rows) for name, rows in found.items() if isinstance(rows, tuple)}
+
+
+def rows_with(rows: Iterable[Any], words: Iterable[str]) -> list[dict[str, Any]]:
+    """The rows that contain all words, as built-in types."""
+    import msgspec
+
+    from gpudoctor.render.public import json_line
+
+    wanted = [word.lower() for word in words]
+    return [msgspec.to_builtins(row) for row in rows if all(word in json_line(row).lower() for word in wanted)]
+
+
+def print_rows(rows: list[dict[str, Any]], out: TextIO) -> None:
+    """Print them below their column names; columns that are empty in all rows, and sources, are left out."""
+    names = dict.fromkeys(name for row in rows for name, value in row.items() if value not in (None, "", [], {}))
+    cells = {name: [_cell(row.get(name)) for row in rows] for name in names if name not in _LEFT_OUT}
+    widths = {name: max(len(name), *map(len, column)) for name, column in cells.items()}
+    lines: list[Line] = [_row({name: name for name in cells}, widths, "bold")]
+    lines += [_row({name: column[at] for name, column in cells.items()}, widths, "") for at in range(len(rows))]
+    print_lines(lines if rows else [[("no row contains all of these words", "")]], out, color=True)
+
+
+def _row(cells: dict[str, str], widths: dict[str, int], style: str) -> Line:
+    text = "  ".join(f"{value:<{widths[name]}}" for name, value in cells.items())
+    return [(text.rstrip(), style), ("", "verbatim")]
+
+
+def _cell(value: Any) -> str:
+    """A value in a few words."""
+    if isinstance(value, dict):
+        text = " ".join(f"{name}={_cell(part)}" for name, part in value.items() if part not in (None, "", [], {}))
+    elif isinstance(value, list):
+        text = " ".join(_cell(part) for part in value)
+    else:
+        text = {None: "", True: "yes", False: "no"}.get(value, str(value))
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"

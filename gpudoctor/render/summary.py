@@ -1,0 +1,166 @@
+"""How a machine stands, in one line, and what to type next: the first and the last line of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpudoctor.render.steps import command_line
+
+if TYPE_CHECKING:
+    from gpudoctor.machine import Gpu, SmokeKernel
+    from gpudoctor.render.formats import Look
+    from gpudoctor.render.lines import Line
+    from gpudoctor.report import Report, ReportedFinding, ReportedQuestion
+
+_AREAS = {
+    "1": "the driver",
+    "2": "access to the GPU",
+    "3": "the CUDA or ROCm libraries",
+    "4": "PyTorch",
+    "5": "the smoke kernels",
+    "6": "the image",
+    "9": "everything",
+}
+"""What is checked, by the first digit of an id."""
+_DEEPER = {"quick": "standard", "standard": "full"}
+
+
+def headline(report: Report, look: Look) -> Line:
+    """ "1 problem, 1 warning", "No problem found ...", "Could not check ...": what a person reads first."""
+    errors, warnings = _count(report, "error"), _count(report, "warning")
+    unanswered = [question for question in report.not_judged if question.matters]
+    counts = ", ".join(filter(None, (_counted(errors, "problem"), _counted(warnings, "warning"))))
+    if errors:
+        more = f"; {_counted(len(unanswered), 'check')} could not be completed" if unanswered else ""
+        return [(f"{counts}{more}", "bold red")]
+    if unanswered:
+        return [(f"{could_not_check(unanswered[0])}{f' ({counts})' if counts else ''}", "bold magenta")]
+    failed = " Not all kernels pass: see below." if _failed(report) else ""
+    if warnings:
+        return [(f"{counts}{failed and '.'}{failed}", "bold yellow")]
+    if failed:
+        return [(f"No problem found.{failed}", "bold yellow")]
+    return _without_problems(report, look)
+
+
+def could_not_check(question: ReportedQuestion) -> str:
+    """ "Could not check PyTorch: no Python environment was read"."""
+    why = question.why
+    if why.lower().startswith("could not check"):
+        return why[0].upper() + why[1:]
+    return f"Could not check {_AREAS.get(question.id[3:4], 'everything')}: {why}"
+
+
+def _without_problems(report: Report, look: Look) -> Line:
+    """Green only where a GPU and a framework could be used; and no more is said than was done."""
+    if look.about == "image":
+        return [("No problem found", "bold green"), (" in what the image is built from.", "")]
+    machine = report.machine
+    if not machine.gpus and machine.torch is None:
+        return [("Nothing to check: no GPU and no PyTorch found.", "bold")]
+    computed = [kernel for kernel in _kernels(report) if kernel.status == "pass"]
+    on_gpu = any(kernel.device != "cpu" for kernel in computed)
+    gpus = usable(report)
+    if not gpus and not on_gpu:
+        none = "No usable GPU" if machine.gpus else "No GPU"
+        what = "no PyTorch"
+        if machine.torch is not None:
+            did = f"computed right on the CPU ({len(computed)} kernels)" if computed else "runs on the CPU only"
+            what = f"torch {machine.torch.version} {did}"
+        return [(f"{none} found; {what}.", "bold")]
+    if machine.torch is None:
+        return [(f"No PyTorch found for {gpus[0].name}: nothing was computed.", "bold")]
+    return [("No problem found", "bold green"), (_scope(report, computed, on_gpu=on_gpu), "")]
+
+
+def _scope(report: Report, computed: list[SmokeKernel], *, on_gpu: bool) -> str:
+    """What was done, and what was not."""
+    level = report.machine.level
+    if computed and on_gpu:
+        devices = ", ".join(dict.fromkeys(kernel.device for kernel in computed))
+        return f": {_counted(len(computed), 'kernel')} computed right on {devices} (level {level})."
+    if report.subject.kind == "whatif":
+        return " in this description: nothing was computed."
+    if level == "static":
+        return " in files: the driver was not started, nothing was computed."
+    return ": the driver starts; nothing was computed on a GPU."
+
+
+def next_lines(report: Report, look: Look) -> Iterator[Line]:
+    """What to do next and why, and, last, the command to type."""
+    why, argv = _next(report, look)
+    elsewhere = report.subject.kind in ("root", "snapshot") and "--root" not in argv and "--from" not in argv
+    yield [(why, "")]
+    yield [("Next, on that machine: " if elsewhere else "Next: ", "bold"), (command_line(argv), "command")]
+
+
+def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
+    """A sentence, and the command that it recommends."""
+    first = next((finding for finding in report.findings if finding.severity != "note"), None)
+    kind, again = report.subject.kind, look.again
+    if look.about == "image":
+        return _after_image(first, report.subject.label)
+    if first is not None:
+        return _after_problem(first, kind, again)
+    if any(question.matters for question in report.not_judged):
+        if kind == "machine" and report.machine.level == "static":
+            deeper = ("gpudoctor", "check", *again, "--level", "driver")
+            return "`gpudoctor check --level driver` also asks the driver.", deeper
+        return "`gpudoctor check -v` shows what was read.", ("gpudoctor", "check", *again, "-v")
+    computed = _computed_on_gpu(report)
+    if not computed and (report.machine.torch is None or not usable(report)):
+        if usable(report) and kind == "machine":
+            why = "`gpudoctor fix` offers to install PyTorch; `gpudoctor recommend` compares the builds."
+            return why, ("gpudoctor", "fix", "--install", "torch", *again)
+        names = "`gpudoctor recommend` names the best PyTorch build and the reasons."
+        return names, ("gpudoctor", "recommend", *(again if kind != "snapshot" else ()))
+    if not computed:
+        proves = "`gpudoctor smoke` proves that the GPU computes, and computes right."
+        return proves, ("gpudoctor", "smoke", *(again if kind == "machine" else ()))
+    if deeper_level := _DEEPER.get(report.machine.level):
+        more = f"`gpudoctor smoke --level {deeper_level}` runs more kernels."
+        return more, ("gpudoctor", "smoke", *again, "--level", deeper_level)
+    return "A snapshot keeps this state, to compare with later.", ("gpudoctor", "snapshot", *again)
+
+
+def _after_problem(first: ReportedFinding, kind: str, again: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    explain = f"`gpudoctor explain {first.id}` tells more."
+    if not first.fixes or kind in ("whatif", "text"):
+        return "`gpudoctor explain` tells more.", ("gpudoctor", "explain", first.id)
+    does = "shows and applies the fix" if kind == "machine" else "shows the plan"
+    return f"`gpudoctor fix` {does}; {explain}", ("gpudoctor", "fix", *again)
+
+
+def _after_image(first: ReportedFinding | None, path: str) -> tuple[str, tuple[str, ...]]:
+    if first is None:
+        return "`gpudoctor check` in the started container checks the rest.", ("gpudoctor", "check")
+    why = f"Change the file and check it again; `gpudoctor explain {first.id}` tells more."
+    return why, ("gpudoctor", "dockerfile", path)
+
+
+def usable(report: Report) -> tuple[Gpu, ...]:
+    """The GPUs that a process here can use."""
+    from gpudoctor.situation.standing import standings
+
+    return tuple(standing.gpu for standing in standings(report.machine) if standing.usable)
+
+
+def _kernels(report: Report) -> tuple[SmokeKernel, ...]:
+    return report.machine.smoke.kernels if report.machine.smoke else ()
+
+
+def _computed_on_gpu(report: Report) -> bool:
+    return any(kernel.status == "pass" and kernel.device != "cpu" for kernel in _kernels(report))
+
+
+def _failed(report: Report) -> bool:
+    return any(kernel.status not in ("pass", "skipped") for kernel in _kernels(report))
+
+
+def _count(report: Report, severity: str) -> int:
+    return sum(finding.severity == severity for finding in report.findings)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}" if number else ""

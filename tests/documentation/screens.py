@@ -1,0 +1,107 @@
+"""What gpudoctor prints on made-up machines: the same everywhere, as none reads the machine that runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from tests.support.environments import write_torch, write_venv
+from tests.support.hosts import Host
+
+WIDTH = 88
+"""Columns of a screen: what a page shows without a scroll bar."""
+
+
+def workstation(folder: Path) -> dict[str, str]:
+    """An RTX 5090, and a torch from before it."""
+    host = Host(folder / "workstation").ubuntu().nvidia_gpu("2b85")
+    return _root(host.nvidia_driver("570.133.07").torch("2.6.0+cu124"))
+
+
+def gaming_pc(folder: Path) -> dict[str, str]:
+    """An RX 6700 XT, and a torch for ROCm that has no code for it."""
+    host = Host(folder / "gaming-pc").ubuntu()
+    return _root(host.amd_gpu("73df", 100301).torch("2.9.1+rocm6.4"))
+
+
+def snapshot(folder: Path) -> dict[str, str]:
+    """No machine but machine.json, the snapshot of a laptop whose driver was updated, and which was not rebooted."""
+    host = Host(folder / "laptop").ubuntu().nvidia_gpu("28a0")
+    root = _root(host.nvidia_driver("570.133.07", libraries="575.57.08").torch("2.9.1+cu128"))
+    (folder / "machine.json").write_text(_run(folder, "gpudoctor snapshot", root))
+    return {}
+
+
+def image(folder: Path) -> dict[str, str]:
+    """A container whose torch is old. Only what is required of it is judged: the rest of the machine is real."""
+    write_torch(write_venv(folder / ".venv"), version="2.4.1+cu124", cuda="12.4", python="3.12")
+    return {"GPUDOCTOR_PYTHON": ".venv", "GPUDOCTOR_LEVEL": "static", "GPUDOCTOR_SELECT": "requirement-not-met"}
+
+
+def project(folder: Path) -> dict[str, str]:
+    """A folder with a Dockerfile that installs an old torch; the machine below it has no GPU."""
+    (folder / "Dockerfile").write_text(
+        "FROM ubuntu:24.04\n"
+        "RUN apt-get update && apt-get install -y python3-pip\n"
+        "RUN pip install torch==2.6.0\n"
+        'CMD ["python3", "train.py"]\n'
+    )
+    return _root(Host(folder / "project").ubuntu())
+
+
+_MACHINES: dict[str, Callable[[Path], dict[str, str]]] = {
+    "workstation": workstation,
+    "gaming-pc": gaming_pc,
+    "snapshot": snapshot,
+    "image": image,
+    "project": project,
+}
+
+
+@cache
+def screen(machine: str, command: str) -> str:
+    """What a command line prints on a made-up machine. Raises KeyError for a machine that is not there."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        return _run(folder, command, _MACHINES[machine](folder)).strip("\n")
+
+
+def _root(host: Host) -> dict[str, str]:
+    """Writes the host, and gives the variable by which every command reads it."""
+    host.file("/gpudoctor-host.json", json.dumps(host.json))
+    return {"GPUDOCTOR_ROOT": host.root.name}
+
+
+def _run(folder: Path, command: str, variables: dict[str, str]) -> str:
+    program = folder / "bin" / "gpudoctor"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m gpudoctor "$@"\n')
+    program.chmod(0o755)
+    environment = {
+        "PATH": f"{program.parent}:{os.defpath}",
+        "HOME": str(folder),
+        "LC_ALL": "C.UTF-8",
+        "COLUMNS": str(WIDTH),
+        **variables,
+    }
+    ended = subprocess.run(
+        ["sh", "-c", command],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    if ended.returncode in (2, 70, 126, 127):
+        raise RuntimeError(f"`{command}` ended with {ended.returncode}: {ended.stdout}")
+    return "\n".join(line.rstrip() for line in ended.stdout.splitlines())

@@ -1,0 +1,196 @@
+"""What people see: through a real pseudo-terminal at 80 and 120 columns, with and without colour, and in a pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import shlex
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.render.layout import Line, broken
+from tests.support.environments import write_torch, write_venv
+from tests.support.hosts import Host
+
+COLOR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def on_a_terminal(*arguments: str, columns: int = 80, cwd: Path | None = None, **variables: str) -> str:
+    """What a terminal of that width gets of stdout; stderr is another file."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    child = subprocess.Popen(
+        [sys.executable, "-m", "gpudoctor", *arguments],
+        stdin=subprocess.DEVNULL, stdout=theirs, stderr=subprocess.DEVNULL, cwd=cwd,
+        env=environ(TERM="xterm-256color") | variables,
+    )  # fmt: skip
+    os.close(theirs)
+    told = b""
+    with contextlib.suppress(OSError):  # the terminal's other side is gone
+        while select.select([ours], [], [], 120)[0] and (part := os.read(ours, 65536)):
+            told += part
+    child.wait(120)
+    os.close(ours)
+    return told.decode().replace("\r\n", "\n")
+
+
+def environ(**variables: str) -> dict[str, str]:
+    own = ("GPUDOCTOR_", "NO_COLOR", "VIRTUAL_ENV", "CONDA_PREFIX", "COLUMNS", "FORCE_COLOR")
+    return {name: value for name, value in os.environ.items() if not name.startswith(own)} | variables
+
+
+def piped(*arguments: str, cwd: Path | None = None, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "gpudoctor", *arguments],
+        capture_output=True, text=True, check=False, timeout=120, cwd=cwd, env=environ(**variables),
+    )  # fmt: skip
+    return done.stdout
+
+
+@pytest.fixture
+def two_faults(tmp_path: Path) -> Host:
+    """An RTX 5090 with a torch that has no code for it, and a /dev/shm that is too small in a container."""
+    host = Host(tmp_path / "root").ubuntu().nvidia_gpu("2b85").nvidia_driver("570.133.07").torch("2.6.0+cu124")
+    host.docker()
+    host.run()
+    return host
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """The commands of a screen, as a shell takes them where they are copied."""
+    whole = text.replace("\\\n", " ")
+    return [shlex.split(line) for line in whole.splitlines() if "pip install" in line]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_screen_says_the_same_with_and_without_colour(two_faults: Host, columns: int):
+    check = ("check", "--root", str(two_faults.root))
+    colored = on_a_terminal(*check, columns=columns)
+    assert "\x1b[" in colored
+    text = COLOR.sub("", colored)
+    for variables in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert on_a_terminal(*check, columns=columns, **variables) == text
+    assert on_a_terminal(*check, "--no-color", columns=columns) == text
+    assert [line for line in text.splitlines() if len(line) > columns and not line.lstrip().startswith("http")] == []
+    assert "\n\n✗ Problem  torch-no-arch-for-gpu" in text
+    assert commands_in(text) == commands_in(piped(*check))
+
+
+def test_a_pipe_has_the_words_of_a_terminal_and_its_commands_whole(two_faults: Host):
+    check = ("check", "--root", str(two_faults.root))
+    text = piped(*check)
+    assert "\x1b" not in text
+    assert " ".join(text.split()) == " ".join(COLOR.sub("", on_a_terminal(*check)).replace("\\\n", " ").split())
+    assert all("\\" not in line for line in text.splitlines())
+
+
+def test_the_first_line_says_how_it_stands_and_the_last_what_to_type(two_faults: Host, tmp_path: Path):
+    lines = piped("check", "--root", str(two_faults.root)).splitlines()
+    assert re.fullmatch(r"1 problem(, \d warnings?)?", lines[0])
+    assert lines[-1] == f"Next: gpudoctor fix --root {two_faults.root}"
+    empty = Host(tmp_path / "empty").ubuntu().venv()
+    empty.run()
+    lines = piped("check", "--root", str(empty.root)).splitlines()
+    assert lines[0] == "Nothing to check: no GPU and no PyTorch found."
+    assert lines[-1].endswith(f"gpudoctor recommend --root {empty.root}")
+
+
+def test_what_was_not_computed_is_not_called_ok(tmp_path: Path):
+    host = Host(tmp_path).ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+    host.run()
+    lines = piped("check", "--root", str(tmp_path)).splitlines()
+    assert lines[0] == "No problem found in files: the driver was not started, nothing was computed."
+    assert lines[-1].endswith("gpudoctor smoke")
+
+
+def test_without_torch_the_screen_is_neutral_and_names_the_best_build(tmp_path: Path):
+    described = ("--gpu", "RTX 4090", "--driver", "580.95.05", "--python", str(tmp_path / "venv"))
+    write_venv(tmp_path / "venv")
+    colored = on_a_terminal("check", *described)
+    assert "\x1b[1;32m" not in colored
+    text = piped("check", *described)
+    best = next(line.strip() for line in text.splitlines() if "install" in line and "torch==" in line)
+    assert best in piped("recommend", *described)
+    assert text.splitlines()[0] == "No PyTorch found for NVIDIA GeForce RTX 4090: nothing was computed."
+    assert "`gpudoctor recommend`" in text
+    assert text.splitlines()[-1].startswith("Next: gpudoctor fix --install torch --python ")
+
+
+def test_a_torch_that_nothing_can_use_is_not_green(tmp_path: Path):
+    host = Host(tmp_path).ubuntu().torch("2.9.1+cpu")
+    host.run()
+    text = on_a_terminal("check", "--root", str(tmp_path))
+    assert COLOR.sub("", text).startswith("No GPU found; torch 2.9.1+cpu runs on the CPU only.\n")
+    assert "\x1b[1;32m" not in text
+
+
+def test_eight_equal_gpus_are_one_line(tmp_path: Path):
+    host = Host(tmp_path).ubuntu()
+    for number in range(8):
+        host.nvidia_gpu("2330", f"0000:{number + 1:02x}:00.0", minor=number)
+    host.nvidia_driver("570.133.07").torch("2.9.1+cu128").run()
+    (line,) = [line for line in piped("check", "--root", str(tmp_path)).splitlines() if "H100" in line]
+    assert line.split()[:5] == ["GPU", "0-7", "8", "x", "NVIDIA"]
+
+
+def test_a_list_is_told_once_and_what_is_likely_has_a_reason(two_faults: Host):
+    text = piped("check", "--root", str(two_faults.root))
+    assert text.count("sm_50") == 1
+    assert "needed  sm_120" in text
+    assert re.search(r"^    likely: read from ", text, re.MULTILINE)
+
+
+def test_the_working_folder_s_venv_is_examined_where_none_is_active(tmp_path: Path):
+    write_torch(write_venv(tmp_path / ".venv"), "2.9.1+cpu", None)
+    assert examined(tmp_path) == f"{tmp_path}/.venv"
+    write_venv(tmp_path / "active")
+    assert examined(tmp_path, VIRTUAL_ENV=str(tmp_path / "active")) == f"{tmp_path}/active"
+
+
+def test_the_environment_of_a_tool_is_not_examined(tmp_path: Path):
+    home, here = tmp_path / "home", Path(__file__).parent.parent
+    own = home / ".cache/uv/archive-v0/x"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(own)], check=True)
+    (site,) = own.glob("lib/python*/site-packages")
+    (site / "gpudoctor.pth").write_text("\n".join([str(here), *(path for path in sys.path if "packages" in path)]))
+    variables = {"HOME": str(home), "PATH": f"{own}/bin:/usr/bin:/bin"}
+    check = [str(own / "bin/python"), "-m", "gpudoctor", "check", "--level", "static"]
+    done = subprocess.run(
+        check, capture_output=True, text=True, check=False, cwd=tmp_path, env=variables, timeout=120
+    )
+    assert "own environment (uvx, pipx) is not examined" in done.stdout, done.stderr
+    assert str(own) not in done.stdout
+
+
+def examined(folder: Path, **variables: str) -> str:
+    """The environment that is examined in that folder."""
+    report = json.loads(piped("check", "--level", "static", "--format", "json", "--private", cwd=folder, **variables))
+    prefix: str = report["machine"]["environment"]["value"]["prefix"]
+    return prefix
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_a_command_is_broken_between_the_words_of_a_shell(width: int):
+    argv = ["/opt/my venv/bin/python", "-m", "pip", "install", "--index-url", "https://example.org/whl/cu128", "a b"]
+    line: Line = [("    pip   ", "dim"), (shlex.join(argv), "command")]
+    lines = ["".join(text for text, _ in part) for part in broken(line, width)]
+    joined = "\n".join(lines).removeprefix("    pip   ").replace("\\\n", "")
+    assert shlex.split(joined) == argv
+    assert all(len(line) <= width for line in lines if " " in line.strip().removesuffix("\\").strip())
+
+
+def test_text_hangs_below_itself_and_no_word_is_broken():
+    line: Line = [("  System   ", "dim"), ("a kernel " * 20, "")]
+    lines = ["".join(text for text, _ in part) for part in broken(line, 40)]
+    assert all(part.startswith(" " * 11) and len(part) <= 40 for part in lines[1:])
+    assert " ".join(lines).split() == ["System", *(["a", "kernel"] * 20)]
