@@ -74,7 +74,7 @@ class ProcessTree:
             _marks.discard(self._mark)
 
     def let_go(self, seconds: float = END_SECONDS) -> bool:
-        """Collect it once it has ended; what it started goes on, and keeps its mark. False as for `end`."""
+        """Collect it once it has ended; what it started continues, and keeps its mark. False as for `end`."""
         for stream in (self.process.stdout, self.process.stderr):
             if stream is not None:
                 stream.close()
