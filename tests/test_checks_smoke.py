@@ -477,7 +477,7 @@ def test_a_gpu_that_others_took_is_not_judged():
     for machine in (
         ran(nvidia_machine(), *raising(BUSY)),
         ran(nvidia_machine(), *raising(OUT), devices=(full,)),
-        ran(nvidia_machine(), *kernels(status="skipped", detail="in exclusive mode and taken by another program")),
+        ran(nvidia_machine(), *kernels(status="skipped", detail="another program uses it in exclusive mode")),
     ):
         assert errors(machine) == []
         assert judged(machine).verdict == "unknown"
@@ -488,7 +488,7 @@ def test_a_taken_gpu_beside_one_that_computed_does_not_matter():
     gpus = (nvidia_gpu(), nvidia_gpu(index=1))
     devices = tuple(SmokeDevice(name=f"cuda:{i}", bdf=gpu.bdf) for i, gpu in enumerate(gpus))
     skipped = kernels(device="cuda:1", status="skipped", detail="its memory is full")
-    for told_so, word in ((skipped, "its memory is full"), (raising(BUSY, device="cuda:1"), "taken by another")):
+    for told_so, word in ((skipped, "its memory is full"), (raising(BUSY, device="cuda:1"), "another program uses")):
         machine = ran(nvidia_machine(*gpus), *passing(), *told_so, devices=devices)
         assert judged(machine).verdict == "ok"
         assert any(word in q.why for q in judged(machine).not_judged)

@@ -146,12 +146,12 @@ def test_the_driver_that_is_there_stays_for_the_gpus_that_it_serves() -> None:
     (fix,) = dropped.fixes
     (words,) = fix.remedies
     assert isinstance(words, Manual)
-    assert "Driver 595.71.05 (open kernel modules) serves NVIDIA GeForce RTX 5090: keep it" in words.text
+    assert "Driver 595.71.05 (open kernel modules) supports NVIDIA GeForce RTX 5090: keep it" in words.text
     refused = finding(box("1080 Ti", "5090", driver="580.95.05", flavour="proprietary"), "blackwell-open-module")
     ((words,),) = (fix.remedies for fix in refused.fixes)
     assert isinstance(words, Manual)
-    assert "serves NVIDIA GeForce GTX 1080 Ti: keep it" in words.text
-    assert "580 (open kernel modules) serves NVIDIA GeForce RTX 5090" in words.text
+    assert "supports NVIDIA GeForce GTX 1080 Ti: keep it" in words.text
+    assert "580 (open kernel modules) supports NVIDIA GeForce RTX 5090" in words.text
 
 
 def test_a_gpu_that_a_variable_hides_is_driven_all_the_same() -> None:

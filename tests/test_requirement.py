@@ -96,7 +96,7 @@ def test_gpus_that_cannot_be_used_do_not_count_and_are_named() -> None:
     deselected = replace(machine, variables={**machine.variables, "CUDA_VISIBLE_DEVICES": "0"})
     (finding,) = judged(deselected, "gpu==2").findings
     assert "1 usable GPU" in finding.saw
-    assert "a visibility variable leaves it out" in finding.saw
+    assert "a visibility variable hides it" in finding.saw
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def _others(situation: Situation, gpus: tuple[Gpu, ...]) -> str:
         return ""
     rest = gpus_to_drive(situation, gpus)
     rivals = [gpu for gpu in rest if driver_serving(situation, (*gpus, gpu)) is None]
-    needs = dict.fromkeys(f"{gpu.name} needs {driver_needs(situation.matrix, gpu)}" for gpu in rivals)
+    needs = dict.fromkeys(f"{gpu.name} works {driver_needs(situation.matrix, gpu)}" for gpu in rivals)
     return f" {'; '.join(needs)}: one driver cannot support both." if needs else ""
 
 

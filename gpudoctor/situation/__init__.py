@@ -1,4 +1,4 @@
-"""What checks look at: one machine under one matrix. A question that both answer together is answered here once."""
+"""What checks look at: one machine with one matrix. Questions that need both are answered here once."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from gpudoctor.requirement import Requirement
 
 ESSENTIAL = ("elementwise", "matmul")
-"""Smoke kernels without which nothing is said of a GPU."""
+"""Smoke kernels that must run before gpudoctor says anything about a GPU."""
 
 P = ParamSpec("P")
 A = TypeVar("A")
 
 
 class Situation:
-    """A machine and the matrix, with what both say together, worked out once."""
+    """A machine and the matrix, with the answers that need both."""
 
     def __init__(self, machine: Machine, matrix: Matrix, required: tuple[Requirement, ...] = ()) -> None:
         self.machine = machine
@@ -31,7 +31,7 @@ class Situation:
         """Of the questions that `answer_once` marks."""
 
     def on(self, machine: Machine) -> Situation:
-        """The same on a changed machine."""
+        """The same situation on a changed machine."""
         return Situation(machine, self.matrix, self.required)
 
     @cached_property
@@ -41,12 +41,12 @@ class Situation:
 
     @cached_property
     def usable(self) -> tuple[Gpu, ...]:
-        """The GPUs that faults are judged on."""
+        """The GPUs that checks report problems for."""
         return tuple(standing.gpu for standing in self.standings if standing.usable)
 
     @cached_property
     def usable_count(self) -> int:
-        """How many of the usable GPUs there are for a process: fewer where it is not known which ones."""
+        """How many of the usable GPUs a process gets: fewer if it is unknown which ones."""
         return usable_count(self.machine)
 
     def usable_of(self, vendor: Vendor) -> tuple[Gpu, ...]:
@@ -84,18 +84,18 @@ class Situation:
 
     @property
     def built_for(self) -> Vendor | None:
-        """The vendor whose GPUs the installed torch is built for; None: no torch, a CPU build, or not known."""
+        """The vendor whose GPUs the installed torch is built for; None: no torch, a CPU build, or unknown."""
         return None if self.torch_target == "cpu" else self.torch_target
 
     @property
     def requires_gpu(self) -> bool:
-        """Whether a job asks for something that only a usable GPU has, or a person for kernels on a GPU."""
+        """Whether a job requires something that only a usable GPU has, or a person requested kernels on a GPU."""
         named = self.machine.smoke is not None and self.machine.smoke.gpu_asked
         return named or any(requirement.needs_gpu for requirement in self.required)
 
     @property
     def requires_torch(self) -> bool:
-        """Whether a job asks for a torch, or a person for kernels, which need one."""
+        """Whether a job requires torch, or a person requested kernels, which need it."""
         asked = self.machine.smoke is not None and self.machine.smoke.asked
         return asked or any(requirement.needs_torch for requirement in self.required)
 
@@ -109,11 +109,11 @@ class Situation:
         return next(iter(vendors))
 
     def variable(self, name: str) -> str | None:
-        """Value of an environment variable; None where it is not set."""
+        """Value of an environment variable; None if it is not set."""
         return self.machine.variables.get(name)
 
     def log_faults(self, slug: str) -> tuple[LogFault, ...]:
-        """Lines of the kernel log that the matrix's patterns or Xid table assign to that cause, oldest first."""
+        """Lines of the kernel log that the matrix's patterns or Xid table assign to this cause, oldest first."""
         log = self.machine.kernel_log.value
         if log is None or not log.faults:
             return ()
@@ -123,12 +123,12 @@ class Situation:
 
     @cached_property
     def behind(self) -> dict[str, Gpu]:
-        """The GPU behind each device of the smoke kernels ("cuda:0"), where it can be told."""
+        """The GPU behind each device of the smoke kernels ("cuda:0"), if known."""
         smoke, vendor = self.machine.smoke, self.built_for
         return gpus_behind(self.machine, vendor, smoke.devices) if smoke and vendor else {}
 
     def computed(self, gpu: Gpu) -> bool:
-        """Whether smoke kernels ran on a GPU, `ESSENTIAL` ones among them, and every one of them came out right."""
+        """Whether smoke kernels ran on a GPU, including the `ESSENTIAL` ones, and all of them passed."""
         kernels = self.machine.smoke.kernels if self.machine.smoke else ()
         devices = {name for name, other in self.behind.items() if other.key == gpu.key}
         ran = [kernel for kernel in kernels if kernel.device in devices and kernel.status != "skipped"]
@@ -145,7 +145,7 @@ class Situation:
 
 
 def answer_once(question: Callable[Concatenate[Situation, P], A]) -> Callable[Concatenate[Situation, P], A]:
-    """Keep the answers to a question about a situation: many checks ask the same."""
+    """Cache the answers to a question about a situation, because many checks ask the same."""
 
     @wraps(question)
     def answer(situation: Situation, /, *args: P.args, **kwargs: P.kwargs) -> A:

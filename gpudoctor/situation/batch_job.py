@@ -1,4 +1,4 @@
-"""What a batch job was given, and whether it is meant to run on the CPU."""
+"""What a batch job was given, and whether it should run on the CPU."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ _VISIBILITY = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVI
 
 
 def cpu_task(situation: Situation) -> bool:
-    """A task of a batch system or of Ray that was made without a GPU on purpose: it hides all of them."""
+    """Whether this is a task of a batch system or of Ray that hides all GPUs on purpose, to run on the CPU."""
     return situation.machine.system.job.known and any(situation.variable(name) == "" for name in _VISIBILITY)
 
 
 def without_request(situation: Situation) -> bool:
-    """A batch job that says it has no GPU, or says nothing about GPUs."""
+    """Whether this is a batch job that says that it has no GPU, or says nothing about GPUs."""
     job = situation.machine.system.job.value
     return job is not None and not job.gpus

@@ -1,4 +1,4 @@
-"""Which device nodes of the GPUs are here."""
+"""The GPUs' device nodes that are present."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _GPU = r"/dev/nvidia\d+$"
 
 
 _UNMAPPED = 65534
-"""Owns, to the eye, whatever a user namespace (a rootless container) does not map."""
+"""Appears as the owner of everything that a user namespace (a rootless container) does not map."""
 
 
 def nvidia_nodes(situation: Situation) -> dict[str, DeviceNode] | None:
-    """The nodes of the NVIDIA driver (/dev/dxg in WSL) by path; None where nobody could look."""
+    """The nodes of the NVIDIA driver (/dev/dxg in WSL) by path; None if nobody could look."""
     nodes = situation.machine.nvidia.nodes
     if nodes.value is None:
         return {} if nodes.absent else None
@@ -28,7 +28,7 @@ def nvidia_nodes(situation: Situation) -> dict[str, DeviceNode] | None:
 
 
 def amd_nodes(situation: Situation) -> tuple[DeviceNode | None, tuple[DeviceNode, ...]] | None:
-    """/dev/kfd, if it is there, and the render nodes; None where nobody could look."""
+    """/dev/kfd, if it is present, and the render nodes; None if nobody could look."""
     kfd, render = situation.machine.amd.kfd, situation.machine.amd.render_nodes
     if kfd.undecided or render.undecided:
         return None
@@ -37,7 +37,7 @@ def amd_nodes(situation: Situation) -> tuple[DeviceNode | None, tuple[DeviceNode
 
 
 def owning_group(nodes: Iterable[DeviceNode]) -> int | None:
-    """Number of the first group that owns one of these nodes and may use it: the host's number, None where a user
+    """The number of the first group that owns one of these nodes and may use it, as the host counts; None if a user
     namespace hides it."""
     for node in nodes:
         by_group = node.mode is None or node.mode & 0o060 == 0o060
@@ -47,5 +47,5 @@ def owning_group(nodes: Iterable[DeviceNode]) -> int | None:
 
 
 def gpu_nodes(situation: Situation) -> tuple[DeviceNode, ...]:
-    """/dev/nvidia0 and the like, as far as they are here."""
+    """/dev/nvidia0 and the like, as far as they are present."""
     return tuple(node for path, node in (nvidia_nodes(situation) or {}).items() if re.match(_GPU, path))

@@ -1,9 +1,7 @@
-"""The NVIDIA driver that there should be, or, where no one driver serves all GPUs, what a person has to choose.
-
-One kernel module serves all NVIDIA GPUs of a machine, in one branch and one flavour. So there is one rule for the
-driver to install, and it is asked of the whole machine, whatever GPU is the occasion. The open kernel modules refuse
-all GPUs before Turing and are the only ones for Blackwell; and a GPU's last branch may be older than another's first.
-"""
+"""The NVIDIA driver that a machine needs, and what a person can do if no one driver supports all its GPUs. One kernel
+module drives all NVIDIA GPUs of a machine, in one branch and one flavour, so the driver is chosen for the whole
+machine. The open kernel modules refuse all GPUs before Turing and are the only ones for Blackwell; and a GPU's last
+branch may be older than another's first driver."""
 
 from __future__ import annotations
 
@@ -21,20 +19,20 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 Option = tuple[InstallDriver, tuple[Gpu, ...]]
-"""A driver, and the GPUs that it serves."""
+"""A driver, and the GPUs that it supports."""
 
 
 # --- the driver to install ---------------------------------------------------------------------------
 
 
 def driver_to_install(situation: Situation, gpus: tuple[Gpu, ...] = (), *, why: str = "") -> InstallDriver | None:
-    """The driver for all GPUs that this machine's driver has to serve, and for `gpus`; one that runs the present
-    torch, if there is any. None where no one driver serves them all, or a GPU is not known."""
+    """The driver that supports all GPUs that this machine must drive, and `gpus`; preferably one that runs the
+    present torch. None if no one driver supports them all, or a GPU is unknown."""
     return driver_serving(situation, gpus_to_drive(situation, gpus), why=why)
 
 
 def driver_serving(situation: Situation, gpus: tuple[Gpu, ...], *, why: str = "") -> InstallDriver | None:
-    """The driver that serves just these GPUs, by branch and by module flavour."""
+    """The driver that supports exactly these GPUs, by branch and by module flavour."""
     matrix, torch = situation.matrix, situation.torch
     flavour = flavour_serving(matrix, gpus)
     if flavour is None:
@@ -52,7 +50,7 @@ def driver_serving(situation: Situation, gpus: tuple[Gpu, ...], *, why: str = ""
 
 
 def flavour_serving(matrix: Matrix, gpus: tuple[Gpu, ...]) -> ModuleFlavour | None:
-    """The kernel-module flavour that all these GPUs take; None where none does, or a GPU is not known."""
+    """The kernel-module flavour that supports all these GPUs; None if none does, or a GPU is unknown."""
     rules = {matrix.module_flavour(gpu.arch.value or "", gpu.name) for gpu in gpus}
     if not rules or None in rules or {"required", "refused"} <= rules:
         return None
@@ -61,11 +59,9 @@ def flavour_serving(matrix: Matrix, gpus: tuple[Gpu, ...]) -> ModuleFlavour | No
 
 @answer_once
 def gpus_to_drive(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> tuple[Gpu, ...]:
-    """The NVIDIA GPUs that the one driver of this machine has to serve, `gpus` among them.
-
-    GPUs that are kept for virtual machines take no driver here, and one without any torch build does not hold back
-    the others. Visibility variables and containers choose GPUs for a process; the kernel module is everyone's.
-    """
+    """The NVIDIA GPUs that the machine's one driver must support, `gpus` among them. GPUs reserved for virtual
+    machines need no driver here, and a GPU without any torch build does not restrict the others. Visibility variables
+    and containers choose GPUs for a process, but the kernel module is shared."""
     asked = tuple(gpu for gpu in gpus if gpu.vendor == "nvidia" and gpu.arch.value)
     there = situation.machine.of_vendor("nvidia")
     others = (gpu for gpu in there if gpu not in asked and gpu.driver.value not in RESERVED)
@@ -83,11 +79,9 @@ def runs_some_build(matrix: Matrix, gpu: Gpu) -> bool:
 
 
 def driver_after_fix(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
-    """The driver that builds are chosen for: the present one, unless there is none or the GPUs need another.
-
-    A driver that does not run a GPU must be replaced whatever torch says. None: not known, or a driver whose number
-    says nothing (WSL2, Jetson).
-    """
+    """The driver that builds are chosen for: the present one, unless there is none or the GPUs need another. A driver
+    that does not support a GPU must be replaced, whatever torch needs. None if unknown, or if the driver's number
+    tells nothing (WSL2, Jetson)."""
     driver = cuda_driver(situation.machine)
     if not _has_to_change(situation, gpus):
         return driver
@@ -99,17 +93,17 @@ def driver_after_fix(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
 
 
 def _has_to_change(situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
-    """Whether no driver is there, or it refuses one of these GPUs."""
+    """Whether there is no driver, or it refuses one of these GPUs."""
     return no_driver(situation.machine) or any(refusal(situation, gpu) for gpu in gpus)
 
 
-# --- where no one driver serves all ------------------------------------------------------------------
+# --- no one driver supports all ----------------------------------------------------------------------
 
 
 @answer_once
 def driver_options(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> tuple[Option, ...]:
-    """The drivers to choose from, that of the newest GPU first, each with the GPUs that it serves; () where one
-    serves all that the machine's driver has to serve, or where no driver is known for some GPU."""
+    """The drivers to choose from, each with the GPUs that it supports, the newest GPU's driver first. Empty if one
+    driver supports all GPUs that the machine must drive, or if no driver is known for some GPU."""
     driven = gpus_to_drive(situation, gpus)
     if driver_serving(situation, driven) is not None:
         return ()
@@ -128,44 +122,44 @@ def driver_options(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> tuple[Op
 
 
 def choice_before_torch(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
-    """The choice that comes before any torch for these GPUs: the driver that is there refuses one of them, or there
-    is none, and none to come serves all. None where there is nothing to choose."""
+    """The choice that comes before any torch for these GPUs: there is no driver or it refuses one of them, and no one
+    driver supports all. None if there is nothing to choose."""
     return choose_gpus(situation, gpus) if _has_to_change(situation, gpus) else None
 
 
 def choose_gpus(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix | None:
-    """What a person can do where no one driver serves all GPUs; None where one does. Nothing here is done for them:
-    every driver puts some GPU out of service."""
+    """What a person can do if no one driver supports all GPUs; None if one does. gpudoctor does not choose: every
+    driver puts some GPU out of service."""
     options = driver_options(situation, gpus)
     if not options:
         return None
     driven = gpus_to_drive(situation, gpus)
     kinds = tuple({gpu.name: gpu for gpu in driven}.values())
-    needs = "; ".join(f"{gpu.name} takes {driver_needs(situation.matrix, gpu)}" for gpu in kinds)
+    needs = "; ".join(f"{gpu.name} works {driver_needs(situation.matrix, gpu)}" for gpu in kinds)
     choice = _choice(situation, driven, options)
-    text = f"No one NVIDIA driver serves all GPUs of this machine: {needs}. {choice}"
-    return Fix("Choose the GPUs to use: no one driver serves all", (Manual(text=text, risk="root"),))
+    text = f"No one NVIDIA driver supports all GPUs of this machine: {needs}. {choice}"
+    return Fix("Choose the GPUs to use: no one driver supports all", (Manual(text=text, risk="root"),))
 
 
 def _choice(situation: Situation, gpus: tuple[Gpu, ...], options: tuple[Option, ...]) -> str:
-    """Keep the driver that is there for what it serves, else choose one."""
+    """Keep the present driver for the GPUs that it supports, or choose another one."""
     present = cuda_driver(situation.machine)
     served = tuple(gpu for gpu in gpus if not refusal(situation, gpu))
-    elsewhere = "into another machine, or to a virtual machine (bound to vfio-pci) with a driver of its own"
+    elsewhere = "in another machine, or in a virtual machine (bound to vfio-pci) with its own driver"
     if present is None or not served or len(served) == len(gpus):
         fixes = "; or ".join(f"{driver_name(driver)} for {_names(group)}" for driver, group in options)
-        return f"Choose: {fixes}. What is left out goes {elsewhere}."
+        return f"Choose: {fixes}. Use the other GPUs {elsewhere}."
     _, flavour, _ = kernel_driver(situation)
     modules = f" ({flavour} kernel modules)" if flavour else ""
     rest = tuple(gpu for gpu in gpus if gpu not in served)
     others = [
-        f"{driver_name(driver)} serves {_names(group)}"
+        f"{driver_name(driver)} supports {_names(group)}"
         for driver, group in options
         if any(gpu in rest for gpu in group)
     ]
     return (
-        f"Driver {present}{modules} serves {_names(served)}: keep it for that. {_names(rest)} goes {elsewhere}. "
-        f"Or the other way round: {'; '.join(others)}."
+        f"Driver {present}{modules} supports {_names(served)}: keep it for these. Use {_names(rest)} {elsewhere}. "
+        f"Or install the other driver: {'; '.join(others)}."
     )
 
 
@@ -175,13 +169,13 @@ def driver_name(driver: InstallDriver) -> str:
 
 
 def driver_needs(matrix: Matrix, gpu: Gpu) -> str:
-    """The drivers that a GPU takes: "the open kernel modules alone, from driver 570.86.16 on"."""
+    """The drivers that a GPU works with: "only with the open kernel modules, from driver 570.86.16 on"."""
     sm = gpu.arch.value or ""
-    rules = {"required": "the open kernel modules alone", "refused": "the proprietary kernel modules alone"}
+    rules = {"required": "only with the open kernel modules", "refused": "only with the proprietary kernel modules"}
     rule = matrix.module_flavour(sm, gpu.name) or ""
     first, last = matrix.first_driver(sm, gpu.chip), matrix.last_branch(sm)
     span = (f"from driver {first} on" if first else "", f"up to branch {last}" if last else "")
-    return ", ".join(part for part in (rules.get(rule, "kernel modules of both flavours"), *span) if part)
+    return ", ".join(part for part in (rules.get(rule, "with kernel modules of both flavours"), *span) if part)
 
 
 def _names(gpus: tuple[Gpu, ...]) -> str:
@@ -192,8 +186,8 @@ def _names(gpus: tuple[Gpu, ...]) -> str:
 
 
 def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
-    """Install the NVIDIA driver that the machine takes, on the host where this is a container; where no one driver
-    serves these GPUs and the others, the choice that a person has."""
+    """The fix that installs the machine's NVIDIA driver, on the host if this is a container. If no one driver
+    supports these GPUs and the others, the choice that a person has."""
     remedy = driver_to_install(situation, gpus, why=_left_without(situation, gpus))
     if remedy is None:
         names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus or situation.machine.of_vendor("nvidia")))
@@ -203,9 +197,9 @@ def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
     what = driver_name(remedy)
     if any(map(is_vgpu, situation.machine.of_vendor("nvidia"))):
         text = (
-            f"Ask who runs the hypervisor for the vGPU guest driver of branch {remedy.branch} (from NVIDIA's vGPU "
-            "software; the drivers of NVIDIA's site, CUDA repository and distributions refuse a vGPU). It may be no "
-            "newer than the vGPU manager of the host allows."
+            f"Ask the hypervisor's administrator for the vGPU guest driver of branch {remedy.branch} (from "
+            "NVIDIA's vGPU software). The drivers on NVIDIA's site, in its CUDA repository and in distributions "
+            "refuse a vGPU. The guest driver must not be newer than the host's vGPU manager allows."
         )
         return Fix(f"Install the vGPU guest driver {remedy.branch}", (Manual(text=text, risk="reboot"),))
     if situation.in_container:
@@ -217,13 +211,13 @@ def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
 
 
 def is_vgpu(gpu: Gpu) -> bool:
-    """Whether a GPU is a slice that a hypervisor lends: its model ends in the profile, as in "NVIDIA A10-24Q"."""
+    """Whether a GPU is a slice that a hypervisor lends: its name ends in the profile, as in "NVIDIA A10-24Q"."""
     profile = gpu.name.rpartition("-")[2]
     return profile.endswith(("Q", "C", "A", "B", "CME")) and profile.rstrip("QCABME").isdecimal()
 
 
 def _left_without(situation: Situation, gpus: tuple[Gpu, ...]) -> str:
-    """Which GPU without any torch build the driver for these GPUs does not serve."""
+    """The GPUs without any torch build that the driver for these GPUs does not support."""
     chosen = gpus_to_drive(situation, gpus)
     rest = [
         gpu for gpu in situation.machine.of_vendor("nvidia") if gpu not in chosen and gpu.driver.value not in RESERVED
@@ -231,4 +225,4 @@ def _left_without(situation: Situation, gpus: tuple[Gpu, ...]) -> str:
     left = [gpu for gpu in rest if gpu.arch.value and driver_to_install(situation, (*gpus, gpu)) is None]
     if not left:
         return ""
-    return f"it does not serve {', '.join(gpu.name for gpu in left)}, for which there is no torch build"
+    return f"it does not support {', '.join(gpu.name for gpu in left)}, for which no torch build exists"

@@ -1,7 +1,4 @@
-"""How findings speak of GPUs: equal ones together, by their names, and which of two is the older.
-
-Holds no checks itself.
-"""
+"""How findings name GPUs: equal GPUs together, by their names."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def together(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, tuple[Item, ...]]:
-    """Items that a report speaks of in one breath, in their order: eight equal GPUs are one finding."""
+    """The items in groups, in their order: eight equal GPUs are one finding."""
     groups: dict[Key, tuple[Item, ...]] = {}
     for item in items:
         groups[key(item)] = (*groups.get(key(item), ()), item)
@@ -25,7 +22,7 @@ def together(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, tup
 
 
 def called(gpus: tuple[Gpu, ...]) -> str:
-    """What a message calls a group of equal GPUs: "NVIDIA A100-SXM4-80GB (8 GPUs)"."""
+    """The name of a group of equal GPUs in a message: "NVIDIA A100-SXM4-80GB (8 GPUs)"."""
     return gpus[0].name if len(gpus) == 1 else f"{gpus[0].name} ({len(gpus)} GPUs)"
 
 
@@ -38,6 +35,6 @@ def finding(severity: Severity, gpus: tuple[Gpu, ...], **parts: Any) -> Finding:
 
 
 def older(gpu: Gpu, other: Gpu) -> bool:
-    """Whether an NVIDIA GPU is of a lower compute capability than another."""
+    """Whether an NVIDIA GPU has a lower compute capability than another."""
     mine, theirs = capability(gpu.arch.value), capability(other.arch.value)
     return mine is not None and theirs is not None and mine < theirs

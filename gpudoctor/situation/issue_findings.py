@@ -1,4 +1,4 @@
-"""What the matrix's known issues say of a situation: conditions that all must match."""
+"""Findings from the matrix's known issues: every condition of an issue must match."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gpudoctor.situation.known_issues import concerned, holds_for, holds_here, w
 from gpudoctor.situation.nvidia_driver import cuda_driver
 
 GENERAL = "known-issue"
-"""Slug of the issues that have none of their own."""
+"""Slug of the issues without one of their own."""
 
 
 def _concerned(situation: Situation, when: IssueCondition) -> tuple[Gpu, ...]:
-    """The usable GPUs that a condition speaks of; those of torch's own maker only, unless it names packages."""
+    """The usable GPUs that a condition is about. Only GPUs of torch's own vendor count, unless it names packages."""
     if when.vendor and situation.built_for not in (when.vendor, None):
         return ()
     if when.vendor and situation.built_for is None and not (when.packages and situation.torch is None):
@@ -25,7 +25,7 @@ def _concerned(situation: Situation, when: IssueCondition) -> tuple[Gpu, ...]:
 
 
 def _matches(situation: Situation, when: IssueCondition) -> bool:
-    """Whether every field that is given matches. What is not known never matches."""
+    """Whether every condition that is given matches. An unknown fact never matches."""
     return holds_here(when, situation, _concerned(situation, when)) and holds_for(
         when, situation.torch, lambda name: _version(situation, name)
     )
@@ -37,7 +37,7 @@ def _version(situation: Situation, package: str) -> str | None:
 
 
 def _symptoms(situation: Situation, row: KnownIssue) -> tuple[LogFault, ...]:
-    """Lines of this boot's kernel log that are the row's symptom."""
+    """Lines of this boot's kernel log that show the row's symptom."""
     log = situation.machine.kernel_log.value
     faults = log.faults if log and row.log else ()
     return tuple(fault for fault in faults if fault.kind == row.log and row.xid in (None, fault.xid))
@@ -60,15 +60,19 @@ def of_slug(situation: Situation, slug: str) -> Iterator[Finding]:
 
 
 def _severity(row: KnownIssue, seen: bool) -> Severity:
-    """What only some work brings out is a note, unless the row names a cause with a weight of its own; a line of the
-    log is of the past, and never an error."""
+    """An issue of some workloads is a note, unless the row has a cause with its own weight. A log line is about the
+    past, and never an error."""
     if row.trigger == "workload" and row.slug == GENERAL and not seen:
         return "note"
     return "warning" if row.severity == "error" and row.trigger != "facts" else row.severity
 
 
 def _finding(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, ...]) -> Finding:
-    leads = {"facts": "Known issue", "workload": "Known issue with some work", "symptom": "Known issue, in the log"}
+    leads = {
+        "facts": "Known issue",
+        "workload": "Known issue with some workloads",
+        "symptom": "Known issue, in the log",
+    }
     text = row.symptom if row.symptom.endswith(".") else f"{row.symptom}."
     confidence = (
         "certain" if symptoms else {"high": "likely", "medium": "possible", "low": "possible"}[row.confidence]

@@ -1,4 +1,4 @@
-"""Lines of the kernel log that speak of a GPU."""
+"""Lines of the kernel log about a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernel modules of the vendors: those that are installed, and what keeps them from loading."""
+"""The vendors' kernel modules that are installed, and what keeps them from loading."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpudoctor.situation import Situation
 
 
 def core_modules(situation: Situation) -> tuple[InstalledModule, ...]:
-    """NVIDIA's main module for each kernel that has it, under the names distributions give it."""
+    """NVIDIA's main module for each kernel that has it, under the names that distributions use."""
     return tuple(
         module for module in situation.machine.nvidia.modules_installed.value or () if is_nvidia_core(module.name)
     )
@@ -21,13 +21,14 @@ def is_nvidia_core(name: str) -> bool:
 
 
 def for_running_kernel(situation: Situation, modules: tuple[InstalledModule, ...]) -> InstalledModule | None:
-    """The one of these modules that was built for the kernel that runs."""
+    """The module that was built for the running kernel."""
     kernel = situation.machine.system.kernel.value
     return next((module for module in modules if module.kernel == kernel), None)
 
 
 def version_on_disk(situation: Situation) -> str | None:
-    """Version of the NVIDIA module for the running kernel: by its file, else by the DKMS tree it was built from."""
+    """Version of the NVIDIA module for the running kernel, by its file, else by the DKMS tree that it was built
+    from."""
     module = for_running_kernel(situation, core_modules(situation))
     if module is not None and module.version:
         return module.version
@@ -61,7 +62,7 @@ def unbuilt_dkms(situation: Situation, vendor: Vendor) -> tuple[DkmsModule, ...]
 
 
 def key_rejected(situation: Situation, vendor: Vendor) -> tuple[LogFault, ...]:
-    """Lines that say that Secure Boot refused a module of this vendor, or do not say which module."""
+    """Lines that say that Secure Boot refused a module of this vendor, or an unnamed module."""
     other = re.compile(r"'(amdgpu|amdkcl|amdttm)" if vendor == "nvidia" else r"'nvidia")
     return tuple(
         fault for fault in situation.log_faults("secure-boot-module-rejected") if not other.search(fault.line)
@@ -73,7 +74,8 @@ def _is_amdgpu(name: str) -> bool:
 
 
 def kernel_too_old(situation: Situation, gpu: Gpu) -> str | None:
-    """First kernel that knows the GPU, if the running one is older and no AMD driver package stands in."""
+    """The first kernel that supports the GPU, if the running one is older and no AMD driver package is installed for
+    it."""
     target = situation.matrix.target(gpu.arch.value) if gpu.arch.value else None
     first, running = target.first_kernel if target else None, situation.machine.system.kernel.value
     if first is None or running is None:

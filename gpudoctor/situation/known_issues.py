@@ -1,7 +1,5 @@
-"""Whether a known issue of the matrix speaks of a machine and of a torch build: the one there, or one to be had.
-
-What is not known never matches; neither does what was only assumed of a described machine.
-"""
+"""Whether a known issue of the matrix applies to a machine and to a torch build, installed or available. An unknown
+fact never matches; neither does an assumption about a described machine."""
 
 from __future__ import annotations
 
@@ -18,14 +16,14 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import IssueCondition, KnownIssue
 
 Versions = Callable[[str], str | None]
-"""Version of a package by its name; None where it is not there, or not known."""
+"""Version of a package by its name; None if it is missing or unknown."""
 
 _TORCHS_OWN = r"nvidia-|triton$|pytorch-triton"
-"""Packages that come with a torch build: those that are there now say nothing of another build."""
+"""Packages that come with a torch build; the installed ones say nothing about another build."""
 
 
 class Build(Protocol):
-    """A torch: installed, or one that could be."""
+    """A torch, installed or available."""
 
     @property
     def version(self) -> str: ...
@@ -39,14 +37,14 @@ class Build(Protocol):
 
 
 def concerned(when: IssueCondition, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """The GPUs that a condition speaks of."""
+    """The GPUs that a condition is about."""
     wanted = (*when.gfx, *when.sm)
     ours = (gpu for gpu in gpus if when.vendor in (None, gpu.vendor))
     return tuple(gpu for gpu in ours if not wanted or gpu.arch.value in wanted)
 
 
 def holds_here(when: IssueCondition, situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
-    """Whether what a condition says of GPUs, system, driver and variables is so; all but torch and packages."""
+    """Whether a condition matches GPUs, system, driver and variables; everything except torch and packages."""
     needs_gpu = bool(when.vendor or when.gfx or when.sm or when.min_gpus)
     if needs_gpu and len(concerned(when, gpus)) < (when.min_gpus or 1):
         return False
@@ -54,7 +52,7 @@ def holds_here(when: IssueCondition, situation: Situation, gpus: tuple[Gpu, ...]
 
 
 def holds_for(when: IssueCondition, build: Build | None, versions: Versions) -> bool:
-    """Whether what a condition says of torch and of packages is so."""
+    """Whether a condition matches torch and packages."""
     if when.torch is not None and (build is None or not package_matches(when.torch, build.version)):
         return False
     if when.cuda is not None and (build is None or build.cuda is None or not matches(when.cuda, build.cuda)):
@@ -80,7 +78,7 @@ def _system(when: IssueCondition, situation: Situation) -> bool:
 
 
 def _kernel(when: IssueCondition, machine: Machine) -> bool:
-    """Whether the kernel is one of those named, and none that its distribution is known to have patched."""
+    """Whether the kernel is one of those named, and its distribution is not known to have patched it."""
     kernel = machine.system.kernel.value
     if kernel is None or _assumed(machine, "kernel") or not matches(when.kernel or "", kernel):
         return False
@@ -101,7 +99,7 @@ def _driver(when: IssueCondition, machine: Machine) -> bool:
 
 
 def _assumed(machine: Machine, what: str) -> bool:
-    """Whether nobody stated it: a description left it open."""
+    """Whether nobody stated this: a description left it open."""
     return any(name.startswith(what) for name in machine.assumed)
 
 
@@ -111,7 +109,7 @@ def _variables(when: IssueCondition, situation: Situation) -> bool:
 
 
 def worked_around(row: KnownIssue, situation: Situation) -> bool:
-    """Whether the variables of its workaround are set so; of a path any value counts."""
+    """Whether the variables of its workaround are set; for a path any value counts."""
     settings = ((situation.variable(name), value) for name, value in row.variables.items())
     return bool(row.variables) and all(have == value or (have and value.startswith("/")) for have, value in settings)
 
@@ -121,10 +119,8 @@ def worked_around(row: KnownIssue, situation: Situation) -> bool:
 
 @answer_once
 def against_builds(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[KnownIssue, ...]:
-    """The issues that would speak against some torch build on these GPUs: by facts alone, or above a note.
-
-    Those that say nothing without their symptom do not count, nor those that no choice of a build avoids.
-    """
+    """The issues that can rule out a torch build on these GPUs: by facts alone, or above a note. Issues that need a
+    symptom do not count, nor those that no choice of a build avoids."""
     return tuple(
         row
         for row in situation.matrix.known_issues()
@@ -137,7 +133,7 @@ def against_builds(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[KnownIs
 
 
 def speaks_against(row: KnownIssue, situation: Situation, build: Build) -> bool:
-    """Whether one of these issues holds for a build, with the packages that it would bring."""
+    """Whether the issue applies to a build, with the packages that it would install."""
     environment = situation.environment
 
     def versions(name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What a check looks at first: without it the check has nothing to say, and is not asked."""
+"""What a check needs before it has anything to say; without it the engine does not run the check."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def rocm_torch(situation: Situation) -> bool:
 
 
 def kernels(situation: Situation) -> bool:
-    """Smoke kernels were asked for."""
+    """Smoke kernels were requested."""
     return situation.machine.smoke is not None
 
 

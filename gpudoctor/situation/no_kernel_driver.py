@@ -1,8 +1,5 @@
-"""GPUs that no working kernel driver serves, and the first reason why.
-
-One GPU has one reason. Each check of the kernel and driver layers asks for it and speaks only of its own, so
-that a report names a cause and not its effects. Holds no checks itself.
-"""
+"""GPUs without a working kernel driver, and the first reason why. Each GPU has one reason. Each check of the kernel
+and driver layers reports only its own, so that a report names a cause and not its effects."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from gpudoctor.situation.nvidia_driver import refusal, refusals
 from gpudoctor.situation.standing import RESERVED
 
 RIVALS = ("nouveau", "nova_core", "nova-core", "NovaCore", "nova", "nvidiafb", "rivafb")
-"""Kernel drivers that keep NVIDIA's from taking the GPU."""
+"""Kernel drivers that keep NVIDIA's driver from the GPU."""
 
 Weight = Literal["error", "note"]
 
@@ -37,7 +34,7 @@ Weight = Literal["error", "note"]
 
 @answer_once
 def unserved(situation: Situation, vendor: Vendor) -> tuple[Gpu, ...]:
-    """GPUs of a vendor that are on the bus, not reserved for virtual machines, and that its driver does not have."""
+    """GPUs of a vendor that are on the bus, not reserved for virtual machines, and not bound to its driver."""
     machine = situation.machine
     if machine.system.wsl.known or machine.system.jetson.known:
         return ()
@@ -51,7 +48,7 @@ def unserved(situation: Situation, vendor: Vendor) -> tuple[Gpu, ...]:
 
 
 def _module_is_out(situation: Situation, vendor: Vendor) -> bool:
-    """The vendor's module is known not to be loaded (asked where it is not known what a GPU is bound to)."""
+    """Whether the vendor's module is known not to be loaded. This counts only if a GPU's driver is unknown."""
     machine = situation.machine
     if situation.in_container:
         return False
@@ -63,7 +60,7 @@ def _module_is_out(situation: Situation, vendor: Vendor) -> bool:
 
 @answer_once
 def served(situation: Situation) -> tuple[Gpu, ...]:
-    """Usable GPUs that nothing speaks against."""
+    """Usable GPUs without a known problem."""
     out = (*unserved(situation, "nvidia"), *unserved(situation, "amd"))
     return tuple(gpu for gpu in situation.usable if gpu not in out and not _is_in_doubt(situation, gpu))
 
@@ -74,7 +71,7 @@ def _is_in_doubt(situation: Situation, gpu: Gpu) -> bool:
 
 
 def weight(situation: Situation, gpu: Gpu) -> Weight:
-    """How much it weighs that this GPU does not work: a note for a display GPU beside a working one."""
+    """How severe it is that this GPU does not work: a note for a display GPU beside a working one."""
     working = tuple(other for other in served(situation) if other.key != gpu.key)
     if situation.built_for:
         working = tuple(other for other in working if other.vendor == situation.built_for)
@@ -95,14 +92,14 @@ def weight(situation: Situation, gpu: Gpu) -> Weight:
 
 
 def computes(situation: Situation, gpu: Gpu) -> bool:
-    """Whether some torch build serves the GPU, or it is too new to be known."""
+    """Whether some torch build supports the GPU, or it is too new to be known."""
     if gpu.vendor == "amd":
         return gpu.arch.known or gpu.driver.value != "radeon"
     return runs_some_build(situation.matrix, gpu)
 
 
 def has_build(situation: Situation, gpu: Gpu) -> bool:
-    """Whether some torch build has code for the GPU: of AMD's, for its target or one that an override may name."""
+    """Whether some torch build has code for the GPU; for an AMD GPU also for a target that an override may name."""
     gfx = gpu.arch.value
     if gpu.vendor != "amd" or gfx is None:
         return computes(situation, gpu)
@@ -113,7 +110,7 @@ def has_build(situation: Situation, gpu: Gpu) -> bool:
 
 
 def equal_gpus(situation: Situation, gpus: list[Gpu]) -> list[tuple[Weight, tuple[Gpu, ...]]]:
-    """GPUs of one name and weight together."""
+    """GPUs of one name and severity together."""
     groups = together(gpus, lambda gpu: (weight(situation, gpu), gpu.name))
     return [(severity, group) for (severity, _), group in groups.items()]
 
@@ -122,7 +119,7 @@ def equal_gpus(situation: Situation, gpus: list[Gpu]) -> list[tuple[Weight, tupl
 
 
 def because(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
-    """Unserved GPUs for which this is the first reason, in groups of equal ones."""
+    """GPUs without a driver for which this is the first reason, in groups of equal ones."""
     nvidia = [gpu for gpu in unserved(situation, "nvidia") if next(_nvidia_reasons(situation, gpu)) == slug]
     amd = [gpu for gpu in unserved(situation, "amd") if next(_amd_reasons(situation, gpu)) == slug]
     return equal_gpus(situation, nvidia + amd)
@@ -170,15 +167,15 @@ def _amd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
 
 
 def rival(situation: Situation, gpu: Gpu) -> str | None:
-    """The kernel driver that keeps NVIDIA's from this GPU: the bound one, else, where that was not recorded, one
-    that is loaded."""
+    """The other kernel driver that has this NVIDIA GPU: the bound one; if the binding was not recorded, one that is
+    loaded."""
     if gpu.driver.undecided and not situation.in_container:
         return next((name for name in situation.machine.nvidia.modules_loaded.value or () if name in RIVALS), None)
     return gpu.driver.value if gpu.driver.value in RIVALS else None
 
 
 def without_kfd(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
-    """GPUs that amdgpu has and KFD does not (so: a screen and no compute), for which this is the first reason."""
+    """GPUs bound to amdgpu but not listed by KFD (so without compute access) for which this is the first reason."""
     machine = situation.machine
     readable = all(node.readable for node in machine.amd.topology.value or ())
     seen = machine.amd.kfd.absent or not machine.amd.topology.undecided
@@ -205,6 +202,6 @@ def _kfd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
 
 
 def names_gpu(fault: LogFault, gpu: Gpu) -> bool:
-    """Whether a log line speaks of this PCI id, or of none ("skipped device 1002:67df")."""
+    """Whether a log line names this PCI id, or none ("skipped device 1002:67df")."""
     named = re.search(r"device ([0-9a-f]{4}:[0-9a-f]{4})", fault.line, re.IGNORECASE)
     return named is None or gpu.pci_id is None or named[1].lower() == gpu.pci_id.lower()

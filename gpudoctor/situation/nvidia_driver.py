@@ -1,4 +1,4 @@
-"""The NVIDIA driver that is there: its versions, what it answers, which CUDA it runs, and which GPUs it refuses."""
+"""The NVIDIA driver that is present: its versions, what it answers, which CUDA it runs, and which GPUs it refuses."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Refusal = Literal[
 than the GPU's last, proprietary where the GPU needs the open modules, or open where the GPU is too old for these."""
 
 _EARLY_OPEN = (560,)
-"""Open modules of older branches serve GeForce GPUs only when told to."""
+"""Open modules of older branches support GeForce GPUs only with an extra setting."""
 
 
 # --- versions --------------------------------------------------------------------------------------
 
 
 def kernel_driver(situation: Situation) -> tuple[str | None, ModuleFlavour | None, str]:
-    """Version, flavour, source of the driver that has or would have the GPUs: the loaded module, else the one
+    """Version, flavour and source of the driver that has or would have the GPUs: the loaded module, else the one
     installed for this kernel, else what the driver answers or its libraries say."""
     nvidia = situation.machine.nvidia
     if nvidia.module.value:
@@ -42,10 +42,8 @@ def kernel_driver(situation: Situation) -> tuple[str | None, ModuleFlavour | Non
 
 
 def cuda_driver(machine: Machine) -> str | None:
-    """Version of the driver whose libcuda a program loads; cuda-compat counts where the GPUs are eligible for it.
-
-    None where it is not known, or where its number is not one of Linux (WSL2, Jetson).
-    """
+    """Version of the driver whose libcuda a program loads; cuda-compat counts if the GPUs may use it. None if
+    unknown, or if it is not a Linux driver number (WSL2, Jetson)."""
     if has_own_numbers(machine):
         return None
     library = machine.load_path.first("libcuda.so.1")
@@ -62,12 +60,12 @@ def _answered_version(machine: Machine) -> str | None:
 
 
 def no_driver(machine: Machine) -> bool:
-    """Whether no NVIDIA driver is there, as far as its number would be known."""
+    """Whether no NVIDIA driver is present, as far as its version would be known."""
     return machine.nvidia.module.absent and not has_own_numbers(machine) and cuda_driver(machine) is None
 
 
 def has_own_numbers(machine: Machine) -> bool:
-    """Whether driver numbers are not those of Linux: WSL2 shows the one of Windows, Jetson that of L4T."""
+    """Whether driver numbers are not those of Linux: WSL2 shows Windows' number, Jetson that of L4T."""
     return machine.system.wsl.known or machine.system.jetson.known
 
 
@@ -75,24 +73,24 @@ def has_own_numbers(machine: Machine) -> bool:
 
 
 def cuda_status(situation: Situation) -> int | None:
-    """What cuInit answered; None where nobody asked."""
+    """What cuInit answered; None if nobody asked."""
     return situation.machine.nvidia.cuda.value.status if situation.machine.nvidia.cuda.value else None
 
 
 def nvml_status(situation: Situation) -> int | None:
-    """What NVML (else nvidia-smi) answered; None where nobody asked."""
+    """What NVML (else nvidia-smi) answered; None if nobody asked."""
     answers = (situation.machine.nvidia.nvml.value, situation.machine.nvidia.smi.value)
     return next((answer.status for answer in answers if answer), None)
 
 
 def lists_no_gpu(situation: Situation) -> bool:
-    """NVML (else nvidia-smi) started and found no GPU at all ("No devices were found")."""
+    """Whether NVML (else nvidia-smi) started and found no GPU at all ("No devices were found")."""
     answers = [api.value for api in (situation.machine.nvidia.nvml, situation.machine.nvidia.smi) if api.value]
     return any(a.devices == () for a in answers) and all(a.status == 0 and not a.devices for a in answers)
 
 
 def driver_answers(situation: Situation) -> tuple[Evidence, ...]:
-    """Module, libraries, and what NVML and CUDA answered where they failed."""
+    """The module, the libraries, and the errors of NVML and CUDA."""
     module = situation.machine.nvidia.module
     return (
         Evidence("nvidia.module", module.value.version if module.value else module.state, module.source),
@@ -113,7 +111,7 @@ def driver_answers(situation: Situation) -> tuple[Evidence, ...]:
 
 
 def driver_verdict(situation: Situation, cuda: str, driver: str | None = None) -> DriverVerdict:
-    """Whether the driver of this machine (or `driver`, where another one is meant) runs a CUDA such as "12.8"."""
+    """Whether the driver of this machine (or `driver`) runs a CUDA such as "12.8"."""
     version = driver or cuda_driver(situation.machine)
     by_number: DriverVerdict = situation.matrix.driver_for_cuda(version, cuda) if version else "unknown"
     if by_number != "unknown" or driver:
@@ -133,16 +131,14 @@ def driver_verdict(situation: Situation, cuda: str, driver: str | None = None) -
 
 
 def refusal(situation: Situation, gpu: Gpu) -> Refusal | None:
-    """Why the driver that is there does not run a GPU at all; None where it does, or is not known to refuse it."""
+    """Why the present driver does not support a GPU at all; None if it does, or is not known to refuse it."""
     return next(iter(refusals(situation, gpu)), None)
 
 
 @answer_once
 def refusals(situation: Situation, gpu: Gpu) -> tuple[Refusal, ...]:
-    """The first reason of its branch and module flavour, and its age.
-
-    Where the branch or the flavour is not known, the driver's own lines in the kernel log count.
-    """
+    """The first reason of branch and module flavour, and its age. If the branch or the flavour is
+    unknown, the driver's own lines in the kernel log count."""
     if gpu.vendor != "nvidia" or gpu.arch.value is None or has_own_numbers(situation.machine):
         return ()
     by_rule = _by_branch_or_flavour(situation, gpu) if gpu.nvml is None else None
@@ -151,7 +147,7 @@ def refusals(situation: Situation, gpu: Gpu) -> tuple[Refusal, ...]:
 
 
 def _is_older(situation: Situation, gpu: Gpu) -> bool:
-    """Whether the driver's branch is older than the first one that knows the GPU."""
+    """Whether the driver's branch is older than the first one that supports the GPU."""
     version, _, _ = kernel_driver(situation)
     if version is None or (gpu.nvml is not None and gpu.nvml.capability is not None):
         return False
@@ -173,6 +169,6 @@ def _by_branch_or_flavour(situation: Situation, gpu: Gpu) -> Refusal | None:
         return "blackwell-open-module"
     if rule == "refused" and (flavour == "open" or (flavour is None and says("open-module-unsupported-gpu"))):
         return "open-module-unsupported-gpu"
-    # Early open modules say so, where nobody told them to serve a GeForce GPU.
+    # Early open modules log it if they lack the setting for a GeForce GPU.
     early = rule == "supported" and flavour == "open" and () < branch < _EARLY_OPEN
     return "open-module-unsupported-gpu" if early and says("open-module-unsupported-gpu") else None

@@ -1,8 +1,6 @@
-"""Which GPUs a process could really use: present, granted, openable, selected (design §4).
-
-Faults are judged on usable GPUs. A GPU that is bound to vfio, not granted to this container or job, or
-left out by a variable on purpose is nobody's fault.
-"""
+"""Which GPUs a process can really use: present, granted, openable, selected. Problems are reported for usable GPUs. A
+GPU that is bound to vfio, not granted to this container or job, or hidden by a variable on purpose is not a
+problem."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from gpudoctor.machine import DeviceNode, Gpu, Machine, SmokeDevice, Vendor
 Answer = Literal["yes", "no", "unknown"]
 
 RESERVED = ("vfio-pci", "pci-stub", "pciback", "xen-pciback", "uio_pci_generic", "igb_uio")
-"""Drivers that hand a GPU to a virtual machine: chosen, never a fault."""
+"""Drivers that hand a GPU to a virtual machine: a choice, never a problem."""
 
 _NVIDIA_CONTROL = "/dev/nvidiactl"
 _NVIDIA_GPU_NODE = r"/dev/nvidia\d+$"
@@ -29,21 +27,21 @@ class Standing(Struct, frozen=True):
 
     gpu: Gpu
     bound: Answer = "unknown"
-    """Its vendor's kernel driver has it (not vfio-pci, not nouveau, not nothing)."""
+    """Whether its vendor's kernel driver has it (not vfio-pci, not nouveau, not nothing)."""
     counted: Answer = "yes"
-    """The compute half of that driver counts it; amdgpu gives some GPUs a screen and no KFD node."""
+    """Whether the compute half of that driver counts it; amdgpu gives some GPUs a screen but no KFD node."""
     granted: Answer = "unknown"
-    """Its node is in this container or job."""
+    """Whether its node is in this container or job."""
     openable: Answer = "unknown"
-    """Its node opens."""
+    """Whether its node opens."""
     selected: Answer = "yes"
-    """No visibility variable leaves it out."""
+    """Whether no visibility variable hides it."""
     why: str = ""
-    """What takes it away, where something does."""
+    """Why it cannot be used; "" if it can."""
 
     @property
     def usable(self) -> bool:
-        """Nothing is known to keep a process from this GPU."""
+        """Whether nothing is known that keeps a process from this GPU."""
         return "no" not in (self.bound, self.counted, self.granted, self.openable, self.selected)
 
 
@@ -61,7 +59,7 @@ def _standing(machine: Machine, gpu: Gpu, selected: dict[str, Answer]) -> Standi
         (counted, "its kernel driver gives it no compute node"),
         (granted, "its device node is not in this container or job"),
         (openable, "its device node does not open"),
-        (chosen, "a visibility variable leaves it out"),
+        (chosen, "a visibility variable hides it"),
     )
     why = next((reason for answer, reason in reasons if answer == "no"), "")
     return Standing(
@@ -96,7 +94,7 @@ def _nvidia_granted(machine: Machine, gpu: Gpu) -> Answer:
     if listed and gpu.bdf:
         return "yes" if any(device.bdf == gpu.bdf for device in listed) else "no"
     if not any(node.path == _NVIDIA_CONTROL and node.opened != "ENOENT" for node in machine.nvidia.nodes.value):
-        return "no"  # nothing opens a GPU without it
+        return "no"  # no GPU opens without it
     return _granted_by_nodes(machine, gpu)
 
 
@@ -121,7 +119,7 @@ def _amd_bound(machine: Machine, gpu: Gpu) -> Answer:
 
 
 def _counted(machine: Machine, gpu: Gpu) -> Answer:
-    """Whether KFD counts an AMD GPU; not told where it keeps nodes of its own from a container."""
+    """Whether KFD lists an AMD GPU; unknown if KFD hides nodes from a container."""
     if gpu.kfd_node is not None or machine.system.wsl.known:
         return "yes"
     nodes = machine.amd.topology.value
@@ -154,7 +152,7 @@ def _amd_openable(machine: Machine, gpu: Gpu) -> Answer:
 
 
 def _gpu_nodes(machine: Machine, vendor: Vendor) -> tuple[DeviceNode, ...]:
-    """The nodes that are here and stand for one GPU each; of AMD's, some may be another vendor's GPU."""
+    """The present nodes that each stand for one GPU; an AMD render node may belong to another vendor's GPU."""
     if vendor == "amd":
         nodes = machine.amd.render_nodes.value or ()
     else:
@@ -163,13 +161,13 @@ def _gpu_nodes(machine: Machine, vendor: Vendor) -> tuple[DeviceNode, ...]:
 
 
 def _unassigned(machine: Machine, vendor: Vendor) -> tuple[DeviceNode, ...]:
-    """Those of `_gpu_nodes` that are not known to be a certain GPU's."""
+    """The nodes of `_gpu_nodes` that are not known to belong to a certain GPU."""
     assigned = {path for gpu in machine.gpus for path in gpu.nodes}
     return tuple(node for node in _gpu_nodes(machine, vendor) if node.path not in assigned)
 
 
 def _granted_by_nodes(machine: Machine, gpu: Gpu) -> Answer:
-    """ "unknown" where fewer nodes are here than GPUs that one of them may be."""
+    """Whether a GPU's node is present; "unknown" if there are fewer nodes than GPUs that they may belong to."""
     if gpu.nodes:
         return "yes" if any(node.path in gpu.nodes for node in _gpu_nodes(machine, gpu.vendor)) else "no"
     left = _unassigned(machine, gpu.vendor)
@@ -180,7 +178,7 @@ def _granted_by_nodes(machine: Machine, gpu: Gpu) -> Answer:
 
 
 def _nodes_of(machine: Machine, gpu: Gpu) -> tuple[str, ...]:
-    """The nodes that must open for a GPU; where it is not known which is its own, one that does, if any does."""
+    """The nodes that must open for a GPU. If its own node is unknown, one that opens, if there is any."""
     left = sorted(_unassigned(machine, gpu.vendor), key=_may_open, reverse=True)
     return gpu.nodes or tuple(node.path for node in left[:1])
 
@@ -197,14 +195,14 @@ def _opens(nodes: tuple[DeviceNode, ...], paths: tuple[str, ...]) -> Answer:
 
 
 def why_busy(gpu: Gpu) -> str:
-    """What keeps a new program from computing on this GPU for now: its mode, or others on it; "" if nothing does."""
+    """Why a new program cannot compute on this GPU now: its mode, or other programs; "" if nothing prevents it."""
     state = gpu.nvml
     if state is None:
         return ""
     if state.compute_mode == "prohibited":
         return "its compute mode allows no program (prohibited)"
     if state.compute_mode == "exclusive" and state.processes:
-        return "in exclusive mode and taken by another program"
+        return "another program uses it in exclusive mode"
     if state.memory and state.memory_used and state.memory_used > _FULL * state.memory:
         return "its memory is full"
     return ""
@@ -214,18 +212,18 @@ def why_busy(gpu: Gpu) -> str:
 
 
 class Selection(Struct, frozen=True):
-    """What a visibility variable's value asks for, entry by entry, against the GPUs it counts."""
+    """The GPUs that the value of a visibility variable selects, entry by entry."""
 
     gpus: tuple[Gpu, ...]
-    """Those that remain, in the order asked for."""
+    """The GPUs that remain, in the requested order."""
     invalid: tuple[str, ...] = ()
     """Entries that name no GPU."""
     certain: bool = True
-    """False where it cannot be told which GPUs the entries mean (order or UUIDs not known)."""
+    """False if it is unknown which GPUs the entries mean (order or UUIDs unknown)."""
     entries: int = 0
-    """How many entries count: no more GPUs than that are meant, where `gpus` holds all that may be."""
+    """How many entries count. `gpus` holds more GPUs if it is unknown which ones the entries mean."""
     repeated: str = ""
-    """An entry that CUDA read twice: it then shows no GPU at all."""
+    """An entry that CUDA read twice; it then shows no GPU at all."""
 
 
 def select(value: str, gpus: tuple[Gpu, ...], *, ordered: bool = True) -> Selection:
@@ -262,7 +260,7 @@ def _at_place(entry: str, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...] | None:
 
 
 def _named(entry: str, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...] | None:
-    """GPUs that a UUID entry may mean: one, those whose UUIDs are not known, None where it names none."""
+    """GPUs that a UUID entry may mean: one GPU, or those with unknown UUIDs; None if it names none."""
     if not re.match(r"(GPU|MIG)-", entry):
         return None
     uuids = {gpu.uuid: gpu for gpu in gpus if gpu.uuid}
@@ -291,14 +289,14 @@ def visibility_variables(variables: dict[str, str], vendor: Vendor) -> tuple[tup
 
 
 def runtime_order(machine: Machine, vendor: Vendor) -> tuple[Gpu, ...]:
-    """GPUs of a vendor that its runtime counts, in its order: bound, granted and openable ones."""
+    """The GPUs of a vendor that its runtime counts, in its order: bound, granted and openable ones."""
     counted = [gpu for gpu in machine.of_vendor(vendor) if "no" not in _answers(machine, gpu)]
     return tuple(sorted(counted, key=lambda gpu: (gpu.index is None, gpu.index or 0)))
 
 
 def usable_count(machine: Machine) -> int:
-    """How many GPUs a process can use. Fewer than are usable where it is not known which ones they are: three nodes
-    of eight GPUs, one UUID of GPUs whose UUIDs are not known."""
+    """How many GPUs a process can use. This is fewer than are usable if it is unknown which ones they are: three
+    nodes of eight GPUs, or one UUID of GPUs whose UUIDs are unknown."""
     return _count(machine, "nvidia") + _count(machine, "amd")
 
 
@@ -313,17 +311,15 @@ def _count(machine: Machine, vendor: Vendor) -> int:
 
 
 def _in_doubt(machine: Machine, vendor: Vendor) -> tuple[Gpu, ...]:
-    """GPUs that one of fewer nodes may be."""
+    """GPUs that may or may not own one of the nodes, which are fewer than the GPUs."""
     granted = _nvidia_granted if vendor == "nvidia" else _amd_granted
     in_doubt = (gpu for gpu in runtime_order(machine, vendor) if not gpu.nodes and granted(machine, gpu) == "unknown")
     return tuple(in_doubt) if _gpu_nodes(machine, vendor) else ()
 
 
 def in_process_order(machine: Machine, vendor: Vendor) -> tuple[Gpu, ...]:
-    """GPUs of a vendor as a process numbers them, visibility variables applied; empty where that is not known.
-
-    CUDA counts the fastest GPU first, unless told to go by PCI address: of unlike GPUs the place tells nothing.
-    """
+    """The GPUs of a vendor as a process numbers them, with visibility variables applied; empty if that is unknown.
+    CUDA counts the fastest GPU first unless it is set to PCI order, so the position of unlike GPUs tells nothing."""
     gpus = runtime_order(machine, vendor)
     by_place = vendor == "amd" or machine.variables.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
     for _, value in visibility_variables(machine.variables, vendor):
@@ -335,8 +331,8 @@ def in_process_order(machine: Machine, vendor: Vendor) -> tuple[Gpu, ...]:
 
 
 def gpus_behind(machine: Machine, vendor: Vendor, devices: tuple[SmokeDevice, ...]) -> dict[str, Gpu]:
-    """The GPU behind each of torch's devices ("cuda:0"), where it can be told: by PCI address, by UUID, by a name
-    that only one has, else by its place, where torch counts as many as a process should see."""
+    """The GPU behind each of torch's devices ("cuda:0"), if known: by PCI address, by UUID, by a unique name, else by
+    position if torch counts as many GPUs as a process should see."""
     devices = tuple(device for device in devices if device.name != "cpu")
     gpus, found = machine.of_vendor(vendor), dict[str, Gpu]()
     for device in devices:
@@ -360,18 +356,18 @@ def gpus_behind(machine: Machine, vendor: Vendor, devices: tuple[SmokeDevice, ..
 
 
 def _differ(device: SmokeDevice, gpu: Gpu) -> bool:
-    """Both have an address, and not the same one."""
+    """Whether both have a PCI address. Those that share one are matched before."""
     return bool(_address(device.bdf) and _address(gpu.bdf))
 
 
 def _address(bdf: str | None) -> str:
-    """A PCI address without its function, domain in four digits: tools write it in different widths."""
+    """A PCI address without its function and with a four-digit domain, because tools write it in different widths."""
     found = re.fullmatch(r"(?:([0-9a-fA-F]+):)?([0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7])?", bdf or "")
     return f"{int(found[1] or '0', 16):04x}:{found[2].lower()}" if found else ""
 
 
 def _has_uuid(gpu: Gpu, uuid: str) -> bool:
-    """Of the GPU or of a slice. torch writes a slice's as it writes a GPU's."""
+    """Whether the UUID is that of the GPU or of one of its slices. torch writes both in the same form."""
     slices = [mig.uuid for mig in gpu.nvml.mig_devices] if gpu.nvml else []
     return _plain(uuid) in {_plain(name) for name in (gpu.uuid, *slices)} - {""}
 

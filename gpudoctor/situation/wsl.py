@@ -1,4 +1,4 @@
-"""WSL2: whose GPUs lie behind /dev/dxg."""
+"""WSL2: the vendor of the GPUs behind /dev/dxg."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from gpudoctor.machine import Vendor
 from gpudoctor.situation import Situation
 
 WHEEL_RUNTIME = "libhsa-runtime64.so"
-"""AMD's guide to torch in WSL has it deleted from torch/lib."""
+"""AMD's guide to torch in WSL deletes it from torch/lib."""
 
 
 def behind_windows(situation: Situation) -> frozenset[Vendor]:
-    """Whose GPUs are to be used in this WSL system, as far as anything shows it: GPUs that a driver or runtime
-    lists, the libcuda that Windows' NVIDIA driver lays into /usr/lib/wsl/lib, an installed ROCm or its librocdxg."""
+    """The vendors whose GPUs this WSL system may use, as far as anything shows it: GPUs that a driver or runtime
+    lists, the libcuda that Windows' NVIDIA driver puts into /usr/lib/wsl/lib, an installed ROCm or its librocdxg."""
     machine = situation.machine
     vendors: set[Vendor] = {gpu.vendor for gpu in machine.gpus}
     libraries = (*machine.load_path.found, *machine.load_path.beside)
@@ -23,8 +23,8 @@ def behind_windows(situation: Situation) -> frozenset[Vendor]:
 
 
 def of_another_vendor(situation: Situation) -> Vendor | None:
-    """Whose GPUs Windows has to offer, where torch is built for the other vendor's and nothing shows one of those.
-    Never where torch counts a GPU."""
+    """The vendor whose GPUs Windows offers, if torch is built for the other vendor and nothing shows a GPU of that
+    one. None if torch counts a GPU."""
     trial = situation.torch.trial.value if situation.torch else None
     if not situation.machine.system.wsl.known or dxg_opens(situation) is False or (trial and trial.device_count):
         return None
@@ -33,7 +33,7 @@ def of_another_vendor(situation: Situation) -> Vendor | None:
 
 
 def dxg_opens(situation: Situation) -> bool | None:
-    """Whether /dev/dxg is there; None where nobody could look."""
+    """Whether /dev/dxg is present; None if nobody could look."""
     nodes = situation.machine.nvidia.nodes
     if nodes.value is not None:
         return any(node.path == "/dev/dxg" and node.opened != "ENOENT" for node in nodes.value)
@@ -41,7 +41,7 @@ def dxg_opens(situation: Situation) -> bool | None:
 
 
 def looks_behind_dxg(situation: Situation) -> bool | None:
-    """Whether torch's ROCm looks for a GPU behind /dev/dxg; None where the matrix does not know that release."""
+    """Whether torch's ROCm looks for a GPU behind /dev/dxg; None if the matrix does not know that release."""
     row = situation.matrix.wsl_rocm(situation.torch.rocm) if situation.torch and situation.torch.rocm else None
     if row is None:
         return None
