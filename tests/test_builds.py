@@ -628,7 +628,7 @@ def test_where_every_build_has_a_known_fault_the_nearest_is_still_offered() -> N
     matrix = Matrix(change(MATRIX.tables, known_issues=(always,)))
     fix = builds.replacements(Situation(machine, matrix), machine.gpus, keep=machine.torch)[0]
     assert fix.title.startswith(
-        "Replace torch 2.7.1+rocm6.3 by torch 2.10.0+rocm7.1 (gfx1151; known issue: its runtime"
+        "Replace torch 2.7.1+rocm6.3 by torch 2.10.0+rocm7.1 (gfx1151; known issue: the runtime"
     )
 
 
