@@ -59,7 +59,7 @@ def test_an_empty_folder_of_that_name_is_no_torch(tmp_path: Path) -> None:
     environment = PythonEnvironment(interpreter=str(tmp_path / "venv/bin/python"))
     found = perform(LiveHost(), environment, Request(level=None)).trial.value
     assert found is not None
-    assert (found.ok, found.error) == (False, "ImportError: what is imported as torch is an empty folder")
+    assert (found.ok, found.error) == (False, "ImportError: Python imports an empty folder as torch")
 
 
 def test_stray_output_is_kept_apart(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -357,7 +357,7 @@ def test_what_is_not_begun_in_time_is_skipped_and_said_so(tmp_path: Path) -> Non
     )
     assert [status for _, _, status in ran(performed)] == ["skipped"] * 3
     assert performed.smoke is not None
-    assert "not begun within" in performed.smoke.why
+    assert "not started within" in performed.smoke.why
 
 
 def test_a_device_on_which_every_kernel_dies_is_given_up_and_the_next_is_tried(tmp_path: Path) -> None:

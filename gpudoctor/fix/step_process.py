@@ -191,10 +191,10 @@ def touch(folder: int) -> None:
 
 
 class _Output:
-    """The lines that a step prints: told, and kept in the run's log."""
+    """The lines that a step prints: passed on, and kept in the run's log."""
 
     def __init__(self, folder: int, line: Callable[[str], None]) -> None:
-        """`folder` is the run's. RepairError where nothing can be kept in it."""
+        """`folder` is the run's. RepairError if nothing can be kept in it."""
         try:
             self._log = regular(folder, b"output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         except OSError as error:
@@ -209,7 +209,7 @@ class _Output:
         os.close(self._log)
 
     def hear(self, _: str, data: bytes) -> None:
-        """Tell every line that is whole, at the end also one that is not."""
+        """Pass on every complete line, and at the end the rest."""
         *whole, self._pending = re.split(rb"[\r\n]+", self._pending + data)
         if not data or len(self._pending) > _LINE_LIMIT:
             whole, self._pending = [*whole, self._pending], b""
@@ -223,7 +223,7 @@ class _Output:
         if not text:
             return
         self.last.append(text)
-        with suppress(OSError):  # a full disk ends the step soon enough, and with its own words
+        with suppress(OSError):  # a full disk ends the step soon enough, with its own message
             if os.fstat(self._log).st_size < LOG_LIMIT:
                 os.write(self._log, f"{text}\n".encode())
         self._line(text)

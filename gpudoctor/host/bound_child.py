@@ -1,4 +1,4 @@
-"""Every child of gpudoctor: how it begins, and how it is listened to until it has ended.
+"""Every child of gpudoctor: its start, and its output until it has ended.
 
 It begins in Python, bound to end with gpudoctor and without the right to trace it. `process_tree` ends it with all
 that it started.
@@ -64,7 +64,7 @@ except OSError as error:
     print(f"{sys.argv[1]}: {error.strerror}", file=sys.stderr, flush=True)
     os._exit(127)
 """
-"""A child's program: another program, which is no Python, with its arguments."""
+"""A child's program: another program that is not Python, with its arguments."""
 
 
 def bound(program: str, *arguments: str, may_trace: bool = False) -> tuple[str, ...]:
@@ -79,7 +79,7 @@ def bound(program: str, *arguments: str, may_trace: bool = False) -> tuple[str, 
 
 
 class BoundChild(ProcessTree):
-    """A running child that is listened to; `end` it. Start it where signals are `deferred`."""
+    """A running child whose output is read; call `end`. Start it while signals are `deferred`."""
 
     def __init__(
         self,
@@ -94,8 +94,8 @@ class BoundChild(ProcessTree):
         may_trace: bool = False,
         **options: Any,
     ) -> None:
-        """Start `program` (see `bound`) with these options of Popen. `heard` is told what comes, by "stdout",
-        "stderr" and `channels`, which are descriptors to read; b"" where one is closed. Raises what Popen raises."""
+        """Start `program` (see `bound`) with these options of Popen. `heard` gets the data of "stdout", "stderr" and
+        `channels`, which are descriptors to read; b"" when one is closed. Raises what Popen raises."""
         command = (*interpreter, *bound(program, *arguments, may_trace=may_trace))
         super().__init__(command, cpu_seconds=cpu_seconds, **options)
         self._heard, self._interruptions = heard, interruptions
@@ -107,8 +107,8 @@ class BoundChild(ProcessTree):
         self._channels = {descriptor: name for name, descriptor in (channels or {}).items()}
 
     def listen(self, seconds: float) -> bool:
-        """Tell what comes within `seconds`: printed text before channels, since it was printed before. Whether
-        something came. Raises Interrupted."""
+        """Pass on the data that arrives within `seconds`: printed text before channels, since it was printed first.
+        Returns whether something arrived. Raises Interrupted."""
         poll = select.poll()
         for descriptor in (self._interruptions.fileno(), *self._printed, *self._channels):
             poll.register(descriptor, select.POLLIN)
@@ -121,7 +121,7 @@ class BoundChild(ProcessTree):
         return bool(ready)
 
     def follow(self, seconds: float) -> bool:
-        """Listen until it has ended; False where it has not after `seconds`. Raises Interrupted."""
+        """Read its output until it has ended; False if it has not after `seconds`. Raises Interrupted."""
         deadline = time.monotonic() + seconds
         ended: float | None = None
         while True:

@@ -75,7 +75,7 @@ def run_bound(
 
 
 class _Said:
-    """What a child printed, as far as it is kept."""
+    """The kept output of a child."""
 
     def __init__(self) -> None:
         self._streams = {"stdout": bytearray(), "stderr": bytearray()}
@@ -94,4 +94,4 @@ class _Said:
 
 
 class _FloodError(Exception):
-    """A child prints without end."""
+    """A child prints endlessly."""

@@ -11,8 +11,8 @@ _MUSL_LOADER = "/lib/ld-musl-{arch}.so.1"
 
 
 def read_c_library(host: Host, arch: str | None) -> Fact[str]:
-    """ "glibc 2.31" or "musl". glibc comes first: distributions also have a package of musl. In a recording the symbol
-    versions of its libc.so.6 tell."""
+    """ "glibc 2.31" or "musl". glibc comes first: distributions also have a package of musl. In a recording the
+    symbol versions of its libc.so.6 tell."""
     answer = host.c_library()
     if answer.known:
         return answer

@@ -74,13 +74,13 @@ def _active(host: Host, environ: Mapping[str, str]) -> Iterator[str]:
         if not in_tool(host, environ):
             yield sys.executable or own
             return
-    # What a tool's runner put on PATH for the tool is not what the person works with.
+    # A tool's runner puts the tool's own environment on PATH; the person works with another one.
     yield from (path for path in _on_path(host, environ) if not own or not _inside(path, own))
     yield from _DISTRIBUTION_PYTHONS
 
 
 def _of_working_folder(host: Host) -> Iterator[str]:
-    """The project's .venv, as uv and editors take it; root takes none that another account could have written."""
+    """The project's .venv, as uv and editors use it; root uses none that another account could have written."""
     try:
         path = posixpath.join(os.getcwd(), ".venv")
     except OSError:  # the folder is gone
