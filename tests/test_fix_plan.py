@@ -284,7 +284,9 @@ def test_damaged_files_are_laid_down_again_from_where_they_came() -> None:
 
 def test_conda_keeps_variables_elsewhere_they_are_for_the_command() -> None:
     variable = SetVariable(name="HSA_OVERRIDE_GFX_VERSION", value="10.3.0")
-    assert plan(machine_with(), variable) == (EnvStep(name="HSA_OVERRIDE_GFX_VERSION", value="10.3.0"),)
+    assert plan(machine_with(), variable) == (
+        EnvStep(name="HSA_OVERRIDE_GFX_VERSION", value="10.3.0", risk="replaces"),
+    )
     conda = machine_with(cpu_environment(kind="conda", prefix="/c"))
     assert run(conda, variable) == ["conda env config vars set -p /c HSA_OVERRIDE_GFX_VERSION=10.3.0"]
 

@@ -284,7 +284,7 @@ def test_another_way_out_of_the_first_finding_or_of_the_named_one():
     later = wants("later", ReplacePackage("torchvision", "==0.22.0"), id="GPD420")
     assert "2.7.0" in short(plan(two, later, alternative=2))[0]
     assert "2.7.0" in short(plan(later, two, only=("GPD402",), alternative=2))[0]
-    with pytest.raises(NoSuchFixError, match=r"two \[GPD402\] has 2 ways out"):
+    with pytest.raises(NoSuchFixError, match=r"two \[GPD402\] has 2 fixes"):
         plan(two, alternative=3)
     with pytest.raises(NoSuchFixError):
         plan(alternative=2)
@@ -433,5 +433,5 @@ def test_where_nothing_was_found_but_a_question_is_open_it_is_not_called_well() 
     open_question = NotJudged("no device code was found", matters=True, id="GPD404")
     silent = NotJudged("the kernel log cannot be read", id="GPD102")
     told = plan(questions=[open_question, silent]).after
-    assert "could not be judged: no device code was found" in told
+    assert "could not be completed: no device code was found" in told
     assert "kernel log" not in told

@@ -153,7 +153,9 @@ def test_torch_1_13_is_judged_over_both_of_its_libraries(tmp_path: Path):
 def test_torch_is_fine_but_flash_attn_is_not(venv: Path):
     result = scan(venv, "--gpu", "RTX 5090")
     assert result.return_value == 1
-    lines = result.stdout.splitlines()
+    first, _, *lines, _, last = result.stdout.splitlines()
+    assert first == "1 library has no code for NVIDIA GeForce RTX 5090."
+    assert last == "Next: gpudoctor recommend --gpu 'NVIDIA GeForce RTX 5090'"
     assert lines[0] == "NVIDIA GeForce RTX 5090 (sm_120)"
     assert lines[1] == "  ✗ flash-attn 2.7.4: flash_attn_2_cuda.so: no code for this GPU"
     assert lines[2] == "      it carries sm_80 sm_90"
