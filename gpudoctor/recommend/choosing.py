@@ -87,7 +87,7 @@ class _Choosing:
         """The best build, and those that differ from it in kind, each with its difference."""
         sound = [choice for choice in choices if not merely_built(choice)]
         best = next(iter(sound), None)
-        newest = "newest release that works" + (" for all these GPUs" if len(self.gpus) > 1 else "here")
+        newest = "newest release that works" + (" for all these GPUs" if len(self.gpus) > 1 else " here")
         found: list[tuple[Choice, str]] = [(best, newest)] if best else []
         kinds = (
             ("the driver fully supports its CUDA", [c for c in sound if c.driver == "serves"]),
