@@ -50,7 +50,7 @@ class Evidence(Struct, frozen=True):
 
 
 class Remedy(Struct, frozen=True, tag=True, tag_field="kind"):
-    """One way out, in the terms of the field."""
+    """One part of a fix, in the terms of the field."""
 
 
 class ReplaceTorch(Remedy, frozen=True):
@@ -221,7 +221,7 @@ AnyRemedy = (
 
 
 class Fix(Struct, frozen=True):
-    """One complete way out of a finding: what to do, in order. A finding lists the best one first."""
+    """One complete fix of a finding: what to do, in order. A finding lists the best one first."""
 
     title: str
     remedies: tuple[AnyRemedy, ...]

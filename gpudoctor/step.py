@@ -40,7 +40,7 @@ Step = RunStep | EnvStep | ManualStep
 
 
 class PlannedFix(Struct, frozen=True):
-    """One way out of a finding, as steps."""
+    """A fix as steps."""
 
     title: str
     steps: tuple[Step, ...]
