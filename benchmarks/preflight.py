@@ -1,4 +1,4 @@
-"""The cost of a preflight from its start to the command's, as ratios to a bare Python start (design: at most 6).
+"""The cost of a preflight from its start to the command's, as ratios to a bare Python start (budget: 6).
 
     python benchmarks/preflight.py [--python VENV] [--runs 15]
 

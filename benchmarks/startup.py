@@ -1,4 +1,4 @@
-"""The cost of a static check, as ratios to a bare Python start, in one run (design: at most 8).
+"""The cost of a static check, as ratios to a bare Python start, in one run (budget: 7).
 
     python benchmarks/startup.py [--python VENV] [--runs 15]
 

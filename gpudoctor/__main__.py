@@ -8,7 +8,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; the exit codes are those of design §3."""
+    """Run the command line; docs/reference/exit-codes.md has the exit codes."""
     if not sys.platform.startswith("linux"):
         print("gpudoctor runs on Linux only (x86-64, aarch64, WSL2).", file=sys.stderr)
         sys.exit(2)

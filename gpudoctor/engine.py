@@ -1,4 +1,4 @@
-"""Running checks over what they judge, putting their findings in order, and giving the verdict (design §3).
+"""Running checks over what they judge, putting their findings in order, and giving the verdict.
 
 The checks are a parameter: machines, recipes of images and plugins are judged by one engine.
 """
@@ -16,7 +16,7 @@ from gpudoctor.check import Check
 from gpudoctor.finding import Finding, NotJudged, Verdict
 from gpudoctor.host import InputError
 from gpudoctor.situation import Situation
-from gpudoctor.symptoms import answered, settled, with_causes, with_causes_named, without_fallbacks
+from gpudoctor.symptoms import settle_questions, join_symptoms, name_absence_causes, name_causes, drop_fallbacks
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Machine
@@ -137,13 +137,13 @@ def judge(
     wanted = (*select, _REQUIREMENT) if select and required else select
     chosen = suite.chosen(wanted) if wanted else running
     reported = {check.id for check in chosen} | set(_OWN_FAULTS)
-    found, questions = without_fallbacks(*_findings(running, situation, suite))
-    findings = [finding for finding in with_causes(found) if finding.id in reported]
+    found, questions = drop_fallbacks(*_findings(running, situation, suite))
+    findings = [finding for finding in name_absence_causes(found) if finding.id in reported]
     questions = [question for question in questions if question.id in reported]
     # What is ignored explains nothing: a requirement that it leaves unmet stands for itself.
     ignored = [finding for finding in findings if finding.id in ignored_ids]
-    findings = settled((finding for finding in findings if finding.id not in ignored_ids), situation)
-    questions = answered([*open_questions, *questions], situation)
+    findings = join_symptoms((finding for finding in findings if finding.id not in ignored_ids), situation)
+    questions = settle_questions([*open_questions, *questions], situation)
     judgement = _judgement([*findings, *ignored], questions, ignored_ids, chosen)
     if not left_to:
         return judgement
@@ -226,7 +226,7 @@ def _judgement(
     seen = sorted({finding.id for finding in findings} & ignored_ids.keys())
     return Judgement(
         verdict=_verdict(kept, left),
-        findings=with_causes_named(in_order(kept)),
+        findings=name_causes(in_order(kept)),
         ignored=tuple(Ignored(id=id, why=ignored_ids[id]) for id in seen),
         not_judged=left,
         checks=chosen,
@@ -240,7 +240,7 @@ def ignore_rules(texts: Iterable[str]) -> dict[str, str]:
 
 
 def exit_code(verdict: Verdict, fail_on: FailOn) -> int:
-    """The exit code of design §3."""
+    """The exit code (docs/reference/exit-codes.md)."""
     if verdict == "warning":
         return 1 if fail_on == "warning" else 0
     return 0 if fail_on == "never" else {"ok": 0, "error": 1, "unknown": 3}[verdict]

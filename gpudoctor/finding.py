@@ -19,7 +19,7 @@ frameworks; what is installed beside them; kernels that ran; recipes of images; 
 
 
 class Device(Struct, frozen=True):
-    """The GPU that a finding is about (report JSON, design §3)."""
+    """The GPU that a finding is about (JSON of the report)."""
 
     vendor: Vendor
     index: int | None
@@ -266,7 +266,7 @@ class Finding(Struct, frozen=True):
 
 
 class NotJudged(Struct, frozen=True):
-    """A question that could not be answered. It `matters` if a usable GPU hangs on it (design §3)."""
+    """A question that could not be answered. It `matters` if a usable GPU hangs on it."""
 
     why: str
     matters: bool = False

@@ -1,4 +1,4 @@
-"""What code runs on what GPU. Every answer names the rule that it used (design §4)."""
+"""What code runs on what GPU. Every answer names the rule that it used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report: the JSON contract of design §3 as records, and how a judgement becomes one."""
+"""The report: the JSON contract as records, and how a judgement becomes one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps of a repair as the JSON contract has them (design §3)."""
+"""Steps of a repair as the JSON contract has them."""
 
 from __future__ import annotations
 

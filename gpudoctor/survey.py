@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import NotJudged
 from gpudoctor.machine import Fact, Level, Machine, PythonEnvironment, Smoke, unknown
-from gpudoctor.situation.standing import standings, why_busy
+from gpudoctor.situation.usable_gpus import standings, why_busy
 
 if TYPE_CHECKING:
     from gpudoctor.host import Host

@@ -19,7 +19,7 @@ _OWN: tuple[Layer, ...] = ("smoke", "gpudoctor")
 """Questions about the smoke kernels, and about gpudoctor itself: no kernel answers them."""
 
 
-def without_fallbacks(
+def drop_fallbacks(
     findings: Iterable[Finding], questions: Iterable[NotJudged]
 ) -> tuple[list[Finding], list[NotJudged]]:
     """What was said only for want of a deeper cause goes where one was found."""
@@ -31,7 +31,7 @@ def without_fallbacks(
     return [*sure, *kept], [one for one in questions if not (one.fallback and _is_explained(one, sure))]
 
 
-def with_causes(findings: Iterable[Finding]) -> list[Finding]:
+def name_absence_causes(findings: Iterable[Finding]) -> list[Finding]:
     """Symptoms that GPUs are missing, with the slugs of all that takes GPUs away here."""
     found = list(findings)
     causes = tuple(dict.fromkeys(("no-gpu", "no-driver", *(one.slug for one in found if _takes_away(one)))))
@@ -55,7 +55,7 @@ def _supersedes(finding: Finding, fallback: Finding | NotJudged) -> bool:
     return finding.layer in ("driver", "access", "runtime") and fallback.slug in finding.supersedes
 
 
-def settled(findings: Iterable[Finding], situation: Situation) -> list[Finding]:
+def join_symptoms(findings: Iterable[Finding], situation: Situation) -> list[Finding]:
     """The findings with symptoms joined to their causes, and with what the kernels refuted as notes."""
     found = list(findings)
     causes = [finding for finding in found if not finding.possible_causes]
@@ -71,7 +71,7 @@ def settled(findings: Iterable[Finding], situation: Situation) -> list[Finding]:
     return [_unless_refuted(finding, situation) for finding in causes]
 
 
-def with_causes_named(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+def name_causes(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Findings that are in their order, each with the ids of those before it that it is an effect of."""
     causes: list[Finding] = []
     named: list[Finding] = []
@@ -83,7 +83,7 @@ def with_causes_named(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     return tuple(named)
 
 
-def answered(questions: Iterable[NotJudged], situation: Situation) -> list[NotJudged]:
+def settle_questions(questions: Iterable[NotJudged], situation: Situation) -> list[NotJudged]:
     """Open questions: none matters any more where every usable GPU computed right."""
     right = (
         situation.machine.smoke is not None

@@ -1,6 +1,6 @@
 """Healthy machines: no error, no warning, exit code 0. A false alarm weighs as much as a miss.
 
-Every setup that design §4 says must stay silent is here.
+Every setup that must stay silent is here.
 """
 
 from __future__ import annotations

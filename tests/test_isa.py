@@ -1,4 +1,4 @@
-"""What code runs on what GPU: the rules of design §4, one by one and as properties."""
+"""What code runs on what GPU: its rules, one by one and as properties."""
 
 from __future__ import annotations
 

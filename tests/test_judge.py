@@ -1,4 +1,4 @@
-"""Order of findings, verdict and exit code (design §3)."""
+"""Order of findings, verdict and exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpudoctor.matrix.rows import Tables
 from gpudoctor.requirement import parse
 from gpudoctor.situation import Situation
 from gpudoctor.suites import machine_checks
-from gpudoctor.symptoms import without_fallbacks
+from gpudoctor.symptoms import drop_fallbacks
 from tests.support.check_cases import matrix
 from tests.support.faulty_machines import MACHINES
 from tests.support.machines import change, no_gpu_machine, torch, with_environment
@@ -158,14 +158,14 @@ FALLBACK = said("no-gpu", "driver", id="GPD101", fallback=True)
 )
 def test_a_fallback_goes_where_a_deeper_cause_was_found(other: Finding, stays: bool) -> None:
     question = NotJudged("whether it starts", matters=True, fallback=True, id="GPD119", slug="no-gpu")
-    findings, questions = without_fallbacks([FALLBACK, other], [question])
+    findings, questions = drop_fallbacks([FALLBACK, other], [question])
     assert (FALLBACK in findings) is stays is bool(questions)
     assert other in findings
 
 
 def test_of_two_fallbacks_the_one_that_is_superseded_goes() -> None:
     deeper = said("no-driver", "driver", id="GPD119", fallback=True, supersedes=("no-gpu",))
-    assert without_fallbacks([FALLBACK, deeper], [])[0] == [deeper]
+    assert drop_fallbacks([FALLBACK, deeper], [])[0] == [deeper]
 
 
 @pytest.mark.parametrize("select", [(), ("no-gpu",)])

@@ -9,8 +9,9 @@ import msgspec
 
 from gpudoctor.machine import Machine, Smoke, SmokeDevice, SmokeKernel, known
 from gpudoctor.matrix.rows import GpuRates
-from gpudoctor.render.formats import Look, report_text
+from gpudoctor.render.formats import report_text
 from gpudoctor.render.lines import print_lines
+from gpudoctor.render.look import Look
 from gpudoctor.render.smoke import rates_on_paper, smoke_summary, smoke_table
 from gpudoctor.report import Report, Subject, make_report
 from tests.support.check_cases import matrix

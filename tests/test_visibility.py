@@ -1,11 +1,11 @@
-"""The visibility model: which GPUs faults may be judged on (design §4)."""
+"""The visibility model: which GPUs faults may be judged on."""
 
 from __future__ import annotations
 
 import pytest
 
 from gpudoctor.machine import DeviceNode, KfdNode, NvmlDevice, absent, known
-from gpudoctor.situation.standing import select, standings, usable_count
+from gpudoctor.situation.usable_gpus import select, standings, usable_count
 from tests.support.machines import amd_gpu, amd_machine, change, nvidia_gpu, nvidia_machine, with_stack
 
 FOUR = tuple(nvidia_gpu(index=n) for n in range(4))

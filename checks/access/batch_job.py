@@ -7,7 +7,7 @@ from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task, without_request
 from gpudoctor.situation.no_kernel_driver import unserved
-from gpudoctor.situation.standing import Standing
+from gpudoctor.situation.usable_gpus import Standing
 
 
 def _open_gpus(situation: Situation) -> tuple[Standing, ...]:

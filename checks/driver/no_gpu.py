@@ -13,7 +13,7 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
-from gpudoctor.situation.standing import RESERVED
+from gpudoctor.situation.usable_gpus import RESERVED
 
 
 @check("GPD101", "no-gpu", "driver")

@@ -11,7 +11,7 @@ from gpudoctor.frameworks.torch.gpu_coverage import REPAIRED_WITH_TORCH, better_
 from gpudoctor.machine import Gpu, Library, Torch
 from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.no_kernel_driver import computes
-from gpudoctor.situation.standing import RESERVED
+from gpudoctor.situation.usable_gpus import RESERVED
 from gpudoctor.situation.wsl import of_another_vendor
 
 

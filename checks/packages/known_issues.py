@@ -1,4 +1,4 @@
-"""Known issues of packages, and those without a slug of their own (GPD428, GPD430, GPD440)."""
+"""Known issues of packages, and those without a slug of their own (GPD428, GPD430, GPD440, GPD450)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,6 @@ from gpudoctor.check import Verdicts
 from gpudoctor.frameworks.torch import check
 from gpudoctor.situation import Situation
 from gpudoctor.situation.issue_findings import GENERAL, of_slug
-
-# --- which rows match ------------------------------------------------------------------------------
-
-
-# --- findings --------------------------------------------------------------------------------------
-
-
-# --- the checks ------------------------------------------------------------------------------------
 
 
 @check("GPD428", "ptxas-too-old", "packages")

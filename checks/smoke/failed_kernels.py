@@ -7,7 +7,7 @@ from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, NotJud
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import build_name, fits, spelled
 from gpudoctor.frameworks.torch.gpu_coverage import evidence as code_evidence
-from gpudoctor.frameworks.torch.kernel_faults import (
+from gpudoctor.frameworks.torch.smoke_faults import (
     CRASH,
     NO_CODE,
     WRONG,
@@ -21,7 +21,7 @@ from gpudoctor.frameworks.torch.kernel_faults import (
     summary,
     wrong_results,
 )
-from gpudoctor.frameworks.torch.kernel_fixes import fixes
+from gpudoctor.frameworks.torch.smoke_fixes import fixes
 from gpudoctor.machine import Smoke, SmokeKernel
 from gpudoctor.matrix.rows import GpuRates
 from gpudoctor.situation import ESSENTIAL, Situation, needs

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def journal_home() -> str:
-    """Where the journal is kept (design: $XDG_STATE_HOME, else ~/.local/state). RepairError for want of a home."""
+    """Where the journal is kept ($XDG_STATE_HOME, else ~/.local/state). RepairError for want of a home."""
     from gpudoctor.fix.errors import RepairError
     from gpudoctor.fix.owned_folder import account_home
 

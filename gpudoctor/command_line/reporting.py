@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec.structs import replace
 
-from gpudoctor.render.formats import Look
+from gpudoctor.render.look import Look
 
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import Shown

@@ -1,4 +1,4 @@
-"""How a run ends: one line and an exit code for whatever happens (design §3), never a traceback."""
+"""How a run ends: one line and an exit code for whatever happens, never a traceback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A machine in a folder: a mounted image, a container's /host, a recording (design: `--root`)."""
+"""A machine in a folder: a mounted image, a container's /host, a recording (`--root`)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _RecordedNode(Struct, frozen=True):
 
 
 class HostFile(Struct, frozen=True):
-    """`gpudoctor-host.json` of a recorded folder: what files cannot hold (design §3)."""
+    """`gpudoctor-host.json` of a recorded folder: what files cannot hold."""
 
     uname: _RecordedUname | None = None
     environ: dict[str, str] = field(default_factory=dict)

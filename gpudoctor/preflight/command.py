@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpudoctor.survey import Survey
 
 REFUSALS = {1: 121, USAGE: 122, 3: 123, INTERNAL_FAULT: 123}
-"""The exit code of a refusal in front of a command: distinct from the command's own codes (design §3)."""
+"""The exit code of a refusal in front of a command: distinct from the command's own codes."""
 
 
 def preflight(given: Given, environ: MutableMapping[str, str] = os.environ) -> int:
@@ -131,7 +131,7 @@ def _report(passed: Passage, given: Given, code: int) -> None:
     machine_form = given.get("style", "text") != "text" and not given["command"]
     if not (code or given.get("report_file") or machine_form):
         return
-    from gpudoctor.preflight.refusal import tell
+    from gpudoctor.preflight.outcome import tell
     from gpudoctor.render.report_file import NoRoomError
 
     try:

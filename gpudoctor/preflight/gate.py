@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from gpudoctor.engine import FailOn, Judgement, exit_code, judge
 from gpudoctor.finding import SetVariable
-from gpudoctor.situation.standing import standings, usable_count
+from gpudoctor.situation.usable_gpus import standings, usable_count
 from gpudoctor.suites import machine_checks
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Passage(Struct, frozen=True):
 
     @property
     def code(self) -> int:
-        """The exit code of design §3, before `status` makes it distinct from a command's own."""
+        """The exit code before `status` makes it distinct from a command's own."""
         return exit_code(self.judgement.verdict, self.rules.fail_on)
 
     @property

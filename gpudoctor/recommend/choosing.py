@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from gpudoctor.finding import Fix, InstallDriver, Manual, ReplaceTorch, SetVariable
 from gpudoctor.frameworks.torch.builds import Choice, Rejected, candidates, gpus_to_serve
-from gpudoctor.frameworks.torch.c_library import c_library, on_another_system
+from gpudoctor.frameworks.torch.c_library import c_library
 from gpudoctor.frameworks.torch.candidates import INSTALLABLE, merely_built
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
 from gpudoctor.frameworks.torch.nearest import is_build, nearest, replace_torch
 from gpudoctor.frameworks.torch.other_origins import conda_cuda, fixes_elsewhere, place_of
 from gpudoctor.frameworks.torch.overrides import override_fixes
-from gpudoctor.frameworks.torch.replacements import replacements
+from gpudoctor.frameworks.torch.replacements import on_another_system, replacements
 from gpudoctor.machine import Gpu, Torch
 from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.commands import commands_for
@@ -24,7 +24,7 @@ from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recomme
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import choice_before_torch, driver_name, driver_needs, driver_to_install
 from gpudoctor.situation.nvidia_driver import cuda_driver, kernel_driver, no_driver, refusal
-from gpudoctor.situation.standing import RESERVED
+from gpudoctor.situation.usable_gpus import RESERVED
 from gpudoctor.step import PlannedFix
 
 

@@ -1,4 +1,4 @@
-"""What commands print as JSON, as types: the contract of design §3 beside the report (`gpudoctor.report`).
+"""What commands print as JSON, as types: the contract beside the report (`gpudoctor.report`).
 
 `gpudoctor schema` prints the JSON Schemas that `python -m tests.schemas` makes of these.
 """

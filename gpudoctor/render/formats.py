@@ -7,38 +7,15 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from msgspec import Struct
+from gpudoctor.render.look import PLAIN, Look
 
 if TYPE_CHECKING:
     from gpudoctor.check import Check
-    from gpudoctor.render.lines import Line
     from gpudoctor.report import Report
 
 FORMATS = ("text", "json", "junit", "github", "markdown")
-
-
-class Look(Struct, frozen=True):
-    """How a report is to be given. All but `private` is for text."""
-
-    private: bool = False
-    verbose: bool = False
-    quiet: bool = False
-    color: bool = False
-    about: Literal["machine", "kernels", "image"] = "machine"
-    """What is told: a machine, only what smoke kernels did there, or an image."""
-    table: tuple[Line, ...] = ()
-    """What smoke kernels did, or what an image is built from."""
-    again: tuple[str, ...] = ()
-    """Options that name the same machine and environment to `fix` and other commands."""
-    note: str = ""
-    """What a person should know of the environment that is examined."""
-    best: tuple[str, str] | None = None
-    """The best torch build and the command that installs it, where there is none."""
-
-
-PLAIN = Look()
 
 
 def write_report(

@@ -1,4 +1,4 @@
-"""The plan of a fix and what became of it: for a person, and as JSON (design §3)."""
+"""The plan of a fix and what became of it: for a person, and as JSON."""
 
 from __future__ import annotations
 

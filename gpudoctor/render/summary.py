@@ -9,8 +9,8 @@ from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Gpu, SmokeKernel
-    from gpudoctor.render.formats import Look
     from gpudoctor.render.lines import Line
+    from gpudoctor.render.look import Look
     from gpudoctor.report import Report, ReportedFinding, ReportedQuestion
 
 _AREAS = {
@@ -142,7 +142,7 @@ def _after_image(first: ReportedFinding | None, path: str) -> tuple[str, tuple[s
 
 def usable(report: Report) -> tuple[Gpu, ...]:
     """The GPUs that a process here can use."""
-    from gpudoctor.situation.standing import standings
+    from gpudoctor.situation.usable_gpus import standings
 
     return tuple(standing.gpu for standing in standings(report.machine) if standing.usable)
 

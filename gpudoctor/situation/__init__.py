@@ -7,7 +7,7 @@ from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from gpudoctor.machine import Gpu, LogFault, Machine, PythonEnvironment, Torch, Vendor
-from gpudoctor.situation.standing import Standing, gpus_behind, standings, usable_count
+from gpudoctor.situation.usable_gpus import Standing, gpus_behind, standings, usable_count
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix

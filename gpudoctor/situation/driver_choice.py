@@ -13,7 +13,7 @@ from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.nvidia_driver import cuda_driver, kernel_driver, no_driver, refusal
-from gpudoctor.situation.standing import RESERVED
+from gpudoctor.situation.usable_gpus import RESERVED
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix

@@ -21,7 +21,7 @@ from gpudoctor.situation.kernel_modules import (
     unbuilt_dkms,
 )
 from gpudoctor.situation.nvidia_driver import refusal, refusals
-from gpudoctor.situation.standing import RESERVED
+from gpudoctor.situation.usable_gpus import RESERVED
 
 RIVALS = ("nouveau", "nova_core", "nova-core", "NovaCore", "nova", "nvidiafb", "rivafb")
 """Kernel drivers that keep NVIDIA's driver from the GPU."""

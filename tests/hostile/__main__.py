@@ -24,7 +24,7 @@ from tests.hostile.planted import planted
 from tests.hostile.running import Ended, run, warm_up
 
 CODES = frozenset((0, 1, 2, 3, 121, 122, 123, 126, 127, 130))
-"""Of design §3, and a shell's: of a command that cannot be started, or that nobody confirms."""
+"""Of gpudoctor, and a shell's: of a command that cannot be started, or that nobody confirms."""
 CPU_SECONDS = 1.0
 MEMORY = 700 << 20
 SECRETS = 100

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpudoctor.finding import Fix, Manual
 from gpudoctor.matrix.versions import at_least
 
 if TYPE_CHECKING:
-    from gpudoctor.frameworks.torch.candidates import Rejected
     from gpudoctor.machine import Torch
     from gpudoctor.situation import Situation
 
@@ -46,20 +44,3 @@ def cannot_load(situation: Situation, torch: Torch) -> bool:
     from gpudoctor.frameworks.torch.other_origins import place_of  # a healthy machine does not ask
 
     return place_of(situation.machine, torch) != "nix"
-
-
-def on_another_system(libc: str | None, rejected: tuple[Rejected, ...]) -> tuple[Fix, ...]:
-    """The fix where only the C library rules a build out: a system with another one."""
-    refused = [item for item in rejected if item.because == "libc"]
-    if not refused:
-        return ()
-    newest = refused[0]
-    text = f"torch {newest.torch}+{newest.build} would work here, but it {newest.why}. "
-    if libc == MUSL:
-        text += (
-            "There is no torch wheel for musl: use an image or a distribution with glibc (python:3.12-slim, Debian, "
-            "Ubuntu) or, where the CPU is enough, the torch that the distribution itself packages."
-        )
-        return (Fix("Use an image or a distribution with glibc", (Manual(text=text),)),)
-    text += "The C library belongs to the system: use a newer release of the distribution, or a container of one."
-    return (Fix("Use a newer distribution or container", (Manual(text=text),)),)

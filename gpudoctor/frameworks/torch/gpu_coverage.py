@@ -25,7 +25,7 @@ from gpudoctor.frameworks.torch.coverage import Carried, carries, natively, tool
 from gpudoctor.machine import Gpu, Torch
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import finding, older, together
-from gpudoctor.situation.standing import in_process_order, runtime_order, select
+from gpudoctor.situation.usable_gpus import in_process_order, runtime_order, select
 
 FROM_AN_INDEX = ("pypi", "download.pytorch.org", "unknown")
 """Origins whose versions pair as the package index says; others bring pairs of their own."""

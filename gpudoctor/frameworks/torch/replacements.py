@@ -1,4 +1,4 @@
-"""Fixes with another torch, best first: derived from hardware, driver, Python and platform (design §4).
+"""Fixes with another torch, best first: derived from hardware, driver, Python and platform.
 
 They never depend on the wrong build that is installed, except to keep its version if a build of it works.
 """
@@ -6,7 +6,7 @@ They never depend on the wrong build that is installed, except to keep its versi
 from __future__ import annotations
 
 from gpudoctor.finding import Fix, Manual, ReplaceTorch
-from gpudoctor.frameworks.torch.c_library import c_library, on_another_system
+from gpudoctor.frameworks.torch.c_library import MUSL, c_library
 from gpudoctor.frameworks.torch.candidates import Rejected, candidates
 from gpudoctor.frameworks.torch.coverage import carries
 from gpudoctor.frameworks.torch.nearest import fix_by, is_build, nearest, replace_torch
@@ -142,3 +142,20 @@ def _on_the_cpu(situation: Situation, keep: Torch | None) -> list[Fix]:
         Fix(title=f"Use the CPU: torch {choice.version}+cpu", remedies=replace_torch(situation, choice))
         for choice in best
     ]
+
+
+def on_another_system(libc: str | None, rejected: tuple[Rejected, ...]) -> tuple[Fix, ...]:
+    """The fix where only the C library rules a build out: a system with another one."""
+    refused = [item for item in rejected if item.because == "libc"]
+    if not refused:
+        return ()
+    newest = refused[0]
+    text = f"torch {newest.torch}+{newest.build} would work here, but it {newest.why}. "
+    if libc == MUSL:
+        text += (
+            "There is no torch wheel for musl: use an image or a distribution with glibc (python:3.12-slim, Debian, "
+            "Ubuntu) or, where the CPU is enough, the torch that the distribution itself packages."
+        )
+        return (Fix("Use an image or a distribution with glibc", (Manual(text=text),)),)
+    text += "The C library belongs to the system: use a newer release of the distribution, or a container of one."
+    return (Fix("Use a newer distribution or container", (Manual(text=text),)),)

@@ -14,9 +14,9 @@ from gpudoctor.finding import (
     SetVariable,
 )
 from gpudoctor.frameworks.torch.gpu_coverage import amd_fixes, better_torch, fits
-from gpudoctor.frameworks.torch.kernel_faults import CRASH, NO_CODE, WRONG, Fault
 from gpudoctor.frameworks.torch.reinstall import installed_again
 from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way, in_the_way, judged_here, pinned_again, pins
+from gpudoctor.frameworks.torch.smoke_faults import CRASH, NO_CODE, WRONG, Fault
 from gpudoctor.machine import LISTING
 from gpudoctor.situation import Situation
 
