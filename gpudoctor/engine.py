@@ -16,7 +16,7 @@ from gpudoctor.check import Check
 from gpudoctor.finding import Finding, NotJudged, Verdict
 from gpudoctor.host import InputError
 from gpudoctor.situation import Situation
-from gpudoctor.symptoms import settle_questions, join_symptoms, name_absence_causes, name_causes, drop_fallbacks
+from gpudoctor.symptoms import drop_fallbacks, join_symptoms, name_absence_causes, name_causes, settle_questions
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Machine

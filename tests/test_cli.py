@@ -66,7 +66,9 @@ def test_stdout_holds_only_the_json_report(broken: Host):
     assert (report["schema"], report["verdict"], report["exit_code"], result.returncode) == (1, "error", 1, 1)
     assert report["subject"]["kind"] == "root"
     first = report["findings"][0]
-    fields = "id slug severity confidence subject device message saw want evidence fixes refs"
+    fields = (
+        "id slug severity confidence subject device devices framework caused_by message saw want evidence fixes refs"
+    )
     assert " ".join(first) == fields
     assert first["device"] == {
         "vendor": "nvidia", "index": 0, "bdf": "0000:01:00.0", "name": first["device"]["name"], "mig": None,

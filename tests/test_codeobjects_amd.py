@@ -97,7 +97,7 @@ def test_code_objects_tell_their_target_in_their_flags(flags: int, abi: int, tar
 def test_an_unknown_processor_is_a_reason() -> None:
     code = read_code(elf(machine=AMDGPU, flags=0xFE))
     assert code.gfx == ()
-    assert "not known (0xfe)" in (code.reason or "")
+    assert "unknown AMD processor (0xfe)" in (code.reason or "")
 
 
 def test_multi_arch_host_libraries_are_recognised() -> None:

@@ -102,7 +102,7 @@ GOOD = '{id: ours, vendor: any, pattern: "our fault", slug: our-fault, meaning: 
         (("slug: our-fault", "slug: Our Fault"), "slug"),
         (("meaning:", "also: [No Slug], meaning:"), "slug"),
         (("m,", "m,"), None),
-        (('"an our fault"', '"our fault: Torch not compiled with CUDA enabled"'), "exact texts stand before"),
+        (('"an our fault"', '"our fault: Torch not compiled with CUDA enabled"'), "exact texts come before"),
     ],
 )
 def test_a_site_may_add_rows_and_a_wrong_one_is_named(tmp_path, change, said):

@@ -22,7 +22,6 @@ from gpudoctor.fix.journal import locked, runs, unfinished
 from gpudoctor.fix.undo import undo
 from gpudoctor.render.plan import print_outcome
 from gpudoctor.step import RunStep
-from tests.smoke_children import processes_with
 from tests.support.made_environments import (
     differences,
     make_venv,
@@ -33,6 +32,7 @@ from tests.support.made_environments import (
     uv_install,
     write_wheel,
 )
+from tests.support.smoke_children import processes_with
 
 
 class Place:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.in_process import gpudoctor
+from tests.support.in_process import gpudoctor
 from tests.support.made_environments import make_venv_with_pip
 from tests.support.wheel_index import WheelIndex, torch_files, wheel_index, write_wheel
 

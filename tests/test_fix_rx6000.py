@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.in_process import gpudoctor
 from tests.support.hosts import Host
+from tests.support.in_process import gpudoctor
 from tests.support.made_environments import make_venv_with_pip
 from tests.support.wheel_index import WheelIndex, wheel_index
 

@@ -412,7 +412,7 @@ def test_no_way_out_installs_what_is_installed(tmp_path: Path) -> None:
     builders = [build for *_, build in FAULTY.values()]
     for n, build in enumerate(builders):
         report = build(Host(tmp_path / str(n))).check()
-        had = f"torch=={report['machine']['environment']['value']['torch']['value']['version']}"
+        had = f"torch=={report['machine']['environment']['value']['frameworks']['torch']['value']['version']}"
         for finding in report["findings"]:
             assert had not in [
                 word for fix in finding["fixes"] for step in fix["steps"] for word in step.get("argv", ())

@@ -78,7 +78,7 @@ def test_a_healthy_environment_is_silent(name: str, tmp_path: Path) -> None:
     report = HEALTHY[name](Host(tmp_path)).check()
     assert [f["message"] for f in report["findings"] if f["severity"] != "note"] == []
     assert [q["why"] for q in report["not_judged"] if q["matters"]] == []
-    assert report["machine"]["environment"]["value"]["torch"]["value"]["version"]
+    assert report["machine"]["environment"]["value"]["frameworks"]["torch"]["value"]["version"]
     assert "torch-shadowed" not in slugs(report)
     assert (report["verdict"], report["exit_code"]) == ("ok", 0)
 

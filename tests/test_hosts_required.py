@@ -14,9 +14,9 @@ WITHOUT_A_GPU = {
     "vfio host",
     "slurm cpu task",
     "ray cpu task",
-    "distribution torch for cpu without a GPU",
-    "no GPU and no torch",
-    "no GPU and a cpu build",
+    "distribution torch for cpu without a gpu",
+    "no gpu and no torch",
+    "no gpu and a cpu build",
 }
 """Healthy as they are, and nothing for a job that needs a GPU."""
 
@@ -27,7 +27,7 @@ def test_a_healthy_machine_passes_where_it_has_a_gpu(name: str, tmp_path: Path) 
     assert (report["verdict"], report["exit_code"]) == (("error", 1) if name in WITHOUT_A_GPU else ("ok", 0))
 
 
-@pytest.mark.parametrize("name", ["ngc image", "kubernetes operator with cdi", "one GPU of eight granted"])
+@pytest.mark.parametrize("name", ["ngc image", "kubernetes operator with cdi", "one gpu of eight granted"])
 def test_the_same_container_without_the_uvm_node_does_not_pass(name: str, tmp_path: Path) -> None:
     host = SETUPS[name](Host(tmp_path))
     host.json["nodes"].pop("/dev/nvidia-uvm")

@@ -112,7 +112,7 @@ def test_nvml_says_that_rights_are_missing(tmp_path: Path) -> None:
 def test_unknown_error_in_a_container_is_a_lost_right(tmp_path: Path) -> None:
     report = bare(tmp_path).file("/.dockerenv").command("nvidia-smi", LOST_RIGHTS, rc=255).check()
     assert slugs(report, "error") == ["container-cgroup-revoked"]
-    assert "anew" in first_fix(report)
+    assert "create it again" in first_fix(report)
 
 
 def test_unknown_error_on_bare_metal_is_no_matter_of_containers(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_a_plugin_that_is_named_judges(installed: Path, tmp_path: Path, named: s
     if named == "project":
         (tmp_path / "pyproject.toml").write_text('[tool.gpudoctor]\nplugins = ["acme"]\n')
     words = ("--plugin", "acme") if named == "option" else ()
-    variables = {"GPUDOCTOR_PLUGINS": "acme"} if named == "variable" else {}
+    variables = {"GPUDOCTOR_PLUGIN": "acme"} if named == "variable" else {}
     done = gpudoctor(installed, tmp_path, "check", "--from", path, "--format", "json", *words, **variables)
     report = json.loads(done.stdout)
     (found,) = [finding for finding in report["findings"] if finding["id"] == "ACME001"]

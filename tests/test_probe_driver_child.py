@@ -21,7 +21,7 @@ from tests.support.smoke_children import processes_with
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler to build the stub libraries with")
 
-# STUB_NVML: status of nvmlInit, or "hang", "crash", "noise"; STUB_CARDS: how many; STUB_LOST: index of a lost one;
+# STUB_NVML: status of nvmlInit, or "hang", "crash", "noise"; STUB_GPUS: how many; STUB_LOST: index of a lost one;
 # STUB_STUCK: index of one that never answers; STUB_MIG: slices on GPU 0.
 NVML = r"""
 #include <stdio.h>
@@ -30,7 +30,7 @@ NVML = r"""
 #include <unistd.h>
 static int is(const char *n, const char *v) { const char *s = getenv(n); return s && !strcmp(s, v); }
 static int num(const char *n, int d) { const char *s = getenv(n); return s ? atoi(s) : d; }
-static int GPUs(void) { return num("STUB_CARDS", 1); }
+static int gpus(void) { return num("STUB_GPUS", 1); }
 int nvmlInit_v2(void) {
   if (is("STUB_NVML", "hang")) for (;;) pause();
   if (is("STUB_NVML", "crash")) *(volatile int *)0 = 1;
@@ -43,7 +43,7 @@ const char *nvmlErrorString(int s) {
 }
 int nvmlSystemGetDriverVersion(char *b, unsigned n) { snprintf(b, n, "580.95.05"); return 0; }
 int nvmlSystemGetCudaDriverVersion(int *v) { *v = 13000; return 0; }
-int nvmlDeviceGetCount_v2(unsigned *n) { *n = GPUs(); return 0; }
+int nvmlDeviceGetCount_v2(unsigned *n) { *n = gpus(); return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **h) {
   if ((int)i == num("STUB_STUCK", -1)) for (;;) pause();
   if ((int)i == num("STUB_LOST", -1)) return 15;

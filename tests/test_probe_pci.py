@@ -25,7 +25,7 @@ from gpudoctor.probes.modules import (
 )
 from gpudoctor.probes.os_packages import package_version
 from gpudoctor.probes.pci import normal_bdf, probe_pci
-from tests.codeobject_files import zstd_frame
+from tests.support.codeobject_files import zstd_frame
 
 BUS = "/sys/bus/pci/devices"
 KERNEL = "6.8.0-60-generic"

@@ -12,7 +12,7 @@ import pytest
 from gpudoctor.command_line.project_settings import Settings, project_settings
 from gpudoctor.host import InputError, LiveHost
 from gpudoctor.probes.project_files import torch_asked
-from tests import in_process
+from tests.support import in_process
 from tests.support.hosts import Host
 
 DESCRIBED = ("--gpu", "RTX 4090", "--driver", "580.95.05", "--torch", "2.9.1+cu128")

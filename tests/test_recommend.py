@@ -135,7 +135,7 @@ def test_where_no_one_driver_serves_both_gpus_torch_is_for_the_served_one() -> N
     answer = recommend(Situation(nvidia_machine(PASCAL, BLACKWELL, driver="595.71.05", torch=None), MATRIX))
     assert (best(answer).build, answer.exit_code) == ("cu132", 0)
     (note,) = answer.notes
-    assert "GTX 1080 Ti" in note and "works only with the proprietary kernel modules, up to branch 580" in note
+    assert "GTX 1080 Ti" in note and "it needs the proprietary kernel modules, up to branch 580" in note
 
 
 def test_without_a_driver_a_person_chooses_between_gpus_that_none_serves_together() -> None:

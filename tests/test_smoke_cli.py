@@ -19,7 +19,7 @@ import jsonschema
 import pytest
 
 from gpudoctor.smoke import session
-from tests import in_process
+from tests.support import in_process
 from tests.support.environments import write_torch, write_venv
 from tests.support.hosts import slugs
 from tests.support.smoke_children import GOOD, GPUS, PYTHON, TORCH, faulty, write_kernels
@@ -364,4 +364,4 @@ def test_a_real_torch_is_right_at_level_quick_on_the_cpu() -> None:
     assert (result.returncode, found["verdict"]) == (0, "ok")
     assert {kernel["status"] for kernel in found["smoke"]["kernels"]} == {"pass"}
     assert {"copy", "matmul", "convolution", "attention"} <= {kernel["name"] for kernel in found["smoke"]["kernels"]}
-    assert found["machine"]["environment"]["value"]["torch"]["value"]["trial"]["value"]["ok"] is True
+    assert found["machine"]["environment"]["value"]["frameworks"]["torch"]["value"]["trial"]["value"]["ok"] is True

@@ -200,7 +200,7 @@ def test_a_kernel_finds_faults_of_its_own_operation(name):
 def test_a_wrong_element_is_named_with_its_place_and_what_it_should_be():
     (result,) = perform([{"kernel": "matmul", "dtype": "float32", "seed": 9, "fault": ["matmul", "element"]}])
     assert re.search(
-        r"\(\d+, \d+\) times \(\d+, \d+\): element \[\d+, \d+\] is -?[\d.]+, wanted -?[\d.]+", result["detail"]
+        r"\(\d+, \d+\) times \(\d+, \d+\): element \[\d+, \d+\] is -?[\d.]+, expected -?[\d.]+", result["detail"]
     )
 
 

@@ -123,7 +123,7 @@ IGNORE = Option(
 
 PLUGIN = Option(
     ("--plugin",), "plugins", "Also run the checks of this plugin, installed beside gpudoctor.",
-    metavar="NAME", multiple=True, variable="GPUDOCTOR_PLUGINS",
+    metavar="NAME", multiple=True, variable="GPUDOCTOR_PLUGIN",
 )  # fmt: skip
 
 # --- how it is told ---------------------------------------------------------------------------------------

@@ -196,7 +196,7 @@ def _with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
     else:
         choice = driver_serving(Situation(machine, matrix), gpus)
         if choice is None:
-            needs = dict.fromkeys(f"{gpu.name} works {driver_needs(matrix, gpu)}" for gpu in gpus)
+            needs = dict.fromkeys(f"{gpu.name} needs {driver_needs(matrix, gpu)}" for gpu in gpus)
             raise InputError(f"no one driver serves all these GPUs: {'; '.join(needs)}. Give --driver")
         row = matrix.branch(choice.branch)
         version, flavour = (row.latest if row else None) or choice.minimum, choice.flavour

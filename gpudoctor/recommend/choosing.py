@@ -341,7 +341,7 @@ class _Choosing:
         """Why a GPU is left out that the present driver does not run, if no driver runs it and the others."""
         if not (why := self._refused(gpu)):
             return ""
-        return f"{why}; it works {driver_needs(self.matrix, gpu)}, and no single driver supports all GPUs"
+        return f"{why}; it needs {driver_needs(self.matrix, gpu)}, and no single driver supports all GPUs"
 
 
 def _gpus_that_count(situation: Situation) -> tuple[Gpu, ...]:

@@ -128,7 +128,7 @@ _OPENS_NODES = r"""
 static int opens(const char *path) { int f = open(path, O_RDWR); if (f >= 0) close(f); return f >= 0; }
 __attribute__((constructor)) static void look(void) {
   if (!opens("/dev/nvidiactl")) { setenv("STUB_NVML", "999", 1); setenv("STUB_CUDA", "100", 1); }
-  else if (!opens("/dev/nvidia0")) { setenv("STUB_CARDS", "0", 1); setenv("STUB_CUDA", "100", 1); }
+  else if (!opens("/dev/nvidia0")) { setenv("STUB_GPUS", "0", 1); setenv("STUB_CUDA", "100", 1); }
   else if (!opens("/dev/nvidia-uvm")) setenv("STUB_CUDA", "999", 1);
 }
 """
