@@ -109,7 +109,7 @@ def test_three_ways_out_a_native_build_the_variable_and_the_processor(patient: P
     _, processor = patient.fix("--alternative", "3", "--dry-run")
     assert commands(processor) == [f"install --index-url {index.url}/cpu torch==2.9.1+cpu torchvision==0.24.1+cpu"]
     no_such = patient.gpudoctor("fix", *patient.examined, "--alternative", "4")
-    assert no_such.returncode == 2 and "3 ways out" in no_such.stderr
+    assert no_such.returncode == 2 and "has 3 fixes" in no_such.stderr
     assert patient.files() == before
 
 
