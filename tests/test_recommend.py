@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from gpudoctor.cli import gpudoctor
 from gpudoctor.isa import cuda_runs
-from gpudoctor.machine import Jetson, LoadPath, absent, known, unknown
+from gpudoctor.machine import Jetson, LoadPath, TorchCopy, absent, known, unknown
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.recommend import Recommendation, Recommended, recommend
 from gpudoctor.situation import Situation
@@ -27,6 +27,7 @@ from tests.support.machines import (
     with_environment,
     with_stack,
     with_system,
+    with_torch,
 )
 
 MATRIX = load_matrix(())
@@ -282,6 +283,16 @@ def test_a_distributions_python_gets_a_venv() -> None:
     assert commands["venv"][1:] == ("-m", "venv", ".venv-gpu")
     assert commands["pip"][0] == ".venv-gpu/bin/python"
     assert commands["uv_venv"] == ("uv", "venv", ".venv-gpu")
+    assert commands["uv"][3:5] == ("--python", ".venv-gpu/bin/python")
+
+
+def test_a_torch_in_the_users_own_site_is_left_alone_for_a_venv() -> None:
+    """Every environment of that Python sees it: `recommend` crashed here once."""
+    copy = TorchCopy(path="/home/user/.local/lib/python3.12/site-packages/torch", version="2.6.0", via="user site")
+    machine = with_environment(with_torch(nvidia_machine(AMPERE), copies=(copy,)), kind="system")
+    commands = best(recommend(Situation(machine, MATRIX))).commands
+    assert commands["venv"][1:] == ("-m", "venv", ".venv-gpu")
+    assert commands["pip"][0] == ".venv-gpu/bin/python"
     assert commands["uv"][3:5] == ("--python", ".venv-gpu/bin/python")
 
 

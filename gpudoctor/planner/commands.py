@@ -71,7 +71,8 @@ def commands_for(
     here = _reader(situation.machine)
     if torch.origin == "conda-forge":
         return _conda_forge(here, situation, torch)
-    own_venv = apart or here.tool == "managed"
+    own_venv = apart or here.tool == "managed" or here.user_site
+    here = replace(here, user_site=False)
     packages = tuple(remedy for remedy in remedies if isinstance(remedy, ReplacePackage))
     commands: Commands = {}
     in_pip = replace(here, tool="managed" if own_venv else "pip")
@@ -82,7 +83,7 @@ def commands_for(
     if own_venv:
         commands[Way.UV_VENV] = ("uv", "venv", _VENV)
     commands[Way.UV_FIRST] = () if own_venv else _clearing(inside, situation, torch)
-    commands[Way.UV] = _argvs(inside, situation, torch)[0]
+    commands[Way.UV] = next(iter(_argvs(inside, situation, torch)), ())
     for package in packages:
         for way, there in ((Way.PIP_THEN, replace(inside, tool="pip")), (Way.UV_THEN, inside)):
             steps = python_steps.replace_package(there, situation, package)
