@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import ReplaceTorch
 from gpudoctor.machine import Distribution, Machine, TorchAsked
+from gpudoctor.matrix.versions import package_matches
 from gpudoctor.planner.place import Place
 from gpudoctor.situation import Situation
 from gpudoctor.spelling import is_name, is_version
@@ -52,15 +53,11 @@ def installed(machine: Machine, name: str) -> Distribution | None:
 def would_stay(machine: Machine, item: Wanted) -> bool:
     """Whether the installed version satisfies the requirement although another build is needed. Extras are added to
     the same build."""
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
     found = installed(machine, item.name)
     if found is None or not item.spec.startswith("==") or item.extra:
         return False
-    try:
-        return SpecifierSet(item.spec).contains(found.version, prereleases=True)
-    except InvalidSpecifier:
-        return False
+    wanted, _, build = item.spec.removeprefix("==").partition("+")
+    return build in ("", found.version.partition("+")[2]) and package_matches(f"=={wanted}", found.version)
 
 
 def pinning_another(machine: Machine, version: str) -> list[str]:
