@@ -257,7 +257,7 @@ CASES = (
     # --- the device cgroup ---
     Case(
         "NVIDIA: the cgroup was revoked", refusing(nvidia, *NVIDIA_NODES), "container-cgroup-revoked",
-        ("anew", "more flags, does not help", "podman rm -f", "kubectl delete pod"),
+        ("create it again", "more flags, does not help", "podman rm -f", "kubectl delete pod"),
     ),
     Case("NVIDIA: the cgroup refuses nvidiactl", refusing(nvidia, "/dev/nvidiactl"), "container-cgroup-revoked"),
     Case("NVIDIA: the cgroup refuses the only GPU", refusing(nvidia, "/dev/nvidia0"), "container-cgroup-revoked"),
