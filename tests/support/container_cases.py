@@ -262,7 +262,7 @@ CASES = (
     Case("NVIDIA: the cgroup refuses nvidiactl", refusing(nvidia, "/dev/nvidiactl"), "container-cgroup-revoked"),
     Case("NVIDIA: the cgroup refuses the only GPU", refusing(nvidia, "/dev/nvidia0"), "container-cgroup-revoked"),
     Case("NVIDIA: the cgroup refuses uvm", refusing(nvidia, "/dev/nvidia-uvm"), "container-cgroup-revoked"),
-    Case("AMD: the cgroup refuses kfd", refusing(amd, "/dev/kfd"), "container-cgroup-revoked", ("create it again",)),
+    Case("AMD: the cgroup refuses kfd", refusing(amd, "/dev/kfd"), "container-cgroup-revoked", ("Recreate",)),
     Case("AMD: the cgroup refuses the render node", refusing(amd, "/dev/dri/renderD128"), "container-cgroup-revoked"),
     # --- libraries against the host ---
     Case("libcuda baked into the image", baked, "container-libcuda-baked-in", ("Build the image without",)),
