@@ -796,5 +796,10 @@ class Machine(Record, frozen=True):
         """The torch of the examined environment, if one is known to be there."""
         return self.environment.value.torch.value if self.environment.value else None
 
+    def installed(self, name: str) -> Distribution | None:
+        """The installed distribution of that normalised name, if one is known."""
+        environment = self.environment.value
+        return environment.distribution(name) if environment else None
+
     def of_vendor(self, vendor: Vendor) -> tuple[Gpu, ...]:
         return tuple(gpu for gpu in self.gpus if gpu.vendor == vendor)

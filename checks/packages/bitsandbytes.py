@@ -31,7 +31,7 @@ def bitsandbytes_no_cuda_lib(situation: Situation) -> Verdicts:
     Replaces only bitsandbytes, or sets or unsets a variable.
     """
     torch = situation.torch
-    installed = situation.environment.distribution("bitsandbytes") if situation.environment else None
+    installed = situation.machine.installed("bitsandbytes")
     if torch is None or installed is None:
         return
     named = situation.variable("BNB_CUDA_VERSION") or ""

@@ -6,34 +6,15 @@ import re
 from typing import Literal
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage
+from gpudoctor.finding import Finding, Fix, Manual, ReplacePackage
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
+from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, version_evidence
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.rows import TorchBuild
-from gpudoctor.matrix.versions import figures
+from gpudoctor.matrix.versions import figures, local_version, public_version
 from gpudoctor.situation import Situation, needs
 
 Package = Literal["torchvision", "torchaudio"]
-
-
-def _installed(situation: Situation, name: str) -> Distribution | None:
-    return situation.environment.distribution(name) if situation.environment else None
-
-
-def _public(version: str) -> str:
-    return version.partition("+")[0]
-
-
-def _local(version: str) -> str:
-    return version.partition("+")[2]
-
-
-def _versions(torch: Torch, package: Distribution) -> tuple[Evidence, ...]:
-    return (
-        Evidence(f"{package.name}.version", package.version, package.path),
-        Evidence("torch.version", torch.version, torch.source),
-    )
 
 
 @check("GPD420", "torchvision-mismatch", "packages", needs=needs.torch)
@@ -87,7 +68,7 @@ def triton_too_old(situation: Situation) -> Verdicts:
     ## Fix safety
     Replaces only Triton.
     """
-    torch, installed = situation.torch, _installed(situation, "triton")
+    torch, installed = situation.torch, situation.machine.installed("triton")
     release = situation.matrix.release(torch.version) if torch else None
     if torch is None or installed is None or release is None or release.triton is None:
         return
@@ -96,7 +77,7 @@ def triton_too_old(situation: Situation) -> Verdicts:
     if figures(installed.version)[:2] >= figures(release.triton)[:2]:
         return
     pin = release.triton
-    remedy = ReplacePackage("triton", pin, why=f"torch {_public(torch.version)} pins it")
+    remedy = ReplacePackage("triton", pin, why=f"torch {public_version(torch.version)} pins it")
     yield Finding(
         severity="warning",
         message=f"triton {installed.version} is older than the one torch {torch.version} pins ({pin}): "
@@ -105,13 +86,13 @@ def triton_too_old(situation: Situation) -> Verdicts:
         want=f"triton {pin}",
         subject=f"triton {installed.version}",
         confidence="likely",
-        evidence=_versions(torch, installed),
+        evidence=version_evidence(torch, installed),
         fixes=(Fix(f"Install triton {pin}", (remedy,)),),
     )
 
 
 def _companion(situation: Situation, package: Package) -> Verdicts:
-    torch, installed = situation.torch, _installed(situation, package)
+    torch, installed = situation.torch, situation.machine.installed(package)
     if torch is None or installed is None or torch.origin not in FROM_AN_INDEX:
         return
     if installed.installer == "conda":
@@ -130,22 +111,22 @@ def _companion(situation: Situation, package: Package) -> Verdicts:
         saw=f"{package} {installed.version}",
         want=f"{package} {wanted or 'of this torch'}{_build_text(torch)}",
         subject=f"{package} {installed.version}",
-        evidence=_versions(torch, installed),
+        evidence=version_evidence(torch, installed),
         fixes=(_pair(situation, torch, package, wanted),),
         refs=("PyTorch release compatibility table",),
     )
 
 
 def _build_text(torch: Torch) -> str:
-    return f" for {torch.build}" if torch.build and _local(torch.version) else ""
+    return f" for {torch.build}" if torch.build and local_version(torch.version) else ""
 
 
 def _other_build(situation: Situation, torch: Torch, installed: Distribution) -> str | None:
     """Why a companion of the right version is a build for other hardware; None if it is not, or unknown."""
     # At import torchaudio compares the CUDA it was compiled with, stable ABI or not.
-    exact = installed.name == "torchaudio" and figures(_public(installed.version)) >= (2,)
+    exact = installed.name == "torchaudio" and figures(public_version(installed.version)) >= (2,)
     stable = _has_stable_abi(situation, installed)
-    label, own = _local(installed.version), torch.build or ""
+    label, own = local_version(installed.version), torch.build or ""
     if stable and not (exact and label):
         return None
     if not label:
@@ -158,7 +139,7 @@ def _other_build(situation: Situation, torch: Torch, installed: Distribution) ->
 
 def _has_stable_abi(situation: Situation, installed: Distribution) -> bool:
     return any(
-        row.package == installed.name and figures(_public(installed.version)) >= figures(row.version)
+        row.package == installed.name and figures(public_version(installed.version)) >= figures(row.version)
         for row in situation.matrix.tables.stable_companions
     )
 
@@ -190,7 +171,7 @@ def _offered(situation: Situation, version: str, build: TorchBuild) -> bool:
 
 def _pair(situation: Situation, torch: Torch, package: Package, wanted: str | None) -> Fix:
     if wanted is None:
-        text = f"Install the {package} that was released with torch {_public(torch.version)}."
+        text = f"Install the {package} that was released with torch {public_version(torch.version)}."
         return Fix(f"Install the {package} of this torch", (Manual(text, risk="replaces"),))
     row = situation.matrix.build_of(torch, situation.platform)
     local = torch.build or ""
@@ -205,10 +186,10 @@ def _pair(situation: Situation, torch: Torch, package: Package, wanted: str | No
     ):
         text = (
             f"There is no {package} {wanted} for {row.build}: uninstall {package}, or install torch "
-            f"{_public(torch.version)} and {package} {wanted} for a CUDA that has both."
+            f"{public_version(torch.version)} and {package} {wanted} for a CUDA that has both."
         )
         return Fix(f"Do without {package}, or use another CUDA", (Manual(text, risk="replaces"),))
     remedy = ReplacePackage(
-        package, f"=={wanted}", index_url=url, local=local, why=f"it matches torch {_public(torch.version)}"
+        package, f"=={wanted}", index_url=url, local=local, why=f"it matches torch {public_version(torch.version)}"
     )
     return Fix(f"Install {package} {wanted}", (remedy,))

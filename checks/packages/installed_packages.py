@@ -3,40 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, InstallSystemPackage, Manual, ReplacePackage, Severity
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
+from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, version_evidence
 from gpudoctor.machine import Distribution, Torch
-from gpudoctor.matrix.versions import figures, package_matches
+from gpudoctor.matrix.versions import figures, local_version, package_matches, public_version
 from gpudoctor.situation import Situation, needs
 
 _TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm")
 _TORCH_PIN = r"torch\s*\(?==\s*([\d.]+)(?:\.\*)?"
-
-Package = Literal["torchvision", "torchaudio"]
-
-
-def _installed(situation: Situation, name: str) -> Distribution | None:
-    return situation.environment.distribution(name) if situation.environment else None
-
-
-def _public(version: str) -> str:
-    return version.partition("+")[0]
-
-
-def _local(version: str) -> str:
-    return version.partition("+")[2]
-
-
-def _versions(torch: Torch, package: Distribution) -> tuple[Evidence, ...]:
-    return (
-        Evidence(f"{package.name}.version", package.version, package.path),
-        Evidence("torch.version", torch.version, torch.source),
-    )
-
 
 # --- NumPy -----------------------------------------------------------------------------------------
 
@@ -57,7 +34,7 @@ def numpy2_old_torch(situation: Situation) -> Verdicts:
     """
     torch = situation.torch
     for row in situation.matrix.tables.package_conflicts if torch else ():
-        installed = _installed(situation, row.package)
+        installed = situation.machine.installed(row.package)
         if row.slug != "numpy2-old-torch" or torch is None or installed is None:
             continue
         if not (
@@ -71,7 +48,7 @@ def numpy2_old_torch(situation: Situation) -> Verdicts:
             saw=f"numpy {installed.version}",
             want="numpy <2",
             subject=f"numpy {installed.version}",
-            evidence=_versions(torch, installed),
+            evidence=version_evidence(torch, installed),
             fixes=(
                 Fix("Install NumPy 1", (ReplacePackage("numpy", "<2", why="this torch was built for NumPy 1"),)),
                 Fix("Use a newer torch", (Manual(newer, risk="replaces"),)),
@@ -136,15 +113,15 @@ def vllm_torch_abi(situation: Situation) -> Verdicts:
 
 
 def _dependent(situation: Situation, name: str, slug: str, refs: tuple[str, ...]) -> Verdicts:
-    torch, installed = situation.torch, _installed(situation, name)
+    torch, installed = situation.torch, situation.machine.installed(name)
     if torch is None or installed is None or torch.origin not in FROM_AN_INDEX:
         return
     built_for, source = _built_for(situation, installed, slug)
-    public = _public(torch.version)
-    if not built_for or not re.fullmatch(r"[\d.]+", public) or package_matches(built_for, public):
+    release = public_version(torch.version)
+    if not built_for or not re.fullmatch(r"[\d.]+", release) or package_matches(built_for, release):
         return
     line = figures(re.sub(r"[^\d.].*$", "", built_for.lstrip("=<>~! ")))[:2]
-    same_line = built_for.startswith("==") and line == figures(public)[:2]
+    same_line = built_for.startswith("==") and line == figures(release)[:2]
     severity: Severity = "warning" if same_line else "error"
     yield Finding(
         severity=severity,
@@ -154,7 +131,10 @@ def _dependent(situation: Situation, name: str, slug: str, refs: tuple[str, ...]
         want=f"torch {built_for}",
         subject=f"{name} {installed.version}",
         confidence="likely",
-        evidence=(*_versions(torch, installed), Evidence(f"{name} was built for", f"torch {built_for}", source)),
+        evidence=(
+            *version_evidence(torch, installed),
+            Evidence(f"{name} was built for", f"torch {built_for}", source),
+        ),
         fixes=_rebuilt(situation, torch, name, slug, built_for),
         refs=refs,
     )
@@ -169,7 +149,7 @@ def _built_for(situation: Situation, installed: Distribution, slug: str) -> tupl
         pin = re.match(_TORCH_PIN, line)
         if pin and "extra ==" not in line:
             return (f"=={pin[1]}.*" if ".*" in line else f"=={pin[1]}"), f"requirements of {installed.name}"
-    if _local(installed.version) or installed.direct_url:
+    if local_version(installed.version) or installed.direct_url:
         return "", ""
     rows = [
         row
@@ -180,23 +160,23 @@ def _built_for(situation: Situation, installed: Distribution, slug: str) -> tupl
 
 
 def _rebuilt(situation: Situation, torch: Torch, name: str, slug: str, built_for: str) -> tuple[Fix, ...]:
-    public = _public(torch.version)
+    release = public_version(torch.version)
     fitting = [
         row.version
         for row in situation.matrix.tables.torch_dependents
         if row.package == name
         and row.slug == slug
         and row.version.startswith("==")
-        and package_matches(row.torch, public)
+        and package_matches(row.torch, release)
     ]
     fixes = [
         Fix(
-            f"Install {name} {version.removeprefix('==')}, which was built for torch {public}",
-            (ReplacePackage(name, version, why=f"built for torch {public}"),),
+            f"Install {name} {version.removeprefix('==')}, which was built for torch {release}",
+            (ReplacePackage(name, version, why=f"built for torch {release}"),),
         )
         for version in fitting[-1:]
     ]
-    text = f"Install a {name} that was built for torch {public} (see its release page), or compile it here."
+    text = f"Install a {name} that was built for torch {release} (see its release page), or compile it here."
     if not fixes:
         fixes.append(Fix(f"Install a {name} for this torch", (Manual(text, risk="replaces"),)))
     other = (

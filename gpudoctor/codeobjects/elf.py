@@ -102,7 +102,7 @@ class Elf:
             raise NotReadable("malformed: unknown ELF class or byte order")
         if ident[5] == 2:
             raise NotReadable("a big-endian ELF file")
-        self.os_abi, self.abi_version = ident[7], ident[8]
+        self.abi_version = ident[8]
         self._layout = _ELF64 if ident[4] == 2 else _ELF32
         fields = self._layout.header.unpack(file.read(16, self._layout.header.size))
         self.type, self.machine, self.flags = fields[0], fields[1], fields[6]

@@ -31,6 +31,16 @@ def figures(version: str) -> Figures:
     return parts[:length]
 
 
+def public_version(version: str) -> str:
+    """A Python package's version without its local part: "2.9.1" of "2.9.1+cu128"."""
+    return version.partition("+")[0]
+
+
+def local_version(version: str) -> str:
+    """Its local part, which names a build: "cu128"; "" for none."""
+    return version.partition("+")[2]
+
+
 def at_least(version: str, floor: str) -> bool:
     """Whether a version is `floor` or newer."""
     return figures(version) >= figures(floor)
@@ -49,11 +59,11 @@ def matches(specifier: str, version: str) -> bool:
 def package_matches(specifier: str, version: str) -> bool:
     """Whether a Python package's version satisfies a specifier set. The local part does not count; a pre-release does
     ("2.9.0a0+nv25.10" is older than 2.9.0). An invalid version satisfies nothing."""
-    public = version.partition("+")[0]
-    if _is_plain(specifier, public):
-        return matches(specifier, public)
+    release = public_version(version)
+    if _is_plain(specifier, release):
+        return matches(specifier, release)
     try:
-        return bool(_specifiers(specifier).contains(public, prereleases=True))
+        return bool(_specifiers(specifier).contains(release, prereleases=True))
     except ValueError:  # InvalidSpecifier, InvalidVersion, a number of thousands of digits
         return False
 

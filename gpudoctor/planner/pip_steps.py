@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.machine import Distribution, Machine
 from gpudoctor.planner.place import Place
-from gpudoctor.planner.requirements import Wanted, index_of_torch, installed, rivals, several_decide, would_stay
+from gpudoctor.planner.requirements import Wanted, index_of_torch, rivals, several_decide, would_stay
 from gpudoctor.situation import Situation
 from gpudoctor.spelling import is_version
 from gpudoctor.step import ManualStep, RunStep, Step
@@ -31,7 +31,7 @@ def install(place: Place, situation: Situation, wanted: tuple[Wanted, ...], inde
     if place.user_site:
         return (_in_the_users_own_site(place, wanted, index, why),)
     again = tuple(item for item in wanted if would_stay(situation.machine, item))
-    replaced = any(installed(situation.machine, item.name) for item in wanted)
+    replaced = any(situation.machine.installed(item.name) for item in wanted)
     undo = restore(place, situation, wanted)
     commands = install_argvs(place, wanted, index, again=again)
     why += _constrained(place, situation.machine)
@@ -116,8 +116,8 @@ def restore(place: Place, situation: Situation, wanted: tuple[Wanted, ...]) -> t
     """Commands that restore what is installed now; none if it is no longer available."""
     if place.tool not in ("pip", "uv"):
         return ()
-    had = [(item, found) for item in wanted if (found := installed(situation.machine, item.name))]
-    new = [item.name for item in wanted if item.spec and not installed(situation.machine, item.name)]
+    had = [(item, found) for item in wanted if (found := situation.machine.installed(item.name))]
+    new = [item.name for item in wanted if item.spec and not situation.machine.installed(item.name)]
     commands: list[Argv] = []
     if had:
         index = index_of_torch(situation) if any(item.name.startswith("torch") for item, _ in had) else ""

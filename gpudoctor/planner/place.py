@@ -65,11 +65,6 @@ class Place(Struct, frozen=True):
     """Kernel release; "" if it is unknown or no plain release."""
     arch: str
 
-    @property
-    def host_is_elsewhere(self) -> bool:
-        """Whether drivers, modules and services belong to another system than this one."""
-        return bool(self.container) or self.wsl
-
 
 def place(machine: Machine) -> Place:
     """The place of a machine's examined environment."""

@@ -19,7 +19,6 @@ from gpudoctor.planner.requirements import (
     Wanted,
     in_a_named_index,
     index_of_torch,
-    installed,
     pinning_another,
     torch_and_companions,
 )
@@ -69,7 +68,7 @@ def reinstall_package(place: Place, situation: Situation, remedy: ReinstallPacka
     index = remedy.index_url or (index_of_torch(situation) if remedy.name == "torch" else "") or ""
     if not (is_name(remedy.name) and is_version(remedy.version) and _is_index(index)):
         return (_by_hand_only(remedy.name),)
-    found = installed(situation.machine, remedy.name)
+    found = situation.machine.installed(remedy.name)
     if place.conda and place.prefix and found and found.installer == "conda":
         return (conda_steps.reinstall(place, remedy.name, remedy.version, remedy.why),)
     wanted = (Wanted(name=remedy.name, spec=f"=={remedy.version}"),)
@@ -83,7 +82,7 @@ def remove_package(place: Place, situation: Situation, remedy: RemovePackage) ->
     """Remove a package from the environment."""
     if not is_name(remedy.name):
         return (_by_hand_only(remedy.name),)
-    found = installed(situation.machine, remedy.name)
+    found = situation.machine.installed(remedy.name)
     if place.tool in ("managed", "nowhere", *_PROJECTS):
         command = {"uv-project": "uv remove", "poetry": "poetry remove", "pixi": "pixi remove"}.get(place.tool)
         text = f"Remove {remedy.name}" + (f" from the project: {command} {remedy.name}" if command else "")
@@ -125,7 +124,7 @@ def _install(
 
 
 def _why(machine: Machine, remedy: ReplaceTorch) -> str:
-    had = installed(machine, "torch")
+    had = machine.installed("torch")
     build = f"a build for the GPUs here ({remedy.carries})" if remedy.carries else "a CPU build"
     why = f"{build} replaces torch {had.version}" if had else f"torch: {build}"
     if pinned := pinning_another(machine, remedy.version):

@@ -20,7 +20,7 @@ from gpudoctor.machine import Machine
 from gpudoctor.planner.merging import CONTAINER, DRIVER, Choice, Task, merged, named
 from gpudoctor.planner.place import Place, is_variable, place
 from gpudoctor.planner.plan import same_step, steps_for
-from gpudoctor.planner.requirements import installed, pinning_another
+from gpudoctor.planner.requirements import pinning_another
 from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def _replaces(step: Step, machine: Machine) -> tuple[str, ...]:
         return ()
     verb = next((at for at, word in enumerate(step.argv) if word in _VERBS), len(step.argv))
     names = (re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", word) for word in step.argv[verb + 1 :])
-    found = (installed(machine, name[0]) for name in names if name)
+    found = (machine.installed(name[0]) for name in names if name)
     return tuple(dict.fromkeys(f"{had.name} {had.version}" for had in found if had))
 
 

@@ -44,16 +44,10 @@ def torch_and_companions(place: Place, remedy: ReplaceTorch) -> tuple[Wanted, ..
     return tuple(wanted)
 
 
-def installed(machine: Machine, name: str) -> Distribution | None:
-    """The installed distribution of that name, if one is known."""
-    environment = machine.environment.value
-    return environment.distribution(name) if environment else None
-
-
 def would_stay(machine: Machine, item: Wanted) -> bool:
     """Whether the installed version satisfies the requirement although another build is needed. Extras are added to
     the same build."""
-    found = installed(machine, item.name)
+    found = machine.installed(item.name)
     if found is None or not item.spec.startswith("==") or item.extra:
         return False
     wanted, _, build = item.spec.removeprefix("==").partition("+")

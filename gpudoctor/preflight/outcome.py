@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gpudoctor.preflight.gate import Passage
 
 
-def tell(passed: Passage, given: Given, code: int) -> None:
+def write_outcome(passed: Passage, given: Given, code: int) -> None:
     """Write the refusal to stderr where `code` is not 0, and the report to its file.
 
     The report goes to stdout only in a machine-readable form, and without a command that owns that stream. Raises

@@ -32,7 +32,7 @@ def _matches(situation: Situation, when: IssueCondition) -> bool:
 
 
 def _version(situation: Situation, package: str) -> str | None:
-    installed = situation.environment.distribution(package) if situation.environment else None
+    installed = situation.machine.installed(package)
     return installed.version if installed else None
 
 
@@ -104,7 +104,7 @@ def _evidence(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, .
     if when.driver:
         found.append(Evidence("driver", cuda_driver(situation.machine) or situation.machine.amd.module.value or ""))
     for wanted in when.packages:
-        installed = situation.environment.distribution(wanted.package) if situation.environment else None
+        installed = situation.machine.installed(wanted.package)
         found.append(
             Evidence(wanted.package, installed.version if installed else "", installed.path if installed else "")
         )

@@ -134,14 +134,13 @@ def against_builds(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[KnownIs
 
 def speaks_against(row: KnownIssue, situation: Situation, build: Build) -> bool:
     """Whether the issue applies to a build, with the packages that it would install."""
-    environment = situation.environment
 
     def versions(name: str) -> str | None:
         if re.match(_TORCHS_OWN, name):
             release = situation.matrix.release(build.version)
             pin = release.triton if release and name == "triton" else None
             return pin.removeprefix("==") if pin and pin.startswith("==") else None
-        installed = environment.distribution(name) if environment else None
+        installed = situation.machine.installed(name)
         return installed.version if installed else None
 
     return holds_for(row.when, build, versions)

@@ -23,14 +23,13 @@ def pairing(
     A companion of an older torch release that works with later ones (torchaudio 2.11) lies only in the indexes of its
     own release, and in AMD's. Where several versions pair, the minor release is named ("0.29.*").
     """
-    environment = situation.environment
     row = situation.matrix.companion(choice.version)
     if row is None:
         return (), ()
     together: list[tuple[str, str]] = []
     apart: list[ReplacePackage] = []
     for name, version in (("torchvision", row.torchvision), ("torchaudio", row.torchaudio)):
-        installed = environment.distribution(name) if environment else None
+        installed = situation.machine.installed(name)
         if not version or (installed is None and name not in also):
             continue
         if name == "torchaudio" and not _in_its_index(situation, version, choice):

@@ -22,7 +22,7 @@ from gpudoctor.finding import (
 )
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.coverage import Carried, carries, natively, toolkit_knows
-from gpudoctor.machine import Gpu, Torch
+from gpudoctor.machine import Distribution, Gpu, Torch
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import finding, older, together
 from gpudoctor.situation.usable_gpus import in_process_order, runtime_order, select
@@ -89,6 +89,14 @@ def equal_fits(some: tuple[Fit, ...]) -> tuple[tuple[Fit, ...], ...]:
 def finding_about(group: tuple[Fit, ...], severity: Severity, **parts: Any) -> Finding:
     """A finding about the GPUs of such a group; `parts` are the other fields of a Finding."""
     return finding(severity, tuple(fit.gpu for fit in group), **parts)
+
+
+def version_evidence(torch: Torch, package: Distribution) -> tuple[Evidence, ...]:
+    """What a judgement about a package beside torch is based on."""
+    return (
+        Evidence(f"{package.name}.version", package.version, package.path),
+        Evidence("torch.version", torch.version, torch.source),
+    )
 
 
 def evidence(torch: Torch, fit: Fit) -> tuple[Evidence, ...]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-from functools import lru_cache
 
 from gpudoctor.finding import (
     AnyRemedy,
@@ -23,7 +22,7 @@ from gpudoctor.finding import (
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Library
 from gpudoctor.matrix.versions import figures
-from gpudoctor.situation import Situation
+from gpudoctor.situation import Situation, answer_once
 
 DISTRIBUTIONS = {
     "libcudart": "nvidia-cuda-runtime",
@@ -60,11 +59,11 @@ def stem_of(name: str) -> str:
     return name.partition(".so")[0]
 
 
-@lru_cache(maxsize=1)
+@answer_once
 def pins(situation: Situation) -> dict[str, tuple[str, str]]:
     """Torch's pins, by distribution without suffix: (suffix, version); the package index's where torch has none."""
     torch = situation.torch
-    own = situation.environment.distribution("torch") if situation.environment else None
+    own = situation.machine.installed("torch")
     pins = {}
     for line in own.requires if own else ():
         name, equal, version = line.partition(";")[0].partition("==")
