@@ -125,6 +125,8 @@ class System(Record, frozen=True):
     shm: Fact[int] = unknown("not probed")
     """Size of /dev/shm."""
     secure_boot: Fact[bool] = unknown("not probed")
+    lockdown: Fact[str] = unknown("not probed")
+    """Mode of the kernel's lockdown: "none", "integrity" or "confidentiality"; absent if the kernel has none."""
     kernel_options: Fact[tuple[str, ...]] = unknown("not probed")
     """Options of the kernel command line that affect GPUs, modules or the IOMMU."""
     wsl: Fact[str] = unknown("not probed")

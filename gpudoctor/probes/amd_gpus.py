@@ -45,15 +45,17 @@ def _counts(device: PciDevice, matrix: Matrix) -> bool:
     """
     if matrix.gpu_by_pci(device.pci_id, device.revision) is not None or device.driver.value == "amdgpu":
         return True
+    if not device.device:
+        return True
     number = int(device.device, 16)
     return device.driver.value != "radeon" and (0x7300 <= number < 0x9000 or 0x1000 <= number < 0x2000)
 
 
 def _gpu(device: PciDevice | None, node: KfdNode | None, place: int | None, stack: AmdStack, matrix: Matrix) -> Gpu:
-    pci_id = device.pci_id if device else (node.pci_id if node else None)
+    pci_id = (device.pci_id or None) if device else (node.pci_id if node else None)
     revision = device.revision if device else None
     identity = matrix.gpu_by_pci(pci_id, revision) if pci_id else None
-    bdf = device.bdf if device else (node.bdf if node else None)
+    bdf = (device.bdf or None) if device else (node.bdf if node else None)
     arch = _arch(node, identity, pci_id, stack)
     name = identity.name if identity else f"AMD {arch.value or 'Radeon'}" + (f" ({pci_id})" if pci_id else "")
     integrated = identity.integrated if identity else bool(arch.value and _is_apu(matrix, arch.value))
