@@ -226,8 +226,11 @@ def _ask_drivers(host: Host, matrix: Matrix, machine: Machine, probing: _Probing
 
 def _with_recorded_answers(host: Host, matrix: Matrix, machine: Machine, probing: _Probing) -> Machine:
     """What a recording kept of the drivers' tools (`commands` of gpudoctor-host.json)."""
-    machine = _ask_drivers(host, matrix, machine, probing)
-    return replace(machine, level="static")
+    from gpudoctor.probes.amd_smi import recorded_smi
+
+    smi = probing("smi", lambda: recorded_smi(host), unknown("the reader of rocm-smi crashed"))
+    machine = replace(machine, amd=replace(machine.amd, smi=smi))
+    return replace(_ask_drivers(host, matrix, machine, probing), level="static")
 
 
 def _worth_asking_nvidia(machine: Machine) -> bool:

@@ -96,6 +96,7 @@ MI50 = ("rocblas-no-arch",)  # torch lists gfx900 and gfx906, and its rocBLAS ha
 NO_ROCM_CODE = ("torch-rocm-no-arch-for-gpu",)
 PASCAL = ("torch-dropped-old-gpu",)
 SNAPSHOTS = "amd-sysfs/ilya-zlobintsev__LACT/tests/snapshots/amd"
+RX6700XT = "rocm-smi/influxdata__telegraf/plugins/inputs/amd_rocm_smi/testdata/rx6700xt"
 TELEGRAF = "nvidia-smi/influxdata__telegraf/plugins/inputs/nvidia_smi/testdata"
 K8S = "nvidia-smi/NVIDIA__k8s-test-infra/tests/e2e/go/assertions/nvidiasmi/testdata"
 GLS = "nvidia-smi/thamada__gls"
@@ -107,7 +108,12 @@ ERRORS: dict[str, tuple[str, ...]] = {
     f"{SNAPSHOTS}/rx5700xt": NO_ROCM_CODE,
     f"{SNAPSHOTS}/rx6600xt": NO_ROCM_CODE,
     f"{SNAPSHOTS}/vega56": MI50,
-    f"{SNAPSHOTS}/hd7870": ("no-gpu",),  # driven by radeon: no GPU of ROCm's
+    f"{SNAPSHOTS}/hd7870": ("no-driver",),  # driven by radeon: ROCm needs amdgpu
+    f"{SNAPSHOTS}/r9-280": NO_ROCM_CODE,
+    "rocm-smi/sebhildebrandt__systeminformation/issue-960/rocm-smi-780M.json.txt": NO_ROCM_CODE,
+    "rocm-smi/ROCm__rocm-systems/issue-2987/amd-smi-static.MI350X.txt": NO_ROCM_CODE,
+    **{f"{RX6700XT}_rocm{release}.json": NO_ROCM_CODE for release in ("430", "571", "602", "612")},
+    "rocm-smi/mahendrapaipuri__ceems/ceems.rocm-smi.json": MI50,
     "kfd/ilya-zlobintsev__LACT/tests/snapshots/amd/strixpoint/kfd": NO_ROCM_CODE,
     "kfd/ilya-zlobintsev__LACT/tests/snapshots/amd/vangogh/kfd": NO_ROCM_CODE,
     "rocminfo/Delaunay__regression/rocminfo.txt": MI50,

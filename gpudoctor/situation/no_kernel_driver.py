@@ -95,7 +95,7 @@ def weight(situation: Situation, gpu: Gpu) -> Weight:
 def computes(situation: Situation, gpu: Gpu) -> bool:
     """Whether some torch build supports the GPU, or it is too new to be known."""
     if gpu.vendor == "amd":
-        return gpu.arch.known or gpu.driver.value != "radeon"
+        return gpu.driver.value != "radeon" and (gpu.arch.value is None or has_build(situation, gpu))
     return runs_some_build(situation.matrix, gpu)
 
 
