@@ -74,15 +74,31 @@ def test_a_line_without_an_address_blames_none_of_several_gpus():
 
 
 def test_a_hanging_scheduler_is_a_warning_until_a_reset_has_succeeded():
-    assert severities(amd_machine(**log(MES)), "amd-scheduler-hang") == ["warning"]
-    assert severities(amd_machine(**log(MES, RECOVERED)), "amd-scheduler-hang") == ["note"]
-    assert severities(amd_machine(**log(RECOVERED, MES)), "amd-scheduler-hang") == ["warning"]
+    assert severities(amd_machine(**log(MES)), "amd-gpu-hang") == ["warning"]
+    assert severities(amd_machine(**log(MES, RECOVERED)), "amd-gpu-hang") == ["note"]
+    assert severities(amd_machine(**log(RECOVERED, MES)), "amd-gpu-hang") == ["warning"]
+
+
+def test_a_hanging_queue_is_told_the_same_way():
+    ring = "amdgpu 0000:03:00.0: amdgpu: ring gfx_0.0.0 timeout, signaled seq=1234, emitted seq=1236"
+    finding = found(amd_machine(**log(ring, "amdgpu 0000:03:00.0: amdgpu: GPU reset begin!")), "amd-gpu-hang")[0]
+    assert (finding.severity, "ppfeaturemask" in finding.fixes[1].remedies[0].text) == ("warning", True)
+    assert severities(amd_machine(**log(ring, RECOVERED)), "amd-gpu-hang") == ["note"]
+
+
+def test_firmware_images_that_the_driver_does_not_find_are_the_reason():
+    lines = (
+        "NVRM: RmFetchGspRmImages: No firmware image found",
+        "NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x61:0x56:1)",
+    )
+    machine = nvidia_machine(nvidia_gpu(nvml=None), **log(*lines))
+    assert first(machine).slug == "nvidia-firmware-missing"
 
 
 def test_a_reset_that_failed_after_the_hang_is_the_problem():
     failed = "amdgpu 0000:03:00.0: amdgpu: GPU reset(1) failed"
     machine = amd_machine(**log(MES, failed))
-    assert severities(machine, "amd-scheduler-hang") == []
+    assert severities(machine, "amd-gpu-hang") == []
     assert severities(machine, "gpu-reset-needed") == ["warning"]
 
 

@@ -219,7 +219,7 @@ LOGS: dict[str, tuple[Callable[[Host], Host], str]] = {
     "ROCm__legacy-rocm-build/issue-2196/dmesg.txt": (amd("744c", 110000, "0000:83:00.0"), ""),
     "ROCm__legacy-rocm-build/issue-3265/journal.txt": (
         amd("744c", 110000, "0000:03:00.0"),
-        "warning amd-scheduler-hang",  # MES does not answer, and no reset succeeds in this part of the log
+        "warning amd-gpu-hang",  # MES does not answer, and no reset succeeds in this part of the log
     ),
     "ROCm__legacy-rocm-build/issue-6127/dmesg.txt": (amd("7550", 120001, "0000:03:00.0"), ""),
     "microsoft__WSL/issue-9099/dmesg-dxg.txt": (wsl, ""),

@@ -13,6 +13,15 @@ from gpudoctor.situation.kernel_log import lines_about, log_evidence
 
 _XID = "nvidia-xid"
 _FAILED, _RESET_OF, _MES = "amdgpu-reset-failed", "amdgpu-reset", "amdgpu-mes-hung"
+_HANGS = (_MES, "amdgpu-ring-timeout", "amdgpu-sdma-timeout")
+_NEWER = (
+    "Install the distribution's newest linux-firmware and kernel (or AMD's amdgpu-dkms with its firmware), and reboot."
+    " If it began with an update of linux-firmware, install the release before it."
+)
+_NO_GFXOFF = (
+    "If the GPU hangs while it has little to do: boot with `amdgpu.ppfeaturemask=0xffff7fff` (GFXOFF is off; the GPU "
+    "uses more power when idle)."
+)
 _ACTION = 154
 _GSP, _GSP_XIDS = "nvidia-gsp-silent", (119, 120)
 _RESET, _REBOOT, _DRAIN_PEERS, _DRAIN_AND_RESET = range(1, 5)
@@ -67,17 +76,18 @@ def gpu_reset_needed(situation: Situation) -> Verdicts:
     yield from _failed_resets(situation)
 
 
-@check("GPD138", "amd-scheduler-hang", "driver")
-def amd_scheduler_hang(situation: Situation) -> Verdicts:
-    """The scheduler firmware (MES) of an AMD GPU has hung.
+@check("GPD138", "amd-gpu-hang", "driver")
+def amd_gpu_hang(situation: Situation) -> Verdicts:
+    """A queue or the scheduler firmware (MES) of an AMD GPU has hung.
 
     ## Why it matters
-    MES gives the programs' queues to the GPU. When it hangs, programs on the GPU hang or end with a fault, and amdgpu
-    resets the GPU. It is a defect of the firmware or of the kernel driver, and comes back with the same workload.
+    When a queue hangs, or MES, which gives the programs' queues to the GPU, programs on the GPU hang or end with a
+    fault, and amdgpu resets the GPU. Hangs that come back point to the firmware, the kernel driver or power saving.
 
     ## How it is judged
-    The check reads amdgpu's lines about MES in the log of this boot. The result is a warning. It is a note if a
-    later reset succeeded or smoke kernels have computed since. If a reset failed, gpu-reset-needed reports it.
+    The check reads amdgpu's lines about queues ("ring ... timeout") and MES in the log of this boot. The result is a
+    warning. It is a note if a later reset succeeded or smoke kernels have computed since. If a reset failed,
+    gpu-reset-needed reports it. Where the matrix knows the cause of the hang, that cause is reported as well.
 
     ## Fix safety
     Newer firmware or a newer kernel needs root and a reboot; the old kernel stays in the boot menu.
@@ -85,27 +95,28 @@ def amd_scheduler_hang(situation: Situation) -> Verdicts:
     log = situation.machine.kernel_log.value
     for gpu in situation.machine.of_vendor("amd") if log and log.faults else ():
         lines = lines_about(gpu, log.faults) if log else ()
-        hangs = [place for place, line in enumerate(lines) if line.kind == _MES]
+        hangs = [place for place, line in enumerate(lines) if line.kind in _HANGS]
         later = lines[hangs[-1] :] if hangs else ()
         if not hangs or any(line.kind == _FAILED for line in later):
             continue
         over = situation.computed(gpu) or any(line.kind == _RESET_OF and "succe" in line.line for line in later)
-        text = (
-            "Install the distribution's newest linux-firmware and kernel (or AMD's amdgpu-dkms with its firmware), "
-            "and reboot. If it began with an update of linux-firmware, install the release before it."
-        )
+        mes = any(lines[place].kind == _MES for place in hangs)
+        what = "The scheduler firmware (MES)" if mes else "A queue"
         yield Finding(
             severity="note" if over else "warning",
-            message=f"The scheduler firmware (MES) of {gpu.name} hung in this boot"
+            message=f"{what} of {gpu.name} hung in this boot"
             + (", and the GPU has recovered since." if over else ": programs on it hang or fail."),
             saw=lines[hangs[-1]].line,
-            want="scheduler firmware that answers",
+            want="a GPU that answers",
             subject=gpu_subject(gpu),
             device=Device.of(gpu),
             confidence="likely",
             evidence=log_evidence(situation, tuple(lines[place] for place in hangs)),
-            fixes=(Fix("Update the GPU's firmware and the kernel", (Manual(text, risk="reboot"),)),),
-            refs=("ROCm/legacy-rocm-build#5590", "ROCm/legacy-rocm-build#5724"),
+            fixes=(
+                Fix("Update the GPU's firmware and the kernel", (Manual(_NEWER, risk="reboot"),)),
+                Fix("Switch power saving of the graphics part off", (Manual(_NO_GFXOFF, risk="reboot"),)),
+            ),
+            refs=("ROCm/legacy-rocm-build#5590", "ROCm/legacy-rocm-build#5724", "1bit-MONSTER/1bit-MONSTER#2013"),
         )
 
 
