@@ -221,7 +221,7 @@ LOGS: dict[str, tuple[Callable[[Host], Host], str]] = {
         amd("744c", 110000, "0000:03:00.0"),
         "warning amd-gpu-hang",  # MES does not answer, and no reset succeeds in this part of the log
     ),
-    "ROCm__legacy-rocm-build/issue-6127/dmesg.txt": (amd("7550", 120001, "0000:03:00.0"), ""),
+    "ROCm__legacy-rocm-build/issue-6127/dmesg.txt": (amd("7550", 120001, "0000:03:00.0"), "note amd-gpu-hang"),
     "microsoft__WSL/issue-9099/dmesg-dxg.txt": (wsl, ""),
     # what keeps the GPU from working
     "NVIDIA__NVSentinel/issue-155/dmesg.txt": (

@@ -15,8 +15,8 @@ _XID = "nvidia-xid"
 _FAILED, _RESET_OF, _MES = "amdgpu-reset-failed", "amdgpu-reset", "amdgpu-mes-hung"
 _HANGS = (_MES, "amdgpu-ring-timeout", "amdgpu-sdma-timeout")
 _NEWER = (
-    "Install the distribution's newest linux-firmware and kernel (or AMD's amdgpu-dkms with its firmware), and reboot."
-    " If it began with an update of linux-firmware, install the release before it."
+    "Install the distribution's newest linux-firmware and kernel (or AMD's amdgpu-dkms with its firmware), and "
+    "reboot. If it began with an update of linux-firmware, install the release before it."
 )
 _NO_GFXOFF = (
     "If the GPU hangs while it has little to do: boot with `amdgpu.ppfeaturemask=0xffff7fff` (GFXOFF is off; the GPU "
