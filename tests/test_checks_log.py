@@ -185,3 +185,25 @@ def read_faults(root, line):
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text(line + "\n")
     return [fault.kind for fault in probe_kernel_log(RecordedHost(root), matrix().tables.log_patterns).value.faults]
+
+
+# --- starts that fail ---
+
+FAILED = "NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x63:0x0:1905)"
+MAPPING = "NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:897)"
+FELL = "NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+
+
+def test_a_start_that_failed_with_an_unknown_code_is_an_error():
+    finding = first(nvidia_machine(nvidia_gpu(nvml=None), **log(FAILED)))
+    assert (finding.slug, finding.severity) == ("no-driver", "error")
+    assert "RmInitAdapter failed" in finding.message
+
+
+def test_a_start_that_failed_once_is_nothing_on_a_gpu_that_answers():
+    assert below_torch(nvidia_machine(nvidia_gpu(nvml=NvmlDevice(index=0)), **log(FAILED))) == []
+
+
+def test_a_failed_start_after_the_gpu_fell_off_the_bus_is_an_effect():
+    assert first(nvidia_machine(nvidia_gpu(nvml=None), **log(FELL, MAPPING))).slug == "gpu-off-bus"
+    assert first(nvidia_machine(nvidia_gpu(nvml=None), **log(MAPPING))).slug == "driver-init-failed-bios"

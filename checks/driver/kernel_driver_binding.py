@@ -38,6 +38,9 @@ from gpudoctor.situation.kernel_modules import (
 from gpudoctor.situation.no_kernel_driver import because, rival, without_kfd
 from gpudoctor.situation.nvidia_driver import refusal
 
+_MODULES = {"NovaCore": "nova_core", "nova-core": "nova_core"}
+"""The module of a kernel driver, where modprobe knows it by another name than the bus."""
+
 
 @check("GPD110", "nouveau-conflict", "driver")
 def nouveau_conflict(situation: Situation) -> Verdicts:
@@ -57,7 +60,8 @@ def nouveau_conflict(situation: Situation) -> Verdicts:
         modules = core_modules(situation)
         ready = for_running_kernel(situation, modules) is not None and refusal(situation, gpus[0]) is None
         fix = install_driver(situation, gpus)
-        block = BlockModule(name, why=f"{name} must not take the GPU before NVIDIA's driver does")
+        module = _MODULES.get(name, name)
+        block = BlockModule(module, why=f"{name} must not take the GPU before NVIDIA's driver does")
         reboot = Reboot(why=f"{name} releases the GPU only at a reboot")
         installs = any(isinstance(step, InstallDriver) for step in fix.remedies)
         if not situation.in_container and (ready or installs):

@@ -27,11 +27,18 @@ from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel
 from gpudoctor.situation.no_kernel_driver import because, unserved
-from gpudoctor.situation.nvidia_driver import cuda_status, driver_answers, lists_no_gpu, nvml_status
+from gpudoctor.situation.nvidia_driver import (
+    answers_now,
+    cuda_status,
+    driver_answers,
+    lists_no_gpu,
+    nvml_status,
+)
 
 _IN_USE = (2, 46)
 """Answers of cuInit about a GPU in use: no memory left, busy."""
 _NO_GPU = 100
+_INIT_FAILED = "nvidia-init-failed"
 _NOT_LOADED = 9
 """NVML's error if the kernel module is not loaded."""
 
@@ -62,6 +69,7 @@ def no_driver(situation: Situation) -> Verdicts:
     if situation.machine.of_vendor("nvidia") and not unserved(situation, "nvidia"):
         yield from _without_libcuda(situation)
         yield from _silent_driver(situation)
+        yield from _not_started(situation)
     yield from _failing_runtime(situation)
     yield from _unanswered(situation)
     unseen = not situation.machine.gpus and situation.machine.buses.undecided and situation.built_for == "nvidia"
@@ -205,6 +213,35 @@ def _silent_driver(situation: Situation) -> Iterator[Finding]:
         supersedes=("no-gpu",),
         fallback=True,
     )
+
+
+def _not_started(situation: Situation) -> Iterator[Finding]:
+    """NVIDIA GPUs that the driver could not start, by its own line in the kernel log, with a code that no row of the
+    matrix explains."""
+    log = situation.machine.kernel_log.value
+    for gpu in situation.machine.of_vendor("nvidia") if log and not situation.in_container else ():
+        failed = tuple(fault for fault in log.faults if fault.kind == _INIT_FAILED) if log else ()
+        lines = lines_about(gpu, failed)
+        waited = lines_about(gpu, situation.log_faults("nvidia-firmware-missing"))  # found later, or told there
+        if not lines or waited or answers_now(situation, gpu):
+            continue
+        text = (
+            "Read the lines before it (`sudo dmesg | grep -i nvrm`): they name what failed. Power-cycle the machine, "
+            "and install the newest driver of a branch that supports the GPU. If that does not help, try the GPU in "
+            "another slot or machine."
+        )
+        yield finding(
+            "error",
+            (gpu,),
+            message=f"The NVIDIA driver could not start {gpu.name}: RmInitAdapter failed.",
+            saw=lines[-1].line,
+            want="a GPU that the driver can start",
+            confidence="certain" if answers_now(situation, gpu) is False else "likely",
+            evidence=tuple(Evidence("kernel_log", line.line, log.source if log else "") for line in lines[-2:]),
+            fixes=(Fix("Read why, and power-cycle the machine", (Manual(text, risk="reboot"),)),),
+            supersedes=("no-gpu",),
+            fallback=True,
+        )
 
 
 _FIRMWARE_MISSING = "amdgpu-firmware-missing"

@@ -1,4 +1,4 @@
-"""Packages compiled against torch, NumPy, and what Triton needs (GPD422 to GPD425, GPD429)."""
+"""Packages compiled against torch, NumPy, and what Triton needs (GPD422 to GPD425, GPD429, GPD438)."""
 
 from __future__ import annotations
 
@@ -110,6 +110,24 @@ def vllm_torch_abi(situation: Situation) -> Verdicts:
     Replaces torch with the one that vLLM was compiled for, or vLLM with a build for this torch.
     """
     yield from _dependent(situation, "vllm", "vllm-torch-abi", ("vllm-project/vllm#13608",))
+
+
+@check("GPD438", "torchcodec-mismatch", "packages", needs=needs.torch)
+def torchcodec_mismatch(situation: Situation) -> Verdicts:
+    """The installed TorchCodec was compiled for another torch.
+
+    ## Why it matters
+    `import torchcodec` fails with "Could not load libtorchcodec" or an undefined symbol; so do torchaudio.load and
+    the audio and video features of other packages that use it.
+
+    ## How it is judged
+    By the table of TorchCodec's own README. A release that the table does not have is not checked, nor is one that
+    was built here.
+
+    ## Fix safety
+    Replaces only TorchCodec.
+    """
+    yield from _dependent(situation, "torchcodec", "torchcodec-mismatch", ("meta-pytorch/torchcodec#1180",))
 
 
 def _dependent(situation: Situation, name: str, slug: str, refs: tuple[str, ...]) -> Verdicts:

@@ -174,3 +174,13 @@ def _by_branch_or_flavour(situation: Situation, gpu: Gpu) -> Refusal | None:
     # Early open modules log it if they lack the setting for a GeForce GPU.
     early = rule == "supported" and flavour == "open" and () < branch < _EARLY_OPEN
     return "open-module-unsupported-gpu" if early and says("open-module-unsupported-gpu") else None
+
+
+def answers_now(situation: Situation, gpu: Gpu) -> bool | None:
+    """Whether the driver lists the GPU as alive now; None where the driver was not asked."""
+    if gpu.nvml is not None:
+        return not gpu.nvml.lost
+    for api in situation.machine.nvidia.answered:
+        if api.value and api.value.devices is not None and api.value.status == 0:
+            return None if any(not device.bdf for device in api.value.devices) else False
+    return None
