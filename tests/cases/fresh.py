@@ -19,20 +19,19 @@ from typing import Any, Literal
 
 import msgspec
 import yaml
-from click import ClickException
-from click.testing import CliRunner
 from msgspec.structs import replace
 
-from gpudoctor.cli import gpudoctor
 from tests.cases.reports import build
 from tests.cases.shown import unbound, upgraded
 from tests.support.codeobject_files import container, cuda_library
 from tests.support.environments import shared_library, write_torch
 from tests.support.hosts import LIB, Host
+from tests.support.in_process import gpudoctor
 
 Facts = dict[str, Any]
 Score = Literal["right", "cause only", "wrong", "not expressible"]
 SCORES: tuple[Score, ...] = ("right", "cause only", "wrong", "not expressible")
+MATRIX = Path("compat_matrix.yaml")
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 
@@ -73,6 +72,8 @@ class Result(msgspec.Struct, frozen=True):
     exit_code: int | None = None
     best_fix: str = ""
     note: str = ""
+    cited: bool = False
+    """The compatibility matrix names this report as a source: it is not quite new to the rules."""
 
 
 def read() -> dict[str, Case]:
@@ -82,17 +83,17 @@ def read() -> dict[str, Case]:
 
 def scored(name: str, case: Case, *, fuller: bool) -> Result:
     """What the program says of a report, and how right that is."""
-    result = Result(name, case.ref, case.vendor, case.cause)
+    cited = re.search(rf"{re.escape(case.ref)}\b", MATRIX.read_text()) is not None
+    result = Result(name, case.ref, case.vendor, case.cause, cited=cited)
     with TemporaryDirectory() as folder:
         arguments = _arguments(case, Path(folder), fuller=fuller)
         if not arguments:
             return replace(result, score="not expressible", note=case.missing)
         how = "host" if arguments[0] == "check" else shlex.join(arguments)
-        answer = CliRunner().invoke(gpudoctor, [*arguments, "--format", "json"], standalone_mode=False)
-    if isinstance(answer.exception, ClickException):
-        return replace(result, how=how, score="not expressible", note=answer.exception.format_message())
-    if answer.exception is not None:
-        return replace(result, how=how, score="wrong", note=f"crashed: {answer.exception!r}")
+        answer = gpudoctor(*arguments, "--format", "json")
+    if answer.returncode not in (0, 1, 3):
+        score: Score = "not expressible" if answer.returncode == 2 else "wrong"
+        return replace(result, how=how, score=score, exit_code=answer.returncode, note=answer.stderr.strip())
     report = json.loads(answer.stdout)
     problems = [f for f in report["findings"] if f["severity"] != "note"] or report["findings"]
     score, note = _score(case, report, problems)
@@ -225,7 +226,7 @@ def main() -> None:
     cases = read()
     names = options.names or list(cases)
     results = [scored(name, cases[name], fuller=options.fuller) for name in names]
-    sums = {vendor: _sums(results, vendor) for vendor in ("all", "nvidia", "amd", "healthy")}
+    sums = {kind: _sums(results, kind) for kind in ("all", "nvidia", "amd", "healthy", "not cited")}
     if options.format == "json":
         json.dump({"results": msgspec.to_builtins(results), "sums": sums}, sys.stdout, indent=1)
         return
@@ -233,13 +234,13 @@ def main() -> None:
         found = f"{result.first or '-'} (exit {result.exit_code})"
         note = f"  [{result.note}]" if result.note else ""
         print(f"{result.score:15} {result.ref:42} {result.expected:28} {found}{note}")
-    for vendor, figures in sums.items():
-        print(f"{vendor:8}", ", ".join(f"{count} {score}" for score, count in figures.items()))
+    for kind, figures in sums.items():
+        print(f"{kind:9}", ", ".join(f"{count} {score}" for score, count in figures.items()))
 
 
 def _sums(results: list[Result], kind: str) -> dict[Score, int]:
-    """Counts of the scores; `healthy` ones are also among those of their vendor."""
-    counted = Counter(r.score for r in results if kind in ("all", r.vendor, r.expected))
+    """Counts of the scores; `healthy` and `not cited` ones are also among those of their vendor."""
+    counted = Counter(r.score for r in results if kind in ("all", r.vendor, r.expected, r.cited or "not cited"))
     return {score: counted[score] for score in SCORES}
 
 
