@@ -27,6 +27,10 @@ compiled(torch.ones(4, 4, requires_grad=True)).backward()
 """torch.compile up to the partitioner, which needs sympy, mpmath and networkx."""
 
 
+NOT_TORCH = r"^(?!.*install torch\b)"
+"""A fix that leaves torch alone: nothing is wrong with it."""
+
+
 def imports(*modules: str) -> str:
     return "import " + ", ".join(modules)
 
@@ -43,6 +47,8 @@ class Entry:
     """Acceptable slugs of the first problem; none for a control."""
     names: str = ""
     """What the problem must name, as a regular expression."""
+    fix: str = ""
+    """What the first fix must say, as a regular expression."""
     warning: bool = False
     """A warning is enough: the import of torch works, and something beside it does not."""
     proof: str = TORCH

@@ -42,7 +42,7 @@ class Said:
     """What could not be checked and matters."""
     seconds: float
     fix: str = ""
-    """The fix of the first problem, as its title."""
+    """The fix of the first problem: its title, then its commands and instructions."""
 
     @property
     def first(self) -> str:
@@ -123,8 +123,13 @@ def said(ran: Ran) -> Said:
         if item["severity"] != "note"
     )
     unanswered = tuple(f"{item['id']}: {item['why']}" for item in report["not_judged"] if item["matters"])
-    fixes = [fix["title"] for item in report["findings"] if item["severity"] != "note" for fix in item["fixes"][:1]]
-    return Said(ran.code, report["verdict"], problems, unanswered, ran.seconds, (fixes or [""])[0])
+    fixes = [fix for item in report["findings"] if item["severity"] != "note" for fix in item["fixes"][:1]]
+    return Said(ran.code, report["verdict"], problems, unanswered, ran.seconds, words_of(fixes[0]) if fixes else "")
+
+
+def words_of(fix: dict[str, Any]) -> str:
+    steps = [" ".join(step.get("argv") or ()) or step.get("text") or step.get("name", "") for step in fix["steps"]]
+    return "; ".join([fix["title"], *steps])
 
 
 def text_of(finding: dict[str, Any]) -> str:
@@ -145,7 +150,7 @@ def outcome(entry: Entry, answer: Said, before: Said) -> str:
     if answer.code == 0 and not mild:
         return "CALLED OK"
     if places[:1] == [0]:
-        return "right"
+        return "right" if re.search(entry.fix, answer.fix, re.IGNORECASE) else "other fix"
     if "unknown" in entry.causes and answer.code == 3 and not answer.problems:
         return "right"
     return "cause not first" if places else "wrong"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tests.support.broken_environments.entries import COMPILE, TORCH, Breaks, Catalogue, imports
 from tests.support.broken_environments.environment import Environment
 
 CATALOGUE = Catalogue("1 requirements")
 NEEDED = {"requirements-not-met", "torch-import-fails", "torch-install-damaged", "framework-cuda-libs-missing"}
 OTHER_VERSION = NEEDED | {"cudnn-mismatch", "ld-library-path-shadow", "triton-too-old"}
+NMS = "import torch, torchvision; torchvision.ops.nms(torch.rand(4, 4), torch.rand(4), 0.5)"
+PIP_CHECK = "import runpy, sys\nsys.argv = ['pip', 'check']\nrunpy.run_module('pip', run_name='__main__')"
+"""For what only some function of torch imports: pip says that it is broken."""
 
 
 def uninstalled(name: str) -> Breaks:
@@ -18,6 +19,10 @@ def uninstalled(name: str) -> Breaks:
 
 def installed(requirement: str) -> Breaks:
     return lambda environment: environment.install(requirement)
+
+
+def removed(*patterns: str) -> Breaks:
+    return lambda environment: environment.remove(*patterns)
 
 
 def twin(other: str) -> Breaks:
@@ -30,180 +35,55 @@ def twin(other: str) -> Breaks:
     return breaks
 
 
-def removed(*patterns: str) -> Breaks:
-    return lambda environment: environment.remove(*patterns)
+def cpu(name: str, breaks: Breaks, names: str, proof: str = COMPILE, **more: object) -> None:
+    """Something that torch's CPU build needs; without `proof` of its import the import of torch still works."""
+    CATALOGUE.add(
+        name, "cpu", NEEDED, breaks, names=names, fix=names, proof=proof, warning=proof != TORCH, repair=True, **more
+    )
 
 
-PIP_CHECK = "import runpy, sys\nsys.argv = ['pip', 'check']\nrunpy.run_module('pip', run_name='__main__')"
-"""For what only some function of torch imports: pip says that it is broken."""
+def cuda(name: str, breaks: Breaks, names: str, proof: str = TORCH, **more: object) -> None:
+    more = {"fix": names, "warning": proof != TORCH, **more}
+    CATALOGUE.add(name, "cuda-new", OTHER_VERSION, breaks, names=names, proof=proof, **more)
+
+
+cpu("typing_extensions uninstalled", uninstalled("typing_extensions"), "typing.extensions", TORCH)
+cpu("typing_extensions 3.7", installed("typing_extensions==3.7.4.3"), "typing.extensions", TORCH)
+cpu("sympy uninstalled", uninstalled("sympy"), "sympy")
+cpu("sympy 1.5", installed("sympy==1.5.1"), "sympy")
+cpu("sympy emptied", removed("sympy"), "sympy")
+cpu("mpmath uninstalled", uninstalled("mpmath"), "mpmath")
+cpu("networkx uninstalled", uninstalled("networkx"), "networkx")
+cpu("networkx 2.4", installed("networkx==2.4"), "networkx", PIP_CHECK)
+cpu("jinja2 uninstalled", uninstalled("jinja2"), "jinja2", imports("jinja2"))
+cpu("markupsafe uninstalled", uninstalled("markupsafe"), "markupsafe", imports("jinja2"))
+cpu("filelock emptied", removed("filelock"), "filelock", imports("filelock"))
+cpu("fsspec uninstalled", uninstalled("fsspec"), "fsspec", imports("torch.distributed.checkpoint", "fsspec"))
+cpu("numpy half deleted", removed("numpy/_core/*.py"), "numpy", "import numpy")
+
+cuda("triton uninstalled", uninstalled("triton"), "triton", PIP_CHECK)
+cuda("triton emptied", removed("triton"), "triton", imports("triton.language"))
+cuda("triton of an older torch", installed("triton==3.3.0"), "triton", PIP_CHECK)
+cuda("nvidia-cublas uninstalled", uninstalled("nvidia-cublas-cu12"), "cublas", repair=True)
+cuda("nvidia-cudnn uninstalled", uninstalled("nvidia-cudnn-cu12"), "cudnn")
+cuda("nvidia-cusparselt uninstalled", uninstalled("nvidia-cusparselt-cu12"), "cusparselt", repair=True)
+cuda("cuDNN of cu13 came and went", twin("nvidia-cudnn-cu13==9.13.0.50"), "cudnn")
+cuda("NCCL of cu13 came and went", twin("nvidia-nccl-cu13==2.27.7"), "nccl", repair=True)
+cuda("cuSPARSELt of cu13 came and went", twin("nvidia-cusparselt-cu13==0.8.0"), "cusparselt", repair=True)
+cuda("nvJitLink 12.1 under cuSPARSE 12.5", installed("nvidia-nvjitlink-cu12==12.1.105"), "nvjitlink", repair=True)
+cuda("cuDNN 9.1 under a torch of cuDNN 9.10", installed("nvidia-cudnn-cu12==9.1.0.70"), "cudnn")
+cuda("pillow uninstalled", uninstalled("pillow"), "pillow", imports("torchvision"), repair=True)
 
 add = CATALOGUE.add
-add(
-    "typing_extensions uninstalled",
-    "cpu",
-    NEEDED,
-    uninstalled("typing_extensions"),
-    names="typing.extensions",
-    repair=True,
-)
-add(
-    "typing_extensions 3.7",
-    "cpu",
-    NEEDED,
-    installed("typing_extensions==3.7.4.3"),
-    names="typing.extensions",
-    repair=True,
-)
-add("sympy uninstalled", "cpu", NEEDED, uninstalled("sympy"), names="sympy", proof=COMPILE, warning=True, repair=True)
-add("sympy 1.5", "cpu", NEEDED, installed("sympy==1.5.1"), names="sympy", proof=COMPILE, warning=True, repair=True)
-add("sympy emptied", "cpu", NEEDED, removed("sympy"), names="sympy", proof=COMPILE, warning=True, repair=True)
-add("mpmath uninstalled", "cpu", NEEDED, uninstalled("mpmath"), names="mpmath", proof=COMPILE, warning=True)
-add("networkx uninstalled", "cpu", NEEDED, uninstalled("networkx"), names="networkx", proof=COMPILE, warning=True)
-add(
-    "jinja2 uninstalled",
-    "cpu",
-    NEEDED,
-    uninstalled("jinja2"),
-    names="jinja2",
-    proof=imports("jinja2"),
-    warning=True,
-)
-add(
-    "markupsafe uninstalled",
-    "cpu",
-    NEEDED,
-    uninstalled("markupsafe"),
-    names="markupsafe",
-    proof=imports("jinja2"),
-    warning=True,
-)
-add(
-    "filelock emptied",
-    "cpu",
-    NEEDED,
-    removed("filelock"),
-    names="filelock",
-    proof=imports("torch.utils.cpp_extension", "filelock"),
-    warning=True,
-)
-add(
-    "fsspec uninstalled",
-    "cpu",
-    NEEDED,
-    uninstalled("fsspec"),
-    names="fsspec",
-    proof=imports("torch.distributed.checkpoint", "fsspec"),
-    warning=True,
-)
-add("networkx 2.4", "cpu", NEEDED, installed("networkx==2.4"), names="networkx", proof=PIP_CHECK, warning=True)
-
-add("triton uninstalled", "cuda-new", NEEDED, uninstalled("triton"), names="triton", proof=PIP_CHECK, warning=True)
-add(
-    "triton emptied",
-    "cuda-new",
-    NEEDED,
-    removed("triton"),
-    names="triton",
-    proof=imports("triton.language"),
-    warning=True,
-)
-add(
-    "triton of an older torch",
-    "cuda-new",
-    OTHER_VERSION,
-    installed("triton==3.3.0"),
-    names="triton",
-    proof=PIP_CHECK,
-    warning=True,
-)
-add(
-    "nvidia-cublas uninstalled",
-    "cuda-new",
-    NEEDED,
-    uninstalled("nvidia-cublas-cu12"),
-    names="cublas",
-    repair=True,
-)
-add("nvidia-cudnn uninstalled", "cuda-new", NEEDED, uninstalled("nvidia-cudnn-cu12"), names="cudnn")
-add(
-    "nvidia-cusparselt uninstalled",
-    "cuda-new",
-    NEEDED,
-    uninstalled("nvidia-cusparselt-cu12"),
-    names="cusparselt",
-    repair=True,
-)
-add(
-    "cuDNN of cu13 came and went",
-    "cuda-new",
-    NEEDED,
-    twin("nvidia-cudnn-cu13==9.13.0.50"),
-    names="cudnn",
-)
-add(
-    "NCCL of cu13 came and went",
-    "cuda-new",
-    NEEDED,
-    twin("nvidia-nccl-cu13==2.27.7"),
-    names="nccl",
-    repair=True,
-)
-add(
-    "cuSPARSELt of cu13 came and went",
-    "cuda-new",
-    NEEDED,
-    twin("nvidia-cusparselt-cu13==0.8.0"),
-    names="cusparselt",
-    repair=True,
-)
-add(
-    "nvJitLink 12.1 under cuSPARSE 12.5",
-    "cuda-new",
-    OTHER_VERSION,
-    installed("nvidia-nvjitlink-cu12==12.1.105"),
-    names="nvjitlink",
-    repair=True,
-)
-add(
-    "cuDNN 9.1 under a torch of cuDNN 9.10",
-    "cuda-new",
-    OTHER_VERSION,
-    installed("nvidia-cudnn-cu12==9.1.0.70"),
-    names="cudnn",
-)
-add(
-    "torchvision of an older torch",
-    "cuda-new",
-    {"torchvision-mismatch"},
-    installed("torchvision==0.20.1"),
-    names="torchvision",
-    proof="import torchvision; import torch; torchvision.ops.nms(torch.rand(4, 4), torch.rand(4), 0.5)",
-    repair=True,
-)
-add(
-    "torchvision of a newer torch",
-    "cuda-old",
-    {"torchvision-mismatch"},
-    installed("torchvision==0.24.1"),
-    names="torchvision",
-    proof="import torchvision; import torch; torchvision.ops.nms(torch.rand(4, 4), torch.rand(4), 0.5)",
-)
+VISION = {"torchvision-mismatch"}
+add("torchvision of an older torch", "cuda-new", VISION, installed("torchvision==0.20.1"), proof=NMS, repair=True)
+add("torchvision of a newer torch", "cuda-old", VISION, installed("torchvision==0.24.1"), proof=NMS)
 add(
     "xformers of a newer torch",
     "cuda-old",
     {"xformers-mismatch"},
     installed("xformers==0.0.33.post1"),
-    names="xformers",
-    proof="import torch, xformers.ops as x; q = torch.rand(1, 8, 1, 8); import xformers._C",
-)
-add(
-    "pillow uninstalled",
-    "cuda-new",
-    NEEDED,
-    uninstalled("pillow"),
-    names="pillow",
-    proof=imports("torchvision"),
-    warning=True,
+    proof="import torch, xformers.ops, xformers._C",
 )
 add("jaxlib of an older jax", "rocm", NEEDED, installed("jaxlib==0.6.2"), names="jaxlib", proof=imports("jax"))
 add("ml_dtypes uninstalled", "rocm", NEEDED, uninstalled("ml_dtypes"), names="ml.dtypes", proof=imports("jax"))
@@ -213,13 +93,8 @@ add(
     NEEDED,
     uninstalled("jax-rocm7-pjrt"),
     names="pjrt",
-    proof=imports("jax_plugins.xla_rocm7"),
+    proof=imports("jax_rocm7_plugin", "jax_plugins.xla_rocm7"),
 )
-
-
-@CATALOGUE.entry("numpy half deleted", "cpu", NEEDED, names="numpy", proof=f"{TORCH}\nimport numpy", repair=True)
-def _(environment: Environment) -> None:
-    environment.remove("numpy/_core/*.py")
 
 
 @CATALOGUE.entry(
@@ -232,7 +107,3 @@ def _(environment: Environment) -> None:
 def _(environment: Environment) -> None:
     environment.install("onnxruntime-gpu==1.22.0")
     environment.install("onnxruntime==1.22.0", "flatbuffers", "coloredlogs", "humanfriendly", "protobuf")
-
-
-def site_of(base: Path) -> Path:
-    return next(base.glob("lib/python3*/site-packages"))
