@@ -150,8 +150,7 @@ def main(words: list[str]) -> int:
     rows = []
     for row in Measurement(dict(chosen.base), work, chosen.level, chosen.repair).rows(entries):
         rows.append(row)
-        if chosen.format == "text":
-            print(line(row), flush=True)
+        print(line(row), file=sys.stdout if chosen.format == "text" else sys.stderr, flush=True)
     total = sums(rows)
     if chosen.format == "json":
         print(json.dumps({"rows": rows, "sums": total}, indent=1))

@@ -54,7 +54,8 @@ class Environment:
         """Remove files and folders of site-packages."""
         for pattern in patterns:
             found = list(self.site.glob(pattern))
-            assert found, f"nothing matches {pattern}"
+            if not found:
+                raise UnavailableError(f"the base has no {pattern}")
             for path in found:
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 

@@ -94,7 +94,8 @@ def reality(entry: Entry, environment: Environment) -> str:
         return "works"
     if ran.code < 0:
         return f"fails: killed by {signal.Signals(-ran.code).name}"
-    return f"fails: {(ran.error.strip().splitlines() or [f'ends with exit code {ran.code}'])[-1][:200]}"
+    last = ((ran.error.strip() or ran.out.strip()).splitlines() or [f"ends with exit code {ran.code}"])[-1]
+    return f"fails: {last[:200]}"
 
 
 def gpudoctor(command: str, entry: Entry, environment: Environment, level: str = "") -> Ran:

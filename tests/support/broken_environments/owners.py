@@ -6,14 +6,15 @@ import os
 import py_compile
 import stat
 
-from tests.support.broken_environments.entries import TORCH, Catalogue
+from tests.support.broken_environments.entries import NOT_TORCH, TORCH, Catalogue
 from tests.support.broken_environments.environment import Environment, UnavailableError
 from tests.support.environments import shared_library
 
 CATALOGUE = Catalogue("2 owner of the failing file")
 DAMAGED = {"torch-install-damaged", "torch-import-fails"}
-NEEDED = {"requirements-not-met", "torch-import-fails", "requirement-damaged"}
-LIMIT = {"torch-import-fails", "process-limit", "memory-limit"}
+UNREADABLE = DAMAGED | {"environment-unreadable", "torch-missing"}
+NEEDED = {"requirements-incomplete", "torch-import-fails"}
+LIMIT = {"torch-import-fails"}
 PRIVATE = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search")
 """Root without the right to read what nobody may read."""
 
@@ -30,9 +31,9 @@ def _(environment: Environment) -> None:
     environment.write("torch/lib/libtorch_python.so", b"")
 
 
-@entry("the OpenMP library of torch deleted", "cpu", DAMAGED, names="libgomp")
+@entry("a library of torch deleted", "cpu", DAMAGED, names="libc10.so")
 def _(environment: Environment) -> None:
-    environment.remove("torch*/lib*/libgomp*")
+    environment.remove("torch/lib/libc10.so")
 
 
 @entry("a module of torch cut in the middle", "cpu", DAMAGED, names=r"functional\.py")
@@ -51,12 +52,20 @@ def _(environment: Environment) -> None:
     environment.write("torch/__init__.py", text.replace("import sys\n", "import sys\nimprot os\n", 1))
 
 
-@entry("typing_extensions.py empty", "cpu", NEEDED, names="typing_extensions", repair=True)
+@entry("typing_extensions.py empty", "cpu", NEEDED, names="typing_extensions", fix="typing.extensions", repair=True)
 def _(environment: Environment) -> None:
     environment.write("typing_extensions.py", b"")
 
 
-@entry("numpy's core of another Python", "cuda-new", NEEDED, names="numpy", proof="import numpy", repair=True)
+@entry(
+    "numpy's core of another Python",
+    "cuda-new",
+    NEEDED,
+    names="numpy",
+    fix="numpy",
+    proof="import numpy",
+    repair=True,
+)
 def _(environment: Environment) -> None:
     for library in environment.site.glob("numpy/**/*.cpython-312-*.so"):
         library.rename(library.with_name(library.name.replace("312", "311")))
@@ -68,7 +77,7 @@ def _(environment: Environment) -> None:
     library.rename(library.with_name(library.name.replace("312", "311")))
 
 
-@entry("numpy for aarch64", "cpu", NEEDED, names="aarch64", proof="import numpy", repair=True)
+@entry("numpy for aarch64", "cpu", NEEDED, names="aarch64", fix="numpy", proof="import numpy", repair=True)
 def _(environment: Environment) -> None:
     version = environment.dist_info("numpy").name.split("-")[1].removesuffix(".dist-info")
     wheel = ("--platform", "manylinux_2_28_aarch64", "--platform", "manylinux_2_27_aarch64", "--only-binary=:all:")
@@ -81,7 +90,7 @@ def _(environment: Environment) -> None:
     environment.write("torch/lib/libshm.so", shared_library(arch="aarch64"))
 
 
-@entry("bytecode of an older typing_extensions", "cpu", NEEDED, names=r"typing_extensions|\.pyc")
+@entry("bytecode of an older typing_extensions", "cpu", NEEDED, names=r"typing_extensions|\.pyc", fix=NOT_TORCH)
 def _(environment: Environment) -> None:
     older = environment.beside / "typing_extensions.py"
     older.write_text("from typing import *\n")
@@ -92,43 +101,51 @@ def _(environment: Environment) -> None:
     environment.write(f"__pycache__/{cached.name}", made.read_bytes())
 
 
-@entry("a file system that forbids programs", "cpu", {"torch-import-fails", "mount-noexec"}, names="noexec")
+@entry("a file system that forbids programs", "cpu", {"torch-import-fails"}, names="noexec", fix=NOT_TORCH)
 def _(environment: Environment) -> None:
     mount = f"mount --bind {environment.prefix} {environment.prefix} && "
     mount += f'mount -o remount,bind,noexec {environment.prefix} && exec "$@"'
     environment.launcher = ("unshare", "-m", "sh", "-c", mount, "sh")
 
 
-@entry("the folder torch may not be read", "cpu", DAMAGED, names="permission|may not|read")
+@entry("the folder torch may not be read", "cpu", UNREADABLE, names="permission|may not|read|denied", fix=NOT_TORCH)
 def _(environment: Environment) -> None:
     (environment.torch).chmod(0)
     environment.launcher = PRIVATE
 
 
-@entry("a folder inside torch may not be read", "cpu", DAMAGED, names="permission|may not|read")
+@entry(
+    "a folder inside torch may not be read", "cpu", UNREADABLE, names="permission|may not|read|denied", fix=NOT_TORCH
+)
 def _(environment: Environment) -> None:
     (environment.torch / "nn").chmod(0)
     environment.launcher = PRIVATE
 
 
-@entry("libtorch_cpu.so may not be read", "cpu", DAMAGED, names="permission|may not|read")
+@entry("libtorch_cpu.so may not be read", "cpu", UNREADABLE, names="permission|may not|read|denied", fix=NOT_TORCH)
 def _(environment: Environment) -> None:
     environment.own("torch/lib/libtorch_cpu.so").chmod(0)
     environment.launcher = PRIVATE
 
 
-@entry("typing_extensions.py may not be read", "cpu", NEEDED, names="permission|may not|read")
+@entry(
+    "typing_extensions.py may not be read",
+    "cpu",
+    NEEDED | UNREADABLE,
+    names="permission|may not|read|denied",
+    fix=NOT_TORCH,
+)
 def _(environment: Environment) -> None:
     environment.own("typing_extensions.py").chmod(stat.S_IWUSR)
     environment.launcher = PRIVATE
 
 
-@entry("ulimit -v", "cuda-new", LIMIT, names="limit|memory|RLIMIT_AS|ulimit")
+@entry("ulimit -v", "cuda-new", LIMIT, names="limit|memory|RLIMIT_AS|ulimit", fix=NOT_TORCH)
 def _(environment: Environment) -> None:
     environment.launcher = ("bash", "-c", 'ulimit -v 2000000; exec "$@"', "bash")
 
 
-@entry("memory limit of the container", "cpu", LIMIT | {"unknown"}, names="memory")
+@entry("memory limit of the container", "cpu", LIMIT | {"unknown"}, names="memory", fix=NOT_TORCH)
 def _(environment: Environment) -> None:
     group = "/sys/fs/cgroup/memory/gpudoctor-broken"
     try:
@@ -147,13 +164,19 @@ def _(environment: Environment) -> None:
         library.symlink_to(f"/root/.cache/uv/archive-v0/gone/torch/lib/{library.name}")
 
 
-@entry("an older C++ runtime on LD_LIBRARY_PATH", "cpu", {"libstdcxx-too-old"}, names=r"libstdc\+\+")
+@entry("an older C++ runtime on LD_LIBRARY_PATH", "cpu", {"libstdcxx-too-old"}, names=r"libstdc\+\+", fix=NOT_TORCH)
 def _(environment: Environment) -> None:
     environment.compiled("int old;", environment.beside / "lib" / "libstdc++.so.6")
     environment.variables["LD_LIBRARY_PATH"] = str(environment.beside / "lib")
 
 
-@entry("a library of torch that needs a newer processor", "cpu", DAMAGED, names="instruction|processor|SIGILL")
+@entry(
+    "a library of torch that needs a newer processor",
+    "cpu",
+    DAMAGED,
+    names="instruction|processor|SIGILL",
+    fix=NOT_TORCH,
+)
 def _(environment: Environment) -> None:
     code = "__attribute__((constructor)) static void start(void) { __builtin_trap(); }"
     environment.compiled(code, environment.torch / "lib" / "libshm.so")
@@ -165,7 +188,7 @@ def _(environment: Environment) -> None:
     environment.compiled(code, environment.torch / "lib" / "libshm.so")
 
 
-@entry("numpy crashes", "cpu", NEEDED, names="numpy", proof=TORCH + "import numpy")
+@entry("numpy crashes", "cpu", NEEDED, names="numpy", fix="numpy", proof=TORCH + "import numpy")
 def _(environment: Environment) -> None:
     code = "__attribute__((constructor)) static void start(void) { *(volatile int *)0 = 1; }"
     (library,) = environment.site.glob("numpy/_core/_multiarray_umath.*.so")

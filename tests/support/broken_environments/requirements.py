@@ -6,7 +6,7 @@ from tests.support.broken_environments.entries import COMPILE, TORCH, Breaks, Ca
 from tests.support.broken_environments.environment import Environment
 
 CATALOGUE = Catalogue("1 requirements")
-NEEDED = {"requirements-not-met", "torch-import-fails", "torch-install-damaged", "framework-cuda-libs-missing"}
+NEEDED = {"requirements-incomplete", "torch-import-fails", "framework-cuda-libs-missing"}
 OTHER_VERSION = NEEDED | {"cudnn-mismatch", "ld-library-path-shadow", "triton-too-old"}
 NMS = "import torch, torchvision; torchvision.ops.nms(torch.rand(4, 4), torch.rand(4), 0.5)"
 PIP_CHECK = "import runpy, sys\nsys.argv = ['pip', 'check']\nrunpy.run_module('pip', run_name='__main__')"
@@ -59,6 +59,7 @@ cpu("jinja2 uninstalled", uninstalled("jinja2"), "jinja2", imports("jinja2"))
 cpu("markupsafe uninstalled", uninstalled("markupsafe"), "markupsafe", imports("jinja2"))
 cpu("filelock emptied", removed("filelock"), "filelock", imports("filelock"))
 cpu("fsspec uninstalled", uninstalled("fsspec"), "fsspec", imports("torch.distributed.checkpoint", "fsspec"))
+cpu("sympy half deleted", removed("sympy/core"), "sympy")
 cpu("numpy half deleted", removed("numpy/_core/*.py"), "numpy", "import numpy")
 
 cuda("triton uninstalled", uninstalled("triton"), "triton", PIP_CHECK)
@@ -72,6 +73,7 @@ cuda("NCCL of cu13 came and went", twin("nvidia-nccl-cu13==2.27.7"), "nccl", rep
 cuda("cuSPARSELt of cu13 came and went", twin("nvidia-cusparselt-cu13==0.8.0"), "cusparselt", repair=True)
 cuda("nvJitLink 12.1 under cuSPARSE 12.5", installed("nvidia-nvjitlink-cu12==12.1.105"), "nvjitlink", repair=True)
 cuda("cuDNN 9.1 under a torch of cuDNN 9.10", installed("nvidia-cudnn-cu12==9.1.0.70"), "cudnn")
+cuda("cuBLAS deleted by hand", removed("nvidia/cublas"), "cublas", repair=True)
 cuda("pillow uninstalled", uninstalled("pillow"), "pillow", imports("torchvision"), repair=True)
 
 add = CATALOGUE.add
@@ -86,6 +88,15 @@ add(
     proof="import torch, xformers.ops, xformers._C",
 )
 add("jaxlib of an older jax", "rocm", NEEDED, installed("jaxlib==0.6.2"), names="jaxlib", proof=imports("jax"))
+add(
+    "the ROCm plugin of an older jax",
+    "rocm",
+    NEEDED,
+    installed("jax-rocm7-plugin==0.9.2"),
+    names="jax.rocm7",
+    proof=PIP_CHECK,
+    warning=True,
+)
 add("ml_dtypes uninstalled", "rocm", NEEDED, uninstalled("ml_dtypes"), names="ml.dtypes", proof=imports("jax"))
 add(
     "the ROCm plugin's PJRT library uninstalled",
@@ -107,3 +118,23 @@ add(
 def _(environment: Environment) -> None:
     environment.install("onnxruntime-gpu==1.22.0")
     environment.install("onnxruntime==1.22.0", "flatbuffers", "coloredlogs", "humanfriendly", "protobuf")
+
+
+@CATALOGUE.entry(
+    "two Tritons in one folder",
+    "cuda-old",
+    OTHER_VERSION,
+    names="triton",
+    warning=True,
+    proof="import triton\nfrom importlib.metadata import version\nassert triton.__version__ == version('triton')",
+)
+def _(environment: Environment) -> None:
+    environment.install("triton-rocm==3.0.0rc1")
+
+
+@CATALOGUE.entry(
+    "numpy 2 with a torch for numpy 1", "cuda-old", {"numpy2-old-torch"}, proof="import torch; torch.ones(2).numpy()"
+)
+def _(environment: Environment) -> None:
+    environment.uninstall("torchvision", "xformers")
+    environment.install("torch==2.2.2", "triton==2.2.0", "nvidia-cudnn-cu12==8.9.2.26", "nvidia-nccl-cu12==2.19.3")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.broken_environments.entries import TORCH, Breaks, Catalogue
+from tests.support.broken_environments.entries import NOT_TORCH, TORCH, Breaks, Catalogue
 from tests.support.broken_environments.environment import Environment
 
 CATALOGUE = Catalogue("5 shadowing")
@@ -31,7 +31,7 @@ def named(module: str) -> str:
 
 def shadow(where: Callable[[str, str], Breaks], module: str, place: str, content: str = "VALUE = 1\n") -> None:
     name = f"{module}.py {place}"
-    CATALOGUE.add(name, "cpu", SHADOWED, where(module, content), names=named(module))
+    CATALOGUE.add(name, "cpu", SHADOWED, where(module, content), names=named(module), fix=NOT_TORCH)
 
 
 for name in ("queue", "numbers", "random", "types", "copy"):
@@ -45,6 +45,7 @@ CATALOGUE.add(
     SHADOWED,
     working_folder("numpy", "def array(*values): return values\n"),
     names=named("numpy"),
+    fix=NOT_TORCH,
     proof=TORCH + "torch.ones(2).numpy()",
     warning=True,
 )
@@ -58,7 +59,7 @@ def _(environment: Environment) -> None:
     (folder / "version.py.tpl").write_text("")
 
 
-@CATALOGUE.entry("a .pth file puts a folder first", "cpu", SHADOWED, names=named("queue"))
+@CATALOGUE.entry("a .pth file puts a folder first", "cpu", SHADOWED, names=named("queue"), fix=NOT_TORCH)
 def _(environment: Environment) -> None:
     environment.module(environment.beside / "mine", "queue")
     environment.write("mine.pth", f"import sys; sys.path.insert(0, {str(environment.beside / 'mine')!r})\n")
@@ -67,7 +68,7 @@ def _(environment: Environment) -> None:
 @CATALOGUE.entry(
     "PYTHONPATH names the packages of another Python",
     "cuda-new",
-    SHADOWED | {"torch-import-fails", "requirement-damaged"},
+    SHADOWED | {"torch-import-fails"},
     names="numpy|PYTHONPATH",
     proof=TORCH + "import numpy",
 )
@@ -82,7 +83,7 @@ def _(environment: Environment) -> None:
 @CATALOGUE.entry(
     "the user site has an older typing_extensions",
     "cpu",
-    SHADOWED | {"torch-import-fails", "requirements-not-met"},
+    SHADOWED | {"torch-import-fails", "requirements-incomplete"},
     names="typing.extensions",
 )
 def _(environment: Environment) -> None:
@@ -160,7 +161,7 @@ def _(environment: Environment) -> None:
 @LATE.entry(
     "NVRTC without its builtins",
     "cuda-new",
-    LIBRARY | {"requirements-not-met", "torch-install-damaged", "requirement-damaged"},
+    LIBRARY | {"requirements-incomplete", "torch-install-damaged"},
     names="nvrtc",
     proof=NVRTC,
 )
@@ -171,7 +172,7 @@ def _(environment: Environment) -> None:
 @LATE.entry(
     "a sublibrary of cuDNN deleted",
     "cuda-new",
-    LIBRARY | {"requirements-not-met", "requirement-damaged"},
+    LIBRARY | {"requirements-incomplete"},
     names="cudnn",
 )
 def _(environment: Environment) -> None:

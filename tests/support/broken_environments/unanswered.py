@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from tests.support.broken_environments.entries import Catalogue
+from tests.support.broken_environments.entries import NOT_TORCH, Catalogue
 from tests.support.broken_environments.environment import Environment
 
 CATALOGUE = Catalogue("3 no answer")
 INTERRUPTED = Catalogue("4 interrupted install")
-NO_ANSWER = {"torch-import-fails", "python-not-answering", "python-broken", "unknown"}
+NO_ANSWER = {"torch-import-fails", "environment-unreadable", "unknown"}
 entry, interrupted = CATALOGUE.entry, INTERRUPTED.entry
 
 
-@entry("sitecustomize hangs", "cpu", NO_ANSWER, limit=30)
+@entry("sitecustomize hangs", "cpu", NO_ANSWER, fix=NOT_TORCH, limit=30)
 def _(environment: Environment) -> None:
     environment.write("sitecustomize.py", "import time\ntime.sleep(3600)\n")
 
 
-@entry("sitecustomize ends the interpreter", "cpu", NO_ANSWER)
+@entry("sitecustomize ends the interpreter", "cpu", NO_ANSWER, fix=NOT_TORCH)
 def _(environment: Environment) -> None:
     environment.write("sitecustomize.py", "import os\nos._exit(0)\n")
 
 
-@entry("a .pth file ends the interpreter", "cpu", NO_ANSWER)
+@entry("a .pth file ends the interpreter", "cpu", NO_ANSWER, fix=NOT_TORCH)
 def _(environment: Environment) -> None:
     environment.write("coverage_start.pth", "import sys; sys.exit('coverage is not configured')\n")
 
@@ -38,21 +38,18 @@ def _(environment: Environment) -> None:
 
 @entry("torch ends the interpreter", "cuda-new", NO_ANSWER | {"torch-install-damaged"})
 def _(environment: Environment) -> None:
-    environment.write(
-        "sitecustomize.py", "import builtins, os\ntry:\n import usercustomize\nexcept ImportError:\n pass\n"
-    )
     text = (environment.torch / "__init__.py").read_text()
     environment.write("torch/__init__.py", text.replace("import sys\n", "import sys\nsys.exit(0)\n", 1))
 
 
-@entry("the Python below the venv is gone", "cpu", NO_ANSWER)
+@entry("the Python below the venv is gone", "cpu", NO_ANSWER, fix=NOT_TORCH)
 def _(environment: Environment) -> None:
     for link in environment.prefix.glob("bin/python*"):
         link.unlink()
         link.symlink_to("/opt/python-3.11.2/bin/python3.11")
 
 
-@entry("PYTHONHOME of another Python", "cpu", NO_ANSWER, names="PYTHONHOME")
+@entry("PYTHONHOME of another Python", "cpu", NO_ANSWER, fix=NOT_TORCH, names="PYTHONHOME")
 def _(environment: Environment) -> None:
     environment.described["PYTHONHOME"] = "/opt/python-3.11.2"
 
@@ -65,7 +62,7 @@ def _(environment: Environment) -> None:
 @interrupted(
     "pip was killed while it replaced torch",
     "cuda-new",
-    {"torch-install-interrupted", "torch-missing"},
+    {"torch-install-damaged", "torch-missing"},
     names="~orch|interrupted",
 )
 def _(environment: Environment) -> None:
@@ -77,7 +74,7 @@ def _(environment: Environment) -> None:
 @interrupted(
     "pip was killed before it wrote RECORD",
     "cuda-new",
-    {"torch-install-interrupted", "torch-install-damaged", "torch-import-fails"},
+    {"torch-install-damaged", "torch-import-fails"},
     names="RECORD|interrupted",
 )
 def _(environment: Environment) -> None:
@@ -87,7 +84,7 @@ def _(environment: Environment) -> None:
 @interrupted(
     "a left-over folder torch",
     "cpu",
-    {"torch-install-interrupted", "torch-import-fails", "torch-install-damaged", "torch-shadowed", "torch-missing"},
+    {"torch-install-damaged", "torch-import-fails", "torch-shadowed", "torch-missing"},
     names="torch",
 )
 def _(environment: Environment) -> None:
@@ -98,7 +95,7 @@ def _(environment: Environment) -> None:
 @interrupted(
     "torch deleted by hand",
     "cuda-new",
-    {"torch-install-interrupted", "torch-install-damaged", "torch-import-fails"},
+    {"torch-install-damaged", "torch-import-fails"},
     names="torch",
 )
 def _(environment: Environment) -> None:
@@ -108,7 +105,7 @@ def _(environment: Environment) -> None:
 @interrupted(
     "torch half upgraded",
     "cuda-new",
-    {"torch-install-interrupted", "torch-install-damaged", "torch-import-fails", "torch-shadowed"},
+    {"torch-install-damaged", "torch-import-fails", "torch-shadowed"},
     names=r"2\.5\.1",
 )
 def _(environment: Environment) -> None:
