@@ -99,10 +99,12 @@ def _(environment: Environment) -> None:
 
 @control("packages of the system are visible", "cpu")
 def _(environment: Environment) -> None:
-    settings = environment.prefix / "pyvenv.cfg"
-    text = settings.read_text().replace("packages = false", "packages = true")
-    settings.unlink()
-    settings.write_text(text)
+    environment.setting("include-system-site-packages", "true")
+
+
+@control("a venv above the system's torch", "cpu")
+def _(environment: Environment) -> None:
+    environment.into_the_system()
 
 
 @control("PYTHONPATH with modules of one's own", "cpu")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import zipfile
@@ -83,6 +84,27 @@ class Environment:
         """A module that a person keeps in a folder of their own."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.py").write_text(content)
+
+    def setting(self, name: str, value: str) -> None:
+        """A line of pyvenv.cfg."""
+        settings = self.prefix / "pyvenv.cfg"
+        text = re.sub(rf"(?m)^{name} = .*$", f"{name} = {value}", settings.read_text())
+        settings.unlink()
+        settings.write_text(text)
+
+    def into_the_system(self) -> None:
+        """All packages move to a Python of their own, and the copy becomes an empty venv that sees them."""
+        home = re.search(r"(?m)^home = (.*)$", (self.prefix / "pyvenv.cfg").read_text())
+        real, system = Path(home[1]).parent if home else Path("/usr"), self.beside / "python"
+        if real == Path("/usr") or subprocess.run(["cp", "-al", real, system], check=False).returncode:
+            raise UnavailableError(f"the Python in {real} cannot be copied by hard links")
+        for package in self.site.iterdir():
+            target = system / package.relative_to(self.prefix)
+            if not target.exists():
+                package.rename(target)
+        shutil.rmtree(self.prefix)
+        made = [system / "bin" / "python3", "-m", "venv", "--system-site-packages", "--without-pip", self.prefix]
+        subprocess.run(made, check=True)
 
     def pip(self, *words: str) -> str:
         """pip of the copy; what it says."""

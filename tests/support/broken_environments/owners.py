@@ -64,6 +64,7 @@ def _(environment: Environment) -> None:
     names="numpy",
     fix="numpy",
     proof="import numpy",
+    warning=True,
     repair=True,
 )
 def _(environment: Environment) -> None:
@@ -79,7 +80,7 @@ def _(environment: Environment) -> None:
 
 @entry("numpy for aarch64", "cpu", NEEDED, names="aarch64", fix="numpy", proof="import numpy", repair=True)
 def _(environment: Environment) -> None:
-    version = environment.dist_info("numpy").name.split("-")[1].removesuffix(".dist-info")
+    version = environment.dist_info("numpy").name.removesuffix(".dist-info").split("-")[1]
     wheel = ("--platform", "manylinux_2_28_aarch64", "--platform", "manylinux_2_27_aarch64", "--only-binary=:all:")
     environment.remove("numpy*")
     environment.pip("install", "-q", "--no-deps", *wheel, "--target", str(environment.site), f"numpy=={version}")

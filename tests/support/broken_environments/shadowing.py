@@ -87,13 +87,26 @@ def _(environment: Environment) -> None:
     names="typing.extensions",
 )
 def _(environment: Environment) -> None:
-    settings = (environment.prefix / "pyvenv.cfg").read_text().replace("packages = false", "packages = true")
-    (environment.prefix / "pyvenv.cfg").unlink()
-    (environment.prefix / "pyvenv.cfg").write_text(settings)
+    environment.setting("include-system-site-packages", "true")
     environment.uninstall("typing_extensions")
     user = environment.beside / "home" / ".local" / "lib" / environment.site.parent.name / "site-packages"
     environment.pip("install", "-q", "--no-deps", "--target", str(user), "typing_extensions==3.7.4.3")
     environment.variables["HOME"] = str(environment.beside / "home")
+
+
+@CATALOGUE.entry(
+    "a venv above the system's torch has an older typing_extensions",
+    "cpu",
+    SHADOWED | {"torch-import-fails", "requirements-incomplete"},
+    names="typing.extensions",
+    fix=NOT_TORCH,
+)
+def _(environment: Environment) -> None:
+    older = environment.beside / "older"
+    environment.pip("install", "-q", "--no-deps", "--target", str(older), "typing_extensions==3.7.4.3")
+    environment.into_the_system()
+    for part in older.iterdir():
+        part.rename(environment.site / part.name)
 
 
 LATE = Catalogue("6 libraries opened late")
