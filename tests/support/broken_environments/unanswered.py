@@ -85,7 +85,7 @@ def _(environment: Environment) -> None:
     "a left-over folder torch",
     "cpu",
     {"torch-install-damaged", "torch-import-fails", "torch-shadowed", "torch-missing"},
-    names="torch",
+    names="left|remain|namespace|site-packages/torch",
 )
 def _(environment: Environment) -> None:
     environment.uninstall("torch")
