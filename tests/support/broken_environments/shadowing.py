@@ -30,8 +30,9 @@ def named(module: str) -> str:
 
 
 def shadow(where: Callable[[str, str], Breaks], module: str, place: str, content: str = "VALUE = 1\n") -> None:
-    name = f"{module}.py {place}"
-    CATALOGUE.add(name, "cpu", SHADOWED, where(module, content), names=named(module), fix=NOT_TORCH)
+    """The working folder counts for `python -c`, `-m` and notebooks, not for a script elsewhere: a warning is enough."""
+    name, mild = f"{module}.py {place}", where is working_folder
+    CATALOGUE.add(name, "cpu", SHADOWED, where(module, content), names=named(module), fix=NOT_TORCH, warning=mild)
 
 
 for name in ("queue", "numbers", "random", "types", "copy"):
@@ -51,7 +52,7 @@ CATALOGUE.add(
 )
 
 
-@CATALOGUE.entry("a checkout of torch is the working folder", "cpu", SHADOWED, names="torch")
+@CATALOGUE.entry("a checkout of torch is the working folder", "cpu", SHADOWED, names="torch", warning=True)
 def _(environment: Environment) -> None:
     folder = environment.folder / "torch"
     folder.mkdir()
@@ -85,6 +86,7 @@ def _(environment: Environment) -> None:
     "cpu",
     SHADOWED | {"torch-import-fails", "requirements-incomplete"},
     names="typing.extensions",
+    fix=NOT_TORCH,
 )
 def _(environment: Environment) -> None:
     environment.setting("include-system-site-packages", "true")
