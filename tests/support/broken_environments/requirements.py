@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 from tests.support.broken_environments.entries import COMPILE, TORCH, Breaks, Catalogue, imports
 from tests.support.broken_environments.environment import Environment
 
@@ -121,15 +123,23 @@ def _(environment: Environment) -> None:
 
 
 @CATALOGUE.entry(
-    "two Tritons in one folder",
-    "cuda-old",
-    OTHER_VERSION,
+    "Triton for ROCm over Triton",
+    "cuda-new",
+    OTHER_VERSION | {"triton-other-vendor"},
     names="triton",
     warning=True,
     proof="import triton\nfrom importlib.metadata import version\nassert triton.__version__ == version('triton')",
 )
 def _(environment: Environment) -> None:
-    environment.install("triton-rocm==3.0.0rc1")
+    """torch's index has the wheel; here an older Triton gets its name."""
+    other = environment.unpacked("triton==3.3.0")
+    environment.remove("triton")
+    subprocess.run(["cp", "-al", other / "triton", environment.site], check=True)
+    info = "pytorch_triton_rocm-3.3.0.dist-info"
+    for name in ("METADATA", "RECORD", "WHEEL"):
+        text = (other / "triton-3.3.0.dist-info" / name).read_text()
+        text = text.replace("Name: triton", "Name: pytorch-triton-rocm").replace("triton-3.3.0.dist-info", info)
+        environment.write(f"{info}/{name}", text)
 
 
 @CATALOGUE.entry(
