@@ -125,7 +125,7 @@ def _(environment: Environment) -> None:
 @CATALOGUE.entry(
     "Triton for ROCm over Triton",
     "cuda-new",
-    OTHER_VERSION | {"triton-other-vendor"},
+    OTHER_VERSION | {"triton-overwritten"},
     names="triton",
     warning=True,
     proof="import triton\nfrom importlib.metadata import version\nassert triton.__version__ == version('triton')",
