@@ -30,7 +30,7 @@ def named(module: str) -> str:
 
 
 def shadow(where: Callable[[str, str], Breaks], module: str, place: str, content: str = "VALUE = 1\n") -> None:
-    """The working folder counts for `python -c`, `-m` and notebooks, not for a script elsewhere: a warning is fine."""
+    """The working folder counts for `python -c`, `-m` and notebooks, not for a script elsewhere."""
     name, mild = f"{module}.py {place}", where is working_folder
     CATALOGUE.add(name, "cpu", SHADOWED, where(module, content), names=named(module), fix=NOT_TORCH, warning=mild)
 
