@@ -51,17 +51,27 @@ def _(environment: Environment) -> None:
 
 @control("LD_LIBRARY_PATH has an older cuSPARSE, and RPATH wins", "cuda-old")
 def _(environment: Environment) -> None:
-    place = environment.unpacked("nvidia-cusparse-cu12==12.1.0.106") / "nvidia" / "cusparse" / "lib"
-    environment.variables["LD_LIBRARY_PATH"] = str(place)
+    environment.library_path("nvidia-cusparse-cu12==12.1.0.106", "cusparse")
+
+
+@control("LD_LIBRARY_PATH has an older nvJitLink, and RPATH wins", "cuda-new")
+def _(environment: Environment) -> None:
+    environment.library_path("nvidia-nvjitlink-cu12==12.1.105", "nvjitlink")
+
+
+@control("LD_LIBRARY_PATH has an older cuBLASLt, and RPATH wins", "cuda-new")
+def _(environment: Environment) -> None:
+    environment.library_path("nvidia-cublas-cu12==12.1.3.1", "cublas", "libcublasLt*")
+
+
+@control("LD_LIBRARY_PATH has the same cuDNN again", "cuda-old")
+def _(environment: Environment) -> None:
+    environment.library_path("nvidia-cudnn-cu12==9.1.0.70", "cudnn")
 
 
 @control("NVRTC builtins of another CUDA on LD_LIBRARY_PATH", "cuda-new")
 def _(environment: Environment) -> None:
-    place = environment.unpacked("nvidia-cuda-nvrtc-cu12==12.6.77") / "nvidia" / "cuda_nvrtc" / "lib"
-    (environment.beside / "lib").mkdir()
-    for library in place.glob("libnvrtc-builtins*"):
-        (environment.beside / "lib" / library.name).symlink_to(library)
-    environment.variables["LD_LIBRARY_PATH"] = str(environment.beside / "lib")
+    environment.library_path("nvidia-cuda-nvrtc-cu12==12.6.77", "cuda_nvrtc", "libnvrtc-builtins*")
 
 
 @control("LD_PRELOAD names nothing", "cpu")

@@ -133,6 +133,14 @@ class Environment:
             place.with_suffix(".part").rename(place)
         return place
 
+    def library_path(self, requirement: str, folder: str, only: str = "*") -> None:
+        """LD_LIBRARY_PATH names libraries of another release, as modules and tutorials set it."""
+        links = self.beside / "lib"
+        links.mkdir()
+        for library in (self.unpacked(requirement) / "nvidia" / folder / "lib").glob(only):
+            (links / library.name).symlink_to(library)
+        self.variables["LD_LIBRARY_PATH"] = str(links)
+
     def compiled(self, source: str, target: Path) -> Path:
         """A shared library of C code."""
         if shutil.which("gcc") is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 from tests.support.broken_environments.entries import NOT_TORCH, TORCH, Breaks, Catalogue
 from tests.support.broken_environments.environment import Environment
@@ -122,52 +121,53 @@ assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), code, b"f", 0, None, None
 assert nvrtc.nvrtcCompileProgram(program, 0, None) == 0, "NVRTC cannot compile"
 """
 
-
-def library_path(requirement: str, folder: str, *, only: str = "*") -> Breaks:
-    """LD_LIBRARY_PATH names the libraries of another release, as modules and tutorials set it."""
-
-    def breaks(environment: Environment) -> None:
-        place: Path = environment.unpacked(requirement) / "nvidia" / folder / "lib"
-        links = environment.beside / "lib"
-        links.mkdir()
-        for library in place.glob(only):
-            (links / library.name).symlink_to(library)
-        environment.variables["LD_LIBRARY_PATH"] = str(links)
-
-    return breaks
-
-
-LATE.add(
-    "cuDNN 9.1 on LD_LIBRARY_PATH",
-    "cuda-new",
-    LIBRARY,
-    library_path("nvidia-cudnn-cu12==9.1.0.70", "cudnn"),
-    names="cudnn",
+WHEELS_CUBLAS = (
+    TORCH
+    + """
+loaded = {line.split()[-1] for line in open("/proc/self/maps") if "libcublas.so" in line}
+assert all("site-packages" in path for path in loaded), f"{loaded} is loaded, not the wheel's"
+"""
 )
-LATE.add(
+
+
+def library_path(requirement: str, folder: str, only: str = "*") -> Breaks:
+    return lambda environment: environment.library_path(requirement, folder, only)
+
+
+CUDNN_91, CUDNN_910 = "nvidia-cudnn-cu12==9.1.0.70", "nvidia-cudnn-cu12==9.10.2.21"
+late = LATE.add
+late("cuDNN 9.1 on LD_LIBRARY_PATH", "cuda-new", LIBRARY, library_path(CUDNN_91, "cudnn"), names="cudnn")
+late(
     "sublibraries of cuDNN 9.1 on LD_LIBRARY_PATH",
     "cuda-new",
     LIBRARY,
-    library_path("nvidia-cudnn-cu12==9.1.0.70", "cudnn", only="libcudnn_*"),
+    library_path(CUDNN_91, "cudnn", "libcudnn_*"),
     names="cudnn",
 )
-LATE.add(
+late(
+    "sublibraries of cuDNN 9.10 on LD_LIBRARY_PATH",
+    "cuda-old",
+    LIBRARY,
+    library_path(CUDNN_910, "cudnn", "libcudnn_*"),
+    names="cudnn",
+)
+late(
     "nvJitLink 12.1 on LD_LIBRARY_PATH",
-    "cuda-new",
+    "cuda-old",
     LIBRARY,
     library_path("nvidia-nvjitlink-cu12==12.1.105", "nvjitlink"),
     names="nvjitlink",
 )
-LATE.add(
-    "cuBLASLt 12.1 on LD_LIBRARY_PATH",
+
+
+@LATE.entry(
+    "cuBLAS 12.1 on LD_PRELOAD",
     "cuda-new",
     LIBRARY,
-    library_path("nvidia-cublas-cu12==12.1.3.1", "cublas", only="libcublasLt*"),
-    names="cublas",
+    names="cublas|LD_PRELOAD",
+    proof=WHEELS_CUBLAS,
+    warning=True,
 )
-
-
-@LATE.entry("cuBLAS 12.1 on LD_PRELOAD", "cuda-new", LIBRARY, names="cublas|LD_PRELOAD")
 def _(environment: Environment) -> None:
     place = environment.unpacked("nvidia-cublas-cu12==12.1.3.1") / "nvidia" / "cublas" / "lib"
     environment.variables["LD_PRELOAD"] = f"{place}/libcublasLt.so.12:{place}/libcublas.so.12"
