@@ -180,13 +180,13 @@ def _(environment: Environment) -> None:
 )
 def _(environment: Environment) -> None:
     code = "__attribute__((constructor)) static void start(void) { __builtin_trap(); }"
-    environment.compiled(code, environment.torch / "lib" / "libshm.so")
+    environment.compiled(code, environment.torch / "lib" / "libtorch_global_deps.so")
 
 
 @entry("a library of torch that crashes", "cpu", DAMAGED | {"smoke-crash"}, names="SIGSEGV|segmentation|crash")
 def _(environment: Environment) -> None:
     code = "__attribute__((constructor)) static void start(void) { *(volatile int *)0 = 1; }"
-    environment.compiled(code, environment.torch / "lib" / "libshm.so")
+    environment.compiled(code, environment.torch / "lib" / "libtorch_global_deps.so")
 
 
 @entry("numpy crashes", "cpu", NEEDED, names="numpy", fix="numpy", proof=TORCH + "import numpy")
