@@ -74,8 +74,12 @@ def _(environment: Environment) -> None:
 
 @entry("torch's own extension of another Python", "cuda-new", DAMAGED, names="cpython-311|cp311|3.11")
 def _(environment: Environment) -> None:
-    (library,) = environment.torch.glob("_C.cpython-312-*.so")
-    library.rename(library.with_name(library.name.replace("312", "311")))
+    for library in environment.torch.rglob("*.cpython-312-*.so"):
+        library.rename(library.with_name(library.name.replace("312", "311")))
+    for name in ("RECORD", "WHEEL"):
+        text = (environment.dist_info("torch") / name).read_text()
+        text = text.replace("cpython-312", "cpython-311").replace("cp312", "cp311")
+        environment.write(environment.dist_info("torch") / name, text)
 
 
 @entry("numpy for aarch64", "cpu", NEEDED, names="aarch64", fix="numpy", proof="import numpy", repair=True)
@@ -165,7 +169,13 @@ def _(environment: Environment) -> None:
         library.symlink_to(f"/root/.cache/uv/archive-v0/gone/torch/lib/{library.name}")
 
 
-@entry("an older C++ runtime on LD_LIBRARY_PATH", "cpu", {"libstdcxx-too-old"}, names=r"libstdc\+\+", fix=NOT_TORCH)
+@entry(
+    "an older C++ runtime on LD_LIBRARY_PATH",
+    "cpu",
+    {"libstdcxx-too-old", "torch-import-fails"},
+    names=r"libstdc\+\+",
+    fix=NOT_TORCH,
+)
 def _(environment: Environment) -> None:
     environment.compiled("int old;", environment.beside / "lib" / "libstdc++.so.6")
     environment.variables["LD_LIBRARY_PATH"] = str(environment.beside / "lib")

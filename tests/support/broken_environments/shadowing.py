@@ -134,7 +134,7 @@ def library_path(requirement: str, folder: str, only: str = "*") -> Breaks:
     return lambda environment: environment.library_path(requirement, folder, only)
 
 
-CUDNN_91, CUDNN_910 = "nvidia-cudnn-cu12==9.1.0.70", "nvidia-cudnn-cu12==9.10.2.21"
+CUDNN_91 = "nvidia-cudnn-cu12==9.1.0.70"
 late = LATE.add
 late("cuDNN 9.1 on LD_LIBRARY_PATH", "cuda-new", LIBRARY, library_path(CUDNN_91, "cudnn"), names="cudnn")
 late(
@@ -142,13 +142,6 @@ late(
     "cuda-new",
     LIBRARY,
     library_path(CUDNN_91, "cudnn", "libcudnn_*"),
-    names="cudnn",
-)
-late(
-    "sublibraries of cuDNN 9.10 on LD_LIBRARY_PATH",
-    "cuda-old",
-    LIBRARY,
-    library_path(CUDNN_910, "cudnn", "libcudnn_*"),
     names="cudnn",
 )
 late(
