@@ -157,11 +157,18 @@ def speaks_against(row: KnownIssue, situation: Situation, build: Build) -> bool:
 
 def version_beside(situation: Situation, build: Build, name: str) -> str | None:
     """Version of a package where a build that is not installed would be: torch's own come with it."""
-    if re.match(_TORCHS_OWN, name):
-        release = situation.matrix.release(build.version)
-        pin = release.triton if release and name == "triton" else None
-        return pin.removeprefix("==") if pin and pin.startswith("==") else None
-    return installed_version(situation, name)
+    if not re.match(_TORCHS_OWN, name):
+        return installed_version(situation, name)
+    release, major = situation.matrix.release(build.version), (build.cuda or "").partition(".")[0]
+    if release is None:
+        return None
+    pins = {
+        "triton": release.triton,
+        f"nvidia-cudnn-cu{major}": release.cudnn,
+        f"nvidia-nccl-cu{major}": release.nccl,
+    }
+    pin = (pins.get(name) or "").removeprefix("==")
+    return pin if pin[:1].isdigit() else None
 
 
 def installed_version(situation: Situation, name: str) -> str | None:
