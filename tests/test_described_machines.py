@@ -129,7 +129,7 @@ def test_a_kernel_older_than_the_gpu_takes_a_driver_package_or_is_said_to() -> N
     described = "--gpu RX~9070~XT --torch 2.9.1+rocm6.4 --kernel"
     (finding,) = whatif(f"{described} 6.8.0-60-generic")["findings"]
     assert (finding["slug"], finding["severity"]) == ("amd-kernel-or-runtime-too-old", "warning")
-    assert "6.13" in finding["message"]
+    assert "6.11" in finding["message"]
     for healthy in ("6.14.0-24-generic", "6.8.0-60-generic --driver 6.12.12"):
         assert whatif(f"{described} {healthy}")["findings"] == []
 
@@ -184,6 +184,6 @@ def test_there_are_no_open_modules_before_515(driver: str, flavour: str) -> None
 def test_a_torch_that_has_no_wheel_for_the_described_python() -> None:
     asked = "--gpu RTX~4090 --driver 580.95.05 --torch 2.8.0+cu128"
     report = whatif(f"{asked} --python-version 3.14")
-    assert [finding["slug"] for finding in report["findings"]] == ["torch-wheel-missing"]
+    assert [f["slug"] for f in report["findings"] if f["severity"] != "note"] == ["torch-wheel-missing"]
     assert "torch==2.9" in " ".join(report["findings"][0]["fixes"][0]["steps"][0]["argv"])
     assert whatif(asked)["findings"] == whatif(f"{asked} --python-version 3.13")["findings"] == []

@@ -402,7 +402,8 @@ def test_a_recording_without_nvidia_smi_is_unknown(tmp_path: Path) -> None:
 
 
 def test_the_ptxas_of_the_default_toolkit_and_its_cuda(tmp_path: Path) -> None:
-    assert stack(tmp_path / "bare").ptxas.state in ("absent", "unknown")
+    write(tmp_path, "/usr/local/cuda/README", "")
+    assert stack(tmp_path).ptxas.absent
     write(tmp_path, "/usr/local/cuda/bin/ptxas", "")
     assert stack(tmp_path).ptxas.state == "unknown"
     versions = {"cuda": {"name": "CUDA SDK", "version": "13.0.20250912"}, "nvcc": {"version": "13.0.88"}}
