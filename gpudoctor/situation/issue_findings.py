@@ -45,9 +45,10 @@ def _matches(situation: Situation, when: IssueCondition) -> bool:
 
 
 def _version(situation: Situation, package: str) -> str | None:
-    """A torch that is only named has no files: beside it are the packages that come with it."""
+    """Version of an installed package. Beside a torch that is only named, and has no files, is the Triton that it
+    pins."""
     torch = situation.torch
-    if torch is not None and not torch.path:
+    if package == "triton" and torch is not None and not torch.path:
         return version_beside(situation, torch, package)
     return installed_version(situation, package)
 
