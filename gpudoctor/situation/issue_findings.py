@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.finding import Evidence, Finding, Fix, InstallSystemPackage, Manual, Reboot, SetVariable, Severity
+from gpudoctor.finding import (
+    Device,
+    Evidence,
+    Finding,
+    Fix,
+    InstallSystemPackage,
+    Manual,
+    Reboot,
+    SetVariable,
+    Severity,
+)
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.matrix.rows import IssueCondition, KnownIssue
 from gpudoctor.situation import Situation
@@ -96,12 +106,15 @@ def _finding(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, ..
     confidence = (
         "certain" if symptoms else {"high": "likely", "medium": "possible", "low": "possible"}[row.confidence]
     )
+    devices = tuple(Device.of(gpu) for gpu in _concerned(situation, row.when)) if row.when.vendor else ()
     return Finding(
         severity=_severity(row, bool(symptoms)),
         message=f"{leads[row.trigger]}: {text} {row.workaround}".strip(),
         saw=symptoms[-1].line if symptoms else _saw(situation, row),
         want=row.workaround,
         subject=row.id,
+        device=devices[0] if len(devices) == 1 else None,
+        devices=devices,
         confidence=confidence,  # type: ignore[arg-type]
         evidence=_evidence(situation, row, symptoms),
         fixes=(_fix(row),),
