@@ -125,6 +125,8 @@ class System(Record, frozen=True):
     shm: Fact[int] = unknown("not probed")
     """Size of /dev/shm."""
     secure_boot: Fact[bool] = unknown("not probed")
+    lockdown: Fact[str] = unknown("not probed")
+    """Mode of the kernel's lockdown: "none", "integrity" or "confidentiality"; absent if the kernel has none."""
     kernel_options: Fact[tuple[str, ...]] = unknown("not probed")
     """Options of the kernel command line that affect GPUs, modules or the IOMMU."""
     wsl: Fact[str] = unknown("not probed")
@@ -382,6 +384,8 @@ class HsaAgent(Record, frozen=True):
     """Marketing name; often only "AMD Radeon Graphics"."""
     pci_id: str | None = None
     """ "1002:73df"; unlike `isa` it does not follow HSA_OVERRIDE_GFX_VERSION."""
+    memory: int | None = None
+    """Size of its largest memory pool in bytes, as rocminfo prints it."""
 
 
 class HsaApi(Record, frozen=True):
@@ -391,6 +395,18 @@ class HsaApi(Record, frozen=True):
     message: str = ""
     library: str = ""
     agents: tuple[HsaAgent, ...] = ()
+
+
+class SmiGpu(Record, frozen=True):
+    """One GPU in the output of rocm-smi or amd-smi; what the output leaves out is "" or None."""
+
+    product: str = ""
+    pci_id: str | None = None
+    revision: str | None = None
+    bdf: str | None = None
+    gfx: str | None = None
+    memory: int | None = None
+    """Bytes."""
 
 
 class RocmInstall(Record, frozen=True):
@@ -417,6 +433,8 @@ class AmdStack(Record, frozen=True):
     firmware_package: Fact[str] = unknown("not probed")
     """Version of the linux-firmware package."""
     hsa: Fact[HsaApi] = unknown("not probed")
+    smi: Fact[tuple[SmiGpu, ...]] = unknown("not probed")
+    """What rocm-smi or amd-smi printed; only recordings have it."""
 
 
 # --- GPUs ---------------------------------------------------------------------------------------

@@ -29,7 +29,6 @@ from gpudoctor.situation.kernel_modules import (
     core_modules,
     for_running_kernel,
     kernel_too_old,
-    key_rejected,
     unbuilt_dkms,
 )
 from gpudoctor.situation.no_kernel_driver import because, rival, without_kfd
@@ -114,49 +113,6 @@ def module_blacklisted(situation: Situation) -> Verdicts:
             evidence=(Evidence(f"{vendor}.blocked", rule, source), Evidence.of("gpu.driver", gpus[0].driver)),
             fixes=(fix,),
             supersedes=("no-driver", "no-gpu"),
-        )
-
-
-@check("GPD112", "secure-boot-module-rejected", "driver")
-def secure_boot_module_rejected(situation: Situation) -> Verdicts:
-    """Secure Boot refuses the GPU's kernel module: its key is not enrolled.
-
-    ## Why it matters
-    The module is built and installed, but the kernel refuses to load it ("Key was rejected by service").
-
-    ## How it is judged
-    Certain if the kernel log has this line. Likely if Secure Boot is on, and the module for the running kernel is
-    installed but not loaded, and no rule forbids it.
-
-    ## Fix safety
-    A person enrols the key at the next boot, at the console. Switching Secure Boot off lowers the protection.
-    """
-    for severity, gpus in because(situation, "secure-boot-module-rejected"):
-        lines = key_rejected(situation, gpus[0].vendor)
-        module = "nvidia" if gpus[0].vendor == "nvidia" else "amdgpu"
-        enrol = (
-            "Sign the module with a machine owner key and enrol that key: "
-            "`sudo mokutil --import /var/lib/shim-signed/mok/MOK.der` (Ubuntu; elsewhere DKMS has it in "
-            '/var/lib/dkms/mok.pub), reboot, and choose "Enroll MOK" on the blue screen.'
-        )
-        off = "Switch Secure Boot off in the firmware setup, if your security rules allow it."
-        yield finding(
-            severity,
-            gpus,
-            message=f"Secure Boot is on, and the kernel refuses the module {module} for {called(gpus)}: "
-            "its signature is not trusted.",
-            saw=lines[-1].line if lines else f"Secure Boot on, {module} installed and not loaded",
-            want=f"{module} signed with an enrolled key",
-            confidence="certain" if lines else "likely",
-            evidence=(
-                Evidence.of("system.secure_boot", situation.machine.system.secure_boot),
-                *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
-            ),
-            fixes=(
-                Fix("Enrol the key that the module is signed with", (Manual(enrol, risk="reboot"),)),
-                Fix("Switch Secure Boot off", (Manual(off, risk="reboot"),)),
-            ),
-            supersedes=("no-driver",),
         )
 
 

@@ -208,6 +208,7 @@ def _silent_driver(situation: Situation) -> Iterator[Finding]:
 
 
 _FIRMWARE_MISSING = "amdgpu-firmware-missing"
+_FIRMWARE_REFUSED = ("amdgpu-firmware-refused", "amdgpu-firmware-not-loaded")
 
 
 def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) -> Finding:
@@ -218,7 +219,14 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
     old, lines = gpus[0].driver.value == "radeon", _start_failures(situation, gpus[0])
     where = " on the host of this container" if situation.in_container else ""
     missing = [line for line in lines if line.kind == _FIRMWARE_MISSING]
-    state = f"its firmware lacks {_file_of(missing[0])}" if missing else "amdgpu has not taken it"
+    refused = [line for line in lines if line.kind in _FIRMWARE_REFUSED]
+    state = (
+        f"its firmware lacks {_file_of(missing[0])}"
+        if missing
+        else "it refuses the firmware that linux-firmware has for it"
+        if refused
+        else "amdgpu has not taken it"
+    )
     if old:
         text = "Use the CPU build of torch, or another GPU: ROCm never supported this one."
         fixes: tuple[Fix, ...] = (Fix("Use the CPU or another GPU", (Manual(text),)),)
@@ -253,7 +261,7 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
 def _start_failures(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
     """Log lines in which amdgpu says why it did not start the GPU."""
     log = situation.machine.kernel_log.value
-    kinds = (_FIRMWARE_MISSING, "amdgpu-init-failed")
+    kinds = (_FIRMWARE_MISSING, *_FIRMWARE_REFUSED, "amdgpu-init-failed")
     return lines_about(gpu, tuple(fault for fault in log.faults if fault.kind in kinds)) if log else ()
 
 
@@ -267,6 +275,15 @@ def _unbound_fixes(lines: tuple[LogFault, ...]) -> tuple[Fix, ...]:
     update = InstallSystemPackage("linux-firmware", why="the installed release lacks files for this GPU")
     if any(line.kind == _FIRMWARE_MISSING for line in lines):
         return (Fix("Update linux-firmware", (update, Reboot(why="amdgpu loads the firmware when it starts"))),)
+    if any(line.kind in _FIRMWARE_REFUSED for line in lines):
+        other = Manual(
+            "If that is the newest release, or the trouble began with an update of it: install the release of "
+            "linux-firmware before it, rebuild the initial ramdisk (`sudo update-initramfs -u`; `sudo dracut "
+            "--force`), and reboot. The BIOS is not the reason.",
+            risk="reboot",
+        )
+        newer = InstallSystemPackage("linux-firmware", why="the GPU refuses files of the installed release")
+        return (Fix("Install another release of linux-firmware", (newer, other)),)
     read = "Read the reason in the kernel log (`sudo dmesg | grep -i amdgpu`), update the BIOS, and reboot."
     return (Fix("Find out why amdgpu does not take the GPU", (Manual(read, risk="reboot"),)),)
 

@@ -85,7 +85,7 @@ def _gpu(
     stack: NvidiaStack,
     matrix: Matrix,
 ) -> Gpu:
-    pci_id = device.pci_id if device else (nvml.pci_id if nvml else None)
+    pci_id = (device.pci_id or None) if device else (nvml.pci_id if nvml else None)
     name = (nvml.name if nvml else "") or (proc.model if proc else "")
     identity = _identity(matrix, pci_id, device.revision if device else None, name)
     arch = _arch(nvml, identity, pci_id, stack)
@@ -93,7 +93,7 @@ def _gpu(
         vendor="nvidia",
         name=_name(name, identity, pci_id, address),
         arch=arch,
-        bdf=address,
+        bdf=address or None,
         pci_id=pci_id,
         revision=device.revision if device else None,
         chip=identity.chip if identity else None,

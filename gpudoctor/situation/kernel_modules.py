@@ -61,8 +61,38 @@ def unbuilt_dkms(situation: Situation, vendor: Vendor) -> tuple[DkmsModule, ...]
     return () if any(tree.kernel == kernel and tree.status == "installed" for tree in mine) else mine
 
 
+SECURE_BOOT, LOCKDOWN = "secure-boot-module-rejected", "kernel-lockdown"
+_KEY_REJECTED = "Key was rejected by service"
+"""What Secure Boot nearly always, and other rules seldom, make modprobe print."""
+
+
+def signature_rule(situation: Situation) -> str | None:
+    """The slug of what makes this kernel refuse modules without a trusted signature: Secure Boot, which locks the
+    kernel down as well, or lockdown or module.sig_enforce alone. None if nothing is known to."""
+    system = situation.machine.system
+    if system.secure_boot.value:
+        return SECURE_BOOT
+    enforced = any(map(_enforces_signatures, system.kernel_options.value or ()))
+    return LOCKDOWN if enforced or system.lockdown.value in ("integrity", "confidentiality") else None
+
+
+def signature_refusal(situation: Situation, vendor: Vendor) -> str | None:
+    """The slug of what refused a module of this vendor, if the kernel log has such a line."""
+    lines = key_rejected(situation, vendor)
+    if not lines:
+        return None
+    unknown = situation.machine.system.secure_boot.undecided or any(_KEY_REJECTED in line.line for line in lines)
+    secure_boot = unknown and not any("Lockdown:" in line.line for line in lines)
+    return signature_rule(situation) or (SECURE_BOOT if secure_boot else LOCKDOWN)
+
+
+def _enforces_signatures(option: str) -> bool:
+    name, _, value = option.partition("=")
+    return name == "lockdown" or (name == "module.sig_enforce" and value in ("", "1", "y", "Y"))
+
+
 def key_rejected(situation: Situation, vendor: Vendor) -> tuple[LogFault, ...]:
-    """Lines that say that Secure Boot refused a module of this vendor, or an unnamed module."""
+    """Lines that say that the kernel refused the signature of a module of this vendor, or of an unnamed module."""
     other = re.compile(r"'(amdgpu|amdkcl|amdttm)" if vendor == "nvidia" else r"'nvidia")
     return tuple(
         fault for fault in situation.log_faults("secure-boot-module-rejected") if not other.search(fault.line)

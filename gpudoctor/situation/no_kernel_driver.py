@@ -17,7 +17,8 @@ from gpudoctor.situation.kernel_modules import (
     core_modules,
     for_running_kernel,
     kernel_too_old,
-    key_rejected,
+    signature_refusal,
+    signature_rule,
     unbuilt_dkms,
 )
 from gpudoctor.situation.nvidia_driver import refusal, refusals
@@ -94,7 +95,7 @@ def weight(situation: Situation, gpu: Gpu) -> Weight:
 def computes(situation: Situation, gpu: Gpu) -> bool:
     """Whether some torch build supports the GPU, or it is too new to be known."""
     if gpu.vendor == "amd":
-        return gpu.arch.known or gpu.driver.value != "radeon"
+        return gpu.driver.value != "radeon" and (gpu.arch.value is None or has_build(situation, gpu))
     return runs_some_build(situation.matrix, gpu)
 
 
@@ -142,13 +143,15 @@ def _nvidia_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
         ready = for_running_kernel(situation, modules) is not None
         if blocked(situation, "nvidia") and (modules or not known):
             yield "module-blacklisted"
-        if key_rejected(situation, "nvidia") and (ready or not known):
-            yield "secure-boot-module-rejected"
+        refused = signature_refusal(situation, "nvidia")
+        if refused and (ready or not known):
+            yield refused
         misbuilt = situation.log_faults("nvidia-dkms-kernel-mismatch") or not ready
         if misbuilt and (modules or unbuilt_dkms(situation, "nvidia")) and situation.machine.system.kernel.known:
             yield "nvidia-dkms-kernel-mismatch"
-        if ready and situation.machine.system.secure_boot.value:
-            yield "secure-boot-module-rejected"
+        enforced = signature_rule(situation)
+        if ready and enforced:
+            yield enforced
     yield "no-driver"
 
 
@@ -156,8 +159,8 @@ def _amd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
     if not situation.in_container and gpu.driver.value != "radeon":
         if blocked(situation, "amd") or "nomodeset" in (situation.machine.system.kernel_options.value or ()):
             yield "module-blacklisted"
-        if key_rejected(situation, "amd"):
-            yield "secure-boot-module-rejected"
+        if refused := signature_refusal(situation, "amd"):
+            yield refused
         misbuilt = unbuilt_dkms(situation, "amd") or situation.log_faults("amd-dkms-kernel-mismatch")
         if misbuilt and not situation.machine.amd.module.known:
             yield "amd-dkms-kernel-mismatch"
