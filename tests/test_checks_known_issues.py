@@ -343,6 +343,22 @@ def test_a_known_regression_needs_its_conditions(machine, row, there):
     assert (row in facts_of(machine)) is there
 
 
+def test_a_scheduler_that_stops_on_an_r9700_is_told_with_its_line_only():
+    r9700 = amd_gpu("AMD Radeon AI PRO R9700", "gfx1201")
+    line = LogFault(kind="amdgpu-mes-hung", line="amdgpu: MES failed to respond to msg=REMOVE_QUEUE")
+    log = known(KernelLog(faults=(line,), source="dmesg"), "dmesg")
+    quiet = amd_machine(r9700, torch=torch("2.14.0+rocm7.14"))
+    assert "amd-r9700-mes-714" not in facts_of(quiet)
+    assert "amd-r9700-mes-714" in facts_of(change(quiet, kernel_log=log))
+    assert "amd-r9700-mes-714" not in facts_of(amd_machine(r9700, torch=torch("2.14.0+rocm7.2"), kernel_log=log))
+
+
+@pytest.mark.parametrize(("kernel", "there"), [("7.0.12-200.fc44.x86_64", True), ("7.0.13-200.fc44.x86_64", False)])
+def test_a_kernel_that_loads_models_slowly(kernel, there):
+    machine = with_system(amd_machine(), kernel=known(kernel, "uname"))
+    assert ("amd-kernel-7012-slow" in facts_of(machine)) is there
+
+
 def test_a_nightly_whose_runtime_crashes_is_an_error():
     machine = amd_machine(STRIX, torch=NATIVE, packages={"rocm-sdk-core": "7.14.0a20260610"})
     assert ("known-issue", "error") in told(machine)
