@@ -337,6 +337,8 @@ class NvidiaStack(Record, frozen=True):
     fabric: Fabric = Fabric()
     toolkit: Fact[str] = unknown("not probed")
     """nvidia-container-toolkit on this host (version or path)."""
+    ptxas: Fact[str] = unknown("not probed")
+    """CUDA release of the ptxas below /usr/local/cuda."""
     nvml: Fact[NvidiaApi] = unknown("not probed")
     cuda: Fact[NvidiaApi] = unknown("not probed")
     smi: Fact[NvidiaApi] = unknown("not probed")
@@ -592,6 +594,7 @@ class Torch(Record, frozen=True):
     rocm: str | None = None
     origin: TorchOrigin = "unknown"
     path: str = ""
+    """Its folder; "" for a torch that is only named, by a description."""
     copies: tuple[TorchCopy, ...] = ()
     damaged: tuple[DamagedFile, ...] = ()
     archs: Fact[CodeArchs] = unknown("not read")

@@ -415,12 +415,30 @@ def test_kfds_own_line_about_an_unknown_chip_is_certain():
         ("20251125-1", "gfx1151", ["warning"]),
         ("20240318.git3b128b60-0ubuntu2.20251125", "gfx1151", []),
         ("20260110-1", "gfx1151", []),
-        ("20251125-1", "gfx1100", []),
+        ("20251125-1", "gfx1100", ["warning"]),
+        ("20251125-2", "gfx1100", []),
+        ("20251125.gitabcdef0-0ubuntu1", "gfx1150", ["warning"]),
+        ("20251125-1", "gfx1101", []),
     ],
 )
 def test_a_firmware_release_known_to_trouble_the_gpu(package, gfx, found_slugs):
     machine = with_stack(amd_machine(amd_gpu("AMD Radeon", gfx)), firmware_package=known(package, "dpkg"))
     assert [f.severity for f in found(machine, "amd-firmware-regression")] == found_slugs
+
+
+def test_the_fix_of_a_firmware_release_is_another_one_and_a_reboot():
+    machine = with_stack(amd_machine(amd_gpu("AMD Radeon", "gfx1151")), firmware_package=known("20251125-1", "dpkg"))
+    (told_here,) = found(machine, "amd-firmware-regression")
+    assert [type(remedy).__name__ for remedy in told_here.fixes[0].remedies] == ["InstallSystemPackage", "Reboot"]
+    assert "20251125-1" in told_here.saw
+
+
+def test_the_firmware_of_integrated_graphics_beside_a_cuda_torch_does_not_matter():
+    strix = amd_gpu("AMD Radeon 8060S", "gfx1151", integrated=True)
+    troubled = with_stack(amd_machine(strix), firmware_package=known("20251125-1", "dpkg"))
+    assert len(found(troubled, "amd-firmware-regression")) == 1
+    both = change(nvidia_machine(nvidia_gpu(), strix), amd=troubled.amd)
+    assert found(both, "amd-firmware-regression") == []
 
 
 def test_an_unknown_firmware_release_does_not_matter():

@@ -111,7 +111,7 @@ def test_a_gpu_that_an_older_driver_leaves_alone():
 
 
 def test_cuda_compat_raises_the_driver_of_a_data_centre_gpu():
-    old = nvidia_machine(H100, driver="550.163.01", torch=torch("2.13.0+cu130"))
+    old = nvidia_machine(H100, driver="550.163.01", torch=torch("2.14.1+cu130"))
     assert severity(old, "driver-too-old") == "error"
     raised = loads(old, "/usr/local/cuda/compat/libcuda.so.1", kind="compat", version="580.82.07")
     assert told(raised) == []

@@ -396,3 +396,16 @@ def test_a_recording_is_read_and_never_run(tmp_path: Path) -> None:
 
 def test_a_recording_without_nvidia_smi_is_unknown(tmp_path: Path) -> None:
     assert [fact.state for fact in ask_nvidia(RecordedHost(tmp_path))] == ["unknown"] * 3
+
+
+# --- CUDA toolkit --------------------------------------------------------------------------------------
+
+
+def test_the_ptxas_of_the_default_toolkit_and_its_cuda(tmp_path: Path) -> None:
+    write(tmp_path, "/usr/local/cuda/README", "")
+    assert stack(tmp_path).ptxas.absent
+    write(tmp_path, "/usr/local/cuda/bin/ptxas", "")
+    assert stack(tmp_path).ptxas.state == "unknown"
+    versions = {"cuda": {"name": "CUDA SDK", "version": "13.0.20250912"}, "nvcc": {"version": "13.0.88"}}
+    write(tmp_path, "/usr/local/cuda/version.json", json.dumps(versions, indent=3))
+    assert stack(tmp_path).ptxas.value == "13.0"

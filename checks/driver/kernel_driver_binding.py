@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
     BlockModule,
-    Device,
     Evidence,
     Finding,
     Fix,
     InstallDriver,
     InstallRocmDriver,
-    InstallSystemPackage,
     LoadModule,
     Manual,
     NotJudged,
     Reboot,
     RebuildModule,
     UnblockModule,
-    gpu_subject,
 )
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import install_driver
 from gpudoctor.situation.gpu_groups import called, finding, together
-from gpudoctor.situation.issue_findings import of_slug
+from gpudoctor.situation.issue_findings import firmware_in_question, of_slug
 from gpudoctor.situation.kernel_modules import (
     blocked,
     core_modules,
@@ -291,38 +287,9 @@ def amd_firmware_regression(situation: Situation) -> Verdicts:
     ## Fix safety
     Another release of the package needs root and a reboot; the old one can be installed again.
     """
-    installed = situation.machine.amd.firmware_package
-    date = re.search(r"\d{8}", installed.value) if installed.value else None
     yield from of_slug(situation, "amd-firmware-regression")
-    rows = [issue for issue in situation.matrix.known_issues() if issue.when.firmware]
-    for gpu in situation.usable_of("amd"):
-        for issue in rows:
-            bad = issue.when.firmware
-            if gpu.arch.value not in issue.when.gfx or bad is None:
-                continue
-            if date is None:
-                if installed.undecided:
-                    yield NotJudged(why=f"the release of linux-firmware is not known ({installed.why})")
-            elif _matches(date[0], bad):
-                another = InstallSystemPackage("linux-firmware", why=issue.workaround)
-                yield Finding(
-                    severity="warning",
-                    message=f"linux-firmware {date[0]} is known to cause problems with {gpu.name}: {issue.symptom}.",
-                    saw=date[0],
-                    want=f"another release than {date[0]}",
-                    subject=gpu_subject(gpu),
-                    device=Device.of(gpu),
-                    confidence="likely",
-                    evidence=(Evidence.of("amd.firmware_package", installed), Evidence.of("gpu.arch", gpu.arch)),
-                    fixes=(Fix("Install another release of linux-firmware", (another, Reboot())),),
-                    refs=(issue.source,),
-                )
-
-
-def _matches(date: str, specifier: str) -> bool:
-    from packaging.specifiers import SpecifierSet
-
-    return SpecifierSet(specifier).contains(date)
+    if firmware_in_question(situation):
+        yield NotJudged(f"the release of linux-firmware is not known ({situation.machine.amd.firmware_package.why})")
 
 
 def _needs_driver_package(situation: Situation) -> Iterator[Finding]:

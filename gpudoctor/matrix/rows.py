@@ -82,6 +82,10 @@ class NvidiaSoc(Row, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()
     device_tree: tuple[str, ...] = ()
     """Parts of /proc/device-tree/compatible that name it ("nvidia,tegra234")."""
+    l4t: tuple[str, ...] = ()
+    """Major releases of Jetson Linux (L4T) that support it."""
+    sbsa_from: str | None = None
+    """First release of Jetson Linux with the CUDA of Arm servers (SBSA), on which wheels for aarch64 start."""
     jetson: bool = True
 
 

@@ -27,6 +27,8 @@ MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvgpu", "nou
 _ON_DISK = ("nvidia", "nouveau", "nova_core")
 _NODE = r"nvidia\d+|nvidiactl|nvidia-uvm|nvidia-modeset|nvidia-nvswitch\w+|dxg|nvhost-.+|nvmap|nvgpu"
 _FIRMWARE = "/lib/firmware"
+_CUDA = "/usr/local/cuda"
+_PTXAS = f"{_CUDA}/bin/ptxas"
 _BINARIES = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/nvidia/toolkit", "/opt/nvidia/toolkit")
 _FABRIC_MANAGER = "nv-fabricmanager"
 _FABRIC_PACKAGE = r"nvidia-fabricmanager(?:-\d+)?"
@@ -51,6 +53,7 @@ def probe_nvidia(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System, l
         firmware=_firmware(host, module, system),
         fabric=_fabric(host, pci, system),
         toolkit=_toolkit(host),
+        ptxas=_ptxas(host),
     )
 
 
@@ -202,3 +205,15 @@ def _toolkit(host: Host) -> Fact[str]:
                 packaged = package_version(host, r"nvidia-container-toolkit(?:-base)?")
                 return known(packaged.value or path, packaged.source if packaged.value else path)
     return host.missing("/usr/bin/nvidia-ctk")
+
+
+# --- CUDA toolkit ----------------------------------------------------------------------------------
+
+
+def _ptxas(host: Host) -> Fact[str]:
+    """The CUDA release of the default toolkit's ptxas, by the toolkit's own version file."""
+    if not host.exists(_PTXAS):
+        return host.missing(_PTXAS)
+    versions = host.text(f"{_CUDA}/version.json", 64 << 10)
+    found = re.search(r'"cuda"\s*:\s*\{[^}]*"version"\s*:\s*"(\d+\.\d+)', versions.value or "")
+    return known(found[1], versions.source) if found else unknown("no version.json beside it", _PTXAS)

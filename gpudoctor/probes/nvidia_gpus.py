@@ -177,12 +177,14 @@ def _source(stack: NvidiaStack, nvml: NvmlDevice | None) -> str:
 
 
 def _soc(system: System, stack: NvidiaStack, matrix: Matrix, nvml: NvmlDevice | None) -> Gpu | None:
-    """The graphics part of a Tegra board, from its device tree."""
+    """The graphics part of a Tegra board, from its device tree, else from the release of Jetson Linux."""
     jetson = system.jetson.value
     if jetson is None:
         return None
     identity = matrix.gpu_by_device_tree(jetson.compatible) if jetson.compatible else None
     identity = identity or identity_by_name(matrix, jetson.model)
+    if not jetson.compatible and not jetson.model:
+        identity = matrix.gpu_by_l4t(jetson.l4t)  # a container sees little more than the release
     source = system.jetson.source
     arch = _arch(nvml, identity, None, stack)
     if identity is None and arch.undecided:

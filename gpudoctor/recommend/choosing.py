@@ -69,9 +69,9 @@ class _Choosing:
 
     def _choices(self) -> list[Recommended]:
         if self.gpus and self.place in ("jetson", "ngc", "nix"):
-            by_hand = [_by_hand(fix, self.place) for fix in self._elsewhere()]
-            # A wheel may support just this board; an NGC image or a Nix environment takes none.
-            return by_hand + [self._build(c) for c in self.native[:1] if self.place == "jetson"]
+            # An index may have a wheel for this very board; an NGC image or a Nix environment takes none.
+            board = [self._build(choice) for choice in self.native[:1] if self.place == "jetson"]
+            return board or [_by_hand(fix, self.place) for fix in self._elsewhere()]
         if self.gpus and self.place == "conda" and (own := self._from_conda()):
             return [own]
         if not self.gpus:

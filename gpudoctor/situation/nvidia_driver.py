@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gpudoctor.finding import Evidence, ModuleFlavour
 from gpudoctor.machine import Gpu, Machine
-from gpudoctor.matrix.versions import figures
+from gpudoctor.matrix.versions import at_least, figures
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel, version_on_disk
@@ -67,6 +67,12 @@ def no_driver(machine: Machine) -> bool:
 def has_own_numbers(machine: Machine) -> bool:
     """Whether driver numbers are not those of Linux: WSL2 shows Windows' number, Jetson that of L4T."""
     return machine.system.wsl.known or machine.system.jetson.known
+
+
+def has_server_stack(situation: Situation, sm: str) -> bool:
+    """Whether a Jetson has the CUDA of Arm servers, so that wheels for aarch64 start on it."""
+    jetson, soc = situation.machine.system.jetson.value, situation.matrix.soc(sm)
+    return bool(jetson and jetson.l4t and soc and soc.sbsa_from and at_least(jetson.l4t, soc.sbsa_from))
 
 
 # --- what the driver itself says (level driver) ------------------------------------------------------
