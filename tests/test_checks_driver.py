@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from gpudoctor.finding import InstallDriver, LoadModule, StartService
 from gpudoctor.machine import (
@@ -318,6 +319,17 @@ def test_the_line_of_nvidia_uvm_makes_it_certain(status):
     remedy = first(machine).fixes[0].remedies[0]
     assert isinstance(remedy, LoadModule)
     assert remedy.options == ("uvm_disable_hmm=1",)
+
+
+def test_cuda_that_is_not_initialised_beside_nvml_that_works_is_the_look_alike_of_the_open_modules():
+    works = nvml(0, NvmlDevice(index=0))
+    machine = with_stack(nvidia_machine(), cuda=cuda(3), nvml=works)
+    assert below_torch(machine) == [("cuda-init-hmm-kaslr", "error")]
+    assert first(machine).confidence == "possible"
+    closed = machine.nvidia.module.value
+    proprietary = with_stack(machine, module=known(replace(closed, flavour="proprietary"), "modinfo"))
+    assert below_torch(proprietary) == [("no-driver", "error")]
+    assert below_torch(with_stack(machine, nvml=nvml(9))) != [("cuda-init-hmm-kaslr", "error")]
 
 
 def test_the_line_alone_or_a_cuda_that_starts_is_silent():

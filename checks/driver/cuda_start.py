@@ -5,7 +5,15 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, LoadModule, Manual, Reboot, StartService
 from gpudoctor.situation import Situation
-from gpudoctor.situation.nvidia_driver import CUDA_NOT_READY, CUDA_UNKNOWN, cuda_status, driver_answers, nvml_status
+from gpudoctor.situation.nvidia_driver import (
+    CUDA_NOT_INITIALISED,
+    CUDA_NOT_READY,
+    CUDA_UNKNOWN,
+    cuda_status,
+    driver_answers,
+    kernel_driver,
+    nvml_status,
+)
 
 _NVLINK5 = ("sm_100", "sm_103")
 _SUBNET_MANAGER = (
@@ -123,7 +131,8 @@ def cuda_init_hmm_kaslr(situation: Situation) -> Verdicts:
 
     ## How it is judged
     At level driver: CUDA fails (802, 999 and similar), and the kernel log has nvidia-uvm's line about it; or the
-    error is 802 on a machine without NVSwitch.
+    error is 802 on a machine without NVSwitch; or it is 3 (not initialised) with open kernel modules whose device
+    nodes all open, while NVML works.
 
     ## Fix safety
     The option switches off heterogeneous memory management (HMM) in nvidia_uvm; programs do not need it. Needs root.
@@ -132,7 +141,7 @@ def cuda_init_hmm_kaslr(situation: Situation) -> Verdicts:
     lines = situation.log_faults("cuda-init-hmm-kaslr")
     switches = situation.machine.nvidia.fabric.switches.value
     datacenter = any(gpu.datacenter for gpu in situation.machine.of_vendor("nvidia"))
-    look_alike = status == CUDA_NOT_READY and not switches and not datacenter
+    look_alike = (status == CUDA_NOT_READY and not switches and not datacenter) or _uninitialised(situation)
     if status in (None, 0) or not (lines or look_alike):
         return
     option = LoadModule(
@@ -143,7 +152,7 @@ def cuda_init_hmm_kaslr(situation: Situation) -> Verdicts:
         severity="error",
         message=f"CUDA does not start (error {status}): the kernel had no address range left for nvidia-uvm (HMM and "
         "address randomisation).",
-        saw=lines[-1].line if lines else f"cuInit {status} without NVSwitch",
+        saw=lines[-1].line if lines else f"cuInit {status}",
         want="cuInit 0",
         subject="NVIDIA driver",
         confidence="certain" if lines else "possible",
@@ -152,8 +161,27 @@ def cuda_init_hmm_kaslr(situation: Situation) -> Verdicts:
             Fix("Load nvidia_uvm without HMM", (option,)),
             Fix("Switch address randomisation off", (Manual(weaker, risk="reboot"),)),
         ),
-        refs=("CUDA 13.2 Update 2 release notes, known issues",),
+        refs=(
+            "CUDA 13.2 Update 2 release notes, known issues",
+            "NVIDIA/open-gpu-kernel-modules#797",
+            "NVIDIA/open-gpu-kernel-modules#901",
+        ),
         supersedes=("nvidia-uvm-after-suspend", "no-driver"),
+    )
+
+
+def _uninitialised(situation: Situation) -> bool:
+    """Whether CUDA alone says that it is not initialised: NVML works, and nothing else keeps CUDA from its devices.
+    Reports of this name the open modules only."""
+    _, flavour, _ = kernel_driver(situation)
+    nodes = situation.machine.nvidia.nodes.value or ()
+    uvm = [node.opened for node in nodes if node.path == "/dev/nvidia-uvm"]
+    opens = uvm in (["ok"], ["untried"])
+    return (
+        cuda_status(situation) == CUDA_NOT_INITIALISED
+        and nvml_status(situation) == 0
+        and flavour != "proprietary"
+        and opens
     )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import DriverVerdict
 
 NVML_NO_PERMISSION, NVML_MISMATCH, NVML_UNKNOWN = 4, 18, 999
-CUDA_NOT_READY, CUDA_MISMATCH, CUDA_UNKNOWN = 802, 803, 999
+CUDA_NOT_INITIALISED, CUDA_NOT_READY, CUDA_MISMATCH, CUDA_UNKNOWN = 3, 802, 803, 999
 
 Refusal = Literal[
     "driver-too-old", "nvidia-driver-dropped-gpu", "blackwell-open-module", "open-module-unsupported-gpu"
