@@ -194,6 +194,7 @@ def test_early_open_modules_serve_data_centre_gpus_only():
     machine = nvidia_machine(driver="535.183.01", **log(line))
     assert below_torch(machine) == [("open-module-unsupported-gpu", "error")]
     assert below_torch(nvidia_machine(driver="535.183.01")) == []
+    assert below_torch(nvidia_machine(change(H100, datacenter=True), driver="525.60.13", **log(line))) == []
 
 
 def test_gb10_needs_the_open_modules_too():

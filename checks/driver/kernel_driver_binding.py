@@ -36,7 +36,7 @@ from gpudoctor.situation.kernel_modules import (
     key_rejected,
     unbuilt_dkms,
 )
-from gpudoctor.situation.no_kernel_driver import because, rival, without_kfd
+from gpudoctor.situation.no_kernel_driver import because, rival, without_kfd, worthwhile
 from gpudoctor.situation.nvidia_driver import refusal
 
 
@@ -75,7 +75,7 @@ def nouveau_conflict(situation: Situation) -> Verdicts:
                 Evidence.of("gpu.driver", gpus[0].driver),
                 *(Evidence("nvidia.modules_installed", f"{m.name} for {m.kernel}", m.path) for m in modules[:1]),
             ),
-            fixes=(fix,),
+            fixes=worthwhile(situation, gpus, (fix,)),
             supersedes=("no-driver",),
         )
 
@@ -116,7 +116,7 @@ def module_blacklisted(situation: Situation) -> Verdicts:
             saw=rule,
             want=f"{module} loaded",
             evidence=(Evidence(f"{vendor}.blocked", rule, source), Evidence.of("gpu.driver", gpus[0].driver)),
-            fixes=(fix,),
+            fixes=worthwhile(situation, gpus, (fix,)),
             supersedes=("no-driver", "no-gpu"),
         )
 
@@ -156,9 +156,13 @@ def secure_boot_module_rejected(situation: Situation) -> Verdicts:
                 Evidence.of("system.secure_boot", situation.machine.system.secure_boot),
                 *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
             ),
-            fixes=(
-                Fix("Enrol the key that the module is signed with", (Manual(enrol, risk="reboot"),)),
-                Fix("Switch Secure Boot off", (Manual(off, risk="reboot"),)),
+            fixes=worthwhile(
+                situation,
+                gpus,
+                (
+                    Fix("Enrol the key that the module is signed with", (Manual(enrol, risk="reboot"),)),
+                    Fix("Switch Secure Boot off", (Manual(off, risk="reboot"),)),
+                ),
             ),
             supersedes=("no-driver",),
         )
@@ -210,10 +214,14 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
                 *(Evidence("nvidia.modules_installed", f"{m.name} for {m.kernel}", m.path) for m in modules[:2]),
                 *(Evidence("nvidia.dkms", f"{t.version} {t.status} for {t.kernel}", t.source) for t in trees[:2]),
             ),
-            fixes=(
-                *((Fix(f"Reboot into kernel {elsewhere[-1]}", (reboot,)),) if reboot else ()),
-                *((newer,) if limits else (rebuild, newer)),
-                *((Fix("Boot the kernel that has the module", (boot,)),) if boot and not reboot else ()),
+            fixes=worthwhile(
+                situation,
+                gpus,
+                (
+                    *((Fix(f"Reboot into kernel {elsewhere[-1]}", (reboot,)),) if reboot else ()),
+                    *((newer,) if limits else (rebuild, newer)),
+                    *((Fix("Boot the kernel that has the module", (boot,)),) if boot and not reboot else ()),
+                ),
             ),
             refs=tuple(limit.source for limit in limits),
             supersedes=("no-driver",),
@@ -268,7 +276,7 @@ def amd_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
                 Evidence.of("amd.module", situation.machine.amd.module),
                 *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
             ),
-            fixes=fixes if limits else fixes[::-1],
+            fixes=worthwhile(situation, gpus, fixes if limits else fixes[::-1]),
             refs=tuple(limit.source for limit in limits),
             supersedes=("no-driver", "amd-kfd-missing"),
         )
@@ -284,7 +292,7 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
     ## How it is judged
     The running kernel is older than the first one that supports the chip, no AMD driver package is installed, and
     amdgpu or KFD does not have the GPU. Distributions with backports (kernels named el8, el9) make this less certain.
-    For a machine that is only described, with such a kernel and no stated driver, it is a warning.
+    The same holds for a machine that is only described, unless the description names AMD's driver.
 
     ## Fix safety
     A newer kernel or amdgpu-dkms needs root and a reboot; the old kernel stays in the boot menu.
@@ -308,9 +316,13 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
                 Evidence.of("gpu.driver", gpus[0].driver),
                 *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
             ),
-            fixes=(
-                Fix(f"Boot Linux {first} or newer" if first else "Boot a newer kernel", (boot,)),
-                Fix("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
+            fixes=worthwhile(
+                situation,
+                gpus,
+                (
+                    Fix(f"Boot Linux {first} or newer" if first else "Boot a newer kernel", (boot,)),
+                    Fix("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
+                ),
             ),
             supersedes=("no-driver", "amd-kfd-missing"),
         )
@@ -376,7 +388,7 @@ def _needs_driver_package(situation: Situation) -> Iterator[Finding]:
     for group in together(gpus, lambda gpu: gpu.name).values():
         first = kernel_too_old(situation, group[0])
         yield finding(
-            "warning",
+            "error",
             group,
             message=f"Kernel {kernel.value} is too old for {called(group)}: Linux {first} is the first that supports "
             "it. The GPU needs AMD's own kernel driver, amdgpu-dkms.",

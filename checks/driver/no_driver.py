@@ -26,7 +26,7 @@ from gpudoctor.situation.driver_library import beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel
-from gpudoctor.situation.no_kernel_driver import because, unserved
+from gpudoctor.situation.no_kernel_driver import because, unserved, worthwhile
 from gpudoctor.situation.nvidia_driver import cuda_status, driver_answers, lists_no_gpu, nvml_status
 
 _IN_USE = (2, 46)
@@ -160,7 +160,7 @@ def _without_nvidia(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
             Evidence("nvidia.module", machine.nvidia.module.state, machine.nvidia.module.source),
             Evidence.of("nvidia.userland", machine.nvidia.userland),
         ),
-        fixes=fixes,
+        fixes=worthwhile(situation, gpus, fixes),
         supersedes=("driver-lib-mismatch",),
     )
 
@@ -221,7 +221,7 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
     state = f"its firmware lacks {_file_of(missing[0])}" if missing else "amdgpu has not taken it"
     if old:
         text = "Use the CPU build of torch, or another GPU: ROCm never supported this one."
-        fixes: tuple[Fix, ...] = (Fix("Use the CPU or another GPU", (Manual(text),)),)
+        fixes: tuple[Fix, ...] = (Fix("Use another GPU, or the CPU", (Manual(text),)),)
     elif situation.in_container:
         text = "On the host, outside this container: load amdgpu (`sudo modprobe amdgpu`), or install AMD's driver."
         fixes = (Fix("Load amdgpu on the host", (Manual(text, risk="root"),)),)
@@ -245,7 +245,7 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
             Evidence.of("amd.modules_loaded", machine.amd.modules_loaded),
             *(Evidence("kernel_log", line.line, machine.kernel_log.source) for line in lines[-2:]),
         ),
-        fixes=fixes,
+        fixes=worthwhile(situation, gpus, fixes),
         supersedes=("amd-kfd-missing",),
     )
 

@@ -23,7 +23,7 @@ from gpudoctor.machine import Gpu, Library, LibraryKind, NvidiaApi
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import driver_to_install, install_driver, is_vgpu
-from gpudoctor.situation.no_kernel_driver import because
+from gpudoctor.situation.no_kernel_driver import because, worthwhile
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict, has_own_numbers, refusals
 
 _LIBCUDA = "libcuda.so.1"
@@ -99,7 +99,7 @@ def _gpu_needs_newer(situation: Situation, gpus: tuple[Gpu, ...]) -> Finding:
         subject=gpu_subject(gpu),
         devices=tuple(map(Device.of, gpus)),
         evidence=(*_driver_evidence(situation), Evidence.of("gpu.arch", gpu.arch)),
-        fixes=(install_driver(situation, gpus),),
+        fixes=worthwhile(situation, gpus, (install_driver(situation, gpus),)),
         supersedes=("no-driver",),
     )
 

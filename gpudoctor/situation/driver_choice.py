@@ -27,8 +27,12 @@ Option = tuple[InstallDriver, tuple[Gpu, ...]]
 
 def driver_to_install(situation: Situation, gpus: tuple[Gpu, ...] = (), *, why: str = "") -> InstallDriver | None:
     """The driver that supports all GPUs that this machine must drive, and `gpus`; preferably one that runs the
-    present torch. None if no one driver supports them all, or a GPU is unknown."""
-    return driver_serving(situation, gpus_to_drive(situation, gpus), why=why)
+    present torch. None if no one driver supports them all, a GPU is unknown, or no torch build supports any: the
+    driver would help none of them."""
+    driven = gpus_to_drive(situation, gpus)
+    if not any(runs_some_build(situation.matrix, gpu) for gpu in driven):
+        return None
+    return driver_serving(situation, driven, why=why)
 
 
 def driver_serving(situation: Situation, gpus: tuple[Gpu, ...], *, why: str = "") -> InstallDriver | None:
@@ -188,9 +192,12 @@ def _names(gpus: tuple[Gpu, ...]) -> str:
 def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
     """The fix that installs the machine's NVIDIA driver, on the host if this is a container. If no one driver
     supports these GPUs and the others, the choice that a person has."""
+    asked = gpus or situation.machine.of_vendor("nvidia")
+    if asked and not any(runs_some_build(situation.matrix, gpu) for gpu in asked):
+        return no_build_for(asked)
     remedy = driver_to_install(situation, gpus, why=_left_without(situation, gpus))
     if remedy is None:
-        names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus or situation.machine.of_vendor("nvidia")))
+        names = ", ".join(dict.fromkeys(gpu.name for gpu in asked))
         text = f"Install a driver that names {names} in its list of supported GPUs."
         unknown = Fix("Install the GPU's driver", (Manual(text=text, risk="root"),))
         return choose_gpus(situation, gpus) or unknown
@@ -208,6 +215,13 @@ def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
             (Manual(text=f"On the host, outside this container: install {what} and reboot.", risk="reboot"),),
         )
     return Fix(f"Install {what}", (remedy, Reboot(why="the new kernel module is loaded at boot")))
+
+
+def no_build_for(gpus: tuple[Gpu, ...]) -> Fix:
+    """What is left for GPUs that no torch build supports: no driver helps them."""
+    archs = dict.fromkeys(gpu.arch.value or gpu.name for gpu in gpus)
+    text = f"Use another GPU, or the CPU: no released torch has code for {' and '.join(archs)}, whatever its driver."
+    return Fix("Use another GPU, or the CPU", (Manual(text),))
 
 
 def is_vgpu(gpu: Gpu) -> bool:

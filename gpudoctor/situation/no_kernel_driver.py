@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
+from gpudoctor.finding import Fix
 from gpudoctor.machine import Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation, answer_once
-from gpudoctor.situation.driver_choice import runs_some_build
+from gpudoctor.situation.driver_choice import no_build_for, runs_some_build
 from gpudoctor.situation.gpu_groups import older, together
 from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import (
@@ -107,6 +108,16 @@ def has_build(situation: Situation, gpu: Gpu) -> bool:
     stands_in = situation.matrix.gfx_of_override(policy.value) if policy and policy.value else None
     carried = {arch for build in situation.matrix.builds() if build.rocm for arch in build.archs or ()}
     return target is None or target.device_extra or not carried.isdisjoint({gfx, stands_in})
+
+
+def worthwhile(situation: Situation, gpus: tuple[Gpu, ...], fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """These fixes of a driver, unless no torch build supports the GPUs: then no driver helps torch. The CPU or
+    another GPU is left, and nothing needs a fix if another GPU does the work."""
+    if any(has_build(situation, gpu) for gpu in gpus):
+        return fixes
+    if any(other not in gpus and has_build(situation, other) for other in situation.usable):
+        return ()
+    return (no_build_for(gpus),)
 
 
 def equal_gpus(situation: Situation, gpus: list[Gpu]) -> list[tuple[Weight, tuple[Gpu, ...]]]:
