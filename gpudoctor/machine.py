@@ -247,6 +247,7 @@ class MigDevice(Record, frozen=True):
 
 
 FabricState = Literal["not-supported", "not-started", "in-progress", "completed"]
+Virtualization = Literal["none", "pass-through", "vgpu", "host-vgpu", "host-vsga"]
 
 
 class NvmlDevice(Record, frozen=True):
@@ -274,6 +275,10 @@ class NvmlDevice(Record, frozen=True):
     """ "10de:2b85"; under WSL2 the only source of it."""
     fabric: FabricState | None = None
     """Whether the GPU has registered with an NVLink fabric; None: not asked, or unknown to the driver."""
+    virtualization: Virtualization | None = None
+    """NVML's virtualisation mode: "vgpu" is a part that a hypervisor lends, "host-vgpu" a GPU that is lent."""
+    licensed: bool | None = None
+    """Whether a vGPU has its software licence; None: not asked, or it needs none."""
     peers: tuple[int, ...] | None = None
     """Indices of the GPUs whose memory it can reach directly; only libcuda tells."""
     lost: bool = False
@@ -318,7 +323,7 @@ class NvidiaStack(Record, frozen=True):
 
     module: Fact[NvidiaModule] = unknown("not probed")
     modules_loaded: Fact[tuple[str, ...]] = unknown("not probed")
-    """nvidia, nvidia_uvm, nvidia_modeset, nouveau, nova_core, nvgpu: the loaded ones."""
+    """nvidia, nvidia_uvm, nvidia_modeset, nvidia_vgpu_vfio, nouveau, nova_core, nvgpu: the loaded ones."""
     modules_installed: Fact[tuple[InstalledModule, ...]] = unknown("not probed")
     dkms: Fact[tuple[DkmsModule, ...]] = unknown("not probed")
     blocked: Fact[tuple[BlockedModule, ...]] = unknown("not probed")

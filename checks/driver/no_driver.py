@@ -28,6 +28,7 @@ from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel
 from gpudoctor.situation.no_kernel_driver import because, unserved, worthwhile
 from gpudoctor.situation.nvidia_driver import cuda_status, driver_answers, lists_no_gpu, nvml_status
+from gpudoctor.situation.virtual_gpu import hosts_vgpus
 
 _IN_USE = (2, 46)
 """Answers of cuInit about a GPU in use: no memory left, busy."""
@@ -77,6 +78,8 @@ def _without_libcuda(situation: Situation) -> Iterator[Finding]:
     whole = path.complete.value and path.searched and recorded
     elsewhere = situation.in_container or machine.system.wsl.known or machine.system.jetson.known
     if not whole or elsewhere or not machine.nvidia.module.known or situation.expected_vendor != "nvidia":
+        return
+    if hosts_vgpus(situation):
         return
     if path.first("libcuda.so.1") or cuda_status(situation) == 0:
         return

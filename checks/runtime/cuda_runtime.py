@@ -22,9 +22,10 @@ from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_
 from gpudoctor.machine import Gpu, Library, LibraryKind, NvidiaApi
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
-from gpudoctor.situation.driver_choice import driver_to_install, install_driver, is_vgpu
+from gpudoctor.situation.driver_choice import driver_to_install, install_driver
 from gpudoctor.situation.no_kernel_driver import because, worthwhile
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict, has_own_numbers, refusals
+from gpudoctor.situation.virtual_gpu import is_vgpu
 
 _LIBCUDA = "libcuda.so.1"
 

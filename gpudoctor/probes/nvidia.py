@@ -23,7 +23,10 @@ from gpudoctor.probes.os_packages import package_version
 from gpudoctor.probes.pci import PciDevice, normal_bdf
 
 PROC = "/proc/driver/nvidia"
-MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvgpu", "nouveau", "nova_core", "nova_drm")
+MODULES = (
+    *("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvgpu", "nouveau", "nova_core", "nova_drm"),
+    "nvidia_vgpu_vfio",
+)
 _ON_DISK = ("nvidia", "nouveau", "nova_core")
 _NODE = r"nvidia\d+|nvidiactl|nvidia-uvm|nvidia-modeset|nvidia-nvswitch\w+|dxg|nvhost-.+|nvmap|nvgpu"
 _FIRMWARE = "/lib/firmware"

@@ -14,6 +14,7 @@ from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.nvidia_driver import cuda_driver, kernel_driver, no_driver, refusal
 from gpudoctor.situation.usable_gpus import RESERVED
+from gpudoctor.situation.virtual_gpu import guest_driver, is_vgpu
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -203,12 +204,7 @@ def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
         return choose_gpus(situation, gpus) or unknown
     what = driver_name(remedy)
     if any(map(is_vgpu, situation.machine.of_vendor("nvidia"))):
-        text = (
-            f"Ask the hypervisor's administrator for the vGPU guest driver of branch {remedy.branch} (from "
-            "NVIDIA's vGPU software). The drivers on NVIDIA's site, in its CUDA repository and in distributions "
-            "refuse a vGPU. The guest driver must not be newer than the host's vGPU manager allows."
-        )
-        return Fix(f"Install the vGPU guest driver {remedy.branch}", (Manual(text=text, risk="reboot"),))
+        return guest_driver(remedy.branch)
     if situation.in_container:
         return Fix(
             f"Install {what} on the host",
@@ -222,12 +218,6 @@ def no_build_for(gpus: tuple[Gpu, ...]) -> Fix:
     archs = dict.fromkeys(gpu.arch.value or gpu.name for gpu in gpus)
     text = f"Use another GPU, or the CPU: no released torch has code for {' and '.join(archs)}, whatever its driver."
     return Fix("Use another GPU, or the CPU", (Manual(text),))
-
-
-def is_vgpu(gpu: Gpu) -> bool:
-    """Whether a GPU is a slice that a hypervisor lends: its name ends in the profile, as in "NVIDIA A10-24Q"."""
-    profile = gpu.name.rpartition("-")[2]
-    return profile.endswith(("Q", "C", "A", "B", "CME")) and profile.rstrip("QCABME").isdecimal()
 
 
 def _left_without(situation: Situation, gpus: tuple[Gpu, ...]) -> str:

@@ -23,6 +23,7 @@ from gpudoctor.situation.kernel_modules import (
 )
 from gpudoctor.situation.nvidia_driver import refusal, refusals
 from gpudoctor.situation.usable_gpus import RESERVED
+from gpudoctor.situation.virtual_gpu import refused_in_guest
 
 RIVALS = ("nouveau", "nova_core", "nova-core", "NovaCore", "nova", "nvidiafb", "rivafb")
 """Kernel drivers that keep NVIDIA's driver from the GPU."""
@@ -145,6 +146,8 @@ def _nvidia_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
         f.bdf for f in lines_about(gpu, situation.log_faults("gpu-off-bus"))
     ):
         yield "gpu-off-bus"
+    if refused_in_guest(situation, gpu):
+        yield "vgpu-guest-driver"
     # A driver that is too old for the GPU is judged with the CUDA that it runs.
     yield from (reason for reason in refusals(situation, gpu) if reason != "driver-too-old")
     if not situation.machine.nvidia.module.known:
