@@ -318,6 +318,17 @@ class Fabric(Record, frozen=True):
     manager_running: Fact[bool] = unknown("not probed")
 
 
+class CdiSpec(Record, frozen=True):
+    """A CDI specification of NVIDIA's GPUs: what a container engine puts into containers that ask for one."""
+
+    path: str
+    kind: str = "nvidia.com/gpu"
+    versions: tuple[str, ...] = ()
+    """Driver versions of the libcuda and libnvidia-ml that it names."""
+    missing: tuple[str, ...] = ()
+    """Files of the host that it names and that are not there."""
+
+
 class NvidiaStack(Record, frozen=True):
     """Everything between an NVIDIA GPU and the CUDA runtime."""
 
@@ -340,6 +351,8 @@ class NvidiaStack(Record, frozen=True):
     fabric: Fabric = Fabric()
     toolkit: Fact[str] = unknown("not probed")
     """nvidia-container-toolkit on this host (version or path)."""
+    cdi: Fact[tuple[CdiSpec, ...]] = unknown("not probed")
+    """Those that count: of one kind, the ones in /var/run/cdi before the ones in /etc/cdi."""
     nvml: Fact[NvidiaApi] = unknown("not probed")
     cuda: Fact[NvidiaApi] = unknown("not probed")
     smi: Fact[NvidiaApi] = unknown("not probed")

@@ -17,7 +17,7 @@ _DETAIL = {
 }
 _MEMORY = r"\d+(?:gb|g)$|\d+g\.\d+gb$"
 _VGPU = r"(?:(?<=[ahv]\d00)[dlmx]{1,2})?(?:-\d)?-\d+(?P<series>[qcba])(?:me|\d)?$"
-"""The type of a vGPU, at the end of its name: letters of the board, MIG slices, gigabytes, the series, media engines or
+"""The type of a vGPU, at the end of its name: letters of the board, MIG slices, gigabytes, series, media engines or
 screens ("V100DX-32Q", "A100-1-5CME", "T4-2B4")."""
 
 

@@ -18,6 +18,7 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
+from gpudoctor.probes.cdi import probe_cdi
 from gpudoctor.probes.modules import blocked_modules, dkms_modules, installed_modules, loaded_modules
 from gpudoctor.probes.os_packages import package_version
 from gpudoctor.probes.pci import PciDevice, normal_bdf
@@ -54,6 +55,7 @@ def probe_nvidia(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System, l
         firmware=_firmware(host, module, system),
         fabric=_fabric(host, pci, system),
         toolkit=_toolkit(host),
+        cdi=probe_cdi(host, system),
     )
 
 
