@@ -438,6 +438,10 @@ class AmdStack(Record, frozen=True):
 # --- GPUs ---------------------------------------------------------------------------------------
 
 
+_RESERVING = ("vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback", "xen-pciback", "uio_pci_generic", "igb_uio")
+"""Kernel drivers that hold a GPU for a virtual machine."""
+
+
 class Gpu(Record, frozen=True):
     """One GPU, built from the bus, the kernel driver and the driver's own interfaces."""
 
@@ -475,6 +479,11 @@ class Gpu(Record, frozen=True):
     source: str = ""
     ordinal: int = 0
     """Which one it is of several that no address, UUID or index tells apart: the Machine counts them."""
+
+    @property
+    def reserved(self) -> bool:
+        """Whether it is held for a virtual machine: a choice, never a problem."""
+        return self.driver.value in _RESERVING
 
     @property
     def key(self) -> str:

@@ -13,7 +13,6 @@ from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.nvidia_driver import cuda_driver, kernel_driver, no_driver, refusal
-from gpudoctor.situation.usable_gpus import RESERVED
 from gpudoctor.situation.virtual_gpu import guest_driver, is_vgpu
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def gpus_to_drive(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> tuple[Gpu
     and containers choose GPUs for a process, but the kernel module is shared."""
     asked = tuple(gpu for gpu in gpus if gpu.vendor == "nvidia" and gpu.arch.value)
     there = situation.machine.of_vendor("nvidia")
-    others = (gpu for gpu in there if gpu not in asked and gpu.driver.value not in RESERVED)
+    others = (gpu for gpu in there if gpu not in asked and not gpu.reserved)
     ours = (*asked, *(gpu for gpu in others if gpu.arch.value))
     computing = [gpu for gpu in ours if runs_some_build(situation.matrix, gpu)]
     return tuple(gpu for gpu in ours if gpu in asked or gpu in computing) if computing else ours
@@ -223,9 +222,7 @@ def no_build_for(gpus: tuple[Gpu, ...]) -> Fix:
 def _left_without(situation: Situation, gpus: tuple[Gpu, ...]) -> str:
     """The GPUs without any torch build that the driver for these GPUs does not support."""
     chosen = gpus_to_drive(situation, gpus)
-    rest = [
-        gpu for gpu in situation.machine.of_vendor("nvidia") if gpu not in chosen and gpu.driver.value not in RESERVED
-    ]
+    rest = [gpu for gpu in situation.machine.of_vendor("nvidia") if gpu not in chosen and not gpu.reserved]
     left = [gpu for gpu in rest if gpu.arch.value and driver_to_install(situation, (*gpus, gpu)) is None]
     if not left:
         return ""

@@ -22,7 +22,6 @@ from gpudoctor.situation.kernel_modules import (
     unbuilt_dkms,
 )
 from gpudoctor.situation.nvidia_driver import refusal, refusals
-from gpudoctor.situation.usable_gpus import RESERVED
 from gpudoctor.situation.virtual_gpu import refused_in_guest
 
 RIVALS = ("nouveau", "nova_core", "nova-core", "NovaCore", "nova", "nvidiafb", "rivafb")
@@ -44,7 +43,7 @@ def unserved(situation: Situation, vendor: Vendor) -> tuple[Gpu, ...]:
         standing.gpu
         for standing in situation.standings
         if standing.gpu.vendor == vendor
-        and standing.gpu.driver.value not in RESERVED
+        and not standing.gpu.reserved
         and (standing.bound == "no" or (standing.bound == "unknown" and _module_is_out(situation, vendor)))
     )
 
