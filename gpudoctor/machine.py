@@ -316,6 +316,8 @@ class Fabric(Record, frozen=True):
     switches: Fact[int] = unknown("not probed")
     manager_version: Fact[str] = unknown("not probed")
     manager_running: Fact[bool] = unknown("not probed")
+    umad: Fact[bool] = unknown("not probed")
+    """Whether ib_umad is loaded: the way to the switches of Blackwell boards."""
 
 
 class CdiSpec(Record, frozen=True):

@@ -120,6 +120,9 @@ def test_a_running_fabric_manager_has_a_cut_name(tmp_path: Path) -> None:
     write(tmp_path, "/var/lib/dpkg/status", status)
     fabric = stack(tmp_path).fabric
     assert (fabric.manager_version.value, fabric.manager_running.value) == ("550.54.15", True)
+    assert fabric.umad.state == "unknown"
+    write(tmp_path, "/sys/class/infiniband_mad/abi_version", "5\n")
+    assert stack(tmp_path).fabric.umad.value is True
 
 
 def test_in_a_container_the_fabric_manager_cannot_be_seen(tmp_path: Path) -> None:

@@ -140,13 +140,11 @@ def _fixes(situation: Situation, floor: str) -> tuple[Fix, ...]:
 
 
 def _driver_fix(situation: Situation, floor: str) -> Fix | None:
-    if situation.machine.system.wsl.known:
-        text = "Update the NVIDIA driver in Windows (not in WSL), then run `wsl --shutdown`."
-        return Fix("Update the NVIDIA driver in Windows", (Manual(text, risk="reboot"),))
     if situation.machine.system.jetson.known:
         return None
     remedy = driver_to_install(situation)
-    if remedy is None or figures(remedy.branch)[:1] < figures(floor)[:1]:
+    older = remedy is None or figures(remedy.branch)[:1] < figures(floor)[:1]
+    if older and not situation.machine.system.wsl.known:
         return None
     return install_driver(situation)
 

@@ -33,6 +33,7 @@ _NODE = r"nvidia\d+|nvidiactl|nvidia-uvm|nvidia-modeset|nvidia-nvswitch\w+|dxg|n
 _FIRMWARE = "/lib/firmware"
 _BINARIES = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/nvidia/toolkit", "/opt/nvidia/toolkit")
 _FABRIC_MANAGER = "nv-fabricmanager"
+_UMAD = "/sys/class/infiniband_mad"
 _FABRIC_PACKAGE = r"nvidia-fabricmanager(?:-\d+)?"
 
 
@@ -151,7 +152,15 @@ def _fabric(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System) -> Fab
         running: Fact[bool] = unknown("not looked for: no NVSwitch and no fabric manager", "/proc")
     else:
         running = _manager_running(host, system)
-    return Fabric(switches=switches, manager_version=version, manager_running=running)
+    umad = unknown("not looked for: no fabric manager", _UMAD) if version.absent else _umad(host)
+    return Fabric(switches=switches, manager_version=version, manager_running=running, umad=umad)
+
+
+def _umad(host: Host) -> Fact[bool]:
+    """ib_umad makes this folder, as a module or built into the kernel."""
+    if host.exists(_UMAD):
+        return known(True, _UMAD)
+    return known(False, _UMAD) if host.live else unknown("a recording need not hold it", _UMAD)
 
 
 def _manager_version(host: Host) -> Fact[str]:

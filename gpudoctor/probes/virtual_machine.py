@@ -46,7 +46,7 @@ _DEVICE_TREE_HYPERVISORS = (("xen", "xen"), ("vmware", "vmware"), ("kvm", "kvm")
 
 
 def probe_virtual_machine(host: Host, flags: Fact[tuple[str, ...]], wsl: Fact[str]) -> Fact[str]:
-    """kvm, vmware, hyper-v, xen, aws, azure, gce, firecracker ...; absent on bare metal. The firmware's texts name the
+    """kvm, vmware, hyper-v, xen, aws, azure, gce ...; absent on bare metal. The firmware's texts name the
     hypervisor, also where it hides the processor's flag; of clouds that rent out whole machines the flag decides."""
     if wsl.known:
         return known("hyper-v", wsl.source)

@@ -190,9 +190,12 @@ def _names(gpus: tuple[Gpu, ...]) -> str:
 
 
 def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
-    """The fix that installs the machine's NVIDIA driver, on the host if this is a container. If no one driver
-    supports these GPUs and the others, the choice that a person has."""
+    """The fix that installs the machine's NVIDIA driver: on the host if this is a container, in Windows if this is
+    WSL. If no one driver supports these GPUs and the others, the choice that a person has."""
     asked = gpus or situation.machine.of_vendor("nvidia")
+    if situation.machine.system.wsl.known:
+        text = "Update the NVIDIA driver in Windows (not in WSL), then run `wsl --shutdown`."
+        return Fix("Update the NVIDIA driver in Windows", (Manual(text, risk="reboot"),))
     if asked and not any(runs_some_build(situation.matrix, gpu) for gpu in asked):
         return no_build_for(asked)
     remedy = driver_to_install(situation, gpus, why=_left_without(situation, gpus))
