@@ -111,6 +111,6 @@ def test_a_specification_of_this_driver_or_of_the_one_that_waits_for_a_reboot_is
 
 
 def test_a_specification_is_read_within_bounds(tmp_path: Path) -> None:
-    many = "".join(f"  - hostPath: /a{n}\n" for n in range(cdi._MOST * 2))
+    many = "".join(f"  - hostPath: /a{n}\n" for n in range(cdi._MOST_PATHS * 2))
     (spec,) = probed(tmp_path, {"/etc/cdi/nvidia.yaml": YAML + many}) or ()
     assert spec.versions == ("550.54.14",)

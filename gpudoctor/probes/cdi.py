@@ -10,13 +10,12 @@ from gpudoctor.machine import CdiSpec, Fact, System, known, unknown
 _FOLDERS = ("/etc/cdi", "/var/run/cdi")
 """The second takes precedence: of two specifications of one device, its own counts."""
 _LIMIT = 4 << 20
-_KIND = re.compile(r"""^\s*"?kind"?\s*:\s*["']?((?:[\w.-]+\.)?nvidia\.com/gpu)\b""", re.MULTILINE)
-_HOST_PATH = re.compile(r"""\bhostPath"?\s*:\s*["']?(/[^"'\s,}\]]+)""")
-_PATH = re.compile(r"""(?<![A-Za-z])path"?\s*:\s*["']?(/[^"'\s,}\]]+)""")
+_KIND = r"""(?<!\w)kind"?\s{0,9}:\s{0,9}["']?((?:[\w.-]{1,99}\.)?nvidia\.com/gpu)\b"""
+_PATH = r"""(?<!\w)%s"?\s{0,9}:\s{0,9}["']?(/[^"'\s,}\]]+)"""
 _LIBRARY = r".*/lib(?:cuda|nvidia-ml)\.so\.(\d{3,}\.\d+(?:\.\d+)?)"
 _LAZY = r"/dev/(?!nvidia\d|dri/)"
 """Nodes that the driver makes at their first use."""
-_MOST = 2000
+_MOST_FILES, _MOST_PATHS = 20, 2000
 
 
 def probe_cdi(host: Host, system: System) -> Fact[tuple[CdiSpec, ...]]:
@@ -27,9 +26,9 @@ def probe_cdi(host: Host, system: System) -> Fact[tuple[CdiSpec, ...]]:
     found: dict[str, list[CdiSpec]] = {}
     for folder in _FOLDERS:
         here: dict[str, list[CdiSpec]] = {}
-        for name in host.names(folder).value or ():
-            spec = _spec(host, f"{folder}/{name}") if name.endswith((".yaml", ".yml", ".json")) else None
-            if spec is not None:
+        names = [name for name in host.names(folder).value or () if name.endswith((".yaml", ".yml", ".json"))]
+        for name in names[:_MOST_FILES]:
+            if (spec := _spec(host, f"{folder}/{name}")) is not None:
                 here.setdefault(spec.kind, []).append(spec)
         found |= here
     specs = tuple(spec for same in found.values() for spec in same)
@@ -38,15 +37,17 @@ def probe_cdi(host: Host, system: System) -> Fact[tuple[CdiSpec, ...]]:
 
 def _spec(host: Host, path: str) -> CdiSpec | None:
     text = host.text(path, _LIMIT).value or ""
-    kind = _KIND.search(text) or re.search(r'"kind"\s*:\s*"((?:[\w.-]+\.)?nvidia\.com/gpu)"', text)
+    kind = re.search(_KIND, text)
     if kind is None:
         return None
-    from_host = _HOST_PATH.findall(text)
+    from_host = re.findall(_PATH % "hostPath", text)
     # A node without a path of its own on the host has the same path there.
     elsewhere = any("/dev/" in named for named in from_host)
-    named = dict.fromkeys([*from_host, *(() if elsewhere else _PATH.findall(text))])
+    named = dict.fromkeys([*from_host, *(() if elsewhere else re.findall(_PATH % "path", text))])
     versions = dict.fromkeys(match[1] for path in named if (match := re.fullmatch(_LIBRARY, path)))
-    return CdiSpec(path=path, kind=kind[1], versions=tuple(versions), missing=_missing(host, tuple(named)[:_MOST]))
+    return CdiSpec(
+        path=path, kind=kind[1], versions=tuple(versions), missing=_missing(host, tuple(named)[:_MOST_PATHS])
+    )
 
 
 def _missing(host: Host, named: tuple[str, ...]) -> tuple[str, ...]:
