@@ -412,6 +412,14 @@ def test_a_driver_package_stands_in_for_an_old_kernel():
     assert below_torch(machine) == []
 
 
+def test_amds_own_module_is_not_called_a_kernel_that_is_too_old():
+    gpu = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201", kfd_node=None)
+    machine = with_system(amd_machine(gpu), kernel=known("6.5.0-45-generic", "uname"))
+    assert "Kernel 6.5" in first(machine).message
+    own = first(with_stack(machine, module=known("6.16.6", "/sys/module/amdgpu/version")))
+    assert "Kernel 6.5" not in own.message
+
+
 def test_a_driver_package_for_the_running_kernel_speaks_against_an_old_kernel():
     gpu = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201", driver=absent("driver"), kfd_node=None)
     for kernel, slug in (("6.5.0-45-generic", "no-driver"), ("6.5.0-44-generic", "amd-dkms-kernel-mismatch")):

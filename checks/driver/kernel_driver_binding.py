@@ -32,6 +32,7 @@ from gpudoctor.situation.kernel_modules import (
     blocked,
     core_modules,
     for_running_kernel,
+    has_backports,
     kernel_too_old,
     key_rejected,
     unbuilt_dkms,
@@ -291,7 +292,7 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The running kernel is older than the first one that supports the chip, no AMD driver package is installed, and
-    amdgpu or KFD does not have the GPU. Distributions with backports (kernels named el8, el9) make this less certain.
+    amdgpu or KFD does not have the GPU. Distributions with backports (Red Hat, SUSE) make this less certain.
     The same holds for a machine that is only described, unless the description names AMD's driver.
 
     ## Fix safety
@@ -309,7 +310,7 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
             else f"The kernel driver gives {called(gpus)} no compute access, as if it did not know the chip.",
             saw=kernel,
             want=f"Linux {first} or newer, or amdgpu-dkms" if first else "a KFD node for the GPU",
-            confidence="certain" if lines else "possible" if ".el" in kernel or not first else "likely",
+            confidence="certain" if lines else "possible" if has_backports(kernel) or not first else "likely",
             evidence=(
                 Evidence.of("system.kernel", situation.machine.system.kernel),
                 Evidence.of("gpu.arch", gpus[0].arch),
@@ -383,7 +384,7 @@ def _needs_driver_package(situation: Situation) -> Iterator[Finding]:
     gpus = [
         gpu for gpu in situation.usable_of("amd") if gpu.source == kernel.source and kernel_too_old(situation, gpu)
     ]
-    if "amdgpu driver" not in situation.machine.assumed or ".el" in (kernel.value or ""):
+    if "amdgpu driver" not in situation.machine.assumed or has_backports(kernel.value or ""):
         return
     for group in together(gpus, lambda gpu: gpu.name).values():
         first = kernel_too_old(situation, group[0])
