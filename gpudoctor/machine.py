@@ -249,6 +249,7 @@ class MigDevice(Record, frozen=True):
 
 
 FabricState = Literal["not-supported", "not-started", "in-progress", "completed"]
+Virtualization = Literal["none", "pass-through", "vgpu", "host-vgpu", "host-vsga"]
 
 
 class NvmlDevice(Record, frozen=True):
@@ -276,6 +277,10 @@ class NvmlDevice(Record, frozen=True):
     """ "10de:2b85"; under WSL2 the only source of it."""
     fabric: FabricState | None = None
     """Whether the GPU has registered with an NVLink fabric; None: not asked, or unknown to the driver."""
+    virtualization: Virtualization | None = None
+    """NVML's virtualisation mode: "vgpu" is a part that a hypervisor lends, "host-vgpu" a GPU that is lent."""
+    licensed: bool | None = None
+    """Whether a vGPU has its software licence; None: not asked, or it needs none."""
     peers: tuple[int, ...] | None = None
     """Indices of the GPUs whose memory it can reach directly; only libcuda tells."""
     lost: bool = False
@@ -313,6 +318,19 @@ class Fabric(Record, frozen=True):
     switches: Fact[int] = unknown("not probed")
     manager_version: Fact[str] = unknown("not probed")
     manager_running: Fact[bool] = unknown("not probed")
+    umad: Fact[bool] = unknown("not probed")
+    """Whether ib_umad is loaded: the way to the switches of Blackwell boards."""
+
+
+class CdiSpec(Record, frozen=True):
+    """A CDI specification of NVIDIA's GPUs: what a container engine puts into containers that ask for one."""
+
+    path: str
+    kind: str = "nvidia.com/gpu"
+    versions: tuple[str, ...] = ()
+    """Driver versions of the libcuda and libnvidia-ml that it names."""
+    missing: tuple[str, ...] = ()
+    """Files of the host that it names and that are not there."""
 
 
 class NvidiaStack(Record, frozen=True):
@@ -320,7 +338,7 @@ class NvidiaStack(Record, frozen=True):
 
     module: Fact[NvidiaModule] = unknown("not probed")
     modules_loaded: Fact[tuple[str, ...]] = unknown("not probed")
-    """nvidia, nvidia_uvm, nvidia_modeset, nouveau, nova_core, nvgpu: the loaded ones."""
+    """nvidia, nvidia_uvm, nvidia_modeset, nvidia_vgpu_vfio, nouveau, nova_core, nvgpu: the loaded ones."""
     modules_installed: Fact[tuple[InstalledModule, ...]] = unknown("not probed")
     dkms: Fact[tuple[DkmsModule, ...]] = unknown("not probed")
     blocked: Fact[tuple[BlockedModule, ...]] = unknown("not probed")
@@ -339,6 +357,8 @@ class NvidiaStack(Record, frozen=True):
     """nvidia-container-toolkit on this host (version or path)."""
     ptxas: Fact[str] = unknown("not probed")
     """CUDA release of the ptxas below /usr/local/cuda."""
+    cdi: Fact[tuple[CdiSpec, ...]] = unknown("not probed")
+    """Those that count: of one kind, the ones in /var/run/cdi before the ones in /etc/cdi."""
     nvml: Fact[NvidiaApi] = unknown("not probed")
     cuda: Fact[NvidiaApi] = unknown("not probed")
     smi: Fact[NvidiaApi] = unknown("not probed")
@@ -440,6 +460,10 @@ class AmdStack(Record, frozen=True):
 # --- GPUs ---------------------------------------------------------------------------------------
 
 
+_RESERVING = ("vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback", "xen-pciback", "uio_pci_generic", "igb_uio")
+"""Kernel drivers that hold a GPU for a virtual machine."""
+
+
 class Gpu(Record, frozen=True):
     """One GPU, built from the bus, the kernel driver and the driver's own interfaces."""
 
@@ -477,6 +501,11 @@ class Gpu(Record, frozen=True):
     source: str = ""
     ordinal: int = 0
     """Which one it is of several that no address, UUID or index tells apart: the Machine counts them."""
+
+    @property
+    def reserved(self) -> bool:
+        """Whether it is held for a virtual machine: a choice, never a problem."""
+        return self.driver.value in _RESERVING
 
     @property
     def key(self) -> str:

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.finding import BlockModule, InstallDriver, InstallRocmDriver, RebuildModule, UnblockModule
+from gpudoctor.finding import (
+    BlockModule,
+    InstallDriver,
+    InstallRocmDriver,
+    LoadModule,
+    Manual,
+    RebuildModule,
+    UnblockModule,
+)
 from gpudoctor.machine import BlockedModule, DkmsModule, InstalledModule, NvidiaApi, absent, known, unknown
 from tests.support.check_cases import below_torch, first, found, log, remedies, unanswered
+from tests.support.judging import judged
 from tests.support.machines import (
     amd_gpu,
     amd_machine,
@@ -189,6 +198,25 @@ def test_a_gpu_that_no_torch_ever_served_is_a_note_unless_a_gpu_build_is_there()
     fermi = nvidia_gpu("NVIDIA GeForce GT 610", "sm_21", driver=known("nouveau", "driver"))
     assert below_torch(without_driver(fermi, torch=None)) == [("nouveau-conflict", "note")]
     assert below_torch(without_driver(fermi)) == [("nouveau-conflict", "error")]
+    (fix,) = first(without_driver(fermi)).fixes
+    assert "CPU" in fix.title and all(isinstance(remedy, Manual) for remedy in fix.remedies)
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "driver"),
+    [("NVIDIA GeForce GT 620", "sm_21", None), ("NVIDIA GeForce GT 750M", "sm_30", "580.95.05")],
+)
+def test_no_driver_is_proposed_for_a_gpu_that_no_torch_build_serves(name, arch, driver):
+    gpu = nvidia_gpu(name, arch, **({} if driver else {"driver": NOTHING_BOUND}))
+    machine = nvidia_machine(gpu, driver=driver, flavour="proprietary") if driver else without_driver(gpu)
+    proposed = [remedy for finding in judged(machine).findings for fix in finding.fixes for remedy in fix.remedies]
+    assert proposed and not any(isinstance(remedy, (InstallDriver, LoadModule)) for remedy in proposed)
+
+
+def test_an_old_gpu_that_some_build_still_serves_gets_its_last_driver():
+    old = without_driver(nvidia_gpu("NVIDIA GeForce GTX 980", "sm_52", driver=NOTHING_BOUND))
+    (install,) = [remedy for remedy in first(old).fixes[0].remedies if isinstance(remedy, InstallDriver)]
+    assert install.branch == "580"
 
 
 def test_a_gpu_that_the_matrix_does_not_know_is_not_taken_for_an_old_one():
@@ -384,6 +412,14 @@ def test_a_driver_package_stands_in_for_an_old_kernel():
     trees = known((dkms("6.5.0-45-generic", "installed", "amdgpu", "6.16.6"),), "/var/lib/dkms")
     machine = with_system(with_stack(amd_machine(gpu), dkms=trees), kernel=known("6.5.0-45-generic", "uname"))
     assert below_torch(machine) == []
+
+
+def test_amds_own_module_is_not_called_a_kernel_that_is_too_old():
+    gpu = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201", kfd_node=None)
+    machine = with_system(amd_machine(gpu), kernel=known("6.5.0-45-generic", "uname"))
+    assert "Kernel 6.5" in first(machine).message
+    own = first(with_stack(machine, module=known("6.16.6", "/sys/module/amdgpu/version")))
+    assert "Kernel 6.5" not in own.message
 
 
 def test_a_driver_package_for_the_running_kernel_speaks_against_an_old_kernel():

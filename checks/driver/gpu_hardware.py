@@ -194,8 +194,9 @@ def driver_init_failed_bios(situation: Situation) -> Verdicts:
     """The NVIDIA driver cannot start a GPU because of firmware settings.
 
     ## Why it matters
-    The firmware did not give the GPU enough address space (Resizable BAR, Above 4G Decoding). The driver sees the GPU
-    on the bus but cannot start it, and nvidia-smi says "No devices were found".
+    The firmware did not give the GPU enough address space (Resizable BAR, Above 4G Decoding); in a virtual machine
+    with a passed-through GPU, the hypervisor did not. The driver sees the GPU on the bus but cannot start it, and
+    nvidia-smi says "No devices were found".
 
     ## How it is judged
     The check reads the codes that the driver writes into the kernel log, for GPUs that the driver does not list as
@@ -205,17 +206,34 @@ def driver_init_failed_bios(situation: Situation) -> Verdicts:
     A person changes the firmware settings; note the old values. No file on disk changes.
     """
     for gpu, lines in _failed_starts(situation, "driver-init-failed-bios"):
-        text = (
-            'Enter the firmware setup (BIOS/UEFI), switch on "Above 4G Decoding" and "Resizable BAR" '
-            "(also called Re-Size BAR, Smart Access Memory), update the firmware if they are missing, and boot again."
-        )
+        guest = situation.machine.system.virtual_machine.known
+        giver = "the hypervisor" if guest else "the firmware"
         yield _failed_start(
             situation,
             gpu,
             lines,
-            f"The NVIDIA driver cannot start {gpu.name}: the firmware gives it too little address space.",
-            Fix("Switch on Above 4G Decoding and Resizable BAR", (Manual(text, risk="reboot"),)),
+            f"The NVIDIA driver cannot start {gpu.name}: {giver} gives it too little address space.",
+            _more_address_space() if guest else _above_4g(),
         )
+
+
+def _above_4g() -> Fix:
+    text = (
+        'Enter the firmware setup (BIOS/UEFI), switch on "Above 4G Decoding" and "Resizable BAR" '
+        "(also called Re-Size BAR, Smart Access Memory), update the firmware if they are missing, and boot again."
+    )
+    return Fix("Switch on Above 4G Decoding and Resizable BAR", (Manual(text, risk="reboot"),))
+
+
+def _more_address_space() -> Fix:
+    """For a GPU that is passed through to a virtual machine, whose firmware setup has no such switches."""
+    text = (
+        "Let the virtual machine start with UEFI (OVMF) and the machine type q35, and give it an address space above "
+        "4 GiB that is larger than the GPU's memory. QEMU: `-fw_cfg name=opt/ovmf/X-PciMmio64Mb,string=262144`; "
+        "VMware: pciPassthru.use64bitMMIO = TRUE and pciPassthru.64bitMMIOSizeGB. If that does not help, switch on "
+        '"Above 4G Decoding" in the firmware setup of the host.'
+    )
+    return Fix("Give the virtual machine more address space for the GPU", (Manual(text, risk="reboot"),))
 
 
 @check("GPD105", "driver-init-failed-hw", "driver")

@@ -28,10 +28,11 @@ from gpudoctor.situation.kernel_modules import (
     blocked,
     core_modules,
     for_running_kernel,
+    has_backports,
     kernel_too_old,
     unbuilt_dkms,
 )
-from gpudoctor.situation.no_kernel_driver import because, rival, without_kfd
+from gpudoctor.situation.no_kernel_driver import because, rival, without_kfd, worthwhile
 from gpudoctor.situation.nvidia_driver import refusal
 
 _MODULES = {"NovaCore": "nova_core", "nova-core": "nova_core"}
@@ -74,7 +75,7 @@ def nouveau_conflict(situation: Situation) -> Verdicts:
                 Evidence.of("gpu.driver", gpus[0].driver),
                 *(Evidence("nvidia.modules_installed", f"{m.name} for {m.kernel}", m.path) for m in modules[:1]),
             ),
-            fixes=(fix,),
+            fixes=worthwhile(situation, gpus, (fix,)),
             supersedes=("no-driver",),
         )
 
@@ -115,7 +116,7 @@ def module_blacklisted(situation: Situation) -> Verdicts:
             saw=rule,
             want=f"{module} loaded",
             evidence=(Evidence(f"{vendor}.blocked", rule, source), Evidence.of("gpu.driver", gpus[0].driver)),
-            fixes=(fix,),
+            fixes=worthwhile(situation, gpus, (fix,)),
             supersedes=("no-driver", "no-gpu"),
         )
 
@@ -166,10 +167,14 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
                 *(Evidence("nvidia.modules_installed", f"{m.name} for {m.kernel}", m.path) for m in modules[:2]),
                 *(Evidence("nvidia.dkms", f"{t.version} {t.status} for {t.kernel}", t.source) for t in trees[:2]),
             ),
-            fixes=(
-                *((Fix(f"Reboot into kernel {elsewhere[-1]}", (reboot,)),) if reboot else ()),
-                *((newer,) if limits else (rebuild, newer)),
-                *((Fix("Boot the kernel that has the module", (boot,)),) if boot and not reboot else ()),
+            fixes=worthwhile(
+                situation,
+                gpus,
+                (
+                    *((Fix(f"Reboot into kernel {elsewhere[-1]}", (reboot,)),) if reboot else ()),
+                    *((newer,) if limits else (rebuild, newer)),
+                    *((Fix("Boot the kernel that has the module", (boot,)),) if boot and not reboot else ()),
+                ),
             ),
             refs=tuple(limit.source for limit in limits),
             supersedes=("no-driver",),
@@ -224,7 +229,7 @@ def amd_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
                 Evidence.of("amd.module", situation.machine.amd.module),
                 *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
             ),
-            fixes=fixes if limits else fixes[::-1],
+            fixes=worthwhile(situation, gpus, fixes if limits else fixes[::-1]),
             refs=tuple(limit.source for limit in limits),
             supersedes=("no-driver", "amd-kfd-missing"),
         )
@@ -239,8 +244,8 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The running kernel is older than the first one that supports the chip, no AMD driver package is installed, and
-    amdgpu or KFD does not have the GPU. Distributions with backports (kernels named el8, el9) make this less certain.
-    For a machine that is only described, with such a kernel and no stated driver, it is a warning.
+    amdgpu or KFD does not have the GPU. Distributions with backports (Red Hat, SUSE) make this less certain.
+    The same holds for a machine that is only described, unless the description names AMD's driver.
 
     ## Fix safety
     A newer kernel or amdgpu-dkms needs root and a reboot; the old kernel stays in the boot menu.
@@ -257,16 +262,20 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
             else f"The kernel driver gives {called(gpus)} no compute access, as if it did not know the chip.",
             saw=kernel,
             want=f"Linux {first} or newer, or amdgpu-dkms" if first else "a KFD node for the GPU",
-            confidence="certain" if lines else "possible" if ".el" in kernel or not first else "likely",
+            confidence="certain" if lines else "possible" if has_backports(kernel) or not first else "likely",
             evidence=(
                 Evidence.of("system.kernel", situation.machine.system.kernel),
                 Evidence.of("gpu.arch", gpus[0].arch),
                 Evidence.of("gpu.driver", gpus[0].driver),
                 *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
             ),
-            fixes=(
-                Fix(f"Boot Linux {first} or newer" if first else "Boot a newer kernel", (boot,)),
-                Fix("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
+            fixes=worthwhile(
+                situation,
+                gpus,
+                (
+                    Fix(f"Boot Linux {first} or newer" if first else "Boot a newer kernel", (boot,)),
+                    Fix("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
+                ),
             ),
             supersedes=("no-driver", "amd-kfd-missing"),
         )
@@ -298,12 +307,12 @@ def _needs_driver_package(situation: Situation) -> Iterator[Finding]:
     gpus = [
         gpu for gpu in situation.usable_of("amd") if gpu.source == kernel.source and kernel_too_old(situation, gpu)
     ]
-    if "amdgpu driver" not in situation.machine.assumed or ".el" in (kernel.value or ""):
+    if "amdgpu driver" not in situation.machine.assumed or has_backports(kernel.value or ""):
         return
     for group in together(gpus, lambda gpu: gpu.name).values():
         first = kernel_too_old(situation, group[0])
         yield finding(
-            "warning",
+            "error",
             group,
             message=f"Kernel {kernel.value} is too old for {called(group)}: Linux {first} is the first that supports "
             "it. The GPU needs AMD's own kernel driver, amdgpu-dkms.",

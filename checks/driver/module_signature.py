@@ -8,7 +8,7 @@ from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_modules import LOCKDOWN, SECURE_BOOT, key_rejected
-from gpudoctor.situation.no_kernel_driver import because
+from gpudoctor.situation.no_kernel_driver import because, worthwhile
 
 
 @check("GPD112", "secure-boot-module-rejected", "driver")
@@ -95,6 +95,10 @@ def _unsigned(
             fact,
             *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
         ),
-        fixes=(Fix("Enrol the key that the module is signed with", (Manual(enrol, risk="reboot"),)), without),
+        fixes=worthwhile(
+            situation,
+            gpus,
+            (Fix("Enrol the key that the module is signed with", (Manual(enrol, risk="reboot"),)), without),
+        ),
         supersedes=("no-driver",),
     )

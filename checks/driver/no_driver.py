@@ -26,7 +26,7 @@ from gpudoctor.situation.driver_library import beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel
-from gpudoctor.situation.no_kernel_driver import because, unserved
+from gpudoctor.situation.no_kernel_driver import because, unserved, worthwhile
 from gpudoctor.situation.nvidia_driver import (
     answers_now,
     cuda_status,
@@ -34,6 +34,7 @@ from gpudoctor.situation.nvidia_driver import (
     lists_no_gpu,
     nvml_status,
 )
+from gpudoctor.situation.virtual_gpu import hosts_vgpus
 
 _IN_USE = (2, 46)
 """Answers of cuInit about a GPU in use: no memory left, busy."""
@@ -85,6 +86,8 @@ def _without_libcuda(situation: Situation) -> Iterator[Finding]:
     whole = path.complete.value and path.searched and recorded
     elsewhere = situation.in_container or machine.system.wsl.known or machine.system.jetson.known
     if not whole or elsewhere or not machine.nvidia.module.known or situation.expected_vendor != "nvidia":
+        return
+    if hosts_vgpus(situation):
         return
     if path.first("libcuda.so.1") or cuda_status(situation) == 0:
         return
@@ -168,7 +171,7 @@ def _without_nvidia(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
             Evidence("nvidia.module", machine.nvidia.module.state, machine.nvidia.module.source),
             Evidence.of("nvidia.userland", machine.nvidia.userland),
         ),
-        fixes=fixes,
+        fixes=worthwhile(situation, gpus, fixes),
         supersedes=("driver-lib-mismatch",),
     )
 
@@ -266,7 +269,7 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
     )
     if old:
         text = "Use the CPU build of torch, or another GPU: ROCm never supported this one."
-        fixes: tuple[Fix, ...] = (Fix("Use the CPU or another GPU", (Manual(text),)),)
+        fixes: tuple[Fix, ...] = (Fix("Use another GPU, or the CPU", (Manual(text),)),)
     elif situation.in_container:
         text = "On the host, outside this container: load amdgpu (`sudo modprobe amdgpu`), or install AMD's driver."
         fixes = (Fix("Load amdgpu on the host", (Manual(text, risk="root"),)),)
@@ -290,7 +293,7 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
             Evidence.of("amd.modules_loaded", machine.amd.modules_loaded),
             *(Evidence("kernel_log", line.line, machine.kernel_log.source) for line in lines[-2:]),
         ),
-        fixes=fixes,
+        fixes=worthwhile(situation, gpus, fixes),
         supersedes=("amd-kfd-missing",),
     )
 

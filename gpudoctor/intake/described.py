@@ -35,6 +35,7 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
+from gpudoctor.matrix.names import vgpu_series
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import driver_needs, driver_serving, flavour_serving
@@ -144,7 +145,7 @@ def _with_gpus(machine: Machine, description: Description, matrix: Matrix) -> Ma
 def _gpu(name: str, matrix: Matrix) -> Identity:
     found = matrix.gpus_by_name(name)
     if len(found) == 1:
-        return found[0]
+        return found[0] if vgpu_series(name) is None else replace(found[0], name=name.strip())
     if found:
         names = "; ".join(f"{identity.name} ({identity.arch})" for identity in found[:6])
         raise InputError(f"--gpu {name!r} may mean several GPUs: {names}. Give a PCI id, a chip or an architecture.")

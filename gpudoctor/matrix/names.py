@@ -16,7 +16,9 @@ _DETAIL = {
     *("vf", "hgx", "nvgpu", "embedded", "sff", "cnx", "refresh", "cec", "pascal", "edition", "generation"),
 }
 _MEMORY = r"\d+(?:gb|g)$|\d+g\.\d+gb$"
-_VGPU = r"-\d+[qcba]$"
+_VGPU = r"(?:(?<=[ahv]\d00)[dlmx]{1,2})?(?:-\d)?-\d+(?P<series>[qcba])(?:me|\d)?$"
+"""The type of a vGPU, at the end of its name: letters of the board, MIG slices, gigabytes, series, media engines or
+screens ("V100DX-32Q", "A100-1-5CME", "T4-2B4")."""
 
 
 def words(name: str) -> list[str]:
@@ -30,6 +32,12 @@ def words(name: str) -> list[str]:
         if word and not (word == "mobile" and "mobile" in found):
             found.append(word)
     return found
+
+
+def vgpu_series(name: str) -> str | None:
+    """The series of a vGPU: "C" of "GRID A100-10C"; None for the name of a whole GPU."""
+    found = re.search(_VGPU, name.lower().strip())
+    return found["series"].upper() if found else None
 
 
 def branded(name: str) -> bool:

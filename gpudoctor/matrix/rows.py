@@ -96,6 +96,15 @@ class CudaFloor(Row, frozen=True, kw_only=True):
     driver: str
 
 
+class VgpuSeries(Row, frozen=True, kw_only=True):
+    """A series of NVIDIA's vGPU types, by the letter at the end of their names (A16-4Q)."""
+
+    series: Literal["A", "B", "C", "Q"]
+    use: str
+    cuda: bool
+    """Whether NVIDIA supports CUDA on it."""
+
+
 class CudnnFloor(Row, frozen=True, kw_only=True):
     """Oldest GPU that cuDNN releases have kernels for. It is the same for every CUDA that a release is built for."""
 
@@ -608,6 +617,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     nvidia_gpus: tuple[NvidiaGpu, ...] = ()
     nvidia_socs: tuple[NvidiaSoc, ...] = ()
     cuda_floors: tuple[CudaFloor, ...] = ()
+    vgpu_series: tuple[VgpuSeries, ...] = ()
     cudnn_floors: tuple[CudnnFloor, ...] = ()
     cuda_toolkits: tuple[CudaToolkit, ...] = ()
     driver_branches: tuple[DriverBranch, ...] = ()
@@ -647,6 +657,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "nvidia_gpus": ("pci",),
     "nvidia_socs": ("name",),
     "cuda_floors": ("major",),
+    "vgpu_series": ("series",),
     "cudnn_floors": ("cudnn",),
     "cuda_toolkits": ("cuda", "update"),
     "driver_branches": ("branch",),

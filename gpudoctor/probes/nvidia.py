@@ -18,12 +18,16 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
+from gpudoctor.probes.cdi import probe_cdi
 from gpudoctor.probes.modules import blocked_modules, dkms_modules, installed_modules, loaded_modules
 from gpudoctor.probes.os_packages import package_version
 from gpudoctor.probes.pci import PciDevice, normal_bdf
 
 PROC = "/proc/driver/nvidia"
-MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvgpu", "nouveau", "nova_core", "nova_drm")
+MODULES = (
+    *("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvgpu", "nouveau", "nova_core", "nova_drm"),
+    "nvidia_vgpu_vfio",
+)
 _ON_DISK = ("nvidia", "nouveau", "nova_core")
 _NODE = r"nvidia\d+|nvidiactl|nvidia-uvm|nvidia-modeset|nvidia-nvswitch\w+|dxg|nvhost-.+|nvmap|nvgpu"
 _FIRMWARE = "/lib/firmware"
@@ -31,6 +35,7 @@ _CUDA = "/usr/local/cuda"
 _PTXAS = f"{_CUDA}/bin/ptxas"
 _BINARIES = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/nvidia/toolkit", "/opt/nvidia/toolkit")
 _FABRIC_MANAGER = "nv-fabricmanager"
+_UMAD = "/sys/class/infiniband_mad"
 _FABRIC_PACKAGE = r"nvidia-fabricmanager(?:-\d+)?"
 
 
@@ -54,6 +59,7 @@ def probe_nvidia(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System, l
         fabric=_fabric(host, pci, system),
         toolkit=_toolkit(host),
         ptxas=_ptxas(host),
+        cdi=probe_cdi(host, system),
     )
 
 
@@ -149,7 +155,15 @@ def _fabric(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System) -> Fab
         running: Fact[bool] = unknown("not looked for: no NVSwitch and no fabric manager", "/proc")
     else:
         running = _manager_running(host, system)
-    return Fabric(switches=switches, manager_version=version, manager_running=running)
+    umad = unknown("not looked for: no fabric manager", _UMAD) if version.absent else _umad(host)
+    return Fabric(switches=switches, manager_version=version, manager_running=running, umad=umad)
+
+
+def _umad(host: Host) -> Fact[bool]:
+    """ib_umad makes this folder, as a module or built into the kernel."""
+    if host.exists(_UMAD):
+        return known(True, _UMAD)
+    return known(False, _UMAD) if host.live else unknown("a recording need not hold it", _UMAD)
 
 
 def _manager_version(host: Host) -> Fact[str]:

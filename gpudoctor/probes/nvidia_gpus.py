@@ -244,7 +244,7 @@ def _in_order(gpus: list[Gpu], stack: NvidiaStack) -> tuple[Gpu, ...]:
     if any(gpu.nvml is not None for gpu in gpus):
         return tuple(replace(gpu, index=gpu.nvml.index) if gpu.nvml is not None else gpu for gpu in gpus)
     bound = [gpu.driver.value in (*_BOUND, "dxgkrnl") for gpu in gpus]
-    counted = bound if any(bound) else [gpu.driver.value != "vfio-pci" for gpu in gpus]
+    counted = bound if any(bound) else [not gpu.reserved for gpu in gpus]
     places = count()
     return tuple(
         replace(gpu, index=next(places) if counts else None) for gpu, counts in zip(gpus, counted, strict=True)

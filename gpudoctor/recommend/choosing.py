@@ -24,7 +24,6 @@ from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recomme
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import choice_before_torch, driver_name, driver_needs, driver_to_install
 from gpudoctor.situation.nvidia_driver import cuda_driver, kernel_driver, no_driver, refusal
-from gpudoctor.situation.usable_gpus import RESERVED
 from gpudoctor.step import PlannedFix
 
 
@@ -349,7 +348,7 @@ def _gpus_that_count(situation: Situation) -> tuple[Gpu, ...]:
     return situation.usable or tuple(
         standing.gpu
         for standing in situation.standings
-        if standing.granted != "no" and standing.selected != "no" and standing.gpu.driver.value not in RESERVED
+        if standing.granted != "no" and standing.selected != "no" and not standing.gpu.reserved
     )
 
 

@@ -110,9 +110,16 @@ def kernel_too_old(situation: Situation, gpu: Gpu) -> str | None:
     first, running = target.first_kernel if target else None, situation.machine.system.kernel.value
     if first is None or running is None:
         return None
-    trees = situation.machine.amd.dkms.value or ()
+    trees, module = situation.machine.amd.dkms.value or (), situation.machine.amd.module.value
     stands_in = any(tree.status == "installed" and tree.kernel == running for tree in trees)
+    stands_in = stands_in or module not in (None, "in-tree")  # only AMD's own module states a version
     return first if not stands_in and _numbers(running) < _numbers(first) else None
+
+
+def has_backports(kernel: str) -> bool:
+    """Whether a kernel is one of those to which Red Hat or SUSE add newer GPU drivers: its number does not tell which
+    GPUs it knows ("5.14.0-570.el9", "6.4.0-150600.23")."""
+    return re.search(r"\.el\d|-150\d{3}\.", kernel) is not None
 
 
 def _numbers(kernel: str) -> tuple[int, int]:

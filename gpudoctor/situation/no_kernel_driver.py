@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
+from gpudoctor.finding import Fix
 from gpudoctor.machine import Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation, answer_once
-from gpudoctor.situation.driver_choice import runs_some_build
+from gpudoctor.situation.driver_choice import no_build_for, runs_some_build
 from gpudoctor.situation.gpu_groups import older, together
 from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import (
@@ -22,7 +23,7 @@ from gpudoctor.situation.kernel_modules import (
     unbuilt_dkms,
 )
 from gpudoctor.situation.nvidia_driver import refusal, refusals
-from gpudoctor.situation.usable_gpus import RESERVED
+from gpudoctor.situation.virtual_gpu import refused_in_guest
 
 RIVALS = ("nouveau", "nova_core", "nova-core", "NovaCore", "nova", "nvidiafb", "rivafb")
 """Kernel drivers that keep NVIDIA's driver from the GPU."""
@@ -43,7 +44,7 @@ def unserved(situation: Situation, vendor: Vendor) -> tuple[Gpu, ...]:
         standing.gpu
         for standing in situation.standings
         if standing.gpu.vendor == vendor
-        and standing.gpu.driver.value not in RESERVED
+        and not standing.gpu.reserved
         and (standing.bound == "no" or (standing.bound == "unknown" and _module_is_out(situation, vendor)))
     )
 
@@ -110,6 +111,16 @@ def has_build(situation: Situation, gpu: Gpu) -> bool:
     return target is None or target.device_extra or not carried.isdisjoint({gfx, stands_in})
 
 
+def worthwhile(situation: Situation, gpus: tuple[Gpu, ...], fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """These fixes of a driver, unless no torch build supports the GPUs: then no driver helps torch. The CPU or
+    another GPU is left, and nothing needs a fix if another GPU does the work."""
+    if any(has_build(situation, gpu) for gpu in gpus):
+        return fixes
+    if any(other not in gpus and has_build(situation, other) for other in situation.usable):
+        return ()
+    return (no_build_for(gpus),)
+
+
 def equal_gpus(situation: Situation, gpus: list[Gpu]) -> list[tuple[Weight, tuple[Gpu, ...]]]:
     """GPUs of one name and severity together."""
     groups = together(gpus, lambda gpu: (weight(situation, gpu), gpu.name))
@@ -135,6 +146,8 @@ def _nvidia_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
         f.bdf for f in lines_about(gpu, situation.log_faults("gpu-off-bus"))
     ):
         yield "gpu-off-bus"
+    if refused_in_guest(situation, gpu):
+        yield "vgpu-guest-driver"
     # A driver that is too old for the GPU is judged with the CUDA that it runs.
     yield from (reason for reason in refusals(situation, gpu) if reason != "driver-too-old")
     if not situation.machine.nvidia.module.known:

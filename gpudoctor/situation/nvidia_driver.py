@@ -24,7 +24,7 @@ Refusal = Literal[
 than the GPU's last, proprietary where the GPU needs the open modules, or open where the GPU is too old for these."""
 
 _EARLY_OPEN = (560,)
-"""Open modules of older branches support GeForce GPUs only with an extra setting."""
+"""Open modules of older branches support data-centre GPUs, and GeForce GPUs only with an extra setting."""
 
 
 # --- versions --------------------------------------------------------------------------------------
@@ -177,8 +177,8 @@ def _by_branch_or_flavour(situation: Situation, gpu: Gpu) -> Refusal | None:
         return "blackwell-open-module"
     if rule == "refused" and (flavour == "open" or (flavour is None and says("open-module-unsupported-gpu"))):
         return "open-module-unsupported-gpu"
-    # Early open modules log it if they lack the setting for a GeForce GPU.
-    early = rule == "supported" and flavour == "open" and () < branch < _EARLY_OPEN
+    # Early open modules log it if they lack the setting for a GeForce GPU; the line names none.
+    early = rule == "supported" and flavour == "open" and () < branch < _EARLY_OPEN and not gpu.datacenter
     return "open-module-unsupported-gpu" if early and says("open-module-unsupported-gpu") else None
 
 
