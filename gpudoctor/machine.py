@@ -591,6 +591,20 @@ class Torch(Record, frozen=True):
     source: str = ""
 
 
+class MissingSymbols(Record, frozen=True):
+    """Symbols that one library needs of another, and that the one which the loader takes does not have."""
+
+    library: str
+    """ "libnvJitLink.so.12"."""
+    path: str
+    """The one that the loader takes."""
+    needed_by: str
+    symbols: tuple[str, ...]
+    """A few of them."""
+    late: bool = False
+    """Needed only by what is loaded after the import."""
+
+
 EnvironmentKind = Literal["venv", "conda", "system", "user", "unknown"]
 
 
@@ -658,6 +672,8 @@ class PythonEnvironment(Record, frozen=True):
     libraries: LoadPath = LoadPath()
     """CUDA/ROCm libraries that LD_LIBRARY_PATH or LD_PRELOAD puts before the wheel's own
     (libcudnn, libnvJitLink, libcublas, libnccl, librccl, libamdhip64 ...)."""
+    missing_symbols: tuple[MissingSymbols, ...] = ()
+    """Read only where a library comes from elsewhere, or an nvidia-* wheel is not the one that torch pins."""
     source: str = ""
 
     @property

@@ -12,8 +12,8 @@ from gpudoctor.finding import (
 )
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.c_library import cannot_load
+from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, stem_of
 from gpudoctor.frameworks.torch.shadowed_libraries import (
-    DISTRIBUTIONS,
     FOLDERS_SHARED_BY,
     FOUND_LATE,
     PRELOADS_FROM,
@@ -24,7 +24,6 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
     pinned_again,
     pins,
     shadow_evidence,
-    stem_of,
     two_in_one_folder,
     wanted_version,
     wheels_of,

@@ -20,26 +20,10 @@ from gpudoctor.finding import (
     UnsetVariable,
 )
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
+from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, stem_of, without_cuda
 from gpudoctor.machine import Distribution, Library
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
-
-DISTRIBUTIONS = {
-    "libcudart": "nvidia-cuda-runtime",
-    "libcublas": "nvidia-cublas",
-    "libcublasLt": "nvidia-cublas",
-    "libcudnn": "nvidia-cudnn",
-    "libcusparse": "nvidia-cusparse",
-    "libcusparseLt": "nvidia-cusparselt",
-    "libnvJitLink": "nvidia-nvjitlink",
-    "libcufft": "nvidia-cufft",
-    "libcurand": "nvidia-curand",
-    "libcusolver": "nvidia-cusolver",
-    "libcupti": "nvidia-cuda-cupti",
-    "libnvrtc": "nvidia-cuda-nvrtc",
-    "libnccl": "nvidia-nccl",
-}
-"""The distribution that brings each library, without its CUDA suffix."""
 
 FOUND_LATE = ("libnvJitLink", "libnvrtc")
 """NVIDIA's own libraries ask for these, and their RUNPATH comes after LD_LIBRARY_PATH. torch asks for all others
@@ -54,11 +38,6 @@ FOLDERS_SHARED_BY = ("nvidia-cudnn", "nvidia-nccl")
 # --- what torch was built with ---------------------------------------------------------------------
 
 
-def stem_of(name: str) -> str:
-    """libcudnn of libcudnn.so.9."""
-    return name.partition(".so")[0]
-
-
 @answer_once
 def pins(situation: Situation) -> dict[str, tuple[str, str]]:
     """Torch's pins, by distribution without suffix: (suffix, version); the package index's where torch has none."""
@@ -69,7 +48,7 @@ def pins(situation: Situation) -> dict[str, tuple[str, str]]:
         name, equal, version = line.partition(";")[0].partition("==")
         if equal and name.startswith("nvidia-") and _is_for(situation, line):
             whole = name.strip(" (")
-            base = _without_cuda(whole)
+            base = without_cuda(whole)
             pins[base] = (whole[len(f"{base}-cu") :], version.strip(" )"))
     release = situation.matrix.release(torch.version) if torch else None
     if not pins and torch and release and release.cuda == torch.cuda:
@@ -82,12 +61,6 @@ def pins(situation: Situation) -> dict[str, tuple[str, str]]:
     return pins
 
 
-def _without_cuda(distribution: str) -> str:
-    """nvidia-cublas of nvidia-cublas-cu12."""
-    base, suffixed, cuda = distribution.rpartition("-cu")
-    return base if suffixed and cuda.isdecimal() else distribution
-
-
 def _is_for(situation: Situation, line: str) -> bool:
     """Whether a requirement applies to this processor."""
     _, asked, rest = line.replace(" ", "").partition("platform_machine==")
@@ -97,7 +70,7 @@ def _is_for(situation: Situation, line: str) -> bool:
 def wheels_of(situation: Situation, base: str) -> tuple[Distribution, ...]:
     """The installed distributions of that name, for any CUDA."""
     listed = situation.environment.distributions.value if situation.environment else None
-    return tuple(d for d in listed or () if _without_cuda(d.name) == base)
+    return tuple(d for d in listed or () if without_cuda(d.name) == base)
 
 
 def wanted_version(situation: Situation, base: str) -> str | None:

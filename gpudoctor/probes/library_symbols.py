@@ -1,0 +1,144 @@
+"""Symbols that libraries need of each other, where these are not the ones that torch was built with."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+
+from msgspec import Struct
+
+from gpudoctor.codeobjects.elf import Elf, NotReadable, open_elf
+from gpudoctor.codeobjects.symbols import needed_of, provided
+from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, stem_of, without_cuda
+from gpudoctor.frameworks.torch.probes.libraries import LibraryWalk, read_elf
+from gpudoctor.host import Host
+from gpudoctor.machine import Distribution, LoadPath, MissingSymbols
+from gpudoctor.matrix.rows import LateLibrary
+from gpudoctor.matrix.versions import package_matches
+
+_MOST_NAMED = 3
+_PIN = r"(nvidia-[\w-]+?)\s*\(?==\s*(\d[\d.]*(?:\.\*)?)"
+_PINNING = ("torch", "cuda-toolkit")
+
+
+def other_wheels(distributions: Iterable[Distribution]) -> frozenset[str]:
+    """NVIDIA's wheels, without CUDA suffix, that are installed in another version than torch requires."""
+    listed = {one.name: one for one in distributions}
+    pins: dict[str, list[str]] = {}
+    for name in _PINNING:
+        for line in listed[name].requires if name in listed else ():
+            if pin := re.match(_PIN, line):
+                pins.setdefault(pin[1], []).append(f"=={pin[2]}")
+    return frozenset(
+        without_cuda(name)
+        for name, wanted in pins.items()
+        if name in listed and not any(package_matches(one, listed[name].version) for one in wanted)
+    )
+
+
+class LateLibraries(Struct, frozen=True):
+    """First parts of names ("libcudnn_ops"), by that of the library that opens them."""
+
+    opened: dict[str, tuple[str, ...]]
+    dispatchers: dict[str, tuple[str, ...]]
+    """Those whose own functions only call what they open."""
+
+
+def late_libraries(rows: Iterable[LateLibrary], distributions: Iterable[Distribution]) -> LateLibraries:
+    """What the installed releases open when they need it."""
+    opened: dict[str, tuple[str, ...]] = {}
+    dispatchers: dict[str, tuple[str, ...]] = {}
+    versions = {without_cuda(one.name): one.version for one in distributions}
+    for row in rows:
+        version = versions.get(distribution_of(row.opener) or "")
+        if row.version is None or version is None or package_matches(row.version, version):
+            opened[row.opener] = (*opened.get(row.opener, ()), *row.opens)
+            if row.dispatches:
+                dispatchers[row.opener] = (*dispatchers.get(row.opener, ()), *row.opens)
+    return LateLibraries(opened=opened, dispatchers=dispatchers)
+
+
+def missing_symbols(
+    host: Host, walk: LibraryWalk, foreign: LoadPath, mixed: frozenset[str], dispatchers: dict[str, tuple[str, ...]]
+) -> tuple[MissingSymbols, ...]:
+    """Where a library from elsewhere, or one of the wheels in `mixed`, lacks what others need of it, or the others
+    lack what it needs."""
+    return tuple(_Symbols(host, walk, foreign, mixed).missing(dispatchers))
+
+
+class _Symbols:
+    def __init__(self, host: Host, walk: LibraryWalk, foreign: LoadPath, mixed: frozenset[str]) -> None:
+        self._host = host
+        self._walk = walk
+        self._mixed = mixed
+        self._foreign = {one.name: one.path for one in foreign.found if one.wins}
+        own = {asked.name: asked.path for asked in walk.asked if asked.path}
+        self._chosen = {**own, **self._foreign}
+        self._late = {asked.name for asked in walk.asked if asked.late}
+        self._provided = lru_cache(maxsize=None)(self._read_provided)
+
+    def missing(self, dispatchers: dict[str, tuple[str, ...]]) -> Iterator[MissingSymbols]:
+        for path, name in self._pairs():
+            if self._is_suspect(name) or self._is_suspect(posixpath.basename(path)):
+                yield from self._report(name, path, self._needed(path, name), (name,))
+        for name in self._chosen:
+            yield from self._undispatched(name, dispatchers.get(stem_of(name), ()))
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        """Every library that is loaded, with each GPU library that it needs."""
+        for path, needs in self._walk.needs.items():
+            name = posixpath.basename(path)
+            taken = self._foreign.get(name, path)
+            heads = read_elf(self._host, taken) if taken != path else None
+            for needed in heads.needed if heads else needs:
+                if distribution_of(needed) and needed in self._chosen:
+                    yield taken, needed
+
+    def _is_suspect(self, name: str) -> bool:
+        return name in self._foreign or distribution_of(name) in self._mixed
+
+    def _undispatched(self, name: str, stems: tuple[str, ...]) -> Iterator[MissingSymbols]:
+        """Functions of a dispatcher that none of the libraries has which it would call."""
+        called = [each for each in self._chosen if stem_of(each) in stems]
+        replaced = [each for each in called if each in self._foreign]
+        if not replaced:
+            return
+        prefix = stem_of(name).removeprefix("lib")
+        own = frozenset(symbol for symbol in self._provided(name) or () if symbol.startswith(prefix))
+        first = min(replaced, key=lambda each: stems.index(stem_of(each)))
+        yield from self._report(first, self._chosen[name], own, called)
+
+    def _report(
+        self, name: str, needed_by: str, needed: frozenset[str], providers: Iterable[str]
+    ) -> Iterator[MissingSymbols]:
+        """What is needed and none of `providers` has; nothing if one of them could not be read."""
+        found = [self._provided(provider) for provider in providers] if needed else []
+        lacking = needed.difference(*(symbols for symbols in found if symbols is not None))
+        if lacking and None not in found:
+            late = name in self._late or posixpath.basename(needed_by) in self._late
+            yield MissingSymbols(
+                library=name,
+                path=self._chosen[name],
+                needed_by=needed_by,
+                symbols=tuple(sorted(lacking)[:_MOST_NAMED]),
+                late=late,
+            )
+
+    def _read_provided(self, name: str) -> frozenset[str] | None:
+        return self._read(self._chosen[name], provided)
+
+    def _needed(self, path: str, name: str) -> frozenset[str]:
+        return self._read(path, lambda elf: needed_of(elf, name)) or frozenset()
+
+    def _read(self, path: str, question: Callable[[Elf], frozenset[str]]) -> frozenset[str] | None:
+        """What a library's symbols answer; None if it cannot be read."""
+        handle = self._host.open_binary(path)
+        if handle is None:
+            return None
+        with handle:
+            try:
+                return question(open_elf(handle.fileno()))
+            except NotReadable:
+                return None
