@@ -488,6 +488,10 @@ class Distribution(Record, frozen=True):
     """For bitsandbytes, which brings a library for each: "cuda121", "rocm64"."""
 
 
+TRITONS = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm")
+"""Distributions that own the folder triton/."""
+
+
 class TorchCopy(Record, frozen=True):
     """A copy of torch that `import torch` could find, in the order of sys.path: Python imports the first one. Traces
     that cannot be imported come after all copies."""
@@ -673,7 +677,10 @@ class PythonEnvironment(Record, frozen=True):
     """CUDA/ROCm libraries that LD_LIBRARY_PATH or LD_PRELOAD puts before the wheel's own
     (libcudnn, libnvJitLink, libcublas, libnccl, librccl, libamdhip64 ...)."""
     missing_symbols: tuple[MissingSymbols, ...] = ()
-    """Read only where a library comes from elsewhere, or an nvidia-* wheel is not the one that torch pins."""
+    """Read only where a library comes from elsewhere, an nvidia-* wheel is not the one that torch pins, or amdsmi is
+    installed."""
+    triton_owner: str = ""
+    """Of several installed Tritons the one whose files are in the folder triton/; empty if the files do not tell."""
     source: str = ""
 
     @property

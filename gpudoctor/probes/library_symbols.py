@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.codeobjects.elf import Elf, NotReadable, open_elf
 from gpudoctor.codeobjects.symbols import needed_of, provided
@@ -68,14 +69,25 @@ def missing_symbols(
     return tuple(_Symbols(host, walk, foreign, mixed).missing(dispatchers))
 
 
+def without_unloadable(
+    walk: LibraryWalk, foreign: LoadPath, missing: tuple[MissingSymbols, ...]
+) -> tuple[LoadPath, tuple[MissingSymbols, ...]]:
+    """The same without libraries that the wheels do not have and that cannot be loaded beside them: nothing takes
+    their place."""
+    extra = {one.path for one in foreign.found if (asked := walk.of(one.name)) and asked.path is None}
+    out = extra.intersection(one.needed_by for one in missing)
+    found = tuple(one for one in foreign.found if one.path not in out)
+    return replace(foreign, found=found), tuple(one for one in missing if one.needed_by not in out)
+
+
 class _Symbols:
     def __init__(self, host: Host, walk: LibraryWalk, foreign: LoadPath, mixed: frozenset[str]) -> None:
         self._host = host
         self._walk = walk
         self._mixed = mixed
         self._foreign = {one.name: one.path for one in foreign.found if one.wins}
-        own = {asked.name: asked.path for asked in walk.asked if asked.path}
-        self._chosen = {**own, **self._foreign}
+        self._own = {asked.name: asked.path for asked in walk.asked if asked.path}
+        self._chosen = {**self._own, **self._foreign}
         self._late = {asked.name for asked in walk.asked if asked.late}
         self._provided = lru_cache(maxsize=None)(self._read_provided)
 
@@ -95,6 +107,10 @@ class _Symbols:
             for needed in heads.needed if heads else needs:
                 if distribution_of(needed) and needed in self._chosen:
                     yield taken, needed
+        for name, path in self._foreign.items():
+            if name not in self._own:
+                heads = read_elf(self._host, path)
+                yield from ((path, needed) for needed in (heads.needed if heads else ()) if needed in self._own)
 
     def _is_suspect(self, name: str) -> bool:
         return name in self._foreign or distribution_of(name) in self._mixed

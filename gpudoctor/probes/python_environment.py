@@ -28,6 +28,7 @@ from gpudoctor.probes.import_path import ImportPath, import_path
 from gpudoctor.probes.project_files import conda_tool, torch_asked
 from gpudoctor.probes.python_layout import Layout, find_layout, in_tool
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
+from gpudoctor.probes.tritons import triton_owner
 
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.probes.copies import Copies
@@ -89,6 +90,7 @@ def probe_environment(
             libstdcxx_path=installed.libstdcxx_path,
             libraries=installed.libraries,
             missing_symbols=installed.missing_symbols,
+            triton_owner=triton_owner(host, distributions),
             source=layout.prefix,
         ),
         layout.prefix,

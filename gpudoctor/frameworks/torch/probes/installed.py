@@ -19,7 +19,8 @@ from gpudoctor.frameworks.torch.probes.files import (
 )
 from gpudoctor.frameworks.torch.probes.libraries import interpreter_rpath, walk_libraries
 from gpudoctor.host import Host
-from gpudoctor.machine import DamagedFile, Distribution, Torch, TorchCopy, known, unknown
+from gpudoctor.machine import DamagedFile, Distribution, MissingSymbols, Torch, TorchCopy, known, unknown
+from gpudoctor.probes.amdsmi import amdsmi_misfit
 from gpudoctor.probes.distributions import channel_of
 from gpudoctor.probes.environment_libraries import (
     cxx_runtime,
@@ -28,7 +29,7 @@ from gpudoctor.probes.environment_libraries import (
     on_a_variable,
     system_libraries,
 )
-from gpudoctor.probes.library_symbols import late_libraries, missing_symbols, other_wheels
+from gpudoctor.probes.library_symbols import late_libraries, missing_symbols, other_wheels, without_unloadable
 from gpudoctor.probes.python_layout import Layout
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
 
@@ -52,6 +53,12 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
     walk = walk_libraries(host, first.path, around.path, rpath, late.opened, deep=deep)
     system = system_libraries(host, around.environ, walk)
     foreign = foreign_libraries(host, around.environ, walk, first.path)
+    missing: tuple[MissingSymbols, ...] = ()
+    if mixed or foreign.found:
+        missing = missing_symbols(host, walk, foreign, mixed, late.dispatchers)
+        foreign, missing = without_unloadable(walk, foreign, missing)
+    if file.hip or file.rocm:
+        missing += amdsmi_misfit(host, around.path, first.path, around.environ)
     found = Torch(
         version=file.version,
         build=build_of(file) or _cpu_build(host, around, first.path, file),
@@ -73,7 +80,7 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
     return InstalledTorch(
         torch=known(found, source),
         libraries=foreign,
-        missing_symbols=missing_symbols(host, walk, foreign, mixed, late.dispatchers) if deep else (),
+        missing_symbols=missing,
         libstdcxx=stdcxx,
         libstdcxx_path=stdcxx_path,
     )
