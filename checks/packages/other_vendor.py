@@ -26,7 +26,7 @@ from gpudoctor.situation import Situation, needs
 
 @check("GPD436", "triton-overwritten", "packages", needs=needs.torch)
 def triton_overwritten(situation: Situation) -> Verdicts:
-    """A second Triton package lies in the same folder as the one that torch requires.
+    """A second Triton package shares the folder of torch's own.
 
     ## Why it matters
     triton, pytorch-triton and pytorch-triton-rocm all install the folder triton/. The last one installed is imported,

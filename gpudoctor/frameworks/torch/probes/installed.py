@@ -20,7 +20,6 @@ from gpudoctor.frameworks.torch.probes.files import (
 from gpudoctor.frameworks.torch.probes.libraries import interpreter_rpath, walk_libraries
 from gpudoctor.host import Host
 from gpudoctor.machine import DamagedFile, Distribution, MissingSymbols, Torch, TorchCopy, known, unknown
-from gpudoctor.probes.amdsmi import amdsmi_misfit
 from gpudoctor.probes.distributions import channel_of
 from gpudoctor.probes.environment_libraries import (
     cxx_runtime,
@@ -29,7 +28,7 @@ from gpudoctor.probes.environment_libraries import (
     on_a_variable,
     system_libraries,
 )
-from gpudoctor.probes.library_symbols import late_libraries, missing_symbols, other_wheels, without_unloadable
+from gpudoctor.probes.late_libraries import late_libraries, other_wheels
 from gpudoctor.probes.python_layout import Layout
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
 
@@ -55,9 +54,13 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
     foreign = foreign_libraries(host, around.environ, walk, first.path)
     missing: tuple[MissingSymbols, ...] = ()
     if mixed or foreign.found:
+        from gpudoctor.probes.library_symbols import missing_symbols, without_unloadable
+
         missing = missing_symbols(host, walk, foreign, mixed, late.dispatchers)
         foreign, missing = without_unloadable(walk, foreign, missing)
     if file.hip or file.rocm:
+        from gpudoctor.probes.amdsmi import amdsmi_misfit
+
         missing += amdsmi_misfit(host, around.path, first.path, around.environ)
     found = Torch(
         version=file.version,
