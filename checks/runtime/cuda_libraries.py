@@ -83,13 +83,17 @@ def ld_library_path_shadow(situation: Situation) -> Verdicts:
 
 def _shadowed(situation: Situation, library: Library, wanted: str) -> Finding:
     assert situation.torch is not None
+    stem = stem_of(library.name)
     preloaded = figures(situation.torch.version)[:2] >= PRELOADS_FROM and library.via != "LD_PRELOAD"
-    severity: Severity = "warning" if preloaded and stem_of(library.name) in FOUND_LATE else "error"
-    effect = (
-        "torch loads its own first, but other programs do not"
-        if severity == "warning"
-        else "torch cannot start with it"
-    )
+    severity: Severity = "error"
+    effect = "torch cannot start with it"
+    if preloaded and stem in FOUND_LATE:
+        severity, effect = "warning", "torch loads its own first, but other programs do not"
+    elif library.wins and stem not in FOUND_LATE:
+        severity, effect = (
+            "warning",
+            "it has all that torch needs of it, but torch was built with the newer one",
+        )
     return Finding(
         severity=severity,
         message=f"{library.via} puts {library.path} ({library.version}) before the wheel's newer {library.name} "

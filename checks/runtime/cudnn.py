@@ -92,13 +92,14 @@ def _replaced(situation: Situation) -> Verdicts:
     missing = next(missing_symbols(situation, "libcudnn"), None)
     lacking = next((one for one in foreign if missing and one.path in (missing.path, missing.needed_by)), None)
     other = next((one for one in foreign if wanted and one.version and _incompatible(one.version, wanted)), None)
-    library = lacking or other or (_mixed(situation, foreign, wanted) if wanted else None)
+    own = next((one.version for one in _installed(situation)), wanted)
+    library = lacking or other or (_mixed(situation, foreign, own) if own else None)
     if library is None:
         return
     whole = stem_of(library.name) == "libcudnn"
     found = f"cuDNN {library.version}" if library.version else "another cuDNN"
     what = f"{found} from {library.path}" if whole else f"{library.path} of {found}"
-    reason = f"but was built with {wanted}" if whole else f"beside the wheel's own libraries of {wanted}"
+    reason = f"but was built with {wanted}" if whole else f"beside the wheel's own libraries of {own}"
     why = (
         f", and {missing.symbols[0]} is missing in it" if lacking and missing and missing.path == lacking.path else ""
     )
@@ -111,15 +112,15 @@ def _replaced(situation: Situation) -> Verdicts:
     )
 
 
-def _mixed(situation: Situation, foreign: tuple[Library, ...], wanted: str) -> Library | None:
+def _mixed(situation: Situation, foreign: tuple[Library, ...], own: str) -> Library | None:
     """One of several libraries that only together make up a cuDNN, if others of them are of another release."""
     rows = [row for row in situation.matrix.tables.late_libraries if row.opener == "libcudnn"]
-    rows = [row for row in rows if row.version is None or package_matches(row.version, wanted)]
+    rows = [row for row in rows if row.version is None or package_matches(row.version, own)]
     parts = {stem for row in rows for stem in row.opens}
     replaced = [one for one in foreign if stem_of(one.name) in parts]
     if parts <= {stem_of(one.name) for one in replaced}:
         return None
-    return next((one for one in replaced if one.version and figures(one.version)[:3] != figures(wanted)[:3]), None)
+    return next((one for one in replaced if one.version and figures(one.version)[:3] != figures(own)[:3]), None)
 
 
 def _incompatible(version: str, wanted: str) -> bool:
