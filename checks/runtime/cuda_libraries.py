@@ -121,7 +121,7 @@ def _lacking(situation: Situation, missing: MissingSymbols) -> Finding:
         fixes: tuple[Fix, ...] = (clear_the_way(situation, library),)
     else:
         fixes = (pinned_again(situation, base, pin[1], "the version that torch requires"),) if base and pin else ()
-    effect = f"what needs {stem_of(asker)} fails" if missing.late else "`import torch` fails"
+    effect = "it cannot be loaded when it is needed" if missing.late else "`import torch` fails"
     own = next(iter(wheels_of(situation, distribution_of(missing.library) or "")), None)
     taken = foreign.get(missing.path) or own
     found = taken.version if taken else None
