@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, Manual
+from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import (
     Fit,
@@ -103,13 +105,16 @@ def _replaced(situation: Situation) -> Verdicts:
     why = (
         f", and {missing.symbols[0]} is missing in it" if lacking and missing and missing.path == lacking.path else ""
     )
-    yield _cudnn(
+    # What torch was compiled against may be older than what it pins.
+    sure: Confidence = "certain" if lacking or whole else "likely"
+    problem = _cudnn(
         f"torch loads {what} ({library.via}), {reason}{why}. Convolutions fail or end the process.",
         library.version or library.path,
         wanted or "the cuDNN of torch",
         shadow_evidence(situation, library, wanted),
         clear_the_way(situation, library),
     )
+    yield replace(problem, confidence=sure)
 
 
 def _mixed(situation: Situation, foreign: tuple[Library, ...], own: str) -> Library | None:
