@@ -537,6 +537,10 @@ class Distribution(Record, frozen=True):
     """For bitsandbytes, which brings a library for each: "cuda121", "rocm64"."""
 
 
+TRITONS = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm")
+"""Distributions that own the folder triton/."""
+
+
 class TorchCopy(Record, frozen=True):
     """A copy of torch that `import torch` could find, in the order of sys.path: Python imports the first one. Traces
     that cannot be imported come after all copies."""
@@ -641,6 +645,20 @@ class Torch(Record, frozen=True):
     source: str = ""
 
 
+class MissingSymbols(Record, frozen=True):
+    """Symbols that one library needs of another, and that the one which the loader takes does not have."""
+
+    library: str
+    """ "libnvJitLink.so.12"."""
+    path: str
+    """The one that the loader takes."""
+    needed_by: str
+    symbols: tuple[str, ...]
+    """A few of them."""
+    late: bool = False
+    """Needed only by what is loaded after the import."""
+
+
 EnvironmentKind = Literal["venv", "conda", "system", "user", "unknown"]
 
 
@@ -708,6 +726,11 @@ class PythonEnvironment(Record, frozen=True):
     libraries: LoadPath = LoadPath()
     """CUDA/ROCm libraries that LD_LIBRARY_PATH or LD_PRELOAD puts before the wheel's own
     (libcudnn, libnvJitLink, libcublas, libnccl, librccl, libamdhip64 ...)."""
+    missing_symbols: tuple[MissingSymbols, ...] = ()
+    """Read only where a library comes from elsewhere, an nvidia-* wheel is not the one that torch pins, or amdsmi is
+    installed."""
+    triton_owner: str = ""
+    """Of several installed Tritons the one whose files are in the folder triton/; empty if the files do not tell."""
     source: str = ""
 
     @property

@@ -8,11 +8,10 @@ from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, InstallSystemPackage, Manual, ReplacePackage, Severity
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, version_evidence
-from gpudoctor.machine import Distribution, Torch
+from gpudoctor.machine import TRITONS, Distribution, Torch
 from gpudoctor.matrix.versions import figures, local_version, package_matches, public_version
 from gpudoctor.situation import Situation, needs
 
-_TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm")
 _TORCH_PIN = r"torch\s*\(?==\s*([\d.]+)(?:\.\*)?"
 
 # --- NumPy -----------------------------------------------------------------------------------------
@@ -229,7 +228,7 @@ def python_dev_missing(situation: Situation) -> Verdicts:
         or not situation.usable_of(situation.built_for)
     ):
         return
-    triton = next((d for d in environment.distributions.value or () if d.name in _TRITON), None)
+    triton = next((d for d in environment.distributions.value or () if d.name in TRITONS), None)
     headers = environment.python_headers
     if triton is None or headers.undecided or headers.value is True:
         return

@@ -468,6 +468,18 @@ class ExtensionLibrary(Row, frozen=True, kw_only=True):
     """The same for AMD; {gfx} is "gfx1100"."""
 
 
+class LateLibrary(Row, frozen=True, kw_only=True):
+    """Libraries that another one opens only when it needs them (dlopen), by the first part of their names."""
+
+    opener: str
+    """"libcudnn" of libcudnn.so.9."""
+    version: str | None = None
+    """Specifier of the opener's version; None: every one."""
+    opens: tuple[str, ...]
+    dispatches: bool = False
+    """The opener's own functions only call those of the same names in these libraries."""
+
+
 class PackageConflict(Row, frozen=True, kw_only=True):
     """Two installed packages that conflict, by specifier (numpy 2 with old torch ...)."""
 
@@ -643,6 +655,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     torch_dependents: tuple[TorchDependent, ...] = ()
     library_roles: tuple[LibraryRole, ...] = ()
     extension_libraries: tuple[ExtensionLibrary, ...] = ()
+    late_libraries: tuple[LateLibrary, ...] = ()
     package_conflicts: tuple[PackageConflict, ...] = ()
     log_patterns: tuple[LogPattern, ...] = ()
     error_patterns: tuple[ErrorPattern, ...] = ()
@@ -682,6 +695,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "torch_dependents": ("package", "version", "torch"),
     "library_roles": ("library",),
     "extension_libraries": ("package",),
+    "late_libraries": ("opener", "version"),
     "package_conflicts": ("package", "version", "other", "other_version"),
     "log_patterns": ("id",),
     "error_patterns": ("id",),
