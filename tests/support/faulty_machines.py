@@ -11,6 +11,7 @@ from gpudoctor.machine import (
     AmdStack,
     BatchJob,
     BlockedModule,
+    CdiSpec,
     CodeArchs,
     DamagedFile,
     DeviceNode,
@@ -209,6 +210,35 @@ MACHINES: dict[str, Machine] = {
     "open-module-unsupported-gpu": nvidia_machine(GTX_1080),
     "fabric-manager-not-running": with_stack(
         nvidia_machine(H100), fabric=Fabric(switches=known(4, "pci"), manager_version=absent("/usr/bin"))
+    ),
+    "vgpu-without-cuda": nvidia_machine(nvidia_gpu("NVIDIA A40-2B", "sm_86")),
+    "vgpu-guest-driver": with_system(
+        with_stack(
+            change(
+                nvidia_machine(
+                    nvidia_gpu("NVIDIA L40S", "sm_89", driver=absent("/sys/bus/pci")),
+                    **log(
+                        "NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:26b9) installed in this system is not "
+                        "supported by the NVIDIA 570.86.15 driver release."
+                    ),
+                ),
+                load_path=LoadPath(),
+            ),
+            module=absent("/proc/driver/nvidia"),
+            userland=absent("/usr/lib"),
+            modules_loaded=known((), "/proc/modules"),
+        ),
+        virtual_machine=known("kvm", "/sys/class/dmi/id"),
+    ),
+    "vgpu-host-driver": with_stack(
+        change(nvidia_machine(), load_path=LoadPath(searched=(LIB,), complete=known(True, "ld.so.cache"))),
+        modules_loaded=known(("nvidia", "nvidia_vgpu_vfio"), "/proc/modules"),
+    ),
+    "vgpu-unlicensed": nvidia_machine(
+        nvidia_gpu("NVIDIA A40-48C", "sm_86", nvml=NvmlDevice(index=0, virtualization="vgpu", licensed=False))
+    ),
+    "cdi-spec-stale": with_stack(
+        nvidia_machine(), cdi=known((CdiSpec(path="/etc/cdi/nvidia.yaml", versions=("550.54.14",)),), "/etc/cdi")
     ),
     "cuda-init-hmm-kaslr": with_stack(nvidia_machine(), cuda=_api(802)),
     "nvidia-uvm-after-suspend": with_system(
