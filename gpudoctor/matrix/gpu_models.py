@@ -149,6 +149,11 @@ class Gpus:
                 return found
         return ()
 
+    def other_name(self, name: str) -> str:
+        """What to say of a name that stands for no GPU that is checked, or for many; "" where the matrix has none."""
+        lower = " ".join(name.lower().replace("(r)", "").split())
+        return next((row.says for row in self.tables.other_names if re.search(row.name, lower)), "")
+
     def names_near(self, name: str) -> tuple[str, ...]:
         """At most five known names that resemble an unknown one."""
         from difflib import get_close_matches
