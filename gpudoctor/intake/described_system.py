@@ -49,6 +49,8 @@ def _os(text: str, matrix: Matrix) -> Os:
     """ "ubuntu-22.04", and as people write it: "Ubuntu 22.04 LTS", "rocky linux 9.4", "pop!_os-22.04"."""
     found = re.fullmatch(_DISTRIBUTION, text.strip().lower())
     name, version = (found["name"], found["version"] or found["code"] or "") if found else ("", "")
+    if re.match(r"(windows|win\d|macos|mac os|os ?x|darwin)", name):
+        raise InputError(f"--os {text!r}: gpudoctor checks Linux and WSL2 (--kernel ...-microsoft-standard-WSL2)")
     row = matrix.distribution_named(name)
     near = matrix.distributions_near(name) if row is None else ()
     if near or not re.fullmatch(r"[a-z][a-z0-9_-]*", row.id if row else name):

@@ -33,7 +33,8 @@ def plain_version(option: str, text: str) -> str:
 def torch_of(text: str, machine: Machine, matrix: Matrix) -> tuple[Torch, tuple[str, ...]]:
     """The torch that a version names, and what had to be assumed of it. Without a local part it is the package
     index's build for the platform. Raises InputError for one that there cannot be."""
-    version = plain_version("--torch", text)
+    said = re.sub(r"[ _-](?=(?:cu|rocm)\d|cpu$|xpu$)", "+", text.lower().removeprefix("torch==").removeprefix("v"))
+    version = plain_version("--torch", said)
     public, local = public_version(version), local_version(version)
     if re.fullmatch(r"\d+\.\d+", public):
         public += ".0"  # as pip reads it

@@ -117,7 +117,7 @@ class Gpus:
             return ()
         detailed, figure = names.loose_key(text) != names.short_key(text), names.figure_only(text)
         # A name without brand and detail may be short for several: RTX 6000 is a Quadro, and an Ada GPU.
-        plain = not names.branded(text) and not detailed
+        plain = not names.brands(text) and not detailed
         keys = [
             (self._exact, names.exact_key(text), detailed),
             (self._short, names.short_key(text), True),
@@ -302,6 +302,8 @@ def _closest(
     ours = [(name, gpu) for name, gpu in found if maker in (None, gpu.vendor)]
     if ours:
         ours += [(name, gpu) for name, gpu in also if maker in (None, gpu.vendor)]
+    brand = names.brands(text)  # a Quadro RTX 3000 is no RTX 3000 Ada
+    ours = [one for one in ours if brand <= names.brands(one[1].name)] or ours
     chosen: dict[str, Identity] = {}
     for _, gpu in sorted(ours, key=lambda one: (len(said ^ set(names.words(one[0]))), len(one[1].name))):
         chosen.setdefault(gpu.arch, gpu)

@@ -44,9 +44,9 @@ def exact_key(name: str) -> str:
     return " ".join(sorted(word for word in words(name) if word not in _VENDOR))
 
 
-def branded(name: str) -> bool:
-    """Whether a name has its product line: GeForce, Quadro, Radeon ..."""
-    return not _BRAND.isdisjoint(words(name))
+def brands(name: str) -> set[str]:
+    """The product lines that a name tells: GeForce, Quadro, Radeon ..."""
+    return _BRAND.intersection(words(name))
 
 
 def figure_only(name: str) -> bool:
