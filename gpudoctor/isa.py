@@ -55,13 +55,18 @@ def dotted(arch: str) -> str:
 
 
 def cuda_runs(
-    sm: str, sass: Collection[str], ptx: Collection[str], *, ptx_readable: bool | None = None, tegra: bool = False
+    sm: str,
+    sass: Collection[str],
+    ptx: Collection[str],
+    *,
+    ptx_readable: bool | None = None,
+    tegra: bool | None = False,
 ) -> Answer:
     """Whether code with these SASS and PTX architectures runs on a GPU.
 
     `sm` is "sm_89"; `sass` items "sm_80", "sm_90a", "sm_100f"; `ptx` items "compute_90", "compute_90a".
     `ptx_readable` says whether the driver knows that PTX's version (None: not known). `tegra` says that the
-    GPU is a Tegra's: machine code for desktop chips of the same major does not run there.
+    GPU is a Tegra's: machine code for desktop chips of the same major does not run there (None: not known).
     """
     gpu = _parsed(sm)
     if gpu is None:
@@ -93,7 +98,7 @@ def _parsed(arch: str) -> tuple[Capability, str] | None:
     return ((int(found[1]), int(found[2])), found[3]) if found else None
 
 
-def _sass(gpu: tuple[Capability, str], code: str, tegra: bool) -> Answer:
+def _sass(gpu: tuple[Capability, str], code: str, tegra: bool | None) -> Answer:
     parsed = _parsed(code)
     if parsed is None:
         return Answer("unknown", "not-an-arch", code, native=True)
@@ -107,9 +112,9 @@ def _sass(gpu: tuple[Capability, str], code: str, tegra: bool) -> Answer:
         return Answer("yes" if _same_family(target, have) else "no", "sass-family", code, native=True)
     if target[0] != have[0] or target[1] > have[1]:
         return Answer("no", "sass-same-major", code, native=True)
-    if tegra and target != have:
+    if tegra is not False and target != have:
         # CUDA C++ Programming Guide, binary compatibility: desktop only; seen to fail on Orin (jax-ml/jax#40492)
-        return Answer("no", "sass-tegra", code, native=True)
+        return Answer("no" if tegra else "unknown", "sass-tegra", code, native=True)
     return Answer("yes", "sass-same-major", code, native=True)
 
 

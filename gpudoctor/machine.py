@@ -125,6 +125,8 @@ class System(Record, frozen=True):
     shm: Fact[int] = unknown("not probed")
     """Size of /dev/shm."""
     secure_boot: Fact[bool] = unknown("not probed")
+    lockdown: Fact[str] = unknown("not probed")
+    """Mode of the kernel's lockdown: "none", "integrity" or "confidentiality"; absent if the kernel has none."""
     kernel_options: Fact[tuple[str, ...]] = unknown("not probed")
     """Options of the kernel command line that affect GPUs, modules or the IOMMU."""
     wsl: Fact[str] = unknown("not probed")
@@ -247,6 +249,7 @@ class MigDevice(Record, frozen=True):
 
 
 FabricState = Literal["not-supported", "not-started", "in-progress", "completed"]
+Virtualization = Literal["none", "pass-through", "vgpu", "host-vgpu", "host-vsga"]
 
 
 class NvmlDevice(Record, frozen=True):
@@ -274,6 +277,10 @@ class NvmlDevice(Record, frozen=True):
     """ "10de:2b85"; under WSL2 the only source of it."""
     fabric: FabricState | None = None
     """Whether the GPU has registered with an NVLink fabric; None: not asked, or unknown to the driver."""
+    virtualization: Virtualization | None = None
+    """NVML's virtualisation mode: "vgpu" is a part that a hypervisor lends, "host-vgpu" a GPU that is lent."""
+    licensed: bool | None = None
+    """Whether a vGPU has its software licence; None: not asked, or it needs none."""
     peers: tuple[int, ...] | None = None
     """Indices of the GPUs whose memory it can reach directly; only libcuda tells."""
     lost: bool = False
@@ -311,6 +318,19 @@ class Fabric(Record, frozen=True):
     switches: Fact[int] = unknown("not probed")
     manager_version: Fact[str] = unknown("not probed")
     manager_running: Fact[bool] = unknown("not probed")
+    umad: Fact[bool] = unknown("not probed")
+    """Whether ib_umad is loaded: the way to the switches of Blackwell boards."""
+
+
+class CdiSpec(Record, frozen=True):
+    """A CDI specification of NVIDIA's GPUs: what a container engine puts into containers that ask for one."""
+
+    path: str
+    kind: str = "nvidia.com/gpu"
+    versions: tuple[str, ...] = ()
+    """Driver versions of the libcuda and libnvidia-ml that it names."""
+    missing: tuple[str, ...] = ()
+    """Files of the host that it names and that are not there."""
 
 
 class NvidiaStack(Record, frozen=True):
@@ -318,7 +338,7 @@ class NvidiaStack(Record, frozen=True):
 
     module: Fact[NvidiaModule] = unknown("not probed")
     modules_loaded: Fact[tuple[str, ...]] = unknown("not probed")
-    """nvidia, nvidia_uvm, nvidia_modeset, nouveau, nova_core, nvgpu: the loaded ones."""
+    """nvidia, nvidia_uvm, nvidia_modeset, nvidia_vgpu_vfio, nouveau, nova_core, nvgpu: the loaded ones."""
     modules_installed: Fact[tuple[InstalledModule, ...]] = unknown("not probed")
     dkms: Fact[tuple[DkmsModule, ...]] = unknown("not probed")
     blocked: Fact[tuple[BlockedModule, ...]] = unknown("not probed")
@@ -335,6 +355,10 @@ class NvidiaStack(Record, frozen=True):
     fabric: Fabric = Fabric()
     toolkit: Fact[str] = unknown("not probed")
     """nvidia-container-toolkit on this host (version or path)."""
+    ptxas: Fact[str] = unknown("not probed")
+    """CUDA release of the ptxas below /usr/local/cuda."""
+    cdi: Fact[tuple[CdiSpec, ...]] = unknown("not probed")
+    """Those that count: of one kind, the ones in /var/run/cdi before the ones in /etc/cdi."""
     nvml: Fact[NvidiaApi] = unknown("not probed")
     cuda: Fact[NvidiaApi] = unknown("not probed")
     smi: Fact[NvidiaApi] = unknown("not probed")
@@ -380,6 +404,8 @@ class HsaAgent(Record, frozen=True):
     """Marketing name; often only "AMD Radeon Graphics"."""
     pci_id: str | None = None
     """ "1002:73df"; unlike `isa` it does not follow HSA_OVERRIDE_GFX_VERSION."""
+    memory: int | None = None
+    """Size of its largest memory pool in bytes, as rocminfo prints it."""
 
 
 class HsaApi(Record, frozen=True):
@@ -389,6 +415,18 @@ class HsaApi(Record, frozen=True):
     message: str = ""
     library: str = ""
     agents: tuple[HsaAgent, ...] = ()
+
+
+class SmiGpu(Record, frozen=True):
+    """One GPU in the output of rocm-smi or amd-smi; what the output leaves out is "" or None."""
+
+    product: str = ""
+    pci_id: str | None = None
+    revision: str | None = None
+    bdf: str | None = None
+    gfx: str | None = None
+    memory: int | None = None
+    """Bytes."""
 
 
 class RocmInstall(Record, frozen=True):
@@ -415,9 +453,15 @@ class AmdStack(Record, frozen=True):
     firmware_package: Fact[str] = unknown("not probed")
     """Version of the linux-firmware package."""
     hsa: Fact[HsaApi] = unknown("not probed")
+    smi: Fact[tuple[SmiGpu, ...]] = unknown("not probed")
+    """What rocm-smi or amd-smi printed; only recordings have it."""
 
 
 # --- GPUs ---------------------------------------------------------------------------------------
+
+
+_RESERVING = ("vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback", "xen-pciback", "uio_pci_generic", "igb_uio")
+"""Kernel drivers that hold a GPU for a virtual machine."""
 
 
 class Gpu(Record, frozen=True):
@@ -459,6 +503,11 @@ class Gpu(Record, frozen=True):
     """Which one it is of several that no address, UUID or index tells apart: the Machine counts them."""
 
     @property
+    def reserved(self) -> bool:
+        """Whether it is held for a virtual machine: a choice, never a problem."""
+        return self.driver.value in _RESERVING
+
+    @property
     def key(self) -> str:
         """What tells it from the other GPUs of its machine, whatever else was read of it."""
         return f"{self._name} ({self.ordinal})" if self.ordinal else self._name
@@ -486,6 +535,10 @@ class Distribution(Record, frozen=True):
     """Where it was installed from, if not from an index; without secrets."""
     runtimes: tuple[str, ...] = ()
     """For bitsandbytes, which brings a library for each: "cuda121", "rocm64"."""
+
+
+TRITONS = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm")
+"""Distributions that own the folder triton/."""
 
 
 class TorchCopy(Record, frozen=True):
@@ -574,6 +627,7 @@ class Torch(Record, frozen=True):
     rocm: str | None = None
     origin: TorchOrigin = "unknown"
     path: str = ""
+    """Its folder; "" for a torch that is only named, by a description."""
     copies: tuple[TorchCopy, ...] = ()
     damaged: tuple[DamagedFile, ...] = ()
     archs: Fact[CodeArchs] = unknown("not read")
@@ -589,6 +643,20 @@ class Torch(Record, frozen=True):
     """Whether a libhsa-runtime64 is in torch/lib, as in ROCm wheels (None: folder not readable)."""
     trial: Fact[ImportTrial] = unknown("not started at this level")
     source: str = ""
+
+
+class MissingSymbols(Record, frozen=True):
+    """Symbols that one library needs of another, and that the one which the loader takes does not have."""
+
+    library: str
+    """ "libnvJitLink.so.12"."""
+    path: str
+    """The one that the loader takes."""
+    needed_by: str
+    symbols: tuple[str, ...]
+    """A few of them."""
+    late: bool = False
+    """Needed only by what is loaded after the import."""
 
 
 EnvironmentKind = Literal["venv", "conda", "system", "user", "unknown"]
@@ -658,6 +726,11 @@ class PythonEnvironment(Record, frozen=True):
     libraries: LoadPath = LoadPath()
     """CUDA/ROCm libraries that LD_LIBRARY_PATH or LD_PRELOAD puts before the wheel's own
     (libcudnn, libnvJitLink, libcublas, libnccl, librccl, libamdhip64 ...)."""
+    missing_symbols: tuple[MissingSymbols, ...] = ()
+    """Read only where a library comes from elsewhere, an nvidia-* wheel is not the one that torch pins, or amdsmi is
+    installed."""
+    triton_owner: str = ""
+    """Of several installed Tritons the one whose files are in the folder triton/; empty if the files do not tell."""
     source: str = ""
 
     @property

@@ -10,12 +10,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.finding import NotJudged
-from gpudoctor.machine import Fact, Level, Machine, PythonEnvironment, Smoke, unknown
+from gpudoctor.machine import Fact, Gpu, Level, Machine, PythonEnvironment, Smoke, unknown
 from gpudoctor.situation.usable_gpus import standings, why_busy
 
 if TYPE_CHECKING:
     from gpudoctor.host import Host
     from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.probes.pci import PciDevice
     from gpudoctor.smoke.plan import Request, SmokeLevel
     from gpudoctor.smoke.session import Progress
 
@@ -132,7 +133,8 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
     patterns = matrix.tables.log_patterns
     log = probing("kernel log", lambda: probe_kernel_log(host, patterns), unknown("the log probe crashed"))
     nothing: Fact[PythonEnvironment] = unknown("the environment probe crashed")
-    environment = probing("python", lambda: probe_environment(host, python, variables), nothing)
+    late = matrix.tables.late_libraries
+    environment = probing("python", lambda: probe_environment(host, python, variables, late), nothing)
     machine = Machine(
         system=system,
         nvidia=replace(nvidia, userland=userland),
@@ -148,18 +150,30 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
     return _with_extension_code(place, machine, matrix, probing)
 
 
-def _with_gpus(host: Host, matrix: Matrix, machine: Machine, probing: _Probing, pci: object = None) -> Machine:
+def _with_gpus(
+    host: Host, matrix: Matrix, machine: Machine, probing: _Probing, pci: Fact[tuple[PciDevice, ...]] | None = None
+) -> Machine:
     """The machine with its GPUs put together from the bus, KFD and the drivers' answers."""
     from gpudoctor.probes.gpus import assemble
     from gpudoctor.probes.pci import probe_pci
 
     bus = probe_pci(host) if pci is None else pci
-    gpus, buses = probing(
-        "gpus",
-        lambda: assemble(bus, machine.amd, machine.nvidia, machine.system, matrix),  # type: ignore[arg-type]
-        (machine.gpus, machine.buses),
-    )
+    seen = machine.gpus, machine.buses
+    gpus, buses = probing("gpus", lambda: assemble(bus, machine.amd, machine.nvidia, machine.system, matrix), seen)
+    if not gpus and not bus.known and not machine.system.wsl.known:
+        gpus, buses = probing("gpus in the log", lambda: _gpus_in_log(host, matrix, machine), (gpus, buses))
     return replace(machine, gpus=gpus, buses=buses)
+
+
+def _gpus_in_log(host: Host, matrix: Matrix, machine: Machine) -> tuple[tuple[Gpu, ...], Fact[bool]]:
+    """The GPUs that the kernel log names, and whether it names any."""
+    from gpudoctor.probes.gpus import assemble
+    from gpudoctor.probes.log_gpus import gpus_in_log
+
+    named = gpus_in_log(host)
+    if not named.known:
+        return (), machine.buses
+    return assemble(named, machine.amd, machine.nvidia, machine.system, matrix)
 
 
 def _with_torch_code(host: Host, machine: Machine, probing: _Probing) -> Machine:
@@ -213,8 +227,11 @@ def _ask_drivers(host: Host, matrix: Matrix, machine: Machine, probing: _Probing
 
 def _with_recorded_answers(host: Host, matrix: Matrix, machine: Machine, probing: _Probing) -> Machine:
     """What a recording kept of the drivers' tools (`commands` of gpudoctor-host.json)."""
-    machine = _ask_drivers(host, matrix, machine, probing)
-    return replace(machine, level="static")
+    from gpudoctor.probes.amd_smi import recorded_smi
+
+    smi = probing("smi", lambda: recorded_smi(host), unknown("the reader of rocm-smi crashed"))
+    machine = replace(machine, amd=replace(machine.amd, smi=smi))
+    return replace(_ask_drivers(host, matrix, machine, probing), level="static")
 
 
 def _worth_asking_nvidia(machine: Machine) -> bool:

@@ -93,6 +93,7 @@ def system(*, container: str | None = None, **parts: Any) -> System:
         memory=known(64 << 30, "/proc/meminfo"),
         shm=known(32 << 30, "/dev/shm"),
         secure_boot=known(False, "/sys/firmware/efi/efivars"),
+        lockdown=known("none", "/sys/kernel/security/lockdown"),
         kernel_options=known((), "/proc/cmdline"),
         wsl=absent("uname"),
         jetson=absent("/proc/device-tree"),

@@ -369,6 +369,16 @@ def test_jetson_is_sent_to_nvidias_own_wheels() -> None:
     assert "36.4.3" in fixes(machine)[0].remedies[0].text  # type: ignore[union-attr]
 
 
+def test_a_thor_takes_the_wheel_of_the_index_whose_triton_knows_it() -> None:
+    board = system(
+        arch=known("aarch64", "uname"), jetson=known(Jetson(model="AGX Thor", l4t="38.2"), "/proc/device-tree")
+    )
+    machine = nvidia_machine(nvidia_gpu("Thor", "sm_110"), torch=torch("2.10.0+cpu"), system=board)
+    (fix,) = fixes(machine)
+    assert fix.title.startswith("Replace torch 2.10.0+cpu by torch 2.12.0")
+    assert "not 2.10.0+cu130: Triton's own ptxas-blackwell" in fix.title
+
+
 def test_conda_stays_conda_and_names_the_cuda_that_gpu_and_driver_take() -> None:
     patient = change(torch("2.9.1"), origin="conda-forge", build="cpu")
     machine = nvidia_machine(nvidia_gpu(arch="sm_120"), driver="570.133.07", torch=patient)

@@ -527,6 +527,17 @@ def mig_gpu(*slices: str, index: int = 0):
     )
 
 
+@pytest.mark.parametrize("gpu", ["slices", "bare"])
+def test_with_mig_an_empty_variable_is_what_hides_the_gpu(gpu):
+    divided = mig_gpu("MIG-aaaa", "MIG-bbbb") if gpu == "slices" else mig_gpu()
+    for value in ("", "-1"):
+        machine = nvidia_machine(divided, variables={"CUDA_VISIBLE_DEVICES": value})
+        assert below_torch(machine) == [("cuda-visible-devices", "error")]
+    for value in ("0", "MIG-bbbb"):
+        machine = nvidia_machine(mig_gpu("MIG-aaaa", "MIG-bbbb"), variables={"CUDA_VISIBLE_DEVICES": value})
+        assert below_torch(machine) == []
+
+
 def test_mig_without_a_slice():
     assert below_torch(nvidia_machine(mig_gpu())) == [("mig-confusion", "error")]
     assert below_torch(nvidia_machine(mig_gpu(), EIGHT[1])) == [("mig-confusion", "note")]

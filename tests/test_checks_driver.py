@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from gpudoctor.finding import InstallDriver, LoadModule, StartService
+from gpudoctor.finding import InstallDriver, LoadModule, RebuildModule, StartService
 from gpudoctor.machine import (
     DamagedFile,
     DeviceNode,
@@ -24,7 +25,7 @@ from gpudoctor.machine import (
     unknown,
 )
 from tests.support.check_cases import below_torch, first, found, log, remedies
-from tests.support.judging import finding, questions, told
+from tests.support.judging import finding, judged, questions, told
 from tests.support.machines import (
     LIB,
     amd_gpu,
@@ -194,6 +195,7 @@ def test_early_open_modules_serve_data_centre_gpus_only():
     machine = nvidia_machine(driver="535.183.01", **log(line))
     assert below_torch(machine) == [("open-module-unsupported-gpu", "error")]
     assert below_torch(nvidia_machine(driver="535.183.01")) == []
+    assert below_torch(nvidia_machine(change(H100, datacenter=True), driver="525.60.13", **log(line))) == []
 
 
 def test_gb10_needs_the_open_modules_too():
@@ -285,6 +287,23 @@ def test_a_blackwell_board_without_its_fabric_manager():
     assert below_torch(with_stack(nvidia_machine(alone), fabric=fabric(0))) == []
 
 
+def test_a_fabric_manager_that_ends_because_ib_umad_is_not_loaded():
+    stopped = fabric(0, known("580.95.05", "dpkg"), known(False, "/proc"))
+    board = with_stack(hgx_b200(), fabric=change(stopped, umad=known(False, "/sys/class/infiniband_mad")))
+    guest = with_system(board, virtual_machine=known("aws", "dmi"))
+    for machine in (board, guest):
+        finding = first(machine)
+        assert (finding.slug, finding.severity) == ("fabric-manager-not-running", "error")
+        assert "ib_umad" in finding.message
+        assert finding.fixes[0].remedies[0] == LoadModule("ib_umad", why=finding.fixes[0].remedies[0].why)
+    loaded = with_stack(board, fabric=change(stopped, umad=known(True, "/sys/class/infiniband_mad")))
+    assert "ib_umad" not in first(loaded).message
+    runs = change(stopped, umad=known(False, "/sys"), manager_running=known(True, "/proc"))
+    assert below_torch(with_stack(board, fabric=runs)) == []
+    hopper = change(stopped, switches=known(4, "pci"), umad=known(False, "/sys"))
+    assert "ib_umad" not in first(with_stack(nvidia_machine(H100), fabric=hopper)).message
+
+
 @pytest.mark.parametrize("where", [{"virtual_machine": known("kvm", "dmi")}, {"arch": known("aarch64", "uname")}])
 def test_blackwell_gpus_whose_switches_are_elsewhere(where):
     assert below_torch(with_system(hgx_b200(), **where)) == []
@@ -318,6 +337,17 @@ def test_the_line_of_nvidia_uvm_makes_it_certain(status):
     remedy = first(machine).fixes[0].remedies[0]
     assert isinstance(remedy, LoadModule)
     assert remedy.options == ("uvm_disable_hmm=1",)
+
+
+def test_cuda_that_is_not_initialised_beside_nvml_that_works_is_the_look_alike_of_the_open_modules():
+    works = nvml(0, NvmlDevice(index=0))
+    machine = with_stack(nvidia_machine(), cuda=cuda(3), nvml=works)
+    assert below_torch(machine) == [("cuda-init-hmm-kaslr", "error")]
+    assert first(machine).confidence == "possible"
+    closed = machine.nvidia.module.value
+    proprietary = with_stack(machine, module=known(replace(closed, flavour="proprietary"), "modinfo"))
+    assert below_torch(proprietary) == [("no-driver", "error")]
+    assert below_torch(with_stack(machine, nvml=nvml(9))) != [("cuda-init-hmm-kaslr", "error")]
 
 
 def test_the_line_alone_or_a_cuda_that_starts_is_silent():
@@ -502,3 +532,18 @@ def test_a_cuda_build_where_rocm_is_installed_and_windows_has_no_nvidia_driver_i
     assert [item[0] for item in told(wsl(bridge)) if item[1] == "error"] == ["cuda-torch-on-amd"]
     with_both = change(amd, load_path=LoadPath((WSL_LIBRARY,), (LIB,), known(True, "ld.so.cache")))
     assert [item for item in told(with_both) if item[1] == "error"] == []
+
+
+@pytest.mark.parametrize("status", [3, 100, 802, 803, 804, 999])
+@pytest.mark.parametrize("arch", ["sm_89", "sm_120", "sm_21"])
+def test_no_linux_driver_or_module_is_proposed_inside_wsl(status, arch):
+    gpu = nvidia_gpu("NVIDIA GPU", arch, bdf=None, nodes=("/dev/dxg",), driver=known("dxgkrnl", "/dev/dxg"))
+    machine = with_system(
+        nvidia_machine(gpu),
+        wsl=known("6.6.87.2-microsoft-standard-WSL2", "uname"),
+        suspends=known(2, "/sys/power"),
+    )
+    machine = with_stack(machine, module=absent("/proc"), nodes=known((DeviceNode("/dev/dxg", opened="ok"),), "/dev"))
+    machine = with_stack(machine, cuda=cuda(status), nvml=known(NvidiaApi(status=0), "nvml"))
+    proposed = [remedy for finding in judged(machine).findings for fix in finding.fixes for remedy in fix.remedies]
+    assert not any(isinstance(remedy, (InstallDriver, LoadModule, RebuildModule)) for remedy in proposed)

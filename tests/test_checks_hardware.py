@@ -218,6 +218,15 @@ def test_without_the_drivers_own_word_a_failed_start_is_likely():
     assert found(nvidia_machine(**log(BIOS)), "driver-init-failed-bios")[0].confidence == "likely"
 
 
+def test_a_gpu_that_is_passed_through_gets_its_address_space_from_the_hypervisor():
+    for guest in (False, True):
+        where = known("kvm", "/sys/class/dmi/id") if guest else absent("/sys/class/dmi")
+        finding = first(with_system(nvidia_machine(**log(BIOS)), virtual_machine=where))
+        assert finding.slug == "driver-init-failed-bios"
+        assert ("virtual machine" in finding.fixes[0].title) == guest
+        assert ("hypervisor" in finding.message) == guest
+
+
 def test_a_failed_start_of_a_gpu_that_works_now_is_silent():
     gpu = nvidia_gpu(nvml=NvmlDevice(index=0, bdf="0000:01:00.0"))
     assert below_torch(nvidia_machine(gpu, **log(BIOS))) == []

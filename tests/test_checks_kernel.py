@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.finding import BlockModule, InstallDriver, InstallRocmDriver, RebuildModule, UnblockModule
+from gpudoctor.finding import (
+    BlockModule,
+    InstallDriver,
+    InstallRocmDriver,
+    LoadModule,
+    Manual,
+    RebuildModule,
+    UnblockModule,
+)
 from gpudoctor.machine import BlockedModule, DkmsModule, InstalledModule, NvidiaApi, absent, known, unknown
 from tests.support.check_cases import below_torch, first, found, log, remedies, unanswered
+from tests.support.judging import judged
 from tests.support.machines import (
     amd_gpu,
     amd_machine,
@@ -189,6 +198,25 @@ def test_a_gpu_that_no_torch_ever_served_is_a_note_unless_a_gpu_build_is_there()
     fermi = nvidia_gpu("NVIDIA GeForce GT 610", "sm_21", driver=known("nouveau", "driver"))
     assert below_torch(without_driver(fermi, torch=None)) == [("nouveau-conflict", "note")]
     assert below_torch(without_driver(fermi)) == [("nouveau-conflict", "error")]
+    (fix,) = first(without_driver(fermi)).fixes
+    assert "CPU" in fix.title and all(isinstance(remedy, Manual) for remedy in fix.remedies)
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "driver"),
+    [("NVIDIA GeForce GT 620", "sm_21", None), ("NVIDIA GeForce GT 750M", "sm_30", "580.95.05")],
+)
+def test_no_driver_is_proposed_for_a_gpu_that_no_torch_build_serves(name, arch, driver):
+    gpu = nvidia_gpu(name, arch, **({} if driver else {"driver": NOTHING_BOUND}))
+    machine = nvidia_machine(gpu, driver=driver, flavour="proprietary") if driver else without_driver(gpu)
+    proposed = [remedy for finding in judged(machine).findings for fix in finding.fixes for remedy in fix.remedies]
+    assert proposed and not any(isinstance(remedy, (InstallDriver, LoadModule)) for remedy in proposed)
+
+
+def test_an_old_gpu_that_some_build_still_serves_gets_its_last_driver():
+    old = without_driver(nvidia_gpu("NVIDIA GeForce GTX 980", "sm_52", driver=NOTHING_BOUND))
+    (install,) = [remedy for remedy in first(old).fixes[0].remedies if isinstance(remedy, InstallDriver)]
+    assert install.branch == "580"
 
 
 def test_a_gpu_that_the_matrix_does_not_know_is_not_taken_for_an_old_one():
@@ -206,13 +234,15 @@ def test_in_a_container_without_a_gpu_build_the_hosts_driver_is_nobodys_trouble(
 # --- nouveau ---
 
 
-@pytest.mark.parametrize("rival", ["nouveau", "nova_core", "NovaCore"])
-def test_a_rival_driver_is_kept_off_and_nvidias_installed(rival):
+@pytest.mark.parametrize(
+    ("rival", "module"), [("nouveau", "nouveau"), ("nova_core", "nova_core"), ("NovaCore", "nova_core")]
+)
+def test_a_rival_driver_is_kept_off_and_nvidias_installed(rival, module):
     machine = without_driver(nvidia_gpu(driver=known(rival, "driver")), modules_loaded=known((rival,), "proc"))
     finding = first(machine)
     assert below_torch(machine) == [("nouveau-conflict", "error")]
     assert remedies(finding) == ["InstallDriver", "BlockModule", "Reboot"]
-    assert BlockModule(rival, why=f"{rival} must not take the GPU before NVIDIA's driver does") in (
+    assert BlockModule(module, why=f"{rival} must not take the GPU before NVIDIA's driver does") in (
         finding.fixes[0].remedies
     )
 
@@ -384,6 +414,14 @@ def test_a_driver_package_stands_in_for_an_old_kernel():
     assert below_torch(machine) == []
 
 
+def test_amds_own_module_is_not_called_a_kernel_that_is_too_old():
+    gpu = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201", kfd_node=None)
+    machine = with_system(amd_machine(gpu), kernel=known("6.5.0-45-generic", "uname"))
+    assert "Kernel 6.5" in first(machine).message
+    own = first(with_stack(machine, module=known("6.16.6", "/sys/module/amdgpu/version")))
+    assert "Kernel 6.5" not in own.message
+
+
 def test_a_driver_package_for_the_running_kernel_speaks_against_an_old_kernel():
     gpu = amd_gpu("AMD Radeon RX 9070 XT", "gfx1201", driver=absent("driver"), kfd_node=None)
     for kernel, slug in (("6.5.0-45-generic", "no-driver"), ("6.5.0-44-generic", "amd-dkms-kernel-mismatch")):
@@ -413,12 +451,30 @@ def test_kfds_own_line_about_an_unknown_chip_is_certain():
         ("20251125-1", "gfx1151", ["warning"]),
         ("20240318.git3b128b60-0ubuntu2.20251125", "gfx1151", []),
         ("20260110-1", "gfx1151", []),
-        ("20251125-1", "gfx1100", []),
+        ("20251125-1", "gfx1100", ["warning"]),
+        ("20251125-2", "gfx1100", []),
+        ("20251125.gitabcdef0-0ubuntu1", "gfx1150", ["warning"]),
+        ("20251125-1", "gfx1101", []),
     ],
 )
 def test_a_firmware_release_known_to_trouble_the_gpu(package, gfx, found_slugs):
     machine = with_stack(amd_machine(amd_gpu("AMD Radeon", gfx)), firmware_package=known(package, "dpkg"))
     assert [f.severity for f in found(machine, "amd-firmware-regression")] == found_slugs
+
+
+def test_the_fix_of_a_firmware_release_is_another_one_and_a_reboot():
+    machine = with_stack(amd_machine(amd_gpu("AMD Radeon", "gfx1151")), firmware_package=known("20251125-1", "dpkg"))
+    (told_here,) = found(machine, "amd-firmware-regression")
+    assert [type(remedy).__name__ for remedy in told_here.fixes[0].remedies] == ["InstallSystemPackage", "Reboot"]
+    assert "20251125-1" in told_here.saw
+
+
+def test_the_firmware_of_integrated_graphics_beside_a_cuda_torch_does_not_matter():
+    strix = amd_gpu("AMD Radeon 8060S", "gfx1151", integrated=True)
+    troubled = with_stack(amd_machine(strix), firmware_package=known("20251125-1", "dpkg"))
+    assert len(found(troubled, "amd-firmware-regression")) == 1
+    both = change(nvidia_machine(nvidia_gpu(), strix), amd=troubled.amd)
+    assert found(both, "amd-firmware-regression") == []
 
 
 def test_an_unknown_firmware_release_does_not_matter():

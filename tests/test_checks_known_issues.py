@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpudoctor.engine import judge
-from gpudoctor.machine import KernelLog, LogFault, absent, known, unknown
+from gpudoctor.machine import CodeArchs, Distribution, KernelLog, LogFault, absent, known, unknown
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import IssueCondition, IssuePackage, IssueVariable, KnownIssue
 from gpudoctor.suites import machine_checks
@@ -81,6 +81,7 @@ WARNED = [("known-issue", "warning")]
         ({"env": (IssueVariable(name="NCCL_PROTO"),)}, False),
         ({"vendor": "nvidia", "min_gpus": 2}, False),
         ({"vendor": "nvidia", "torch": ">=2.9", "kernel": ">=6.9"}, False),
+        ({"firmware": "==20251125.*"}, False),
     ],
 )
 def test_every_condition_that_is_given_must_match(when, matches):
@@ -236,6 +237,75 @@ def test_a_triton_whose_ptxas_does_not_know_the_gpu(triton, path, slugs):
     assert [slug for slug, severity in told(machine) if severity == "error"] == slugs
 
 
+THOR = nvidia_gpu("NVIDIA Thor", "sm_110", integrated=True)
+GB10 = nvidia_gpu("NVIDIA GB10", "sm_121", integrated=True)
+RTX_5090 = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120")
+KERNELS = ("sm_90", "sm_100", "sm_110", "sm_120")
+
+
+def with_triton(gpu, triton, origin="download.pytorch.org", variables=None):
+    """A torch for CUDA 13 on an Arm board, with code for all of Blackwell, beside a Triton."""
+    patient = torch("2.11.0+cu130", origin=origin, archs=known(CodeArchs(sass=KERNELS), "libtorch_cuda.so"))
+    machine = nvidia_machine(gpu, torch=patient, packages={"triton": triton}, variables=variables or {})
+    return with_system(machine, arch=known("aarch64", "uname"))
+
+
+@pytest.mark.parametrize(
+    ("gpu", "triton", "weight"),
+    [
+        (THOR, "3.6.0", "error"),  # its ptxas-blackwell is CUDA 12.9: it knows sm_121, and Thor as sm_101 only
+        (THOR, "3.7.0", None),
+        (GB10, "3.6.0", None),
+        (GB10, "3.2.0", "error"),
+        (RTX_5090, "3.2.0", "error"),
+        (RTX_5090, "3.3.0", None),
+        (nvidia_gpu(), "3.2.0", None),
+    ],
+)
+def test_which_gpus_the_ptxas_of_a_triton_release_knows(gpu, triton, weight):
+    assert dict(told(with_triton(gpu, triton))).get("ptxas-too-old") == weight
+
+
+def test_thor_asks_for_a_newer_torch_and_for_the_variable_that_blackwell_has():
+    variable = {"TRITON_PTXAS_BLACKWELL_PATH": "/usr/local/cuda/bin/ptxas"}
+    assert "ptxas-too-old" not in dict(told(with_triton(THOR, "3.6.0", variables=variable)))
+    other = {"TRITON_PTXAS_PATH": "/usr/local/cuda/bin/ptxas"}
+    assert "ptxas-too-old" in dict(told(with_triton(THOR, "3.6.0", variables=other)))
+
+
+@pytest.mark.parametrize("origin", ["ngc", "conda-forge", "jetson"])
+def test_a_torch_of_another_publisher_brings_a_ptxas_of_its_cuda(origin):
+    assert "ptxas-too-old" not in dict(told(with_triton(THOR, "3.6.0", origin)))
+
+
+def test_a_torch_without_code_for_the_gpu_never_gets_as_far_as_triton():
+    machine = nvidia_machine(RTX_5090, torch=torch("2.6.0+cu124"), packages={"triton": "3.2.0"})
+    assert [slug for slug, severity in told(machine) if severity == "error"] == ["torch-no-arch-for-gpu"]
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "remedies"),
+    [
+        (known("13.0", "version.json"), ["SetVariable", "ReplaceTorch"]),
+        (known("12.9", "version.json"), ["ReplaceTorch", "Manual"]),
+        (absent("/usr/local/cuda/bin/ptxas"), ["ReplaceTorch", "Manual"]),
+        (unknown("not probed"), ["ReplaceTorch", "SetVariable"]),
+    ],
+)
+def test_a_toolkits_ptxas_is_named_only_where_it_knows_the_gpu(toolkit, remedies):
+    machine = with_stack(with_triton(THOR, "3.6.0"), ptxas=toolkit)
+    fixes = finding(machine, "ptxas-too-old").fixes
+    assert [type(fix.remedies[0]).__name__ for fix in fixes] == remedies
+
+
+def test_beside_a_torch_that_is_only_named_is_the_triton_that_it_pins():
+    described = torch("2.11.0+cu130", path="", archs=known(CodeArchs(sass=KERNELS), "libtorch_cuda.so"))
+    machine = with_system(nvidia_machine(THOR, torch=described), arch=known("aarch64", "uname"))
+    assert dict(told(machine))["ptxas-too-old"] == "error"
+    stale = with_environment(machine, distributions=known((Distribution(name="triton", version="3.9.0"),), "site"))
+    assert dict(told(stale))["ptxas-too-old"] == "error"
+
+
 @pytest.mark.parametrize(("build", "weight"), [("2.9.1+cu130", "warning"), ("2.9.1+cu128", "error")])
 def test_torch_for_aarch64_and_cuda_13_brings_a_ptxas_of_its_own(build, weight):
     gb10 = nvidia_gpu("NVIDIA GB10", "sm_121", integrated=True)
@@ -247,3 +317,58 @@ def test_torch_for_aarch64_and_cuda_13_brings_a_ptxas_of_its_own(build, weight):
 def test_wheels_that_cannot_read_miopens_kernel_database():
     machine = amd_machine(amd_gpu("AMD Radeon RX 6800 XT", "gfx1030"), torch=torch("2.0.1+rocm5.4.2"))
     assert ("miopen-kdb-missing", "note") in told(machine)
+
+
+def facts_of(machine):
+    """The rows that matched, by their ids."""
+    return {f.subject for f in judge(machine, matrix(), machine_checks()).findings if f.slug == "known-issue"}
+
+
+@pytest.mark.parametrize(
+    ("machine", "row", "there"),
+    [
+        (amd_machine(STRIX, packages={"rocm-sdk-core": "7.14.0a20260612"}), "amd-gfx115x-nightly-hsa", True),
+        (amd_machine(STRIX, packages={"rocm-sdk-core": "7.14.0a20260608"}), "amd-gfx115x-nightly-hsa", False),
+        (amd_machine(STRIX, packages={"rocm-sdk-core": "7.14.0"}), "amd-gfx115x-nightly-hsa", False),
+        (amd_machine(torch=torch("2.8.0+rocm6.3")), "amd-bf16-rocm63-gfx1100", True),
+        (amd_machine(torch=torch("2.8.0+rocm6.4")), "amd-bf16-rocm63-gfx1100", False),
+        (nvidia_machine(RTX_5090, nvidia_gpu(index=1, arch="sm_120"), packages={"nvidia-nccl-cu12": "2.26.2"}),
+         "nv-nccl-sm120", True),
+        (nvidia_machine(RTX_5090, packages={"nvidia-nccl-cu12": "2.26.2"}), "nv-nccl-sm120", False),
+        (nvidia_machine(RTX_5090, nvidia_gpu(index=1, arch="sm_120"), packages={"nvidia-nccl-cu12": "2.27.3"}),
+         "nv-nccl-sm120", False),
+    ],
+)  # fmt: skip
+def test_a_known_regression_needs_its_conditions(machine, row, there):
+    assert (row in facts_of(machine)) is there
+
+
+def test_a_scheduler_that_stops_on_an_r9700_is_told_with_its_line_only():
+    r9700 = amd_gpu("AMD Radeon AI PRO R9700", "gfx1201")
+    line = LogFault(kind="amdgpu-mes-hung", line="amdgpu: MES failed to respond to msg=REMOVE_QUEUE")
+    log = known(KernelLog(faults=(line,), source="dmesg"), "dmesg")
+    quiet = amd_machine(r9700, torch=torch("2.14.0+rocm7.14"))
+    assert "amd-r9700-mes-714" not in facts_of(quiet)
+    assert "amd-r9700-mes-714" in facts_of(change(quiet, kernel_log=log))
+    assert "amd-r9700-mes-714" not in facts_of(amd_machine(r9700, torch=torch("2.14.0+rocm7.2"), kernel_log=log))
+
+
+@pytest.mark.parametrize(("kernel", "there"), [("7.0.12-200.fc44.x86_64", True), ("7.0.13-200.fc44.x86_64", False)])
+def test_a_kernel_that_loads_models_slowly(kernel, there):
+    machine = with_system(amd_machine(), kernel=known(kernel, "uname"))
+    assert ("amd-kernel-7012-slow" in facts_of(machine)) is there
+
+
+def test_a_nightly_whose_runtime_crashes_is_an_error():
+    machine = amd_machine(STRIX, torch=NATIVE, packages={"rocm-sdk-core": "7.14.0a20260610"})
+    assert ("known-issue", "error") in told(machine)
+
+
+def test_two_rtx_5090_get_a_torch_whose_nccl_works_between_them():
+    two = (RTX_5090, nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", index=1))
+    machine = nvidia_machine(*two, torch=torch("2.7.1+cpu"))
+    assert "torch 2.8.0" in finding(machine, "torch-cpu-only").fixes[0].title
+    assert (
+        "torch 2.7.1+cu128"
+        in finding(nvidia_machine(two[0], torch=torch("2.7.1+cpu")), "torch-cpu-only").fixes[0].title
+    )

@@ -9,6 +9,7 @@ from gpudoctor.machine import (
     Jetson,
     Library,
     LoadPath,
+    MissingSymbols,
     NvidiaApi,
     NvmlDevice,
     absent,
@@ -111,7 +112,7 @@ def test_a_gpu_that_an_older_driver_leaves_alone():
 
 
 def test_cuda_compat_raises_the_driver_of_a_data_centre_gpu():
-    old = nvidia_machine(H100, driver="550.163.01", torch=torch("2.13.0+cu130"))
+    old = nvidia_machine(H100, driver="550.163.01", torch=torch("2.14.1+cu130"))
     assert severity(old, "driver-too-old") == "error"
     raised = loads(old, "/usr/local/cuda/compat/libcuda.so.1", kind="compat", version="580.82.07")
     assert told(raised) == []
@@ -275,6 +276,116 @@ def test_what_was_imported_and_works_is_not_called_shadowed():
         trial=known(ImportTrial(ok=True), "child"),
     )
     assert severity(works, "ld-library-path-shadow") is None
+
+
+NVJITLINK, CUSPARSE = "/old/libnvJitLink.so.12", "/venv/nvidia/cusparse/lib/libcusparse.so.12"
+SUBLIBRARIES = ("graph", "ops", "cnn", "adv", "heuristic", "engines_precompiled", "engines_runtime_compiled")
+
+
+def lacking(machine, library, path, needed_by, symbol, *, late=False):
+    missing = MissingSymbols(library=library, path=path, needed_by=needed_by, symbols=(symbol,), late=late)
+    return with_environment(machine, missing_symbols=(missing,))
+
+
+def on_the_path(*names, version, folder="/old", packages=None):
+    own = {"nvidia-cudnn-cu12": "9.10.2.21", "nvidia-nvjitlink-cu12": "12.8.93", **(packages or {})}
+    found = tuple(
+        Library(name=name, path=f"{folder}/{name}", version=version, via="LD_LIBRARY_PATH", wins=True)
+        for name in names
+    )
+    machine = nvidia_machine(packages=own, variables={"LD_LIBRARY_PATH": folder})
+    return with_environment(machine, libraries=LoadPath(found=found, searched=(folder,)))
+
+
+def test_a_library_that_lacks_what_another_needs_is_an_error_whatever_its_version():
+    base = on_the_path("libnvJitLink.so.12", version=None)
+    machine = lacking(base, "libnvJitLink.so.12", NVJITLINK, CUSPARSE, "__nvJitLinkCreate_12_8")
+    problem = finding(machine, "ld-library-path-shadow")
+    assert (problem.severity, problem.confidence) == ("error", "certain")
+    assert "__nvJitLinkCreate_12_8: `import torch` fails" in problem.message
+    assert remedies(machine, "ld-library-path-shadow") == ["unset LD_LIBRARY_PATH"]
+    works = with_torch(machine, trial=known(ImportTrial(ok=True), "child"))
+    assert severity(works, "ld-library-path-shadow") is None
+
+
+def test_an_import_that_works_says_nothing_of_what_is_loaded_later():
+    pins = ["nvidia-cusolver-cu12==11.7.3.90"]
+    linalg = "/venv/torch/lib/libtorch_cuda_linalg.so"
+    own = "/venv/nvidia/cusolver/lib/libcusolver.so.11"
+    machine = pinned(pins, {"nvidia-cusolver-cu12": "11.4.5.107"})
+    machine = lacking(machine, "libcusolver.so.11", own, linalg, "cusolverDnXsyevBatched", late=True)
+    machine = with_torch(machine, trial=known(ImportTrial(ok=True), "child"))
+    assert severity(machine, "ld-library-path-shadow") == "error"
+    assert remedies(machine, "ld-library-path-shadow") == ["ReplacePackage nvidia-cusolver-cu12==11.7.3.90"]
+
+
+def test_the_toolkit_package_pins_what_newer_releases_of_torch_need():
+    machine = pinned([], {"nvidia-nvjitlink": "12.9.86", "cuda-toolkit": "13.0.2"})
+    listed = machine.environment.value.distributions
+    pins = ("nvidia-nvjitlink==13.0.88.*; extra == 'nvjitlink'",)
+    own = tuple(change(d, requires=pins) if d.name == "cuda-toolkit" else d for d in listed.value)
+    machine = with_environment(machine, distributions=known(own, listed.source))
+    own_path = "/venv/nvidia/cu13/lib/libnvJitLink.so.13"
+    machine = lacking(machine, "libnvJitLink.so.13", own_path, CUSPARSE, "__nvJitLinkCreate_13_0")
+    assert remedies(machine, "ld-library-path-shadow") == ["ReplacePackage nvidia-nvjitlink==13.0.88.*"]
+
+
+def sublibraries(*parts):
+    return [f"libcudnn_{part}.so.9" for part in parts]
+
+
+@pytest.mark.parametrize(
+    ("parts", "version", "weight"),
+    [
+        (SUBLIBRARIES, "9.1.0", "error"),
+        (SUBLIBRARIES, "9.10.2", None),
+        (SUBLIBRARIES, "9.10.1.4", None),
+        (SUBLIBRARIES, "9.23.2", None),
+        (SUBLIBRARIES, None, None),
+        (SUBLIBRARIES[:3], "9.23.2", "error"),
+        (SUBLIBRARIES[:3], "9.10.2.21", None),
+    ],
+)
+def test_sublibraries_of_another_cudnn_must_be_of_one_release_and_not_older(parts, version, weight):
+    machine = on_the_path(*sublibraries(*parts), version=version)
+    assert severity(machine, "cudnn-mismatch") == weight
+    if weight:
+        assert remedies(machine, "cudnn-mismatch") == ["unset LD_LIBRARY_PATH"]
+
+
+def test_a_cudnn_of_unknown_version_that_lacks_functions_is_an_error():
+    machine = lacking(
+        on_the_path(*sublibraries(*SUBLIBRARIES), version=None),
+        "libcudnn_graph.so.9", "/old/libcudnn_graph.so.9", "/venv/nvidia/cudnn/lib/libcudnn.so.9",
+        "cudnnGetLibConfig", late=True,
+    )  # fmt: skip
+    assert "cudnnGetLibConfig is missing in it" in finding(machine, "cudnn-mismatch").message
+    assert severity(machine, "ld-library-path-shadow") is None
+
+
+def test_an_engine_that_only_a_systems_cudnn_has_is_a_mixture():
+    machine = on_the_path(
+        "libcudnn_engines_tensor_ir.so.9", version="9.23.2", packages={"nvidia-cudnn-cu12": "9.20.0.48"}
+    )
+    (library,) = machine.environment.value.libraries.found
+    cached = change(library, via="ld.so.cache", path="/usr/lib/x86_64-linux-gnu/libcudnn_engines_tensor_ir.so.9")
+    machine = with_environment(machine, libraries=LoadPath(found=(cached,)))
+    assert severity(machine, "cudnn-mismatch") == "error"
+    assert "package that /usr/lib/x86_64" in finding(machine, "cudnn-mismatch").fixes[0].remedies[0].text
+
+
+def test_sublibraries_without_kernels_for_the_gpu_are_taken_off_the_path():
+    machine = on_the_path(*sublibraries(*SUBLIBRARIES), version="9.15.1")
+    volta = change(machine, gpus=(nvidia_gpu("Tesla V100", "sm_70"),))
+    assert severity(volta, "cudnn-mismatch") == "error"
+    assert remedies(volta, "cudnn-mismatch") == ["unset LD_LIBRARY_PATH"]
+
+
+def test_an_older_library_that_has_all_that_is_needed_of_it_is_a_warning():
+    machine = with_library("libcublas.so.12", "12.1.3.1", via="LD_PRELOAD", wins=True)
+    assert severity(machine, "ld-library-path-shadow") == "warning"
+    linker = with_library("libnvJitLink.so.12", "12.1.105", via="LD_PRELOAD", wins=True)
+    assert severity(linker, "ld-library-path-shadow") == "error"
 
 
 def pinned(requires, packages):

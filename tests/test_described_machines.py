@@ -128,9 +128,14 @@ def test_a_proposed_build_exists_and_carries_every_judged_gpu(described: str) ->
 def test_a_kernel_older_than_the_gpu_takes_a_driver_package_or_is_said_to() -> None:
     described = "--gpu RX~9070~XT --torch 2.9.1+rocm6.4 --kernel"
     (finding,) = whatif(f"{described} 6.8.0-60-generic")["findings"]
-    assert (finding["slug"], finding["severity"]) == ("amd-kernel-or-runtime-too-old", "warning")
-    assert "6.13" in finding["message"]
-    for healthy in ("6.14.0-24-generic", "6.8.0-60-generic --driver 6.12.12"):
+    assert (finding["slug"], finding["severity"]) == ("amd-kernel-or-runtime-too-old", "error")
+    assert "6.11" in finding["message"]
+    for healthy in (
+        "6.14.0-24-generic",
+        "6.12.41+deb13-amd64",
+        "6.4.0-150700.53.11-default",
+        "6.8.0-60 --driver 6.12.12",
+    ):
         assert whatif(f"{described} {healthy}")["findings"] == []
 
 

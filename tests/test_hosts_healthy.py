@@ -196,6 +196,24 @@ def jetson_orin_with_nvidias_wheel(host: Host) -> Host:
 
 
 @setup
+def jetson_thor_with_the_wheel_of_the_index(host: Host) -> Host:
+    """JetPack 7: the driver of servers, the GPU on a PCI bus, and the ordinary wheel for aarch64."""
+    host.ubuntu("24.04", kernel="6.8.12-tegra").nvidia_gpu("2b00", pci_class="0x030200").nvidia_driver("580.00")
+    host.file("/proc/device-tree/compatible", b"nvidia,p4071-0000+p3834-0008\0nvidia,p3834-0008\0nvidia,tegra264\0")
+    host.file("/proc/device-tree/model", b"NVIDIA Jetson AGX Thor Developer Kit\0")
+    host.file(
+        "/etc/nv_tegra_release", "# R38 (release), REVISION: 2.0, GCID: 41844464, BOARD: generic, EABI: aarch64\n"
+    )
+    return host.torch("2.12.1", cuda="13.0")
+
+
+@setup
+def dgx_spark_with_the_wheel_of_the_index(host: Host) -> Host:
+    host.ubuntu("24.04", kernel="6.14.0-1013-nvidia").nvidia_gpu("2e12", pci_class="0x030000")
+    return host.nvidia_driver("580.95.05").torch("2.12.1", cuda="13.0")
+
+
+@setup
 def ngc_image(host: Host) -> Host:
     host.ubuntu().docker().nvidia_gpu("2330", pci_class="0x030200").nvidia_driver("580.95.05")
     host.environ(

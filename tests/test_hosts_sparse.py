@@ -289,6 +289,34 @@ def test_a_cpu_build_on_a_jetson(tmp_path: Path) -> None:
     assert slugs(host.check(), "error") == ["torch-cpu-only"]
 
 
+def test_a_container_that_sees_only_the_release_of_jetson_linux(tmp_path: Path) -> None:
+    """R38 is for Thor alone: the ordinary wheel for aarch64 and CUDA 13 serves it."""
+    host = Host(tmp_path, arch="aarch64").file("/dev/nvhost-gpu").torch("2.9.1+cu128")
+    host.file("/etc/nv_tegra_release", "# R38 (release), REVISION: 2.0, GCID: 41844464, BOARD: generic\n")
+    report = host.check()
+    assert slugs(report, "error") == ["torch-no-arch-for-gpu"]
+    assert "sm_110" in report["findings"][0]["message"]
+    assert report["findings"][0]["fixes"][0]["steps"][0]["argv"][-1] == "torch==2.12.0"
+
+
+@pytest.mark.parametrize(
+    ("release", "names"),
+    [("R36 (release), REVISION: 4.3", "Orin"), ("R35 (release), REVISION: 4.1", "NVIDIA Jetson")],
+)
+def test_the_release_names_the_board_where_it_is_for_one_chip(tmp_path: Path, release: str, names: str) -> None:
+    host = Host(tmp_path, arch="aarch64").file("/dev/nvhost-gpu").file("/etc/nv_tegra_release", f"# {release}\n")
+    (gpu,) = host.check()["machine"]["gpus"]
+    assert names in gpu["name"] and gpu["arch"].get("value") == ("sm_87" if names == "Orin" else None)
+
+
+def test_an_orin_with_the_cuda_of_servers_is_not_judged_by_a_servers_wheel(tmp_path: Path) -> None:
+    """Reports differ whether sm_80 code runs on Orin with JetPack 7.2; with JetPack 6 it does not."""
+    for release, verdict in (("R39 (release), REVISION: 2.0", "unknown"), ("R36 (release), REVISION: 4.3", "error")):
+        host = Host(tmp_path / release[:3], arch="aarch64").file("/dev/nvhost-gpu").torch("2.12.1", cuda="13.0")
+        host.file("/proc/device-tree/compatible", b"nvidia,p3701-0005\0nvidia,tegra234\0")
+        assert host.file("/etc/nv_tegra_release", f"# {release}\n").check()["verdict"] == verdict
+
+
 def test_a_cpu_build_on_a_dgx_spark(tmp_path: Path) -> None:
     host = bare(tmp_path, torch="2.9.1+cpu").file(f"{GPU}/device", "0x2e12\n")
     host.json["uname"]["machine"] = "aarch64"

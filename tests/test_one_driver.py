@@ -11,7 +11,7 @@ from gpudoctor.machine import Gpu, LoadPath, Machine, NvmlDevice, absent, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.recommend import recommend
 from gpudoctor.situation import Situation
-from gpudoctor.situation.driver_choice import choose_gpus, driver_to_install, gpus_to_drive
+from gpudoctor.situation.driver_choice import choose_gpus, driver_to_install, gpus_to_drive, install_driver
 from gpudoctor.situation.nvidia_driver import cuda_driver, refusal
 from tests.support.judging import finding, judged, told
 from tests.support.machines import amd_gpu, change, nvidia_gpu, nvidia_machine, torch, with_stack
@@ -39,6 +39,7 @@ GPUS = {
 PAIRS = list(combinations(GPUS, 2))
 
 # What NVIDIA says: last branches and kernel-module flavours, by a GPU's place in the list above.
+NO_BUILD = {"GTX 580", "GT 710"}
 ONLY_PROPRIETARY = {"GTX 580", "GT 710", "K80", "GTX 980", "1080 Ti", "V100"}
 ONLY_OPEN = {"GH200", "B200", "5090", "5060"}
 LAST = {"GTX 580": 390, "GT 710": 470, "K80": 470, "GTX 980": 580, "1080 Ti": 580, "V100": 580}
@@ -83,6 +84,10 @@ def test_the_driver_of_a_pair_serves_both_or_there_is_none(names: tuple[str, str
     machine = box(*names)
     found = driver_to_install(Situation(machine, MATRIX), machine.gpus)
     one, other = names
+    if {one, other} <= NO_BUILD:
+        install = install_driver(Situation(machine, MATRIX), machine.gpus)
+        assert found is None and "CPU" in install.title
+        return
     first = max(FIRST.get(one, 0), FIRST.get(other, 0))
     together = first <= min(LAST.get(one, 999), LAST.get(other, 999))
     flavours = not ({one, other} & ONLY_OPEN and {one, other} & ONLY_PROPRIETARY)

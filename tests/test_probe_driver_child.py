@@ -86,6 +86,14 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *h, unsigned i, void **m) {
 }
 struct fabric { unsigned char cluster[16]; int status; unsigned clique; unsigned char state; };
 int nvmlDeviceGetGpuFabricInfo(void *h, struct fabric *f) { memset(f, 0, sizeof *f); f->state = 2; return 0; }
+int nvmlDeviceGetVirtualizationMode(void *h, unsigned *m) { *m = num("STUB_VIRTUAL", 0); return 0; }
+struct expiry { unsigned year; unsigned short parts[5]; unsigned char status; };
+struct feature { unsigned code, state; char info[128], product[128]; unsigned enabled; struct expiry expiry; };
+struct licences { int supported; unsigned count; struct feature features[3]; };
+int nvmlDeviceGetGridLicensableFeatures_v4(void *h, struct licences *l) {
+  memset(l, 0, sizeof *l); l->supported = 1; l->count = 2;
+  l->features[1].enabled = 1; l->features[1].state = num("STUB_LICENSED", 0); return 0;
+}
 """
 
 CUDA = r"""
@@ -204,6 +212,18 @@ def test_two_gpus_that_answer(stubs: Path) -> None:
         ("NVIDIA H100 80GB HBM3", "9.0", 80 << 30)
     ]
     assert smi.state == "unknown", "nvidia-smi is not asked where NVML answered"
+
+
+def test_a_vgpu_and_its_licence(stubs: Path) -> None:
+    def answer(**stub: str) -> tuple[str | None, bool | None]:
+        (device,) = value(ask(stubs, **stub)[0]).devices or ()
+        return device.virtualization, device.licensed
+
+    assert answer() == ("none", None)
+    assert answer(STUB_VIRTUAL="1") == ("pass-through", None)
+    assert answer(STUB_VIRTUAL="2") == ("vgpu", False)
+    assert answer(STUB_VIRTUAL="2", STUB_LICENSED="1") == ("vgpu", True)
+    assert answer(STUB_VIRTUAL="9") == (None, None)
 
 
 def test_slices_of_a_gpu(stubs: Path) -> None:

@@ -109,6 +109,12 @@ def test_nvmls_order_is_the_order_and_gpus_it_leaves_out_have_no_number() -> Non
     ]
 
 
+@pytest.mark.parametrize("holder", ["vfio-pci", "nvgrace-gpu-vfio-pci", "xen-pciback", "pci-stub"])
+def test_a_gpu_that_is_held_for_a_virtual_machine_is_not_counted(holder: str) -> None:
+    found = gpus(bus(pci("10de:2684", "0000:01:00.0", driver=holder), pci("10de:2684", "0000:02:00.0", driver="")))
+    assert [(gpu.reserved, gpu.index) for gpu in found] == [(True, None), (False, 0)]
+
+
 def test_without_a_driver_level_the_modules_gpus_are_counted_by_address() -> None:
     found = gpus(
         bus(

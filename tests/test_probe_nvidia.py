@@ -120,6 +120,9 @@ def test_a_running_fabric_manager_has_a_cut_name(tmp_path: Path) -> None:
     write(tmp_path, "/var/lib/dpkg/status", status)
     fabric = stack(tmp_path).fabric
     assert (fabric.manager_version.value, fabric.manager_running.value) == ("550.54.15", True)
+    assert fabric.umad.state == "unknown"
+    write(tmp_path, "/sys/class/infiniband_mad/abi_version", "5\n")
+    assert stack(tmp_path).fabric.umad.value is True
 
 
 def test_in_a_container_the_fabric_manager_cannot_be_seen(tmp_path: Path) -> None:
@@ -241,6 +244,31 @@ XML = """\
   <gpu id="00000000:0B:00.0"><product_name>NVIDIA B200</product_name>
     <fb_memory_usage><total>GPU is lost</total></fb_memory_usage>
 """
+
+
+def test_the_virtualisation_mode_and_the_licence_of_a_vgpu() -> None:
+    text = (
+        "==============NVSMI LOG==============\n\nGPU 00000000:02:01.0\n    Product Name        : NVIDIA A40-48C\n"
+        "    GPU Virtualization Mode\n        Virtualization Mode : {mode}\n        Host VGPU Mode      : N/A\n"
+        "    vGPU Software Licensed Product\n        Product Name        : NVIDIA Virtual Compute Server\n"
+        "        License Status      : {licence}\n"
+    )
+    for mode, licence, told in (
+        ("VGPU", "Unlicensed (Restricted)", ("vgpu", False)),
+        ("VGPU", "Licensed (Expiry: 2026-12-1 9:0:0 GMT)", ("vgpu", True)),
+        ("Pass-Through", "N/A", ("pass-through", None)),
+        ("Host VGPU", "N/A", ("host-vgpu", None)),
+        ("None", "N/A", ("none", None)),
+    ):
+        (device,) = parse_smi(text.format(mode=mode, licence=licence)).devices
+        assert (device.virtualization, device.licensed) == told
+    xml = XML.replace(
+        "<vgpu_software/>",
+        "<gpu_virtualization_mode><virtualization_mode>VGPU</virtualization_mode></gpu_virtualization_mode>"
+        "<vgpu_software_licensed_product><licensed_product_name>x</licensed_product_name>"
+        "<license_status>Unlicensed</license_status></vgpu_software_licensed_product>",
+    )
+    assert (parse_smi(xml).devices[0].virtualization, parse_smi(xml).devices[0].licensed) == ("vgpu", False)
 
 
 def test_the_table() -> None:
@@ -396,3 +424,16 @@ def test_a_recording_is_read_and_never_run(tmp_path: Path) -> None:
 
 def test_a_recording_without_nvidia_smi_is_unknown(tmp_path: Path) -> None:
     assert [fact.state for fact in ask_nvidia(RecordedHost(tmp_path))] == ["unknown"] * 3
+
+
+# --- CUDA toolkit --------------------------------------------------------------------------------------
+
+
+def test_the_ptxas_of_the_default_toolkit_and_its_cuda(tmp_path: Path) -> None:
+    write(tmp_path, "/usr/local/cuda/README", "")
+    assert stack(tmp_path).ptxas.absent
+    write(tmp_path, "/usr/local/cuda/bin/ptxas", "")
+    assert stack(tmp_path).ptxas.state == "unknown"
+    versions = {"cuda": {"name": "CUDA SDK", "version": "13.0.20250912"}, "nvcc": {"version": "13.0.88"}}
+    write(tmp_path, "/usr/local/cuda/version.json", json.dumps(versions, indent=3))
+    assert stack(tmp_path).ptxas.value == "13.0"

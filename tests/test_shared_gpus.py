@@ -334,8 +334,8 @@ def test_kfd_node_without_a_target(tmp_path: Path) -> None:
 SYSFS: dict[str, tuple[str, str, str, str | None] | None] = {
     f"{LACT}/amd/strixpoint/card1": ("0000:c1:00.0", "1002:150e", "amdgpu", "gfx1150"),
     f"{LACT}/amd/vangogh/card0": ("0000:04:00.0", "1002:163f", "amdgpu", "gfx1033"),
-    f"{LACT}/amd/hd7870": None,
-    f"{LACT}/amd/r9-280": ("0000:01:00.0", "1002:679a", "amdgpu", None),
+    f"{LACT}/amd/hd7870": ("0000:01:00.0", "1002:6818", "radeon", "gfx601"),
+    f"{LACT}/amd/r9-280": ("0000:01:00.0", "1002:679a", "amdgpu", "gfx600"),
     f"{LACT}/amd/rx5700xt": ("0000:28:00.0", "1002:731f", "amdgpu", "gfx1010"),
     f"{LACT}/amd/rx6600xt": ("0000:0b:00.0", "1002:73ff", "amdgpu", "gfx1032"),
     f"{LACT}/amd/rx7600s": ("0000:03:00.0", "1002:7480", "amdgpu", "gfx1102"),
@@ -373,7 +373,7 @@ Bus = list[tuple[str, str | None, str | None]]
 UDEVADM: dict[str, Bus] = {
     f"{UDEV}/CAPTURE_METADATA.txt": [("1002:6900", None, "amdgpu")],
     f"{UDEV}/HOME_MADE.txt": [],
-    f"{UDEV}/REALTEK_CARD_READER_AND_NVME.txt": [],
+    f"{UDEV}/REALTEK_CARD_READER_AND_NVME.txt": [("1002:6820", "gfx601", "fglrx_pci")],
     f"{UDEV}/XEON.txt": [],
     f"{UDEV}/NVIDIA_DGX_STATION.txt": [("10de:1db2", "sm_70", "nvidia")] * 4,
     f"{UDEV}/CAPTURE_METADATA_2.txt": [("10de:1c90", "sm_61", None)],
@@ -419,7 +419,7 @@ def test_a_bus_as_lspci_lists_it(path: str, tmp_path: Path) -> None:
 
 
 HWLOC_XML: dict[str, list[tuple[str, str | None]]] = {
-    f"{HWLOC}/xml/32em64t-2n8c2t-pci-wholeio.xml": [("10de:1094", "sm_20")] * 3,
+    f"{HWLOC}/xml/32em64t-2n8c2t-pci-wholeio.xml": [("10de:1094", "sm_20")] * 3 + [("1002:6798", "gfx600")],
     f"{HWLOC}/xml/power8gpudistances.xml": [("10de:15f9", "sm_60")] * 4,
     f"{HWLOC}/xml/96em64t-4n4d3ca2co-pci.xml": [],
 }

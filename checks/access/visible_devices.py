@@ -38,7 +38,8 @@ def cuda_visible_devices(situation: Situation) -> Verdicts:
     ## How it is judged
     The check reads the variables as the runtimes do. An empty value hides all GPUs from CUDA and ROCr; HIP treats it
     as unset. HIP counts only the GPUs that ROCr left. A GPU that is named to CUDA twice hides all GPUs. A subset on
-    purpose is not a problem. In a task of a batch system or of Ray, an empty value marks a CPU task: a note.
+    purpose is not a problem. With MIG on, only a value that hides everything counts. In a task of a batch system or
+    of Ray, an empty value marks a CPU task: a note.
 
     ## Fix safety
     The variable is changed for the examined environment only. A process that should see no GPU needs no fix.
@@ -46,11 +47,12 @@ def cuda_visible_devices(situation: Situation) -> Verdicts:
     vendors: tuple[Vendor, ...] = (situation.built_for,) if situation.built_for else ("nvidia", "amd")
     for vendor in vendors:
         remaining = gpus = runtime_order(situation.machine, vendor)
-        if not gpus or any(gpu.nvml is not None and gpu.nvml.mig for gpu in gpus):
-            continue
+        divided = any(gpu.nvml is not None and gpu.nvml.mig for gpu in gpus)
         for name, value in visibility_variables(situation.machine.variables, vendor):
             selection = select(value, remaining)
             wrong = tuple(entry for entry in selection.invalid if entry not in _ENDS)
+            if divided and (wrong or selection.gpus):
+                break  # only NVML knows which slices the entries mean
             if remaining and (not selection.gpus or wrong):
                 yield _hidden(situation, name, value, remaining, selection)
                 break
@@ -141,10 +143,10 @@ def mig_confusion(situation: Situation) -> Verdicts:
                 Fix("Switch MIG off", (Manual(off, risk="root"),)),
             ),
         )
-    value = situation.variable("CUDA_VISIBLE_DEVICES") or ""
+    value = situation.variable("CUDA_VISIBLE_DEVICES")
     slices = [mig for gpu in divided if gpu.nvml for mig in gpu.nvml.mig_devices]
-    first = value.split(",")[0].strip()
-    if not value and len(slices) > 1 and situation.built_for != "amd":
+    first = (value or "").split(",")[0].strip()
+    if value is None and len(slices) > 1 and situation.built_for != "amd":
         yield Finding(
             severity="note",
             message=f"There are {len(slices)} MIG slices. A program sees only one: the first, unless "

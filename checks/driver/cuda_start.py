@@ -5,7 +5,15 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, LoadModule, Manual, Reboot, StartService
 from gpudoctor.situation import Situation
-from gpudoctor.situation.nvidia_driver import CUDA_NOT_READY, CUDA_UNKNOWN, cuda_status, driver_answers, nvml_status
+from gpudoctor.situation.nvidia_driver import (
+    CUDA_NOT_INITIALISED,
+    CUDA_NOT_READY,
+    CUDA_UNKNOWN,
+    cuda_status,
+    driver_answers,
+    kernel_driver,
+    nvml_status,
+)
 
 _NVLINK5 = ("sm_100", "sm_103")
 _SUBNET_MANAGER = (
@@ -24,9 +32,10 @@ def fabric_manager_not_running(situation: Situation) -> Verdicts:
 
     ## How it is judged
     On bare metal, the check looks for the switches on the PCI bus and for the fabric manager service. The switches of
-    HGX B200 and B300 boards do not appear there as NVIDIA's; the check recognises these boards by their GPUs. In a
-    container, or in a virtual machine without switches, only the driver's answer tells: error 802, or GPUs that wait
-    for their fabric. The host then needs the fix.
+    HGX B200 and B300 boards do not appear there as NVIDIA's; the check recognises these boards by their GPUs. Their
+    fabric manager ends at once, again and again, while the kernel module ib_umad is not loaded. In a container, or in
+    a virtual machine without switches, only the driver's answer tells: error 802, or GPUs that wait for their fabric.
+    The host then needs the fix.
 
     ## Fix safety
     Starting the service does not disturb running programs that work without it.
@@ -42,18 +51,23 @@ def fabric_manager_not_running(situation: Situation) -> Verdicts:
     driver, manager = module.version if module else None, fabric.manager_version.value
     differs = manager is not None and driver is not None and manager != driver
     running, absent = fabric.manager_running.value, fabric.manager_version.absent
+    no_umad = _nvlink5(situation) and fabric.umad.value is False and not absent and not running
     if not (waits or differs or running is False or (absent and not running)):
         return
     state = "is not installed" if absent else f"is version {manager}" if differs else "is not running"
+    state = "cannot start: the kernel module ib_umad is not loaded" if no_umad and not differs else state
     package = f"nvidia-fabricmanager={driver}" if driver and (absent or differs) else ""
     start = StartService("nvidia-fabricmanager", package=package, why="sets up the NVSwitch fabric for the driver")
     subnet = (Manual(_SUBNET_MANAGER, risk="root"),) if _nvlink5(situation) else ()
+    load = (LoadModule("ib_umad", why="the fabric manager reaches the switches through it"),) if no_umad else ()
     yield Finding(
         severity="error",
         message=f"This machine has NVSwitches, and its fabric manager {state}"
         + (f" while the driver is {driver}" if differs else "")
         + ": CUDA does not start (error 802).",
-        saw=f"fabric manager {manager or ('absent' if absent else 'stopped')}",
+        saw="ib_umad not loaded"
+        if no_umad and not differs
+        else f"fabric manager {manager or ('absent' if absent else 'stopped')}",
         want=f"fabric manager {driver} running" if driver else "fabric manager running",
         subject="NVSwitch fabric",
         confidence="certain" if waits or differs or running is False else "likely",
@@ -61,24 +75,27 @@ def fabric_manager_not_running(situation: Situation) -> Verdicts:
             Evidence.of("nvidia.fabric.switches", fabric.switches),
             Evidence.of("nvidia.fabric.manager_version", fabric.manager_version),
             Evidence.of("nvidia.fabric.manager_running", fabric.manager_running),
+            *((Evidence.of("nvidia.fabric.umad", fabric.umad),) if no_umad else ()),
             *driver_answers(situation),
         ),
         fixes=(
             Fix(
                 f"Install nvidia-fabricmanager {driver} and start it" if package else "Start nvidia-fabricmanager",
-                (*subnet, start),
+                (*load, *subnet, start),
             ),
         ),
+        refs=("NVIDIA/gpu-operator#2781", "spectrocloud/CanvOS#700") if no_umad else (),
         supersedes=("cuda-init-hmm-kaslr", "no-driver"),
     )
 
 
 def _nvlink5(situation: Situation) -> bool:
-    """Whether this is an HGX board with eight B200 or B300 on bare metal. In a virtual machine the host may keep the
-    switches; on Grace (GB200) the fabric manager runs elsewhere."""
+    """Whether this is an HGX board with eight B200 or B300 whose switches are set up here: on bare metal, or in a
+    virtual machine with a fabric manager of its own. On Grace (GB200) the fabric manager runs elsewhere."""
     system, gpus = situation.machine.system, situation.machine.of_vendor("nvidia")
     blackwell = [gpu for gpu in gpus if gpu.datacenter and gpu.arch.value in _NVLINK5]
-    return len(blackwell) >= 8 and system.arch.value == "x86_64" and system.virtual_machine.absent
+    ours = system.virtual_machine.absent or situation.machine.nvidia.fabric.manager_version.known
+    return len(blackwell) >= 8 and system.arch.value == "x86_64" and ours
 
 
 def _unready(situation: Situation) -> Finding:
@@ -123,7 +140,8 @@ def cuda_init_hmm_kaslr(situation: Situation) -> Verdicts:
 
     ## How it is judged
     At level driver: CUDA fails (802, 999 and similar), and the kernel log has nvidia-uvm's line about it; or the
-    error is 802 on a machine without NVSwitch.
+    error is 802 on a machine without NVSwitch; or it is 3 (not initialised) with open kernel modules whose device
+    nodes all open, while NVML works.
 
     ## Fix safety
     The option switches off heterogeneous memory management (HMM) in nvidia_uvm; programs do not need it. Needs root.
@@ -132,8 +150,8 @@ def cuda_init_hmm_kaslr(situation: Situation) -> Verdicts:
     lines = situation.log_faults("cuda-init-hmm-kaslr")
     switches = situation.machine.nvidia.fabric.switches.value
     datacenter = any(gpu.datacenter for gpu in situation.machine.of_vendor("nvidia"))
-    look_alike = status == CUDA_NOT_READY and not switches and not datacenter
-    if status in (None, 0) or not (lines or look_alike):
+    look_alike = (status == CUDA_NOT_READY and not switches and not datacenter) or _uninitialised(situation)
+    if status in (None, 0) or not (lines or look_alike) or situation.machine.system.wsl.known:
         return
     option = LoadModule(
         "nvidia_uvm", reload=True, options=("uvm_disable_hmm=1",), why="without HMM, nvidia_uvm needs no such range"
@@ -143,7 +161,7 @@ def cuda_init_hmm_kaslr(situation: Situation) -> Verdicts:
         severity="error",
         message=f"CUDA does not start (error {status}): the kernel had no address range left for nvidia-uvm (HMM and "
         "address randomisation).",
-        saw=lines[-1].line if lines else f"cuInit {status} without NVSwitch",
+        saw=lines[-1].line if lines else f"cuInit {status}",
         want="cuInit 0",
         subject="NVIDIA driver",
         confidence="certain" if lines else "possible",
@@ -152,8 +170,27 @@ def cuda_init_hmm_kaslr(situation: Situation) -> Verdicts:
             Fix("Load nvidia_uvm without HMM", (option,)),
             Fix("Switch address randomisation off", (Manual(weaker, risk="reboot"),)),
         ),
-        refs=("CUDA 13.2 Update 2 release notes, known issues",),
+        refs=(
+            "CUDA 13.2 Update 2 release notes, known issues",
+            "NVIDIA/open-gpu-kernel-modules#797",
+            "NVIDIA/open-gpu-kernel-modules#901",
+        ),
         supersedes=("nvidia-uvm-after-suspend", "no-driver"),
+    )
+
+
+def _uninitialised(situation: Situation) -> bool:
+    """Whether CUDA alone says that it is not initialised: NVML works, and nothing else keeps CUDA from its devices.
+    Reports of this name the open modules only."""
+    _, flavour, _ = kernel_driver(situation)
+    nodes = situation.machine.nvidia.nodes.value or ()
+    uvm = [node.opened for node in nodes if node.path == "/dev/nvidia-uvm"]
+    opens = uvm in (["ok"], ["untried"])
+    return (
+        cuda_status(situation) == CUDA_NOT_INITIALISED
+        and nvml_status(situation) == 0
+        and flavour != "proprietary"
+        and opens
     )
 
 
@@ -176,6 +213,7 @@ def nvidia_uvm_after_suspend(situation: Situation) -> Verdicts:
         or not suspends.value
         or nvml_status(situation) not in (0, None)
         or _hmm(situation)
+        or situation.machine.system.wsl.known
     ):
         return
     reload = LoadModule("nvidia_uvm", reload=True, why="a freshly loaded nvidia_uvm does not have the problem")

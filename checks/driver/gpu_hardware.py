@@ -21,22 +21,15 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_reset import reset
 from gpudoctor.situation.kernel_log import lines_about, log_evidence
 from gpudoctor.situation.no_kernel_driver import because
-from gpudoctor.situation.nvidia_driver import refusal
+from gpudoctor.situation.nvidia_driver import answers_now, refusal
 
 _NVML_LOST = 15
 _UNCONTAINED = (64, 95, 140)
 """Xids after which the GPU computes nothing until it is reset."""
 _RESET = "GPU requires reset"
-
-
-def _answers(situation: Situation, gpu: Gpu) -> bool | None:
-    """Whether the driver lists the GPU as alive now; None where the driver was not asked."""
-    if gpu.nvml is not None:
-        return not gpu.nvml.lost
-    for api in situation.machine.nvidia.answered:
-        if api.value and api.value.devices is not None and api.value.status == 0:
-            return None if any(not device.bdf for device in api.value.devices) else False
-    return None
+_NO_IMAGE = "nvidia-gsp-image-missing"
+"""The driver's own word; the line about a file may come from the initial ramdisk."""
+_INIT_FAILED = ("nvidia-init-mapping", "nvidia-init-gsp", "nvidia-init-failed")
 
 
 @check("GPD102", "gpu-off-bus", "driver")
@@ -49,7 +42,8 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
 
     ## How it is judged
     Certain if the driver calls the GPU lost, if its PCI registers read as all ones, or if the loaded driver has not
-    taken the GPU for this reason. A line in the kernel log alone (NVIDIA Xid 79) is a note: a reset may have helped.
+    taken the GPU for this reason; also if the kernel log says that the GPU fell off the bus (NVIDIA Xid 79) and that
+    the driver could not start it since. Xid 79 alone is a note: a reset may have helped.
 
     ## Fix safety
     A power cycle changes nothing on disk. Reseating the GPU means opening the machine.
@@ -58,8 +52,8 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
     refused = {gpu.key for _, gpus in because(situation, "gpu-off-bus") for gpu in gpus}
     for gpu in situation.machine.gpus:
         lines = lines_about(gpu, tuple(fault for fault in faults if fault.bdf or len(situation.machine.gpus) == 1))
-        alive = _answers(situation, gpu)
-        missing = alive is False and bool(lines)
+        alive = answers_now(situation, gpu)
+        missing = bool(lines) and (alive is False or (alive is None and _failed_after(situation, gpu, lines[-1])))
         gone = gpu.off_bus or (gpu.nvml is not None and gpu.nvml.lost) or missing or gpu.key in refused
         if not gone and not lines:
             continue
@@ -101,6 +95,13 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
             fixes=(_power_cycle(),),
             supersedes=("driver-init-failed-hw", "driver-init-failed-bios", "no-driver"),
         )
+
+
+def _failed_after(situation: Situation, gpu: Gpu, fall: LogFault) -> bool:
+    """Whether the driver could not start the GPU after that line."""
+    log = situation.machine.kernel_log.value
+    later = log.faults[log.faults.index(fall) + 1 :] if log and fall in log.faults else ()
+    return any(line.kind in _INIT_FAILED for line in lines_about(gpu, later))
 
 
 def _power_cycle() -> Fix:
@@ -193,8 +194,9 @@ def driver_init_failed_bios(situation: Situation) -> Verdicts:
     """The NVIDIA driver cannot start a GPU because of firmware settings.
 
     ## Why it matters
-    The firmware did not give the GPU enough address space (Resizable BAR, Above 4G Decoding). The driver sees the GPU
-    on the bus but cannot start it, and nvidia-smi says "No devices were found".
+    The firmware did not give the GPU enough address space (Resizable BAR, Above 4G Decoding); in a virtual machine
+    with a passed-through GPU, the hypervisor did not. The driver sees the GPU on the bus but cannot start it, and
+    nvidia-smi says "No devices were found".
 
     ## How it is judged
     The check reads the codes that the driver writes into the kernel log, for GPUs that the driver does not list as
@@ -204,17 +206,34 @@ def driver_init_failed_bios(situation: Situation) -> Verdicts:
     A person changes the firmware settings; note the old values. No file on disk changes.
     """
     for gpu, lines in _failed_starts(situation, "driver-init-failed-bios"):
-        text = (
-            'Enter the firmware setup (BIOS/UEFI), switch on "Above 4G Decoding" and "Resizable BAR" '
-            "(also called Re-Size BAR, Smart Access Memory), update the firmware if they are missing, and boot again."
-        )
+        guest = situation.machine.system.virtual_machine.known
+        giver = "the hypervisor" if guest else "the firmware"
         yield _failed_start(
             situation,
             gpu,
             lines,
-            f"The NVIDIA driver cannot start {gpu.name}: the firmware gives it too little address space.",
-            Fix("Switch on Above 4G Decoding and Resizable BAR", (Manual(text, risk="reboot"),)),
+            f"The NVIDIA driver cannot start {gpu.name}: {giver} gives it too little address space.",
+            _more_address_space() if guest else _above_4g(),
         )
+
+
+def _above_4g() -> Fix:
+    text = (
+        'Enter the firmware setup (BIOS/UEFI), switch on "Above 4G Decoding" and "Resizable BAR" '
+        "(also called Re-Size BAR, Smart Access Memory), update the firmware if they are missing, and boot again."
+    )
+    return Fix("Switch on Above 4G Decoding and Resizable BAR", (Manual(text, risk="reboot"),))
+
+
+def _more_address_space() -> Fix:
+    """For a GPU that is passed through to a virtual machine, whose firmware setup has no such switches."""
+    text = (
+        "Let the virtual machine start with UEFI (OVMF) and the machine type q35, and give it an address space above "
+        "4 GiB that is larger than the GPU's memory. QEMU: `-fw_cfg name=opt/ovmf/X-PciMmio64Mb,string=262144`; "
+        "VMware: pciPassthru.use64bitMMIO = TRUE and pciPassthru.64bitMMIOSizeGB. If that does not help, switch on "
+        '"Above 4G Decoding" in the firmware setup of the host.'
+    )
+    return Fix("Give the virtual machine more address space for the GPU", (Manual(text, risk="reboot"),))
 
 
 @check("GPD105", "driver-init-failed-hw", "driver")
@@ -273,9 +292,9 @@ def nvidia_firmware_missing(situation: Situation) -> Verdicts:
             "initial ramdisk, which lacks it (`sudo update-initramfs -u`; `sudo dracut --force`). Then reboot."
         )
         present = _firmware_present(situation, name)
-        if present and _answers(situation, gpu) is None:
+        if present and answers_now(situation, gpu) is None:
             continue
-        sure = _answers(situation, gpu) is False or present is False
+        sure = answers_now(situation, gpu) is False or present is False or lines[-1].kind == _NO_IMAGE
         found = _failed_start(
             situation,
             gpu,
@@ -303,7 +322,7 @@ def _failed_starts(situation: Situation, slug: str) -> list[tuple[Gpu, tuple[Log
     found = []
     for gpu in situation.machine.of_vendor("nvidia"):
         lines = lines_about(gpu, situation.log_faults(slug))
-        if lines and not _answers(situation, gpu) and not refusal(situation, gpu) and not situation.in_container:
+        if lines and not answers_now(situation, gpu) and not refusal(situation, gpu) and not situation.in_container:
             found.append((gpu, lines))
     return found
 
@@ -316,7 +335,7 @@ def _failed_start(situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...], m
         want="a GPU that the driver can start",
         subject=gpu_subject(gpu),
         device=Device.of(gpu),
-        confidence="certain" if _answers(situation, gpu) is False else "likely",
+        confidence="certain" if answers_now(situation, gpu) is False else "likely",
         evidence=(Evidence.of("nvidia.nvml", situation.machine.nvidia.nvml), *log_evidence(situation, lines)),
         fixes=(fix,),
         supersedes=("no-driver",),

@@ -1,4 +1,4 @@
-"""GPUs for which the driver asks for a reset or a reboot (GPD130)."""
+"""GPUs that hung: the driver asks for a reset or a reboot, or their firmware does not answer (GPD130, GPD138)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,18 @@ from gpudoctor.situation.gpu_reset import reset
 from gpudoctor.situation.kernel_log import lines_about, log_evidence
 
 _XID = "nvidia-xid"
-_FAILED, _RESET_OF = "amdgpu-reset-failed", "amdgpu-reset"
+_FAILED, _RESET_OF, _MES = "amdgpu-reset-failed", "amdgpu-reset", "amdgpu-mes-hung"
+_HANGS = (_MES, "amdgpu-ring-timeout", "amdgpu-sdma-timeout")
+_NEWER = (
+    "Install the distribution's newest linux-firmware and kernel (or AMD's amdgpu-dkms with its firmware), and "
+    "reboot. If it began with an update of linux-firmware, install the release before it."
+)
+_NO_GFXOFF = (
+    "If the GPU hangs while it has little to do: boot with `amdgpu.ppfeaturemask=0xffff7fff` (GFXOFF is off; the GPU "
+    "uses more power when idle)."
+)
 _ACTION = 154
-_GSP_SILENT = (119, 120)
+_GSP, _GSP_XIDS = "nvidia-gsp-silent", (119, 120)
 _RESET, _REBOOT, _DRAIN_PEERS, _DRAIN_AND_RESET = range(1, 5)
 
 
@@ -30,17 +39,18 @@ def gpu_reset_needed(situation: Situation) -> Verdicts:
     ## How it is judged
     For each GPU the last such line of this boot counts: a reset, a reboot, or no action any more. The result is a
     warning, because a reset may not be logged. It is a note if the log only says that the GPU's own processor (GSP)
-    does not answer (Xid 119, 120). For an AMD GPU the last finished reset counts: a warning if it failed. Nothing is
-    reported if smoke kernels computed right, or if the GPU is lost (gpu-off-bus).
+    did not answer (Xid 119, 120, a missing heartbeat); a GPU that the driver lists now has recovered. For an AMD GPU
+    the last finished reset counts: a warning if it failed. Nothing is reported if smoke kernels computed right, or if
+    the GPU is lost (gpu-off-bus).
 
     ## Fix safety
     A reset or reboot ends every program on the GPU and changes nothing on disk.
     """
     log = situation.machine.kernel_log.value
     for gpu in situation.machine.of_vendor("nvidia") if log and log.faults else ():
-        lines = lines_about(gpu, tuple(fault for fault in log.faults if fault.kind == _XID)) if log else ()
-        requests = tuple(fault for fault in lines if fault.xid == _ACTION)
-        gsp_lines = () if requests or gpu.nvml else tuple(fault for fault in lines if fault.xid in _GSP_SILENT)
+        lines = lines_about(gpu, log.faults) if log else ()
+        requests = tuple(fault for fault in lines if fault.kind == _XID and fault.xid == _ACTION)
+        gsp_lines = () if requests else _gsp_lines(situation, gpu, lines)
         action = _requested_action(requests[-1]) if requests else _RESET if gsp_lines else 0
         lost = gpu.off_bus or bool(gpu.nvml and gpu.nvml.lost)  # gpu-off-bus reports it
         if not action or lost or situation.computed(gpu):
@@ -64,6 +74,60 @@ def gpu_reset_needed(situation: Situation) -> Verdicts:
             refs=("NVIDIA Xid errors catalogue",),
         )
     yield from _failed_resets(situation)
+
+
+@check("GPD138", "amd-gpu-hang", "driver")
+def amd_gpu_hang(situation: Situation) -> Verdicts:
+    """A queue or the scheduler firmware (MES) of an AMD GPU has hung.
+
+    ## Why it matters
+    When a queue hangs, or MES, which gives the programs' queues to the GPU, programs on the GPU hang or end with a
+    fault, and amdgpu resets the GPU. Hangs that come back point to the firmware, the kernel driver or power saving.
+
+    ## How it is judged
+    The check reads amdgpu's lines about queues ("ring ... timeout") and MES in the log of this boot. The result is a
+    warning. It is a note if a later reset succeeded or smoke kernels have computed since. If a reset failed,
+    gpu-reset-needed reports it. Where the matrix knows the cause of the hang, that cause is reported as well.
+
+    ## Fix safety
+    Newer firmware or a newer kernel needs root and a reboot; the old kernel stays in the boot menu.
+    """
+    log = situation.machine.kernel_log.value
+    for gpu in situation.machine.of_vendor("amd") if log and log.faults else ():
+        lines = lines_about(gpu, log.faults) if log else ()
+        hangs = [place for place, line in enumerate(lines) if line.kind in _HANGS]
+        later = lines[hangs[-1] :] if hangs else ()
+        if not hangs or any(line.kind == _FAILED for line in later):
+            continue
+        over = situation.computed(gpu) or any(line.kind == _RESET_OF and "succe" in line.line for line in later)
+        mes = any(lines[place].kind == _MES for place in hangs)
+        what = "The scheduler firmware (MES)" if mes else "A queue"
+        yield Finding(
+            severity="note" if over else "warning",
+            message=f"{what} of {gpu.name} hung in this boot"
+            + (", and the GPU has recovered since." if over else ": programs on it hang or fail."),
+            saw=lines[hangs[-1]].line,
+            want="a GPU that answers",
+            subject=gpu_subject(gpu),
+            device=Device.of(gpu),
+            confidence="likely",
+            evidence=log_evidence(situation, tuple(lines[place] for place in hangs)),
+            fixes=(
+                Fix("Update the GPU's firmware and the kernel", (Manual(_NEWER, risk="reboot"),)),
+                Fix("Switch power saving of the graphics part off", (Manual(_NO_GFXOFF, risk="reboot"),)),
+            ),
+            refs=("ROCm/legacy-rocm-build#5590", "ROCm/legacy-rocm-build#5724", "1bit-MONSTER/1bit-MONSTER#2013"),
+        )
+
+
+def _gsp_lines(situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...]) -> tuple[LogFault, ...]:
+    """Lines in which the GSP of this GPU does not answer. A line without an address counts for an only GPU. A GPU
+    that the driver lists has recovered, or its GSP was only slow."""
+    if gpu.nvml is not None and not gpu.nvml.lost:
+        return ()
+    alone = len(situation.machine.of_vendor("nvidia")) == 1
+    silent = (fault for fault in lines if fault.kind == _GSP or (fault.kind == _XID and fault.xid in _GSP_XIDS))
+    return tuple(fault for fault in silent if fault.bdf or alone)
 
 
 def _failed_resets(situation: Situation) -> Iterator[Finding]:

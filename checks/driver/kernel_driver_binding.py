@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
     BlockModule,
-    Device,
     Evidence,
     Finding,
     Fix,
     InstallDriver,
     InstallRocmDriver,
-    InstallSystemPackage,
     LoadModule,
     Manual,
     NotJudged,
     Reboot,
     RebuildModule,
     UnblockModule,
-    gpu_subject,
 )
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import install_driver
 from gpudoctor.situation.gpu_groups import called, finding, together
-from gpudoctor.situation.issue_findings import of_slug
+from gpudoctor.situation.issue_findings import firmware_in_question, of_slug
 from gpudoctor.situation.kernel_modules import (
     blocked,
     core_modules,
     for_running_kernel,
+    has_backports,
     kernel_too_old,
-    key_rejected,
     unbuilt_dkms,
 )
-from gpudoctor.situation.no_kernel_driver import because, rival, without_kfd
+from gpudoctor.situation.no_kernel_driver import because, rival, without_kfd, worthwhile
 from gpudoctor.situation.nvidia_driver import refusal
+
+_MODULES = {"NovaCore": "nova_core", "nova-core": "nova_core"}
+"""The module of a kernel driver, where modprobe knows it by another name than the bus."""
 
 
 @check("GPD110", "nouveau-conflict", "driver")
@@ -58,7 +57,8 @@ def nouveau_conflict(situation: Situation) -> Verdicts:
         modules = core_modules(situation)
         ready = for_running_kernel(situation, modules) is not None and refusal(situation, gpus[0]) is None
         fix = install_driver(situation, gpus)
-        block = BlockModule(name, why=f"{name} must not take the GPU before NVIDIA's driver does")
+        module = _MODULES.get(name, name)
+        block = BlockModule(module, why=f"{name} must not take the GPU before NVIDIA's driver does")
         reboot = Reboot(why=f"{name} releases the GPU only at a reboot")
         installs = any(isinstance(step, InstallDriver) for step in fix.remedies)
         if not situation.in_container and (ready or installs):
@@ -75,7 +75,7 @@ def nouveau_conflict(situation: Situation) -> Verdicts:
                 Evidence.of("gpu.driver", gpus[0].driver),
                 *(Evidence("nvidia.modules_installed", f"{m.name} for {m.kernel}", m.path) for m in modules[:1]),
             ),
-            fixes=(fix,),
+            fixes=worthwhile(situation, gpus, (fix,)),
             supersedes=("no-driver",),
         )
 
@@ -116,51 +116,8 @@ def module_blacklisted(situation: Situation) -> Verdicts:
             saw=rule,
             want=f"{module} loaded",
             evidence=(Evidence(f"{vendor}.blocked", rule, source), Evidence.of("gpu.driver", gpus[0].driver)),
-            fixes=(fix,),
+            fixes=worthwhile(situation, gpus, (fix,)),
             supersedes=("no-driver", "no-gpu"),
-        )
-
-
-@check("GPD112", "secure-boot-module-rejected", "driver")
-def secure_boot_module_rejected(situation: Situation) -> Verdicts:
-    """Secure Boot refuses the GPU's kernel module: its key is not enrolled.
-
-    ## Why it matters
-    The module is built and installed, but the kernel refuses to load it ("Key was rejected by service").
-
-    ## How it is judged
-    Certain if the kernel log has this line. Likely if Secure Boot is on, and the module for the running kernel is
-    installed but not loaded, and no rule forbids it.
-
-    ## Fix safety
-    A person enrols the key at the next boot, at the console. Switching Secure Boot off lowers the protection.
-    """
-    for severity, gpus in because(situation, "secure-boot-module-rejected"):
-        lines = key_rejected(situation, gpus[0].vendor)
-        module = "nvidia" if gpus[0].vendor == "nvidia" else "amdgpu"
-        enrol = (
-            "Sign the module with a machine owner key and enrol that key: "
-            "`sudo mokutil --import /var/lib/shim-signed/mok/MOK.der` (Ubuntu; elsewhere DKMS has it in "
-            '/var/lib/dkms/mok.pub), reboot, and choose "Enroll MOK" on the blue screen.'
-        )
-        off = "Switch Secure Boot off in the firmware setup, if your security rules allow it."
-        yield finding(
-            severity,
-            gpus,
-            message=f"Secure Boot is on, and the kernel refuses the module {module} for {called(gpus)}: "
-            "its signature is not trusted.",
-            saw=lines[-1].line if lines else f"Secure Boot on, {module} installed and not loaded",
-            want=f"{module} signed with an enrolled key",
-            confidence="certain" if lines else "likely",
-            evidence=(
-                Evidence.of("system.secure_boot", situation.machine.system.secure_boot),
-                *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
-            ),
-            fixes=(
-                Fix("Enrol the key that the module is signed with", (Manual(enrol, risk="reboot"),)),
-                Fix("Switch Secure Boot off", (Manual(off, risk="reboot"),)),
-            ),
-            supersedes=("no-driver",),
         )
 
 
@@ -210,10 +167,14 @@ def nvidia_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
                 *(Evidence("nvidia.modules_installed", f"{m.name} for {m.kernel}", m.path) for m in modules[:2]),
                 *(Evidence("nvidia.dkms", f"{t.version} {t.status} for {t.kernel}", t.source) for t in trees[:2]),
             ),
-            fixes=(
-                *((Fix(f"Reboot into kernel {elsewhere[-1]}", (reboot,)),) if reboot else ()),
-                *((newer,) if limits else (rebuild, newer)),
-                *((Fix("Boot the kernel that has the module", (boot,)),) if boot and not reboot else ()),
+            fixes=worthwhile(
+                situation,
+                gpus,
+                (
+                    *((Fix(f"Reboot into kernel {elsewhere[-1]}", (reboot,)),) if reboot else ()),
+                    *((newer,) if limits else (rebuild, newer)),
+                    *((Fix("Boot the kernel that has the module", (boot,)),) if boot and not reboot else ()),
+                ),
             ),
             refs=tuple(limit.source for limit in limits),
             supersedes=("no-driver",),
@@ -268,7 +229,7 @@ def amd_dkms_kernel_mismatch(situation: Situation) -> Verdicts:
                 Evidence.of("amd.module", situation.machine.amd.module),
                 *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
             ),
-            fixes=fixes if limits else fixes[::-1],
+            fixes=worthwhile(situation, gpus, fixes if limits else fixes[::-1]),
             refs=tuple(limit.source for limit in limits),
             supersedes=("no-driver", "amd-kfd-missing"),
         )
@@ -283,8 +244,8 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The running kernel is older than the first one that supports the chip, no AMD driver package is installed, and
-    amdgpu or KFD does not have the GPU. Distributions with backports (kernels named el8, el9) make this less certain.
-    For a machine that is only described, with such a kernel and no stated driver, it is a warning.
+    amdgpu or KFD does not have the GPU. Distributions with backports (Red Hat, SUSE) make this less certain.
+    The same holds for a machine that is only described, unless the description names AMD's driver.
 
     ## Fix safety
     A newer kernel or amdgpu-dkms needs root and a reboot; the old kernel stays in the boot menu.
@@ -301,16 +262,20 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
             else f"The kernel driver gives {called(gpus)} no compute access, as if it did not know the chip.",
             saw=kernel,
             want=f"Linux {first} or newer, or amdgpu-dkms" if first else "a KFD node for the GPU",
-            confidence="certain" if lines else "possible" if ".el" in kernel or not first else "likely",
+            confidence="certain" if lines else "possible" if has_backports(kernel) or not first else "likely",
             evidence=(
                 Evidence.of("system.kernel", situation.machine.system.kernel),
                 Evidence.of("gpu.arch", gpus[0].arch),
                 Evidence.of("gpu.driver", gpus[0].driver),
                 *(Evidence("kernel_log", line.line, situation.machine.kernel_log.source) for line in lines[-1:]),
             ),
-            fixes=(
-                Fix(f"Boot Linux {first} or newer" if first else "Boot a newer kernel", (boot,)),
-                Fix("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
+            fixes=worthwhile(
+                situation,
+                gpus,
+                (
+                    Fix(f"Boot Linux {first} or newer" if first else "Boot a newer kernel", (boot,)),
+                    Fix("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
+                ),
             ),
             supersedes=("no-driver", "amd-kfd-missing"),
         )
@@ -331,38 +296,9 @@ def amd_firmware_regression(situation: Situation) -> Verdicts:
     ## Fix safety
     Another release of the package needs root and a reboot; the old one can be installed again.
     """
-    installed = situation.machine.amd.firmware_package
-    date = re.search(r"\d{8}", installed.value) if installed.value else None
     yield from of_slug(situation, "amd-firmware-regression")
-    rows = [issue for issue in situation.matrix.known_issues() if issue.when.firmware]
-    for gpu in situation.usable_of("amd"):
-        for issue in rows:
-            bad = issue.when.firmware
-            if gpu.arch.value not in issue.when.gfx or bad is None:
-                continue
-            if date is None:
-                if installed.undecided:
-                    yield NotJudged(why=f"the release of linux-firmware is not known ({installed.why})")
-            elif _matches(date[0], bad):
-                another = InstallSystemPackage("linux-firmware", why=issue.workaround)
-                yield Finding(
-                    severity="warning",
-                    message=f"linux-firmware {date[0]} is known to cause problems with {gpu.name}: {issue.symptom}.",
-                    saw=date[0],
-                    want=f"another release than {date[0]}",
-                    subject=gpu_subject(gpu),
-                    device=Device.of(gpu),
-                    confidence="likely",
-                    evidence=(Evidence.of("amd.firmware_package", installed), Evidence.of("gpu.arch", gpu.arch)),
-                    fixes=(Fix("Install another release of linux-firmware", (another, Reboot())),),
-                    refs=(issue.source,),
-                )
-
-
-def _matches(date: str, specifier: str) -> bool:
-    from packaging.specifiers import SpecifierSet
-
-    return SpecifierSet(specifier).contains(date)
+    if firmware_in_question(situation):
+        yield NotJudged(f"the release of linux-firmware is not known ({situation.machine.amd.firmware_package.why})")
 
 
 def _needs_driver_package(situation: Situation) -> Iterator[Finding]:
@@ -371,12 +307,12 @@ def _needs_driver_package(situation: Situation) -> Iterator[Finding]:
     gpus = [
         gpu for gpu in situation.usable_of("amd") if gpu.source == kernel.source and kernel_too_old(situation, gpu)
     ]
-    if "amdgpu driver" not in situation.machine.assumed or ".el" in (kernel.value or ""):
+    if "amdgpu driver" not in situation.machine.assumed or has_backports(kernel.value or ""):
         return
     for group in together(gpus, lambda gpu: gpu.name).values():
         first = kernel_too_old(situation, group[0])
         yield finding(
-            "warning",
+            "error",
             group,
             message=f"Kernel {kernel.value} is too old for {called(group)}: Linux {first} is the first that supports "
             "it. The GPU needs AMD's own kernel driver, amdgpu-dkms.",

@@ -26,12 +26,20 @@ from gpudoctor.situation.driver_library import beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel
-from gpudoctor.situation.no_kernel_driver import because, unserved
-from gpudoctor.situation.nvidia_driver import cuda_status, driver_answers, lists_no_gpu, nvml_status
+from gpudoctor.situation.no_kernel_driver import because, unserved, worthwhile
+from gpudoctor.situation.nvidia_driver import (
+    answers_now,
+    cuda_status,
+    driver_answers,
+    lists_no_gpu,
+    nvml_status,
+)
+from gpudoctor.situation.virtual_gpu import hosts_vgpus
 
 _IN_USE = (2, 46)
 """Answers of cuInit about a GPU in use: no memory left, busy."""
 _NO_GPU = 100
+_INIT_FAILED = "nvidia-init-failed"
 _NOT_LOADED = 9
 """NVML's error if the kernel module is not loaded."""
 
@@ -62,6 +70,7 @@ def no_driver(situation: Situation) -> Verdicts:
     if situation.machine.of_vendor("nvidia") and not unserved(situation, "nvidia"):
         yield from _without_libcuda(situation)
         yield from _silent_driver(situation)
+        yield from _not_started(situation)
     yield from _failing_runtime(situation)
     yield from _unanswered(situation)
     unseen = not situation.machine.gpus and situation.machine.buses.undecided and situation.built_for == "nvidia"
@@ -77,6 +86,8 @@ def _without_libcuda(situation: Situation) -> Iterator[Finding]:
     whole = path.complete.value and path.searched and recorded
     elsewhere = situation.in_container or machine.system.wsl.known or machine.system.jetson.known
     if not whole or elsewhere or not machine.nvidia.module.known or situation.expected_vendor != "nvidia":
+        return
+    if hosts_vgpus(situation):
         return
     if path.first("libcuda.so.1") or cuda_status(situation) == 0:
         return
@@ -160,7 +171,7 @@ def _without_nvidia(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
             Evidence("nvidia.module", machine.nvidia.module.state, machine.nvidia.module.source),
             Evidence.of("nvidia.userland", machine.nvidia.userland),
         ),
-        fixes=fixes,
+        fixes=worthwhile(situation, gpus, fixes),
         supersedes=("driver-lib-mismatch",),
     )
 
@@ -207,7 +218,37 @@ def _silent_driver(situation: Situation) -> Iterator[Finding]:
     )
 
 
+def _not_started(situation: Situation) -> Iterator[Finding]:
+    """NVIDIA GPUs that the driver could not start, by its own line in the kernel log, with a code that no row of the
+    matrix explains."""
+    log = situation.machine.kernel_log.value
+    for gpu in situation.machine.of_vendor("nvidia") if log and not situation.in_container else ():
+        failed = tuple(fault for fault in log.faults if fault.kind == _INIT_FAILED) if log else ()
+        lines = lines_about(gpu, failed)
+        waited = lines_about(gpu, situation.log_faults("nvidia-firmware-missing"))  # found later, or told there
+        if not lines or waited or answers_now(situation, gpu):
+            continue
+        text = (
+            "Read the lines before it (`sudo dmesg | grep -i nvrm`): they name what failed. Power-cycle the machine, "
+            "and install the newest driver of a branch that supports the GPU. If that does not help, try the GPU in "
+            "another slot or machine."
+        )
+        yield finding(
+            "error",
+            (gpu,),
+            message=f"The NVIDIA driver could not start {gpu.name}: RmInitAdapter failed.",
+            saw=lines[-1].line,
+            want="a GPU that the driver can start",
+            confidence="certain" if answers_now(situation, gpu) is False else "likely",
+            evidence=tuple(Evidence("kernel_log", line.line, log.source if log else "") for line in lines[-2:]),
+            fixes=(Fix("Read why, and power-cycle the machine", (Manual(text, risk="reboot"),)),),
+            supersedes=("no-gpu",),
+            fallback=True,
+        )
+
+
 _FIRMWARE_MISSING = "amdgpu-firmware-missing"
+_FIRMWARE_REFUSED = ("amdgpu-firmware-refused", "amdgpu-firmware-not-loaded")
 
 
 def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) -> Finding:
@@ -218,10 +259,17 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
     old, lines = gpus[0].driver.value == "radeon", _start_failures(situation, gpus[0])
     where = " on the host of this container" if situation.in_container else ""
     missing = [line for line in lines if line.kind == _FIRMWARE_MISSING]
-    state = f"its firmware lacks {_file_of(missing[0])}" if missing else "amdgpu has not taken it"
+    refused = [line for line in lines if line.kind in _FIRMWARE_REFUSED]
+    state = (
+        f"its firmware lacks {_file_of(missing[0])}"
+        if missing
+        else "it refuses the firmware that linux-firmware has for it"
+        if refused
+        else "amdgpu has not taken it"
+    )
     if old:
         text = "Use the CPU build of torch, or another GPU: ROCm never supported this one."
-        fixes: tuple[Fix, ...] = (Fix("Use the CPU or another GPU", (Manual(text),)),)
+        fixes: tuple[Fix, ...] = (Fix("Use another GPU, or the CPU", (Manual(text),)),)
     elif situation.in_container:
         text = "On the host, outside this container: load amdgpu (`sudo modprobe amdgpu`), or install AMD's driver."
         fixes = (Fix("Load amdgpu on the host", (Manual(text, risk="root"),)),)
@@ -245,7 +293,7 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
             Evidence.of("amd.modules_loaded", machine.amd.modules_loaded),
             *(Evidence("kernel_log", line.line, machine.kernel_log.source) for line in lines[-2:]),
         ),
-        fixes=fixes,
+        fixes=worthwhile(situation, gpus, fixes),
         supersedes=("amd-kfd-missing",),
     )
 
@@ -253,7 +301,7 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
 def _start_failures(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
     """Log lines in which amdgpu says why it did not start the GPU."""
     log = situation.machine.kernel_log.value
-    kinds = (_FIRMWARE_MISSING, "amdgpu-init-failed")
+    kinds = (_FIRMWARE_MISSING, *_FIRMWARE_REFUSED, "amdgpu-init-failed")
     return lines_about(gpu, tuple(fault for fault in log.faults if fault.kind in kinds)) if log else ()
 
 
@@ -267,6 +315,15 @@ def _unbound_fixes(lines: tuple[LogFault, ...]) -> tuple[Fix, ...]:
     update = InstallSystemPackage("linux-firmware", why="the installed release lacks files for this GPU")
     if any(line.kind == _FIRMWARE_MISSING for line in lines):
         return (Fix("Update linux-firmware", (update, Reboot(why="amdgpu loads the firmware when it starts"))),)
+    if any(line.kind in _FIRMWARE_REFUSED for line in lines):
+        other = Manual(
+            "If that is the newest release, or the trouble began with an update of it: install the release of "
+            "linux-firmware before it, rebuild the initial ramdisk (`sudo update-initramfs -u`; `sudo dracut "
+            "--force`), and reboot. The BIOS is not the reason.",
+            risk="reboot",
+        )
+        newer = InstallSystemPackage("linux-firmware", why="the GPU refuses files of the installed release")
+        return (Fix("Install another release of linux-firmware", (newer, other)),)
     read = "Read the reason in the kernel log (`sudo dmesg | grep -i amdgpu`), update the BIOS, and reboot."
     return (Fix("Find out why amdgpu does not take the GPU", (Manual(read, risk="reboot"),)),)
 

@@ -13,7 +13,6 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
-from gpudoctor.situation.usable_gpus import RESERVED
 
 
 @check("GPD101", "no-gpu", "driver")
@@ -58,7 +57,7 @@ def no_gpu(situation: Situation) -> Verdicts:
     if cpu_task(situation):
         return
     name = {"nvidia": "NVIDIA", "amd": "AMD", None: "NVIDIA or AMD"}[vendor]
-    reserved = [gpu for gpu in machine.gpus if gpu.driver.value in RESERVED]
+    reserved = [gpu for gpu in machine.gpus if gpu.reserved]
     need = f"torch is built for {name} GPUs" if situation.built_for else "A GPU is required"
     message = f"{need}, but " + (
         f"{reserved[0].name} is reserved for virtual machines ({reserved[0].driver.value})."

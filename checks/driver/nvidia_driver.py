@@ -16,7 +16,7 @@ from gpudoctor.situation.driver_choice import (
 from gpudoctor.situation.driver_library import baked_in, same_version
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel, version_on_disk
-from gpudoctor.situation.no_kernel_driver import Weight, because, equal_gpus
+from gpudoctor.situation.no_kernel_driver import Weight, because, equal_gpus, worthwhile
 from gpudoctor.situation.nvidia_driver import (
     CUDA_MISMATCH,
     NVML_MISMATCH,
@@ -91,7 +91,7 @@ def driver_lib_mismatch(situation: Situation) -> Verdicts:
         fixes = (Fix("Use the driver's own libcuda", (Manual(text),)),)
     else:
         reboot = Fix("Reboot, in case a driver update needs it", (Reboot(),))
-        fixes = (reboot, install_driver(situation)) if gpus else (reboot,)
+        fixes = (reboot, *worthwhile(situation, gpus, (install_driver(situation),))) if gpus else (reboot,)
         if versions is not None and _other_on_disk(situation):
             fixes = fixes[::-1]
     saw = f"module {versions[0]}, libraries {versions[1]}" if versions else "the driver reports a version mismatch"
@@ -198,7 +198,7 @@ def nvidia_driver_dropped_gpu(situation: Situation) -> Verdicts:
             saw=version or "",
             want=f"branch {last}",
             evidence=(Evidence("nvidia.driver", version or "", source), Evidence.of("gpu.arch", gpus[0].arch)),
-            fixes=(install_driver(situation, gpus),),
+            fixes=worthwhile(situation, gpus, (install_driver(situation, gpus),)),
             refs=("CUDA driver branches and architectures, NVIDIA",),
             supersedes=("no-driver", "driver-init-failed-hw", "open-module-unsupported-gpu"),
         )
@@ -235,7 +235,7 @@ def blackwell_open_module(situation: Situation) -> Verdicts:
                     for f in situation.log_faults("blackwell-open-module")[:1]
                 ),
             ),
-            fixes=(install_driver(situation, gpus),),
+            fixes=worthwhile(situation, gpus, (install_driver(situation, gpus),)),
             supersedes=("no-driver", "driver-init-failed-hw", "driver-init-failed-bios"),
         )
 
@@ -268,6 +268,6 @@ def open_module_unsupported_gpu(situation: Situation) -> Verdicts:
                 Evidence("nvidia.module.flavour", flavour or "", source),
                 Evidence.of("gpu.arch", gpus[0].arch),
             ),
-            fixes=(install_driver(situation, gpus),),
+            fixes=worthwhile(situation, gpus, (install_driver(situation, gpus),)),
             supersedes=("no-driver", "driver-init-failed-hw"),
         )

@@ -10,7 +10,7 @@ from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import lines_about, log_evidence
-from gpudoctor.situation.no_kernel_driver import has_build, names_gpu, without_kfd
+from gpudoctor.situation.no_kernel_driver import names_gpu, without_kfd, worthwhile
 
 
 @check("GPD106", "amd-pcie-atomics", "driver")
@@ -42,7 +42,7 @@ def amd_pcie_atomics(situation: Situation) -> Verdicts:
             want="a slot with PCIe atomics",
             confidence="certain" if lines else "likely",
             evidence=(*log_evidence(situation, lines), Evidence.of("amd.topology", situation.machine.amd.topology)),
-            fixes=_with_atomics(situation, gpus[0], firmware),
+            fixes=worthwhile(situation, gpus, _with_atomics(firmware)),
             supersedes=("amd-kfd-missing",),
         )
 
@@ -57,15 +57,12 @@ def _atomics_firmware(situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...
     return target.atomics_firmware if target and target.atomics == "unless-firmware" else None
 
 
-def _with_atomics(situation: Situation, gpu: Gpu, firmware: int | None) -> tuple[Fix, ...]:
+def _with_atomics(firmware: int | None) -> tuple[Fix, ...]:
     text = (
         "Move the GPU to a slot that is wired to the processor: not to the chipset, without riser or Thunderbolt. "
         "In a virtual machine, pass PCIe atomics through. Boards before PCIe 3.0 cannot do it."
     )
     move = Fix("Move the GPU to a slot that is wired to the processor", (Manual(text),))
-    if not has_build(situation, gpu):
-        text = f"Use another GPU, or the CPU: no released torch has code for {gpu.arch.value}, whatever its slot."
-        return (Fix("Use another GPU, or the CPU", (Manual(text),)), move)
     if firmware is None:
         return (move,)
     update = InstallSystemPackage("linux-firmware", why=f"from release {firmware} on it needs no PCIe atomics")

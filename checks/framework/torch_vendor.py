@@ -13,7 +13,6 @@ from gpudoctor.machine import Gpu, Library, Torch
 from gpudoctor.matrix.versions import public_version
 from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.no_kernel_driver import computes
-from gpudoctor.situation.usable_gpus import RESERVED
 from gpudoctor.situation.wsl import of_another_vendor
 
 
@@ -98,7 +97,7 @@ def cuda_torch_on_amd(situation: Situation) -> Verdicts:
         )
         return
     nvidia = situation.machine.of_vendor("nvidia")
-    others = [gpu for gpu in nvidia if gpu.driver.value not in RESERVED and computes(situation, gpu)]
+    others = [gpu for gpu in nvidia if not gpu.reserved and computes(situation, gpu)]
     if torch is None or situation.built_for != "nvidia" or others or not situation.usable_of("amd"):
         return
     yield _other_vendor(situation, torch, "a CUDA build, and this machine's GPUs are AMD's", "ROCm build")

@@ -117,7 +117,11 @@ def _by_its_release(recipe: Recipe, image: Image, release: str) -> Iterator[Find
     """An NGC image: NVIDIA publishes its architectures. Its name does not tell its CUDA; a row of the matrix may."""
     row = recipe.matrix.published_archs(Torch(version=f"0+0.nv{release}", origin="ngc", source=""))
     for gpu in recipe.gpus:
-        answer = cuda_runs(gpu.arch.value or "", row.archs, row.ptx or ()) if row else Answer("unknown", "no-list")
+        sm = gpu.arch.value or ""
+        chip = recipe.matrix.capability(sm)
+        answer = Answer("unknown", "no-list")
+        if row is not None:
+            answer = cuda_runs(sm, row.archs, row.ptx or (), tegra=bool(chip and chip.tegra))
         if answer.runs == "no" and row is not None:
             text = f"{image.base} has no code for {gpu.name} ({gpu.arch.value})."
             yield _not_for(image, gpu, text, " ".join(row.archs), gpu.arch.value or "")

@@ -1,4 +1,4 @@
-"""Packages compiled against torch, NumPy, and what Triton needs (GPD422 to GPD425, GPD429)."""
+"""Packages compiled against torch, NumPy, and what Triton needs (GPD422 to GPD425, GPD429, GPD438)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, InstallSystemPackage, Manual, ReplacePackage, Severity
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, version_evidence
-from gpudoctor.machine import Distribution, Torch
+from gpudoctor.machine import TRITONS, Distribution, Torch
 from gpudoctor.matrix.versions import figures, local_version, package_matches, public_version
 from gpudoctor.situation import Situation, needs
 
-_TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm")
 _TORCH_PIN = r"torch\s*\(?==\s*([\d.]+)(?:\.\*)?"
 
 # --- NumPy -----------------------------------------------------------------------------------------
@@ -110,6 +109,24 @@ def vllm_torch_abi(situation: Situation) -> Verdicts:
     Replaces torch with the one that vLLM was compiled for, or vLLM with a build for this torch.
     """
     yield from _dependent(situation, "vllm", "vllm-torch-abi", ("vllm-project/vllm#13608",))
+
+
+@check("GPD438", "torchcodec-mismatch", "packages", needs=needs.torch)
+def torchcodec_mismatch(situation: Situation) -> Verdicts:
+    """The installed TorchCodec was compiled for another torch.
+
+    ## Why it matters
+    `import torchcodec` fails with "Could not load libtorchcodec" or an undefined symbol; so do torchaudio.load and
+    the audio and video features of other packages that use it.
+
+    ## How it is judged
+    By the table of TorchCodec's own README. A release that the table does not have is not checked, nor is one that
+    was built here.
+
+    ## Fix safety
+    Replaces only TorchCodec.
+    """
+    yield from _dependent(situation, "torchcodec", "torchcodec-mismatch", ("meta-pytorch/torchcodec#1180",))
 
 
 def _dependent(situation: Situation, name: str, slug: str, refs: tuple[str, ...]) -> Verdicts:
@@ -211,7 +228,7 @@ def python_dev_missing(situation: Situation) -> Verdicts:
         or not situation.usable_of(situation.built_for)
     ):
         return
-    triton = next((d for d in environment.distributions.value or () if d.name in _TRITON), None)
+    triton = next((d for d in environment.distributions.value or () if d.name in TRITONS), None)
     headers = environment.python_headers
     if triton is None or headers.undecided or headers.value is True:
         return

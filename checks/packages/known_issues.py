@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from gpudoctor.check import Verdicts
 from gpudoctor.frameworks.torch import check
+from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.situation import Situation
 from gpudoctor.situation.issue_findings import GENERAL, of_slug
+
+BRINGS_ITS_PTXAS = ("ngc", "jetson", "conda", "conda-forge", "distribution")
+"""Origins of torch whose Triton uses the ptxas of their own CUDA."""
 
 
 @check("GPD428", "ptxas-too-old", "packages")
@@ -16,12 +22,21 @@ def ptxas_too_old(situation: Situation) -> Verdicts:
     torch.compile and Triton kernels fail with "Value 'sm_121a' is not defined for option 'gpu-name'".
 
     ## How it is judged
-    By the known issues in the matrix: GPU and version of Triton.
+    By the known issues in the matrix: GPU and version of Triton. Builds of torch that bring a ptxas of their own
+    (NGC, Jetson, conda, distributions) are not judged, nor builds without code for the GPU.
 
     ## Fix safety
-    TRITON_PTXAS_PATH makes Triton use the ptxas of an installed toolkit; nothing else changes.
+    A torch with a newer Triton replaces the installed one. The variable makes Triton use the ptxas of an installed
+    toolkit; nothing else changes.
     """
-    yield from of_slug(situation, "ptxas-too-old")
+    if situation.torch is not None and situation.torch.origin in BRINGS_ITS_PTXAS:
+        return
+    if all(fit.fails for fit in fits(situation)):
+        return  # without code for the GPU nothing gets as far as Triton
+    for found in of_slug(situation, "ptxas-too-old"):
+        from gpudoctor.frameworks.torch.triton_ptxas import ptxas_fixes
+
+        yield replace(found, fixes=ptxas_fixes(situation, found.fixes[0]))
 
 
 @check("GPD430", "miopen-kdb-missing", "packages")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import (
     Evidence,
@@ -12,26 +14,28 @@ from gpudoctor.finding import (
 )
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.c_library import cannot_load
+from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, distribution_of, stem_of
 from gpudoctor.frameworks.torch.shadowed_libraries import (
-    DISTRIBUTIONS,
     FOLDERS_SHARED_BY,
     FOUND_LATE,
     PRELOADS_FROM,
     clear_the_way,
     in_the_way,
     judged_here,
+    library_evidence,
+    missing_symbols,
     older,
+    pin_of,
     pinned_again,
     pins,
     shadow_evidence,
-    stem_of,
     two_in_one_folder,
     wanted_version,
     wheels_of,
     works,
 )
-from gpudoctor.machine import Distribution, Library
-from gpudoctor.matrix.versions import figures
+from gpudoctor.machine import Distribution, Library, MissingSymbols
+from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation, needs
 
 # --- the checks ------------------------------------------------------------------------------------
@@ -48,13 +52,19 @@ def ld_library_path_shadow(situation: Situation) -> Verdicts:
     ## How it is judged
     The check looks only at libraries that can really win. The wheels' DT_RPATH takes precedence over LD_LIBRARY_PATH
     for everything that torch loads itself, so a toolkit on LD_LIBRARY_PATH is harmless there. cuSPARSE loads
-    nvJitLink, and there the variable wins. A library older than the wheel needs is an error, or a warning if torch
-    loads its own first. So is one of NVIDIA's own wheels in another version than torch pins. A newer library is fine.
+    nvJitLink, and there the variable wins, unless torch has loaded its own before. A library that lacks symbols which
+    others need of it is an error, whether it comes from elsewhere or is a wheel in another version than torch pins.
+    This includes what is loaded only when it is needed, such as cuSOLVER. Where the files could not be read, an older
+    version decides. A newer library is fine.
 
     ## Fix safety
     Removes a folder from a variable for this process, or reinstalls one package in this environment.
     """
-    if not judged_here(situation) or works(situation):
+    if not judged_here(situation):
+        return
+    lacking = {one.path: one for one in reversed(tuple(missing_symbols(situation)))}
+    yield from (_lacking(situation, one) for one in lacking.values())
+    if lacking or works(situation):
         return
     for stem, base in DISTRIBUTIONS.items():
         if base in FOLDERS_SHARED_BY:
@@ -73,13 +83,17 @@ def ld_library_path_shadow(situation: Situation) -> Verdicts:
 
 def _shadowed(situation: Situation, library: Library, wanted: str) -> Finding:
     assert situation.torch is not None
+    stem = stem_of(library.name)
     preloaded = figures(situation.torch.version)[:2] >= PRELOADS_FROM and library.via != "LD_PRELOAD"
-    severity: Severity = "warning" if preloaded and stem_of(library.name) in FOUND_LATE else "error"
-    effect = (
-        "torch loads its own first, but other programs do not"
-        if severity == "warning"
-        else "torch cannot start with it"
-    )
+    severity: Severity = "error"
+    effect = "torch cannot start with it"
+    if preloaded and stem in FOUND_LATE:
+        severity, effect = "warning", "torch loads its own first, but other programs do not"
+    elif library.wins and stem not in FOUND_LATE:
+        severity, effect = (
+            "warning",
+            "it has all that torch needs of it, but torch was built with the newer one",
+        )
     return Finding(
         severity=severity,
         message=f"{library.via} puts {library.path} ({library.version}) before the wheel's newer {library.name} "
@@ -95,8 +109,52 @@ def _shadowed(situation: Situation, library: Library, wanted: str) -> Finding:
     )
 
 
+def _lacking(situation: Situation, missing: MissingSymbols) -> Finding:
+    """A library without the symbols that another one needs of it: the loader then refuses the other one."""
+    asker = posixpath.basename(missing.needed_by)
+    environment = situation.environment
+    foreign = {one.path: one for one in (environment.libraries.found if environment else ())}
+    library = foreign.get(missing.path) or foreign.get(missing.needed_by)
+    base = _other_wheel(situation, missing.library, asker)
+    pin = pin_of(situation, base) if base else None
+    if library is not None:
+        fixes: tuple[Fix, ...] = (clear_the_way(situation, library),)
+    else:
+        fixes = (pinned_again(situation, base, pin[1], "the version that torch requires"),) if base and pin else ()
+    effect = "it cannot be loaded when it is needed" if missing.late else "`import torch` fails"
+    own = next(iter(wheels_of(situation, distribution_of(missing.library) or "")), None)
+    taken = foreign.get(missing.path) or own
+    found = taken.version if taken else None
+    return Finding(
+        severity="error",
+        message=f"{asker} needs symbols that {missing.path}{f' ({found})' if found else ''} does not have, such as "
+        f"{missing.symbols[0]}: {effect}.",
+        saw=f"{missing.library} {found or ''}".strip(),
+        want=f"a {missing.library} with {missing.symbols[0]}",
+        subject=missing.library,
+        evidence=(
+            Evidence("needed by", missing.needed_by, "its symbol versions"),
+            Evidence("missing symbols", " ".join(missing.symbols), missing.path),
+            *(library_evidence(situation, library) if library else ()),
+        ),
+        fixes=fixes,
+        refs=("pytorch/pytorch#111469", "Fictionarry/ER-NeRF#122"),
+        supersedes=("torch-import-fails", "requirements-broken"),
+    )
+
+
+def _other_wheel(situation: Situation, *names: str) -> str | None:
+    """Which of these libraries is from a wheel in another version than torch requires."""
+    for base in filter(None, map(distribution_of, names)):
+        pin = pin_of(situation, base)
+        versions = [d.version for d in wheels_of(situation, base)]
+        if pin and versions and not any(package_matches(f"=={pin[1]}", version) for version in versions):
+            return base
+    return None
+
+
 def _mixed(situation: Situation, own: Distribution, base: str, pinned: str) -> Finding:
-    breaks = base in ("nvidia-nvjitlink", "nvidia-cusparse")
+    breaks = base == "nvidia-nvjitlink"  # its symbols are versioned by its minor release
     return Finding(
         severity="error" if breaks else "warning",
         message=f"{own.name} {own.version} is installed, but this torch needs {pinned}.",
@@ -109,7 +167,7 @@ def _mixed(situation: Situation, own: Distribution, base: str, pinned: str) -> F
             Evidence("torch needs", pinned, "requirements of torch"),
         ),
         fixes=(pinned_again(situation, base, pinned, "the version that torch pins"),),
-        supersedes=("torch-import-fails",),
+        supersedes=("torch-import-fails", "requirements-broken"),
     )
 
 

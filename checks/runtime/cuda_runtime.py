@@ -22,9 +22,10 @@ from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_
 from gpudoctor.machine import Gpu, Library, LibraryKind, NvidiaApi
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
-from gpudoctor.situation.driver_choice import driver_to_install, install_driver, is_vgpu
-from gpudoctor.situation.no_kernel_driver import because
+from gpudoctor.situation.driver_choice import driver_to_install, install_driver
+from gpudoctor.situation.no_kernel_driver import because, worthwhile
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict, has_own_numbers, refusals
+from gpudoctor.situation.virtual_gpu import is_vgpu
 
 _LIBCUDA = "libcuda.so.1"
 
@@ -99,7 +100,7 @@ def _gpu_needs_newer(situation: Situation, gpus: tuple[Gpu, ...]) -> Finding:
         subject=gpu_subject(gpu),
         devices=tuple(map(Device.of, gpus)),
         evidence=(*_driver_evidence(situation), Evidence.of("gpu.arch", gpu.arch)),
-        fixes=(install_driver(situation, gpus),),
+        fixes=worthwhile(situation, gpus, (install_driver(situation, gpus),)),
         supersedes=("no-driver",),
     )
 
@@ -139,13 +140,11 @@ def _fixes(situation: Situation, floor: str) -> tuple[Fix, ...]:
 
 
 def _driver_fix(situation: Situation, floor: str) -> Fix | None:
-    if situation.machine.system.wsl.known:
-        text = "Update the NVIDIA driver in Windows (not in WSL), then run `wsl --shutdown`."
-        return Fix("Update the NVIDIA driver in Windows", (Manual(text, risk="reboot"),))
     if situation.machine.system.jetson.known:
         return None
     remedy = driver_to_install(situation)
-    if remedy is None or figures(remedy.branch)[:1] < figures(floor)[:1]:
+    older = remedy is None or figures(remedy.branch)[:1] < figures(floor)[:1]
+    if older and not situation.machine.system.wsl.known:
         return None
     return install_driver(situation)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Evidence, Finding, Fix, Manual
+from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import (
     Fit,
@@ -14,10 +16,12 @@ from gpudoctor.frameworks.torch.gpu_coverage import (
     fits,
     weight,
 )
+from gpudoctor.frameworks.torch.nvidia_wheels import stem_of
 from gpudoctor.frameworks.torch.shadowed_libraries import (
     clear_the_way,
-    in_the_way,
+    family_in_the_way,
     judged_here,
+    missing_symbols,
     pinned_again,
     pins,
     shadow_evidence,
@@ -25,8 +29,8 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
     wanted_version,
     wheels_of,
 )
-from gpudoctor.machine import Distribution
-from gpudoctor.matrix.versions import figures
+from gpudoctor.machine import Distribution, Library
+from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation, needs
 
 
@@ -42,7 +46,9 @@ def cudnn_mismatch(situation: Situation) -> Verdicts:
     ## How it is judged
     A cuDNN of another major, or older than the one that torch was compiled against, is an error. A newer one of the
     same major is fine. The check looks at a cuDNN that a load-path variable puts before the wheel's (and that really
-    wins), at the installed nvidia-cudnn wheel, and at wheels for two CUDA majors in one folder. Each release supports
+    wins), at the installed nvidia-cudnn wheel, and at wheels for two CUDA majors in one folder. libcudnn opens its
+    sublibraries only when it needs them, and there LD_LIBRARY_PATH wins over the wheel: they must be of one release,
+    and must have the functions that libcudnn calls. Each release supports
     GPUs from a generation on, read from its libraries: up to 8.7 from Kepler, up to 9.10 from Maxwell, then Turing.
 
     ## Fix safety
@@ -51,16 +57,9 @@ def cudnn_mismatch(situation: Situation) -> Verdicts:
     yield from _without_gpu(situation)
     if not judged_here(situation):
         return
-    wanted = wanted_version(situation, "nvidia-cudnn")
-    library = in_the_way(situation, "libcudnn")
-    if library is not None and wanted and library.version and _incompatible(library.version, wanted):
-        yield _cudnn(
-            f"torch loads cuDNN {library.version} from {library.path} ({library.via}), but was built with {wanted}.",
-            library.version,
-            wanted,
-            shadow_evidence(situation, library, wanted),
-            clear_the_way(situation, library),
-        )
+    replaced = tuple(_replaced(situation))
+    yield from replaced
+    if replaced:
         return
     pin = pins(situation).get("nvidia-cudnn")
     found = wheels_of(situation, "nvidia-cudnn")
@@ -88,6 +87,47 @@ def cudnn_mismatch(situation: Situation) -> Verdicts:
         yield two_in_one_folder(situation, "nvidia-cudnn", others, pin[1])
 
 
+def _replaced(situation: Situation) -> Verdicts:
+    """A cuDNN from elsewhere that torch's own cannot work with, whole or in part."""
+    wanted = wanted_version(situation, "nvidia-cudnn")
+    foreign = family_in_the_way(situation, "libcudnn")
+    missing = next(missing_symbols(situation, "libcudnn"), None)
+    lacking = next((one for one in foreign if missing and one.path in (missing.path, missing.needed_by)), None)
+    other = next((one for one in foreign if wanted and one.version and _incompatible(one.version, wanted)), None)
+    own = next((one.version for one in _installed(situation)), wanted)
+    library = lacking or other or (_mixed(situation, foreign, own) if own else None)
+    if library is None:
+        return
+    whole = stem_of(library.name) == "libcudnn"
+    found = f"cuDNN {library.version}" if library.version else "another cuDNN"
+    what = f"{found} from {library.path}" if whole else f"{library.path} of {found}"
+    reason = f"but was built with {wanted}" if whole else f"beside the wheel's own libraries of {own}"
+    why = (
+        f", and {missing.symbols[0]} is missing in it" if lacking and missing and missing.path == lacking.path else ""
+    )
+    # What torch was compiled against may be older than what it pins.
+    sure: Confidence = "certain" if lacking or whole else "likely"
+    problem = _cudnn(
+        f"torch loads {what} ({library.via}), {reason}{why}. Convolutions fail or end the process.",
+        library.version or library.path,
+        wanted or "the cuDNN of torch",
+        shadow_evidence(situation, library, wanted),
+        clear_the_way(situation, library),
+    )
+    yield replace(problem, confidence=sure)
+
+
+def _mixed(situation: Situation, foreign: tuple[Library, ...], own: str) -> Library | None:
+    """One of several libraries that only together make up a cuDNN, if others of them are of another release."""
+    rows = [row for row in situation.matrix.tables.late_libraries if row.opener == "libcudnn"]
+    rows = [row for row in rows if row.version is None or package_matches(row.version, own)]
+    parts = {stem for row in rows for stem in row.opens}
+    replaced = [one for one in foreign if stem_of(one.name) in parts]
+    if parts <= {stem_of(one.name) for one in replaced}:
+        return None
+    return next((one for one in replaced if one.version and figures(one.version)[:3] != figures(own)[:3]), None)
+
+
 def _incompatible(version: str, wanted: str) -> bool:
     """torch's own rule requires the same major, and no older minor."""
     return figures(version)[:1] != figures(wanted)[:1] or figures(version)[:2] < figures(wanted)[:2]
@@ -102,8 +142,8 @@ def _cudnn(message: str, saw: str, want: str, evidence: tuple[Evidence, ...], fi
         subject="cuDNN",
         evidence=evidence,
         fixes=(fix,),
-        refs=("pytorch/pytorch#80637",),
-        supersedes=("torch-import-fails",),
+        refs=("pytorch/pytorch#80637", "opendatalab/MinerU#2664"),
+        supersedes=("torch-import-fails", "requirements-broken"),
     )
 
 
@@ -152,7 +192,7 @@ _BY_THE_MATRIX = "compat_matrix: torch_builds"
 
 def _loaded(situation: Situation) -> Evidence | None:
     """The cuDNN that torch loads, as far as known: a variable's, the installed one, or the one that torch pins."""
-    library = in_the_way(situation, "libcudnn")
+    library = _foreign(situation)
     if library is not None and library.version:
         return Evidence(library.name, library.version, library.path)
     own = next(iter(_installed(situation)), None)
@@ -166,6 +206,11 @@ def _loaded(situation: Situation) -> Evidence | None:
     build = situation.matrix.build_of(situation.torch, situation.platform)
     version = situation.matrix.cudnn_of(build) if build else None
     return Evidence("torch needs", version, _BY_THE_MATRIX) if version else None
+
+
+def _foreign(situation: Situation) -> Library | None:
+    """The cuDNN from elsewhere, or what computes of it."""
+    return next((one for one in family_in_the_way(situation, "libcudnn") if one.version), None)
 
 
 def _installed(situation: Situation) -> tuple[Distribution, ...]:
@@ -188,8 +233,8 @@ def _cuda_major(situation: Situation) -> str:
 def _another_cudnn(situation: Situation, fit: Fit) -> tuple[Fix, ...]:
     """The cuDNN that torch pins, if it supports the GPU; otherwise another torch."""
     sm = fit.gpu.arch.value or ""
-    library = in_the_way(situation, "libcudnn")
-    if library is not None and library.version:
+    library = _foreign(situation)
+    if library is not None:
         return (clear_the_way(situation, library),)
     pin = pins(situation).get("nvidia-cudnn") if judged_here(situation) else None
     if pin and not situation.matrix.cudnn_lacks(pin[1], sm):

@@ -231,7 +231,7 @@ class Elf:
         start = self._offset_of(address)
         return start, size, self._names.read(start, size) if size <= _SMALL_TABLE else None
 
-    def _string(self, offset: int) -> str:
+    def string(self, offset: int) -> str:
         """One string of that table: libtorch_cuda.so's has 11 MB, of which a few names are needed."""
         start, size, whole = self._dynamic_strings
         if whole is not None:
@@ -251,7 +251,7 @@ class Elf:
         raise NotReadable("malformed: an address outside of what is loaded")
 
     def _texts(self, tag: int) -> tuple[str, ...]:
-        return tuple(self._string(value) for value in self._dynamic.get(tag, ()))
+        return tuple(self.string(value) for value in self._dynamic.get(tag, ()))
 
     def _folders(self, tag: int) -> tuple[str, ...]:
         return tuple(folder for text in self._texts(tag) for folder in text.split(":") if folder)
@@ -279,7 +279,7 @@ class Elf:
                 if left < 0:
                     raise NotReadable("absurd size: too many symbol versions")
                 name, step = self._unpacked(versions.name, name_at)
-                yield self._string(name)
+                yield self.string(name)
                 if not step:
                     break
                 name_at += step

@@ -77,6 +77,7 @@ def imagined(description: Description, variables: dict[str, str], matrix: Matrix
             container=absent("assumed"),
             job=absent("assumed"),
             secure_boot=known(False, "assumed"),
+            lockdown=known("none", "assumed"),
             kernel_options=known((), "assumed"),
             suspends=known(0, "assumed"),
         ),

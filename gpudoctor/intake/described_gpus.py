@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from gpudoctor.host import InputError
 from gpudoctor.machine import Gpu, LogFault, Machine, known
+from gpudoctor.matrix.names import vgpu_series
 
 if TYPE_CHECKING:
     from gpudoctor.intake.description import Description
@@ -41,7 +42,8 @@ def identified(names: Sequence[str], matrix: Matrix) -> tuple[Identity, ...]:
             raise InputError(f"--gpu {name!r}: {_why_unknown(one, matrix)}")
         if len(gpus) > 1:
             raise AmbiguousGpuError(place, name, gpus)
-        found += gpus * count
+        identity = gpus[0] if vgpu_series(one) is None else replace(gpus[0], name=one.strip())
+        found += [identity] * count
     return tuple(found)
 
 

@@ -96,6 +96,15 @@ class Gpus:
                 return self._of_soc(soc)
         return None
 
+    def gpu_by_l4t(self, l4t: str) -> Identity | None:
+        """The SoC that a release of Jetson Linux ("38.4") supports, if it supports only one."""
+        socs = [soc for soc in self.tables.nvidia_socs if l4t.partition(".")[0] in soc.l4t]
+        return self._of_soc(socs[0]) if len(socs) == 1 else None
+
+    def soc(self, sm: str) -> NvidiaSoc | None:
+        """The SoC of an architecture, "sm_110"."""
+        return next((soc for soc in self.tables.nvidia_socs if _sm(soc.capability) == sm), None)
+
     def gpus_by_name(self, name: str) -> tuple[Identity, ...]:
         """All architectures that a name may stand for; empty: unknown; more than one: ambiguous.
 

@@ -17,7 +17,9 @@ _DETAIL = {
     *("series", "fe", "founders", "ls", "mcm", "mba", "nvl36", "nvl72", "developer", "kit"),
 }
 _MEMORY = r"\d+(?:gb|g)$|\d+g\.\d+gb$"
-_VGPU = r"-\d+[qcba]$"
+_VGPU = r"(?:(?<=[ahv]\d00)[dlmx]{1,2})?(?:-\d)?-\d+(?P<series>[qcba])(?:me|\d)?$"
+"""The type of a vGPU, at the end of its name: letters of the board, MIG slices, gigabytes, series, media engines or
+screens ("V100DX-32Q", "A100-1-5CME", "T4-2B4")."""
 
 
 def words(name: str) -> list[str]:
@@ -47,6 +49,12 @@ def exact_key(name: str) -> str:
 def brands(name: str) -> set[str]:
     """The product lines that a name tells: GeForce, Quadro, Radeon ..."""
     return _BRAND.intersection(words(name))
+
+
+def vgpu_series(name: str) -> str | None:
+    """The series of a vGPU: "C" of "GRID A100-10C"; None for the name of a whole GPU."""
+    found = re.search(_VGPU, name.lower().strip())
+    return found["series"].upper() if found else None
 
 
 def figure_only(name: str) -> bool:

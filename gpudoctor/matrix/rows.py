@@ -82,6 +82,10 @@ class NvidiaSoc(Row, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()
     device_tree: tuple[str, ...] = ()
     """Parts of /proc/device-tree/compatible that name it ("nvidia,tegra234")."""
+    l4t: tuple[str, ...] = ()
+    """Major releases of Jetson Linux (L4T) that support it."""
+    sbsa_from: str | None = None
+    """First release of Jetson Linux with the CUDA of Arm servers (SBSA), on which wheels for aarch64 start."""
     jetson: bool = True
 
 
@@ -90,6 +94,15 @@ class CudaFloor(Row, frozen=True, kw_only=True):
 
     major: str
     driver: str
+
+
+class VgpuSeries(Row, frozen=True, kw_only=True):
+    """A series of NVIDIA's vGPU types, by the letter at the end of their names (A16-4Q)."""
+
+    series: Literal["A", "B", "C", "Q"]
+    use: str
+    cuda: bool
+    """Whether NVIDIA supports CUDA on it."""
 
 
 class CudnnFloor(Row, frozen=True, kw_only=True):
@@ -501,6 +514,18 @@ class ExtensionLibrary(Row, frozen=True, kw_only=True):
     """The same for AMD; {gfx} is "gfx1100"."""
 
 
+class LateLibrary(Row, frozen=True, kw_only=True):
+    """Libraries that another one opens only when it needs them (dlopen), by the first part of their names."""
+
+    opener: str
+    """"libcudnn" of libcudnn.so.9."""
+    version: str | None = None
+    """Specifier of the opener's version; None: every one."""
+    opens: tuple[str, ...]
+    dispatches: bool = False
+    """The opener's own functions only call those of the same names in these libraries."""
+
+
 class PackageConflict(Row, frozen=True, kw_only=True):
     """Two installed packages that conflict, by specifier (numpy 2 with old torch ...)."""
 
@@ -650,6 +675,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     nvidia_gpus: tuple[NvidiaGpu, ...] = ()
     nvidia_socs: tuple[NvidiaSoc, ...] = ()
     cuda_floors: tuple[CudaFloor, ...] = ()
+    vgpu_series: tuple[VgpuSeries, ...] = ()
     cudnn_floors: tuple[CudnnFloor, ...] = ()
     cuda_toolkits: tuple[CudaToolkit, ...] = ()
     driver_branches: tuple[DriverBranch, ...] = ()
@@ -679,6 +705,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     torch_dependents: tuple[TorchDependent, ...] = ()
     library_roles: tuple[LibraryRole, ...] = ()
     extension_libraries: tuple[ExtensionLibrary, ...] = ()
+    late_libraries: tuple[LateLibrary, ...] = ()
     package_conflicts: tuple[PackageConflict, ...] = ()
     log_patterns: tuple[LogPattern, ...] = ()
     error_patterns: tuple[ErrorPattern, ...] = ()
@@ -693,6 +720,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "nvidia_gpus": ("pci",),
     "nvidia_socs": ("name",),
     "cuda_floors": ("major",),
+    "vgpu_series": ("series",),
     "cudnn_floors": ("cudnn",),
     "cuda_toolkits": ("cuda", "update"),
     "driver_branches": ("branch",),
@@ -721,6 +749,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "torch_dependents": ("package", "version", "torch"),
     "library_roles": ("library",),
     "extension_libraries": ("package",),
+    "late_libraries": ("opener", "version"),
     "package_conflicts": ("package", "version", "other", "other_version"),
     "log_patterns": ("id",),
     "error_patterns": ("id",),

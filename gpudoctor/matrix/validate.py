@@ -43,6 +43,7 @@ _SPECIFIERS = {
     "companions": ("torchvision_torch", "torchaudio_torch", "triton"),
     "stable_companions": ("torch",),
     "torch_dependents": ("version", "torch"),
+    "late_libraries": ("version",),
     "package_conflicts": ("version", "other_version"),
     "torch_releases": ("requires_python", "triton"),
 }

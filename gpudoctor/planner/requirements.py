@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.finding import ReplaceTorch
-from gpudoctor.machine import Distribution, Machine, TorchAsked
+from gpudoctor.machine import TRITONS, Distribution, Machine, TorchAsked
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.planner.place import Place
 from gpudoctor.situation import Situation
@@ -84,14 +84,11 @@ def rivals(situation: Situation, remedy: ReplaceTorch) -> tuple[Distribution, ..
     for distribution in (environment.distributions.value or ()) if environment else ():
         library = _ONE_FOLDER.fullmatch(distribution.name)
         other_cuda = bool(cuda and library and library[1] != cuda[1])
-        other_triton = bool(own) and distribution.name in _TRITONS and distribution.name not in own
+        other_triton = bool(own) and distribution.name in TRITONS and distribution.name not in own
         if (other_cuda or other_triton) and distribution.installer != "conda":
             found.append(distribution)
     return tuple(found)
 
-
-_TRITONS = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm")
-"""All of them own the folder triton/."""
 
 _ONE_FOLDER = re.compile(r"nvidia-(?:cudnn|nccl|cusparselt|nvshmem)-cu(\d+)")
 """Libraries that lie in one folder for every CUDA (nvidia/cudnn/lib), under one file name."""

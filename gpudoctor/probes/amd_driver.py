@@ -114,7 +114,14 @@ def _agent(text: str) -> HsaAgent:
         bdf=_bdf(int(domain) if re.fullmatch("[0-9]{1,9}", domain) else 0, number) if number else None,
         product=top.get("Marketing Name", "") if kind == "gpu" else "",
         pci_id=f"1002:{chip[1]}" if kind == "gpu" and chip else None,
+        memory=_largest_pool(text) if kind == "gpu" else None,
     )
+
+
+def _largest_pool(text: str) -> int | None:
+    """Bytes of an agent's largest global pool: "Size: 25149440(0x17fc000) KB"."""
+    sizes = re.findall(r"^\s+Segment:\s+GLOBAL;.*\n\s+Size:\s+(\d{1,15})\(0x[0-9a-f]+\) KB", text, re.M)
+    return max((int(size) << 10 for size in sizes), default=None)
 
 
 def _bdf(domain: int, number: int) -> str:

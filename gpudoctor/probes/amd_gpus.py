@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpudoctor.machine import AmdStack, Fact, Gpu, HsaAgent, KfdNode, System, known, unknown
+from gpudoctor.machine import AmdStack, Fact, Gpu, HsaAgent, KfdNode, SmiGpu, System, known, unknown
 from gpudoctor.probes.pci import AMD, PciDevice
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def amd_gpus(pci: Fact[tuple[PciDevice, ...]], stack: AmdStack, system: System, 
     for bdf, device in sorted(devices.items()):
         if bdf not in joined and _counts(device, matrix):
             gpus.append(_gpu(device, None, None, stack, matrix))
-    return tuple(gpus) or _agents(stack, system, matrix)
+    return tuple(gpus) or _agents(stack, system, matrix) or _listed(stack, matrix)
 
 
 def _device_of(node: KfdNode, devices: dict[str, PciDevice]) -> PciDevice | None:
@@ -45,15 +45,17 @@ def _counts(device: PciDevice, matrix: Matrix) -> bool:
     """
     if matrix.gpu_by_pci(device.pci_id, device.revision) is not None or device.driver.value == "amdgpu":
         return True
+    if not device.device:
+        return True
     number = int(device.device, 16)
     return device.driver.value != "radeon" and (0x7300 <= number < 0x9000 or 0x1000 <= number < 0x2000)
 
 
 def _gpu(device: PciDevice | None, node: KfdNode | None, place: int | None, stack: AmdStack, matrix: Matrix) -> Gpu:
-    pci_id = device.pci_id if device else (node.pci_id if node else None)
+    pci_id = (device.pci_id or None) if device else (node.pci_id if node else None)
     revision = device.revision if device else None
     identity = matrix.gpu_by_pci(pci_id, revision) if pci_id else None
-    bdf = device.bdf if device else (node.bdf if node else None)
+    bdf = (device.bdf or None) if device else (node.bdf if node else None)
     arch = _arch(node, identity, pci_id, stack)
     name = identity.name if identity else f"AMD {arch.value or 'Radeon'}" + (f" ({pci_id})" if pci_id else "")
     integrated = identity.integrated if identity else bool(arch.value and _is_apu(matrix, arch.value))
@@ -156,6 +158,40 @@ def _of_agent(agent: HsaAgent, place: int, stack: AmdStack, system: System, matr
         datacenter=bool(identity and identity.datacenter),
         driver=known("dxgkrnl" if system.wsl.known else "amdgpu", stack.hsa.source),
         index=place,
+        memory=known(agent.memory, stack.hsa.source) if agent.memory else unknown("the runtime does not tell"),
         unified_memory=integrated,
         source=stack.hsa.source,
+    )
+
+
+def _listed(stack: AmdStack, matrix: Matrix) -> tuple[Gpu, ...]:
+    """GPUs that only rocm-smi or amd-smi shows: recordings with only their output. The tools count in another order
+    than HIP, whose order is nearly always that of the bus."""
+    listed = sorted(stack.smi.value or (), key=lambda smi: smi.bdf or "")
+    gpus = (_of_smi(smi, stack, matrix) for smi in listed)
+    return tuple({gpu.bdf or place: gpu for place, gpu in enumerate(gpus)}.values())
+
+
+def _of_smi(smi: SmiGpu, stack: AmdStack, matrix: Matrix) -> Gpu:
+    identity = matrix.gpu_by_pci(smi.pci_id, smi.revision) if smi.pci_id else None
+    if identity is None and smi.product:
+        named = matrix.gpus_by_name(smi.product)
+        identity = named[0] if len(named) == 1 else None
+    gfx = smi.gfx or (identity.arch if identity else None)
+    integrated = identity.integrated if identity else bool(gfx and _is_apu(matrix, gfx))
+    return Gpu(
+        vendor="amd",
+        name=identity.name if identity else smi.product or f"AMD {gfx or smi.pci_id or 'GPU'}",
+        arch=known(gfx, stack.smi.source) if gfx else unknown("the tool does not tell", stack.smi.source),
+        bdf=smi.bdf,
+        pci_id=smi.pci_id,
+        revision=smi.revision,
+        chip=identity.chip if identity else None,
+        family=identity.family if identity else None,
+        integrated=integrated,
+        datacenter=bool(identity and identity.datacenter),
+        driver=known("amdgpu", stack.smi.source),
+        memory=known(smi.memory, stack.smi.source) if smi.memory else unknown("the tool does not tell"),
+        unified_memory=integrated,
+        source=stack.smi.source,
     )

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from gpudoctor.frameworks.torch.probes.libraries import LibraryWalk, read_elf
+from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, stem_of
+from gpudoctor.frameworks.torch.probes.libraries import LibraryWalk, loaded_by_torch, read_elf
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, Library, LoadPath, known, unknown
 from gpudoctor.probes.load_path import search
@@ -19,7 +20,8 @@ from gpudoctor.probes.load_path import search
 STDCXX = "libstdc++.so.6"
 _VARIABLES = ("LD_PRELOAD", "LD_LIBRARY_PATH")
 _GPU_LIBRARY = (
-    r"lib(cudart|cublas|cublasLt|cudnn|cusparse|cusparseLt|nvJitLink|cufft|curand|cusolver|cupti|nvrtc|nccl"
+    r"lib(cudart|cublas|cublasLt|cudnn(_\w+)?|cusparse|cusparseLt|nvJitLink|cufft|curand|cusolver|cupti"
+    r"|nvrtc(-builtins)?|nccl"
     r"|rccl|amdhip64|hsa-runtime64|rocblas|hipblas|hipblaslt|rocsparse|rocsolver|MIOpen)\.so"
 )
 _USUAL_NAMES = (
@@ -33,25 +35,62 @@ _USUAL_NAMES = (
 """Library names to look for if no torch says which names it loads."""
 
 
-def foreign_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk) -> LoadPath:
-    """GPU libraries in a load-path variable, among the names that torch asks for; `wins` where it is known."""
-    if not any(environ.get(name) for name in _VARIABLES):
-        return LoadPath(complete=known(True, "no LD_LIBRARY_PATH, no LD_PRELOAD"))
+def on_a_variable(environ: Mapping[str, str]) -> bool:
+    """Whether a variable may lead to other libraries."""
+    return any(environ.get(name) for name in _VARIABLES)
+
+
+def foreign_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk, torch: str) -> LoadPath:
+    """GPU libraries from elsewhere, among the names that torch and its libraries ask for: those that a load-path
+    variable leads to, with `wins` where it is known, and those that are opened late and that no wheel has."""
     asked = [a.name for a in walk.asked if re.match(_GPU_LIBRARY, a.name)]
+    lacking = {a.name for a in walk.asked if a.late and a.path is None and a.name in asked}
+    if not on_a_variable(environ):
+        if not lacking:
+            return LoadPath(complete=known(True, "no LD_LIBRARY_PATH, no LD_PRELOAD"))
+        asked = sorted(lacking)
     path = search(host, tuple(asked or _USUAL_NAMES), environ)
     firsts = {library.name: library for library in reversed(path.found)}.values()
-    found = tuple(_with_wins(library, walk) for library in reversed(firsts) if library.via.startswith(_VARIABLES))
-    return LoadPath(found=found, searched=path.searched, complete=path.complete)
+    candidates = [one for one in reversed(firsts) if one.via.startswith(_VARIABLES) or one.name in lacking]
+    own = loaded_by_torch(host, torch) if candidates else frozenset()
+    found = (_with_wins(library, walk, own) for library in candidates if not _is_own(host, library, walk))
+    return LoadPath(
+        found=tuple(replace(one, version=one.version or wheel_version(host, one.path)) for one in found),
+        searched=path.searched,
+        complete=path.complete,
+    )
 
 
-def _with_wins(library: Library, walk: LibraryWalk) -> Library:
-    """With `wins`: LD_PRELOAD always does; LD_LIBRARY_PATH unless a DT_RPATH leads to the wheel's own copy."""
+def _is_own(host: Host, library: Library, walk: LibraryWalk) -> bool:
+    """Whether the variable leads to the very file that the environment has."""
+    asked = walk.of(library.name)
+    return asked is not None and asked.path is not None and host.resolve(asked.path) == host.resolve(library.path)
+
+
+def _with_wins(library: Library, walk: LibraryWalk, loaded_by_torch: frozenset[str]) -> Library:
+    """With `wins`: LD_PRELOAD always does; LD_LIBRARY_PATH unless a DT_RPATH leads to the wheel's own copy, or torch
+    has loaded that by its path."""
     asked = walk.of(library.name)
     if library.via == "LD_PRELOAD":
         return replace(library, wins=True)
     if asked is None or asked.path is None:
-        return library
-    return replace(library, wins=posixpath.dirname(asked.path) not in asked.rpath_folders)
+        return replace(library, wins=True) if asked is not None and asked.late else library
+    preloaded = stem_of(library.name) in loaded_by_torch
+    return replace(library, wins=not preloaded and posixpath.dirname(asked.path) not in asked.rpath_folders)
+
+
+def wheel_version(host: Host, path: str) -> str | None:
+    """The version of one of NVIDIA's wheels that a library lies in (site-packages/nvidia/cudnn/lib), by the name of
+    its .dist-info; None if it lies in none, or several may have brought it."""
+    real = host.resolve(path) or path
+    place = re.fullmatch(r"(.*)/nvidia/[^/]+/lib/([^/]+)", real)
+    base = distribution_of(place[2]) if place else None
+    if place is None or base is None:
+        return None
+    record = rf"{base.replace('-', '_')}(?:_cu\d+)?-([\d.]+)\.dist-info"
+    names = host.names(place[1]).value or ()
+    versions = {found[1] for name in names if (found := re.fullmatch(record, name))}
+    return versions.pop() if len(versions) == 1 else None
 
 
 def system_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk) -> LoadPath:

@@ -26,13 +26,22 @@ _MOST_OF_A_KIND = 10
 
 
 def probe_kernel_log(host: Host, patterns: Sequence[LogPattern]) -> Fact[KernelLog]:
-    """From the running kernel's buffer, else from the files. Repetitions keep their first and last line."""
+    """Faults of this boot. Repetitions keep their first and last line."""
+    entries = kernel_messages(host, [pattern.needle for pattern in patterns])
+    if entries.value is None:
+        return Fact(state=entries.state, source=entries.source, why=entries.why)
+    log = KernelLog(faults=_faults(entries.value, patterns), source=entries.source)
+    return known(log, entries.source)
+
+
+def kernel_messages(host: Host, needles: Sequence[str]) -> Fact[tuple[Entry, ...]]:
+    """This boot's messages, from the running kernel's buffer, else from the files. Of the buffer only the records
+    that hold one of `needles`."""
     buffer = host.kernel_messages()
     if buffer.value is not None:
         written = buffer.value.decode("utf-8", "replace")
-        entries = this_boot(_possible_faults(written, patterns), records=True)
-        return known(KernelLog(faults=_faults(entries, patterns), source=buffer.source), buffer.source)
-    entries = ()
+        return known(this_boot(_records_with(written, needles), records=True), buffer.source)
+    entries: tuple[Entry, ...] = ()
     read, failures = [], [buffer] if host.live else []
     for files in _FILES:
         for path in files:
@@ -45,8 +54,7 @@ def probe_kernel_log(host: Host, patterns: Sequence[LogPattern]) -> Fact[KernelL
             read.append(path)
             break
     if read:
-        source = ", ".join(read)
-        return known(KernelLog(faults=_faults(entries, patterns), source=source), source)
+        return known(entries, ", ".join(read))
     refused = next((found for found in failures if found.state == "denied"), None)
     if refused is not None:
         return denied(refused.source, refused.why)
@@ -91,11 +99,10 @@ def _boot_time(host: Host) -> int | None:
 # --- matching ----------------------------------------------------------------------------------------
 
 
-def _possible_faults(written: str, patterns: Sequence[LogPattern]) -> str:
-    """The records of /dev/kmsg that could hold a fault: a healthy machine has few or none to parse. Where a pattern
-    needs a space, there may be an escaped line break."""
-    needles = ("\\x", *(pattern.needle for pattern in patterns))
-    present = [needle for needle in needles if needle in written]
+def _records_with(written: str, needles: Sequence[str]) -> str:
+    """The records of /dev/kmsg that hold one of `needles`: a healthy machine has few or none to parse. Where a
+    pattern needs a space, there may be an escaped line break."""
+    present = [needle for needle in ("\\x", *needles) if needle in written]
     return "\n".join(line for line in written.split("\n") if any(needle in line for needle in present))
 
 

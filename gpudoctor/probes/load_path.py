@@ -53,8 +53,13 @@ _BESIDE = (
     _NIX_DRIVER_FOLDER,
     "/usr/lib/wsl/lib",
     "/.singularity.d/libs",
+    "/home/kubernetes/bin/nvidia/lib64",
+    "/opt/nvidia/current/usr/lib",
+    "/run/nvidia/driver/usr/lib/x86_64-linux-gnu",
+    "/run/nvidia/driver/usr/lib64",
 )
-"""Where GKE, Colab, NixOS, WSL and Apptainer put the driver's libraries; a variable or ld.so.conf has to name it."""
+"""Where GKE, Colab, NixOS, WSL, Apptainer, Flatcar and NVIDIA's GPU operator put the driver's libraries; a variable
+or ld.so.conf has to name it."""
 
 _ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
 _DRIVER_VERSION = r"\d{3,}\.\d+(?:\.\d+)?$"
@@ -62,7 +67,7 @@ _LINK_TEXT = r"[\w./+-]+\.so[\w.]*"
 
 _COMPAT = r"cuda[^/]*/([^/]+/){0,3}compat[^/]*/|/cuda-compat[^/]*/"
 _L4T = "/usr/lib/aarch64-linux-gnu/nvidia"
-_TOOLKITS = ("/usr/local/cuda", "/opt/rocm", "/opt/nvidia", "/usr/lib/rocm")
+_TOOLKITS = ("/usr/local/cuda", "/opt/rocm", "/opt/nvidia/nsight", "/opt/nvidia/hpc_sdk", "/usr/lib/rocm")
 _ROCM_OWN = ("libhsa-runtime", "libamdhip")
 DRIVER_OWN = ("libcuda.so", "libnvcuvid.so", "libnvidia-", "libnvoptix.so")
 """How the names of the NVIDIA driver's own libraries begin."""

@@ -18,17 +18,24 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
+from gpudoctor.probes.cdi import probe_cdi
 from gpudoctor.probes.modules import blocked_modules, dkms_modules, installed_modules, loaded_modules
 from gpudoctor.probes.os_packages import package_version
 from gpudoctor.probes.pci import PciDevice, normal_bdf
 
 PROC = "/proc/driver/nvidia"
-MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvgpu", "nouveau", "nova_core", "nova_drm")
+MODULES = (
+    *("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvgpu", "nouveau", "nova_core", "nova_drm"),
+    "nvidia_vgpu_vfio",
+)
 _ON_DISK = ("nvidia", "nouveau", "nova_core")
 _NODE = r"nvidia\d+|nvidiactl|nvidia-uvm|nvidia-modeset|nvidia-nvswitch\w+|dxg|nvhost-.+|nvmap|nvgpu"
 _FIRMWARE = "/lib/firmware"
+_CUDA = "/usr/local/cuda"
+_PTXAS = f"{_CUDA}/bin/ptxas"
 _BINARIES = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/nvidia/toolkit", "/opt/nvidia/toolkit")
 _FABRIC_MANAGER = "nv-fabricmanager"
+_UMAD = "/sys/class/infiniband_mad"
 _FABRIC_PACKAGE = r"nvidia-fabricmanager(?:-\d+)?"
 
 
@@ -51,6 +58,8 @@ def probe_nvidia(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System, l
         firmware=_firmware(host, module, system),
         fabric=_fabric(host, pci, system),
         toolkit=_toolkit(host),
+        ptxas=_ptxas(host),
+        cdi=probe_cdi(host, system),
     )
 
 
@@ -146,7 +155,15 @@ def _fabric(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System) -> Fab
         running: Fact[bool] = unknown("not looked for: no NVSwitch and no fabric manager", "/proc")
     else:
         running = _manager_running(host, system)
-    return Fabric(switches=switches, manager_version=version, manager_running=running)
+    umad = unknown("not looked for: no fabric manager", _UMAD) if version.absent else _umad(host)
+    return Fabric(switches=switches, manager_version=version, manager_running=running, umad=umad)
+
+
+def _umad(host: Host) -> Fact[bool]:
+    """ib_umad makes this folder, as a module or built into the kernel."""
+    if host.exists(_UMAD):
+        return known(True, _UMAD)
+    return known(False, _UMAD) if host.live else unknown("a recording need not hold it", _UMAD)
 
 
 def _manager_version(host: Host) -> Fact[str]:
@@ -202,3 +219,15 @@ def _toolkit(host: Host) -> Fact[str]:
                 packaged = package_version(host, r"nvidia-container-toolkit(?:-base)?")
                 return known(packaged.value or path, packaged.source if packaged.value else path)
     return host.missing("/usr/bin/nvidia-ctk")
+
+
+# --- CUDA toolkit ----------------------------------------------------------------------------------
+
+
+def _ptxas(host: Host) -> Fact[str]:
+    """The CUDA release of the default toolkit's ptxas, by the toolkit's own version file."""
+    if not host.exists(_PTXAS):
+        return host.missing(_PTXAS)
+    versions = host.text(f"{_CUDA}/version.json", 64 << 10)
+    found = re.search(r'"cuda"\s*:\s*\{[^}]*"version"\s*:\s*"(\d+\.\d+)', versions.value or "")
+    return known(found[1], versions.source) if found else unknown("no version.json beside it", _PTXAS)

@@ -85,7 +85,7 @@ def _gpu(
     stack: NvidiaStack,
     matrix: Matrix,
 ) -> Gpu:
-    pci_id = device.pci_id if device else (nvml.pci_id if nvml else None)
+    pci_id = (device.pci_id or None) if device else (nvml.pci_id if nvml else None)
     name = (nvml.name if nvml else "") or (proc.model if proc else "")
     identity = _identity(matrix, pci_id, device.revision if device else None, name)
     arch = _arch(nvml, identity, pci_id, stack)
@@ -93,7 +93,7 @@ def _gpu(
         vendor="nvidia",
         name=_name(name, identity, pci_id, address),
         arch=arch,
-        bdf=address,
+        bdf=address or None,
         pci_id=pci_id,
         revision=device.revision if device else None,
         chip=identity.chip if identity else None,
@@ -177,12 +177,14 @@ def _source(stack: NvidiaStack, nvml: NvmlDevice | None) -> str:
 
 
 def _soc(system: System, stack: NvidiaStack, matrix: Matrix, nvml: NvmlDevice | None) -> Gpu | None:
-    """The graphics part of a Tegra board, from its device tree."""
+    """The graphics part of a Tegra board, from its device tree, else from the release of Jetson Linux."""
     jetson = system.jetson.value
     if jetson is None:
         return None
     identity = matrix.gpu_by_device_tree(jetson.compatible) if jetson.compatible else None
     identity = identity or identity_by_name(matrix, jetson.model)
+    if not jetson.compatible and not jetson.model:
+        identity = matrix.gpu_by_l4t(jetson.l4t)  # a container sees little more than the release
     source = system.jetson.source
     arch = _arch(nvml, identity, None, stack)
     if identity is None and arch.undecided:
@@ -242,7 +244,7 @@ def _in_order(gpus: list[Gpu], stack: NvidiaStack) -> tuple[Gpu, ...]:
     if any(gpu.nvml is not None for gpu in gpus):
         return tuple(replace(gpu, index=gpu.nvml.index) if gpu.nvml is not None else gpu for gpu in gpus)
     bound = [gpu.driver.value in (*_BOUND, "dxgkrnl") for gpu in gpus]
-    counted = bound if any(bound) else [gpu.driver.value != "vfio-pci" for gpu in gpus]
+    counted = bound if any(bound) else [not gpu.reserved for gpu in gpus]
     places = count()
     return tuple(
         replace(gpu, index=next(places) if counts else None) for gpu, counts in zip(gpus, counted, strict=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Literal
 
-from gpudoctor.machine import FabricState, MigDevice, NvidiaApi, NvmlDevice
+from gpudoctor.machine import FabricState, MigDevice, NvidiaApi, NvmlDevice, Virtualization
 from gpudoctor.probes.pci import normal_bdf
 
 _MIB = 1 << 20
@@ -164,6 +164,8 @@ def _device(index: int, address: str, pairs: Pairs, profiles: tuple[MigDevice, .
         ),
         remap_pending=_switch(first.get("remapped_rows.pending") or first.get("remapped_rows.remapped_row_pending")),
         fabric=_fabric(first.get("fabric.state")),
+        virtualization=_virtualization(first.get("gpu_virtualization_mode.virtualization_mode")),
+        licensed=_licensed(first),
         lost=bool(lost),
         why=lost[0] if lost else "",
     )
@@ -347,6 +349,24 @@ def _fabric(value: str | None) -> FabricState | None:
         "N/A": "not-supported",
     }
     return states.get(value or "")
+
+
+def _virtualization(value: str | None) -> Virtualization | None:
+    modes: dict[str, Virtualization] = {
+        "none": "none",
+        "pass-through": "pass-through",
+        "vgpu": "vgpu",
+        "host vgpu": "host-vgpu",
+        "host vsga": "host-vsga",
+    }
+    return modes.get((value or "").lower())
+
+
+def _licensed(first: dict[str, str]) -> bool | None:
+    """ "Licensed (Expiry: ...)", "Unlicensed (Restricted)", "N/A"; older drivers name the product GRID."""
+    products = ("vgpu_software_licensed_product", "grid_licensed_product")
+    status = next((value for name in products if (value := first.get(f"{name}.license_status"))), "")
+    return {"licensed": True, "unlicensed": False}.get(status.partition(" ")[0].lower())
 
 
 def _pci_id(value: str | None) -> str | None:

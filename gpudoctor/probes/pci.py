@@ -29,9 +29,10 @@ class PciDevice(Struct, frozen=True):
     """One function on the bus; ids are lower-case hex without 0x."""
 
     bdf: str
-    """ "0000:01:00.0"."""
+    """ "0000:01:00.0"; "" for a GPU that only a log names, by its id."""
     vendor: str
     device: str
+    """ "" for a GPU that only a log names, by its address."""
     class_code: str
     """Six digits: "030000" VGA, "030200" 3D, "038000" other display, "120000" accelerator, "068000" bridge;
     "" if a recording has none: then only the matrix can tell what it is."""
@@ -52,7 +53,7 @@ class PciDevice(Struct, frozen=True):
 
     @property
     def pci_id(self) -> str:
-        return f"{self.vendor}:{self.device}"
+        return f"{self.vendor}:{self.device}" if self.device else ""
 
     @property
     def is_gpu(self) -> bool:

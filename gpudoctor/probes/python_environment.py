@@ -28,17 +28,22 @@ from gpudoctor.probes.import_path import ImportPath, import_path
 from gpudoctor.probes.project_files import conda_tool, torch_asked
 from gpudoctor.probes.python_layout import Layout, find_layout, in_tool
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
+from gpudoctor.probes.tritons import triton_owner
 
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.probes.copies import Copies
+    from gpudoctor.matrix.rows import LateLibrary
 
 Lock = Literal["uv.lock", "poetry.lock", "pixi.lock", ""]
 _LOCKS: tuple[Lock, ...] = ("uv.lock", "poetry.lock", "pixi.lock")
 
 
-def probe_environment(host: Host, python: str | None, variables: Mapping[str, str]) -> Fact[PythonEnvironment]:
+def probe_environment(
+    host: Host, python: str | None, variables: Mapping[str, str], late: tuple[LateLibrary, ...] = ()
+) -> Fact[PythonEnvironment]:
     """The environment of `python` (an interpreter, a venv or a conda prefix of the running system), or the host's
-    active one. `variables` override the host's own. Raises InputError if `python` is none of these."""
+    active one. `variables` override the host's own, `late` are libraries that others open when they need them.
+    Raises InputError if `python` is none of these."""
     environ = {**host.environ, **variables}
     if python is not None and not host.live:
         host = LiveHost()  # --python is always a path of the running system, also beside --root
@@ -58,6 +63,7 @@ def probe_environment(host: Host, python: str | None, variables: Mapping[str, st
         environ=environ,
         distributions=distributions,
         conda=conda_torch(packages),
+        late=late,
     )
     installed = _torch(surroundings)
     project, lock = _project(host, layout)
@@ -83,6 +89,8 @@ def probe_environment(host: Host, python: str | None, variables: Mapping[str, st
             libstdcxx=installed.libstdcxx,
             libstdcxx_path=installed.libstdcxx_path,
             libraries=installed.libraries,
+            missing_symbols=installed.missing_symbols,
+            triton_owner=triton_owner(host, distributions),
             source=layout.prefix,
         ),
         layout.prefix,

@@ -1,6 +1,11 @@
-"""Whether Secure Boot is enforced, from the firmware's variables (UEFI specification, shim's MokSBState)."""
+"""What makes the kernel refuse modules without a trusted signature: Secure Boot and lockdown.
+
+Secure Boot is read from the firmware's variables (UEFI specification, shim's MokSBState).
+"""
 
 from __future__ import annotations
+
+import re
 
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, absent, denied, known, unknown
@@ -8,6 +13,7 @@ from gpudoctor.machine import Fact, absent, denied, known, unknown
 _FIRMWARE = "/sys/firmware"
 _EFI = "/sys/firmware/efi"
 _VARIABLES = "/sys/firmware/efi/efivars"
+_LOCKDOWN = "/sys/kernel/security/lockdown"
 
 
 def probe_secure_boot(host: Host) -> Fact[bool]:
@@ -23,6 +29,15 @@ def probe_secure_boot(host: Host) -> Fact[bool]:
         if _flag(host, listed.value, name).value:
             return known(False, f"{_VARIABLES}: {name}")
     return enforced
+
+
+def probe_lockdown(host: Host) -> Fact[str]:
+    """The mode in brackets of "none [integrity] confidentiality" (kernel_lockdown.7)."""
+    content = host.text(_LOCKDOWN, 256)
+    if content.value is None:
+        return Fact(state=content.state, source=content.source, why=content.why)
+    mode = re.search(r"\[(none|integrity|confidentiality)\]", content.value)
+    return known(mode[1], _LOCKDOWN) if mode else unknown("it names no mode", _LOCKDOWN)
 
 
 def _without_variables(host: Host, listed: Fact[tuple[str, ...]]) -> Fact[bool]:

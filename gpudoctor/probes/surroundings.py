@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from gpudoctor.host import Host
-from gpudoctor.machine import Distribution, Fact, LoadPath, Torch, unknown
+from gpudoctor.machine import Distribution, Fact, LoadPath, MissingSymbols, Torch, unknown
+from gpudoctor.matrix.rows import LateLibrary
 from gpudoctor.probes.distributions import CondaPackage
 from gpudoctor.probes.import_path import ImportPath
 from gpudoctor.probes.python_layout import Layout
@@ -21,6 +22,8 @@ class Surroundings(Struct, frozen=True):
     distributions: tuple[Distribution, ...]
     conda: CondaPackage | None
     """Conda's record of torch."""
+    late: tuple[LateLibrary, ...] = ()
+    """Libraries that others open when they need them."""
 
 
 class InstalledTorch(Struct, frozen=True):
@@ -29,5 +32,6 @@ class InstalledTorch(Struct, frozen=True):
     torch: Fact[Torch]
     libraries: LoadPath = LoadPath()
     """GPU libraries that LD_LIBRARY_PATH and LD_PRELOAD lead to."""
+    missing_symbols: tuple[MissingSymbols, ...] = ()
     libstdcxx: Fact[str] = unknown("no torch could be read")
     libstdcxx_path: str = ""

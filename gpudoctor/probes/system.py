@@ -13,7 +13,7 @@ from gpudoctor.probes.c_library import read_c_library
 from gpudoctor.probes.container import probe_container
 from gpudoctor.probes.mounts import mount_at, read_mounts
 from gpudoctor.probes.processor import read_arch, read_cpu_flags
-from gpudoctor.probes.secure_boot import probe_secure_boot
+from gpudoctor.probes.secure_boot import probe_lockdown, probe_secure_boot
 from gpudoctor.probes.virtual_machine import probe_virtual_machine
 from gpudoctor.probes.wsl_jetson import probe_jetson, probe_wsl
 
@@ -82,6 +82,7 @@ def probe_system(host: Host) -> System:
         memory=memory,
         shm=_shm(host, memory),
         secure_boot=probe_secure_boot(host),
+        lockdown=probe_lockdown(host),
         kernel_options=_kernel_options(host),
         wsl=wsl,
         jetson=probe_jetson(host, kernel, arch),

@@ -11,8 +11,8 @@ _AZURE_CHASSIS = "7783-7084-3265-9085-8269-3286-77"
 
 # Firmware texts that only a virtual machine has. A text between spaces stands for a whole word.
 _VIRTUAL = (
-    (("VMware",), "vmware"),
-    (("Microsoft Corporation|Virtual Machine",), "hyper-v"),
+    (("VMware", "VMW"), "vmware"),
+    (("Microsoft Corporation|Virtual Machine", "Hyper-V"), "hyper-v"),
     (("innotek", "VirtualBox"), "virtualbox"),
     (("Parallels",), "parallels"),
     (("HVM domU", " Xen "), "xen"),
@@ -23,7 +23,7 @@ _VIRTUAL = (
     (("Nutanix AHV", " AHV "), "nutanix"),
     (("BHYVE",), "bhyve"),
     (("Apple Virtualization",), "apple"),
-    (("QEMU", "Bochs", " KVM ", "RHEV", "oVirt", "Standard PC"), "kvm"),
+    (("QEMU", "Bochs", " KVM ", "KubeVirt", "RHEV", "oVirt", "Standard PC"), "kvm"),
 )
 # Texts of clouds that also rent out whole machines.
 _CLOUDS = (
@@ -34,13 +34,20 @@ _CLOUDS = (
     (("OracleCloud",), "oracle"),
     (("DigitalOcean",), "digitalocean"),
     (("Hetzner",), "hetzner"),
+    (("Vultr",), "vultr"),
+    (("Linode", "Akamai"), "linode"),
+    (("Scaleway",), "scaleway"),
+    (("UpCloud",), "upcloud"),
+    (("Exoscale",), "exoscale"),
 )
+_TELLS_METAL = ("aws",)
+"""Clouds whose product names say which machines are whole ("m5.metal"): a hidden flag of the processor is no sign."""
 _DEVICE_TREE_HYPERVISORS = (("xen", "xen"), ("vmware", "vmware"), ("kvm", "kvm"), ("dummy-virt", "kvm"))
 
 
 def probe_virtual_machine(host: Host, flags: Fact[tuple[str, ...]], wsl: Fact[str]) -> Fact[str]:
-    """kvm, vmware, hyper-v, xen, aws, azure, gce, firecracker ...; absent on bare metal. On x86 the processor's own
-    flag decides; the firmware's texts name the hypervisor."""
+    """kvm, vmware, hyper-v, xen, aws, azure, gce ...; absent on bare metal. The firmware's texts name the
+    hypervisor, also where it hides the processor's flag; of clouds that rent out whole machines the flag decides."""
     if wsl.known:
         return known("hyper-v", wsl.source)
     x86 = "fpu" in (flags.value or ())
@@ -54,7 +61,8 @@ def probe_virtual_machine(host: Host, flags: Fact[tuple[str, ...]], wsl: Fact[st
             azure = kind == "hyper-v" and host.text(f"{_DMI}/chassis_asset_tag", 4096).value == _AZURE_CHASSIS
             return known("azure" if azure else kind, _DMI)
     cloud = next((kind for texts, kind in _CLOUDS if any(text in firmware for text in texts)), None)
-    whole_machine = "metal" in firmware.lower() if not x86 else not flagged
+    by_name = not x86 or cloud in _TELLS_METAL
+    whole_machine = "metal" in firmware.lower() if by_name else not flagged
     if cloud is not None and not whole_machine:
         return known(cloud, _DMI)
     other = _without_firmware(host, firmware)

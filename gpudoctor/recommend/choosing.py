@@ -24,7 +24,6 @@ from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recomme
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import choice_before_torch, driver_name, driver_needs, driver_to_install
 from gpudoctor.situation.nvidia_driver import cuda_driver, kernel_driver, no_driver, refusal
-from gpudoctor.situation.usable_gpus import RESERVED
 from gpudoctor.step import PlannedFix
 
 
@@ -69,9 +68,9 @@ class _Choosing:
 
     def _choices(self) -> list[Recommended]:
         if self.gpus and self.place in ("jetson", "ngc", "nix"):
-            by_hand = [_by_hand(fix, self.place) for fix in self._elsewhere()]
-            # A wheel may support just this board; an NGC image or a Nix environment takes none.
-            return by_hand + [self._build(c) for c in self.native[:1] if self.place == "jetson"]
+            # An index may have a wheel for this very board; an NGC image or a Nix environment takes none.
+            board = [self._build(choice) for choice in self.native[:1] if self.place == "jetson"]
+            return board or [_by_hand(fix, self.place) for fix in self._elsewhere()]
         if self.gpus and self.place == "conda" and (own := self._from_conda()):
             return [own]
         if not self.gpus:
@@ -349,7 +348,7 @@ def _gpus_that_count(situation: Situation) -> tuple[Gpu, ...]:
     return situation.usable or tuple(
         standing.gpu
         for standing in situation.standings
-        if standing.granted != "no" and standing.selected != "no" and standing.gpu.driver.value not in RESERVED
+        if standing.granted != "no" and standing.selected != "no" and not standing.gpu.reserved
     )
 
 

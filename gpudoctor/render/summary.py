@@ -40,11 +40,9 @@ def headline(report: Report, look: Look) -> Line:
     if unanswered:
         first = [(could_not_check(unanswered[0]), "bold magenta"), (f" [{unanswered[0].id}]", "dim")]
         return [*first, (f"; {counts}" if counts else "", "bold yellow")]
-    failed = " Not all kernels pass: see below." if _failed(report) else ""
-    if warnings:
-        return [(f"{counts}{failed and '.'}{failed}", "bold yellow")]
-    if failed:
-        return [(f"No problem found.{failed}", "bold yellow")]
+    failed = "Not all kernels pass: see below." if _failed(report) else ""
+    if counts or failed:
+        return [(". ".join(filter(None, (counts, failed))), "bold yellow")]
     return _without_problems(report, look)
 
 

@@ -13,7 +13,7 @@ from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.nvidia_driver import cuda_driver, kernel_driver, no_driver, refusal
-from gpudoctor.situation.usable_gpus import RESERVED
+from gpudoctor.situation.virtual_gpu import guest_driver, is_vgpu
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -27,8 +27,12 @@ Option = tuple[InstallDriver, tuple[Gpu, ...]]
 
 def driver_to_install(situation: Situation, gpus: tuple[Gpu, ...] = (), *, why: str = "") -> InstallDriver | None:
     """The driver that supports all GPUs that this machine must drive, and `gpus`; preferably one that runs the
-    present torch. None if no one driver supports them all, or a GPU is unknown."""
-    return driver_serving(situation, gpus_to_drive(situation, gpus), why=why)
+    present torch. None if no one driver supports them all, a GPU is unknown, or no torch build supports any: the
+    driver would help none of them."""
+    driven = gpus_to_drive(situation, gpus)
+    if not any(runs_some_build(situation.matrix, gpu) for gpu in driven):
+        return None
+    return driver_serving(situation, driven, why=why)
 
 
 def driver_serving(situation: Situation, gpus: tuple[Gpu, ...], *, why: str = "") -> InstallDriver | None:
@@ -64,7 +68,7 @@ def gpus_to_drive(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> tuple[Gpu
     and containers choose GPUs for a process, but the kernel module is shared."""
     asked = tuple(gpu for gpu in gpus if gpu.vendor == "nvidia" and gpu.arch.value)
     there = situation.machine.of_vendor("nvidia")
-    others = (gpu for gpu in there if gpu not in asked and gpu.driver.value not in RESERVED)
+    others = (gpu for gpu in there if gpu not in asked and not gpu.reserved)
     ours = (*asked, *(gpu for gpu in others if gpu.arch.value))
     computing = [gpu for gpu in ours if runs_some_build(situation.matrix, gpu)]
     return tuple(gpu for gpu in ours if gpu in asked or gpu in computing) if computing else ours
@@ -186,22 +190,23 @@ def _names(gpus: tuple[Gpu, ...]) -> str:
 
 
 def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
-    """The fix that installs the machine's NVIDIA driver, on the host if this is a container. If no one driver
-    supports these GPUs and the others, the choice that a person has."""
+    """The fix that installs the machine's NVIDIA driver: on the host if this is a container, in Windows if this is
+    WSL. If no one driver supports these GPUs and the others, the choice that a person has."""
+    asked = gpus or situation.machine.of_vendor("nvidia")
+    if situation.machine.system.wsl.known:
+        text = "Update the NVIDIA driver in Windows (not in WSL), then run `wsl --shutdown`."
+        return Fix("Update the NVIDIA driver in Windows", (Manual(text, risk="reboot"),))
+    if asked and not any(runs_some_build(situation.matrix, gpu) for gpu in asked):
+        return no_build_for(asked)
     remedy = driver_to_install(situation, gpus, why=_left_without(situation, gpus))
     if remedy is None:
-        names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus or situation.machine.of_vendor("nvidia")))
+        names = ", ".join(dict.fromkeys(gpu.name for gpu in asked))
         text = f"Install a driver that names {names} in its list of supported GPUs."
         unknown = Fix("Install the GPU's driver", (Manual(text=text, risk="root"),))
         return choose_gpus(situation, gpus) or unknown
     what = driver_name(remedy)
     if any(map(is_vgpu, situation.machine.of_vendor("nvidia"))):
-        text = (
-            f"Ask the hypervisor's administrator for the vGPU guest driver of branch {remedy.branch} (from "
-            "NVIDIA's vGPU software). The drivers on NVIDIA's site, in its CUDA repository and in distributions "
-            "refuse a vGPU. The guest driver must not be newer than the host's vGPU manager allows."
-        )
-        return Fix(f"Install the vGPU guest driver {remedy.branch}", (Manual(text=text, risk="reboot"),))
+        return guest_driver(remedy.branch)
     if situation.in_container:
         return Fix(
             f"Install {what} on the host",
@@ -210,18 +215,17 @@ def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
     return Fix(f"Install {what}", (remedy, Reboot(why="the new kernel module is loaded at boot")))
 
 
-def is_vgpu(gpu: Gpu) -> bool:
-    """Whether a GPU is a slice that a hypervisor lends: its name ends in the profile, as in "NVIDIA A10-24Q"."""
-    profile = gpu.name.rpartition("-")[2]
-    return profile.endswith(("Q", "C", "A", "B", "CME")) and profile.rstrip("QCABME").isdecimal()
+def no_build_for(gpus: tuple[Gpu, ...]) -> Fix:
+    """What is left for GPUs that no torch build supports: no driver helps them."""
+    archs = dict.fromkeys(gpu.arch.value or gpu.name for gpu in gpus)
+    text = f"Use another GPU, or the CPU: no released torch has code for {' and '.join(archs)}, whatever its driver."
+    return Fix("Use another GPU, or the CPU", (Manual(text),))
 
 
 def _left_without(situation: Situation, gpus: tuple[Gpu, ...]) -> str:
     """The GPUs without any torch build that the driver for these GPUs does not support."""
     chosen = gpus_to_drive(situation, gpus)
-    rest = [
-        gpu for gpu in situation.machine.of_vendor("nvidia") if gpu not in chosen and gpu.driver.value not in RESERVED
-    ]
+    rest = [gpu for gpu in situation.machine.of_vendor("nvidia") if gpu not in chosen and not gpu.reserved]
     left = [gpu for gpu in rest if gpu.arch.value and driver_to_install(situation, (*gpus, gpu)) is None]
     if not left:
         return ""

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, SetVariable, Severity
+from gpudoctor.finding import (
+    Device,
+    Evidence,
+    Finding,
+    Fix,
+    InstallSystemPackage,
+    Manual,
+    Reboot,
+    SetVariable,
+    Severity,
+)
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.matrix.rows import IssueCondition, KnownIssue
 from gpudoctor.situation import Situation
-from gpudoctor.situation.known_issues import concerned, holds_for, holds_here, worked_around
+from gpudoctor.situation.known_issues import (
+    concerned,
+    holds_for,
+    holds_here,
+    installed_version,
+    version_beside,
+    worked_around,
+)
 from gpudoctor.situation.nvidia_driver import cuda_driver
 
 GENERAL = "known-issue"
@@ -16,12 +33,18 @@ GENERAL = "known-issue"
 
 
 def _concerned(situation: Situation, when: IssueCondition) -> tuple[Gpu, ...]:
-    """The usable GPUs that a condition is about. Only GPUs of torch's own vendor count, unless it names packages."""
+    """The usable GPUs that a condition is about. Only GPUs of torch's own vendor count; without torch, only for
+    conditions that name packages or firmware."""
     if when.vendor and situation.built_for not in (when.vendor, None):
         return ()
-    if when.vendor and situation.built_for is None and not (when.packages and situation.torch is None):
+    if when.vendor and situation.built_for is None and not (_without_torch(when) and situation.torch is None):
         return ()
     return concerned(when, situation.usable)
+
+
+def _without_torch(when: IssueCondition) -> bool:
+    """Whether a condition is about something that matters without torch, too."""
+    return bool(when.packages or when.firmware)
 
 
 def _matches(situation: Situation, when: IssueCondition) -> bool:
@@ -32,8 +55,12 @@ def _matches(situation: Situation, when: IssueCondition) -> bool:
 
 
 def _version(situation: Situation, package: str) -> str | None:
-    installed = situation.machine.installed(package)
-    return installed.version if installed else None
+    """Version of an installed package. Beside a torch that is only named, and has no files, is the Triton that it
+    pins."""
+    torch = situation.torch
+    if package == "triton" and torch is not None and not torch.path:
+        return version_beside(situation, torch, package)
+    return installed_version(situation, package)
 
 
 def _symptoms(situation: Situation, row: KnownIssue) -> tuple[LogFault, ...]:
@@ -44,19 +71,21 @@ def _symptoms(situation: Situation, row: KnownIssue) -> tuple[LogFault, ...]:
 
 
 def of_slug(situation: Situation, slug: str) -> Iterator[Finding]:
-    """One finding for each row of that slug that matches; rows about a release of the firmware are left to GPD116."""
+    """One finding for each row of that slug that matches."""
     for row in situation.matrix.known_issues():
-        if (
-            row.slug != slug
-            or row.when.firmware
-            or not _matches(situation, row.when)
-            or worked_around(row, situation)
-        ):
+        if row.slug != slug or not _matches(situation, row.when) or worked_around(row, situation):
             continue
         symptoms = _symptoms(situation, row)
         if row.trigger == "symptom" and not symptoms:
             continue
         yield _finding(situation, row, symptoms)
+
+
+def firmware_in_question(situation: Situation) -> bool:
+    """Whether an issue of some firmware release is about a GPU here, and the installed release is not known."""
+    return situation.machine.amd.firmware_package.undecided and any(
+        row.when.firmware and _concerned(situation, row.when) for row in situation.matrix.known_issues()
+    )
 
 
 def _severity(row: KnownIssue, seen: bool) -> Severity:
@@ -77,12 +106,15 @@ def _finding(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, ..
     confidence = (
         "certain" if symptoms else {"high": "likely", "medium": "possible", "low": "possible"}[row.confidence]
     )
+    devices = tuple(Device.of(gpu) for gpu in _concerned(situation, row.when)) if row.when.vendor else ()
     return Finding(
         severity=_severity(row, bool(symptoms)),
         message=f"{leads[row.trigger]}: {text} {row.workaround}".strip(),
         saw=symptoms[-1].line if symptoms else _saw(situation, row),
         want=row.workaround,
         subject=row.id,
+        device=devices[0] if len(devices) == 1 else None,
+        devices=devices,
         confidence=confidence,  # type: ignore[arg-type]
         evidence=_evidence(situation, row, symptoms),
         fixes=(_fix(row),),
@@ -103,10 +135,12 @@ def _evidence(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, .
         found.append(Evidence.of("kernel", system.kernel))
     if when.driver:
         found.append(Evidence("driver", cuda_driver(situation.machine) or situation.machine.amd.module.value or ""))
+    if when.firmware:
+        found.append(Evidence.of("linux-firmware", situation.machine.amd.firmware_package))
     for wanted in when.packages:
         installed = situation.machine.installed(wanted.package)
         found.append(
-            Evidence(wanted.package, installed.version if installed else "", installed.path if installed else "")
+            Evidence(wanted.package, _version(situation, wanted.package) or "", installed.path if installed else "")
         )
     found += [Evidence(item.name, situation.variable(item.name) or "", "environment") for item in when.env]
     found += [Evidence("kernel_log", fault.line, situation.machine.kernel_log.source) for fault in symptoms[-2:]]
@@ -114,5 +148,7 @@ def _evidence(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, .
 
 
 def _fix(row: KnownIssue) -> Fix:
+    if row.when.firmware:
+        return Fix(row.workaround, (InstallSystemPackage("linux-firmware", why=row.workaround), Reboot()))
     settings = tuple(SetVariable(name, value, why=row.symptom) for name, value in row.variables.items())
     return Fix(row.workaround, settings or (Manual(row.workaround),))

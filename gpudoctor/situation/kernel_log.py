@@ -15,6 +15,11 @@ def lines_about(gpu: Gpu, faults: tuple[LogFault, ...]) -> tuple[LogFault, ...]:
     )
 
 
+def names_slot(fault: LogFault, gpu: Gpu) -> bool:
+    """Whether the line names this GPU's slot."""
+    return fault.bdf is not None and bool(lines_about(gpu, (fault,))) and gpu.bdf is not None
+
+
 def log_evidence(situation: Situation, faults: tuple[LogFault, ...]) -> tuple[Evidence, ...]:
     """The last of these lines, and where they were read."""
     log = situation.machine.kernel_log

@@ -61,8 +61,38 @@ def unbuilt_dkms(situation: Situation, vendor: Vendor) -> tuple[DkmsModule, ...]
     return () if any(tree.kernel == kernel and tree.status == "installed" for tree in mine) else mine
 
 
+SECURE_BOOT, LOCKDOWN = "secure-boot-module-rejected", "kernel-lockdown"
+_KEY_REJECTED = "Key was rejected by service"
+"""What Secure Boot nearly always, and other rules seldom, make modprobe print."""
+
+
+def signature_rule(situation: Situation) -> str | None:
+    """The slug of what makes this kernel refuse modules without a trusted signature: Secure Boot, which locks the
+    kernel down as well, or lockdown or module.sig_enforce alone. None if nothing is known to."""
+    system = situation.machine.system
+    if system.secure_boot.value:
+        return SECURE_BOOT
+    enforced = any(map(_enforces_signatures, system.kernel_options.value or ()))
+    return LOCKDOWN if enforced or system.lockdown.value in ("integrity", "confidentiality") else None
+
+
+def signature_refusal(situation: Situation, vendor: Vendor) -> str | None:
+    """The slug of what refused a module of this vendor, if the kernel log has such a line."""
+    lines = key_rejected(situation, vendor)
+    if not lines:
+        return None
+    unknown = situation.machine.system.secure_boot.undecided or any(_KEY_REJECTED in line.line for line in lines)
+    secure_boot = unknown and not any("Lockdown:" in line.line for line in lines)
+    return signature_rule(situation) or (SECURE_BOOT if secure_boot else LOCKDOWN)
+
+
+def _enforces_signatures(option: str) -> bool:
+    name, _, value = option.partition("=")
+    return name == "lockdown" or (name == "module.sig_enforce" and value in ("", "1", "y", "Y"))
+
+
 def key_rejected(situation: Situation, vendor: Vendor) -> tuple[LogFault, ...]:
-    """Lines that say that Secure Boot refused a module of this vendor, or an unnamed module."""
+    """Lines that say that the kernel refused the signature of a module of this vendor, or of an unnamed module."""
     other = re.compile(r"'(amdgpu|amdkcl|amdttm)" if vendor == "nvidia" else r"'nvidia")
     return tuple(
         fault for fault in situation.log_faults("secure-boot-module-rejected") if not other.search(fault.line)
@@ -80,9 +110,16 @@ def kernel_too_old(situation: Situation, gpu: Gpu) -> str | None:
     first, running = target.first_kernel if target else None, situation.machine.system.kernel.value
     if first is None or running is None:
         return None
-    trees = situation.machine.amd.dkms.value or ()
+    trees, module = situation.machine.amd.dkms.value or (), situation.machine.amd.module.value
     stands_in = any(tree.status == "installed" and tree.kernel == running for tree in trees)
+    stands_in = stands_in or module not in (None, "in-tree")  # only AMD's own module states a version
     return first if not stands_in and _numbers(running) < _numbers(first) else None
+
+
+def has_backports(kernel: str) -> bool:
+    """Whether a kernel is one of those to which Red Hat or SUSE add newer GPU drivers: its number does not tell which
+    GPUs it knows ("5.14.0-570.el9", "6.4.0-150600.23")."""
+    return re.search(r"\.el\d|-150\d{3}\.", kernel) is not None
 
 
 def _numbers(kernel: str) -> tuple[int, int]:

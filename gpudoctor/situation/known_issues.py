@@ -44,11 +44,16 @@ def concerned(when: IssueCondition, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 
 
 def holds_here(when: IssueCondition, situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
-    """Whether a condition matches GPUs, system, driver and variables; everything except torch and packages."""
+    """Whether a condition matches GPUs, system, driver, firmware and variables; all except torch and packages."""
     needs_gpu = bool(when.vendor or when.gfx or when.sm or when.min_gpus)
     if needs_gpu and len(concerned(when, gpus)) < (when.min_gpus or 1):
         return False
-    return _system(when, situation) and _driver(when, situation.machine) and _variables(when, situation)
+    return (
+        _system(when, situation)
+        and _driver(when, situation.machine)
+        and _firmware(when, situation.machine)
+        and _variables(when, situation)
+    )
 
 
 def holds_for(when: IssueCondition, build: Build | None, versions: Versions) -> bool:
@@ -98,6 +103,12 @@ def _driver(when: IssueCondition, machine: Machine) -> bool:
     return version is not None and matches(when.driver, version)
 
 
+def _firmware(when: IssueCondition, machine: Machine) -> bool:
+    """Whether the linux-firmware package is of one of the releases named; a release is a date."""
+    version = machine.amd.firmware_package.value
+    return when.firmware is None or (version is not None and matches(when.firmware, version))
+
+
 def _assumed(machine: Machine, what: str) -> bool:
     """Whether nobody stated this: a description left it open."""
     return any(name.startswith(what) for name in machine.assumed)
@@ -125,22 +136,42 @@ def against_builds(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[KnownIs
         row
         for row in situation.matrix.known_issues()
         if (row.trigger == "facts" or (row.trigger == "workload" and row.severity != "note"))
-        and (row.when.torch or row.when.cuda or row.when.rocm)
+        and _about_builds(row.when)
         and concerned(row.when, gpus)
         and holds_here(row.when, situation, gpus)
         and not worked_around(row, situation)
     )
 
 
+def _about_builds(when: IssueCondition) -> bool:
+    """Whether the choice of a build decides about a condition."""
+    own = any(re.match(_TORCHS_OWN, wanted.package) for wanted in when.packages)
+    return own or bool(when.torch or when.cuda or when.rocm)
+
+
 def speaks_against(row: KnownIssue, situation: Situation, build: Build) -> bool:
     """Whether the issue applies to a build, with the packages that it would install."""
 
-    def versions(name: str) -> str | None:
-        if re.match(_TORCHS_OWN, name):
-            release = situation.matrix.release(build.version)
-            pin = release.triton if release and name == "triton" else None
-            return pin.removeprefix("==") if pin and pin.startswith("==") else None
-        installed = situation.machine.installed(name)
-        return installed.version if installed else None
+    return holds_for(row.when, build, lambda name: version_beside(situation, build, name))
 
-    return holds_for(row.when, build, versions)
+
+def version_beside(situation: Situation, build: Build, name: str) -> str | None:
+    """Version of a package where a build that is not installed would be: torch's own come with it."""
+    if not re.match(_TORCHS_OWN, name):
+        return installed_version(situation, name)
+    release, major = situation.matrix.release(build.version), (build.cuda or "").partition(".")[0]
+    if release is None:
+        return None
+    pins = {
+        "triton": release.triton,
+        f"nvidia-cudnn-cu{major}": release.cudnn,
+        f"nvidia-nccl-cu{major}": release.nccl,
+    }
+    pin = (pins.get(name) or "").removeprefix("==")
+    return pin if pin[:1].isdigit() else None
+
+
+def installed_version(situation: Situation, name: str) -> str | None:
+    """Version of an installed package; None if it is missing or unknown."""
+    installed = situation.machine.installed(name)
+    return installed.version if installed else None

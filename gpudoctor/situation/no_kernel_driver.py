@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
+from gpudoctor.finding import Fix
 from gpudoctor.machine import Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation, answer_once
-from gpudoctor.situation.driver_choice import runs_some_build
+from gpudoctor.situation.driver_choice import no_build_for, runs_some_build
 from gpudoctor.situation.gpu_groups import older, together
 from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import (
@@ -17,11 +18,12 @@ from gpudoctor.situation.kernel_modules import (
     core_modules,
     for_running_kernel,
     kernel_too_old,
-    key_rejected,
+    signature_refusal,
+    signature_rule,
     unbuilt_dkms,
 )
 from gpudoctor.situation.nvidia_driver import refusal, refusals
-from gpudoctor.situation.usable_gpus import RESERVED
+from gpudoctor.situation.virtual_gpu import refused_in_guest
 
 RIVALS = ("nouveau", "nova_core", "nova-core", "NovaCore", "nova", "nvidiafb", "rivafb")
 """Kernel drivers that keep NVIDIA's driver from the GPU."""
@@ -42,7 +44,7 @@ def unserved(situation: Situation, vendor: Vendor) -> tuple[Gpu, ...]:
         standing.gpu
         for standing in situation.standings
         if standing.gpu.vendor == vendor
-        and standing.gpu.driver.value not in RESERVED
+        and not standing.gpu.reserved
         and (standing.bound == "no" or (standing.bound == "unknown" and _module_is_out(situation, vendor)))
     )
 
@@ -94,7 +96,7 @@ def weight(situation: Situation, gpu: Gpu) -> Weight:
 def computes(situation: Situation, gpu: Gpu) -> bool:
     """Whether some torch build supports the GPU, or it is too new to be known."""
     if gpu.vendor == "amd":
-        return gpu.arch.known or gpu.driver.value != "radeon"
+        return gpu.driver.value != "radeon" and (gpu.arch.value is None or has_build(situation, gpu))
     return runs_some_build(situation.matrix, gpu)
 
 
@@ -107,6 +109,16 @@ def has_build(situation: Situation, gpu: Gpu) -> bool:
     stands_in = situation.matrix.gfx_of_override(policy.value) if policy and policy.value else None
     carried = {arch for build in situation.matrix.builds() if build.rocm for arch in build.archs or ()}
     return target is None or target.device_extra or not carried.isdisjoint({gfx, stands_in})
+
+
+def worthwhile(situation: Situation, gpus: tuple[Gpu, ...], fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """These fixes of a driver, unless no torch build supports the GPUs: then no driver helps torch. The CPU or
+    another GPU is left, and nothing needs a fix if another GPU does the work."""
+    if any(has_build(situation, gpu) for gpu in gpus):
+        return fixes
+    if any(other not in gpus and has_build(situation, other) for other in situation.usable):
+        return ()
+    return (no_build_for(gpus),)
 
 
 def equal_gpus(situation: Situation, gpus: list[Gpu]) -> list[tuple[Weight, tuple[Gpu, ...]]]:
@@ -134,6 +146,8 @@ def _nvidia_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
         f.bdf for f in lines_about(gpu, situation.log_faults("gpu-off-bus"))
     ):
         yield "gpu-off-bus"
+    if refused_in_guest(situation, gpu):
+        yield "vgpu-guest-driver"
     # A driver that is too old for the GPU is judged with the CUDA that it runs.
     yield from (reason for reason in refusals(situation, gpu) if reason != "driver-too-old")
     if not situation.machine.nvidia.module.known:
@@ -142,13 +156,15 @@ def _nvidia_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
         ready = for_running_kernel(situation, modules) is not None
         if blocked(situation, "nvidia") and (modules or not known):
             yield "module-blacklisted"
-        if key_rejected(situation, "nvidia") and (ready or not known):
-            yield "secure-boot-module-rejected"
+        refused = signature_refusal(situation, "nvidia")
+        if refused and (ready or not known):
+            yield refused
         misbuilt = situation.log_faults("nvidia-dkms-kernel-mismatch") or not ready
         if misbuilt and (modules or unbuilt_dkms(situation, "nvidia")) and situation.machine.system.kernel.known:
             yield "nvidia-dkms-kernel-mismatch"
-        if ready and situation.machine.system.secure_boot.value:
-            yield "secure-boot-module-rejected"
+        enforced = signature_rule(situation)
+        if ready and enforced:
+            yield enforced
     yield "no-driver"
 
 
@@ -156,8 +172,8 @@ def _amd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
     if not situation.in_container and gpu.driver.value != "radeon":
         if blocked(situation, "amd") or "nomodeset" in (situation.machine.system.kernel_options.value or ()):
             yield "module-blacklisted"
-        if key_rejected(situation, "amd"):
-            yield "secure-boot-module-rejected"
+        if refused := signature_refusal(situation, "amd"):
+            yield refused
         misbuilt = unbuilt_dkms(situation, "amd") or situation.log_faults("amd-dkms-kernel-mismatch")
         if misbuilt and not situation.machine.amd.module.known:
             yield "amd-dkms-kernel-mismatch"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gpudoctor.finding import Evidence, ModuleFlavour
 from gpudoctor.machine import Gpu, Machine
-from gpudoctor.matrix.versions import figures
+from gpudoctor.matrix.versions import at_least, figures
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel, version_on_disk
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import DriverVerdict
 
 NVML_NO_PERMISSION, NVML_MISMATCH, NVML_UNKNOWN = 4, 18, 999
-CUDA_NOT_READY, CUDA_MISMATCH, CUDA_UNKNOWN = 802, 803, 999
+CUDA_NOT_INITIALISED, CUDA_NOT_READY, CUDA_MISMATCH, CUDA_UNKNOWN = 3, 802, 803, 999
 
 Refusal = Literal[
     "driver-too-old", "nvidia-driver-dropped-gpu", "blackwell-open-module", "open-module-unsupported-gpu"
@@ -24,7 +24,7 @@ Refusal = Literal[
 than the GPU's last, proprietary where the GPU needs the open modules, or open where the GPU is too old for these."""
 
 _EARLY_OPEN = (560,)
-"""Open modules of older branches support GeForce GPUs only with an extra setting."""
+"""Open modules of older branches support data-centre GPUs, and GeForce GPUs only with an extra setting."""
 
 
 # --- versions --------------------------------------------------------------------------------------
@@ -67,6 +67,12 @@ def no_driver(machine: Machine) -> bool:
 def has_own_numbers(machine: Machine) -> bool:
     """Whether driver numbers are not those of Linux: WSL2 shows Windows' number, Jetson that of L4T."""
     return machine.system.wsl.known or machine.system.jetson.known
+
+
+def has_server_stack(situation: Situation, sm: str) -> bool:
+    """Whether a Jetson has the CUDA of Arm servers, so that wheels for aarch64 start on it."""
+    jetson, soc = situation.machine.system.jetson.value, situation.matrix.soc(sm)
+    return bool(jetson and jetson.l4t and soc and soc.sbsa_from and at_least(jetson.l4t, soc.sbsa_from))
 
 
 # --- what the driver itself says (level driver) ------------------------------------------------------
@@ -171,6 +177,16 @@ def _by_branch_or_flavour(situation: Situation, gpu: Gpu) -> Refusal | None:
         return "blackwell-open-module"
     if rule == "refused" and (flavour == "open" or (flavour is None and says("open-module-unsupported-gpu"))):
         return "open-module-unsupported-gpu"
-    # Early open modules log it if they lack the setting for a GeForce GPU.
-    early = rule == "supported" and flavour == "open" and () < branch < _EARLY_OPEN
+    # Early open modules log it if they lack the setting for a GeForce GPU; the line names none.
+    early = rule == "supported" and flavour == "open" and () < branch < _EARLY_OPEN and not gpu.datacenter
     return "open-module-unsupported-gpu" if early and says("open-module-unsupported-gpu") else None
+
+
+def answers_now(situation: Situation, gpu: Gpu) -> bool | None:
+    """Whether the driver lists the GPU as alive now; None where the driver was not asked."""
+    if gpu.nvml is not None:
+        return not gpu.nvml.lost
+    for api in situation.machine.nvidia.answered:
+        if api.value and api.value.devices is not None and api.value.status == 0:
+            return None if any(not device.bdf for device in api.value.devices) else False
+    return None

@@ -13,9 +13,6 @@ from gpudoctor.machine import DeviceNode, Gpu, Machine, SmokeDevice, Vendor
 
 Answer = Literal["yes", "no", "unknown"]
 
-RESERVED = ("vfio-pci", "pci-stub", "pciback", "xen-pciback", "uio_pci_generic", "igb_uio")
-"""Drivers that hand a GPU to a virtual machine: a choice, never a problem."""
-
 _NVIDIA_CONTROL = "/dev/nvidiactl"
 _NVIDIA_GPU_NODE = r"/dev/nvidia\d+$"
 _REFUSED = ("EACCES", "EPERM")

@@ -23,6 +23,7 @@ from gpudoctor.machine import (
     LoadPath,
     Machine,
     MigDevice,
+    MissingSymbols,
     NvidiaApi,
     NvmlDevice,
     Smoke,
@@ -248,6 +249,18 @@ MACHINES: dict[str, Machine] = {
         variables={"CUDA_VISIBLE_DEVICES": "MIG-cccc"},
     ),
     "torch-wheel-missing": nvidia_machine(torch=torch("2.8.0+cu128", source="description"), python="3.14"),
+    "triton-overwritten": _pinned("triton==3.5.1", {"triton": "3.5.1", "pytorch-triton-rocm": "3.5.1"}),
+    "amdsmi-mismatch": with_environment(
+        amd_machine(packages={"amdsmi": "7.0.2"}),
+        missing_symbols=(
+            MissingSymbols(
+                library="libamd_smi.so",
+                path="/opt/rocm-6.4.0/lib/libamd_smi.so",
+                needed_by=f"{SITE}/amdsmi/amdsmi_wrapper.py",
+                symbols=("amdsmi_get_cpu_affinity_with_scope",),
+            ),
+        ),
+    ),
     "triton-too-old": nvidia_machine(packages={"triton": "3.1.0"}),
     "compute-mode-prohibited": nvidia_machine(nvidia_gpu(nvml=NvmlDevice(index=0, compute_mode="prohibited"))),
     "shm-small": with_system(_DOCKER, shm=known(64 << 20, "/dev/shm")),

@@ -13,7 +13,7 @@ from gpudoctor.isa import Answer, Runs, cuda_runs, gfx_runs
 from gpudoctor.machine import Gpu, Torch, Vendor
 from gpudoctor.matrix.versions import figures, minor, public_version
 from gpudoctor.situation import Situation, answer_once
-from gpudoctor.situation.nvidia_driver import driver_verdict
+from gpudoctor.situation.nvidia_driver import driver_verdict, has_server_stack
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -205,9 +205,16 @@ def cuda_answer(
     """
     verdict = driver_verdict(situation, cuda, driver) if cuda else "unknown"
     readable = None if verdict == "unknown" else verdict == "serves"
+    return cuda_runs(sm, sass, ptx, ptx_readable=readable, tegra=_tegra(situation, sm))
+
+
+def _tegra(situation: Situation, sm: str) -> bool | None:
+    """Whether code for desktop chips does not run because the GPU is a Tegra's. With the CUDA stack of servers it is
+    not known: reports differ (nvidia-holoscan/holohub#1687, conda-forge/pytorch-cpu-feedstock#527)."""
     row = situation.matrix.capability(sm)
-    tegra = situation.machine.system.jetson.known or bool(row and row.tegra)
-    return cuda_runs(sm, sass, ptx, ptx_readable=readable, tegra=tegra)
+    if not situation.machine.system.jetson.known and not (row and row.tegra):
+        return False
+    return None if has_server_stack(situation, sm) else True
 
 
 def _carries_cuda(situation: Situation, torch: Torch, sm: str, code: Code) -> Carried:

@@ -42,6 +42,7 @@ REPAIRED_WITH_TORCH = (
     "cudnn-mismatch",
     "nccl-shadowed",
     "libstdcxx-too-old",
+    "ptxas-too-old",
 )
 """Problems of the present build that vanish with another build."""
 

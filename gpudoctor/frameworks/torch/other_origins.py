@@ -9,7 +9,7 @@ from gpudoctor.isa import dotted
 from gpudoctor.machine import Gpu, Machine, Torch
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
-from gpudoctor.situation.nvidia_driver import driver_verdict
+from gpudoctor.situation.nvidia_driver import driver_verdict, has_server_stack
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -41,7 +41,7 @@ def fixes_elsewhere(place: Place, situation: Situation, gpus: tuple[Gpu, ...], k
     archs = tuple(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))
     wanted = " and ".join(archs) or "the GPU"
     if place == "jetson":
-        return (_by_hand("Use NVIDIA's torch for Jetson", _jetson(situation.machine), "replaces"),)
+        return (_jetson(situation, gpus),)
     if place == "ngc":
         return (_by_hand("Use another tag of the NGC image", _ngc(wanted), "replaces"),)
     if place == "nix":
@@ -57,13 +57,21 @@ def _by_hand(title: str, text: str, risk: Literal["safe", "replaces"]) -> Fix:
     return Fix(title=title, remedies=(Manual(text=text, risk=risk),))
 
 
-def _jetson(machine: Machine) -> str:
-    board = machine.system.jetson.value
+def _jetson(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix:
+    board = situation.machine.system.jetson.value
     release = f" for L4T {board.l4t}" if board and board.l4t else ""
-    return (
+    archs = tuple(gpu.arch.value for gpu in gpus if gpu.arch.value)
+    if any(has_server_stack(situation, arch) for arch in archs):
+        text = (
+            "No wheel of the package index has kernels for this board. Install torch for CUDA 13 from conda-forge, "
+            f'or build it from source with TORCH_CUDA_ARCH_LIST="{";".join(map(dotted, archs))}".'
+        )
+        return _by_hand("Use a torch that is built for this board", text, "replaces")
+    text = (
         f"Install the torch wheel that NVIDIA publishes{release} (JetPack), or start NVIDIA's L4T PyTorch "
         "container: the aarch64 wheels of the package index are built for servers, not for this board."
     )
+    return _by_hand("Use NVIDIA's torch for Jetson", text, "replaces")
 
 
 def _ngc(wanted: str) -> str:

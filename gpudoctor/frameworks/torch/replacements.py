@@ -39,9 +39,9 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
         choices = tuple(choice for choice in choices if choice.extra or not is_build(choice, keep))
     if place in ("jetson", "conda"):
         native = [fix_by(situation, choice, keep) for choice in nearest(situation.matrix, choices, keep)[:1]]
-        if place == "jetson" or not special:
-            return (*special, *native) or (_nothing(gpus),)
-        return special
+        if situation.machine.system.jetson.known and native:
+            return tuple(native)  # an index has a wheel for this very board
+        return special or tuple(native) or (_nothing(gpus),)
     fixes = [*special, *(fix_by(situation, choice, keep) for choice in nearest(situation.matrix, choices, keep))]
     if not fixes:
         fixes += _after_another_change(situation, gpus, keep, rejected)

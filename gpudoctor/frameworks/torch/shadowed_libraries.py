@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
 
 from gpudoctor.finding import (
     AnyRemedy,
@@ -20,26 +21,10 @@ from gpudoctor.finding import (
     UnsetVariable,
 )
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
-from gpudoctor.machine import Distribution, Library
+from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, distribution_of, family_of, stem_of, without_cuda
+from gpudoctor.machine import Distribution, Library, MissingSymbols
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
-
-DISTRIBUTIONS = {
-    "libcudart": "nvidia-cuda-runtime",
-    "libcublas": "nvidia-cublas",
-    "libcublasLt": "nvidia-cublas",
-    "libcudnn": "nvidia-cudnn",
-    "libcusparse": "nvidia-cusparse",
-    "libcusparseLt": "nvidia-cusparselt",
-    "libnvJitLink": "nvidia-nvjitlink",
-    "libcufft": "nvidia-cufft",
-    "libcurand": "nvidia-curand",
-    "libcusolver": "nvidia-cusolver",
-    "libcupti": "nvidia-cuda-cupti",
-    "libnvrtc": "nvidia-cuda-nvrtc",
-    "libnccl": "nvidia-nccl",
-}
-"""The distribution that brings each library, without its CUDA suffix."""
 
 FOUND_LATE = ("libnvJitLink", "libnvrtc")
 """NVIDIA's own libraries ask for these, and their RUNPATH comes after LD_LIBRARY_PATH. torch asks for all others
@@ -54,11 +39,6 @@ FOLDERS_SHARED_BY = ("nvidia-cudnn", "nvidia-nccl")
 # --- what torch was built with ---------------------------------------------------------------------
 
 
-def stem_of(name: str) -> str:
-    """libcudnn of libcudnn.so.9."""
-    return name.partition(".so")[0]
-
-
 @answer_once
 def pins(situation: Situation) -> dict[str, tuple[str, str]]:
     """Torch's pins, by distribution without suffix: (suffix, version); the package index's where torch has none."""
@@ -69,7 +49,7 @@ def pins(situation: Situation) -> dict[str, tuple[str, str]]:
         name, equal, version = line.partition(";")[0].partition("==")
         if equal and name.startswith("nvidia-") and _is_for(situation, line):
             whole = name.strip(" (")
-            base = _without_cuda(whole)
+            base = without_cuda(whole)
             pins[base] = (whole[len(f"{base}-cu") :], version.strip(" )"))
     release = situation.matrix.release(torch.version) if torch else None
     if not pins and torch and release and release.cuda == torch.cuda:
@@ -82,22 +62,24 @@ def pins(situation: Situation) -> dict[str, tuple[str, str]]:
     return pins
 
 
-def _without_cuda(distribution: str) -> str:
-    """nvidia-cublas of nvidia-cublas-cu12."""
-    base, suffixed, cuda = distribution.rpartition("-cu")
-    return base if suffixed and cuda.isdecimal() else distribution
-
-
 def _is_for(situation: Situation, line: str) -> bool:
     """Whether a requirement applies to this processor."""
     _, asked, rest = line.replace(" ", "").partition("platform_machine==")
     return not asked or situation.platform == f"linux-{rest[1:].partition(rest[:1])[0]}"
 
 
+def pin_of(situation: Situation, base: str) -> tuple[str, str] | None:
+    """The pin of one distribution, with that of the cuda-toolkit package, which newer releases of torch require."""
+    toolkit = situation.machine.installed("cuda-toolkit")
+    lines = (re.match(rf"({base}(?:-cu(\d+))?)==([\d.*]+)", line) for line in (toolkit.requires if toolkit else ()))
+    found = next((line for line in lines if line), None)
+    return pins(situation).get(base) or ((found[2] or "", found[3]) if found else None)
+
+
 def wheels_of(situation: Situation, base: str) -> tuple[Distribution, ...]:
     """The installed distributions of that name, for any CUDA."""
     listed = situation.environment.distributions.value if situation.environment else None
-    return tuple(d for d in listed or () if _without_cuda(d.name) == base)
+    return tuple(d for d in listed or () if without_cuda(d.name) == base)
 
 
 def wanted_version(situation: Situation, base: str) -> str | None:
@@ -138,12 +120,29 @@ def in_the_way(situation: Situation, stem: str) -> Library | None:
     return None
 
 
+def family_in_the_way(situation: Situation, family: str) -> tuple[Library, ...]:
+    """The same for a library and all that it opens: libcudnn with libcudnn_ops and the others."""
+    found = situation.environment.libraries.found if situation.environment else ()
+    return tuple(one for one in found if family_of(one.name) == family and _may_win(situation, one))
+
+
+def missing_symbols(situation: Situation, family: str | None = None) -> Iterator[MissingSymbols]:
+    """Where one of NVIDIA's libraries, of that family (None: of any but cuDNN's), lacks what another needs. What is
+    needed at the import is not missing where the import worked."""
+    for one in situation.environment.missing_symbols if situation.environment else ():
+        own = family_of(one.library)
+        if (own == family if family else own in DISTRIBUTIONS and own != "libcudnn") and (
+            one.late or not works(situation)
+        ):
+            yield one
+
+
 def _may_win(situation: Situation, library: Library) -> bool:
     if library.wins is not None:
         return library.wins
     if library.via == "LD_PRELOAD" or stem_of(library.name) in FOUND_LATE:
         return True
-    own = DISTRIBUTIONS.get(stem_of(library.name))
+    own = distribution_of(library.name)
     return own is not None and not wheels_of(situation, own)
 
 
@@ -158,14 +157,17 @@ def shadow_evidence(situation: Situation, library: Library, wanted: str | None) 
 
 def clear_the_way(situation: Situation, library: Library) -> Fix:
     """The fix that lets the loader find the wheel's own library again."""
+    if not library.via.startswith("LD_"):
+        text = f"Remove the package that {library.path} belongs to, or its folder from the loader's configuration."
+        return Fix(f"Remove {library.path} from the system", (Manual(text, risk="root"),))
     return without_folder(situation, library, otherwise=Fix(f"Unset {library.via}", (UnsetVariable(library.via),)))
 
 
 def pinned_again(situation: Situation, base: str, version: str, why: str) -> Fix:
     """Install the pinned version of one of NVIDIA's wheels again."""
-    suffix = pins(situation).get(base, ("", ""))[0]
+    suffix = (pin_of(situation, base) or ("", ""))[0]
     name = f"{base}-cu{suffix}" if suffix else base
-    return Fix(f"Install {name} {version} again", (ReplacePackage(name, f"=={version}", why=why),))
+    return Fix(f"Install {name} {version.removesuffix('.*')} again", (ReplacePackage(name, f"=={version}", why=why),))
 
 
 def two_in_one_folder(situation: Situation, base: str, others: tuple[Distribution, ...], pinned: str) -> Finding:

@@ -54,6 +54,7 @@ def load(api: str, name: str) -> Any:
 SUCCESS, NO_PERMISSION, NOT_FOUND, INSUFFICIENT_SIZE, LOST, RESET_REQUIRED = 0, 4, 6, 7, 15, 16
 NO_FUNCTION = 13
 COMPUTE_MODES = {0: "default", 1: "exclusive", 2: "prohibited", 3: "exclusive"}
+VIRTUALIZATION = {0: "none", 1: "pass-through", 2: "vgpu", 3: "host-vgpu", 4: "host-vsga"}
 FABRIC_STATES = {0: "not-supported", 1: "not-started", 2: "in-progress", 3: "completed"}
 
 
@@ -90,6 +91,25 @@ class FabricInfo(ctypes.Structure):
         ("clique", c_uint),
         ("state", ctypes.c_ubyte),
     ]
+
+
+class LicenseExpiry(ctypes.Structure):
+    _fields_ = [("year", c_uint), ("parts", ctypes.c_ushort * 5), ("status", ctypes.c_ubyte)]
+
+
+class LicensableFeature(ctypes.Structure):
+    _fields_ = [
+        ("code", c_uint),
+        ("licensed", c_uint),
+        ("info", ctypes.c_char * 128),
+        ("product", ctypes.c_char * 128),
+        ("enabled", c_uint),
+        ("expiry", LicenseExpiry),
+    ]
+
+
+class LicensableFeatures(ctypes.Structure):
+    _fields_ = [("supported", ctypes.c_int), ("count", c_uint), ("features", LicensableFeature * 3)]
 
 
 class Nvml:
@@ -177,7 +197,20 @@ def nvml_device(nvml: Nvml, index: int) -> dict[str, Any]:
     fabric = FabricInfo()
     if nvml.call("nvmlDeviceGetGpuFabricInfo", handle, byref(fabric)) == SUCCESS:
         device["fabric"] = FABRIC_STATES.get(fabric.state)
+    device.update(nvml_virtualization(nvml, handle))
     return device
+
+
+def nvml_virtualization(nvml: Nvml, handle: Any) -> dict[str, Any]:
+    """Whether the GPU is whole, passed through, or lent; and whether a vGPU has its licence."""
+    mode = nvml.number("nvmlDeviceGetVirtualizationMode", handle)
+    found: dict[str, Any] = {"virtualization": VIRTUALIZATION.get(-1 if mode is None else mode)}
+    if found["virtualization"] == "vgpu":
+        licences = LicensableFeatures()
+        if nvml.call("nvmlDeviceGetGridLicensableFeatures_v4", handle, byref(licences)) == SUCCESS:
+            enabled = [feature for feature in licences.features[: min(licences.count, 3)] if feature.enabled]
+            found["licensed"] = any(feature.licensed for feature in enabled) if enabled else None
+    return found
 
 
 def nvml_pci(nvml: Nvml, handle: Any) -> dict[str, Any]:

@@ -19,14 +19,16 @@ from gpudoctor.frameworks.torch.probes.files import (
 )
 from gpudoctor.frameworks.torch.probes.libraries import interpreter_rpath, walk_libraries
 from gpudoctor.host import Host
-from gpudoctor.machine import DamagedFile, Distribution, Torch, TorchCopy, known, unknown
+from gpudoctor.machine import DamagedFile, Distribution, MissingSymbols, Torch, TorchCopy, known, unknown
 from gpudoctor.probes.distributions import channel_of
 from gpudoctor.probes.environment_libraries import (
     cxx_runtime,
     foreign_libraries,
     missing_libraries,
+    on_a_variable,
     system_libraries,
 )
+from gpudoctor.probes.late_libraries import late_libraries, other_wheels
 from gpudoctor.probes.python_layout import Layout
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
 
@@ -44,8 +46,22 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
     if unseen and record:
         source = f"{record.path} (the recording holds nothing else of this torch)"
     rpath = interpreter_rpath(host, around.layout.interpreter)
-    walk = walk_libraries(host, first.path, around.path, rpath)
+    mixed = other_wheels(around.distributions)
+    late = late_libraries(around.late, around.distributions)
+    deep = bool(mixed) or on_a_variable(around.environ)
+    walk = walk_libraries(host, first.path, around.path, rpath, late.opened, deep=deep)
     system = system_libraries(host, around.environ, walk)
+    foreign = foreign_libraries(host, around.environ, walk, first.path)
+    missing: tuple[MissingSymbols, ...] = ()
+    if mixed or foreign.found:
+        from gpudoctor.probes.library_symbols import missing_symbols, without_unloadable
+
+        missing = missing_symbols(host, walk, foreign, mixed, late.dispatchers)
+        foreign, missing = without_unloadable(walk, foreign, missing)
+    if file.hip or file.rocm:
+        from gpudoctor.probes.amdsmi import amdsmi_misfit
+
+        missing += amdsmi_misfit(host, around.path, first.path, around.environ)
     found = Torch(
         version=file.version,
         build=build_of(file) or _cpu_build(host, around, first.path, file),
@@ -66,7 +82,8 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
     stdcxx, stdcxx_path = cxx_runtime(host, walk, system, rpath)
     return InstalledTorch(
         torch=known(found, source),
-        libraries=foreign_libraries(host, around.environ, walk),
+        libraries=foreign,
+        missing_symbols=missing,
         libstdcxx=stdcxx,
         libstdcxx_path=stdcxx_path,
     )

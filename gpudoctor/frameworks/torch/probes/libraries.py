@@ -8,12 +8,14 @@ one loaded name serves all. So every folder found counts for every library.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from msgspec import Struct
 
 from gpudoctor.codeobjects.elf import Elf, NotReadable, open_elf
+from gpudoctor.frameworks.torch.nvidia_wheels import stem_of
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, absent, known, unknown
 from gpudoctor.matrix.versions import figures
@@ -22,6 +24,7 @@ from gpudoctor.probes.listing import Listing
 from gpudoctor.probes.load_path import DRIVER_OWN
 
 _MOST_LIBRARIES = 150
+_MOST_SOURCE = 1 << 20
 _OF_TORCH = ("libtorch", "libc10", "libshm", "libcaffe2", "libtriton", "_C.")
 _STDCXX = "libstdc++.so.6"
 
@@ -35,6 +38,8 @@ class Asked(Struct, frozen=True):
     runpath_folders: tuple[str, ...]
     path: str | None
     """Its path in the environment; None if only the system might have it."""
+    late: bool = False
+    """Asked for only after the import, by dlopen or by what was opened so."""
 
 
 class LibraryWalk(Struct, frozen=True):
@@ -42,6 +47,8 @@ class LibraryWalk(Struct, frozen=True):
     could not be read."""
 
     asked: tuple[Asked, ...]
+    needs: Mapping[str, tuple[str, ...]]
+    """What each library that was read asks for at its start, by path."""
     glibcxx: Fact[str]
     glibc: Fact[str]
     complete: bool
@@ -53,13 +60,26 @@ class LibraryWalk(Struct, frozen=True):
     @property
     def of_the_system(self) -> tuple[str, ...]:
         """Names that the environment does not have, without the driver's, which the driver's own facts cover."""
-        return tuple(a.name for a in self.asked if a.path is None and not a.name.startswith(DRIVER_OWN))
+        names = (asked.name for asked in self.asked if asked.path is None and not asked.late)
+        return tuple(name for name in names if not name.startswith(DRIVER_OWN))
 
 
-def walk_libraries(host: Host, torch: str, path: ImportPath, interpreter_rpath: tuple[str, ...]) -> LibraryWalk:
-    """Follow what the torch folder `torch` needs. `interpreter_rpath` are the folders of its python's DT_RPATH."""
-    walk = _Walk(host, tuple(_preloaded(host, torch, path)))
-    walk.start(torch, interpreter_rpath)
+def walk_libraries(
+    host: Host,
+    torch: str,
+    path: ImportPath,
+    interpreter_rpath: tuple[str, ...],
+    late: Mapping[str, tuple[str, ...]],
+    *,
+    deep: bool = False,
+) -> LibraryWalk:
+    """Follow what the torch folder `torch` needs. `interpreter_rpath` are the folders of its python's DT_RPATH.
+
+    `late` names the libraries that others open when they need them, by their first parts ("libcudnn_ops"); with
+    `deep` these are read and followed, too.
+    """
+    walk = _Walk(host, tuple(_preloaded(host, torch, path)), late)
+    walk.start(torch, interpreter_rpath, deep=deep)
     walk.ask_triton(path)
     return walk.result()
 
@@ -110,6 +130,16 @@ def highest(versions: Iterable[str | None]) -> str | None:
     return max((v for v in versions if v), key=figures, default=None)
 
 
+def loaded_by_torch(host: Host, torch: str) -> frozenset[str]:
+    """First parts of the names of libraries that torch loads from the wheels by their paths, before any library asks
+    for them ("libnvJitLink"): torch/__init__.py says which."""
+    text = host.text(posixpath.join(torch, "__init__.py"), _MOST_SOURCE).value or ""
+    start = text.partition("def _load_global_deps")[2].partition("except OSError")[0]
+    listed = text.partition("def _preload_cuda_deps(err")[2].partition("\ndef ")[0]
+    source = start + listed if "_preload_cuda_deps()" in start else start
+    return frozenset(re.findall(r'"(lib[\w-]+)\.so[^"]*"\)', source))
+
+
 def _preloaded(host: Host, torch: str, path: ImportPath) -> Iterator[str]:
     """Folders that torch preloads from, or finds beside itself, whatever its libraries say."""
     yield posixpath.join(torch, "lib")
@@ -125,54 +155,85 @@ def _preloaded(host: Host, torch: str, path: ImportPath) -> Iterator[str]:
 
 
 class _Walk:
-    def __init__(self, host: Host, folders: tuple[str, ...]) -> None:
+    def __init__(self, host: Host, folders: tuple[str, ...], late: Mapping[str, tuple[str, ...]]) -> None:
         self._host = host
+        self._late = late
         self._listing = Listing(host)
         self._folders = dict.fromkeys(folders)
         self._asked: dict[str, Asked] = {}
-        self._read: set[str] = set()
+        self._needs: dict[str, tuple[str, ...]] = {}
+        self._openers: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = []
         self._glibcxx: dict[str, str] = {}
         self._glibc: dict[str, str] = {}
+        self._interpreter_rpath: tuple[str, ...] = ()
         self._complete = True
 
-    def start(self, torch: str, rpath: tuple[str, ...]) -> None:
+    def start(self, torch: str, rpath: tuple[str, ...], *, deep: bool) -> None:
         names = self._listing.names(torch) or frozenset()
         roots = [posixpath.join(torch, "lib/libtorch_global_deps.so")]
         extensions = (name for name in sorted(names) if name.startswith("_C.") and name.endswith(".so"))
         roots += [posixpath.join(torch, name) for name in extensions]
-        pending = [(root, rpath) for root in roots if self._host.exists(root)]
+        self._interpreter_rpath = rpath
+        self._follow_all([(root, rpath) for root in roots if self._host.exists(root)], late=False)
+        while self._openers:
+            openers, self._openers = self._openers, []
+            opened = [request for opener in openers for request in self._open(*opener)]
+            if deep:
+                self._follow_all(opened, late=True)
+
+    def _follow_all(self, pending: list[tuple[str, tuple[str, ...]]], *, late: bool) -> None:
         while pending:
             following: list[tuple[str, tuple[str, ...]]] = []
             for path, inherited in pending:
-                following.extend(self._follow(path, inherited))
+                following.extend(self._follow(path, inherited, late=late))
             # A folder found later may hold a name that was asked for earlier.
-            following.extend((path, rpath) for path in self._found_late())
+            following.extend((path, self._interpreter_rpath) for path in self._found_late())
             pending = following
 
-    def _follow(self, path: str, inherited: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    def _follow(self, path: str, inherited: tuple[str, ...], *, late: bool) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Read one library; yields the libraries that it loads for the first time."""
-        if path in self._read:
+        if path in self._needs:
             return
-        self._read.add(path)
-        heads = read_elf(self._host, path) if len(self._read) <= _MOST_LIBRARIES else None
+        heads = read_elf(self._host, path) if len(self._needs) < _MOST_LIBRARIES else None
+        self._needs[path] = heads.needed if heads else ()
         if heads is None:
-            self._complete = False
+            self._complete = self._complete and late
             return
-        self._note_versions(path, heads)
+        if not late:
+            self._note_versions(path, heads)
         origin = posixpath.dirname(path)
         runpath, whole = _expanded(heads.runpath, origin)
         own, own_whole = _expanded(heads.rpath, origin)
         rpath = () if heads.runpath else (*own, *inherited)
-        self._complete = self._complete and whole and own_whole
+        self._complete = self._complete and (late or (whole and own_whole))
         self._folders.update(dict.fromkeys((*rpath, *runpath)))
         for name in heads.needed:
-            if name not in self._asked:
-                found = self._find(name)
-                self._asked[name] = Asked(
-                    name=name, by=path, rpath_folders=rpath, runpath_folders=runpath, path=found
-                )
-                if found is not None:
-                    yield found, rpath
+            yield from self._ask(name, path, rpath, runpath, late=late)
+        if stem_of(posixpath.basename(path)) in self._late:
+            self._openers.append((path, rpath, runpath))
+
+    def _ask(
+        self, name: str, by: str, rpath: tuple[str, ...], runpath: tuple[str, ...], *, late: bool
+    ) -> Iterator[tuple[str, tuple[str, ...]]]:
+        if name not in self._asked:
+            found = self._find(name)
+            self._asked[name] = Asked(
+                name=name, by=by, rpath_folders=rpath, runpath_folders=runpath, path=found, late=late
+            )
+            if found is not None:
+                yield found, rpath
+
+    def _open(
+        self, path: str, rpath: tuple[str, ...], runpath: tuple[str, ...]
+    ) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """What a library opens when it needs it, in the release that lies beside it."""
+        folder, file = posixpath.split(path)
+        beside = self._listing.names(folder) or frozenset()
+        for stem in self._late[stem_of(file)]:
+            same = stem + file.removeprefix(stem_of(file))
+            named = (name for name in sorted(beside) if re.fullmatch(rf"{re.escape(stem)}\.so\.\d+\.\d+", name))
+            name = same if same in beside else next(named, same)
+            yield from self._ask(name, path, rpath, runpath, late=True)
 
     def ask_triton(self, path: ImportPath) -> None:
         """Triton's library is loaded later than torch's, and with the same libstdc++."""
@@ -207,6 +268,7 @@ class _Walk:
                     rpath_folders=asked.rpath_folders,
                     runpath_folders=asked.runpath_folders,
                     path=path,
+                    late=asked.late,
                 )
                 found.append(path)
         return found
@@ -214,6 +276,7 @@ class _Walk:
     def result(self) -> LibraryWalk:
         return LibraryWalk(
             asked=tuple(self._asked.values()),
+            needs=self._needs,
             glibcxx=self._highest_asked(self._glibcxx),
             glibc=self._highest_asked(self._glibc),
             complete=self._complete,
@@ -224,7 +287,7 @@ class _Walk:
         needed = highest(versions.values())
         if needed is not None:
             return known(needed, next(path for path, version in versions.items() if version == needed))
-        if self._read and self._complete:
+        if self._needs and self._complete:
             return absent("symbol versions of torch's libraries", "they ask for none")
         return unknown("torch's libraries could not be read")
 

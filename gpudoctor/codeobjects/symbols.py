@@ -1,0 +1,82 @@
+"""The symbols that a library provides, and those that it needs of another one (.dynsym, .gnu.version).
+
+Source: System V gABI chapter 4; the Linux Standard Base on symbol versioning.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from gpudoctor.codeobjects.bounded import NotReadable
+from gpudoctor.codeobjects.elf import Elf, Section
+
+_SHT_DYNSYM, _SHT_VERSYM, _SHT_VERNEED = 11, 0x6FFFFFFF, 0x6FFFFFFE
+_SYMBOL = struct.Struct("<IBBH16x")
+_NEED, _NEED_NAME = struct.Struct("<2xHIII"), struct.Struct("<6xHII")
+_HIDDEN = 0x8000
+_WEAK = 2
+_MOST_SYMBOLS = 1 << 18
+_MOST_NEEDS = 4096
+
+
+def provided(elf: Elf) -> frozenset[str]:
+    """Names of the symbols that other libraries find in it."""
+    return frozenset(elf.string(name) for name, _, section in _symbols(elf) if section)
+
+
+def needed_of(elf: Elf, library: str) -> frozenset[str]:
+    """Names of the symbols that it needs of `library` (a soname), as the symbols' versions say; weak ones may be
+    missing. A library without symbol versions says nothing."""
+    table, needs = _section(elf, _SHT_VERSYM), _section(elf, _SHT_VERNEED)
+    if table is None or needs is None:
+        return frozenset()
+    indices = set(_version_indices(elf, needs, library))
+    if not indices:
+        return frozenset()
+    content = elf.file.read(table.offset, table.size - table.size % 2)
+    versions = struct.unpack(f"<{len(content) // 2}H", content)
+    return frozenset(
+        elf.string(name)
+        for (name, info, section), version in zip(_symbols(elf), versions, strict=False)
+        if not section and info >> 4 != _WEAK and version & ~_HIDDEN in indices
+    )
+
+
+def _section(elf: Elf, kind: int) -> Section | None:
+    return next((section for section in elf.sections if section.kind == kind), None)
+
+
+def _symbols(elf: Elf) -> Iterator[tuple[int, int, int]]:
+    """Name, binding and section of every dynamic symbol; section 0: it is needed, not provided."""
+    table = _section(elf, _SHT_DYNSYM)
+    if table is None:
+        raise NotReadable("no table of dynamic symbols")
+    if table.size > _MOST_SYMBOLS * _SYMBOL.size:
+        raise NotReadable(f"absurd size: symbols of {table.size} bytes")
+    content = elf.file.read(table.offset, table.size - table.size % _SYMBOL.size)
+    for name, info, _, section in _SYMBOL.iter_unpack(content):
+        yield name, info, section
+
+
+def _version_indices(elf: Elf, needs: Section, library: str) -> Iterator[int]:
+    """The numbers that stand for versions of `library` in the table of the symbols' versions."""
+    content = elf.file.read(needs.offset, needs.size)
+    at, left = 0, _MOST_NEEDS
+    try:
+        while True:
+            count, file, first, following = _NEED.unpack_from(content, at)
+            name_at = at + first
+            for _ in range(count if elf.string(file) == library else 0):
+                left -= 1
+                if left < 0:
+                    raise NotReadable("absurd size: too many symbol versions")
+                index, _, step = _NEED_NAME.unpack_from(content, name_at)
+                yield index
+                name_at += step
+            left -= 1
+            if not following or left < 0:
+                return
+            at += following
+    except struct.error:
+        raise NotReadable("malformed: symbol versions outside of their section") from None

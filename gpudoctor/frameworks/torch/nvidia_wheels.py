@@ -1,0 +1,41 @@
+"""Which of NVIDIA's wheels brings which library, and which of them torch pins."""
+
+from __future__ import annotations
+
+DISTRIBUTIONS = {
+    "libcudart": "nvidia-cuda-runtime",
+    "libcublas": "nvidia-cublas",
+    "libcublasLt": "nvidia-cublas",
+    "libcudnn": "nvidia-cudnn",
+    "libcusparse": "nvidia-cusparse",
+    "libcusparseLt": "nvidia-cusparselt",
+    "libnvJitLink": "nvidia-nvjitlink",
+    "libcufft": "nvidia-cufft",
+    "libcurand": "nvidia-curand",
+    "libcusolver": "nvidia-cusolver",
+    "libcupti": "nvidia-cuda-cupti",
+    "libnvrtc": "nvidia-cuda-nvrtc",
+    "libnccl": "nvidia-nccl",
+}
+"""The distribution that brings each library, without its CUDA suffix."""
+
+
+def stem_of(name: str) -> str:
+    """libcudnn of libcudnn.so.9."""
+    return name.partition(".so")[0]
+
+
+def family_of(name: str) -> str:
+    """libcudnn of libcudnn_ops.so.9, libnvrtc of libnvrtc-builtins.so.12.8: what one wheel brings together."""
+    return stem_of(name).partition("_")[0].partition("-")[0]
+
+
+def distribution_of(name: str) -> str | None:
+    """nvidia-cudnn of libcudnn_ops.so.9."""
+    return DISTRIBUTIONS.get(family_of(name))
+
+
+def without_cuda(distribution: str) -> str:
+    """nvidia-cublas of nvidia-cublas-cu12."""
+    base, suffixed, cuda = distribution.rpartition("-cu")
+    return base if suffixed and cuda.isdecimal() else distribution

@@ -1,0 +1,53 @@
+"""What the installed NVIDIA wheels are held against: torch's pins, and the libraries that others open late."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, without_cuda
+from gpudoctor.machine import Distribution
+from gpudoctor.matrix.rows import LateLibrary
+from gpudoctor.matrix.versions import package_matches
+
+_PIN = r"(nvidia-[\w-]+?)\s*\(?==\s*(\d+(?:\.\d+)*(?:\.\*)?)"
+_PINNING = ("torch", "cuda-toolkit")
+
+
+def other_wheels(distributions: Iterable[Distribution]) -> frozenset[str]:
+    """NVIDIA's wheels, without CUDA suffix, that are installed in another version than torch requires."""
+    listed = {one.name: one for one in distributions}
+    pins: dict[str, list[str]] = {}
+    for name in _PINNING:
+        for line in listed[name].requires if name in listed else ():
+            if pin := re.match(_PIN, line):
+                pins.setdefault(pin[1], []).append(f"=={pin[2]}")
+    return frozenset(
+        without_cuda(name)
+        for name, wanted in pins.items()
+        if name in listed and not any(package_matches(one, listed[name].version) for one in wanted)
+    )
+
+
+class LateLibraries(Struct, frozen=True):
+    """First parts of names ("libcudnn_ops"), by that of the library that opens them."""
+
+    opened: dict[str, tuple[str, ...]]
+    dispatchers: dict[str, tuple[str, ...]]
+    """Those whose own functions only call what they open."""
+
+
+def late_libraries(rows: Iterable[LateLibrary], distributions: Iterable[Distribution]) -> LateLibraries:
+    """What the installed releases open when they need it."""
+    opened: dict[str, tuple[str, ...]] = {}
+    dispatchers: dict[str, tuple[str, ...]] = {}
+    versions = {without_cuda(one.name): one.version for one in distributions}
+    for row in rows:
+        version = versions.get(distribution_of(row.opener) or "")
+        if row.version is None or version is None or package_matches(row.version, version):
+            opened[row.opener] = (*opened.get(row.opener, ()), *row.opens)
+            if row.dispatches:
+                dispatchers[row.opener] = (*dispatchers.get(row.opener, ()), *row.opens)
+    return LateLibraries(opened=opened, dispatchers=dispatchers)

@@ -1,0 +1,74 @@
+"""Parts of GPUs that a hypervisor lends (NVIDIA vGPU): which GPUs are such, and what their type allows."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpudoctor.finding import Fix, Manual
+from gpudoctor.machine import Gpu, LogFault
+from gpudoctor.matrix.names import vgpu_series
+from gpudoctor.matrix.versions import figures
+from gpudoctor.situation import Situation
+from gpudoctor.situation.kernel_log import lines_about
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import VgpuSeries
+
+_LENT = ("host-vgpu", "host-vsga")
+_HOST_MODULE = "nvidia_vgpu_vfio"
+_UNSUPPORTED = "nvidia-unsupported"
+
+
+def is_vgpu(gpu: Gpu) -> bool:
+    """Whether a GPU is a part that a hypervisor lends: NVML says so, else its name ends in the type of a vGPU
+    ("NVIDIA A10-24Q")."""
+    mode = gpu.nvml.virtualization if gpu.nvml else None
+    return mode == "vgpu" if mode else vgpu_series(gpu.name) is not None
+
+
+def series_of(situation: Situation, gpu: Gpu) -> VgpuSeries | None:
+    """What the matrix knows of a vGPU's series."""
+    series = vgpu_series(gpu.name) if is_vgpu(gpu) else None
+    return next((row for row in situation.matrix.tables.vgpu_series if row.series == series), None)
+
+
+def hosts_vgpus(situation: Situation) -> bool:
+    """Whether the driver is that of a vGPU host, which has no CUDA."""
+    modes = [gpu.nvml.virtualization for gpu in situation.machine.of_vendor("nvidia") if gpu.nvml]
+    loaded = situation.machine.nvidia.modules_loaded.value or ()
+    return any(mode in _LENT for mode in modes) or _HOST_MODULE in loaded
+
+
+def refused_in_guest(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
+    """Lines of a driver that says in a virtual machine that it does not support the GPU, though it is made for that
+    chip: the GPU is a vGPU, and needs the guest driver."""
+    machine = situation.machine
+    log = machine.kernel_log.value
+    if log is None or not machine.system.virtual_machine.known or machine.system.wsl.known or not gpu.arch.value:
+        return ()
+    lines = lines_about(gpu, tuple(fault for fault in log.faults if fault.kind == _UNSUPPORTED))
+    return tuple(line for line in lines if _made_for(situation, gpu, line))
+
+
+def _made_for(situation: Situation, gpu: Gpu, line: LogFault) -> bool:
+    """Whether the driver that a line names drives this chip if it is whole."""
+    named = re.search(r"not supported by the (?:NVRM: )?(?:NVIDIA )?(\d+\.\d+(?:\.\d+)?)", line.line)
+    first = situation.matrix.first_driver(gpu.arch.value or "", gpu.chip)
+    last = situation.matrix.last_branch(gpu.arch.value or "")
+    if named is None:
+        return False
+    driver = figures(named[1])
+    return (first is None or driver >= figures(first)) and (last is None or driver[:1] <= figures(last)[:1])
+
+
+def guest_driver(branch: str = "") -> Fix:
+    """The fix that gives a vGPU its driver. The host's branch decides; only its administrator knows it."""
+    which = f"of branch {branch} " if branch else ""
+    text = (
+        f"Ask the hypervisor's administrator for the vGPU guest driver {which}(from NVIDIA's vGPU software). The "
+        "drivers on NVIDIA's site, in its CUDA repository and in distributions refuse a vGPU. The guest driver must "
+        "be of the branch of the host's vGPU manager, or of the branch before it (of two long-term branches, the "
+        "one before): never newer."
+    )
+    return Fix(f"Install the vGPU guest driver {branch}".rstrip(), (Manual(text=text, risk="reboot"),))

@@ -1,0 +1,63 @@
+"""A few of `python -m tests.broken_environments`: a broken CPU build of torch, and healthy ones that look odd.
+
+GPUDOCTOR_TEST_PYTHON names the interpreter of a venv with such a torch; its copies share its files.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.broken_environments import ENTRIES, Measurement, line
+
+PYTHON = os.environ.get("GPUDOCTOR_TEST_PYTHON", "")
+BASE = Path(PYTHON).parent.parent
+NAMED = {entry.name: entry for entry in ENTRIES}
+
+BROKEN = (
+    "libtorch_cpu.so cut short",
+    "libtorch_python.so empty",
+    "a library of torch deleted",
+    "a module of torch cut in the middle",
+    "torch.py in the working folder",
+)
+HEALTHY = (
+    "LD_PRELOAD names nothing",
+    "a .pth file with a folder of one's own",
+    "packages of the system are visible",
+    "PYTHONPATH with modules of one's own",
+    "a working folder full of a project's modules",
+    "no bytecode",
+    "headers and tests of torch removed from a CPU build",
+    "stubs of one's own",
+    "a user site that a venv does not use",
+    "the venv is a symbolic link",
+    "a path with spaces",
+    "scripts that are listed and not there",
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where copies lie."""
+    if not PYTHON:
+        pytest.skip("GPUDOCTOR_TEST_PYTHON names no interpreter with torch")
+    if not any(BASE.glob("lib/python3*/site-packages/torch-*+cpu.dist-info")):
+        pytest.skip(f"{BASE} is no venv with a CPU build of torch")
+    if BASE.stat().st_dev != tmp_path.stat().st_dev:
+        pytest.skip(f"{BASE} lies on another file system than {tmp_path}: it cannot be copied by hard links")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_environment_is_called_broken_with_its_cause(name: str, folder: Path) -> None:
+    row = Measurement({"cpu": BASE}, folder, level="quick", repair=False).row(NAMED[name])
+    assert (row["outcome"], row["expected"]) == ("right", True), line(row)
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_environment_that_looks_odd_raises_no_alarm(name: str, folder: Path) -> None:
+    row = Measurement({"cpu": BASE}, folder, level="static", repair=False).row(NAMED[name])
+    assert (row["outcome"], row["expected"]) == ("silent", True), line(row)
