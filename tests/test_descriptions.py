@@ -129,7 +129,7 @@ def test_the_assumed_python_is_one_that_the_torch_has(torch: str, python: str) -
         ("Adreno 740", "Qualcomm"),
         ("MTT S80", "Moore Threads"),
         ("Ascend 910B", "Huawei"),
-        ("Radeon R9 290X", "before ROCm"),
+        ("Radeon HD 6970", "before ROCm"),
     ],
 )
 def test_a_name_that_is_no_gpu_for_us_is_said_to_be_so_without_neighbours(name: str, told: str) -> None:
