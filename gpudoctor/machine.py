@@ -852,6 +852,8 @@ class Machine(Record, frozen=True):
     kernel_log: Fact[KernelLog] = unknown("not probed")
     smoke: Smoke | None = None
     """The results of the smoke kernels, if they ran."""
+    errors: tuple[str, ...] = ()
+    """Error messages that a person saw there, as they were printed."""
     level: Level = "static"
     """How deep it was probed."""
     assumed: tuple[str, ...] = ()

@@ -284,6 +284,41 @@ class TorchBuild(Row, frozen=True, kw_only=True):
     """An extra that selects device code: "device-{gfx}" makes torch[device-gfx1031]."""
 
 
+class OldTorchBuilds(Row, frozen=True, kw_only=True):
+    """Builds of torch before 1.13 that share their architectures. They are judged where they are installed or
+    described, and never proposed."""
+
+    torch: tuple[str, ...]
+    """Versions, without local part."""
+    builds: tuple[str, ...]
+    """cu102, rocm4.2 ..."""
+    pythons: tuple[str, ...]
+    archs: tuple[str, ...]
+    ptx: tuple[str, ...] = ()
+    on_pypi: bool = False
+    """Whether it is the package index's own build, too."""
+    basis: Basis = "documented"
+
+
+class NgcImage(Row, frozen=True, kw_only=True):
+    """What a release of NVIDIA's PyTorch image holds."""
+
+    release: str
+    """"25.10"."""
+    cuda: str
+
+
+class OtherName(Row, frozen=True, kw_only=True):
+    """Names that stand for no GPU that is checked, or for many: what to say of them."""
+
+    id: str
+    name: str
+    """Regular expression, searched for in a lower-case name that no GPU has."""
+    says: str
+    example: str
+    """A real name that the pattern matches (checked at load)."""
+
+
 class PublishedArchs(Row, frozen=True, kw_only=True):
     """The GPUs for which a publisher outside the wheel indexes builds torch; used if its libraries cannot be read."""
 
@@ -364,6 +399,15 @@ class Distribution(Row, frozen=True, kw_only=True):
     """Its C library: "glibc 2.31" or "musl"."""
 
 
+class DistributionKin(Row, frozen=True, kw_only=True):
+    """A Linux distribution by the ID of its os-release, with its ID_LIKE."""
+
+    id: str
+    like: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    """How people call it, too, in lower case."""
+
+
 class BaseImage(Row, frozen=True, kw_only=True):
     """What a public container image holds. A field that is None may be a group of the pattern: the tag tells.
     A group `distribution` names a row of that table, which gives the image's Python."""
@@ -406,6 +450,8 @@ class TorchRelease(Row, frozen=True, kw_only=True):
     requires_python: str = ""
     glibc: str | None = None
     """Oldest glibc that its wheels run with, by their platform tag or the symbols that they need."""
+    all_builds_of: tuple[str, ...] = ()
+    """Platforms of which torch_builds has every build of this release: what is missing there was never published."""
 
 
 class Companion(Row, frozen=True, kw_only=True):
@@ -636,6 +682,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     nvidia_kernel_limits: tuple[NvidiaKernelLimit, ...] = ()
     gfx_targets: tuple[GfxTarget, ...] = ()
     amd_gpus: tuple[AmdGpu, ...] = ()
+    other_names: tuple[OtherName, ...] = ()
     gpu_rates: tuple[GpuRates, ...] = ()
     rocm_releases: tuple[RocmRelease, ...] = ()
     rocm_driver_window: tuple[RocmDriverWindow, ...] = ()
@@ -644,10 +691,13 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     hipblaslt_use: tuple[HipblasltUse, ...] = ()
     wsl_rocm: tuple[WslSupport, ...] = ()
     torch_builds: tuple[TorchBuild, ...] = ()
+    old_torch_builds: tuple[OldTorchBuilds, ...] = ()
+    ngc_images: tuple[NgcImage, ...] = ()
     published_archs: tuple[PublishedArchs, ...] = ()
     wheel_indexes: tuple[WheelIndex, ...] = ()
     wheel_index: WheelIndexOverride | None = None
     distributions: tuple[Distribution, ...] = ()
+    distribution_kin: tuple[DistributionKin, ...] = ()
     base_images: tuple[BaseImage, ...] = ()
     torch_releases: tuple[TorchRelease, ...] = ()
     companions: tuple[Companion, ...] = ()
@@ -677,6 +727,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "nvidia_kernel_limits": ("driver", "kernel"),
     "gfx_targets": ("gfx",),
     "amd_gpus": ("pci",),
+    "other_names": ("id",),
     "gpu_rates": ("product",),
     "rocm_releases": ("version",),
     "rocm_driver_window": ("rocm",),
@@ -685,9 +736,12 @@ KEYS: dict[str, tuple[str, ...]] = {
     "hipblaslt_use": ("rocm",),
     "wsl_rocm": ("rocm",),
     "torch_builds": ("version", "build", "origin", "platform"),
+    "old_torch_builds": ("torch", "builds"),
+    "ngc_images": ("release",),
     "published_archs": ("origin", "cuda", "release"),
     "wheel_indexes": ("id",),
     "distributions": ("distribution",),
+    "distribution_kin": ("id",),
     "base_images": ("image",),
     "torch_releases": ("version",),
     "companions": ("torch",),

@@ -25,6 +25,8 @@ from gpudoctor.matrix.rows import (
     NvidiaChip,
     NvidiaGpu,
     NvidiaSoc,
+    OldTorchBuilds,
+    OtherName,
     Tables,
     TorchBuild,
     check_template,
@@ -155,6 +157,27 @@ def _base_image(row: BaseImage, matrix: Matrix) -> Iterator[str]:
         yield "an earlier row matches its example: exact names come before general ones"
 
 
+def _other_name(row: OtherName, matrix: Matrix) -> Iterator[str]:
+    try:
+        re.compile(row.name)
+    except re.error as error:
+        yield f"name: {error}"
+        return
+    if matrix.other_name(row.example) != row.says:
+        yield "its example matches no row, or an earlier one"
+    if matrix.gpus_by_name(row.example):
+        yield "a GPU has the name of its example"
+
+
+def _old_builds(row: OldTorchBuilds, matrix: Matrix) -> Iterator[str]:
+    for arch in (*row.archs, *row.ptx):
+        if matrix.target(arch) is None and matrix.capability(arch.replace("compute_", "sm_")) is None:
+            yield f"{arch} is in no row of capabilities or gfx_targets"
+    for name in row.builds:
+        if not is_name(name):
+            yield f"{name!r} is no build"
+
+
 def _distribution(row: Distribution, matrix: Matrix) -> Iterator[str]:
     yield from _fits_its_example("distribution", row.distribution, row.example)
 
@@ -277,6 +300,8 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     AmdGpu: _amd_gpu,
     BaseImage: _base_image,
     Distribution: _distribution,
+    OldTorchBuilds: _old_builds,
+    OtherName: _other_name,
     GpuRates: _rates,
     GfxTarget: _target,
     TorchBuild: _build,
