@@ -472,6 +472,11 @@ class Gpu(Record, frozen=True):
 # --- the examined Python environment ---------------------------------------------------------------
 
 
+class DamagedFile(Record, frozen=True):
+    path: str
+    problem: Literal["missing", "truncated", "changed"]
+
+
 class Distribution(Record, frozen=True):
     """An installed distribution; `name` is normalised (PEP 503)."""
 
@@ -486,6 +491,13 @@ class Distribution(Record, frozen=True):
     """Where it was installed from, if not from an index; without secrets."""
     runtimes: tuple[str, ...] = ()
     """For bitsandbytes, which brings a library for each: "cuda121", "rocm64"."""
+    damaged: tuple[DamagedFile, ...] = ()
+    """Modules and libraries that its RECORD names and that are missing or empty; read only for what torch and other
+    GPU packages require."""
+    emptied: bool = False
+    """Nothing of its modules and libraries is left."""
+    twins: tuple[str, ...] = ()
+    """Versions of its other records in the same folder."""
 
 
 class TorchCopy(Record, frozen=True):
@@ -498,11 +510,6 @@ class TorchCopy(Record, frozen=True):
     """Copies: PYTHONPATH, site, user site, system site (a venv's base), .pth, editable.
     Traces: left-over dist-info (of another version than the files beside it), dist-info without files,
     conda record (conda installed another version), interrupted uninstall (~orch), left-over files."""
-
-
-class DamagedFile(Record, frozen=True):
-    path: str
-    problem: Literal["missing", "truncated", "changed"]
 
 
 class CodeArchs(Record, frozen=True):
@@ -636,6 +643,8 @@ class PythonEnvironment(Record, frozen=True):
     interpreter: str = ""
     site_packages: tuple[str, ...] = ()
     distributions: Fact[tuple[Distribution, ...]] = unknown("not read")
+    not_installed: tuple[str, ...] = ()
+    """What torch and other GPU packages require, and what has certainly neither a record nor a module."""
     frameworks: Frameworks = Frameworks()
     externally_managed: bool = False
     has_pip: bool = False

@@ -132,7 +132,7 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
     patterns = matrix.tables.log_patterns
     log = probing("kernel log", lambda: probe_kernel_log(host, patterns), unknown("the log probe crashed"))
     nothing: Fact[PythonEnvironment] = unknown("the environment probe crashed")
-    environment = probing("python", lambda: probe_environment(host, python, variables), nothing)
+    environment = probing("python", lambda: probe_environment(host, python, variables, matrix.gpu_packages), nothing)
     machine = Machine(
         system=system,
         nvidia=replace(nvidia, userland=userland),

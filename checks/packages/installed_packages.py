@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts
+from gpudoctor.dependencies import find_one
 from gpudoctor.finding import Evidence, Finding, Fix, InstallSystemPackage, Manual, ReplacePackage, Severity
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, version_evidence
@@ -12,7 +13,6 @@ from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.versions import figures, local_version, package_matches, public_version
 from gpudoctor.situation import Situation, needs
 
-_TRITON = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm")
 _TORCH_PIN = r"torch\s*\(?==\s*([\d.]+)(?:\.\*)?"
 
 # --- NumPy -----------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def python_dev_missing(situation: Situation) -> Verdicts:
         or not situation.usable_of(situation.built_for)
     ):
         return
-    triton = next((d for d in environment.distributions.value or () if d.name in _TRITON), None)
+    triton = find_one("triton", environment.distribution)
     headers = environment.python_headers
     if triton is None or headers.undecided or headers.value is True:
         return

@@ -465,6 +465,24 @@ class PackageConflict(Row, frozen=True, kw_only=True):
     slug: str
 
 
+class RequirementUse(Row, frozen=True, kw_only=True):
+    """What breaks where a package lacks something that it requires. A requirement without a row breaks a part."""
+
+    package: str
+    requires: str
+    """A regular expression for the whole normalised name of what is required."""
+    breaks: Literal["import", "gpu", "part"]
+    """The package's import; GPU work, once a library is loaded; or only the `part` that is named."""
+    version: str | None = None
+    """PEP 440 specifier of the package; None: every version."""
+    part: str = ""
+    """What fails, as a person knows it: "torch.compile"."""
+    module: str | None = None
+    """The module that it installs, where that is not its name."""
+    optional: bool = False
+    """The package does not require it, but uses it where it is installed."""
+
+
 # --- known issues and texts -------------------------------------------------------------------------
 
 
@@ -630,6 +648,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     library_roles: tuple[LibraryRole, ...] = ()
     extension_libraries: tuple[ExtensionLibrary, ...] = ()
     package_conflicts: tuple[PackageConflict, ...] = ()
+    requirement_uses: tuple[RequirementUse, ...] = ()
     log_patterns: tuple[LogPattern, ...] = ()
     error_patterns: tuple[ErrorPattern, ...] = ()
     xids: tuple[XidMeaning, ...] = ()
@@ -668,6 +687,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "library_roles": ("library",),
     "extension_libraries": ("package",),
     "package_conflicts": ("package", "version", "other", "other_version"),
+    "requirement_uses": ("package", "requires", "version"),
     "log_patterns": ("id",),
     "error_patterns": ("id",),
     "xids": ("xid",),

@@ -25,6 +25,7 @@ from gpudoctor.matrix.rows import (
     NvidiaChip,
     NvidiaGpu,
     NvidiaSoc,
+    RequirementUse,
     Tables,
     TorchBuild,
     check_template,
@@ -42,6 +43,7 @@ _SPECIFIERS = {
     "stable_companions": ("torch",),
     "torch_dependents": ("version", "torch"),
     "package_conflicts": ("version", "other_version"),
+    "requirement_uses": ("version",),
     "torch_releases": ("requires_python", "triton"),
 }
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*$")
@@ -168,6 +170,15 @@ def _fits_its_example(field: str, pattern: str, example: str) -> Iterator[str]:
         yield "the pattern does not match its example"
 
 
+def _requirement(row: RequirementUse, matrix: Matrix) -> Iterator[str]:
+    try:
+        re.compile(row.requires)
+    except re.error as error:
+        yield f"requires: {error}"
+    if (row.breaks == "part") != bool(row.part):
+        yield "part: says what fails where only a part breaks"
+
+
 def _target(row: GfxTarget, matrix: Matrix) -> Iterator[str]:
     value = row.override.value
     if value is None:
@@ -283,5 +294,6 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     ExtensionLibrary: _extension,
     LogPattern: _pattern,
     ErrorPattern: _error,
+    RequirementUse: _requirement,
     KnownIssue: _issue,
 }

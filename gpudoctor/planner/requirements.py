@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpudoctor.dependencies import TRITONS, applying, marker_environment
 from gpudoctor.finding import ReplaceTorch
 from gpudoctor.machine import Distribution, Machine, TorchAsked
 from gpudoctor.matrix.versions import package_matches
@@ -54,24 +55,18 @@ def would_stay(machine: Machine, item: Wanted) -> bool:
     return build in ("", found.version.partition("+")[2]) and package_matches(f"=={wanted}", found.version)
 
 
-def pinning_another(machine: Machine, version: str) -> list[str]:
+def pinning_another(situation: Situation, version: str) -> list[str]:
     """Installed packages whose requirements the new torch does not meet."""
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    environment = machine.environment.value
-    found: list[str] = []
-    for distribution in (environment.distributions.value or ()) if environment else ():
-        if distribution.name in ("torch", "torchvision", "torchaudio"):
+    environment = situation.environment
+    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
+    found: dict[str, str] = {}
+    for one in (environment.distributions.value or ()) if environment else ():
+        if one.name in ("torch", "torchvision", "torchaudio"):
             continue
-        for line in distribution.requires:
-            try:
-                requirement = Requirement(line)
-            except InvalidRequirement:
-                continue
-            wanted = requirement.name == "torch" and not requirement.marker
-            if wanted and is_version(version) and not requirement.specifier.contains(version, prereleases=True):
-                found.append(f"{distribution.name} {distribution.version} ({requirement.specifier})")
-    return found
+        for dependency in applying(one, markers):
+            if dependency.name == "torch" and is_version(version) and not dependency.admits(version):
+                found.setdefault(one.name, f"{one.name} {one.version} ({dependency.specifier})")
+    return list(found.values())
 
 
 def rivals(situation: Situation, remedy: ReplaceTorch) -> tuple[Distribution, ...]:
@@ -84,14 +79,11 @@ def rivals(situation: Situation, remedy: ReplaceTorch) -> tuple[Distribution, ..
     for distribution in (environment.distributions.value or ()) if environment else ():
         library = _ONE_FOLDER.fullmatch(distribution.name)
         other_cuda = bool(cuda and library and library[1] != cuda[1])
-        other_triton = bool(own) and distribution.name in _TRITONS and distribution.name not in own
+        other_triton = bool(own) and distribution.name in TRITONS and distribution.name not in own
         if (other_cuda or other_triton) and distribution.installer != "conda":
             found.append(distribution)
     return tuple(found)
 
-
-_TRITONS = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm")
-"""All of them own the folder triton/."""
 
 _ONE_FOLDER = re.compile(r"nvidia-(?:cudnn|nccl|cusparselt|nvshmem)-cu(\d+)")
 """Libraries that lie in one folder for every CUDA (nvidia/cudnn/lib), under one file name."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Literal
 
+from gpudoctor.dependencies import normalised
 from gpudoctor.frameworks.torch.probes.copies import find_copies
 from gpudoctor.host import Host, LiveHost
 from gpudoctor.machine import (
@@ -27,6 +28,7 @@ from gpudoctor.probes.distributions import (
 from gpudoctor.probes.import_path import ImportPath, import_path
 from gpudoctor.probes.project_files import conda_tool, torch_asked
 from gpudoctor.probes.python_layout import Layout, find_layout, in_tool
+from gpudoctor.probes.required import required_packages
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
 
 if TYPE_CHECKING:
@@ -36,9 +38,12 @@ Lock = Literal["uv.lock", "poetry.lock", "pixi.lock", ""]
 _LOCKS: tuple[Lock, ...] = ("uv.lock", "poetry.lock", "pixi.lock")
 
 
-def probe_environment(host: Host, python: str | None, variables: Mapping[str, str]) -> Fact[PythonEnvironment]:
+def probe_environment(
+    host: Host, python: str | None, variables: Mapping[str, str], packages: Collection[str] = ()
+) -> Fact[PythonEnvironment]:
     """The environment of `python` (an interpreter, a venv or a conda prefix of the running system), or the host's
-    active one. `variables` override the host's own. Raises InputError if `python` is none of these."""
+    active one. `variables` override the host's own; what `packages` require is looked at. Raises InputError if
+    `python` is none of these."""
     environ = {**host.environ, **variables}
     if python is not None and not host.live:
         host = LiveHost()  # --python is always a path of the running system, also beside --root
@@ -49,15 +54,23 @@ def probe_environment(host: Host, python: str | None, variables: Mapping[str, st
         own = "; gpudoctor's own (uvx, pipx) is not examined: activate one, or name it with --python"
         return absent("PATH", f"no Python was found{own if in_tool(host, environ) else ''}")
     path = import_path(host, layout, environ)
-    packages = conda_packages(host, layout.prefix) if layout.kind == "conda" else ()
-    distributions = with_conda(distributions_in(host, path.folders), packages)
+    of_conda = conda_packages(host, layout.prefix) if layout.kind == "conda" else ()
+    checked = required_packages(
+        host,
+        path,
+        with_conda(distributions_in(host, path.folders), of_conda),
+        packages=packages,
+        python=layout.python,
+        elsewhere=tuple(normalised(package.name) for package in of_conda),
+    )
+    distributions = checked.distributions
     surroundings = Surroundings(
         host=host,
         layout=layout,
         path=path,
         environ=environ,
         distributions=distributions,
-        conda=conda_torch(packages),
+        conda=conda_torch(of_conda),
     )
     installed = _torch(surroundings)
     project, lock = _project(host, layout)
@@ -69,6 +82,7 @@ def probe_environment(host: Host, python: str | None, variables: Mapping[str, st
             interpreter=layout.interpreter,
             site_packages=path.site_packages,
             distributions=_listing(path, distributions),
+            not_installed=checked.not_installed,
             frameworks=Frameworks(torch=installed.torch),
             externally_managed=_externally_managed(host, layout),
             has_pip=any(distribution.name == "pip" for distribution in distributions),
