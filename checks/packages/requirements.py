@@ -15,7 +15,7 @@ _EFFECTS = ("torch-import-fails", "python-dev-missing", "no-gpu")
 
 @check("GPD432", "requirements-incomplete", "packages")
 def requirements_incomplete(situation: Situation) -> Verdicts:
-    """Packages that torch or another GPU package requires are missing, outside the range, or emptied.
+    """What torch or another GPU package requires is missing or emptied.
 
     ## Why it matters
     `import torch` fails without typing-extensions and without NVIDIA's libraries, torch.compile without Triton or

@@ -471,14 +471,14 @@ class RequirementUse(Row, frozen=True, kw_only=True):
     package: str
     requires: str
     """A regular expression for the whole normalised name of what is required."""
-    breaks: Literal["import", "gpu", "part"]
-    """The package's import; GPU work, once a library is loaded; or only the `part` that is named."""
+    breaks: Literal["import", "gpu", "part", "nothing"]
+    """The package's import; GPU work, once a library is loaded; only the `part` that is named; or nothing."""
     version: str | None = None
     """PEP 440 specifier of the package; None: every version."""
     part: str = ""
     """What fails, as a person knows it: "torch.compile"."""
-    module: str | None = None
-    """The module that it installs, where that is not its name."""
+    spare: str | None = None
+    """A regular expression for the names of its files that nothing misses."""
     optional: bool = False
     """The package does not require it, but uses it where it is installed."""
 

@@ -68,8 +68,8 @@ def required_packages(
         find(name)
     names = sorted({one.what.name for one in required})
     lacking = [name for name in names if find_one(name, find) is None and name not in elsewhere]
-    if not _complete(host, path):
-        lacking = []
+    if not _complete(host, path) or (len(lacking) == len(names) and not host.live):
+        lacking = []  # a recording that holds the record of torch, and nothing of what it requires
     return Checked(
         distributions=tuple(opened.get(distribution.name, distribution) for distribution in distributions),
         not_installed=tuple(

@@ -6,6 +6,7 @@ Holds no checks itself.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
@@ -19,10 +20,10 @@ from gpudoctor.situation import Situation, answer_once
 
 SLUG = "requirements-incomplete"
 
-Breaks = Literal["import", "gpu", "part"]
+Breaks = Literal["import", "gpu", "part", "nothing"]
 Problem = Literal["absent", "outside", "damaged"]
 
-_WEIGHTS: tuple[Breaks, ...] = ("import", "gpu", "part")
+_WEIGHTS: tuple[Breaks, ...] = ("import", "gpu", "part", "nothing")
 _PINNED_TO_TORCH = ("torchvision", "torchaudio", "xformers", "flash-attn", "vllm")
 """Packages with a check of their own for the torch that they need."""
 
@@ -33,6 +34,8 @@ class Effect(Struct, frozen=True):
     breaks: Breaks
     package: str
     part: str = ""
+    spare: str | None = None
+    """A regular expression for the names of files that nothing misses."""
 
     @property
     def text(self) -> str:
@@ -101,7 +104,7 @@ def _effects(situation: Situation, required: Iterable[Required]) -> dict[str, Ef
     for one in required:
         use = situation.matrix.use_of(one.what.name, one.by.name, one.by.version)
         if use is not None:
-            effect = Effect(use.breaks, one.by.name, use.part)
+            effect = Effect(use.breaks, one.by.name, use.part, use.spare)
         elif one.by.name in roots or one.by.name not in effects:
             effect = Effect("part", one.by.name)
         else:
@@ -119,7 +122,7 @@ def _judged(
     problem: Problem = "absent" if found is None else "damaged"
     if found is None and (name == "torch" or not _is_absent(situation, name)):
         return None
-    if found is not None and not found.damaged:
+    if found is not None and not _missed(found, effect):
         problem = "outside"
         blamed = [one for one in several if not (one.what.admits(found.version) or _judged_elsewhere(one))]
     if not blamed or (problem != "damaged" and not any(_by_its_records(situation, one.by) for one in blamed)):
@@ -129,6 +132,12 @@ def _judged(
         return None
     specifier = ",".join(dict.fromkeys(one.what.specifier for one in several if one.what.specifier))
     return Unmet(found.name if found else name, problem, specifier, blamed[0].by, found, effect, severity)
+
+
+def _missed(found: Distribution, effect: Effect) -> bool:
+    """Whether files are gone that something misses."""
+    names = (posixpath.basename(file.path) for file in found.damaged)
+    return any(effect.spare is None or not re.fullmatch(effect.spare, name) for name in names)
 
 
 def _is_absent(situation: Situation, name: str) -> bool:
@@ -158,6 +167,8 @@ def _severity(situation: Situation, problem: Problem, effect: Effect, found: Dis
     torch = situation.torch
     if effect.breaks == "import":
         return "warning" if effect.package == "torch" and _imported(torch) else "error"
+    if effect.breaks == "nothing":
+        return None
     if effect.breaks == "part" or torch is None:
         return "warning"
     if torch.needs_libraries:
@@ -165,9 +176,8 @@ def _severity(situation: Situation, problem: Problem, effect: Effect, found: Dis
     if problem == "absent":
         # Where none of NVIDIA's wheels is installed, the libraries come from the system, and were found there.
         return "warning" if _has_nvidia_wheels(situation) else None
-    whole = found is not None and found.emptied
     computed = bool(situation.usable) and all(situation.computed(gpu) for gpu in situation.usable)
-    return "error" if whole and not computed else "warning"
+    return "warning" if computed else "error"
 
 
 def _imported(torch: Torch | None) -> bool:
