@@ -496,8 +496,8 @@ class Distribution(Record, frozen=True):
     GPU packages require."""
     emptied: bool = False
     """Nothing of its modules and libraries is left."""
-    twins: tuple[str, ...] = ()
-    """Versions of its other records in the same folder."""
+    lacks: tuple[str, ...] = ()
+    """Of METADATA and RECORD, what its .dist-info lacks. Without RECORD pip cannot uninstall it."""
 
 
 class TorchCopy(Record, frozen=True):
@@ -646,6 +646,8 @@ class PythonEnvironment(Record, frozen=True):
     not_installed: tuple[str, ...] = ()
     """What torch and other GPU packages require, and what has certainly neither a record nor a module."""
     frameworks: Frameworks = Frameworks()
+    torch_remains: tuple[TorchCopy, ...] = ()
+    """What an interrupted install or uninstall left of a torch that cannot be imported."""
     externally_managed: bool = False
     has_pip: bool = False
     uv_managed: bool = False

@@ -93,7 +93,10 @@ def reinstall_packages(place: Place, situation: Situation, remedies: Sequence[Re
     if place.tool in ("managed", "nowhere"):
         return (*steps, *pip_steps.install(place, situation, again, index, why))
     # The files are wrong, not the lock of a project: only the environment is fixed.
-    return (*steps, RunStep(argv=pip_steps.over_itself(place, again, index), why=why, risk="replaces"))
+    return (
+        *steps,
+        RunStep(argv=pip_steps.over_itself(place, again, index, situation.machine), why=why, risk="replaces"),
+    )
 
 
 def _is_of_condas(place: Place, situation: Situation, name: str) -> bool:

@@ -80,9 +80,7 @@ def _best_record(host: Host, several: list[Distribution]) -> Distribution:
             version = Version("0")
         return host.exists(posixpath.join(distribution.path, "RECORD")), version
 
-    best = max(several, key=order)
-    others = {distribution.version for distribution in several} - {best.version}
-    return replace(best, twins=tuple(sorted(others)))
+    return max(several, key=order)
 
 
 def with_details(host: Host, distribution: Distribution) -> Distribution:
@@ -95,8 +93,16 @@ def with_details(host: Host, distribution: Distribution) -> Distribution:
         installer=installer.split("\n")[0].strip().lower(),
         requires=tuple(head.get("Requires-Dist", ())[:_MOST_REQUIRES]),
         direct_url=_direct_url(host, distribution.path),
+        lacks=_lacks(host, distribution.path),
         runtimes=_runtimes(host, distribution),
     )
+
+
+def _lacks(host: Host, path: str) -> tuple[str, ...]:
+    """What an interrupted install did not write: RECORD comes last."""
+    if not path.endswith(".dist-info"):
+        return ()
+    return tuple(name for name in ("METADATA", "RECORD") if host.stat(posixpath.join(path, name)).absent)
 
 
 def _runtimes(host: Host, distribution: Distribution) -> tuple[str, ...]:

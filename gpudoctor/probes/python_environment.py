@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from gpudoctor.dependencies import normalised
-from gpudoctor.frameworks.torch.probes.copies import find_copies
+from gpudoctor.frameworks.torch.probes.copies import find_copies, remains
 from gpudoctor.host import Host, LiveHost
 from gpudoctor.machine import (
     Distribution,
@@ -72,7 +72,8 @@ def probe_environment(
         distributions=distributions,
         conda=conda_torch(of_conda),
     )
-    installed = _torch(surroundings)
+    copies = find_copies(host, path, surroundings.conda)
+    installed = _torch(surroundings, copies)
     project, lock = _project(host, layout)
     return known(
         PythonEnvironment(
@@ -84,6 +85,7 @@ def probe_environment(
             distributions=_listing(path, distributions),
             not_installed=checked.not_installed,
             frameworks=Frameworks(torch=installed.torch),
+            torch_remains=() if copies.importable else remains(host, copies),
             externally_managed=_externally_managed(host, layout),
             has_pip=any(distribution.name == "pip" for distribution in distributions),
             uv_managed="uv" in layout.config,
@@ -111,8 +113,7 @@ def _listing(path: ImportPath, distributions: tuple[Distribution, ...]) -> Fact[
     return known(distributions, path.site_packages[0])
 
 
-def _torch(around: Surroundings) -> InstalledTorch:
-    copies = find_copies(around.host, around.path, around.conda)
+def _torch(around: Surroundings, copies: Copies) -> InstalledTorch:
     if not copies.importable:
         return InstalledTorch(_no_torch(around, copies))
     from gpudoctor.frameworks.torch.probes.installed import probe_torch
