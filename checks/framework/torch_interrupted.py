@@ -70,9 +70,10 @@ def _is_a_wheels(situation: Situation, torch: Torch) -> bool:
 
 
 def _remains(situation: Situation, remains: tuple[TorchCopy, ...]) -> Finding:
-    recorded = sorted(remains, key=lambda trace: not trace.path.endswith(".dist-info"))
-    first = next((trace for trace in recorded if trace.version), remains[0])
-    version = f" {first.version}" if first.version else ""
+    record = situation.machine.installed("torch")
+    first = next((trace for trace in remains if trace.version), remains[0])
+    named = (record.version if record else "") or first.version or ""
+    version = f" {named}" if named else ""
     return Finding(
         severity="error",
         message=f"There is only a remainder of torch{version}, {first.path}: {_LEFT[first.via]}.",
@@ -82,16 +83,16 @@ def _remains(situation: Situation, remains: tuple[TorchCopy, ...]) -> Finding:
         evidence=tuple(
             Evidence("torch.copy", f"{one.version or 'no version'} ({one.via})", one.path) for one in remains
         ),
-        fixes=_new_torch(situation, first),
+        fixes=_new_torch(situation, named),
         supersedes=("torch-missing",),
     )
 
 
-def _new_torch(situation: Situation, trace: TorchCopy) -> tuple[Fix, ...]:
+def _new_torch(situation: Situation, version: str) -> tuple[Fix, ...]:
     """The same version again, where the remains name it."""
-    if trace.version and (index := _index_of(situation, trace.version)) is not None:
-        remedy = ReinstallPackage("torch", trace.version, index_url=index, why="all its files, and a record of them")
-        return (Fix(f"Install torch {trace.version} again", (remedy,)),)
+    if version and (index := _index_of(situation, version)) is not None:
+        remedy = ReinstallPackage("torch", version, index_url=index, why="all its files, and a record of them")
+        return (Fix(f"Install torch {version} again", (remedy,)),)
     better = better_torch(situation) if situation.usable else ()
     return better or (Fix("Install torch", (Manual("Install torch into this environment again.", risk="replaces"),)),)
 
