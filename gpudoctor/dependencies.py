@@ -18,6 +18,7 @@ from gpudoctor.matrix.versions import figures, is_plain, matches, public_version
 
 _LINE = r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?\s*(@\s*[^;\s]+|\(?[^;()]*\)?)\s*(?:;(.*))?$"
 _COMPARISON = r"""\s*(\w+)\s*(==|!=|<=|>=|<|>)\s*(["'])([^"']*)\3\s*"""
+_TOKEN = r"""[()]|\b(?:and|or)\b|"[^"]*"|'[^']*'"""
 _LONGEST = 1000
 _MOST = 2000
 """Distributions in one closure."""
@@ -94,14 +95,25 @@ def applies(marker: str, environment: Environment, extras: Iterable[str] = ()) -
 
 
 def _holds(marker: str, environment: Environment, extra: str) -> bool:
-    parts = re.split(r"\s+and\s+", marker)
-    compared = [re.fullmatch(_COMPARISON, part) for part in parts]
+    compared = [re.fullmatch(_COMPARISON, part) for part in _conjuncts(marker)]
     answers = [_compare(found, environment, extra) if found else None for found in compared]
-    if any(answer is False for answer in answers) and not re.search(r"\bor\b|\(", marker):
+    if any(answer is False for answer in answers):
         return False
-    if all(answers):
-        return True
-    return _evaluated(marker, environment, extra)
+    return all(answers) or _evaluated(marker, environment, extra)
+
+
+def _conjuncts(marker: str) -> list[str]:
+    """The parts that `and` joins outside brackets; the whole marker where an `or` does."""
+    parts, begin, depth = [], 0, 0
+    for found in re.finditer(_TOKEN, marker):
+        token = found.group()
+        depth += (token == "(") - (token == ")")
+        if depth == 0 and token == "or":
+            return [marker]
+        if depth == 0 and token == "and":
+            parts.append(marker[begin : found.start()])
+            begin = found.end()
+    return [*parts, marker[begin:]]
 
 
 def _compare(found: re.Match[str], environment: Environment, extra: str) -> bool | None:

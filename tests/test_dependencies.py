@@ -96,7 +96,9 @@ def test_markers_that_packaging_decides(marker, holds):
     assert not applies('python_version > "3"', marker_environment(None, "x86_64"))
 
 
-@pytest.mark.parametrize(("specifier", "version"), [("==2.5.1", "2.5.1+cu124"), (">=2", "what"), ("", ""), (">x", "1")])
+@pytest.mark.parametrize(
+    ("specifier", "version"), [("==2.5.1", "2.5.1+cu124"), (">=2", "what"), ("", ""), (">x", "1")]
+)
 def test_what_cannot_be_compared_is_admitted(specifier, version):
     assert Dependency(name="a", specifier=specifier).admits(version)
 
