@@ -521,6 +521,11 @@ class Gpu(Record, frozen=True):
 # --- the examined Python environment ---------------------------------------------------------------
 
 
+class DamagedFile(Record, frozen=True):
+    path: str
+    problem: Literal["missing", "truncated", "changed"]
+
+
 class Distribution(Record, frozen=True):
     """An installed distribution; `name` is normalised (PEP 503)."""
 
@@ -535,10 +540,13 @@ class Distribution(Record, frozen=True):
     """Where it was installed from, if not from an index; without secrets."""
     runtimes: tuple[str, ...] = ()
     """For bitsandbytes, which brings a library for each: "cuda121", "rocm64"."""
-
-
-TRITONS = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm")
-"""Distributions that own the folder triton/."""
+    damaged: tuple[DamagedFile, ...] = ()
+    """Modules and libraries that its RECORD names and that are missing or empty; read only for what torch and other
+    GPU packages require."""
+    emptied: bool = False
+    """Nothing of its modules and libraries is left."""
+    lacks: tuple[str, ...] = ()
+    """Of METADATA and RECORD, what its .dist-info lacks. Without RECORD pip cannot uninstall it."""
 
 
 class TorchCopy(Record, frozen=True):
@@ -551,11 +559,6 @@ class TorchCopy(Record, frozen=True):
     """Copies: PYTHONPATH, site, user site, system site (a venv's base), .pth, editable.
     Traces: left-over dist-info (of another version than the files beside it), dist-info without files,
     conda record (conda installed another version), interrupted uninstall (~orch), left-over files."""
-
-
-class DamagedFile(Record, frozen=True):
-    path: str
-    problem: Literal["missing", "truncated", "changed"]
 
 
 class CodeArchs(Record, frozen=True):
@@ -704,7 +707,11 @@ class PythonEnvironment(Record, frozen=True):
     interpreter: str = ""
     site_packages: tuple[str, ...] = ()
     distributions: Fact[tuple[Distribution, ...]] = unknown("not read")
+    not_installed: tuple[str, ...] = ()
+    """What torch and other GPU packages require, and what has certainly neither a record nor a module."""
     frameworks: Frameworks = Frameworks()
+    torch_remains: tuple[TorchCopy, ...] = ()
+    """What an interrupted install or uninstall left of a torch that cannot be imported."""
     externally_managed: bool = False
     has_pip: bool = False
     uv_managed: bool = False

@@ -133,8 +133,8 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
     patterns = matrix.tables.log_patterns
     log = probing("kernel log", lambda: probe_kernel_log(host, patterns), unknown("the log probe crashed"))
     nothing: Fact[PythonEnvironment] = unknown("the environment probe crashed")
-    late = matrix.tables.late_libraries
-    environment = probing("python", lambda: probe_environment(host, python, variables, late), nothing)
+    late, packages = matrix.tables.late_libraries, matrix.gpu_packages
+    environment = probing("python", lambda: probe_environment(host, python, variables, late, packages), nothing)
     machine = Machine(
         system=system,
         nvidia=replace(nvidia, userland=userland),

@@ -11,6 +11,7 @@ from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.c_library import asked_glibc, c_library, cannot_load
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, better_torch
 from gpudoctor.frameworks.torch.reinstall import installed_again
+from gpudoctor.frameworks.torch.requirements import SLUG, explains
 from gpudoctor.frameworks.torch.shadowed_libraries import pins
 from gpudoctor.machine import NOT_STARTED, ImportTrial, Torch
 from gpudoctor.situation import Situation, needs
@@ -58,7 +59,7 @@ def torch_import_fails(situation: Situation) -> Verdicts:
             confidence="likely",
             evidence=(Evidence("torch.needs_libraries", " ".join(torch.needs_libraries), torch.source),),
             fixes=(_with_what_it_needs(situation, torch),),
-            possible_causes=_DAMAGED if _damaged_names(torch).issuperset(torch.needs_libraries) else (),
+            possible_causes=_causes(situation, torch, torch.needs_libraries),
         )
     elif trial is None and _old_processor(situation):
         yield Finding(
@@ -118,7 +119,10 @@ def _failed(situation: Situation, torch: Torch, trial: ImportTrial) -> Finding:
         evidence=(Evidence("torch.trial", trial.signal or trial.error, torch.trial.source),),
         fixes=(fix,),
         supersedes=("python-dev-missing", "no-gpu"),
-        possible_causes=_DAMAGED if _tells_of_damage(torch, trial) else (),
+        possible_causes=(
+            *(_DAMAGED if _tells_of_damage(torch, trial) else ()),
+            *((SLUG,) if explains(situation, _named_in(trial.error)) else ()),
+        ),
     )
 
 
@@ -132,6 +136,18 @@ def _tells_of_damage(torch: Torch, trial: ImportTrial) -> bool:
     if libraries:
         return not _damaged_names(torch).isdisjoint(libraries)
     return any(name.partition(".")[0] == "torch" for name in modules)
+
+
+def _causes(situation: Situation, torch: Torch, libraries: tuple[str, ...]) -> tuple[str, ...]:
+    """Why libraries are missing: torch's own files, or those of packages that it requires."""
+    own = _DAMAGED if _damaged_names(torch).issuperset(libraries) else ()
+    return (*own, SLUG) if explains(situation, libraries) else own
+
+
+def _named_in(error: str) -> tuple[str, ...]:
+    """The modules and libraries that an error names."""
+    modules = re.findall(r"(?:module(?: named)?|from) '([\w.]+)'", error)
+    return (*modules, *re.findall(r"[\w.+-]+\.so\b[\w.]*", error))
 
 
 def _damaged_names(torch: Torch) -> set[str]:

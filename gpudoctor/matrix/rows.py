@@ -536,6 +536,24 @@ class PackageConflict(Row, frozen=True, kw_only=True):
     slug: str
 
 
+class RequirementUse(Row, frozen=True, kw_only=True):
+    """What breaks where a package lacks something that it requires. A requirement without a row breaks a part."""
+
+    package: str
+    requires: str
+    """A regular expression for the whole normalised name of what is required."""
+    breaks: Literal["import", "gpu", "part", "nothing"]
+    """The package's import; GPU work, once a library is loaded; only the `part` that is named; or nothing."""
+    version: str | None = None
+    """PEP 440 specifier of the package; None: every version."""
+    part: str = ""
+    """What fails, as a person knows it: "torch.compile"."""
+    spare: str | None = None
+    """A regular expression for the names of its files that nothing misses."""
+    optional: bool = False
+    """The package does not require it, but uses it where it is installed."""
+
+
 # --- known issues and texts -------------------------------------------------------------------------
 
 
@@ -707,6 +725,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     extension_libraries: tuple[ExtensionLibrary, ...] = ()
     late_libraries: tuple[LateLibrary, ...] = ()
     package_conflicts: tuple[PackageConflict, ...] = ()
+    requirement_uses: tuple[RequirementUse, ...] = ()
     log_patterns: tuple[LogPattern, ...] = ()
     error_patterns: tuple[ErrorPattern, ...] = ()
     xids: tuple[XidMeaning, ...] = ()
@@ -751,6 +770,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "extension_libraries": ("package",),
     "late_libraries": ("opener", "version"),
     "package_conflicts": ("package", "version", "other", "other_version"),
+    "requirement_uses": ("package", "requires", "version"),
     "log_patterns": ("id",),
     "error_patterns": ("id",),
     "xids": ("xid",),

@@ -27,6 +27,7 @@ from gpudoctor.matrix.rows import (
     NvidiaSoc,
     OldTorchBuilds,
     OtherName,
+    RequirementUse,
     Tables,
     TorchBuild,
     check_template,
@@ -45,6 +46,7 @@ _SPECIFIERS = {
     "torch_dependents": ("version", "torch"),
     "late_libraries": ("version",),
     "package_conflicts": ("version", "other_version"),
+    "requirement_uses": ("version",),
     "torch_releases": ("requires_python", "triton"),
 }
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*$")
@@ -192,6 +194,15 @@ def _fits_its_example(field: str, pattern: str, example: str) -> Iterator[str]:
         yield "the pattern does not match its example"
 
 
+def _requirement(row: RequirementUse, matrix: Matrix) -> Iterator[str]:
+    try:
+        re.compile(row.requires)
+    except re.error as error:
+        yield f"requires: {error}"
+    if (row.breaks == "part") != bool(row.part):
+        yield "part: says what fails where only a part breaks"
+
+
 def _target(row: GfxTarget, matrix: Matrix) -> Iterator[str]:
     value = row.override.value
     if value is None:
@@ -309,5 +320,6 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     ExtensionLibrary: _extension,
     LogPattern: _pattern,
     ErrorPattern: _error,
+    RequirementUse: _requirement,
     KnownIssue: _issue,
 }

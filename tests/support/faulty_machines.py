@@ -15,6 +15,7 @@ from gpudoctor.machine import (
     CodeArchs,
     DamagedFile,
     DeviceNode,
+    Distribution,
     DkmsModule,
     ExtensionCode,
     Fabric,
@@ -341,6 +342,20 @@ MACHINES: dict[str, Machine] = {
     ),
     "torch-import-fails": with_torch(
         nvidia_machine(), trial=known(ImportTrial(ok=False, signal="SIGABRT", error="terminate called"), "child")
+    ),
+    "requirements-incomplete": with_environment(
+        nvidia_machine(),
+        distributions=known(
+            (
+                Distribution(name="torch", version="2.9.1", installer="pip", requires=("typing-extensions>=4.10.0",)),
+                Distribution(name="typing-extensions", version="4.5.0", installer="pip"),
+            ),
+            "/venv",
+        ),
+    ),
+    "torch-install-interrupted": with_environment(
+        nvidia_machine(torch=None),
+        torch_remains=(TorchCopy(path="/venv/lib/torch", version="2.9.1", via="left-over files"),),
     ),
     "torch-install-damaged": with_torch(
         nvidia_machine(), damaged=(DamagedFile(path=f"{SITE}/torch/lib/libtorch_cuda.so", problem="truncated"),)
