@@ -455,6 +455,19 @@ class ExtensionLibrary(Row, frozen=True, kw_only=True):
     """The same for AMD; {gfx} is "gfx1100"."""
 
 
+class ImportedModules(Row, frozen=True, kw_only=True):
+    """Top-level modules that torch loads: a file of such a name in an earlier folder takes their place."""
+
+    id: str
+    modules: tuple[str, ...]
+    standard: bool = False
+    """They belong to Python's standard library."""
+    at_import: bool = False
+    """`import torch` fails without them; the others are loaded later, or may be absent."""
+    torch: str = ""
+    """Releases of torch, as a specifier; empty: all."""
+
+
 class PackageConflict(Row, frozen=True, kw_only=True):
     """Two installed packages that conflict, by specifier (numpy 2 with old torch ...)."""
 
@@ -629,6 +642,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     torch_dependents: tuple[TorchDependent, ...] = ()
     library_roles: tuple[LibraryRole, ...] = ()
     extension_libraries: tuple[ExtensionLibrary, ...] = ()
+    imported_modules: tuple[ImportedModules, ...] = ()
     package_conflicts: tuple[PackageConflict, ...] = ()
     log_patterns: tuple[LogPattern, ...] = ()
     error_patterns: tuple[ErrorPattern, ...] = ()
@@ -667,6 +681,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "torch_dependents": ("package", "version", "torch"),
     "library_roles": ("library",),
     "extension_libraries": ("package",),
+    "imported_modules": ("id",),
     "package_conflicts": ("package", "version", "other", "other_version"),
     "log_patterns": ("id",),
     "error_patterns": ("id",),

@@ -27,18 +27,23 @@ from gpudoctor.probes.distributions import (
 from gpudoctor.probes.import_path import ImportPath, import_path
 from gpudoctor.probes.project_files import conda_tool, torch_asked
 from gpudoctor.probes.python_layout import Layout, find_layout, in_tool
+from gpudoctor.probes.shadowing import shadowing_modules
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
 
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.probes.copies import Copies
+    from gpudoctor.matrix.rows import ImportedModules
 
 Lock = Literal["uv.lock", "poetry.lock", "pixi.lock", ""]
 _LOCKS: tuple[Lock, ...] = ("uv.lock", "poetry.lock", "pixi.lock")
 
 
-def probe_environment(host: Host, python: str | None, variables: Mapping[str, str]) -> Fact[PythonEnvironment]:
+def probe_environment(
+    host: Host, python: str | None, variables: Mapping[str, str], modules: tuple[ImportedModules, ...] = ()
+) -> Fact[PythonEnvironment]:
     """The environment of `python` (an interpreter, a venv or a conda prefix of the running system), or the host's
-    active one. `variables` override the host's own. Raises InputError if `python` is none of these."""
+    active one. `variables` override the host's own; `modules` are those that torch loads. Raises InputError if
+    `python` is none of these."""
     environ = {**host.environ, **variables}
     if python is not None and not host.live:
         host = LiveHost()  # --python is always a path of the running system, also beside --root
@@ -80,6 +85,7 @@ def probe_environment(host: Host, python: str | None, variables: Mapping[str, st
             else (),
             conda_tool=conda_tool(host, layout.prefix) if layout.kind == "conda" else "conda",
             python_headers=_headers(host, layout),
+            shadows=shadowing_modules(surroundings, installed.torch, modules),
             libstdcxx=installed.libstdcxx,
             libstdcxx_path=installed.libstdcxx_path,
             libraries=installed.libraries,
