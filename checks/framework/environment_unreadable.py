@@ -16,8 +16,8 @@ def environment_unreadable(situation: Situation) -> Verdicts:
     Python finds no package in a folder that it may not list: `import torch` says that there is no torch.
 
     ## How it is judged
-    A folder of the environment that holds installed packages may not be listed by the user that gpudoctor runs as, and
-    no other folder has a torch. Folders outside of the environment, such as the site folder of another user, are no
+    The user that gpudoctor runs as may not list a folder of the environment that holds installed packages, and no
+    other folder has a torch. Folders outside of the environment, such as the site folder of another user, are no
     fault.
 
     ## Fix safety

@@ -141,11 +141,13 @@ def _old_processor(situation: Situation) -> bool:
 
 def _failed(situation: Situation, torch: Torch, trial: ImportTrial) -> Finding:
     fault = explain(situation, torch, trial)
-    died = f"ended with {trial.signal}" if trial.signal else "gave no answer" if trial.hung else "failed"
-    said = f": {trial.error}" if trial.error else ""
+    ended = f"ended with {trial.signal}" if trial.signal else "failed"
+    happened = (
+        f"gave {trial.error}" if trial.error.startswith("no answer") else f"{ended}: {trial.error}".rstrip(": ")
+    )
     return Finding(
         severity="error",
-        message=f"`import torch` {died}{said}.{f' {fault.why}' if fault.why else ''}".replace("..", "."),
+        message=f"`import torch` {happened}.{f' {fault.why}' if fault.why else ''}".replace("..", "."),
         saw=f"import torch ended with {trial.signal}" if trial.signal else trial.error[:200] or "no answer",
         want="an import that works",
         subject=f"torch {torch.version}",

@@ -464,6 +464,8 @@ class ImportedModules(Row, frozen=True, kw_only=True):
     """They belong to Python's standard library."""
     at_import: bool = False
     """`import torch` fails without them; the others are loaded later, or may be absent."""
+    package: str = ""
+    """The distribution that brings them; empty: one of their own name."""
     torch: str = ""
     """Releases of torch, as a specifier; empty: all."""
 

@@ -54,7 +54,7 @@ def _found(around: Surroundings, wanted: dict[str, ImportedModules]) -> Iterator
             hidden = (
                 _in_standard_library(around, folder, name)
                 if row.standard
-                else _behind(around, folder, folders[place + 1 :], name)
+                else _behind(around, folder, folders[place + 1 :], name, row.package or name)
             )
             if hidden is not None:
                 yield ShadowingModule(
@@ -108,9 +108,9 @@ def _standard_folders(layout: Layout) -> tuple[str, ...]:
     return tuple(posixpath.join(layout.base_prefix, lib, f"python{layout.python}") for lib in ("lib", "lib64"))
 
 
-def _behind(around: Surroundings, folder: Folder, further: tuple[Folder, ...], name: str) -> str | None:
+def _behind(around: Surroundings, folder: Folder, further: tuple[Folder, ...], name: str, package: str) -> str | None:
     """The installed package that a module stands before; None if it was installed itself."""
     records = (record.partition("-")[0] for record in folder.names if record.endswith((".dist-info", ".egg-info")))
-    if not further or normalised(name) in {normalised(record.removesuffix(".egg")) for record in records}:
+    if not further or normalised(package) in {normalised(record.removesuffix(".egg")) for record in records}:
         return None
     return next((path for later in further if (path := provider(around.host, later, name))), None)

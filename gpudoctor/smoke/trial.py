@@ -138,7 +138,8 @@ def _gave_no_answer(lost: Lost, report: _Report, loading: _Loading, limits: Limi
     if loading.path and time.monotonic() - loading.since < min(_PROGRESS_SECONDS, limits.importing / 2):
         why = f"import torch still loaded libraries after {limits.importing:g} s, the last one {loading.path}"
         return unknown(why, source)
-    error = ("" if report.event else f"{NOT_STARTED}: ") + lost.sentence(limits.importing)
+    own = ", called from "  # a line of gpudoctor's
+    error = ("" if report.event else f"{NOT_STARTED}: ") + lost.sentence(limits.importing).partition(own)[0]
     hung = ImportTrial(ok=False, error=error, hung=True, files=lost.files, loading=loading.path)
     return known(hung, source)
 

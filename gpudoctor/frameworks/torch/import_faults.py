@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.finding import AnyRemedy, Fix, Manual, ReinstallPackage, ReplacePackage, UnsetVariable
 from gpudoctor.frameworks.torch.c_library import cannot_load
@@ -68,7 +69,10 @@ class _Case(Struct, frozen=True):
 def explain(situation: Situation, torch: Torch, trial: ImportTrial) -> ImportFault:
     """The first rule that knows the failure answers."""
     case = _Case(situation, torch, trial)
-    return next(fault for rule in _RULES if (fault := rule(case)) is not None)
+    fault = next(fault for rule in _RULES if (fault := rule(case)) is not None)
+    for path in {file.path for file in trial.suspects if file.path and file.path in trial.error}:
+        fault = replace(fault, why=fault.why.replace(path, posixpath.basename(path)))
+    return fault
 
 
 def of_file(situation: Situation, torch: Torch, suspect: SuspectFile) -> ImportFault | None:
@@ -230,12 +234,12 @@ def _variable(case: _Case) -> ImportFault | None:
 def _wrong_file(case: _Case) -> ImportFault | None:
     """One of the files that the failure points at cannot be what it should be."""
     path = case.situation.variable("PYTHONPATH") or ""
-    for suspect in case.trial.suspects:
+    for suspect in (*case.trial.suspects, *case.torch.unloadable):
         foreign = suspect.problem in ("other-python", "other-processor")
         if foreign and any(suspect.path.startswith(f"{one.rstrip('/')}/") for one in path.split(":") if one):
             why = f"{suspect.path} is for {suspect.detail}, and PYTHONPATH makes this Python import it."
             unset = UnsetVariable("PYTHONPATH", why="it leads to packages of another Python")
-            return ImportFault(why, (Fix("Unset PYTHONPATH", (unset,)),))
+            return ImportFault(why, (Fix("Unset PYTHONPATH", (unset,)),), ("torch-shadowed",))
         fault = of_file(case.situation, case.torch, suspect)
         if fault is not None:
             return fault
@@ -322,12 +326,21 @@ def _another_release(case: _Case) -> ImportFault | None:
     if suspect is None:
         return None
     why = f"The installed {_named(suspect)} lacks what {_asking(case, suspect)} needs of it."
-    specifier = out_of_range(case.situation, suspect.owner)
-    if specifier:
-        replacement = ReplacePackage(suspect.owner, specifier, why="torch requires it")
-        return ImportFault(why, (Fix(f"Install {suspect.owner}{specifier}", (replacement,)),), (REQUIREMENTS,))
     text = f"Install another release of {suspect.owner}: `pip index versions {suspect.owner}` lists them."
     return ImportFault(why, (_by_hand(f"Install another release of {suspect.owner}", text),), (REQUIREMENTS,))
+
+
+def _out_of_range(case: _Case) -> ImportFault | None:
+    """A package that the error passed through is of a release that torch does not want."""
+    for suspect in case.trial.suspects:
+        specifier = out_of_range(case.situation, suspect.owner) if suspect.owner else ""
+        if specifier:
+            why = (
+                f"torch {case.torch.version} requires {suspect.owner}{specifier}, and {suspect.version} is installed."
+            )
+            replacement = ReplacePackage(suspect.owner, specifier, why="torch requires it")
+            return ImportFault(why, (Fix(f"Install {suspect.owner}{specifier}", (replacement,)),), (REQUIREMENTS,))
+    return None
 
 
 def _asking(case: _Case, lacking: SuspectFile) -> str:
@@ -378,6 +391,7 @@ _RULES: tuple[Callable[[_Case], ImportFault | None], ...] = (
     _undefined_symbol,
     _known_text,
     _missing_module,
+    _out_of_range,
     _another_release,
     _file_of_nobody,
     _unknown,

@@ -60,18 +60,19 @@ def _of_missing_module(owners: Owners, module: str, trial: ImportTrial) -> Itera
             yield required
 
 
-def unloadable_files(around: Surroundings, torch: str, missing: tuple[str, ...]) -> tuple[SuspectFile, ...]:
-    """What is certain to make `import torch` fail here: its extension module, and the files that should have the
-    `missing` libraries."""
+def unloadable_files(
+    around: Surroundings, torch: str, unread: tuple[str, ...], missing: tuple[str, ...]
+) -> tuple[SuspectFile, ...]:
+    """What is certain to make `import torch` fail here: its extension module, libraries that may not be read, and the
+    files that should have the `missing` libraries."""
     host, layout = around.host, around.layout
-    found = []
     names = host.names(torch)
     if names.state == "denied":
         return (SuspectFile(path=torch, owner="torch", problem="unreadable"),)
     extensions = [name for name in names.value or () if name.startswith("_C.") and name.endswith(".so")]
-    if extensions and layout.python:
-        fitting = [name for name in extensions if extension_python(name) in ("", layout.python)]
-        path = posixpath.join(torch, (fitting or extensions)[0])
+    fitting = [name for name in extensions if extension_python(name) in ("", layout.python)]
+    found = []
+    for path in (*(posixpath.join(torch, name) for name in (fitting or extensions)[:1]), *unread):
         problem, detail = unusable(host, path, layout.python, layout.interpreter)
         if problem:
             found.append(SuspectFile(path=path, owner="torch", problem=problem, detail=detail))

@@ -61,7 +61,7 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
         needs_glibcxx=walk.glibcxx,
         needs_glibc=walk.glibc,
         needs_libraries=missing,
-        unloadable=() if unseen else unloadable_files(around, first.path, missing),
+        unloadable=() if unseen else unloadable_files(around, first.path, walk.unread, missing),
         has_cuda_libraries=_has_gpu_libraries(host, around.layout, first.path),
         own_hsa_runtime=_has_hsa_runtime(host, first.path) if file.hip or file.rocm else None,
         source=source,

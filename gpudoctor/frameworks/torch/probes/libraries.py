@@ -39,12 +39,13 @@ class Asked(Struct, frozen=True):
 
 class LibraryWalk(Struct, frozen=True):
     """All names that are asked for, each by the first library that asks. `complete` is False if a folder or a library
-    could not be read."""
+    could not be read; `unread` are these libraries."""
 
     asked: tuple[Asked, ...]
     glibcxx: Fact[str]
     glibc: Fact[str]
     complete: bool
+    unread: tuple[str, ...] = ()
 
     def of(self, name: str) -> Asked | None:
         """The first request for a name."""
@@ -134,6 +135,7 @@ class _Walk:
         self._glibcxx: dict[str, str] = {}
         self._glibc: dict[str, str] = {}
         self._complete = True
+        self._unread: list[str] = []
 
     def start(self, torch: str, rpath: tuple[str, ...]) -> None:
         names = self._listing.names(torch) or frozenset()
@@ -157,6 +159,7 @@ class _Walk:
         heads = read_elf(self._host, path) if len(self._read) <= _MOST_LIBRARIES else None
         if heads is None:
             self._complete = False
+            self._unread.append(path)
             return
         self._note_versions(path, heads)
         origin = posixpath.dirname(path)
@@ -217,6 +220,7 @@ class _Walk:
             glibcxx=self._highest_asked(self._glibcxx),
             glibc=self._highest_asked(self._glibc),
             complete=self._complete,
+            unread=tuple(self._unread),
         )
 
     def _highest_asked(self, versions: dict[str, str]) -> Fact[str]:
