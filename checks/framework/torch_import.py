@@ -84,6 +84,7 @@ def _without_a_trial(torch: Torch, fault: ImportFault) -> Finding:
         saw=f"{file.path}: {file.detail or file.problem}",
         want="files that this Python can load",
         subject=f"torch {torch.version}",
+        confidence="likely" if file.problem == "other-python" else "certain",  # names tell the Python
         evidence=(Evidence("torch.unloadable", file.problem, file.path),),
         fixes=fault.fixes,
         supersedes=("python-dev-missing", "no-gpu"),
@@ -95,7 +96,7 @@ def _without_libraries(situation: Situation, torch: Torch) -> Finding:
     names = ", ".join(torch.needs_libraries[:3])
     damaged = {file.path.rpartition("/")[2] for file in torch.damaged}
     text = f"Install what has {names}, or prove the import: `gpudoctor check` without `--level static` tries it."
-    pins = missing_pins(situation, torch)
+    pins = missing_pins(situation, torch, torch.needs_libraries)
     return Finding(
         severity="error",
         message=f"torch {torch.version} needs {names}, and no folder of the loader has it: `import torch` fails.",

@@ -25,12 +25,14 @@ from gpudoctor.machine import (
     MigDevice,
     NvidiaApi,
     NvmlDevice,
+    ShadowingModule,
     Smoke,
     SmokeDevice,
     SmokeKernel,
     TorchCopy,
     User,
     absent,
+    denied,
     known,
     unknown,
 )
@@ -298,6 +300,19 @@ MACHINES: dict[str, Machine] = {
     "torch-import-fails": with_torch(
         nvidia_machine(), trial=known(ImportTrial(ok=False, signal="SIGABRT", error="terminate called"), "child")
     ),
+    "module-shadowed": with_environment(
+        nvidia_machine(),
+        shadows=(
+            ShadowingModule(
+                name="queue",
+                path="/srv/own/queue.py",
+                via="PYTHONPATH",
+                hides="/usr/lib/python3.12/queue.py",
+                standard=True,
+            ),
+        ),
+    ),
+    "environment-unreadable": with_environment(nvidia_machine(), torch=denied(SITE)),
     "torch-install-damaged": with_torch(
         nvidia_machine(), damaged=(DamagedFile(path=f"{SITE}/torch/lib/libtorch_cuda.so", problem="truncated"),)
     ),

@@ -267,7 +267,7 @@ def _missing_library(case: _Case) -> ImportFault | None:
     if name is None:
         return None
     why = f"The loader cannot find the library {name[1]}."
-    pins = missing_pins(case.situation, case.torch)
+    pins = missing_pins(case.situation, case.torch, (name[1],))
     if pins:
         return ImportFault(why, (pins,), (REQUIREMENTS,))
     text = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from gpudoctor.finding import Fix, ReplacePackage
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
@@ -12,9 +12,14 @@ from gpudoctor.machine import Torch
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.situation import Situation
 
+_OF_PINS = r"lib(?:cu(?!da\.so)|nccl|nv(?!idia-|cuvid|optix))"
+"""The libraries that the nvidia packages bring; the others of these names are the driver's."""
 
-def missing_pins(situation: Situation, torch: Torch) -> Fix | None:
-    """Install the libraries that torch pins and that are not there; None if none is known to be missing."""
+
+def missing_pins(situation: Situation, torch: Torch, libraries: Iterable[str]) -> Fix | None:
+    """Install what torch pins and what is not there, if a missing library may be of these packages; else None."""
+    if not any(re.match(_OF_PINS, name) for name in libraries):
+        return None
     there = _installed(situation)
     lacking = {name: version for name, version in _pins(situation, torch).items() if name not in there}
     return _install(lacking, "missing") if lacking and there else None

@@ -47,6 +47,8 @@ def _suspects(owners: Owners, trial: ImportTrial) -> Iterator[SuspectFile]:
     for path in files[:_MOST_FILES]:
         if path.startswith("/"):
             yield owners.of_file(path)
+        if path.endswith(".pyc"):  # Python takes it only where its source is gone
+            yield owners.of_file(path[:-1])
 
 
 def _of_missing_module(owners: Owners, module: str, trial: ImportTrial) -> Iterator[SuspectFile]:
