@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from gpudoctor.cli import gpudoctor
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import Machine, SuspectFile
 from gpudoctor.probes.file_owner import Owners, unusable
@@ -89,6 +92,43 @@ def test_a_stale_pyc_without_its_source_is_its_owners(tmp_path: Path) -> None:
     (site / "helper/part.py").unlink()
     (site / "helper/part.pyc").write_bytes(bytes(16))
     assert remedies(examined(tmp_path), "torch-import-fails") == ["ReinstallPackage helper2.0"]
+
+
+# --- described GPUs ---------------------------------------------------------------------------------------
+
+
+def checked(root: Path, *options: str) -> tuple[int, dict[str, str]]:
+    """Exit code, and the errors by slug, of `check` for a GPU that is not here."""
+    where = ("--python", str(root / "venv/bin/python"), "--gpu", "RTX 4090", "--driver", "580.82.07")
+    result = CliRunner().invoke(gpudoctor, ["check", "--format", "json", *where, *options])
+    report = json.loads(result.stdout)
+    errors = {one["slug"]: one["message"] for one in report["findings"] if one["severity"] == "error"}
+    return report["exit_code"], errors
+
+
+def write_gpu_build(root: Path, first_line: str) -> None:
+    site = write_venv(root / "venv", PYTHON, home=str(Path(sys.base_prefix) / "bin"))
+    version = "__version__ = '2.9.1+cu128'\ncuda = '12.8'\n"
+    body = TORCH.replace("cuda, hip = None, None", "cuda, hip = '12.8', None").replace("2.9.1+cpu", "2.9.1+cu128")
+    files = {"torch/__init__.py": first_line + body, "torch/version.py": version}
+    write_distribution(site, "torch", "2.9.1+cu128", files=files)
+
+
+def test_the_environment_is_imported_for_described_gpus_too(tmp_path: Path) -> None:
+    write_gpu_build(tmp_path, "import os\nos.abort()\n")
+    code, errors = checked(tmp_path)
+    assert (code, list(errors)) == (1, ["torch-import-fails"])
+    assert "SIGABRT" in errors["torch-import-fails"]
+    assert checked(tmp_path, "--level", "static") == (0, {})
+    assert checked(tmp_path, "--torch", "2.9.1+cu128") == (0, {})
+
+
+def test_what_only_this_machine_lacks_is_not_held_against_the_described_one(tmp_path: Path) -> None:
+    write_gpu_build(tmp_path / "sees-no-gpu", "")
+    assert checked(tmp_path / "sees-no-gpu") == (0, {})
+    text = "libcuda.so.1: cannot open shared object file: No such file or directory"
+    write_gpu_build(tmp_path / "no-driver", f"raise ImportError({text!r})\n")
+    assert checked(tmp_path / "no-driver") == (0, {})
 
 
 # --- files -----------------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.c_library import asked_glibc, c_library, cannot_load
+from gpudoctor.frameworks.torch.file_faults import DAMAGED, REQUIREMENTS, ImportFault, of_file
 from gpudoctor.frameworks.torch.gpu_coverage import better_torch
-from gpudoctor.frameworks.torch.import_faults import DAMAGED, REQUIREMENTS, ImportFault, explain, of_file
+from gpudoctor.frameworks.torch.import_faults import explain
 from gpudoctor.frameworks.torch.required_packages import missing_pins
 from gpudoctor.machine import ImportTrial, Torch
 from gpudoctor.situation import Situation, needs

@@ -18,15 +18,24 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.finding import AnyRemedy, Fix, Manual, ReinstallPackage, ReplacePackage, UnsetVariable
+from gpudoctor.finding import Fix, ReplacePackage, UnsetVariable
 from gpudoctor.frameworks.torch.c_library import cannot_load
+from gpudoctor.frameworks.torch.file_faults import (
+    CREATE_AGAIN,
+    DAMAGED,
+    REQUIREMENTS,
+    ImportFault,
+    by_hand,
+    named,
+    of_file,
+)
 from gpudoctor.frameworks.torch.gpu_coverage import better_torch
 from gpudoctor.frameworks.torch.reinstall import installed_again
 from gpudoctor.frameworks.torch.required_packages import missing_pins, out_of_range, wrong_pins
 from gpudoctor.machine import NOT_STARTED, WORKING_FOLDER, ImportTrial, ShadowingModule, SuspectFile, Torch
 from gpudoctor.situation import Situation
 
-REQUIREMENTS, DAMAGED, SHADOWED = "requirements-broken", "torch-install-damaged", "module-shadowed"
+SHADOWED = "module-shadowed"
 
 _NO_MEMORY = r"MemoryError|[Cc]annot allocate memory|std::bad_alloc"
 _NO_THREADS = (
@@ -35,24 +44,6 @@ _NO_THREADS = (
 _CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGTRAP")
 _LARGE = 64 << 30
 """A limit of the address space above this keeps no torch from being imported."""
-_CREATE_AGAIN = Fix(
-    "Create the environment again",
-    (
-        Manual(
-            "Create the environment again with a Python that exists (`python3 -m venv --clear`, `uv venv --clear`, "
-            "or your project's tool), and install its packages again.",
-            risk="replaces",
-        ),
-    ),
-)
-
-
-class ImportFault(Struct, frozen=True):
-    """Why an import failed: `why` is a sentence or empty; `causes` are slugs of what may have been found already."""
-
-    why: str
-    fixes: tuple[Fix, ...]
-    causes: tuple[str, ...] = ()
 
 
 class _Case(Struct, frozen=True):
@@ -75,33 +66,6 @@ def explain(situation: Situation, torch: Torch, trial: ImportTrial) -> ImportFau
     return fault
 
 
-def of_file(situation: Situation, torch: Torch, suspect: SuspectFile) -> ImportFault | None:
-    """What a file's problem means; None if nothing is wrong with it."""
-    if suspect.problem == "not-installed":
-        return _not_installed(suspect)
-    if not suspect.problem:
-        return None
-    whose = f", of {_named(suspect)}," if suspect.owner else ""
-    if suspect.problem == "unreadable":
-        text = f"Give this user the right to read {suspect.path} and the folders above it, or run as its owner."
-        return ImportFault(f"This user may not read {suspect.path}.", (_by_hand("Give this user access", text),))
-    if suspect.problem == "noexec":
-        text = (
-            "Move the environment to a file system that is not mounted noexec, or mount this one again with exec "
-            f"(`findmnt -T {shlex.quote(suspect.path)}` shows which)."
-        )
-        why = f"{suspect.path} lies on a file system that is mounted noexec: no library can be loaded from there."
-        return ImportFault(why, (_by_hand("Use a file system without noexec", text),))
-    if suspect.problem in ("other-python", "other-processor"):
-        return _for_another(situation, torch, suspect)
-    if not suspect.owner:
-        return None
-    causes: tuple[str, ...] = (DAMAGED,) if suspect.owner == "torch" else (REQUIREMENTS,)
-    is_not = "is missing" if suspect.problem == "missing" else "is not the file that was installed"
-    fixes = (_again(situation, torch, suspect),)
-    return ImportFault(f"{suspect.path}{whose} {is_not}.", fixes, causes if suspect.problem == "missing" else ())
-
-
 # --- rules, in their order ---------------------------------------------------------------------------------
 
 
@@ -115,18 +79,18 @@ def _not_started(case: _Case) -> ImportFault | None:
         return ImportFault(why, (Fix("Unset PYTHONHOME", (unset,)),))
     if "Permission denied" in error:
         text = "Give this user the right to execute the interpreter, or run as the user that owns the environment."
-        return ImportFault("This user may not execute the interpreter.", (_by_hand("Give this user access", text),))
+        return ImportFault("This user may not execute the interpreter.", (by_hand("Give this user access", text),))
     if "Exec format error" in error:
         text = "Create the environment again with a Python for this processor, and install its packages again."
         why = "The interpreter is not a program for this processor."
-        return ImportFault(why, (_by_hand("Use a Python for this processor", text, replaces=True),))
+        return ImportFault(why, (by_hand("Use a Python for this processor", text, replaces=True),))
     if "leads to no Python" in error:
-        return ImportFault("", (_CREATE_AGAIN,))
+        return ImportFault("", (CREATE_AGAIN,))
     if case.trial.files or case.trial.hung:
         return None
     interpreter = shlex.quote(case.situation.environment.interpreter if case.situation.environment else "python3")
     text = f"Run `{interpreter} -I -c 0`. If that fails, create the environment again; else a variable is the cause."
-    return ImportFault("", (_by_hand("Find out whether the interpreter starts", text),))
+    return ImportFault("", (by_hand("Find out whether the interpreter starts", text),))
 
 
 def _shadowed(case: _Case) -> ImportFault | None:
@@ -134,7 +98,7 @@ def _shadowed(case: _Case) -> ImportFault | None:
     if shadow is None:
         return None
     text = f"Rename or remove {shadow.path}, so that Python imports {shadow.hides}."
-    return ImportFault("", (_by_hand(f"Rename {shadow.path}", text),), (SHADOWED,))
+    return ImportFault("", (by_hand(f"Rename {shadow.path}", text),), (SHADOWED,))
 
 
 def blamed_shadow(situation: Situation, trial: ImportTrial) -> ShadowingModule | None:
@@ -161,7 +125,7 @@ def _illegal_instruction(case: _Case) -> ImportFault | None:
         "virtual machine pass the host's processor through (cpu host-passthrough)."
     )
     why = f"The build uses an instruction that this processor does not know.{lacking}"
-    return ImportFault(why, (_by_hand("Use a processor with AVX2, or another build", text),))
+    return ImportFault(why, (by_hand("Use a processor with AVX2, or another build", text),))
 
 
 def _static_tls(case: _Case) -> ImportFault | None:
@@ -169,7 +133,7 @@ def _static_tls(case: _Case) -> ImportFault | None:
         return None
     text = "Import torch before other libraries, or start with LD_PRELOAD set to the library that the error names."
     why = "The process has no room left for thread-local data of this library."
-    return ImportFault(why, (_by_hand("Import torch first", text),))
+    return ImportFault(why, (by_hand("Import torch first", text),))
 
 
 def _out_of_memory(case: _Case) -> ImportFault | None:
@@ -180,7 +144,7 @@ def _out_of_memory(case: _Case) -> ImportFault | None:
     if narrow and space is not None and (said or case.trial.signal in _CRASHES or "map segment" in case.text):
         text = "Run `ulimit -v unlimited` before the program, or remove the limit where it is set (limits.conf, job)."
         why = f"`ulimit -v` limits the address space to {_size(space)}, and torch reserves more."
-        return ImportFault(why, (_by_hand("Lift the limit of the address space", text),))
+        return ImportFault(why, (by_hand("Lift the limit of the address space", text),))
     if case.trial.signal != "SIGKILL" and not said:
         return None
     limit = f" ({_size(limits.memory)})" if limits.memory else ""
@@ -194,7 +158,7 @@ def _out_of_memory(case: _Case) -> ImportFault | None:
         "Give the container or job more memory (docker --memory, resources.limits.memory, Slurm --mem). "
         "`dmesg | grep -i 'killed process'` shows what the kernel killed."
     )
-    return ImportFault(why, (_by_hand("Give the process more memory", text),))
+    return ImportFault(why, (by_hand("Give the process more memory", text),))
 
 
 def _out_of_threads(case: _Case) -> ImportFault | None:
@@ -204,7 +168,7 @@ def _out_of_threads(case: _Case) -> ImportFault | None:
     text = "Raise the limit (`ulimit -u`, docker --pids-limit, the pod's pids limit), or set OMP_NUM_THREADS=1."
     allowed = f" ({limit})" if limit else ""
     why = f"The process may start no more threads: the limit of this user or container{allowed} is reached."
-    return ImportFault(why, (_by_hand("Raise the limit of processes", text),))
+    return ImportFault(why, (by_hand("Raise the limit of processes", text),))
 
 
 def _c_library(case: _Case) -> ImportFault | None:
@@ -214,7 +178,7 @@ def _c_library(case: _Case) -> ImportFault | None:
     if re.search(r"version .GLIBC_[\d.]+. not found", case.text) is None:
         return None
     text = "This library needs a newer C library: update the distribution, or use a container with a newer one."
-    return ImportFault("A library is built for a newer C library.", (_by_hand("Use a newer distribution", text),))
+    return ImportFault("A library is built for a newer C library.", (by_hand("Use a newer distribution", text),))
 
 
 def _variable(case: _Case) -> ImportFault | None:
@@ -274,7 +238,7 @@ def _missing_library(case: _Case) -> ImportFault | None:
         f"Install the package that has {name[1]}: no installed Python package brings it "
         f"(`apt-file search {name[1]}` or `dnf provides '*/{name[1]}'` names it)."
     )
-    return ImportFault(why, (_by_hand(f"Install {name[1]}", text),))
+    return ImportFault(why, (by_hand(f"Install {name[1]}", text),))
 
 
 def _undefined_symbol(case: _Case) -> ImportFault | None:
@@ -293,7 +257,7 @@ def _known_text(case: _Case) -> ImportFault | None:
     if row is None or row.about != "environment":
         return None
     meaning = row.meaning[:1].upper() + row.meaning[1:]
-    return ImportFault(f"{meaning}.", (_by_hand("Follow the workaround", row.workaround),), (row.slug, *row.also))
+    return ImportFault(f"{meaning}.", (by_hand("Follow the workaround", row.workaround),), (row.slug, *row.also))
 
 
 def _missing_module(case: _Case) -> ImportFault | None:
@@ -307,13 +271,13 @@ def _missing_module(case: _Case) -> ImportFault | None:
             "its library were missing (libffi-dev, liblzma-dev, libbz2-dev, libssl-dev): install them, compile again."
         )
         why = f"{top} belongs to the standard library, and this Python is without it."
-        return ImportFault(why, (_by_hand("Use a complete Python", text),))
+        return ImportFault(why, (by_hand("Use a complete Python", text),))
     asking = next((file for file in case.trial.suspects if not file.standard), None)
     by = f" {asking.path} imports it." if asking and asking.owner != "torch" else ""
     text = f"Install the package that has the module {top}, or remove what imports it."
     why = f"No installed package has the module {top}.{by}"
     causes = () if asking is not None and not asking.owner else (REQUIREMENTS,)
-    return ImportFault(why, (_by_hand(f"Install the module {top}", text),), causes)
+    return ImportFault(why, (by_hand(f"Install the module {top}", text),), causes)
 
 
 def _another_release(case: _Case) -> ImportFault | None:
@@ -325,9 +289,9 @@ def _another_release(case: _Case) -> ImportFault | None:
     suspect = next((file for file in case.trial.suspects if file.owner == top), None)
     if suspect is None:
         return None
-    why = f"The installed {_named(suspect)} lacks what {_asking(case, suspect)} needs of it."
+    why = f"The installed {named(suspect)} lacks what {_asking(case, suspect)} needs of it."
     text = f"Install another release of {suspect.owner}: `pip index versions {suspect.owner}` lists them."
-    return ImportFault(why, (_by_hand(f"Install another release of {suspect.owner}", text),), (REQUIREMENTS,))
+    return ImportFault(why, (by_hand(f"Install another release of {suspect.owner}", text),), (REQUIREMENTS,))
 
 
 def _out_of_range(case: _Case) -> ImportFault | None:
@@ -345,7 +309,7 @@ def _out_of_range(case: _Case) -> ImportFault | None:
 
 def _asking(case: _Case, lacking: SuspectFile) -> str:
     others = (file for file in case.trial.suspects if file.owner and file.owner != lacking.owner)
-    return _named(next(others, SuspectFile(path="", owner="torch", version=case.torch.version)))
+    return named(next(others, SuspectFile(path="", owner="torch", version=case.torch.version)))
 
 
 def _file_of_nobody(case: _Case) -> ImportFault | None:
@@ -356,7 +320,7 @@ def _file_of_nobody(case: _Case) -> ImportFault | None:
         return None
     text = f"Repair, rename or remove {innermost.path}: it runs whenever torch is imported here."
     why = f"The error comes from {innermost.path}, which no installed package brought."
-    return ImportFault(why, (_by_hand(f"Repair {innermost.path}", text),))
+    return ImportFault(why, (by_hand(f"Repair {innermost.path}", text),))
 
 
 def _unknown(case: _Case) -> ImportFault:
@@ -365,11 +329,11 @@ def _unknown(case: _Case) -> ImportFault:
     lost = bool(case.trial.signal or case.trial.hung)
     if loading and lost:
         owner = next(
-            (f" of {_named(file)}" for file in case.trial.suspects if file.path == loading and file.owner), ""
+            (f" of {named(file)}" for file in case.trial.suspects if file.path == loading and file.owner), ""
         )
         why = f"It was loading {loading}{owner}; why that fails is not known."
     elif innermost is not None:
-        owner = f" of {_named(innermost)}" if innermost.owner else ""
+        owner = f" of {named(innermost)}" if innermost.owner else ""
         why = f"The last line that ran was in {innermost.path}{owner}; why it fails is not known."
     else:
         why = "Why is not known."
@@ -401,30 +365,6 @@ _RULES: tuple[Callable[[_Case], ImportFault | None], ...] = (
 # --- fixes -----------------------------------------------------------------------------------------------
 
 
-def _not_installed(suspect: SuspectFile) -> ImportFault:
-    package = ReplacePackage(suspect.owner, suspect.detail, why="the import needs it")
-    why = f"{suspect.owner} is required and not installed."
-    return ImportFault(why, (Fix(f"Install {suspect.owner}", (package,)),), (REQUIREMENTS,))
-
-
-def _for_another(situation: Situation, torch: Torch, suspect: SuspectFile) -> ImportFault:
-    """A file that was made for another Python or processor: whatever came with it has to be installed by this one."""
-    python = situation.environment.python.value if situation.environment else None
-    here = f"Python {python}" if suspect.problem == "other-python" else situation.machine.system.arch.value
-    why = f"{suspect.path} is for {suspect.detail}, and this is {here or 'another'}."
-    if not suspect.owner:
-        return ImportFault(why, (_CREATE_AGAIN,))
-    return ImportFault(why, (_again(situation, torch, suspect),), (DAMAGED,) if suspect.owner == "torch" else ())
-
-
-def _again(situation: Situation, torch: Torch, suspect: SuspectFile) -> Fix:
-    """The owner of a file once more."""
-    if suspect.owner == "torch":
-        return installed_again(situation, torch)
-    remedy: AnyRemedy = ReinstallPackage(suspect.owner, suspect.version, why="its files are not as installed")
-    return Fix(f"Install {_named(suspect)} again", (remedy,))
-
-
 def _find_out(case: _Case) -> Fix:
     environment = case.situation.environment
     interpreter = shlex.quote((environment.interpreter if environment else "") or "python3")
@@ -432,15 +372,7 @@ def _find_out(case: _Case) -> Fix:
         text = f"Run `{interpreter} -X importtime -c 'import torch'`: the last lines name what was imported before."
     else:
         text = f"Run `{interpreter} -v -c 'import torch'`: the last lines before the error name the file that fails."
-    return _by_hand("Find the file that fails", text)
-
-
-def _by_hand(title: str, text: str, *, replaces: bool = False) -> Fix:
-    return Fix(title, (Manual(text, risk="replaces" if replaces else "safe"),))
-
-
-def _named(suspect: SuspectFile) -> str:
-    return f"{suspect.owner} {suspect.version}".strip()
+    return by_hand("Find the file that fails", text)
 
 
 def _size(size: int) -> str:
