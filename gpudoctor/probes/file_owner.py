@@ -6,8 +6,6 @@ them takes tens of milliseconds: this is for what has failed already.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import posixpath
 import re
 from collections.abc import Iterator
@@ -120,6 +118,9 @@ class Owners:
         found = self._host.stat(path).value
         if found is None or (size and found.size != int(size)):
             return found is not None
+        import base64  # only what has failed is hashed
+        import hashlib
+
         algorithm, _, expected = digest.partition("=")
         if algorithm != "sha256" or found.size > _HASH_LIMIT:
             return False
