@@ -107,6 +107,12 @@ def test_a_limit_is_told_as_a_limit(error: str, limits: ProcessLimits, said: str
     assert remedies(machine, "torch-import-fails") == ["Manual"]
 
 
+def test_an_error_is_repeated_as_it_stands_and_not_at_any_length() -> None:
+    path = "/venv/torch/lib/../../nvidia/x.so"
+    assert f"failed: ImportError: {path}: no. " in message(failed(f"ImportError: {path}: no.", OF_TORCH))
+    assert len(message(failed("ValueError: " + "word " * 500))) < 500
+
+
 def test_a_wide_limit_of_the_address_space_explains_no_crash() -> None:
     crashed = failed("", signal="SIGSEGV", limits=ProcessLimits(address_space=256 << 30))
     assert "ulimit" not in message(crashed)

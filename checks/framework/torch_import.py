@@ -18,6 +18,9 @@ _SHOW_THE_PROCESSOR = (
     "build torch from source for it, or use another machine."
 )
 
+_LONGEST = 300
+"""Characters of an error that the message repeats."""
+
 
 @check("GPD410", "torch-import-fails", "framework", needs=needs.torch)
 def torch_import_fails(situation: Situation) -> Verdicts:
@@ -143,13 +146,13 @@ def _old_processor(situation: Situation) -> bool:
 
 def _failed(situation: Situation, torch: Torch, trial: ImportTrial) -> Finding:
     fault = explain(situation, torch, trial)
+    error = trial.error.rstrip(".")
+    error = error if len(error) <= _LONGEST else f"{error[:_LONGEST].rstrip()} [...]"
     ended = f"ended with {trial.signal}" if trial.signal else "failed"
-    happened = (
-        f"gave {trial.error}" if trial.error.startswith("no answer") else f"{ended}: {trial.error}".rstrip(": ")
-    )
+    happened = f"gave {error}" if error.startswith("no answer") else f"{ended}: {error}" if error else ended
     return Finding(
         severity="error",
-        message=f"`import torch` {happened}.{f' {fault.why}' if fault.why else ''}".replace("..", "."),
+        message=f"`import torch` {happened}.{f' {fault.why}' if fault.why else ''}",
         saw=f"import torch ended with {trial.signal}" if trial.signal else trial.error[:200] or "no answer",
         want="an import that works",
         subject=f"torch {torch.version}",

@@ -89,7 +89,10 @@ def _not_started(case: _Case) -> ImportFault | None:
     if case.trial.files or case.trial.hung:
         return None
     interpreter = shlex.quote(case.situation.environment.interpreter if case.situation.environment else "python3")
-    text = f"Run `{interpreter} -I -c 0`. If that fails, create the environment again; else a variable is the cause."
+    text = (
+        f"Run `{interpreter} -E -S -c 0`. If that fails, create the environment again; else a variable, a .pth file "
+        f"or a sitecustomize.py ends it, and the last lines of `{interpreter} -v -c 0` name it."
+    )
     return ImportFault("", (by_hand("Find out whether the interpreter starts", text),))
 
 
@@ -332,6 +335,10 @@ def _unknown(case: _Case) -> ImportFault:
             (f" of {named(file)}" for file in case.trial.suspects if file.path == loading and file.owner), ""
         )
         why = f"It was loading {loading}{owner}; why that fails is not known."
+    elif innermost is not None and innermost.owner not in ("", "torch"):
+        text = f"Update or remove {innermost.owner}: the error comes from its code, and its files are as installed."
+        why = f"The error comes from {innermost.path} of {named(innermost)}."
+        return ImportFault(why, (by_hand(f"Update or remove {innermost.owner}", text),))
     elif innermost is not None:
         owner = f" of {named(innermost)}" if innermost.owner else ""
         why = f"The last line that ran was in {innermost.path}{owner}; why it fails is not known."
