@@ -136,7 +136,7 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
     log = probing("kernel log", lambda: probe_kernel_log(host, patterns), unknown("the log probe crashed"))
     nothing: Fact[PythonEnvironment] = unknown("the environment probe crashed")
     modules = matrix.tables.imported_modules
-    environment = probing("python", lambda: probe_environment(host, python, variables, modules), nothing)
+    environment = probing("python", lambda: probe_environment(host, python, variables, modules=modules), nothing)
     machine = Machine(
         system=system,
         nvidia=replace(nvidia, userland=userland),

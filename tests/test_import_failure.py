@@ -168,7 +168,7 @@ def test_the_owner_of_a_file_is_the_package_whose_record_lists_it(tmp_path: Path
 
 def shadows(root: Path, **variables: str) -> list[tuple[str, str]]:
     python = str(root / "venv/bin/python")
-    found = probe_environment(LiveHost(variables), python, variables, matrix().tables.imported_modules).value
+    found = probe_environment(LiveHost(variables), python, variables, modules=matrix().tables.imported_modules).value
     assert found is not None
     return [(shadow.name, shadow.via) for shadow in found.shadows]
 

@@ -39,7 +39,7 @@ _LOCKS: tuple[Lock, ...] = ("uv.lock", "poetry.lock", "pixi.lock")
 
 
 def probe_environment(
-    host: Host, python: str | None, variables: Mapping[str, str], modules: tuple[ImportedModules, ...] = ()
+    host: Host, python: str | None, variables: Mapping[str, str], *, modules: tuple[ImportedModules, ...] = ()
 ) -> Fact[PythonEnvironment]:
     """The environment of `python` (an interpreter, a venv or a conda prefix of the running system), or the host's
     active one. `variables` override the host's own; `modules` are those that torch loads. Raises InputError if

@@ -14,7 +14,7 @@ from gpudoctor.frameworks.torch.reinstall import installed_again
 from gpudoctor.machine import SuspectFile, Torch
 from gpudoctor.situation import Situation
 
-REQUIREMENTS, DAMAGED = "requirements-broken", "torch-install-damaged"
+REQUIREMENTS, DAMAGED = "requirements-incomplete", "torch-install-damaged"
 
 CREATE_AGAIN = Fix(
     "Create the environment again",
