@@ -530,6 +530,10 @@ FileProblem = Literal[
 ]
 
 
+EMPTY = "empty"
+"""`SuspectFile.detail` of a changed file in which nothing is left."""
+
+
 class SuspectFile(Record, frozen=True):
     """A file that a failed import names, or that is certain to make it fail."""
 

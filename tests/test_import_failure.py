@@ -157,6 +157,8 @@ def test_the_owner_of_a_file_is_the_package_whose_record_lists_it(tmp_path: Path
     assert machine.environment.value is not None
     owners = Owners(LiveHost(), machine.environment.value.distributions.value or (), PYTHON, sys.executable)
     assert owners.of_file(f"{site}/helper/part.py") == SuspectFile(f"{site}/helper/part.py", "helper", "2.0")
+    (site / "helper/part.py").write_text("x = 1\n")
+    assert owners.of_file(f"{site}/helper/part.py").problem == "changed"
     (site / "helper/more.py").touch()
     assert owners.of_file(f"{site}/helper/more.py") == SuspectFile(f"{site}/helper/more.py")
     assert [file.path for file in owners.of_module("helper.part")] == [f"{site}/helper/part.py"]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from gpudoctor.host import Host
-from gpudoctor.machine import Distribution, FileProblem, SuspectFile
+from gpudoctor.machine import EMPTY, Distribution, FileProblem, SuspectFile
 from gpudoctor.probes.distributions import metadata_head, normalised
 
 _RECORD_LIMIT = 16 << 20
@@ -105,7 +105,7 @@ class Owners:
         suspect = SuspectFile(path=path, owner=distribution.name, version=distribution.version)
         problem, detail = self._unusable(path)
         if not problem and self._is_changed(path, digest, size):
-            problem = "changed"
+            problem, detail = "changed", "" if self._host.data(path, 1).value else EMPTY
         return replace(suspect, problem=problem, detail=detail)
 
     # --- the file itself ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from gpudoctor.finding import AnyRemedy, Fix, Manual, ReinstallPackage, ReplacePackage
 from gpudoctor.frameworks.torch.reinstall import installed_again
-from gpudoctor.machine import SuspectFile, Torch
+from gpudoctor.machine import EMPTY, SuspectFile, Torch
 from gpudoctor.situation import Situation
 
 REQUIREMENTS, DAMAGED = "requirements-incomplete", "torch-install-damaged"
@@ -57,10 +57,10 @@ def of_file(situation: Situation, torch: Torch, suspect: SuspectFile) -> ImportF
         return _for_another(situation, torch, suspect)
     if not suspect.owner:
         return None
-    causes: tuple[str, ...] = (DAMAGED,) if suspect.owner == "torch" else (REQUIREMENTS,)
-    is_not = "is missing" if suspect.problem == "missing" else "is not the file that was installed"
-    fixes = (_again(situation, torch, suspect),)
-    return ImportFault(f"{suspect.path}{whose} {is_not}.", fixes, causes if suspect.problem == "missing" else ())
+    gone = suspect.problem == "missing" or suspect.detail == EMPTY
+    causes = (DAMAGED if suspect.owner == "torch" else REQUIREMENTS,) if gone else ()
+    state = f"is {suspect.detail or suspect.problem}" if gone else "is not the file that was installed"
+    return ImportFault(f"{suspect.path}{whose} {state}.", (_again(situation, torch, suspect),), causes)
 
 
 def _not_installed(suspect: SuspectFile) -> ImportFault:
