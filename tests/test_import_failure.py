@@ -52,7 +52,9 @@ def problems(machine: Machine) -> list[str]:
 
 def test_a_whole_environment_is_imported(tmp_path: Path) -> None:
     write_environment(tmp_path)
-    assert problems(examined(tmp_path)) == []
+    machine = examined(tmp_path)
+    assert problems(machine) == []
+    assert machine.level == "static"  # no driver was asked
 
 
 @pytest.mark.parametrize(
