@@ -53,17 +53,20 @@ def surveyed(
 ) -> tuple[Survey, Subject]:
     """The same without a word to anybody, and with the signals as they are."""
     root = examined.root
-    level = cast("Level | None", examined.level or default_level or ("static" if description.gpus else None))
     host = host_of(root, variables)
     # Of a described machine the kernels can prove nothing but this torch, on the CPU: if a person asks for them.
     installed = not (description.torch or description.python_version)
     kernels = description.empty or (examined.level is not None and installed)
     request = None if description.empty or not kernels else _on_the_cpu()
+    asked = cast("Level | None", examined.level or default_level)
+    # The environment is real beside described GPUs, too: it is imported, and the driver here is not asked.
+    level = asked or ("static" if description.gpus and not installed else None)
     found = survey(
         host,
         matrix,
         python=examined.python,
         level=level,
+        drivers=asked is not None or not description.gpus,
         kernels=kernels,
         request=request,
         progress=progress,

@@ -42,8 +42,10 @@ from gpudoctor.machine import (
     System,
     absent,
     known,
+    unknown,
 )
 from gpudoctor.matrix.versions import figures
+from gpudoctor.probes.load_path import DRIVER_OWN
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import driver_needs, driver_serving, flavour_serving
 
@@ -140,10 +142,28 @@ def _with_gpus(machine: Machine, description: Description, matrix: Matrix) -> Ma
         amd=_amd_stack(gpus, description.driver, wsl=wsl),
         load_path=LoadPath(),
     )
+    described_gpus = _with_import_elsewhere(described_gpus)
     if any(gpu.vendor == "nvidia" for gpu in gpus):
         return _with_driver(described_gpus, description.driver, matrix)
     left = () if description.driver or wsl else ("amdgpu driver",)
     return replace(described_gpus, assumed=(*machine.assumed, *left))
+
+
+def _with_import_elsewhere(machine: Machine) -> Machine:
+    """What the import here says of a machine with other GPUs. The devices that torch counted are not the described
+    ones, and a library of the driver comes with the driver."""
+    environment, torch = machine.environment.value, machine.torch
+    trial = torch.trial.value if torch else None
+    if environment is None or torch is None or trial is None:
+        return machine
+    library = re.search(r"([\w.+-]+\.so[\w.]*): cannot open shared object file", f"{trial.root}\n{trial.error}")
+    if not trial.ok and library is not None and library[1].startswith(DRIVER_OWN):
+        fact = replace(torch, trial=unknown(f"{library[1]} of the driver is not here"))
+        machine = replace(machine, assumed=(*machine.assumed, f"import torch (with the driver's {library[1]})"))
+    else:
+        fact = replace(torch, trial=replace(torch.trial, value=replace(trial, device_count=None)))
+    own = environment.with_torch(replace(environment.torch, value=fact))
+    return replace(machine, environment=replace(machine.environment, value=own))
 
 
 def _with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:

@@ -526,6 +526,21 @@ class LateLibrary(Row, frozen=True, kw_only=True):
     """The opener's own functions only call those of the same names in these libraries."""
 
 
+class ImportedModules(Row, frozen=True, kw_only=True):
+    """Top-level modules that torch loads: a file of such a name in an earlier folder takes their place."""
+
+    id: str
+    modules: tuple[str, ...]
+    standard: bool = False
+    """They belong to Python's standard library."""
+    at_import: bool = False
+    """`import torch` fails without them; the others are loaded later, or may be absent."""
+    package: str = ""
+    """The distribution that brings them; empty: one of their own name."""
+    torch: str = ""
+    """Releases of torch, as a specifier; empty: all."""
+
+
 class PackageConflict(Row, frozen=True, kw_only=True):
     """Two installed packages that conflict, by specifier (numpy 2 with old torch ...)."""
 
@@ -724,6 +739,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     library_roles: tuple[LibraryRole, ...] = ()
     extension_libraries: tuple[ExtensionLibrary, ...] = ()
     late_libraries: tuple[LateLibrary, ...] = ()
+    imported_modules: tuple[ImportedModules, ...] = ()
     package_conflicts: tuple[PackageConflict, ...] = ()
     requirement_uses: tuple[RequirementUse, ...] = ()
     log_patterns: tuple[LogPattern, ...] = ()
@@ -769,6 +785,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "library_roles": ("library",),
     "extension_libraries": ("package",),
     "late_libraries": ("opener", "version"),
+    "imported_modules": ("id",),
     "package_conflicts": ("package", "version", "other", "other_version"),
     "requirement_uses": ("package", "requires", "version"),
     "log_patterns": ("id",),

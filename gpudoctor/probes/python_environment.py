@@ -29,12 +29,13 @@ from gpudoctor.probes.import_path import ImportPath, import_path
 from gpudoctor.probes.project_files import conda_tool, torch_asked
 from gpudoctor.probes.python_layout import Layout, find_layout, in_tool
 from gpudoctor.probes.required import required_packages
+from gpudoctor.probes.shadowing import shadowing_modules
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
 from gpudoctor.probes.tritons import triton_owner
 
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.probes.copies import Copies
-    from gpudoctor.matrix.rows import LateLibrary
+    from gpudoctor.matrix.rows import ImportedModules, LateLibrary
 
 Lock = Literal["uv.lock", "poetry.lock", "pixi.lock", ""]
 _LOCKS: tuple[Lock, ...] = ("uv.lock", "poetry.lock", "pixi.lock")
@@ -44,12 +45,15 @@ def probe_environment(
     host: Host,
     python: str | None,
     variables: Mapping[str, str],
+    *,
     late: tuple[LateLibrary, ...] = (),
     packages: Collection[str] = (),
+    modules: tuple[ImportedModules, ...] = (),
 ) -> Fact[PythonEnvironment]:
     """The environment of `python` (an interpreter, a venv or a conda prefix of the running system), or the host's
-    active one. `variables` override the host's own, `late` are libraries that others open when they need them;
-    what `packages` require is looked at. Raises InputError if `python` is none of these."""
+    active one. `variables` override the host's own, `late` are libraries that others open when they need them, and
+    `modules` those that torch loads; what `packages` require is looked at. Raises InputError if `python` is none of
+    these."""
     environ = {**host.environ, **variables}
     if python is not None and not host.live:
         host = LiveHost()  # --python is always a path of the running system, also beside --root
@@ -103,6 +107,7 @@ def probe_environment(
             else (),
             conda_tool=conda_tool(host, layout.prefix) if layout.kind == "conda" else "conda",
             python_headers=_headers(host, layout),
+            shadows=shadowing_modules(surroundings, installed.torch, modules),
             libstdcxx=installed.libstdcxx,
             libstdcxx_path=installed.libstdcxx_path,
             libraries=installed.libraries,

@@ -28,12 +28,14 @@ from gpudoctor.machine import (
     MissingSymbols,
     NvidiaApi,
     NvmlDevice,
+    ShadowingModule,
     Smoke,
     SmokeDevice,
     SmokeKernel,
     TorchCopy,
     User,
     absent,
+    denied,
     known,
     unknown,
 )
@@ -357,6 +359,19 @@ MACHINES: dict[str, Machine] = {
         nvidia_machine(torch=None),
         torch_remains=(TorchCopy(path="/venv/lib/torch", version="2.9.1", via="left-over files"),),
     ),
+    "module-shadowed": with_environment(
+        nvidia_machine(),
+        shadows=(
+            ShadowingModule(
+                name="queue",
+                path="/srv/own/queue.py",
+                via="PYTHONPATH",
+                hides="/usr/lib/python3.12/queue.py",
+                standard=True,
+            ),
+        ),
+    ),
+    "environment-unreadable": with_environment(nvidia_machine(), torch=denied(SITE)),
     "torch-install-damaged": with_torch(
         nvidia_machine(), damaged=(DamagedFile(path=f"{SITE}/torch/lib/libtorch_cuda.so", problem="truncated"),)
     ),
