@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -192,3 +193,64 @@ def test_a_torch_that_has_no_wheel_for_the_described_python() -> None:
     assert [finding["slug"] for finding in report["findings"]] == ["torch-wheel-missing"]
     assert "torch==2.9" in " ".join(report["findings"][0]["fixes"][0]["steps"][0]["argv"])
     assert whatif(asked)["findings"] == whatif(f"{asked} --python-version 3.13")["findings"] == []
+
+
+# --- what a log or an error says of the driver ---
+
+
+@pytest.mark.parametrize(
+    ("gpu", "line", "slug"),
+    [
+        ("Tesla~P4", "NVRM: installed in this system is not supported by open", "open-module-unsupported-gpu"),
+        (
+            "RTX~5090",
+            "NVRM: installed in this system requires use of the NVIDIA open kernel modules.",
+            "blackwell-open-module",
+        ),
+        (
+            "RTX~3060",
+            "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service",
+            "secure-boot-module-rejected",
+        ),
+        ("RTX~3060", "NVRM: GPU 0000:01:00.0 is already bound to NovaCore.", "nouveau-conflict"),
+    ],
+)
+def test_a_line_of_the_log_takes_the_place_of_what_was_assumed(
+    gpu: str, line: str, slug: str, tmp_path: Path
+) -> None:
+    log = tmp_path / "kernel.log"
+    log.write_text(f"[    3.5] {line}\n")
+    report = whatif(f"--gpu {gpu} --kernel-log {log}")
+    assert [finding["slug"] for finding in report["findings"] if finding["severity"] == "error"] == [slug]
+
+
+def test_an_error_of_the_program_is_no_fault_of_the_machine() -> None:
+    report = whatif("--gpu RTX~4090 --torch 2.10.0+cu128 --error torch.OutOfMemoryError:~CUDA~out~of~memory.")
+    assert (report["exit_code"], report["findings"][0]["severity"]) == (0, "note")
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("Failed to initialize NVML: Driver/library version mismatch", "driver-lib-mismatch"),
+        ("Failed to initialize NVML: Unknown Error", "container-cgroup-revoked"),
+        ('could not select device driver "" with capabilities: [[gpu]]', "container-toolkit-missing"),
+        ("cuda driver library init failure: 3", "cuda-init-hmm-kaslr"),
+        ("flash_attn_2_cuda.cpython-310-x86_64-linux-gnu.so: undefined symbol: _ZN3c105Error", "flash-attn-abi"),
+        ("RuntimeError: operator torchvision::nms does not exist", "torchvision-mismatch"),
+    ],
+)
+def test_the_messages_that_are_pasted_most_have_their_cause(text: str, slug: str) -> None:
+    report = whatif(f"--gpu RTX~3060 --torch 2.9.1+cu128 --error {text.replace(' ', '~')}")
+    assert (report["findings"][0]["slug"], report["exit_code"]) == (slug, 1)
+
+
+def test_a_toolkit_older_than_the_gpu_compiled_nothing_for_it() -> None:
+    report = whatif("--gpu Jetson~Thor --torch 2.11.0+cu128")
+    assert report["findings"][0]["slug"] == "torch-no-arch-for-gpu"
+    assert "CUDA 13.0 is the first that can" in report["findings"][0]["message"]
+
+
+def test_amds_own_build_was_published_though_the_index_has_none_of_that_name() -> None:
+    slugs = [finding["slug"] for finding in whatif("--gpu gfx1151 --torch 2.9.1+rocm7.1.0")["findings"]]
+    assert "torch-wheel-missing" not in slugs

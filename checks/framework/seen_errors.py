@@ -48,6 +48,8 @@ def error_seen(situation: Situation) -> Verdicts:
             yield NotJudged(why=f"no cause is known for this error: {_line(text)}", matters=True)
         elif row.slug == BUSY:
             yield NotJudged(why=row.meaning, matters=True)
+        elif row.of_program:
+            yield _about_the_program(row, text)
         else:
             yield _explained(situation, row, text)
 
@@ -78,6 +80,20 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     if gpus:
         return finding(severity(situation, fault), gpus, **parts)
     return Finding(severity=severity(situation, fault), subject="a program", **parts)  # type: ignore[arg-type]
+
+
+def _about_the_program(row: ErrorPattern, text: str) -> Finding:
+    text_of_fix = f"Let the program need less (a smaller batch, model or context). {row.workaround}"
+    return Finding(
+        severity="note",
+        message=f"{_line(text)}. It means: {row.meaning}. That alone is no fault of the machine.",
+        saw=_line(text),
+        subject="a program",
+        confidence="likely",
+        evidence=(Evidence("error", _line(text), "--error"),),
+        fixes=(Fix("Let the program need less", (Manual(text_of_fix, risk="safe"),)),),
+        refs=tuple(ref.strip() for ref in row.source.split(";")),
+    )
 
 
 def _has_code(situation: Situation, gpus: tuple[Gpu, ...]) -> bool:

@@ -153,6 +153,10 @@ def _lack(situation: Situation, torch: Torch, fit: Fit) -> tuple[str, str, str]:
         made = f"{build_name(torch)} was built with CUDA {torch.cuda}, which cannot compile for {gpu}"
         last = f"CUDA {row.last_cuda}"
         return f"{made}: {last} was the last that could.", f"CUDA {torch.cuda}", f"{last} or older"
+    if fit.carried.rule == "toolkit-too-old" and row:
+        made = f"{build_name(torch)} was built with CUDA {torch.cuda}, which cannot compile for {gpu}"
+        first = f"CUDA {row.first_cuda}"
+        return f"{made}: {first} is the first that can.", f"CUDA {torch.cuda}", f"{first} or newer"
     if fit.carried.rule == "ptx-too-new":
         only = f"{build_name(torch)} has only PTX for {gpu}"
         return f"{only}, and this driver is too old to compile the PTX of CUDA {torch.cuda}.", code, arch

@@ -76,9 +76,10 @@ def _origin(version: str) -> TorchOrigin:
     if ".dev" in public:
         return "nightly"
     # AMD's own wheels name a commit, or all three numbers of their ROCm; the index did so for few.
-    numbers = figures(local)
+    release = re.match(r"rocm([\d.]+)", local)
+    spelled_out = release is not None and release[1].count(".") > 1
     named = re.search(r"git|lw|\da\d|rc", local) or re.search(_ALPHA, public)
-    amd = local.startswith("rocm") and (named or (len(numbers) > 2 and numbers >= (6, 3)))
+    amd = local.startswith("rocm") and (named or (spelled_out and figures(local) >= (6, 3)))
     return "amd" if amd else "download.pytorch.org"
 
 

@@ -674,6 +674,8 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
     stops: bool = False
     """With this cause nothing on the GPU computes."""
     about: Literal["gpu", "environment"] = "gpu"
+    of_program: bool = False
+    """In a message that a person saw it is about that program, which may ask for too much of a sound machine."""
     severity: Literal["error", "warning", "note"] = "error"
     """Severity of a kernel that fails for this cause; a note names a text that explains no failure."""
     workaround: str

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.isa import Answer, Runs, cuda_runs, gfx_runs
+from gpudoctor.isa import Answer, Runs, capability, cuda_runs, gfx_runs
 from gpudoctor.machine import Gpu, Torch, Vendor
 from gpudoctor.matrix.versions import figures, minor, public_version
 from gpudoctor.situation import Situation, answer_once
@@ -31,7 +31,7 @@ class Carried(Struct, frozen=True):
     runs: Runs
     rule: str
     """The rule of isa that decided; else cpu-build, other-vendor, no-torch, no-list, no-arch,
-    toolkit-dropped-gpu, override-out-of-generation."""
+    toolkit-dropped-gpu, toolkit-too-old, override-out-of-generation."""
     by: str = ""
     """The architecture that decided ("sm_86")."""
     code: tuple[str, ...] = ()
@@ -74,6 +74,8 @@ def carries(situation: Situation, gpu: Gpu) -> Carried:
     code = code_of(situation, torch, gpu.vendor)
     if code is None and toolkit_knows(situation.matrix, torch, gpu) == "dropped":
         return Carried(runs="no", rule="toolkit-dropped-gpu", blas="no", source=torch.source)
+    if code is None and _toolkit_too_old(situation.matrix, torch, gpu):
+        return Carried(runs="no", rule="toolkit-too-old", blas="no", source=torch.source)
     if code is None:
         return Carried(runs="unknown", rule="no-list")
     if not gpu.arch.value:
@@ -187,6 +189,19 @@ def toolkit_knows(matrix: Matrix, torch: Torch, gpu: Gpu) -> Literal["yes", "not
     if row.last_cuda is not None and minor(torch.cuda) > minor(row.last_cuda):
         return "dropped"
     return "yes" if minor(torch.cuda) >= minor(row.first_cuda) else "not-yet"
+
+
+def _toolkit_too_old(matrix: Matrix, torch: Torch, gpu: Gpu) -> bool:
+    """Whether the CUDA of an index's build can compile nothing that runs on a GPU: neither for the GPU itself nor for
+    a lower one of its generation. The indexes' builds carry no PTX that would stand in."""
+    if torch.origin not in ("pypi", "download.pytorch.org", "nightly"):
+        return False
+    if toolkit_knows(matrix, torch, gpu) != "not-yet":
+        return False
+    own = capability(gpu.arch.value) or (0, 0)
+    rows = (row for row in matrix.tables.capabilities if figures(row.capability)[:1] == own[:1])
+    able = (row for row in rows if minor(torch.cuda or "") >= minor(row.first_cuda))
+    return not any(figures(row.capability) <= own for row in able)
 
 
 def cuda_answer(

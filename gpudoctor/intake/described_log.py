@@ -1,0 +1,77 @@
+"""What the kernel log of a described machine says of its driver, in the place of what was assumed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec.structs import replace
+
+from gpudoctor.machine import InstalledModule, LogFault, Machine, absent, known
+from gpudoctor.situation.kernel_log import lines_about
+
+_FLAVOURS: dict[str, Literal["open", "proprietary"]] = {
+    "nvidia-open-unsupported": "open",
+    "nvidia-open-datacenter-only": "open",
+    "nvidia-open-required": "proprietary",
+}
+"""Lines that only a module of one flavour writes."""
+_REFUSED = ("module-key-rejected", "module-unsigned-refused")
+_RIVAL = "nvidia-other-driver"
+
+
+def with_logged_state(machine: Machine) -> Machine:
+    """The machine with the flavour of the module that wrote the log, without a module that the kernel refused, and
+    with the driver that has a GPU in NVIDIA's place. Nobody saw these GPUs work since."""
+    log = machine.kernel_log.value
+    if log is None or not machine.of_vendor("nvidia") or machine.system.wsl.known:
+        return machine
+    source = log.source or machine.kernel_log.source
+    for fault in log.faults:
+        flavour = _FLAVOURS.get(fault.kind)
+        module = machine.nvidia.module.value
+        if flavour and module:
+            changed = known(replace(module, flavour=flavour), source)
+            machine = replace(machine, nvidia=replace(machine.nvidia, module=changed))
+        if fault.kind == _RIVAL:
+            machine = _with_rival(machine, fault, source)
+        if fault.kind in _REFUSED and "amd" not in fault.line:
+            machine = _without_module(machine, source)
+    return machine
+
+
+def _with_rival(machine: Machine, fault: LogFault, source: str) -> Machine:
+    """The GPUs that the line is about, bound to the driver that it names."""
+    name = fault.line.rpartition("already bound to ")[2].split(".")[0].split()[0]
+    gpus = tuple(
+        replace(gpu, driver=known(name, source)) if gpu.vendor == "nvidia" and lines_about(gpu, (fault,)) else gpu
+        for gpu in machine.gpus
+    )
+    return replace(machine, gpus=gpus)
+
+
+def _without_module(machine: Machine, source: str) -> Machine:
+    """NVIDIA's module is installed for this kernel, and is not loaded."""
+    stack, kernel = machine.nvidia, machine.system.kernel.value or ""
+    module = stack.module.value
+    installed = InstalledModule(
+        name="nvidia",
+        kernel=kernel,
+        path=f"/lib/modules/{kernel}",
+        version=module.version if module else None,
+        flavour=module.flavour if module else None,
+    )
+    stack = replace(
+        stack,
+        module=absent(source, "the kernel refused it"),
+        modules_loaded=known((), source),
+        modules_installed=known((installed,), source),
+        nodes=known((), source),
+        proc_gpus=known((), source),
+    )
+    gpus = tuple(
+        replace(gpu, driver=absent(source, "the kernel refused the module"), nodes=())
+        if gpu.vendor == "nvidia"
+        else gpu
+        for gpu in machine.gpus
+    )
+    return replace(machine, nvidia=stack, gpus=gpus)
