@@ -55,7 +55,7 @@ def site(tmp_path: Path) -> Path:
 def machine(site: Path, trial: ImportTrial | None = None):
 
     prefix = str(site.parents[2])
-    environment = probe_environment(LiveHost(), prefix, {}, matrix().gpu_packages)
+    environment = probe_environment(LiveHost(), prefix, {}, packages=matrix().gpu_packages)
     found = change(nvidia_machine(nvidia_gpu()), environment=environment)
     if trial is None:
         return found

@@ -114,7 +114,7 @@ def test_a_repair_is_shown_run_proved_and_taken_back(
     assert not patient.state.exists()
 
     code, done = patient.examined("fix", "--yes")
-    assert (code, done["result"]["proof"]["verdict"]) == (0, "ok")
+    assert (code, done["result"]["proof"]["verdict"]) == (0, "ok"), done["result"]["proof"]
     assert done["steps"] == shown["steps"]
     assert len(done["result"]["proof"]["repaired"]) >= 1
     after = patient.versions()

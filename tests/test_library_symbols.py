@@ -98,7 +98,7 @@ def venv(tmp_path: Path, *, rpath: str = "runpath", preloads: bool = False) -> P
 
 
 def probe(site: Path, **variables: str) -> PythonEnvironment:
-    environment = probe_environment(LiveHost(), str(site.parents[2]), variables, matrix().tables.late_libraries)
+    environment = probe_environment(LiveHost(), str(site.parents[2]), variables, late=matrix().tables.late_libraries)
     assert environment.value is not None
     return environment.value
 

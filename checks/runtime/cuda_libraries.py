@@ -139,7 +139,7 @@ def _lacking(situation: Situation, missing: MissingSymbols) -> Finding:
         ),
         fixes=fixes,
         refs=("pytorch/pytorch#111469", "Fictionarry/ER-NeRF#122"),
-        supersedes=("torch-import-fails", "requirements-broken"),
+        supersedes=("torch-import-fails", "requirements-incomplete"),
     )
 
 
@@ -167,7 +167,7 @@ def _mixed(situation: Situation, own: Distribution, base: str, pinned: str) -> F
             Evidence("torch needs", pinned, "requirements of torch"),
         ),
         fixes=(pinned_again(situation, base, pinned, "the version that torch pins"),),
-        supersedes=("torch-import-fails", "requirements-broken"),
+        supersedes=("torch-import-fails", "requirements-incomplete"),
     )
 
 

@@ -143,7 +143,7 @@ def _cudnn(message: str, saw: str, want: str, evidence: tuple[Evidence, ...], fi
         evidence=evidence,
         fixes=(fix,),
         refs=("pytorch/pytorch#80637", "opendatalab/MinerU#2664"),
-        supersedes=("torch-import-fails", "requirements-broken"),
+        supersedes=("torch-import-fails", "requirements-incomplete"),
     )
 
 

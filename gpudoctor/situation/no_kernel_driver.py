@@ -96,7 +96,9 @@ def weight(situation: Situation, gpu: Gpu) -> Weight:
 def computes(situation: Situation, gpu: Gpu) -> bool:
     """Whether some torch build supports the GPU, or it is too new to be known."""
     if gpu.vendor == "amd":
-        return gpu.driver.value != "radeon" and (gpu.arch.value is None or has_build(situation, gpu))
+        target = situation.matrix.target(gpu.arch.value) if gpu.arch.value else None
+        served = target is None or target.override.value is not None or has_build(situation, gpu)
+        return gpu.driver.value != "radeon" and served
     return runs_some_build(situation.matrix, gpu)
 
 
