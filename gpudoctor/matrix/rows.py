@@ -533,7 +533,9 @@ class IssueCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     env: tuple[IssueVariable, ...] = ()
     min_gpus: int | None = None
     firmware: str | None = None
-    """Version of the linux-firmware package (its date)."""
+    """Version of the linux-firmware package (its date); counts if `loaded_firmware` cannot be compared."""
+    loaded_firmware: dict[str, tuple[int, ...]] = {}
+    """Versions of the firmware that the GPU runs: {mes: [0x83]}."""
 
 
 class KnownIssue(Row, frozen=True, kw_only=True):

@@ -89,8 +89,16 @@ def weight(situation: Situation, gpu: Gpu) -> Weight:
         return "error"
     if situation.in_container and situation.expected_vendor is None:
         return "note"
-    by_the_way = gpu.vendor == "amd" and gpu.integrated
+    if refusal(situation, gpu):
+        return "error"  # somebody installed a driver, and the only GPU gets none
+    by_the_way = gpu.vendor == "amd" and gpu.integrated and not _for_computing(situation, gpu)
     return "note" if by_the_way or not computes(situation, gpu) else "error"
+
+
+def _for_computing(situation: Situation, gpu: Gpu) -> bool:
+    """Whether AMD supports computing on these graphics of a processor: people buy it for that (Strix Halo)."""
+    target = situation.matrix.target(gpu.arch.value or "")
+    return target is not None and target.official_from is not None and not target.official_products
 
 
 def computes(situation: Situation, gpu: Gpu) -> bool:
@@ -113,8 +121,10 @@ def has_build(situation: Situation, gpu: Gpu) -> bool:
 
 def worthwhile(situation: Situation, gpus: tuple[Gpu, ...], fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
     """These fixes of a driver, unless no torch build supports the GPUs: then no driver helps torch. The CPU or
-    another GPU is left, and nothing needs a fix if another GPU does the work."""
-    if any(has_build(situation, gpu) for gpu in gpus):
+    another GPU is left, and nothing needs a fix if another GPU does the work. Without torch, a driver that refuses
+    the only GPU is replaced by one that does not."""
+    refused = situation.torch is None and any(refusal(situation, gpu) for gpu in gpus) and not situation.usable
+    if refused or any(has_build(situation, gpu) for gpu in gpus):
         return fixes
     if any(other not in gpus and has_build(situation, other) for other in situation.usable):
         return ()
