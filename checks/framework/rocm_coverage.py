@@ -131,7 +131,7 @@ def _natively(situation: Situation, name: str, gfx: str) -> tuple[Fix, ...]:
 
 @plain_check("GPD408", "rocblas-no-arch", "framework", needs=needs.rocm)
 def rocblas_no_arch(situation: Situation) -> Verdicts:
-    """The rocBLAS in this torch, or in the system's ROCm, has no kernels for the GPU.
+    """The rocBLAS of torch, or of the system, has no kernels for the GPU.
 
     ## Why it matters
     torch lists the GPU's target and element-wise kernels run, but the first matrix product aborts with "rocBLAS

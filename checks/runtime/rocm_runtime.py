@@ -38,7 +38,7 @@ from gpudoctor.situation.system_rocm import system_rocm
 
 @plain_check("GPD305", "rocm-version-mismatch", "runtime", needs=needs.rocm)
 def rocm_version_mismatch(situation: Situation) -> Verdicts:
-    """The ROCm of this torch, or of the system, does not match AMD's kernel driver.
+    """The ROCm of torch or of the system does not match AMD's kernel driver.
 
     ## Why it matters
     AMD tests ROCm's user space and kernel driver within a window of releases. Outside it calls fail with "invalid

@@ -81,9 +81,10 @@ def weight(situation: Situation, gpu: Gpu) -> Weight:
         working = tuple(other for other in working if not other.integrated)
     if any(gpu.integrated or gpu.boot_vga or gpu.vendor != other.vendor or older(gpu, other) for other in working):
         return "note"
-    others = (other for other in situation.standings if other.gpu.key != gpu.key)
+    others = tuple(other for other in situation.standings if other.gpu.key != gpu.key)
     driven = (other.gpu for other in others if "no" not in (other.bound, other.counted))
-    if not has_build(situation, gpu) and (situation.usable or any(has_build(situation, other) for other in driven)):
+    in_use = any(other.usable for other in others) or any(has_build(situation, other) for other in driven)
+    if in_use and not has_build(situation, gpu):
         return "note"
     if situation.expected_vendor == gpu.vendor:
         return "error"
@@ -121,10 +122,8 @@ def has_build(situation: Situation, gpu: Gpu) -> bool:
 
 def worthwhile(situation: Situation, gpus: tuple[Gpu, ...], fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
     """These fixes of a driver, unless no torch build supports the GPUs: then no driver helps torch. The CPU or
-    another GPU is left, and nothing needs a fix if another GPU does the work. Without torch, a driver that refuses
-    the only GPU is replaced by one that does not."""
-    refused = situation.torch is None and any(refusal(situation, gpu) for gpu in gpus) and not situation.usable
-    if refused or any(has_build(situation, gpu) for gpu in gpus):
+    another GPU is left, and nothing needs a fix if another GPU does the work."""
+    if any(has_build(situation, gpu) for gpu in gpus):
         return fixes
     if any(other not in gpus and has_build(situation, other) for other in situation.usable):
         return ()
