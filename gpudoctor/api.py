@@ -27,8 +27,13 @@ def diagnose(
     driver: str = "",
     kernel: str = "",
     os: str = "",
+    platform: str = "",
+    container: str = "",
     torch: str = "",
     python_version: str = "",
+    package: str | Iterable[str] = (),
+    kernel_log: Path = "",
+    error: str | Iterable[str] = (),
     require: str | Iterable[str] = (),
     select: str | Iterable[str] = (),
     ignore: str | Iterable[str] | Mapping[str, str] = (),
@@ -44,7 +49,7 @@ def diagnose(
     """
     from gpudoctor.command_line.arguments import Examined, Shown
     from gpudoctor.command_line.examined import from_snapshot, surveyed, with_description
-    from gpudoctor.command_line.reporting import judged
+    from gpudoctor.command_line.reporting import judged, judgement_of
     from gpudoctor.engine import FailOn
     from gpudoctor.host import InputError
     from gpudoctor.intake.description import Description
@@ -56,7 +61,19 @@ def diagnose(
     _choose("level", level, (None, *get_args(Level)))
     _choose("fail_on", fail_on, get_args(FailOn))
     examined = Examined(level, _path(python), _path(root))
-    description = Description(_several(gpu), driver, kernel, os, torch, python_version)
+    description = Description(
+        gpus=_several(gpu),
+        driver=driver,
+        kernel=kernel,
+        os=os,
+        platform=platform,
+        container=container,
+        torch=torch,
+        python_version=python_version,
+        packages=_several(package),
+        kernel_log=fspath(kernel_log),
+        errors=_several(error),
+    )
     variables = dict(env or {})
     rules = [f"{name}={why}" for name, why in ignore.items()] if isinstance(ignore, Mapping) else _several(ignore)
     shown = Shown(fail_on=fail_on, select=_several(select), ignore=tuple(rules), plugins=_several(plugin))
@@ -66,7 +83,8 @@ def diagnose(
         survey, subject = from_snapshot(fspath(snapshot), examined, variables)
     else:
         survey, subject = surveyed(examined, variables, description, rows)
-    report, _ = judged(with_description(survey, description, rows), subject, rows, shown, required)
+    survey = with_description(survey, description, rows, lambda machine: judgement_of(machine, rows, shown, required))
+    report, _ = judged(survey, subject, rows, shown, required)
     return report
 
 

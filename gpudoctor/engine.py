@@ -136,7 +136,8 @@ def judge(
     running = suite.concerned(situation)
     wanted = (*select, _REQUIREMENT) if select and required else select
     chosen = suite.chosen(wanted) if wanted else running
-    reported = {check.id for check in chosen} | set(_OWN_FAULTS)
+    # A symptom may name a cause whose own check has nothing to look at: where nothing is selected, it counts.
+    reported = {check.id for check in (chosen if wanted else suite)} | set(_OWN_FAULTS)
     found, questions = drop_fallbacks(*_findings(running, situation, suite))
     findings = [finding for finding in name_absence_causes(found) if finding.id in reported]
     questions = [question for question in questions if question.id in reported]

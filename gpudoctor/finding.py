@@ -80,6 +80,8 @@ class ReplacePackage(Remedy, frozen=True):
     index_url: str = ""
     local: str = ""
     why: str = ""
+    indirect: bool = False
+    """Only another package requires it: a project does not name it itself."""
 
 
 class ReinstallPackage(Remedy, frozen=True):

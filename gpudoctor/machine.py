@@ -536,6 +536,11 @@ class Gpu(Record, frozen=True):
 # --- the examined Python environment ---------------------------------------------------------------
 
 
+class DamagedFile(Record, frozen=True):
+    path: str
+    problem: Literal["missing", "truncated", "changed"]
+
+
 class Distribution(Record, frozen=True):
     """An installed distribution; `name` is normalised (PEP 503)."""
 
@@ -550,10 +555,13 @@ class Distribution(Record, frozen=True):
     """Where it was installed from, if not from an index; without secrets."""
     runtimes: tuple[str, ...] = ()
     """For bitsandbytes, which brings a library for each: "cuda121", "rocm64"."""
-
-
-TRITONS = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm")
-"""Distributions that own the folder triton/."""
+    damaged: tuple[DamagedFile, ...] = ()
+    """Modules and libraries that its RECORD names and that are missing or empty; read only for what torch and other
+    GPU packages require."""
+    emptied: bool = False
+    """Nothing of its modules and libraries is left."""
+    lacks: tuple[str, ...] = ()
+    """Of METADATA and RECORD, what its .dist-info lacks. Without RECORD pip cannot uninstall it."""
 
 
 class TorchCopy(Record, frozen=True):
@@ -566,11 +574,6 @@ class TorchCopy(Record, frozen=True):
     """Copies: PYTHONPATH, site, user site, system site (a venv's base), .pth, editable.
     Traces: left-over dist-info (of another version than the files beside it), dist-info without files,
     conda record (conda installed another version), interrupted uninstall (~orch), left-over files."""
-
-
-class DamagedFile(Record, frozen=True):
-    path: str
-    problem: Literal["missing", "truncated", "changed"]
 
 
 class CodeArchs(Record, frozen=True):
@@ -593,6 +596,44 @@ class CodeArchs(Record, frozen=True):
     """A multi-arch host wheel has no code itself: the device distributions found beside it."""
 
 
+FileProblem = Literal[
+    "", "missing", "changed", "unreadable", "noexec", "other-python", "other-processor", "not-installed"
+]
+
+
+EMPTY = "empty"
+"""`SuspectFile.detail` of a changed file in which nothing is left."""
+
+
+class SuspectFile(Record, frozen=True):
+    """A file that a failed import names, or that is certain to make it fail."""
+
+    path: str
+    """Empty for a package that is not installed."""
+    owner: str = ""
+    """The distribution whose RECORD lists it; empty: none does."""
+    version: str = ""
+    problem: FileProblem = ""
+    """`missing` and `changed`: against RECORD. `not-installed`: `owner` is required, and is not there."""
+    detail: str = ""
+    """What it was made for ("Python 3.11", "aarch64"); the specifier of what is not installed (">=4.10")."""
+    standard: bool = False
+    """Part of the interpreter's standard library."""
+
+
+class ProcessLimits(Record, frozen=True):
+    """What the examined process may use; None: no limit, or unknown."""
+
+    address_space: int | None = None
+    """RLIMIT_AS (`ulimit -v`), in bytes."""
+    processes: int | None = None
+    """RLIMIT_NPROC (`ulimit -u`), or the control group's pids.max: processes and threads."""
+    memory: int | None = None
+    """The control group's, in bytes."""
+    memory_kills: int | None = None
+    """How many processes the kernel killed in the control group because memory ran out."""
+
+
 NOT_STARTED = "the interpreter itself did not start"
 """The start of `ImportTrial.error` if it is not torch that failed."""
 
@@ -611,6 +652,18 @@ class ImportTrial(Record, frozen=True):
     arch_list: tuple[str, ...] = ()
     device_count: int | None = None
     seconds: float = 0.0
+    hung: bool = False
+    """It gave no answer within its time limit."""
+    root: str = ""
+    """Last line of the first error, if others followed from it."""
+    files: tuple[str, ...] = ()
+    """Files that the error names, then those of its traceback, innermost first."""
+    loading: str = ""
+    """The library that was being loaded when the process was lost."""
+    suspects: tuple[SuspectFile, ...] = ()
+    """Files that the failure points at, what is wrong with one first."""
+    limits: ProcessLimits = ProcessLimits()
+    """Read if the import failed; `memory_kills` counts those during the import."""
 
 
 TorchOrigin = Literal[
@@ -652,6 +705,8 @@ class Torch(Record, frozen=True):
     """Highest GLIBC_x.y that its libraries ask for."""
     needs_libraries: tuple[str, ...] = ()
     """Names that torch's libraries ask for and that are in no folder the loader would search."""
+    unloadable: tuple[SuspectFile, ...] = ()
+    """Files of torch that this interpreter cannot load, and those that should have `needs_libraries`."""
     has_cuda_libraries: bool | None = None
     """Whether libtorch_cuda / libtorch_hip is in torch/lib (None: folder not readable)."""
     own_hsa_runtime: bool | None = None
@@ -703,6 +758,26 @@ class TorchAsked(Record, frozen=True):
     """The file pins wheels by their hashes."""
 
 
+WORKING_FOLDER = "working folder"
+"""`ShadowingModule.via`: only programs that are started there import it."""
+
+
+class ShadowingModule(Record, frozen=True):
+    """A module or package that Python imports in place of one that torch needs."""
+
+    name: str
+    """Top-level name: "queue", "typing_extensions"."""
+    path: str
+    via: str
+    """PYTHONPATH, user site, .pth, working folder."""
+    hides: str
+    """The file or folder of that name further on."""
+    standard: bool = False
+    """What is hidden belongs to the standard library."""
+    at_import: bool = True
+    """`import torch` itself loads it."""
+
+
 class Frameworks(Record, frozen=True):
     """The frameworks of an environment, each as its own files describe it."""
 
@@ -719,7 +794,11 @@ class PythonEnvironment(Record, frozen=True):
     interpreter: str = ""
     site_packages: tuple[str, ...] = ()
     distributions: Fact[tuple[Distribution, ...]] = unknown("not read")
+    not_installed: tuple[str, ...] = ()
+    """What torch and other GPU packages require, and what has certainly neither a record nor a module."""
     frameworks: Frameworks = Frameworks()
+    torch_remains: tuple[TorchCopy, ...] = ()
+    """What an interrupted install or uninstall left of a torch that cannot be imported."""
     externally_managed: bool = False
     has_pip: bool = False
     uv_managed: bool = False
@@ -738,6 +817,8 @@ class PythonEnvironment(Record, frozen=True):
     libstdcxx_path: str = ""
     extensions: tuple[ExtensionCode, ...] = ()
     """Packages that the matrix names (flash-attn, vllm ...), if they are installed and could be read."""
+    shadows: tuple[ShadowingModule, ...] = ()
+    """Modules that stand before those that torch imports on its way."""
     libraries: LoadPath = LoadPath()
     """CUDA/ROCm libraries that LD_LIBRARY_PATH or LD_PRELOAD puts before the wheel's own
     (libcudnn, libnvJitLink, libcublas, libnccl, librccl, libamdhip64 ...)."""
@@ -867,6 +948,8 @@ class Machine(Record, frozen=True):
     kernel_log: Fact[KernelLog] = unknown("not probed")
     smoke: Smoke | None = None
     """The results of the smoke kernels, if they ran."""
+    errors: tuple[str, ...] = ()
+    """Error messages that a person saw there, as they were printed."""
     level: Level = "static"
     """How deep it was probed."""
     assumed: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ from gpudoctor.situation.usable_gpus import standings, why_busy
 
 if TYPE_CHECKING:
     from gpudoctor.host import Host
+    from gpudoctor.machine import ImportTrial, ProcessLimits
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.probes.pci import PciDevice
     from gpudoctor.smoke.plan import Request, SmokeLevel
@@ -67,6 +68,7 @@ def survey(
     *,
     python: str | None = None,
     level: Level | None = None,
+    drivers: bool = True,
     kernels: bool = True,
     request: Request | None = None,
     progress: Progress | None = None,
@@ -75,7 +77,8 @@ def survey(
     """Probe a host. Without a level, `quick` where a usable GPU and a torch are, else `driver`, and torch
     is started once where there is one; a host that is not live is always read at level static.
 
-    `kernels` false: no smoke kernel is run, however deep the level. `request` names kernels, devices and limits
+    `drivers` false: no driver is asked. `kernels` false: no smoke kernel is run, however deep the level. `request`
+    names kernels, devices and limits
     (the rest of it is filled in here); `progress` is told of each kernel, `stage` of what begins.
     Raises InputError if `python` is no Python environment, or for a device that torch does not see.
     """
@@ -86,7 +89,7 @@ def survey(
         machine = _with_recorded_answers(host, matrix, machine, probing)
         return Survey(machine, tuple(probing.open_questions), probing.timings_ms)
     depth = level or _default_level(machine)
-    if _reaches(depth, "driver"):
+    if drivers and _reaches(depth, "driver"):
         stage("asking the driver")
         machine = replace(_ask_drivers(host, matrix, machine, probing), level="driver")
     if level is None or _reaches(depth, "quick"):
@@ -133,8 +136,19 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
     patterns = matrix.tables.log_patterns
     log = probing("kernel log", lambda: probe_kernel_log(host, patterns), unknown("the log probe crashed"))
     nothing: Fact[PythonEnvironment] = unknown("the environment probe crashed")
-    late = matrix.tables.late_libraries
-    environment = probing("python", lambda: probe_environment(host, python, variables, late), nothing)
+    rows, gpu_packages = matrix.tables, matrix.gpu_packages
+    environment = probing(
+        "python",
+        lambda: probe_environment(
+            host,
+            python,
+            variables,
+            late=rows.late_libraries,
+            packages=gpu_packages,
+            modules=rows.imported_modules,
+        ),
+        nothing,
+    )
     machine = Machine(
         system=system,
         nvidia=replace(nvidia, userland=userland),
@@ -248,6 +262,8 @@ def _start_torch(
     probing: _Probing,
 ) -> Machine:
     """Import torch once, in a child of the examined interpreter, and run the kernels of `run`'s level there."""
+    from gpudoctor.machine import ProcessLimits
+    from gpudoctor.probes.process_limits import process_limits
     from gpudoctor.smoke import session
 
     chosen = request or session.Request(level=None)
@@ -264,14 +280,28 @@ def _start_torch(
         blocked={key: why for gpu in machine.gpus if (why := why_busy(gpu)) for key in (gpu.bdf, gpu.uuid) if key},
     )
     crashed = "the smoke session crashed"
+    before = probing("limits", lambda: process_limits(host), ProcessLimits())
     performed = probing(
         "smoke" if run else "torch import",
         lambda: session.perform(host, environment, whole, progress or session.ignore),
-        session.Performed(trial=unknown(crashed), smoke=replace(run, why=crashed) if run else None),
+        session.Performed(trial=unknown(crashed, "import torch"), smoke=replace(run, why=crashed) if run else None),
     )
-    machine = replace(_with_torch(machine, trial=performed.trial), smoke=performed.smoke)
+    trial = performed.trial
+    if trial.value is not None and not trial.value.ok:
+        trial = probing("failed import", lambda: _with_suspects(host, environment, trial, before), trial)
+    machine = replace(_with_torch(machine, trial=trial), smoke=performed.smoke)
     computed = any(kernel.status != "skipped" for kernel in performed.smoke.kernels) if performed.smoke else False
     return replace(machine, level=run.level) if run and computed else machine
+
+
+def _with_suspects(
+    host: Host, environment: PythonEnvironment, trial: Fact[ImportTrial], before: ProcessLimits
+) -> Fact[ImportTrial]:
+    from gpudoctor.frameworks.torch.probes.import_failure import with_suspects
+    from gpudoctor.probes.process_limits import process_limits
+
+    assert trial.value is not None
+    return replace(trial, value=with_suspects(host, environment, trial.value, before, process_limits(host)))
 
 
 def _no_torch(machine: Machine) -> str:

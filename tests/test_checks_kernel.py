@@ -213,6 +213,14 @@ def test_no_driver_is_proposed_for_a_gpu_that_no_torch_build_serves(name, arch, 
     assert proposed and not any(isinstance(remedy, (InstallDriver, LoadModule)) for remedy in proposed)
 
 
+def test_no_installed_module_is_loaded_for_a_gpu_that_no_torch_build_serves():
+    gpu = nvidia_gpu("NVIDIA GeForce GT 620", "sm_21", driver=NOTHING_BOUND)
+    module = known((InstalledModule("nvidia", RUNNING, "/lib/modules/nvidia.ko", "390.157"),), "/lib/modules")
+    for parts in ({}, {"blocked": known((BlockedModule("nvidia", "blacklist nvidia", "/etc/modprobe.d/x"),), "x")}):
+        finding = first(without_driver(gpu, modules_installed=module, **parts))
+        assert [fix.title for fix in finding.fixes] == ["Use another GPU, or the CPU"]
+
+
 def test_an_old_gpu_that_some_build_still_serves_gets_its_last_driver():
     old = without_driver(nvidia_gpu("NVIDIA GeForce GTX 980", "sm_52", driver=NOTHING_BOUND))
     (install,) = [remedy for remedy in first(old).fixes[0].remedies if isinstance(remedy, InstallDriver)]

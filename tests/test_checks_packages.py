@@ -134,6 +134,10 @@ def test_numpy_2_needs_torch_2_3(build, numpy, weight):
         (("torch==2.9.0",), "2.9.1+cu128", "warning"),
         (("torch==2.9.1",), "2.9.1+cu128", None),
         (("torch>=2.10",), "2.10.0+cu128", None),
+        (("torch>=2.10",), "2.9.1+cu128", "error"),
+        (("torch<3,>=2.3",), "2.9.1+cu128", None),
+        (("torch==2.9.1+cu128",), "2.9.1+cu128", None),
+        (('torch==2.5.1; sys_platform == "win32"',), "2.9.1+cu128", None),
         (("torch",), "2.9.1+cu128", None),
     ],
 )

@@ -133,7 +133,7 @@ def trial(**parts):
         ({"signal": "SIGILL"}, "instruction"),
         ({"signal": "SIGSEGV"}, "SIGSEGV"),
         ({"error": "ImportError: /x/libgomp.so.1: cannot allocate memory in static TLS block"}, "thread-local"),
-        ({"error": "ImportError: libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1"}, "another version"),
+        ({"error": "ImportError: libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1"}, "same release"),
         ({"error": "ModuleNotFoundError: No module named 'numpy'"}, "numpy"),
     ],
 )

@@ -27,7 +27,7 @@ from tests.support.machines import (
     with_system,
 )
 
-ONLY_OPEN_QUESTIONS = {"smoke-not-run", "gpu-busy-or-exclusive"}
+ONLY_OPEN_QUESTIONS = {"smoke-not-run", "gpu-busy-or-exclusive", "log-fault-described"}
 ONLY_WHERE_REQUIRED = {"requirement-not-met"}
 NOTHING_TO_DO = re.compile(r"nothing (to fix|needs to be done|is changed)|changes nothing", re.IGNORECASE)
 CHECKS = {check.slug: check for check in machine_checks()}

@@ -264,3 +264,15 @@ def test_of_a_run_that_was_cut_off_later_changes_are_told_apart_by_their_time(pl
     assert (place.site / "torch" / "__init__.py").read_text() == "old"
     kept = {os.path.relpath(path, place.site): Path(where).read_text() for path, where in undone.aside}
     assert kept["torch/__init__.py"] == "new"
+
+
+def test_what_setuptools_brings_for_itself_is_no_package_of_the_environment(tmp_path):
+    from gpudoctor.fix.installed import packages
+    from gpudoctor.fix.recorded_tree import scan
+    from tests.support.environments import write_distribution, write_venv
+
+    site = write_venv(tmp_path / "venv", pip=False)
+    write_distribution(site, "setuptools", "84.2.1")
+    write_distribution(site / "setuptools/_vendor", "zipp", "3.19.2")
+    found = packages(scan([bytes(tmp_path / "venv")]))
+    assert [package.name for package in found] == ["setuptools"]

@@ -26,7 +26,9 @@ def pascal(host: Host) -> Host:
 def from_debian(host: Host, **runtime: str) -> Host:
     """What a small recording keeps of a distribution's torch: the interpreter's name and the packages."""
     host.environ(PATH="/usr/bin").file("/usr/bin/python3.13").link("/usr/bin/python3", "python3.13")
-    write_torch(host.path(DEBIAN), "2.6.0+debian", runtime.get("cuda"), runtime.get("hip"), installer="debian")
+    write_torch(
+        host.path(DEBIAN), "2.6.0+debian", runtime.get("cuda"), runtime.get("hip"), installer="debian", python="3.13"
+    )
     return host
 
 

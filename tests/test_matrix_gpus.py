@@ -96,6 +96,57 @@ def test_ambiguous_names_give_every_architecture(matrix: Matrix, name: str, arch
     assert {gpu.arch for gpu in matrix.gpus_by_name(name)} == archs
 
 
+@pytest.mark.parametrize(
+    ("name", "pci"),
+    [
+        # as the driver prints them, and the id that it prints them for
+        ("NVIDIA A100 80GB PCIe", "10de:20b5"),
+        ("NVIDIA A100-SXM4-40GB", "10de:20b0"),
+        ("NVIDIA A100-SXM4-80GB", "10de:20b2"),
+        ("NVIDIA A800 80GB PCIe LC", "10de:20f5"),
+        ("NVIDIA H100 80GB HBM3", "10de:2330"),
+        ("NVIDIA H100 PCIe", "10de:2331"),
+        ("NVIDIA H100 NVL", "10de:2321"),
+        ("NVIDIA H20-3e", "10de:232c"),
+        ("NVIDIA H200", "10de:2335"),
+        ("NVIDIA H200 NVL", "10de:233b"),
+        ("NVIDIA GH200 480GB", "10de:2342"),
+        ("NVIDIA GH200 144G HBM3e", "10de:2348"),
+        ("Tesla V100-SXM2-32GB-LS", "10de:1db5"),
+        ("Tesla V100-SXM2-16GB", "10de:1db1"),
+        ("Tesla P100-SXM2-16GB", "10de:15f9"),
+        ("NVIDIA T1000 8GB", "10de:1ff0"),
+        ("NVIDIA RTX 6000 Ada Generation", "10de:26b1"),
+        ("NVIDIA GeForce RTX 4090", "10de:2684"),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "10de:2bb4"),
+        ("Quadro RTX 3000", "10de:1f36"),
+        # as lspci, amd-smi and rocminfo print them
+        ("NVIDIA Corporation GA102 [GeForce RTX 3090] (rev a1)", "10de:2204"),
+        ("Navi 31 [Radeon RX 7900 XT/7900 XTX/7900 GRE/7900M]", "1002:744c"),
+        ("AMD Instinct MI300X OAM", "1002:74a1"),
+        ("AMD Instinct MI355 OAM", "1002:75a3"),
+        ("AMD Radeon RX 580 Series", "1002:67df"),
+        ("AMD RYZEN AI MAX+ 395 w/ Radeon 8060S", "1002:1586"),
+        # as shops call boards
+        ("MSI GeForce RTX 3090 Gaming", "10de:2204"),
+        ("3090 FE", "10de:2204"),
+        ("Sapphire Nitro+ RX 7900 XTX", "1002:744c"),
+    ],
+)
+def test_a_name_means_exactly_that_product(matrix: Matrix, name: str, pci: str) -> None:
+    assert [gpu.pci_id for gpu in matrix.gpus_by_name(name)] == [pci]
+
+
+@pytest.mark.parametrize("name", ["RTX 5080 Super", "RTX 4090 Ti", "AMD Radeon Graphics", "Radeon Pro", "Arc A770"])
+def test_no_word_that_tells_a_product_is_left_out(matrix: Matrix, name: str) -> None:
+    assert matrix.gpus_by_name(name) == ()
+
+
+def test_a_neighbour_has_nearly_the_same_number_and_line(matrix: Matrix) -> None:
+    for far_fetched in ("Arc A770", "B580", "M2"):
+        assert matrix.names_near(far_fetched) == (), far_fetched
+
+
 def test_unknown_names_are_unknown_and_get_neighbours(matrix: Matrix) -> None:
     assert matrix.gpus_by_name("RTX 5909") == ()
     assert any("5090" in name for name in matrix.names_near("RTX 5909"))

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpudoctor.dependencies import normalised
 from gpudoctor.host import Host, InputError, LiveHost
 from gpudoctor.host.recorded import RecordedHost
 from gpudoctor.machine import PythonEnvironment
-from gpudoctor.probes.distributions import normalised
 from gpudoctor.probes.import_path import pth_paths
 from gpudoctor.probes.python_environment import probe_environment
 from tests.support.environments import (

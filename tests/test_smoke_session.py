@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -114,10 +115,54 @@ def test_an_interpreter_that_does_not_start_is_told_from_a_torch_that_does_not(t
     assert found.error.startswith(NOT_STARTED)
 
 
-def test_an_import_that_hangs_is_unknown_and_said_so(tmp_path: Path) -> None:
-    answer = attempt(tmp_path, "import time\ntime.sleep(60)\n", seconds=0.5)
+def test_an_import_that_hangs_fails_with_its_place(tmp_path: Path) -> None:
+    found = attempt(tmp_path, "import time\ntime.sleep(60)\n", seconds=0.5).value
+    assert found is not None
+    assert (found.ok, found.hung) == (False, True)
+    assert found.error == "no answer within 0.5 s, at <module> in __init__.py line 2"
+    assert found.files[0].endswith("/torch/__init__.py")
+
+
+def test_an_import_that_still_loads_libraries_at_its_limit_is_slow_and_not_judged(tmp_path: Path) -> None:
+    slow = "import ctypes, time\nfor _ in range(600):\n    ctypes.CDLL('libc.so.6')\n    time.sleep(0.02)\n"
+    answer = attempt(tmp_path, slow, seconds=1.0)
     assert answer.state == "unknown"
-    assert "import torch gave no answer within 0.5 s" in answer.why
+    assert "still loaded libraries after 1 s, the last one libc.so.6" in answer.why
+
+
+def test_a_failed_import_names_the_files_of_its_first_error(tmp_path: Path) -> None:
+    hidden = "try:\n    import torch.first\nexcept ImportError as error:\n    raise RuntimeError('on') from error\n"
+    interpreter = write_torch(tmp_path, hidden)
+    first = next((tmp_path / "venv").glob("lib/*/site-packages/torch")) / "first.py"
+    first.write_text("raise ImportError('early')\n")
+    found = perform(LiveHost(), PythonEnvironment(interpreter=interpreter), Request(level=None)).trial.value
+    assert found is not None
+    assert (found.error, found.root) == ("RuntimeError: on", "ImportError: early")
+    assert found.files[0] == str(first)
+
+
+def test_the_library_that_ends_the_process_is_named(tmp_path: Path) -> None:
+    """The process is lost while the library is loaded: it cannot say so afterwards."""
+    deadly = "import ctypes, os\nctypes.CDLL('libc.so.6')\nos.kill(os.getpid(), 11)\n"
+    assert trial(tmp_path, deadly).loading == "libc.so.6"
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda path: path.symlink_to("/nowhere/python3"), "leads to no Python"),
+        (lambda path: path.write_bytes(b"\x7fELF" + bytes(12) + b"\x02\x00\xb7\x00"), "cannot be started"),
+        (lambda path: (path.write_text("#!/bin/sh\n"), path.chmod(0o644)), "cannot be started (Permission denied)"),
+    ],
+)
+def test_an_interpreter_that_cannot_be_started_is_known_to_fail(tmp_path: Path, make: Any, said: str) -> None:
+    python = tmp_path / "python"
+    make(python)
+    if "Permission" not in said and not python.is_symlink():
+        python.chmod(0o755)
+    found = perform(LiveHost(), PythonEnvironment(interpreter=str(python)), Request(level=None)).trial.value
+    assert found is not None
+    assert found.error.startswith(NOT_STARTED) and said in found.error
 
 
 def test_counting_that_hangs_is_no_fault_of_the_import(tmp_path: Path) -> None:

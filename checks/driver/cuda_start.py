@@ -51,7 +51,7 @@ def fabric_manager_not_running(situation: Situation) -> Verdicts:
     driver, manager = module.version if module else None, fabric.manager_version.value
     differs = manager is not None and driver is not None and manager != driver
     running, absent = fabric.manager_running.value, fabric.manager_version.absent
-    no_umad = _nvlink5(situation) and fabric.umad.value is False and not absent and not running
+    no_umad = _nvlink5(situation) and fabric.umad.value is False and not absent
     if not (waits or differs or running is False or (absent and not running)):
         return
     state = "is not installed" if absent else f"is version {manager}" if differs else "is not running"

@@ -12,7 +12,7 @@ from gpudoctor.machine import Torch
 from gpudoctor.matrix.rows import WslSupport
 from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import cuda_status, driver_answers, nvml_status
-from gpudoctor.situation.wsl import WHEEL_RUNTIME, dxg_opens, looks_behind_dxg, of_another_vendor
+from gpudoctor.situation.wsl import UPDATE_WINDOWS, WHEEL_RUNTIME, dxg_opens, looks_behind_dxg, of_another_vendor
 
 
 @check("GPD120", "wsl-driver", "driver")
@@ -35,15 +35,6 @@ def wsl_driver(situation: Situation) -> Verdicts:
         return
     first = machine.load_path.first("libcuda.so.1")
     dxg = dxg_opens(situation)
-    update = Fix(
-        "Update the Windows driver and WSL",
-        (
-            Manual(
-                "In Windows: install the current NVIDIA driver, then `wsl --update` and `wsl --shutdown`; the system "
-                "must be WSL 2 (`wsl -l -v`). Do not install a Linux driver inside WSL."
-            ),
-        ),
-    )
     evidence = (
         Evidence.of("system.wsl", machine.system.wsl),
         Evidence("nvidia.nodes", "/dev/dxg" if dxg else "no /dev/dxg", machine.nvidia.nodes.source),
@@ -60,7 +51,7 @@ def wsl_driver(situation: Situation) -> Verdicts:
                 "/dev/dxg",
                 "WSL",
                 evidence=evidence,
-                fixes=(update,),
+                fixes=(UPDATE_WINDOWS,),
                 supersedes=supersedes,
             )
         return
@@ -104,7 +95,7 @@ def wsl_driver(situation: Situation) -> Verdicts:
             subject="WSL",
             confidence="likely",
             evidence=(*evidence, *driver_answers(situation)),
-            fixes=(update,),
+            fixes=(UPDATE_WINDOWS,),
             supersedes=supersedes,
         )
 

@@ -13,6 +13,7 @@ from gpudoctor.finding import (
     NotJudged,
 )
 from gpudoctor.frameworks.torch import check
+from gpudoctor.frameworks.torch.coverage import never_published
 from gpudoctor.frameworks.torch.gpu_coverage import (
     REPAIRED_WITH_TORCH,
     Fit,
@@ -107,7 +108,7 @@ def _capability(arch: str) -> int | None:
 def _no_list(situation: Situation, all_fits: tuple[Fit, ...]) -> Verdicts:
     """NVIDIA GPUs for which it is unknown whether the build has code."""
     torch = situation.torch
-    if torch is None:
+    if torch is None or never_published(situation):
         return
     if situation.torch_target is None and torch.build != "xpu" and situation.usable:
         yield NotJudged(

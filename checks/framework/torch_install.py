@@ -84,8 +84,8 @@ def torch_missing(situation: Situation) -> Verdicts:
             why=f"whether torch is installed is unknown: {environment.torch.why}",
             matters=bool(situation.usable) or required,
         )
-    if not environment.torch.absent:
-        return
+    if not environment.torch.absent or environment.torch_remains:
+        return  # torch-install-interrupted tells what is left of it
     trace = environment.torch.why.removeprefix("no torch there").removeprefix("; ")
     left_over = f" ({trace})" if trace else ""
     yield Finding(

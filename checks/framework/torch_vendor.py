@@ -7,8 +7,10 @@ import re
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
 from gpudoctor.frameworks.torch import builds, check
+from gpudoctor.frameworks.torch.coverage import never_published
 from gpudoctor.frameworks.torch.gpu_coverage import REPAIRED_WITH_TORCH, better_torch, build_name, fits
 from gpudoctor.machine import Gpu, Library, Torch
+from gpudoctor.matrix.versions import public_version
 from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.no_kernel_driver import computes
 from gpudoctor.situation.wsl import of_another_vendor
@@ -224,22 +226,27 @@ def _windows_own(situation: Situation) -> tuple[Library, ...]:
 
 @check("GPD415", "torch-wheel-missing", "framework", needs=needs.torch)
 def torch_wheel_missing(situation: Situation) -> Verdicts:
-    """No wheel of the described torch exists for this Python.
+    """No wheel of the described torch exists, or none for this Python.
 
     ## Why it matters
     pip says "no matching distribution found", or takes another release.
 
     ## How it is judged
-    Only for a torch that is described, not installed, and with a known Python: the matrix lists the Pythons of each
-    build. An installed torch may have been built by its user.
+    Only for a torch that is described, not installed: the matrix lists the builds of each release, and the Pythons of
+    each build. An installed torch may have been built by its user. Of a release that is newer than the matrix, and of
+    nightlies, nothing is known to be missing.
 
     ## Fix safety
     Names another release or another build of torch; installs nothing.
     """
     torch, environment = situation.torch, situation.environment
+    if torch is None or torch.source != "description":
+        return
+    if never_published(situation):
+        yield _never_published(situation, torch)
+        return
     python = environment.python.value if environment else None
-    described = torch is not None and torch.source == "description"
-    if torch is None or not described or not python or f"Python {python}" in situation.machine.assumed:
+    if not python or f"Python {python}" in situation.machine.assumed:
         return
     row = situation.matrix.build_of(torch, situation.platform)
     if row is None or not row.pythons or python in row.pythons:
@@ -254,3 +261,25 @@ def torch_wheel_missing(situation: Situation) -> Verdicts:
         evidence=(Evidence("torch_builds.pythons", " ".join(row.pythons), row.source),),
         fixes=better_torch(situation),
     )
+
+
+def _never_published(situation: Situation, torch: Torch) -> Finding:
+    version = public_version(torch.version)
+    builds_of_it = situation.matrix.published_builds(version, situation.platform)
+    what = f"has no build {torch.build} for {situation.platform}" if builds_of_it else "was never released"
+    return Finding(
+        severity="error",
+        message=f"There is no torch {torch.version}: torch {version} {what}.",
+        saw=f"torch {torch.version}",
+        want=", ".join(builds_of_it) or "a release that exists",
+        subject=f"torch {torch.version}",
+        evidence=(Evidence("torch_builds", ", ".join(builds_of_it) or f"no torch {version}", "compat_matrix"),),
+        fixes=better_torch(situation),
+        supersedes=_JUDGED_BY_ITS_BUILD,
+    )
+
+
+_JUDGED_BY_ITS_BUILD = (
+    *("torch-no-arch-for-gpu", "torch-dropped-old-gpu", "torch-rocm-no-arch-for-gpu", "rocblas-no-arch"),
+    *("driver-too-old", "cuda-torch-on-amd", "torch-cpu-only", *REPAIRED_WITH_TORCH),
+)

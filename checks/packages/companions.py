@@ -6,6 +6,7 @@ import re
 from typing import Literal
 
 from gpudoctor.check import Verdicts
+from gpudoctor.dependencies import find_one
 from gpudoctor.finding import Finding, Fix, Manual, ReplacePackage
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, version_evidence
@@ -68,7 +69,7 @@ def triton_too_old(situation: Situation) -> Verdicts:
     ## Fix safety
     Replaces only Triton.
     """
-    torch, installed = situation.torch, situation.machine.installed("triton")
+    torch, installed = situation.torch, find_one("triton", situation.machine.installed)
     release = situation.matrix.release(torch.version) if torch else None
     if torch is None or installed is None or release is None or release.triton is None:
         return

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts
+from gpudoctor.dependencies import applying, find_one, marker_environment
 from gpudoctor.finding import Evidence, Finding, Fix, InstallSystemPackage, Manual, ReplacePackage, Severity
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, version_evidence
-from gpudoctor.machine import TRITONS, Distribution, Torch
+from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.versions import figures, local_version, package_matches, public_version
 from gpudoctor.situation import Situation, needs
 
@@ -85,8 +86,8 @@ def xformers_mismatch(situation: Situation) -> Verdicts:
     "xFormers can't load C++/CUDA extensions": its attention falls back or fails.
 
     ## How it is judged
-    By the torch that the package itself requires exactly, else by the matrix. Another release line is an error,
-    another patch release a warning.
+    By the torch that the package itself requires, else by the matrix. Another release line is an error, another patch
+    release a warning.
 
     ## Fix safety
     Replaces only xformers. Installing it without care replaces torch.
@@ -162,10 +163,12 @@ def _built_for(situation: Situation, installed: Distribution, slug: str) -> tupl
     stated = re.search(r"torch-?(\d+\.\d+)", f"{installed.version} {installed.direct_url.rpartition('/')[2]}")
     if stated:
         return f"=={stated[1]}.*", installed.direct_url or installed.version
-    for line in installed.requires:
-        pin = re.match(_TORCH_PIN, line)
-        if pin and "extra ==" not in line:
-            return (f"=={pin[1]}.*" if ".*" in line else f"=={pin[1]}"), f"requirements of {installed.name}"
+    release = situation.torch.version if situation.torch else ""
+    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
+    for asked in applying(installed, markers):
+        # A range that this torch lies in does not tell the one that it was compiled for.
+        if asked.name == "torch" and (asked.specifier.startswith("==") or not asked.admits(release)):
+            return re.sub(r"\+[\w.]+", "", asked.specifier), f"requirements of {installed.name}"
     if local_version(installed.version) or installed.direct_url:
         return "", ""
     rows = [
@@ -228,7 +231,7 @@ def python_dev_missing(situation: Situation) -> Verdicts:
         or not situation.usable_of(situation.built_for)
     ):
         return
-    triton = next((d for d in environment.distributions.value or () if d.name in TRITONS), None)
+    triton = find_one("triton", environment.distribution)
     headers = environment.python_headers
     if triton is None or headers.undecided or headers.value is True:
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts
+from gpudoctor.dependencies import TRITONS
 from gpudoctor.finding import (
     AnyRemedy,
     Evidence,
@@ -17,7 +18,7 @@ from gpudoctor.finding import (
 )
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import build_name
-from gpudoctor.machine import TRITONS, Distribution, MissingSymbols
+from gpudoctor.machine import Distribution, MissingSymbols
 from gpudoctor.matrix.versions import minor, public_version
 from gpudoctor.situation import Situation, needs
 

@@ -57,17 +57,24 @@ def whatif(description: Description, variables: dict[str, str], overlays: tuple[
     """Check a machine that is only described; everything else is assumed healthy.
 
     \b
-    Example:
+    Examples:
       gpudoctor whatif --gpu "RX 6800" --torch 2.9.1+rocm6.4
+      gpudoctor whatif --gpu "RTX 4090" --torch 2.9.1 --error "CUDA error: unknown error"
     """
-    from gpudoctor.command_line.reporting import present
+    from gpudoctor.command_line.examined import answer
+    from gpudoctor.command_line.reporting import judgement_of, present
     from gpudoctor.intake.described import imagined
+    from gpudoctor.intake.described_gpus import unambiguous
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.report import Subject
     from gpudoctor.survey import Survey
 
     matrix = load_matrix(overlays)
-    machine = imagined(description, variables, matrix)
+    machine = unambiguous(
+        description,
+        lambda one: imagined(one, variables, matrix),
+        lambda machine: answer(judgement_of(machine, matrix, shown)),
+    )
     label = ", ".join(filter(None, (*description.gpus, description.driver, description.torch)))
     said = {"variables": tuple(f"{name}={value}" for name, value in variables.items()), "overlays": overlays}
     again = words(WHERE, {**said, **to_builtins(description)})

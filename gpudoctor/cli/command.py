@@ -9,7 +9,10 @@ import click
 
 _SECTIONS = {
     "What is checked": ("level", "python", "root", "variables", "snapshot_file"),
-    "A described machine": ("gpus", "driver", "kernel", "os", "torch", "python_version"),
+    "A described machine": (
+        *("gpus", "driver", "kernel", "os", "platform", "container", "torch", "python_version", "packages"),
+        *("kernel_log", "errors"),
+    ),
     "What counts": ("require", "select", "ignore", "fail_on", "overlays"),
     "Output": ("style", "report_file", "private", "quiet", "verbose", "no_color"),
 }

@@ -66,7 +66,7 @@ class Examination:
         else:
             survey, subject = probed(given.examined, given.variables, given.description, self.matrix, self.shown)
             survey = self._with_requirements(survey)
-        survey = with_description(survey, given.description, self.matrix)
+        survey = with_description(survey, given.description, self.matrix, lambda machine: self.judge(survey, machine))
         judgement = self.judge(survey, survey.machine)
         return Look(survey, subject, judgement, self._exit_code(judgement))
 

@@ -10,7 +10,7 @@ from gpudoctor.command_line.examined import from_snapshot, is_this_machine, prob
 from gpudoctor.command_line.options import WHERE, named_values
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
 from gpudoctor.command_line.reading import Given, words
-from gpudoctor.command_line.reporting import present
+from gpudoctor.command_line.reporting import judgement_of, present
 from gpudoctor.intake.description import Description
 from gpudoctor.matrix.load import load_matrix
 
@@ -29,6 +29,6 @@ def check(given: Given, environ: Mapping[str, str] = os.environ) -> int:
         survey, subject = from_snapshot(snapshot, examined, variables)
     else:
         survey, subject = probed(examined, variables, description, matrix, how)
-    survey = with_description(survey, description, matrix)
+    survey = with_description(survey, description, matrix, lambda machine: judgement_of(machine, matrix, how, needs))
     again = words(WHERE, given)
     return present(survey, subject, matrix, how, required=needs, again=again)

@@ -12,9 +12,10 @@ from gpudoctor.report import Subject
 from gpudoctor.survey import Survey, survey
 
 if TYPE_CHECKING:
+    from gpudoctor.engine import Judgement
     from gpudoctor.host import Host
     from gpudoctor.intake.description import Description
-    from gpudoctor.machine import Level
+    from gpudoctor.machine import Level, Machine
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.smoke.plan import Request
     from gpudoctor.smoke.session import Progress
@@ -52,17 +53,20 @@ def surveyed(
 ) -> tuple[Survey, Subject]:
     """The same without a word to anybody, and with the signals as they are."""
     root = examined.root
-    level = cast("Level | None", examined.level or default_level or ("static" if description.gpus else None))
     host = host_of(root, variables)
     # Of a described machine the kernels can prove nothing but this torch, on the CPU: if a person asks for them.
     installed = not (description.torch or description.python_version)
     kernels = description.empty or (examined.level is not None and installed)
     request = None if description.empty or not kernels else _on_the_cpu()
+    asked = cast("Level | None", examined.level or default_level)
+    # The environment is real beside described GPUs, too: it is imported, and the driver here is not asked.
+    level = asked or ("static" if description.gpus and not installed else None)
     found = survey(
         host,
         matrix,
         python=examined.python,
         level=level,
+        drivers=asked is not None or not description.gpus,
         kernels=kernels,
         request=request,
         progress=progress,
@@ -93,12 +97,26 @@ def from_snapshot(path: str, examined: Examined, variables: dict[str, str]) -> t
     return Survey(read_snapshot(path), (), {}), Subject(kind="snapshot", label=path)
 
 
-def with_description(survey: Survey, description: Description, matrix: Matrix) -> Survey:
-    """The survey with what is described in the place of what was probed."""
+def with_description(
+    survey: Survey, description: Description, matrix: Matrix, judge: Callable[[Machine], Judgement]
+) -> Survey:
+    """The survey with what is described in the place of what was probed. `judge` tells whether an ambiguous name
+    matters. Raises InputError."""
     if description.empty:
         return survey
     from msgspec.structs import replace
 
     from gpudoctor.intake.described import described
+    from gpudoctor.intake.described_gpus import unambiguous
 
-    return replace(survey, machine=described(survey.machine, description, matrix))
+    def make(one: Description) -> Machine:
+        return described(survey.machine, one, matrix)
+
+    machine = unambiguous(description, make, lambda machine: answer(judge(machine)))
+    return replace(survey, machine=machine)
+
+
+def answer(judgement: Judgement) -> object:
+    """What two machines have in common that get the same answer: the verdict, the problems, and their fixes."""
+    told = (finding for finding in judgement.findings if finding.severity != "note")
+    return judgement.verdict, [(one.slug, one.severity, *(fix.title for fix in one.fixes[:1])) for one in told]

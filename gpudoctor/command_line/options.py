@@ -61,12 +61,32 @@ DESCRIPTION = (
         ("--os",), "os", "Distribution, such as ubuntu-22.04.", metavar="ID-VERSION", variable="GPUDOCTOR_OS"
     ),
     Option(
+        ("--platform",), "platform", "Processor: linux/amd64 or linux/arm64.",
+        metavar="PLATFORM", variable="GPUDOCTOR_PLATFORM",
+    ),
+    Option(
+        ("--container",), "container", "Kind of container: docker, podman, kubernetes ... or none.",
+        metavar="KIND", variable="GPUDOCTOR_CONTAINER",
+    ),
+    Option(
         ("--torch",), "torch", "torch; without +BUILD the package index's own build.",
         metavar="VERSION[+BUILD]", variable="GPUDOCTOR_TORCH",
     ),
     Option(
         ("--python-version",), "python_version", "Version of the examined Python.",
         metavar="X.Y", variable="GPUDOCTOR_PYTHON_VERSION",
+    ),
+    Option(
+        ("--package",), "packages", "An installed package.",
+        metavar="NAME==VERSION", multiple=True, variable="GPUDOCTOR_PACKAGE", separator=";",
+    ),
+    Option(
+        ("--kernel-log",), "kernel_log", "File with the kernel log (`dmesg`, journal); - reads stdin.",
+        metavar="FILE", variable="GPUDOCTOR_KERNEL_LOG",
+    ),
+    Option(
+        ("--error",), "errors", "An error message that you saw.",
+        metavar="TEXT", multiple=True, variable="GPUDOCTOR_ERROR", separator="\n",
     ),
 )  # fmt: skip
 

@@ -13,6 +13,7 @@ from gpudoctor.render.look import Look
 if TYPE_CHECKING:
     from gpudoctor.command_line.arguments import Shown
     from gpudoctor.engine import FailOn, Judgement
+    from gpudoctor.finding import NotJudged
     from gpudoctor.machine import Machine
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.render.lines import Line
@@ -44,25 +45,37 @@ def present(
     return report.exit_code
 
 
-def judged(
-    survey: Survey, subject: Subject, matrix: Matrix, shown: Shown, required: tuple[Requirement, ...] = ()
-) -> tuple[Report, Judgement]:
-    """The report of a surveyed machine, and the judgement that it tells."""
+def judgement_of(
+    machine: Machine,
+    matrix: Matrix,
+    shown: Shown,
+    required: tuple[Requirement, ...] = (),
+    open_questions: tuple[NotJudged, ...] = (),
+) -> Judgement:
+    """The judgement of a machine by the checks that count here."""
     from gpudoctor.engine import ignore_rules, judge
-    from gpudoctor.report import make_report
     from gpudoctor.suites import machine_checks
 
-    judgement = judge(
-        survey.machine,
+    return judge(
+        machine,
         matrix,
         machine_checks(shown.plugins),
         select=shown.select,
         project_select=shown.project_select,
         ignore=ignore_rules(shown.ignore),
         project_ignore=ignore_rules(shown.project_ignore),
-        open_questions=survey.open_questions,
+        open_questions=open_questions,
         required=required,
     )
+
+
+def judged(
+    survey: Survey, subject: Subject, matrix: Matrix, shown: Shown, required: tuple[Requirement, ...] = ()
+) -> tuple[Report, Judgement]:
+    """The report of a surveyed machine, and the judgement that it tells."""
+    from gpudoctor.report import make_report
+
+    judgement = judgement_of(survey.machine, matrix, shown, required, survey.open_questions)
     report = make_report(
         survey.machine,
         matrix,

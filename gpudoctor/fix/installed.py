@@ -51,7 +51,10 @@ def behind_links(tree: Tree, roots: Sequence[bytes]) -> list[str]:
 
 
 def _is_dist_info(path: bytes) -> bool:
-    return path.endswith(b".dist-info") and not path.rpartition(b"/")[2].startswith(b"~")
+    """Whether it is a record of the environment: setuptools has some of its own in setuptools/_vendor."""
+    folder, _, name = path.rpartition(b"/")
+    installed = folder.endswith((b"/site-packages", b"/dist-packages"))
+    return installed and name.endswith(b".dist-info") and not name.startswith(b"~")
 
 
 def name_of(record: bytes) -> str:

@@ -195,6 +195,10 @@ class Host(ABC):
         """Size in bytes of the file system mounted at `path`, if this system can tell it."""
         return unknown("not in this recording", path)
 
+    def refuses_execution(self, path: str) -> bool:
+        """Whether the file system of a path is known to be mounted noexec: no library can be loaded from there."""
+        return False
+
     def c_library(self) -> Fact[str]:
         """The running system's own answer for its C library, "glibc 2.31"."""
         return unknown("not in this recording", "confstr")

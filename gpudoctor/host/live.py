@@ -66,6 +66,12 @@ class LiveHost(Host):
             return self._failed(path, error)
         return known(found.f_blocks * found.f_frsize, f"statvfs {path}")
 
+    def refuses_execution(self, path: str) -> bool:
+        try:
+            return bool(os.statvfs(path).f_flag & os.ST_NOEXEC)
+        except (OSError, ValueError):
+            return False
+
     def c_library(self) -> Fact[str]:
         try:
             found = os.confstr("CS_GNU_LIBC_VERSION")

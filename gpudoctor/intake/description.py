@@ -13,9 +13,19 @@ class Description(Struct, frozen=True):
     kernel: str = ""
     os: str = ""
     """ "ubuntu-22.04"."""
+    platform: str = ""
+    """ "linux/arm64", "x86_64"."""
+    container: str = ""
+    """ "docker"; "none" for no container."""
     torch: str = ""
     """ "2.6.0+cu124"; without a local part the package index's own build."""
     python_version: str = ""
+    packages: tuple[str, ...] = ()
+    """ "numpy==2.1.0"."""
+    kernel_log: str = ""
+    """File with a kernel log; "-" is stdin."""
+    errors: tuple[str, ...] = ()
+    """Error messages that the person saw."""
 
     @property
     def empty(self) -> bool:

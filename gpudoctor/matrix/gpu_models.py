@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
 from msgspec import Struct
@@ -30,6 +30,10 @@ class Identity(Struct, frozen=True):
     """Eligible for CUDA forward compatibility (cuda-compat)."""
     jetson: bool = False
     source: str = ""
+
+
+Names = dict[str, list[tuple[str, Identity]]]
+"""By key: the names that have it, and their GPUs."""
 
 
 class Gpus:
@@ -104,45 +108,75 @@ class Gpus:
     def gpus_by_name(self, name: str) -> tuple[Identity, ...]:
         """All architectures that a name may stand for; empty: unknown; more than one: ambiguous.
 
-        A name as people write it ("rx 6700xt", "4090"), as a driver prints it ("NVIDIA H100 80GB HBM3"), a PCI id, a
-        chip, "sm_90", "gfx1031".
+        A name as people write it ("rx 6700xt", "4090"), as a driver or lspci prints it ("NVIDIA H100 80GB HBM3"), a
+        PCI id, a chip, "sm_90", "gfx1031".
         """
-        text = name.strip()
+        text = names.product(name.strip())
         if re.fullmatch(r"(10de|1002):[0-9a-f]{4}", text, re.IGNORECASE):
             gpu = self.gpu_by_pci(text)
             return (gpu,) if gpu else ()
         direct = self._by_architecture(text)
         if direct is not None:
             return (direct,)
-        maker = _maker(text)
+        return self._of_words(text) or self._of_alternatives(text) or self._of_parts(text)
+
+    def _of_words(self, text: str) -> tuple[Identity, ...]:
+        """The GPUs of a name, by the strictest of the keys that finds any."""
+        if names.says_nothing(text):
+            return ()
+        detailed, figure = names.loose_key(text) != names.short_key(text), names.figure_only(text)
         # A name without brand and detail may be short for several: RTX 6000 is a Quadro, and an Ada GPU.
-        plain = not names.branded(text) and names.loose_key(text) == names.short_key(text)
+        plain = not names.brands(text) and not detailed
+        keys = [
+            (self._exact, names.exact_key(text), detailed),
+            (self._short, names.short_key(text), True),
+            (self._bare, names.bare_key(text), figure),
+            (self._loose, names.loose_key(text), True),
+            (self._bare, names.bare_key(" ".join(names.telling(text))), figure),
+            (self._unordered, names.unordered_key(text), True),
+        ]
         loose = self._loose.get(names.loose_key(text), ()) if plain else ()
-        found = self._found(self._short, names.short_key(text), maker, loose)
-        if not found and names.figure_only(text):
-            found = self._found(self._bare, names.bare_key(text), maker, loose)
-        return found or self._found(self._loose, names.loose_key(text), maker)
+        for index, key, counts in keys:
+            if counts and key and (found := _closest(text, index.get(key, ()), loose)):
+                return found
+        return ()
+
+    def _of_alternatives(self, text: str) -> tuple[Identity, ...]:
+        """The GPUs of "Radeon RX 6700/6700 XT", where that is not the name of one row."""
+        each = (self._of_words(one) for one in names.alternatives(text)[1:])
+        return tuple({gpu.arch: gpu for found in each for gpu in found}.values())
+
+    def _of_parts(self, text: str) -> tuple[Identity, ...]:
+        """The GPU in a name with words that no GPU's name has. What tells one product from another is never left
+        out: there is no RTX 5080 SUPER, and it is no RTX 5080."""
+        said = names.telling(text)
+        for part in names.parts(text[:100]):
+            left_out = list(said)
+            for word in names.telling(part):
+                left_out.remove(word)
+            if self._vocabulary.isdisjoint(left_out) and (found := self._of_words(part)):
+                return found
+        return ()
+
+    def other_name(self, name: str) -> str:
+        """What to say of a name that stands for no GPU that is checked, or for many; "" where the matrix has none."""
+        lower = " ".join(name.lower().replace("(r)", "").split())
+        return next((row.says for row in self.tables.other_names if re.search(row.name, lower)), "")
 
     def names_near(self, name: str) -> tuple[str, ...]:
         """At most five known names that resemble an unknown one."""
         from difflib import get_close_matches
 
-        known = {key: gpu.name for key, gpus in self._short.items() for gpu in gpus[:1]}
-        near = get_close_matches(names.short_key(name[:100]), known, n=15, cutoff=0.6)
+        asked, maker = names.short_key(name[:100]), _maker(name)
+        known = {
+            key: gpu.name
+            for key, found in self._short.items()
+            for _, gpu in found[:1]
+            # A GPU of quite another number or line is far-fetched, however much of its name is the same.
+            if maker in (None, gpu.vendor) and _resemble(asked, key)
+        }
+        near = get_close_matches(asked, known, n=15, cutoff=0.6)
         return tuple(dict.fromkeys(known[key] for key in near))[:5]
-
-    @staticmethod
-    def _found(
-        keys: Mapping[str, Sequence[Identity]], key: str, maker: Vendor | None, also: Sequence[Identity] = ()
-    ) -> tuple[Identity, ...]:
-        """The GPUs of a key, one per architecture, with the plainest name of each; adds `also` if there are any."""
-        gpus = [gpu for gpu in keys.get(key, ()) if key and maker in (None, gpu.vendor)]
-        if gpus:
-            gpus += [gpu for gpu in also if maker in (None, gpu.vendor)]
-        chosen: dict[str, Identity] = {}
-        for gpu in sorted(gpus, key=lambda gpu: len(gpu.name)):
-            chosen.setdefault(gpu.arch, gpu)
-        return tuple(chosen.values())
 
     def _by_architecture(self, text: str) -> Identity | None:
         lower = text.lower()
@@ -194,8 +228,8 @@ class Gpus:
 
     def _of_amd(self, row: AmdGpu, name: str) -> Identity:
         target = self._targets.get(row.gfx)
-        if not re.match(r"AMD|Radeon|Instinct|Steam", name):
-            name = f"Instinct {name}" if target and target.kind == "dcgpu" else f"Radeon {name}"
+        if not re.match(r"AMD|Radeon|Instinct|Steam|Custom", name):
+            name = f"Instinct {name}" if re.match(r"MI\d", name) else f"Radeon {name}"
         return Identity(
             vendor="amd",
             name=name if name.startswith("AMD") else f"AMD {name}",
@@ -236,23 +270,62 @@ class Gpus:
         return tuple(found)
 
     @cached_property
-    def _short(self) -> dict[str, list[Identity]]:
+    def _exact(self) -> Names:
+        return _index(self._named, names.exact_key)
+
+    @cached_property
+    def _short(self) -> Names:
         return _index(self._named, names.short_key)
 
     @cached_property
-    def _bare(self) -> dict[str, list[Identity]]:
+    def _bare(self) -> Names:
         return _index(self._named, names.bare_key)
 
     @cached_property
-    def _loose(self) -> dict[str, list[Identity]]:
+    def _loose(self) -> Names:
         return _index(self._named, names.loose_key)
 
+    @cached_property
+    def _unordered(self) -> Names:
+        return _index(self._named, names.unordered_key)
 
-def _index(named: Iterable[tuple[str, Identity]], key: Callable[[str], str]) -> dict[str, list[Identity]]:
-    found: dict[str, list[Identity]] = {}
+    @cached_property
+    def _vocabulary(self) -> frozenset[str]:
+        """The words that tell GPUs apart."""
+        return frozenset(word for name, _ in self._named for word in names.telling(name))
+
+
+def _index(named: Iterable[tuple[str, Identity]], key: Callable[[str], str]) -> Names:
+    found: Names = {}
     for name, gpu in named:
-        found.setdefault(key(name), []).append(gpu)
+        found.setdefault(key(name), []).append((name, gpu))
     return found
+
+
+def _closest(
+    text: str, found: Sequence[tuple[str, Identity]], also: Sequence[tuple[str, Identity]]
+) -> tuple[Identity, ...]:
+    """One GPU per architecture, the one whose name has most words in common with the text, else the shortest name.
+    `also` is added if anything was found."""
+    maker, said = _maker(text), set(names.words(text))
+    ours = [(name, gpu) for name, gpu in found if maker in (None, gpu.vendor)]
+    if ours:
+        ours += [(name, gpu) for name, gpu in also if maker in (None, gpu.vendor)]
+    brand = names.brands(text)  # a Quadro RTX 3000 is no RTX 3000 Ada
+    ours = [one for one in ours if brand <= names.brands(one[1].name)] or ours
+    chosen: dict[str, Identity] = {}
+    for _, gpu in sorted(ours, key=lambda one: (len(said ^ set(names.words(one[0]))), len(one[1].name))):
+        chosen.setdefault(gpu.arch, gpu)
+    return tuple(chosen.values())
+
+
+def _resemble(asked: str, key: str) -> bool:
+    """Whether two keys have similar numbers, and similar letters if both have any."""
+    from difflib import SequenceMatcher
+
+    numbers, letters = ((re.sub(other, "", asked), re.sub(other, "", key)) for other in (r"\D", r"\d"))
+    alike = SequenceMatcher(None, *numbers).ratio() >= 0.75
+    return alike and (not all(letters) or SequenceMatcher(None, *letters).ratio() >= 0.5)
 
 
 def _maker(text: str) -> Vendor | None:

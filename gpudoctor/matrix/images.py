@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gpudoctor.machine import Os
 from gpudoctor.matrix.gpu_models import Gpus
-from gpudoctor.matrix.rows import BaseImage, Distribution
+from gpudoctor.matrix.rows import BaseImage, Distribution, DistributionKin
 
 _HUB = ("docker.io/", "index.docker.io/", "registry-1.docker.io/", "public.ecr.aws/docker/", "mirror.gcr.io/")
 _TOLD_BY_THE_TAG = ("cuda", "rocm", "python", "torch", "release")
@@ -35,9 +35,27 @@ class ImageQuestions(Gpus):
         row = self._distribution(f"{os.id}-{os.version}" if os.version else os.id)
         return row.libc if row else None
 
+    def distribution_named(self, name: str) -> DistributionKin | None:
+        """The distribution of a name as people write it: "Rocky Linux", "pop!_os", "opensuse leap"."""
+        wanted = _plain(name)
+        for row in self.tables.distribution_kin:
+            if wanted in map(_plain, (row.id, *row.names)):
+                return row
+        return None
+
+    def distributions_near(self, name: str) -> tuple[str, ...]:
+        """Ids that resemble a name so much that it is a slip."""
+        from difflib import get_close_matches
+
+        return tuple(get_close_matches(_plain(name), (row.id for row in self.tables.distribution_kin), 3, 0.8))
+
     def _python_of(self, distribution: str | None) -> str | None:
         row = self._distribution(distribution or "")
         return row.python if row else None
 
     def _distribution(self, name: str) -> Distribution | None:
         return next((row for row in self.tables.distributions if re.fullmatch(row.distribution, name)), None)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]|linux$", "", name.lower().replace("gnu/linux", "linux").strip())

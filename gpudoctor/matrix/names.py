@@ -14,6 +14,7 @@ _DETAIL = {
     *("pcie", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "nvl", "oam", "hbm2", "hbm2e", "hbm3", "hbm3e", "gddr6"),
     *("gddr6x", "mig", "lhr", "oem", "ada", "blackwell", "workstation", "server", "mobile", "ac", "dgxs", "fhhl"),
     *("vf", "hgx", "nvgpu", "embedded", "sff", "cnx", "refresh", "cec", "pascal", "edition", "generation"),
+    *("series", "fe", "founders", "ls", "mcm", "mba", "nvl36", "nvl72", "developer", "kit"),
 }
 _MEMORY = r"\d+(?:gb|g)$|\d+g\.\d+gb$"
 _VGPU = r"(?:(?<=[ahv]\d00)[dlmx]{1,2})?(?:-\d)?-\d+(?P<series>[qcba])(?:me|\d)?$"
@@ -34,15 +35,26 @@ def words(name: str) -> list[str]:
     return found
 
 
+def product(name: str) -> str:
+    """The product in a line of lspci: of "GA102 [GeForce RTX 3090] (rev a1)" what the last brackets hold."""
+    brackets = re.findall(r"\[([^\[\]]*\d[^\[\]]*)\]", re.sub(r"\[[0-9a-fA-F]{4}:[0-9a-fA-F]{4}\]", "", name))
+    return brackets[-1] if brackets else name
+
+
+def exact_key(name: str) -> str:
+    """All words but the maker's, in any order: "A100 80GB PCIe" and "A100-PCIE-80GB" are one product."""
+    return " ".join(sorted(word for word in words(name) if word not in _VENDOR))
+
+
+def brands(name: str) -> set[str]:
+    """The product lines that a name tells: GeForce, Quadro, Radeon ..."""
+    return _BRAND.intersection(words(name))
+
+
 def vgpu_series(name: str) -> str | None:
     """The series of a vGPU: "C" of "GRID A100-10C"; None for the name of a whole GPU."""
     found = re.search(_VGPU, name.lower().strip())
     return found["series"].upper() if found else None
-
-
-def branded(name: str) -> bool:
-    """Whether a name has its product line: GeForce, Quadro, Radeon ..."""
-    return not _BRAND.isdisjoint(words(name))
 
 
 def figure_only(name: str) -> bool:
@@ -62,8 +74,37 @@ def bare_key(name: str) -> str:
 
 def loose_key(name: str) -> str:
     """Without memory size, form factor and generation too: "h100" for "H100 80GB HBM3"."""
+    return "".join(telling(name))
+
+
+def unordered_key(name: str) -> str:
+    """The same words in any order: "RTX 6000 Pro" is RTX PRO 6000."""
+    return " ".join(sorted(telling(name)))
+
+
+def telling(name: str) -> list[str]:
+    """The words that tell one product from another."""
     kept = [word for word in words(name) if word not in _VENDOR | _BRAND | _DETAIL]
-    return "".join(word for word in kept if not re.match(_MEMORY, word))
+    return [word for word in kept if not re.match(_MEMORY, word)]
+
+
+def says_nothing(name: str) -> bool:
+    """Whether a name tells no product: "AMD Radeon Graphics", "GeForce RTX"."""
+    return _TIER.issuperset(telling(name))
+
+
+def parts(name: str) -> tuple[str, ...]:
+    """What remains of a name without words at its ends, the longest first, down to a product line and a number: a
+    board's maker calls it "MSI RTX 3090 Gaming"."""
+    said = words(name)
+    lengths = ((length, start) for length in range(len(said) - 1, 0, -1) for start in range(len(said) - length + 1))
+    found = (said[start : start + length] for length, start in lengths)
+    return tuple(
+        " ".join(some)
+        for some in found
+        if not (_BRAND | _TIER).isdisjoint(re.match(r"[a-z]*", word)[0] for word in some)  # type: ignore[index]
+        and any(character.isdigit() for word in some for character in word)
+    )
 
 
 def alternatives(name: str) -> tuple[str, ...]:

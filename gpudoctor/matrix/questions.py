@@ -6,14 +6,17 @@
 
 from __future__ import annotations
 
+import re
+
 from gpudoctor.matrix.amd import AmdQuestions
 from gpudoctor.matrix.errors import ErrorQuestions
 from gpudoctor.matrix.gpu_models import Identity
 from gpudoctor.matrix.images import ImageQuestions
 from gpudoctor.matrix.nvidia import DriverVerdict, NvidiaQuestions
 from gpudoctor.matrix.rates import RateQuestions
-from gpudoctor.matrix.rows import KnownIssue
+from gpudoctor.matrix.rows import KnownIssue, RequirementUse
 from gpudoctor.matrix.torch_builds import TorchQuestions
+from gpudoctor.matrix.versions import package_matches
 
 __all__ = ["DriverVerdict", "Identity", "Matrix"]
 
@@ -30,3 +33,17 @@ class Matrix(NvidiaQuestions, AmdQuestions, TorchQuestions, ErrorQuestions, Rate
         """Names of the variables that known issues depend on."""
         issues = self.known_issues()
         return frozenset(name for row in issues for name in (*(one.name for one in row.when.env), *row.variables))
+
+    @property
+    def gpu_packages(self) -> frozenset[str]:
+        """Packages that work with GPUs, and those that they use without requiring them."""
+        uses = self.tables.requirement_uses
+        names = {row.package for row in uses} | {row.requires for row in uses if row.optional}
+        names |= {row.package for row in self.tables.torch_dependents}
+        return frozenset(names | {row.package for row in self.tables.extension_libraries})
+
+    def use_of(self, requirement: str, package: str, version: str) -> RequirementUse | None:
+        """What breaks where a package lacks this requirement."""
+        rows = (row for row in self.tables.requirement_uses if row.package == package)
+        fitting = (row for row in rows if row.version is None or package_matches(row.version, version))
+        return next((row for row in fitting if re.fullmatch(row.requires, requirement)), None)

@@ -288,6 +288,41 @@ class TorchBuild(Row, frozen=True, kw_only=True):
     """An extra that selects device code: "device-{gfx}" makes torch[device-gfx1031]."""
 
 
+class OldTorchBuilds(Row, frozen=True, kw_only=True):
+    """Builds of torch before 1.13 that share their architectures. They are judged where they are installed or
+    described, and never proposed."""
+
+    torch: tuple[str, ...]
+    """Versions, without local part."""
+    builds: tuple[str, ...]
+    """cu102, rocm4.2 ..."""
+    pythons: tuple[str, ...]
+    archs: tuple[str, ...]
+    ptx: tuple[str, ...] = ()
+    on_pypi: bool = False
+    """Whether it is the package index's own build, too."""
+    basis: Basis = "documented"
+
+
+class NgcImage(Row, frozen=True, kw_only=True):
+    """What a release of NVIDIA's PyTorch image holds."""
+
+    release: str
+    """"25.10"."""
+    cuda: str
+
+
+class OtherName(Row, frozen=True, kw_only=True):
+    """Names that stand for no GPU that is checked, or for many: what to say of them."""
+
+    id: str
+    name: str
+    """Regular expression, searched for in a lower-case name that no GPU has."""
+    says: str
+    example: str
+    """A real name that the pattern matches (checked at load)."""
+
+
 class PublishedArchs(Row, frozen=True, kw_only=True):
     """The GPUs for which a publisher outside the wheel indexes builds torch; used if its libraries cannot be read."""
 
@@ -368,6 +403,15 @@ class Distribution(Row, frozen=True, kw_only=True):
     """Its C library: "glibc 2.31" or "musl"."""
 
 
+class DistributionKin(Row, frozen=True, kw_only=True):
+    """A Linux distribution by the ID of its os-release, with its ID_LIKE."""
+
+    id: str
+    like: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    """How people call it, too, in lower case."""
+
+
 class BaseImage(Row, frozen=True, kw_only=True):
     """What a public container image holds. A field that is None may be a group of the pattern: the tag tells.
     A group `distribution` names a row of that table, which gives the image's Python."""
@@ -410,6 +454,8 @@ class TorchRelease(Row, frozen=True, kw_only=True):
     requires_python: str = ""
     glibc: str | None = None
     """Oldest glibc that its wheels run with, by their platform tag or the symbols that they need."""
+    all_builds_of: tuple[str, ...] = ()
+    """Platforms of which torch_builds has every build of this release: what is missing there was never published."""
 
 
 class Companion(Row, frozen=True, kw_only=True):
@@ -484,6 +530,21 @@ class LateLibrary(Row, frozen=True, kw_only=True):
     """The opener's own functions only call those of the same names in these libraries."""
 
 
+class ImportedModules(Row, frozen=True, kw_only=True):
+    """Top-level modules that torch loads: a file of such a name in an earlier folder takes their place."""
+
+    id: str
+    modules: tuple[str, ...]
+    standard: bool = False
+    """They belong to Python's standard library."""
+    at_import: bool = False
+    """`import torch` fails without them; the others are loaded later, or may be absent."""
+    package: str = ""
+    """The distribution that brings them; empty: one of their own name."""
+    torch: str = ""
+    """Releases of torch, as a specifier; empty: all."""
+
+
 class PackageConflict(Row, frozen=True, kw_only=True):
     """Two installed packages that conflict, by specifier (numpy 2 with old torch ...)."""
 
@@ -492,6 +553,24 @@ class PackageConflict(Row, frozen=True, kw_only=True):
     other: str
     other_version: str
     slug: str
+
+
+class RequirementUse(Row, frozen=True, kw_only=True):
+    """What breaks where a package lacks something that it requires. A requirement without a row breaks a part."""
+
+    package: str
+    requires: str
+    """A regular expression for the whole normalised name of what is required."""
+    breaks: Literal["import", "gpu", "part", "nothing"]
+    """The package's import; GPU work, once a library is loaded; only the `part` that is named; or nothing."""
+    version: str | None = None
+    """PEP 440 specifier of the package; None: every version."""
+    part: str = ""
+    """What fails, as a person knows it: "torch.compile"."""
+    spare: str | None = None
+    """A regular expression for the names of its files that nothing misses."""
+    optional: bool = False
+    """The package does not require it, but uses it where it is installed."""
 
 
 # --- known issues and texts -------------------------------------------------------------------------
@@ -642,6 +721,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     nvidia_kernel_limits: tuple[NvidiaKernelLimit, ...] = ()
     gfx_targets: tuple[GfxTarget, ...] = ()
     amd_gpus: tuple[AmdGpu, ...] = ()
+    other_names: tuple[OtherName, ...] = ()
     gpu_rates: tuple[GpuRates, ...] = ()
     rocm_releases: tuple[RocmRelease, ...] = ()
     rocm_driver_window: tuple[RocmDriverWindow, ...] = ()
@@ -650,10 +730,13 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     hipblaslt_use: tuple[HipblasltUse, ...] = ()
     wsl_rocm: tuple[WslSupport, ...] = ()
     torch_builds: tuple[TorchBuild, ...] = ()
+    old_torch_builds: tuple[OldTorchBuilds, ...] = ()
+    ngc_images: tuple[NgcImage, ...] = ()
     published_archs: tuple[PublishedArchs, ...] = ()
     wheel_indexes: tuple[WheelIndex, ...] = ()
     wheel_index: WheelIndexOverride | None = None
     distributions: tuple[Distribution, ...] = ()
+    distribution_kin: tuple[DistributionKin, ...] = ()
     base_images: tuple[BaseImage, ...] = ()
     torch_releases: tuple[TorchRelease, ...] = ()
     companions: tuple[Companion, ...] = ()
@@ -662,7 +745,9 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     library_roles: tuple[LibraryRole, ...] = ()
     extension_libraries: tuple[ExtensionLibrary, ...] = ()
     late_libraries: tuple[LateLibrary, ...] = ()
+    imported_modules: tuple[ImportedModules, ...] = ()
     package_conflicts: tuple[PackageConflict, ...] = ()
+    requirement_uses: tuple[RequirementUse, ...] = ()
     log_patterns: tuple[LogPattern, ...] = ()
     error_patterns: tuple[ErrorPattern, ...] = ()
     xids: tuple[XidMeaning, ...] = ()
@@ -683,6 +768,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "nvidia_kernel_limits": ("driver", "kernel"),
     "gfx_targets": ("gfx",),
     "amd_gpus": ("pci",),
+    "other_names": ("id",),
     "gpu_rates": ("product",),
     "rocm_releases": ("version",),
     "rocm_driver_window": ("rocm",),
@@ -691,9 +777,12 @@ KEYS: dict[str, tuple[str, ...]] = {
     "hipblaslt_use": ("rocm",),
     "wsl_rocm": ("rocm",),
     "torch_builds": ("version", "build", "origin", "platform"),
+    "old_torch_builds": ("torch", "builds"),
+    "ngc_images": ("release",),
     "published_archs": ("origin", "cuda", "release"),
     "wheel_indexes": ("id",),
     "distributions": ("distribution",),
+    "distribution_kin": ("id",),
     "base_images": ("image",),
     "torch_releases": ("version",),
     "companions": ("torch",),
@@ -702,7 +791,9 @@ KEYS: dict[str, tuple[str, ...]] = {
     "library_roles": ("library",),
     "extension_libraries": ("package",),
     "late_libraries": ("opener", "version"),
+    "imported_modules": ("id",),
     "package_conflicts": ("package", "version", "other", "other_version"),
+    "requirement_uses": ("package", "requires", "version"),
     "log_patterns": ("id",),
     "error_patterns": ("id",),
     "xids": ("xid",),

@@ -6,6 +6,8 @@ import re
 from functools import cached_property
 from typing import Literal
 
+from msgspec.structs import replace
+
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.gpu_models import Gpus
 from gpudoctor.matrix.rows import Companion, PublishedArchs, TorchBuild, TorchRelease, WheelIndex, index_url
@@ -13,6 +15,14 @@ from gpudoctor.matrix.versions import figures, matches, minor, package_matches
 
 _RELEASE = r"\d+(\.\d+)*(\.post\d+)?$"
 _INDEX_ORIGINS = ("pypi", "download.pytorch.org")
+_FIRST_LISTED = (1, 13)
+"""The first release of torch_builds."""
+
+
+def cuda_of(build: str) -> str | None:
+    """ "12.8" of cu128; None for a build without CUDA."""
+    found = re.fullmatch(r"cu(\d+)(\d)", build)
+    return f"{found[1]}.{found[2]}" if found else None
 
 
 class TorchQuestions(Gpus):
@@ -62,6 +72,51 @@ class TorchQuestions(Gpus):
     def builds(self, platform: str | None = None) -> tuple[TorchBuild, ...]:
         """All installable builds (no nightlies), newest first."""
         return self._installable if platform is None else self._installable_on.get(platform, ())
+
+    def pypi_build(self, version: str, platform: str) -> str | None:
+        """The build that the package index has of a release for a platform; None: none, or unknown."""
+        rows = self._by_version(version)
+        return next((row.build for row in rows if (row.origin, row.platform) == ("pypi", platform)), None)
+
+    def published_builds(self, version: str, platform: str) -> tuple[str, ...]:
+        """The builds of a release that are known for a platform."""
+        rows = (row for row in self._by_version(version) if row.platform == platform and row.origin != "nightly")
+        return tuple(dict.fromkeys(row.build for row in rows))
+
+    def is_published(self, version: str, build: str, platform: str) -> bool | None:
+        """Whether an index ever had this build of a release; None: unknown, as for releases newer than the matrix."""
+        if not re.match(_RELEASE, version) or figures(version) > figures(self.newest_torch()):
+            return None
+        rows = [row for row in self._by_version(version) if row.origin != "nightly"]
+        if any(row.build == build and row.platform == platform for row in rows):
+            return True
+        release = self.release(version)
+        if release is None:
+            # Every release since 1.2 has rows. Of an old one all builds for x86-64 are listed.
+            return False if figures(version) >= (1, 2) and (platform == "linux-x86_64" or not rows) else None
+        elsewhere = any(row.build == build for row in rows)
+        return False if platform in release.all_builds_of or (release.all_builds_of and not elsewhere) else None
+
+    def is_cuda(self, version: str) -> bool:
+        """Whether NVIDIA released a CUDA of that number."""
+        return (
+            any(minor(row.cuda) == minor(version) for row in self.tables.cuda_toolkits)
+            or any(row.cuda and minor(row.cuda) == minor(version) for row in self.tables.torch_builds)
+            or any(cuda_of(build) == version for row in self.tables.old_torch_builds for build in row.builds)
+        )
+
+    def is_rocm(self, version: str) -> bool:
+        """Whether AMD released a ROCm of that number, as far as its first two figures tell."""
+        known = (
+            *(row.version for row in self.tables.rocm_releases),
+            *(row.rocm for row in self.tables.torch_builds if row.rocm),
+            *(build[4:] for row in self.tables.old_torch_builds for build in row.builds if build.startswith("rocm")),
+        )
+        return minor(version) in set(map(minor, known))
+
+    def ngc_cuda(self, image: str) -> str | None:
+        """The CUDA of NVIDIA's PyTorch image of that release ("25.10"); None: unknown."""
+        return next((row.cuda for row in self.tables.ngc_images if row.release == image), None)
 
     def index_url(self, build: TorchBuild) -> str:
         """Wheel index of a build; "" for the package index's own. A `wheel_index` overlay replaces pytorch-stable."""
@@ -141,7 +196,32 @@ class TorchQuestions(Gpus):
         patterns = [
             version for version in self._versions if version.endswith("*") and public.startswith(version[:-1])
         ]
-        return [row for version in (public, *patterns) for row in self._versions.get(version, ())]
+        rows = [row for version in (public, *patterns) for row in self._versions.get(version, ())]
+        return rows or self._old_builds(public)
+
+    def _old_builds(self, public: str) -> list[TorchBuild]:
+        """Builds of a torch before 1.13: no candidates, but known where they are installed or described."""
+        if not () < figures(public) < _FIRST_LISTED:
+            return []
+        found = []
+        for row in self.tables.old_torch_builds:
+            for build in row.builds if public in row.torch else ():
+                made = TorchBuild(
+                    version=public,
+                    build=build,
+                    origin="download.pytorch.org",
+                    platform="linux-x86_64",
+                    pythons=row.pythons,
+                    cuda=cuda_of(build),
+                    rocm=build[4:] if build.startswith("rocm") else None,
+                    archs=row.archs,
+                    ptx=row.ptx,
+                    basis=row.basis,
+                    source=row.source,
+                )
+                found += [made, replace(made, origin="pypi")] if row.on_pypi else [made]
+                found += [replace(made, origin="pypi", platform="linux-aarch64")] if build == "cpu" else []
+        return found
 
     @cached_property
     def _indexes(self) -> dict[str, WheelIndex]:

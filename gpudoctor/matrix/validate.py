@@ -25,6 +25,9 @@ from gpudoctor.matrix.rows import (
     NvidiaChip,
     NvidiaGpu,
     NvidiaSoc,
+    OldTorchBuilds,
+    OtherName,
+    RequirementUse,
     Tables,
     TorchBuild,
     check_template,
@@ -43,6 +46,7 @@ _SPECIFIERS = {
     "torch_dependents": ("version", "torch"),
     "late_libraries": ("version",),
     "package_conflicts": ("version", "other_version"),
+    "requirement_uses": ("version",),
     "torch_releases": ("requires_python", "triton"),
 }
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*$")
@@ -155,6 +159,27 @@ def _base_image(row: BaseImage, matrix: Matrix) -> Iterator[str]:
         yield "an earlier row matches its example: exact names come before general ones"
 
 
+def _other_name(row: OtherName, matrix: Matrix) -> Iterator[str]:
+    try:
+        re.compile(row.name)
+    except re.error as error:
+        yield f"name: {error}"
+        return
+    if matrix.other_name(row.example) != row.says:
+        yield "its example matches no row, or an earlier one"
+    if matrix.gpus_by_name(row.example):
+        yield "a GPU has the name of its example"
+
+
+def _old_builds(row: OldTorchBuilds, matrix: Matrix) -> Iterator[str]:
+    for arch in (*row.archs, *row.ptx):
+        if matrix.target(arch) is None and matrix.capability(arch.replace("compute_", "sm_")) is None:
+            yield f"{arch} is in no row of capabilities or gfx_targets"
+    for name in row.builds:
+        if not is_name(name):
+            yield f"{name!r} is no build"
+
+
 def _distribution(row: Distribution, matrix: Matrix) -> Iterator[str]:
     yield from _fits_its_example("distribution", row.distribution, row.example)
 
@@ -167,6 +192,15 @@ def _fits_its_example(field: str, pattern: str, example: str) -> Iterator[str]:
         return
     if fits is None:
         yield "the pattern does not match its example"
+
+
+def _requirement(row: RequirementUse, matrix: Matrix) -> Iterator[str]:
+    try:
+        re.compile(row.requires)
+    except re.error as error:
+        yield f"requires: {error}"
+    if (row.breaks == "part") != bool(row.part):
+        yield "part: says what fails where only a part breaks"
 
 
 def _target(row: GfxTarget, matrix: Matrix) -> Iterator[str]:
@@ -277,6 +311,8 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     AmdGpu: _amd_gpu,
     BaseImage: _base_image,
     Distribution: _distribution,
+    OldTorchBuilds: _old_builds,
+    OtherName: _other_name,
     GpuRates: _rates,
     GfxTarget: _target,
     TorchBuild: _build,
@@ -284,5 +320,6 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     ExtensionLibrary: _extension,
     LogPattern: _pattern,
     ErrorPattern: _error,
+    RequirementUse: _requirement,
     KnownIssue: _issue,
 }

@@ -60,7 +60,7 @@ def package_matches(specifier: str, version: str) -> bool:
     """Whether a Python package's version satisfies a specifier set. The local part does not count; a pre-release does
     ("2.9.0a0+nv25.10" is older than 2.9.0). An invalid version satisfies nothing."""
     release = public_version(version)
-    if _is_plain(specifier, release):
+    if is_plain(specifier, release):
         return matches(specifier, release)
     try:
         return bool(_specifiers(specifier).contains(release, prereleases=True))
@@ -68,7 +68,7 @@ def package_matches(specifier: str, version: str) -> bool:
         return False
 
 
-def _is_plain(specifier: str, version: str) -> bool:
+def is_plain(specifier: str, version: str) -> bool:
     """Whether both are figures alone, where PEP 440 compares them as `matches` does: most are, and the import of
     packaging.specifiers costs as much as a tenth of a static check."""
     clauses = specifier.split(",")

@@ -86,7 +86,7 @@ def commands_for(
     commands[Way.UV] = next(iter(_argvs(inside, situation, torch)), ())
     for package in packages:
         for way, there in ((Way.PIP_THEN, replace(inside, tool="pip")), (Way.UV_THEN, inside)):
-            steps = python_steps.replace_package(there, situation, package)
+            steps = python_steps.replace_packages(there, situation, (package,))
             commands.setdefault(way, next(iter(_runs(steps)), ()))
     commands.update(_project_files(here, situation, torch, env or {}))
     return {way: _plain(argv) for way, argv in commands.items() if argv}

@@ -205,6 +205,8 @@ def _aim(remedy: AnyRemedy) -> AnyRemedy:
     """A remedy without its reason."""
     if isinstance(remedy, ReplaceTorch):
         return replace(remedy, carries="", community=False, companions=())
+    if isinstance(remedy, ReplacePackage):
+        return replace(remedy, why="", indirect=False)
     return replace(remedy, why="")
 
 

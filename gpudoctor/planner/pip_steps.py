@@ -33,18 +33,42 @@ def install(place: Place, situation: Situation, wanted: tuple[Wanted, ...], inde
     again = tuple(item for item in wanted if would_stay(situation.machine, item))
     replaced = any(situation.machine.installed(item.name) for item in wanted)
     undo = restore(place, situation, wanted)
-    commands = install_argvs(place, wanted, index, again=again)
+    commands = (
+        *_recorded_first(place, situation, wanted, again),
+        *install_argvs(place, wanted, index, again=again, machine=situation.machine),
+    )
     why += _constrained(place, situation.machine)
     steps: tuple[Step, ...] = tuple(
         RunStep(
             argv=argv,
-            why=why if number == len(commands) - 1 else "the same version of another build: it would stay",
+            why=why if number == len(commands) - 1 else _why_before(argv),
             risk="replaces" if replaced else "safe",
             undo=undo if number == 0 else (),
         )
         for number, argv in enumerate(commands)
     )
     return (*steps, *_in_the_image(place, wanted, index))
+
+
+def _recorded_first(
+    place: Place, situation: Situation, wanted: tuple[Wanted, ...], again: tuple[Wanted, ...]
+) -> tuple[Argv, ...]:
+    """Write what has no RECORD over itself: pip can then uninstall it for another version."""
+    machine = situation.machine
+    stuck = [item for item in wanted if item not in again and has_no_record(machine, item.name)]
+    had = [found for item in stuck if (found := machine.installed(item.name)) and is_version(found.version)]
+    if place.tool != "pip" or not had:
+        return ()
+    index = index_of_torch(situation) if any(found.name == "torch" for found in had) else ""
+    return (
+        over_itself(place, tuple(Wanted(found.name, f"=={found.version}") for found in had), index or "", machine),
+    )
+
+
+def _why_before(argv: Argv) -> str:
+    if "--ignore-installed" in argv:
+        return "its RECORD is gone: pip writes one, and can then uninstall it"
+    return "the same version of another build: it would stay"
 
 
 def _constrained(place: Place, machine: Machine) -> str:
@@ -55,7 +79,12 @@ def _constrained(place: Place, machine: Machine) -> str:
 
 
 def install_argvs(
-    place: Place, wanted: Iterable[Wanted], index: str, *, again: tuple[Wanted, ...] = ()
+    place: Place,
+    wanted: Iterable[Wanted],
+    index: str,
+    *,
+    again: tuple[Wanted, ...] = (),
+    machine: Machine | None = None,
 ) -> tuple[Argv, ...]:
     """Install commands. `again`: packages that must be installed although their version seems to be there. pip's
     --force-reinstall alone would reinstall every dependency, in other versions and from this index."""
@@ -65,17 +94,26 @@ def install_argvs(
         afresh = tuple(part for item in again for part in ("--reinstall-package", item.name))
         return ((*_uv(place, "install"), *afresh, *options, *names),)
     plain = (*pip(place, "install"), *options, *names)
-    return (over_itself(place, again, index), plain) if again else (plain,)
+    return (over_itself(place, again, index, machine), plain) if again else (plain,)
 
 
-def over_itself(place: Place, wanted: tuple[Wanted, ...], index: str) -> Argv:
-    """The command that writes the files of these packages again, and nothing else."""
+def over_itself(place: Place, wanted: tuple[Wanted, ...], index: str, machine: Machine | None = None) -> Argv:
+    """The command that writes the files of these packages again, and nothing else. pip refuses to uninstall what has
+    no RECORD, so that is written over."""
     options = _from(place, index)
     names = tuple(item.text for item in wanted)
     if place.tool != "pip":
         afresh = tuple(part for item in wanted for part in ("--reinstall-package", item.name))
         return (*_uv(place, "install"), *afresh, "--no-deps", *options, *names)
-    return (*pip(place, "install"), "--force-reinstall", "--no-deps", *options, *names)
+    unrecorded = machine is not None and any(has_no_record(machine, item.name) for item in wanted)
+    afresh = ("--ignore-installed",) if unrecorded else ("--force-reinstall",)
+    return (*pip(place, "install"), *afresh, "--no-deps", *options, *names)
+
+
+def has_no_record(machine: Machine, name: str) -> bool:
+    """Whether pip can neither uninstall nor replace a package: its RECORD is gone."""
+    found = machine.installed(name)
+    return found is not None and "RECORD" in found.lacks
 
 
 def uninstall_argv(place: Place, names: Iterable[str]) -> Argv:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import NoReturn
 
 from msgspec.structs import replace
@@ -41,7 +42,7 @@ def fixes_for(finding: Finding, situation: Situation) -> tuple[PlannedFix, ...]:
     return tuple(
         PlannedFix(
             title=fix.title,
-            steps=_once(step for remedy in fix.remedies for step in steps_for(remedy, here, situation)),
+            steps=_once(steps_for_all(fix.remedies, here, situation)),
         )
         for fix in finding.fixes
     )
@@ -67,9 +68,29 @@ def same_step(one: Step, other: Step) -> bool:
     return isinstance(one, ManualStep) and isinstance(other, ManualStep) and one.text == other.text
 
 
+def steps_for_all(remedies: Iterable[AnyRemedy], here: Place, situation: Situation) -> tuple[Step, ...]:
+    """The steps of remedies in order; neighbours that one command can do together are one step."""
+    groups = (tuple(group) for _, group in groupby(remedies, key=command_key))
+    return tuple(step for group in groups for step in steps_together(group, here, situation))
+
+
+def command_key(remedy: AnyRemedy) -> object:
+    """Equal for two remedies that one command can do together."""
+    if isinstance(remedy, ReplacePackage):
+        return ReplacePackage, remedy.index_url, remedy.indirect
+    if isinstance(remedy, ReinstallPackage) and remedy.name != "torch":
+        return ReinstallPackage, remedy.index_url
+    return id(remedy)
+
+
 def steps_for(remedy: AnyRemedy, here: Place, situation: Situation) -> tuple[Step, ...]:
     """The steps of one remedy, in full: nothing is hidden from the reader."""
-    return tuple(_readable(step) for step in _steps_of(remedy, here, situation))
+    return steps_together((remedy,), here, situation)
+
+
+def steps_together(remedies: Sequence[AnyRemedy], here: Place, situation: Situation) -> tuple[Step, ...]:
+    """The steps of remedies that have one command."""
+    return tuple(_readable(step) for step in _steps_of(remedies, here, situation))
 
 
 def _readable(step: Step) -> Step:
@@ -84,33 +105,38 @@ def _readable(step: Step) -> Step:
     return replace(step, why=without_controls(step.why))
 
 
-def _steps_of(remedy: AnyRemedy, here: Place, situation: Situation) -> tuple[Step, ...]:
+def _steps_of(remedies: Sequence[AnyRemedy], here: Place, situation: Situation) -> tuple[Step, ...]:
+    remedy = remedies[0]
+    if isinstance(remedy, (ReplacePackage, ReinstallPackage)):
+        return _package_steps(remedies, here, situation)
     if isinstance(remedy, Manual):
         return (ManualStep(text=remedy.text, why=remedy.why, risk=remedy.risk),)
     if isinstance(remedy, AddContainerFlags):
         from gpudoctor.planner.container_steps import add_flags
 
         return add_flags(here, remedy)
-    if isinstance(
-        remedy, (ReplaceTorch, ReplacePackage, ReinstallPackage, RemovePackage, SetVariable, UnsetVariable)
-    ):
+    if isinstance(remedy, (ReplaceTorch, RemovePackage, SetVariable, UnsetVariable)):
         return _python_steps(remedy, here, situation)
     return _system_steps(remedy, here)
 
 
+def _package_steps(remedies: Sequence[AnyRemedy], here: Place, situation: Situation) -> tuple[Step, ...]:
+    from gpudoctor.planner import python_steps
+
+    replaced = [remedy for remedy in remedies if isinstance(remedy, ReplacePackage)]
+    if replaced:
+        return python_steps.replace_packages(here, situation, replaced)
+    again = [remedy for remedy in remedies if isinstance(remedy, ReinstallPackage)]
+    return python_steps.reinstall_packages(here, situation, again)
+
+
 def _python_steps(
-    remedy: ReplaceTorch | ReplacePackage | ReinstallPackage | RemovePackage | SetVariable | UnsetVariable,
-    here: Place,
-    situation: Situation,
+    remedy: ReplaceTorch | RemovePackage | SetVariable | UnsetVariable, here: Place, situation: Situation
 ) -> tuple[Step, ...]:
     from gpudoctor.planner import python_steps
 
     if isinstance(remedy, ReplaceTorch):
         return python_steps.replace_torch(here, situation, remedy)
-    if isinstance(remedy, ReplacePackage):
-        return python_steps.replace_package(here, situation, remedy)
-    if isinstance(remedy, ReinstallPackage):
-        return python_steps.reinstall_package(here, situation, remedy)
     if isinstance(remedy, RemovePackage):
         return python_steps.remove_package(here, situation, remedy)
     if isinstance(remedy, SetVariable):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+
+from msgspec.structs import replace
 
 from gpudoctor.finding import (
     ReinstallPackage,
@@ -12,7 +15,6 @@ from gpudoctor.finding import (
     SetVariable,
     UnsetVariable,
 )
-from gpudoctor.machine import Machine
 from gpudoctor.planner import conda_steps, pip_steps, project_steps
 from gpudoctor.planner.place import Place, is_variable, risk_of
 from gpudoctor.planner.requirements import (
@@ -35,7 +37,7 @@ def replace_torch(place: Place, situation: Situation, remedy: ReplaceTorch) -> t
     """Another build of torch, its companions in the same command."""
     if not _is_sound(remedy):
         return (_by_hand_only(f"torch {remedy.version} ({remedy.build})"),)
-    why = _why(situation.machine, remedy)
+    why = _why(situation, remedy)
     if remedy.origin == "conda-forge":
         return (conda_steps.torch(place, remedy, why),)
     if place.tool in _PROJECTS:
@@ -54,40 +56,63 @@ def replace_torch(place: Place, situation: Situation, remedy: ReplaceTorch) -> t
     return (*first, *steps, *after)
 
 
-def replace_package(place: Place, situation: Situation, remedy: ReplacePackage) -> tuple[Step, ...]:
-    """Another version of one package."""
-    local = f"+{remedy.local}" if remedy.local and re.fullmatch(r"==[^,*]+", remedy.specifier) else ""
-    spec = remedy.specifier + local
-    if not (is_name(remedy.name) and (not spec or is_specifier(spec)) and _is_index(remedy.index_url)):
-        return (_by_hand_only(remedy.name),)
-    return _install(place, situation, (Wanted(name=remedy.name, spec=spec),), remedy.index_url, remedy.why)
+def replace_packages(place: Place, situation: Situation, remedies: Sequence[ReplacePackage]) -> tuple[Step, ...]:
+    """Other versions of packages from one index, in one command. Those that no project names itself are installed
+    into its environment alone."""
+    wanted = tuple(Wanted(name=remedy.name, spec=_spec(remedy)) for remedy in remedies)
+    index, why = remedies[0].index_url, _reasons(remedies)
+    for item in wanted:
+        if not (is_name(item.name) and (not item.spec or is_specifier(item.spec)) and _is_index(index)):
+            return (_by_hand_only(item.name),)
+    if all(remedy.indirect for remedy in remedies) and place.tool in _PROJECTS:
+        place = replace(place, tool="uv")
+    return _install(place, situation, wanted, index, why)
 
 
-def reinstall_package(place: Place, situation: Situation, remedy: ReinstallPackage) -> tuple[Step, ...]:
-    """The same version again, over damaged files; its dependencies stay."""
-    index = remedy.index_url or (index_of_torch(situation) if remedy.name == "torch" else "") or ""
-    if not (is_name(remedy.name) and is_version(remedy.version) and _is_index(index)):
-        return (_by_hand_only(remedy.name),)
-    found = situation.machine.installed(remedy.name)
-    if place.conda and place.prefix and found and found.installer == "conda":
-        return (conda_steps.reinstall(place, remedy.name, remedy.version, remedy.why),)
-    wanted = (Wanted(name=remedy.name, spec=f"=={remedy.version}"),)
+def _spec(remedy: ReplacePackage) -> str:
+    exact = remedy.local and re.fullmatch(r"==[^,*]+", remedy.specifier)
+    return f"{remedy.specifier}+{remedy.local}" if exact else remedy.specifier
+
+
+def _reasons(remedies: Sequence[ReplacePackage | ReinstallPackage]) -> str:
+    return "; ".join(dict.fromkeys(remedy.why for remedy in remedies if remedy.why))
+
+
+def reinstall_packages(place: Place, situation: Situation, remedies: Sequence[ReinstallPackage]) -> tuple[Step, ...]:
+    """The same versions again, over damaged files, in one command; their dependencies stay."""
+    first, why = remedies[0], _reasons(remedies)
+    index = first.index_url or (index_of_torch(situation) if first.name == "torch" else "") or ""
+    for remedy in remedies:
+        if not (is_name(remedy.name) and is_version(remedy.version) and _is_index(index)):
+            return (_by_hand_only(remedy.name),)
+    of_conda = [remedy for remedy in remedies if _is_of_condas(place, situation, remedy.name)]
+    again = tuple(Wanted(name=one.name, spec=f"=={one.version}") for one in remedies if one not in of_conda)
+    steps: tuple[Step, ...] = tuple(conda_steps.reinstall(place, one.name, one.version, one.why) for one in of_conda)
+    if not again:
+        return steps
     if place.tool in ("managed", "nowhere"):
-        return pip_steps.install(place, situation, wanted, index, remedy.why)
+        return (*steps, *pip_steps.install(place, situation, again, index, why))
     # The files are wrong, not the lock of a project: only the environment is fixed.
-    return (RunStep(argv=pip_steps.over_itself(place, wanted, index), why=remedy.why, risk="replaces"),)
+    return (
+        *steps,
+        RunStep(argv=pip_steps.over_itself(place, again, index, situation.machine), why=why, risk="replaces"),
+    )
+
+
+def _is_of_condas(place: Place, situation: Situation, name: str) -> bool:
+    found = situation.machine.installed(name)
+    return bool(place.conda and place.prefix and found and found.installer == "conda")
 
 
 def remove_package(place: Place, situation: Situation, remedy: RemovePackage) -> tuple[Step, ...]:
     """Remove a package from the environment."""
     if not is_name(remedy.name):
         return (_by_hand_only(remedy.name),)
-    found = situation.machine.installed(remedy.name)
     if place.tool in ("managed", "nowhere", *_PROJECTS):
         command = {"uv-project": "uv remove", "poetry": "poetry remove", "pixi": "pixi remove"}.get(place.tool)
         text = f"Remove {remedy.name}" + (f" from the project: {command} {remedy.name}" if command else "")
         return (ManualStep(text=f"{text}.", why=remedy.why, risk="replaces"),)
-    if place.conda and place.prefix and found and found.installer == "conda":
+    if _is_of_condas(place, situation, remedy.name):
         return (conda_steps.remove(place, remedy.name, remedy.why),)
     undo = pip_steps.restore(place, situation, (Wanted(name=remedy.name, spec=""),))
     argv = pip_steps.uninstall_argv(place, (remedy.name,))
@@ -123,11 +148,11 @@ def _install(
     return pip_steps.install(place, situation, wanted, index, why)
 
 
-def _why(machine: Machine, remedy: ReplaceTorch) -> str:
-    had = machine.installed("torch")
+def _why(situation: Situation, remedy: ReplaceTorch) -> str:
+    had = situation.machine.installed("torch")
     build = f"a build for the GPUs here ({remedy.carries})" if remedy.carries else "a CPU build"
     why = f"{build} replaces torch {had.version}" if had else f"torch: {build}"
-    if pinned := pinning_another(machine, remedy.version):
+    if pinned := pinning_another(situation, remedy.version):
         why += f"; these need another torch: {', '.join(pinned)}"
     return why
 

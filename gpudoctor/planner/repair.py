@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -19,7 +20,7 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Machine
 from gpudoctor.planner.merging import CONTAINER, DRIVER, Choice, Task, merged, named
 from gpudoctor.planner.place import Place, is_variable, place
-from gpudoctor.planner.plan import same_step, steps_for
+from gpudoctor.planner.plan import command_key, same_step, steps_together
 from gpudoctor.planner.requirements import pinning_another
 from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
 
@@ -111,7 +112,7 @@ def repair(
     plan = Repair(
         steps=steps,
         conflicts=wanted.conflicts,
-        pinned=tuple(pinning_another(situation.machine, torch.version)) if torch else (),
+        pinned=tuple(pinning_another(situation, torch.version)) if torch else (),
         left=_names(wanted.left),
         helpless=_names(finding for finding in meant if not finding.fixes),
     )
@@ -176,8 +177,10 @@ class _Drawn(Struct, frozen=True):
 
 def _steps(tasks: Iterable[Task], here: Place, situation: Situation) -> list[_Drawn]:
     drawn: list[_Drawn] = []
-    for task in tasks:
-        steps = steps_for(task.remedy, here, situation)
+    for _, group in groupby(tasks, key=lambda task: (task.because, command_key(task.remedy))):
+        together = tuple(group)
+        task = together[-1]
+        steps = steps_together([task.remedy for task in together], here, situation)
         for number, step in enumerate(steps):
             waits = task.ends and number == len(steps) - 1 and _is_reboot(step)
             _draw(drawn, _Drawn(step, task.because, task.stage, _replaces(step, situation.machine), waits))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpudoctor.dependencies import TRITONS, applying, marker_environment
 from gpudoctor.finding import ReplaceTorch
-from gpudoctor.machine import TRITONS, Distribution, Machine, TorchAsked
+from gpudoctor.machine import Distribution, Machine, TorchAsked
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.planner.place import Place
 from gpudoctor.situation import Situation
@@ -54,24 +55,18 @@ def would_stay(machine: Machine, item: Wanted) -> bool:
     return build in ("", found.version.partition("+")[2]) and package_matches(f"=={wanted}", found.version)
 
 
-def pinning_another(machine: Machine, version: str) -> list[str]:
+def pinning_another(situation: Situation, version: str) -> list[str]:
     """Installed packages whose requirements the new torch does not meet."""
-    from packaging.requirements import InvalidRequirement, Requirement
-
-    environment = machine.environment.value
-    found: list[str] = []
-    for distribution in (environment.distributions.value or ()) if environment else ():
-        if distribution.name in ("torch", "torchvision", "torchaudio"):
+    environment = situation.environment
+    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
+    found: dict[str, str] = {}
+    for one in (environment.distributions.value or ()) if environment else ():
+        if one.name in ("torch", "torchvision", "torchaudio"):
             continue
-        for line in distribution.requires:
-            try:
-                requirement = Requirement(line)
-            except InvalidRequirement:
-                continue
-            wanted = requirement.name == "torch" and not requirement.marker
-            if wanted and is_version(version) and not requirement.specifier.contains(version, prereleases=True):
-                found.append(f"{distribution.name} {distribution.version} ({requirement.specifier})")
-    return found
+        for dependency in applying(one, markers):
+            if dependency.name == "torch" and is_version(version) and not dependency.admits(version):
+                found.setdefault(one.name, f"{one.name} {one.version} ({dependency.specifier})")
+    return list(found.values())
 
 
 def rivals(situation: Situation, remedy: ReplaceTorch) -> tuple[Distribution, ...]:

@@ -70,6 +70,10 @@ _ROOTS = (
     (("/var/lib/machines/",), "systemd-nspawn"),
     (("/apptainer/", "/singularity/"), "apptainer"),
 )
+_TOLD = (*_VARIABLES, *_FILES, *_ROOTS, *_NAMED.items(), *(row[1:] for row in _CGROUPS))
+KINDS = tuple(sorted({kind for _, kind in _TOLD}))
+"""The kinds that are told apart."""
+
 _DISK_FILE_SYSTEMS = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs")
 _INIT_CGROUPS = ("/", "/init.scope")
 

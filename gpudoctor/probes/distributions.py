@@ -12,7 +12,9 @@ from collections.abc import Iterator
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from gpudoctor.dependencies import normalised
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution
 from gpudoctor.probes.import_path import Folder
@@ -31,11 +33,6 @@ _CONDA_NAMES = {"pytorch": "torch", "pytorch-gpu": "torch", "pytorch-cpu": "torc
 _CONDA_WANTED = r"(?:lib)?(?:torch|pytorch|triton|cuda|cudnn|cublas|nccl|magma|rocm|hip|numpy|xformers)"
 
 
-def normalised(name: str) -> str:
-    """A distribution's name as PEP 503 compares it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def distributions_in(host: Host, folders: tuple[Folder, ...]) -> tuple[Distribution, ...]:
     """All distributions, sorted by name; if two have one name, the one in the earlier folder."""
     found: dict[str, Distribution] = {}
@@ -46,14 +43,14 @@ def distributions_in(host: Host, folders: tuple[Folder, ...]) -> tuple[Distribut
         for name, several in here.items():
             found.setdefault(name, several[0] if len(several) == 1 else _best_record(host, several))
     return tuple(
-        _with_details(host, distribution) if name in JUDGED else distribution
+        with_details(host, distribution) if name in JUDGED else distribution
         for name, distribution in sorted(found.items())
     )
 
 
 def all_opened(host: Host, distributions: tuple[Distribution, ...]) -> tuple[Distribution, ...]:
     """All with their requirements: a fix asks which other packages need the one that it replaces."""
-    return tuple(one if one.name in JUDGED or not one.path else _with_details(host, one) for one in distributions)
+    return tuple(one if one.name in JUDGED or not one.path else with_details(host, one) for one in distributions)
 
 
 def _list_folder(host: Host, folder: Folder) -> Iterator[Distribution]:
@@ -86,19 +83,26 @@ def _best_record(host: Host, several: list[Distribution]) -> Distribution:
     return max(several, key=order)
 
 
-def _with_details(host: Host, distribution: Distribution) -> Distribution:
-    """The same with its requirements, its installer and its origin."""
+def with_details(host: Host, distribution: Distribution) -> Distribution:
+    """A distribution with its requirements, its installer and its origin."""
     head = metadata_head(host, distribution.path)
     installer = host.text(posixpath.join(distribution.path, "INSTALLER"), 1024).value or ""
-    return Distribution(
-        name=distribution.name,
+    return replace(
+        distribution,
         version=head.get("Version", [distribution.version])[0] or distribution.version,
-        path=distribution.path,
         installer=installer.split("\n")[0].strip().lower(),
         requires=tuple(head.get("Requires-Dist", ())[:_MOST_REQUIRES]),
         direct_url=_direct_url(host, distribution.path),
+        lacks=_lacks(host, distribution.path),
         runtimes=_runtimes(host, distribution),
     )
+
+
+def _lacks(host: Host, path: str) -> tuple[str, ...]:
+    """What an interrupted install did not write: RECORD comes last."""
+    if not path.endswith(".dist-info"):
+        return ()
+    return tuple(name for name in ("METADATA", "RECORD") if host.stat(posixpath.join(path, name)).absent)
 
 
 def _runtimes(host: Host, distribution: Distribution) -> tuple[str, ...]:

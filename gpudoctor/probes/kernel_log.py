@@ -62,6 +62,11 @@ def kernel_messages(host: Host, needles: Sequence[str]) -> Fact[tuple[Entry, ...
     return absent("/dev/kmsg", "no log") if unread is None else unknown(unread.why, unread.source)
 
 
+def log_of_text(text: str, patterns: Sequence[LogPattern], source: str) -> KernelLog:
+    """The faults in a log that somebody kept, in any of its usual forms."""
+    return KernelLog(faults=_faults(this_boot(text), patterns), source=source)
+
+
 def _tail(host: Host, path: str) -> Fact[bytes]:
     """The end of a log; a log that was last written before this boot does not count."""
     found = host.stat(path)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Literal
 
-from gpudoctor.frameworks.torch.probes.copies import find_copies
+from gpudoctor.dependencies import normalised
+from gpudoctor.frameworks.torch.probes.copies import find_copies, remains
 from gpudoctor.host import Host, LiveHost
 from gpudoctor.machine import (
     Distribution,
@@ -27,23 +28,32 @@ from gpudoctor.probes.distributions import (
 from gpudoctor.probes.import_path import ImportPath, import_path
 from gpudoctor.probes.project_files import conda_tool, torch_asked
 from gpudoctor.probes.python_layout import Layout, find_layout, in_tool
+from gpudoctor.probes.required import required_packages
+from gpudoctor.probes.shadowing import shadowing_modules
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
 from gpudoctor.probes.tritons import triton_owner
 
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.probes.copies import Copies
-    from gpudoctor.matrix.rows import LateLibrary
+    from gpudoctor.matrix.rows import ImportedModules, LateLibrary
 
 Lock = Literal["uv.lock", "poetry.lock", "pixi.lock", ""]
 _LOCKS: tuple[Lock, ...] = ("uv.lock", "poetry.lock", "pixi.lock")
 
 
 def probe_environment(
-    host: Host, python: str | None, variables: Mapping[str, str], late: tuple[LateLibrary, ...] = ()
+    host: Host,
+    python: str | None,
+    variables: Mapping[str, str],
+    *,
+    late: tuple[LateLibrary, ...] = (),
+    packages: Collection[str] = (),
+    modules: tuple[ImportedModules, ...] = (),
 ) -> Fact[PythonEnvironment]:
     """The environment of `python` (an interpreter, a venv or a conda prefix of the running system), or the host's
-    active one. `variables` override the host's own, `late` are libraries that others open when they need them.
-    Raises InputError if `python` is none of these."""
+    active one. `variables` override the host's own, `late` are libraries that others open when they need them, and
+    `modules` those that torch loads; what `packages` require is looked at. Raises InputError if `python` is none of
+    these."""
     environ = {**host.environ, **variables}
     if python is not None and not host.live:
         host = LiveHost()  # --python is always a path of the running system, also beside --root
@@ -54,18 +64,27 @@ def probe_environment(
         own = "; gpudoctor's own (uvx, pipx) is not examined: activate one, or name it with --python"
         return absent("PATH", f"no Python was found{own if in_tool(host, environ) else ''}")
     path = import_path(host, layout, environ)
-    packages = conda_packages(host, layout.prefix) if layout.kind == "conda" else ()
-    distributions = with_conda(distributions_in(host, path.folders), packages)
+    of_conda = conda_packages(host, layout.prefix) if layout.kind == "conda" else ()
+    checked = required_packages(
+        host,
+        path,
+        with_conda(distributions_in(host, path.folders), of_conda),
+        packages=packages,
+        python=layout.python,
+        elsewhere=tuple(normalised(package.name) for package in of_conda),
+    )
+    distributions = checked.distributions
     surroundings = Surroundings(
         host=host,
         layout=layout,
         path=path,
         environ=environ,
         distributions=distributions,
-        conda=conda_torch(packages),
+        conda=conda_torch(of_conda),
         late=late,
     )
-    installed = _torch(surroundings)
+    copies = find_copies(host, path, surroundings.conda)
+    installed = _torch(surroundings, copies)
     project, lock = _project(host, layout)
     return known(
         PythonEnvironment(
@@ -75,7 +94,9 @@ def probe_environment(
             interpreter=layout.interpreter,
             site_packages=path.site_packages,
             distributions=_listing(path, distributions),
+            not_installed=checked.not_installed,
             frameworks=Frameworks(torch=installed.torch),
+            torch_remains=() if copies.importable else remains(host, copies),
             externally_managed=_externally_managed(host, layout),
             has_pip=any(distribution.name == "pip" for distribution in distributions),
             uv_managed="uv" in layout.config,
@@ -86,6 +107,7 @@ def probe_environment(
             else (),
             conda_tool=conda_tool(host, layout.prefix) if layout.kind == "conda" else "conda",
             python_headers=_headers(host, layout),
+            shadows=shadowing_modules(surroundings, installed.torch, modules),
             libstdcxx=installed.libstdcxx,
             libstdcxx_path=installed.libstdcxx_path,
             libraries=installed.libraries,
@@ -105,8 +127,7 @@ def _listing(path: ImportPath, distributions: tuple[Distribution, ...]) -> Fact[
     return known(distributions, path.site_packages[0])
 
 
-def _torch(around: Surroundings) -> InstalledTorch:
-    copies = find_copies(around.host, around.path, around.conda)
+def _torch(around: Surroundings, copies: Copies) -> InstalledTorch:
     if not copies.importable:
         return InstalledTorch(_no_torch(around, copies))
     from gpudoctor.frameworks.torch.probes.installed import probe_torch

@@ -6,8 +6,9 @@ import posixpath
 import re
 from collections.abc import Iterable
 
+from gpudoctor.dependencies import TRITONS
 from gpudoctor.host import Host
-from gpudoctor.machine import TRITONS, Distribution
+from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import public_version
 
 _LIBRARY = "triton/_C/libtriton.so"

@@ -12,10 +12,15 @@ _TEGRA_RELEASE = "/etc/nv_tegra_release"
 _SOC_FAMILY = "/sys/devices/soc0/family"
 
 
+def is_wsl_kernel(release: str) -> bool:
+    """Whether Microsoft built a kernel of that release: "5.15.153.1-microsoft-standard-WSL2"."""
+    return "microsoft" in release.lower()
+
+
 def probe_wsl(host: Host, kernel: Fact[str]) -> Fact[str]:
     """The WSL kernel's release. A kernel built by its user may hide its origin; its parts do not."""
     release = kernel.value or ""
-    if "microsoft" in release.lower():
+    if is_wsl_kernel(release):
         return known(release, kernel.source)
     if host.environ.get("WSL_DISTRO_NAME"):
         return known(release, "variable WSL_DISTRO_NAME")

@@ -19,7 +19,7 @@ from gpudoctor.machine import Gpu, Torch
 from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.commands import commands_for
 from gpudoctor.planner.place import place
-from gpudoctor.planner.plan import steps_for
+from gpudoctor.planner.plan import steps_for_all
 from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import choice_before_torch, driver_name, driver_needs, driver_to_install
@@ -238,10 +238,7 @@ class _Choosing:
         choose = choice_before_torch(self.situation, self.gpus)
         fixes = [choose] if choose else [self._after_the_driver(fix) for fix in self._other_builds()]
         here = place(self.machine)
-        return tuple(
-            PlannedFix(fix.title, tuple(s for r in fix.remedies for s in steps_for(r, here, self.situation)))
-            for fix in fixes
-        )
+        return tuple(PlannedFix(fix.title, steps_for_all(fix.remedies, here, self.situation)) for fix in fixes)
 
     def _other_builds(self) -> list[Fix]:
         return [

@@ -92,7 +92,7 @@ def _gpu(gpu: Gpu) -> str:
         details.append(f"{gpu.memory.value / (1 << 30):.0f} GiB")
     if gpu.integrated:
         details.append("integrated")
-    if gpu.driver.known and gpu.driver.value not in ("nvidia", "amdgpu"):
+    if gpu.driver.known and gpu.driver.value not in ("nvidia", "amdgpu", "dxgkrnl"):
         details.append(f"held by {gpu.driver.value}")
     return f"{gpu.name} ({', '.join(filter(None, details))})"
 

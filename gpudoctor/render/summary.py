@@ -23,6 +23,9 @@ _AREAS = {
     "9": "everything",
 }
 """What is checked, by the first digit of an id."""
+_THERE = ("gpudoctor", "check")
+"""What a description ends in: the machine itself tells what is only described here."""
+
 _DEEPER = {"quick": "standard", "standard": "full"}
 
 
@@ -91,6 +94,7 @@ def next_lines(report: Report, look: Look) -> Iterator[Line]:
     why, argv = _next(report, look)
     elsewhere = report.subject.kind in ("root", "snapshot") and "--root" not in argv and "--from" not in argv
     yield [(why, "")]
+    elsewhere = elsewhere or argv == _THERE
     yield [("Next, on that machine: " if elsewhere else "Next: ", "bold"), (command_line(argv), "command")]
 
 
@@ -106,7 +110,8 @@ def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
         if kind == "machine" and report.machine.level == "static":
             deeper = ("gpudoctor", "check", *again, "--level", "driver")
             return "`gpudoctor check --level driver` also asks the driver.", deeper
-        return "`gpudoctor check -v` shows what was read.", ("gpudoctor", "check", *again, "-v")
+        command = "whatif" if kind == "whatif" else "check"
+        return f"`gpudoctor {command} -v` shows what was read.", ("gpudoctor", command, *again, "-v")
     computed = _computed_on_gpu(report)
     if not computed and (report.machine.torch is None or not usable(report)):
         if usable(report) and kind == "machine":
@@ -114,6 +119,8 @@ def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
             return why, ("gpudoctor", "fix", "--install", "torch", *again)
         names = "`gpudoctor recommend` names the best PyTorch build and the reasons."
         return names, ("gpudoctor", "recommend", *(again if kind != "snapshot" else ()))
+    if not computed and any(gpu.source == "description" for gpu in report.machine.gpus):
+        return "`gpudoctor check` tells what is really there, `gpudoctor smoke` whether it computes right.", _THERE
     if not computed:
         proves = "`gpudoctor smoke` proves that the GPU computes, and computes right."
         return proves, ("gpudoctor", "smoke", *(again if kind == "machine" else ()))

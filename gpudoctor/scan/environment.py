@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gpudoctor.dependencies import normalised
 from gpudoctor.host import Host, InputError
 from gpudoctor.machine import Distribution
-from gpudoctor.probes.distributions import distributions_in, normalised
+from gpudoctor.probes.distributions import distributions_in
 from gpudoctor.probes.import_path import Folder, import_path
 from gpudoctor.probes.python_layout import Layout, find_layout, layout_of
 from gpudoctor.scan.library import Library

@@ -25,6 +25,11 @@ def kernels(situation: Situation) -> bool:
     return situation.machine.smoke is not None
 
 
+def errors(situation: Situation) -> bool:
+    """A person saw error messages."""
+    return bool(situation.machine.errors)
+
+
 def requirements(situation: Situation) -> bool:
     """A job requires something of this machine."""
     return bool(situation.required)

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from gpudoctor.finding import Fix, Manual
 from gpudoctor.machine import Vendor
 from gpudoctor.situation import Situation
+
+UPDATE_WINDOWS = Fix(
+    "Update the Windows driver and WSL",
+    (
+        Manual(
+            "In Windows: install the current NVIDIA driver, then `wsl --update` and `wsl --shutdown`; the system "
+            "must be WSL 2 (`wsl -l -v`). Do not install a Linux driver inside WSL."
+        ),
+    ),
+)
+"""The fix where the driver of Windows does not answer."""
 
 WHEEL_RUNTIME = "libhsa-runtime64.so"
 """AMD's guide to torch in WSL deletes it from torch/lib."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from gpudoctor.frameworks.torch.kernels.channel import GarbledError, Message, Reader, send
-from gpudoctor.frameworks.torch.kernels.serve import CHANNEL_GONE
+from gpudoctor.frameworks.torch.kernels.serve import CHANNEL_GONE, FILES_LIMIT
 from gpudoctor.host.bound_child import BoundChild
 from gpudoctor.host.interrupts import Interruptions
 from gpudoctor.host.process_tree import kill
@@ -65,6 +65,7 @@ class Lost(Exception):  # noqa: N818 - what became of a child, not an error of t
         said: str,
         place: str,
         gil: bool,
+        files: tuple[str, ...] = (),
     ) -> None:
         super().__init__(how)
         self.how = how
@@ -76,6 +77,8 @@ class Lost(Exception):  # noqa: N818 - what became of a child, not an error of t
         """Where its Python was: "relu in functional.py line 12, called from matmul in basics.py line 9"."""
         self.gil = gil
         """Whether it held the GIL while it gave no answer."""
+        self.files = files
+        """The files of the Python lines where it was, innermost first."""
 
     @property
     def signal(self) -> str:
@@ -239,7 +242,7 @@ class Child:
             self._drain()
             self._child.process.wait()
             status = self._child.process.returncode
-        return Lost(how, status, self._said(), self._place(), gil)
+        return Lost(how, status, self._said(), self._place(), gil, self._files())
 
     def _ask_place(self) -> None:
         """The signal's handler is in C: it answers even while the GIL is held."""
@@ -267,15 +270,25 @@ class Child:
 
     def _place(self) -> str:
         """The innermost Python line of the thread that a signal hit, and the kernel's own line."""
+        frames = self._frames()
+        own = [frame for frame in frames if frame[0].startswith(f"{self._kernels}/")][:1]
+        places = [f"{name} in {posixpath.basename(path)} line {line}" for path, line, name in frames[:1] + own]
+        return ", called from ".join(dict.fromkeys(places))
+
+    def _files(self) -> tuple[str, ...]:
+        """The files of these lines, without the kernels'."""
+        files = (path for path, _, _ in self._frames())
+        others = (path for path in files if not path.startswith((f"{self._kernels}/", "<")))
+        return tuple(dict.fromkeys(others))[:FILES_LIMIT]
+
+    def _frames(self) -> list[tuple[str, str, str]]:
+        """Path, line and function of each frame that faulthandler wrote, innermost first."""
         with suppress(OSError), open(self._trace, encoding="utf-8", errors="replace") as trace:
             block = re.split(
                 r"^(?:Current thread .*|Stack) \(most recent call first\):$", trace.read(1 << 16), flags=re.M
             )
-            frames = re.findall(r'File "([^"]*)", line (\d+) in (\S+)', block[-1]) if len(block) > 1 else []
-            own = [frame for frame in frames if frame[0].startswith(f"{self._kernels}/")][:1]
-            places = [f"{name} in {posixpath.basename(path)} line {line}" for path, line, name in frames[:1] + own]
-            return ", called from ".join(dict.fromkeys(places))
-        return ""
+            return re.findall(r'File "([^"]*)", line (\d+) in (\S+)', block[-1]) if len(block) > 1 else []
+        return []
 
     def end(self, patient: bool = False) -> bool:
         """End it with all that it started, and remove its shared memory. False: it cannot be ended. With `patient`, a

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["Limits", "Performed", "Progress", "Request", "Starting", "ignore", "perform"]
 
 _LIMITS = Limits()
+_OF_THE_INTERPRETER = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EISDIR, errno.ELOOP, errno.ENOEXEC)
+"""Errors of execve(2) that tell of the file, not of the system's state."""
 
 
 class Performed(Struct, frozen=True):
@@ -66,7 +69,7 @@ def perform(
             folder = stack.enter_context(temporary_folder("smoke"))
         except OSError as error:
             why = f"no temporary folder: {error.strerror}"
-            return _not_run(unknown(why), request, why)
+            return _not_run(unknown(why, f"import torch in {environment.interpreter}"), request, why)
         session = _Session(host, environment.interpreter, request, progress, limits, chosen)
         performed = session.perform(folder, kernels, interruptions)
     assert performed is not None
@@ -120,16 +123,11 @@ class _Session:
         def start(count: bool = False) -> Child:
             return Child(self._interpreter, self._host.environ, folder, kernels, interruptions, count=count)
 
-        source = f"import torch in {self._interpreter}"
         with Runner(start, self._interpreter, self._limits) as runner:
             try:
                 child = runner.adopt(start(count=True))
-            except FileNotFoundError:
-                trial = not_started(self._interpreter)
-                return _not_run(trial, self._request, trial.value.error if trial.value else "")
             except (OSError, ValueError) as error:
-                why = f"cannot be started: {error}"
-                return _not_run(unknown(why, source), self._request, why)
+                return self._no_child(error)
             trial, lost = try_import(child, self._interpreter, self._limits, count=True)
             if lost is not None:
                 runner.drop()
@@ -139,6 +137,17 @@ class _Session:
             if self._request.level is None:
                 return Performed(trial)
             return Performed(trial, self._smoke(runner, trial.value, lost))
+
+    def _no_child(self, error: Exception) -> Performed:
+        """The interpreter's own fault, or one of this system at this moment."""
+        number = error.errno if isinstance(error, OSError) else None
+        said = (error.strerror if isinstance(error, OSError) else "") or str(error)
+        if number in _OF_THE_INTERPRETER:
+            why = "leads to no Python" if number == errno.ENOENT else f"cannot be started ({said})"
+            trial = not_started(self._interpreter, why)
+            return _not_run(trial, self._request, trial.value.error if trial.value else "")
+        why = f"{self._interpreter} cannot be started: {said}"
+        return _not_run(unknown(why, f"import torch in {self._interpreter}"), self._request, why)
 
     def _smoke(self, runner: Runner, trial: ImportTrial, lost: Lost | None) -> Smoke:
         """List the devices and run the kernels. `lost` says what happened to the first child in counting them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import msgspec
@@ -12,13 +13,18 @@ from gpudoctor.smoke.child import Child, Lost
 from gpudoctor.smoke.plan import Limits
 
 _ERROR_LIMIT = 600
+_PROGRESS_SECONDS = 20.0
+"""An import that began to load another library this recently is slow and does not hang."""
 
 
 class _Report(Struct):
-    """A message of the import: `event` is importing, raised, imported or counted."""
+    """A message of the import: `event` is importing, loading, raised, imported or counted."""
 
     event: str
+    path: str = ""
     error: str = ""
+    root: str = ""
+    files: tuple[str, ...] = ()
     seconds: float = 0.0
     version: str = ""
     cuda: str = ""
@@ -34,24 +40,54 @@ def try_import(
     """Follow a child through the import and, with `count`, the counting of devices. Also returns what happened to a
     lost child: it may be lost after an import that worked."""
     source = f"import torch in {interpreter}"
-    deadline = time.monotonic() + limits.importing
-    report = _Report(event="")
+    report, loading = _Report(event=""), _Loading()
     try:
-        while report.event not in ("raised", "imported"):
-            report = _next(child, report, deadline - time.monotonic())
+        report = _finished_import(child, report, loading, limits.importing)
         if report.event == "imported" and count:
             report = _next(child, report, limits.counting)
     except Lost as lost:
-        return _lost(lost, report, limits, source), lost
+        return _lost(lost, report if report.event else loading.report, loading, limits, source), lost
     if report.event == "raised":
-        return known(ImportTrial(ok=False, error=report.error[:_ERROR_LIMIT], seconds=report.seconds), source), None
+        return known(_raised(report), source), None
     return known(_imported(report, report.device_error), source), None
 
 
-def not_started(interpreter: str) -> Fact[ImportTrial]:
-    """A venv outlives the Python that it was made with."""
-    error = f"{NOT_STARTED}: {interpreter} leads to no Python"
-    return known(ImportTrial(ok=False, error=error), f"import torch in {interpreter}")
+class _Loading:
+    """How far an import has come: its last message, and the library that it began to load last."""
+
+    def __init__(self) -> None:
+        self.report = _Report(event="")
+        self.path = ""
+        self.since = 0.0
+
+    def note(self, report: _Report) -> None:
+        self.report = report
+        if report.event == "loading":
+            self.path, self.since = report.path, time.monotonic()
+
+
+def _finished_import(child: Child, report: _Report, loading: _Loading, seconds: float) -> _Report:
+    """The message that ends the import. Raises Lost."""
+    deadline = time.monotonic() + seconds
+    while report.event not in ("raised", "imported"):
+        report = _next(child, report, deadline - time.monotonic())
+        loading.note(report)
+    return report
+
+
+def _raised(report: _Report) -> ImportTrial:
+    return ImportTrial(
+        ok=False,
+        error=report.error[:_ERROR_LIMIT],
+        seconds=report.seconds,
+        root=report.root[:_ERROR_LIMIT],
+        files=report.files,
+    )
+
+
+def not_started(interpreter: str, why: str) -> Fact[ImportTrial]:
+    """A venv outlives the Python that it was made with; an interpreter may be for another processor."""
+    return known(ImportTrial(ok=False, error=f"{NOT_STARTED}: {interpreter} {why}"), f"import torch in {interpreter}")
 
 
 def _next(child: Child, before: _Report, seconds: float) -> _Report:
@@ -67,22 +103,50 @@ def _next(child: Child, before: _Report, seconds: float) -> _Report:
     return report
 
 
-def _lost(lost: Lost, report: _Report, limits: Limits, source: str) -> Fact[ImportTrial]:
+def _lost(lost: Lost, report: _Report, loading: _Loading, limits: Limits, source: str) -> Fact[ImportTrial]:
     if report.event == "imported":  # it was lost while counting the devices: no fault of the import
         return known(_imported(report, f"the devices could not be counted: {lost.sentence(limits.counting)}"), source)
     if lost.how == "silent":
-        began = "import torch gave " if report.event else ""
-        return unknown(began + lost.sentence(limits.importing), source)
+        return _gave_no_answer(lost, report, loading, limits, source)
+    if lost.how == "stopped":
+        return unknown(f"import torch could not be tried: {lost.sentence(limits.importing)}", source)
     said = (lost.last_line or (lost.place and f"at {lost.place}"))[:_ERROR_LIMIT]
+    signal = ""
     if not report.event:
         how = NOT_STARTED + ("" if lost.signal else f" (status {lost.status})")
     elif lost.signal:
-        return known(ImportTrial(ok=False, error=said, signal=lost.signal), source)
+        how, signal = "", lost.signal
     elif lost.how == "garbled":
         how = "the import wrote into gpudoctor's channel"
     else:
         how = f"the process ended with status {lost.status} during the import"
-    return known(ImportTrial(ok=False, error=f"{how}: {said}" if said else how, signal=lost.signal), source)
+    error = f"{how}: {said}" if how and said else how or said
+    return known(
+        ImportTrial(
+            ok=False,
+            error=error,
+            signal=signal,
+            files=_printed_files(lost.said) or lost.files,
+            loading=loading.path,
+        ),
+        source,
+    )
+
+
+def _gave_no_answer(lost: Lost, report: _Report, loading: _Loading, limits: Limits, source: str) -> Fact[ImportTrial]:
+    """A hang is a fault. A process that still loads libraries is only slow: from a cold network disk, say."""
+    if loading.path and time.monotonic() - loading.since < min(_PROGRESS_SECONDS, limits.importing / 2):
+        why = f"import torch still loaded libraries after {limits.importing:g} s, the last one {loading.path}"
+        return unknown(why, source)
+    own = ", called from "  # a line of gpudoctor's
+    error = ("" if report.event else f"{NOT_STARTED}: ") + lost.sentence(limits.importing).partition(own)[0]
+    hung = ImportTrial(ok=False, error=error, hung=True, files=lost.files, loading=loading.path)
+    return known(hung, source)
+
+
+def _printed_files(said: str) -> tuple[str, ...]:
+    """The files of a traceback that Python itself printed, innermost first."""
+    return tuple(dict.fromkeys(reversed(re.findall(r'^File "([^"<]+)", line \d+', said, flags=re.M))))
 
 
 def _imported(report: _Report, error: str) -> ImportTrial:

@@ -5,6 +5,8 @@ The libraries are real ELF files of a few hundred bytes. Nothing here can be imp
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import struct
 from collections.abc import Mapping, Sequence
@@ -108,7 +110,8 @@ def write_distribution(
         data = content.encode() if isinstance(content, str) else content
         (site / path).parent.mkdir(parents=True, exist_ok=True)
         (site / path).write_bytes(data)
-        rows.append(f"{path},sha256=AAAA,{len(data)}")
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        rows.append(f"{path},sha256={digest},{len(data)}")
     rows += [f"{folder.name}/METADATA,sha256=AAAA,{(folder / 'METADATA').stat().st_size}", f"{folder.name}/RECORD,,"]
     (folder / "RECORD").write_text("\n".join(rows) + "\n")
     return folder

@@ -11,9 +11,11 @@ from gpudoctor.machine import (
     AmdStack,
     BatchJob,
     BlockedModule,
+    CdiSpec,
     CodeArchs,
     DamagedFile,
     DeviceNode,
+    Distribution,
     DkmsModule,
     ExtensionCode,
     Fabric,
@@ -26,12 +28,14 @@ from gpudoctor.machine import (
     MissingSymbols,
     NvidiaApi,
     NvmlDevice,
+    ShadowingModule,
     Smoke,
     SmokeDevice,
     SmokeKernel,
     TorchCopy,
     User,
     absent,
+    denied,
     known,
     unknown,
 )
@@ -147,6 +151,7 @@ _BAKED = Library("libcuda.so.1", f"{LIB}/libcuda.so.550.54.15", "550.54.15", "dr
 
 MACHINES: dict[str, Machine] = {
     "no-gpu": no_gpu_machine(torch=torch()),
+    "error-seen": change(nvidia_machine(), errors=("RuntimeError: CUDA error: unknown error",)),
     "nvml-not-answering": change(
         with_stack(nvidia_machine(), nvml=unknown("nvmlInit: crashed (SIGSEGV)", "libnvidia-ml.so.1"), cuda=_api(0)),
         level="driver",
@@ -209,6 +214,35 @@ MACHINES: dict[str, Machine] = {
     "open-module-unsupported-gpu": nvidia_machine(GTX_1080),
     "fabric-manager-not-running": with_stack(
         nvidia_machine(H100), fabric=Fabric(switches=known(4, "pci"), manager_version=absent("/usr/bin"))
+    ),
+    "vgpu-without-cuda": nvidia_machine(nvidia_gpu("NVIDIA A40-2B", "sm_86")),
+    "vgpu-guest-driver": with_system(
+        with_stack(
+            change(
+                nvidia_machine(
+                    nvidia_gpu("NVIDIA L40S", "sm_89", driver=absent("/sys/bus/pci")),
+                    **log(
+                        "NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:26b9) installed in this system is not "
+                        "supported by the NVIDIA 570.86.15 driver release."
+                    ),
+                ),
+                load_path=LoadPath(),
+            ),
+            module=absent("/proc/driver/nvidia"),
+            userland=absent("/usr/lib"),
+            modules_loaded=known((), "/proc/modules"),
+        ),
+        virtual_machine=known("kvm", "/sys/class/dmi/id"),
+    ),
+    "vgpu-host-driver": with_stack(
+        change(nvidia_machine(), load_path=LoadPath(searched=(LIB,), complete=known(True, "ld.so.cache"))),
+        modules_loaded=known(("nvidia", "nvidia_vgpu_vfio"), "/proc/modules"),
+    ),
+    "vgpu-unlicensed": nvidia_machine(
+        nvidia_gpu("NVIDIA A40-48C", "sm_86", nvml=NvmlDevice(index=0, virtualization="vgpu", licensed=False))
+    ),
+    "cdi-spec-stale": with_stack(
+        nvidia_machine(), cdi=known((CdiSpec(path="/etc/cdi/nvidia.yaml", versions=("550.54.14",)),), "/etc/cdi")
     ),
     "cuda-init-hmm-kaslr": with_stack(nvidia_machine(), cuda=_api(802)),
     "nvidia-uvm-after-suspend": with_system(
@@ -311,6 +345,33 @@ MACHINES: dict[str, Machine] = {
     "torch-import-fails": with_torch(
         nvidia_machine(), trial=known(ImportTrial(ok=False, signal="SIGABRT", error="terminate called"), "child")
     ),
+    "requirements-incomplete": with_environment(
+        nvidia_machine(),
+        distributions=known(
+            (
+                Distribution(name="torch", version="2.9.1", installer="pip", requires=("typing-extensions>=4.10.0",)),
+                Distribution(name="typing-extensions", version="4.5.0", installer="pip"),
+            ),
+            "/venv",
+        ),
+    ),
+    "torch-install-interrupted": with_environment(
+        nvidia_machine(torch=None),
+        torch_remains=(TorchCopy(path="/venv/lib/torch", version="2.9.1", via="left-over files"),),
+    ),
+    "module-shadowed": with_environment(
+        nvidia_machine(),
+        shadows=(
+            ShadowingModule(
+                name="queue",
+                path="/srv/own/queue.py",
+                via="PYTHONPATH",
+                hides="/usr/lib/python3.12/queue.py",
+                standard=True,
+            ),
+        ),
+    ),
+    "environment-unreadable": with_environment(nvidia_machine(), torch=denied(SITE)),
     "torch-install-damaged": with_torch(
         nvidia_machine(), damaged=(DamagedFile(path=f"{SITE}/torch/lib/libtorch_cuda.so", problem="truncated"),)
     ),

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpudoctor.isa import Answer, Runs, cuda_runs, gfx_runs
 from gpudoctor.machine import Gpu, Torch, Vendor
-from gpudoctor.matrix.versions import figures, minor
+from gpudoctor.matrix.versions import figures, minor, public_version
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.nvidia_driver import driver_verdict, has_server_stack
 
@@ -177,6 +177,15 @@ def _in_family(row: GfxTarget, prefix: str, open_ended: bool, kind: str | None) 
 
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
+
+
+def never_published(situation: Situation) -> bool:
+    """Whether the torch is described, and the matrix knows that there is no such build."""
+    torch = situation.torch
+    if torch is None or torch.source != "description" or torch.origin not in ("pypi", "download.pytorch.org"):
+        return False
+    version, build = public_version(torch.version), torch.build or ""
+    return build != "xpu" and situation.matrix.is_published(version, build, situation.platform) is False
 
 
 def toolkit_knows(matrix: Matrix, torch: Torch, gpu: Gpu) -> Literal["yes", "not-yet", "dropped", "unknown"]:

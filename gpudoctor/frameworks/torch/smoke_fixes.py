@@ -19,6 +19,7 @@ from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way, in_the_
 from gpudoctor.frameworks.torch.smoke_faults import CRASH, NO_CODE, WRONG, Fault
 from gpudoctor.machine import LISTING
 from gpudoctor.situation import Situation
+from gpudoctor.situation.wsl import UPDATE_WINDOWS
 
 _SWITCHES = {
     "attention-memory-efficient": "torch.backends.cuda.enable_mem_efficient_sdp(False)",
@@ -26,6 +27,11 @@ _SWITCHES = {
     "attention-cudnn": "torch.backends.cuda.enable_cudnn_sdp(False)",
 }
 """How a program avoids one backend of scaled_dot_product_attention."""
+
+_OF_THE_DRIVER = frozenset(
+    ("no-driver", "driver-too-old", "driver-lib-mismatch", "nvidia-uvm-missing", "nvidia-uvm-after-suspend")
+)
+"""Causes that are mended in Linux' own driver."""
 
 _MATH = (
     "Use the math backend for attention: torch.backends.cuda.enable_flash_sdp(False) and "
@@ -38,16 +44,20 @@ _CONVOLUTION = "Set torch.backends.cudnn.enabled = False, which avoids cuDNN (on
 def fixes(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
     """Best first; never empty."""
     if fault.slug in NO_CODE:
-        return _with_code(situation, fault) or _as_told(fault)
+        return _with_code(situation, fault) or _as_told(situation, fault)
+    if not fault.kernels:  # a text that a person saw: which kernel printed it is unknown
+        return _of_cause(situation, fault) or _as_told(situation, fault)
     if fault.slug in (CRASH, WRONG):
-        return (*_as_told(fault), *_around(fault), *_found_out(situation, fault))
-    return _of_cause(situation, fault) or _as_told(fault)
+        return (*_as_told(situation, fault), *_around(fault), *_found_out(situation, fault))
+    return _of_cause(situation, fault) or _as_told(situation, fault)
 
 
-def _as_told(fault: Fault) -> tuple[Fix, ...]:
-    """The fixes in the row that the text matched."""
+def _as_told(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
+    """The fixes in the row that the text matched. Inside WSL the driver is Windows'."""
     found = []
     for row in fault.causes[:1]:
+        if situation.machine.system.wsl.known and not _OF_THE_DRIVER.isdisjoint((row.slug, *row.also)):
+            return (UPDATE_WINDOWS,)
         settings = tuple(SetVariable(name, value, why=row.meaning) for name, value in row.variables.items())
         found.append(Fix(row.workaround, settings or (Manual(row.workaround),)))
     return tuple(found)

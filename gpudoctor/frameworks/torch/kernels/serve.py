@@ -24,6 +24,7 @@ from .listing import list_devices
 
 BEAT_SECONDS = 0.5
 MESSAGE_LIMIT = 4000
+FILES_LIMIT = 16
 CHANNEL_GONE = 117
 """Exit status of a child that can no longer reach gpudoctor."""
 
@@ -69,7 +70,8 @@ def main(commands: int, events: int, trace: str, count: bool) -> None:
     _prepare(trace)
     channel = Channel(commands, events)
     channel.tell("importing")
-    threading.Thread(target=channel.beat, daemon=True).start()
+    with contextlib.suppress(RuntimeError):  # a limit on processes: the import may need no thread
+        threading.Thread(target=channel.beat, daemon=True).start()
     torch = _import_torch(channel)
     if torch is not None:
         if count:
@@ -108,9 +110,10 @@ def _import_torch(channel: Channel) -> Any:
     """torch, or None if the import raised; either is reported."""
     start = time.monotonic()
     try:
-        torch = importlib.import_module("torch")
+        with _library_loads(channel):
+            torch = importlib.import_module("torch")
     except BaseException as error:  # SystemExit and KeyboardInterrupt are failures of an import, too
-        channel.tell("raised", error=_last_line(error), seconds=time.monotonic() - start)
+        channel.tell("raised", error=_last_line(error), seconds=time.monotonic() - start, **_origin(error))
         return None
     if not hasattr(torch, "__version__"):
         empty = getattr(torch, "__file__", None) is None
@@ -119,6 +122,53 @@ def _import_torch(channel: Channel) -> Any:
         return None
     channel.tell("imported", seconds=time.monotonic() - start, **_describe(torch))
     return torch
+
+
+@contextlib.contextmanager
+def _library_loads(channel: Channel) -> Iterator[None]:
+    """Report each library before it is loaded: the one that ends the process cannot be reported afterwards."""
+    watching = True
+
+    def hear(event: str, arguments: Any) -> None:
+        if watching and event == "ctypes.dlopen" and arguments[0]:
+            channel.tell("loading", path=os.fsdecode(arguments[0]))
+        elif watching and event == "import" and arguments[1]:
+            channel.tell("loading", path=os.fsdecode(arguments[1]))
+
+    sys.addaudithook(hear)
+    try:
+        yield
+    finally:
+        watching = False
+
+
+def _origin(error: BaseException) -> dict[str, Any]:
+    """Where an error comes from: the first error of its chain, and files."""
+    chain = [error]
+    while True:
+        last = chain[-1]
+        earlier = last.__cause__ or (None if last.__suppress_context__ else last.__context__)
+        if earlier is None or earlier in chain:
+            break
+        chain.append(earlier)
+    first = chain[-1]
+    named = [getattr(each, name, None) for each in reversed(chain) for name in ("path", "filename")]
+    passed = [file for each in reversed(chain) for file in _traceback_files(each)]
+    files = [str(file) for file in (*named, *passed) if file and not str(file).startswith("<frozen")]
+    return {
+        "root": _last_line(first) if first is not error else "",
+        "files": list(dict.fromkeys(files))[:FILES_LIMIT],
+    }
+
+
+def _traceback_files(error: BaseException) -> list[str]:
+    """Files that the error passed through, innermost first, without this one."""
+    files = []
+    trace = error.__traceback__
+    while trace is not None:
+        files.append(trace.tb_frame.f_code.co_filename)
+        trace = trace.tb_next
+    return [file for file in reversed(files) if file != __file__]
 
 
 def _describe(torch: Any) -> dict[str, Any]:

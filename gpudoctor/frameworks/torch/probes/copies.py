@@ -61,6 +61,16 @@ def find_copies(host: Host, path: ImportPath, conda: CondaPackage | None) -> Cop
     return Copies(importable=tuple(importable), traces=tuple(traces))
 
 
+def remains(host: Host, copies: Copies) -> tuple[TorchCopy, ...]:
+    """The traces that an interrupted install or uninstall leaves. A folder with nothing but caches is none."""
+    return tuple(
+        trace
+        for trace in copies.traces
+        if trace.via in ("dist-info without files", "interrupted uninstall")
+        or (trace.via == "left-over files" and set(host.names(trace.path).value or ()) - {"__pycache__"})
+    )
+
+
 def _in_working_folder(host: Host, path: ImportPath) -> list[TorchCopy]:
     """`python -c`, `-m` and notebooks import from there first: a checkout of PyTorch, or somebody's own torch.py."""
     here = host.working_folder()
@@ -116,9 +126,10 @@ def _records_in(host: Host, folder: Folder, copy: TorchCopy | None) -> list[Torc
     """Records of torch beside it that describe something else."""
     found = []
     for name in sorted(folder.names):
-        if name.startswith("~") and re.fullmatch(r"~+orch(-.*\.dist-info)?", name):
+        left = re.fullmatch(r"~+orch(?:-([^-]*)\.dist-info)?", name) if name.startswith("~") else None
+        if left:
             path = posixpath.join(folder.path, name)
-            found.append(TorchCopy(path=path, version=None, via="interrupted uninstall"))
+            found.append(TorchCopy(path=path, version=left[1], via="interrupted uninstall"))
     records = record_folders(folder)
     for name in records:
         path = posixpath.join(folder.path, name)

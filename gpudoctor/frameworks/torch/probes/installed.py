@@ -17,6 +17,7 @@ from gpudoctor.frameworks.torch.probes.files import (
     read_version_file,
     rocm_of,
 )
+from gpudoctor.frameworks.torch.probes.import_failure import unloadable_files
 from gpudoctor.frameworks.torch.probes.libraries import interpreter_rpath, walk_libraries
 from gpudoctor.host import Host
 from gpudoctor.machine import DamagedFile, Distribution, MissingSymbols, Torch, TorchCopy, known, unknown
@@ -62,6 +63,7 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
         from gpudoctor.probes.amdsmi import amdsmi_misfit
 
         missing += amdsmi_misfit(host, around.path, first.path, around.environ)
+    unresolved = missing_libraries(walk, system)
     found = Torch(
         version=file.version,
         build=build_of(file) or _cpu_build(host, around, first.path, file),
@@ -74,7 +76,8 @@ def probe_torch(around: Surroundings, copies: Copies) -> InstalledTorch:
         damaged=() if unseen else _damage(host, first.path, record),
         needs_glibcxx=walk.glibcxx,
         needs_glibc=walk.glibc,
-        needs_libraries=missing_libraries(walk, system),
+        needs_libraries=unresolved,
+        unloadable=() if unseen else unloadable_files(around, first.path, walk.unread, unresolved),
         has_cuda_libraries=_has_gpu_libraries(host, around.layout, first.path),
         own_hsa_runtime=_has_hsa_runtime(host, first.path) if file.hip or file.rocm else None,
         source=source,

@@ -44,7 +44,7 @@ class Asked(Struct, frozen=True):
 
 class LibraryWalk(Struct, frozen=True):
     """All names that are asked for, each by the first library that asks. `complete` is False if a folder or a library
-    could not be read."""
+    could not be read; `unread` are these libraries."""
 
     asked: tuple[Asked, ...]
     needs: Mapping[str, tuple[str, ...]]
@@ -52,6 +52,7 @@ class LibraryWalk(Struct, frozen=True):
     glibcxx: Fact[str]
     glibc: Fact[str]
     complete: bool
+    unread: tuple[str, ...] = ()
 
     def of(self, name: str) -> Asked | None:
         """The first request for a name."""
@@ -167,6 +168,7 @@ class _Walk:
         self._glibc: dict[str, str] = {}
         self._interpreter_rpath: tuple[str, ...] = ()
         self._complete = True
+        self._unread: list[str] = []
 
     def start(self, torch: str, rpath: tuple[str, ...], *, deep: bool) -> None:
         names = self._listing.names(torch) or frozenset()
@@ -198,6 +200,7 @@ class _Walk:
         self._needs[path] = heads.needed if heads else ()
         if heads is None:
             self._complete = self._complete and late
+            self._unread.append(path)
             return
         if not late:
             self._note_versions(path, heads)
@@ -280,6 +283,7 @@ class _Walk:
             glibcxx=self._highest_asked(self._glibcxx),
             glibc=self._highest_asked(self._glibc),
             complete=self._complete,
+            unread=tuple(self._unread),
         )
 
     def _highest_asked(self, versions: dict[str, str]) -> Fact[str]:

@@ -1,0 +1,99 @@
+"""What an error message that a person saw says of its cause (GPD442)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Verdicts
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
+from gpudoctor.frameworks.torch import check
+from gpudoctor.frameworks.torch.gpu_coverage import build_name, fits
+from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault, severity
+from gpudoctor.frameworks.torch.smoke_fixes import fixes
+from gpudoctor.machine import Gpu, Vendor
+from gpudoctor.matrix.rows import ErrorPattern
+from gpudoctor.situation import Situation, needs
+from gpudoctor.situation.gpu_groups import called, finding
+
+_SHOWN = 200
+_EXTENSION = "ext-built-without-gpu-arch"
+_FIND_THE_LIBRARY = Fix(
+    "Find the library that was called",
+    (
+        Manual(
+            "The last lines of the traceback name the package that was called: install a build of it for this GPU. "
+            'Check with `python -c "import torch; print(torch.__file__, torch.__version__)"` that this torch is the '
+            "one that the program imports."
+        ),
+    ),
+)
+
+
+@check("GPD442", "error-seen", "framework", needs=needs.errors)
+def error_seen(situation: Situation) -> Verdicts:
+    """An error message that a person saw has a known cause.
+
+    ## Why it matters
+    What failed is known, and often also what prints such a message.
+
+    ## How it is judged
+    The matrix lists the messages of torch, the runtimes, their libraries and the loader, with their causes. The
+    problem has its cause's name, or is merged with what the machine's facts say of that cause. A message that the
+    matrix does not know leaves the verdict open.
+
+    ## Fix safety
+    That of the cause.
+    """
+    for text in situation.machine.errors:
+        row = situation.matrix.cause_of(text, _vendor(situation))
+        if row is None:
+            yield NotJudged(why=f"no cause is known for this error: {_line(text)}", matters=True)
+        elif row.slug == BUSY:
+            yield NotJudged(why=row.meaning, matters=True)
+        else:
+            yield _explained(situation, row, text)
+
+
+def _vendor(situation: Situation) -> Vendor | None:
+    """Whose GPUs printed it: those that torch is built for, or all that are here."""
+    vendors = {gpu.vendor for gpu in situation.machine.gpus}
+    return situation.built_for or (next(iter(vendors)) if len(vendors) == 1 else None)
+
+
+def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
+    gpus, line = _gpus(situation, row), _line(text, situation, row)
+    fault = Fault(slug=row.slug, kernels=(), ran=0, devices=(), gpus=gpus, causes=(row,))
+    harmless, elsewhere = row.severity == "note", row.slug in NO_CODE and _has_code(situation, gpus)
+    other = f" {build_name(situation.torch)} has code for it, so another library lacks it." if elsewhere else ""  # type: ignore[arg-type]
+    causes = (_EXTENSION, *row.also) if elsewhere else (row.slug, *row.also)
+    parts = {
+        "message": f"{f'On {called(gpus)}: ' if gpus else ''}{line}. It means: {row.meaning}.{other}",
+        "saw": line,
+        "want": "no error",
+        "confidence": "possible" if elsewhere else "likely",
+        "evidence": (Evidence("error", line, "--error"),),
+        "fixes": () if harmless else (_FIND_THE_LIBRARY,) if elsewhere else fixes(situation, fault),
+        "refs": tuple(ref.strip() for ref in row.source.split(";")),
+        "possible_causes": () if harmless else tuple(slug for slug in dict.fromkeys(causes) if slug != CRASH),
+        "slug": "" if elsewhere or row.slug == CRASH else row.slug,
+    }
+    if gpus:
+        return finding(severity(situation, fault), gpus, **parts)
+    return Finding(severity=severity(situation, fault), subject="a program", **parts)  # type: ignore[arg-type]
+
+
+def _has_code(situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
+    """Whether torch has code for all these GPUs, so that the text is about something else."""
+    ours = [fit for fit in fits(situation) if fit.gpu in gpus]
+    return bool(ours) and all(fit.served for fit in ours)
+
+
+def _gpus(situation: Situation, row: ErrorPattern) -> tuple[Gpu, ...]:
+    vendor = _vendor(situation)
+    return situation.usable_of(vendor) if vendor and row.about == "gpu" else ()
+
+
+def _line(text: str, situation: Situation | None = None, row: ErrorPattern | None = None) -> str:
+    """The line of a text that its row matches, else its last one."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [text.strip()]
+    if situation and row:
+        lines = [line for line in lines if situation.matrix.cause_of(line, _vendor(situation)) == row] or lines
+    return lines[-1][:_SHOWN].rstrip(".")

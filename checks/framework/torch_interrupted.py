@@ -1,0 +1,123 @@
+"""Whether an install or uninstall of torch was interrupted (GPD433)."""
+
+from __future__ import annotations
+
+import posixpath
+
+from gpudoctor.check import Verdicts
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage
+from gpudoctor.frameworks.torch import check
+from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, better_torch
+from gpudoctor.frameworks.torch.reinstall import installed_again
+from gpudoctor.machine import Torch, TorchCopy
+from gpudoctor.matrix.versions import local_version
+from gpudoctor.situation import Situation
+
+_LEFT = {
+    "dist-info without files": "its record is there, its files are gone",
+    "interrupted uninstall": "an uninstall or upgrade was interrupted and left only this",
+    "left-over files": "only a part of its files is left, so `import torch` gives an empty module",
+}
+_LACKS = {
+    "RECORD": "pip can neither update nor remove it",
+    "METADATA": "pip does not see it, and programs that ask for its version fail",
+}
+
+
+@check("GPD433", "torch-install-interrupted", "framework")
+def torch_install_interrupted(situation: Situation) -> Verdicts:
+    """An install or uninstall of torch was interrupted.
+
+    ## Why it matters
+    What is left is no torch, or one that pip cannot update: "Cannot uninstall torch, RECORD file not found". A folder
+    torch without its first file even imports, as an empty module.
+
+    ## How it is judged
+    It is an error if a record without files, a folder ~orch or a part of the files is all that is left of torch. It
+    is a warning if torch is there, and its .dist-info lacks RECORD or METADATA or is gone; an error if its import
+    failed, too. RECORD is the last file that an installer writes, so without one files may be missing. Builds of
+    conda, a distribution, an image or one's own keep other records.
+
+    ## Fix safety
+    Installs the same version again, in a way that needs no RECORD.
+    """
+    environment, torch = situation.environment, situation.torch
+    if environment is None:
+        return
+    if torch is None:
+        if environment.torch_remains:
+            yield _remains(situation, environment.torch_remains)
+        return
+    if torch.origin not in FROM_AN_INDEX or any(copy.via == "editable" for copy in torch.copies[:1]):
+        return
+    record = situation.machine.installed("torch")
+    if record is not None and record.lacks:
+        folder, lacks = record.path, record.lacks[0]
+        yield _unfinished(situation, torch, folder, f"{posixpath.basename(folder)} has no {lacks}", _LACKS[lacks])
+    elif record is None and _is_a_wheels(situation, torch):
+        folder = posixpath.dirname(torch.path)
+        yield _unfinished(situation, torch, folder, f"{folder} has no .dist-info of it", _LACKS["METADATA"])
+
+
+def _is_a_wheels(situation: Situation, torch: Torch) -> bool:
+    """Whether files without a record are those of a known wheel, in a folder that installers write to."""
+    environment = situation.environment
+    listed = environment.distributions if environment else None
+    place = posixpath.dirname(torch.path)
+    ours = environment is not None and place in environment.site_packages
+    known = situation.matrix.build_of(torch, situation.platform) or situation.matrix.kin_of(torch, situation.platform)
+    return ours and bool(listed and listed.value) and known is not None and "+" in torch.version
+
+
+def _remains(situation: Situation, remains: tuple[TorchCopy, ...]) -> Finding:
+    record = situation.machine.installed("torch")
+    first = next((trace for trace in remains if trace.version), remains[0])
+    named = (record.version if record else "") or first.version or ""
+    version = f" {named}" if named else ""
+    return Finding(
+        severity="error",
+        message=f"There is only a remainder of torch{version}, {first.path}: {_LEFT[first.via]}.",
+        saw=", ".join(trace.path for trace in remains),
+        want="a whole torch, or none",
+        subject="Python environment",
+        evidence=tuple(
+            Evidence("torch.copy", f"{one.version or 'no version'} ({one.via})", one.path) for one in remains
+        ),
+        fixes=_new_torch(situation, named),
+        supersedes=("torch-missing",),
+    )
+
+
+def _new_torch(situation: Situation, version: str) -> tuple[Fix, ...]:
+    """The same version again, where the remains name it."""
+    if version and (index := _index_of(situation, version)) is not None:
+        remedy = ReinstallPackage("torch", version, index_url=index, why="all its files, and a record of them")
+        return (Fix(f"Install torch {version} again", (remedy,)),)
+    better = better_torch(situation) if situation.usable else ()
+    return better or (Fix("Install torch", (Manual("Install torch into this environment again.", risk="replaces"),)),)
+
+
+def _index_of(situation: Situation, version: str) -> str | None:
+    """The index that has this version: without a local part it is the package index's own. None: not known."""
+    if not local_version(version):
+        return ""
+    rows = situation.matrix.builds(situation.platform)
+    urls = (situation.matrix.index_url(row) for row in rows if f"{row.version}+{row.build}" == version)
+    return next(filter(None, urls), None)
+
+
+def _unfinished(situation: Situation, torch: Torch, folder: str, what: str, effect: str) -> Finding:
+    trial = torch.trial.value
+    failed = trial is not None and not trial.ok
+    return Finding(
+        severity="error" if failed else "warning",
+        message=f"The install of torch {torch.version} was interrupted, or its record was deleted: {what}. "
+        f"{effect[0].upper()}{effect[1:]}.",
+        saw=what,
+        want="a .dist-info with METADATA and RECORD",
+        subject=f"torch {torch.version}",
+        confidence="certain" if failed or (trial and trial.ok) else "likely",
+        evidence=(Evidence("torch.record", what, folder),),
+        fixes=(installed_again(situation, torch),),
+        supersedes=("torch-install-damaged", "torch-import-fails") if failed else (),
+    )

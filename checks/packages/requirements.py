@@ -1,0 +1,88 @@
+"""Whether what torch and other GPU packages require is installed whole (GPD432)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Verdicts
+from gpudoctor.dependencies import TRITONS
+from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, ReplacePackage
+from gpudoctor.frameworks.torch import check
+from gpudoctor.frameworks.torch.requirements import Unmet, unmet
+from gpudoctor.situation import Situation
+
+_MOST_NAMED = 5
+_EFFECTS = ("torch-import-fails", "python-dev-missing", "no-gpu")
+
+
+@check("GPD432", "requirements-incomplete", "packages")
+def requirements_incomplete(situation: Situation) -> Verdicts:
+    """What torch or another GPU package requires is missing or emptied.
+
+    ## Why it matters
+    `import torch` fails without typing-extensions and without NVIDIA's libraries, torch.compile without Triton or
+    SymPy. Removing a package of CUDA 13 also takes files away that its twin for CUDA 12 owns.
+
+    ## How it is judged
+    By the requirements in the packages' own metadata, with their markers, and by theirs in turn. Extras that nothing
+    asks for do not count. A package is emptied if its RECORD names modules and libraries that are not there. It is
+    an error if an import or GPU work fails without it, else a warning. What conda, a distribution or an image brings
+    is not compared by name, and a module that lies on the import path without a record counts as installed.
+
+    ## Fix safety
+    Installs the missing packages, and the emptied ones again in the same version. torch stays as it is.
+    """
+    problems = unmet(situation)
+    if not problems:
+        return
+    requirers = tuple(dict.fromkeys(one.effect.package for one in problems))
+    named = [one.text for one in problems[:_MOST_NAMED]]
+    if more := len(problems) - len(named):
+        named.append(f"{more} more")
+    worst = tuple(one for one in problems if one.severity == problems[0].severity)
+    effects = tuple(dict.fromkeys(one.effect.text for one in worst))[:3]
+    root = situation.machine.installed(requirers[0])
+    yield Finding(
+        severity=problems[0].severity,
+        message=f"{_installed(situation, requirers)} need{'s' * (len(requirers) == 1)} {', '.join(named)}: "
+        f"{', '.join(effects)}.",
+        saw=", ".join(one.text for one in problems),
+        want=", ".join(f"{one.name}{one.specifier}" for one in problems),
+        subject=f"{root.name} {root.version}" if root else requirers[0],
+        confidence="certain" if all(one.problem != "outside" for one in worst) else "likely",
+        evidence=tuple(_evidence(one) for one in problems[:10]),
+        fixes=(_fix(situation, problems),),
+        supersedes=_EFFECTS if problems[0].severity == "error" else (),
+    )
+
+
+def _installed(situation: Situation, names: tuple[str, ...]) -> str:
+    found = ((name, situation.machine.installed(name)) for name in names)
+    return " and ".join(f"{name} {one.version}" if one else name for name, one in found)
+
+
+def _evidence(one: Unmet) -> Evidence:
+    if one.found is None:
+        return Evidence(one.name, "no record, and no module on the import path", one.by.path)
+    first = one.found.damaged[0].path if one.problem == "damaged" else one.found.path
+    return Evidence(one.name, f"{one.found.version} ({one.problem})", first)
+
+
+def _fix(situation: Situation, problems: tuple[Unmet, ...]) -> Fix:
+    missing = sum(one.problem == "absent" for one in problems)
+    title = "Install what is missing" if missing == len(problems) else "Install these packages again"
+    remedies = [_remedy(situation, one) for one in problems]
+    return Fix(title, tuple(sorted(remedies, key=lambda remedy: isinstance(remedy, ReinstallPackage))))
+
+
+def _remedy(situation: Situation, one: Unmet) -> ReplacePackage | ReinstallPackage:
+    index = _index(situation) if one.name in TRITONS else ""
+    why = f"{one.by.name} requires it"
+    if one.problem == "damaged" and one.found is not None:
+        return ReinstallPackage(one.name, one.found.version, index_url=index, why=f"{why}, and its files are gone")
+    return ReplacePackage(one.name, one.specifier, index_url=index, why=why, indirect=True)
+
+
+def _index(situation: Situation) -> str:
+    """The index of this torch, which alone has the Triton of a ROCm build."""
+    torch = situation.torch
+    row = situation.matrix.build_of(torch, situation.platform) if torch else None
+    return situation.matrix.index_url(row) if row else ""

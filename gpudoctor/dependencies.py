@@ -1,0 +1,218 @@
+"""What installed distributions require of one another: Requires-Dist lines, their markers, and the closure.
+
+Markers are evaluated for the examined Python and platform. packaging is imported only for what these few comparisons
+cannot decide: most environments need none of it, and its import costs a tenth of a static check.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
+
+from msgspec import Struct
+
+from gpudoctor.machine import Distribution
+from gpudoctor.matrix.versions import figures, is_plain, matches, public_version
+
+_LINE = r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?\s*(@\s*[^;\s]+|\(?[^;()]*\)?)\s*(?:;(.*))?$"
+_COMPARISON = r"""\s*(\w+)\s*(==|!=|<=|>=|<|>)\s*(["'])([^"']*)\3\s*"""
+_TOKEN = r"""[()]|\b(?:and|or)\b|"[^"]*"|'[^']*'"""
+_LONGEST = 1000
+_MOST = 2000
+"""Distributions in one closure."""
+
+TRITONS = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm")
+"""One package under the names that torch's indexes gave it: all of them own the folder triton/."""
+
+Environment = Mapping[str, str]
+"""Values of the marker variables (PEP 508)."""
+
+
+class Dependency(Struct, frozen=True):
+    """One Requires-Dist line; `name` and `extras` are normalised (PEP 503)."""
+
+    name: str
+    extras: tuple[str, ...] = ()
+    specifier: str = ""
+    marker: str = ""
+
+    def admits(self, version: str) -> bool:
+        """Whether a version satisfies the specifier. What neither side says counts as satisfied."""
+        if not self.specifier or not version:
+            return True
+        return _admits(self.specifier, version)
+
+
+class Required(Struct, frozen=True):
+    """A dependency that applies here, and the installed distribution that states it."""
+
+    by: Distribution
+    what: Dependency
+
+
+def normalised(name: str) -> str:
+    """A distribution's name as PEP 503 compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@lru_cache(maxsize=2048)
+def parsed(line: str) -> Dependency | None:
+    """A Requires-Dist line; None for one that is none. An URL in place of a version admits every version."""
+    found = re.match(_LINE, line) if len(line) <= _LONGEST else None
+    if found is None:
+        return None
+    name, extras, specifier, marker = found.groups()
+    plain = "" if specifier.startswith("@") else specifier.strip("() ")
+    return Dependency(
+        name=normalised(name),
+        extras=tuple(normalised(extra.strip()) for extra in (extras or "").split(",") if extra.strip()),
+        specifier=re.sub(r"\s+", "", plain),
+        marker=(marker or "").strip(),
+    )
+
+
+def marker_environment(python: str | None, arch: str) -> dict[str, str]:
+    """The marker variables of a CPython on Linux: `python` is "3.12" or "3.13t", None where it is unknown."""
+    return {
+        **({"python_version": python.removesuffix("t")} if python else {}),
+        "platform_machine": arch,
+        "platform_system": "Linux",
+        "sys_platform": "linux",
+        "os_name": "posix",
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+    }
+
+
+def applies(marker: str, environment: Environment, extras: Iterable[str] = ()) -> bool:
+    """Whether a marker holds, for any of the extras that were asked for. One that hangs on something unknown, such as
+    the patch release of Python, does not."""
+    if not marker:
+        return True
+    return any(_holds(marker, environment, extra) for extra in ("", *extras))
+
+
+def _holds(marker: str, environment: Environment, extra: str) -> bool:
+    compared = [re.fullmatch(_COMPARISON, part) for part in _conjuncts(marker)]
+    answers = [_compare(found, environment, extra) if found else None for found in compared]
+    if any(answer is False for answer in answers):
+        return False
+    return all(answers) or _evaluated(marker, environment, extra)
+
+
+def _conjuncts(marker: str) -> list[str]:
+    """The parts that `and` joins outside brackets; the whole marker where an `or` does."""
+    parts, begin, depth = [], 0, 0
+    for found in re.finditer(_TOKEN, marker):
+        token = found.group()
+        depth += (token == "(") - (token == ")")
+        if depth == 0 and token == "or":
+            return [marker]
+        if depth == 0 and token == "and":
+            parts.append(marker[begin : found.start()])
+            begin = found.end()
+    return [*parts, marker[begin:]]
+
+
+def _compare(found: re.Match[str], environment: Environment, extra: str) -> bool | None:
+    """One plain comparison; None if it takes more than this to decide it."""
+    variable, operator, _, literal = found.groups()
+    if variable == "extra":
+        same = normalised(literal) == extra
+        return {"==": same, "!=": not same}.get(operator)
+    value = environment.get(variable)
+    if value is None:
+        return None
+    if variable == "python_version":
+        if not re.fullmatch(r"\d+(\.\d+)*", literal):
+            return None
+        have, want = figures(value), figures(literal)
+        return {
+            "==": have == want,
+            "!=": have != want,
+            "<=": have <= want,
+            ">=": have >= want,
+            "<": have < want,
+            ">": have > want,
+        }[operator]
+    return {"==": value == literal, "!=": value != literal}.get(operator)
+
+
+def _evaluated(marker: str, environment: Environment, extra: str) -> bool:
+    from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
+
+    python = environment.get("python_version")
+    if python is None and "python" in marker:
+        return False
+    try:
+        asked = Marker(marker)
+        return all(
+            asked.evaluate(
+                {
+                    **environment,
+                    "python_full_version": f"{python}.{patch}",
+                    "implementation_version": f"{python}.{patch}",
+                    "platform_release": "",
+                    "platform_version": "",
+                    "extra": extra,
+                }
+            )
+            for patch in (0, 99)
+        )
+    except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName, ValueError):
+        return False
+
+
+def _admits(specifier: str, version: str) -> bool:
+    if "+" not in specifier and is_plain(specifier, public_version(version)):
+        return matches(specifier, public_version(version))
+    from packaging.specifiers import SpecifierSet
+    from packaging.version import Version
+
+    try:
+        return SpecifierSet(specifier).contains(Version(version), prereleases=True)
+    except ValueError:  # InvalidSpecifier, InvalidVersion
+        return True
+
+
+Find = Callable[[str], Distribution | None]
+"""The installed distribution of a normalised name, with its requirements."""
+
+
+def closure(roots: Iterable[str], find: Find, environment: Environment) -> tuple[Required, ...]:
+    """Every dependency that applies, of the installed `roots` and of what they require in turn, nearest first."""
+    found: dict[tuple[str, Dependency], Required] = {}
+    done: dict[str, set[str]] = {}
+    pending = deque((name, frozenset[str]()) for name in roots)
+    while pending and len(done) < _MOST:
+        name, extras = pending.popleft()
+        distribution = find_one(name, find)
+        if distribution is None or (name in done and done[name] >= extras):
+            continue
+        asked = done.setdefault(name, set())
+        asked |= extras
+        for dependency in applying(distribution, environment, asked):
+            if (name, dependency) not in found:
+                found[name, dependency] = Required(by=distribution, what=dependency)
+                pending.append((dependency.name, frozenset(dependency.extras)))
+    return tuple(found.values())
+
+
+def applying(
+    distribution: Distribution, environment: Environment, extras: Collection[str] = ()
+) -> Iterator[Dependency]:
+    """What a distribution requires here, with these of its extras."""
+    for line in distribution.requires:
+        if not extras and "extra ==" in line and " or " not in line:
+            continue  # most lines: not worth a closer look
+        dependency = parsed(line)
+        if dependency is not None and applies(dependency.marker, environment, extras):
+            yield dependency
+
+
+def find_one(name: str, find: Find) -> Distribution | None:
+    """The distribution of that name; a triton under any of its names."""
+    names = (name, *TRITONS) if name in TRITONS else (name,)
+    return next((found for alias in names if (found := find(alias)) is not None), None)

@@ -1,0 +1,97 @@
+"""What is wrong with a file that an import needs, as a reason with its fix: its owner is repaired.
+
+Holds no checks itself.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from msgspec import Struct
+
+from gpudoctor.finding import AnyRemedy, Fix, Manual, ReinstallPackage, ReplacePackage
+from gpudoctor.frameworks.torch.reinstall import installed_again
+from gpudoctor.machine import EMPTY, SuspectFile, Torch
+from gpudoctor.situation import Situation
+
+REQUIREMENTS, DAMAGED = "requirements-incomplete", "torch-install-damaged"
+
+CREATE_AGAIN = Fix(
+    "Create the environment again",
+    (
+        Manual(
+            "Create the environment again with a Python that exists (`python3 -m venv --clear`, `uv venv --clear`, "
+            "or your project's tool), and install its packages again.",
+            risk="replaces",
+        ),
+    ),
+)
+
+
+class ImportFault(Struct, frozen=True):
+    """Why an import failed: `why` is a sentence or empty; `causes` are slugs of what may have been found already."""
+
+    why: str
+    fixes: tuple[Fix, ...]
+    causes: tuple[str, ...] = ()
+
+
+def of_file(situation: Situation, torch: Torch, suspect: SuspectFile) -> ImportFault | None:
+    """What a file's problem means; None if nothing is wrong with it."""
+    if suspect.problem == "not-installed":
+        return _not_installed(suspect)
+    if not suspect.problem:
+        return None
+    whose = f", of {named(suspect)}," if suspect.owner else ""
+    if suspect.problem == "unreadable":
+        text = f"Give this user the right to read {suspect.path} and the folders above it, or run as its owner."
+        return ImportFault(f"This user may not read {suspect.path}.", (by_hand("Give this user access", text),))
+    if suspect.problem == "noexec":
+        text = (
+            "Move the environment to a file system that is not mounted noexec, or mount this one again with exec "
+            f"(`findmnt -T {shlex.quote(suspect.path)}` shows which)."
+        )
+        why = f"{suspect.path} lies on a file system that is mounted noexec: no library can be loaded from there."
+        return ImportFault(why, (by_hand("Use a file system without noexec", text),))
+    if suspect.problem in ("other-python", "other-processor"):
+        return _for_another(situation, torch, suspect)
+    if not suspect.owner:
+        return None
+    gone = suspect.problem == "missing" or suspect.detail == EMPTY
+    causes = (DAMAGED if suspect.owner == "torch" else REQUIREMENTS,) if gone else ()
+    state = f"is {suspect.detail or suspect.problem}" if gone else "is not the file that was installed"
+    return ImportFault(f"{suspect.path}{whose} {state}.", (_again(situation, torch, suspect),), causes)
+
+
+def _not_installed(suspect: SuspectFile) -> ImportFault:
+    package = ReplacePackage(suspect.owner, suspect.detail, why="the import needs it")
+    why = f"{suspect.owner} is required and not installed."
+    return ImportFault(why, (Fix(f"Install {suspect.owner}", (package,)),), (REQUIREMENTS,))
+
+
+def _for_another(situation: Situation, torch: Torch, suspect: SuspectFile) -> ImportFault:
+    """A file that was made for another Python or processor: whatever came with it has to be installed by this one."""
+    python = situation.environment.python.value if situation.environment else None
+    here = f"Python {python}" if suspect.problem == "other-python" else situation.machine.system.arch.value
+    why = f"{suspect.path} is for {suspect.detail}, and this is {here or 'another'}."
+    if not suspect.owner:
+        return ImportFault(why, (CREATE_AGAIN,))
+    return ImportFault(why, (_again(situation, torch, suspect),), (DAMAGED,) if suspect.owner == "torch" else ())
+
+
+def _again(situation: Situation, torch: Torch, suspect: SuspectFile) -> Fix:
+    """The owner of a file once more."""
+    if suspect.owner == "torch":
+        return installed_again(situation, torch)
+    remedy: AnyRemedy = ReinstallPackage(suspect.owner, suspect.version, why="its files are not as installed")
+    return Fix(f"Install {named(suspect)} again", (remedy,))
+
+
+def by_hand(title: str, text: str, *, replaces: bool = False) -> Fix:
+    """A fix that a person makes."""
+    return Fix(title, (Manual(text, risk="replaces" if replaces else "safe"),))
+
+
+def named(suspect: SuspectFile) -> str:
+    """The owner and its version."""
+    return f"{suspect.owner} {suspect.version}".strip()

@@ -1,0 +1,386 @@
+"""From a failed `import torch` to its reason and its fix.
+
+The error names a file, and the file has an owner: that one is repaired. torch is installed again only where its own
+files are wrong. Limits, mounts and rights are nobody's files. What tells nothing is said to be unknown, with the step
+that would decide.
+
+Holds no checks itself.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shlex
+import sys
+from collections.abc import Callable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpudoctor.finding import Fix, ReplacePackage, UnsetVariable
+from gpudoctor.frameworks.torch.c_library import cannot_load
+from gpudoctor.frameworks.torch.file_faults import (
+    CREATE_AGAIN,
+    DAMAGED,
+    REQUIREMENTS,
+    ImportFault,
+    by_hand,
+    named,
+    of_file,
+)
+from gpudoctor.frameworks.torch.gpu_coverage import better_torch
+from gpudoctor.frameworks.torch.reinstall import installed_again
+from gpudoctor.frameworks.torch.required_packages import missing_pins, out_of_range, wrong_pins
+from gpudoctor.machine import NOT_STARTED, WORKING_FOLDER, ImportTrial, ShadowingModule, SuspectFile, Torch
+from gpudoctor.situation import Situation
+
+SHADOWED = "module-shadowed"
+
+_NO_MEMORY = r"MemoryError|[Cc]annot allocate memory|std::bad_alloc"
+_NO_THREADS = (
+    r"can't start new thread|[Tt]hread creation failed|pthread_create failed|Resource temporarily unavailable"
+)
+_CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGTRAP")
+_LARGE = 64 << 30
+"""A limit of the address space above this keeps no torch from being imported."""
+
+
+class _Case(Struct, frozen=True):
+    situation: Situation
+    torch: Torch
+    trial: ImportTrial
+
+    @property
+    def text(self) -> str:
+        """The first error, then those that followed from it."""
+        return f"{self.trial.root}\n{self.trial.error}".strip()
+
+
+def explain(situation: Situation, torch: Torch, trial: ImportTrial) -> ImportFault:
+    """The first rule that knows the failure answers."""
+    case = _Case(situation, torch, trial)
+    fault = next(fault for rule in _RULES if (fault := rule(case)) is not None)
+    for path in {file.path for file in trial.suspects if file.path and file.path in trial.error}:
+        fault = replace(fault, why=fault.why.replace(path, posixpath.basename(path)))
+    return fault
+
+
+# --- rules, in their order ---------------------------------------------------------------------------------
+
+
+def _not_started(case: _Case) -> ImportFault | None:
+    error = case.trial.error
+    if not error.startswith(NOT_STARTED):
+        return None
+    if case.situation.variable("PYTHONHOME"):
+        why = "PYTHONHOME makes this Python look for its standard library elsewhere."
+        unset = UnsetVariable("PYTHONHOME", why="each Python finds its own standard library")
+        return ImportFault(why, (Fix("Unset PYTHONHOME", (unset,)),))
+    if "Permission denied" in error:
+        text = "Give this user the right to execute the interpreter, or run as the user that owns the environment."
+        return ImportFault("This user may not execute the interpreter.", (by_hand("Give this user access", text),))
+    if "Exec format error" in error:
+        text = "Create the environment again with a Python for this processor, and install its packages again."
+        why = "The interpreter is not a program for this processor."
+        return ImportFault(why, (by_hand("Use a Python for this processor", text, replaces=True),))
+    if "leads to no Python" in error:
+        return ImportFault("", (CREATE_AGAIN,))
+    if case.trial.files or case.trial.hung:
+        return None
+    interpreter = shlex.quote(case.situation.environment.interpreter if case.situation.environment else "python3")
+    text = (
+        f"Run `{interpreter} -E -S -c 0`. If that fails, create the environment again; else a variable, a .pth file "
+        f"or a sitecustomize.py ends it, and the last lines of `{interpreter} -v -c 0` name it."
+    )
+    return ImportFault("", (by_hand("Find out whether the interpreter starts", text),))
+
+
+def _shadowed(case: _Case) -> ImportFault | None:
+    shadow = blamed_shadow(case.situation, case.trial)
+    if shadow is None:
+        return None
+    text = f"Rename or remove {shadow.path}, so that Python imports {shadow.hides}."
+    return ImportFault("", (by_hand(f"Rename {shadow.path}", text),), (SHADOWED,))
+
+
+def blamed_shadow(situation: Situation, trial: ImportTrial) -> ShadowingModule | None:
+    """The module in place of another one that a failed import points at."""
+    environment = situation.environment
+    shadows = (environment.shadows if environment else ()) if not trial.ok else ()
+    return next((one for one in shadows if one.via != WORKING_FOLDER and _blames(trial, one)), None)
+
+
+def _blames(trial: ImportTrial, shadow: ShadowingModule) -> bool:
+    text, name = f"{trial.root}\n{trial.error}", re.escape(shadow.name)
+    inside = any(file == shadow.path or file.startswith(f"{shadow.path}/") for file in trial.files)
+    named = rf"(?:module|from) '{name}[.']|'{name}' is not a package"
+    return inside or shadow.path in text or re.search(named, text) is not None
+
+
+def _illegal_instruction(case: _Case) -> ImportFault | None:
+    if case.trial.signal != "SIGILL":
+        return None
+    flags = case.situation.machine.system.cpu_flags.value
+    lacking = " This processor has no AVX2." if flags and "avx2" not in flags else ""
+    text = (
+        "Use an older processor-neutral build of torch (conda-forge's), or a machine whose processor has AVX2; in a "
+        "virtual machine pass the host's processor through (cpu host-passthrough)."
+    )
+    why = f"The build uses an instruction that this processor does not know.{lacking}"
+    return ImportFault(why, (by_hand("Use a processor with AVX2, or another build", text),))
+
+
+def _static_tls(case: _Case) -> ImportFault | None:
+    if "static TLS" not in case.text:
+        return None
+    text = "Import torch before other libraries, or start with LD_PRELOAD set to the library that the error names."
+    why = "The process has no room left for thread-local data of this library."
+    return ImportFault(why, (by_hand("Import torch first", text),))
+
+
+def _out_of_memory(case: _Case) -> ImportFault | None:
+    limits = case.trial.limits
+    space = limits.address_space
+    narrow = space is not None and space < _LARGE
+    said = re.search(_NO_MEMORY, case.text) is not None
+    if narrow and space is not None and (said or case.trial.signal in _CRASHES or "map segment" in case.text):
+        text = "Run `ulimit -v unlimited` before the program, or remove the limit where it is set (limits.conf, job)."
+        why = f"`ulimit -v` limits the address space to {_size(space)}, and torch reserves more."
+        return ImportFault(why, (by_hand("Lift the limit of the address space", text),))
+    if case.trial.signal != "SIGKILL" and not said:
+        return None
+    limit = f" ({_size(limits.memory)})" if limits.memory else ""
+    if limits.memory_kills:
+        why = f"The kernel killed the process: the memory of its control group{limit} ran out."
+    elif said:
+        why = f"Memory ran out{limit}."
+    else:
+        why = f"Something killed the process. Linux does so where memory runs out{limit}."
+    text = (
+        "Give the container or job more memory (docker --memory, resources.limits.memory, Slurm --mem). "
+        "`dmesg | grep -i 'killed process'` shows what the kernel killed."
+    )
+    return ImportFault(why, (by_hand("Give the process more memory", text),))
+
+
+def _out_of_threads(case: _Case) -> ImportFault | None:
+    if re.search(_NO_THREADS, case.text) is None:
+        return None
+    limit = case.trial.limits.processes
+    text = "Raise the limit (`ulimit -u`, docker --pids-limit, the pod's pids limit), or set OMP_NUM_THREADS=1."
+    allowed = f" ({limit})" if limit else ""
+    why = f"The process may start no more threads: the limit of this user or container{allowed} is reached."
+    return ImportFault(why, (by_hand("Raise the limit of processes", text),))
+
+
+def _c_library(case: _Case) -> ImportFault | None:
+    if cannot_load(case.situation, case.torch):
+        fixes = better_torch(case.situation)[:1] or (_find_out(case),)
+        return ImportFault("This torch is built for another C library than this system has.", fixes)
+    if re.search(r"version .GLIBC_[\d.]+. not found", case.text) is None:
+        return None
+    text = "This library needs a newer C library: update the distribution, or use a container with a newer one."
+    return ImportFault("A library is built for a newer C library.", (by_hand("Use a newer distribution", text),))
+
+
+def _variable(case: _Case) -> ImportFault | None:
+    """Libraries of another version that a variable puts first."""
+    if "undefined symbol" not in case.text:
+        return None
+    row = case.situation.matrix.cause_of(case.text, case.situation.built_for)
+    causes = (row.slug, *row.also) if row else ()
+    for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
+        if case.situation.variable(name):
+            why = f"A library of another version is loaded, perhaps through {name}."
+            unset = UnsetVariable(name, why="libraries of other versions lie there")
+            return ImportFault(why, (Fix(f"Unset {name}", (unset,)),), causes)
+    return None
+
+
+def _wrong_file(case: _Case) -> ImportFault | None:
+    """One of the files that the failure points at cannot be what it should be."""
+    path = case.situation.variable("PYTHONPATH") or ""
+    for suspect in (*case.trial.suspects, *case.torch.unloadable):
+        foreign = suspect.problem in ("other-python", "other-processor")
+        if foreign and any(suspect.path.startswith(f"{one.rstrip('/')}/") for one in path.split(":") if one):
+            why = f"{suspect.path} is for {suspect.detail}, and PYTHONPATH makes this Python import it."
+            unset = UnsetVariable("PYTHONPATH", why="it leads to packages of another Python")
+            return ImportFault(why, (Fix("Unset PYTHONPATH", (unset,)),), ("torch-shadowed",))
+        fault = of_file(case.situation, case.torch, suspect)
+        if fault is not None:
+            return fault
+    return None
+
+
+def _damaged_torch(case: _Case) -> ImportFault | None:
+    """Damaged files of torch explain an error that names one of them or a module of torch, and a crash."""
+    if not case.torch.damaged:
+        return None
+    damaged = {posixpath.basename(file.path) for file in case.torch.damaged}
+    libraries = re.findall(r"[\w.+-]+\.so\b[\w.]*", case.text)
+    modules = re.findall(r"(?:module(?: named)?|from) '([\w.]+)'", case.text)
+    if case.trial.signal:
+        explained = case.trial.signal in _CRASHES
+    elif libraries:
+        explained = not damaged.isdisjoint(libraries)
+    else:
+        explained = any(name.partition(".")[0] == "torch" for name in modules)
+    return ImportFault("", (installed_again(case.situation, case.torch),), (DAMAGED,)) if explained else None
+
+
+def _missing_library(case: _Case) -> ImportFault | None:
+    name = re.search(r"([\w.+-]+\.so[\w.]*): cannot open shared object file", case.text)
+    if name is None:
+        return None
+    why = f"The loader cannot find the library {name[1]}."
+    pins = missing_pins(case.situation, case.torch, (name[1],))
+    if pins:
+        return ImportFault(why, (pins,), (REQUIREMENTS,))
+    text = (
+        f"Install the package that has {name[1]}: no installed Python package brings it "
+        f"(`apt-file search {name[1]}` or `dnf provides '*/{name[1]}'` names it)."
+    )
+    return ImportFault(why, (by_hand(f"Install {name[1]}", text),))
+
+
+def _undefined_symbol(case: _Case) -> ImportFault | None:
+    if "undefined symbol" not in case.text:
+        return None
+    row = case.situation.matrix.cause_of(case.text, case.situation.built_for)
+    causes = (REQUIREMENTS, *((row.slug, *row.also) if row else ()))
+    why = "Two libraries are not of the same release."
+    pins = wrong_pins(case.situation, case.torch)
+    return ImportFault(why, (pins or _find_out(case),), causes)
+
+
+def _known_text(case: _Case) -> ImportFault | None:
+    """A text that the matrix knows."""
+    row = case.situation.matrix.cause_of(case.text, case.situation.built_for)
+    if row is None or row.about != "environment":
+        return None
+    meaning = row.meaning[:1].upper() + row.meaning[1:]
+    return ImportFault(f"{meaning}.", (by_hand("Follow the workaround", row.workaround),), (row.slug, *row.also))
+
+
+def _missing_module(case: _Case) -> ImportFault | None:
+    module = re.search(r"No module named '([\w.]+)'", case.text)
+    if module is None:
+        return None
+    top = module[1].partition(".")[0]
+    if top in sys.stdlib_module_names:
+        text = (
+            f"Use a Python that has {top}. One that was compiled here (pyenv, asdf) lacks it where the headers of "
+            "its library were missing (libffi-dev, liblzma-dev, libbz2-dev, libssl-dev): install them, compile again."
+        )
+        why = f"{top} belongs to the standard library, and this Python is without it."
+        return ImportFault(why, (by_hand("Use a complete Python", text),))
+    asking = next((file for file in case.trial.suspects if not file.standard), None)
+    by = f" {asking.path} imports it." if asking and asking.owner != "torch" else ""
+    text = f"Install the package that has the module {top}, or remove what imports it."
+    why = f"No installed package has the module {top}.{by}"
+    causes = () if asking is not None and not asking.owner else (REQUIREMENTS,)
+    return ImportFault(why, (by_hand(f"Install the module {top}", text),), causes)
+
+
+def _another_release(case: _Case) -> ImportFault | None:
+    """A package that lacks a name, and is whole: it is of another release than the one that asks needs."""
+    lacking = re.search(r"(?:cannot import name '\w+' from|module) '([\w.]+)'", case.text)
+    if lacking is None or lacking[1].partition(".")[0] == "torch":
+        return None
+    top = lacking[1].partition(".")[0].replace("_", "-").lower()
+    suspect = next((file for file in case.trial.suspects if file.owner == top), None)
+    if suspect is None:
+        return None
+    why = f"The installed {named(suspect)} lacks what {_asking(case, suspect)} needs of it."
+    text = f"Install another release of {suspect.owner}: `pip index versions {suspect.owner}` lists them."
+    return ImportFault(why, (by_hand(f"Install another release of {suspect.owner}", text),), (REQUIREMENTS,))
+
+
+def _out_of_range(case: _Case) -> ImportFault | None:
+    """A package that the error passed through is of a release that torch does not want."""
+    for suspect in case.trial.suspects:
+        specifier = out_of_range(case.situation, suspect.owner) if suspect.owner else ""
+        if specifier:
+            why = (
+                f"torch {case.torch.version} requires {suspect.owner}{specifier}, and {suspect.version} is installed."
+            )
+            replacement = ReplacePackage(suspect.owner, specifier, why="torch requires it")
+            return ImportFault(why, (Fix(f"Install {suspect.owner}{specifier}", (replacement,)),), (REQUIREMENTS,))
+    return None
+
+
+def _asking(case: _Case, lacking: SuspectFile) -> str:
+    others = (file for file in case.trial.suspects if file.owner and file.owner != lacking.owner)
+    return named(next(others, SuspectFile(path="", owner="torch", version=case.torch.version)))
+
+
+def _file_of_nobody(case: _Case) -> ImportFault | None:
+    """The innermost file of the error that is not Python's own: no package brought it."""
+    innermost = next((file for file in case.trial.suspects if not file.standard and file.path), None)
+    own = case.torch.path and innermost is not None and innermost.path.startswith(f"{case.torch.path}/")
+    if innermost is None or innermost.owner or own or case.trial.signal:
+        return None
+    text = f"Repair, rename or remove {innermost.path}: it runs whenever torch is imported here."
+    why = f"The error comes from {innermost.path}, which no installed package brought."
+    return ImportFault(why, (by_hand(f"Repair {innermost.path}", text),))
+
+
+def _unknown(case: _Case) -> ImportFault:
+    innermost = next((file for file in case.trial.suspects if not file.standard and file.path), None)
+    loading = case.trial.loading
+    lost = bool(case.trial.signal or case.trial.hung)
+    if loading and lost:
+        owner = next(
+            (f" of {named(file)}" for file in case.trial.suspects if file.path == loading and file.owner), ""
+        )
+        why = f"It was loading {loading}{owner}; why that fails is not known."
+    elif innermost is not None and innermost.owner not in ("", "torch"):
+        text = f"Update or remove {innermost.owner}: the error comes from its code, and its files are as installed."
+        why = f"The error comes from {innermost.path} of {named(innermost)}."
+        return ImportFault(why, (by_hand(f"Update or remove {innermost.owner}", text),))
+    elif innermost is not None:
+        owner = f" of {named(innermost)}" if innermost.owner else ""
+        why = f"The last line that ran was in {innermost.path}{owner}; why it fails is not known."
+    else:
+        why = "Why is not known."
+    return ImportFault(why, (_find_out(case),))
+
+
+_RULES: tuple[Callable[[_Case], ImportFault | None], ...] = (
+    _not_started,
+    _shadowed,
+    _illegal_instruction,
+    _static_tls,
+    _out_of_memory,
+    _out_of_threads,
+    _c_library,
+    _variable,
+    _wrong_file,
+    _damaged_torch,
+    _missing_library,
+    _undefined_symbol,
+    _known_text,
+    _missing_module,
+    _out_of_range,
+    _another_release,
+    _file_of_nobody,
+    _unknown,
+)
+
+
+# --- fixes -----------------------------------------------------------------------------------------------
+
+
+def _find_out(case: _Case) -> Fix:
+    environment = case.situation.environment
+    interpreter = shlex.quote((environment.interpreter if environment else "") or "python3")
+    if case.trial.hung:
+        text = f"Run `{interpreter} -X importtime -c 'import torch'`: the last lines name what was imported before."
+    else:
+        text = f"Run `{interpreter} -v -c 'import torch'`: the last lines before the error name the file that fails."
+    return by_hand("Find the file that fails", text)
+
+
+def _size(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB" if size >= 1 << 30 else f"{size / 2**20:.0f} MiB"

@@ -1,0 +1,84 @@
+"""Why an import failed, as far as the files that it points at can tell; and what is certain to make it fail.
+
+An error names a library, a module or a file. Their owner is what has to be repaired, and it is rarely torch.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from gpudoctor.host import Host
+from gpudoctor.machine import ImportTrial, ProcessLimits, PythonEnvironment, SuspectFile
+from gpudoctor.probes.file_owner import Owners, extension_python, unusable
+from gpudoctor.probes.surroundings import Surroundings
+
+_MOST_FILES = 12
+_LIBRARY_PATH = r"(/[^:'\"\n]+?\.so(?:\.\d+)*)\b"
+_LIBRARY_NAME = r"(?<![\w./-])([\w.+-]+\.so[\w.]*)"
+_NO_MODULE = r"No module named '([\w.]+)'"
+
+
+def with_suspects(
+    host: Host, environment: PythonEnvironment, trial: ImportTrial, before: ProcessLimits, after: ProcessLimits
+) -> ImportTrial:
+    """A failed trial with the files that it points at, and the limits that it ran under."""
+    owners = Owners(host, environment.distributions.value or (), environment.python.value, environment.interpreter)
+    found = {suspect.path or suspect.owner: suspect for suspect in _suspects(owners, trial)}
+    ordered = sorted(found.values(), key=lambda suspect: not suspect.problem)
+    kills = None
+    if before.memory_kills is not None and after.memory_kills is not None:
+        kills = after.memory_kills - before.memory_kills
+    return replace(trial, suspects=tuple(ordered), limits=replace(after, memory_kills=kills))
+
+
+def _suspects(owners: Owners, trial: ImportTrial) -> Iterator[SuspectFile]:
+    text = f"{trial.root}\n{trial.error}"
+    for path in re.findall(_LIBRARY_PATH, text):
+        yield owners.of_file(path)
+    for name in re.findall(_LIBRARY_NAME, text):
+        yield from owners.of_library(name)
+    for module in re.findall(_NO_MODULE, text):
+        yield from _of_missing_module(owners, module, trial)
+    files = (*((trial.loading,) if trial.loading.startswith("/") else ()), *trial.files)
+    for path in files[:_MOST_FILES]:
+        if path.startswith("/"):
+            yield owners.of_file(path)
+        if path.endswith(".pyc"):  # Python takes it only where its source is gone
+            yield owners.of_file(path[:-1])
+
+
+def _of_missing_module(owners: Owners, module: str, trial: ImportTrial) -> Iterator[SuspectFile]:
+    """What a distribution brought for it, else what a distribution requires for it."""
+    brought = owners.of_module(module) or owners.of_module(module.partition(".")[0])
+    yield from brought
+    if not brought:
+        asking = (owners.required(module.partition(".")[0], by) for by in trial.files)
+        required = next((suspect for suspect in asking if suspect), None)
+        if required is not None:
+            yield required
+
+
+def unloadable_files(
+    around: Surroundings, torch: str, unread: tuple[str, ...], missing: tuple[str, ...]
+) -> tuple[SuspectFile, ...]:
+    """What is certain to make `import torch` fail here: its extension module, libraries that may not be read, and the
+    files that should have the `missing` libraries."""
+    host, layout = around.host, around.layout
+    names = host.names(torch)
+    if names.state == "denied":
+        return (SuspectFile(path=torch, owner="torch", problem="unreadable"),)
+    extensions = [name for name in names.value or () if name.startswith("_C.") and name.endswith(".so")]
+    fitting = [name for name in extensions if extension_python(name) in ("", layout.python)]
+    found = []
+    for path in (*(posixpath.join(torch, name) for name in (fitting or extensions)[:1]), *unread):
+        problem, detail = unusable(host, path, layout.python, layout.interpreter)
+        if problem:
+            found.append(SuspectFile(path=path, owner="torch", problem=problem, detail=detail))
+    if missing:
+        owners = Owners(host, around.distributions, layout.python, layout.interpreter)
+        found += [file for name in missing for file in owners.of_library(name) if file.problem]
+    return tuple(found)

@@ -1,0 +1,207 @@
+"""What torch and other GPU packages require and do not have: absent, outside the range, or its files gone.
+
+Holds no checks itself.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from gpudoctor.dependencies import TRITONS, Required, closure, find_one, marker_environment
+from gpudoctor.finding import Severity
+from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
+from gpudoctor.machine import Distribution, Torch
+from gpudoctor.situation import Situation, answer_once
+
+SLUG = "requirements-incomplete"
+
+Breaks = Literal["import", "gpu", "part", "nothing"]
+Problem = Literal["absent", "outside", "damaged"]
+
+_WEIGHTS: tuple[Breaks, ...] = ("import", "gpu", "part", "nothing")
+_PINNED_TO_TORCH = ("torchvision", "torchaudio", "xformers", "flash-attn", "vllm")
+"""Packages with a check of their own for the torch that they need."""
+
+
+class Effect(Struct, frozen=True):
+    """What breaks without a requirement: the import of `package`, GPU work, or only a part of it."""
+
+    breaks: Breaks
+    package: str
+    part: str = ""
+    spare: str | None = None
+    """A regular expression for the names of files that nothing misses."""
+
+    @property
+    def text(self) -> str:
+        """As it ends a sentence: "`import torch` fails"."""
+        if self.breaks == "import":
+            return f"`import {self.package.replace('-', '_')}` fails"
+        return "GPU work fails" if self.breaks == "gpu" else f"{self.part or self.package} fails"
+
+
+class Unmet(Struct, frozen=True):
+    """One requirement that is not met; `specifier` joins what all its requirers ask for."""
+
+    name: str
+    problem: Problem
+    specifier: str
+    by: Distribution
+    found: Distribution | None
+    effect: Effect
+    severity: Severity
+
+    @property
+    def text(self) -> str:
+        """In a list: "sympy>=1.13.3 (1.12 is installed)"."""
+        if self.problem == "absent":
+            return f"{self.name}{self.specifier} (not installed)"
+        version = self.found.version if self.found else ""
+        if self.problem == "outside":
+            return f"{self.name}{self.specifier} ({version} is installed)"
+        gone = "its files are gone" if self.found and self.found.emptied else "files of it are gone"
+        return f"{self.name} {version} ({gone})"
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Names that an error may give: its module, or the files that are gone."""
+        files = self.found.damaged if self.found else ()
+        return (self.name.replace("-", "_"), *(posixpath.basename(file.path) for file in files))
+
+
+@answer_once
+def unmet(situation: Situation) -> tuple[Unmet, ...]:
+    """Every requirement that is not met, once, the worst first."""
+    environment = situation.environment
+    if environment is None or not environment.distributions.value:
+        return ()
+    listed = {distribution.name: distribution for distribution in environment.distributions.value}
+    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
+    required = closure(sorted(situation.matrix.gpu_packages), listed.get, markers)
+    effects = _effects(situation, required)
+    by_name: dict[str, list[Required]] = {}
+    for one in required:
+        by_name.setdefault(one.what.name, []).append(one)
+    found = [
+        judged
+        for name, several in by_name.items()
+        if (judged := _judged(situation, several, effects[name], find_one(name, listed.get)))
+    ]
+    found += _damaged_extras(situation, listed, {one.name for one in found} | by_name.keys())
+    return tuple(
+        sorted(found, key=lambda one: (one.severity != "error", _WEIGHTS.index(one.effect.breaks), one.name))
+    )
+
+
+def _effects(situation: Situation, required: Iterable[Required]) -> dict[str, Effect]:
+    """What breaks without each requirement. What a requirement needs in turn breaks the same."""
+    roots, effects = situation.matrix.gpu_packages, dict[str, Effect]()
+    for one in required:
+        use = situation.matrix.use_of(one.what.name, one.by.name, one.by.version)
+        if use is not None:
+            effect = Effect(use.breaks, one.by.name, use.part, use.spare)
+        elif one.by.name in roots or one.by.name not in effects:
+            effect = Effect("part", one.by.name)
+        else:
+            effect = effects[one.by.name]
+        known = effects.get(one.what.name)
+        if known is None or _WEIGHTS.index(effect.breaks) < _WEIGHTS.index(known.breaks):
+            effects[one.what.name] = effect
+    return effects
+
+
+def _judged(
+    situation: Situation, several: list[Required], effect: Effect, found: Distribution | None
+) -> Unmet | None:
+    name, blamed = several[0].what.name, several
+    problem: Problem = "absent" if found is None else "damaged"
+    if found is None and (name == "torch" or not _is_absent(situation, name)):
+        return None
+    if found is not None and not _missed(found, effect):
+        problem = "outside"
+        blamed = [one for one in several if not (one.what.admits(found.version) or _judged_elsewhere(one))]
+    if not blamed or (problem != "damaged" and not any(_by_its_records(situation, one.by) for one in blamed)):
+        return None
+    severity = _severity(situation, problem, effect, found)
+    if severity is None:
+        return None
+    specifier = ",".join(dict.fromkeys(one.what.specifier for one in several if one.what.specifier))
+    return Unmet(found.name if found else name, problem, specifier, blamed[0].by, found, effect, severity)
+
+
+def _missed(found: Distribution, effect: Effect) -> bool:
+    """Whether files are gone that something misses."""
+    names = (posixpath.basename(file.path) for file in found.damaged)
+    return any(effect.spare is None or not re.fullmatch(effect.spare, name) for name in names)
+
+
+def _is_absent(situation: Situation, name: str) -> bool:
+    environment = situation.environment
+    return environment is not None and name in environment.not_installed
+
+
+def _judged_elsewhere(one: Required) -> bool:
+    """Whether another check compares these versions."""
+    if one.what.name == "torch":
+        return one.by.name in _PINNED_TO_TORCH
+    return one.what.name in TRITONS or one.what.name.startswith("nvidia-")
+
+
+def _by_its_records(situation: Situation, by: Distribution) -> bool:
+    """Whether what a package requires is installed as its records say. conda, distributions and images bring it under
+    other names: there only an import that failed counts."""
+    torch = situation.torch
+    if torch is None:
+        return by.installer != "conda"
+    if torch.trial.value is not None and not torch.trial.value.ok:
+        return True
+    return by.installer != "conda" and torch.origin in (*FROM_AN_INDEX, "nightly", "amd")
+
+
+def _severity(situation: Situation, problem: Problem, effect: Effect, found: Distribution | None) -> Severity | None:
+    torch = situation.torch
+    if effect.breaks == "import":
+        return "warning" if effect.package == "torch" and _imported(torch) else "error"
+    if effect.breaks == "nothing":
+        return None
+    if effect.breaks == "part" or torch is None:
+        return "warning"
+    if torch.needs_libraries:
+        return "error"
+    if problem == "absent":
+        # Where none of NVIDIA's wheels is installed, the libraries come from the system, and were found there.
+        return "warning" if _has_nvidia_wheels(situation) else None
+    computed = bool(situation.usable) and all(situation.computed(gpu) for gpu in situation.usable)
+    return "warning" if computed else "error"
+
+
+def _imported(torch: Torch | None) -> bool:
+    trial = torch.trial.value if torch else None
+    return bool(trial and trial.ok)
+
+
+def _has_nvidia_wheels(situation: Situation) -> bool:
+    listed = situation.environment.distributions.value if situation.environment else None
+    return any(distribution.name.startswith("nvidia-") for distribution in listed or ())
+
+
+def _damaged_extras(situation: Situation, listed: dict[str, Distribution], known: set[str]) -> Iterator[Unmet]:
+    """What torch uses without requiring it, and what is installed but damaged."""
+    for row in situation.matrix.tables.requirement_uses:
+        found, by = listed.get(row.requires), listed.get(row.package)
+        if row.optional and by and found and found.damaged and found.name not in known:
+            effect = Effect(row.breaks, row.package, row.part)
+            yield Unmet(found.name, "damaged", "", by, found, effect, "warning")
+
+
+def explains(situation: Situation, names: Iterable[str]) -> bool:
+    """Whether an unmet requirement explains an error that names these modules or libraries."""
+    tops = {name.partition(".")[0] for name in names} | set(names)
+    problems = [one for one in unmet(situation) if one.severity == "error"]
+    libraries = any(".so" in name for name in names) and any(one.name.startswith("nvidia-") for one in problems)
+    return libraries or any(not tops.isdisjoint(one.modules) for one in problems)

@@ -1,0 +1,90 @@
+"""The system that a person names: kernel, distribution, processor, container, kernel log."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpudoctor.host import InputError
+from gpudoctor.host.given_file import read_given
+from gpudoctor.intake.described_gpus import SOURCE
+from gpudoctor.intake.described_torch import plain_version
+from gpudoctor.machine import Fact, KernelLog, Os, System, absent, known, unknown
+from gpudoctor.probes.container import KINDS
+from gpudoctor.probes.kernel_log import log_of_text
+from gpudoctor.probes.wsl_jetson import is_wsl_kernel
+
+if TYPE_CHECKING:
+    from gpudoctor.intake.description import Description
+    from gpudoctor.matrix.questions import Matrix
+
+_PROCESSORS = {"amd64": "x86_64", "x86_64": "x86_64", "x86-64": "x86_64", "arm64": "aarch64", "aarch64": "aarch64"}
+_DISTRIBUTION = (
+    r"(?P<name>[a-z][a-z /_!.-]*?)"
+    r"(?:[ :_-]*v?(?P<version>\d[\w.]*)(?: ?lts)?(?: ?\([\w .]+\)| [a-z]+)?|:(?P<code>[a-z]+))?"
+)
+_LOG_LIMIT = 64 << 20
+
+
+def described_system(system: System, description: Description, matrix: Matrix) -> System:
+    """The system with what is described of it. Raises InputError."""
+    if description.kernel:
+        release = plain_version("--kernel", description.kernel)
+        wsl = known(release, SOURCE) if is_wsl_kernel(release) else absent(SOURCE, "no kernel of WSL")
+        system = replace(system, kernel=known(release, SOURCE), wsl=wsl)
+    if description.os:
+        system = replace(
+            system, os=known(_os(description.os, matrix), SOURCE), libc=unknown("as that release has it", SOURCE)
+        )
+    if description.platform:
+        system = replace(system, arch=known(_processor(description.platform), SOURCE))
+    if description.container:
+        system = replace(system, container=_container(description.container))
+    return system
+
+
+def _os(text: str, matrix: Matrix) -> Os:
+    """ "ubuntu-22.04", and as people write it: "Ubuntu 22.04 LTS", "rocky linux 9.4", "pop!_os-22.04"."""
+    found = re.fullmatch(_DISTRIBUTION, text.strip().lower())
+    name, version = (found["name"], found["version"] or found["code"] or "") if found else ("", "")
+    if re.match(r"(windows|win\d|macos|mac os|os ?x|darwin)", name):
+        raise InputError(f"--os {text!r}: gpudoctor checks Linux and WSL2 (--kernel ...-microsoft-standard-WSL2)")
+    row = matrix.distribution_named(name)
+    near = matrix.distributions_near(name) if row is None else ()
+    if near or not re.fullmatch(r"[a-z][a-z0-9_-]*", row.id if row else name):
+        hint = f"; did you mean {' or '.join(near)}?" if near else ""
+        raise InputError(f"--os {text!r}: write the distribution's id and version, such as ubuntu-22.04{hint}")
+    return Os(id=row.id if row else name, version=version, like=row.like if row else (), name=text)
+
+
+def _processor(platform: str) -> str:
+    system, _, processor = platform.lower().rpartition("/")
+    processor = processor.removeprefix("linux-")
+    if system not in ("", "linux") or processor not in _PROCESSORS:
+        raise InputError(
+            f"--platform {platform!r}: gpudoctor checks Linux on x86-64 and aarch64; write linux/amd64 or linux/arm64"
+        )
+    return _PROCESSORS[processor]
+
+
+def _container(kind: str) -> Fact[str]:
+    if kind == "none":
+        return absent(SOURCE)
+    if kind not in KINDS:
+        raise InputError(f"--container {kind!r}: choose from none, {', '.join(KINDS)}")
+    return known(kind, SOURCE)
+
+
+def described_log(path: str, matrix: Matrix) -> Fact[KernelLog]:
+    """The kernel log in a file, in any form that `dmesg`, the journal or syslog writes. Raises InputError."""
+    try:
+        content = read_given("/dev/stdin" if path == "-" else path, _LOG_LIMIT, pipes=True)
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"--kernel-log {path}: cannot be read: {said.lower()}") from None
+    if len(content) > _LOG_LIMIT:
+        raise InputError(f"--kernel-log {path}: larger than {_LOG_LIMIT >> 20} MiB; give the end of it")
+    source = "stdin" if path == "-" else path
+    return known(log_of_text(content.decode("utf-8", "replace"), matrix.tables.log_patterns, source), source)

@@ -1,0 +1,166 @@
+"""The torch, the Python and the packages that a person names."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpudoctor.host import InputError
+from gpudoctor.intake.described_gpus import SOURCE
+from gpudoctor.machine import Distribution, Gpu, Machine, Torch, TorchCopy
+from gpudoctor.matrix.torch_builds import cuda_of
+from gpudoctor.matrix.versions import figures, local_version, minor, public_version
+from gpudoctor.situation import Situation
+from gpudoctor.situation.nvidia_driver import driver_verdict
+
+if TYPE_CHECKING:
+    from gpudoctor.machine import TorchOrigin
+    from gpudoctor.matrix.questions import Matrix
+
+USUAL_PYTHON = "3.12"
+_VERSION = r"\d+(?:\.[0-9A-Za-z]+)*(?:[-+~_][0-9A-Za-z.+~_-]*)?"
+_NGC = r"(?:^|\.)nv(\d\d\.\d\d)"
+_ALPHA = r"\da\d+$"
+
+
+def plain_version(option: str, text: str) -> str:
+    """The text, if it is a version. Raises InputError."""
+    if not re.fullmatch(_VERSION, text) or len(text) > 100:
+        raise InputError(f"{option} {text!r}: not a version")
+    return text
+
+
+def torch_of(text: str, machine: Machine, matrix: Matrix) -> tuple[Torch, tuple[str, ...]]:
+    """The torch that a version names, and what had to be assumed of it. Without a local part it is the package
+    index's build for the platform. Raises InputError for one that there cannot be."""
+    said = re.sub(r"[ _-](?=(?:cu|rocm)\d|cpu$|xpu$)", "+", text.lower().removeprefix("torch==").removeprefix("v"))
+    version = plain_version("--torch", said)
+    public, local = public_version(version), local_version(version)
+    if re.fullmatch(r"\d+\.\d+", public):
+        public += ".0"  # as pip reads it
+    if image := re.search(_NGC, local):
+        return _from_nvidia(f"{public}+{local}", image[1], machine, matrix)
+    if local.startswith("git") or (re.search(_ALPHA, public) and not local.startswith("rocm")):
+        return _from_source(f"{public}+{local}".rstrip("+"), machine, matrix)
+    local = local or _index_build(text, public, machine.system.platform, matrix)
+    # Some builds have an appendix: cpu.cxx11.abi, cu124.pypi.cudnn, and a commit in AMD's own.
+    form = re.match(r"(cpu|xpu|cu\d{2,}|rocm\d+(?:\.\d+)+)(?=$|[.-]|rc|a\d)", local)
+    build = form[1] if form else ""
+    _check_build(text, public, build, machine.system.platform, matrix)
+    rocm = build.removeprefix("rocm") if build.startswith("rocm") else None
+    torch = _torch(f"{public}+{local}", _origin(version), build=build, cuda=cuda_of(build), rocm=rocm)
+    return torch, ()
+
+
+def _torch(
+    version: str, origin: TorchOrigin, *, build: str | None = None, cuda: str | None = None, rocm: str | None = None
+) -> Torch:
+    return Torch(
+        version=version,
+        build=build,
+        cuda=cuda,
+        hip=rocm,
+        rocm=rocm,
+        origin=origin,
+        copies=(TorchCopy(path="torch", version=version, via="site"),),
+        has_cuda_libraries=build not in ("cpu", "xpu"),
+        own_hsa_runtime=True if rocm else None,
+        source=SOURCE,
+    )
+
+
+def _origin(version: str) -> TorchOrigin:
+    public, local = public_version(version), local_version(version)
+    if not local:
+        return "pypi"
+    if ".dev" in public:
+        return "nightly"
+    # AMD's own wheels name a commit, or all three numbers of their ROCm; the index did so for few.
+    numbers = figures(local)
+    named = re.search(r"git|lw|\da\d|rc", local) or re.search(_ALPHA, public)
+    amd = local.startswith("rocm") and (named or (len(numbers) > 2 and numbers >= (6, 3)))
+    return "amd" if amd else "download.pytorch.org"
+
+
+def _index_build(text: str, public: str, platform: str, matrix: Matrix) -> str:
+    build = matrix.pypi_build(public, platform)
+    if build is None:
+        raise InputError(
+            f"--torch {text}: which build the package index has of it for {platform} is not known (newest known: "
+            f"{matrix.newest_torch()}); name the build, such as {public}+cu128"
+        )
+    return build
+
+
+def _check_build(text: str, public: str, build: str, platform: str, matrix: Matrix) -> None:
+    """Raise InputError for a build that there cannot be: of no CUDA or ROCm release, or of another form."""
+    cuda, rocm = cuda_of(build), build.removeprefix("rocm") if build.startswith("rocm") else None
+    if build in ("cpu", "xpu") or (cuda and matrix.is_cuda(cuda)) or (rocm and matrix.is_rocm(rocm)):
+        return
+    maker = "CUDA" if cuda else "ROCm" if rocm else ""
+    what = f"{maker} {cuda or rocm} is not known" if maker else f"+{local_version(text)} is no build that is known"
+    published = matrix.published_builds(public, platform)
+    of = f"torch {public} has" if published else "builds are named"
+    raise InputError(f"--torch {text}: {what}; {of} {', '.join(published) or 'cpu, cu128, rocm6.4 ...'}")
+
+
+def _from_nvidia(version: str, image: str, machine: Machine, matrix: Matrix) -> tuple[Torch, tuple[str, ...]]:
+    """A torch of NVIDIA's: of an NGC image, or for Jetson."""
+    cuda = matrix.ngc_cuda(image)
+    origin: TorchOrigin = "jetson" if machine.system.jetson.known else "ngc"
+    return _torch(version, origin, build=f"cu{cuda.replace('.', '')}" if cuda else None, cuda=cuda), ()
+
+
+def _from_source(version: str, machine: Machine, matrix: Matrix) -> tuple[Torch, tuple[str, ...]]:
+    """A torch that its user built: for the GPUs that are here, with a toolkit that the driver runs."""
+    vendors = {gpu.vendor for gpu in machine.gpus}
+    if vendors == {"amd"}:
+        release = matrix.tables.rocm_releases[-1].version
+        return _torch(version, "source", rocm=release), (f"ROCm {release} of that torch",)
+    if vendors == {"nvidia"}:
+        cuda = _toolkit(machine.gpus, machine, matrix)
+        return _torch(version, "source", cuda=cuda), (f"CUDA {cuda} of that torch",) if cuda else ()
+    return _torch(version, "source"), ()
+
+
+def _toolkit(gpus: tuple[Gpu, ...], machine: Machine, matrix: Matrix) -> str | None:
+    """The newest CUDA that the driver runs and that compiles for the GPUs."""
+    rows = [row for gpu in gpus if (row := matrix.capability(gpu.arch.value or ""))]
+    releases = {row.cuda for row in matrix.tables.cuda_toolkits if not row.update}
+    able = [
+        cuda
+        for cuda in releases
+        if all(minor(row.first_cuda) <= minor(cuda) <= minor(row.last_cuda or cuda) for row in rows)
+        and driver_verdict(Situation(machine, matrix), cuda) in ("serves", "unknown")
+    ]
+    return max(able, key=figures, default=None)
+
+
+def python_of(text: str) -> str:
+    """The described Python. Raises InputError."""
+    if not re.fullmatch(r"3\.\d{1,2}t?", text):
+        raise InputError(f"--python-version {text!r}: write it like 3.12 (3.13t for a free-threaded one)")
+    return text
+
+
+def python_for(torch: Torch | None, matrix: Matrix, platform: str) -> str:
+    """The Python to assume: the usual one, or the nearest that the torch has a wheel for."""
+    row = matrix.build_of(torch, platform) if torch else None
+    plain = [python for python in row.pythons if not python.endswith("t")] if row else []
+    if not plain or USUAL_PYTHON in plain:
+        return USUAL_PYTHON
+    return min(plain, key=lambda python: abs(figures(python)[1] - figures(USUAL_PYTHON)[1]))
+
+
+def packages_of(texts: tuple[str, ...]) -> tuple[Distribution, ...]:
+    """The described packages. Raises InputError."""
+    found = {}
+    for text in texts:
+        name, equals, version = (part.strip() for part in text.partition("=="))
+        if not equals or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+            raise InputError(f"--package {text!r}: write NAME==VERSION, such as numpy==2.1.0")
+        name = re.sub(r"[-_.]+", "-", name).lower()
+        if name == "torch":
+            raise InputError(f"--package {text!r}: --torch {version} describes the torch")
+        found[name] = Distribution(name=name, version=plain_version("--package", version), path=SOURCE)
+    return tuple(found.values())

@@ -1,0 +1,150 @@
+"""What torch and other GPU packages require: which of it is installed, and whether its files are there.
+
+Only the distributions of that closure are opened, some 25 of 120. Of a RECORD, which may have thousands of lines,
+only what makes a package importable is compared with the disk: the first file of each package and of those in it, a
+module that stands alone, and libraries. Other files, such as tests, may be deleted to save room.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterable, Iterator
+from itertools import pairwise
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpudoctor.dependencies import closure, find_one, marker_environment
+from gpudoctor.host import Host
+from gpudoctor.machine import DamagedFile, Distribution
+from gpudoctor.probes.distributions import JUDGED, with_details
+from gpudoctor.probes.import_path import Folder, ImportPath
+
+_RECORD_LIMIT = 4 << 20
+_MOST_FILES = 2000
+_MOST_REPORTED = 20
+_FIRST_FILE = b"/__init__.py,"
+_ALONE = rb"\n([^/,\n]+\.py),[^,\n]*,([1-9]\d*)"
+_REST = re.compile(rb"((?:\.\d+)*),?[^,\n]*,(\d{1,15})(?:\r?\n|$)")
+_LEFT_OUT = re.compile(rb"(^|/)(tests?|testing|examples?|benchmarks?)(/|$)|\.\./")
+_DEPTH = 1
+"""Packages in a package whose first file is looked at."""
+
+
+class Checked(Struct, frozen=True):
+    """All distributions, those of the closure with what was read of them, and what that closure lacks."""
+
+    distributions: tuple[Distribution, ...]
+    not_installed: tuple[str, ...]
+
+
+def required_packages(
+    host: Host,
+    path: ImportPath,
+    distributions: tuple[Distribution, ...],
+    *,
+    packages: Collection[str],
+    python: str | None,
+    elsewhere: Collection[str] = (),
+) -> Checked:
+    """Follow what `packages` require, as far as they are installed. `elsewhere` are names that another package
+    manager has."""
+    listed = {distribution.name: distribution for distribution in distributions}
+    opened: dict[str, Distribution] = {}
+
+    def find(name: str) -> Distribution | None:
+        if name not in opened and name in listed:
+            found = listed[name]
+            whole = found if name in JUDGED or not found.path else with_details(host, found)
+            opened[name] = whole if name == "torch" else _with_damage(host, whole)
+        return opened.get(name)
+
+    uname = host.uname().value
+    environment = marker_environment(python, uname.machine if uname else "x86_64")
+    roots = sorted(JUDGED.union(packages))
+    required = closure(roots, find, environment)
+    for name in roots:
+        find(name)
+    names = sorted({one.what.name for one in required})
+    lacking = [name for name in names if find_one(name, find) is None and name not in elsewhere]
+    if not _complete(host, path) or (len(lacking) == len(names) and not host.live):
+        lacking = []  # a recording that holds the record of torch, and nothing of what it requires
+    return Checked(
+        distributions=tuple(opened.get(distribution.name, distribution) for distribution in distributions),
+        not_installed=tuple(
+            name for name in lacking if name not in elsewhere and not _has_module(path.folders, name)
+        ),
+    )
+
+
+def _complete(host: Host, path: ImportPath) -> bool:
+    """Whether what is in none of the listed folders certainly does not exist: a recording may hold only a part."""
+    folders = path.folders
+    return bool(folders) and not path.unreadable and all(host.missing(folder.path).absent for folder in folders)
+
+
+def _has_module(folders: Iterable[Folder], name: str) -> bool:
+    """Whether a folder of the import path has a module of that name, recorded or not."""
+    if name.startswith("nvidia-"):
+        return False  # libraries, in a folder that several of them share
+    module = name.replace("-", "_")
+    return any(
+        found == module or (found.startswith(f"{module}.") and found.endswith((".py", ".so", ".pyc")))
+        for folder in folders
+        for found in map(str.lower, folder.names)
+    )
+
+
+# --- a RECORD against the disk -------------------------------------------------------------------------
+
+
+def _with_damage(host: Host, distribution: Distribution) -> Distribution:
+    content = (
+        host.data(posixpath.join(distribution.path, "RECORD"), _RECORD_LIMIT).value if distribution.path else None
+    )
+    if content is None:
+        return distribution
+    site = posixpath.dirname(distribution.path)
+    looked_at, damaged = 0, []
+    for name in _looked_at(b"\n" + content):
+        looked_at += 1
+        problem = _problem(host, posixpath.join(site, name))
+        if problem is not None:
+            damaged.append(problem)
+        if looked_at == _MOST_FILES:
+            break
+    if not damaged:
+        return distribution
+    gone = [file for file in damaged if file.problem == "missing"]
+    return replace(distribution, damaged=tuple(damaged[:_MOST_REPORTED]), emptied=len(gone) == looked_at)
+
+
+def _looked_at(content: bytes) -> Iterator[str]:
+    """Paths. An empty file is none that a package cannot do without."""
+    packages = [(path, size) for path, size in _lines(content, _FIRST_FILE) if path.count(b"/") <= _DEPTH + 1]
+    alone = re.findall(_ALONE, content) if not packages else []
+    found = (*packages, *_lines(content, b".so"), *((path, int(size)) for path, size in alone))
+    for path, size in found:
+        if size and not _LEFT_OUT.search(path):
+            yield path.decode("utf-8", "replace")
+
+
+def _lines(content: bytes, mark: bytes) -> Iterator[tuple[bytes, int]]:
+    """Path and size of each line with `mark` in its path. Splitting there is many times faster than to look at every
+    line: most are of no interest."""
+    pieces = content.split(mark)
+    for before, after in pairwise(pieces):
+        begin = before[before.rfind(b"\n") + 1 :]
+        rest = _REST.match(after)
+        if rest is not None and begin and not re.search(rb'[",]', begin):
+            yield begin + mark.rstrip(b",") + rest[1], int(rest[2])
+
+
+def _problem(host: Host, path: str) -> DamagedFile | None:
+    found = host.stat(path)
+    if found.value is not None:
+        return DamagedFile(path=path, problem="truncated") if found.value.size == 0 else None
+    if not found.absent or (path.endswith(".py") and host.exists(f"{path}c")):
+        return None  # an image may ship bytecode only
+    return DamagedFile(path=path, problem="missing")

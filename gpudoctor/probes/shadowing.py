@@ -1,0 +1,116 @@
+"""Modules that Python imports in place of those that torch needs: a queue.py of one's own, a folder triton/.
+
+sys.path begins with the folder of the program (or the working folder), then PYTHONPATH; the standard library and the
+installed packages follow. Only the names of files are compared. A package with a record beside it is another install,
+which other checks judge.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from gpudoctor.dependencies import normalised
+from gpudoctor.host import Host
+from gpudoctor.machine import WORKING_FOLDER, Fact, ShadowingModule, Torch
+from gpudoctor.matrix.versions import package_matches
+from gpudoctor.probes.import_path import Folder
+from gpudoctor.probes.python_layout import Layout
+from gpudoctor.probes.surroundings import Surroundings
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import ImportedModules
+
+_MOST = 20
+
+
+def shadowing_modules(
+    around: Surroundings, torch: Fact[Torch], rows: Iterable[ImportedModules]
+) -> tuple[ShadowingModule, ...]:
+    """The first 20 of them, in the order of sys.path."""
+    if torch.value is None:
+        return ()
+    version = torch.value.version
+    wanted = {
+        name: row for row in rows if not row.torch or package_matches(row.torch, version) for name in row.modules
+    }
+    return tuple(one for one, _ in zip(_found(around, wanted), range(_MOST), strict=False))
+
+
+def _found(around: Surroundings, wanted: dict[str, ImportedModules]) -> Iterator[ShadowingModule]:
+    folders = (*_working_folder(around), *around.path.folders)
+    first = around.environ.get("PYTHONPATH", "").split(":")
+    for place, folder in enumerate(folders):
+        names = {stem for name in folder.names if (stem := name.partition(".")[0]) in wanted}
+        before_library = folder.via in (WORKING_FOLDER, "PYTHONPATH") or folder.path in first
+        for name in sorted(names):
+            row = wanted[name]
+            if row.standard and not before_library:
+                continue
+            path = provider(around.host, folder, name)
+            if path is None:
+                continue
+            hidden = (
+                _in_standard_library(around, folder, name)
+                if row.standard
+                else _behind(around, folder, folders[place + 1 :], name, row.package or name)
+            )
+            if hidden is not None:
+                yield ShadowingModule(
+                    name=name,
+                    path=path,
+                    via=folder.via,
+                    hides=hidden,
+                    standard=row.standard,
+                    at_import=row.at_import,
+                )
+
+
+def _working_folder(around: Surroundings) -> tuple[Folder, ...]:
+    """Where programs are likely to be started: PYTHONSAFEPATH keeps Python from importing from there."""
+    here = around.host.working_folder()
+    known = {folder.path for folder in around.path.folders}
+    if here is None or here in known or around.environ.get("PYTHONSAFEPATH"):
+        return ()
+    names = around.host.names(here).value
+    return (Folder(path=here, via=WORKING_FOLDER, names=frozenset(names)),) if names else ()
+
+
+def provider(host: Host, folder: Folder, name: str) -> str | None:
+    """What Python imports by that name from a folder; a folder without __init__.py gives way to any module."""
+    if name in folder.names:
+        package = posixpath.join(folder.path, name)
+        if any(host.exists(posixpath.join(package, begin)) for begin in ("__init__.py", "__init__.pyc")):
+            return package
+    for ending in (".py", ".pyc", ".so", ".abi3.so"):
+        if name + ending in folder.names:
+            return posixpath.join(folder.path, name + ending)
+    return None
+
+
+def _in_standard_library(around: Surroundings, folder: Folder, name: str) -> str | None:
+    """The module's file there; None if it is compiled into the interpreter, which takes precedence over any file."""
+    for library in _standard_folders(around.layout):
+        if around.host.resolve(library) == around.host.resolve(folder.path):
+            return None
+        for path in (f"{library}/{name}.py", f"{library}/{name}/__init__.py"):
+            if around.host.exists(path):
+                return path
+        compiled = f"{library}/lib-dynload"
+        for entry in around.host.names(compiled).value or ():
+            if entry.startswith(f"{name}.") and entry.endswith(".so"):
+                return posixpath.join(compiled, entry)
+    return None
+
+
+def _standard_folders(layout: Layout) -> tuple[str, ...]:
+    return tuple(posixpath.join(layout.base_prefix, lib, f"python{layout.python}") for lib in ("lib", "lib64"))
+
+
+def _behind(around: Surroundings, folder: Folder, further: tuple[Folder, ...], name: str, package: str) -> str | None:
+    """The installed package that a module stands before; None if it was installed itself."""
+    records = (record.partition("-")[0] for record in folder.names if record.endswith((".dist-info", ".egg-info")))
+    if not further or normalised(package) in {normalised(record.removesuffix(".egg")) for record in records}:
+        return None
+    return next((path for later in further if (path := provider(around.host, later, name))), None)

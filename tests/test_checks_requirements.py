@@ -1,0 +1,253 @@
+"""What torch and other GPU packages require and lack; interrupted installs of torch."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.host import LiveHost
+from gpudoctor.machine import ImportTrial, known
+from gpudoctor.planner.plan import fixes_for
+from gpudoctor.probes.python_environment import probe_environment
+from gpudoctor.situation import Situation
+from tests.support.check_cases import matrix
+from tests.support.environments import write_distribution, write_torch, write_venv
+from tests.support.judging import finding, remedies, severity, told
+from tests.support.machines import change, nvidia_gpu, nvidia_machine, with_environment
+
+REQUIRES = (
+    "typing-extensions>=4.10.0",
+    "sympy>=1.13.3",
+    'triton==3.5.1; platform_system == "Linux"',
+    'nvidia-cudnn-cu12==9.10.2.21; platform_system == "Linux" and platform_machine == "x86_64"',
+    'nvidia-nvtx-cu12==12.8.90; platform_system == "Linux"',
+    'colorama; sys_platform == "win32"',
+    'optree>=0.13.0; extra == "optree"',
+)
+PACKAGES = (
+    ("typing-extensions", "4.16.0", (), {"typing_extensions.py": "#"}),
+    ("sympy", "1.14.0", ("mpmath<1.4,>=1.1.0",), {"sympy/__init__.py": "#", "sympy/core/__init__.py": "#"}),
+    ("mpmath", "1.3.0", (), {"mpmath/__init__.py": "#", "mpmath/tests/__init__.py": "#"}),
+    ("triton", "3.5.1", (), {"triton/__init__.py": "#", "triton/_C/libtriton.so": b"x"}),
+    (
+        "nvidia-cudnn-cu12",
+        "9.10.2.21",
+        (),
+        {"nvidia/__init__.py": "", **{f"nvidia/cudnn/lib/libcudnn{n}.so.9": b"x" for n in ("", "_ops")}},
+    ),
+    ("nvidia-nvtx-cu12", "12.8.90", (), {"nvidia/nvtx/lib/libnvToolsExt.so.1": b"x"}),
+    ("numpy", "2.3.4", (), {"numpy/__init__.py": "#", "numpy/_core/__init__.py": "#"}),
+)  # fmt: skip
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A venv with torch 2.9.1 from the package index and all that it requires."""
+    folder = write_venv(tmp_path / "venv")
+    write_torch(folder, dist_version="2.9.1", requires=REQUIRES)
+    for name, version, requires, files in PACKAGES:
+        write_distribution(folder, name, version, requires=requires, files=files)
+    return folder
+
+
+def machine(site: Path, trial: ImportTrial | None = None):
+
+    prefix = str(site.parents[2])
+    environment = probe_environment(LiveHost(), prefix, {}, matrix().gpu_packages)
+    found = change(nvidia_machine(nvidia_gpu()), environment=environment)
+    if trial is None:
+        return found
+    torch = environment.value.torch
+    return with_environment(found, torch=change(torch, value=change(torch.value, trial=known(trial, "import torch"))))
+
+
+def remove(site: Path, name: str) -> None:
+    record = next(site.glob(f"{name.replace('-', '_')}-*.dist-info"))
+    for line in (record / "RECORD").read_text().splitlines():
+        (site / line.partition(",")[0]).unlink(missing_ok=True)
+    shutil.rmtree(record, ignore_errors=True)
+    if "-" not in name:
+        shutil.rmtree(site / name, ignore_errors=True)
+
+
+def replace_by(site: Path, name: str, version: str) -> None:
+    record = next(site.glob(f"{name.replace('-', '_')}-*.dist-info"))
+    shutil.rmtree(record)
+    write_distribution(site, name, version)
+
+
+def test_an_environment_that_has_it_all_is_silent(site):
+    assert told(machine(site), "GPD432") == []
+
+
+@pytest.mark.parametrize(
+    ("broken", "weight", "fix"),
+    [
+        ("typing-extensions", "error", "ReplacePackage typing-extensions>=4.10.0"),
+        ("sympy", "warning", "ReplacePackage sympy>=1.13.3"),
+        ("mpmath", "warning", "ReplacePackage mpmath<1.4,>=1.1.0"),
+        ("triton", "warning", "ReplacePackage triton==3.5.1"),
+        ("nvidia-cudnn-cu12", "warning", "ReplacePackage nvidia-cudnn-cu12==9.10.2.21"),
+        ("numpy", None, ""),
+        ("nvidia-nvtx-cu12", None, ""),
+    ],
+)
+def test_what_is_not_installed(site, broken, weight, fix):
+    remove(site, broken)
+    assert severity(machine(site), "requirements-incomplete") == weight
+    if weight:
+        assert remedies(machine(site), "requirements-incomplete") == [fix]
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "weight"),
+    [
+        ("typing-extensions", "4.5.0", "error"),
+        ("sympy", "1.12", "warning"),
+        ("mpmath", "1.4.1", "warning"),
+        ("mpmath", "1.2.0", None),
+        ("triton", "3.6.0", None),
+        ("nvidia-cudnn-cu12", "9.15.0.1", None),
+    ],
+)
+def test_what_is_installed_in_another_version(site, name, version, weight):
+    replace_by(site, name, version)
+    assert severity(machine(site), "requirements-incomplete") == weight
+
+
+@pytest.mark.parametrize(
+    ("gone", "weight"),
+    [
+        ("nvidia/cudnn", "error"),
+        ("nvidia/cudnn/lib/libcudnn_ops.so.9", "error"),
+        ("nvidia/__init__.py", None),
+        ("nvidia/nvtx", None),
+        ("typing_extensions.py", "error"),
+        ("sympy/core", "warning"),
+        ("numpy/_core", "warning"),
+        ("mpmath/tests", None),
+    ],
+)
+def test_what_is_recorded_and_gone(site, gone, weight):
+    path = site / gone
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert severity(machine(site), "requirements-incomplete") == weight
+
+
+def test_a_file_that_was_emptied_is_gone(site):
+    (site / "sympy/__init__.py").write_text("")
+    assert remedies(machine(site), "requirements-incomplete") == ["ReinstallPackage sympy1.14.0"]
+
+
+def test_a_module_without_a_record_is_there(site):
+    shutil.rmtree(next(site.glob("typing_extensions-*.dist-info")))
+    assert told(machine(site), "GPD432") == []
+
+
+def test_an_image_whose_nvidia_libraries_come_from_the_system_is_silent(site):
+    for name in ("nvidia-cudnn-cu12", "nvidia-nvtx-cu12"):
+        remove(site, name)
+    assert told(machine(site), "GPD432") == []
+
+
+def test_conda_brings_its_own_names_unless_the_import_fails(site):
+    remove(site, "typing-extensions")
+    (next(site.glob("torch-*.dist-info")) / "INSTALLER").write_text("conda\n")
+    assert told(machine(site), "GPD432") == []
+    failed = ImportTrial(ok=False, error="ModuleNotFoundError: No module named 'typing_extensions'")
+    assert [slug for slug, _ in told(machine(site, failed)) if slug.startswith(("req", "torch-import"))] == [
+        "requirements-incomplete"
+    ]
+
+
+def test_all_problems_are_one_with_a_command_for_each_kind(site):
+
+    remove(site, "typing-extensions")
+    remove(site, "mpmath")
+    shutil.rmtree(site / "nvidia/cudnn")
+    (site / "sympy/__init__.py").unlink()
+    broken = machine(site)
+    found = finding(broken, "requirements-incomplete")
+    assert found.severity == "error"
+    steps = fixes_for(found, Situation(broken, matrix()))[0].steps
+    commands = [step.argv[step.argv.index("install") + 1 :] for step in steps]
+    assert commands[0] == ("typing-extensions>=4.10.0", "mpmath<1.4,>=1.1.0")
+    assert set(commands[1]) >= {"--no-deps", "nvidia-cudnn-cu12==9.10.2.21", "sympy==1.14.0"}
+    assert len(commands) == 2
+
+
+def test_a_rocm_torch_has_its_triton_under_another_name(site):
+    remove(site, "triton")
+    write_distribution(site, "pytorch-triton-rocm", "3.5.1")
+    assert told(machine(site), "GPD432") == []
+
+
+def test_torchvision_without_pillow_is_an_error_of_torchvision(site):
+    write_distribution(site, "torchvision", "0.24.1", requires=("numpy", "pillow!=8.3.*,>=5.3.0", "torch==2.9.1"))
+    assert "`import torchvision` fails" in finding(machine(site), "requirements-incomplete").message
+
+
+def test_what_setuptools_brings_for_itself_is_not_installed(site):
+    vendored = site / "setuptools/_vendor"
+    write_distribution(site, "setuptools", "84.2.1", files={"setuptools/__init__.py": "#"})
+    write_distribution(vendored, "typing-extensions", "4.12.2", files={"typing_extensions.py": "#"})
+    (site / "distutils-precedence.pth").write_text("import os; var = 'SETUPTOOLS_USE_DISTUTILS'\n")
+    remove(site, "typing-extensions")
+    assert severity(machine(site), "requirements-incomplete") == "error"
+
+
+# --- interrupted installs ------------------------------------------------------------------------------------
+
+
+def record(site: Path) -> Path:
+    return next(site.glob("torch-*.dist-info"))
+
+
+def test_a_torch_without_record_is_written_over_itself(site):
+    (record(site) / "RECORD").unlink()
+    found = machine(site)
+    assert severity(found, "torch-install-interrupted") == "warning"
+    failed = machine(site, ImportTrial(ok=False, signal="SIGBUS"))
+    assert severity(failed, "torch-install-interrupted") == "error"
+
+
+def _command(found) -> tuple[str, ...]:
+
+    return fixes_for(finding(found, "torch-install-interrupted"), Situation(found, matrix()))[0].steps[0].argv
+
+
+def test_pip_cannot_uninstall_without_record(site):
+    write_distribution(site, "pip", "25.0")
+    (record(site) / "RECORD").unlink()
+    assert _command(machine(site))[-3:] == ("--ignore-installed", "--no-deps", "torch==2.9.1")
+
+
+def test_a_torch_without_metadata_or_without_dist_info(site):
+    (record(site) / "METADATA").unlink()
+    assert severity(machine(site), "torch-install-interrupted") == "warning"
+    shutil.rmtree(record(site))
+    assert severity(machine(site), "torch-install-interrupted") == "warning"
+
+
+@pytest.mark.parametrize("case", ["folder", "dist-info", "~orch"])
+def test_what_is_left_of_a_torch_is_an_error(site, case):
+    if case == "folder":
+        shutil.rmtree(record(site))
+        (site / "torch/__init__.py").unlink()
+    elif case == "dist-info":
+        (record(site) / "RECORD").unlink()
+        shutil.rmtree(site / "torch")
+    else:
+        record(site).rename(site / "~orch-2.9.1.dist-info")
+        (site / "torch").rename(site / "~orch")
+    found = [slug for slug, _ in told(machine(site)) if slug.startswith("torch")]
+    assert found == ["torch-install-interrupted"]
+    assert "ReinstallPackage torch" in remedies(machine(site), "torch-install-interrupted")[0]
+
+
+def test_caches_of_an_uninstalled_torch_are_no_remains(site):
+    remove(site, "torch")
+    (site / "torch/__pycache__").mkdir(parents=True)
+    assert severity(machine(site), "torch-install-interrupted") is None

@@ -1,0 +1,218 @@
+"""Real imports that fail in a made-up environment: the first problem, and the package that is installed again."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpudoctor.cli import gpudoctor
+from gpudoctor.host import LiveHost
+from gpudoctor.machine import Machine, SuspectFile
+from gpudoctor.probes.file_owner import Owners, unusable
+from gpudoctor.probes.python_environment import probe_environment
+from gpudoctor.survey import survey
+from tests.support.check_cases import matrix
+from tests.support.environments import shared_library, write_distribution, write_venv
+from tests.support.judging import remedies, told
+from tests.support.smoke_children import PYTHON, TORCH
+
+TAG = PYTHON.replace(".", "")
+
+
+def write_environment(root: Path) -> Path:
+    """A torch that needs `helper`, both installed. Returns site-packages."""
+    site = write_venv(root / "venv", PYTHON, home=str(Path(sys.base_prefix) / "bin"))
+    files = {"torch/__init__.py": "import helper\n" + TORCH, "torch/version.py": "__version__ = '2.9.1+cpu'\n"}
+    write_distribution(site, "torch", "2.9.1+cpu", requires=["helper>=2"], files=files)
+    write_distribution(
+        site, "helper", "2.0", files={"helper/__init__.py": "import helper.part\n", "helper/part.py": ""}
+    )
+    return site
+
+
+def examined(root: Path, level: str | None = None, **variables: str) -> Machine:
+    return survey(
+        LiveHost(variables),
+        matrix(),
+        python=str(root / "venv/bin/python"),
+        level=level,  # type: ignore[arg-type]
+        drivers=False,
+        kernels=False,
+    ).machine
+
+
+def problems(machine: Machine) -> list[str]:
+    return [slug for slug, severity in told(machine) if severity == "error" and slug != "no-gpu"]
+
+
+def test_a_whole_environment_is_imported(tmp_path: Path) -> None:
+    write_environment(tmp_path)
+    machine = examined(tmp_path)
+    assert problems(machine) == []
+    assert machine.level == "static"  # no driver was asked
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "fix"),
+    [
+        ("helper/part.py", None, "ReinstallPackage helper2.0"),
+        ("helper/part.py", "x = (\n", "ReinstallPackage helper2.0"),
+        ("helper/__init__.py", "import os\nos.kill(os.getpid(), 6)\n", "ReinstallPackage helper2.0"),
+        ("helper/__init__.py", "raise ValueError('edited')\n", "ReinstallPackage helper2.0"),
+        ("sitecustomize.py", "import sys\nclass helper: pass\nsys.modules['helper'] = None\n", "Manual"),
+    ],
+)
+def test_the_owner_of_the_file_that_fails_is_installed_again(
+    tmp_path: Path, file: str, content: str | None, fix: str
+) -> None:
+    path = write_environment(tmp_path) / file
+    if content is None:
+        path.unlink()
+    else:
+        path.write_text(content)
+    machine = examined(tmp_path)
+    assert problems(machine) == ["torch-import-fails"]
+    assert remedies(machine, "torch-import-fails") == [fix]
+
+
+def test_a_required_package_that_is_not_there_is_installed_as_it_is_required(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    for path in (*(site / "helper").iterdir(), *(site / "helper-2.0.dist-info").iterdir()):
+        path.unlink()
+    (site / "helper").rmdir()
+    (site / "helper-2.0.dist-info").rmdir()
+    assert remedies(examined(tmp_path), "torch-import-fails") == ["ReplacePackage helper>=2"]
+
+
+def test_a_stale_pyc_without_its_source_is_its_owners(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    (site / "helper/part.py").unlink()
+    (site / "helper/part.pyc").write_bytes(bytes(16))
+    assert remedies(examined(tmp_path), "torch-import-fails") == ["ReinstallPackage helper2.0"]
+
+
+# --- described GPUs ---------------------------------------------------------------------------------------
+
+
+def checked(root: Path, *options: str) -> tuple[int, dict[str, str]]:
+    """Exit code, and the errors by slug, of `check` for a GPU that is not here."""
+    where = ("--python", str(root / "venv/bin/python"), "--gpu", "RTX 4090", "--driver", "580.82.07")
+    result = CliRunner().invoke(gpudoctor, ["check", "--format", "json", *where, *options])
+    report = json.loads(result.stdout)
+    errors = {one["slug"]: one["message"] for one in report["findings"] if one["severity"] == "error"}
+    return report["exit_code"], errors
+
+
+def write_gpu_build(root: Path, first_line: str) -> None:
+    site = write_venv(root / "venv", PYTHON, home=str(Path(sys.base_prefix) / "bin"))
+    version = "__version__ = '2.9.1+cu128'\ncuda = '12.8'\n"
+    body = TORCH.replace("cuda, hip = None, None", "cuda, hip = '12.8', None").replace("2.9.1+cpu", "2.9.1+cu128")
+    files = {"torch/__init__.py": first_line + body, "torch/version.py": version}
+    write_distribution(site, "torch", "2.9.1+cu128", files=files)
+
+
+def test_the_environment_is_imported_for_described_gpus_too(tmp_path: Path) -> None:
+    write_gpu_build(tmp_path, "import os\nos.abort()\n")
+    code, errors = checked(tmp_path)
+    assert (code, list(errors)) == (1, ["torch-import-fails"])
+    assert "SIGABRT" in errors["torch-import-fails"]
+    assert checked(tmp_path, "--level", "static") == (0, {})
+    assert checked(tmp_path, "--torch", "2.9.1+cu128") == (0, {})
+
+
+def test_what_only_this_machine_lacks_is_not_held_against_the_described_one(tmp_path: Path) -> None:
+    write_gpu_build(tmp_path / "sees-no-gpu", "")
+    assert checked(tmp_path / "sees-no-gpu") == (0, {})
+    text = "libcuda.so.1: cannot open shared object file: No such file or directory"
+    write_gpu_build(tmp_path / "no-driver", f"raise ImportError({text!r})\n")
+    assert checked(tmp_path / "no-driver") == (0, {})
+
+
+# --- files -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("x.py", b"", ""),
+        (f"x.cpython-{TAG}-x86_64-linux-gnu.so", shared_library(), ""),
+        ("x.abi3.so", shared_library(), ""),
+        ("x.cpython-31-x86_64-linux-gnu.so", shared_library(), "other-python"),
+        ("x.so", b"\x7fELF\x02\x01\x01" + bytes(11) + b"\xf3\x00" + bytes(44), "other-processor"),
+        ("x.so", b"not a library", ""),
+    ],
+)
+def test_what_an_interpreter_cannot_load(tmp_path: Path, name: str, content: bytes, problem: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    assert unusable(LiveHost(), str(path), PYTHON, os.path.realpath(sys.executable))[0] == problem
+
+
+def test_the_owner_of_a_file_is_the_package_whose_record_lists_it(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    machine = examined(tmp_path, "static")
+    assert machine.environment.value is not None
+    owners = Owners(LiveHost(), machine.environment.value.distributions.value or (), PYTHON, sys.executable)
+    assert owners.of_file(f"{site}/helper/part.py") == SuspectFile(f"{site}/helper/part.py", "helper", "2.0")
+    (site / "helper/part.py").write_text("x = 1\n")
+    assert owners.of_file(f"{site}/helper/part.py").problem == "changed"
+    (site / "helper/more.py").touch()
+    assert owners.of_file(f"{site}/helper/more.py") == SuspectFile(f"{site}/helper/more.py")
+    assert [file.path for file in owners.of_module("helper.part")] == [f"{site}/helper/part.py"]
+    assert owners.of_file(os.__file__).standard
+
+
+# --- modules in the place of others ----------------------------------------------------------------------
+
+
+def shadows(root: Path, **variables: str) -> list[tuple[str, str]]:
+    python = str(root / "venv/bin/python")
+    found = probe_environment(LiveHost(variables), python, variables, modules=matrix().tables.imported_modules).value
+    assert found is not None
+    return [(shadow.name, shadow.via) for shadow in found.shadows]
+
+
+def write(folder: Path, *names: str) -> str:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("x = 1\n")
+    return str(folder)
+
+
+def test_modules_that_stand_before_those_that_torch_imports(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    write_distribution(site, "typing-extensions", "4.15.0", files={"typing_extensions.py": ""})
+    own = write(tmp_path / "own", "queue.py", "logging/__init__.py", "typing_extensions.py", "abc.py")
+    assert sorted(shadows(tmp_path, PYTHONPATH=own)) == [
+        ("logging", "PYTHONPATH"),
+        ("queue", "PYTHONPATH"),
+        ("typing_extensions", "PYTHONPATH"),
+    ]
+    machine = examined(tmp_path, PYTHONPATH=write(tmp_path / "one", "typing.py"))
+    assert problems(machine) == ["module-shadowed"]
+
+
+def test_what_takes_nobodys_place(tmp_path: Path) -> None:
+    site = write_environment(tmp_path)
+    write_distribution(site, "typing-extensions", "4.15.0", files={"typing_extensions.py": ""})
+    write_distribution(site, "dataclasses", "0.8", files={"dataclasses.py": ""})  # behind the standard library
+    other = tmp_path / "target"
+    write_distribution(other, "typing-extensions", "4.16.0", files={"typing_extensions.py": ""})
+    write(other, "queue/data.txt", "my_queue.py", "queue.md", "sympy/notes.py", "sys.py", "numpy.py")
+    assert shadows(tmp_path, PYTHONPATH=str(other)) == []
+
+
+def test_the_working_folder_counts_unless_python_is_told_not_to_look_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_environment(tmp_path)
+    monkeypatch.chdir(write(tmp_path / "project", "random.py", "train.py"))
+    assert shadows(tmp_path) == [("random", "working folder")]
+    assert shadows(tmp_path, PYTHONSAFEPATH="1") == []
+    monkeypatch.chdir(Path(os.__file__).parent)
+    assert shadows(tmp_path) == []
