@@ -31,9 +31,9 @@ from tests.support.machines import (
     nvidia_gpu,
     nvidia_machine,
     torch,
+    with_environment,
     with_stack,
     with_system,
-    with_environment,
 )
 
 EIGHT = tuple(nvidia_gpu("NVIDIA A100-SXM4-80GB", "sm_80", index=n) for n in range(8))

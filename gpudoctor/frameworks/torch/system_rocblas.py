@@ -58,16 +58,18 @@ def _run_as_another(situation: Situation, targets: tuple[str, ...], gpu: Gpu) ->
 
 
 def _other_release(situation: Situation, rocm: SystemRocm, gfx: str) -> Iterator[Fix]:
-    """The ROCm nearest to the installed one whose rocBLAS has the kernels; the newer of two."""
-    rows = [row.rocm for row in situation.matrix.tables.rocm_blas if gfx in (row.rocblas or ())]
-    here = minor(rocm.rocm)
-    newer = min((row for row in rows if minor(row) >= here), key=minor, default=None)
-    older = max((row for row in rows if minor(row) < here), key=minor, default=None)
-    release = newer or older
-    if release and minor(release) == here:
-        text = f"Install the rocBLAS of ROCm {release} for {gfx}: the installed package is for other GPUs."
+    """The missing kernels, if this release has them for the GPU; else the nearest release that has them. A newer one
+    comes first; lists that were read come before derived ones."""
+    here, rows = minor(rocm.rocm), [row for row in situation.matrix.tables.rocm_blas if row.rocblas]
+    own = max((row for row in rows if minor(row.rocm) <= here), key=lambda row: minor(row.rocm), default=None)
+    if own and gfx in (own.rocblas or ()):
+        text = f"Install the rocBLAS of ROCm {rocm.rocm} for {gfx}: the installed package is for other GPUs."
         yield Fix(f"Install the rocBLAS package for {gfx}", (Manual(text, risk="root"),))
-    elif release:
-        last = "" if newer else f" It is the last release whose rocBLAS has kernels for {gfx}."
-        text = f"Install ROCm {release}, or the rocBLAS kernel files (lib/rocblas/library) of that release.{last}"
+        return
+    having = [row for row in rows if gfx in (row.rocblas or ())]
+    having = [row for row in having if row.rocblas_basis != "derived"] or having
+    newer = min((row.rocm for row in having if minor(row.rocm) > here), key=minor, default=None)
+    older = max((row.rocm for row in having if minor(row.rocm) < here), key=minor, default=None)
+    if release := newer or older:
+        text = f"Install ROCm {release}, or the rocBLAS kernel files (lib/rocblas/library) of that release."
         yield Fix(f"Install ROCm {release}, whose rocBLAS has kernels for {gfx}", (Manual(text, risk="root"),))
