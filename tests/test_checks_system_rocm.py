@@ -106,9 +106,9 @@ def test_the_graphics_of_a_processor_beside_a_gpu_are_silent():
 # --- the kernel driver ---
 
 
-@pytest.mark.parametrize(("driver", "expected"), [("6.3.6", "warning"), ("30.20.1", None), ("in-tree", None)])
+@pytest.mark.parametrize(("driver", "expected"), [("6.8.5", "warning"), ("31.40.1", None), ("in-tree", None)])
 def test_the_systems_rocm_outside_the_window_of_the_kernel_driver(driver, expected):
-    machine = with_stack(with_rocm(amd_machine(torch=None), "7.2.0"), module=known(driver, "/sys/module/amdgpu"))
+    machine = with_stack(with_rocm(amd_machine(torch=None), "7.14.0"), module=known(driver, "/sys/module/amdgpu"))
     assert severity(machine, "rocm-version-mismatch") == expected
 
 
