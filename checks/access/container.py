@@ -18,6 +18,7 @@ _TEGRA = r"/dev/(nvhost-gpu|nvhost-ctrl-gpu|nvgpu|nvmap)"
 _SMALL = 1 << 30
 _SYSTEM_CONTAINERS = ("lxc", "systemd-nspawn")
 """They are set up like a machine and bring the driver's libraries themselves."""
+_AS_OPTIONS = {"nvidia": "`--gpus all`", "amd": "`--device /dev/kfd --device /dev/dri`"}
 _CUT_OFF = "NVIDIA/nvidia-container-toolkit#48"
 
 
@@ -99,7 +100,8 @@ def _without_nodes(situation: Situation, vendor: Vendor, *, needed: bool) -> Ver
         severity="error" if needed else "note",
         message=f"This container was started without a GPU: {need}, but the device nodes of {name} GPUs {lack}."
         if needed
-        else f"This container cannot use the host's {name} GPUs: their device nodes {lack} ({saw}).",
+        else f"This container cannot use the host's {name} GPUs: their device nodes {lack} ({saw}). "
+        f"{_AS_OPTIONS[vendor]} gives them to it.",
         saw=saw,
         want="/dev/dxg"
         if situation.machine.system.wsl.known
