@@ -434,6 +434,8 @@ class RocmInstall(Record, frozen=True):
 
     version: str
     path: str
+    blas_gfx: tuple[str, ...] | None = None
+    """gfx targets that its rocBLAS has kernels for; None: no rocBLAS was found, or no AMD GPU is here."""
 
 
 class AmdStack(Record, frozen=True):
@@ -464,6 +466,13 @@ _RESERVING = ("vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback", "xen-pc
 """Kernel drivers that hold a GPU for a virtual machine."""
 
 
+class Firmware(Record, frozen=True):
+    """A firmware that a GPU runs: `name` "mes", "mec", "sdma", "smc"; `version` 0x83."""
+
+    name: str
+    version: int
+
+
 class Gpu(Record, frozen=True):
     """One GPU, built from the bus, the kernel driver and the driver's own interfaces."""
 
@@ -490,6 +499,8 @@ class Gpu(Record, frozen=True):
     nodes: tuple[str, ...] = ()
     """Paths of its device nodes (/dev/nvidia0, /dev/dri/renderD128)."""
     memory: Fact[int] = unknown("not probed")
+    firmware: tuple[Firmware, ...] = ()
+    """What an AMD GPU runs, as amdgpu states it."""
     unified_memory: bool = False
     boot_vga: bool = False
     suspended: bool = False
@@ -506,6 +517,10 @@ class Gpu(Record, frozen=True):
     def reserved(self) -> bool:
         """Whether it is held for a virtual machine: a choice, never a problem."""
         return self.driver.value in _RESERVING
+
+    def firmware_version(self, name: str) -> int | None:
+        """Version of a firmware that the GPU runs; None if unknown."""
+        return next((one.version for one in self.firmware if one.name == name), None)
 
     @property
     def key(self) -> str:

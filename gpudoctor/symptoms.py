@@ -43,7 +43,15 @@ def name_absence_causes(findings: Iterable[Finding]) -> list[Finding]:
 
 def _is_explained(fallback: Finding | NotJudged, findings: list[Finding]) -> bool:
     others = [finding for finding in findings if finding.id != fallback.id]
-    return any(_takes_away(other) or _supersedes(other, fallback) for other in others)
+    if any(_takes_away(other) or _supersedes(other, fallback) for other in others):
+        return True
+    return isinstance(fallback, Finding) and fallback.severity == "note" and _are_named(fallback.devices, others)
+
+
+def _are_named(devices: tuple[Device, ...], findings: list[Finding]) -> bool:
+    """Whether each of these GPUs has a finding about its driver or about the access to it."""
+    named = {device for finding in findings if finding.layer in ("driver", "access") for device in finding.devices}
+    return bool(devices) and named.issuperset(devices)
 
 
 def _takes_away(finding: Finding) -> bool:

@@ -88,8 +88,20 @@ def test_a_container_on_a_host_without_gpus_is_told_that_there_is_no_gpu():
 
 
 @pytest.mark.parametrize("patient", [None, torch("2.13.0+cpu")])
-def test_a_container_that_needs_no_gpu_is_silent(patient):
-    assert below_torch(with_stack(nvidia_machine(container="docker", torch=patient), nodes=NO_NODES)) == []
+def test_a_container_that_needs_no_gpu_gets_a_note(patient):
+    machine = with_stack(nvidia_machine(container="docker", torch=patient), nodes=NO_NODES)
+    assert below_torch(machine) == [("container-no-gpu", "note")]
+
+
+@pytest.mark.parametrize("missing", ["kfd", "render_nodes"])
+def test_a_container_with_half_of_amds_nodes_is_told_what_is_missing(missing):
+    assert below_torch(amd_machine(container="docker", torch=None)) == []
+    half = with_stack(amd_machine(container="docker", torch=None), **{missing: absent("/dev")})
+    (note,) = found(half, "container-no-gpu")
+    assert note.severity == "note" and "without /dev" in note.message
+    assert [type(remedy).__name__ for remedy in note.fixes[0].remedies] == ["AddContainerFlags"]
+    needed = with_stack(amd_machine(container="docker"), **{missing: absent("/dev")})
+    assert below_torch(needed) == [("container-no-gpu", "error")]
 
 
 def test_one_gpu_of_eight_granted_is_healthy():

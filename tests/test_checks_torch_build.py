@@ -284,7 +284,7 @@ def test_a_rocm_build_where_the_gpus_are_nvidias_even_beside_ryzen_graphics():
 
 
 def test_a_rocm_build_that_serves_the_ryzen_graphics_is_no_wrong_build():
-    assert told(ryzen_beside_nvidia("gfx1151", "2.10.0+rocm7.1"), "GPD3", "GPD40") == []
+    assert told(ryzen_beside_nvidia("gfx1151", "2.11.0+rocm7.2"), "GPD3", "GPD40") == []
 
 
 def test_a_label_that_the_files_do_not_bear_out():

@@ -18,6 +18,7 @@ _TEGRA = r"/dev/(nvhost-gpu|nvhost-ctrl-gpu|nvgpu|nvmap)"
 _SMALL = 1 << 30
 _SYSTEM_CONTAINERS = ("lxc", "systemd-nspawn")
 """They are set up like a machine and bring the driver's libraries themselves."""
+_AS_OPTIONS = {"nvidia": "`--gpus all`", "amd": "`--device /dev/kfd --device /dev/dri`"}
 _CUT_OFF = "NVIDIA/nvidia-container-toolkit#48"
 
 
@@ -56,25 +57,32 @@ def container_no_gpu(situation: Situation) -> Verdicts:
 
     ## How it is judged
     A GPU build of torch is installed or a GPU is required, but the container lacks the device nodes of its vendor
-    (NVIDIA: nvidiactl and a GPU; AMD: /dev/kfd and a render node; WSL: /dev/dxg) or the driver's libraries. The
-    variable NVIDIA_VISIBLE_DEVICES is no evidence: CDI and Kubernetes set it to void.
+    (NVIDIA: nvidiactl and a GPU; AMD: /dev/kfd and a render node; WSL: /dev/dxg) or the driver's libraries. It is a
+    note if nothing needs a GPU. The variable NVIDIA_VISIBLE_DEVICES is no evidence: CDI and Kubernetes set it to
+    void.
 
     ## Fix safety
     The container must be started again with access to more devices; nothing inside it changes.
     """
     vendor = situation.expected_vendor
-    if not situation.in_container or vendor is None or cpu_task(situation):
+    if not situation.in_container or cpu_task(situation):
         return
-    given = _given(situation, vendor)
-    if given and vendor == "nvidia":
+    if vendor == "nvidia" and _given(situation, vendor):
         yield from _without_libraries(situation)
-    if given is not False or situation.usable or _host_has(situation, vendor) is False:
+    present = dict.fromkeys(gpu.vendor for gpu in situation.machine.gpus)
+    for wanted in (vendor,) if vendor else present:
+        yield from _without_nodes(situation, wanted, needed=vendor is not None)
+
+
+def _without_nodes(situation: Situation, vendor: Vendor, *, needed: bool) -> Verdicts:
+    """The host has GPUs of the vendor, and the container was given no device node of theirs, or too few."""
+    if _given(situation, vendor) is not False or situation.usable or _host_has(situation, vendor) is False:
         return
     gpus = gpu_nodes(situation) if vendor == "nvidia" else ()
-    if without_request(situation) or (vendor == "nvidia" and _names_gpus(situation) and not gpus):
+    if without_request(situation) or (vendor == "nvidia" and needed and _names_gpus(situation) and not gpus):
         return
     name = "NVIDIA" if vendor == "nvidia" else "AMD"
-    need = f"torch is built for {name}" if situation.built_for else "a GPU is required"
+    need = f"torch is built for {name}" if situation.built_for else "a GPU is required" if needed else ""
     have = amd_nodes(situation) if vendor == "amd" and not situation.machine.system.wsl.known else None
     partly = bool(gpus) or (have is not None and (have[0] is not None or have[1]))
     saw = "no GPU device nodes"
@@ -87,10 +95,13 @@ def container_no_gpu(situation: Situation) -> Verdicts:
     if vendor == "amd" and situation.machine.system.wsl.known:
         flags = Manual("Start the container with `--device /dev/dxg -v /usr/lib/wsl:/usr/lib/wsl`.")
     evident = bool(_host_has(situation, vendor))
+    lack = "are incomplete" if partly else "are missing"
     yield Finding(
-        severity="error",
-        message=f"This container was started without a GPU: {need}, but the device nodes of {name} GPUs "
-        + ("are incomplete." if partly else "are missing."),
+        severity="error" if needed else "note",
+        message=f"This container was started without a GPU: {need}, but the device nodes of {name} GPUs {lack}."
+        if needed
+        else f"This container cannot use the host's {name} GPUs: their device nodes {lack} ({saw}). "
+        f"{_AS_OPTIONS[vendor]} gives them to it.",
         saw=saw,
         want="/dev/dxg"
         if situation.machine.system.wsl.known
@@ -107,7 +118,7 @@ def container_no_gpu(situation: Situation) -> Verdicts:
             *(Evidence("gpu", gpu.name, gpu.source) for gpu in situation.machine.of_vendor(vendor)[:2]),
         ),
         fixes=(Fix("Start the container with the GPU", (flags,)),),
-        supersedes=("no-driver", "nvidia-uvm-missing", "libcuda-stub"),
+        supersedes=("no-driver", "nvidia-uvm-missing", "libcuda-stub", *(() if needed else ("no-gpu",))),
     )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import (
+    Device,
     Evidence,
     Finding,
     Fix,
@@ -13,6 +16,7 @@ from gpudoctor.finding import (
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
+from gpudoctor.situation.gpu_groups import together
 
 
 @check("GPD101", "no-gpu", "driver")
@@ -24,8 +28,8 @@ def no_gpu(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The check reads the PCI bus and what replaces it (KFD, WSL, Jetson). Without a GPU build of torch, a machine
-    without GPUs is healthy: a note. With one, or if a GPU is required, it is an error, unless another check knows the
-    exact cause. If the bus could not be read, the check reports nothing.
+    without GPUs, or with GPUs that nothing can use, is healthy: a note. With one, or if a GPU is required, it is an
+    error, unless another check knows the exact cause. If the bus could not be read, the check reports nothing.
 
     ## Fix safety
     Replacing a GPU build by a CPU build is right only if no GPU should be used. If no GPU build is installed either,
@@ -53,6 +57,7 @@ def no_gpu(situation: Situation) -> Verdicts:
                 subject="machine",
                 evidence=evidence,
             )
+        yield from _kept_from_use(situation)
         return
     if cpu_task(situation):
         return
@@ -87,6 +92,23 @@ def no_gpu(situation: Situation) -> Verdicts:
         fixes=(Fix(title, (Manual(release, risk="reboot" if reserved else "safe"),)),),
         fallback=True,
     )
+
+
+def _kept_from_use(situation: Situation) -> Iterator[Finding]:
+    """What keeps GPUs from use that nothing here needs, unless another check says it."""
+    for why, standings in together(situation.standings, lambda standing: standing.why).items():
+        gpus = tuple(standing.gpu for standing in standings)
+        names = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
+        yield Finding(
+            severity="note",
+            message=f"{names} cannot be used here: {why}.",
+            saw=why,
+            want="a usable GPU",
+            subject="machine",
+            devices=tuple(Device.of(gpu) for gpu in gpus),
+            evidence=tuple(Evidence("gpu", _why(situation, gpu), gpu.source) for gpu in gpus[:4]),
+            fallback=True,
+        )
 
 
 def _behind_windows(situation: Situation) -> bool:

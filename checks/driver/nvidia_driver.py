@@ -16,7 +16,7 @@ from gpudoctor.situation.driver_choice import (
 from gpudoctor.situation.driver_library import baked_in, same_version
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel, version_on_disk
-from gpudoctor.situation.no_kernel_driver import Weight, because, equal_gpus, worthwhile
+from gpudoctor.situation.no_kernel_driver import Weight, because, equal_gpus, has_build, worthwhile
 from gpudoctor.situation.nvidia_driver import (
     CUDA_MISMATCH,
     NVML_MISMATCH,
@@ -190,6 +190,9 @@ def nvidia_driver_dropped_gpu(situation: Situation) -> Verdicts:
     version, _, source = kernel_driver(situation)
     for severity, gpus in _refused(situation, "nvidia-driver-dropped-gpu"):
         last = situation.matrix.last_branch(gpus[0].arch.value or "")
+        fixes = worthwhile(situation, gpus, (install_driver(situation, gpus),))
+        if situation.torch is None and severity == "error" and not has_build(situation, gpus[0]):
+            fixes = (_last_branch(last), *fixes)
         yield finding(
             severity,
             gpus,
@@ -198,10 +201,19 @@ def nvidia_driver_dropped_gpu(situation: Situation) -> Verdicts:
             saw=version or "",
             want=f"branch {last}",
             evidence=(Evidence("nvidia.driver", version or "", source), Evidence.of("gpu.arch", gpus[0].arch)),
-            fixes=worthwhile(situation, gpus, (install_driver(situation, gpus),)),
+            fixes=fixes,
             refs=("CUDA driver branches and architectures, NVIDIA",),
             supersedes=("no-driver", "driver-init-failed-hw", "open-module-unsupported-gpu"),
         )
+
+
+def _last_branch(last: str | None) -> Fix:
+    """The driver for a GPU that no torch build supports: it may still serve the screen and other programs."""
+    text = (
+        f"Install the NVIDIA driver of branch {last}, with a kernel that it supports. It serves the screen and other "
+        "programs: no released torch has code for this GPU."
+    )
+    return Fix(f"Install the NVIDIA driver of branch {last}", (Manual(text, risk="reboot"),))
 
 
 @check("GPD125", "blackwell-open-module", "driver")

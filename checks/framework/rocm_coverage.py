@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts
+from gpudoctor.check import check as plain_check
 from gpudoctor.finding import Evidence, Finding, Fix, ReplaceTorch, UnsetVariable
-from gpudoctor.frameworks.torch import check
+from gpudoctor.frameworks.torch import NAME, check
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
 from gpudoctor.frameworks.torch.gpu_coverage import (
     REPAIRED_WITH_TORCH,
@@ -25,6 +26,7 @@ from gpudoctor.frameworks.torch.gpu_coverage import (
     spoiled,
     without_variable,
 )
+from gpudoctor.frameworks.torch.system_rocblas import rocblas_of_system
 from gpudoctor.machine import Torch
 from gpudoctor.situation import Situation, needs
 
@@ -127,9 +129,9 @@ def _natively(situation: Situation, name: str, gfx: str) -> tuple[Fix, ...]:
     return tuple(without_variable(fix, name) for fix in builds)
 
 
-@check("GPD408", "rocblas-no-arch", "framework", needs=needs.rocm_torch)
+@plain_check("GPD408", "rocblas-no-arch", "framework", needs=needs.rocm)
 def rocblas_no_arch(situation: Situation) -> Verdicts:
-    """The rocBLAS in this torch has no kernels for the GPU.
+    """The rocBLAS of torch, or of the system, has no kernels for the GPU.
 
     ## Why it matters
     torch lists the GPU's target and element-wise kernels run, but the first matrix product aborts with "rocBLAS
@@ -137,15 +139,18 @@ def rocblas_no_arch(situation: Situation) -> Verdicts:
 
     ## How it is judged
     gpudoctor looks at the Tensile files beside torch's rocBLAS, or else at what that ROCm ships. torch lists gfx900
-    and gfx906 up to ROCm 7.2; rocBLAS dropped them with 6.4.
+    and gfx906 up to ROCm 7.2; rocBLAS dropped them with 6.4. Without torch it looks at the Tensile files of the
+    system's ROCm, which other programs use: a warning.
 
     ## Fix safety
-    Replaces torch and its companions in this environment, mostly with a build for an older ROCm.
+    Replaces torch and its companions in this environment, mostly with a build for an older ROCm. Another ROCm of the
+    system needs root.
     """
     torch = situation.torch
-    all_fits = fits(situation)
-    if torch is None or situation.built_for != "amd":
+    if torch is None:
+        yield from rocblas_of_system(situation)
         return
+    all_fits = fits(situation)
     for group in equal_fits(tuple(fit for fit in all_fits if fit.carried.runs == "yes" and fit.carried.blas == "no")):
         fit = group[0]
         if spoiled(situation, fit) or aside(situation, fit, all_fits):
@@ -161,6 +166,7 @@ def rocblas_no_arch(situation: Situation) -> Verdicts:
             ),
             saw=f"no rocBLAS kernels for {via or gfx} in ROCm {torch.rocm}",
             want=f"rocBLAS kernels for {gfx}",
+            framework=NAME,
             evidence=(*evidence(torch, fit), Evidence("rocblas.archs", *_blas(situation, torch))),
             fixes=amd_fixes(situation, fit, all_fits),
             refs=("ROCm/legacy-rocm-build#4625",),

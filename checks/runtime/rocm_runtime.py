@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts
+from gpudoctor.check import check as plain_check
 from gpudoctor.finding import (
     Device,
     Evidence,
@@ -15,7 +16,7 @@ from gpudoctor.finding import (
     Reboot,
     gpu_subject,
 )
-from gpudoctor.frameworks.torch import builds, check
+from gpudoctor.frameworks.torch import NAME, builds, check
 from gpudoctor.frameworks.torch.gpu_coverage import (
     Fit,
     amd_fixes,
@@ -30,13 +31,14 @@ from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_
 from gpudoctor.machine import Gpu, Library
 from gpudoctor.matrix.versions import figures, minor
 from gpudoctor.situation import Situation, needs
+from gpudoctor.situation.system_rocm import system_rocm
 
 # --- kernel driver ------------------------------------------------------------------------------------------
 
 
-@check("GPD305", "rocm-version-mismatch", "runtime", needs=needs.rocm_torch)
+@plain_check("GPD305", "rocm-version-mismatch", "runtime", needs=needs.rocm)
 def rocm_version_mismatch(situation: Situation) -> Verdicts:
-    """The ROCm of this torch does not match AMD's kernel driver.
+    """The ROCm of torch or of the system does not match AMD's kernel driver.
 
     ## Why it matters
     AMD tests ROCm's user space and kernel driver within a window of releases. Outside it calls fail with "invalid
@@ -45,43 +47,52 @@ def rocm_version_mismatch(situation: Situation) -> Verdicts:
     ## How it is judged
     The check compares the ROCm release of the amdgpu-dkms driver with the ROCm inside the wheel, by AMD's own rule:
     two releases apart before 6.4, one year from 6.4 on. The kernel's own driver has no such number and is not
-    checked. A ROCm in /opt may differ. Another ROCm that LD_PRELOAD forces into the process is a warning.
+    checked. A ROCm in /opt may differ: without torch it is compared, and the result is a warning. Another ROCm that
+    LD_PRELOAD forces into the process is a warning.
 
     ## Fix safety
     Another kernel driver needs root and a reboot. The alternative replaces torch; it comes first for a newer driver.
     """
-    torch = situation.torch
-    if torch is None or not torch.rocm or not situation.usable_of("amd"):
+    torch, installed = situation.torch, system_rocm(situation)
+    rocm = torch.rocm if torch else installed.rocm if installed else None
+    if not rocm or not situation.usable_of("amd") or situation.machine.system.wsl.known:
         return
     driver = _rocm_of_driver(situation)
-    if driver is not None and situation.matrix.rocm_driver_fits(torch.rocm, driver) is False:
-        newer = situation.matrix.rocm_driver_is_newer(torch.rocm, driver)
+    if driver is not None and situation.matrix.rocm_driver_fits(rocm, driver) is False:
+        newer = situation.matrix.rocm_driver_is_newer(rocm, driver)
         gap = "later than what AMD tests with it" if newer else "too old for it"
+        have = f"torch contains ROCm {rocm}" if torch else f"The system's ROCm is {rocm}"
         yield Finding(
-            severity="error",
-            message=f"torch contains ROCm {torch.rocm}, but the kernel driver is that of ROCm {driver}: {gap}.",
+            severity="error" if torch else "warning",
+            message=f"{have}, but the kernel driver is that of ROCm {driver}: {gap}.",
             saw=f"kernel driver of ROCm {driver}",
-            want=f"a kernel driver for ROCm {torch.rocm}",
+            want=f"a kernel driver for ROCm {rocm}",
             subject="AMD kernel driver",
             confidence="likely",
+            framework=NAME if torch else None,
             evidence=(
                 Evidence.of("amd.module", situation.machine.amd.module),
-                Evidence("torch.rocm", torch.rocm, torch.source),
+                Evidence("torch.rocm", rocm, torch.source)
+                if torch
+                else Evidence("ROCm", rocm, installed.path if installed else ""),
             ),
-            fixes=_rocm_fixes(situation, torch.rocm, driver, newer=newer),
+            fixes=_rocm_fixes(situation, rocm, driver, newer=newer),
             refs=("ROCm compatibility matrix, user and kernel-space support",),
         )
+    if torch is None:
+        return
     environment = situation.environment
     for library in environment.libraries.found if environment else ():
         major = _hip_major(library)
-        if library.wins and major is not None and major != figures(torch.rocm)[0]:
+        if library.wins and major is not None and major != figures(rocm)[0]:
             yield Finding(
                 severity="warning",
                 message=f"{library.via} makes the process load {library.path} of ROCm {major}, but torch was built "
-                f"with ROCm {torch.rocm}.",
+                f"with ROCm {rocm}.",
                 saw=library.path,
-                want=f"ROCm {torch.rocm} of the wheel",
+                want=f"ROCm {rocm} of the wheel",
                 subject=library.name,
+                framework=NAME,
                 evidence=library_evidence(situation, library),
                 fixes=(without_folder(situation, library, otherwise=out_of_the_cache(library)),),
             )
@@ -106,13 +117,7 @@ def _rocm_of_driver(situation: Situation) -> str | None:
 
 
 def _rocm_fixes(situation: Situation, rocm: str, driver: str, *, newer: bool) -> tuple[Fix, ...]:
-    from gpudoctor.frameworks.torch.nearest import nearest
-
-    gpus = builds.gpus_to_serve(situation, situation.usable_of("amd"))
-    choices, _ = builds.candidates(situation, gpus)
-    fitting = tuple(c for c in choices if c.rocm and situation.matrix.rocm_driver_fits(c.rocm, driver))
-    near = nearest(situation.matrix, fitting, situation.torch)
-    fixes = tuple(builds.fix_by(situation, choice, situation.torch) for choice in near)
+    fixes = _torch_for(situation, driver) if situation.torch else (_rocm_near(driver),)
     if newer and fixes:
         return fixes
     if situation.in_container:
@@ -126,6 +131,21 @@ def _rocm_fixes(situation: Situation, rocm: str, driver: str, *, newer: bool) ->
         Reboot(why="the module is loaded at boot"),
     )
     return (Fix("Install a current AMD kernel driver", remedies), *fixes)
+
+
+def _torch_for(situation: Situation, driver: str) -> tuple[Fix, ...]:
+    from gpudoctor.frameworks.torch.nearest import nearest
+
+    gpus = builds.gpus_to_serve(situation, situation.usable_of("amd"))
+    choices, _ = builds.candidates(situation, gpus)
+    fitting = tuple(c for c in choices if c.rocm and situation.matrix.rocm_driver_fits(c.rocm, driver))
+    near = nearest(situation.matrix, fitting, situation.torch)
+    return tuple(builds.fix_by(situation, choice, situation.torch) for choice in near)
+
+
+def _rocm_near(driver: str) -> Fix:
+    text = f"Install ROCm {driver}, or a release near it; in a container, take an image with that ROCm."
+    return Fix(f"Use a ROCm near {driver}", (Manual(text, risk="replaces"),))
 
 
 # --- GPUs beside the wanted one --------------------------------------------------------------------

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from gpudoctor.codeobjects.amd import gfx_order
 
 _GFX = r"gfx[0-9]{3,4}[a-f]?(?![0-9A-Za-z])"
-_INDEX = r"TensileLibrary\w*?_(gfx[0-9a-f]+)\.(?:dat|yaml)"
+_INDEX = r"TensileLibrary\w*?_(gfx[0-9a-f]+(?:-[0-9-]*generic)?)\.(?:dat|yaml)"
 _KERNELS = (".dat", ".co", ".hsaco", ".yaml")
 _MIOPEN = r"gfx(1[0-9]{3}|[0-9]{2}[0-9a-f])[0-9a-f_]*\.\S*db\S*"
 

@@ -277,6 +277,10 @@ class TorchBuild(Row, frozen=True, kw_only=True):
     glibc: str | None = None
     """Oldest glibc that its wheel runs with, if it differs from its release's."""
     basis: Basis = "unknown"
+    late_archs: tuple[str, ...] = ()
+    """Architectures that nightlies of this release may lack if they are older than `late_from`."""
+    late_from: str | None = None
+    """Day in the version of a nightly, "20251108"."""
     index: str | None = None
     """id of its wheel index; by default `pytorch-stable` for download.pytorch.org."""
     community: bool = False
@@ -612,7 +616,9 @@ class IssueCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     env: tuple[IssueVariable, ...] = ()
     min_gpus: int | None = None
     firmware: str | None = None
-    """Version of the linux-firmware package (its date)."""
+    """Version of the linux-firmware package (its date); counts if `loaded_firmware` cannot be compared."""
+    loaded_firmware: dict[str, tuple[int, ...]] = {}
+    """Versions of the firmware that the GPU runs: {mes: [0x83]}."""
 
 
 class KnownIssue(Row, frozen=True, kw_only=True):

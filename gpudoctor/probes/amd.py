@@ -177,7 +177,8 @@ def _rocm(host: Host, here: bool) -> Fact[tuple[RocmInstall, ...]]:
     for folder in folders:
         version, place = _rocm_version(host, folder), host.resolve(folder)
         if version is not None and place is not None:
-            found.setdefault(place, RocmInstall(version=version, path=folder))
+            targets = _blas_targets(host, folder) if here else None
+            found.setdefault(place, RocmInstall(version=version, path=folder, blas_gfx=targets))
     if found:
         return known(tuple(found.values()), "/opt")
     if here:
@@ -188,6 +189,16 @@ def _rocm(host: Host, here: bool) -> Fact[tuple[RocmInstall, ...]]:
     if listing.undecided:
         return Fact(state=listing.state, source=listing.source, why=listing.why)
     return known((), "/opt")
+
+
+def _blas_targets(host: Host, folder: str) -> tuple[str, ...] | None:
+    """Targets of the kernel files of that ROCm's rocBLAS."""
+    names = host.names(f"{folder}/lib/rocblas/library").value
+    if not names:
+        return None
+    from gpudoctor.codeobjects.kernel_files import tensile_targets  # imports the readers of libraries
+
+    return tensile_targets(names) or None
 
 
 def _rocm_version(host: Host, folder: str) -> str | None:

@@ -74,6 +74,7 @@ def _gpu(device: PciDevice | None, node: KfdNode | None, place: int | None, stac
         index=place,
         nodes=_nodes(device, node),
         memory=_memory(device, node, stack),
+        firmware=device.firmware if device else (),
         unified_memory=integrated or "MI300A" in name,
         boot_vga=bool(device and device.boot_vga),
         suspended=bool(device and device.runtime_status == "suspended"),

@@ -11,7 +11,7 @@ import re
 from msgspec import Struct
 
 from gpudoctor.host import Host
-from gpudoctor.machine import Fact, absent, known, unknown
+from gpudoctor.machine import Fact, Firmware, absent, known, unknown
 from gpudoctor.probes.pci_address import normal_address
 
 DEVICES = "/sys/bus/pci/devices"
@@ -21,6 +21,7 @@ AMD = "1002"
 _DISPLAY = ("0300", "0302", "0380")
 _ACCELERATOR = "1200"
 _BRIDGE = "0680"
+_FIRMWARE = ("mes", "mec", "sdma", "smc")
 _LAST_NFORCE = 0x0DFF
 """nForce chipsets also have 0680 bridges; their ids lie below, those of NVSwitches above."""
 
@@ -49,6 +50,8 @@ class PciDevice(Struct, frozen=True):
     """Its /dev/dri/renderDN nodes."""
     memory: int | None = None
     """Video memory in bytes, if amdgpu states it."""
+    firmware: tuple[Firmware, ...] = ()
+    """What it runs, if amdgpu states it."""
     source: str = ""
 
     @property
@@ -108,6 +111,7 @@ def _read_device(host: Host, bdf: str) -> PciDevice | None:
         dead=_dead(host, folder, status),
         render_nodes=_render_nodes(host, folder),
         memory=_number(host.text(f"{folder}/mem_info_vram_total", 64).value) if vendor == AMD else None,
+        firmware=_firmware(host, folder) if vendor == AMD else (),
         source=folder,
     )
 
@@ -120,6 +124,13 @@ def _uevent(text: str | None) -> dict[str, str]:
 def _hex(host: Host, path: str) -> str | None:
     text = host.text(path, 64).value
     return text.lower().removeprefix("0x") if text and re.fullmatch("(0x)?[0-9a-fA-F]{2,6}", text) else None
+
+
+def _firmware(host: Host, folder: str) -> tuple[Firmware, ...]:
+    """What amdgpu states in fw_version; 0 stands for firmware that the GPU does not have."""
+    texts = ((name, host.text(f"{folder}/fw_version/{name}_fw_version", 64).value) for name in _FIRMWARE)
+    found = (Firmware(name, int(text, 16)) for name, text in texts if text and re.fullmatch("0x[0-9a-f]{1,8}", text))
+    return tuple(one for one in found if one.version)
 
 
 def _number(text: str | None) -> int | None:

@@ -23,34 +23,40 @@ from gpudoctor.situation.known_issues import (
     holds_for,
     holds_here,
     installed_version,
+    states_firmware,
     version_beside,
+    with_firmware,
     worked_around,
 )
 from gpudoctor.situation.nvidia_driver import cuda_driver
+from gpudoctor.situation.system_rocm import for_display, system_rocm
 
 GENERAL = "known-issue"
 """Slug of the issues without one of their own."""
 
 
 def _concerned(situation: Situation, when: IssueCondition) -> tuple[Gpu, ...]:
-    """The usable GPUs that a condition is about. Only GPUs of torch's own vendor count; without torch, only for
-    conditions that name packages or firmware."""
-    if when.vendor and situation.built_for not in (when.vendor, None):
+    """The usable GPUs that a condition is about. Only GPUs of torch's own vendor count; without torch, those that a
+    person computes on, and only for conditions that other programs meet, too."""
+    gpus = concerned(when, situation.usable)
+    if not when.vendor or situation.built_for == when.vendor:
+        return gpus
+    if situation.torch is not None or not _without_torch(when):
         return ()
-    if when.vendor and situation.built_for is None and not (_without_torch(when) and situation.torch is None):
-        return ()
-    return concerned(when, situation.usable)
+    return tuple(gpu for gpu in gpus if not for_display(situation, gpu))
 
 
 def _without_torch(when: IssueCondition) -> bool:
     """Whether a condition is about something that matters without torch, too."""
-    return bool(when.packages or when.firmware)
+    amds = when.vendor == "amd" and bool(when.rocm or when.kernel)
+    return bool(when.packages or when.firmware or amds) and not (when.torch or when.cuda)
 
 
 def _matches(situation: Situation, when: IssueCondition) -> bool:
     """Whether every condition that is given matches. An unknown fact never matches."""
+    build = situation.torch or system_rocm(situation)
     return holds_here(when, situation, _concerned(situation, when)) and holds_for(
-        when, situation.torch, lambda name: _version(situation, name)
+        when, build, lambda name: _version(situation, name)
     )
 
 
@@ -82,18 +88,20 @@ def of_slug(situation: Situation, slug: str) -> Iterator[Finding]:
 
 
 def firmware_in_question(situation: Situation) -> bool:
-    """Whether an issue of some firmware release is about a GPU here, and the installed release is not known."""
+    """Whether an issue of some firmware release is about a GPU here, and nothing tells the release."""
     return situation.machine.amd.firmware_package.undecided and any(
-        row.when.firmware and _concerned(situation, row.when) for row in situation.matrix.known_issues()
+        row.when.firmware and any(not states_firmware(row.when, gpu) for gpu in _concerned(situation, row.when))
+        for row in situation.matrix.known_issues()
     )
 
 
-def _severity(row: KnownIssue, seen: bool) -> Severity:
+def _severity(situation: Situation, row: KnownIssue, seen: bool) -> Severity:
     """An issue of some workloads is a note, unless the row has a cause with its own weight. A log line is about the
-    past, and never an error."""
+    past, and never an error; neither is a ROCm of the system that nothing is known to use."""
     if row.trigger == "workload" and row.slug == GENERAL and not seen:
         return "note"
-    return "warning" if row.severity == "error" and row.trigger != "facts" else row.severity
+    unused = situation.torch is None and row.when.rocm is not None
+    return "warning" if row.severity == "error" and (row.trigger != "facts" or unused) else row.severity
 
 
 def _finding(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, ...]) -> Finding:
@@ -106,9 +114,10 @@ def _finding(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, ..
     confidence = (
         "certain" if symptoms else {"high": "likely", "medium": "possible", "low": "possible"}[row.confidence]
     )
-    devices = tuple(Device.of(gpu) for gpu in _concerned(situation, row.when)) if row.when.vendor else ()
+    gpus = with_firmware(row.when, situation.machine, _concerned(situation, row.when))
+    devices = tuple(Device.of(gpu) for gpu in gpus) if row.when.vendor else ()
     return Finding(
-        severity=_severity(row, bool(symptoms)),
+        severity=_severity(situation, row, bool(symptoms)),
         message=f"{leads[row.trigger]}: {text} {row.workaround}".strip(),
         saw=symptoms[-1].line if symptoms else _saw(situation, row),
         want=row.workaround,
@@ -128,14 +137,24 @@ def _saw(situation: Situation, row: KnownIssue) -> str:
 
 def _evidence(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, ...]) -> tuple[Evidence, ...]:
     when, torch, system = row.when, situation.torch, situation.machine.system
-    found = [Evidence("gpu.arch", gpu.arch.value or "", gpu.arch.source) for gpu in _concerned(situation, when)[:1]]
+    gpus = with_firmware(when, situation.machine, _concerned(situation, when))[:1]
+    found = [Evidence("gpu.arch", gpu.arch.value or "", gpu.arch.source) for gpu in gpus]
     if torch and (when.torch or when.cuda or when.rocm):
         found.append(Evidence("torch.version", torch.version, torch.source))
+    if torch is None and when.rocm and (rocm := system_rocm(situation)):
+        found.append(Evidence("ROCm", rocm.rocm, rocm.path))
     if when.kernel:
         found.append(Evidence.of("kernel", system.kernel))
     if when.driver:
         found.append(Evidence("driver", cuda_driver(situation.machine) or situation.machine.amd.module.value or ""))
-    if when.firmware:
+    loaded = [gpu for gpu in gpus if states_firmware(when, gpu)]
+    found += [
+        Evidence(f"{one.name} firmware", f"{one.version:#x}", f"{gpu.source}/fw_version/{one.name}_fw_version")
+        for gpu in loaded
+        for one in gpu.firmware
+        if one.name in when.loaded_firmware
+    ]
+    if when.firmware and not loaded:
         found.append(Evidence.of("linux-firmware", situation.machine.amd.firmware_package))
     for wanted in when.packages:
         installed = situation.machine.installed(wanted.package)
@@ -148,7 +167,7 @@ def _evidence(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, .
 
 
 def _fix(row: KnownIssue) -> Fix:
-    if row.when.firmware:
+    if row.when.firmware or row.when.loaded_firmware:
         return Fix(row.workaround, (InstallSystemPackage("linux-firmware", why=row.workaround), Reboot()))
     settings = tuple(SetVariable(name, value, why=row.symptom) for name, value in row.variables.items())
     return Fix(row.workaround, settings or (Manual(row.workaround),))

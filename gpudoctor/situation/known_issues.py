@@ -23,7 +23,7 @@ _TORCHS_OWN = r"nvidia-|triton$|pytorch-triton"
 
 
 class Build(Protocol):
-    """A torch, installed or available."""
+    """A torch, installed or available, or the ROCm of the system, which other programs use."""
 
     @property
     def version(self) -> str: ...
@@ -43,17 +43,35 @@ def concerned(when: IssueCondition, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in ours if not wanted or gpu.arch.value in wanted)
 
 
+def with_firmware(when: IssueCondition, machine: Machine, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """The GPUs that run the firmware of a condition: by the versions that the driver states, else by the
+    linux-firmware package, whose release is a date. All of them, if the condition names no firmware."""
+    if not (when.firmware or when.loaded_firmware):
+        return gpus
+    release = machine.amd.firmware_package.value
+    by_package = bool(when.firmware and release and matches(when.firmware, release))
+    return tuple(gpu for gpu in gpus if _runs(when, gpu, otherwise=by_package))
+
+
+def _runs(when: IssueCondition, gpu: Gpu, *, otherwise: bool) -> bool:
+    if not states_firmware(when, gpu):
+        return otherwise
+    return all(gpu.firmware_version(name) in versions for name, versions in when.loaded_firmware.items())
+
+
+def states_firmware(when: IssueCondition, gpu: Gpu) -> bool:
+    """Whether the driver states all versions of a GPU's firmware that a condition compares."""
+    return bool(when.loaded_firmware) and when.loaded_firmware.keys() <= {one.name for one in gpu.firmware}
+
+
 def holds_here(when: IssueCondition, situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
     """Whether a condition matches GPUs, system, driver, firmware and variables; all except torch and packages."""
-    needs_gpu = bool(when.vendor or when.gfx or when.sm or when.min_gpus)
-    if needs_gpu and len(concerned(when, gpus)) < (when.min_gpus or 1):
+    firmware = when.firmware or when.loaded_firmware
+    needs_gpu = bool(when.vendor or when.gfx or when.sm or when.min_gpus or firmware)
+    ours = with_firmware(when, situation.machine, concerned(when, gpus))
+    if needs_gpu and len(ours) < (when.min_gpus or 1):
         return False
-    return (
-        _system(when, situation)
-        and _driver(when, situation.machine)
-        and _firmware(when, situation.machine)
-        and _variables(when, situation)
-    )
+    return _system(when, situation) and _driver(when, situation.machine) and _variables(when, situation)
 
 
 def holds_for(when: IssueCondition, build: Build | None, versions: Versions) -> bool:
@@ -101,12 +119,6 @@ def _driver(when: IssueCondition, machine: Machine) -> bool:
     else:
         version = None if _assumed(machine, "NVIDIA driver") else cuda_driver(machine)
     return version is not None and matches(when.driver, version)
-
-
-def _firmware(when: IssueCondition, machine: Machine) -> bool:
-    """Whether the linux-firmware package is of one of the releases named; a release is a date."""
-    version = machine.amd.firmware_package.value
-    return when.firmware is None or (version is not None and matches(when.firmware, version))
 
 
 def _assumed(machine: Machine, what: str) -> bool:

@@ -15,6 +15,11 @@ def rocm_torch(situation: Situation) -> bool:
     return situation.built_for == "amd"
 
 
+def rocm(situation: Situation) -> bool:
+    """A torch built for AMD's GPUs is installed; or none is, but a ROCm that other programs use."""
+    return situation.built_for == "amd" or (situation.torch is None and bool(situation.machine.amd.rocm.value))
+
+
 def kernels(situation: Situation) -> bool:
     """Smoke kernels were requested."""
     return situation.machine.smoke is not None

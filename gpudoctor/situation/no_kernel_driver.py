@@ -81,16 +81,25 @@ def weight(situation: Situation, gpu: Gpu) -> Weight:
         working = tuple(other for other in working if not other.integrated)
     if any(gpu.integrated or gpu.boot_vga or gpu.vendor != other.vendor or older(gpu, other) for other in working):
         return "note"
-    others = (other for other in situation.standings if other.gpu.key != gpu.key)
+    others = tuple(other for other in situation.standings if other.gpu.key != gpu.key)
     driven = (other.gpu for other in others if "no" not in (other.bound, other.counted))
-    if not has_build(situation, gpu) and (situation.usable or any(has_build(situation, other) for other in driven)):
+    in_use = any(other.usable for other in others) or any(has_build(situation, other) for other in driven)
+    if in_use and not has_build(situation, gpu):
         return "note"
     if situation.expected_vendor == gpu.vendor:
         return "error"
     if situation.in_container and situation.expected_vendor is None:
         return "note"
-    by_the_way = gpu.vendor == "amd" and gpu.integrated
+    if refusal(situation, gpu):
+        return "error"  # somebody installed a driver, and the only GPU gets none
+    by_the_way = gpu.vendor == "amd" and gpu.integrated and not _for_computing(situation, gpu)
     return "note" if by_the_way or not computes(situation, gpu) else "error"
+
+
+def _for_computing(situation: Situation, gpu: Gpu) -> bool:
+    """Whether AMD supports computing on these graphics of a processor: people buy it for that (Strix Halo)."""
+    target = situation.matrix.target(gpu.arch.value or "")
+    return target is not None and target.official_from is not None and not target.official_products
 
 
 def computes(situation: Situation, gpu: Gpu) -> bool:

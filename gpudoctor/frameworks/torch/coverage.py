@@ -17,7 +17,7 @@ from gpudoctor.situation.nvidia_driver import driver_verdict, has_server_stack
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
-    from gpudoctor.matrix.rows import GfxTarget
+    from gpudoctor.matrix.rows import GfxTarget, TorchBuild
 
 OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 _DEVICE_WHEEL = "amd-torch-device-"
@@ -58,6 +58,8 @@ class Code(Struct, frozen=True):
     source: str = ""
     more: bool = False
     """The list may be incomplete: it names a family, or the least that a publisher supports."""
+    unsure: tuple[str, ...] = ()
+    """Architectures that the build may have, although they are not in the list."""
 
 
 @answer_once
@@ -133,13 +135,21 @@ def code_of(situation: Situation, torch: Torch, vendor: Vendor) -> Code | None:
         return _of_amd(situation.matrix, torch, wheels)
     if row is None or not row.archs or row.extra:
         return None  # a row with an extra lists what is available, not what was installed
+    late = _perhaps_later(row, torch)
     return Code(
-        archs=row.archs,
+        archs=tuple(arch for arch in row.archs if arch not in late),
         ptx=row.ptx or (),
         partial=row.partial,
         blas=own.blas_gfx if own else None,
         source=f"compat_matrix: torch {row.version} {row.build} ({basis})",
+        unsure=late,
     )
+
+
+def _perhaps_later(row: TorchBuild, torch: Torch) -> tuple[str, ...]:
+    """Architectures of a release that this nightly of it may be too old for."""
+    day = re.search(r"\.dev(\d{8})", torch.version)
+    return row.late_archs if day and row.late_from and day[1] < row.late_from else ()
 
 
 def _of_amd(matrix: Matrix, torch: Torch, wheels: list[str]) -> Code | None:
@@ -316,7 +326,7 @@ def _carries_gfx(situation: Situation, torch: Torch, gpu: Gpu, code: Code) -> Ca
         )
     gfx = named or real
     answer = gfx_answer(situation.matrix, gfx, code.archs)
-    open_ended = code.more and answer.runs == "no"
+    open_ended = answer.runs == "no" and (code.more or gfx in code.unsure)
     carried = Carried(
         runs="unknown" if open_ended else answer.runs,
         rule="no-list" if open_ended else answer.rule,

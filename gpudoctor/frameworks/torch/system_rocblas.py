@@ -1,0 +1,75 @@
+"""Whether the rocBLAS of the system's ROCm has kernels for the GPUs: what programs without torch compute with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, SetVariable
+from gpudoctor.frameworks.torch.coverage import OVERRIDE, gfx_answer, override_in_force
+from gpudoctor.machine import Gpu
+from gpudoctor.matrix.versions import minor
+from gpudoctor.situation import Situation
+from gpudoctor.situation.gpu_groups import called, finding, together
+from gpudoctor.situation.system_rocm import SystemRocm, for_display, system_rocm
+
+_CHOSEN_FOLDER = "ROCBLAS_TENSILE_LIBPATH"
+
+
+def rocblas_of_system(situation: Situation) -> Iterator[Finding]:
+    """A warning for the usable GPUs of each target that it has no kernel files for."""
+    rocm = system_rocm(situation)
+    if rocm is None or rocm.blas_gfx is None or situation.variable(_CHOSEN_FOLDER):
+        return
+    lacking = [gpu for gpu in situation.usable_of("amd") if _lacks(situation, rocm.blas_gfx, gpu)]
+    for gpus in together(lacking, lambda gpu: (gpu.name, gpu.arch.value)).values():
+        gfx = gpus[0].arch.value or ""
+        yield finding(
+            "warning",
+            gpus,
+            message=f"The rocBLAS of ROCm {rocm.rocm} in {rocm.path} has no kernels for {called(gpus)} ({gfx}): "
+            "programs that use it abort at their first matrix product.",
+            saw=", ".join(rocm.blas_gfx),
+            want=gfx,
+            evidence=(
+                Evidence.of("gpu.arch", gpus[0].arch),
+                Evidence("rocblas.archs", ", ".join(rocm.blas_gfx), f"{rocm.path}/lib/rocblas/library"),
+            ),
+            fixes=(*_run_as_another(situation, rocm.blas_gfx, gpus[0]), *_other_release(situation, rocm, gfx)),
+            refs=("ROCm/legacy-rocm-build#4625", "ROCm/TheRock#5179"),
+        )
+
+
+def _lacks(situation: Situation, targets: tuple[str, ...], gpu: Gpu) -> bool:
+    if not gpu.arch.value or for_display(situation, gpu):
+        return False
+    value = override_in_force(situation, gpu)
+    named = situation.matrix.gfx_of_override(value) if value else None
+    return gfx_answer(situation.matrix, named or gpu.arch.value, targets).runs == "no"
+
+
+def _run_as_another(situation: Situation, targets: tuple[str, ...], gpu: Gpu) -> Iterator[Fix]:
+    """The override by which the GPU runs as one of its generation that rocBLAS has kernels for."""
+    policy = situation.matrix.override(gpu.arch.value or "")
+    value = policy.value if policy and policy.safety in ("safe-class", "risky") else None
+    named = situation.matrix.gfx_of_override(value) if value else None
+    if value and named in targets:
+        why = f"the GPU then runs as {named}, which AMD does not support"
+        yield Fix(f"Let the GPU run as {named}", (SetVariable(OVERRIDE, value, why=why),))
+
+
+def _other_release(situation: Situation, rocm: SystemRocm, gfx: str) -> Iterator[Fix]:
+    """The missing kernels, if this release has them for the GPU; else the nearest release that has them. A newer one
+    comes first; lists that were read come before derived ones."""
+    here, rows = minor(rocm.rocm), [row for row in situation.matrix.tables.rocm_blas if row.rocblas]
+    own = max((row for row in rows if minor(row.rocm) <= here), key=lambda row: minor(row.rocm), default=None)
+    if own and gfx in (own.rocblas or ()):
+        text = f"Install the rocBLAS of ROCm {rocm.rocm} for {gfx}: the installed package is for other GPUs."
+        yield Fix(f"Install the rocBLAS package for {gfx}", (Manual(text, risk="root"),))
+        return
+    having = [row for row in rows if gfx in (row.rocblas or ())]
+    having = [row for row in having if row.rocblas_basis != "derived"] or having
+    newer = min((row.rocm for row in having if minor(row.rocm) > here), key=minor, default=None)
+    older = max((row.rocm for row in having if minor(row.rocm) < here), key=minor, default=None)
+    if release := newer or older:
+        text = f"Install ROCm {release}, or the rocBLAS kernel files (lib/rocblas/library) of that release."
+        yield Fix(f"Install ROCm {release}, whose rocBLAS has kernels for {gfx}", (Manual(text, risk="root"),))
