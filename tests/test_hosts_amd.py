@@ -494,8 +494,8 @@ FAILED = (*HUNG, "amdgpu 0000:0a:00.0: amdgpu: GPU reset end with ret = -62")
     [
         (FAILED, [("gpu-reset-needed", "warning")]),
         ((*HUNG, "amdgpu 0000:0a:00.0: amdgpu: GPU reset(1) failed"), [("gpu-reset-needed", "warning")]),
-        ((*HUNG, "amdgpu 0000:0a:00.0: amdgpu: GPU reset(1) succeeded!"), []),
-        ((*FAILED, *HUNG, "amdgpu 0000:0a:00.0: amdgpu: GPU reset(2) succeeded!"), []),
+        ((*HUNG, "amdgpu 0000:0a:00.0: amdgpu: GPU reset(1) succeeded!"), [("amd-gpu-hang", "note")]),
+        ((*FAILED, *HUNG, "amdgpu 0000:0a:00.0: amdgpu: GPU reset(2) succeeded!"), [("amd-gpu-hang", "note")]),
     ],
 )
 def test_one_of_two_gpus_hung_and_its_last_reset_counts(
@@ -505,6 +505,5 @@ def test_one_of_two_gpus_hung_and_its_last_reset_counts(
     host.file("/var/log/dmesg", "".join(f"[  {n + 100}.123456] {line}\n" for n, line in enumerate(lines)))
     report = host.check()
     assert told(report) == expected
-    if expected:
-        assert report["findings"][0]["device"]["bdf"] == "0000:0a:00.0"
-        assert "Reboot" in first_fix(report)
+    assert report["findings"][0]["device"]["bdf"] == "0000:0a:00.0"
+    assert ("Reboot" in first_fix(report)) == (expected[0][0] == "gpu-reset-needed")

@@ -438,11 +438,11 @@ def test_a_torch_in_the_working_folder_is_named(tmp_path, monkeypatch, file):
     (tmp_path / "work" / file).parent.mkdir(parents=True)
     (tmp_path / "work" / file).write_text("")
     arguments = ["check", "--level", "static", "--gpu", "RTX 4090", "--driver", "580.95.05", "--format", "json"]
-    for folder, expected in (("work", ["torch-shadowed"]), ("venv", [])):
+    for folder, expected in (("work", True), ("venv", False)):
         monkeypatch.chdir(tmp_path / folder)
         result = CliRunner().invoke(gpudoctor, [*arguments, "--python", str(tmp_path / "venv")])
         findings = json.loads(result.stdout)["findings"]
-        assert [f["slug"] for f in findings if f["severity"] == "warning"] == expected
+        assert ("torch-shadowed" in [f["slug"] for f in findings if f["severity"] == "warning"]) is expected
 
 
 @pytest.mark.parametrize(

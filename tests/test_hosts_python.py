@@ -133,7 +133,6 @@ def test_a_torch_that_may_not_be_looked_into_is_not_taken_for_none(tmp_path: Pat
     [
         ("2b85", "2.9.0a0+git145a3a7", "12.4"),  # older than the GPU: only PTX would run, and nobody knows of any
         ("2684", "2.16.0+cu134", "13.4"),  # an index build that the matrix does not know
-        ("2684", "1.12.1+cu113", "11.3"),
     ],
 )
 def test_what_nothing_tells_is_unknown(gpu: str, version: str, cuda: str, tmp_path: Path) -> None:

@@ -86,7 +86,9 @@ def test_a_required_package_that_is_not_there_is_installed_as_it_is_required(tmp
         path.unlink()
     (site / "helper").rmdir()
     (site / "helper-2.0.dist-info").rmdir()
-    assert remedies(examined(tmp_path), "torch-import-fails") == ["ReplacePackage helper>=2"]
+    machine = examined(tmp_path)
+    assert remedies(machine, problems(machine)[0]) == ["ReplacePackage helper>=2"]
+    assert len(problems(machine)) == 1
 
 
 def test_a_stale_pyc_without_its_source_is_its_owners(tmp_path: Path) -> None:

@@ -194,7 +194,8 @@ def test_what_only_a_system_has_is_opened_there_if_it_can_be_loaded(tmp_path):
     """The wheel of cuDNN 9.20.0.48 lacks an engine that it opens; a system's one may need what the wheel has not."""
     site = venv(tmp_path)
     pin = site / "nvidia_cudnn_cu12-9.10.2.21.dist-info"
-    pin.rename(site / "nvidia_cudnn_cu12-9.20.0.48.dist-info")
+    newer = pin.rename(site / "nvidia_cudnn_cu12-9.20.0.48.dist-info") / "METADATA"
+    newer.write_text(newer.read_text().replace("9.10.2.21", "9.20.0.48"))
     folder = tmp_path / "system"
     name = "libcudnn_engines_tensor_ir.so.9"
     build(folder / name, "int engine(void) { return 0; }")

@@ -301,8 +301,8 @@ def test_a_hidden_node_is_no_second_gpu() -> None:
     [
         ("1002:515e", "radeon", False),
         ("1002:515e", "", False),
-        ("1002:6818", "radeon", False),
-        ("1002:679a", "amdgpu", True),
+        ("1002:6738", "radeon", False),
+        ("1002:6738", "amdgpu", True),
         ("1002:7fff", "", True),
         ("1002:1fff", "", True),
         ("1002:9999", "", False),

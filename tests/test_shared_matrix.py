@@ -85,7 +85,7 @@ RECORDINGS = {
     },
     "ROCm__legacy-rocm-build/issue-4021": {"amdgpu-ras-uncorrectable"},
     "ROCm__legacy-rocm-build/issue-5745": {"amdgpu-page-fault"},
-    "ROCm__legacy-rocm-build/issue-6127": {"amdgpu-ring-timeout", "amdgpu-page-fault"},
+    "ROCm__legacy-rocm-build/issue-6127": {"amdgpu-ring-timeout", "amdgpu-page-fault", "amdgpu-reset"},
     "ROCm__legacy-rocm-build/issue-6273": {"amdgpu-ring-timeout", "amdgpu-reset", "amdgpu-mes-hung"},
     "ROCm__legacy-rocm-build/issue-827": {"kfd-rejects-atomics"},
     "acidanthera__bugtracker/issue-2237": {"module-key-rejected"},

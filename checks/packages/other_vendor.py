@@ -96,7 +96,7 @@ def amdsmi_mismatch(situation: Situation) -> Verdicts:
     ## Fix safety
     Replaces or removes only amdsmi.
     """
-    environment = situation.environment
+    environment = situation.environment if situation.torch else None
     found = [one for one in environment.missing_symbols if one.library == "libamd_smi.so"] if environment else []
     trial = situation.torch.trial.value if situation.torch else None
     if found and not (trial and trial.ok):

@@ -161,6 +161,16 @@ MACHINES: dict[str, Machine] = {
             "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"
         )  # type: ignore[arg-type]
     ),
+    "nvlink-error": nvidia_machine(
+        **log("NVRM: Xid (PCI:0000:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6 0x00000000)")  # type: ignore[arg-type]
+    ),
+    "amd-gpu-hang": amd_machine(
+        **log("amdgpu 0000:03:00.0: amdgpu: ring gfx_0.0.0 timeout, signaled seq=3, emitted seq=5")  # type: ignore[arg-type]
+    ),
+    "system-memory-error": nvidia_machine(
+        **log("Memory failure: 0x4c3a21: Sending SIGBUS to python3:41822 due to hardware memory corruption")  # type: ignore[arg-type]
+    ),
+    "kernel-lockdown": with_system(_unbound(_module()), lockdown=known("integrity", "/sys/kernel/security/lockdown")),
     "gpu-off-bus": nvidia_machine(nvidia_gpu(off_bus=True)),
     "gpu-ecc": nvidia_machine(nvidia_gpu(*A100, nvml=NvmlDevice(index=0, remap_pending=True))),
     "driver-init-failed-bios": nvidia_machine(
@@ -395,6 +405,11 @@ MACHINES: dict[str, Machine] = {
     "flash-attn-abi": nvidia_machine(torch=torch("2.3.0+cu121"), packages={"flash-attn": "2.5.7"}),
     "xformers-mismatch": _requires("xformers", "0.0.99", "torch==2.5.1"),
     "vllm-torch-abi": nvidia_machine(packages={"vllm": "0.20.2"}),
+    "ort-cpu-and-gpu-both": nvidia_machine(packages={"onnxruntime": "1.23.0", "onnxruntime-gpu": "1.22.0"}),
+    "jax-plugin-mismatch": nvidia_machine(
+        packages={"jaxlib": "0.12.0.1", "jax-cuda12-plugin": "0.11.2", "jax-cuda12-pjrt": "0.12.0.1"}
+    ),
+    "torchcodec-mismatch": nvidia_machine(packages={"torchcodec": "0.7.0"}),
     "bitsandbytes-no-cuda-lib": nvidia_machine(
         packages={"bitsandbytes": "0.48.2"}, variables={"BNB_CUDA_VERSION": "118"}
     ),

@@ -115,7 +115,7 @@ def _import_torch(channel: Channel) -> Any:
     except BaseException as error:  # SystemExit and KeyboardInterrupt are failures of an import, too
         channel.tell("raised", error=_last_line(error), seconds=time.monotonic() - start, **_origin(error))
         return None
-    if not hasattr(torch, "__version__"):
+    if _version(torch) is None:
         empty = getattr(torch, "__file__", None) is None
         what = "Python imports an empty folder as torch" if empty else "no torch"
         channel.tell("raised", error="ImportError: " + what, seconds=time.monotonic() - start)
@@ -171,6 +171,11 @@ def _traceback_files(error: BaseException) -> list[str]:
     return [file for file in reversed(files) if file != __file__]
 
 
+def _version(torch: Any) -> Any:
+    """torch's own, else that of its version.py; None for a module or a folder that only has torch's name."""
+    return getattr(torch, "__version__", None) or getattr(getattr(torch, "version", None), "__version__", None)
+
+
 def _describe(torch: Any) -> dict[str, Any]:
     """Versions and architectures that torch names without touching a GPU."""
     version = getattr(torch, "version", None)
@@ -179,7 +184,7 @@ def _describe(torch: Any) -> dict[str, Any]:
     except Exception:
         arch_list = []
     return {
-        "version": str(torch.__version__),
+        "version": str(_version(torch)),
         "cuda": str(getattr(version, "cuda", None) or ""),
         "hip": str(getattr(version, "hip", None) or ""),
         "arch_list": arch_list,

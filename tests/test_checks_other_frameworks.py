@@ -1,0 +1,44 @@
+"""Packages of ONNX Runtime and JAX that do not go together."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.check_cases import found, remedies
+from tests.support.machines import change, nvidia_machine
+
+
+def test_both_packages_of_onnx_runtime_are_an_error_where_a_gpu_is():
+    both = {"onnxruntime": "1.23.0", "onnxruntime-gpu": "1.22.0"}
+    finding = found(nvidia_machine(packages=both), "ort-cpu-and-gpu-both")[0]
+    assert finding.severity == "error"
+    assert remedies(finding) == ["RemovePackage", "ReinstallPackage"]
+    assert [
+        one.severity for one in found(change(nvidia_machine(packages=both), gpus=()), "ort-cpu-and-gpu-both")
+    ] == ["note"]
+
+
+@pytest.mark.parametrize("packages", [{"onnxruntime": "1.23.0"}, {"onnxruntime-gpu": "1.22.0"}])
+def test_one_package_of_onnx_runtime_is_silent(packages):
+    assert found(nvidia_machine(packages=packages), "ort-cpu-and-gpu-both") == []
+
+
+@pytest.mark.parametrize(
+    ("jaxlib", "plugin", "silent"),
+    [
+        ("0.12.0.1", "0.12.0", False),
+        ("0.12.0", "0.12.0", True),
+        ("0.12.0", "0.12.0.post1", True),
+        ("0.12.0", "0.11.2", False),
+        ("0.12.1", "0.12.0", False),
+        ("0.12.10", "0.12.1", False),
+    ],
+)
+def test_a_plugin_of_jax_has_the_release_of_jaxlib(jaxlib, plugin, silent):
+    machine = nvidia_machine(packages={"jaxlib": jaxlib, "jax-cuda12-plugin": plugin, "jax-cuda12-pjrt": plugin})
+    assert (found(machine, "jax-plugin-mismatch") == []) is silent
+
+
+def test_a_rocm_plugin_has_releases_of_its_own():
+    packages = {"jaxlib": "0.12.0.1", "jax-rocm7-plugin": "0.12.0", "jax-rocm7-pjrt": "0.12.0"}
+    assert found(nvidia_machine(packages=packages), "jax-plugin-mismatch") == []
