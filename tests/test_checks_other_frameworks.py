@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gpudoctor.machine import Distribution, known
 from tests.support.check_cases import found, remedies
-from tests.support.machines import change, nvidia_machine
+from tests.support.machines import amd_machine, change, nvidia_machine, with_environment
 
 
 def test_both_packages_of_onnx_runtime_are_an_error_where_a_gpu_is():
@@ -42,3 +43,24 @@ def test_a_plugin_of_jax_has_the_release_of_jaxlib(jaxlib, plugin, silent):
 def test_a_rocm_plugin_has_releases_of_its_own():
     packages = {"jaxlib": "0.12.0.1", "jax-rocm7-plugin": "0.12.0", "jax-rocm7-pjrt": "0.12.0"}
     assert found(nvidia_machine(packages=packages), "jax-plugin-mismatch") == []
+
+
+@pytest.mark.parametrize(("missing", "severity"), [("ml-dtypes", "error"), ("jax-rocm7-pjrt", "error")])
+def test_what_jax_and_its_plugin_require_is_looked_at_without_torch(missing, severity):
+    requires = {
+        "jax": ("jaxlib>=0.11", "ml_dtypes>=0.5.0", "libtpu==1.0; extra == 'tpu'"),
+        "jax-rocm7-plugin": ("jax-rocm7-pjrt==0.12.0",),
+    }
+    versions = {"jax": "0.12.0", "jaxlib": "0.12.0", "ml-dtypes": "0.6.0", "jax-rocm7-plugin": "0.12.0"}
+    there = {**versions, "jax-rocm7-pjrt": "0.12.0"}
+    installed = tuple(
+        Distribution(name, version, installer="pip", requires=requires.get(name, ()))
+        for name, version in there.items()
+        if name != missing
+    )
+    machine = with_environment(
+        amd_machine(torch=None), distributions=known(installed, "/site"), not_installed=(missing,)
+    )
+    assert [one.severity for one in found(machine, "requirements-incomplete")] == [severity]
+    whole = tuple(Distribution(name, version, installer="pip") for name, version in there.items())
+    assert found(with_environment(machine, distributions=known(whole, "/site")), "requirements-incomplete") == []

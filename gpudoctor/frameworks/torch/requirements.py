@@ -169,6 +169,8 @@ def _severity(situation: Situation, problem: Problem, effect: Effect, found: Dis
         return "warning" if effect.package == "torch" and _imported(torch) else "error"
     if effect.breaks == "nothing":
         return None
+    if effect.breaks == "gpu" and effect.package != "torch":
+        return "error" if situation.usable else "warning"
     if effect.breaks == "part" or torch is None:
         return "warning"
     if torch.needs_libraries:
