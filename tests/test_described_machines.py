@@ -254,3 +254,9 @@ def test_a_toolkit_older_than_the_gpu_compiled_nothing_for_it() -> None:
 def test_amds_own_build_was_published_though_the_index_has_none_of_that_name() -> None:
     slugs = [finding["slug"] for finding in whatif("--gpu gfx1151 --torch 2.9.1+rocm7.1.0")["findings"]]
     assert "torch-wheel-missing" not in slugs
+
+
+def test_a_driver_that_was_only_described_is_not_said_to_start() -> None:
+    arguments = ["check", "--gpu", "RTX 4090", "--driver", "580.95.05", "--level", "driver", "--no-color"]
+    shown = CliRunner().invoke(gpudoctor, arguments).stdout
+    assert "the driver starts" not in shown

@@ -144,6 +144,7 @@ def _with_gpus(machine: Machine, description: Description, matrix: Matrix) -> Ma
         nvidia=NvidiaStack(module=absent(SOURCE), modules_loaded=known((), SOURCE), nodes=nodes),
         amd=_amd_stack(gpus, description.driver, wsl=wsl),
         load_path=LoadPath(),
+        level=machine.level if machine.smoke else "static",  # the driver here is not that machine's
     )
     described_gpus = _with_import_elsewhere(described_gpus)
     if any(gpu.vendor == "nvidia" for gpu in gpus):
