@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # not from typing: a typing.py on PYTHONPATH would be imported here, before it is put behind
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
 

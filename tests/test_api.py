@@ -87,3 +87,11 @@ def test_the_package_alone_imports_nothing_of_it():
     assert done.stdout == "[]\n", done.stderr
     with pytest.raises(AttributeError):
         gpudoctor.diagnosis  # noqa: B018
+
+
+def test_a_typing_module_on_pythonpath_does_not_stop_the_command(tmp_path):
+    """The command puts PYTHONPATH behind its own modules; until then it imports nothing that a folder may hide."""
+    (tmp_path / "typing.py").write_text("x = 1\n")
+    command = [sys.executable, "-m", "gpudoctor", "--version"]
+    shown = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert (shown.returncode, shown.stderr) == (0, "")

@@ -64,15 +64,20 @@ def ld_library_path_shadow(situation: Situation) -> Verdicts:
         return
     lacking = {one.path: one for one in reversed(tuple(missing_symbols(situation)))}
     yield from (_lacking(situation, one) for one in lacking.values())
-    if lacking or works(situation):
+    if lacking:
         return
+    imported = works(situation)
     for stem, base in DISTRIBUTIONS.items():
         if base in FOLDERS_SHARED_BY:
             continue
         library = in_the_way(situation, stem)
+        if imported and library is not None and library.via != "LD_PRELOAD":
+            continue  # the import has shown that it does no harm; what is preloaded also serves what comes later
         if library is not None and older(library.version, wanted := wanted_version(situation, base)):
             yield _shadowed(situation, library, wanted or "")
             return
+    if imported:
+        return
     pinned = pins(situation)
     for base in dict.fromkeys(DISTRIBUTIONS.values()):
         pin = pinned.get(base)

@@ -59,7 +59,9 @@ def _(environment: Environment) -> None:
     (folder / "version.py.tpl").write_text("")
 
 
-@CATALOGUE.entry("a .pth file puts a folder first", "cpu", SHADOWED, names=named("queue"), fix=NOT_TORCH)
+@CATALOGUE.entry(
+    "a .pth file puts a folder first", "cpu", SHADOWED | {"torch-import-fails"}, names=named("queue"), fix=NOT_TORCH
+)
 def _(environment: Environment) -> None:
     environment.module(environment.beside / "mine", "queue")
     environment.write("mine.pth", f"import sys; sys.path.insert(0, {str(environment.beside / 'mine')!r})\n")

@@ -62,7 +62,7 @@ def _(environment: Environment) -> None:
 @interrupted(
     "pip was killed while it replaced torch",
     "cuda-new",
-    {"torch-install-damaged", "torch-missing"},
+    {"torch-install-damaged", "torch-install-interrupted", "torch-missing"},
     names="~orch|interrupted",
 )
 def _(environment: Environment) -> None:
@@ -74,7 +74,7 @@ def _(environment: Environment) -> None:
 @interrupted(
     "pip was killed before it wrote RECORD",
     "cuda-new",
-    {"torch-install-damaged", "torch-import-fails"},
+    {"torch-install-damaged", "torch-install-interrupted", "torch-import-fails"},
     names="RECORD|interrupted",
 )
 def _(environment: Environment) -> None:
@@ -84,7 +84,7 @@ def _(environment: Environment) -> None:
 @interrupted(
     "a left-over folder torch",
     "cpu",
-    {"torch-install-damaged", "torch-import-fails", "torch-shadowed", "torch-missing"},
+    {"torch-install-damaged", "torch-install-interrupted", "torch-import-fails", "torch-shadowed", "torch-missing"},
     names="left|remain|namespace|site-packages/torch",
 )
 def _(environment: Environment) -> None:
@@ -95,7 +95,7 @@ def _(environment: Environment) -> None:
 @interrupted(
     "torch deleted by hand",
     "cuda-new",
-    {"torch-install-damaged", "torch-import-fails"},
+    {"torch-install-damaged", "torch-install-interrupted", "torch-import-fails"},
     names="torch",
 )
 def _(environment: Environment) -> None:
@@ -105,7 +105,7 @@ def _(environment: Environment) -> None:
 @interrupted(
     "torch half upgraded",
     "cuda-new",
-    {"torch-install-damaged", "torch-import-fails", "torch-shadowed"},
+    {"torch-install-damaged", "torch-install-interrupted", "torch-import-fails", "torch-shadowed"},
     names=r"2\.5\.1",
 )
 def _(environment: Environment) -> None:
@@ -120,7 +120,10 @@ def _(environment: Environment) -> None:
 
 
 @interrupted(
-    "torch on a full disk", "cuda-new", {"torch-install-damaged", "torch-import-fails"}, names="libtorch_cuda"
+    "torch on a full disk",
+    "cuda-new",
+    {"torch-install-damaged", "torch-install-interrupted", "torch-import-fails"},
+    names="libtorch_cuda",
 )
 def _(environment: Environment) -> None:
     environment.cut("torch/lib/libtorch_cuda.so", 60_000_000)
