@@ -15,7 +15,7 @@ _PLUGIN = r"jax-cuda\d+-(?:plugin|pjrt)"
 """jaxlib does not compare its version with that of a ROCm plugin."""
 
 
-@check("GPD443", _BOTH, "packages")
+@check("GPD443", _BOTH, "packages", framework="onnxruntime")
 def ort_cpu_and_gpu_both(situation: Situation) -> Verdicts:
     """onnxruntime and onnxruntime-gpu are installed together.
 
@@ -52,7 +52,7 @@ def ort_cpu_and_gpu_both(situation: Situation) -> Verdicts:
         )
 
 
-@check("GPD444", "jax-plugin-mismatch", "packages")
+@check("GPD444", "jax-plugin-mismatch", "packages", framework="jax")
 def jax_plugin_mismatch(situation: Situation) -> Verdicts:
     """The GPU plugin of JAX is of another release than jaxlib.
 
