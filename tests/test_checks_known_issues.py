@@ -10,7 +10,7 @@ from gpudoctor.machine import CodeArchs, Distribution, KernelLog, LogFault, abse
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import IssueCondition, IssuePackage, IssueVariable, KnownIssue
 from gpudoctor.suites import machine_checks
-from tests.support.check_cases import matrix
+from tests.support.check_cases import found, matrix
 from tests.support.judging import finding, told
 from tests.support.machines import (
     amd_gpu,
@@ -222,7 +222,7 @@ def test_common_machines_meet_no_more_than_notes():
 def test_every_row_belongs_to_a_check_that_asks_for_its_slug():
     """Checks of these slugs exist; a row with another slug would never be told."""
     asked = {"known-issue", "nccl-p2p-hang", "amd-sdma-hang", "rocm-runtime-bug", "ptxas-too-old"}
-    asked |= {"miopen-kdb-missing", "rocm-mem-efficient-attention", "amd-firmware-regression"}
+    asked |= {"miopen-kdb-missing", "rocm-mem-efficient-attention", "amd-firmware-regression", "cudnn-mismatch"}
     assert {row.slug for row in matrix().known_issues()} == asked
 
 
@@ -372,3 +372,9 @@ def test_two_rtx_5090_get_a_torch_whose_nccl_works_between_them():
         "torch 2.7.1+cu128"
         in finding(nvidia_machine(two[0], torch=torch("2.7.1+cpu")), "torch-cpu-only").fixes[0].title
     )
+
+
+def test_a_package_that_loads_another_cudnn_than_torchs_is_told():
+    old = nvidia_machine(packages={"ctranslate2": "4.4.0"})
+    assert [one.severity for one in found(old, "cudnn-mismatch")] == ["warning"]
+    assert found(nvidia_machine(packages={"ctranslate2": "4.5.0"}), "cudnn-mismatch") == []

@@ -32,6 +32,7 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
 from gpudoctor.machine import Distribution, Library
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation, needs
+from gpudoctor.situation.issue_findings import of_slug
 
 
 @check("GPD311", "cudnn-mismatch", "runtime", needs=needs.torch)
@@ -50,11 +51,13 @@ def cudnn_mismatch(situation: Situation) -> Verdicts:
     sublibraries only when it needs them, and there LD_LIBRARY_PATH wins over the wheel: they must be of one release,
     and must have the functions that libcudnn calls. Each release supports
     GPUs from a generation on, read from its libraries: up to 8.7 from Kepler, up to 9.10 from Maxwell, then Turing.
+    Packages that load a cuDNN of another major than torch's are known issues of the matrix.
 
     ## Fix safety
     Removes a folder from a variable for this process, or reinstalls one package in this environment.
     """
     yield from _without_gpu(situation)
+    yield from of_slug(situation, "cudnn-mismatch")
     if not judged_here(situation):
         return
     replaced = tuple(_replaced(situation))

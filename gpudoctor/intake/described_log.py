@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from gpudoctor.machine import InstalledModule, LogFault, Machine, absent, known
+from gpudoctor.machine import InstalledModule, LogFault, Machine, absent, known, unknown
 from gpudoctor.situation.kernel_log import lines_about
 
 _FLAVOURS: dict[str, Literal["open", "proprietary"]] = {
@@ -74,4 +74,5 @@ def _without_module(machine: Machine, source: str) -> Machine:
         else gpu
         for gpu in machine.gpus
     )
-    return replace(machine, nvidia=stack, gpus=gpus)
+    system = replace(machine.system, secure_boot=unknown("the description does not say", source))
+    return replace(machine, nvidia=stack, gpus=gpus, system=system)
