@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from msgspec import Struct
@@ -127,19 +127,23 @@ class Gpus:
         detailed, figure = names.loose_key(text) != names.short_key(text), names.figure_only(text)
         # A name without brand and detail may be short for several: RTX 6000 is a Quadro, and an Ada GPU.
         plain = not names.brands(text) and not detailed
-        keys = [
-            (self._exact, names.exact_key(text), detailed),
-            (self._short, names.short_key(text), True),
-            (self._bare, names.bare_key(text), figure),
-            (self._loose, names.loose_key(text), True),
-            (self._bare, names.bare_key(" ".join(names.telling(text))), figure),
-            (self._unordered, names.unordered_key(text), True),
-        ]
         loose = self._loose.get(names.loose_key(text), ()) if plain else ()
-        for index, key, counts in keys:
-            if counts and key and (found := _closest(text, index.get(key, ()), loose)):
+        for index, key in self._keys(text, detailed=detailed, figure=figure):
+            if key and (found := _closest(text, index.get(key, ()), loose)):
                 return found
         return ()
+
+    def _keys(self, text: str, *, detailed: bool, figure: bool) -> Iterator[tuple[Names, str]]:
+        """Indexes of all names with the key of this one, the strictest first; an index is made when it is reached."""
+        if detailed:
+            yield self._exact, names.exact_key(text)
+        yield self._short, names.short_key(text)
+        if figure:
+            yield self._bare, names.bare_key(text)
+        yield self._loose, names.loose_key(text)
+        if figure:
+            yield self._bare, names.bare_key(" ".join(names.telling(text)))
+        yield self._unordered, names.unordered_key(text)
 
     def _of_alternatives(self, text: str) -> tuple[Identity, ...]:
         """The GPUs of "Radeon RX 6700/6700 XT", where that is not the name of one row."""

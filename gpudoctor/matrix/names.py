@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _VENDOR = {"nvidia", "amd", "ati", "corporation", "advanced", "micro", "devices", "inc", "graphics", "card", "gpu"}
 _BRAND = {"geforce", "quadro", "tesla", "grid", "radeon", "instinct", "tm", "r"}
@@ -22,7 +23,8 @@ _VGPU = r"(?:(?<=[ahv]\d00)[dlmx]{1,2})?(?:-\d)?-\d+(?P<series>[qcba])(?:me|\d)?
 screens ("V100DX-32Q", "A100-1-5CME", "T4-2B4")."""
 
 
-def words(name: str) -> list[str]:
+@lru_cache(maxsize=8192)  # every key of a name begins with its words
+def words(name: str) -> tuple[str, ...]:
     """A name in lower-case words; every form of "laptop" becomes the word mobile."""
     text = re.sub(_VGPU, "", name.lower().strip())
     text = re.sub(r"(?:with )?max-q(?: design)?|max q|laptop|mobile|notebook", " mobile ", text)
@@ -32,7 +34,7 @@ def words(name: str) -> list[str]:
     for word in re.split(r"[^a-z0-9.]+", text.replace("™", " ").replace("®", " ")):
         if word and not (word == "mobile" and "mobile" in found):
             found.append(word)
-    return found
+    return tuple(found)
 
 
 def product(name: str) -> str:
