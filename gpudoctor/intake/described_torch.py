@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from gpudoctor.dependencies import normalised
 from gpudoctor.host import InputError
 from gpudoctor.intake.described_gpus import SOURCE
 from gpudoctor.machine import Distribution, Gpu, Machine, Torch, TorchCopy
@@ -160,7 +161,7 @@ def packages_of(texts: tuple[str, ...]) -> tuple[Distribution, ...]:
         name, equals, version = (part.strip() for part in text.partition("=="))
         if not equals or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
             raise InputError(f"--package {text!r}: write NAME==VERSION, such as numpy==2.1.0")
-        name = re.sub(r"[-_.]+", "-", name).lower()
+        name = normalised(name)
         if name == "torch":
             raise InputError(f"--package {text!r}: --torch {version} describes the torch")
         found[name] = Distribution(name=name, version=plain_version("--package", version), path=SOURCE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Fix, ReplacePackage
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX
 from gpudoctor.frameworks.torch.shadowed_libraries import pins
@@ -39,14 +40,10 @@ def wrong_pins(situation: Situation, torch: Torch) -> Fix | None:
 def out_of_range(situation: Situation, name: str) -> str:
     """What torch requires of an installed package, if its version is outside of that; else empty."""
     own, there = situation.machine.installed("torch"), situation.machine.installed(name)
-    for line in own.requires if own and there else ():
-        match = re.match(r"([A-Za-z0-9._-]+)\s*\(?([^;)]*)\)?\s*(;.*)?$", line)
-        if match is None or re.sub(r"[-_.]+", "-", match[1]).lower() != name or "extra" in (match[3] or ""):
-            continue
-        specifier = match[2].replace(" ", "")
-        if specifier and there and not package_matches(specifier, there.version):
-            return specifier
-    return ""
+    if own is None or there is None:
+        return ""
+    required = (what for line in own.requires if (what := parsed(line)) and "extra" not in what.marker)
+    return next((what.specifier for what in required if what.name == name and not what.admits(there.version)), "")
 
 
 def _pins(situation: Situation, torch: Torch) -> dict[str, str]:
