@@ -53,7 +53,7 @@ def nvlink_error(situation: Situation) -> Verdicts:
     yield finding(
         severity,
         affected,
-        message=f"The kernel log has {'fatal ' if fatal else ''}NVLink errors of {where}: {what}. Programs that use "
+        message=f"The kernel log has fatal NVLink errors of {where}: {what}. Programs that use "
         "several GPUs may fail until the links are reset."
         if fatal
         else f"The kernel log has NVLink errors of {where} that the driver calls non-fatal.",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from msgspec.structs import replace
 
+from gpudoctor.finding import ModuleFlavour
 from gpudoctor.machine import InstalledModule, LogFault, Machine, absent, known, unknown
 from gpudoctor.situation.kernel_log import lines_about
 
-_FLAVOURS: dict[str, Literal["open", "proprietary"]] = {
+_FLAVOURS: dict[str, ModuleFlavour] = {
     "nvidia-open-unsupported": "open",
     "nvidia-open-datacenter-only": "open",
     "nvidia-open-required": "proprietary",
