@@ -269,7 +269,7 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
     )
     if old:
         text = "Use the CPU build of torch, or another GPU: ROCm never supported this one."
-        fixes: tuple[Fix, ...] = (Fix("Use another GPU, or the CPU", (Manual(text),)),)
+        fixes: tuple[Fix, ...] = (Fix("Use another GPU, or the CPU", (Manual(text, elsewhere=True),)),)
     elif situation.in_container:
         text = "On the host, outside this container: load amdgpu (`sudo modprobe amdgpu`), or install AMD's driver."
         fixes = (Fix("Load amdgpu on the host", (Manual(text, risk="root"),)),)

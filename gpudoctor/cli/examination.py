@@ -66,7 +66,9 @@ class Examination:
         else:
             survey, subject = probed(given.examined, given.variables, given.description, self.matrix, self.shown)
             survey = self._with_requirements(survey)
-        survey = with_description(survey, given.description, self.matrix, lambda machine: self.judge(survey, machine))
+        survey = with_description(
+            survey, given.description, self.matrix, lambda machine: self.judge(survey, machine, foresee=False)
+        )
         judgement = self.judge(survey, survey.machine)
         return Look(survey, subject, judgement, self._exit_code(judgement))
 
@@ -86,8 +88,8 @@ class Examination:
         machine = replace(survey.machine, environment=replace(survey.machine.environment, value=environment))
         return replace(survey, machine=machine)
 
-    def judge(self, survey: Survey, machine: Machine) -> Judgement:
-        """Judge a machine, with the questions that a survey left open."""
+    def judge(self, survey: Survey, machine: Machine, *, foresee: bool = True) -> Judgement:
+        """Judge a machine, with the questions that a survey left open; `foresee` as of `engine.judge`."""
         from gpudoctor.engine import ignore_rules, judge
         from gpudoctor.suites import machine_checks
 
@@ -99,6 +101,7 @@ class Examination:
             project_select=self.shown.project_select,
             ignore=ignore_rules(self.shown.all_ignored),
             open_questions=survey.open_questions,
+            foresee=foresee,
         )
 
     def plan(
@@ -115,6 +118,7 @@ class Examination:
                 look.judgement.findings,
                 Situation(look.machine, self.matrix),
                 self.allowed(look, system=system),
+                lambda machine: self.judge(look.survey, machine, foresee=False).findings,
                 only=ids_of(only, self.shown.plugins),
                 alternative=alternative,
                 also=also,

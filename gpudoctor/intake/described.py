@@ -31,12 +31,8 @@ from gpudoctor.machine import (
     ImportTrial,
     Jetson,
     KernelLog,
-    KfdNode,
-    Library,
     LoadPath,
     Machine,
-    NvidiaApi,
-    NvidiaModule,
     NvidiaStack,
     Os,
     PythonEnvironment,
@@ -49,12 +45,12 @@ from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.load_path import DRIVER_OWN
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import driver_needs, driver_serving, flavour_serving
+from gpudoctor.situation.healthy_driver import amd_stack, driver_libraries, nvidia_stack
 
 if TYPE_CHECKING:
     from gpudoctor.intake.description import Description
     from gpudoctor.matrix.questions import Matrix
 
-_LIBRARIES, _WSL_LIBRARIES = "/usr/lib", "/usr/lib/wsl/lib"
 _FIRST_OPEN = (515,)
 """The driver branch with the first open kernel modules."""
 
@@ -188,32 +184,8 @@ def _with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
         row = matrix.branch(choice.branch)
         version, flavour = (row.latest if row else None) or choice.minimum, choice.flavour
         assumed = (f"NVIDIA driver {version}",)
-    wsl = machine.system.wsl.known
-    libraries = tuple(
-        Library(
-            name=f"{stem}.so.1",
-            path=f"{_WSL_LIBRARIES}/{stem}.so.1" if wsl else f"{_LIBRARIES}/{stem}.so.{version}",
-            version=None if wsl else version,
-            kind="wsl" if wsl else "driver",
-            via="default",
-            mounted=True if machine.system.container.known else None,
-        )
-        for stem in ("libcuda", "libnvidia-ml")
-    )
-    folder = _WSL_LIBRARIES if wsl else _LIBRARIES
-    path = LoadPath(found=libraries, searched=(folder,), complete=known(True, SOURCE))
-    if wsl:  # the driver is Windows', and only it tells its version
-        answer = NvidiaApi(status=0, driver_version=version, cuda_version=matrix.cuda_served(version))
-        stack = replace(machine.nvidia, nvml=known(answer, SOURCE))
-    else:
-        paths = ("/dev/nvidiactl", "/dev/nvidia-uvm", *(node for gpu in gpus for node in gpu.nodes))
-        stack = NvidiaStack(
-            module=known(NvidiaModule(version=version, flavour=flavour), SOURCE),
-            modules_loaded=known(("nvidia", "nvidia_uvm"), SOURCE),
-            userland=known(version, SOURCE),
-            nodes=known(tuple(DeviceNode(path=path, opened="ok") for path in paths), SOURCE),
-            proc_gpus=known(tuple(gpu.bdf for gpu in gpus if gpu.bdf), SOURCE),
-        )
+    stack = nvidia_stack(machine, version, flavour, matrix, SOURCE)
+    path = driver_libraries(machine, version, SOURCE)
     return replace(machine, nvidia=stack, load_path=path, assumed=(*machine.assumed, *assumed))
 
 
@@ -226,17 +198,8 @@ def _amd_stack(gpus: tuple[Gpu, ...], driver: str, *, wsl: bool) -> AmdStack:
     ours = tuple(gpu for gpu in gpus if gpu.vendor == "amd")
     if not ours or wsl:
         return AmdStack(topology=absent(SOURCE), kfd=absent(SOURCE), modules_loaded=known((), SOURCE))
-    nodes = tuple(DeviceNode(path=node, opened="ok") for gpu in ours for node in gpu.nodes)
-    topology = tuple(KfdNode(node=gpu.kfd_node or 0, gfx=gpu.arch.value, bdf=gpu.bdf, simd_count=1) for gpu in ours)
     only_amd = len(ours) == len(gpus)
-    return AmdStack(
-        module=known(driver if driver and only_amd else "in-tree", SOURCE),
-        modules_loaded=known(("amdgpu",), SOURCE),
-        kfd=known(DeviceNode(path="/dev/kfd", opened="ok"), SOURCE),
-        render_nodes=known(nodes, SOURCE),
-        topology=known((KfdNode(node=0, cpu_cores=1), *topology), SOURCE),
-        rocm=known((), SOURCE),
-    )
+    return amd_stack(ours, driver if driver and only_amd else "in-tree", SOURCE)
 
 
 # --- Python, torch and what was seen ---------------------------------------------------------------------

@@ -219,7 +219,7 @@ def no_build_for(gpus: tuple[Gpu, ...]) -> Fix:
     """What is left for GPUs that no torch build supports: no driver helps them."""
     archs = dict.fromkeys(gpu.arch.value or gpu.name for gpu in gpus)
     text = f"Use another GPU, or the CPU: no released torch has code for {' and '.join(archs)}, whatever its driver."
-    return Fix("Use another GPU, or the CPU", (Manual(text),))
+    return Fix("Use another GPU, or the CPU", (Manual(text, elsewhere=True),))
 
 
 def _left_without(situation: Situation, gpus: tuple[Gpu, ...]) -> str:

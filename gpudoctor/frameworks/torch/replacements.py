@@ -156,6 +156,6 @@ def on_another_system(libc: str | None, rejected: tuple[Rejected, ...]) -> tuple
             "There is no torch wheel for musl: use an image or a distribution with glibc (python:3.12-slim, Debian, "
             "Ubuntu) or, where the CPU is enough, the torch that the distribution itself packages."
         )
-        return (Fix("Use an image or a distribution with glibc", (Manual(text=text),)),)
+        return (Fix("Use an image or a distribution with glibc", (Manual(text=text, elsewhere=True),)),)
     text += "The C library belongs to the system: use a newer release of the distribution, or a container of one."
-    return (Fix("Use a newer distribution or container", (Manual(text=text),)),)
+    return (Fix("Use a newer distribution or container", (Manual(text=text, elsewhere=True),)),)
