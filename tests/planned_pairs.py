@@ -1,4 +1,4 @@
-"""Plans every two faults of the tests on one machine, carries each plan out by its effects, and counts what comes of it.
+"""Plans every two faults of the tests on one machine, and counts what comes of the plans.
 
 python -m tests.planned_pairs [--every N]
 """

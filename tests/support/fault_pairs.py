@@ -33,7 +33,7 @@ def _vendor(machine: Machine) -> set[str]:
 
 def _overlaid(base: Any, first: Any, second: Any) -> Any:
     """The base with what is different in both; where both differ in one value, the second's."""
-    if first == base or second == first:
+    if first in (base, second):
         return second
     if second == base:
         return first
