@@ -1,0 +1,162 @@
+"""The examined Python environment: its packages, its frameworks, what stands in their way."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec.structs import replace
+
+from gpudoctor.machine.facts import Fact, Record, unknown
+from gpudoctor.machine.system import LoadPath
+from gpudoctor.machine.torch import DamagedFile, Torch, TorchCopy
+
+
+class Distribution(Record, frozen=True):
+    """An installed distribution; `name` is normalised (PEP 503)."""
+
+    name: str
+    version: str
+    path: str = ""
+    """Its .dist-info or .egg-info folder."""
+    installer: str = ""
+    requires: tuple[str, ...] = ()
+    """Requires-Dist lines; read only for distributions that matter to a check."""
+    direct_url: str = ""
+    """Where it was installed from, if not from an index; without secrets."""
+    runtimes: tuple[str, ...] = ()
+    """For bitsandbytes, which brings a library for each: "cuda121", "rocm64"."""
+    damaged: tuple[DamagedFile, ...] = ()
+    """Modules and libraries that its RECORD names and that are missing or empty; read only for what torch and other
+    GPU packages require."""
+    emptied: bool = False
+    """Nothing of its modules and libraries is left."""
+    lacks: tuple[str, ...] = ()
+    """Of METADATA and RECORD, what its .dist-info lacks. Without RECORD pip cannot uninstall it."""
+
+
+class MissingSymbols(Record, frozen=True):
+    """Symbols that one library needs of another, and that the one which the loader takes does not have."""
+
+    library: str
+    """ "libnvJitLink.so.12"."""
+    path: str
+    """The one that the loader takes."""
+    needed_by: str
+    symbols: tuple[str, ...]
+    """A few of them."""
+    late: bool = False
+    """Needed only by what is loaded after the import."""
+
+
+EnvironmentKind = Literal["venv", "conda", "system", "user", "unknown"]
+
+
+class ExtensionCode(Record, frozen=True):
+    """The GPU code of the library that an installed package computes with."""
+
+    package: str
+    version: str
+    path: str
+    sass: tuple[str, ...] = ()
+    ptx: tuple[str, ...] = ()
+    gfx: tuple[str, ...] = ()
+
+
+class TorchAsked(Record, frozen=True):
+    """A line of a project that asks for torch: the next installation from it restores that torch."""
+
+    file: str
+    """Name of the file in the project's folder: "pyproject.toml", "requirements.txt"."""
+    requirement: str
+    """As written: "torch==2.6.0"."""
+    group: str = ""
+    """Dependency group of a pyproject.toml."""
+    extra: str = ""
+    """Optional dependencies of a pyproject.toml."""
+    hashed: bool = False
+    """The file pins wheels by their hashes."""
+
+
+WORKING_FOLDER = "working folder"
+"""`ShadowingModule.via`: only programs that are started there import it."""
+
+
+class ShadowingModule(Record, frozen=True):
+    """A module or package that Python imports in place of one that torch needs."""
+
+    name: str
+    """Top-level name: "queue", "typing_extensions"."""
+    path: str
+    via: str
+    """PYTHONPATH, user site, .pth, working folder."""
+    hides: str
+    """The file or folder of that name further on."""
+    standard: bool = False
+    """What is hidden belongs to the standard library."""
+    at_import: bool = True
+    """`import torch` itself loads it."""
+
+
+class Frameworks(Record, frozen=True):
+    """The frameworks of an environment, each as its own files describe it."""
+
+    torch: Fact[Torch] = unknown("not read")
+
+
+class PythonEnvironment(Record, frozen=True):
+    """The examined environment, from its files; its interpreter is never started at level static."""
+
+    prefix: str = ""
+    kind: EnvironmentKind = "unknown"
+    python: Fact[str] = unknown("not found")
+    """"3.12"; "3.13t" for a free-threaded one."""
+    interpreter: str = ""
+    site_packages: tuple[str, ...] = ()
+    distributions: Fact[tuple[Distribution, ...]] = unknown("not read")
+    not_installed: tuple[str, ...] = ()
+    """What torch and other GPU packages require, and what has certainly neither a record nor a module."""
+    frameworks: Frameworks = Frameworks()
+    torch_remains: tuple[TorchCopy, ...] = ()
+    """What an interrupted install or uninstall left of a torch that cannot be imported."""
+    externally_managed: bool = False
+    has_pip: bool = False
+    uv_managed: bool = False
+    """Made by uv (pyvenv.cfg says so)."""
+    project: str = ""
+    """Folder of a project with uv.lock or poetry.lock that owns this environment."""
+    lock: Literal["uv.lock", "poetry.lock", "pixi.lock", ""] = ""
+    torch_asked: tuple[TorchAsked, ...] = ()
+    """Lines of the project's own files that ask for torch."""
+    conda_tool: Literal["conda", "mamba", "micromamba"] = "conda"
+    """The tool that last changed a conda prefix, as its history says."""
+    python_headers: Fact[bool] = unknown("not probed")
+    """Whether that interpreter's Python.h exists."""
+    libstdcxx: Fact[str] = unknown("not probed")
+    """Highest GLIBCXX_x.y.z of the libstdc++ that this environment's processes load."""
+    libstdcxx_path: str = ""
+    extensions: tuple[ExtensionCode, ...] = ()
+    """Packages that the matrix names (flash-attn, vllm ...), if they are installed and could be read."""
+    shadows: tuple[ShadowingModule, ...] = ()
+    """Modules that stand before those that torch imports on its way."""
+    libraries: LoadPath = LoadPath()
+    """CUDA/ROCm libraries that LD_LIBRARY_PATH or LD_PRELOAD puts before the wheel's own
+    (libcudnn, libnvJitLink, libcublas, libnccl, librccl, libamdhip64 ...)."""
+    missing_symbols: tuple[MissingSymbols, ...] = ()
+    """Read only where a library comes from elsewhere, an nvidia-* wheel is not the one that torch pins, or amdsmi is
+    installed."""
+    triton_owner: str = ""
+    """Of several installed Tritons the one whose files are in the folder triton/; empty if the files do not tell."""
+    source: str = ""
+
+    @property
+    def torch(self) -> Fact[Torch]:
+        """The torch that `import torch` would load there."""
+        return self.frameworks.torch
+
+    def with_torch(self, torch: Fact[Torch]) -> PythonEnvironment:
+        """The same environment with this torch."""
+        return replace(self, frameworks=replace(self.frameworks, torch=torch))
+
+    def distribution(self, name: str) -> Distribution | None:
+        """The installed distribution of that normalised name, if the listing is known to have it."""
+        return next((d for d in self.distributions.value or () if d.name == name), None)

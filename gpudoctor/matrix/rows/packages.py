@@ -1,0 +1,98 @@
+"""Packages of an environment: what they need of torch, of one another and of libraries."""
+
+from typing import Literal
+
+from gpudoctor.matrix.rows.row import Row
+
+
+class TorchDependent(Row, frozen=True, kw_only=True):
+    """A package that is compiled against torch (xformers, flash-attn, vllm ...) and the torch it was built for."""
+
+    package: str
+    version: str
+    """PEP 440 specifier of the package."""
+    torch: str
+    """PEP 440 specifier of torch."""
+    slug: str
+
+
+class LibraryRole(Row, frozen=True, kw_only=True):
+    """What it means that a library has no code for a GPU. A library without a row works if some container runs, and
+    does not work if none does."""
+
+    library: str
+    """Regular expression for the end of its path, from a slash on."""
+    role: Literal["half", "split", "part", "chosen", "alternative"]
+    """half: built for what half of its containers have; split: kernels split by GPU on purpose; part: few operations
+    need it; chosen: written for chosen GPUs; alternative: one of several, of which the right one is loaded."""
+
+
+class ExtensionLibrary(Row, frozen=True, kw_only=True):
+    """The library that a package computes with: `check` reads what it was built for."""
+
+    package: str
+    folder: str = ""
+    """Below site-packages."""
+    library: str
+    """Regular expression for its whole file name."""
+    least: str | None = None
+    """Oldest NVIDIA architecture that its source can be compiled for."""
+    build: str | None = None
+    """Variables for compiling it here for a GPU; {digits} is "120", {dotted} "12.0"."""
+    build_amd: str | None = None
+    """The same for AMD; {gfx} is "gfx1100"."""
+
+
+class LateLibrary(Row, frozen=True, kw_only=True):
+    """Libraries that another one opens only when it needs them (dlopen), by the first part of their names."""
+
+    opener: str
+    """"libcudnn" of libcudnn.so.9."""
+    version: str | None = None
+    """Specifier of the opener's version; None: every one."""
+    opens: tuple[str, ...]
+    dispatches: bool = False
+    """The opener's own functions only call those of the same names in these libraries."""
+
+
+class ImportedModules(Row, frozen=True, kw_only=True):
+    """Top-level modules that torch loads: a file of such a name in an earlier folder takes their place."""
+
+    id: str
+    modules: tuple[str, ...]
+    standard: bool = False
+    """They belong to Python's standard library."""
+    at_import: bool = False
+    """`import torch` fails without them; the others are loaded later, or may be absent."""
+    package: str = ""
+    """The distribution that brings them; empty: one of their own name."""
+    torch: str = ""
+    """Releases of torch, as a specifier; empty: all."""
+
+
+class PackageConflict(Row, frozen=True, kw_only=True):
+    """Two installed packages that conflict, by specifier (numpy 2 with old torch ...)."""
+
+    package: str
+    version: str
+    other: str
+    other_version: str
+    slug: str
+
+
+class RequirementUse(Row, frozen=True, kw_only=True):
+    """What breaks where a package lacks something that it requires. A requirement without a row breaks a part."""
+
+    package: str
+    requires: str
+    """A regular expression for the whole normalised name of what is required."""
+    breaks: Literal["import", "gpu", "part", "nothing"]
+    """The package's import; GPU work, once a library is loaded; only the `part` that is named; or nothing."""
+    version: str | None = None
+    """PEP 440 specifier of the package; None: every version."""
+    part: str = ""
+    """What fails, as a person knows it: "torch.compile"."""
+    spare: str | None = None
+    """A regular expression for the names of its files that nothing misses."""
+    optional: bool = False
+    """The package does not require it, but uses it where it is installed."""
