@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpudoctor.fix.scope import Target
     from gpudoctor.machine import Machine
     from gpudoctor.planner.proof import Proof
-    from gpudoctor.planner.repair import Repair
+    from gpudoctor.planner.repair import Predicted, Repair
 
 # --- before anything is run ---------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ def run_and_check(examination: Examination, look: Look, plan: Repair, shown: Sho
     applied = _guarded(
         lambda: apply(plan.to_run, _target(plan, look.machine), journal_home(), plan=kept, say=teller(shown))
     )
-    return _conclude(examination, look, applied, shown, plan_data(plan))
+    return _conclude(examination, look, applied, shown, plan_data(plan), plan.predicted)
 
 
 def go_on(examination: Examination, look: Look, cut_off: Run | None, shown: Shown) -> int:
@@ -123,7 +123,7 @@ def go_on(examination: Examination, look: Look, cut_off: Run | None, shown: Show
         return 1
     applied = _guarded(lambda: resume(cut_off, say=teller(shown)))
     kept = cut_off.plan if isinstance(cut_off.plan, dict) else {}
-    plan = {key: value for key, value in kept.items() if key in ("schema", "steps", "after")}
+    plan = {key: value for key, value in kept.items() if key in ("schema", "steps", "after", "predicted")}
     return _conclude(examination, look, applied, shown, plan)
 
 
@@ -138,11 +138,18 @@ def _guarded(run: Callable[[], Applied]) -> Applied:
         return Applied(ok=False, run=None, problem=reason(error))
 
 
-def _conclude(examination: Examination, before: Look, applied: Applied, shown: Shown, plan: dict[str, Any]) -> int:
+def _conclude(
+    examination: Examination,
+    before: Look,
+    applied: Applied,
+    shown: Shown,
+    plan: dict[str, Any],
+    predicted: Predicted | None = None,
+) -> int:
     if applied.interrupted or applied.run is None:
         outcome = Outcome(applied, None, 128 + applied.interrupted if applied.interrupted else 1)
     else:
-        proof, code = _prove(examination, before)
+        proof, code = _prove(examination, before, predicted if applied.ok else None)
         outcome = Outcome(applied, proof, code if applied.ok else 1)
     if shown.style == "json":
         from gpudoctor.render.plan import outcome_data
@@ -156,7 +163,7 @@ def _conclude(examination: Examination, before: Look, applied: Applied, shown: S
     return outcome.exit_code
 
 
-def _prove(examination: Examination, before: Look) -> tuple[Proof, int]:
+def _prove(examination: Examination, before: Look, predicted: Predicted | None) -> tuple[Proof, int]:
     """The second look: are the problems gone, and is there a new one?"""
     from gpudoctor.planner.proof import proof, with_variables
     from gpudoctor.planner.repair import variables_for
@@ -168,7 +175,8 @@ def _prove(examination: Examination, before: Look) -> tuple[Proof, int]:
     if variables:
         helped = examination.judge(after.survey, with_variables(after.machine, variables)).findings
     judged = after.judgement
-    return proof(before.judgement.findings, found, helped, judged.not_judged, judged.verdict), after.exit_code
+    compared = proof(before.judgement.findings, found, helped, judged.not_judged, judged.verdict, predicted=predicted)
+    return compared, after.exit_code
 
 
 def _target(plan: Repair, machine: Machine) -> Target:
