@@ -150,6 +150,7 @@ def _conclude(
         outcome = Outcome(applied, None, 128 + applied.interrupted if applied.interrupted else 1)
     else:
         proof, code = _prove(examination, before, predicted if applied.ok else None)
+        _note_what_is_left(applied.run, proof)
         outcome = Outcome(applied, proof, code if applied.ok else 1)
     if shown.style == "json":
         from gpudoctor.render.plan import outcome_data
@@ -177,6 +178,18 @@ def _prove(examination: Examination, before: Look, predicted: Predicted | None) 
     judged = after.judgement
     compared = proof(before.judgement.findings, found, helped, judged.not_judged, judged.verdict, predicted=predicted)
     return compared, after.exit_code
+
+
+def _note_what_is_left(run: Run, proof: Proof) -> None:
+    """Keep in the journal which problems the run did not fix, so that the next plan does not propose it again."""
+    from contextlib import suppress
+
+    from gpudoctor.fix.errors import RepairError
+    from gpudoctor.fix.journal import note
+
+    left = {finding.id for finding in proof.left}
+    with suppress(RepairError, OSError):  # the run is over: at worst it is proposed once more
+        note(run, "judged", note=" ".join(id for id in run.because if id in left))
 
 
 def _target(plan: Repair, machine: Machine) -> Target:

@@ -109,6 +109,7 @@ class Examination:
     ) -> Repair:
         """The plan for what a look found; `also` are ids of notes that count, too. Raises InputError for a name that
         no check has and a fix that is not there."""
+        from gpudoctor.cli.journal import unhelpful
         from gpudoctor.host import InputError
         from gpudoctor.planner.repair import NoSuchFixError, repair
         from gpudoctor.situation import Situation
@@ -123,6 +124,7 @@ class Examination:
                 alternative=alternative,
                 also=also,
                 questions=look.judgement.not_judged,
+                unhelpful=unhelpful(look.machine) if self.here else None,
             )
         except NoSuchFixError as error:
             raise InputError(str(error)) from None

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.finding import Finding, NotJudged, ReplaceTorch, SetVariable, UnsetVariable, Verdict
+from gpudoctor.finding import Finding, Fix, NotJudged, ReplaceTorch, SetVariable, UnsetVariable, Verdict
 from gpudoctor.machine import Machine
 from gpudoctor.planner.foresight import Foresight, Judge
 from gpudoctor.planner.place import Place, is_variable, place
-from gpudoctor.planner.plan import command_key, same_step, steps_together
+from gpudoctor.planner.plan import command_key, same_step, steps_for_all, steps_together
 from gpudoctor.planner.requirements import pinning_another
 from gpudoctor.planner.search import Plan, Search
 from gpudoctor.planner.tasks import CONTAINER, DRIVER, Task, tasks_of
@@ -102,31 +102,46 @@ def repair(
     alternative: int = 1,
     also: Iterable[str] = (),
     questions: Iterable[NotJudged] = (),
+    unhelpful: Mapping[str, frozenset[tuple[str, ...]]] | None = None,
 ) -> Repair:
     """The plan for findings in their order: errors and warnings, or those whose id is in `only`.
 
     `judge` judges the machine as the plan leaves it. `also` are ids of notes that are wanted beside errors and
     warnings. `alternative` counts fixes from 1, of the first finding or of each in `only`. The plan names the
-    `questions` that matter: while they are open, no problem found does not mean that there is none. Raises
-    NoSuchFixError.
+    `questions` that matter: while they are open, no problem found does not mean that there is none. `unhelpful`
+    holds, by id, commands that were run for a problem in vain: no fix that runs only these is proposed again, unless
+    `only` names the problem. Raises NoSuchFixError.
     """
     ids, noted = frozenset(only), frozenset(also)
     meant = _meant(findings, ids, noted)
     chosen = _chosen(meant, bool(ids), alternative)
-    search = Search(Foresight(situation, judge, findings, noted | ids), only=ids, chosen=chosen)
-    found = search.plan()
-    here = place(situation.machine)
+    here, tried = place(situation.machine), unhelpful or {}
+
+    def in_vain(finding: Finding, fix: Fix) -> bool:
+        if finding.id not in tried:
+            return False
+        steps = steps_for_all(fix.remedies, here, situation)
+        commands = {_packages_named(step.argv) for step in steps if isinstance(step, RunStep)}
+        return bool(commands) and commands <= set(map(_packages_named, tried[finding.id]))
+
+    foresight = Foresight(situation, judge, findings, noted | ids)
+    found = Search(foresight, only=ids, chosen=chosen, in_vain=in_vain).plan()
     steps = _with_states(_steps(tasks_of(found.moves), here, situation), here, allowed)
     torch = next((r for move in found.moves for r in move.fix.remedies if isinstance(r, ReplaceTorch)), None)
     plan = Repair(
         steps=steps,
-        left=tuple(_not_fixed(finding) for finding in found.left if finding.fixes),
+        left=tuple(_not_fixed(finding, in_vain) for finding in found.left if finding.fixes),
         pinned=tuple(pinning_another(situation, torch.version)) if torch else (),
         helpless=_names(finding for finding in found.left if not finding.fixes),
         predicted=_predicted(found, steps),
     )
     unanswered = tuple(dict.fromkeys(question.why for question in questions if question.matters))
     return replace(plan, after=" ".join((*_after(plan, allowed, here), *_open(unanswered))))
+
+
+def _packages_named(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """What a command installs, in whatever way; the command itself where it names no version."""
+    return tuple(word for word in argv if "==" in word) or argv
 
 
 def named(finding: Finding) -> str:
@@ -156,7 +171,12 @@ def _chosen(findings: Sequence[Finding], each: bool, alternative: int) -> dict[s
     return {finding.id: alternative for finding in asked}
 
 
-def _not_fixed(finding: Finding) -> str:
+def _not_fixed(finding: Finding, in_vain: Callable[[Finding, Fix], bool]) -> str:
+    if any(in_vain(finding, fix) for fix in finding.fixes):
+        return (
+            f"{named(finding)}: its fix was applied here and did not help, so it is not proposed again "
+            f"(`gpudoctor fix --history`; `--only {finding.slug}` proposes it all the same)."
+        )
     return f"{named(finding)} is not fixed in this run: each of its fixes would break something else."
 
 

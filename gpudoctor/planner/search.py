@@ -6,7 +6,7 @@ does not clear its problem is left out; one that breaks something costs what rep
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -75,14 +75,21 @@ class _Path(Struct, frozen=True):
 
 class Search:
     """One search. `only` names the ids of the problems that are meant; what their fixes break is meant, too.
-    `chosen` holds, by id, the number of the one fix that a person chose for a problem."""
+    `chosen` holds, by id, the number of the one fix that a person chose for a problem; `in_vain` tells of a fix that
+    did not help here."""
 
     def __init__(
-        self, foresight: Foresight, *, only: Iterable[str] = (), chosen: Mapping[str, int] | None = None
+        self,
+        foresight: Foresight,
+        *,
+        only: Iterable[str] = (),
+        chosen: Mapping[str, int] | None = None,
+        in_vain: Callable[[Finding, Fix], bool] = lambda finding, fix: False,
     ) -> None:
         self._foresight = foresight
         self._only = frozenset(only)
         self._chosen = dict(chosen or {})
+        self._in_vain = in_vain
         self._at_first = frozenset(map(key_of, foresight.now.problems))
         self._best: _Path | None = None
 
@@ -138,6 +145,8 @@ class Search:
         fixes = list(enumerate(finding.fixes))
         if number is not None and key_of(finding) in self._at_first:
             fixes = fixes[number - 1 : number]
+        elif not self._only:
+            fixes = [(place, fix) for place, fix in fixes if not self._in_vain(finding, fix)]
         yield from sorted(((fix, cost_of(fix, place)) for place, fix in fixes), key=lambda one: one[1])
 
     def _leaving(self, finding: Finding) -> float:
