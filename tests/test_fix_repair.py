@@ -177,7 +177,7 @@ def test_a_repair_goes_from_the_metal_up_and_reboots_once_at_its_end():
     told = short(found)
     # The driver is loaded anew by the reboot, so nothing loads its module before.
     assert [text.split()[0] for text in told[:2]] == ["apt-get", "Reboot."]
-    assert told[3:] == ["pip install numpy<2", "A"]
+    assert told[2:] == ["pip install numpy<2", "A"]
 
 
 def test_nothing_comes_after_a_step_for_root_that_an_error_needs():

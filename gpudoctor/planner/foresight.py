@@ -73,7 +73,8 @@ class Foresight:
         for remedy in fix.remedies:
             done = effect(remedy, self._situation.on(machine))
             machine, horizon, blind = done.machine, horizon or done.horizon, blind or done.blind
-        # What was only seen (a kernel that failed, an error that was printed) is seen again only by trying.
+        # What was only seen (a kernel that failed, an error that was printed) is seen again only by trying: it does
+        # not stand for itself once its cause is gone.
         trusted = outlook.trusted
         if blind or _was_seen(finding):
             trusted |= {key_of(finding), *(key_of(one) for one in outlook.problems if _is_effect(one, finding))}
@@ -81,15 +82,16 @@ class Foresight:
         if machine != outlook.machine:
             self.judged += 1
             problems = self._problems(self._judge(machine))
-        problems = tuple(one for one in problems if key_of(one) not in trusted and not self._is_old_news(one))
+        problems = tuple(
+            one
+            for one in problems
+            if key_of(one) not in trusted
+            and not (_was_seen(one) and (key_of(one) == key_of(finding) or key_of(one) not in self._seen))
+        )
         return Outlook(machine, problems, trusted, horizon)
 
     def _problems(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         return tuple(one for one in findings if one.severity != "note" or one.id in self._also)
-
-    def _is_old_news(self, finding: Finding) -> bool:
-        """Something seen on the machine as it was, which stands for itself now that its cause is gone."""
-        return _was_seen(finding) and key_of(finding) not in self._seen
 
 
 def _was_seen(finding: Finding) -> bool:

@@ -6,7 +6,7 @@ does not clear its problem is left out; one that breaks something costs what rep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,10 +37,13 @@ _MOST_RANKED = 12
 """Judgements for all fixes of one report: about a tenth of a second."""
 _MOST_FIXES = 24
 
-# What a fix costs a person. A problem's own order of its fixes decides, but one that stays below the driver comes
-# before one that changes it.
-_VARIABLE, _PACKAGE, _FRAMEWORK, _SYSTEM, _CONTAINER, _REBOOT, _PERSON = 1, 10, 30, 100, 300, 1000, 3000
-_NEXT_FIX, _DRIVER = 5_000, 10_000
+_INSIDE = (ReplaceTorch, ReplacePackage, ReinstallPackage, RemovePackage, SetVariable, UnsetVariable)
+"""Remedies that change nothing but the environment."""
+_DRIVERS = (InstallDriver, InstallRocmDriver)
+
+# What a remedy costs a person.
+_VARIABLE, _PACKAGE, _FRAMEWORK, _SYSTEM, _CONTAINER, _DRIVER, _REBOOT, _PERSON = 1, 10, 30, 100, 300, 400, 1000, 3000
+_NEXT_FIX = 5_000
 _NO_GPU = 1_000_000
 """To compute on the CPU is better only than an error that nothing else clears."""
 # What is left costs more than any fix.
@@ -142,12 +145,12 @@ class Search:
     def _fixes(self, finding: Finding) -> Iterator[tuple[Fix, float]]:
         """The fixes of a problem, cheapest first."""
         number = self._chosen.get(finding.id)
-        fixes = list(enumerate(finding.fixes))
+        fixes = list(zip(finding.fixes, costs(finding.fixes), strict=True))
         if number is not None and key_of(finding) in self._at_first:
             fixes = fixes[number - 1 : number]
         elif not self._only:
-            fixes = [(place, fix) for place, fix in fixes if not self._in_vain(finding, fix)]
-        yield from sorted(((fix, cost_of(fix, place)) for place, fix in fixes), key=lambda one: one[1])
+            fixes = [(fix, cost) for fix, cost in fixes if not self._in_vain(finding, fix)]
+        yield from sorted(fixes, key=lambda one: one[1])
 
     def _leaving(self, finding: Finding) -> float:
         if key_of(finding) in self._at_first:
@@ -196,9 +199,16 @@ def _alone(moves: tuple[Move, ...]) -> tuple[Move, ...]:
     return moves
 
 
-def cost_of(fix: Fix, place: int) -> float:
-    """What a fix costs a person; `place` is its place among the fixes of its problem."""
-    return sum(map(_cost, fix.remedies)) + place * _NEXT_FIX
+def costs(fixes: Sequence[Fix]) -> tuple[float, ...]:
+    """What each fix of a problem costs a person. The problem's own order decides, but what stays inside the
+    environment need not wait for a driver."""
+    driver = [any(isinstance(remedy, _DRIVERS) for remedy in fix.remedies) for fix in fixes]
+    found = []
+    for place, fix in enumerate(fixes):
+        inside = all(isinstance(remedy, _INSIDE) for remedy in fix.remedies)
+        before = place - sum(driver[:place]) if inside else place
+        found.append(sum(map(_cost, fix.remedies)) + before * _NEXT_FIX)
+    return tuple(found)
 
 
 def _cost(remedy: AnyRemedy) -> float:
@@ -219,7 +229,7 @@ def _cost(remedy: AnyRemedy) -> float:
         return _REBOOT
     if isinstance(remedy, AddContainerFlags):
         return _CONTAINER
-    return _DRIVER if isinstance(remedy, (InstallDriver, InstallRocmDriver)) else _SYSTEM
+    return _DRIVER if isinstance(remedy, _DRIVERS) else _SYSTEM
 
 
 def with_ranked_fixes(findings: Iterable[Finding], situation: Situation, judge: Judge) -> tuple[Finding, ...]:
@@ -236,16 +246,16 @@ def _ranked(finding: Finding, foresight: Foresight) -> tuple[Fix, ...]:
     """The fixes of a problem: those that clear it and break nothing first, cheapest first among them; then those that
     clear it but need another fix after them. One that does not clear it is left out."""
     good: list[tuple[float, Fix]] = []
-    for place, fix in enumerate(finding.fixes):
+    for fix, cost in zip(finding.fixes, costs(finding.fixes), strict=True):
         if foresight.judged >= _MOST_RANKED:
-            good.append((cost_of(fix, place), fix))
+            good.append((cost, fix))
             continue
         after = foresight.after(foresight.now, finding, fix)
         if after.has(finding):
             continue
         stays = _WARNING * any(key_of(one) == key_of(finding) for one in after.problems)
         breaks = sum(_breaks(one, foresight.now) for one in after.problems)
-        good.append((cost_of(fix, place) + stays + breaks, fix))
+        good.append((cost + stays + breaks, fix))
     return tuple(fix for _, fix in sorted(good, key=lambda one: one[0]))
 
 

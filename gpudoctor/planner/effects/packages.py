@@ -19,9 +19,9 @@ from gpudoctor.machine import (
     TorchOrigin,
     absent,
     known,
-    unknown,
 )
 from gpudoctor.matrix.torch_builds import cuda_of
+from gpudoctor.planner.effects.trial import imported_anew
 from gpudoctor.situation import Situation
 
 _ONE_FOLDER = re.compile(r"(nvidia-(?:cudnn|nccl|cusparselt|nvshmem)|onnxruntime|opencv)\b.*")
@@ -49,8 +49,10 @@ def changed(
         after = _without(environment, remedy.name)
     if after is None:
         return None
-    after = _imported_anew(after)
+    after = imported_anew(after)
     machine = situation.machine
+    if isinstance(remedy, ReplaceTorch) or normalised(remedy.name) == "torch":
+        machine = replace(machine, smoke=None, errors=())  # of another torch
     return replace(machine, environment=replace(machine.environment, value=after))
 
 
@@ -177,6 +179,9 @@ def _healed(environment: PythonEnvironment, name: str) -> PythonEnvironment:
     symbols = tuple(
         one for one in environment.missing_symbols if not of_nvidia and f"/{module}/" not in one.needed_by
     )
+    torch = environment.torch.value
+    if of_nvidia and torch is not None:  # the libraries that torch asks for are in these packages
+        environment = environment.with_torch(replace(environment.torch, value=replace(torch, needs_libraries=())))
     owner = environment.triton_owner
     if name in TRITONS:
         owner = name if environment.distribution(name) else ""
@@ -199,10 +204,3 @@ def _installed(
     listed = tuple(sorted(by_name.values(), key=lambda one: one.name))
     missing = tuple(name for name in environment.not_installed if name not in by_name)
     return replace(environment, distributions=known(listed, _SOURCE), not_installed=missing)
-
-
-def _imported_anew(environment: PythonEnvironment) -> PythonEnvironment:
-    torch = environment.torch.value
-    if torch is None or not torch.trial.known:
-        return environment
-    return environment.with_torch(replace(environment.torch, value=replace(torch, trial=unknown("not imported yet"))))

@@ -135,6 +135,9 @@ def _loaded(machine: Machine, module: str, situation: Situation) -> Machine | No
 def _rebooted(situation: Situation) -> Machine:
     """The machine after a reboot: the installed module is loaded, the log is empty, nothing was asked yet."""
     machine = situation.machine
+    waiting = [one for one in core_modules(situation) if one.version]
+    if machine.nvidia.module.absent and waiting:  # of a kernel that was installed since
+        machine = _driven(machine, waiting[0].version or "", waiting[0].flavour or "proprietary", situation)
     nvidia = machine.nvidia
     if module := nvidia.module.value:
         file = for_running_kernel(situation, core_modules(situation))

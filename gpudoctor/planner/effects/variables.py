@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from gpudoctor.finding import SetVariable, UnsetVariable
 from gpudoctor.frameworks.torch.named import named_torch
 from gpudoctor.machine import Machine, PythonEnvironment, Torch, known, unknown
+from gpudoctor.planner.effects.trial import imported_anew
 from gpudoctor.situation import Situation
 
 _OF_THE_LOADER = ("LD_LIBRARY_PATH", "LD_PRELOAD")
@@ -28,12 +29,10 @@ def changed(situation: Situation, remedy: SetVariable | UnsetVariable) -> Machin
     machine = replace(machine, variables=variables)
     if remedy.name.endswith("_VISIBLE_DEVICES"):
         machine = replace(machine, nvidia=replace(machine.nvidia, cuda=unknown("asked under other variables")))
-    if remedy.name not in _OF_THE_IMPORT:
-        return machine
     environment = machine.environment.value
     stays = _stays(remedy.name, folders)
     if environment is not None:
-        environment = _imported_anew(_searched(environment, remedy.name, stays))
+        environment = imported_anew(_searched(environment, remedy.name, stays))
         machine = replace(machine, environment=replace(machine.environment, value=environment))
     kept = tuple(one for one in machine.load_path.found if stays(one.via, one.path))
     return replace(machine, load_path=replace(machine.load_path, found=kept))
@@ -46,6 +45,8 @@ def _stays(name: str, folders: tuple[str, ...]) -> Callable[[str, str], bool]:
 
 def _searched(environment: PythonEnvironment, name: str, stays: Callable[[str, str], bool]) -> PythonEnvironment:
     """The environment, with other folders searched before its own."""
+    if name not in _OF_THE_IMPORT:
+        return environment
     if name == _OF_PYTHON:
         environment = replace(
             environment, shadows=tuple(one for one in environment.shadows if stays(one.via, one.path))
@@ -70,10 +71,3 @@ def _first_of(torch: Torch, version: str | None) -> Torch:
         return torch
     build = version.partition("+")[2]
     return named_torch(version, "unknown", torch.source, build=build or None)
-
-
-def _imported_anew(environment: PythonEnvironment) -> PythonEnvironment:
-    torch = environment.torch.value
-    if torch is None or not torch.trial.known:
-        return environment
-    return environment.with_torch(replace(environment.torch, value=replace(torch, trial=unknown("not imported yet"))))
