@@ -83,6 +83,6 @@ def _stage_of(remedy: AnyRemedy) -> int:
     if isinstance(remedy, AddContainerFlags):
         return CONTAINER
     if isinstance(remedy, InstallSystemPackage):
-        kinds = {"nvidia-container-toolkit": CONTAINER, "linux-firmware": DRIVER}
-        return kinds.get(remedy.purpose, RUNTIME)
+        kinds = {"nvidia-container-toolkit": CONTAINER, "linux-firmware": DRIVER, "libstdc++": RUNTIME}
+        return kinds.get(remedy.purpose, PACKAGES)  # the rest is for compiling: no import needs it
     return DRIVER
