@@ -778,6 +778,60 @@ class ShadowingModule(Record, frozen=True):
     """`import torch` itself loads it."""
 
 
+class Constraint(Record, frozen=True):
+    """A line that limits which versions of a package pip or uv may install."""
+
+    name: str
+    specifier: str = ""
+    """ "<=2.14.1"; "@ URL" for one file alone."""
+    marker: str = ""
+    source: str = ""
+    """ "/etc/pip/constraints.txt, line 2"."""
+
+
+class InstallerSettings(Record, frozen=True):
+    """What configuration files and variables tell pip or uv, as far as it decides what is installed, and where."""
+
+    index_url: str = ""
+    """The package index, if it is not the default one; like all addresses here without user and password."""
+    extra_indexes: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    wheels: tuple[str, ...] | None = None
+    """Read only where no index may be asked: wheels of torch and its companions in the folders of `find_links`; None
+    if one of these cannot be listed."""
+    no_index: bool = False
+    offline: bool = False
+    require_hashes: bool = False
+    require_virtualenv: bool = False
+    no_binary: tuple[str, ...] = ()
+    user: bool = False
+    target: str = ""
+    """A folder that packages go to instead of the environment: its target, prefix or root."""
+    torch_backend: str = ""
+    """uv takes torch from the index of this build, whichever index a command names."""
+    constraints: tuple[Constraint, ...] = ()
+    """Those of packages that GPU work needs."""
+    unread: tuple[str, ...] = ()
+    """Constraint files that could not be read."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Where each of these was set: "no_index": "/etc/pip.conf, line 3"."""
+
+
+class Installers(Record, frozen=True):
+    """What an install command meets here; read only where something is to be installed."""
+
+    pip: InstallerSettings = InstallerSettings()
+    uv: InstallerSettings = InstallerSettings()
+    programs: Fact[tuple[str, ...]] = unknown("not looked for")
+    """Of uv, poetry, pdm, hatch, pixi, pip-compile and conda's tools, those on PATH."""
+    ensurepip: Fact[bool] = unknown("not looked for")
+    """Whether the interpreter can make itself a pip."""
+    writable: Fact[bool] = unknown("not tried")
+    """Whether this user may write to the environment's package folder; its path is the source."""
+    interpreter: Fact[bool] = unknown("not looked for")
+    """Whether the interpreter's file is there: the Python that a venv was made with may be gone."""
+
+
 class Frameworks(Record, frozen=True):
     """The frameworks of an environment, each as its own files describe it."""
 
@@ -825,6 +879,7 @@ class PythonEnvironment(Record, frozen=True):
     missing_symbols: tuple[MissingSymbols, ...] = ()
     """Read only where a library comes from elsewhere, an nvidia-* wheel is not the one that torch pins, or amdsmi is
     installed."""
+    installers: Installers = Installers()
     triton_owner: str = ""
     """Of several installed Tritons the one whose files are in the folder triton/; empty if the files do not tell."""
     source: str = ""

@@ -60,7 +60,9 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
 def _after_another_change(
     situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None, rejected: tuple[Rejected, ...]
 ) -> list[Fix]:
-    """Fixes that another driver, another Python or another C library would allow."""
+    """Fixes that another configuration of the installer, driver, Python or C library would allow."""
+    if any(item.because == "installer" for item in rejected):
+        return _outside_the_limits(situation, gpus, keep, rejected)
     fixes: list[Fix] = []
     if any(item.because == "driver" for item in rejected) and all(gpu.vendor == "nvidia" for gpu in gpus):
         why = "no torch build for these GPUs runs on the present driver"
@@ -89,6 +91,20 @@ def _after_another_change(
             )
             fixes.append(Fix(title="Make a new environment with another Python", remedies=(Manual(text=text),)))
     return fixes or [*on_another_system(c_library(situation), rejected)]
+
+
+def _outside_the_limits(
+    situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None, rejected: tuple[Rejected, ...]
+) -> list[Fix]:
+    """What a person has to change where the configuration of pip or uv excludes every build that works."""
+    choices, _ = candidates(situation, gpus, unconstrained=True)
+    fixes = []
+    for choice in nearest(situation.matrix, choices, keep)[:1]:
+        name = f"{choice.version}+{choice.build}"
+        why = next((item.why for item in rejected if f"{item.torch}+{item.build}" == name), "")
+        text = f"torch {name} works here, but {why}. Change that, then run gpudoctor fix again."
+        fixes.append(Fix(f"Let the installer take torch {name}", (Manual(text=text),)))
+    return fixes
 
 
 def _nearest_python(have: str, pythons: tuple[str, ...]) -> str:
