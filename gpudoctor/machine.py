@@ -805,8 +805,8 @@ class InstallerSettings(Record, frozen=True):
     require_virtualenv: bool = False
     no_binary: tuple[str, ...] = ()
     user: bool = False
-    target: str = ""
-    """A folder that packages go to instead of the environment: its target, prefix or root."""
+    elsewhere: dict[str, str] = field(default_factory=dict)
+    """Folders that packages go to instead of the environment, by option: target, prefix, root."""
     torch_backend: str = ""
     """uv takes torch from the index of this build, whichever index a command names."""
     constraints: tuple[Constraint, ...] = ()

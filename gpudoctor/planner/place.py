@@ -8,7 +8,8 @@ from typing import Literal
 from msgspec import Struct
 
 from gpudoctor.finding import Risk
-from gpudoctor.machine import Machine, PythonEnvironment
+from gpudoctor.machine import Installers, InstallerSettings, Machine, PythonEnvironment
+from gpudoctor.situation.installer import installer
 from gpudoctor.spelling import is_name, is_version
 
 Tool = Literal["pip", "uv", "uv-project", "poetry", "pixi", "managed", "nowhere"]
@@ -64,6 +65,24 @@ class Place(Struct, frozen=True):
     kernel: str
     """Kernel release; "" if it is unknown or no plain release."""
     arch: str
+    pip: InstallerSettings = InstallerSettings()
+    uv: InstallerSettings = InstallerSettings()
+    obstacle: str = ""
+    """Why no package of this environment can be changed, as a sentence without full stop."""
+    makes_pip: bool = False
+    """There is no pip yet: ensurepip makes one first."""
+    no_venv: bool = False
+    """The venv module of this Python cannot make an environment with pip."""
+
+    @property
+    def settings(self) -> InstallerSettings:
+        """The configuration of the installer that the steps use."""
+        return self.uv if self.tool in ("uv", "uv-project") else self.pip
+
+    @property
+    def undecided(self) -> bool:
+        """Whether another index or folder can offer another build of the version that is asked for."""
+        return bool(self.settings.extra_indexes or self.settings.find_links)
 
 
 def place(machine: Machine) -> Place:
@@ -71,8 +90,10 @@ def place(machine: Machine) -> Place:
     environment = machine.environment.value
     system = machine.system
     kernel = system.kernel.value or ""
+    tool = _tool(environment)
+    installers = environment.installers if environment else Installers()
     return Place(
-        tool=_tool(environment),
+        tool=tool,
         python=_interpreter(environment),
         prefix=environment.prefix if environment and is_path(environment.prefix) else "",
         conda=environment.conda_tool if environment and environment.kind == "conda" else "",
@@ -87,7 +108,29 @@ def place(machine: Machine) -> Place:
         prebuilt_nvidia=_prebuilt(machine),
         kernel=kernel if is_name(kernel) or is_version(kernel) else "",
         arch=system.arch.value or "x86_64",
+        pip=installers.pip,
+        uv=installers.uv,
+        obstacle=_obstacle(environment, tool) if environment else "",
+        makes_pip=tool == "pip" and environment is not None and not environment.has_pip,
+        no_venv=installers.ensurepip.value is False,
     )
+
+
+def _obstacle(environment: PythonEnvironment, tool: Tool) -> str:
+    """Why no command can change this environment."""
+    found = environment.installers
+    if found.interpreter.value is False and tool in ("pip", "uv"):
+        return (
+            f"{found.interpreter.source} does not start: the Python that this environment was made with is gone. "
+            "Make the environment again with an installed Python"
+        )
+    if found.writable.value is False and tool not in ("managed", "nowhere"):
+        return f"{found.writable.source} cannot be written to by this user; nothing can be installed there"
+    if tool in ("pip", "uv") and installer(environment) == "none":
+        return (
+            "There is no pip, no uv on PATH and no ensurepip in this Python: install uv, or the package python3-venv"
+        )
+    return ""
 
 
 def _interpreter(environment: PythonEnvironment | None) -> str:
@@ -123,7 +166,7 @@ def _tool(environment: PythonEnvironment | None) -> Tool:
         return owners[environment.lock]
     if environment.externally_managed:
         return "managed"
-    return "uv" if environment.uv_managed or not environment.has_pip else "pip"
+    return "uv" if installer(environment) == "uv" else "pip"
 
 
 _COUNTED = (

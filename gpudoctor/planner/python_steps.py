@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -39,12 +40,11 @@ def replace_torch(place: Place, situation: Situation, remedy: ReplaceTorch) -> t
         return (_by_hand_only(f"torch {remedy.version} ({remedy.build})"),)
     why = _why(situation, remedy)
     if remedy.origin == "conda-forge":
-        return (conda_steps.torch(place, remedy, why),)
+        return _if_possible(place, conda_steps.torch(place, remedy, why))
     if place.tool in _PROJECTS:
         remedy = in_a_named_index(situation, remedy)
     wanted = torch_and_companions(place, remedy)
     index = remedy.index_url
-    first = pip_steps.clear_the_way(place, situation, remedy)
     after = project_steps.files_that_bring_it_back(place, situation.machine, wanted, index)
     if place.tool in _PROJECTS:
         wanted += project_steps.beside_torch(situation.matrix, remedy)
@@ -53,6 +53,8 @@ def replace_torch(place: Place, situation: Situation, remedy: ReplaceTorch) -> t
         steps = project_steps.uv_project(place, situation.machine, wanted, index, why, explicit=explicit)
     else:
         steps = _install(place, situation, wanted, index, why)
+    runs = any(isinstance(step, RunStep) for step in steps)
+    first = pip_steps.clear_the_way(place, situation, remedy) if runs else ()
     return (*first, *steps, *after)
 
 
@@ -87,16 +89,21 @@ def reinstall_packages(place: Place, situation: Situation, remedies: Sequence[Re
             return (_by_hand_only(remedy.name),)
     of_conda = [remedy for remedy in remedies if _is_of_condas(place, situation, remedy.name)]
     again = tuple(Wanted(name=one.name, spec=f"=={one.version}") for one in remedies if one not in of_conda)
-    steps: tuple[Step, ...] = tuple(conda_steps.reinstall(place, one.name, one.version, one.why) for one in of_conda)
+    conda = (conda_steps.reinstall(place, one.name, one.version, one.why) for one in of_conda)
+    steps = tuple(step for one in conda for step in _if_possible(place, one))
     if not again:
         return steps
     if place.tool in ("managed", "nowhere"):
         return (*steps, *pip_steps.install(place, situation, again, index, why))
     # The files are wrong, not the lock of a project: only the environment is fixed.
-    return (
-        *steps,
-        RunStep(argv=pip_steps.over_itself(place, again, index, situation.machine), why=why, risk="replaces"),
-    )
+    return (*steps, *pip_steps.reinstall(place, situation, again, index, why))
+
+
+def _if_possible(place: Place, step: Step) -> tuple[Step, ...]:
+    """A step, or what keeps it from running."""
+    if not place.obstacle or not isinstance(step, RunStep):
+        return (step,)
+    return (ManualStep(text=f"{place.obstacle}. Then:\n{shlex.join(step.argv)}", why=step.why, risk=step.risk),)
 
 
 def _is_of_condas(place: Place, situation: Situation, name: str) -> bool:
@@ -113,10 +120,13 @@ def remove_package(place: Place, situation: Situation, remedy: RemovePackage) ->
         text = f"Remove {remedy.name}" + (f" from the project: {command} {remedy.name}" if command else "")
         return (ManualStep(text=f"{text}.", why=remedy.why, risk="replaces"),)
     if _is_of_condas(place, situation, remedy.name):
-        return (conda_steps.remove(place, remedy.name, remedy.why),)
+        return _if_possible(place, conda_steps.remove(place, remedy.name, remedy.why))
+    if remains := pip_steps.without_record(place, situation.machine, (remedy.name,)):
+        return tuple(step for one in pip_steps.remove(remains) for step in _if_possible(place, one))
     undo = pip_steps.restore(place, situation, (Wanted(name=remedy.name, spec=""),))
     argv = pip_steps.uninstall_argv(place, (remedy.name,))
-    return (RunStep(argv=argv, why=remedy.why, risk="replaces", undo=undo),)
+    step = RunStep(argv=argv, why=remedy.why, risk="replaces", undo=undo)
+    return (*pip_steps.pip_first(place), *_if_possible(place, step))
 
 
 def set_variable(place: Place, remedy: SetVariable) -> tuple[Step, ...]:

@@ -42,10 +42,14 @@ def read_constraints(host: Host, paths: Iterable[str], folder: str, names: Colle
                 inner = _absolute(included[1], posixpath.dirname(path))
                 if inner not in waiting:
                     waiting.append(inner)
-            elif constraint := constraint_of(content, f"{path}, line {line}"):
-                if constraint.name in names or constraint.name.startswith("nvidia-"):
-                    found.append(constraint)
+            elif (constraint := constraint_of(content, f"{path}, line {line}")) and matters(constraint.name, names):
+                found.append(constraint)
     return Constraints(tuple(found), tuple(dict.fromkeys(unread)))
+
+
+def matters(name: str, names: Collection[str]) -> bool:
+    """Whether a constraint of this package can keep a GPU build from being installed."""
+    return name in names or name.startswith("nvidia-")
 
 
 def constraint_of(line: str, source: str) -> Constraint | None:

@@ -18,6 +18,8 @@ _SECTION = r"\[(?P<header>.+)\]"
 _OPTION = r"(?P<key>.*?)\s*[=:]\s*(?P<value>.*)$"
 _VARIABLES = "PIP_"
 _ELSEWHERE = ("target", "prefix", "root")
+_NAMED = (*_ELSEWHERE, "constraint", "no-index", "no-binary", "require-hashes", "require-virtualenv", "user")
+"""Options whose place is told."""
 
 
 class Setting(tuple[str, str]):
@@ -42,10 +44,7 @@ def pip_settings(
         return text(option).strip().lower() in _TRUE
 
     constraints = read_constraints(host, text("constraint").split(), folder, names)
-    sources = {option.replace("-", "_"): source for option, (_, source) in found.items()}
-    elsewhere = next((option for option in _ELSEWHERE if text(option)), "")
-    if elsewhere:
-        sources["target"] = found[elsewhere][1]
+    elsewhere = {option: text(option)[:_LONGEST] for option in _ELSEWHERE if text(option)}
     return InstallerSettings(
         index_url=without_secrets(text("index-url") or text("pypi-url"))[:_LONGEST],
         extra_indexes=several("extra-index-url"),
@@ -55,12 +54,11 @@ def pip_settings(
         require_virtualenv=switch("require-virtualenv") or switch("require-venv"),
         no_binary=_format_control(text("no-binary")),
         user=switch("user"),
-        target=text(elsewhere)[:_LONGEST] if elsewhere else "",
+        elsewhere=elsewhere,
         constraints=constraints.lines,
         unread=constraints.unread,
-        sources={name: source for name, source in sources.items() if name in InstallerSettings.__struct_fields__
-                 or name == "constraint"},
-    )  # fmt: skip
+        sources={option.replace("-", "_"): source for option, (_, source) in found.items() if option in _NAMED},
+    )
 
 
 def _format_control(value: str) -> tuple[str, ...]:

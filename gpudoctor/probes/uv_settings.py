@@ -10,7 +10,7 @@ from typing import Any
 from gpudoctor.host import Host
 from gpudoctor.machine import Constraint, InstallerSettings
 from gpudoctor.privacy import without_secrets
-from gpudoctor.probes.constraint_files import constraint_of, read_constraints
+from gpudoctor.probes.constraint_files import constraint_of, matters, read_constraints
 
 _LIMIT = 256 << 10
 _LONGEST = 500
@@ -18,9 +18,7 @@ _MOST = 100
 _TRUE = ("y", "yes", "t", "true", "on", "1")
 
 
-def uv_settings(
-    host: Host, environ: Mapping[str, str], folder: str, names: Collection[str]
-) -> InstallerSettings:
+def uv_settings(host: Host, environ: Mapping[str, str], folder: str, names: Collection[str]) -> InstallerSettings:
     """What `uv pip install`, started in `folder`, is told; constraints of `names` only."""
     found = _Found()
     limits: list[Constraint] = []
@@ -38,7 +36,7 @@ def uv_settings(
         offline=found.switch("offline"),
         require_hashes=found.switch("require_hashes"),
         no_binary=found.several("no_binary"),
-        target=found.text("target"),
+        elsewhere={name: path for name in ("target", "prefix") if (path := found.text(name))},
         torch_backend=found.text("torch_backend"),
         constraints=tuple(limits),
         unread=files.unread,
@@ -68,7 +66,9 @@ class _Found:
                 if key == "index":
                     self._indexes(path, text, value)
                 elif (name := _NAMES.get(key)) and (key not in _ONLY_OF_PIP or part is own):
-                    self.put(name, [":all:"] if (key, value) == ("no-binary", True) else value, _line(path, text, key))
+                    self.put(
+                        name, [":all:"] if (key, value) == ("no-binary", True) else value, _line(path, text, key)
+                    )
 
     def _indexes(self, path: str, text: str, rows: object) -> None:
         for row in rows[:_MOST] if isinstance(rows, list) else ():
@@ -108,7 +108,7 @@ _NAMES = {
     "no-binary-package": "no_binary",
     "require-hashes": "require_hashes",
     "target": "target",
-    "prefix": "target",
+    "prefix": "prefix",
     "torch-backend": "torch_backend",
 }
 _ONLY_OF_PIP = ("require-hashes", "target", "prefix", "torch-backend")
@@ -178,7 +178,7 @@ def _table(host: Host, path: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
 def _constraints(path: str, text: str, lines: object, names: Collection[str]) -> Iterator[Constraint]:
     for line in lines[:_MOST] if isinstance(lines, list) else ():
         found = constraint_of(line, _line(path, text, line)) if isinstance(line, str) else None
-        if found and (found.name in names or found.name.startswith("nvidia-")):
+        if found and matters(found.name, names):
             yield found
 
 

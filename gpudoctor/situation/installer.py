@@ -77,9 +77,6 @@ def _admits(specifier: str, version: str) -> bool:
 
 def _has_wheel(configured: InstallerSettings, name: str, version: str, python: str | None) -> bool:
     tag = f"cp{(python or '').replace('.', '').rstrip('t')}"
-    for wheel in configured.wheels or ():
-        parts = wheel.removesuffix(".whl").split("-")
-        if len(parts) >= 5 and (parts[0], parts[1]) == (name, version):
-            if python is None or re.search(rf"(^|\.)(py3|{tag})($|\.)", parts[-3]):
-                return True
-    return False
+    split = (wheel.removesuffix(".whl").split("-") for wheel in configured.wheels or ())
+    same = (parts for parts in split if len(parts) >= 5 and (parts[0], parts[1]) == (name, version))
+    return any(python is None or re.search(rf"(^|\.)(py3|{tag})($|\.)", parts[-3]) for parts in same)
