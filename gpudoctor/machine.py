@@ -743,6 +743,9 @@ class ExtensionCode(Record, frozen=True):
     gfx: tuple[str, ...] = ()
 
 
+Lock = Literal["uv.lock", "poetry.lock", "pixi.lock", "pdm.lock", "requirements.in", "hatch", ""]
+
+
 class TorchAsked(Record, frozen=True):
     """A line of a project that asks for torch: the next installation from it restores that torch."""
 
@@ -858,8 +861,13 @@ class PythonEnvironment(Record, frozen=True):
     uv_managed: bool = False
     """Made by uv (pyvenv.cfg says so)."""
     project: str = ""
-    """Folder of a project with uv.lock or poetry.lock that owns this environment."""
-    lock: Literal["uv.lock", "poetry.lock", "pixi.lock", ""] = ""
+    """Folder of a project that owns this environment."""
+    lock: Lock = ""
+    """The project's lock file; requirements.in for one of pip-tools, "hatch" for one of hatch."""
+    project_keys: tuple[str, ...] = ()
+    """What the project tells its tool: "source.NAME" for pdm, "envs.default.KEY" for hatch."""
+    compiled_by: tuple[str, ...] = ()
+    """The command that made requirements.txt, as its head says."""
     torch_asked: tuple[TorchAsked, ...] = ()
     """Lines of the project's own files that ask for torch."""
     conda_tool: Literal["conda", "mamba", "micromamba"] = "conda"

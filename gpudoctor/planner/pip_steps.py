@@ -44,7 +44,7 @@ def install(place: Place, situation: Situation, wanted: tuple[Wanted, ...], inde
     replaced = any(situation.machine.installed(item.name) for item in wanted)
     undo = restore(place, situation, wanted)
     commands = install_argvs(place, wanted, index, again=again, machine=situation.machine)
-    why += _constrained(place)
+    why += _constrained(place, situation.machine)
     steps = tuple(
         RunStep(
             argv=argv,
@@ -158,14 +158,13 @@ def variables(place: Place) -> dict[str, str]:
     return {"PIP_REQUIRE_VIRTUALENV": "0"} if needless else {}
 
 
-def _constrained(place: Place) -> str:
+def _constrained(place: Place, machine: Machine) -> str:
     """Constraints that could not be read: the command may fail, and a person has to decide."""
-    files = ", ".join(place.settings.unread)
-    return (
-        f"; the constraints of {files} could not be read: where they ask for another version, it fails"
-        if files
-        else ""
-    )
+    settings = place.settings
+    named = machine.variables.get("PIP_CONSTRAINT" if place.tool == "pip" else "UV_CONSTRAINT", "")
+    read = "constraint" in settings.sources
+    files = ", ".join(settings.unread if read or settings.unread else filter(None, (named,)))
+    return f"; the constraints of {files} were not read: where they pin others, it fails" if files else ""
 
 
 def install_argvs(
@@ -228,10 +227,11 @@ def uninstall_argv(place: Place, names: Iterable[str]) -> Argv:
 def clear_the_way(place: Place, situation: Situation, remedy: ReplaceTorch) -> tuple[Step, ...]:
     """Remove what owns files of the new build under another name, before that is installed. A later removal would
     take these files along."""
-    if place.tool not in ("pip", "uv", "uv-project") or place.user_site:
-        return ()
-    if place.tool == "uv-project" and several_decide(situation.machine):
+    if place.tool in ("poetry", "pixi", "managed", "nowhere") or place.user_site:
+        return ()  # the first two remove what their lock no longer has
+    if place.tool not in ("pip", "uv") and several_decide(situation.machine):
         return ()  # a person changes the project first
+    place = directly(place)
     found = tuple(d for d in rivals(situation, remedy) if is_version(d.version))
     if not found:
         return ()
@@ -243,6 +243,11 @@ def clear_the_way(place: Place, situation: Situation, remedy: ReplaceTorch) -> t
             undo=_bring_back(place, situation, found),
         ),
     )
+
+
+def directly(place: Place) -> Place:
+    """The environment itself, whatever project it belongs to."""
+    return replace(place, tool=place.installer)
 
 
 def _bring_back(place: Place, situation: Situation, removed: tuple[Distribution, ...]) -> tuple[Argv, ...]:

@@ -12,7 +12,7 @@ from gpudoctor.machine import Installers, InstallerSettings, Machine, PythonEnvi
 from gpudoctor.situation.installer import installer
 from gpudoctor.spelling import is_name, is_version
 
-Tool = Literal["pip", "uv", "uv-project", "poetry", "pixi", "managed", "nowhere"]
+Tool = Literal["pip", "uv", "uv-project", "poetry", "pdm", "hatch", "pip-tools", "pixi", "managed", "nowhere"]
 """managed: the distribution owns this Python (PEP 668); nowhere: no environment is known."""
 
 Family = Literal["ubuntu", "debian", "fedora", "rhel", "suse", "arch", "other"]
@@ -71,13 +71,26 @@ class Place(Struct, frozen=True):
     """Why no package of this environment can be changed, as a sentence without full stop."""
     makes_pip: bool = False
     """There is no pip yet: ensurepip makes one first."""
+    installer: Literal["pip", "uv"] = "pip"
+    """What changes the environment itself, whatever project it belongs to."""
+    programs: tuple[str, ...] | None = None
+    """Tools on PATH; None: unknown."""
+    project_keys: tuple[str, ...] = ()
+    compiled_by: tuple[str, ...] = ()
+    """As the record has them."""
     no_venv: bool = False
     """The venv module of this Python cannot make an environment with pip."""
 
     @property
     def settings(self) -> InstallerSettings:
         """The configuration of the installer that the steps use."""
+        if self.tool in ("poetry", "pdm", "pixi"):
+            return InstallerSettings()  # they read neither pip's nor uv's
         return self.uv if self.tool in ("uv", "uv-project") else self.pip
+
+    def has(self, program: str) -> bool:
+        """Whether a tool is on PATH, or not known to be missing."""
+        return self.programs is None or program in self.programs
 
     @property
     def undecided(self) -> bool:
@@ -111,7 +124,11 @@ def place(machine: Machine) -> Place:
         pip=installers.pip,
         uv=installers.uv,
         obstacle=_obstacle(environment, tool) if environment else "",
-        makes_pip=tool == "pip" and environment is not None and not environment.has_pip,
+        makes_pip=environment is not None and installer(environment) == "ensurepip",
+        installer="uv" if environment is not None and installer(environment) == "uv" else "pip",
+        programs=installers.programs.value,
+        project_keys=environment.project_keys if environment else (),
+        compiled_by=environment.compiled_by if environment else (),
         no_venv=installers.ensurepip.value is False,
     )
 
@@ -161,13 +178,21 @@ def _prebuilt(machine: Machine) -> str:
 def _tool(environment: PythonEnvironment | None) -> Tool:
     if environment is None or not _interpreter(environment):
         return "nowhere"
-    owners: dict[str, Tool] = {"uv.lock": "uv-project", "poetry.lock": "poetry", "pixi.lock": "pixi"}
     if environment.lock and is_path(environment.project):
-        return owners[environment.lock]
+        return _OWNERS[environment.lock]
     if environment.externally_managed:
         return "managed"
     return "uv" if installer(environment) == "uv" else "pip"
 
+
+_OWNERS: dict[str, Tool] = {
+    "uv.lock": "uv-project",
+    "poetry.lock": "poetry",
+    "pdm.lock": "pdm",
+    "pixi.lock": "pixi",
+    "requirements.in": "pip-tools",
+    "hatch": "hatch",
+}
 
 _COUNTED = (
     *("ubuntu", "debian", "rhel", "centos", "rocky", "almalinux", "ol", "amzn"),

@@ -28,6 +28,8 @@ def uv_settings(host: Host, environ: Mapping[str, str], folder: str, names: Coll
     found.variables(environ)
     files = read_constraints(host, environ.get("UV_CONSTRAINT", "").split(), folder, names)
     limits += files.lines
+    if files.lines or files.unread:
+        found.sources["constraint"] = "UV_CONSTRAINT"
     return InstallerSettings(
         index_url=found.text("index_url"),
         extra_indexes=found.several("extra_indexes"),

@@ -28,7 +28,11 @@ def installer(environment: PythonEnvironment) -> Installer:
 
 
 def settings(environment: PythonEnvironment) -> InstallerSettings:
-    """The configuration of the environment's installer."""
+    """The configuration of what installs into an environment; poetry, pdm and pixi read neither pip's nor uv's."""
+    from gpudoctor.machine import InstallerSettings
+
+    if environment.lock in ("poetry.lock", "pdm.lock", "pixi.lock"):
+        return InstallerSettings()
     uv = environment.lock == "uv.lock" or installer(environment) == "uv"
     return environment.installers.uv if uv else environment.installers.pip
 

@@ -19,7 +19,6 @@ from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.driver_choice import choice_before_torch, driver_to_install
 
-
 Refused = tuple[Rejected, ...]
 
 
