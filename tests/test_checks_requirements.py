@@ -213,11 +213,6 @@ def test_a_torch_without_record_is_written_over_itself(site):
     assert severity(failed, "torch-install-interrupted") == "error"
 
 
-def _command(found) -> tuple[str, ...]:
-
-    return fixes_for(finding(found, "torch-install-interrupted"), Situation(found, matrix()))[0].steps[0].argv
-
-
 def test_what_has_no_record_is_removed_before_it_is_installed_again(site):
     write_distribution(site, "pip", "25.0")
     (record(site) / "RECORD").unlink()

@@ -29,7 +29,7 @@ def hatch(
         text += f", and add\n{chr(10).join(lines)}" if index else ""
         return (ManualStep(text=f"{text}\nThen: {' '.join(sync)}", why=why, risk="replaces"),)
     old = re.escape(asked[0].requirement).replace("/", r"\/")
-    edits = [f's/"{old}"/"{torch.text}"/', *(f"$a\\{line}" for line in ("", *lines) if index)]
+    edits = [f's/"{old}"/"{torch.text}"/', *(f"$a\\{line}" for line in lines if index)]
     edit = RunStep(
         argv=("sed", "-i", *(part for one in edits for part in ("-e", one)), "pyproject.toml"),
         cwd=place.project,

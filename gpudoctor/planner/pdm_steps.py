@@ -28,5 +28,5 @@ def _source(place: Place, wanted: tuple[Wanted, ...], index: str) -> tuple[Step,
         return ()
     names = ", ".join(f'"{item.name}"' for item in wanted)
     lines = ("[[tool.pdm.source]]", f'name = "{name}"', f'url = "{index}"', f"include_packages = [{names}]")
-    argv = ("sed", "-i", *(part for line in ("", *lines) for part in ("-e", f"$a\\{line}")), "pyproject.toml")
+    argv = ("sed", "-i", *(part for line in lines for part in ("-e", f"$a\\{line}")), "pyproject.toml")
     return (RunStep(argv=argv, cwd=place.project, why="the index, for these packages only", risk="replaces"),)

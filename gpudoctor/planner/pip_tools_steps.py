@@ -11,15 +11,10 @@ from gpudoctor.step import ManualStep, RunStep, Step
 _SOURCE, _COMPILED = "requirements.in", "requirements.txt"
 
 
-def pip_tools(
-    place: Place,
-    machine: Machine,
-    asked: tuple[TorchAsked, ...],
-    wanted: tuple[Wanted, ...],
-    index: str,
-    why: str,
-) -> tuple[Step, ...]:
+def pip_tools(place: Place, machine: Machine, wanted: tuple[Wanted, ...], index: str, why: str) -> tuple[Step, ...]:
     """requirements.in asks for these versions and names their index. What is installed beside them stays."""
+    environment = machine.environment.value
+    asked = environment.torch_asked if environment else ()
     edit = ("sed", "-i", *(part for one in _edits(asked, wanted, index) for part in ("-e", one)), _SOURCE)
     compile, install = _commands(place, machine, index)
     if not compile:

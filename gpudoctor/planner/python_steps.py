@@ -157,7 +157,7 @@ def _install(
         return (project_steps.pixi(wanted, index, why),)
     machine, asked = situation.machine, places_that_ask(situation.machine)
     if place.tool == "pip-tools":
-        return _with_tool(place, "", pip_tools_steps.pip_tools(place, machine, asked, wanted, index, why))
+        return _with_tool(place, "", pip_tools_steps.pip_tools(place, machine, wanted, index, why))
     if place.tool == "uv-project":
         return _with_tool(place, "uv", project_steps.uv_project(place, machine, wanted, index, why))
     if place.tool == "poetry":
