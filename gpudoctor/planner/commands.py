@@ -71,8 +71,8 @@ def commands_for(
     here = _reader(situation.machine)
     if torch.origin == "conda-forge":
         return _conda_forge(here, situation, torch)
-    own_venv = apart or here.tool == "managed" or here.user_site
-    here = replace(here, user_site=False)
+    own_venv = apart or here.tool == "managed" or here.user_site or bool(here.obstacle)
+    here = replace(here, user_site=False, obstacle="", makes_pip=False)
     packages = tuple(remedy for remedy in remedies if isinstance(remedy, ReplacePackage))
     commands: Commands = {}
     in_pip = replace(here, tool="managed" if own_venv else "pip")

@@ -142,7 +142,8 @@ def _obstacle(environment: PythonEnvironment, tool: Tool) -> str:
             "Make the environment again with an installed Python"
         )
     if found.writable.value is False and tool not in ("managed", "nowhere"):
-        return f"{found.writable.source} cannot be written to by this user; nothing can be installed there"
+        where = found.writable.source
+        return f"{where} cannot be written to by this user: make it writable, or make an environment of your own"
     if tool in ("pip", "uv") and installer(environment) == "none":
         return (
             "There is no pip, no uv on PATH and no ensurepip in this Python: install uv, or the package python3-venv"
