@@ -800,8 +800,7 @@ class InstallerSettings(Record, frozen=True):
     extra_indexes: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
     wheels: tuple[str, ...] | None = None
-    """Read only where no index may be asked: wheels of torch and its companions in the folders of `find_links`; None
-    if one of these cannot be listed."""
+    """Those of torch and its companions in the folders of `find_links`; None if one of these cannot be listed."""
     no_index: bool = False
     offline: bool = False
     require_hashes: bool = False

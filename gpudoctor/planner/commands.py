@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from gpudoctor.finding import AnyRemedy, ReplacePackage, ReplaceTorch
-from gpudoctor.machine import Machine, unknown
+from gpudoctor.machine import InstallerSettings, Machine, unknown
 from gpudoctor.planner import pip_steps, project_steps, python_steps
 from gpudoctor.planner.place import Place, Tool, place
 from gpudoctor.planner.requirements import torch_and_companions
@@ -154,7 +154,8 @@ def _project_files(here: Place, situation: Situation, torch: ReplaceTorch, env: 
         *(f"    - {item.text}" for item in wanted),
     )
     fresh = situation.on(replace(situation.machine, environment=unknown("a fresh environment")))
-    image = _argvs(replace(here, tool="pip", python="python", user_site=False), fresh, torch)
+    plain = InstallerSettings()  # an image has a configuration of its own
+    image = _argvs(replace(here, tool="pip", python="python", user_site=False, pip=plain), fresh, torch)
     settings = tuple(f"ENV {name}={value}" for name, value in env.items())
     run = tuple(f"RUN {shlex.join((*argv[:4], '--no-cache-dir', *argv[4:]))}" for argv in image)
     files[Way.DOCKERFILE] = (*settings, *run)

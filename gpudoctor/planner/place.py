@@ -95,7 +95,8 @@ class Place(Struct, frozen=True):
     @property
     def undecided(self) -> bool:
         """Whether another index or folder can offer another build of the version that is asked for."""
-        return bool(self.settings.extra_indexes or self.settings.find_links)
+        settings = self.settings
+        return bool(settings.extra_indexes or (settings.find_links and settings.wheels != ()))
 
 
 def place(machine: Machine) -> Place:

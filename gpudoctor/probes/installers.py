@@ -83,8 +83,7 @@ def _interpreter(host: Host, path: str) -> Fact[bool]:
 
 
 def _with_wheels(host: Host, settings: InstallerSettings, folder: str) -> InstallerSettings:
-    """The wheels that are there where no index may be asked."""
-    if not settings.no_index:
+    if not settings.find_links and not settings.no_index:
         return settings
     return replace(settings, wheels=_wheels(host, settings.find_links, folder))
 

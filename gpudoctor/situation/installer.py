@@ -43,7 +43,9 @@ def refusal(situation: Situation, name: str, version: str) -> str:
         return f"the constraint {told(constraint)} excludes it"
     environment = situation.environment
     configured = settings(environment) if environment else None
-    if configured and configured.wheels is not None and not _has_wheel(configured, name, version, situation.python):
+    if configured is None or not configured.no_index or configured.wheels is None:
+        return ""
+    if not _has_wheel(configured, name, version, situation.python):
         places = " ".join(configured.find_links) or "no folder of wheels"
         return f"no index may be asked (no-index, {configured.sources.get('no_index', '')}), and {places} lacks it"
     return ""
