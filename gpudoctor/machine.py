@@ -801,6 +801,8 @@ class InstallerSettings(Record, frozen=True):
     find_links: tuple[str, ...] = ()
     wheels: tuple[str, ...] | None = None
     """Those of torch and its companions in the folders of `find_links`; None if one of these cannot be listed."""
+    proxy: bool = False
+    """It reaches indexes through a proxy."""
     no_index: bool = False
     offline: bool = False
     require_hashes: bool = False

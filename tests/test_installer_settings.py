@@ -6,6 +6,7 @@ import configparser
 import os
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gpudoctor.finding import Fix, Manual, ReinstallPackage, ReplaceTorch
+from gpudoctor.fix.errors import RepairError
+from gpudoctor.fix.indexes import check_indexes
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.host import LiveHost
 from gpudoctor.host.recorded import RecordedHost
@@ -488,3 +491,23 @@ def test_a_folder_that_is_not_there_is_not_called_closed() -> None:
     assert LiveHost().may_write("/nonexistent").absent
     assert LiveHost().may_write("/proc/self").value is False
     assert absent("x") != LiveHost().may_write("/tmp")
+
+
+def test_an_index_that_cannot_be_reached_is_told_before_anything_is_changed(
+    base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "PIP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # nobody listens
+        lost = f"http://127.0.0.1:{closed.getsockname()[1]}/cu128"
+        steps = tuple(
+            RunStep(("uv", "add", option, value))
+            for option, value in (("--index", f"gpu-cu128={base}/cu128"), ("--index-url", lost))
+        )
+        check_indexes(steps[:1])
+        with pytest.raises(RepairError, match="cannot be reached"):
+            check_indexes(steps)
+        monkeypatch.setenv("HTTP_PROXY", "http://proxy.example")
+        check_indexes(steps)

@@ -49,6 +49,7 @@ def pip_settings(
         index_url=without_secrets(text("index-url") or text("pypi-url"))[:_LONGEST],
         extra_indexes=several("extra-index-url"),
         find_links=several("find-links"),
+        proxy=bool(text("proxy")),
         no_index=switch("no-index"),
         require_hashes=switch("require-hashes"),
         require_virtualenv=switch("require-virtualenv") or switch("require-venv"),
