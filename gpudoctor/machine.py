@@ -817,6 +817,8 @@ class InstallerSettings(Record, frozen=True):
     """Those of packages that GPU work needs."""
     unread: tuple[str, ...] = ()
     """Constraint files that could not be read."""
+    lost: tuple[str, ...] = ()
+    """Constraint files that are not there: the installer then installs nothing."""
     sources: dict[str, str] = field(default_factory=dict)
     """Where each of these was set: "no_index": "/etc/pip.conf, line 3"."""
 

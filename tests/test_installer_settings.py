@@ -130,6 +130,12 @@ def test_constraints_are_read_with_their_lines_through_files_that_include_others
     assert found.unread == ("https://c.example/two.txt",)
 
 
+def test_a_constraint_file_that_is_not_there_keeps_the_installer_from_installing(tmp_path: Path) -> None:
+    found = pip_settings(LiveHost(), {"PIP_CONSTRAINT": "c.txt"}, "", str(tmp_path), TORCH)
+    assert (found.lost, found.unread) == ((f"{tmp_path}/c.txt",), ())
+    assert f"constraint (PIP_CONSTRAINT) names {tmp_path}/c.txt, which is not there" in by_hand(configured(found))
+
+
 def test_relative_constraints_are_those_of_the_working_folder(tmp_path: Path) -> None:
     found = pip(tmp_path, {"/w/c.txt": "torch<2.9"}, PIP_CONSTRAINT="c.txt")
     assert [one.source for one in found.constraints] == ["/w/c.txt, line 1"]

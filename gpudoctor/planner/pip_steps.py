@@ -122,6 +122,9 @@ def refused(place: Place, situation: Situation, wanted: Iterable[Wanted]) -> str
     settings = place.settings
     if settings.require_hashes:
         return f"{_set('require-hashes', settings, 'require_hashes')} allows packages with a hash only: add them"
+    if settings.lost:
+        source = _set("constraint", settings, "constraint")
+        return f"{source} names {', '.join(settings.lost)}, which is not there: {place.tool} stops at it"
     if place.tool != "pip" and (why := _unsettled(settings)):
         return why
     for item in wanted:

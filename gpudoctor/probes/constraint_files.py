@@ -21,21 +21,23 @@ _LONGEST = 300
 
 
 class Constraints(NamedTuple):
-    """What constraint files say, and those that could not be read."""
+    """What constraint files say, those that could not be read, and those that are not there."""
 
     lines: tuple[Constraint, ...]
     unread: tuple[str, ...]
+    lost: tuple[str, ...]
 
 
 def read_constraints(host: Host, paths: Iterable[str], folder: str, names: Collection[str]) -> Constraints:
     """The lines about `names` in these files and in those that they include; paths are relative to `folder`."""
     found: list[Constraint] = []
     unread: list[str] = []
+    lost: list[str] = []
     waiting = [_absolute(path, folder) for path in paths]
     for number, path in enumerate(waiting):
         text = host.text(path, _LIMIT) if number < _MOST_FILES and path.startswith("/") else None
         if text is None or text.value is None:
-            unread.append(without_secrets(path)[:_LONGEST])
+            (lost if text is not None and text.absent else unread).append(without_secrets(path)[:_LONGEST])
             continue
         for line, content in _logical_lines(host.data(path, _LIMIT).value or b""):
             if included := re.match(_INCLUDE, content):
@@ -44,7 +46,7 @@ def read_constraints(host: Host, paths: Iterable[str], folder: str, names: Colle
                     waiting.append(inner)
             elif (constraint := constraint_of(content, f"{path}, line {line}")) and matters(constraint.name, names):
                 found.append(constraint)
-    return Constraints(tuple(found), tuple(dict.fromkeys(unread)))
+    return Constraints(tuple(found), tuple(dict.fromkeys(unread)), tuple(dict.fromkeys(lost)))
 
 
 def matters(name: str, names: Collection[str]) -> bool:

@@ -58,6 +58,7 @@ def pip_settings(
         elsewhere=elsewhere,
         constraints=constraints.lines,
         unread=constraints.unread,
+        lost=constraints.lost,
         sources={option.replace("-", "_"): source for option, (_, source) in found.items() if option in _NAMED},
     )
 

@@ -28,7 +28,7 @@ def uv_settings(host: Host, environ: Mapping[str, str], folder: str, names: Coll
     found.variables(environ)
     files = read_constraints(host, environ.get("UV_CONSTRAINT", "").split(), folder, names)
     limits += files.lines
-    if files.lines or files.unread:
+    if any(files):
         found.sources["constraint"] = "UV_CONSTRAINT"
     return InstallerSettings(
         index_url=found.text("index_url"),
@@ -42,6 +42,7 @@ def uv_settings(host: Host, environ: Mapping[str, str], folder: str, names: Coll
         torch_backend=found.text("torch_backend"),
         constraints=tuple(limits),
         unread=files.unread,
+        lost=files.lost,
         sources=found.sources,
     )
 
