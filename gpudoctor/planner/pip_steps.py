@@ -250,7 +250,7 @@ def clear_the_way(place: Place, situation: Situation, remedy: ReplaceTorch) -> t
 
 def directly(place: Place) -> Place:
     """The environment itself, whatever project it belongs to."""
-    return replace(place, tool=place.installer)
+    return place if place.tool in ("pip", "uv") else replace(place, tool=place.installer)
 
 
 def _bring_back(place: Place, situation: Situation, removed: tuple[Distribution, ...]) -> tuple[Argv, ...]:

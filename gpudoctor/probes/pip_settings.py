@@ -114,13 +114,11 @@ def read_ini(text: str) -> Iterator[tuple[str, str, str, int]]:
     section, option, value, begun, indent = "", None, "", 0, 0
     for number, raw in enumerate(text.splitlines(), 1):
         stripped = raw.strip()
-        if stripped.startswith(("#", ";")):
+        if not stripped or stripped.startswith(("#", ";")):
             continue
         depth = len(raw) - len(raw.lstrip())
-        if option is not None and (not stripped or depth > indent):
+        if option is not None and depth > indent:
             value += f"\n{stripped}"
-            continue
-        if not stripped:
             continue
         if option is not None:
             yield section, option, value.strip(), begun
