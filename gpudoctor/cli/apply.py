@@ -100,14 +100,19 @@ def run_and_check(examination: Examination, look: Look, plan: Repair, shown: Sho
     """Run the plan's steps, look again, and give the exit code."""
     from gpudoctor.cli.journal import journal_home
     from gpudoctor.fix.apply import apply
+    from gpudoctor.fix.indexes import check_indexes
     from gpudoctor.render.plan import plan_data
 
     because = {id for planned in plan.steps for id in planned.because}
     found = [one.id for one in look.judgement.findings if one.severity != "note" or one.id in because]
     kept = {**plan_data(plan), "findings": found}
-    applied = _guarded(
-        lambda: apply(plan.to_run, _target(plan, look.machine), journal_home(), plan=kept, say=teller(shown))
-    )
+
+    def run() -> Applied:
+        if _asks_indexes_alone(look.machine):
+            check_indexes(plan.to_run)
+        return apply(plan.to_run, _target(plan, look.machine), journal_home(), plan=kept, say=teller(shown))
+
+    applied = _guarded(run)
     return _conclude(examination, look, applied, shown, plan_data(plan), plan.predicted)
 
 
@@ -190,6 +195,15 @@ def _note_what_is_left(run: Run, proof: Proof) -> None:
     left = {finding.id for finding in proof.left}
     with suppress(RepairError, OSError):  # the run is over: at worst it is proposed once more
         note(run, "judged", note=" ".join(id for id in run.because if id in left))
+
+
+def _asks_indexes_alone(machine: Machine) -> bool:
+    """Whether packages come from nowhere but indexes, and without a proxy."""
+    from gpudoctor.situation.installer import settings
+
+    environment = machine.environment.value
+    configured = settings(environment) if environment else None
+    return configured is None or not (configured.proxy or configured.find_links)
 
 
 def _target(plan: Repair, machine: Machine) -> Target:

@@ -58,7 +58,7 @@ class Examination:
 
     def look(self) -> Look:
         """Probe and judge. Raises InputError for what cannot be read."""
-        from gpudoctor.command_line.examined import from_snapshot, probed, with_description
+        from gpudoctor.command_line.examined import from_snapshot, probed, with_description, with_installers
 
         given = self.sources
         if given.snapshot is not None:
@@ -66,6 +66,7 @@ class Examination:
         else:
             survey, subject = probed(given.examined, given.variables, given.description, self.matrix, self.shown)
             survey = self._with_requirements(survey)
+            survey = with_installers(survey, given.examined, given.variables, given.description, self.matrix)
         survey = with_description(
             survey, given.description, self.matrix, lambda machine: self.judge(survey, machine, foresee=False)
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import field
 from msgspec.structs import replace
 
 from gpudoctor.machine.facts import Fact, Record, unknown
@@ -62,6 +63,9 @@ class ExtensionCode(Record, frozen=True):
     gfx: tuple[str, ...] = ()
 
 
+Lock = Literal["uv.lock", "poetry.lock", "pixi.lock", "pdm.lock", "requirements.in", "hatch", ""]
+
+
 class TorchAsked(Record, frozen=True):
     """A line of a project that asks for torch: the next installation from it restores that torch."""
 
@@ -97,6 +101,63 @@ class ShadowingModule(Record, frozen=True):
     """`import torch` itself loads it."""
 
 
+class Constraint(Record, frozen=True):
+    """A line that limits which versions of a package pip or uv may install."""
+
+    name: str
+    specifier: str = ""
+    """ "<=2.14.1"; "@ URL" for one file alone."""
+    marker: str = ""
+    source: str = ""
+    """ "/etc/pip/constraints.txt, line 2"."""
+
+
+class InstallerSettings(Record, frozen=True):
+    """What configuration files and variables tell pip or uv, as far as it decides what is installed, and where."""
+
+    index_url: str = ""
+    """The package index, if it is not the default one; like all addresses here without user and password."""
+    extra_indexes: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    wheels: tuple[str, ...] | None = None
+    """Those of torch and its companions in the folders of `find_links`; None if one of these cannot be listed."""
+    proxy: bool = False
+    """It reaches indexes through a proxy."""
+    no_index: bool = False
+    offline: bool = False
+    require_hashes: bool = False
+    require_virtualenv: bool = False
+    no_binary: tuple[str, ...] = ()
+    user: bool = False
+    elsewhere: dict[str, str] = field(default_factory=dict)
+    """Folders that packages go to instead of the environment, by option: target, prefix, root."""
+    torch_backend: str = ""
+    """uv takes torch from the index of this build, whichever index a command names."""
+    constraints: tuple[Constraint, ...] = ()
+    """Those of packages that GPU work needs."""
+    unread: tuple[str, ...] = ()
+    """Constraint files that could not be read."""
+    lost: tuple[str, ...] = ()
+    """Constraint files that are not there: the installer then installs nothing."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Where each of these was set: "no_index": "/etc/pip.conf, line 3"."""
+
+
+class Installers(Record, frozen=True):
+    """What an install command meets here; read only where something is to be installed."""
+
+    pip: InstallerSettings = InstallerSettings()
+    uv: InstallerSettings = InstallerSettings()
+    programs: Fact[tuple[str, ...]] = unknown("not looked for")
+    """Of uv, poetry, pdm, hatch, pixi, pip-compile and conda's tools, those on PATH."""
+    ensurepip: Fact[bool] = unknown("not looked for")
+    """Whether the interpreter can make itself a pip."""
+    writable: Fact[bool] = unknown("not tried")
+    """Whether this user may write to the environment's package folder; its path is the source."""
+    interpreter: Fact[bool] = unknown("not looked for")
+    """Whether the interpreter's file is there: the Python that a venv was made with may be gone."""
+
+
 class Frameworks(Record, frozen=True):
     """The frameworks of an environment, each as its own files describe it."""
 
@@ -123,8 +184,13 @@ class PythonEnvironment(Record, frozen=True):
     uv_managed: bool = False
     """Made by uv (pyvenv.cfg says so)."""
     project: str = ""
-    """Folder of a project with uv.lock or poetry.lock that owns this environment."""
-    lock: Literal["uv.lock", "poetry.lock", "pixi.lock", ""] = ""
+    """Folder of a project that owns this environment."""
+    lock: Lock = ""
+    """The project's lock file; requirements.in for one of pip-tools, "hatch" for one of hatch."""
+    project_keys: tuple[str, ...] = ()
+    """What the project tells its tool: "source.NAME" for pdm, "envs.default.KEY" for hatch."""
+    compiled_by: tuple[str, ...] = ()
+    """The command that made requirements.txt, as its head says."""
     torch_asked: tuple[TorchAsked, ...] = ()
     """Lines of the project's own files that ask for torch."""
     conda_tool: Literal["conda", "mamba", "micromamba"] = "conda"
@@ -144,6 +210,7 @@ class PythonEnvironment(Record, frozen=True):
     missing_symbols: tuple[MissingSymbols, ...] = ()
     """Read only where a library comes from elsewhere, an nvidia-* wheel is not the one that torch pins, or amdsmi is
     installed."""
+    installers: Installers = Installers()
     triton_owner: str = ""
     """Of several installed Tritons the one whose files are in the folder triton/; empty if the files do not tell."""
     source: str = ""

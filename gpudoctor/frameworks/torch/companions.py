@@ -43,6 +43,16 @@ def pairing(
     return tuple(together), tuple(apart)
 
 
+def paired_versions(situation: Situation, choice: Choice) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """(name, versions, one of which is installed) of the companions that a build brings along."""
+    row = situation.matrix.companion(choice.version)
+    also = row.torchvision_also if row else ()
+    return tuple(
+        (name, (row.torchvision or version, *also) if row and version.endswith(".*") else (version,))
+        for name, version in pairing(situation, choice)[0]
+    )
+
+
 def _in_its_index(situation: Situation, version: str, choice: Choice) -> bool:
     """Whether the index of a build has this torchaudio: the torch release of that number has the same build."""
     return choice.origin == "amd" or any(
