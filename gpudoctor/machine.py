@@ -81,6 +81,10 @@ class Os(Record, frozen=True):
     version: str = ""
     like: tuple[str, ...] = ()
     name: str = ""
+    codename: str = ""
+    """Of the Ubuntu or Debian release that it is based on, else its own: "noble"."""
+    image: str = ""
+    """What replaces its root as a whole, so that no package manager changes it: rpm-ostree, transactional-update ..."""
 
 
 class Jetson(Record, frozen=True):
@@ -353,6 +357,8 @@ class NvidiaStack(Record, frozen=True):
     firmware: Fact[tuple[str, ...]] = unknown("not probed")
     """Files of /lib/firmware/nvidia/VERSION, for the version of the loaded module."""
     fabric: Fabric = Fabric()
+    run_file: Fact[str] = unknown("not probed")
+    """The uninstaller of a driver that NVIDIA's own installer (the .run file) put here."""
     toolkit: Fact[str] = unknown("not probed")
     """nvidia-container-toolkit on this host (version or path)."""
     ptxas: Fact[str] = unknown("not probed")

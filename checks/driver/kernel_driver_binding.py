@@ -21,7 +21,7 @@ from gpudoctor.finding import (
 )
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
-from gpudoctor.situation.driver_choice import install_driver
+from gpudoctor.situation.driver_choice import install_driver, unblocking
 from gpudoctor.situation.gpu_groups import called, finding, together
 from gpudoctor.situation.issue_findings import firmware_in_question, of_slug
 from gpudoctor.situation.kernel_modules import (
@@ -62,7 +62,8 @@ def nouveau_conflict(situation: Situation) -> Verdicts:
         reboot = Reboot(why=f"{name} releases the GPU only at a reboot")
         installs = any(isinstance(step, InstallDriver) for step in fix.remedies)
         if not situation.in_container and (ready or installs):
-            steps = () if ready else tuple(step for step in fix.remedies if not isinstance(step, Reboot))
+            installed = tuple(step for step in fix.remedies if not isinstance(step, Reboot))
+            steps = unblocking(situation) if ready else installed
             title = f"Stop {name} from taking the GPU" if ready else f"{fix.title} to replace {name}"
             fix = Fix(title, (*steps, block, reboot))
         yield finding(

@@ -131,6 +131,42 @@ class DriverBranch(Row, frozen=True, kw_only=True):
     """A release of the branch that is known to exist."""
 
 
+class DriverPackage(Row, frozen=True, kw_only=True):
+    """NVIDIA driver packages of some releases of a distribution: one branch in one module flavour."""
+
+    distribution: str
+    """Regular expression for the id and version of os-release, with a hyphen."""
+    example: str
+    """A real spelling that the pattern matches (checked at load)."""
+    branch: str
+    flavour: Literal["open", "proprietary"]
+    version: str | None = None
+    """A release of the branch that is known to be there."""
+    packages: tuple[str, ...]
+    server: tuple[str, ...] = ()
+    """The same in the distribution's own packages for servers."""
+    stream: str = ""
+    """The dnf module stream of nvidia-driver to enable first."""
+    locked: bool = False
+    """The repository has several branches: locking the versions keeps to one."""
+    repository: str = ""
+    """Whose packages they are; "" for the distribution's own."""
+    by_hand: bool = False
+    """A person sets up the repository and installs from it."""
+    then: str = ""
+    """What is left to do, as a sentence."""
+
+
+class DriverInstruction(Row, frozen=True, kw_only=True):
+    """How a person installs an NVIDIA driver on a distribution that is not changed by a package manager's command."""
+
+    distribution: str
+    example: str
+    flavour: Literal["open", "proprietary"] | None = None
+    text: str
+    """{branch} stands for the branch."""
+
+
 class NvidiaKernelLimit(Row, frozen=True, kw_only=True):
     """A driver that does not build or run on some kernels (PEP 440 specifiers)."""
 
@@ -232,6 +268,15 @@ class AmdgpuDkmsLimit(Row, frozen=True, kw_only=True):
     kernel: str
     status: Literal["breaks", "needed"]
     fixed_by: str = ""
+
+
+class AmdgpuDkmsSystem(Row, frozen=True, kw_only=True):
+    """A release and its kernels that AMD supports amdgpu-dkms on."""
+
+    distribution: str
+    """Regular expression for the id and version of os-release, with a hyphen."""
+    example: str
+    kernel: str
 
 
 class RocmBlas(Row, frozen=True, kw_only=True):
@@ -398,6 +443,9 @@ class Distribution(Row, frozen=True, kw_only=True):
     version of os-release with a hyphen."""
     example: str
     """A real spelling that the pattern matches (checked at load)."""
+    base: str = ""
+    """The release whose packages it uses, by id and version: "ubuntu-24.04" of Linux Mint 22; that of the row itself
+    for Ubuntu and Debian."""
     python: str | None = None
     libc: str | None = None
     """Its C library: "glibc 2.31" or "musl"."""
@@ -410,6 +458,10 @@ class DistributionKin(Row, frozen=True, kw_only=True):
     like: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     """How people call it, too, in lower case."""
+    base: str = ""
+    """The release whose packages it uses; {version} stands for its own version ("fedora-{version}", "arch")."""
+    image: str = ""
+    """What replaces its root as a whole (rpm-ostree ...): packages are not installed one by one."""
 
 
 class BaseImage(Row, frozen=True, kw_only=True):
@@ -720,6 +772,8 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     cudnn_floors: tuple[CudnnFloor, ...] = ()
     cuda_toolkits: tuple[CudaToolkit, ...] = ()
     driver_branches: tuple[DriverBranch, ...] = ()
+    driver_packages: tuple[DriverPackage, ...] = ()
+    driver_instructions: tuple[DriverInstruction, ...] = ()
     nvidia_kernel_limits: tuple[NvidiaKernelLimit, ...] = ()
     gfx_targets: tuple[GfxTarget, ...] = ()
     amd_gpus: tuple[AmdGpu, ...] = ()
@@ -728,6 +782,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     rocm_releases: tuple[RocmRelease, ...] = ()
     rocm_driver_window: tuple[RocmDriverWindow, ...] = ()
     amdgpu_dkms_limits: tuple[AmdgpuDkmsLimit, ...] = ()
+    amdgpu_dkms_systems: tuple[AmdgpuDkmsSystem, ...] = ()
     rocm_blas: tuple[RocmBlas, ...] = ()
     hipblaslt_use: tuple[HipblasltUse, ...] = ()
     wsl_rocm: tuple[WslSupport, ...] = ()
@@ -767,6 +822,8 @@ KEYS: dict[str, tuple[str, ...]] = {
     "cudnn_floors": ("cudnn",),
     "cuda_toolkits": ("cuda", "update"),
     "driver_branches": ("branch",),
+    "driver_packages": ("distribution", "branch", "flavour"),
+    "driver_instructions": ("distribution", "flavour"),
     "nvidia_kernel_limits": ("driver", "kernel"),
     "gfx_targets": ("gfx",),
     "amd_gpus": ("pci",),
@@ -775,6 +832,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "rocm_releases": ("version",),
     "rocm_driver_window": ("rocm",),
     "amdgpu_dkms_limits": ("dkms", "rocm", "kernel"),
+    "amdgpu_dkms_systems": ("distribution", "kernel"),
     "rocm_blas": ("rocm",),
     "hipblaslt_use": ("rocm",),
     "wsl_rocm": ("rocm",),

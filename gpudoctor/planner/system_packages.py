@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gpudoctor.finding import InstallSystemPackage
 from gpudoctor.planner.place import Family, Place
 from gpudoctor.spelling import is_name, is_version
@@ -56,9 +58,29 @@ _NAMES: dict[str, dict[Family, str]] = {
     "compiler": {"ubuntu": "gcc", "debian": "gcc", "fedora": "gcc", "rhel": "gcc", "suse": "gcc", "arch": "gcc"},
 }
 
+_LAYERING = {"rpm-ostree": "rpm-ostree install", "transactional-update": "transactional-update pkg install"}
+"""What adds a package to a root that is replaced as a whole: it is there after a reboot."""
+
 _OF_ANOTHER_REPOSITORY: dict[str, tuple[Family, ...]] = {
     "nvidia-container-toolkit": ("ubuntu", "debian", "fedora", "rhel", "suse"),
 }
+
+
+def is_fixed(place: Place) -> bool:
+    """Whether no package manager changes this system: its root is an image, or its tool is not known."""
+    return bool(place.os.image) or place.family not in INSTALL
+
+
+def install(place: Place, packages: Iterable[str], why: str, *, undo: Iterable[str] = ()) -> Step:
+    """Packages of the distribution; `undo` names what is removed again, if not the same."""
+    packages = tuple(packages)
+    names = " ".join(packages)
+    if is_fixed(place):
+        layering = _LAYERING.get(place.os.image)
+        text = f"{layering} {names}, then reboot." if layering else f"Install {names}."
+        return ManualStep(text=text, why=why, risk="root")
+    removed = ((*REMOVE[place.family], *(tuple(undo) or packages)),)
+    return RunStep(argv=(*INSTALL[place.family], *packages), why=why, risk="root", undo=removed)
 
 
 def elsewhere(place: Place, text: str, why: str) -> ManualStep | None:
@@ -125,6 +147,4 @@ def exact_package(place: Place, name: str, version: str, why: str) -> Step:
         "suse": f"{name}={version}",
         "arch": name,
     }
-    package = pinned[place.family] if version else name
-    undo = ((*REMOVE[place.family], name),)
-    return RunStep(argv=(*INSTALL[place.family], package), why=why, risk="root", undo=undo)
+    return install(place, (pinned[place.family] if version else name,), why, undo=(name,))
