@@ -84,7 +84,7 @@ class Os(Record, frozen=True):
     codename: str = ""
     """Of the Ubuntu or Debian release that it is based on, else its own: "noble"."""
     image: str = ""
-    """What replaces its root as a whole, so that no package manager changes it: rpm-ostree, transactional-update ..."""
+    """What replaces its root as a whole, so that packages are not installed one by one: rpm-ostree ..."""
 
 
 class Jetson(Record, frozen=True):

@@ -170,7 +170,16 @@ def _refused(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, .
         and not situation.machine.system.wsl.known
         and slug in refusals(situation, gpu)
     ]
-    return [*unserved, *equal_gpus(situation, silent)]
+    return [
+        (_weight(situation, severity, gpus), gpus) for severity, gpus in (*unserved, *equal_gpus(situation, silent))
+    ]
+
+
+def _weight(situation: Situation, severity: Weight, gpus: tuple[Gpu, ...]) -> Weight:
+    """Of GPUs that a person named to use together, none is there by the way."""
+    named = all(gpu.source == situation.machine.buses.source for gpu in situation.machine.gpus)
+    together = named and situation.machine.buses.source == "description" and driver_options(situation, gpus)
+    return "error" if together and has_build(situation, gpus[0]) else severity
 
 
 def _others(situation: Situation, gpus: tuple[Gpu, ...]) -> str:

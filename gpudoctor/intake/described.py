@@ -187,7 +187,9 @@ def _with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
         flavours = flavours_serving(matrix, running) if figures(version) >= _FIRST_OPEN else ()
         flavour = flavours[0] if flavours else "proprietary"
     else:
-        situation = Situation(machine, matrix)
+        # A healthy driver is any that serves: not the one that this distribution happens to ship.
+        anywhere = replace(machine.system, os=unknown("any distribution"))
+        situation = Situation(replace(machine, system=anywhere), matrix)
         options = driver_options(situation, gpus)
         choice = driver_serving(situation, gpus) or (options[0][0] if options else None)
         if choice is None:

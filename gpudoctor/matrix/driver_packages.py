@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from gpudoctor.matrix.images import ImageQuestions
 from gpudoctor.matrix.nvidia import NvidiaQuestions
-from gpudoctor.matrix.rows import AmdgpuDkmsSystem, DriverPackage
+from gpudoctor.matrix.rows import AmdgpuDkmsSystem, DriverPackage, FirmwarePackage
 from gpudoctor.matrix.versions import at_least, figures, matches
 
 if TYPE_CHECKING:
@@ -72,6 +72,11 @@ class DriverPackageQuestions(NvidiaQuestions, ImageQuestions):
 
     def _needed(self, sms: tuple[str, ...], at_least: str | None) -> Iterator[str]:
         yield from (driver for driver in (at_least, *(self.first_driver(sm) for sm in sms)) if driver)
+
+    def firmware_package(self, os: Os) -> FirmwarePackage | None:
+        """The firmware package for AMD GPUs that a release keeps at one date."""
+        names, table = self.releases(os), self.tables.firmware_packages
+        return next((row for name in names for row in table if re.fullmatch(row.distribution, name)), None)
 
     def amdgpu_dkms_systems(self, os: Os) -> tuple[AmdgpuDkmsSystem, ...]:
         """The kernels of a release that AMD supports amdgpu-dkms on."""

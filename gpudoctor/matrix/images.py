@@ -45,7 +45,9 @@ class ImageQuestions(Gpus):
         if kin is not None and kin.base:
             bases.append(kin.base.replace("{version}", os.version).rstrip("-"))
         elif kin is None and not bases:
-            bases += [kind if kind == "arch" else f"{kind}-{os.version}" for kind in ("rhel", "arch") if kind in os.like]
+            bases += [
+                kind if kind == "arch" else f"{kind}-{os.version}" for kind in ("rhel", "arch") if kind in os.like
+            ]
         return tuple(dict.fromkeys((own, *bases[:1])))
 
     def distribution_named(self, name: str) -> DistributionKin | None:

@@ -1,7 +1,8 @@
 """The questions that the matrix answers: pure functions over its rows.
 
 `Matrix` holds the rows and a few look-up tables. The questions are grouped by subject in `gpu_models`, `nvidia`,
-`driver_packages`, `amd`, `torch_builds`, `errors`, `rates` and `images`. Nothing here reads a file. Versions are texts.
+`driver_packages`, `amd`, `torch_builds`, `errors`, `rates` and `images`. Nothing here reads a file. Versions are
+texts.
 """
 
 from __future__ import annotations

@@ -279,6 +279,17 @@ class AmdgpuDkmsSystem(Row, frozen=True, kw_only=True):
     kernel: str
 
 
+class FirmwarePackage(Row, frozen=True, kw_only=True):
+    """The firmware package for AMD GPUs of a release that keeps it at one date."""
+
+    distribution: str
+    """Regular expression for the id and version of os-release, with a hyphen."""
+    example: str
+    version: str
+    newer: str = ""
+    """Where the distribution has a newer one, and of which date."""
+
+
 class RocmBlas(Row, frozen=True, kw_only=True):
     """gfx targets for which the rocBLAS / hipBLASLt of a ROCm have kernels; None: unknown."""
 
@@ -686,6 +697,8 @@ class KnownIssue(Row, frozen=True, kw_only=True):
     workaround: str
     variables: dict[str, str] = {}
     """Variables of the workaround, if it is one."""
+    firmware: str = ""
+    """The first release of linux-firmware without it."""
     log: str | None = None
     """id of a kernel-log pattern that is its symptom."""
     xid: int | None = None
@@ -783,6 +796,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     rocm_driver_window: tuple[RocmDriverWindow, ...] = ()
     amdgpu_dkms_limits: tuple[AmdgpuDkmsLimit, ...] = ()
     amdgpu_dkms_systems: tuple[AmdgpuDkmsSystem, ...] = ()
+    firmware_packages: tuple[FirmwarePackage, ...] = ()
     rocm_blas: tuple[RocmBlas, ...] = ()
     hipblaslt_use: tuple[HipblasltUse, ...] = ()
     wsl_rocm: tuple[WslSupport, ...] = ()
@@ -833,6 +847,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "rocm_driver_window": ("rocm",),
     "amdgpu_dkms_limits": ("dkms", "rocm", "kernel"),
     "amdgpu_dkms_systems": ("distribution", "kernel"),
+    "firmware_packages": ("distribution",),
     "rocm_blas": ("rocm",),
     "hipblaslt_use": ("rocm",),
     "wsl_rocm": ("rocm",),

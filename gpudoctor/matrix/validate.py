@@ -21,6 +21,7 @@ from gpudoctor.matrix.rows import (
     DriverPackage,
     ErrorPattern,
     ExtensionLibrary,
+    FirmwarePackage,
     GfxTarget,
     GpuRates,
     KnownIssue,
@@ -204,6 +205,10 @@ def _driver_instruction(row: DriverInstruction, matrix: Matrix) -> Iterator[str]
     yield from _fits_its_example("distribution", row.distribution, row.example)
 
 
+def _firmware_package(row: FirmwarePackage, matrix: Matrix) -> Iterator[str]:
+    yield from _fits_its_example("distribution", row.distribution, row.example)
+
+
 def _dkms_system(row: AmdgpuDkmsSystem, matrix: Matrix) -> Iterator[str]:
     yield from _fits_its_example("distribution", row.distribution, row.example)
 
@@ -338,6 +343,7 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     DriverPackage: _driver_package,
     DriverInstruction: _driver_instruction,
     AmdgpuDkmsSystem: _dkms_system,
+    FirmwarePackage: _firmware_package,
     OldTorchBuilds: _old_builds,
     OtherName: _other_name,
     GpuRates: _rates,

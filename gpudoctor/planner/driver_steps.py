@@ -227,9 +227,9 @@ def install_rocm_driver(place: Place, remedy: InstallRocmDriver, matrix: Matrix)
 def _own_kernel_driver(place: Place, remedy: InstallRocmDriver, matrix: Matrix) -> Step:
     """AMD supports its package on some releases and kernels only; elsewhere it may not even build."""
     kernels = [row.kernel.removeprefix("==").removesuffix(".*") for row in matrix.amdgpu_dkms_systems(place.os)]
-    limits = f" of this distribution's kernels only {' and '.join(kernels)}" if kernels else " not this distribution"
+    limits = f"only this distribution's kernels {' and '.join(kernels)}" if kernels else "other distributions"
     text = (
-        f"AMD's driver package (amdgpu-dkms) supports{limits}: use the kernel's own amdgpu. Install the newest kernel "
-        "and the newest firmware package of the distribution."
+        f"AMD's driver package (amdgpu-dkms) supports {limits}: use the kernel's own amdgpu. Install the newest "
+        "kernel and the newest firmware package of the distribution."
     )
     return ManualStep(text=text, why=remedy.why, risk="root")

@@ -175,7 +175,7 @@ def _system_steps(
     if isinstance(remedy, StartService):
         return system_steps.start_service(here, remedy)
     if isinstance(remedy, InstallSystemPackage):
-        return system_packages.install_system_package(here, remedy)
+        return system_packages.install_system_package(here, remedy, situation.matrix)
     if isinstance(remedy, JoinGroup):
         return system_steps.join_group(here, remedy)
     if isinstance(remedy, Reboot):

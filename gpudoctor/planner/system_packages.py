@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from gpudoctor.finding import InstallSystemPackage
+from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.place import Family, Place
 from gpudoctor.spelling import is_name, is_version
 from gpudoctor.step import ManualStep, RunStep, Step
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
 
 INSTALL: dict[Family, tuple[str, ...]] = {
     "ubuntu": ("apt-get", "install", "-y"),
@@ -92,7 +97,7 @@ def elsewhere(place: Place, text: str, why: str) -> ManualStep | None:
     return None
 
 
-def install_system_package(place: Place, remedy: InstallSystemPackage) -> tuple[Step, ...]:
+def install_system_package(place: Place, remedy: InstallSystemPackage, matrix: Matrix) -> tuple[Step, ...]:
     """A package of the distribution by its purpose; the toolkit belongs to the host of a container."""
     purpose = remedy.purpose if is_name(remedy.purpose) or remedy.purpose == "libstdc++" else "the package"
     after = _after(place, purpose)
@@ -109,10 +114,29 @@ def install_system_package(place: Place, remedy: InstallSystemPackage) -> tuple[
     if purpose == "python-headers":
         package = package.format(version=version or "3", digits=version.replace(".", "") or "3")
         version = ""
+    if purpose == "linux-firmware":
+        return (_firmware(place, package, remedy, matrix),)
     why = remedy.why
     if place.family in _OF_ANOTHER_REPOSITORY.get(purpose, ()):
         why = f"{why}; from NVIDIA's repository for it, which must be enabled".lstrip("; ")
     return (exact_package(place, package, version, why), *after)
+
+
+def _firmware(place: Place, package: str, remedy: InstallSystemPackage, matrix: Matrix) -> Step:
+    """The newest firmware of the distribution; `version` is the first release that helps. Some distributions keep
+    the package at a date for as long as they live."""
+    row, first = matrix.firmware_package(place.os), remedy.version
+    if row is not None and (not first or figures(row.version) < figures(first)):
+        newer = row.newer or "the linux-firmware repository of the kernel's developers"
+        needed = f"{first} or newer is needed" if first else "later GPUs need a newer one"
+        text = f"{package} of this release is of {row.version}, and {needed}: take it from {newer}."
+        return ManualStep(text=text, why=remedy.why, risk="root")
+    after = (
+        f"it must be of {first} or newer afterwards"
+        if first
+        else "if the kernel log still names a missing file afterwards, this release of the distribution is too old"
+    )
+    return install(place, (package,), f"{remedy.why}; {after}".lstrip("; "))
 
 
 def _own_toolkit(place: Place, purpose: str) -> bool:

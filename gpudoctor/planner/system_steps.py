@@ -132,9 +132,8 @@ def block_module(place: Place, remedy: BlockModule) -> tuple[Step, ...]:
         f"then build the initial ramdisk again ({_initramfs(place)}), and reboot."
     )
     if place.os.image == "rpm-ostree":
-        text = (
-            f"rpm-ostree kargs --append=rd.driver.blacklist={module} --append=modprobe.blacklist={module}\nthen reboot."
-        )
+        options = " ".join(f"--append={name}.blacklist={module}" for name in ("rd.driver", "modprobe"))
+        text = f"rpm-ostree kargs {options}\nthen reboot."
     if outside := elsewhere(place, text, remedy.why):
         return (outside,)
     return (ManualStep(text=text, why=remedy.why, risk="reboot"),)
