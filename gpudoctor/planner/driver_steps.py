@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.finding import InstallDriver, InstallRocmDriver
 from gpudoctor.planner.place import Family, Place
-from gpudoctor.planner.system_packages import INSTALL, REMOVE, elsewhere, install, is_fixed
+from gpudoctor.planner.system_packages import INSTALL, LAYERING, REMOVE, elsewhere, install, is_fixed
 from gpudoctor.planner.system_steps import reboot
 from gpudoctor.spelling import is_version
 from gpudoctor.step import ManualStep, RunStep, Step
@@ -157,22 +157,19 @@ def _instructions(place: Place, remedy: InstallDriver, matrix: Matrix, row: Driv
 
 
 def _from_repository(place: Place, row: DriverPackage) -> str:
-    step = install(place, row.packages, "")
-    command = step.text.rstrip(".") if isinstance(step, ManualStep) else " ".join(_typed(place, row))
+    command = " ".join((LAYERING.get(place.os.image) or _TYPED.get(place.family, ""), *row.packages)).strip()
     told = f"From {row.repository}: {command}" if row.repository else command
-    return f"{told}. {row.then}.".replace(" .", "") if row.then else f"{told}"
+    return f"{told}\n{row.then}." if row.then and not is_fixed(place) else told
 
 
-def _typed(place: Place, row: DriverPackage) -> tuple[str, ...]:
-    """The command as a person types it, who answers its questions."""
-    commands: dict[Family, tuple[str, ...]] = {
-        "ubuntu": ("apt-get", "install"),
-        "debian": ("apt-get", "install"),
-        "fedora": ("dnf", "install"),
-        "rhel": ("dnf", "install"),
-        "suse": ("zypper", "install"),
-    }
-    return (*commands.get(place.family, ()), *row.packages)
+_TYPED: dict[Family, str] = {
+    "ubuntu": "apt-get install",
+    "debian": "apt-get install",
+    "fedora": "dnf install",
+    "rhel": "dnf install",
+    "suse": "zypper install",
+}
+"""The command as a person types it, who answers its questions."""
 
 
 def _unknown_package(place: Place) -> str:

@@ -63,7 +63,7 @@ _NAMES: dict[str, dict[Family, str]] = {
     "compiler": {"ubuntu": "gcc", "debian": "gcc", "fedora": "gcc", "rhel": "gcc", "suse": "gcc", "arch": "gcc"},
 }
 
-_LAYERING = {"rpm-ostree": "rpm-ostree install", "transactional-update": "transactional-update pkg install"}
+LAYERING = {"rpm-ostree": "rpm-ostree install", "transactional-update": "transactional-update pkg install"}
 """What adds a package to a root that is replaced as a whole: it is there after a reboot."""
 
 _OF_ANOTHER_REPOSITORY: dict[str, tuple[Family, ...]] = {
@@ -81,7 +81,7 @@ def install(place: Place, packages: Iterable[str], why: str, *, undo: Iterable[s
     packages = tuple(packages)
     names = " ".join(packages)
     if is_fixed(place):
-        layering = _LAYERING.get(place.os.image)
+        layering = LAYERING.get(place.os.image)
         text = f"{layering} {names}, then reboot." if layering else f"Install {names}."
         return ManualStep(text=text, why=why, risk="root")
     removed = ((*REMOVE[place.family], *(tuple(undo) or packages)),)

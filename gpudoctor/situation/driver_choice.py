@@ -237,7 +237,7 @@ def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
             f"Install {what} on the host",
             (Manual(text=f"On the host, outside this container: install {what} and reboot.", risk="reboot"),),
         )
-    return Fix(f"Install {what}", (*unblocking(situation), remedy, _BOOT))
+    return Fix(f"Install {what}", (remedy, *unblocking(situation), _BOOT))
 
 
 _BOOT = Reboot(why="the new kernel module is loaded at boot")
@@ -264,7 +264,7 @@ def both_parts_of_one_driver(situation: Situation, module: str, libraries: str) 
                 continue
             remedy = InstallDriver(branch=branch, minimum=branch, flavour=flavour, why="both in one version")
             title = f"Install kernel module and libraries of {driver_name(remedy)} together"
-            return Fix(title, (*unblocking(situation), remedy, _BOOT))
+            return Fix(title, (remedy, *unblocking(situation), _BOOT))
     return None
 
 
