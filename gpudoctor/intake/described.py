@@ -44,7 +44,13 @@ from gpudoctor.machine import (
 from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.load_path import DRIVER_OWN
 from gpudoctor.situation import Situation
-from gpudoctor.situation.driver_choice import driver_needs, driver_serving, flavour_serving
+from gpudoctor.situation.driver_choice import (
+    driver_needs,
+    driver_options,
+    driver_serving,
+    flavours_serving,
+    newest_release,
+)
 from gpudoctor.situation.healthy_driver import amd_stack, driver_libraries, nvidia_stack
 
 if TYPE_CHECKING:
@@ -174,16 +180,20 @@ def _with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
         version = plain_version("--driver", driver)
         running = tuple(gpu for gpu in gpus if _still_runs(matrix, version, gpu)) or gpus
         # Where the flavours do not go together, either is as likely: the one that older drivers came with.
-        flavour = flavour_serving(matrix, running) if figures(version) >= _FIRST_OPEN else "proprietary"
-        flavour = flavour or "proprietary"
+        flavours = flavours_serving(matrix, running) if figures(version) >= _FIRST_OPEN else ()
+        flavour = flavours[0] if flavours else "proprietary"
     else:
-        choice = driver_serving(Situation(machine, matrix), gpus)
+        # A healthy driver is any that serves: not the one that this distribution happens to ship.
+        anywhere = replace(machine.system, os=unknown("any distribution"))
+        situation = Situation(replace(machine, system=anywhere), matrix)
+        options = driver_options(situation, gpus)
+        choice = driver_serving(situation, gpus) or (options[0][0] if options else None)
         if choice is None:
             needs = dict.fromkeys(f"{gpu.name} needs {driver_needs(matrix, gpu)}" for gpu in gpus)
-            raise InputError(f"no one driver serves all these GPUs: {'; '.join(needs)}. Give --driver")
-        row = matrix.branch(choice.branch)
-        version, flavour = (row.latest if row else None) or choice.minimum, choice.flavour
-        assumed = (f"NVIDIA driver {version}",)
+            raise InputError(f"no driver is known for all these GPUs: {'; '.join(needs)}. Give --driver")
+        version, flavour = newest_release(situation, choice), choice.flavour
+        named = " and ".join(dict.fromkeys(gpu.name for gpu in options[0][1])) if options else ""
+        assumed = (f"NVIDIA driver {version}" + (f" for {named} (no one driver supports all)" if named else ""),)
     stack = nvidia_stack(machine, version, flavour, matrix, SOURCE)
     path = driver_libraries(machine, version, SOURCE)
     return replace(machine, nvidia=stack, load_path=path, assumed=(*machine.assumed, *assumed))

@@ -128,6 +128,8 @@ class NvidiaStack(Record, frozen=True):
     firmware: Fact[tuple[str, ...]] = unknown("not probed")
     """Files of /lib/firmware/nvidia/VERSION, for the version of the loaded module."""
     fabric: Fabric = Fabric()
+    run_file: Fact[str] = unknown("not probed")
+    """The uninstaller of a driver that NVIDIA's own installer (the .run file) put here."""
     toolkit: Fact[str] = unknown("not probed")
     """nvidia-container-toolkit on this host (version or path)."""
     ptxas: Fact[str] = unknown("not probed")

@@ -16,6 +16,10 @@ class Os(Record, frozen=True):
     version: str = ""
     like: tuple[str, ...] = ()
     name: str = ""
+    codename: str = ""
+    """Of the Ubuntu or Debian release that it is based on, else its own: "noble"."""
+    image: str = ""
+    """What replaces its root as a whole, so that packages are not installed one by one: rpm-ostree ..."""
 
 
 class Jetson(Record, frozen=True):

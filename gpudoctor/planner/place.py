@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from gpudoctor.finding import Risk
-from gpudoctor.machine import Installers, InstallerSettings, Machine, PythonEnvironment
+from gpudoctor.machine import Installers, InstallerSettings, Machine, Os, PythonEnvironment
 from gpudoctor.situation.installer import installer
 from gpudoctor.spelling import is_name, is_version
 
@@ -52,8 +52,7 @@ class Place(Struct, frozen=True):
     """The torch of this interpreter lies in the user's own site-packages."""
     project: str
     family: Family
-    release: str
-    """Version of the distribution, "24.04"; "" if it has none or it is unknown."""
+    os: Os
     container: str
     """Kind of container, "" on a bare machine."""
     wsl: bool
@@ -62,6 +61,8 @@ class Place(Struct, frozen=True):
     """The firmware loads only signed modules."""
     prebuilt_nvidia: str
     """Branch and flavour of NVIDIA modules that Ubuntu built itself for some kernel ("580-open"); "" for none."""
+    run_file: str
+    """The uninstaller of a driver that NVIDIA's own installer put here; "" for none."""
     kernel: str
     """Kernel release; "" if it is unknown or no plain release."""
     arch: str
@@ -114,12 +115,13 @@ def place(machine: Machine) -> Place:
         user_site=_in_user_site(environment),
         project=environment.project if environment and is_path(environment.project) else "",
         family=_family(machine),
-        release=_release(machine),
+        os=system.os.value or Os(),
         container=(system.container.value or "") if system.container.known else "",
         wsl=system.wsl.known,
         jetson=system.jetson.known,
         secure_boot=system.secure_boot.value is True,
         prebuilt_nvidia=_prebuilt(machine),
+        run_file=machine.nvidia.run_file.value or "",
         kernel=kernel if is_name(kernel) or is_version(kernel) else "",
         arch=system.arch.value or "x86_64",
         pip=installers.pip,
@@ -196,18 +198,6 @@ _OWNERS: dict[str, Tool] = {
     "hatch": "hatch",
 }
 
-_COUNTED = (
-    *("ubuntu", "debian", "rhel", "centos", "rocky", "almalinux", "ol", "amzn"),
-    *("opensuse-leap", "sles", "sled"),
-)
-
-
-def _release(machine: Machine) -> str:
-    """Only for the distributions themselves: those based on them (Pop!_OS, Mint) count their own way."""
-    os = machine.system.os.value
-    own = os is not None and os.id in _COUNTED
-    return os.version if own and os and is_version(os.version) else ""
-
 
 def _family(machine: Machine) -> Family:
     os = machine.system.os.value
@@ -215,6 +205,8 @@ def _family(machine: Machine) -> Family:
         return "other"
     kin = (os.id, *os.like)
     families: tuple[tuple[str, Family], ...] = (
+        ("steamos", "other"),
+        ("nobara", "fedora"),
         ("ubuntu", "ubuntu"),
         ("debian", "debian"),
         ("rhel", "rhel"),

@@ -10,6 +10,8 @@ from msgspec import Struct
 
 from gpudoctor.matrix.rows.amd import (
     AmdgpuDkmsLimit,
+    AmdgpuDkmsSystem,
+    FirmwarePackage,
     HipblasltUse,
     RocmBlas,
     RocmDriverWindow,
@@ -44,6 +46,8 @@ from gpudoctor.matrix.rows.nvidia import (
     CudaToolkit,
     CudnnFloor,
     DriverBranch,
+    DriverInstruction,
+    DriverPackage,
     NvidiaKernelLimit,
     VgpuSeries,
 )
@@ -75,6 +79,7 @@ __all__ = [
     "KEYS",
     "AmdGpu",
     "AmdgpuDkmsLimit",
+    "AmdgpuDkmsSystem",
     "Architecture",
     "BaseImage",
     "Basis",
@@ -86,8 +91,11 @@ __all__ = [
     "Distribution",
     "DistributionKin",
     "DriverBranch",
+    "DriverInstruction",
+    "DriverPackage",
     "ErrorPattern",
     "ExtensionLibrary",
+    "FirmwarePackage",
     "GfxTarget",
     "GpuRates",
     "HipblasltUse",
@@ -145,6 +153,8 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     cudnn_floors: tuple[CudnnFloor, ...] = ()
     cuda_toolkits: tuple[CudaToolkit, ...] = ()
     driver_branches: tuple[DriverBranch, ...] = ()
+    driver_packages: tuple[DriverPackage, ...] = ()
+    driver_instructions: tuple[DriverInstruction, ...] = ()
     nvidia_kernel_limits: tuple[NvidiaKernelLimit, ...] = ()
     gfx_targets: tuple[GfxTarget, ...] = ()
     amd_gpus: tuple[AmdGpu, ...] = ()
@@ -153,6 +163,8 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     rocm_releases: tuple[RocmRelease, ...] = ()
     rocm_driver_window: tuple[RocmDriverWindow, ...] = ()
     amdgpu_dkms_limits: tuple[AmdgpuDkmsLimit, ...] = ()
+    amdgpu_dkms_systems: tuple[AmdgpuDkmsSystem, ...] = ()
+    firmware_packages: tuple[FirmwarePackage, ...] = ()
     rocm_blas: tuple[RocmBlas, ...] = ()
     hipblaslt_use: tuple[HipblasltUse, ...] = ()
     wsl_rocm: tuple[WslSupport, ...] = ()
@@ -192,6 +204,8 @@ KEYS: dict[str, tuple[str, ...]] = {
     "cudnn_floors": ("cudnn",),
     "cuda_toolkits": ("cuda", "update"),
     "driver_branches": ("branch",),
+    "driver_packages": ("distribution", "branch", "flavour"),
+    "driver_instructions": ("distribution", "flavour"),
     "nvidia_kernel_limits": ("driver", "kernel"),
     "gfx_targets": ("gfx",),
     "amd_gpus": ("pci",),
@@ -200,6 +214,8 @@ KEYS: dict[str, tuple[str, ...]] = {
     "rocm_releases": ("version",),
     "rocm_driver_window": ("rocm",),
     "amdgpu_dkms_limits": ("dkms", "rocm", "kernel"),
+    "amdgpu_dkms_systems": ("distribution", "kernel"),
+    "firmware_packages": ("distribution",),
     "rocm_blas": ("rocm",),
     "hipblaslt_use": ("rocm",),
     "wsl_rocm": ("rocm",),

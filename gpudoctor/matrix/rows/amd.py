@@ -35,6 +35,26 @@ class AmdgpuDkmsLimit(Row, frozen=True, kw_only=True):
     fixed_by: str = ""
 
 
+class AmdgpuDkmsSystem(Row, frozen=True, kw_only=True):
+    """A release and its kernels that AMD supports amdgpu-dkms on."""
+
+    distribution: str
+    """Regular expression for the id and version of os-release, with a hyphen."""
+    example: str
+    kernel: str
+
+
+class FirmwarePackage(Row, frozen=True, kw_only=True):
+    """The firmware package for AMD GPUs of a release that keeps it at one date."""
+
+    distribution: str
+    """Regular expression for the id and version of os-release, with a hyphen."""
+    example: str
+    version: str
+    newer: str = ""
+    """Where the distribution has a newer one, and of which date."""
+
+
 class RocmBlas(Row, frozen=True, kw_only=True):
     """gfx targets for which the rocBLAS / hipBLASLt of a ROCm have kernels; None: unknown."""
 

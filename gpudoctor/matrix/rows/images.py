@@ -13,6 +13,9 @@ class Distribution(Row, frozen=True, kw_only=True):
     version of os-release with a hyphen."""
     example: str
     """A real spelling that the pattern matches (checked at load)."""
+    base: str = ""
+    """The release whose packages it uses, by id and version: "ubuntu-24.04" of Linux Mint 22; that of the row itself
+    for Ubuntu and Debian."""
     python: str | None = None
     libc: str | None = None
     """Its C library: "glibc 2.31" or "musl"."""
@@ -25,6 +28,10 @@ class DistributionKin(Row, frozen=True, kw_only=True):
     like: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     """How people call it, too, in lower case."""
+    base: str = ""
+    """The release whose packages it uses; {version} stands for its own version ("fedora-{version}", "arch")."""
+    image: str = ""
+    """What replaces its root as a whole (rpm-ostree ...): packages are not installed one by one."""
 
 
 class BaseImage(Row, frozen=True, kw_only=True):

@@ -65,6 +65,8 @@ class KnownIssue(Row, frozen=True, kw_only=True):
     workaround: str
     variables: dict[str, str] = {}
     """Variables of the workaround, if it is one."""
+    firmware: str = ""
+    """The first release of linux-firmware without it."""
     log: str | None = None
     """id of a kernel-log pattern that is its symptom."""
     xid: int | None = None

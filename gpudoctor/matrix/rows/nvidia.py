@@ -47,6 +47,42 @@ class DriverBranch(Row, frozen=True, kw_only=True):
     """A release of the branch that is known to exist."""
 
 
+class DriverPackage(Row, frozen=True, kw_only=True):
+    """NVIDIA driver packages of some releases of a distribution: one branch in one module flavour."""
+
+    distribution: str
+    """Regular expression for the id and version of os-release, with a hyphen."""
+    example: str
+    """A real spelling that the pattern matches (checked at load)."""
+    branch: str
+    flavour: Literal["open", "proprietary"]
+    version: str | None = None
+    """A release of the branch that is known to be there."""
+    packages: tuple[str, ...]
+    server: tuple[str, ...] = ()
+    """The same in the distribution's own packages for servers."""
+    stream: str = ""
+    """The dnf module stream of nvidia-driver to enable first."""
+    locked: bool = False
+    """The repository has several branches: locking the versions keeps to one."""
+    repository: str = ""
+    """Whose packages they are; "" for the distribution's own."""
+    by_hand: bool = False
+    """A person sets up the repository and installs from it."""
+    then: str = ""
+    """What is left to do, as a sentence."""
+
+
+class DriverInstruction(Row, frozen=True, kw_only=True):
+    """How a person installs an NVIDIA driver on a distribution that is not changed by a package manager's command."""
+
+    distribution: str
+    example: str
+    flavour: Literal["open", "proprietary"] | None = None
+    text: str
+    """{branch} stands for the branch."""
+
+
 class NvidiaKernelLimit(Row, frozen=True, kw_only=True):
     """A driver that does not build or run on some kernels (PEP 440 specifiers)."""
 
