@@ -488,6 +488,8 @@ class TorchDependent(Row, frozen=True, kw_only=True):
     """PEP 440 specifier of the package."""
     torch: str
     """PEP 440 specifier of torch."""
+    cuda: str | None = None
+    """Major release of the CUDA runtime that the package index's wheel needs; None: not read."""
     slug: str
 
 
@@ -502,14 +504,10 @@ class LibraryRole(Row, frozen=True, kw_only=True):
     need it; chosen: written for chosen GPUs; alternative: one of several, of which the right one is loaded."""
 
 
-class ExtensionLibrary(Row, frozen=True, kw_only=True):
-    """The library that a package computes with: `check` reads what it was built for."""
+class ExtensionBuild(Row, frozen=True, kw_only=True):
+    """How a package with GPU code of its own is compiled for a GPU."""
 
     package: str
-    folder: str = ""
-    """Below site-packages."""
-    library: str
-    """Regular expression for its whole file name."""
     least: str | None = None
     """Oldest NVIDIA architecture that its source can be compiled for."""
     build: str | None = None
@@ -745,7 +743,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     stable_companions: tuple[StableCompanion, ...] = ()
     torch_dependents: tuple[TorchDependent, ...] = ()
     library_roles: tuple[LibraryRole, ...] = ()
-    extension_libraries: tuple[ExtensionLibrary, ...] = ()
+    extension_builds: tuple[ExtensionBuild, ...] = ()
     late_libraries: tuple[LateLibrary, ...] = ()
     imported_modules: tuple[ImportedModules, ...] = ()
     package_conflicts: tuple[PackageConflict, ...] = ()
@@ -791,7 +789,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "stable_companions": ("package",),
     "torch_dependents": ("package", "version", "torch"),
     "library_roles": ("library",),
-    "extension_libraries": ("package",),
+    "extension_builds": ("package",),
     "late_libraries": ("opener", "version"),
     "imported_modules": ("id",),
     "package_conflicts": ("package", "version", "other", "other_version"),

@@ -17,7 +17,7 @@ from gpudoctor.matrix.rows import (
     Companion,
     Distribution,
     ErrorPattern,
-    ExtensionLibrary,
+    ExtensionBuild,
     GfxTarget,
     GpuRates,
     KnownIssue,
@@ -237,7 +237,7 @@ def _build(row: TorchBuild, matrix: Matrix) -> Iterator[str]:
         yield f"build {row.build} and rocm {row.rocm} do not match"
 
 
-def _extension(row: ExtensionLibrary, matrix: Matrix) -> Iterator[str]:
+def _extension(row: ExtensionBuild, matrix: Matrix) -> Iterator[str]:
     for field, template in (("build", row.build), ("build_amd", row.build_amd)):
         yield from _template(field, template, "digits", "dotted", "gfx")
 
@@ -320,7 +320,7 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     GfxTarget: _target,
     TorchBuild: _build,
     Companion: _companion,
-    ExtensionLibrary: _extension,
+    ExtensionBuild: _extension,
     LogPattern: _pattern,
     ErrorPattern: _error,
     RequirementUse: _requirement,
