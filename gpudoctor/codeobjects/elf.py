@@ -17,6 +17,8 @@ from gpudoctor.codeobjects.bounded import STRING_LIMIT, Bounded, NotReadable, c_
 __all__ = ["Elf", "NotReadable", "Section", "Segment", "open_elf"]
 
 MAGIC = b"\x7fELF"
+GPU_CODE = (".nv_fatbin", ".hip_fatbin")
+"""Sections with code that a driver loads: NVIDIA's, AMD's."""
 
 _SHT_DYNAMIC, _SHT_NOBITS = 6, 8
 _PT_LOAD, _PT_DYNAMIC = 1, 2

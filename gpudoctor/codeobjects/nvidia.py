@@ -20,10 +20,10 @@ import struct
 from msgspec import Struct
 
 from gpudoctor.codeobjects.bounded import Bounded, NotReadable
-from gpudoctor.codeobjects.elf import Elf, Section
+from gpudoctor.codeobjects.elf import GPU_CODE, Elf, Section
 
 MAGIC = b"\x50\xed\x55\xba"
-LOADED, RELOCATABLE, WRAPPERS = ".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment"
+LOADED, RELOCATABLE, WRAPPERS = GPU_CODE[0], "__nv_relfatbin", ".nvFatBinSegment"
 
 _CONTAINER = struct.Struct("<IHHQ")
 _ENTRY = struct.Struct("<HHIQIIHHIIIQ")

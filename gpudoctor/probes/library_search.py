@@ -11,35 +11,22 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
-from msgspec import Struct
-
+from gpudoctor.codeobjects.elf import NotReadable, open_elf
 from gpudoctor.frameworks.torch.nvidia_wheels import stem_of
-from gpudoctor.frameworks.torch.probes.libraries import expanded, read_elf
+from gpudoctor.frameworks.torch.probes.libraries import expanded
 from gpudoctor.host import Host
 from gpudoctor.machine import MissingLibrary, PythonEnvironment
+from gpudoctor.probes.gpu_libraries import OF_GPU_TORCH, is_gpu_library
 from gpudoctor.probes.listing import Listing
 from gpudoctor.probes.load_path import search
 
-GPU_LIBRARY = (
-    r"lib(cudart|cublas|cublasLt|cudnn\w*|cufft|curand|cusolver|cusolverMg|cusparse|cusparseLt|cutensor|cutensorMg"
-    r"|cupti|cufile|cudss|nvrtc|nvrtc-builtins|nvJitLink|nvjpeg|nvcomp|nvinfer\w*|nvonnxparser|nvshmem\w*|nccl|npp\w+"
-    r"|amdhip64|hipblas|hipblaslt|hipfft|hiprand|hiprtc|hipsolver|hipsparse|hipsparselt|hiptensor|rocblas|rocfft"
-    r"|rocrand|rocsolver|rocsparse|rocm_smi64|roctracer64|roctx64|rccl|MIOpen|migraphx\w*|hsa-runtime64)\.so"
-)
-"""The vendors' libraries for computing, without those of the driver."""
-OWN_NAME = GPU_LIBRARY.replace(r"\.so", r"([.-][0-9a-f]{8})?\.so")
-"""The same in a wheel that brings its own: auditwheel puts a hash into the name."""
-OF_TORCH = (
-    "libtorch", "libtorch_cpu", "libtorch_cuda", "libtorch_hip", "libtorch_python",
-    "libc10", "libc10_cuda", "libc10_hip",
-)  # fmt: skip
-_OF_GPU_TORCH = ("libtorch_cuda", "libc10_cuda", "libtorch_hip", "libc10_hip")
 _LOADERS = ("libtorch_global_deps.so", "libtorch_cuda.so", "libc10_cuda.so", "libtorch_hip.so", "libc10_hip.so")
 """Libraries of torch whose own needs are in every process that imports it."""
 
 
-class Asker(Struct, frozen=True):
+class Asker(NamedTuple):
     """A library, what it asks for at its start and later, and its own search path as written."""
 
     package: str
@@ -50,24 +37,15 @@ class Asker(Struct, frozen=True):
     of_torch: bool
 
 
-class Shipped(Struct, frozen=True):
-    """Paths of the libraries that distributions ship, by name."""
-
-    paths: Mapping[str, list[str]]
-
-    def first(self, host: Host, name: str) -> str | None:
-        """The first that exists."""
-        return next((path for path in self.paths.get(name, ()) if host.exists(path)), None)
-
-
 def missing_libraries(
     host: Host,
     environment: PythonEnvironment,
     variables: Mapping[str, str],
     askers: Iterable[Asker],
-    shipped: Shipped,
+    shipped: Mapping[str, list[str]],
 ) -> dict[str, tuple[MissingLibrary, ...]]:
-    """What each asker lacks, by its path. Nothing, if not every place could be looked into."""
+    """What each asker lacks, by its path; nothing, if not every place could be looked into. `shipped` are paths of
+    libraries in distributions, by name."""
     looked = _Search(host, environment, shipped)
     wanted = {asker.path: looked.not_in_environment(asker) for asker in askers}
     names = tuple(dict.fromkeys(name for lacking in wanted.values() for name in lacking))
@@ -85,7 +63,7 @@ def missing_libraries(
 
 
 class _Search:
-    def __init__(self, host: Host, environment: PythonEnvironment, shipped: Shipped) -> None:
+    def __init__(self, host: Host, environment: PythonEnvironment, shipped: Mapping[str, list[str]]) -> None:
         self._host = host
         self._shipped = shipped
         self._listing = Listing(host)
@@ -119,9 +97,9 @@ class _Search:
         return tuple(name for name in names if not (self._in(own, name) or self._reached(asker, name)))
 
     def _counts(self, name: str) -> bool:
-        if stem_of(name) in _OF_GPU_TORCH:
+        if stem_of(name) in OF_GPU_TORCH:
             return bool(self._torch) and bool(self._listing.names(self._torch))
-        return re.match(GPU_LIBRARY, name) is not None
+        return is_gpu_library(name)
 
     def _reached(self, asker: Asker, name: str) -> bool:
         """Whether a process that loads the asker may have got the library from somewhere in the environment."""
@@ -129,7 +107,7 @@ class _Search:
             own = self._loaded_by_torch.get(stem_of(name), name)
             if own != name:
                 return False
-        return self._in(self._folders, name) or self._shipped.first(self._host, name) is not None
+        return self._in(self._folders, name) or self._first_shipped(name) != ""
 
     def _in(self, folders: Iterable[str], name: str) -> bool:
         for folder in folders:
@@ -149,19 +127,32 @@ class _Search:
     def _loaded_by_torch(self) -> dict[str, str]:
         """Names of the vendors' libraries that `import torch` loads, by their first parts."""
         if self._loaded is None:
-            heads = [read_elf(self._host, f"{self._torch}/{name}") for name in _LOADERS] if self._torch else []
-            names = [name for head in heads if head for name in head.needed if re.match(GPU_LIBRARY, name)]
+            loaders = [posixpath.join(self._torch, name) for name in _LOADERS] if self._torch else []
+            names = (name for path in loaders for name in self._needed(path) if is_gpu_library(name))
             self._loaded = {stem_of(name): name for name in names}
         return self._loaded
+
+    def _needed(self, path: str) -> tuple[str, ...]:
+        handle = self._host.open_binary(path)
+        if handle is None:
+            return ()
+        with handle:
+            try:
+                return open_elf(handle.fileno()).needed
+            except NotReadable:
+                return ()
 
     def other_major(self, name: str) -> str:
         """Path of a library of the same first part and another number; "" if the environment has none."""
         stem = f"{stem_of(name)}.so."
-        if stem_of(name) in _OF_GPU_TORCH:
+        if stem_of(name) in OF_GPU_TORCH:
             return self._torch
         for folder in self._folders:
             for other in sorted(self._listing.names(folder) or ()):
                 if other.startswith(stem) and other != name and re.fullmatch(r"\d+(\.\d+)?", other[len(stem) :]):
                     return posixpath.join(folder, other)
-        found = (self._shipped.first(self._host, other) for other in self._shipped.paths if other.startswith(stem))
+        found = (self._first_shipped(other) for other in self._shipped if other.startswith(stem))
         return next((path for path in found if path), "")
+
+    def _first_shipped(self, name: str) -> str:
+        return next((path for path in self._shipped.get(name, ()) if self._host.exists(path)), "")

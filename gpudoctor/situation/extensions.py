@@ -11,7 +11,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import together
 
 _NVIDIA = ("libcu", "libnv", "libnccl", "libnpp", "libc10_cuda", "libtorch_cuda")
-_NAMED = re.compile(r"cuda|rocm|gpu|-cu\d\d|migraphx|tensorrt")
+_NAMED = r"cuda|rocm|gpu|-cu\d\d|migraphx|tensorrt"
 
 
 def by_package(situation: Situation) -> dict[str, tuple[Extension, ...]]:
@@ -39,7 +39,7 @@ def vendor_of(extension: Extension) -> Vendor | None:
 def made_for_gpus(package: str, extensions: Iterable[Extension]) -> bool:
     """Whether a package is of no use without a GPU: its name says so, or it was compiled against torch. Others
     (xgboost, tensorflow) also compute on the CPU, and some people have them for that."""
-    return _NAMED.search(package) is not None or any(one.of_torch for one in extensions)
+    return re.search(_NAMED, package) is not None or any(one.of_torch for one in extensions)
 
 
 def file_of(extension: Extension) -> str:
