@@ -52,8 +52,17 @@ class MissingSymbols(Record, frozen=True):
 EnvironmentKind = Literal["venv", "conda", "system", "user", "unknown"]
 
 
-class ExtensionCode(Record, frozen=True):
-    """The GPU code of the library that an installed package computes with."""
+class MissingLibrary(Record, frozen=True):
+    """A library that another one names and that the loader does not find."""
+
+    name: str
+    """ "libcudart.so.12"."""
+    instead: str = ""
+    """Path of one with another major release, if the environment has such: ".../libcudart.so.13"."""
+
+
+class Extension(Record, frozen=True):
+    """A library of an installed package that computes on GPUs: its code, and what it needs to be loaded."""
 
     package: str
     version: str
@@ -61,6 +70,18 @@ class ExtensionCode(Record, frozen=True):
     sass: tuple[str, ...] = ()
     ptx: tuple[str, ...] = ()
     gfx: tuple[str, ...] = ()
+    loose: bool = False
+    """No library, but a folder of kernels that a program loads by their names (.cubin, .co, .hsaco)."""
+    needs: tuple[str, ...] = ()
+    """Libraries of CUDA and ROCm that it names (DT_NEEDED)."""
+    opens: tuple[str, ...] = ()
+    """Those that it opens itself when it needs them, as far as their whole names are in it."""
+    missing: tuple[MissingLibrary, ...] = ()
+    """Those of `needs` and `opens`, and of torch's GPU libraries, that are nowhere to be found."""
+    of_torch: bool = False
+    """It names libraries of torch: a process has imported torch before it is loaded."""
+    undefined: tuple[str, ...] = ()
+    """A few symbols of torch that it needs and that the installed torch does not define."""
 
 
 Lock = Literal["uv.lock", "poetry.lock", "pixi.lock", "pdm.lock", "requirements.in", "hatch", ""]
@@ -200,8 +221,8 @@ class PythonEnvironment(Record, frozen=True):
     libstdcxx: Fact[str] = unknown("not probed")
     """Highest GLIBCXX_x.y.z of the libstdc++ that this environment's processes load."""
     libstdcxx_path: str = ""
-    extensions: tuple[ExtensionCode, ...] = ()
-    """Packages that the matrix names (flash-attn, vllm ...), if they are installed and could be read."""
+    extensions: tuple[Extension, ...] = ()
+    """Libraries of any package beside torch (flash-attn, vllm, onnxruntime-gpu ...) that compute on GPUs."""
     shadows: tuple[ShadowingModule, ...] = ()
     """Modules that stand before those that torch imports on its way."""
     libraries: LoadPath = LoadPath()

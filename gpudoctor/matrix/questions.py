@@ -41,7 +41,7 @@ class Matrix(DriverPackageQuestions, AmdQuestions, TorchQuestions, ErrorQuestion
         uses = self.tables.requirement_uses
         names = {row.package for row in uses} | {row.requires for row in uses if row.optional}
         names |= {row.package for row in self.tables.torch_dependents}
-        return frozenset(names | {row.package for row in self.tables.extension_libraries})
+        return frozenset(names | {row.package for row in self.tables.extension_builds})
 
     def use_of(self, requirement: str, package: str, version: str) -> RequirementUse | None:
         """What breaks where a package lacks this requirement."""

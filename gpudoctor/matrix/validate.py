@@ -20,7 +20,7 @@ from gpudoctor.matrix.rows import (
     DriverInstruction,
     DriverPackage,
     ErrorPattern,
-    ExtensionLibrary,
+    ExtensionBuild,
     FirmwarePackage,
     GfxTarget,
     GpuRates,
@@ -263,7 +263,7 @@ def _build(row: TorchBuild, matrix: Matrix) -> Iterator[str]:
         yield f"build {row.build} and rocm {row.rocm} do not match"
 
 
-def _extension(row: ExtensionLibrary, matrix: Matrix) -> Iterator[str]:
+def _extension(row: ExtensionBuild, matrix: Matrix) -> Iterator[str]:
     for field, template in (("build", row.build), ("build_amd", row.build_amd)):
         yield from _template(field, template, "digits", "dotted", "gfx")
 
@@ -350,7 +350,7 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     GfxTarget: _target,
     TorchBuild: _build,
     Companion: _companion,
-    ExtensionLibrary: _extension,
+    ExtensionBuild: _extension,
     LogPattern: _pattern,
     ErrorPattern: _error,
     RequirementUse: _requirement,

@@ -52,7 +52,7 @@ from gpudoctor.matrix.rows.nvidia import (
     VgpuSeries,
 )
 from gpudoctor.matrix.rows.packages import (
-    ExtensionLibrary,
+    ExtensionBuild,
     ImportedModules,
     LateLibrary,
     LibraryRole,
@@ -94,7 +94,7 @@ __all__ = [
     "DriverInstruction",
     "DriverPackage",
     "ErrorPattern",
-    "ExtensionLibrary",
+    "ExtensionBuild",
     "FirmwarePackage",
     "GfxTarget",
     "GpuRates",
@@ -182,7 +182,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     stable_companions: tuple[StableCompanion, ...] = ()
     torch_dependents: tuple[TorchDependent, ...] = ()
     library_roles: tuple[LibraryRole, ...] = ()
-    extension_libraries: tuple[ExtensionLibrary, ...] = ()
+    extension_builds: tuple[ExtensionBuild, ...] = ()
     late_libraries: tuple[LateLibrary, ...] = ()
     imported_modules: tuple[ImportedModules, ...] = ()
     package_conflicts: tuple[PackageConflict, ...] = ()
@@ -232,7 +232,7 @@ KEYS: dict[str, tuple[str, ...]] = {
     "stable_companions": ("package",),
     "torch_dependents": ("package", "version", "torch"),
     "library_roles": ("library",),
-    "extension_libraries": ("package",),
+    "extension_builds": ("package",),
     "late_libraries": ("opener", "version"),
     "imported_modules": ("id",),
     "package_conflicts": ("package", "version", "other", "other_version"),

@@ -13,6 +13,8 @@ class TorchDependent(Row, frozen=True, kw_only=True):
     """PEP 440 specifier of the package."""
     torch: str
     """PEP 440 specifier of torch."""
+    cuda: str | None = None
+    """Major release of the CUDA runtime that the package index's wheel needs; None: not read."""
     slug: str
 
 
@@ -27,14 +29,10 @@ class LibraryRole(Row, frozen=True, kw_only=True):
     need it; chosen: written for chosen GPUs; alternative: one of several, of which the right one is loaded."""
 
 
-class ExtensionLibrary(Row, frozen=True, kw_only=True):
-    """The library that a package computes with: `check` reads what it was built for."""
+class ExtensionBuild(Row, frozen=True, kw_only=True):
+    """How a package with GPU code of its own is compiled for a GPU."""
 
     package: str
-    folder: str = ""
-    """Below site-packages."""
-    library: str
-    """Regular expression for its whole file name."""
     least: str | None = None
     """Oldest NVIDIA architecture that its source can be compiled for."""
     build: str | None = None
