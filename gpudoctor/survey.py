@@ -117,6 +117,7 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
     from gpudoctor.host import LiveHost
     from gpudoctor.machine import AmdStack, LoadPath, NvidiaStack, System
     from gpudoctor.probes.amd import probe_amd
+    from gpudoctor.probes.frameworks import FrameworkRows
     from gpudoctor.probes.kernel_log import probe_kernel_log
     from gpudoctor.probes.load_path import driver_libraries, userland_version
     from gpudoctor.probes.nvidia import probe_nvidia
@@ -146,6 +147,7 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
             late=rows.late_libraries,
             packages=gpu_packages,
             modules=rows.imported_modules,
+            frameworks=FrameworkRows(rows.frameworks, rows.framework_builds),
         ),
         nothing,
     )
