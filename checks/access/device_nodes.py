@@ -37,8 +37,8 @@ _SHARES_DEV = ("apptainer", "singularity", "charliecloud", "shifter", "enroot", 
 def _needless(situation: Situation, vendor: Vendor) -> bool:
     """Whether another vendor's GPU does the work, so that nobody needs these."""
     working = served(situation)
-    if situation.framework_vendor:
-        return situation.framework_vendor != vendor and any(gpu.vendor == situation.framework_vendor for gpu in working)
+    if (wanted := situation.framework_vendor) is not None:
+        return wanted != vendor and any(gpu.vendor == wanted for gpu in working)
     return any(not gpu.integrated for gpu in working)
 
 

@@ -492,7 +492,7 @@ class TorchDependent(Row, frozen=True, kw_only=True):
 
 
 class BuildRecord(Struct, frozen=True, forbid_unknown_fields=True):
-    """A file in which a framework keeps what it was built for; the patterns are regular expressions with one group."""
+    """A file that says what a framework was built for; its patterns are regular expressions with one group."""
 
     file: str
     """Below site-packages."""

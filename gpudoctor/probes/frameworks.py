@@ -15,6 +15,7 @@ from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, Fact, FrameworkFiles, known, unknown
 from gpudoctor.matrix.rows import BuildRecord, Framework, FrameworkBuild
 from gpudoctor.matrix.versions import package_matches
+from gpudoctor.probes.distributions import with_details
 from gpudoctor.probes.load_path import search
 
 _RECORD_LIMIT = 64 << 10
@@ -28,6 +29,17 @@ class FrameworkRows(Struct, frozen=True):
 
     frameworks: tuple[Framework, ...] = ()
     builds: tuple[FrameworkBuild, ...] = ()
+
+
+def with_their_requirements(
+    host: Host, rows: FrameworkRows, distributions: tuple[Distribution, ...]
+) -> tuple[Distribution, ...]:
+    """The same distributions, those of frameworks and of their builds with what they require."""
+    names = {name for row in rows.frameworks for name in row.packages} | {build.package for build in rows.builds}
+    return tuple(
+        with_details(host, one) if one.name in names and one.path and not one.requires else one
+        for one in distributions
+    )
 
 
 def read_frameworks(

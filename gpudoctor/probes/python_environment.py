@@ -25,7 +25,7 @@ from gpudoctor.probes.distributions import (
     distributions_in,
     with_conda,
 )
-from gpudoctor.probes.frameworks import FrameworkRows, read_frameworks
+from gpudoctor.probes.frameworks import FrameworkRows, read_frameworks, with_their_requirements
 from gpudoctor.probes.import_path import ImportPath, import_path
 from gpudoctor.probes.project_files import conda_tool, torch_asked
 from gpudoctor.probes.python_layout import Layout, find_layout, in_tool
@@ -77,6 +77,8 @@ def probe_environment(
         elsewhere=tuple(normalised(package.name) for package in of_conda),
     )
     distributions = checked.distributions
+    if frameworks is not None:
+        distributions = with_their_requirements(host, frameworks, distributions)
     surroundings = Surroundings(
         host=host,
         layout=layout,

@@ -37,15 +37,16 @@ def driver_to_install(situation: Situation, gpus: tuple[Gpu, ...] = (), *, why: 
 
 def driver_serving(situation: Situation, gpus: tuple[Gpu, ...], *, why: str = "") -> InstallDriver | None:
     """The driver that supports exactly these GPUs, by branch and by module flavour."""
-    matrix, torch = situation.matrix, situation.torch
+    matrix = situation.matrix
     flavour = flavour_serving(matrix, gpus)
     if flavour is None:
         return None
     sms = tuple(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))
     firsts = [first for gpu in gpus if (first := matrix.first_driver(gpu.arch.value or "", gpu.chip))]
     first = max(firsts, key=figures, default=None)
-    floor = matrix.floor(torch.cuda) if torch and torch.cuda else None
-    wanted = max((version for version in (first, floor) if version), key=figures, default=None)
+    cudas = [one.cuda for one in situation.frameworks if one.cuda and one.meant_for_gpu]
+    floors = [floor for cuda in cudas if (floor := matrix.floor(cuda))]
+    wanted = max((version for version in (first, *floors) if version), key=figures, default=None)
     present = cuda_driver(situation.machine)
     chosen = matrix.branch_to_install(sms, wanted, present=present) or matrix.branch_to_install(
         sms, first, present=present

@@ -6,7 +6,6 @@ has: its distributions, and the few files that the probe read.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -118,14 +117,3 @@ def torch_framework(torch: Torch, vendor: Vendor | None) -> InstalledFramework:
         rocm=torch.rocm if vendor == "amd" else None,
         source=torch.source,
     )
-
-
-def sharing_files(matrix: Matrix, distributions: tuple[Distribution, ...]) -> Iterator[tuple[str, list[Distribution]]]:
-    """Groups of installed packages that own the same files, with the id of the row that says so."""
-    for row in matrix.tables.shared_files:
-        groups: dict[str, list[Distribution]] = {}
-        for one in distributions:
-            found = re.fullmatch(row.packages, one.name)
-            if found:
-                groups.setdefault(found.groupdict().get("one") or "", []).append(one)
-        yield from ((row.id, group) for group in groups.values() if len(group) > 1)
