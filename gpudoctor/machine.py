@@ -783,14 +783,13 @@ class FrameworkFiles(Record, frozen=True):
 
     name: str
     """As the matrix names the framework: "jax", "onnxruntime"."""
+    version: str = ""
+    build: str = ""
+    """The distribution that makes it a GPU build: "jax-cuda12-plugin"; empty: a CPU build."""
     owner: str = ""
     """The distribution that its build record names: of two that share a folder, the one whose files lie there."""
     cuda: str | None = None
     """CUDA that it was built with, "13.0"."""
-    for_gpu: bool | None = None
-    """Whether it was built for a GPU; None: its files do not tell."""
-    present: tuple[str, ...] = ()
-    """Those of its GPU libraries that are there, by the paths in the matrix."""
     not_found: Fact[tuple[str, ...]] = unknown("not looked for")
     """Of the libraries that it opens for GPU work, those that are in no folder where it would look."""
     requested: bool | None = None

@@ -37,7 +37,7 @@ _LIBCUDA = "libcuda.so.1"
 
 @check("GPD301", "driver-too-old", "runtime")
 def driver_too_old(situation: Situation) -> Verdicts:
-    """The NVIDIA driver is older than the CUDA of this torch, or of another framework, needs.
+    """The NVIDIA driver is older than the CUDA of an installed framework needs.
 
     ## Why it matters
     CUDA does not start: "The NVIDIA driver on your system is too old", or "CUDA driver version is insufficient for

@@ -61,7 +61,8 @@ def install(situation: Situation, framework: InstalledFramework, build: Framewor
     """The fix that installs a GPU build of the framework in its version, with its libraries; None if no index has
     one. What owns the same files goes first."""
     version = _version(framework, build)
-    if version is None:
+    another = version != public_version(framework.version)
+    if version is None or (another and not _has_wheel(situation, build)):
         return None
     target = _target(build)
     remedy = ReplacePackage(
@@ -72,6 +73,11 @@ def install(situation: Situation, framework: InstalledFramework, build: Framewor
         for name in dict.fromkeys(_in_the_way(situation, framework, build))
     )
     return Fix(f"Install {framework.title}'s build for {target}", (*removals, remedy))
+
+
+def _has_wheel(situation: Situation, build: FrameworkBuild) -> bool:
+    """Whether its newest release has one for the examined Python."""
+    return not build.pythons or situation.python is None or situation.python in build.pythons
 
 
 def _in_the_way(situation: Situation, framework: InstalledFramework, build: FrameworkBuild) -> Iterator[str]:
@@ -98,8 +104,8 @@ def _version(framework: InstalledFramework, build: FrameworkBuild) -> str | None
         return None
     newest = build.newest or installed
     version = min(installed, newest, key=figures)
-    named = build.install in (build.package, build.framework)
-    return None if named and build.version and not package_matches(build.version, version) else version
+    of_its_own = build.package.startswith(build.framework)  # else the specifier is about another project's package
+    return None if of_its_own and build.version and not package_matches(build.version, version) else version
 
 
 def installs(situation: Situation, framework: InstalledFramework, gpus: tuple[Gpu, ...]) -> tuple[Fix, ...]:
@@ -110,14 +116,16 @@ def installs(situation: Situation, framework: InstalledFramework, gpus: tuple[Gp
 def _installs(
     situation: Situation, framework: InstalledFramework, builds: tuple[FrameworkBuild, ...]
 ) -> Iterator[Fix]:
+    """Those that keep the framework's version; if there are none, the best of another version."""
     ready = [build for build in builds if runs_here(situation, build)]
-    for build in ready:
-        fix = install(situation, framework, build)
-        if fix is not None:
-            yield fix
+    installed = public_version(framework.version)
+    keeping = [build for build in ready if _version(framework, build) == installed]
+    found = [fix for build in keeping or ready if (fix := install(situation, framework, build))]
+    yield from found if keeping else found[:1]
     if ready and not any(build.install for build in ready):
-        text = f"Install {framework.title} for {_target(ready[0])}: its GPU code comes with {ready[0].package}."
-        yield Fix(f"Install {framework.title}'s build for {_target(ready[0])}", (Manual(text, risk="replaces"),))
+        target, package = _target(ready[0]), ready[0].package
+        text = f"Install {framework.title} for {target}: its GPU code comes with {package}."
+        yield Fix(f"Install {framework.title}'s build for {target}", (Manual(text, risk="replaces"),))
 
 
 def _target(build: FrameworkBuild) -> str:

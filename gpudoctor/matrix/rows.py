@@ -537,6 +537,8 @@ class FrameworkBuild(Row, frozen=True, kw_only=True):
     """With this extra it brings its CUDA or ROCm libraries."""
     newest: str | None = None
     """Newest release of `install`."""
+    pythons: tuple[str, ...] = ()
+    """Pythons for which that release has wheels; empty: unknown."""
     default: bool = False
     """Its package serves machines without a GPU, too: what is installed beside it tells whether a GPU is meant."""
     platforms: tuple[str, ...] = ("linux-x86_64", "linux-aarch64")

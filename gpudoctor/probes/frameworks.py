@@ -72,22 +72,33 @@ def _files(
 ) -> FrameworkFiles:
     site = posixpath.dirname(there.path)
     stated = _stated(host, row.record, site) if row.record else {}
-    opens = next((build.opens for build in builds if _is_installed(build, by_name)), ())
+    for_gpu = bool(stated.get("for_gpu")) if stated and row.record and row.record.for_gpu else None
+    # Of packages that share their folder, the one whose files lie there is what a program imports.
+    owner = stated.get("package", "")
+    there = by_name.get(owner, there)
+    builds = [build for build in builds if _is_installed(host, site, build, by_name)]
+    if owner or for_gpu is False:
+        builds = [build for build in builds if build.package == owner and for_gpu is not False]
+    looked = [(build, _not_found(host, build.opens, site, environ, prefix)) for build in builds]
+    looked.sort(key=lambda one: bool(one[1].value))  # of two, the one that has its libraries
+    build, not_found = looked[0] if looked else (None, unknown("a CPU build"))
     return FrameworkFiles(
         name=row.framework,
-        owner=stated.get("package", ""),
+        version=there.version,
+        build=build.package if build else "",
+        owner=owner,
         cuda=stated.get("cuda"),
-        for_gpu=bool(stated.get("for_gpu")) if stated and row.record and row.record.for_gpu else None,
-        present=tuple(build.file for build in builds if build.file and host.exists(posixpath.join(site, build.file))),
-        not_found=_not_found(host, opens, site, environ, prefix) if opens else unknown("it opens none itself"),
+        not_found=not_found,
         requested=_requested(host, there),
         source=site,
     )
 
 
-def _is_installed(build: FrameworkBuild, by_name: Mapping[str, Distribution]) -> bool:
+def _is_installed(host: Host, site: str, build: FrameworkBuild, by_name: Mapping[str, Distribution]) -> bool:
     one = by_name.get(build.package)
-    return one is not None and (build.version is None or package_matches(build.version, one.version))
+    if one is None or not (build.version is None or package_matches(build.version, one.version)):
+        return False
+    return not build.file or host.exists(posixpath.join(site, build.file))
 
 
 def _stated(host: Host, record: BuildRecord, site: str) -> dict[str, str]:
@@ -111,6 +122,8 @@ def _not_found(
     host: Host, names: tuple[str, ...], site: str, environ: Mapping[str, str], prefix: str
 ) -> Fact[tuple[str, ...]]:
     """Those that neither the environment's own folders nor the loader's path has."""
+    if not names:
+        return unknown("it opens none itself")
     there = {name for folder in _own_folders(host, site, prefix, environ) for name in host.names(folder).value or ()}
     lacking = tuple(name for name in names if name not in there)
     if not lacking:

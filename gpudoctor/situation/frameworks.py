@@ -75,11 +75,11 @@ def _installed(
     if not there:
         return None
     files = environment.frameworks.files_of(row.framework)
-    # Of packages that share their folder, the one whose files lie there is what a program imports.
     distribution = next((one for one in there if one.name == files.owner), there[0])
-    build = next(_builds(row, by_name, files, matrix), None)
-    if files.for_gpu is False or (files.owner and build and build.package != files.owner):
-        build = None
+    builds = _builds(row, by_name, matrix)
+    # What was read of the files counts; a machine that was only described has its distributions alone.
+    wanted = (build for build in builds if (build.package == files.build if files.source else not build.file))
+    build = next(wanted, None)
     return InstalledFramework(
         name=row.framework,
         title=row.title,
@@ -95,14 +95,10 @@ def _installed(
     )
 
 
-def _builds(
-    row: Framework, by_name: dict[str, Distribution], files: FrameworkFiles, matrix: Matrix
-) -> Iterator[FrameworkBuild]:
+def _builds(row: Framework, by_name: dict[str, Distribution], matrix: Matrix) -> Iterator[FrameworkBuild]:
     for build in matrix.builds_of(row.framework):
         one = by_name.get(build.package)
-        if one is None or (build.version is not None and not package_matches(build.version, one.version)):
-            continue
-        if not build.file or build.file in files.present:
+        if one is not None and (build.version is None or package_matches(build.version, one.version)):
             yield build
 
 
