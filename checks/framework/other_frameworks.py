@@ -45,10 +45,11 @@ def _names(gpus: tuple[Gpu, ...]) -> str:
 
 @check("GPD460", "framework-cpu-only", "framework", needs=_has_others)
 def framework_cpu_only(situation: Situation) -> Verdicts:
-    """A CPU build of JAX, TensorFlow, ONNX Runtime or another framework is installed although a GPU is usable.
+    """A CPU build of a framework is installed although a GPU is usable.
 
     ## Why it matters
-    The framework computes on the processor and says nothing, or prints one line that is easily overlooked.
+    JAX, TensorFlow, ONNX Runtime and others then compute on the processor and say nothing, or print
+    one line that is easily overlooked.
 
     ## How it is judged
     By the installed packages and the framework's own build record. It is a warning if a build of the framework
@@ -206,7 +207,7 @@ def framework_variable(situation: Situation) -> Verdicts:
 
 @check("GPD465", "framework-library-too-old", "framework", needs=_has_others)
 def framework_library_too_old(situation: Situation) -> Verdicts:
-    """An installed library of NVIDIA's wheels is older than a framework was built against.
+    """An NVIDIA library is older than the one a framework was built against.
 
     ## Why it matters
     JAX refuses it ("Outdated cuDNN installation found") and computes on the CPU; TensorFlow and others refuse a cuDNN

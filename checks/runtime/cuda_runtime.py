@@ -37,7 +37,7 @@ _LIBCUDA = "libcuda.so.1"
 
 @check("GPD301", "driver-too-old", "runtime")
 def driver_too_old(situation: Situation) -> Verdicts:
-    """The NVIDIA driver is older than the CUDA of an installed framework needs.
+    """The NVIDIA driver is too old for the CUDA of an installed framework.
 
     ## Why it matters
     CUDA does not start: "The NVIDIA driver on your system is too old", or "CUDA driver version is insufficient for
@@ -52,7 +52,7 @@ def driver_too_old(situation: Situation) -> Verdicts:
 
     ## Fix safety
     A driver update needs root and a reboot, and stays within the last branch that supports all GPUs. The alternative
-    replaces torch by a build for an older CUDA. Minor-version compatibility alone needs no fix.
+    replaces the framework by a build for an older CUDA. Minor-version compatibility alone needs no fix.
     """
     gpus = situation.usable_of("nvidia")
     unbound = (gpu for _, group in because(situation, "no-driver") for gpu in group if gpu.vendor == "nvidia")
