@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from gpudoctor.engine import judge
 from gpudoctor.host.recorded import RecordedHost
 from gpudoctor.machine import Distribution, FrameworkFiles, Frameworks, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.probes.frameworks import FrameworkRows
 from gpudoctor.probes.python_environment import probe_environment
+from gpudoctor.requirement import OTHER_FRAMEWORKS, RequirementError, parse
 from gpudoctor.situation import Situation
+from gpudoctor.suites import machine_checks
 from tests.support.check_cases import found, remedies
 from tests.support.environments import write_distribution, write_venv
 from tests.support.judging import judged
@@ -314,3 +317,46 @@ def test_an_older_driver_keeps_the_cupy_that_it_runs():
 def test_packages_that_share_nothing_are_silent(packages):
     for slug in ("ort-cpu-and-gpu-both", "packages-overwrite-each-other"):
         assert found(machine(packages), slug) == []
+
+
+# --- requirements --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("packages", "text", "met"),
+    [
+        (JAX_13, "jax>=0.6", True),
+        (JAX_13, "jax>=0.13", False),
+        (JAX_13, "jax.cuda", True),
+        (JAX_13, "jax.cuda>=12.4", True),
+        (JAX_12, "jax.cuda>=12.4", None),
+        (JAX_CPU, "jax.cuda", False),
+        ({**JAX_CPU, "jax-rocm7-plugin": "0.12.0"}, "jax.rocm", True),
+        (ORT_GPU, "onnxruntime.cuda", True),
+        ({"onnxruntime": "1.32.0"}, "onnxruntime.cuda", False),
+        ({"onnxruntime": "1.32.0"}, "jax", None),
+        ({"numpy": "2.3.0"}, "tensorflow>=2.18", False),
+    ],
+)
+def test_a_job_may_require_a_framework_and_its_gpu_build(packages, text, met):
+    if text == "jax":
+        with pytest.raises(RequirementError, match="needs a comparison"):
+            parse(text)
+        return
+    judgement = judge(machine(packages), load_matrix(), machine_checks(), required=(parse(text),))
+    unmet = [one.slug for one in judgement.findings if one.slug == "requirement-not-met"]
+    unknown = [one.id for one in judgement.not_judged if one.id == "GPD910"]
+    assert (unmet, unknown) == (["requirement-not-met"] * (met is False), ["GPD910"] * (met is None))
+
+
+def test_every_framework_that_can_be_required_is_one_of_the_matrix():
+    titles = {row.framework: row.title for row in load_matrix().tables.frameworks}
+    assert OTHER_FRAMEWORKS.items() <= titles.items()
+
+
+def test_torch_cuda_alone_requires_any_cuda_build():
+    for version, met in (("2.9.1+cu128", True), ("2.9.1+cpu", False)):
+        judgement = judge(
+            nvidia_machine(torch=torch(version)), load_matrix(), machine_checks(), required=(parse("torch.cuda"),)
+        )
+        assert ("requirement-not-met" not in [one.slug for one in judgement.findings]) is met
