@@ -72,7 +72,7 @@ def no_gpu(situation: Situation) -> Verdicts:
         if machine.gpus
         else "this machine has no GPU that can compute."
     )
-    cpu_is_enough = not situation.requires_gpu
+    cpu_is_enough = not situation.requires_gpu and framework is not None and framework.has_cpu_build
     release = (
         f"Return the GPU {reserved[0].pci_id or reserved[0].name} to the host: remove its id from the vfio-pci "
         "options (/etc/modprobe.d, kernel command line), and reboot."

@@ -53,9 +53,9 @@ def framework_cpu_only(situation: Situation) -> Verdicts:
 
     ## How it is judged
     By the installed packages and the framework's own build record. It is a warning if a build of the framework
-    supports a usable GPU. It is a note if another framework in this environment uses the GPU, if another package
-    brought the framework along for CPU work (as many do with ONNX Runtime), or if no build supports the GPU. That
-    two packages own its files is a problem of its own.
+    supports a usable GPU, an error if its GPU build is required or it was asked to compute. It is a note if another
+    framework in this environment uses the GPU, if another package brought the framework along for CPU work (as many
+    do with ONNX Runtime), or if no build supports the GPU. That two packages own its files is a problem of its own.
 
     ## Fix safety
     Adds the GPU build's packages, in the framework's own version where an index has it.
@@ -68,6 +68,7 @@ def framework_cpu_only(situation: Situation) -> Verdicts:
         served = tuple(gpu for gpu in gpus if builds_for(situation, one.name, (gpu,)))
         brought = one.row.gpu == "sometimes" and not (one.files and one.files.requested)
         severity: Severity = "note" if not served or brought or _works_beside(situation, one) else "warning"
+        severity = "error" if served and _is_meant(situation, one) else severity
         yield Finding(
             severity=severity,
             message=f"{one.title} {one.version} is a CPU build: it does not use {_names(served or gpus)}."
@@ -80,6 +81,13 @@ def framework_cpu_only(situation: Situation) -> Verdicts:
             evidence=_evidence(one),
             fixes=installs(situation, one, served),
         )
+
+
+def _is_meant(situation: Situation, framework: InstalledFramework) -> bool:
+    """Whether a person or a job asks that this framework computes on a GPU."""
+    smoke = situation.machine.smoke
+    required = any(one.framework == framework.name and one.field.kind == "build" for one in situation.required)
+    return required or (smoke is not None and smoke.asked and smoke.framework == framework.name)
 
 
 def _sharing(situation: Situation) -> frozenset[str]:

@@ -121,7 +121,7 @@ def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
         command = "whatif" if kind == "whatif" else "check"
         return f"`gpudoctor {command} -v` shows what was read.", ("gpudoctor", command, *again, "-v")
     computed = _computed_on_gpu(report)
-    if not computed and report.machine.torch is None and usable(report) and other_frameworks(report):
+    if not computed and report.machine.torch is None and other_frameworks(report):
         return "`gpudoctor snapshot` keeps this state, to compare with later.", ("gpudoctor", "snapshot", *again)
     if not computed and (report.machine.torch is None or not usable(report)):
         if usable(report) and kind == "machine":

@@ -121,7 +121,8 @@ class Situation:
     @property
     def requires_torch(self) -> bool:
         """Whether a job requires torch, or a person requested kernels, which need it."""
-        asked = self.machine.smoke is not None and self.machine.smoke.asked
+        smoke = self.machine.smoke
+        asked = smoke is not None and smoke.asked and smoke.framework == "torch"
         return asked or any(requirement.needs_torch for requirement in self.required)
 
     @property
@@ -150,7 +151,8 @@ class Situation:
     def behind(self) -> dict[str, Gpu]:
         """The GPU behind each device of the smoke kernels ("cuda:0"), if known."""
         smoke, vendor = self.machine.smoke, self.built_for
-        return gpus_behind(self.machine, vendor, smoke.devices) if smoke and vendor else {}
+        of_torch = smoke is not None and smoke.framework == "torch"
+        return gpus_behind(self.machine, vendor, smoke.devices) if smoke and of_torch and vendor else {}
 
     def computed(self, gpu: Gpu) -> bool:
         """Whether smoke kernels ran on a GPU, including the `ESSENTIAL` ones, and all of them passed."""

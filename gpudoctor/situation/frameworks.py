@@ -50,6 +50,10 @@ class InstalledFramework(Struct, frozen=True):
         return self.files is not None and self.files.not_found.value == ()
 
     @property
+    def has_cpu_build(self) -> bool:
+        return self.row is None or self.row.gpu != "always"
+
+    @property
     def text(self) -> str:
         """ "JAX 0.12.0 (CUDA 12)"."""
         made_for = f"CUDA {self.cuda}" if self.cuda else f"ROCm {self.rocm}" if self.rocm else ""
