@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import ABSENCE, Device, Evidence, Finding, Fix, Manual, NotJudged
+from gpudoctor.finding import Device, Evidence, Finding, Fix, Manual, NotJudged
 from gpudoctor.machine import Smoke, SmokeKernel
 from gpudoctor.situation import Situation, needs
 
@@ -19,7 +19,8 @@ _CAUSES = (
     "framework-variable",
     "driver-too-old",
     "cuda-visible-devices",
-    ABSENCE,
+    "no-driver",
+    "no-gpu",
 )
 """What takes a GPU away from a framework, most exact first."""
 
