@@ -202,6 +202,17 @@ def test_jax_without_its_libraries_gets_them_by_its_extra():
     assert found(with_files(amd_machine(torch=None, packages=JAX_12), lacking), "framework-cuda-libs-missing") == []
 
 
+def test_a_wheel_whose_files_are_gone_is_installed_again():
+    lacking = FrameworkFiles(
+        "jax", version="0.12.0.1", build="jax-cuda12-plugin", not_found=known(("libcudnn.so.9",), "/"), source="/site"
+    )
+    emptied = with_files(machine({**JAX_12, "nvidia-cudnn-cu12": "9.28.0.42"}), lacking)
+    finding = found(emptied, "framework-cuda-libs-missing")[0]
+    assert [(type(one).__name__, one.name) for one in finding.fixes[0].remedies] == [
+        ("ReinstallPackage", "nvidia-cudnn-cu12")
+    ]
+
+
 def test_tensorflow_beside_a_torch_that_uses_the_gpu_only_warns():
     lacking = FrameworkFiles(
         "tensorflow",

@@ -7,8 +7,19 @@ from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
-from gpudoctor.finding import Device, Evidence, Finding, Fix, Manual, ReplacePackage, Severity, UnsetVariable
+from gpudoctor.finding import (
+    Device,
+    Evidence,
+    Finding,
+    Fix,
+    Manual,
+    ReinstallPackage,
+    ReplacePackage,
+    Severity,
+    UnsetVariable,
+)
 from gpudoctor.frameworks.gpu_builds import builds_for, install, installs
+from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of
 from gpudoctor.machine import Distribution, Gpu
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
@@ -114,7 +125,8 @@ def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
     is there. It is a warning if the package serves machines without a GPU as well and another framework uses the GPU.
 
     ## Fix safety
-    Installs the libraries as the framework's own extra names them; the framework keeps its version.
+    Installs the libraries as the framework's own extra names them, or again where only their files are gone; the
+    framework keeps its version.
     """
     for one in situation.others:
         lacking = one.files.not_found.value if one.files else None
@@ -125,7 +137,7 @@ def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
             and one.row is not None
             and (one.row.gpu == "sometimes" or _works_beside(situation, one))
         )
-        fix = install(situation, one, one.build) if one.build.extra else None
+        fix = _again(situation, one, lacking) or (install(situation, one, one.build) if one.build.extra else None)
         text = f"Install the CUDA {one.cuda} that {one.title} needs, so that the loader finds {', '.join(lacking)}."
         yield Finding(
             severity="warning" if optional else "error",
@@ -141,6 +153,19 @@ def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
             fixes=(fix,) if fix else (Fix(f"Install CUDA {one.cuda}", (Manual(text, risk="replaces"),)),),
             refs=(one.build.source,),
         )
+
+
+def _again(situation: Situation, one: InstalledFramework, lacking: tuple[str, ...]) -> Fix | None:
+    """Installs packages again whose records are there and whose libraries are not: pip takes them for installed."""
+    major = (one.cuda or "").partition(".")[0]
+    bases = dict.fromkeys(filter(None, map(distribution_of, lacking)))
+    found = [situation.machine.installed(name) for base in bases for name in (f"{base}-cu{major}", base)]
+    emptied = [package for package in found if package is not None]
+    if len(emptied) < len(bases) or not emptied:
+        return None
+    why = f"its files are gone, and {one.title} needs them"
+    remedies = tuple(ReinstallPackage(package.name, package.version, why=why) for package in emptied)
+    return Fix("Install these packages again", remedies)
 
 
 @check("GPD463", "framework-other-vendor", "framework", needs=_has_others)
