@@ -82,6 +82,8 @@ class ReplacePackage(Remedy, frozen=True):
     why: str = ""
     indirect: bool = False
     """Only another package requires it: a project does not name it itself."""
+    extra: str = ""
+    """Extras to install with it: "cuda12", "cuda,cudnn"."""
 
 
 class ReinstallPackage(Remedy, frozen=True):

@@ -1,7 +1,7 @@
 """What a job asks of a machine, as one small form: `gpu>=8`, `gpu.memory>=70GiB`, `any(gfx in gfx942,gfx950)`.
 
     requirement = comparison | "any(" comparison ")" | flag
-    comparison  = field operator value            flag = "p2p" | "same-model"
+    comparison  = field operator value            flag = "p2p" | "same-model" | "torch.cuda" | "jax.cuda" ...
 
 A field of a GPU holds for all usable GPUs, with `any(...)` for at least one; without a usable GPU it never holds.
 """
@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 
 from msgspec import Struct
 
-Kind = Literal["count", "size", "version", "text", "arch", "flag"]
+Kind = Literal["count", "size", "version", "build", "text", "arch", "flag"]
 Operator = Literal[">=", "<=", "==", "!=", "~=", ">", "<", "in", ""]
 
 
@@ -32,6 +32,9 @@ class Field(Struct, frozen=True):
         return _OPERATORS[self.kind]
 
 
+OTHER_FRAMEWORKS = {"jax": "JAX", "tensorflow": "TensorFlow", "onnxruntime": "ONNX Runtime", "cupy": "CuPy"}
+"""Frameworks beside torch that can be required, by the matrix's names."""
+
 FIELDS = {
     "gpu": Field("count", False, "usable GPUs; a GPU in MIG mode counts as one, as a process sees one slice"),
     "gpu.model": Field("text", True, "name of the GPU as the driver prints it"),
@@ -41,17 +44,22 @@ FIELDS = {
     "driver": Field("version", False, "NVIDIA driver"),
     "driver.cuda": Field("version", False, "highest CUDA that the NVIDIA driver serves"),
     "torch": Field("version", False, "torch of the examined environment; 2.9.0a0 counts as 2.9"),
-    "torch.cuda": Field("version", False, "CUDA that torch was built with"),
+    "torch.cuda": Field("build", False, "CUDA that torch was built with; alone: any CUDA build"),
     "rocm": Field("version", False, "ROCm that torch was built with, else the installed one"),
     "shm": Field("size", False, "size of /dev/shm"),
     "p2p": Field("flag", False, "every usable GPU reaches every other's memory"),
     "same-model": Field("flag", False, "all usable GPUs are of one model"),
 }
+for _name, _title in OTHER_FRAMEWORKS.items():
+    FIELDS[_name] = Field("version", False, f"{_title} of the examined environment")
+    FIELDS[f"{_name}.cuda"] = Field("build", False, f"CUDA that {_title} was built with; alone: any CUDA build")
+    FIELDS[f"{_name}.rocm"] = Field("build", False, f"ROCm that {_title} was built with; alone: any ROCm build")
 
 _OPERATORS: dict[Kind, tuple[Operator, ...]] = {
     "count": (">=", "<=", "==", "!=", ">", "<"),
     "size": (">=", "<=", "==", "!=", ">", "<"),
     "version": (">=", "<=", "==", "!=", ">", "<"),
+    "build": (">=", "<=", "==", "!=", ">", "<", ""),
     "text": ("~=", "==", "!=", "in"),
     "arch": ("==", "!=", "in"),
     "flag": (),
@@ -107,7 +115,13 @@ class Requirement(Struct, frozen=True):
     @property
     def needs_torch(self) -> bool:
         """Whether it never holds without torch."""
-        return self.name.startswith("torch")
+        return self.framework == "torch"
+
+    @property
+    def framework(self) -> str | None:
+        """The framework that it is about."""
+        name = self.name.partition(".")[0]
+        return name if name == "torch" or name in OTHER_FRAMEWORKS else None
 
     def compares(self, have: Any, want: Any) -> bool:
         """Whether the operator, one of order, holds between the two."""
@@ -140,10 +154,12 @@ def _check_operator(text: str, name: str, field: Field, operator: str) -> None:
     allowed = field.operators
     if not allowed and operator:
         raise RequirementError(f"{text!r}: {name} stands alone, nothing follows it")
-    if allowed and not operator:
+    if allowed and operator not in allowed and not operator:
         raise RequirementError(f"{text!r}: {name} needs a comparison, such as {example(name)}")
     if operator and operator not in allowed:
-        raise RequirementError(f"{text!r}: {name} takes {' '.join(allowed)}, not {operator}; such as {example(name)}")
+        raise RequirementError(
+            f"{text!r}: {name} takes {' '.join(filter(None, allowed))}, not {operator}; such as {example(name)}"
+        )
 
 
 def _values(text: str, name: str, field: Field, operator: str, value: str) -> tuple[str, ...]:
@@ -160,7 +176,8 @@ def _values(text: str, name: str, field: Field, operator: str, value: str) -> tu
 def _is_sound(kind: Kind, value: str) -> bool:
     if kind == "size":
         return _size(value) is not None
-    patterns = {"count": r"\d{1,6}", "version": r"\d{1,9}(\.\d{1,9}){0,5}", "arch": "gfx[0-9a-f]{3,5}", "text": ".+"}
+    version = r"\d{1,9}(\.\d{1,9}){0,5}"
+    patterns = {"count": r"\d{1,6}", "version": version, "build": version, "arch": "gfx[0-9a-f]{3,5}", "text": ".+"}
     return re.fullmatch(patterns[kind], value) is not None
 
 
@@ -187,6 +204,8 @@ def example(name: str) -> str:
         "gpu": "gpu>=1", "gpu.model": 'gpu.model~="H100"', "gpu.memory": "gpu.memory>=70GiB", "sm": "sm>=8.0",
         "gfx": "gfx in gfx942,gfx950", "driver": "driver>=550", "driver.cuda": "driver.cuda>=12.4",
         "torch": "torch>=2.6", "torch.cuda": "torch.cuda>=12.4", "rocm": "rocm>=6.4", "shm": "shm>=8GiB",
+        "jax": "jax>=0.6", "jax.cuda": "jax.cuda>=12", "jax.rocm": "jax.rocm", "tensorflow": "tensorflow>=2.18",
+        "tensorflow.cuda": "tensorflow.cuda", "onnxruntime": "onnxruntime>=1.20", "cupy": "cupy>=13",
     }.get(name, name)  # fmt: skip
 
 

@@ -71,13 +71,15 @@ def survey(
     drivers: bool = True,
     kernels: bool = True,
     request: Request | None = None,
+    framework: str = "torch",
     progress: Progress | None = None,
     stage: Callable[[str], None] = _untold,
 ) -> Survey:
     """Probe a host. Without a level, `quick` where a usable GPU and a torch are, else `driver`, and torch
     is started once where there is one; a host that is not live is always read at level static.
 
-    `drivers` false: no driver is asked. `kernels` false: no smoke kernel is run, however deep the level. `request`
+    `drivers` false: no driver is asked. `kernels` false: no smoke kernel is run, however deep the level. With another
+    `framework` than torch, that one computes instead. `request`
     names kernels, devices and limits
     (the rest of it is filled in here); `progress` is told of each kernel, `stage` of what begins.
     Raises InputError if `python` is no Python environment, or for a device that torch does not see.
@@ -92,7 +94,11 @@ def survey(
     if drivers and _reaches(depth, "driver"):
         stage("asking the driver")
         machine = replace(_ask_drivers(host, matrix, machine, probing), level="driver")
-    if level is None or _reaches(depth, "quick"):
+    if framework != "torch":
+        stage(f"computing with {framework}")
+        devices = request.devices if request else ()
+        machine = _compute_with(framework, devices, host, machine, probing)
+    elif level is None or _reaches(depth, "quick"):
         asked = level is not None
         stage("importing torch")
         run = Smoke(level=cast("SmokeLevel", depth), asked=asked) if kernels and _reaches(depth, "quick") else None
@@ -117,6 +123,7 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
     from gpudoctor.host import LiveHost
     from gpudoctor.machine import AmdStack, LoadPath, NvidiaStack, System
     from gpudoctor.probes.amd import probe_amd
+    from gpudoctor.probes.frameworks import FrameworkRows
     from gpudoctor.probes.kernel_log import probe_kernel_log
     from gpudoctor.probes.load_path import driver_libraries, userland_version
     from gpudoctor.probes.nvidia import probe_nvidia
@@ -146,6 +153,7 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
             late=rows.late_libraries,
             packages=gpu_packages,
             modules=rows.imported_modules,
+            frameworks=FrameworkRows(rows.frameworks, rows.framework_builds),
         ),
         nothing,
     )
@@ -297,6 +305,18 @@ def _start_torch(
     machine = replace(_with_torch(machine, trial=trial), smoke=performed.smoke)
     computed = any(kernel.status != "skipped" for kernel in performed.smoke.kernels) if performed.smoke else False
     return replace(machine, level=run.level) if run and computed else machine
+
+
+def _compute_with(
+    framework: str, devices: tuple[str, ...], host: Host, machine: Machine, probing: _Probing
+) -> Machine:
+    """A matrix product with a framework beside torch, if it is installed."""
+    from gpudoctor.smoke.other_frameworks import compute
+
+    environment = machine.environment.value
+    crashed = Smoke(level="quick", why="the smoke program crashed", framework=framework)
+    smoke = probing("smoke", lambda: compute(host, environment, framework, devices), crashed)
+    return replace(machine, smoke=smoke, level="quick" if smoke.kernels else machine.level)
 
 
 def _with_suspects(

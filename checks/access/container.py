@@ -82,7 +82,8 @@ def _without_nodes(situation: Situation, vendor: Vendor, *, needed: bool) -> Ver
     if without_request(situation) or (vendor == "nvidia" and needed and _names_gpus(situation) and not gpus):
         return
     name = "NVIDIA" if vendor == "nvidia" else "AMD"
-    need = f"torch is built for {name}" if situation.built_for else "a GPU is required" if needed else ""
+    framework = situation.gpu_framework
+    need = f"{framework.title} is built for {name}" if framework else "a GPU is required" if needed else ""
     have = amd_nodes(situation) if vendor == "amd" and not situation.machine.system.wsl.known else None
     partly = bool(gpus) or (have is not None and (have[0] is not None or have[1]))
     saw = "no GPU device nodes"
@@ -170,7 +171,7 @@ def container_toolkit_missing(situation: Situation) -> Verdicts:
     """
     if (
         not situation.in_container
-        or situation.built_for != "nvidia"
+        or situation.framework_vendor != "nvidia"
         or cpu_task(situation)
         or not _names_gpus(situation)
     ):

@@ -36,8 +36,8 @@ _SHARES_DEV = ("apptainer", "singularity", "charliecloud", "shifter", "enroot", 
 def _needless(situation: Situation, vendor: Vendor) -> bool:
     """Whether another vendor's GPU does the work, so that nobody needs these."""
     working = served(situation)
-    if situation.built_for:
-        return situation.built_for != vendor and any(gpu.vendor == situation.built_for for gpu in working)
+    if (wanted := situation.framework_vendor) is not None:
+        return wanted != vendor and any(gpu.vendor == wanted for gpu in working)
     return any(not gpu.integrated for gpu in working)
 
 
@@ -92,7 +92,7 @@ def amd_device_permission(situation: Situation) -> Verdicts:
         closed = [node for node in render if node.opened in refusals]
     if not closed or situation.machine.system.wsl.known or _needless(situation, "amd"):
         return
-    if not situation.machine.of_vendor("amd") and situation.built_for != "amd":
+    if not situation.machine.of_vendor("amd") and situation.framework_vendor != "amd":
         return
     others = [node for node in render if node.opened in refusals and node not in closed]
     yield _closed(situation, "amd", closed[0], (*closed, *others))

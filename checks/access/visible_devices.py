@@ -44,7 +44,7 @@ def cuda_visible_devices(situation: Situation) -> Verdicts:
     ## Fix safety
     The variable is changed for the examined environment only. A process that should see no GPU needs no fix.
     """
-    vendors: tuple[Vendor, ...] = (situation.built_for,) if situation.built_for else ("nvidia", "amd")
+    vendors: tuple[Vendor, ...] = (situation.framework_vendor,) if situation.framework_vendor else ("nvidia", "amd")
     for vendor in vendors:
         remaining = gpus = runtime_order(situation.machine, vendor)
         divided = any(gpu.nvml is not None and gpu.nvml.mig for gpu in gpus)
@@ -58,7 +58,7 @@ def cuda_visible_devices(situation: Situation) -> Verdicts:
                 break
             remaining = selection.gpus
     empty = [name for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES") if situation.variable(name) == ""]
-    if situation.built_for == "amd" and empty and not cpu_task(situation):
+    if situation.framework_vendor == "amd" and empty and not cpu_task(situation):
         yield Finding(
             severity="note",
             message=f"{empty[0]} is empty: HIP treats that as unset and shows every GPU, but newer torch counts "
@@ -91,7 +91,7 @@ def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], 
     keep = Fix(f"Set {name}={kept}", (SetVariable(name, kept, why="names only existing GPUs, each once"),))
     unset = Fix(f"Unset {name}", (UnsetVariable(name, why=f"then all {count} can be seen"),))
     return Finding(
-        severity="note" if on_purpose or situation.built_for is None else "error",
+        severity="note" if on_purpose or situation.framework_vendor is None else "error",
         message=message,
         saw=f"{name}={value}",
         want=f"unset, or numbers from 0 to {len(gpus) - 1}" if len(gpus) > 1 else "unset, or 0",
@@ -131,7 +131,7 @@ def mig_confusion(situation: Situation) -> Verdicts:
         )
         off = f"As root, with no program on the GPU: `nvidia-smi -i {index} -mig 0` (some GPUs need a reset)."
         yield Finding(
-            severity="error" if len(bare) == len(gpus) and situation.built_for != "amd" else "note",
+            severity="error" if len(bare) == len(gpus) and situation.framework_vendor != "amd" else "note",
             message=f"MIG mode is on for {gpu.name}, but it has no slices: no program can use it.",
             saw="MIG on, no slice",
             want="a slice, or MIG off",
@@ -146,7 +146,7 @@ def mig_confusion(situation: Situation) -> Verdicts:
     value = situation.variable("CUDA_VISIBLE_DEVICES")
     slices = [mig for gpu in divided if gpu.nvml for mig in gpu.nvml.mig_devices]
     first = (value or "").split(",")[0].strip()
-    if value is None and len(slices) > 1 and situation.built_for != "amd":
+    if value is None and len(slices) > 1 and situation.framework_vendor != "amd":
         yield Finding(
             severity="note",
             message=f"There are {len(slices)} MIG slices. A program sees only one: the first, unless "
@@ -217,7 +217,7 @@ def compute_mode_prohibited(situation: Situation) -> Verdicts:
         index = gpu.nvml.index if gpu.nvml else 0
         text = f"As root: `nvidia-smi -i {index} -c DEFAULT`, unless somebody closed the GPU to programs on purpose."
         yield Finding(
-            severity="error" if len(closed) == len(gpus) and situation.built_for != "amd" else "note",
+            severity="error" if len(closed) == len(gpus) and situation.framework_vendor != "amd" else "note",
             message=f"The compute mode of {gpu.name} is Prohibited: no program may compute on it.",
             saw="compute mode Prohibited",
             want="compute mode Default",

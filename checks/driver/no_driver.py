@@ -72,8 +72,8 @@ def no_driver(situation: Situation) -> Verdicts:
         yield from _not_started(situation)
     yield from _failing_runtime(situation)
     yield from _unanswered(situation)
-    unseen = not situation.machine.gpus and situation.machine.buses.undecided and situation.built_for == "nvidia"
-    if unseen and nvml_status(situation) == _NOT_LOADED:
+    unseen = not situation.machine.gpus and situation.machine.buses.undecided
+    if unseen and situation.framework_vendor == "nvidia" and nvml_status(situation) == _NOT_LOADED:
         yield _driver_unreachable(situation)
 
 

@@ -24,10 +24,10 @@ def no_gpu(situation: Situation) -> Verdicts:
     """There is no NVIDIA or AMD GPU that this environment can use.
 
     ## Why it matters
-    Without a GPU, a GPU build of torch does no more than a CPU build would.
+    Without a GPU, a GPU build of a framework does no more than a CPU build would.
 
     ## How it is judged
-    The check reads the PCI bus and what replaces it (KFD, WSL, Jetson). Without a GPU build of torch, a machine
+    The check reads the PCI bus and what replaces it (KFD, WSL, Jetson). Without a GPU build of a framework, a machine
     without GPUs, or with GPUs that nothing can use, is healthy: a note. With one, or if a GPU is required, it is an
     error, unless another check knows the exact cause. If the bus could not be read, the check reports nothing.
 
@@ -63,7 +63,8 @@ def no_gpu(situation: Situation) -> Verdicts:
         return
     name = {"nvidia": "NVIDIA", "amd": "AMD", None: "NVIDIA or AMD"}[vendor]
     reserved = [gpu for gpu in machine.gpus if gpu.reserved]
-    need = f"torch is built for {name} GPUs" if situation.built_for else "A GPU is required"
+    framework = situation.gpu_framework
+    need = f"{framework.title} is built for {name} GPUs" if framework else "A GPU is required"
     message = f"{need}, but " + (
         f"{reserved[0].name} is reserved for virtual machines ({reserved[0].driver.value})."
         if reserved
@@ -71,13 +72,13 @@ def no_gpu(situation: Situation) -> Verdicts:
         if machine.gpus
         else "this machine has no GPU that can compute."
     )
-    cpu_is_enough = not situation.requires_gpu
+    cpu_is_enough = not situation.requires_gpu and framework is not None and framework.has_cpu_build
     release = (
         f"Return the GPU {reserved[0].pci_id or reserved[0].name} to the host: remove its id from the vfio-pci "
         "options (/etc/modprobe.d, kernel command line), and reboot."
         if reserved
         else f"Run this on a machine with an {name} GPU"
-        + (", or install the CPU build of torch to run here." if cpu_is_enough else ".")
+        + (f", or install the CPU build of {framework.title} to run here." if cpu_is_enough and framework else ".")
     )
     title = f"Use a machine with an {name} GPU" + (", or a CPU build" if cpu_is_enough else "")
     title = "Return the GPU to the host" if reserved else title

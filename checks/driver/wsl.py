@@ -31,7 +31,7 @@ def wsl_driver(situation: Situation) -> Verdicts:
     Removing the Linux driver packages inside WSL does not touch Windows. Updating WSL stops its running systems.
     """
     machine = situation.machine
-    if not machine.system.wsl.known or situation.in_container or situation.built_for == "amd":
+    if not machine.system.wsl.known or situation.in_container or situation.framework_vendor == "amd":
         return
     first = machine.load_path.first("libcuda.so.1")
     dxg = dxg_opens(situation)
@@ -42,7 +42,7 @@ def wsl_driver(situation: Situation) -> Verdicts:
     )
     supersedes = ("no-driver", "driver-too-old")
     if dxg is False:
-        if situation.built_for == "nvidia":
+        if situation.framework_vendor == "nvidia":
             message = "This WSL system has no /dev/dxg: Windows gives it no GPU."
             yield Finding(
                 "error",
@@ -78,7 +78,7 @@ def wsl_driver(situation: Situation) -> Verdicts:
     missing = first is None and machine.load_path.complete.value and bool(machine.load_path.searched)
     fails = cuda_status(situation) not in (None, 0) or nvml_status(situation) not in (None, 0)
     if (
-        situation.built_for == "nvidia"
+        situation.framework_vendor == "nvidia"
         and dxg
         and (missing or fails)
         and not situation.machine.variables.get("CUDA_VISIBLE_DEVICES")

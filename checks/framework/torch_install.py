@@ -68,7 +68,7 @@ def torch_missing(situation: Situation) -> Verdicts:
 
     ## How it is judged
     No folder that the interpreter imports from holds a torch. This is an error if torch is required or smoke kernels
-    were asked for, else a note.
+    were asked for, else a note. An environment of another framework (JAX, TensorFlow ...) needs no torch.
 
     ## Fix safety
     Installs torch into this environment; other packages stay as they are. Where no GPU could use it and nothing
@@ -86,6 +86,8 @@ def torch_missing(situation: Situation) -> Verdicts:
         )
     if not environment.torch.absent or environment.torch_remains:
         return  # torch-install-interrupted tells what is left of it
+    if situation.others and not required:
+        return
     trace = environment.torch.why.removeprefix("no torch there").removeprefix("; ")
     left_over = f" ({trace})" if trace else ""
     yield Finding(

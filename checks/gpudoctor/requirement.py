@@ -7,7 +7,7 @@ from gpudoctor.finding import ABSENCE, Device, Evidence, Finding, Fix, Manual, N
 from gpudoctor.isa import dotted
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.versions import figures
-from gpudoctor.requirement import Requirement
+from gpudoctor.requirement import OTHER_FRAMEWORKS, Requirement
 from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.nvidia_driver import cuda_driver
 
@@ -80,6 +80,9 @@ def _judged(situation: Situation, requirement: Requirement) -> tuple[bool, str, 
     if requirement.name == "shm":
         return _shared_memory(situation, requirement)
     version, what, source = _version(situation, requirement.name)
+    if not requirement.operator:
+        return bool(version), what, source
+    _raise_if_too_rough(requirement, version)
     return bool(version) and _version_holds(requirement, version), what, source
 
 
@@ -207,13 +210,35 @@ def _version_holds(requirement: Requirement, have: str) -> bool:
     return requirement.compares(found, wanted)
 
 
+def _raise_if_too_rough(requirement: Requirement, have: str) -> None:
+    """Of some builds only the major of their CUDA is known: 12 says nothing of 12.4."""
+    wanted, found = requirement.values[0].split("."), have.split(".")
+    if requirement.field.kind == "build" and 0 < len(found) < len(wanted) and wanted[: len(found)] == found:
+        raise _Unknown(f"of its release only {have} is known")
+
+
 def _version(situation: Situation, name: str) -> tuple[str, str, str]:
     """The version, its text for a person, where it was read; "" if there is none. Raises _Unknown."""
     if name.startswith("driver"):
         return _driver(situation, name)
     if name == "rocm":
         return _rocm(situation)
-    return _torch(situation, name)
+    return _torch(situation, name) if name.startswith("torch") else _other(situation, name)
+
+
+def _other(situation: Situation, name: str) -> tuple[str, str, str]:
+    """A framework beside torch: its version, or the CUDA or ROCm that it was built with."""
+    framework, _, runtime = name.partition(".")
+    environment = situation.environment
+    one = next((one for one in situation.others if one.name == framework), None)
+    if one is None:
+        if environment is None or environment.distributions.undecided:
+            raise _Unknown(f"what is installed is unknown ({situation.machine.environment.why})")
+        return "", f"no {OTHER_FRAMEWORKS[framework]}", environment.distributions.source
+    built_with = {"": one.version, "cuda": one.cuda, "rocm": one.rocm}[runtime]
+    if runtime == "rocm" and one.vendor == "amd" and not built_with:
+        raise _Unknown("the ROCm that it was built with is unknown")
+    return built_with or "", one.text, one.source
 
 
 def _driver(situation: Situation, name: str) -> tuple[str, str, str]:

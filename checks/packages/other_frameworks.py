@@ -1,55 +1,114 @@
-"""Packages of other frameworks that do not go together (GPD443, GPD444)."""
+"""Packages of other frameworks that do not go together (GPD443, GPD444, GPD462)."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, RemovePackage, ReplacePackage, Severity
+from gpudoctor.frameworks.gpu_builds import runs_here
 from gpudoctor.machine import Distribution
-from gpudoctor.matrix.versions import package_matches
+from gpudoctor.matrix.rows import SharedFiles
+from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 
-_BOTH = "ort-cpu-and-gpu-both"
+_ORT, _ANY = "ort-cpu-and-gpu-both", "packages-overwrite-each-other"
 _PLUGIN = r"jax-cuda\d+-(?:plugin|pjrt)"
 """jaxlib does not compare its version with that of a ROCm plugin."""
 
 
-@check("GPD443", _BOTH, "packages", framework="onnxruntime")
+@check("GPD443", _ORT, "packages", framework="onnxruntime")
 def ort_cpu_and_gpu_both(situation: Situation) -> Verdicts:
-    """onnxruntime and onnxruntime-gpu are installed together.
+    """Two packages of ONNX Runtime are installed together.
 
     ## Why it matters
-    Both own the folder onnxruntime. The one that was installed last has overwritten the other, so the GPU's
+    All of them own the folder onnxruntime. The one that was installed last has overwritten the other, so the GPU's
     providers may be gone, or come back with the next update.
 
     ## How it is judged
-    Both packages are installed. It is a note on a machine without a usable GPU.
+    Two of the packages onnxruntime, onnxruntime-gpu, onnxruntime-migraphx and the like are installed. It is a note on
+    a machine without a usable GPU.
 
     ## Fix safety
-    Removes the CPU package and installs the same version of the other one again.
+    Keeps the package for the usable GPU in its version, removes the others and installs it again.
     """
-    for row in situation.matrix.tables.package_conflicts:
-        one, other = situation.machine.installed(row.package), situation.machine.installed(row.other)
-        if row.slug != _BOTH or one is None or other is None:
-            continue
-        if not (package_matches(row.version, one.version) and package_matches(row.other_version, other.version)):
-            continue
-        remedies = (
-            RemovePackage(one.name, why=f"{other.name} owns the same files"),
-            ReinstallPackage(other.name, other.version, why="removing the other one takes its files away"),
-        )
-        yield Finding(
-            severity=_severity(situation),
-            message=f"{one.name} {one.version} and {other.name} {other.version} are installed together, and both own "
-            "the same files: which one a program gets depends on which was installed last.",
-            saw=f"{one.name} and {other.name}",
-            want=f"only {other.name}",
-            subject=f"{other.name} {other.version}",
-            evidence=(_evidence(one), _evidence(other)),
-            fixes=(Fix(f"Keep only {other.name}", remedies),),
-            refs=(row.source,),
-        )
+    yield from _overwritten(situation, _ORT)
+
+
+@check("GPD462", _ANY, "packages")
+def packages_overwrite_each_other(situation: Situation) -> Verdicts:
+    """Two installed packages own the same files.
+
+    ## Why it matters
+    The one that was installed last has overwritten the other. tensorflow-cpu over tensorflow takes the GPU away. Of
+    cupy-cuda12x and cupy-cuda13x only one works. nvidia-cudnn-cu12 and nvidia-cudnn-cu13 put one cuDNN into one
+    folder, and removing either removes it.
+
+    ## How it is judged
+    The matrix names groups of packages that share a folder. It is an error if the framework's GPU build may be gone,
+    a warning where one of the two still works, and a note without a usable GPU.
+
+    ## Fix safety
+    Keeps the package for the usable GPU in its version, removes the others and installs it again. If two frameworks
+    use different CUDA releases, a person must choose one release for both: nothing is removed.
+    """
+    yield from _overwritten(situation, _ANY)
+
+
+def _overwritten(situation: Situation, slug: str) -> Iterator[Finding]:
+    listed = situation.environment.distributions.value if situation.environment else None
+    for row in situation.matrix.tables.shared_files:
+        if row.slug == slug:
+            for group in _groups(row, listed or ()):
+                yield _sharing(situation, row, group)
+
+
+def _groups(row: SharedFiles, listed: tuple[Distribution, ...]) -> Iterator[list[Distribution]]:
+    """The installed packages that share files with another one."""
+    groups: dict[str, list[Distribution]] = {}
+    for one in listed:
+        if found := re.fullmatch(row.packages, one.name):
+            groups.setdefault(found.groupdict().get("one") or "", []).append(one)
+    yield from (group for group in groups.values() if len(group) > 1)
+
+
+def _sharing(situation: Situation, row: SharedFiles, group: list[Distribution]) -> Finding:
+    keep = _to_keep(situation, row, group)
+    names = " and ".join(f"{one.name} {one.version}" for one in group)
+    together = "They are installed together, and" if len(group) > 2 else "Both"
+    return Finding(
+        severity=row.severity if situation.usable else "note",
+        message=f"{names} are installed. {together} own {row.what}: a program gets the files of the one that was "
+        "installed last.",
+        saw=" and ".join(one.name for one in group),
+        want=f"only {keep.name}" if keep else "one of them",
+        subject=f"{keep.name} {keep.version}" if keep else group[0].name,
+        framework=row.framework,
+        evidence=tuple(map(_evidence, group)),
+        fixes=(_keep_only(keep, group),) if keep else (),
+        refs=(row.source,),
+    )
+
+
+def _keep_only(keep: Distribution, group: list[Distribution]) -> Fix:
+    removed = tuple(RemovePackage(one.name, why=f"{keep.name} owns the same files") for one in group if one != keep)
+    again = ReinstallPackage(keep.name, keep.version, why="removing the other one takes its files away")
+    return Fix(f"Keep only {keep.name}", (*removed, again))
+
+
+def _to_keep(situation: Situation, row: SharedFiles, group: list[Distribution]) -> Distribution | None:
+    """The package of a build for the usable GPUs, that of the newest CUDA which the driver runs; None if none is, or
+    frameworks of different CUDA releases need one each."""
+    if row.framework is None:
+        majors = {(one.cuda or "").partition(".")[0] for one in situation.frameworks if one.cuda}
+        wanted = [one for one in group if one.name.rpartition("-cu")[2] in majors]
+        return wanted[0] if len(wanted) == 1 else None
+    builds = {build.package: build for build in situation.matrix.builds_of(row.framework)}
+    vendors = {gpu.vendor for gpu in situation.usable} or {"nvidia", "amd"}
+    fitting = [one for one in group if one.name in builds and builds[one.name].vendor in vendors]
+    runs = [one for one in fitting if runs_here(situation, builds[one.name])] or fitting
+    return max(runs, key=lambda one: figures(builds[one.name].cuda or "0"), default=None)
 
 
 @check("GPD444", "jax-plugin-mismatch", "packages", framework="jax")

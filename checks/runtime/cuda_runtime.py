@@ -15,6 +15,7 @@ from gpudoctor.finding import (
     ReplaceTorch,
     gpu_subject,
 )
+from gpudoctor.frameworks.gpu_builds import installs, supports
 from gpudoctor.frameworks.torch import NAME as TORCH
 from gpudoctor.frameworks.torch.coverage import carries
 from gpudoctor.frameworks.torch.gpu_coverage import better_torch
@@ -23,6 +24,7 @@ from gpudoctor.machine import Gpu, Library, LibraryKind, NvidiaApi
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import driver_to_install, install_driver
+from gpudoctor.situation.frameworks import InstalledFramework
 from gpudoctor.situation.no_kernel_driver import because, worthwhile
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict, has_own_numbers, refusals
 from gpudoctor.situation.virtual_gpu import is_vgpu
@@ -35,7 +37,7 @@ _LIBCUDA = "libcuda.so.1"
 
 @check("GPD301", "driver-too-old", "runtime")
 def driver_too_old(situation: Situation) -> Verdicts:
-    """The NVIDIA driver is older than the CUDA of this torch needs.
+    """The NVIDIA driver is too old for the CUDA of an installed framework.
 
     ## Why it matters
     CUDA does not start: "The NVIDIA driver on your system is too old", or "CUDA driver version is insufficient for
@@ -50,7 +52,7 @@ def driver_too_old(situation: Situation) -> Verdicts:
 
     ## Fix safety
     A driver update needs root and a reboot, and stays within the last branch that supports all GPUs. The alternative
-    replaces torch by a build for an older CUDA. Minor-version compatibility alone needs no fix.
+    replaces the framework by a build for an older CUDA. Minor-version compatibility alone needs no fix.
     """
     gpus = situation.usable_of("nvidia")
     unbound = (gpu for _, group in because(situation, "no-driver") for gpu in group if gpu.vendor == "nvidia")
@@ -61,8 +63,25 @@ def driver_too_old(situation: Situation) -> Verdicts:
     if outdated:
         yield _gpu_needs_newer(situation, outdated)
         return
+    if gpus:
+        yield from _torch_needs(situation, gpus)
+        yield from _others_need(situation, gpus)
+
+
+def _others_need(situation: Situation, gpus: tuple[Gpu, ...]) -> Verdicts:
+    """Frameworks beside torch: the driver must run the CUDA major of each. What torch needs as well is said once."""
     torch = situation.torch
-    if torch is None or situation.built_for != "nvidia" or torch.cuda is None or not gpus:
+    if torch is not None and torch.cuda and driver_verdict(situation, torch.cuda) == "too-old":
+        return
+    for one in situation.others:
+        known = one.build is not None and any(supports(situation, one.build, gpu) for gpu in gpus)
+        if one.meant_for_gpu and one.cuda and known and driver_verdict(situation, one.cuda) == "too-old":
+            yield _below_floor(situation, one)
+
+
+def _torch_needs(situation: Situation, gpus: tuple[Gpu, ...]) -> Verdicts:
+    torch = situation.torch
+    if torch is None or situation.built_for != "nvidia" or torch.cuda is None:
         return
     if all(carries(situation, gpu).runs == "no" for gpu in gpus):
         return
@@ -72,7 +91,7 @@ def driver_too_old(situation: Situation) -> Verdicts:
             why=f"whether the driver runs CUDA {torch.cuda} is not known: {_why_unknown(situation)}", matters=True
         )
     elif verdict == "too-old":
-        yield _below_floor(situation, torch.cuda)
+        yield _below_floor(situation, situation.frameworks[0])
     elif verdict == "minor-version":
         bundled = situation.matrix.bundled_driver(torch.cuda)
         yield Finding(
@@ -105,32 +124,41 @@ def _gpu_needs_newer(situation: Situation, gpus: tuple[Gpu, ...]) -> Finding:
     )
 
 
-def _below_floor(situation: Situation, cuda: str) -> Finding:
+def _below_floor(situation: Situation, framework: InstalledFramework) -> Finding:
+    cuda = framework.cuda or ""
     # Before CUDA 11 there is no minor-version compatibility: the driver bundled with the toolkit is the minimum.
     floor = situation.matrix.floor(cuda) or situation.matrix.bundled_driver(cuda) or ""
     supported = next((api.value.cuda_version for api in situation.machine.nvidia.answered if api.value), None)
     needs = f"CUDA {cuda} needs driver {floor} or newer" if floor else f"CUDA {cuda} needs a newer driver"
     if has_own_numbers(situation.machine) and supported:
-        needs = f"it supports CUDA up to {supported}, but torch was built with CUDA {cuda}"
-    assert situation.torch is not None
+        needs = f"it supports CUDA up to {supported}, but {framework.title} was built with CUDA {cuda}"
+    builds = (
+        _torch_builds(situation)
+        if framework.name == TORCH
+        else installs(situation, framework, situation.usable_of("nvidia"))
+    )
     return Finding(
         severity="error",
-        message=f"Driver {_driver_text(situation)} is too old for torch {situation.torch.version}: {needs}.",
+        message=f"Driver {_driver_text(situation)} is too old for {framework.title} {framework.version}: {needs}.",
         saw=_driver_text(situation),
         want=f"a driver for CUDA {cuda}" if has_own_numbers(situation.machine) or not floor else f"{floor} or newer",
         subject="NVIDIA driver",
-        framework=TORCH,
-        evidence=(*_driver_evidence(situation), Evidence("torch.cuda", cuda, situation.torch.source)),
-        fixes=_fixes(situation, floor),
+        framework=framework.name,
+        evidence=(*_driver_evidence(situation), Evidence(f"{framework.name}.cuda", cuda, framework.source)),
+        fixes=_fixes(situation, floor, builds),
         refs=("CUDA compatibility guide, minor version compatibility",),
     )
 
 
-def _fixes(situation: Situation, floor: str) -> tuple[Fix, ...]:
-    """A newer driver, and builds that run on the present one; first comes what can be done from here."""
-    builds = tuple(
+def _torch_builds(situation: Situation) -> tuple[Fix, ...]:
+    """Builds of torch that run on the present driver."""
+    return tuple(
         fix for fix in better_torch(situation) if any(isinstance(remedy, ReplaceTorch) for remedy in fix.remedies[:1])
     )
+
+
+def _fixes(situation: Situation, floor: str, builds: tuple[Fix, ...]) -> tuple[Fix, ...]:
+    """A newer driver, and builds that run on the present one; first comes what can be done from here."""
     driver = _driver_fix(situation, floor)
     if driver is None:
         return builds or better_torch(situation)
@@ -238,7 +266,7 @@ def _without_compat(situation: Situation, library: Library) -> tuple[Fix, ...]:
     cuda = situation.torch.cuda if situation.torch and situation.built_for == "nvidia" else None
     if cuda is None or driver_verdict(situation, cuda) != "too-old":
         return (removal,)
-    others = _fixes(situation, situation.matrix.floor(cuda) or "")
+    others = _fixes(situation, situation.matrix.floor(cuda) or "", _torch_builds(situation))
     return tuple(
         Fix(f"{removal.title}, and {fix.title[0].lower()}{fix.title[1:]}", (*removal.remedies, *fix.remedies))
         for fix in others

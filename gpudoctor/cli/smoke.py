@@ -16,6 +16,7 @@ from gpudoctor.command_line.arguments import Examined, Shown
 from gpudoctor.command_line.options import KERNEL_LEVELS
 from gpudoctor.command_line.options import snapshot_file as snapshot_option
 from gpudoctor.command_line.reporting import present
+from gpudoctor.requirement import OTHER_FRAMEWORKS
 
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.kernels.kernel import Kernel
@@ -35,7 +36,14 @@ def _positive(context: click.Context, option: click.Parameter, number: float | N
     "devices",
     multiple=True,
     metavar="cuda:N|cuda|cpu|all",
-    help="Compute there. [default: every GPU that torch sees, else the CPU]",
+    help="Compute there (with other frameworks: gpu:N). [default: every GPU that torch sees, else the CPU]",
+)
+@click.option(
+    "--framework",
+    type=click.Choice(["torch", *OTHER_FRAMEWORKS]),
+    default="torch",
+    show_default=True,
+    help="What computes. Others than torch multiply matrices on each device that they see.",
 )
 @click.option("--kernel", "names", multiple=True, metavar="NAME", help="Run this kernel only, whatever its level.")
 @click.option(
@@ -50,6 +58,7 @@ def _positive(context: click.Context, option: click.Parameter, number: float | N
 @report_options
 def smoke(
     devices: tuple[str, ...],
+    framework: str,
     names: tuple[str, ...],
     timeout: float | None,
     minutes: float | None,
@@ -60,7 +69,7 @@ def smoke(
     overlays: tuple[str, ...],
     shown: Shown,
 ) -> int:
-    """Prove that torch computes here, and computes right: run small kernels and compare their results.
+    """Prove that torch or another framework computes here, and computes right: run small kernels and compare.
 
     Each one runs in a child of the examined Python, with a time limit; what crashes or hangs costs that kernel only.
     The report is that of `check`, with the kernels first.
@@ -69,6 +78,7 @@ def smoke(
     Examples:
       gpudoctor smoke
       gpudoctor smoke --level standard --device cuda:0
+      gpudoctor smoke --framework jax
       gpudoctor smoke --list
     """
     from gpudoctor.host import InputError
@@ -87,7 +97,12 @@ def smoke(
     from gpudoctor.survey import survey
 
     request = Request(level=None, devices=devices, kernels=names, seconds=timeout, minutes=minutes or 0.0)
-    level = _level(examined.level, request, all_kernels())
+    if framework == "torch":
+        level = _level(examined.level, request, all_kernels())
+    elif names or timeout or minutes:
+        raise click.UsageError("--kernel, --timeout and --minutes are for torch: other frameworks have one program")
+    else:
+        level = "quick"
     matrix = load_matrix(overlays)
     again = ("--python", examined.python) if examined.python else ()
     with interruptible(), progress_line(shown.style, shown.quiet) as progress:
@@ -97,6 +112,7 @@ def smoke(
             python=examined.python,
             level=level,
             request=request,
+            framework=framework,
             progress=progress,
             stage=progress.stage,
         )

@@ -123,12 +123,12 @@ def _note(report: Report, again: tuple[str, ...]) -> str:
 
 
 def _best(report: Report, matrix: Matrix) -> tuple[str, str] | None:
-    """The build to install where a usable GPU is, and no torch."""
+    """The torch build to install where a usable GPU is, and no framework."""
     from gpudoctor.render.summary import usable
 
     machine = report.machine
     environment = machine.environment.value
-    if environment is None or not environment.torch.absent or not usable(report):
+    if environment is None or not environment.torch.absent or not usable(report) or environment.frameworks.others:
         return None
     from gpudoctor.recommend import recommend
     from gpudoctor.render.recommend import best_command

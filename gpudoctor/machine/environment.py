@@ -179,10 +179,35 @@ class Installers(Record, frozen=True):
     """Whether the interpreter's file is there: the Python that a venv was made with may be gone."""
 
 
+class FrameworkFiles(Record, frozen=True):
+    """What the files of a framework beside torch tell, and its distributions do not."""
+
+    name: str
+    """As the matrix names the framework: "jax", "onnxruntime"."""
+    version: str = ""
+    build: str = ""
+    """The distribution that makes it a GPU build: "jax-cuda12-plugin"; empty: a CPU build."""
+    owner: str = ""
+    """The distribution that its build record names: of two that share a folder, the one whose files lie there."""
+    cuda: str | None = None
+    """CUDA that it was built with, "13.0"."""
+    not_found: Fact[tuple[str, ...]] = unknown("not looked for")
+    """Of the libraries that it opens for GPU work, those that are in no folder where it would look."""
+    requested: bool | None = None
+    """Whether a person asked for it; False: it was installed because another package requires it."""
+    source: str = ""
+
+
 class Frameworks(Record, frozen=True):
     """The frameworks of an environment, each as its own files describe it."""
 
     torch: Fact[Torch] = unknown("not read")
+    others: tuple[FrameworkFiles, ...] = ()
+    """Those beside torch of which files were read."""
+
+    def files_of(self, name: str) -> FrameworkFiles:
+        """What the files of a framework beside torch tell; nothing if none was read."""
+        return next((one for one in self.others if one.name == name), FrameworkFiles(name))
 
 
 class PythonEnvironment(Record, frozen=True):

@@ -15,7 +15,7 @@ from gpudoctor.matrix.errors import ErrorQuestions
 from gpudoctor.matrix.gpu_models import Identity
 from gpudoctor.matrix.nvidia import DriverVerdict
 from gpudoctor.matrix.rates import RateQuestions
-from gpudoctor.matrix.rows import KnownIssue, RequirementUse
+from gpudoctor.matrix.rows import FrameworkBuild, KnownIssue, RequirementUse
 from gpudoctor.matrix.torch_builds import TorchQuestions
 from gpudoctor.matrix.versions import package_matches
 
@@ -31,9 +31,14 @@ class Matrix(DriverPackageQuestions, AmdQuestions, TorchQuestions, ErrorQuestion
 
     @property
     def variables(self) -> frozenset[str]:
-        """Names of the variables that known issues depend on."""
+        """Names of the variables that known issues and frameworks depend on."""
         issues = self.known_issues()
-        return frozenset(name for row in issues for name in (*(one.name for one in row.when.env), *row.variables))
+        names = {name for row in issues for name in (*(one.name for one in row.when.env), *row.variables)}
+        return frozenset(names | {row.variable for row in self.tables.framework_variables})
+
+    def builds_of(self, framework: str) -> tuple[FrameworkBuild, ...]:
+        """The GPU builds of a framework beside torch."""
+        return tuple(row for row in self.tables.framework_builds if row.framework == framework)
 
     @property
     def gpu_packages(self) -> frozenset[str]:

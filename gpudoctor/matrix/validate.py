@@ -50,6 +50,7 @@ _SPECIFIERS = {
     "stable_companions": ("torch",),
     "torch_dependents": ("version", "torch"),
     "late_libraries": ("version",),
+    "framework_builds": ("version",),
     "package_conflicts": ("version", "other_version"),
     "requirement_uses": ("version",),
     "torch_releases": ("requires_python", "triton"),

@@ -63,9 +63,11 @@ def replace_torch(place: Place, situation: Situation, remedy: ReplaceTorch) -> t
 def replace_packages(place: Place, situation: Situation, remedies: Sequence[ReplacePackage]) -> tuple[Step, ...]:
     """Other versions of packages from one index, in one command. Those that no project names itself are installed
     into its environment alone."""
-    wanted = tuple(Wanted(name=remedy.name, spec=_spec(remedy)) for remedy in remedies)
+    wanted = tuple(Wanted(name=remedy.name, spec=_spec(remedy), extra=remedy.extra) for remedy in remedies)
     index, why = remedies[0].index_url, _reasons(remedies)
     for item in wanted:
+        if item.extra and not re.fullmatch(_EXTRA, item.extra):
+            return (_by_hand_only(item.name),)
         if not (is_name(item.name) and (not item.spec or is_specifier(item.spec)) and _is_index(index)):
             return (_by_hand_only(item.name),)
     if all(remedy.indirect for remedy in remedies) and place.tool in _PROJECTS:

@@ -25,6 +25,7 @@ from gpudoctor.probes.distributions import (
     distributions_in,
     with_conda,
 )
+from gpudoctor.probes.frameworks import FrameworkRows, read_frameworks, with_their_requirements
 from gpudoctor.probes.import_path import ImportPath, import_path
 from gpudoctor.probes.project_files import asked_beside, conda_tool, project_of
 from gpudoctor.probes.python_layout import Layout, find_layout, in_tool
@@ -46,10 +47,12 @@ def probe_environment(
     late: tuple[LateLibrary, ...] = (),
     packages: Collection[str] = (),
     modules: tuple[ImportedModules, ...] = (),
+    frameworks: FrameworkRows | None = None,
 ) -> Fact[PythonEnvironment]:
     """The environment of `python` (an interpreter, a venv or a conda prefix of the running system), or the host's
     active one. `variables` override the host's own, `late` are libraries that others open when they need them, and
-    `modules` those that torch loads; what `packages` require is looked at. Raises InputError if `python` is none of
+    `modules` those that torch loads; what `packages` require is looked at, and the files that
+    `frameworks` name are read. Raises InputError if `python` is none of
     these."""
     environ = {**host.environ, **variables}
     if python is not None and not host.live:
@@ -71,6 +74,8 @@ def probe_environment(
         elsewhere=tuple(normalised(package.name) for package in of_conda),
     )
     distributions = checked.distributions
+    if frameworks is not None:
+        distributions = with_their_requirements(host, frameworks, distributions)
     surroundings = Surroundings(
         host=host,
         layout=layout,
@@ -92,7 +97,10 @@ def probe_environment(
             site_packages=path.site_packages,
             distributions=_listing(path, distributions),
             not_installed=checked.not_installed,
-            frameworks=Frameworks(torch=installed.torch),
+            frameworks=Frameworks(
+                torch=installed.torch,
+                others=read_frameworks(host, frameworks, distributions, environ, layout.prefix) if frameworks else (),
+            ),
             torch_remains=() if copies.importable else remains(host, copies),
             externally_managed=_externally_managed(host, layout),
             has_pip=any(distribution.name == "pip" for distribution in distributions),

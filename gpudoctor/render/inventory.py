@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gpudoctor.machine import Gpu, Machine
+    from gpudoctor.machine import Gpu, Machine, PythonEnvironment
     from gpudoctor.render.lines import Line
     from gpudoctor.report import Report
 
@@ -60,12 +60,21 @@ def _parts(machine: Machine) -> Iterator[tuple[str, str]]:
         return
     where = f" in {environment.prefix} ({environment.kind})" if environment.prefix else ""
     yield "Python", f"{environment.python.value or 'unknown version'}{where}"
-    torch = machine.torch
-    if torch is None:
-        yield "torch", "not installed" if environment.torch.absent else f"unknown ({environment.torch.why})"
-        return
-    built = f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.rocm or torch.hip}" if torch.hip else "CPU only"
-    yield "torch", f"{torch.version} ({built}), from {torch.origin}"
+    yield from _frameworks(environment)
+
+
+def _frameworks(environment: PythonEnvironment) -> Iterator[tuple[str, str]]:
+    """torch, and the frameworks beside it."""
+    torch, others = environment.torch.value, environment.frameworks.others
+    if torch is not None:
+        built = f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.rocm or torch.hip}" if torch.hip else "CPU only"
+        yield "torch", f"{torch.version} ({built}), from {torch.origin}"
+    elif not environment.torch.absent:
+        yield "torch", f"unknown ({environment.torch.why})"
+    elif not others:
+        yield "torch", "not installed"
+    for one in others:
+        yield one.name, f"{one.version} ({one.build or 'CPU build'})"
 
 
 def _equal(gpus: tuple[Gpu, ...]) -> dict[str, list[Gpu]]:

@@ -59,21 +59,29 @@ def _without_problems(report: Report, look: Look) -> Line:
     if look.about == "image":
         return [("No problem found", "bold green"), (" in what the image is built from.", "")]
     machine = report.machine
-    if not machine.gpus and machine.torch is None:
+    others = other_frameworks(report)
+    if not machine.gpus and machine.torch is None and not others:
         return [("Nothing to check: no GPU and no PyTorch found.", "bold")]
     computed = [kernel for kernel in _kernels(report) if kernel.status == "pass"]
     on_gpu = any(kernel.device != "cpu" for kernel in computed)
     gpus = usable(report)
     if not gpus and not on_gpu:
         none = "No usable GPU" if machine.gpus else "No GPU"
-        what = "no PyTorch"
+        what = f"{others} runs on the CPU only" if others else "no PyTorch"
         if machine.torch is not None:
             did = f"computed right on the CPU ({len(computed)} kernels)" if computed else "runs on the CPU only"
             what = f"torch {machine.torch.version} {did}"
         return [(f"{none} found; {what}.", "bold")]
-    if machine.torch is None:
+    if machine.torch is None and not others:
         return [(f"No PyTorch found for {gpus[0].name}: nothing was computed.", "bold")]
     return [("No problem found", "bold green"), (_scope(report, computed, on_gpu=on_gpu), "")]
+
+
+def other_frameworks(report: Report) -> str:
+    """The frameworks beside torch: "jax 0.12.0 and onnxruntime 1.31.1"."""
+    environment = report.machine.environment.value
+    found = environment.frameworks.others if environment else ()
+    return " and ".join(f"{one.name} {one.version}" for one in found)
 
 
 def _scope(report: Report, computed: list[SmokeKernel], *, on_gpu: bool) -> str:
@@ -113,6 +121,8 @@ def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
         command = "whatif" if kind == "whatif" else "check"
         return f"`gpudoctor {command} -v` shows what was read.", ("gpudoctor", command, *again, "-v")
     computed = _computed_on_gpu(report)
+    if not computed and report.machine.torch is None and other_frameworks(report):
+        return "`gpudoctor snapshot` keeps this state, to compare with later.", ("gpudoctor", "snapshot", *again)
     if not computed and (report.machine.torch is None or not usable(report)):
         if usable(report) and kind == "machine":
             why = "`gpudoctor fix` offers to install PyTorch; `gpudoctor recommend` compares the builds."

@@ -12,6 +12,7 @@ from gpudoctor.situation.usable_gpus import Standing, gpus_behind, standings, us
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.requirement import Requirement
+    from gpudoctor.situation.frameworks import InstalledFramework
 
 ESSENTIAL = ("elementwise", "matmul")
 """Smoke kernels that must run before gpudoctor says anything about a GPU."""
@@ -87,6 +88,30 @@ class Situation:
         """The vendor whose GPUs the installed torch is built for; None: no torch, a CPU build, or unknown."""
         return None if self.torch_target == "cpu" else self.torch_target
 
+    @cached_property
+    def frameworks(self) -> tuple[InstalledFramework, ...]:
+        """The installed frameworks, torch first."""
+        from gpudoctor.situation.frameworks import installed_frameworks, torch_framework
+
+        own = (torch_framework(self.torch, self.built_for),) if self.torch else ()
+        return (*own, *installed_frameworks(self.environment, self.matrix))
+
+    @property
+    def others(self) -> tuple[InstalledFramework, ...]:
+        """The installed frameworks beside torch."""
+        return self.frameworks[1:] if self.torch else self.frameworks
+
+    @property
+    def gpu_framework(self) -> InstalledFramework | None:
+        """The framework for whose GPUs this environment was made: torch if it is a GPU build, else the first one
+        that is. None: no GPU build of any."""
+        return next((one for one in self.frameworks if one.meant_for_gpu), None)
+
+    @property
+    def framework_vendor(self) -> Vendor | None:
+        """The vendor whose GPUs the installed frameworks are built for; None: CPU builds alone, or unknown."""
+        return self.gpu_framework.vendor if self.gpu_framework else None
+
     @property
     def requires_gpu(self) -> bool:
         """Whether a job requires something that only a usable GPU has, or a person requested kernels on a GPU."""
@@ -96,16 +121,17 @@ class Situation:
     @property
     def requires_torch(self) -> bool:
         """Whether a job requires torch, or a person requested kernels, which need it."""
-        asked = self.machine.smoke is not None and self.machine.smoke.asked
+        smoke = self.machine.smoke
+        asked = smoke is not None and smoke.asked and smoke.framework == "torch"
         return asked or any(requirement.needs_torch for requirement in self.required)
 
     @property
     def expected_vendor(self) -> Vendor | None:
-        """The vendor whose GPUs this environment is expected to use: the one that torch is built for; where torch
-        does not tell and a GPU is required, that of all GPUs here. None if unknown."""
+        """The vendor whose GPUs this environment is expected to use: the one that torch is built for, else another
+        framework; where none tells and a GPU is required, that of all GPUs here. None if unknown."""
         vendors = {gpu.vendor for gpu in self.machine.gpus}
-        if self.built_for or not self.requires_gpu or len(vendors) != 1:
-            return self.built_for
+        if self.framework_vendor or not self.requires_gpu or len(vendors) != 1:
+            return self.framework_vendor
         return next(iter(vendors))
 
     def variable(self, name: str) -> str | None:
@@ -125,7 +151,8 @@ class Situation:
     def behind(self) -> dict[str, Gpu]:
         """The GPU behind each device of the smoke kernels ("cuda:0"), if known."""
         smoke, vendor = self.machine.smoke, self.built_for
-        return gpus_behind(self.machine, vendor, smoke.devices) if smoke and vendor else {}
+        of_torch = smoke is not None and smoke.framework == "torch"
+        return gpus_behind(self.machine, vendor, smoke.devices) if smoke and of_torch and vendor else {}
 
     def computed(self, gpu: Gpu) -> bool:
         """Whether smoke kernels ran on a GPU, including the `ESSENTIAL` ones, and all of them passed."""

@@ -40,15 +40,16 @@ def driver_to_install(situation: Situation, gpus: tuple[Gpu, ...] = (), *, why: 
 
 def driver_serving(situation: Situation, gpus: tuple[Gpu, ...], *, why: str = "") -> InstallDriver | None:
     """The driver that supports exactly these GPUs: of the branches that the distribution ships, if that is known."""
-    matrix, torch = situation.matrix, situation.torch
+    matrix = situation.matrix
     flavours = flavours_serving(matrix, gpus)
     if not flavours:
         return None
     sms = tuple(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))
     firsts = [first for gpu in gpus if (first := matrix.first_driver(gpu.arch.value or "", gpu.chip))]
     first = max(firsts, key=figures, default=None)
-    floor = matrix.floor(torch.cuda) if torch and torch.cuda else None
-    wanted = max((version for version in (first, floor) if version), key=figures, default=None)
+    cudas = [one.cuda for one in situation.frameworks if one.cuda and one.meant_for_gpu]
+    floors = [floor for cuda in cudas if (floor := matrix.floor(cuda))]
+    wanted = max((version for version in (first, *floors) if version), key=figures, default=None)
     present = cuda_driver(situation.machine)
     for oldest in (wanted, first):
         row = matrix.driver_to_package(distribution(situation), sms, oldest, flavours, present=present)

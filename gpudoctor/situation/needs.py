@@ -21,8 +21,13 @@ def rocm(situation: Situation) -> bool:
 
 
 def kernels(situation: Situation) -> bool:
-    """Smoke kernels were requested."""
-    return situation.machine.smoke is not None
+    """Smoke kernels of torch were requested."""
+    return situation.machine.smoke is not None and situation.machine.smoke.framework == "torch"
+
+
+def other_kernels(situation: Situation) -> bool:
+    """Another framework was asked to compute."""
+    return situation.machine.smoke is not None and situation.machine.smoke.framework != "torch"
 
 
 def errors(situation: Situation) -> bool:

@@ -75,8 +75,8 @@ def _is_in_doubt(situation: Situation, gpu: Gpu) -> bool:
 def weight(situation: Situation, gpu: Gpu) -> Weight:
     """How severe it is that this GPU does not work: a note for a display GPU beside a working one."""
     working = tuple(other for other in served(situation) if other.key != gpu.key)
-    if situation.built_for:
-        working = tuple(other for other in working if other.vendor == situation.built_for)
+    if situation.framework_vendor:
+        working = tuple(other for other in working if other.vendor == situation.framework_vendor)
     elif not gpu.integrated:
         working = tuple(other for other in working if not other.integrated)
     if any(gpu.integrated or gpu.boot_vga or gpu.vendor != other.vendor or older(gpu, other) for other in working):

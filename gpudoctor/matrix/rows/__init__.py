@@ -52,12 +52,17 @@ from gpudoctor.matrix.rows.nvidia import (
     VgpuSeries,
 )
 from gpudoctor.matrix.rows.packages import (
+    BuildRecord,
     ExtensionBuild,
+    Framework,
+    FrameworkBuild,
+    FrameworkVariable,
     ImportedModules,
     LateLibrary,
     LibraryRole,
     PackageConflict,
     RequirementUse,
+    SharedFiles,
     TorchDependent,
 )
 from gpudoctor.matrix.rows.row import Basis, Row, Standing
@@ -83,6 +88,7 @@ __all__ = [
     "Architecture",
     "BaseImage",
     "Basis",
+    "BuildRecord",
     "Capability",
     "Companion",
     "CudaFloor",
@@ -96,6 +102,9 @@ __all__ = [
     "ErrorPattern",
     "ExtensionBuild",
     "FirmwarePackage",
+    "Framework",
+    "FrameworkBuild",
+    "FrameworkVariable",
     "GfxTarget",
     "GpuRates",
     "HipblasltUse",
@@ -123,6 +132,7 @@ __all__ = [
     "RocmDriverWindow",
     "RocmRelease",
     "Row",
+    "SharedFiles",
     "StableCompanion",
     "Standing",
     "Tables",
@@ -185,6 +195,10 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     extension_builds: tuple[ExtensionBuild, ...] = ()
     late_libraries: tuple[LateLibrary, ...] = ()
     imported_modules: tuple[ImportedModules, ...] = ()
+    frameworks: tuple[Framework, ...] = ()
+    framework_builds: tuple[FrameworkBuild, ...] = ()
+    framework_variables: tuple[FrameworkVariable, ...] = ()
+    shared_files: tuple[SharedFiles, ...] = ()
     package_conflicts: tuple[PackageConflict, ...] = ()
     requirement_uses: tuple[RequirementUse, ...] = ()
     log_patterns: tuple[LogPattern, ...] = ()
@@ -235,6 +249,10 @@ KEYS: dict[str, tuple[str, ...]] = {
     "extension_builds": ("package",),
     "late_libraries": ("opener", "version"),
     "imported_modules": ("id",),
+    "frameworks": ("framework",),
+    "framework_builds": ("framework", "package", "version", "vendor"),
+    "framework_variables": ("framework", "variable", "pattern"),
+    "shared_files": ("id",),
     "package_conflicts": ("package", "version", "other", "other_version"),
     "requirement_uses": ("package", "requires", "version"),
     "log_patterns": ("id",),

@@ -1,0 +1,134 @@
+"""Which GPU builds a framework beside torch has for the GPUs here, and the fix that installs one.
+
+torch has a module of its own for this (`frameworks.torch.builds`): its builds come from several indexes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudoctor.finding import Fix, Manual, RemovePackage, ReplacePackage
+from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
+from gpudoctor.isa import capability
+from gpudoctor.machine import Gpu
+from gpudoctor.matrix.rows import FrameworkBuild
+from gpudoctor.matrix.versions import figures, package_matches, public_version
+from gpudoctor.situation import Situation
+from gpudoctor.situation.frameworks import InstalledFramework
+from gpudoctor.situation.nvidia_driver import driver_verdict
+
+
+def supports(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> bool:
+    """Whether a build may have code for a GPU; what the matrix does not say counts as yes."""
+    arch = gpu.arch.value
+    if gpu.vendor != build.vendor:
+        return False
+    if arch is None:
+        return True
+    if build.vendor == "amd":
+        return not build.archs or gfx_answer(situation.matrix, arch, build.archs).runs != "no"
+    own, least = capability(arch), capability(build.least)
+    if own and least and own < least:
+        return False
+    return not build.archs or cuda_answer(situation, arch, build.archs, build.ptx, cuda=build.cuda).runs != "no"
+
+
+def builds_for(situation: Situation, name: str, gpus: tuple[Gpu, ...]) -> tuple[FrameworkBuild, ...]:
+    """The builds with code for some of these GPUs on this platform, those that the driver runs first; among equals
+    that of the CUDA that another framework here was built with, so that both share its libraries."""
+    rows = [
+        row
+        for row in situation.matrix.builds_of(name)
+        if situation.platform in row.platforms and any(supports(situation, row, gpu) for gpu in gpus)
+    ]
+    majors = {(one.cuda or "").partition(".")[0] for one in situation.frameworks if one.name != name} - {""}
+
+    def order(row: FrameworkBuild) -> tuple[bool, bool]:
+        cuda = row.cuda or ""
+        too_new = bool(cuda) and driver_verdict(situation, cuda) == "too-old"
+        return too_new, bool(majors) and cuda.partition(".")[0] not in majors
+
+    return tuple(sorted(rows, key=order))
+
+
+def runs_here(situation: Situation, build: FrameworkBuild) -> bool:
+    """Whether the driver is not too old for it."""
+    return build.cuda is None or driver_verdict(situation, build.cuda) != "too-old"
+
+
+def install(situation: Situation, framework: InstalledFramework, build: FrameworkBuild) -> Fix | None:
+    """The fix that installs a GPU build of the framework in its version, with its libraries; None if no index has
+    one. What owns the same files goes first."""
+    version = _version(framework, build)
+    another = version != public_version(framework.version)
+    if version is None or (another and not _has_wheel(situation, build)):
+        return None
+    target = _target(build)
+    remedy = ReplacePackage(
+        build.install, f"=={version}", extra=build.extra, why=f"{framework.title} for {target}, with its libraries"
+    )
+    removals = tuple(
+        RemovePackage(name, why=f"the build for {target} takes its place")
+        for name in dict.fromkeys(_in_the_way(situation, framework, build))
+    )
+    return Fix(f"Install {framework.title}'s build for {target}", (*removals, remedy))
+
+
+def _has_wheel(situation: Situation, build: FrameworkBuild) -> bool:
+    """Whether its newest release has one for the examined Python."""
+    return not build.pythons or situation.python is None or situation.python in build.pythons
+
+
+def _in_the_way(situation: Situation, framework: InstalledFramework, build: FrameworkBuild) -> Iterator[str]:
+    """Packages of the present build that own files of the new one, or would be used beside it."""
+    if framework.build and framework.build.package not in (build.install, build.package):
+        yield framework.build.package
+    there = framework.distribution.name if framework.distribution else ""
+    if there not in ("", build.install, build.package):
+        yield there
+    major = (build.cuda or "").partition(".")[0]
+    others = {(one.cuda or "").partition(".")[0] for one in situation.frameworks if one.name != framework.name}
+    listed = situation.environment.distributions.value if situation.environment else None
+    for row in situation.matrix.tables.shared_files:
+        for one in listed or () if row.framework is None and major else ():
+            own = one.name.rpartition("-cu")[2]
+            if re.fullmatch(row.packages, one.name) and own != major and own not in others:
+                yield one.name
+
+
+def _version(framework: InstalledFramework, build: FrameworkBuild) -> str | None:
+    """The installed version, or the newest of this build if that is older."""
+    installed = public_version(framework.version)
+    if not build.install:
+        return None
+    newest = build.newest or installed
+    version = min(installed, newest, key=figures)
+    of_its_own = build.package.startswith(build.framework)  # else the specifier is about another project's package
+    return None if of_its_own and build.version and not package_matches(build.version, version) else version
+
+
+def installs(situation: Situation, framework: InstalledFramework, gpus: tuple[Gpu, ...]) -> tuple[Fix, ...]:
+    """Ways to a GPU build for these GPUs, best first."""
+    return tuple(_installs(situation, framework, builds_for(situation, framework.name, gpus)))
+
+
+def _installs(
+    situation: Situation, framework: InstalledFramework, builds: tuple[FrameworkBuild, ...]
+) -> Iterator[Fix]:
+    """Those that keep the framework's version; if there are none, the best of another version."""
+    ready = [build for build in builds if runs_here(situation, build)]
+    installed = public_version(framework.version)
+    keeping = [build for build in ready if _version(framework, build) == installed]
+    found = [fix for build in keeping or ready if (fix := install(situation, framework, build))]
+    yield from found if keeping else found[:1]
+    if ready and not any(build.install for build in ready):
+        target, package = _target(ready[0]), ready[0].package
+        text = f"Install {framework.title} for {target}: its GPU code comes with {package}."
+        yield Fix(f"Install {framework.title}'s build for {target}", (Manual(text, risk="replaces"),))
+
+
+def _target(build: FrameworkBuild) -> str:
+    if build.cuda:
+        return f"CUDA {build.cuda}"
+    return f"ROCm {build.rocm}" if build.rocm else "AMD GPUs" if build.vendor == "amd" else "NVIDIA GPUs"

@@ -1,0 +1,148 @@
+"""Frameworks beside torch: what their files tell and their distributions do not. Nothing is imported.
+
+The matrix names the few files to read; a framework that is not installed costs nothing.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from gpudoctor.host import Host
+from gpudoctor.machine import Distribution, Fact, FrameworkFiles, known, unknown
+from gpudoctor.matrix.rows import BuildRecord, Framework, FrameworkBuild
+from gpudoctor.matrix.versions import package_matches
+from gpudoctor.probes.distributions import with_details
+from gpudoctor.probes.load_path import search
+
+_RECORD_LIMIT = 64 << 10
+_MOST_FOLDERS = 400
+_TOOLKITS = ("/usr/local/cuda", "/opt/cuda")
+"""Where CUDA's own installers put it: some frameworks look there, whatever the loader's path."""
+
+
+class FrameworkRows(Struct, frozen=True):
+    """The rows of the matrix that name frameworks and their GPU builds."""
+
+    frameworks: tuple[Framework, ...] = ()
+    builds: tuple[FrameworkBuild, ...] = ()
+
+
+def with_their_requirements(
+    host: Host, rows: FrameworkRows, distributions: tuple[Distribution, ...]
+) -> tuple[Distribution, ...]:
+    """The same distributions, those of frameworks and of their builds with what they require."""
+    names = {name for row in rows.frameworks for name in row.packages} | {build.package for build in rows.builds}
+    return tuple(
+        with_details(host, one) if one.name in names and one.path and not one.requires else one
+        for one in distributions
+    )
+
+
+def read_frameworks(
+    host: Host,
+    rows: FrameworkRows,
+    distributions: tuple[Distribution, ...],
+    environ: Mapping[str, str],
+    prefix: str,
+) -> tuple[FrameworkFiles, ...]:
+    """One for each framework of which a distribution is installed."""
+    by_name = {one.name: one for one in distributions}
+    found = []
+    for row in rows.frameworks:
+        there = next((by_name[name] for name in row.packages if name in by_name), None)
+        if there is None or not there.path:
+            continue
+        builds = [build for build in rows.builds if build.framework == row.framework]
+        found.append(_files(host, row, builds, by_name, there, environ, prefix))
+    return tuple(found)
+
+
+def _files(
+    host: Host,
+    row: Framework,
+    builds: list[FrameworkBuild],
+    by_name: Mapping[str, Distribution],
+    there: Distribution,
+    environ: Mapping[str, str],
+    prefix: str,
+) -> FrameworkFiles:
+    site = posixpath.dirname(there.path)
+    stated = _stated(host, row.record, site) if row.record else {}
+    for_gpu = bool(stated.get("for_gpu")) if stated and row.record and row.record.for_gpu else None
+    # Of packages that share their folder, the one whose files lie there is what a program imports.
+    owner = stated.get("package", "")
+    there = by_name.get(owner, there)
+    builds = [build for build in builds if _is_installed(host, site, build, by_name)]
+    if owner or for_gpu is False:
+        builds = [build for build in builds if build.package == owner and for_gpu is not False]
+    looked = [(build, _not_found(host, build.opens, site, environ, prefix)) for build in builds]
+    looked.sort(key=lambda one: bool(one[1].value))  # of two, the one that has its libraries
+    build, not_found = looked[0] if looked else (None, unknown("a CPU build"))
+    return FrameworkFiles(
+        name=row.framework,
+        version=there.version,
+        build=build.package if build else "",
+        owner=owner,
+        cuda=stated.get("cuda"),
+        not_found=not_found,
+        requested=_requested(host, there),
+        source=site,
+    )
+
+
+def _is_installed(host: Host, site: str, build: FrameworkBuild, by_name: Mapping[str, Distribution]) -> bool:
+    one = by_name.get(build.package)
+    if one is None or not (build.version is None or package_matches(build.version, one.version)):
+        return False
+    return not build.file or host.exists(posixpath.join(site, build.file))
+
+
+def _stated(host: Host, record: BuildRecord, site: str) -> dict[str, str]:
+    """What the build record says, by the names of its patterns."""
+    text = host.text(posixpath.join(site, record.file), _RECORD_LIMIT).value
+    if text is None:
+        return {}
+    patterns = {"package": record.package, "cuda": record.cuda, "for_gpu": record.for_gpu}
+    found = {name: re.search(pattern, text) for name, pattern in patterns.items() if pattern}
+    return {"file": record.file, **{name: hit[1] for name, hit in found.items() if hit}}
+
+
+def _requested(host: Host, distribution: Distribution) -> bool | None:
+    """The file REQUESTED (PEP 376): pip and uv write it for what a person named."""
+    if not distribution.path.endswith(".dist-info") or host.stat(posixpath.join(distribution.path, "RECORD")).absent:
+        return None
+    return host.exists(posixpath.join(distribution.path, "REQUESTED"))
+
+
+def _not_found(
+    host: Host, names: tuple[str, ...], site: str, environ: Mapping[str, str], prefix: str
+) -> Fact[tuple[str, ...]]:
+    """Those that neither the environment's own folders nor the loader's path has."""
+    if not names:
+        return unknown("it opens none itself")
+    there = {name for folder in _own_folders(host, site, prefix, environ) for name in host.names(folder).value or ()}
+    lacking = tuple(name for name in names if name not in there)
+    if not lacking:
+        return known((), site)
+    path = search(host, lacking, environ, shadowed=False)
+    lacking = tuple(name for name in lacking if path.first(name) is None)
+    if lacking and path.complete.value is not True:
+        return unknown(path.complete.why or "the loader's path could not be read", site)
+    return known(lacking, site)
+
+
+def _own_folders(host: Host, site: str, prefix: str, environ: Mapping[str, str]) -> Iterator[str]:
+    """Where a framework looks before the loader does: NVIDIA's wheels, conda's libraries, a toolkit."""
+    wheels = posixpath.join(site, "nvidia")
+    for name in (host.names(wheels).value or ())[:_MOST_FOLDERS]:
+        yield posixpath.join(wheels, name, "lib")
+    yield posixpath.join(prefix, "lib")
+    yield posixpath.join(site, "torch", "lib")
+    named = (environ.get(name, "") for name in ("CUDA_PATH", "CUDA_HOME"))
+    for toolkit in (*filter(None, named), *_TOOLKITS):
+        for folder in ("lib64", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
+            yield posixpath.join(toolkit, folder)

@@ -1,0 +1,373 @@
+"""JAX, TensorFlow, ONNX Runtime and others: what is read of them, and what is judged by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.engine import judge
+from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.machine import Distribution, FrameworkFiles, Frameworks, known
+from gpudoctor.matrix.load import load_matrix
+from gpudoctor.probes.frameworks import FrameworkRows
+from gpudoctor.probes.python_environment import probe_environment
+from gpudoctor.requirement import OTHER_FRAMEWORKS, RequirementError, parse
+from gpudoctor.situation import Situation
+from gpudoctor.suites import machine_checks
+from tests.support.check_cases import found, remedies
+from tests.support.environments import write_distribution, write_venv
+from tests.support.judging import judged
+from tests.support.machines import (
+    amd_machine,
+    change,
+    no_gpu_machine,
+    nvidia_gpu,
+    nvidia_machine,
+    torch,
+    with_environment,
+)
+
+JAX_CPU = {"jax": "0.12.0.1", "jaxlib": "0.12.0.1"}
+JAX_13 = {**JAX_CPU, "jax-cuda13-plugin": "0.12.0.1", "jax-cuda13-pjrt": "0.12.0.1"}
+JAX_12 = {**JAX_CPU, "jax-cuda12-plugin": "0.12.0.1", "jax-cuda12-pjrt": "0.12.0.1"}
+ORT_GPU = {"onnxruntime-gpu": "1.31.1"}
+TF_RECORD = "tensorflow/python/platform/build_info.py"
+ORT_RECORD = "onnxruntime/capi/build_and_package_info.py"
+
+
+def machine(packages, *gpus, **parts):
+    """An NVIDIA machine whose environment has no torch."""
+    return nvidia_machine(*gpus, torch=None, packages=packages, **parts)
+
+
+def with_files(patient, *files: FrameworkFiles):
+    """The machine with what was read of its frameworks' files."""
+    environment = patient.environment.value
+    return with_environment(patient, frameworks=change(environment.frameworks, others=files))
+
+
+def errors(patient) -> list[str]:
+    return [one.slug for one in judged(patient).findings if one.severity == "error"]
+
+
+# --- what is read ------------------------------------------------------------------------------------------
+
+
+def probed(root: Path, *distributions: tuple[str, str, dict[str, str]], wheels: tuple[str, ...] = ()):
+    """The frameworks of a recorded venv with these distributions and their files."""
+    site = write_venv(root / "venv")
+    for name, version, files in distributions:
+        write_distribution(site, name, version, files=files)
+    for library in wheels:
+        (site / library).parent.mkdir(parents=True, exist_ok=True)
+        (site / library).write_bytes(b"\x7fELF")
+    (root / "etc").mkdir()
+    (root / "etc" / "ld.so.cache").write_bytes(b"")
+    tables = load_matrix().tables
+    host = RecordedHost(root, {"VIRTUAL_ENV": "/venv"})
+    environment = probe_environment(
+        host, None, {}, frameworks=FrameworkRows(tables.frameworks, tables.framework_builds)
+    ).value
+    assert environment is not None
+    return environment.frameworks
+
+
+def test_of_two_packages_of_one_folder_the_files_tell_which_one_is_imported(tmp_path):
+    record = "package_name = 'onnxruntime'\n__version__ = '1.32.0'\n"
+    both = probed(tmp_path, ("onnxruntime-gpu", "1.31.1", {}), ("onnxruntime", "1.32.0", {ORT_RECORD: record}))
+    read = both.files_of("onnxruntime")
+    assert (read.owner, read.version, read.build) == ("onnxruntime", "1.32.0", "")
+
+
+def test_the_record_of_a_gpu_build_tells_its_cuda(tmp_path):
+    record = "package_name = 'onnxruntime-gpu'\n__version__ = '1.31.1'\ncuda_version = '12.8'\n"
+    read = probed(tmp_path, ("onnxruntime-gpu", "1.31.1", {ORT_RECORD: record})).files_of("onnxruntime")
+    assert (read.build, read.cuda) == ("onnxruntime-gpu", "12.8")
+
+
+@pytest.mark.parametrize(
+    ("text", "build"),
+    [
+        ("build_info = OrderedDict([('cuda_version', '12.5.1'), ('is_cuda_build', True)])", "tensorflow"),
+        ("build_info = OrderedDict([('is_cuda_build', False), ('is_rocm_build', False)])", ""),
+    ],
+)
+def test_tensorflow_says_itself_whether_it_is_a_gpu_build(tmp_path, text, build):
+    read = probed(tmp_path, ("tensorflow", "2.21.0", {TF_RECORD: text})).files_of("tensorflow")
+    assert read.build == build
+
+
+def test_libraries_that_a_framework_opens_are_looked_for_in_nvidias_wheels(tmp_path):
+    names = ("cu13/lib/libcublas.so.13", "cudnn/lib/libcudnn.so.9", "cu13/lib/libcufft.so.12")
+    names += ("cu13/lib/libcusolver.so.12", "cu13/lib/libcusparse.so.12")
+    packages = tuple((name, version, {}) for name, version in JAX_13.items())
+    whole = probed(tmp_path / "a", *packages, wheels=tuple(f"nvidia/{name}" for name in names))
+    assert whole.files_of("jax").not_found.value == ()
+
+
+def test_what_no_matrix_row_names_is_not_read(tmp_path):
+    assert probed(tmp_path, ("numpy", "2.3.0", {})) == Frameworks(torch=probed(tmp_path / "b").torch)
+
+
+# --- whose GPUs it is for ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("packages", "text"),
+    [
+        (JAX_CPU, "JAX 0.12.0.1 (CPU build)"),
+        (JAX_13, "JAX 0.12.0.1 (CUDA 13)"),
+        ({**JAX_CPU, "jax-rocm7-plugin": "0.12.0"}, "JAX 0.12.0.1 (ROCm 7)"),
+        ({"onnxruntime-gpu": "1.26.0"}, "ONNX Runtime 1.26.0 (CUDA 12)"),
+        ({"tensorflow-cpu": "2.21.0"}, "TensorFlow 2.21.0 (CPU build)"),
+        ({"cupy-cuda12x": "14.2.0"}, "CuPy 14.2.0 (CUDA 12)"),
+    ],
+)
+def test_a_framework_is_known_by_its_packages(packages, text):
+    assert [one.text for one in Situation(machine(packages), load_matrix()).others] == [text]
+
+
+@pytest.mark.parametrize("packages", [JAX_CPU, JAX_12, JAX_13, ORT_GPU, {"tensorflow": "2.21.0"}])
+def test_an_environment_of_another_framework_is_told_nothing_of_torch(packages):
+    assert "torch-missing" not in [one.slug for one in judged(machine(packages)).findings]
+
+
+def test_without_a_gpu_a_gpu_build_is_a_problem_and_one_for_both_is_none():
+    assert errors(
+        with_environment(no_gpu_machine(), distributions=machine(JAX_13).environment.value.distributions)
+    ) == ["no-gpu"]
+    for packages in (JAX_CPU, {"tensorflow": "2.21.0"}, {"onnxruntime": "1.32.0"}, {"ctranslate2": "4.8.5"}):
+        there = machine(packages).environment.value.distributions
+        assert errors(with_environment(no_gpu_machine(), distributions=there)) == []
+
+
+def test_a_variable_that_hides_every_gpu_is_an_error_for_jax_too():
+    assert errors(machine(JAX_12, variables={"CUDA_VISIBLE_DEVICES": "-1"})) == ["cuda-visible-devices"]
+
+
+# --- CPU builds ----------------------------------------------------------------------------------------------
+
+
+def test_a_cpu_build_of_jax_on_a_gpu_machine_gets_the_build_that_the_driver_runs():
+    finding = found(machine(JAX_CPU), "framework-cpu-only")[0]
+    assert (finding.severity, finding.framework) == ("warning", "jax")
+    first = finding.fixes[0].remedies[0]
+    assert (first.name, first.extra, first.specifier) == ("jax", "cuda13", "==0.12.0.1")
+    older = found(machine(JAX_CPU, driver="550.54.15"), "framework-cpu-only")[0]
+    assert [fix.remedies[0].extra for fix in older.fixes] == ["cuda12"]
+
+
+def test_a_gpu_too_old_for_cuda_13_gets_cuda_12():
+    pascal = machine(JAX_CPU, nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61"))
+    assert [fix.remedies[0].extra for fix in found(pascal, "framework-cpu-only")[0].fixes] == ["cuda12"]
+
+
+def test_beside_a_torch_that_uses_the_gpu_a_cpu_build_is_a_note():
+    beside = nvidia_machine(packages=JAX_CPU)
+    assert [one.severity for one in found(beside, "framework-cpu-only")] == ["note"]
+
+
+@pytest.mark.parametrize(("requested", "severity"), [(True, "warning"), (False, "note"), (None, "note")])
+def test_onnx_runtime_that_another_package_brought_is_a_note(requested, severity):
+    files = FrameworkFiles("onnxruntime", version="1.32.0", owner="onnxruntime", requested=requested, source="/site")
+    finding = found(with_files(machine({"onnxruntime": "1.32.0"}), files), "framework-cpu-only")[0]
+    assert finding.severity == severity
+    assert remedies(finding) == ["RemovePackage", "ReplacePackage"]
+    assert finding.fixes[0].remedies[1].specifier == "==1.31.1"  # the newest of the GPU package
+
+
+def test_no_build_of_onnx_runtime_has_code_for_a_gb10():
+    gb10 = machine({"onnxruntime": "1.32.0"}, nvidia_gpu("NVIDIA GB10", "sm_121"))
+    finding = found(gb10, "framework-cpu-only")[0]
+    assert finding.severity == "note"
+
+
+# --- libraries -----------------------------------------------------------------------------------------------
+
+
+def test_jax_without_its_libraries_gets_them_by_its_extra():
+    lacking = FrameworkFiles(
+        "jax",
+        version="0.12.0.1",
+        build="jax-cuda12-plugin",
+        not_found=known(("libcudnn.so.9",), "/site"),
+        source="/site",
+    )
+    finding = found(with_files(machine(JAX_12), lacking), "framework-cuda-libs-missing")[0]
+    assert (finding.severity, finding.framework) == ("error", "jax")
+    assert finding.fixes[0].remedies[0].extra == "cuda12"
+    whole = change(lacking, not_found=known((), "/site"))
+    assert found(with_files(machine(JAX_12), whole), "framework-cuda-libs-missing") == []
+    assert found(with_files(amd_machine(torch=None, packages=JAX_12), lacking), "framework-cuda-libs-missing") == []
+
+
+def test_a_wheel_whose_files_are_gone_is_installed_again():
+    lacking = FrameworkFiles(
+        "jax", version="0.12.0.1", build="jax-cuda12-plugin", not_found=known(("libcudnn.so.9",), "/"), source="/site"
+    )
+    emptied = with_files(machine({**JAX_12, "nvidia-cudnn-cu12": "9.28.0.42"}), lacking)
+    finding = found(emptied, "framework-cuda-libs-missing")[0]
+    assert [(type(one).__name__, one.name) for one in finding.fixes[0].remedies] == [
+        ("ReinstallPackage", "nvidia-cudnn-cu12")
+    ]
+
+
+def test_tensorflow_beside_a_torch_that_uses_the_gpu_only_warns():
+    lacking = FrameworkFiles(
+        "tensorflow",
+        version="2.21.0",
+        build="tensorflow",
+        not_found=known(("libcudnn.so.9",), "/site"),
+        source="/site",
+    )
+    alone = with_files(machine({"tensorflow": "2.21.0"}), lacking)
+    beside = with_files(nvidia_machine(packages={"tensorflow": "2.21.0"}), lacking)
+    assert [one.severity for one in found(alone, "framework-cuda-libs-missing")] == ["error"]
+    assert [one.severity for one in found(beside, "framework-cuda-libs-missing")] == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("version", "slugs"), [("9.1.0.70", ["cudnn-mismatch"]), ("9.10.2.21", []), ("9.28.0.42", [])]
+)
+def test_a_cudnn_that_another_framework_pins_may_be_too_old_for_jax(version, slugs):
+    requires = ('nvidia-cudnn-cu12<10.0,>=9.10.2.21; sys_platform == "linux" and extra == "with-cuda"',)
+    installed = tuple(
+        Distribution(name, number, requires=requires if name == "jax-cuda12-plugin" else ())
+        for name, number in {**JAX_12, "nvidia-cudnn-cu12": version}.items()
+    )
+    patient = with_environment(machine(JAX_12), distributions=known(installed, "/site"))
+    assert [one.slug for one in found(patient, "framework-library-too-old")] == slugs
+
+
+# --- driver, vendor, variables, shared files -----------------------------------------------------------------
+
+
+def test_a_driver_too_old_for_jax_is_said_of_jax():
+    finding = found(machine(JAX_13, driver="550.54.15"), "driver-too-old")[0]
+    assert (finding.severity, finding.framework) == ("error", "jax")
+    assert [type(fix.remedies[0]).__name__ for fix in finding.fixes] == ["InstallDriver", "RemovePackage"]
+    assert finding.fixes[0].remedies[0].branch == "580"
+    for packages, driver in ((JAX_13, "580.82.07"), (JAX_12, "550.54.15"), (JAX_CPU, "525.147.05")):
+        assert found(machine(packages, driver=driver), "driver-too-old") == []
+
+
+def test_what_torch_needs_as_well_is_said_once():
+    both = nvidia_machine(torch=torch("2.9.1+cu130"), packages=JAX_13, driver="550.54.15")
+    assert [one.framework for one in found(both, "driver-too-old")] == ["torch"]
+
+
+def test_on_a_wheel_less_python_no_older_release_is_proposed():
+    tensorflow = {"tensorflow": "2.21.0"}
+    whole = FrameworkFiles(
+        "tensorflow", version="2.21.0", build="tensorflow", not_found=known((), "/site"), source="/site"
+    )
+    old = with_files(machine(tensorflow, driver="470.82.01"), whole)
+    kinds = [type(fix.remedies[-1]).__name__ for fix in found(old, "driver-too-old")[0].fixes]
+    assert kinds == ["Reboot"]  # TensorFlow for CUDA 11 has no wheel for Python 3.12
+
+
+def test_a_cuda_build_on_an_amd_machine_is_an_error_and_one_for_both_a_note():
+    finding = found(amd_machine(torch=None, packages=ORT_GPU), "framework-other-vendor")[0]
+    assert (finding.severity, remedies(finding)) == ("error", ["RemovePackage", "ReplacePackage"])
+    assert finding.fixes[0].remedies[1].name == "onnxruntime-migraphx"
+    both = found(amd_machine(torch=None, packages={"tensorflow": "2.21.0"}), "framework-other-vendor")
+    assert [one.severity for one in both] == ["note"]
+    assert found(machine(ORT_GPU), "framework-other-vendor") == []
+
+
+@pytest.mark.parametrize(
+    ("packages", "value", "severities"),
+    [
+        (JAX_12, "cpu", ["warning"]),
+        (JAX_12, "cuda,cpu", []),
+        (JAX_12, "cuda", []),
+        (JAX_12, "", []),
+        (JAX_CPU, "cuda", ["error"]),
+        (JAX_CPU, "cpu", []),
+        ({"numpy": "2.3.0"}, "cpu", []),
+    ],
+)
+def test_a_variable_that_keeps_jax_from_the_gpu(packages, value, severities):
+    patient = machine(packages, variables={"JAX_PLATFORMS": value})
+    assert [one.severity for one in found(patient, "framework-variable")] == severities
+
+
+@pytest.mark.parametrize(
+    ("packages", "slug", "kept"),
+    [
+        ({"onnxruntime": "1.32.0", "onnxruntime-gpu": "1.31.1"}, "ort-cpu-and-gpu-both", "onnxruntime-gpu"),
+        ({"onnxruntime": "1.27.0", "onnxruntime-migraphx": "1.27.1"}, "ort-cpu-and-gpu-both", None),
+        ({"tensorflow": "2.21.0", "tensorflow-cpu": "2.21.0"}, "packages-overwrite-each-other", "tensorflow"),
+        ({"cupy-cuda12x": "14.2.0", "cupy-cuda13x": "14.2.0"}, "packages-overwrite-each-other", "cupy-cuda13x"),
+        ({**JAX_12, "nvidia-cudnn-cu12": "9", "nvidia-cudnn-cu13": "9"}, "packages-overwrite-each-other",
+         "nvidia-cudnn-cu12"),
+    ],
+)  # fmt: skip
+def test_packages_that_own_the_same_files(packages, slug, kept):
+    finding = found(machine(packages), slug)[0]
+    again = [remedy.name for fix in finding.fixes for remedy in fix.remedies[-1:]]
+    assert again == ([kept] if kept else [])
+
+
+def test_an_older_driver_keeps_the_cupy_that_it_runs():
+    both = machine({"cupy-cuda12x": "14.2.0", "cupy-cuda13x": "14.2.0"}, driver="550.54.15")
+    assert found(both, "packages-overwrite-each-other")[0].fixes[0].remedies[-1].name == "cupy-cuda12x"
+
+
+@pytest.mark.parametrize(
+    "packages",
+    [
+        {"cupy-cuda12x": "14.2.0"},
+        {"tensorflow": "2.21.0", "tensorboard": "2.20.0"},
+        {"nvidia-cudnn-cu12": "9.10.2.21", "nvidia-nccl-cu12": "2.27.5", "nvidia-cublas-cu12": "12.8.4.1"},
+        {"cudf-cu12": "26.10.0", "rmm-cu12": "26.10.0", "libcudf-cu12": "26.10.0"},
+        {"onnxruntime-gpu": "1.31.1", "onnxruntime-genai-cuda": "0.9.0"},
+    ],
+)
+def test_packages_that_share_nothing_are_silent(packages):
+    for slug in ("ort-cpu-and-gpu-both", "packages-overwrite-each-other"):
+        assert found(machine(packages), slug) == []
+
+
+# --- requirements --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("packages", "text", "met"),
+    [
+        (JAX_13, "jax>=0.6", True),
+        (JAX_13, "jax>=0.13", False),
+        (JAX_13, "jax.cuda", True),
+        (JAX_13, "jax.cuda>=12.4", True),
+        (JAX_12, "jax.cuda>=12.4", None),
+        (JAX_CPU, "jax.cuda", False),
+        ({**JAX_CPU, "jax-rocm7-plugin": "0.12.0"}, "jax.rocm", True),
+        (ORT_GPU, "onnxruntime.cuda", True),
+        ({"onnxruntime": "1.32.0"}, "onnxruntime.cuda", False),
+        ({"onnxruntime": "1.32.0"}, "jax", None),
+        ({"numpy": "2.3.0"}, "tensorflow>=2.18", False),
+    ],
+)
+def test_a_job_may_require_a_framework_and_its_gpu_build(packages, text, met):
+    if text == "jax":
+        with pytest.raises(RequirementError, match="needs a comparison"):
+            parse(text)
+        return
+    judgement = judge(machine(packages), load_matrix(), machine_checks(), required=(parse(text),))
+    unmet = [one.slug for one in judgement.findings if one.slug == "requirement-not-met"]
+    unknown = [one.id for one in judgement.not_judged if one.id == "GPD910"]
+    assert (unmet, unknown) == (["requirement-not-met"] * (met is False), ["GPD910"] * (met is None))
+
+
+def test_every_framework_that_can_be_required_is_one_of_the_matrix():
+    titles = {row.framework: row.title for row in load_matrix().tables.frameworks}
+    assert OTHER_FRAMEWORKS.items() <= titles.items()
+
+
+def test_torch_cuda_alone_requires_any_cuda_build():
+    for version, met in (("2.9.1+cu128", True), ("2.9.1+cpu", False)):
+        judgement = judge(
+            nvidia_machine(torch=torch(version)), load_matrix(), machine_checks(), required=(parse("torch.cuda"),)
+        )
+        assert ("requirement-not-met" not in [one.slug for one in judgement.findings]) is met

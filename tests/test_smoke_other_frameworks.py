@@ -1,0 +1,141 @@
+"""`smoke --framework`: a framework beside torch computes in a child. CuPy stands for all: its stand-in here is pure
+Python, so that it can compute right, wrong, elsewhere, or not at all."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpudoctor.frameworks.programs import run
+from gpudoctor.host import InputError, LiveHost
+from gpudoctor.machine import FrameworkFiles, Frameworks, PythonEnvironment, Smoke, SmokeDevice, SmokeKernel
+from gpudoctor.smoke.other_frameworks import NAMES, PROGRAMS, compute
+from tests.support.check_cases import found
+from tests.support.judging import judged
+from tests.support.machines import change, no_gpu_machine, nvidia_machine
+
+STAND_IN = """
+import os, sys
+__version__ = "14.2.0"
+
+class _Device:
+    def __init__(self, number): self.id = number
+    def __enter__(self): return self
+    def __exit__(self, *_): pass
+
+class _Array:
+    def __init__(self, rows): self.rows, self.device = rows, _Device(DEVICE)
+    def __matmul__(self, other):
+        SAY
+        product = [[sum(x * y for x, y in zip(row, column)) for column in zip(*other.rows)] for row in self.rows]
+        product[3][4] += ERROR
+        return _Array(product)
+    def tolist(self): return self.rows
+
+class runtime:
+    @staticmethod
+    def getDeviceCount(): return COUNT
+
+class cuda:
+    runtime, Device = runtime, _Device
+
+def array(rows, dtype): return _Array(rows)
+def asnumpy(array): return array
+"""
+RIGHT = {"DEVICE": "0", "SAY": "print('noise', flush=True)", "ERROR": "0.0", "COUNT": "1"}
+
+
+def smoke(folder: Path, devices: tuple[str, ...] = (), **changed: str) -> Smoke:
+    """What the stand-in of CuPy did in a child."""
+    text = STAND_IN
+    for name, value in {**RIGHT, **changed}.items():
+        text = text.replace(name, value)
+    (folder / "cupy.py").write_text(text)
+    environment = PythonEnvironment(
+        interpreter=sys.executable,
+        frameworks=Frameworks(others=(FrameworkFiles("cupy", version="14.2.0", source="/site"),)),
+    )
+    host = LiveHost({"PYTHONPATH": str(folder)})
+    return compute(host, environment, "cupy", devices)
+
+
+def test_a_right_product_passes_on_the_device_that_computed_it(tmp_path):
+    (kernel,) = smoke(tmp_path).kernels
+    assert (kernel.name, kernel.device, kernel.status, kernel.tolerance) == ("matmul", "gpu:0", "pass", run.TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "device", "text"),
+    [
+        ({"ERROR": "0.5"}, "wrong", "gpu:0", "reference"),
+        ({"ERROR": "float('nan')"}, "wrong", "gpu:0", "reference"),
+        ({"DEVICE": "7"}, "error", "gpu:7", "asked for gpu:0"),
+        ({"SAY": "raise RuntimeError('no kernel image is available')"}, "error", "gpu:0", "no kernel image"),
+        ({"SAY": "os.abort()"}, "crash", "gpu:0", "signal 6"),
+        ({"COUNT": "1 / 0"}, "error", "gpu:0", "ZeroDivisionError"),
+    ],
+)
+def test_what_fails_is_told(tmp_path, changed, status, device, text):
+    kernel = smoke(tmp_path, **changed).kernels[-1]
+    assert (kernel.status, kernel.device) == (status, device)
+    assert text in kernel.detail + kernel.message
+
+
+def test_an_unknown_device_is_an_input_error(tmp_path):
+    with pytest.raises(InputError, match="gpu:0"):
+        smoke(tmp_path, ("cuda:0",))
+
+
+def test_every_framework_has_a_program():
+    assert {f"{name}.py" for name in NAMES} <= {path.name for path in PROGRAMS.iterdir()}
+
+
+# --- what is judged -------------------------------------------------------------------------------------------
+
+JAX = {"jax": "0.12.0.1", "jaxlib": "0.12.0.1", "jax-cuda12-plugin": "0.12.0.1", "jax-cuda12-pjrt": "0.12.0.1"}
+ON_CPU = Smoke(
+    level="quick",
+    framework="jax",
+    devices=(SmokeDevice("cpu"),),
+    kernels=(SmokeKernel("matmul", "cpu", "float32"),),
+    why="Unable to load cuDNN. Is it installed?",
+)
+
+
+def jax_machine(result: Smoke, packages=JAX):
+    return change(nvidia_machine(torch=None, packages=packages), smoke=result)
+
+
+def test_a_silent_fallback_to_the_cpu_is_an_error_where_a_gpu_is_usable():
+    (finding,) = found(jax_machine(ON_CPU), "framework-fell-back")
+    assert (finding.severity, finding.framework) == ("error", "jax")
+    assert "Unable to load cuDNN" in finding.message
+    whole = change(ON_CPU, devices=(SmokeDevice("gpu:0"), SmokeDevice("cpu")), why="")
+    assert found(jax_machine(whole), "framework-fell-back") == []
+    asked_for_the_cpu = change(ON_CPU, devices=())
+    assert found(jax_machine(asked_for_the_cpu), "framework-fell-back") == []
+    assert found(change(no_gpu_machine(), smoke=ON_CPU), "framework-fell-back") == []
+
+
+def test_a_fallback_has_the_name_of_its_cause():
+    cpu_build = {"jax": "0.12.0.1", "jaxlib": "0.12.0.1"}
+    (finding,) = [one for one in judged(jax_machine(ON_CPU, cpu_build)).findings if one.severity == "error"]
+    assert finding.slug == "framework-cpu-only"
+
+
+def test_torch_is_not_missed_where_another_framework_was_asked_to_compute():
+    right = Smoke(
+        level="quick",
+        framework="jax",
+        devices=(SmokeDevice("gpu:0"),),
+        kernels=(SmokeKernel("matmul", "gpu:0", "float32"),),
+    )
+    assert judged(jax_machine(right)).verdict == "ok"
+
+
+def test_a_framework_that_is_not_there_cannot_compute():
+    nothing = Smoke(level="quick", framework="jax", why="jax is not installed")
+    problems = [one for one in judged(jax_machine(nothing, {})).findings if one.severity != "note"]
+    assert [one.slug for one in problems] == ["framework-missing"]
