@@ -922,6 +922,27 @@ class Smoke(Record, frozen=True):
     """Whether a person named a GPU ("cuda:0", "cuda") to compute on."""
 
 
+# --- text that people paste --------------------------------------------------------------------------
+
+
+class PastedText(Record, frozen=True):
+    """A text that the machine was read from, and what it leaves open."""
+
+    unsaid: tuple[str, ...] = ()
+    """What a judgement needs and the text does not say: "GPU", "driver", "torch"."""
+    contradictions: tuple[str, ...] = ()
+    machines: tuple[str, ...] = ()
+    """If it tells of several machines: each in a few words, the judged one first."""
+    unread: tuple[str, ...] = ()
+    """What it names and nobody could make sense of: an unknown GPU, an impossible version."""
+    foreign: Literal["", "windows", "macos"] = ""
+    """The system it is from, if that is not Linux."""
+    works: str = ""
+    """The line that shows that a GPU was used."""
+    error_lines: tuple[int, ...] = ()
+    """Line of each of `Machine.errors`."""
+
+
 # --- the whole -----------------------------------------------------------------------------------
 
 Level = Literal["static", "driver", "quick", "standard", "full"]
@@ -954,6 +975,8 @@ class Machine(Record, frozen=True):
     """How deep it was probed."""
     assumed: tuple[str, ...] = ()
     """For a described machine: facts that nobody described and that are assumed to be healthy."""
+    pasted: PastedText | None = None
+    """If the machine was read from a text."""
 
     def __post_init__(self) -> None:
         names = [gpu._name for gpu in self.gpus]
@@ -971,6 +994,12 @@ class Machine(Record, frozen=True):
         """The installed distribution of that normalised name, if one is known."""
         environment = self.environment.value
         return environment.distribution(name) if environment else None
+
+    def source_of_error(self, text: str) -> str:
+        """Where one of `errors` was read."""
+        lines = self.pasted.error_lines if self.pasted else ()
+        place = self.errors.index(text) if text in self.errors else len(lines)
+        return f"text, line {lines[place]}" if place < len(lines) else "--error"
 
     def of_vendor(self, vendor: Vendor) -> tuple[Gpu, ...]:
         return tuple(gpu for gpu in self.gpus if gpu.vendor == vendor)
