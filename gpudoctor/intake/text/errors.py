@@ -35,6 +35,12 @@ _HAVE = re.compile(r"PyTorch (?P<built>[\w.+]{3,40}) with CUDA \d{3,5} \(you hav
 _BUILT_FOR_CPU = re.compile(r"PyTorch [\w.+]{3,40} with CUDA \w{1,5} \(you have (?P<torch>\d[\w.+-]{2,60})\)")
 _BNB = re.compile(r"CUDA_VERSION=(?P<cuda>\d{3})(?:, Highest Compute Capability: \(?(?P<major>\d{1,2})[., ]{1,2}(?P<minor>\d))?")
 _DRIVER_IN_MESSAGE = re.compile(r"(?:kernel (?:reported )?(?:version|driver)|driver version|NVIDIA driver)[^\d\n]{1,40}(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?!\d)", re.I)
+_KINDS = (
+    ("cuda", re.compile(r"Found no NVIDIA driver on your system|The NVIDIA driver on your system is too old|cudaGetDeviceCount")),
+    ("cpu", re.compile(r"Torch not compiled with CUDA enabled")),
+    ("rocm", re.compile(r"\bHIP error: |No HIP GPUs are available")),
+)
+"""What only a torch of one kind prints."""
 _CAPABILITY = re.compile(r"\(?(?:compute|CUDA) capability:? ?\(?(?P<major>\d{1,2})[.,] ?(?P<minor>\d)\)?", re.I)
 
 
@@ -91,6 +97,9 @@ def read_messages(lines: Iterable[Line], facts: Facts) -> None:
             facts.say("torch cuda", f"{said['cuda'][:2]}.{said['cuda'][2]}", number, "program")
             if said["major"]:
                 facts.gpus.append(NamedGpu(number, "program", arch=f"sm_{said['major']}{said['minor']}"))
+        for kind, pattern in _KINDS:
+            if pattern.search(text):
+                facts.say("torch kind", kind, number, "program")
         if "river" in text and (driver := _DRIVER_IN_MESSAGE.search(text)):
             facts.say("driver", driver["version"], number, "program")
 

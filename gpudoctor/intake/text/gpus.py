@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 _MOST = 64
+_AMD_VARIABLE = r"HSA_|HIP_|ROCR_|ROCM_|MIOPEN_|PYTORCH_HIP|PYTORCH_ROCM|TORCH_BLAS_PREFER_HIPBLASLT|HIPBLASLT|ROCBLAS"
+_AMD_LOG, _NVIDIA_LOG = re.compile(r"amdgpu|kfd|radeon"), re.compile(r"NVRM|nvidia|nouveau")
 
 
 def identified(facts: Facts, matrix: Matrix) -> tuple[tuple[tuple[NamedGpu, Identity], ...], tuple[str, ...]]:
@@ -34,6 +36,25 @@ def identified(facts: Facts, matrix: Matrix) -> tuple[tuple[tuple[NamedGpu, Iden
         else:
             found.append((gpu, identity))
     return tuple(found), tuple(dict.fromkeys(unread))
+
+
+def assumed_gpu(facts: Facts, *, rocm: bool) -> tuple[tuple[NamedGpu, Identity], ...]:
+    """A GPU of which only the vendor is known, where the text is about the GPUs of one vendor and names none."""
+    amd = [one for one in facts.said if one.what.startswith("variable ") and re.match(_AMD_VARIABLE, one.what[9:])]
+    amd_lines = [one.line for one in amd] or [line.number for line in facts.log if _AMD_LOG.search(line.text)]
+    nvidia = [line.number for line in facts.log if _NVIDIA_LOG.search(line.text)]
+    nvidia += [one.line for one in facts.said if one.what in ("driver", "driver cuda")]
+    if facts.smi is not None:
+        nvidia.append(facts.smi[1])
+    if facts.hsa is not None:
+        amd_lines.append(facts.hsa[1])
+    if rocm and not nvidia:
+        amd_lines.append(next((one.line for one in facts.said if one.what.startswith("torch")), 1))
+    if bool(amd_lines) == bool(nvidia):
+        return ()
+    vendor: Vendor = "amd" if amd_lines else "nvidia"
+    line = (amd_lines or nvidia)[0]
+    return ((NamedGpu(line, "prose"), Identity(vendor=vendor, name=f"{vendor.upper()} GPU", arch="")),)
 
 
 def _completed(gpu: NamedGpu, facts: Facts) -> NamedGpu:

@@ -13,10 +13,10 @@ from gpudoctor.intake.described_log import with_logged_state
 from gpudoctor.intake.described_system import named_os
 from gpudoctor.intake.described_torch import python_for
 from gpudoctor.intake.text.facts import Facts, NamedGpu, Said
-from gpudoctor.intake.text.gpus import identified
+from gpudoctor.intake.text.gpus import assumed_gpu, identified
 from gpudoctor.intake.text.kernel_log import logged
 from gpudoctor.intake.text.ranking import contradictions, decided, decided_with
-from gpudoctor.intake.text.torch import pasted_torch, source, with_trial
+from gpudoctor.intake.text.torch import is_rocm, pasted_torch, source, with_trial
 from gpudoctor.machine import (
     DeviceNode,
     Distribution,
@@ -55,6 +55,7 @@ def machine_of(facts: Facts, matrix: Matrix) -> Machine:
     log = logged(facts, matrix)
     machine = replace(machine, kernel_log=known(log, log.source))
     found, unread = identified(facts, matrix)
+    found = found or assumed_gpu(facts, rocm=is_rocm(facts))
     machine = _with_gpus(machine, found, facts, matrix)
     machine = _with_answers(machine, facts)
     machine = _with_nodes(machine, facts)

@@ -96,7 +96,7 @@ _AMD_NAME = re.compile(
     r"|\b[57][5-9]00G\b"
 )
 _GFX = re.compile(r"(?<![\w/-])gfx(?P<number>9\d\d|90[0-9a-f]|94\d|95\d|1[0-2]\d\d)(?![\w])")
-_LISTING = re.compile(r"(?i)(?:support|target|list|arch(?:itecture)?s|offload|builds? for|PYTORCH_ROCM_ARCH|GPU_TARGETS|instead of|works? (?:on|with)|unlike|compar)")
+_LISTING = re.compile(r"(?i)(?:support|target|list\b|arch(?:itecture)?s|offload|builds? for|PYTORCH_ROCM_ARCH|GPU_TARGETS|instead of|works? (?:on|with)|unlike|compar)")
 
 
 def read_prose(lines: Iterable[Line], facts: Facts) -> None:

@@ -13,12 +13,15 @@ from gpudoctor.intake.text.facts import Facts, Said
 from gpudoctor.intake.text.ranking import decided
 from gpudoctor.machine import CodeArchs, ImportTrial, Machine, Torch, TorchCopy, TorchOrigin, known
 from gpudoctor.matrix.torch_builds import cuda_of
-from gpudoctor.matrix.versions import figures, local_version, public_version
+from gpudoctor.matrix.versions import local_version, public_version
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 _NO = re.compile(r"(?:none|n/?a|could not collect|false|-)\.?$", re.IGNORECASE)
+
+
+UNKNOWN = "of unknown version"
 
 
 def source(said: Said) -> str:
@@ -32,12 +35,18 @@ def pasted_torch(facts: Facts, machine: Machine, matrix: Matrix) -> tuple[Torch 
     if version is None:
         version = conda
     if version is None:
-        return _of_its_list(facts, machine, matrix)
+        return _of_unknown_version(facts)
     torch, assumed = _torch(version, facts, machine, matrix, conda=conda is not None and conda.value == version.value)
     listed = decided(facts, "archs")
     if listed is not None:
         torch = replace(torch, archs=known(_code(listed.value), source(listed)))
     return torch, assumed
+
+
+def is_rocm(facts: Facts) -> bool:
+    """Whether the torch of the text is built for AMD's GPUs."""
+    version = decided(facts, "torch")
+    return bool(_number(facts, "torch hip") or (version and "+rocm" in version.value))
 
 
 def _torch(
@@ -120,39 +129,23 @@ def _code(text: str) -> CodeArchs:
     )
 
 
-def _of_its_list(facts: Facts, machine: Machine, matrix: Matrix) -> tuple[Torch | None, tuple[str, ...]]:
-    """The newest build that has exactly the architectures which torch itself printed."""
-    listed, cuda = decided(facts, "archs"), _number(facts, "torch cuda")
-    if listed is None:
-        return _of_its_cuda(facts, matrix, machine) if cuda or _number(facts, "torch hip") else (None, ())
-    code = _code(listed.value)
-    wanted = set(code.sass)
-    rows = [
-        row
-        for row in matrix.builds(machine.system.platform)
-        if wanted and set(row.archs or ()) == wanted and (cuda is None or row.build == f"cu{cuda.replace('.', '')}")
-    ]
-    row = max(rows, key=lambda row: (row.origin == "download.pytorch.org", figures(row.version)), default=None)
-    if row is None:
-        torch = replace(_plain("", "unknown", None, cuda or "", None, source(listed)), cuda=cuda or "unknown")
-        return replace(torch, archs=known(code, source(listed))), ("version of torch",)
-    version = f"{row.version}+{row.build}"
-    torch = _plain(version, "download.pytorch.org", row.build, cuda_of(row.build), None, source(listed))
-    said = f"torch {version}, the newest build for these architectures"
-    return replace(torch, archs=known(code, source(listed))), (said,)
-
-
-def _of_its_cuda(facts: Facts, matrix: Matrix, machine: Machine) -> tuple[Torch | None, tuple[str, ...]]:
-    """The newest build for the CUDA that torch says it was built with."""
-    cuda, said = _number(facts, "torch cuda"), decided(facts, "torch cuda")
-    build = f"cu{(cuda or '').replace('.', '')}"
-    rows = [row for row in matrix.builds(machine.system.platform) if row.build == build]
-    row = max(rows, key=lambda row: figures(row.version), default=None)
-    if row is None or said is None:
+def _of_unknown_version(facts: Facts) -> tuple[Torch | None, tuple[str, ...]]:
+    """A torch of which only its architectures, its CUDA or its kind are told."""
+    listed, cuda, hip = decided(facts, "archs"), _number(facts, "torch cuda"), _number(facts, "torch hip")
+    kind = decided(facts, "torch kind")
+    said = listed or decided(facts, "torch cuda") or decided(facts, "torch hip") or kind
+    code = _code(listed.value) if listed else CodeArchs()
+    for_cpu = _is_for_cpu(facts) and decided(facts, "torch hip") is not None
+    if said is None or not (code != CodeArchs() or cuda or hip or kind or for_cpu):
         return None, ()
-    version = f"{row.version}+{row.build}"
-    torch = _plain(version, "download.pytorch.org", row.build, cuda, None, source(said))
-    return torch, (f"torch {version}, the newest build with CUDA {cuda}",)
+    amd = bool(hip or code.gfx or (kind and kind.value == "rocm"))
+    build = f"cu{cuda.replace('.', '')}" if cuda else "cpu" if for_cpu or (kind and kind.value == "cpu") else None
+    torch = _plain(UNKNOWN, "unknown", build, cuda, hip, source(said))
+    if build is None:
+        torch = replace(torch, cuda=None if amd else "unknown", hip=hip or ("unknown" if amd else None))
+    if listed is not None:
+        torch = replace(torch, archs=known(code, source(listed)))
+    return torch, ("version of torch",)
 
 
 def with_trial(torch: Torch, said: Said | None, gpus: int) -> Torch:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
+from msgspec.structs import replace
+
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.machine import NvidiaApi
@@ -46,6 +48,8 @@ def _nvidia_smi(lines: tuple[Line, ...], facts: Facts) -> None:
             continue
         if answer.driver_version or "NVIDIA-SMI" in text:
             facts.reports.append(number)
+        if not answer.devices and not answer.message:  # rows that could not be read are no missing GPUs
+            answer = replace(answer, devices=None)
         answers.append((answer, number))
         _note_answer(answer, block, len(answers), facts)
     failure = next((line for line in lines if _FAILED.search(line.text)), None)
