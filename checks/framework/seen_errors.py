@@ -43,7 +43,7 @@ def error_seen(situation: Situation) -> Verdicts:
     That of the cause.
     """
     for text in situation.machine.errors:
-        row = situation.matrix.cause_of(text, _vendor(situation))
+        row = situation.matrix.cause_seen(text, _vendor(situation))
         if row is None:
             yield NotJudged(why=f"no cause is known for this error: {_line(text)}", matters=True)
         elif row.slug == BUSY:
@@ -111,5 +111,5 @@ def _line(text: str, situation: Situation | None = None, row: ErrorPattern | Non
     """The line of a text that its row matches, else its last one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [text.strip()]
     if situation and row:
-        lines = [line for line in lines if situation.matrix.cause_of(line, _vendor(situation)) == row] or lines
+        lines = [line for line in lines if situation.matrix.cause_seen(line, _vendor(situation)) == row] or lines
     return lines[-1][:_SHOWN].rstrip(".")
