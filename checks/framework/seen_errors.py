@@ -49,7 +49,7 @@ def error_seen(situation: Situation) -> Verdicts:
         elif row.slug == BUSY:
             yield NotJudged(why=row.meaning, matters=True)
         elif row.of_program:
-            yield _about_the_program(row, text)
+            yield _about_the_program(row, text, situation.machine.source_of_error(text))
         else:
             yield _explained(situation, row, text)
 
@@ -71,7 +71,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
         "saw": line,
         "want": "no error",
         "confidence": "possible" if elsewhere else "likely",
-        "evidence": (Evidence("error", line, "--error"),),
+        "evidence": (Evidence("error", line, situation.machine.source_of_error(text)),),
         "fixes": () if harmless else (_FIND_THE_LIBRARY,) if elsewhere else fixes(situation, fault),
         "refs": tuple(ref.strip() for ref in row.source.split(";")),
         "possible_causes": () if harmless else tuple(slug for slug in dict.fromkeys(causes) if slug != CRASH),
@@ -82,7 +82,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     return Finding(severity=severity(situation, fault), subject="a program", **parts)  # type: ignore[arg-type]
 
 
-def _about_the_program(row: ErrorPattern, text: str) -> Finding:
+def _about_the_program(row: ErrorPattern, text: str, source: str) -> Finding:
     text_of_fix = f"Let the program need less (a smaller batch, model or context). {row.workaround}"
     return Finding(
         severity="note",
@@ -90,7 +90,7 @@ def _about_the_program(row: ErrorPattern, text: str) -> Finding:
         saw=_line(text),
         subject="a program",
         confidence="likely",
-        evidence=(Evidence("error", _line(text), "--error"),),
+        evidence=(Evidence("error", _line(text), source),),
         fixes=(Fix("Let the program need less", (Manual(text_of_fix, risk="safe"),)),),
         refs=tuple(ref.strip() for ref in row.source.split(";")),
     )

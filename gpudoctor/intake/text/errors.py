@@ -41,7 +41,7 @@ _KINDS = (
     ("rocm", re.compile(r"\bHIP error: |No HIP GPUs are available")),
 )
 """What only a torch of one kind prints."""
-_CAPABILITY = re.compile(r"\(?(?:compute|CUDA) capability:? ?\(?(?P<major>\d{1,2})[.,] ?(?P<minor>\d)\)?", re.I)
+_SMI_HEAD = re.compile(r"Driver Version: (?P<driver>\d{3}\.\d{2,3}(?:\.\d{1,2})?)\s{1,30}(?:CUDA Version: (?P<cuda>\d{1,2}\.\d))?")
 
 
 def read_errors(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
@@ -56,13 +56,6 @@ def read_errors(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
 
 def _known_messages(lines: tuple[Line, ...], matrix: Matrix) -> Iterable[Line]:
     """The lines that hold a known message, each message once, in their order."""
-    if not hasattr(matrix, "messages_in"):
-        found = []
-        for row in matrix.tables.error_patterns:
-            line = next((one for one in lines if row.needle in one.text and re.search(row.pattern, one.text[:2000])), None)
-            if line is not None:
-                found.append(Line(line.number, line.text.strip()))
-        return tuple(sorted(set(found)))
     return tuple(
         Line(lines[message.number - 1].number, lines[message.number - 1].text.strip())
         for message in matrix.messages_in("\n".join(line.text for line in lines))
@@ -100,7 +93,10 @@ def read_messages(lines: Iterable[Line], facts: Facts) -> None:
         for kind, pattern in _KINDS:
             if pattern.search(text):
                 facts.say("torch kind", kind, number, "program")
-        if "river" in text and (driver := _DRIVER_IN_MESSAGE.search(text)):
+        if "Driver Version: " in text and (head := _SMI_HEAD.search(text)):
+            facts.say("driver", head["driver"], number, "tool")
+            facts.say("driver cuda", head["cuda"] or "", number, "tool")
+        elif "river" in text and (driver := _DRIVER_IN_MESSAGE.search(text)):
             facts.say("driver", driver["version"], number, "program")
 
 

@@ -66,14 +66,25 @@ _PACKAGE_OF = {form: name for name in _PACKAGES for form in (name, f"{name} vers
 _START = re.compile(r"(?:Collecting environment information|PyTorch version: |- `?(?:transformers|accelerate)`? [Vv]ersion|`?Accelerate`? version: )")
 
 
+_HEADING = re.compile(r"(?:#{1,6}\s|\*\*)\s{0,3}(?P<key>[A-Za-z][A-Za-z0-9_ ./()-]{1,40}?)[*:\s]{0,4}$")
+"""A heading of an issue form; its value stands below."""
+
+
 def read_key_values(lines: Iterable[Line], facts: Facts) -> None:
     """What lines of keys and values say."""
     block, header = 0, 0
-    awaiting_gpus = False
+    awaiting_gpus, heading = False, ""
     for number, text in lines:
         if _START.search(text) and number > header + 3:
             block, header = block + 1, number
             facts.reports.append(number)
+        if found := _HEADING.match(text):
+            heading = " ".join(found["key"].lower().split())
+            continue
+        if heading and text.strip():
+            if heading in _BY_KEY or heading in _GPU_KEYS:
+                _note(heading, text.strip().strip("`*"), number, block, facts)
+            heading = ""
         if ":" not in text and "=" not in text and "|" not in text:
             if awaiting_gpus and text.strip() and _is_gpu_name(text):
                 facts.gpus.append(NamedGpu(number, "report", name=text.strip(), block=block))

@@ -24,6 +24,8 @@ _FENCE = re.compile(r"\s{0,8}(?:`{3,}|~{3,})[\w+#. -]{0,40}$")
 _NUMBERED = re.compile(r"\s{0,6}(\d{1,6})(?:[:|.)]|\s\|)?(?:\s|$)")
 _RUN_STAMP = re.compile(r"\ufeff?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z ")
 """What GitHub Actions writes before each line of a log."""
+_PIECE_STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\.\d{6} - ?")
+"""What ComfyUI's log writes before each piece of a line."""
 _SERVICE = re.compile(r"[\w.-]{1,60}\s{1,40}\| ?")
 """What `docker compose` writes before each line: the name of the service."""
 
@@ -78,6 +80,7 @@ def _without_prefixes(lines: list[str]) -> Iterable[str]:
     """The lines without numbers, stamps or names of services that most of them begin with."""
     if any(map(_RUN_STAMP.match, lines[:200])):
         lines = [_RUN_STAMP.sub("", line, count=1) for line in lines]
+    lines = [_PIECE_STAMP.sub("", line) if " - " in line else line for line in lines]
     services = [match[0] for line in lines if (match := _SERVICE.match(line))]
     if len(services) > 4 and len(services) > len([line for line in lines if line]) / 2:
         lines = [_SERVICE.sub("", line, count=1) for line in lines]

@@ -14,6 +14,7 @@ from gpudoctor.intake.described_system import named_os
 from gpudoctor.intake.described_torch import python_for
 from gpudoctor.intake.text.facts import Facts, NamedGpu, Said
 from gpudoctor.intake.text.gpus import assumed_gpu, identified
+from gpudoctor.intake.text.lines import Line
 from gpudoctor.intake.text.kernel_log import logged
 from gpudoctor.intake.text.ranking import contradictions, decided, decided_with
 from gpudoctor.intake.text.torch import is_rocm, pasted_torch, source, with_trial
@@ -262,7 +263,10 @@ def _with_environment(machine: Machine, facts: Facts, matrix: Matrix) -> Machine
 
 def _with_errors(machine: Machine, facts: Facts) -> Machine:
     """The machine with its error messages; one that `import torch` ends with is the result of the import."""
-    errors = tuple(line.text for line in facts.errors)
+    available, environment = decided(facts, "available"), machine.environment.value
+    if available and available.value == "False" and machine.torch is None and not facts.errors:
+        facts.errors.append(Line(available.line, "torch.cuda.is_available() is False"))
+    errors = tuple(dict.fromkeys(line.text for line in facts.errors))
     environment, torch = machine.environment.value, machine.torch
     for line in facts.errors:
         if environment and torch and not torch.trial.known and _IMPORT_ERROR.search(line.text):

@@ -11,7 +11,7 @@ from gpudoctor.intake.text.lines import Line
 
 _OLLAMA = re.compile(r"msg=\"?(?:inference compute|types)\"?")
 _FIELD = re.compile(r"(?P<key>\w{2,20})=(?P<value>\"[^\"]{0,200}\"|\S{1,200})")
-_OLLAMA_AMD = re.compile(r"msg=\"?(?:amdgpu is not supported|unsupported Radeon iGPU|amdgpu is supported).{0,200}?(?P<gfx>gfx[0-9a-f]{3,4})")
+_OLLAMA_AMD = re.compile(r"msg=\"?(?:amdgpu is not supported|unsupported Radeon iGPU|amdgpu is supported).{0,400}?gpu_type=(?P<gfx>gfx[0-9a-f]{3,4})")
 _GGML = re.compile(r"Device (?P<index>\d{1,2}): (?P<name>[^,\n]{3,80}), (?:compute capability (?P<major>\d{1,2})\.(?P<minor>\d)|(?P<gfx>gfx[0-9a-f]{3,4}))")
 _TORCH = re.compile(r"(?:pytorch version|[Tt]orch|torch):?\s{1,3}(?P<version>\d\.\d{1,2}\.\d{1,2}(?:[\w.]{0,20})(?:\+[\w.]{2,40})?)(?![\w.])")
 _XFORMERS = re.compile(r"xformers(?: version)?:\s{0,3}(?P<version>\d\.\d[\w.+]{0,30})")
@@ -88,7 +88,7 @@ def _torch(number: int, text: str, facts: Facts) -> None:
 
 
 _NVIDIA_NAME = re.compile(
-    r"(?:NVIDIA )?(?:GeForce )?(?:RTX|GTX) ?(?:PRO |A)?\d{3,4}0?(?:[- ]?(?:Ti|SUPER|Ada|Blackwell|D|Max-Q|Laptop GPU|Mobile|Laptop)\b){0,3}"
+    r"(?:[Nn][Vv][Ii][Dd][Ii][Aa] {1,2})?(?:[Gg]e[Ff]orce )?(?:RTX|GTX|rtx|gtx) {0,2}(?:PRO |A)?\d{3,4}0?(?:[- ]?(?:Ti|SUPER|Ada|Blackwell|D|Max-Q|Laptop GPU|Mobile|Laptop)\b){0,3}"
     r"|(?:NVIDIA )?(?:Tesla|Quadro|TITAN|Titan) [A-Z]{1,3} ?\w{0,6}\b|(?:NVIDIA )?\b(?:[AHVP]100|H200|H800|A800|B200|B300|GH200|GB10|DGX Spark|GB200|A10G?|A30|A40|A6000|L40S?|L4|T4|P40|K80|M40|M60|V100S?|Jetson (?:AGX )?\w{2,6}(?: Nano| NX)?)\b"
 )
 _AMD_NAME = re.compile(

@@ -13,7 +13,7 @@ from gpudoctor.machine import DeviceNode
 _VARIABLE = re.compile(r"(?<![\w$./\[-])(?P<name>[A-Z][A-Z0-9_]{3,60})(?:=| = |: )(?P<quote>['\"]?)(?P<value>[^\s'\"`,;)]{0,500}|(?<=['\"])[^'\"]{0,500}(?=['\"]))")
 _ENVIRON = re.compile(r"os\.environ\[['\"](?P<name>[A-Z][A-Z0-9_]{3,60})['\"]\]\s?=\s?['\"](?P<value>[^'\"]{0,300})['\"]")
 _ASKED = re.compile(r"(?:\$|>|#)?\s{0,3}echo \$\{?(?P<name>[A-Z][A-Z0-9_]{3,60})\}?\s*$")
-_ADVICE = re.compile(r"(?i)(?:for debugging consider|you can set|please set|try (?:setting|using)|consider|recommend|set(?:ting)? the env|e\.g\.|if you|instead of|should|could|will be|is set by|CUDA_LAUNCH_BLOCKING=1\.?$)")
+_ADVICE = re.compile(r"(?i)(?:for debugging consider|you can set|please set|try (?:setting|using)|consider|recommend|set(?:ting)? the env|e\.g\.|if you|instead of|should|could|will be|is set by|use `?export|run with|by adding|workaround|CUDA_LAUNCH_BLOCKING=1\.?$)")
 """Lines that propose a variable; nobody says that it is set."""
 
 _DOCKER = re.compile(r"(?:^|[\s$#`])(?:sudo )?(?P<engine>docker|podman|nerdctl)(?: container)? run\s(?P<rest>.{1,3000})")
@@ -47,10 +47,19 @@ def read_shell(lines: tuple[Line, ...], facts: Facts, variables: Collection[str]
     _pci_drivers(lines, facts)
 
 
+_OLLAMA_MAP = re.compile(r"env=\"?map\[(?P<all>[^\]]{0,6000}|.{0,6000}?\]\")")
+_MAPPED = re.compile(r"(?<![\w])(?P<name>[A-Z][A-Z0-9_]{3,60}):(?P<value>(?![A-Z][A-Z0-9_]{3,60}:)\S{0,300})")
+
+
 def _variables(number: int, text: str, facts: Facts, variables: Collection[str]) -> None:
     for found in _ENVIRON.finditer(text):
         if found["name"] in variables:
             facts.say_even_empty(f"variable {found['name']}", found["value"], number, "shell")
+    if mapped := _OLLAMA_MAP.search(text):  # ollama lists all it knows of: an empty one is not set
+        for found in _MAPPED.finditer(mapped["all"]):
+            if found["name"] in variables and found["value"]:
+                facts.say(f"variable {found['name']}", found["value"], number, "program")
+        return
     if _ADVICE.search(text):
         return
     for found in _VARIABLE.finditer(text[:2000]):
@@ -116,12 +125,20 @@ def _python(number: int, text: str, following: Line | None, facts: Facts) -> Non
         if name and "=" not in code.partition("print")[0].replace("==", ""):
             _answer(name, following.text.strip(), following.number, facts)
         return
+    if (asked := _CALLED.fullmatch(text.strip())) and following is not None:
+        _answer(asked["name"], following.text.strip(), following.number, facts)
+        return
     if printed := _PRINTED.search(text):
         _answer(re.sub(r"\(.*", "", printed["name"]), printed["value"].strip(), number, facts)
     elif (said := _SAID_AVAILABLE.search(text)) and said["value"]:
         facts.say("available", said["value"].title(), number, "prose")
 
 
+_CALLED = re.compile(
+    r"[-`*\s]{0,4}(?:import torch[;,\s]{1,3})?(?:print\(|python3? -c ['\"].{0,60}print\()?(?P<name>torch\.(?:__version__|version\.cuda|version\.hip|cuda\.(?:is_available|device_count"
+    r"|get_device_name|get_arch_list)))(?:\([^)]{0,20}\))?\)?['\"`]{0,3}\s?(?:returns?|gives|output|prints|:|is|=|->){0,2}\s?:?`?"
+)
+"""A call without prompt; its answer stands on the next line."""
 _ANSWERS = (
     "torch.cuda.is_available", "torch.__version__", "torch.version.cuda", "torch.version.hip", "torch.cuda.device_count",
     "torch.cuda.get_device_name", "torch.cuda.get_arch_list", "torch.cuda.get_device_capability",
