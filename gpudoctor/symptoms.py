@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from gpudoctor.finding import ABSENCE, Confidence, Device, Evidence, Finding, Layer, NotJudged
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
+from gpudoctor.situation.pasted_text import as_the_text_allows
 
 _SEVERITIES = ("error", "warning", "note")
 _OWN: tuple[Layer, ...] = ("smoke", "gpudoctor")
@@ -45,6 +46,8 @@ def _is_explained(fallback: Finding | NotJudged, findings: list[Finding]) -> boo
     others = [finding for finding in findings if finding.id != fallback.id]
     if any(_takes_away(other) or _supersedes(other, fallback) for other in others):
         return True
+    if isinstance(fallback, Finding) and not fallback.devices and fallback.slug in {one.slug for one in findings}:
+        return True
     return isinstance(fallback, Finding) and fallback.severity == "note" and _are_named(fallback.devices, others)
 
 
@@ -76,7 +79,7 @@ def join_symptoms(findings: Iterable[Finding], situation: Situation) -> list[Fin
             causes.append(symptom)
         else:
             causes[place] = _joined(causes[place], symptom)
-    return [_unless_refuted(finding, situation) for finding in causes]
+    return [as_the_text_allows(_unless_refuted(finding, situation), situation) for finding in causes]
 
 
 def name_causes(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -53,12 +53,13 @@ def _complaint(fault: LogFault, slug: str, meaning: str, source: str) -> Finding
     there = "Run `gpudoctor check` on the machine: it tells whether the fault is still there, and names the fix."
     return Finding(
         severity="error",
-        message=f"The kernel log says: {line}. It means: {meaning}.",
+        message=f"The kernel log says: {line.rstrip('.')}. It means: {meaning}.",
         saw=line,
         subject="the kernel log",
         confidence="likely",
         evidence=(Evidence("kernel_log", line, source),),
         fixes=(Fix("Check the machine itself", (Manual(there),)),),
         slug=slug,
+        supersedes=("no-driver",),
         fallback=True,
     )

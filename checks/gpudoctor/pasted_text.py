@@ -7,10 +7,11 @@ from gpudoctor.finding import NotJudged
 from gpudoctor.machine import PastedText
 from gpudoctor.situation import Situation, needs
 
+_TOOLS = "the output of `nvidia-smi` (NVIDIA) or `rocminfo` (AMD)"
 _SEND = {
-    "GPU": "the output of `nvidia-smi` or `rocminfo`",
-    "GPU's exact name": "the output of `nvidia-smi` or `rocminfo`",
-    "driver": "the output of `nvidia-smi`",
+    "GPU": _TOOLS,
+    "GPU's exact name": _TOOLS,
+    "driver": _TOOLS,
     "torch": "the output of `python -m torch.utils.collect_env`",
 }
 _SYSTEMS = {"windows": "Windows", "macos": "macOS"}

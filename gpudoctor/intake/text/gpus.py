@@ -81,6 +81,7 @@ def identity_of(gpu: NamedGpu, matrix: Matrix) -> Identity | None:
     """What a GPU is: by its PCI id, else by its name and architecture together, else by one of them."""
     if gpu.pci_id and (by_id := matrix.gpu_by_pci(gpu.pci_id)):
         return by_id
+    gpu = replace(gpu, name=re.sub(r"^\d{1,2} ?x ", "", gpu.name))
     by_name = matrix.gpus_by_name(gpu.name) if gpu.name and len(gpu.name) < 120 else ()
     arch = gpu.arch.partition(":")[0]
     if arch:
@@ -97,7 +98,7 @@ def identity_of(gpu: NamedGpu, matrix: Matrix) -> Identity | None:
         return Identity(vendor=vendor, name=gpu.name or arch, arch=arch)
     archs = {identity.arch for identity in by_name}
     if len(archs) == 1:
-        return replace(by_name[0], name=gpu.name)
+        return by_name[0] if gpu.by == "shell" else replace(by_name[0], name=gpu.name)
     if by_name and len({identity.vendor for identity in by_name}) == 1:
         return Identity(vendor=by_name[0].vendor, name=gpu.name, arch="")
     return _of_vendor(gpu)

@@ -45,11 +45,13 @@ _IMPORT_ERROR = re.compile(
     r"(?:ImportError|OSError|ModuleNotFoundError)\b.*(?:/torch/lib/|libtorch|libc10|lib(?:cu|nccl|nv|hsa|amdhip|roc|hip|MIOpen)\w*)"
 )
 """An error that `import torch` ends with."""
+_ANY_DRIVER = "580"
+"""Where it is unknown which driver the GPU needs."""
 _GRANTS_GPUS = re.compile(r"--gpus\b|--runtime[= ]nvidia|--privileged|--device[= ]\S*(?:nvidia|kfd|dri)|NVIDIA_VISIBLE_DEVICES|/dev/dxg")
 
 
-def machine_of(facts: Facts, matrix: Matrix) -> Machine:
-    """The machine that these facts are about."""
+def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> Machine:
+    """The machine that these facts are about; `machines` are all that the text tells of."""
     variables = {name: said.value for name, said in decided_with(facts, "variable ").items()}
     machine = healthy(variables)
     machine = replace(machine, system=_system(machine.system, facts, matrix))
@@ -64,7 +66,7 @@ def machine_of(facts: Facts, matrix: Matrix) -> Machine:
     if log.faults and machine.gpus:
         machine = with_logged_state(machine)
     machine = _with_errors(machine, facts)
-    return replace(machine, pasted=_pasted(machine, facts, unread), assumed=_assumed(machine))
+    return replace(machine, pasted=_pasted(machine, facts, unread, machines), assumed=_assumed(machine))
 
 
 def _assumed(machine: Machine) -> tuple[str, ...]:
@@ -129,7 +131,8 @@ def _with_gpus(
     try:
         machine = with_gpus(machine, identities, version if nvidia else "", faults, matrix)
     except InputError:  # no one driver runs them all: whatever they have is not said
-        machine = replace(with_gpus(machine, identities, "580", faults, matrix), assumed=before)
+        machine = with_gpus(machine, identities, _ANY_DRIVER, faults, matrix)
+        machine = replace(machine, assumed=(*before, f"NVIDIA driver {_ANY_DRIVER}"))
     gpus = tuple(_told(gpu, named, identity) for gpu, (named, identity) in zip(machine.gpus, found, strict=True))
     machine = replace(machine, gpus=gpus, assumed=(*machine.assumed, *assumed))
     if nvidia and driver is None and machine.nvidia.module.known:
@@ -266,8 +269,11 @@ def _with_errors(machine: Machine, facts: Facts) -> Machine:
     available, environment = decided(facts, "available"), machine.environment.value
     if available and available.value == "False" and machine.torch is None and not facts.errors:
         facts.errors.append(Line(available.line, "torch.cuda.is_available() is False"))
-    errors = tuple(dict.fromkeys(line.text for line in facts.errors))
     environment, torch = machine.environment.value, machine.torch
+    faults = machine.kernel_log.value.faults if machine.kernel_log.value else ()
+    told = {line.number for line in facts.log if any(fault.line in line.text for fault in faults)}
+    facts.errors = [line for line in facts.errors if line.number not in told]
+    errors = tuple(dict.fromkeys(line.text for line in facts.errors))
     for line in facts.errors:
         if environment and torch and not torch.trial.known and _IMPORT_ERROR.search(line.text):
             trial = known(ImportTrial(ok=False, error=line.text), f"text, line {line.number}")
@@ -281,7 +287,9 @@ def _with_errors(machine: Machine, facts: Facts) -> Machine:
 # --- what the text leaves open ---------------------------------------------------------------------
 
 
-def _pasted(machine: Machine, facts: Facts, unread: tuple[str, ...]) -> PastedText:
+def _pasted(
+    machine: Machine, facts: Facts, unread: tuple[str, ...], machines: tuple[str, ...]
+) -> PastedText:
     lines = {line.text: line.number for line in facts.errors}
     unsaid = []
     if not machine.gpus:
@@ -297,6 +305,7 @@ def _pasted(machine: Machine, facts: Facts, unread: tuple[str, ...]) -> PastedTe
     return PastedText(
         unsaid=tuple(unsaid),
         contradictions=contradictions(facts),
+        machines=machines,
         unread=unread,
         foreign=_foreign(machine, facts),
         works=works,

@@ -12,6 +12,7 @@ from gpudoctor.intake.text.lines import Line, plain_lines
 from gpudoctor.intake.text.machine import machine_of
 from gpudoctor.intake.text.packages import read_packages
 from gpudoctor.intake.text.programs import read_programs, read_prose
+from gpudoctor.intake.text.several import several
 from gpudoctor.intake.text.shell import read_shell, two_lines_say
 from gpudoctor.intake.text.vendor_tools import read_vendor_tools
 
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
 def read_text(content: bytes, matrix: Matrix) -> Machine:
     """The machine that a text tells of."""
     lines = plain_lines(content)
-    return machine_of(facts_of(lines, matrix), matrix)
+    facts = facts_of(lines, matrix)
+    part, machines = several(lines, facts, matrix)
+    if machines:
+        facts = facts_of(part, matrix)
+    return machine_of(facts, matrix, machines)
 
 
 def facts_of(lines: tuple[Line, ...], matrix: Matrix) -> Facts:

@@ -15,7 +15,7 @@ from gpudoctor.probes.amd_smi import parse_smi as parse_amd_smi
 from gpudoctor.probes.nvidia_smi import parse_smi
 
 _SMI_HEAD = re.compile(r"\|? ?NVIDIA-SMI [\d.]+|\s*=+NVSMI LOG=+|<nvidia_smi_log|GPU \d{1,2}: .{2,80} \(UUID: GPU-")
-_SMI_LINE = re.compile(r"\s*[|+]|\s*$|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|GPU [0-9A-F]|\s{2,}|.{2,40} : |<|\s*\||Unable to determine|GPU \d{1,3}: ")
+_SMI_LINE = re.compile(r"\s*[|+]|\s*$|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|GPU [0-9A-F]|\s{2,}|.{2,60} : |<|\s*\||Unable to determine|GPU \d{1,3}: ")
 _FAILED = re.compile(
     r"Failed to initialize NVML|NVIDIA-SMI (?:has failed|couldn.t)|No devices were found|Unable to determine the device handle"
     r"|GPU is lost|GPU access blocked by the operating system"
@@ -95,7 +95,8 @@ def _rocminfo(lines: tuple[Line, ...], facts: Facts) -> None:
     answer = parse_rocminfo("\n".join(line.text for line in block[: end + 1]))
     if answer is None:
         return
-    facts.hsa = (answer, block[0].number)
+    if answer.status == 0:  # what a failure means, its message tells more exactly
+        facts.hsa = (answer, block[0].number)
     for agent in answer.agents:
         gfx = next((part for part in (*agent.isa, agent.name) if part.startswith("gfx") and "generic" not in part), "")
         if agent.kind != "gpu" or not gfx:
