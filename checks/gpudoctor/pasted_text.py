@@ -22,7 +22,8 @@ def text_incomplete(situation: Situation) -> Verdicts:
     """A pasted text does not say enough.
 
     ## Why it matters
-    What the text does not say is assumed healthy. Without a GPU, a torch or an error message there is little to check.
+    What the text does not say is assumed healthy. Without a GPU, a torch or an error message there is little
+    to check.
 
     ## How it is judged
     The verdict stays open if the text has neither an error message nor a sign that a GPU was used, and the GPU or

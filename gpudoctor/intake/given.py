@@ -1,4 +1,7 @@
-"""A machine in a file that a person names: a snapshot, a report, or any text that somebody pasted. Its content tells."""
+"""A machine in a file that a person names: a snapshot, a report, or any text that somebody pasted.
+
+Its content tells which it is.
+"""
 
 from __future__ import annotations
 

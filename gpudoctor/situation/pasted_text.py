@@ -23,8 +23,8 @@ _SEEN = ("error", "kernel_log")
 """Evidence that something failed, and is not only concluded."""
 _ANYWHERE = (ReplacePackage, ReinstallPackage, RemovePackage, SetVariable, UnsetVariable)
 _ELSEWHERE = {
-    "windows": "gpudoctor has no steps for Windows: install the newest driver with the vendor's installer, and PyTorch "
-    "with the command that its web site gives for Windows.",
+    "windows": "gpudoctor has no steps for Windows: install the newest driver with the vendor's installer, and "
+    "PyTorch with the command that its web site gives for Windows.",
     "macos": "CUDA and ROCm do not run on macOS.",
 }
 

@@ -19,7 +19,8 @@ _ABOUT_GPUS = re.compile(
 )
 _MISSING_MODULE = re.compile(r"No module named '(?P<name>[\w.]+)'")
 _OF_TORCH = frozenset((
-    "torch", "numpy", "typing_extensions", "sympy", "mpmath", "networkx", "jinja2", "fsspec", "filelock", "triton", "nvidia",
+    "torch", "numpy", "typing_extensions", "sympy", "mpmath", "networkx", "jinja2", "fsspec", "filelock", "triton",
+    "nvidia",
 ))  # fmt: skip
 """Modules that torch itself imports: only their absence is a fault of the environment that is examined."""
 _QUOTED_COMMAND = re.compile(r"\s{0,8}(?:File \"|\^{2,}|~{3,}|at 0x|#\d{1,3}\s)")
@@ -27,21 +28,45 @@ _QUOTED_COMMAND = re.compile(r"\s{0,8}(?:File \"|\^{2,}|~{3,}|at 0x|#\d{1,3}\s)"
 _WARNING = re.compile(
     r"(?P<name>[^\n]{2,80}?) with CUDA capability sm_(?P<sm>\d{2,3}) is not compatible with the current PyTorch"
 )
-_SUPPORTS = re.compile(r"(?:supports CUDA capabilities|supported by this (?:version of PyTorch|library) is)\s{0,4}(?P<archs>(?:(?:sm|compute)_\d{2,3}[af]?[ ,]{0,3}){1,40})")
-_OLD_GPU = re.compile(r"Found GPU(?P<index>\d{1,2}) (?P<name>[^\n]{2,80}?) which is of (?:cuda )?capability (?P<major>\d)\.(?P<minor>\d)", re.I)
-_TF_GPU = re.compile(r"name: (?P<name>[^,\n]{2,80}), (?:pci bus id: (?P<bdf>[0-9a-f:.]{7,16}), )?compute capability: (?P<major>\d{1,2})\.(?P<minor>\d)")
+_SUPPORTS = re.compile(
+    r"(?:supports CUDA capabilities|supported by this (?:version of PyTorch|library) is)\s{0,4}"
+    r"(?P<archs>(?:(?:sm|compute)_\d{2,3}[af]?[ ,]{0,3}){1,40})"
+)
+_OLD_GPU = re.compile(
+    r"Found GPU(?P<index>\d{1,2}) (?P<name>[^\n]{2,80}?) which is of (?:cuda )?capability "
+    r"(?P<major>\d)\.(?P<minor>\d)",
+    re.I,
+)
+_TF_GPU = re.compile(
+    r"name: (?P<name>[^,\n]{2,80}), (?:pci bus id: (?P<bdf>[0-9a-f:.]{7,16}), )?compute capability: "
+    r"(?P<major>\d{1,2})\.(?P<minor>\d)"
+)
 _SERVES = re.compile(r"driver on your system is too old \(found version (?P<version>\d{4,5})\)")
 _HAVE = re.compile(r"PyTorch (?P<built>[\w.+]{3,40}) with CUDA \d{3,5} \(you have (?P<torch>\d[\w.+-]{2,60})\)")
 _BUILT_FOR_CPU = re.compile(r"PyTorch [\w.+]{3,40} with CUDA \w{1,5} \(you have (?P<torch>\d[\w.+-]{2,60})\)")
-_BNB = re.compile(r"CUDA_VERSION=(?P<cuda>\d{3})(?:, Highest Compute Capability: \(?(?P<major>\d{1,2})[., ]{1,2}(?P<minor>\d))?")
-_DRIVER_IN_MESSAGE = re.compile(r"(?:kernel (?:reported )?(?:version|driver)|driver version|NVIDIA driver)[^\d\n]{1,40}(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?!\d)", re.I)
+_BNB = re.compile(
+    r"CUDA_VERSION=(?P<cuda>\d{3})(?:, Highest Compute Capability: \(?(?P<major>\d{1,2})[., ]{1,2}(?P<minor>\d))?"
+)
+_DRIVER_IN_MESSAGE = re.compile(
+    r"(?:kernel (?:reported )?(?:version|driver)|driver version|NVIDIA driver)[^\d\n]{1,40}"
+    r"(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?!\d)",
+    re.I,
+)
 _KINDS = (
-    ("cuda", re.compile(r"Found no NVIDIA driver on your system|The NVIDIA driver on your system is too old|cudaGetDeviceCount")),
+    (
+        "cuda",
+        re.compile(
+            r"Found no NVIDIA driver on your system|The NVIDIA driver on your system is too old|cudaGetDeviceCount"
+        ),
+    ),
     ("cpu", re.compile(r"Torch not compiled with CUDA enabled")),
     ("rocm", re.compile(r"\bHIP error: |No HIP GPUs are available")),
 )
 """What only a torch of one kind prints."""
-_SMI_HEAD = re.compile(r"Driver Version: (?P<driver>\d{3}\.\d{2,3}(?:\.\d{1,2})?)\s{1,30}(?:CUDA Version: (?P<cuda>\d{1,2}\.\d))?")
+_KIND_SIGNS = re.compile(r"NVIDIA driver|cudaGet|not compiled|HIP ")
+_SMI_HEAD = re.compile(
+    r"Driver Version: (?P<driver>\d{3}\.\d{2,3}(?:\.\d{1,2})?)\s{1,30}(?:CUDA Version: (?P<cuda>\d{1,2}\.\d))?"
+)
 
 
 def read_errors(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
@@ -73,24 +98,31 @@ def _counts(text: str) -> bool:
 def read_messages(lines: Iterable[Line], facts: Facts) -> None:
     """Facts that messages hold: GPUs, architecture lists, versions."""
     for number, text in lines:
-        if warning := _WARNING.search(text):
+        if "is not compatible with" in text and (warning := _WARNING.search(text)):
             name = re.sub(r"^.*(?:UserWarning|Warning): ?", "", warning["name"]).strip()
             facts.gpus.append(NamedGpu(number, "program", name=name, arch=f"sm_{warning['sm']}"))
-        if supports := _SUPPORTS.search(text):
-            facts.say("archs", " ".join(re.findall(r"(?:sm|compute)_\d{2,3}[af]?", supports["archs"])), number, "program")
+        if "upport" in text and (supports := _SUPPORTS.search(text)):
+            facts.say(
+                "archs", " ".join(re.findall(r"(?:sm|compute)_\d{2,3}[af]?", supports["archs"])), number, "program"
+            )
         if "apability" in text:
             _capability(text, number, facts)
-        if serves := _SERVES.search(text):
-            facts.say("driver cuda", f"{int(serves['version']) // 1000}.{int(serves['version']) % 1000 // 10}", number, "program")
-        if have := _HAVE.search(text) or _BUILT_FOR_CPU.search(text):
+        if "is too old" in text and (serves := _SERVES.search(text)):
+            facts.say(
+                "driver cuda",
+                f"{int(serves['version']) // 1000}.{int(serves['version']) % 1000 // 10}",
+                number,
+                "program",
+            )
+        if "you have" in text and (have := _HAVE.search(text) or _BUILT_FOR_CPU.search(text)):
             facts.say("torch", have["torch"], number, "program")
             if _HAVE.search(text) and "built" in have.groupdict():
                 facts.say("xformers for", have["built"], number, "program")
-        if (said := _BNB.search(text)) and "PyTorch settings found" in text:
+        if "PyTorch settings found" in text and (said := _BNB.search(text)):
             facts.say("torch cuda", f"{said['cuda'][:2]}.{said['cuda'][2]}", number, "program")
             if said["major"]:
                 facts.gpus.append(NamedGpu(number, "program", arch=f"sm_{said['major']}{said['minor']}"))
-        for kind, pattern in _KINDS:
+        for kind, pattern in _KINDS if _KIND_SIGNS.search(text) else ():
             if pattern.search(text):
                 facts.say("torch kind", kind, number, "program")
         if "Driver Version: " in text and (head := _SMI_HEAD.search(text)):

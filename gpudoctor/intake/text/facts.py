@@ -6,8 +6,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from gpudoctor.machine import DeviceNode, HsaApi, NvidiaApi, SmiGpu
 from gpudoctor.intake.text.lines import Line
+from gpudoctor.machine import DeviceNode, HsaApi, NvidiaApi, SmiGpu
 
 By = Literal["tool", "program", "report", "list", "shell", "prose"]
 """Who says it: a driver's tool, a running program about itself, a report such as collect_env's, a list of packages, a
@@ -15,7 +15,7 @@ shell, a person."""
 
 
 class Said(Struct, frozen=True):
-    """One statement of the text: `what` names the fact ("driver", "package numpy", "variable HIP_VISIBLE_DEVICES")."""
+    """One statement of the text: `what` names the fact ("driver", "package numpy", "available")."""
 
     what: str
     value: str

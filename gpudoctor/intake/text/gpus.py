@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 _MOST = 64
-_AMD_VARIABLE = r"HSA_|HIP_|ROCR_|ROCM_|MIOPEN_|PYTORCH_HIP|PYTORCH_ROCM|TORCH_BLAS_PREFER_HIPBLASLT|HIPBLASLT|ROCBLAS"
+_AMD_VARIABLE = (
+    r"HSA_|HIP_|ROCR_|ROCM_|MIOPEN_|PYTORCH_HIP|PYTORCH_ROCM|TORCH_BLAS_PREFER_HIPBLASLT|HIPBLASLT|ROCBLAS"
+)
 _AMD_LOG, _NVIDIA_LOG = re.compile(r"amdgpu|kfd|radeon"), re.compile(r"NVRM|nvidia|nouveau")
 
 
@@ -28,8 +30,7 @@ def identified(facts: Facts, matrix: Matrix) -> tuple[tuple[tuple[NamedGpu, Iden
         return _of_prose(named, matrix)
     found: list[tuple[NamedGpu, Identity]] = []
     unread: list[str] = []
-    for gpu in named[:_MOST]:
-        gpu = _completed(gpu, facts)
+    for gpu in (_completed(one, facts) for one in named[:_MOST]):
         identity = identity_of(gpu, matrix)
         if identity is None:
             unread.append(f"{gpu.name or gpu.pci_id or gpu.arch} (line {gpu.line})")
@@ -62,7 +63,10 @@ def _completed(gpu: NamedGpu, facts: Facts) -> NamedGpu:
     name = gpu.name
     if name.endswith("..."):
         stem = name.rstrip(". ")
-        name = next((other.name for other in facts.gpus if other.name.startswith(stem) and not other.name.endswith("...")), stem)
+        name = next(
+            (other.name for other in facts.gpus if other.name.startswith(stem) and not other.name.endswith("...")),
+            stem,
+        )
         gpu = replace(gpu, name=name)
     if gpu.arch:
         return gpu

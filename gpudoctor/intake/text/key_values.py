@@ -6,41 +6,49 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from gpudoctor.intake.text.facts import Facts, NamedGpu
+from gpudoctor.intake.text.facts import By, Facts, NamedGpu
 from gpudoctor.intake.text.lines import Line
 
 _LINE = re.compile(
     r"\s{0,12}(?:[-*+•|\[]\s{0,3}|\[\w+\]\s{1,3}|INFO[\s:-]{1,10})?[*_`'\"]{0,3}"
-    r"(?P<key>[A-Za-z][A-Za-z0-9_ ./()?-]{1,60}?)[*_`'\"]{0,3}\s{0,30}(?::(?!:)|=(?!=)|\|)[*_`]{0,3}\s{0,40}[`'\"]?(?P<value>.{0,400})$"
+    r"(?P<key>[A-Za-z][A-Za-z0-9_ ./()?-]{1,60}?)[*_`'\"]{0,3}\s{0,30}(?::(?!:)|=(?!=)"
+    r"|\|)[*_`]{0,3}\s{0,40}[`'\"]?(?P<value>.{0,400})$"
 )
 _NOTHING = re.compile(
-    r"(?:could not collect|n/?a|none|no cuda|unknown|not (?:found|installed|available)|null|-+|\?+|no response|_no response_"
-    r"|<.{0,80}>|\(?e\.g\..{0,80}|\[?e\.g\..{0,80}|\.{3}|fill in.{0,60})[.\s]*",
+    r"(?:could not collect|n/?a|none|no cuda|unknown|not (?:found|installed|available)|null|-+|\?+"
+    r"|no response|_no response_"
+    r"|<.{0,80}>|\(?e\.g\..{0,80}|\[?e\.g"
+    r"\..{0,80}|\.{3}|fill in.{0,60})[.\s]*",
     re.IGNORECASE,
 )
 """Values that say nothing: what a tool prints for want of one, and placeholders of issue forms."""
 
 _KEYS = {
     "torch": (
-        "pytorch version", "torch version", "torch", "pytorch", "pytorch version gpu", "pytorch_version", "torch.__version__",
+        "pytorch version", "torch version", "torch", "pytorch", "pytorch version gpu", "pytorch_version",
+        "torch.__version__",
         "torch_version", "pytorch-version", "pytorch version (gpu?)", "- torch", "torch version gpu",
     ),
     "torch cuda": (
-        "cuda used to build pytorch", "torch.version.cuda", "torch cuda version", "pytorch cuda version", "torch cuda",
+        "cuda used to build pytorch", "torch.version.cuda", "torch cuda version", "pytorch cuda version",
+        "torch cuda",
         "cuda compiled version", "pytorch compiled cuda version", "built with cuda",
     ),
     "torch hip": ("rocm used to build pytorch", "torch.version.hip", "rocm version used to build pytorch"),
     "available": (
-        "is cuda available", "cuda available", "torch.cuda.is_available()", "torch.cuda.is_available", "gpu available",
+        "is cuda available", "cuda available", "torch.cuda.is_available()", "torch.cuda.is_available",
+        "gpu available",
         "cuda is available", "is_cuda_available", "cuda_available", "gpu available in torch", "torch cuda available",
         "using gpu", "pytorch gpu available", "is cuda available?",
     ),
     "driver": (
-        "nvidia driver version", "driver version", "nvidia driver", "gpu driver", "gpu driver version", "cuda driver version", "nvidia_driver_version",
+        "nvidia driver version", "driver version", "nvidia driver", "gpu driver", "gpu driver version",
+        "cuda driver version", "nvidia_driver_version",
         "nvidia-driver", "driver_version", "nvidia gpu driver version",
     ),
     "python": ("python version", "python", "python_version"),
-    "os": ("os", "operating system", "linux distribution", "distro", "distribution", "host os", "os version", "system", "os name", "os platform and distribution"),
+    "os": ("os", "operating system", "linux distribution", "distro", "distribution", "host os", "os version",
+        "system", "os name", "os platform and distribution"),
     "platform": ("python platform", "platform"),
     "kernel": ("kernel", "kernel version", "linux kernel", "host kernel"),
     "libc": ("libc version",),
@@ -51,10 +59,14 @@ _KEYS = {
 _BY_KEY = {key: what for what, keys in _KEYS.items() for key in keys}
 _GPU_KEYS = frozenset((
     "gpu", "gpus", "gpu type", "gpu model", "gpu models", "gpu name", "graphics card", "video card", "device name",
-    "gpu models and configuration", "cuda gpu", "gpu device", "gpu hardware", "gpu(s)", "graphics", "hardware", "graphics processor",
-    "gpu info", "device", "cuda_gpu", "accelerator", "pytorch gpu", "gpu 0 name", "gpu_name", "nvidia gpu", "amd gpu", "torch.cuda.get_device_name(0)",
+    "gpu models and configuration", "cuda gpu", "gpu device", "gpu hardware", "gpu(s)", "graphics", "hardware",
+    "graphics processor",
+    "gpu info", "device", "cuda_gpu", "accelerator", "pytorch gpu", "gpu 0 name", "gpu_name", "nvidia gpu",
+    "amd gpu", "torch.cuda.get_device_name(0)",
 ))  # fmt: skip
-_GPU_LINE = re.compile(r"\s{0,12}(?:[-*]\s{0,3})?(?:[*_]{2})?GPU\s?(?P<index>\d{1,3}(?:\s?[,-]\s?\d{1,3}){0,63})(?:[*_]{2})?\s?[:=](?:[*_]{2})?\s{1,20}(?P<name>[^\n]{2,160})$")
+_GPU_LINE = re.compile(
+    r"\s{0,12}(?:[-*]\s{0,3})?(?:[*_]{2})?GPU\s?(?P<index>\d{1,3}(?:\s?[,-]\s?\d{1,3}){0,63})(?:[*_]{2})?\s?[:=](?:[*_]{2})?\s{1,20}(?P<name>[^\n]{2,160})$"
+)
 _CAPABILITY = re.compile(r"\s{0,12}GPU (?P<index>[\d,]{1,300}) Compute Capability: (?P<major>\d{1,2})\.(?P<minor>\d)")
 _PACKAGES = (
     "accelerate", "bitsandbytes", "deepspeed", "diffusers", "flash-attn", "flash_attn", "flashinfer", "jax", "jaxlib",
@@ -62,8 +74,13 @@ _PACKAGES = (
     "torchvision", "transformers", "triton", "trl", "vllm", "xformers", "sglang", "torchao", "torchcodec", "unsloth",
     "optimum", "auto-gptq", "autoawq", "lightning", "nccl",
 )  # fmt: skip
-_PACKAGE_OF = {form: name for name in _PACKAGES for form in (name, f"{name} version", name.replace("-", "_"), f"{name}_version")}
-_START = re.compile(r"(?:Collecting environment information|PyTorch version: |- `?(?:transformers|accelerate)`? [Vv]ersion|`?Accelerate`? version: )")
+_PACKAGE_OF = {
+    form: name for name in _PACKAGES for form in (name, f"{name} version", name.replace("-", "_"), f"{name}_version")
+}
+_START = re.compile(
+    r"(?:Collecting environment information|PyTorch version: |- `?(?:transformers"
+    r"|accelerate)`? [Vv]ersion|`?Accelerate`? version: )"
+)
 
 
 _HEADING = re.compile(r"(?:#{1,6}\s|\*\*)\s{0,3}(?P<key>[A-Za-z][A-Za-z0-9_ ./()-]{1,40}?)[*:\s]{0,4}$")
@@ -92,7 +109,12 @@ def read_key_values(lines: Iterable[Line], facts: Facts) -> None:
                 awaiting_gpus = False
             continue
         if capability := _CAPABILITY.match(text):
-            facts.say(f"capability {capability['index']}", f"sm_{capability['major']}{capability['minor']}", number, "report")
+            facts.say(
+                f"capability {capability['index']}",
+                f"sm_{capability['major']}{capability['minor']}",
+                number,
+                "report",
+            )
             continue
         if listed := _GPU_LINE.match(text):
             _gpus_of_a_line(listed["index"], listed["name"], number, block, facts)
@@ -116,7 +138,7 @@ def _note(key: str, value: str, number: int, block: int, facts: Facts) -> None:
             name = device[2].partition(" : ")[0]
         if not _NOTHING.fullmatch(name) and _is_gpu_name(name):
             index = int(inner[1]) if inner else int(device[1]) if device and device[1] else None
-            by = "program" if key == "device" else "report"
+            by: By = "program" if key == "device" else "report"
             facts.gpus.append(NamedGpu(number, by, name=name.strip(), index=index, block=block))
         elif key == "gpu models and configuration" and value.lower() in ("no cuda", "could not collect"):
             facts.say("gpu missing", value, number, "report")
@@ -149,7 +171,10 @@ def _note(key: str, value: str, number: int, block: int, facts: Facts) -> None:
 
 def _torch(value: str, number: int, facts: Facts) -> None:
     """ "2.5.1+cu124", "2.1.0+cu121 (True)", "2.8.0+cu128 with CUDA"."""
-    if version := re.match(r"[v=]{0,2}(\d{1,2}\.\d{1,3}[\w.+-]{0,60})(?:\s\((?:(?:yes|available)|(?P<available>True|False|NA))\))?", value):
+    if version := re.match(
+        r"[v=]{0,2}(\d{1,2}\.\d{1,3}[\w.+-]{0,60})(?:\s\((?:(?:yes|available)|(?P<available>True|False|NA))\))?",
+        value,
+    ):
         facts.say("torch", version[1].rstrip("."), number, "report")
         if version["available"] in ("True", "False"):
             facts.say("available", version["available"], number, "report")
@@ -172,9 +197,16 @@ def _gpus_of_a_line(indices: str, name: str, number: int, block: int, facts: Fac
 
 def _is_gpu_name(text: str) -> bool:
     """Whether a value may name a GPU; most keys "device" or "hardware" hold something else."""
-    return bool(
-        re.search(
-            r"(?i)nvidia|geforce|rtx|gtx|quadro|tesla|titan|radeon|instinct|\bamd\b|\brx ?\d|gfx\d|\b(?:[ahbvltp]\d{1,3}0?|gh200|gb\d{2,3})\b|firepro|jetson|\bmi\d{2,3}|arc",
-            text,
+    return (
+        bool(
+            re.search(
+                (
+                    r"(?i)nvidia|geforce|rtx|gtx|quadro|tesla|titan|radeon|instinct"
+                    r"|\bamd\b|\brx ?\d|gfx\d|\b(?:[ahbvltp]\d{1,3}0?|gh200|gb\d{2,3})\b|firepro|jetson|\bmi\d{2,3}"
+                    r"|arc"
+                ),
+                text,
+            )
         )
-    ) and len(text) < 160
+        and len(text) < 160
+    )

@@ -12,16 +12,25 @@ from gpudoctor.plain_text import without_controls
 
 _LONGEST = 4000
 """Characters of a line that are read; nothing that a tool prints about a GPU is longer."""
-_MOST_LINES = 200_000
+_MOST_LINES = 100_000
 
-_ESCAPE = re.compile(r"(?:\x1b|\^\[|␛)(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,300}(?:\x07|\x1b\\)?|[@-_])|\x9b[0-?]{0,40}[@-~]")
+_ESCAPE = re.compile(
+    r"(?:\x1b|\^\[|␛)(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,300}(?:\x07|\x1b\\)?|[@-_])|\x9b[0-?]{0,40}[@-~]"
+)
 _COLOUR_REMAINS = re.compile(r"\[(?:\d{1,3};){0,4}\d{0,3}m")
 """What a browser leaves of an escape sequence."""
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _QUOTE = re.compile(r"\s{0,3}>(?!>> ) ?")
-_TAG = re.compile(r"</?(?:details|summary|pre|code|p|br|b|i|em|strong|kbd|samp|div|span|sub|sup|h[1-6]|blockquote)\b[^<>]{0,200}/?>", re.I)
+_TAG = re.compile(
+    r"</?(?:details|summary|pre|code|p|br|b|i|em|strong|kbd|samp|div|span|sub|sup|h[1-6]|blockquote)\b[^<>]{0,200}/?>",
+    re.I,
+)
 _FENCE = re.compile(r"\s{0,8}(?:`{3,}|~{3,})[\w+#. -]{0,40}$")
 _NUMBERED = re.compile(r"\s{0,6}(\d{1,6})(?:[:|.)]|\s\|)?(?:\s|$)")
+_PROMPT = re.compile(
+    r"(?:\([\w.-]{1,40}\) ){0,2}(?!root@[0-9a-f]{12}:)[\w.-]{1,40}@[\w.-]{1,60}[: ][^$#%\n]{0,100}[$#%] "
+)
+"""A prompt with the name of a person and of a machine."""
 _RUN_STAMP = re.compile(r"\ufeff?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z ")
 """What GitHub Actions writes before each line of a log."""
 _PIECE_STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\.\d{6} - ?")
@@ -56,6 +65,8 @@ def _decoded(content: bytes) -> str:
 
 def _clean(line: str) -> str:
     """The line without what a terminal, a browser or Markdown adds to it."""
+    if not line:
+        return ""
     line = line[:_LONGEST].rstrip("\r")
     if "\r" in line:  # a progress bar: what was last written over it
         line = next((part for part in reversed(line.split("\r")) if part.strip()), "")
@@ -64,15 +75,18 @@ def _clean(line: str) -> str:
         line = without_controls(line.replace("\xa0", " "), "")
     if "[" in line and "m" in line:
         line = _COLOUR_REMAINS.sub("", line)
-    while not line.startswith((">>> ", ">>>\n")) and (quote := _QUOTE.match(line)):
-        line = line[quote.end() :]
-    if _FENCE.match(line):
-        return ""
+    if ">" in line[:8]:
+        while not line.startswith(">>> ") and (quote := _QUOTE.match(line)):
+            line = line[quote.end() :]
+    if "`" in line[:12] or "~" in line[:12]:
+        line = "" if _FENCE.match(line) else line
     if "<" in line:
         line = _TAG.sub("", line)
     if "&" in line:
         line = html.unescape(line)
         line = line if line.isprintable() else without_controls(line, " ")
+    if "@" in line:
+        line = _PROMPT.sub("$ ", line, count=1) if _PROMPT.match(line) else line
     return line.rstrip()
 
 

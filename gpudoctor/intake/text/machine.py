@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
@@ -14,8 +14,8 @@ from gpudoctor.intake.described_system import named_os
 from gpudoctor.intake.described_torch import python_for
 from gpudoctor.intake.text.facts import Facts, NamedGpu, Said
 from gpudoctor.intake.text.gpus import assumed_gpu, identified
-from gpudoctor.intake.text.lines import Line
 from gpudoctor.intake.text.kernel_log import logged
+from gpudoctor.intake.text.lines import Line
 from gpudoctor.intake.text.ranking import contradictions, decided, decided_with
 from gpudoctor.intake.text.torch import is_rocm, pasted_torch, source, with_trial
 from gpudoctor.machine import (
@@ -23,14 +23,12 @@ from gpudoctor.machine import (
     Distribution,
     Gpu,
     ImportTrial,
-    Library,
     Machine,
     NvidiaApi,
     NvmlDevice,
     Os,
     PastedText,
     System,
-    Torch,
     absent,
     known,
     unknown,
@@ -47,7 +45,9 @@ _IMPORT_ERROR = re.compile(
 """An error that `import torch` ends with."""
 _ANY_DRIVER = "580"
 """Where it is unknown which driver the GPU needs."""
-_GRANTS_GPUS = re.compile(r"--gpus\b|--runtime[= ]nvidia|--privileged|--device[= ]\S*(?:nvidia|kfd|dri)|NVIDIA_VISIBLE_DEVICES|/dev/dxg")
+_GRANTS_GPUS = re.compile(
+    r"--gpus\b|--runtime[= ]nvidia|--privileged|--device[= ]\S*(?:nvidia|kfd|dri)|NVIDIA_VISIBLE_DEVICES|/dev/dxg"
+)
 
 
 def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> Machine:
@@ -66,7 +66,10 @@ def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> 
     if log.faults and machine.gpus:
         machine = with_logged_state(machine)
     machine = _with_errors(machine, facts)
-    return replace(machine, pasted=_pasted(machine, facts, unread, machines), assumed=_assumed(machine))
+    if foreign := _foreign(machine, facts):
+        named = Os(name={"windows": "Windows", "macos": "macOS"}[foreign])
+        machine = replace(machine, system=replace(machine.system, os=known(named, "text"), kernel=unknown(_SILENT)))
+    return replace(machine, pasted=_pasted(machine, facts, unread, machines, foreign), assumed=_assumed(machine))
 
 
 def _assumed(machine: Machine) -> tuple[str, ...]:
@@ -95,9 +98,7 @@ def _system(system: System, facts: Facts, matrix: Matrix) -> System:
         wsl = known(release, source(told)) if is_wsl_kernel(release) else absent(source(told), "no kernel of WSL")
         system = replace(system, kernel=known(release, source(told)), wsl=wsl)
     elif wsl_said := decided(facts, "system wsl"):
-        system = replace(
-            system, wsl=known("WSL2", source(wsl_said)), kernel=unknown(_SILENT, source(wsl_said))
-        )
+        system = replace(system, wsl=known("WSL2", source(wsl_said)), kernel=unknown(_SILENT, source(wsl_said)))
     if (os := decided(facts, "os")) and (name := re.match(r"[^(]{2,60}", os.value)):
         if "aarch64" in os.value and not platform:
             system = replace(system, arch=known("aarch64", source(os)))
@@ -105,9 +106,8 @@ def _system(system: System, facts: Facts, matrix: Matrix) -> System:
             system = replace(system, os=known(named_os(name[0].strip(), matrix), source(os)))
         except InputError:
             system = replace(system, os=known(Os(name=os.value[:80]), source(os)))
-    if libc := decided(facts, "libc"):
-        if found := re.match(r"glibc-(\d\.\d+)", libc.value):
-            system = replace(system, libc=known(f"glibc {found[1]}", source(libc)))
+    if (libc := decided(facts, "libc")) and (found := re.match(r"glibc-(\d\.\d+)", libc.value)):
+        system = replace(system, libc=known(f"glibc {found[1]}", source(libc)))
     if container := decided(facts, "container"):
         system = replace(system, container=known(container.value, source(container)))
     return system
@@ -210,7 +210,7 @@ def _with_device(gpu: Gpu, devices: dict[str, NvmlDevice]) -> Gpu:
 
 def _with_nodes(machine: Machine, facts: Facts) -> Machine:
     """Device nodes that a listing shows or misses, and a container that was started without GPUs."""
-    missing = {name: said for name, said in decided_with(facts, "no node ").items()}
+    missing = decided_with(facts, "no node ")
     where = next((source(said) for said in missing.values()), "")
     if any(name.startswith("/dev/kfd") for name in missing):
         machine = replace(machine, amd=replace(machine.amd, kfd=absent(where, "no such file")))
@@ -222,7 +222,11 @@ def _with_nodes(machine: Machine, facts: Facts) -> Machine:
         stack = replace(machine.nvidia, nodes=known(_without_gpus(machine.nvidia.nodes.value), source(command)))
         amd = machine.amd
         if machine.of_vendor("amd"):
-            amd = replace(amd, kfd=absent(source(command), "not given to the container"), render_nodes=known((), source(command)))
+            amd = replace(
+                amd,
+                kfd=absent(source(command), "not given to the container"),
+                render_nodes=known((), source(command)),
+            )
         machine = replace(machine, nvidia=stack, amd=amd)
     return machine
 
@@ -288,7 +292,11 @@ def _with_errors(machine: Machine, facts: Facts) -> Machine:
 
 
 def _pasted(
-    machine: Machine, facts: Facts, unread: tuple[str, ...], machines: tuple[str, ...]
+    machine: Machine,
+    facts: Facts,
+    unread: tuple[str, ...],
+    machines: tuple[str, ...],
+    foreign: Literal["", "windows", "macos"],
 ) -> PastedText:
     lines = {line.text: line.number for line in facts.errors}
     unsaid = []
@@ -307,15 +315,15 @@ def _pasted(
         contradictions=contradictions(facts),
         machines=machines,
         unread=unread,
-        foreign=_foreign(machine, facts),
+        foreign=foreign,
         works=works,
         error_lines=tuple(lines[text] for text in machine.errors),
     )
 
 
-def _foreign(machine: Machine, facts: Facts) -> str:
+def _foreign(machine: Machine, facts: Facts) -> Literal["", "windows", "macos"]:
     """Windows or macOS, unless the text shows a Linux."""
-    if machine.system.wsl.known or decided(facts, "platform") and machine.system.kernel.source != "assumed":
+    if machine.system.wsl.known or (decided(facts, "platform") and machine.system.kernel.source != "assumed"):
         return ""
     os = decided(facts, "os")
     if os and re.search(r"(?i)windows", os.value):

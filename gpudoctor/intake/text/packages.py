@@ -11,8 +11,12 @@ from gpudoctor.intake.text.lines import Line
 
 _NAME = r"[A-Za-z][A-Za-z0-9._-]{0,60}"
 _VERSION = r"\d[\w.+!-]{0,60}"
-_PINNED = re.compile(rf"\s{{0,8}}(?:\[(?P<from>pip3?|conda)\]\s{{1,4}})?(?P<name>{_NAME})(?:\[[\w,-]{{1,60}}\])?==(?P<version>{_VERSION})(?:\s|$|;|\\)")
-_COLUMNS = re.compile(rf"\s{{0,8}}(?P<conda>\[conda\]\s{{1,4}})?(?P<name>{_NAME})\s{{1,60}}(?P<version>{_VERSION})(?P<rest>(?:\s{{1,60}}\S{{1,200}}){{0,4}})\s{{0,80}}$")
+_PINNED = re.compile(
+    rf"\s{{0,8}}(?:\[(?P<from>pip3?|conda)\]\s{{1,4}})?(?P<name>{_NAME})(?:\[[\w,-]{{1,60}}\])?==(?P<version>{_VERSION})(?:\s|$|;|\\)"
+)
+_COLUMNS = re.compile(
+    rf"\s{{0,8}}(?P<conda>\[conda\]\s{{1,4}})?(?P<name>{_NAME})\s{{1,60}}(?P<version>{_VERSION})(?P<rest>(?:\s{{1,60}}\S{{1,200}}){{0,4}})\s{{0,80}}$"
+)
 _KNOWN = re.compile(
     r"(?:torch|pytorch|nvidia-|cuda-|triton|pytorch-triton|xformers|vllm|flash-attn|flash_attn|bitsandbytes|numpy|jax|tensorflow"
     r"|onnxruntime|cupy|deepspeed|transformers|accelerate|diffusers|peft|trl|unsloth|sglang|flashinfer|auto-gptq|autoawq|exllama"
@@ -20,9 +24,14 @@ _KNOWN = re.compile(
     re.IGNORECASE,
 )
 """What is worth knowing of a list; "0.26.3" beside any other word is no package."""
-_LIST_HEAD = re.compile(r"\s{0,4}(?:Package\s{1,60}Version|# packages in environment|#? ?Name\s{1,40}Version|-{3,60}\s-{3,60})")
+_LIST_HEAD = re.compile(
+    r"\s{0,4}(?:Package\s{1,60}Version|# packages in environment|#? ?Name\s{1,40}Version|-{3,60}\s-{3,60})"
+)
 _INSTALLED = re.compile(r"Successfully installed (?P<all>.{3,6000})")
-_REQUIREMENT_TOOL = re.compile(r"(?:^|[$#>]\s{0,3}|\bRUN\s|`|!)\s{0,3}(?:python\d?(?:\.\d+)? -m )?(?:uv |conda |mamba )?(?:pip3? )?(?:install|add)\b")
+_REQUIREMENT_TOOL = re.compile(
+    r"(?:^|[$#>]\s{0,3}|\bRUN\s|`|!)\s{0,3}(?:python\d?(?:\.\d+)? -m )?(?:uv |conda |mamba )?"
+    r"(?:pip3? )?(?:install|add)\b"
+)
 
 
 def read_packages(lines: Iterable[Line], facts: Facts) -> None:
@@ -53,7 +62,14 @@ def read_packages(lines: Iterable[Line], facts: Facts) -> None:
         rest = columns["rest"].split()
         if columns["name"].lower() in ("version", "python"):
             continue
-        _say(columns["name"], columns["version"], number, facts, conda=bool(columns["conda"]) or _is_conda(rest), build=" ".join(rest))
+        _say(
+            columns["name"],
+            columns["version"],
+            number,
+            facts,
+            conda=bool(columns["conda"]) or _is_conda(rest),
+            build=" ".join(rest),
+        )
 
 
 def _is_conda(rest: list[str]) -> bool:
@@ -64,14 +80,13 @@ def _say(name: str, version: str, number: int, facts: Facts, *, conda: bool = Fa
     name = normalised(name)
     if name == "python":
         return
-    if conda and "pypi" not in build:
-        if name in ("pytorch", "torch", "libtorch"):
-            facts.say("torch conda", version, number, "list")
-            if cuda := re.search(r"cuda_?(\d{1,2})[._]?(\d)", build):
-                facts.say("torch cuda", f"{cuda[1]}.{cuda[2]}", number, "list")
-            elif re.search(r"(?<![a-z])cpu", build):
-                facts.say("torch cuda", "None", number, "list")
-            return
+    if conda and "pypi" not in build and name in ("pytorch", "torch", "libtorch"):
+        facts.say("torch conda", version, number, "list")
+        if cuda := re.search(r"cuda_?(\d{1,2})[._]?(\d)", build):
+            facts.say("torch cuda", f"{cuda[1]}.{cuda[2]}", number, "list")
+        elif re.search(r"(?<![a-z])cpu", build):
+            facts.say("torch cuda", "None", number, "list")
+        return
     if name in ("torch", "pytorch"):
         facts.say("torch", version, number, "list")
     else:

@@ -1,7 +1,7 @@
 """Which statement of a text holds where several differ, and which of them contradict each other.
 
-The one place that ranks sources. A driver's tool knows the driver, a running program its own torch, a list of packages
-what is installed; a sentence counts where nothing else tells.
+The one place that ranks sources. A driver's tool knows the driver, a running program its own torch, a list of
+packages what is installed; a sentence counts where nothing else tells.
 """
 
 from __future__ import annotations
@@ -40,7 +40,12 @@ def decided_with(facts: Facts, prefix: str) -> dict[str, Said]:
 def contradictions(facts: Facts) -> tuple[str, ...]:
     """Statements that cannot hold of one machine at one time, in words."""
     found = []
-    for what, name in (("torch", "torch"), ("driver", "the NVIDIA driver"), ("python", "Python"), ("kernel", "the kernel")):
+    for what, name in (
+        ("torch", "torch"),
+        ("driver", "the NVIDIA driver"),
+        ("python", "Python"),
+        ("kernel", "the kernel"),
+    ):
         chosen = decided(facts, what)
         others = [one for one in facts.said if one.what == what and one.by != "prose"]
         different = [one for one in others if chosen and not _agree(what, chosen.value, one.value)]
@@ -79,7 +84,11 @@ def _once(listed: Iterable[NamedGpu]) -> Iterable[NamedGpu]:
     seen: dict[str, NamedGpu] = {}
     unnamed = [gpu for gpu in listed if gpu.block == listed[-1].block]
     for gpu in unnamed:
-        key = gpu.bdf or (f"{gpu.name} {gpu.line}" if gpu.by in ("tool", "report") and gpu.name else gpu.name or gpu.pci_id or gpu.arch)
+        key = gpu.bdf or (
+            f"{gpu.name} {gpu.line}"
+            if gpu.by in ("tool", "report") and gpu.name
+            else gpu.name or gpu.pci_id or gpu.arch
+        )
         if key not in seen:
             seen[key] = gpu
     return list(seen.values())

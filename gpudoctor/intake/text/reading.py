@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.intake.text.errors import read_errors, read_messages
 from gpudoctor.intake.text.facts import Facts
+from gpudoctor.intake.text.floods import telling_lines
 from gpudoctor.intake.text.kernel_log import read_kernel_log
 from gpudoctor.intake.text.key_values import read_key_values
 from gpudoctor.intake.text.lines import Line, plain_lines
@@ -36,16 +37,18 @@ def facts_of(lines: tuple[Line, ...], matrix: Matrix) -> Facts:
     from gpudoctor.probes.variables import NAMES
 
     facts = Facts()
+    read_vendor_tools(lines, facts)
+    lines = telling_lines(lines)
     read_kernel_log(lines, facts)
     logged = {line.number for line in facts.log}
     rest = tuple(line for line in lines if line.number not in logged)
-    read_vendor_tools(rest, facts)
     read_key_values(rest, facts)
     read_packages(rest, facts)
     read_messages(lines, facts)
     read_shell(rest, facts, NAMES | matrix.variables)
     two_lines_say(rest, facts)
     read_programs(rest, facts)
-    read_prose(rest, facts)
+    if not facts.gpus:
+        read_prose(rest, facts)
     read_errors(lines, facts, matrix)
     return facts

@@ -29,7 +29,9 @@ def several(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> tuple[tupl
     wrong = {line.number for line in facts.errors}
     judged = next((place for place, part in enumerate(parts) if any(line.number in wrong for line in part)), 0)
     told = [
-        f"{name} (lines {part[0].number} to {part[-1].number})" for name, part in zip(names, parts, strict=True) if part
+        f"{name} (lines {part[0].number} to {part[-1].number})"
+        for name, part in zip(names, parts, strict=True)
+        if part
     ]
     return parts[judged], (told[judged], *(one for one in told if one != told[judged]))
 
@@ -47,7 +49,9 @@ def _starts(facts: Facts, matrix: Matrix) -> tuple[list[int], list[str]]:
     known: list[set[tuple[str, str]]] = []
     for rows in sorted(listings.values()):
         gpus = {(vendor, arch) for _, vendor, arch, _ in rows}
-        same = [one for one in known if one & gpus or not {vendor for vendor, _ in one} & {vendor for vendor, _ in gpus}]
+        same = [
+            one for one in known if one & gpus or not {vendor for vendor, _ in one} & {vendor for vendor, _ in gpus}
+        ]
         if same:
             same[0].update(gpus)
             continue

@@ -1,4 +1,7 @@
-"""What people paste from a shell: variables, `docker run`, `ls -l` of device nodes, `uname`, `lspci`, Python prompts."""
+"""What people paste from a shell: variables, `docker run`, `ls -l` of device nodes, `uname`, `lspci`.
+
+And from a Python prompt.
+"""
 
 from __future__ import annotations
 
@@ -10,25 +13,58 @@ from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.machine import DeviceNode
 
-_VARIABLE = re.compile(r"(?<![\w$./\[-])(?P<name>[A-Z][A-Z0-9_]{3,60})(?:=| = |: )(?P<quote>['\"]?)(?P<value>[^\s'\"`,;)]{0,500}|(?<=['\"])[^'\"]{0,500}(?=['\"]))")
-_ENVIRON = re.compile(r"os\.environ\[['\"](?P<name>[A-Z][A-Z0-9_]{3,60})['\"]\]\s?=\s?['\"](?P<value>[^'\"]{0,300})['\"]")
+_VARIABLE = re.compile(
+    r"(?<![\w$./\[-])(?P<name>[A-Z][A-Z0-9_]{3,60})(?:=| = |: )(?P<quote>['\"]?)"
+    r"(?P<value>[^\s'\"`,;)]{0,500}|(?<=['\"])[^'\"]{0,500}(?=['\"]))"
+)
+_ENVIRON = re.compile(
+    r"os\.environ\[['\"](?P<name>[A-Z][A-Z0-9_]{3,60})['\"]\]\s?=\s?['\"](?P<value>[^'\"]{0,300})['\"]"
+)
 _ASKED = re.compile(r"(?:\$|>|#)?\s{0,3}echo \$\{?(?P<name>[A-Z][A-Z0-9_]{3,60})\}?\s*$")
-_ADVICE = re.compile(r"(?i)(?:for debugging consider|you can set|please set|try (?:setting|using)|consider|recommend|set(?:ting)? the env|e\.g\.|if you|instead of|should|could|will be|is set by|use `?export|run with|by adding|workaround|CUDA_LAUNCH_BLOCKING=1\.?$)")
+_ADVICE = re.compile(
+    r"(?i)(?:for debugging consider|you can set|please set|try (?:setting|using)|consider|recommend"
+    r"|set(?:ting)? the env|e\.g\.|if you|instead of|should|could|will be|is set by|use `?export"
+    r"|run with|by adding|workaround|CUDA_LAUNCH_BLOCKING=1\.?$)"
+)
 """Lines that propose a variable; nobody says that it is set."""
 
-_DOCKER = re.compile(r"(?:^|[\s$#`])(?:sudo )?(?P<engine>docker|podman|nerdctl)(?: container)? run\s(?P<rest>.{1,3000})")
-_IN_CONTAINER = re.compile(r"(?i)(?:^|\s)(?:inside|in|within|using) (?:a |the |my )?(?P<kind>docker|podman|kubernetes|k8s|apptainer|singularity|lxc)\b(?: container| image)?|root@[0-9a-f]{12}:")
-_NODE = re.compile(r"c(?P<mode>[rwxsStT-]{9})[+.@]?\s+\d{1,4}\s+(?P<owner>\S{1,40})\s+(?P<group>\S{1,40})\s+\d{1,4},\s*\d{1,4}\s.{5,40}?\s(?P<path>/dev/(?:nvidia[\w-]{0,40}|kfd|dri/\w{1,20}|dxg))\s*$")
-_NO_NODE = re.compile(r"(?:ls|stat|cannot access|cannot open|open)\b.{0,40}?['\"‘]?(?P<path>/dev/(?:nvidia[\w-]{0,30}|kfd|dri|dxg))['\"’]?:? No such file")
-_UNAME = re.compile(r"Linux (?:\S{1,80}|\(none\)) (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}) #\d.{0,120}?(?P<arch>x86_64|aarch64)")
-_RELEASE = re.compile(r"(?<![\w./])(?P<kernel>\d\.\d{1,2}\.\d{1,3}(?:\.\d{1,3})?-[\w.+-]{0,50}(?:generic|microsoft|WSL2|amd64|arch|fc\d\d|el\d|lowlatency|azure|aws|gcp|oem|pve|tegra|zen|cachyos|default)[\w.+-]{0,40})")
-_LSPCI = re.compile(r"(?P<bdf>(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+(?:VGA compatible controller|3D controller|Display controller|Processing accelerators)(?: \[0?[\da-f]{3,4}\])?: (?P<name>.{3,200})")
+_DOCKER = re.compile(
+    r"(?:^|[\s$#`])(?:sudo )?(?P<engine>docker|podman|nerdctl)(?: container)? run\s(?P<rest>.{1,3000})"
+)
+_IN_CONTAINER = re.compile(
+    r"(?i)(?:^|\s)(?:inside|in|within|using) (?:a |the |my )?(?P<kind>docker|podman|kubernetes|k8s"
+    r"|apptainer|singularity|lxc)\b(?: container| image)?|root@[0-9a-f]{12}:"
+)
+_CONTAINER_SIGNS = re.compile(r"(?i)docker|root@|podman|kubernetes|k8s|apptainer|singularity|lxc")
+_NODE = re.compile(
+    r"c(?P<mode>[rwxsStT-]{9})[+.@]?\s+\d{1,4}\s+(?P<owner>\S{1,40})\s+(?P<group>\S{1,40})\s+\d{1,4},\s*\d{1,4}\s.{5,40}?\s(?P<path>/dev/(?:nvidia[\w-]{0,40}|kfd|dri/\w{1,20}|dxg))\s*$"
+)
+_NO_NODE = re.compile(
+    r"(?:ls|stat|cannot access|cannot open|open)\b.{0,40}?['\"\u2018]?(?P<path>/dev/(?:nvidia[\w-]{0,30}"
+    r"|kfd|dri|dxg))['\"\u2019]?:? No such file"
+)
+_UNAME = re.compile(
+    r"Linux (?:\S{1,80}|\(none\)) (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}) #\d.{0,120}?(?P<arch>x86_64|aarch64)"
+)
+_RELEASE = re.compile(
+    r"(?<![\w./])(?P<kernel>\d\.\d{1,2}\.\d{1,3}(?:\.\d{1,3})?-[\w.+-]{0,50}(?:generic|microsoft|WSL2|amd64|arch|fc\d\d|el\d|lowlatency|azure|aws|gcp|oem|pve|tegra|zen|cachyos|default)[\w.+-]{0,40})"
+)
+_LSPCI = re.compile(
+    r"(?P<bdf>(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+(?:VGA compatible controller"
+    r"|3D controller|Display controller|Processing accelerators)(?: \[0?[\da-f]{3,4}\])?: "
+    r"(?P<name>.{3,200})"
+)
 _LSPCI_DRIVER = re.compile(r"\s{1,16}Kernel driver in use: (?P<driver>[\w-]{2,30})")
 _PCI_ID = re.compile(r"\[(?P<id>(?:10de|1002):[0-9a-fA-F]{4})\]")
 
 _PROMPT = re.compile(r"\s{0,4}(?:>>>|In ?\[\d{0,4}\]:)\s?(?P<code>.{3,300})")
-_PRINTED = re.compile(r"\s{0,6}(?:print\()?['\"]?(?P<name>torch\.(?:__version__|version\.cuda|version\.hip|cuda\.is_available\(\)|cuda\.device_count\(\)|cuda\.get_device_name\(\w{0,12}\)|cuda\.get_arch_list\(\)|cuda\.get_device_capability\(\w{0,12}\)|backends\.cudnn\.version\(\)))['\"]?\)?\s?(?:[:=]{1,2}|->|returns|gives|is|→|,|#)\s{0,3}(?P<value>.{1,400})")
-_SAID_AVAILABLE = re.compile(r"(?i)(?:torch\.)?cuda\.is_available(?:\(\))?[`'\" ]{0,3}(?:returns?|is|gives|:|=|->|→|shows|says|==)[`'\" ]{0,3}\s?(?P<value>true|false)\b|^\s*(?:cuda|gpu) available[?:]{0,2}\s*$")
+_PRINTED = re.compile(
+    r"\s{0,6}(?:print\()?['\"]?(?P<name>torch\.(?:__version__|version\.cuda|version\.hip|cuda\.is_available\(\)|cuda\.device_count\(\)|cuda\.get_device_name\(\w{0,12}\)|cuda\.get_arch_list\(\)|cuda\.get_device_capability\(\w{0,12}\)|backends\.cudnn\.version\(\)))['\"]?\)?\s?(?:[:=]{1,2}|->|returns|gives|is|→|,|#)\s{0,3}(?P<value>.{1,400})"
+)
+_SAID_AVAILABLE = re.compile(
+    r"(?i)(?:torch\.)?cuda\.is_available(?:\(\))?[`'\" ]{0,3}(?:returns?|is|gives|:|=|->|→|shows|says"
+    r"|==)[`'\" ]{0,3}\s?(?P<value>true|false)\b|^\s*(?:cuda|gpu) available[?:]{0,2}\s*$"
+)
 
 
 def read_shell(lines: tuple[Line, ...], facts: Facts, variables: Collection[str]) -> None:
@@ -60,15 +96,20 @@ def _variables(number: int, text: str, facts: Facts, variables: Collection[str])
             if found["name"] in variables and found["value"]:
                 facts.say(f"variable {found['name']}", found["value"], number, "program")
         return
-    if _ADVICE.search(text):
+    found_here = [found for found in _VARIABLE.finditer(text[:2000]) if found["name"] in variables]
+    if not found_here or _ADVICE.search(text):
         return
-    for found in _VARIABLE.finditer(text[:2000]):
+    for found in found_here:
         name, value = found["name"], found["value"].strip("'\"")
-        if name not in variables or value.startswith(("$", "<")) or "..." in value[:4]:
+        if value.startswith(("$", "<")) or "..." in value[:4]:
             continue
         if ": " in found[0] and not re.match(r"\s{0,12}(?:- )?[A-Z]", text):
             continue
         facts.say_even_empty(f"variable {name}", value, number, "shell")
+
+
+def _may_list(text: str) -> bool:
+    return "controller" in text or "accelerators" in text
 
 
 def _nodes(number: int, text: str, facts: Facts) -> None:
@@ -83,18 +124,17 @@ def _nodes(number: int, text: str, facts: Facts) -> None:
 
 
 def _system(number: int, text: str, facts: Facts) -> None:
-    if uname := _UNAME.search(text):
+    if "Linux " in text and (uname := _UNAME.search(text)):
         facts.say("kernel", uname["kernel"], number, "tool")
         facts.say("arch", uname["arch"], number, "tool")
-    elif release := _RELEASE.search(text):
+    elif "-" in text and (release := _RELEASE.search(text)):
         facts.say("kernel", release["kernel"].rstrip("."), number, "prose")
-    if docker := _DOCKER.search(text):
+    if " run " in text and (docker := _DOCKER.search(text)):
         facts.say("container", docker["engine"], number, "shell")
         facts.say("container command", docker["rest"], number, "shell")
-    elif "docker" in text or "root@" in text or "container" in text.lower():
-        if inside := _IN_CONTAINER.search(text):
-            facts.say("container", (inside["kind"] or "docker").lower().replace("k8s", "kubernetes"), number, "prose")
-    if listed := _LSPCI.search(text):
+    elif _CONTAINER_SIGNS.search(text) and (inside := _IN_CONTAINER.search(text)):
+        facts.say("container", (inside["kind"] or "docker").lower().replace("k8s", "kubernetes"), number, "prose")
+    if _may_list(text) and (listed := _LSPCI.search(text)):
         name, vendor = listed["name"], listed["name"].lower()
         if "nvidia" in vendor or "amd" in vendor or "ati" in vendor:
             pci = _PCI_ID.search(name)
@@ -107,7 +147,7 @@ def _pci_drivers(lines: Iterable[Line], facts: Facts) -> None:
     """The kernel driver that `lspci -k` names below a GPU."""
     bdf = ""
     for number, text in lines:
-        if listed := _LSPCI.search(text):
+        if _may_list(text) and (listed := _LSPCI.search(text)):
             bdf = listed["bdf"] if listed["bdf"].count(":") == 2 else f"0000:{listed['bdf']}"
         elif bdf and (driver := _LSPCI_DRIVER.match(text)):
             facts.say(f"bound {bdf}", driver["driver"], number, "tool")
@@ -135,12 +175,15 @@ def _python(number: int, text: str, following: Line | None, facts: Facts) -> Non
 
 
 _CALLED = re.compile(
-    r"[-`*\s]{0,4}(?:import torch[;,\s]{1,3})?(?:print\(|python3? -c ['\"].{0,60}print\()?(?P<name>torch\.(?:__version__|version\.cuda|version\.hip|cuda\.(?:is_available|device_count"
-    r"|get_device_name|get_arch_list)))(?:\([^)]{0,20}\))?\)?['\"`]{0,3}\s?(?:returns?|gives|output|prints|:|is|=|->){0,2}\s?:?`?"
+    r"[-`*\s]{0,4}(?:import torch[;,\s]{1,3})?(?:print\(|python3? -c ['\"].{0,60}print\()?"
+    r"(?P<name>torch\.(?:__version__|version\.cuda|version\.hip|cuda\.(?:is_available|device_count"
+    r"|get_device_name|get_arch_list)))(?:\([^)]{0,20}\))?\)?['\"`]{0,3}\s?(?:returns?|gives|output"
+    r"|prints|:|is|=|->){0,2}\s?:?`?"
 )
 """A call without prompt; its answer stands on the next line."""
 _ANSWERS = (
-    "torch.cuda.is_available", "torch.__version__", "torch.version.cuda", "torch.version.hip", "torch.cuda.device_count",
+    "torch.cuda.is_available", "torch.__version__", "torch.version.cuda", "torch.version.hip",
+    "torch.cuda.device_count",
     "torch.cuda.get_device_name", "torch.cuda.get_arch_list", "torch.cuda.get_device_capability",
 )  # fmt: skip
 
@@ -157,7 +200,9 @@ def _answer(name: str, value: str, number: int, facts: Facts) -> None:
         facts.say("available", said[1], number, "program")
     elif name == "torch.cuda.get_device_name" and 3 < len(value) < 80 and "Error" not in value:
         facts.gpus.append(NamedGpu(number, "program", name=value))
-    elif name == "torch.cuda.get_arch_list" and (archs := re.findall(r"(?:sm|compute)_\d{2,3}[af]?|gfx[0-9a-f]{3,4}", value)):
+    elif name == "torch.cuda.get_arch_list" and (
+        archs := re.findall(r"(?:sm|compute)_\d{2,3}[af]?|gfx[0-9a-f]{3,4}", value)
+    ):
         facts.say("archs", " ".join(archs), number, "program")
     elif name == "torch.cuda.device_count" and (count := re.match(r"\d{1,2}\b", value)):
         facts.say("available", str(int(count[0]) > 0), number, "program")

@@ -61,7 +61,9 @@ def _torch(
         pypi = matrix.pypi_build(public, machine.system.platform)
         origin: TorchOrigin = "conda" if conda else "pypi" if build == pypi else "unknown"
         return _plain(public, origin, build, cuda, hip, source(said)), ()
-    if not local_version(text) and (facts_foreign(facts) or re.search(r"[a-z]", public_version(text).replace("post", ""))):
+    if not local_version(text) and (
+        facts_foreign(facts) or re.search(r"[a-z]", public_version(text).replace("post", ""))
+    ):
         return replace(_plain(text, "unknown", None, cuda, hip, source(said)), has_cuda_libraries=None), ()
     try:
         torch, assumed = torch_of(text, machine, matrix)
@@ -69,10 +71,9 @@ def _torch(
             assumed = (*assumed, f"+{torch.build} build of torch {text}")
         torch = replace(torch, source=source(said))
     except InputError:
-        build = local_version(text).partition(".")[0] or None
-        cuda = cuda or (cuda_of(build) if build else None)
-        torch, assumed = _plain(text, "unknown", build, cuda, hip, source(said)), ()
-        return replace(torch, has_cuda_libraries=None if build is None and not cuda else torch.has_cuda_libraries), assumed
+        local = local_version(text).partition(".")[0]
+        torch = _plain(text, "unknown", local or None, cuda or cuda_of(local), hip, source(said))
+        return torch if local or cuda else replace(torch, has_cuda_libraries=None), ()
     if torch.origin == "source" and _is_for_cpu(facts):
         torch = replace(torch, cuda=None, build="cpu", has_cuda_libraries=False)
         assumed = ()
@@ -153,5 +154,7 @@ def with_trial(torch: Torch, said: Said | None, gpus: int) -> Torch:
     if said is None:
         return torch
     count = max(gpus, 1) if said.value == "True" else 0
-    trial = ImportTrial(ok=True, version=torch.version, cuda=torch.cuda or "", hip=torch.hip or "", device_count=count)
+    trial = ImportTrial(
+        ok=True, version=torch.version, cuda=torch.cuda or "", hip=torch.hip or "", device_count=count
+    )
     return replace(torch, trial=known(trial, source(said)))

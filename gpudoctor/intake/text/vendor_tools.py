@@ -15,17 +15,30 @@ from gpudoctor.probes.amd_smi import parse_smi as parse_amd_smi
 from gpudoctor.probes.nvidia_smi import parse_smi
 
 _SMI_HEAD = re.compile(r"\|? ?NVIDIA-SMI [\d.]+|\s*=+NVSMI LOG=+|<nvidia_smi_log|GPU \d{1,2}: .{2,80} \(UUID: GPU-")
-_SMI_LINE = re.compile(r"\s*[|+]|\s*$|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|GPU [0-9A-F]|\s{2,}|.{2,60} : |<|\s*\||Unable to determine|GPU \d{1,3}: ")
-_FAILED = re.compile(
-    r"Failed to initialize NVML|NVIDIA-SMI (?:has failed|couldn.t)|No devices were found|Unable to determine the device handle"
-    r"|GPU is lost|GPU access blocked by the operating system"
+_SMI_LINE = re.compile(
+    r"\s*[|+]|\s*$|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|GPU [0-9A-F]|\s{2,}|.{2,60} : |<"
+    r"|\s*\||Unable to determine|GPU \d{1,3}: "
 )
-_CUT_ROW = re.compile(r"\|\s{1,4}(?P<index>\d{1,2})\s{1,3}(?P<name>[A-Z][\w .()/-]{3,40}?)(?:\s{2,}|\.\.\.|\s(?:On|Off|N/A)\b|\s*[|]|\s*$)")
+_FAILED = re.compile(
+    r"Failed to initialize NVML|NVIDIA-SMI (?:has failed|couldn.t)|No devices were found"
+    r"|Unable to determine the device handle"
+    r"|GPU is lost|GPU access blo"
+    r"cked by the operating system"
+)
+_CUT_ROW = re.compile(
+    r"\|\s{1,4}(?P<index>\d{1,2})\s{1,3}(?P<name>[A-Z][\w .()/-]{3,40}?)(?:\s{2,}|\.\.\.|\s(?:On|Off"
+    r"|N/A)\b|\s*[|]|\s*$)"
+)
 _LAST_LINE_LIMIT = 40_000
 """Lines of one output that are read: an -q of sixteen GPUs has some 4,000."""
 
-_ROCMINFO_HEAD = re.compile(r"\s*(?:ROCk module (?:is|version)|HSA System Attributes|Agent \d+\s*$)|.*hsa api call failure|ROCR: unsupported|Unable to open /dev/kfd")
-_AMD_SMI_HEAD = re.compile(r"=+ ?ROCm System Management|=+ ?ROCm Info|={3,} Concise Info|GPU\[\d+\]\s|GPU: \d+$|\| AMD-SMI")
+_ROCMINFO_HEAD = re.compile(
+    r"\s*(?:ROCk module (?:is|version)|HSA System Attributes|Agent \d+\s*$)|hsa api call failure"
+    r"|ROCR: unsupported|Unable to open /dev/kfd"
+)
+_AMD_SMI_HEAD = re.compile(
+    r"=+ ?ROCm System Management|=+ ?ROCm Info|={3,} Concise Info|GPU\[\d+\]\s|GPU: \d+$|\| AMD-SMI"
+)
 
 
 def read_vendor_tools(lines: tuple[Line, ...], facts: Facts) -> None:
@@ -52,13 +65,18 @@ def _nvidia_smi(lines: tuple[Line, ...], facts: Facts) -> None:
             answer = replace(answer, devices=None)
         answers.append((answer, number))
         _note_answer(answer, block, len(answers), facts)
-    failure = next((line for line in lines if _FAILED.search(line.text)), None)
+    failure = next((line for line in lines if _may_fail(line.text) and _FAILED.search(line.text)), None)
     if failure is not None and not (answers and answers[-1][1] > failure.number):
         answer = parse_smi(failure.text)
         if answer is not None and (answer.status or answer.devices):
             answers.append((answer, failure.number))
     if answers:
         facts.smi = answers[-1]
+
+
+def _may_fail(text: str) -> bool:
+    """Whether it can be a failure of nvidia-smi: cheaper than to look for each."""
+    return "NVML" in text or "NVIDIA-SMI" in text or "devices" in text or "GPU" in text
 
 
 def _note_answer(answer: NvidiaApi, block: tuple[Line, ...], place: int, facts: Facts) -> None:
@@ -76,10 +94,10 @@ def _note_answer(answer: NvidiaApi, block: tuple[Line, ...], place: int, facts: 
             )
         )  # fmt: skip
     if not answer.devices:
-        for line in block:  # a table that was cut off
-            if row := _CUT_ROW.match(line.text):
+        for cut in block:  # a table that was cut off
+            if row := _CUT_ROW.match(cut.text):
                 facts.gpus.append(
-                    NamedGpu(line.number, "tool", name=row["name"].strip(), index=int(row["index"]), block=place)
+                    NamedGpu(cut.number, "tool", name=row["name"].strip(), index=int(row["index"]), block=place)
                 )
 
 
@@ -98,7 +116,9 @@ def _rocminfo(lines: tuple[Line, ...], facts: Facts) -> None:
     if answer.status == 0:  # what a failure means, its message tells more exactly
         facts.hsa = (answer, block[0].number)
     for agent in answer.agents:
-        gfx = next((part for part in (*agent.isa, agent.name) if part.startswith("gfx") and "generic" not in part), "")
+        gfx = next(
+            (part for part in (*agent.isa, agent.name) if part.startswith("gfx") and "generic" not in part), ""
+        )
         if agent.kind != "gpu" or not gfx:
             continue
         line = next((one.number for one in block if gfx.partition(":")[0] in one.text), block[0].number)
