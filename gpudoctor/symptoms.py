@@ -16,6 +16,8 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.pasted_text import as_the_text_allows
 
 _SEVERITIES = ("error", "warning", "note")
+_ALTERNATIVES = 2
+"""Causes that are told beside the likeliest one."""
 _OWN: tuple[Layer, ...] = ("smoke", "gpudoctor")
 """Questions about the smoke kernels, and about gpudoctor itself: no kernel answers them."""
 
@@ -79,7 +81,24 @@ def join_symptoms(findings: Iterable[Finding], situation: Situation) -> list[Fin
             causes.append(symptom)
         else:
             causes[place] = _joined(causes[place], symptom)
-    return [as_the_text_allows(_unless_refuted(finding, situation), situation) for finding in causes]
+    told = (_unless_refuted(finding, situation) for finding in (*causes, *_alternatives(causes)))
+    return [as_the_text_allows(finding, situation) for finding in told]
+
+
+def _alternatives(findings: list[Finding]) -> list[Finding]:
+    """The next likely causes of what was seen, where nothing decides which one it is."""
+    named = {finding.slug for finding in findings}
+    notes: dict[str, Finding] = {}
+    for finding in findings:
+        others = [slug for slug in finding.possible_causes if slug != finding.slug][:_ALTERNATIVES]
+        for slug in others if finding.ranked else ():
+            text = f"It may also be {slug} (`gpudoctor explain {slug}`)."
+            note = Finding(
+                severity="note", message=text, saw=finding.saw, subject=finding.subject, confidence="possible"
+            )
+            if slug not in named:
+                notes.setdefault(slug, replace(note, id=finding.id, slug=slug, layer=finding.layer))
+    return list(notes.values())
 
 
 def name_causes(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

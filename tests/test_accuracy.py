@@ -1,4 +1,4 @@
-"""The accuracy benchmark: which cases are kept apart, how answers are scored, and what is printed of the kept ones."""
+"""The accuracy benchmark: which cases are kept apart, how answers are scored, and what is printed of those."""
 
 from __future__ import annotations
 
