@@ -76,7 +76,7 @@ def read_errors(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
             facts.errors.append(line)
     if not facts.errors:
         unknown = [line for line in lines if _EXCEPTION.match(line.text) and _ABOUT_GPUS.search(line.text)]
-        facts.errors.extend(unknown[-1:])
+        facts.unexplained.extend(unknown[-1:])
 
 
 def _known_messages(lines: tuple[Line, ...], matrix: Matrix) -> Iterable[Line]:

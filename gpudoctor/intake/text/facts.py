@@ -45,6 +45,9 @@ class Facts(Struct):
     said: list[Said] = field(default_factory=list)
     gpus: list[NamedGpu] = field(default_factory=list)
     errors: list[Line] = field(default_factory=list)
+    """Lines of which the matrix knows the cause."""
+    unexplained: list[Line] = field(default_factory=list)
+    """The last exception that is about GPUs, where it knows none."""
     log: list[Line] = field(default_factory=list)
     """Lines of a kernel log."""
     nodes: list[DeviceNode] = field(default_factory=list)

@@ -24,7 +24,7 @@ _SYSLOG = re.compile(
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16} [\w.-]+ kernel: "
 )
 _BARE = re.compile(
-    r"\s{0,8}(?:NVRM: |nvidia(?:-\w+)? [0-9a-f]{4}:|amdgpu [0-9a-f]{4}:|kfd kfd: |amdgpu: |\[drm"
+    r"\s{0,24}(?:NVRM: |nvidia(?:-\w+)? [0-9a-f]{4}:|amdgpu [0-9a-f]{4}:|kfd kfd: |amdgpu: |\[drm"
     r"|nvidia: |nouveau |NVRM\()"
 )
 """Of a line without stamp: what only a GPU's kernel driver begins with."""

@@ -273,6 +273,7 @@ def _with_errors(machine: Machine, facts: Facts) -> Machine:
     available, environment = decided(facts, "available"), machine.environment.value
     if available and available.value == "False" and machine.torch is None and not facts.errors:
         facts.errors.append(Line(available.line, "torch.cuda.is_available() is False"))
+    facts.errors = facts.errors or facts.unexplained
     environment, torch = machine.environment.value, machine.torch
     faults = machine.kernel_log.value.faults if machine.kernel_log.value else ()
     told = {line.number for line in facts.log if any(fault.line in line.text for fault in faults)}
@@ -298,7 +299,7 @@ def _pasted(
     machines: tuple[str, ...],
     foreign: Literal["", "windows", "macos"],
 ) -> PastedText:
-    lines = {line.text: line.number for line in facts.errors}
+    lines = {line.text.strip(): line.number for line in facts.errors}
     unsaid = []
     if not machine.gpus:
         unsaid.append("GPU")
@@ -317,7 +318,7 @@ def _pasted(
         unread=unread,
         foreign=foreign,
         works=works,
-        error_lines=tuple(lines[text] for text in machine.errors),
+        error_lines=tuple(lines[text.strip()] for text in machine.errors),
     )
 
 

@@ -67,6 +67,8 @@ def read_programs(lines: Iterable[Line], facts: Facts) -> None:
     """Facts in the start-up lines of programs."""
     unseen = list(_SYSTEMS)
     for number, text in lines:
+        if "Torch is not able to use GPU" in text:  # the start of the Stable Diffusion web UIs
+            facts.say("available", "False", number, "program")
         for row in unseen:
             if any(sign in text for sign in row[2]) and row[1].search(text):
                 facts.say(f"system {row[0]}", text.strip()[:200], number, "prose")
