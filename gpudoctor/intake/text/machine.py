@@ -186,7 +186,8 @@ def _with_answers(machine: Machine, facts: Facts) -> Machine:
     """What the drivers' tools answered, in the place of what was assumed."""
     if facts.smi is not None:
         answer, line = facts.smi
-        machine = _with_smi(machine, answer, f"text, line {line}")
+        if not (answer.status and facts.errors):  # its message tells more exactly what a failure means
+            machine = _with_smi(machine, answer, f"text, line {line}")
     if facts.hsa is not None:
         answer_hsa, line = facts.hsa
         machine = replace(machine, amd=replace(machine.amd, hsa=known(answer_hsa, f"text, line {line}")))
