@@ -266,6 +266,19 @@ def test_a_text_from_windows_is_read_and_gets_no_steps_for_linux() -> None:
     assert any("InstallDriver" in str(fix) for fix in linux.findings[0].fixes)
 
 
+def test_a_listing_of_nodes_without_nvidia_uvm_misses_it_in_a_container() -> None:
+    listing = "".join(
+        f"crw-rw-rw- 1 root root 195, {minor} Nov  6 10:00 /dev/{name}\n"
+        for minor, name in ((0, "nvidia0"), (255, "nvidiactl"))
+    )
+    text = (
+        f"root@0123456789ab:/# ls -l /dev/nvidia*\n{listing}{SMI}RuntimeError: CUDA unknown error - this may be due\n"
+    )
+    assert problems(text)[0] == "nvidia-uvm-missing"
+    whole = listing + "crw-rw-rw- 1 root root 511, 0 Nov  6 10:00 /dev/nvidia-uvm\n"
+    assert "nvidia-uvm-missing" not in problems(whole + SMI)
+
+
 def test_the_variable_of_a_text_that_sees_no_gpu_is_judged() -> None:
     assert machine(SHELL).variables == {"CUDA_VISIBLE_DEVICES": "7"}
     assert "error" in {finding.severity for finding in judgement(SHELL).findings}

@@ -5,6 +5,7 @@ Its content tells which it is.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from gpudoctor.host import InputError
@@ -23,6 +24,8 @@ _ARCHIVES = (b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
 def read_machine(path: str, matrix: Matrix) -> tuple[Machine, SubjectKind]:
     """The machine, and what kind of document it is from; "-" is stdin. Raises InputError."""
     name = "stdin" if path == "-" else path
+    if os.path.isdir(path):
+        raise InputError(f"{path}: a folder; `gpudoctor check --root {path}` reads a sosreport or a recorded machine")
     content = read_content(STDIN if path == "-" else path)
     if is_document(content):
         return machine_of_document(name, content), "snapshot"

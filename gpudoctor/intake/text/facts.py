@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from gpudoctor.intake.text.lines import Line
-from gpudoctor.machine import DeviceNode, HsaApi, NvidiaApi, SmiGpu
+from gpudoctor.machine import HsaApi, NvidiaApi, SmiGpu
 
 By = Literal["tool", "program", "report", "list", "shell", "prose"]
 """Who says it: a driver's tool, a running program about itself, a report such as collect_env's, a list of packages, a
@@ -50,7 +50,6 @@ class Facts(Struct):
     """The last exception that is about GPUs, where it knows none."""
     log: list[Line] = field(default_factory=list)
     """Lines of a kernel log."""
-    nodes: list[DeviceNode] = field(default_factory=list)
     smi: tuple[NvidiaApi, int] | None = None
     hsa: tuple[HsaApi, int] | None = None
     amd_smi: tuple[tuple[SmiGpu, ...], int] | None = None

@@ -215,6 +215,10 @@ def _with_nodes(machine: Machine, facts: Facts) -> Machine:
     where = next((source(said) for said in missing.values()), "")
     if any(name.startswith("/dev/kfd") for name in missing):
         machine = replace(machine, amd=replace(machine.amd, kfd=absent(where, "no such file")))
+    listed = {name: said for name, said in decided_with(facts, "node ").items() if name.startswith("/dev/nvidia")}
+    if listed and "/dev/nvidia-uvm" not in listed:  # of `ls -l /dev/nvidia*`, which lists all
+        missing = {**missing, "/dev/nvidia-uvm": next(iter(listed.values()))}
+        where = where or source(missing["/dev/nvidia-uvm"])
     if "/dev/nvidia-uvm" in missing:
         nodes = tuple(node for node in machine.nvidia.nodes.value or () if "uvm" not in node.path)
         machine = replace(machine, nvidia=replace(machine.nvidia, nodes=known(nodes, where)))

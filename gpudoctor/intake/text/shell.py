@@ -11,7 +11,6 @@ from itertools import pairwise
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.lines import Line
-from gpudoctor.machine import DeviceNode
 
 _VARIABLE = re.compile(
     r"(?<![\w$./\[-])(?P<name>[A-Z][A-Z0-9_]{3,60})(?:=| = |: )(?P<quote>['\"]?)"
@@ -116,8 +115,6 @@ def _nodes(number: int, text: str, facts: Facts) -> None:
     if "/dev/" not in text:
         return
     if node := _NODE.match(text.strip()):
-        mode = sum(1 << (8 - bit) for bit, flag in enumerate(node["mode"]) if flag != "-")
-        facts.nodes.append(DeviceNode(path=node["path"], mode=mode))
         facts.say(f"node {node['path']}", f"{node['owner']}:{node['group']} {node['mode']}", number, "shell")
     elif missing := _NO_NODE.search(text):
         facts.say(f"no node {missing['path']}", "ENOENT", number, "shell")
