@@ -109,7 +109,9 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
     meaning: str
     slug: str
     also: tuple[str, ...] = ()
-    """Slugs of other causes that print this text: the facts decide which of them is the cause."""
+    """Slugs of other causes that print this text, likeliest first: the facts decide which of them is the cause."""
+    ask: str = ""
+    """A question or a command whose answer decides between the causes."""
     stops: bool = False
     """With this cause nothing on the GPU computes."""
     about: Literal["gpu", "environment"] = "gpu"
@@ -120,8 +122,8 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
     workaround: str
     variables: dict[str, str] = {}
     """Variables of the workaround, if it is one."""
-    needle: str = ""
-    """Text that every match holds; computed when the YAML is read, nobody writes it."""
+    needles: tuple[str, ...] = ()
+    """Every match holds one of these texts; computed when the YAML is read, nobody writes it."""
     example: str
     """A real text that the pattern matches (checked at load)."""
     counterexamples: tuple[str, ...] = ()
