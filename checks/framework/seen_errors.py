@@ -80,7 +80,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
         "fixes": () if harmless else (_FIND_THE_LIBRARY,) if elsewhere else fixes(situation, fault),
         "refs": tuple(ref.strip() for ref in row.source.split(";")),
         "possible_causes": causes,
-        "ranked": open_,
+        "ranked": open_ or not situation.machine.gpus,
         "slug": causes[0] if open_ else "" if elsewhere or row.slug == CRASH else row.slug,
     }
     if gpus:

@@ -16,8 +16,8 @@ from gpudoctor.matrix.rows import ErrorPattern, LogPattern, Tables, XidMeaning
 Vendor = Literal["nvidia", "amd"]
 _TEXT, _LINE = 1 << 16, 2000
 """Only this much of a text is read, at its end, where the last messages are; and of a line, at its beginning."""
-_NO_CAUSE = "smoke-crash"
-"""The slug of a row whose text names no cause by itself."""
+_NO_CAUSE = ("smoke-crash", "harmless")
+"""Slugs of rows whose text names no cause by itself."""
 _WHOLE = 1 << 20
 """Where all messages are asked for, this much, at the beginning."""
 _FEWEST, _MOST = 8, 3
@@ -53,8 +53,7 @@ class Message(Struct, frozen=True):
         """Slugs, likeliest first. None: the message is harmless, or about the program."""
         if isinstance(self.row, LogPattern):
             return tuple(slug for slug in (self.xid.slug if self.xid else self.row.slug,) if slug)
-        harmless = self.row.severity == "note" and not self.row.also
-        return () if harmless else tuple(slug for slug in (self.row.slug, *self.row.also) if slug != _NO_CAUSE)
+        return tuple(slug for slug in (self.row.slug, *self.row.also) if slug not in _NO_CAUSE)
 
     @property
     def ask(self) -> str:
@@ -78,7 +77,7 @@ class ErrorQuestions:
 
     def cause_seen(self, text: str, vendor: Vendor | None) -> ErrorPattern | None:
         """As `cause_of`, for a message that a person saw: where the GPU's vendor is unknown, the text may name it."""
-        return self._first(text, ("any", vendor) if vendor else _vendors(text))
+        return self._first(text, ("any", vendor) if vendor else _vendors(text), seen=True)
 
     def messages_in(self, text: str) -> tuple[Message, ...]:
         """Every known message of a text once, in the order of the text. A line that does not say whose GPU it is
@@ -87,7 +86,7 @@ class ErrorQuestions:
         lines = [line[:_LINE] for line in text.splitlines()]
         vendors = _vendors(text)
         first: dict[tuple[int, str], ErrorPattern] = {}
-        for row, number in self._matches(text, lines, vendors):
+        for row, number in self._matches(text, lines, vendors, seen=True):
             for vendor in ("nvidia", "amd") if row.vendor == "any" else (row.vendor,):
                 first.setdefault((number, vendor), row)
         messages: dict[str, Message] = {}
@@ -131,18 +130,18 @@ class ErrorQuestions:
         rows = [row for row in self.tables.error_patterns if row.stops]
         return frozenset(slug for row in rows for slug in (row.slug, *row.also))
 
-    def _first(self, text: str, vendors: Collection[str | None]) -> ErrorPattern | None:
+    def _first(self, text: str, vendors: Collection[str | None], *, seen: bool = False) -> ErrorPattern | None:
         text = text[-_TEXT:]
         lines = [line[:_LINE] for line in text.splitlines()]
-        return next((row for row, _ in self._matches(text, lines, vendors)), None)
+        return next((row for row, _ in self._matches(text, lines, vendors, seen=seen)), None)
 
     def _matches(
-        self, text: str, lines: list[str], vendors: Collection[str | None]
+        self, text: str, lines: list[str], vendors: Collection[str | None], *, seen: bool
     ) -> Iterator[tuple[ErrorPattern, int]]:
-        """Rows and the lines that they match, row by row."""
+        """Rows and the lines that they match, row by row; `seen`: a person saw the text."""
         starts = list(accumulate(map(len, text.splitlines(keepends=True)), initial=0))
         for row in self.tables.error_patterns:
-            if row.vendor not in vendors:
+            if row.vendor not in vendors or (seen and row.of_import):
                 continue
             numbers = {number for needle in row.needles for number in _lines_with(needle, text, starts)}
             if numbers:
