@@ -381,6 +381,11 @@ def test_remains_without_record_are_removed_first_and_nothing_outside_the_enviro
     outside = change(lost, path="/home/me/.local/lib/python3.12/site-packages/torch-2.9.1+cpu.dist-info")
     machine = change(machine, environment=known(change(patient, distributions=known((outside,), site)), "test"))
     assert "rm" not in [step.argv[0] for step in steps(machine, OTHERS) if isinstance(step, RunStep)]
+    of_apt = change(lost, path="/usr/lib/python3/dist-packages/torch-2.9.1.dist-info", installer="debian")
+    for apt in (of_apt, change(of_apt, installer="")):
+        own = change(patient, distributions=known((apt,), site), kind="system", prefix="/usr")
+        machine = change(machine, environment=known(own, "test"))
+        assert "rm" not in [step.argv[0] for step in steps(machine, OTHERS) if isinstance(step, RunStep)]
 
 
 # --- the real tools ---------------------------------------------------------------------------------
