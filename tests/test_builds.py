@@ -28,7 +28,7 @@ from gpudoctor.machine import (
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.situation import Situation
-from gpudoctor.situation.driver_choice import flavour_serving
+from gpudoctor.situation.driver_choice import flavours_serving
 from gpudoctor.situation.nvidia_driver import driver_verdict, refusal
 from tests.support.machines import (
     amd_gpu,
@@ -531,7 +531,7 @@ def row_of(remedy: ReplaceTorch):  # type: ignore[no-untyped-def]
 )
 def test_each_cuda_build_that_is_proposed_runs_here(sms: list[str], driver: str, python: str, kept: str) -> None:
     gpus = tuple(nvidia_gpu(f"GPU {sm}", sm, index=i) for i, sm in enumerate(sms))
-    flavour = flavour_serving(MATRIX, gpus) or "open"
+    flavour = next(iter(flavours_serving(MATRIX, gpus)), "open")
     machine = nvidia_machine(*gpus, driver=driver, flavour=flavour, torch=torch(kept), python=python)
     found = builds.replacements(Situation(machine, MATRIX), gpus, keep=machine.torch)
     assert found
