@@ -277,3 +277,17 @@ def test_no_driver_is_proposed_where_no_torch_loads(os: Os) -> None:
     assert "No driver helps torch here" in str(fix.remedies)
     new = without_driver(UBUNTU, BLACKWELL)
     assert "Install NVIDIA driver" in first(new).fixes[0].title
+
+
+@pytest.mark.parametrize(
+    ("os", "sm", "branch"),
+    [
+        (Os(id="arch"), "sm_61", "580"),
+        (Os(id="arch"), "sm_37", "470"),
+        (Os(id="ubuntu", version="24.04", like=("debian",), codename="noble"), "sm_61", "580"),
+        (Os(id="ubuntu", version="24.04", like=("debian",), codename="noble"), "sm_37", None),
+    ],
+)
+def test_no_branch_after_the_last_one_of_a_gpu_is_chosen(os: Os, sm: str, branch: str | None) -> None:
+    row = MATRIX.driver_to_package(os, (sm,), None, ("open", "proprietary"))
+    assert (row.branch if row else None) == branch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from gpudoctor.matrix.images import ImageQuestions
@@ -23,10 +24,26 @@ class DriverPackageQuestions(NvidiaQuestions, ImageQuestions):
     def driver_packages(self, os: Os) -> tuple[DriverPackage, ...]:
         """The NVIDIA driver packages for a release: its own first, then those of the release it is based on. None
         where a person installs the driver in another way."""
+        own, base = self._own_and_base(os)
+        return own + base
+
+    def _own_and_base(self, os: Os) -> tuple[tuple[DriverPackage, ...], tuple[DriverPackage, ...]]:
+        if os not in self._packages:  # asked for every GPU and every combination of them
+            self._packages[os] = self._packages_for(os) if os.id else ((), ())
+        return self._packages[os]
+
+    @cached_property
+    def _packages(self) -> dict[Os, tuple[tuple[DriverPackage, ...], tuple[DriverPackage, ...]]]:
+        return {}
+
+    def _packages_for(self, os: Os) -> tuple[tuple[DriverPackage, ...], tuple[DriverPackage, ...]]:
         if self.driver_instruction(os, "open", "") or self.driver_instruction(os, "proprietary", ""):
-            return ()
-        names, table = self.releases(os), self.tables.driver_packages
-        return tuple(row for name in names for row in table if re.fullmatch(row.distribution, name))
+            return (), ()
+        table = self.tables.driver_packages
+        own, *others = (
+            tuple(row for row in table if re.fullmatch(row.distribution, name)) for name in self.releases(os)
+        )
+        return own, (others[0] if others else ())
 
     def driver_package(self, os: Os, branch: str, flavour: Flavour) -> DriverPackage | None:
         """The package of one branch and flavour for a release."""
@@ -52,23 +69,29 @@ class DriverPackageQuestions(NvidiaQuestions, ImageQuestions):
         """The package to install for these GPUs: of the `present` driver's branch if it is there, else the
         distribution's own before a repository that must be set up, the first of the `flavours`, a long-term branch.
         """
+        own, base = self._own_and_base(os)
+        if not own and not base:
+            return None
         minimum = max(self._needed(sms, at_least), key=figures, default=None)
         last = min((last for last in map(self.last_branch, sms) if last), key=figures, default=None)
-        rows = [row for row in self.driver_packages(os) if row.flavour in flavours and _fits(row, minimum, last)]
-        long_term = {row.branch for row in self.tables.driver_branches if row.kind == "long-term"}
-        own = self.releases(os)[0]
+        rows = [row for row in own + base if row.flavour in flavours and _fits(row, minimum, last)]
+        own_rows = set(map(id, own))
 
         def rank(row: DriverPackage) -> tuple[bool, bool, bool, int, bool, int]:
             return (
                 present is None or row.branch != present.partition(".")[0],
                 bool(row.repository),
-                re.fullmatch(row.distribution, own) is None,
+                id(row) not in own_rows,
                 flavours.index(row.flavour),
-                row.branch not in long_term,
+                row.branch not in self._long_term,
                 -figures(row.branch)[0],
             )
 
         return min(rows, key=rank, default=None)
+
+    @cached_property
+    def _long_term(self) -> frozenset[str]:
+        return frozenset(row.branch for row in self.tables.driver_branches if row.kind == "long-term")
 
     def _needed(self, sms: tuple[str, ...], at_least: str | None) -> Iterator[str]:
         yield from (driver for driver in (at_least, *(self.first_driver(sm) for sm in sms)) if driver)

@@ -114,6 +114,7 @@ def _clause(clause: str, version: str) -> bool:
     }[operator]
 
 
+@lru_cache(maxsize=2048)  # the same few hundred versions of the matrix are compared again and again
 def _parts(version: str) -> Figures:
     """All leading numbers of a version; of one with thousands of digits only the first nine."""
     found = re.search(_RELEASE, version)
