@@ -26,8 +26,10 @@ _MOST_FILES = 2000
 _MOST_REPORTED = 20
 _FIRST_FILE = b"/__init__.py,"
 _ALONE = rb"\n([^/,\n]+\.py),[^,\n]*,([1-9]\d*)"
-_REST = re.compile(rb"((?:\.\d+)*),?[^,\n]*,(\d{1,15})(?:\r?\n|$)")
-_LEFT_OUT = re.compile(rb"(^|/)(tests?|testing|examples?|benchmarks?)(/|$)|\.\./")
+_LEFT_OUT = {b"test", b"tests", b"testing", b"example", b"examples", b"benchmark", b"benchmarks", b".."}
+"""Folders."""
+_LONGEST_SIZE = 16
+"""Digits."""
 _DEPTH = 1
 """Packages in a package whose first file is looked at."""
 
@@ -126,7 +128,7 @@ def _looked_at(content: bytes) -> Iterator[str]:
     alone = re.findall(_ALONE, content) if not packages else []
     found = (*packages, *_lines(content, b".so"), *((path, int(size)) for path, size in alone))
     for path, size in found:
-        if size and not _LEFT_OUT.search(path):
+        if size and _LEFT_OUT.isdisjoint(path.split(b"/")):
             yield path.decode("utf-8", "replace")
 
 
@@ -136,9 +138,14 @@ def _lines(content: bytes, mark: bytes) -> Iterator[tuple[bytes, int]]:
     pieces = content.split(mark)
     for before, after in pairwise(pieces):
         begin = before[before.rfind(b"\n") + 1 :]
-        rest = _REST.match(after)
-        if rest is not None and begin and not re.search(rb'[",]', begin):
-            yield begin + mark.rstrip(b",") + rest[1], int(rest[2])
+        if mark.endswith(b","):
+            version, rest = b"", after
+        else:
+            version, _, rest = after.partition(b",")  # ".1.2" of libexample.so.1.2
+        _, _, size = rest.partition(b"\n")[0].rstrip(b"\r").partition(b",")
+        whole = begin and b'"' not in begin and b"," not in begin and not version.strip(b".0123456789")
+        if whole and size.isdigit() and len(size) < _LONGEST_SIZE:
+            yield begin + mark.rstrip(b",") + version, int(size)
 
 
 def _problem(host: Host, path: str) -> DamagedFile | None:
