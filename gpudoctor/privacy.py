@@ -26,37 +26,51 @@ _NAME = (
     r"(?:token(?![a-z]|_id)|secret|passw(?:or)?d|passphrase|credential|(?<![a-z])auth(?![a-z])"
     r"|(?:api|access|private|signing|encryption)[_-]?key)[\w.-]{0,40}"
 )
+_IN_NAMES = ("token", "secret", "passw", "passphrase", "credential", "auth", "key")
+"""Every name of a secret holds one of these."""
 _HEADER = (
     r"(?:authorization|(?<![\w/.-])passw(?:or)?d|(?<![\w-])x-[\w-]{0,40}(?:key|token)):"
     r"\s?(?:(?:bearer|basic|token)\s+)?"
 )
 _TOKENS = r"(?:gh[pousr]_|github_pat_|glpat-|hf_|nvapi-|pypi-|AKCp|xox[abps]-|sk-(?:\w{1,8}-)?(?=\w{16}))[\w-]{16,}"
-_SECRETS = (
+_FORMS = (
+    "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_", "nvapi-", "pypi-", "akcp",
+    "xoxa-", "xoxb-", "xoxp-", "xoxs-", "sk-",
+)  # fmt: skip
+_IN_URLS = (
     # The user and password of a URL. A password may hold characters that should be escaped; a URL may be cut off.
     (("://",), r"(://)(?:[^/\s]*@|[^/\s:@\[]+:(?!\d*/)[^\s@]{0,300}@)", r"\1***@"),
     (("://",), r"((?:https?|ftp)://)[^/\s:@\[]{1,300}:(?!\d*(?!\S))[^/\s@]*(?!\S)", r"\1***"),
     # The same without a scheme, and tokens that package servers accept as a part of the path.
     (("@",), r"(?<![\w/.:-])[\w.+-]{1,64}:[^\s/@:]{3,100}(?=@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8})", "***"),
     (("/t/", ".fury.io/"), r"(://[^\s/]{1,255}/t/|\.fury\.io/)[\w-]{8,}(?=/)", r"\1***"),
-    # NAME=value, a parameter of a URL, "name": "value", a header, --name value.
+)
+_NAMED = (
+    # NAME=value, "name": "value", a header, --name value.
     (("=",), rf"({_NAME}\s?=\s?){_VALUE}", r"\1***"),
-    (("=",), rf"([?&;](?:x-\w{{1,10}}-)?(?:key|sig|signature|code)=){_VALUE}", r"\1***"),
     (("'", '"'), rf"({_NAME}['\"]\s?:\s?)(?:\"[^\"]*\"|'[^']*')", r"\1***"),
-    ((":",), rf"({_HEADER}){_VALUE}", r"\1***"),
+    (("authorization:", "passwd:", "password:", "key:", "token:"), rf"({_HEADER}){_VALUE}", r"\1***"),
     (("--",), rf"((?<![\w-])--(?:[a-z]{{1,20}}-){{0,3}}{_NAME}\s+){_VALUE}", r"\1***"),
-    # Secrets known by their form: tokens of code hosts, model hubs and clouds, JSON web tokens, private keys.
-    (("_", "-", "akcp"), rf"(?<!\w){_TOKENS}", "***"),
+)
+_BY_FORM = (
+    # A parameter of a URL.
+    (("=",), rf"([?&;](?:x-\w{{1,10}}-)?(?:key|sig|signature|code)=){_VALUE}", r"\1***"),
+    # Tokens of code hosts, model hubs and clouds, JSON web tokens, private keys.
+    (_FORMS, rf"(?<!\w){_TOKENS}", "***"),
     (("akia", "asia"), r"(?<!\w)(?:AKIA|ASIA)[0-9A-Z]{16}(?!\w)", "***"),
     (("eyj",), r"(?<!\w)eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*", "***"),
     (("-----begin",), r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)[^-]*", r"\1***"),
 )
-"""(signs, one of which must be there; pattern; replacement). The time grows only with the text's length, because a
-pattern begins with a fixed text or at the beginning of a word."""
+"""Of secrets: (signs, one of which must be there; pattern; replacement). The time grows only with the text's length,
+because a pattern begins with a fixed text or at the beginning of a word."""
 
 
 def without_secrets(text: str) -> str:
     """The text without passwords, tokens and keys."""
-    return _replaced(text, _SECRETS)
+    text = _replaced(text, _IN_URLS)
+    if any(part in text.lower() for part in _IN_NAMES):
+        text = _replaced(text, _NAMED)
+    return _replaced(text, _BY_FORM)
 
 
 def _replaced(text: str, rows: Iterable[tuple[tuple[str, ...], str, str]]) -> str:
@@ -102,7 +116,8 @@ def public_text(home: str = "", stand_in: Clean = str, users: Iterable[str] = ()
     def clean(text: str) -> str:
         if home and home not in ("/", "/root"):
             text = text.replace(home, "~")
-        text = re.sub(_HOME, "~", text)
+        if "/home/" in text or "/Users/" in text:
+            text = re.sub(_HOME, "~", text)
         if named is not None and "http" not in text:
             text = named.sub("user", text)
         return without_secrets(stand_in(_replaced(text, _PROCESSES)))
@@ -177,4 +192,6 @@ class _Pseudonyms:
         return f"{kind}-{self._names[digits]}"
 
     def __call__(self, text: str) -> str:
+        if not any(label in text.lower() for label in ("gpu-", "mig-")):
+            return text
         return re.sub(_GPU_UUID, lambda match: self._name(match[0]), text, flags=re.IGNORECASE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-import shlex
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
@@ -151,10 +150,12 @@ def _runtime_replaced(torch: Torch) -> bool:
 
 def _blind_runtime(situation: Situation, torch: Torch, row: WslSupport) -> Finding:
     """The runtime inside torch looks for GPUs in /dev/kfd, which WSL does not have."""
+    from shlex import quote
+
     folder = posixpath.join(torch.path, "lib") if torch.path else "torch/lib"
     system = (
         f"Install AMD's ROCm {row.rocm} for WSL (`amdgpu-install --usecase=wsl,rocm --no-dkms`), and delete torch's "
-        f"own runtime, so that the system's is loaded:\nrm {shlex.quote(folder)}/{WHEEL_RUNTIME}*"
+        f"own runtime, so that the system's is loaded:\nrm {quote(folder)}/{WHEEL_RUNTIME}*"
     )
     newer = (
         "Install librocdxg (github.com/ROCm/librocdxg/releases) and a torch of ROCm 7.2 or newer; with ROCm before "

@@ -5,8 +5,7 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Confidence, Evidence, Finding, Fix, Manual, Severity
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.import_faults import blamed_shadow
-from gpudoctor.machine import WORKING_FOLDER, ShadowingModule, Torch
+from gpudoctor.machine import WORKING_FOLDER, ImportTrial, ShadowingModule, Torch
 from gpudoctor.situation import Situation, needs
 
 _SHOWN = 3
@@ -45,7 +44,7 @@ def module_shadowed(situation: Situation) -> Verdicts:
             "possible",
         )
     trial = torch.trial.value
-    blamed = blamed_shadow(situation, trial) if trial else None
+    blamed = _blamed(situation, trial) if trial else None
     others = tuple(shadow for shadow in environment.shadows if shadow not in here)
     if blamed is not None:
         ordered = (blamed, *(shadow for shadow in others if shadow != blamed))
@@ -54,6 +53,12 @@ def module_shadowed(situation: Situation) -> Verdicts:
     left = tuple(shadow for shadow in others if not (trial and trial.ok and shadow.at_import))
     if left:
         yield _finding(torch, left, _in_place_of(left[0]), "warning", "likely" if left[0].standard else "possible")
+
+
+def _blamed(situation: Situation, trial: ImportTrial) -> ShadowingModule | None:
+    from gpudoctor.frameworks.torch.import_faults import blamed_shadow
+
+    return blamed_shadow(situation, trial)
 
 
 def _in_place_of(shadow: ShadowingModule) -> str:

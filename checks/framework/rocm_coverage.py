@@ -26,7 +26,6 @@ from gpudoctor.frameworks.torch.gpu_coverage import (
     spoiled,
     without_variable,
 )
-from gpudoctor.frameworks.torch.system_rocblas import rocblas_of_system
 from gpudoctor.machine import Torch
 from gpudoctor.situation import Situation, needs
 
@@ -148,6 +147,8 @@ def rocblas_no_arch(situation: Situation) -> Verdicts:
     """
     torch = situation.torch
     if torch is None:
+        from gpudoctor.frameworks.torch.system_rocblas import rocblas_of_system
+
         yield from rocblas_of_system(situation)
         return
     all_fits = fits(situation)

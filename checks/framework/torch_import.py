@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.c_library import asked_glibc, c_library, cannot_load
-from gpudoctor.frameworks.torch.file_faults import DAMAGED, REQUIREMENTS, ImportFault, of_file
 from gpudoctor.frameworks.torch.gpu_coverage import better_torch
-from gpudoctor.frameworks.torch.import_faults import explain
-from gpudoctor.frameworks.torch.required_packages import missing_pins
 from gpudoctor.frameworks.torch.requirements import explains
 from gpudoctor.machine import ImportTrial, Torch
 from gpudoctor.situation import Situation, needs
+
+if TYPE_CHECKING:
+    from gpudoctor.frameworks.torch.file_faults import ImportFault
 
 _SHOW_THE_PROCESSOR = (
     "In a virtual machine, pass the host's own processor through (QEMU: -cpu host). On a processor without AVX2, "
@@ -77,6 +79,10 @@ def torch_import_fails(situation: Situation) -> Verdicts:
 
 
 def _unloadable(situation: Situation, torch: Torch) -> ImportFault | None:
+    if not torch.unloadable:
+        return None
+    from gpudoctor.frameworks.torch.file_faults import of_file
+
     faults = (of_file(situation, torch, file) for file in torch.unloadable)
     return next((fault for fault in faults if fault), None)
 
@@ -98,6 +104,9 @@ def _without_a_trial(torch: Torch, fault: ImportFault) -> Finding:
 
 
 def _without_libraries(situation: Situation, torch: Torch) -> Finding:
+    from gpudoctor.frameworks.torch.file_faults import DAMAGED, REQUIREMENTS
+    from gpudoctor.frameworks.torch.required_packages import missing_pins
+
     names = ", ".join(torch.needs_libraries[:3])
     damaged = {file.path.rpartition("/")[2] for file in torch.damaged}
     text = f"Install what has {names}, or prove the import: `gpudoctor check` without `--level static` tries it."
@@ -150,6 +159,8 @@ def _old_processor(situation: Situation) -> bool:
 
 
 def _failed(situation: Situation, torch: Torch, trial: ImportTrial) -> Finding:
+    from gpudoctor.frameworks.torch.import_faults import explain
+
     fault = explain(situation, torch, trial)
     error = trial.error.rstrip(".")
     error = error if len(error) <= _LONGEST else f"{error[:_LONGEST].rstrip()} [...]"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import ABSENCE, Device, Evidence, Finding, Fix, Manual, NotJudged
 from gpudoctor.isa import dotted
@@ -10,6 +12,9 @@ from gpudoctor.matrix.versions import figures
 from gpudoctor.requirement import OTHER_FRAMEWORKS, Requirement
 from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.nvidia_driver import cuda_driver
+
+if TYPE_CHECKING:
+    from gpudoctor.requirement import Requirement
 
 
 class _Unknown(Exception):  # noqa: N818 - no error

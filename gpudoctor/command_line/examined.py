@@ -57,8 +57,9 @@ def surveyed(
     # Of a described machine the kernels can prove nothing but this torch, on the CPU: if a person asks for them.
     installed = not (description.torch or description.python_version)
     kernels = description.empty or (examined.level is not None and installed)
-    request = None if description.empty or not kernels else _on_the_cpu()
     asked = cast("Level | None", examined.level or default_level)
+    starts_torch = asked not in ("static", "driver")
+    request = _on_the_cpu() if starts_torch and kernels and not description.empty else None
     # The environment is real beside described GPUs, too: it is imported, and the driver here is not asked.
     level = asked or ("static" if description.gpus and not installed else None)
     found = survey(

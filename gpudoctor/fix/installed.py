@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
 
+from gpudoctor.dependencies import normalised
 from gpudoctor.fix.open_folders import OpenFolders, read_whole, regular
 from gpudoctor.fix.recorded_tree import Tree
 from gpudoctor.fix.run import Package
@@ -69,7 +69,7 @@ def _name_and_version(record: bytes) -> tuple[str, str]:
         name, version, _ = (*stem.removesuffix(".json").rsplit("-", 2), "", "")[:3]
     else:
         name, _, version = stem.partition("-")
-    return re.sub(r"[-_.]+", "-", name).lower(), version
+    return normalised(name), version
 
 
 def _content(folders: OpenFolders, record: bytes, name: bytes) -> bytes:

@@ -51,5 +51,12 @@ class Matrix(DriverPackageQuestions, AmdQuestions, TorchQuestions, ErrorQuestion
     def use_of(self, requirement: str, package: str, version: str) -> RequirementUse | None:
         """What breaks where a package lacks this requirement."""
         rows = (row for row in self.tables.requirement_uses if row.package == package)
-        fitting = (row for row in rows if row.version is None or package_matches(row.version, version))
-        return next((row for row in fitting if re.fullmatch(row.requires, requirement)), None)
+        named = (row for row in rows if _is_named(row.requires, requirement))
+        return next((row for row in named if row.version is None or package_matches(row.version, version)), None)
+
+
+def _is_named(pattern: str, name: str) -> bool:
+    """Whether a whole name matches; most patterns are names themselves, and need not be compiled."""
+    if pattern.replace("-", "").replace("|", "").isalnum():
+        return name in pattern.split("|")
+    return re.fullmatch(pattern, name) is not None

@@ -6,6 +6,7 @@ Ubuntu and Debian append is the fourth number: 6.8.0-44-generic is 6.8.0.44.
 
 from __future__ import annotations
 
+import operator
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -14,9 +15,15 @@ if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
 _RELEASE = r"\d+(?:[.-]\d+)*"
-_CLAUSE = r"\s*(===|==|!=|<=|>=|<|>|~=)\s*([^\s,]+)\s*$"
-_PLAIN = r"\d{1,9}(?:\.\d{1,9})*"
-_PLAIN_CLAUSE = rf"\s*(?:[<>]=?\s*{_PLAIN}|[=!]=\s*{_PLAIN}(?:\.\*)?|~=\s*{_PLAIN}\.\d{{1,9}})\s*"
+_COMPARE = {
+    "===": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
 
 Figures = tuple[int, ...]
 
@@ -71,8 +78,27 @@ def package_matches(specifier: str, version: str) -> bool:
 def is_plain(specifier: str, version: str) -> bool:
     """Whether both are figures alone, where PEP 440 compares them as `matches` does: most are, and the import of
     packaging.specifiers costs as much as a tenth of a static check."""
-    clauses = specifier.split(",")
-    return bool(re.fullmatch(_PLAIN, version)) and all(re.fullmatch(_PLAIN_CLAUSE, clause) for clause in clauses)
+    return _are_figures(version) and all(_is_plain_clause(clause) for clause in specifier.split(","))
+
+
+def _is_plain_clause(clause: str) -> bool:
+    sign, wanted = _split(clause)
+    if sign in ("==", "!="):
+        wanted = wanted.removesuffix(".*")
+    return sign not in ("", "===") and _are_figures(wanted) and (sign != "~=" or "." in wanted)
+
+
+def _are_figures(version: str) -> bool:
+    return all(0 < len(part) < 10 and part.isdecimal() for part in version.split("."))
+
+
+def _split(clause: str) -> tuple[str, str]:
+    """The comparison sign of a clause, and the version that it names; empty if it is none."""
+    clause = clause.strip()
+    wanted = clause.lstrip("<>=!~")
+    sign = clause[: len(clause) - len(wanted)]
+    wanted = wanted.lstrip()
+    return (sign, wanted) if (sign in _COMPARE or sign == "~=") and len(wanted.split()) == 1 else ("", "")
 
 
 @lru_cache
@@ -85,37 +111,30 @@ def _specifiers(specifier: str) -> SpecifierSet:
 def check_specifier(specifier: str) -> None:
     """Raise ValueError for a specifier set that `matches` could not read."""
     for clause in specifier.split(","):
-        found = re.match(_CLAUSE, clause)
-        if found is None or not figures(found[2]):
+        _, wanted = _split(clause)
+        if not figures(wanted):
             raise ValueError(f"{specifier!r} is no version specifier")
 
 
 def _clause(clause: str, version: str) -> bool:
-    found = re.match(_CLAUSE, clause)
-    if found is None:
+    sign, wanted = _split(clause)
+    if not sign:
         return False
-    operator, wanted = found.groups()
     if wanted.endswith(".*"):
         prefix = _parts(wanted[:-2])
         same = (*figures(version), *([0] * len(prefix)))[: len(prefix)] == prefix
-        return same if operator == "==" else not same
+        return same if sign == "==" else not same
     have, want = figures(version), figures(wanted)
-    if operator == "~=":
+    if sign == "~=":
         prefix = _parts(wanted)[:-1]
         return have >= want and (*have, *([0] * len(prefix)))[: len(prefix)] == prefix
-    return {
-        "==": have == want,
-        "===": have == want,
-        "!=": have != want,
-        "<=": have <= want,
-        ">=": have >= want,
-        "<": have < want,
-        ">": have > want,
-    }[operator]
+    return bool(_COMPARE[sign](have, want))
 
 
-@lru_cache(maxsize=2048)  # the same few hundred versions of the matrix are compared again and again
+@lru_cache(maxsize=1024)
 def _parts(version: str) -> Figures:
     """All leading numbers of a version; of one with thousands of digits only the first nine."""
+    if _are_figures(version):
+        return tuple(map(int, version.split(".")))
     found = re.search(_RELEASE, version)
     return tuple(int(part[:9]) for part in found[0].replace("-", ".").split(".")) if found else ()

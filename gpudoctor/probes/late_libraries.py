@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from msgspec import Struct
 
+from gpudoctor.dependencies import parsed
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, without_cuda
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.rows import LateLibrary
 from gpudoctor.matrix.versions import package_matches
 
-_PIN = r"(nvidia-[\w-]+?)\s*\(?==\s*(\d+(?:\.\d+)*(?:\.\*)?)"
 _PINNING = ("torch", "cuda-toolkit")
 
 
@@ -22,8 +21,9 @@ def other_wheels(distributions: Iterable[Distribution]) -> frozenset[str]:
     pins: dict[str, list[str]] = {}
     for name in _PINNING:
         for line in listed[name].requires if name in listed else ():
-            if pin := re.match(_PIN, line):
-                pins.setdefault(pin[1], []).append(f"=={pin[2]}")
+            pin = parsed(line) if line.startswith("nvidia-") else None
+            if pin is not None and pin.specifier.startswith("=="):
+                pins.setdefault(pin.name, []).append(pin.specifier)
     return frozenset(
         without_cuda(name)
         for name, wanted in pins.items()

@@ -25,7 +25,10 @@ _MOST_FILES = 2000
 _MOST_REPORTED = 20
 _FIRST_FILE = b"/__init__.py,"
 _ALONE = rb"\n([^/,\n]+\.py),[^,\n]*,([1-9]\d*)"
-_LEFT_OUT = re.compile(rb"(^|/)(tests?|testing|examples?|benchmarks?)(/|$)|\.\./")
+_LEFT_OUT = {b"test", b"tests", b"testing", b"example", b"examples", b"benchmark", b"benchmarks", b".."}
+"""Folders."""
+_LONGEST_SIZE = 16
+"""Digits."""
 _DEPTH = 1
 """Packages in a package whose first file is looked at."""
 
@@ -124,7 +127,7 @@ def _looked_at(content: bytes) -> Iterator[str]:
     alone = re.findall(_ALONE, content) if not packages else []
     found = (*packages, *listed_files(content, b".so"), *((path, int(size)) for path, size in alone))
     for path, size in found:
-        if size and not _LEFT_OUT.search(path):
+        if size and _LEFT_OUT.isdisjoint(path.split(b"/")):
             yield path.decode("utf-8", "replace")
 
 

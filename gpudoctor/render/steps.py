@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
-import shlex
+import posixpath
 from collections.abc import Iterator
 
 from gpudoctor.render.lines import Line, Span
 from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep, Step
 
-_COMMAND = r"(?:RUN|sudo|conda|mamba|pixi|uv|poetry|unset|docker|podman|python3?|~?/\S*/python\S*) \S"
-"""How a line begins that a shell (or a Dockerfile) takes, in what a person is told to do."""
+_COMMANDS = (
+    "RUN", "sudo", "conda", "mamba", "pixi", "uv", "poetry", "unset", "docker", "podman", "python", "python3",
+)  # fmt: skip
+"""How a line begins that a shell (or a Dockerfile) takes, in what a person is told to do; or with Python's path."""
 
 
 def fix_lines(fix: PlannedFix, label: str) -> Iterator[Line]:
@@ -28,10 +29,16 @@ def step_spans(step: Step) -> Iterator[Span]:
     lines = step_lines(step)
     for number, line in enumerate(lines):
         copied = any(earlier.endswith(":") for earlier in lines[:number])
-        if not isinstance(step, ManualStep) or re.match(_COMMAND, line):
+        if not isinstance(step, ManualStep) or _is_command(line):
             yield line, "command"
         else:
             yield line, "verbatim" if copied else ""
+
+
+def _is_command(line: str) -> bool:
+    program, _, arguments = line.partition(" ")
+    is_python = program.startswith(("/", "~/")) and posixpath.basename(program).startswith("python")
+    return bool(arguments[:1].strip()) and (program in _COMMANDS or is_python)
 
 
 def step_lines(step: Step) -> tuple[str, ...]:
@@ -39,7 +46,7 @@ def step_lines(step: Step) -> tuple[str, ...]:
     if isinstance(step, RunStep):
         return (run_line(step),)
     if isinstance(step, EnvStep):
-        return (f"export {step.name}={shlex.quote(step.value)}",)
+        return (f"export {step.name}={_quoted(step.value)}",)
     return tuple(step.text.splitlines())
 
 
@@ -47,7 +54,7 @@ def run_line(step: RunStep) -> str:
     """A command with its folder and its variables, by root where it needs to be."""
     folder = f"cd {command_line([step.cwd])} && " if step.cwd else ""
     as_root = "sudo " if step.risk == "root" and os.geteuid() else ""
-    variables = "".join(f"{name}={shlex.quote(value) if value else ''} " for name, value in step.env.items())
+    variables = "".join(f"{name}={_quoted(value) if value else ''} " for name, value in step.env.items())
     return f"{folder}{as_root}{variables}{command_line(step.argv)}"
 
 
@@ -55,11 +62,17 @@ def command_line(argv: tuple[str, ...] | list[str]) -> str:
     """A command as it can be pasted into a shell; a home folder is written ~."""
     home = os.path.expanduser("~")
 
-    def quoted(argument: str) -> str:
+    def pasted(argument: str) -> str:
         if home not in ("/", "") and argument.startswith(home + "/"):
-            return "~/" + shlex.quote(argument[len(home) + 1 :])
+            return "~/" + _quoted(argument[len(home) + 1 :])
         if argument.startswith("~/"):  # of a snapshot, which leaves homes out
-            return "~/" + shlex.quote(argument[2:])
-        return shlex.quote(argument)
+            return "~/" + _quoted(argument[2:])
+        return _quoted(argument)
 
-    return " ".join(quoted(argument) for argument in argv)
+    return " ".join(pasted(argument) for argument in argv)
+
+
+def _quoted(text: str) -> str:
+    from shlex import quote  # few reports show a command
+
+    return quote(text)

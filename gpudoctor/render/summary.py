@@ -128,8 +128,9 @@ def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
     computed = _computed_on_gpu(report)
     if not computed and report.machine.torch is None and other_frameworks(report):
         return "`gpudoctor snapshot` keeps this state, to compare with later.", ("gpudoctor", "snapshot", *again)
-    if not computed and (report.machine.torch is None or not usable(report)):
-        if usable(report) and kind == "machine":
+    gpus = () if computed else usable(report)
+    if not computed and (report.machine.torch is None or not gpus):
+        if gpus and kind == "machine":
             why = "`gpudoctor fix` offers to install PyTorch; `gpudoctor recommend` compares the builds."
             return why, ("gpudoctor", "fix", "--install", "torch", *again)
         names = "`gpudoctor recommend` names the best PyTorch build and the reasons."

@@ -11,7 +11,6 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable
 
-from gpudoctor.codeobjects.kernel_files import kpack_targets, tensile_targets
 from gpudoctor.codeobjects.library import Code, Sample, read_code
 from gpudoctor.codeobjects.nvidia import arch_order
 from gpudoctor.host import Host
@@ -126,6 +125,8 @@ def _order(arch: str) -> tuple[str, int, str]:
 def _kernels(host: Host, environment: PythonEnvironment, torch_path: str, library: str) -> tuple[str, ...] | None:
     """Targets that this torch's rocBLAS or hipBLASLt has kernels for; None if no such library was found. The wheel's
     own library comes first, then ROCm's wheels beside it, then the environment's and the system's ROCm."""
+    from gpudoctor.codeobjects.kernel_files import tensile_targets
+
     kernels = f"{library}/library"
     variable = "ROCBLAS_TENSILE_LIBPATH" if library == "rocblas" else "HIPBLASLT_TENSILE_LIBPATH"
     chosen = host.environ.get(variable)
@@ -166,6 +167,10 @@ def _sdk_folders(host: Host, torch_path: str) -> list[str]:
 def _kpack(host: Host, folders: list[str], component: str) -> tuple[str, ...]:
     """Targets of the kpack archives in `.kpack` below some folders."""
     names = [name for folder in folders for name in host.names(posixpath.join(folder, ".kpack")).value or ()]
+    if not names:
+        return ()
+    from gpudoctor.codeobjects.kernel_files import kpack_targets
+
     return kpack_targets(names, component)
 
 
