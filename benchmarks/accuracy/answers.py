@@ -58,7 +58,7 @@ def by_explain(case: Case) -> Answer | None:
     if case.state:
         return None
     done = gpudoctor("explain", "--format", "json", "--", case.text)
-    matches: list[dict[str, Any]] = json.loads(done.stdout)["matches"]
+    matches: list[dict[str, Any]] = json.loads(done.stdout)["matches"] if done.stdout else []
     longest = max((len(match["causes"]) for match in matches), default=0)
     ranked = (match["causes"][rank] for rank in range(longest) for match in matches if rank < len(match["causes"]))
     causes = tuple(dict.fromkeys(ranked))
