@@ -279,6 +279,28 @@ def test_a_listing_of_nodes_without_nvidia_uvm_misses_it_in_a_container() -> Non
     assert "nvidia-uvm-missing" not in problems(whole + SMI)
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "ImportError: /x/nvidia/cusparse/lib/libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1",
+            ["ld-library-path-shadow"],
+        ),
+        (
+            "OSError: libcudart.so.12: cannot open shared object file: No such file or directory",
+            ["framework-cuda-libs-missing"],
+        ),
+        ("ImportError: libGL.so.1: cannot open shared object file: No such file or directory", []),
+        ("ModuleNotFoundError: No module named 'vllm.envs'", []),
+        ("ValueError: num_samples should be a positive integer value", []),
+    ],
+)
+def test_only_errors_about_gpus_are_problems_and_the_most_exact_cause_is_named(
+    line: str, expected: list[str]
+) -> None:
+    assert problems(f"torch==2.5.1+cu124\n{line}\n") == expected
+
+
 def test_the_variable_of_a_text_that_sees_no_gpu_is_judged() -> None:
     assert machine(SHELL).variables == {"CUDA_VISIBLE_DEVICES": "7"}
     assert "error" in {finding.severity for finding in judgement(SHELL).findings}
