@@ -87,6 +87,14 @@ def test_numbers_of_lines_and_names_of_services_are_taken_away_and_prompts_of_py
     assert plain_lines(b">>> torch.__version__")[0].text == ">>> torch.__version__"
 
 
+def test_of_a_very_long_text_the_beginning_and_the_end_are_read_with_their_numbers() -> None:
+    long = "GPU 0: NVIDIA L4\n" + "x" * 99 + "\n" + ("y" * 98 + "\n") * 60_000 + "torch==2.5.1+cu124"
+    found = machine(long)
+    assert found.gpus[0].source == "text, line 1"
+    assert found.torch is not None
+    assert found.torch.source == "text, line 60003"
+
+
 def test_comments_of_issue_forms_say_nothing_and_keep_the_numbers_of_lines() -> None:
     lines = plain_lines(b"one\n<!-- e.g.\nRTX 3090\n-->\nfive")
     assert [(line.number, line.text) for line in lines if line.text] == [(1, "one"), (5, "five")]
@@ -149,6 +157,12 @@ def test_a_gpu_is_made_of_whatever_names_one(text: str, name: str, arch: str) ->
     assert name in gpu.name
     assert gpu.arch.value == arch
     assert gpu.source.startswith("text, line")
+
+
+@pytest.mark.parametrize("length", range(66, 74))
+def test_a_name_that_is_too_long_is_no_fault(length: int) -> None:
+    (gpu,) = machine(f"GPU 0: NVIDIA GeForce RTX 4090 {'x' * length} overclocked and more").gpus
+    assert gpu.vendor == "nvidia"
 
 
 def test_a_table_that_was_cut_off_names_its_gpu_and_misses_none() -> None:
@@ -277,6 +291,28 @@ def test_a_listing_of_nodes_without_nvidia_uvm_misses_it_in_a_container() -> Non
     assert problems(text)[0] == "nvidia-uvm-missing"
     whole = listing + "crw-rw-rw- 1 root root 511, 0 Nov  6 10:00 /dev/nvidia-uvm\n"
     assert "nvidia-uvm-missing" not in problems(whole + SMI)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "ImportError: /x/nvidia/cusparse/lib/libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1",
+            ["ld-library-path-shadow"],
+        ),
+        (
+            "OSError: libcudart.so.12: cannot open shared object file: No such file or directory",
+            ["framework-cuda-libs-missing"],
+        ),
+        ("ImportError: libGL.so.1: cannot open shared object file: No such file or directory", []),
+        ("ModuleNotFoundError: No module named 'vllm.envs'", []),
+        ("ValueError: num_samples should be a positive integer value", []),
+    ],
+)
+def test_only_errors_about_gpus_are_problems_and_the_most_exact_cause_is_named(
+    line: str, expected: list[str]
+) -> None:
+    assert problems(f"torch==2.5.1+cu124\n{line}\n") == expected
 
 
 def test_the_variable_of_a_text_that_sees_no_gpu_is_judged() -> None:

@@ -6,6 +6,7 @@ Its content tells which it is.
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.host import InputError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 STDIN = "/dev/stdin"
 _TEXT_LIMIT = 64 << 20
 """Of a packed text, unpacked."""
+_HEAD = 4096
 _ARCHIVES = (b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
 
 
@@ -55,5 +57,7 @@ def _check_text(name: str, content: bytes) -> None:
     if content[257:262] == b"ustar" or content.startswith(_ARCHIVES):
         raise InputError(f"{name}: an archive; unpack it, then `gpudoctor check --root FOLDER` reads a sosreport")
     utf_16 = content[:2] in (b"\xff\xfe", b"\xfe\xff")
-    if content[:4096].count(0) > 16 and not utf_16:
+    head = content[:_HEAD].decode("utf-16" if utf_16 else "utf-8", "replace")
+    odd = sum(not (char.isprintable() or char in "\n\r\t\x1b\b") or char == "\ufffd" for char in head)
+    if odd > len(head) / 8 or not re.search(r"[^\W\d_]{2}", head):
         raise InputError(f"{name}: neither a snapshot nor a text")

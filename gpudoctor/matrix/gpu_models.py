@@ -152,8 +152,9 @@ class Gpus:
     def _of_parts(self, text: str) -> tuple[Identity, ...]:
         """The GPU in a name with words that no GPU's name has. What tells one product from another is never left
         out: there is no RTX 5080 SUPER, and it is no RTX 5080."""
+        text = text[:100]
         said = names.telling(text)
-        for part in names.parts(text[:100]):
+        for part in names.parts(text):
             left_out = list(said)
             for word in names.telling(part):
                 left_out.remove(word)

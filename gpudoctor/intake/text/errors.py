@@ -23,6 +23,9 @@ _OF_TORCH = frozenset((
     "nvidia",
 ))  # fmt: skip
 """Modules that torch itself imports: only their absence is a fault of the environment that is examined."""
+_MISSING_LIBRARY = re.compile(r"(?P<name>lib[\w.+-]{1,80}?)\.so[\w.]{0,20}: cannot open shared object file")
+_OF_GPUS = re.compile(r"lib(?:cu|nv|nccl|torch|c10|caffe2|roc|hip|hsa|amd|miopen|rccl|mkl|gomp|cupti|magma)", re.I)
+"""Libraries of drivers, toolkits and frameworks: without libGL, say, no GPU is amiss."""
 _QUOTED_COMMAND = re.compile(r"\s{0,8}(?:File \"|\^{2,}|~{3,}|at 0x|#\d{1,3}\s)")
 
 _WARNING = re.compile(
@@ -91,6 +94,9 @@ def _counts(text: str) -> bool:
     """Whether a message is one that a program printed of its own environment."""
     missing = _MISSING_MODULE.search(text)
     if missing and missing["name"] not in _OF_TORCH:
+        return False
+    library = _MISSING_LIBRARY.search(text)
+    if library and not _OF_GPUS.match(library["name"]):
         return False
     return not _QUOTED_COMMAND.match(text)
 

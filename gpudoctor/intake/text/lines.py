@@ -13,6 +13,8 @@ from gpudoctor.plain_text import without_controls
 _LONGEST = 4000
 """Characters of a line that are read; nothing that a tool prints about a GPU is longer."""
 _MOST_LINES = 100_000
+_MOST = 4 << 20
+"""Characters of a text that are read: half of them at its beginning, half at its end."""
 
 _ESCAPE = re.compile(
     r"(?:\x1b|\^\[|␛)(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,300}(?:\x07|\x1b\\)?|[@-_])|\x9b[0-?]{0,40}[@-~]"
@@ -48,13 +50,25 @@ class Line(NamedTuple):
 
 def plain_lines(content: bytes) -> tuple[Line, ...]:
     """The lines of a pasted text, empty ones too."""
-    text = _decoded(content)
+    text, last, left_out = _bounded(_decoded(content))
     if "<!--" in text:
         text = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
     raw = text.split("\n")[:_MOST_LINES]
     cleaned = [_clean(line) for line in raw]
     cleaned = list(_without_prefixes(cleaned))
-    return tuple(Line(number, line) for number, line in enumerate(cleaned, start=1))
+    return tuple(
+        Line(number if number <= last else number + left_out, line) for number, line in enumerate(cleaned, start=1)
+    )
+
+
+def _bounded(text: str) -> tuple[str, int, int]:
+    """The beginning and the end of a long text, the last line of the beginning, and how many lines follow that are
+    left out."""
+    if len(text) <= _MOST:
+        return text, len(text), 0
+    half = _MOST // 2
+    left_out = text.count("\n", half, len(text) - half) - 1
+    return f"{text[:half]}\n{text[-half:]}", text.count("\n", 0, half) + 1, left_out
 
 
 def _decoded(content: bytes) -> str:

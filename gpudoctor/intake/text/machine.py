@@ -43,6 +43,8 @@ _IMPORT_ERROR = re.compile(
     r"(?:ImportError|OSError|ModuleNotFoundError)\b.*(?:/torch/lib/|libtorch|libc10|lib(?:cu|nccl|nv|hsa|amdhip|roc|hip|MIOpen)\w*)"
 )
 """An error that `import torch` ends with."""
+_MISSING_LIBRARY = "late-library"
+"""The row of error patterns for any missing library: the import of torch tells more about torch's own."""
 _ANY_DRIVER = "580"
 """Where it is unknown which driver the GPU needs."""
 _GRANTS_GPUS = re.compile(
@@ -65,7 +67,7 @@ def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> 
     machine = _with_environment(machine, facts, matrix)
     if log.faults and machine.gpus:
         machine = with_logged_state(machine)
-    machine = _with_errors(machine, facts)
+    machine = _with_errors(machine, facts, matrix)
     if foreign := _foreign(machine, facts):
         named = Os(name={"windows": "Windows", "macos": "macOS"}[foreign])
         machine = replace(machine, system=replace(machine.system, os=known(named, "text"), kernel=unknown(_SILENT)))
@@ -273,7 +275,7 @@ def _with_environment(machine: Machine, facts: Facts, matrix: Matrix) -> Machine
     )
 
 
-def _with_errors(machine: Machine, facts: Facts) -> Machine:
+def _with_errors(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:
     """The machine with its error messages; one that `import torch` ends with is the result of the import."""
     available, environment = decided(facts, "available"), machine.environment.value
     if available and available.value == "False" and machine.torch is None and not facts.errors:
@@ -285,7 +287,9 @@ def _with_errors(machine: Machine, facts: Facts) -> Machine:
     facts.errors = [line for line in facts.errors if line.number not in told]
     errors = tuple(dict.fromkeys(line.text for line in facts.errors))
     for line in facts.errors:
-        if environment and torch and not torch.trial.known and _IMPORT_ERROR.search(line.text):
+        row = matrix.cause_seen(line.text, None)
+        exact = row is not None and row.id != _MISSING_LIBRARY
+        if environment and torch and not torch.trial.known and not exact and _IMPORT_ERROR.search(line.text):
             trial = known(ImportTrial(ok=False, error=line.text), f"text, line {line.number}")
             environment = environment.with_torch(known(replace(torch, trial=trial), torch.source))
             machine = replace(machine, environment=known(environment, "text"))
