@@ -104,6 +104,15 @@ def test_a_package_that_also_computes_on_the_cpu_gets_a_warning():
     assert severity(with_environment(bare, extensions=(named,)), SLUG) == "error"
 
 
+def test_an_override_makes_the_code_of_another_gpu_of_the_generation_run():
+    rocm = Extension("onnxruntime-rocm", "1", "/site/x.so", gfx=("gfx1030",))
+    card = amd_gpu("AMD Radeon RX 6700 XT", "gfx1031")
+    bare = with_environment(amd_machine(card, torch=None), extensions=(rocm,))
+    assert severity(bare, SLUG) == "error"
+    overridden = amd_machine(card, torch=None, variables={"HSA_OVERRIDE_GFX_VERSION": "10.3.0"})
+    assert SLUG not in dict(told(with_environment(overridden, extensions=(rocm,))))
+
+
 # --- the libraries that a package needs --------------------------------------------------------------
 
 LIBRARIES = "framework-cuda-libs-missing"
@@ -183,6 +192,14 @@ def test_symbols_that_torch_does_not_define_tell_of_another_torch():
     assert isinstance(found.fixes[0].remedies[0], Manual)
     whole = Extension("gsplat", "1.5", "/site/gsplat/csrc.so", of_torch=True)
     assert MISMATCH not in dict(told(_machine(whole, distributions=listed)))
+
+
+def test_beside_another_torch_nothing_is_known_of_what_it_lacks():
+    lacking = Extension("gsplat", "1.5", "/s/c.so", of_torch=True, undefined=(SYMBOL,), missing=(CUDART,))
+    environment = PythonEnvironment(extensions=(lacking,)).with_torch(known(torch("2.8.0+cu128"), "test"))
+    assert environment.extensions == (Extension("gsplat", "1.5", "/s/c.so", of_torch=True),)
+    kept = PythonEnvironment(extensions=(lacking,), frameworks=environment.frameworks)
+    assert kept.with_torch(known(torch("2.8.0+cu128"), "files")).extensions == (lacking,)
 
 
 def test_a_package_with_a_check_of_its_own_is_reported_once_and_certainly():
