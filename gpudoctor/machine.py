@@ -560,6 +560,8 @@ class Distribution(Record, frozen=True):
     GPU packages require."""
     emptied: bool = False
     """Nothing of its modules and libraries is left."""
+    variant: tuple[str, ...] = ()
+    """Properties of the wheel variant that was installed: "nvidia :: cuda_version_lower_bound :: 12.8"."""
     lacks: tuple[str, ...] = ()
     """Of METADATA and RECORD, what its .dist-info lacks. Without RECORD pip cannot uninstall it."""
 
