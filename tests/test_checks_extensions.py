@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from gpudoctor.codeobjects.elf import open_elf
+from gpudoctor.codeobjects.symbols import SymbolHash, symbol_hash
 from gpudoctor.finding import Manual, ReplacePackage
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import Distribution, Extension, Machine, MissingLibrary, PythonEnvironment, known
@@ -172,6 +174,9 @@ def test_without_a_gpu_for_it_or_beside_a_cpu_torch_no_library_is_missed():
     lacking = _needing("xformers", "/site/xformers/_C.so", CUDART, of_torch=True)
     cpu = with_environment(nvidia_machine(nvidia_gpu(), torch=torch("2.9.1+cpu")), extensions=(lacking,))
     assert LIBRARIES not in dict(told(cpu))
+    listed = known((Distribution("bitsandbytes", "1", "/site/b.dist-info", requires=("torch>=2.4",)),), "test")
+    quantizing = (_needing("bitsandbytes", "/site/libbitsandbytes_cuda128.so", CUDART),)
+    assert LIBRARIES not in dict(told(with_environment(cpu, extensions=quantizing, distributions=listed)))
     provider = _needing("onnxruntime-gpu", "/site/x.so", CUDART)
     assert LIBRARIES not in dict(told(with_environment(amd_machine(amd_gpu(), torch=None), extensions=(provider,))))
     assert LIBRARIES not in dict(told(with_environment(no_gpu_machine(), extensions=(provider,))))
@@ -217,6 +222,8 @@ def test_an_xformers_for_another_cuda_is_not_proposed():
     machine = with_environment(nvidia_machine(nvidia_gpu(), torch=torch("2.9.0+cu128")), distributions=listed)
     fix = finding(machine, "xformers-mismatch").fixes[0]
     assert fix.remedies[0].specifier == "==0.0.33.post1"  # 0.0.33 was built for CUDA 13
+    thirteen = with_environment(nvidia_machine(nvidia_gpu(), torch=torch("2.9.0+cu130")), distributions=listed)
+    assert finding(thirteen, "xformers-mismatch").fixes[0].remedies[0].specifier == "==0.0.33"
 
 
 # --- from the files ---------------------------------------------------------------------------------------
@@ -330,6 +337,9 @@ def test_symbols_are_looked_up_in_all_of_torchs_libraries(tmp_path: Path):
         path = build(f"{name}/{name}_C.so", needing.format(word, number, word, number), *links)
         info = write_distribution(site, name, "1", files={f"{name}/{name}_C.so": path.read_bytes()})
         distributions.append(Distribution(name, "1", str(info)))
+    with (folder / "libtorch.so").open("rb") as library:
+        table = SymbolHash(open_elf(library))
+    assert [n for n in range(3000) if table.has(symbol_hash(f"_ZN2at{n}opEv"))] == list(range(500))
     own = torch("2.9.1+cu128", path=str(tmp_path / "torch"))
     found = _read(_environment(site, *distributions).with_torch(known(own, "test")))
     assert {name: one.undefined for name, one in found.items()} == {
