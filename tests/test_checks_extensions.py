@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from gpudoctor.codeobjects.elf import open_elf
+from gpudoctor.codeobjects.symbols import SymbolHash, symbol_hash
 from gpudoctor.finding import Manual, ReplacePackage
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import Distribution, Extension, Machine, MissingLibrary, PythonEnvironment, known
@@ -104,6 +106,15 @@ def test_a_package_that_also_computes_on_the_cpu_gets_a_warning():
     assert severity(with_environment(bare, extensions=(named,)), SLUG) == "error"
 
 
+def test_an_override_makes_the_code_of_another_gpu_of_the_generation_run():
+    rocm = Extension("onnxruntime-rocm", "1", "/site/x.so", gfx=("gfx1030",))
+    card = amd_gpu("AMD Radeon RX 6700 XT", "gfx1031")
+    bare = with_environment(amd_machine(card, torch=None), extensions=(rocm,))
+    assert severity(bare, SLUG) == "error"
+    overridden = amd_machine(card, torch=None, variables={"HSA_OVERRIDE_GFX_VERSION": "10.3.0"})
+    assert SLUG not in dict(told(with_environment(overridden, extensions=(rocm,))))
+
+
 # --- the libraries that a package needs --------------------------------------------------------------
 
 LIBRARIES = "framework-cuda-libs-missing"
@@ -163,6 +174,9 @@ def test_without_a_gpu_for_it_or_beside_a_cpu_torch_no_library_is_missed():
     lacking = _needing("xformers", "/site/xformers/_C.so", CUDART, of_torch=True)
     cpu = with_environment(nvidia_machine(nvidia_gpu(), torch=torch("2.9.1+cpu")), extensions=(lacking,))
     assert LIBRARIES not in dict(told(cpu))
+    listed = known((Distribution("bitsandbytes", "1", "/site/b.dist-info", requires=("torch>=2.4",)),), "test")
+    quantizing = (_needing("bitsandbytes", "/site/libbitsandbytes_cuda128.so", CUDART),)
+    assert LIBRARIES not in dict(told(with_environment(cpu, extensions=quantizing, distributions=listed)))
     provider = _needing("onnxruntime-gpu", "/site/x.so", CUDART)
     assert LIBRARIES not in dict(told(with_environment(amd_machine(amd_gpu(), torch=None), extensions=(provider,))))
     assert LIBRARIES not in dict(told(with_environment(no_gpu_machine(), extensions=(provider,))))
@@ -185,6 +199,14 @@ def test_symbols_that_torch_does_not_define_tell_of_another_torch():
     assert MISMATCH not in dict(told(_machine(whole, distributions=listed)))
 
 
+def test_beside_another_torch_nothing_is_known_of_what_it_lacks():
+    lacking = Extension("gsplat", "1.5", "/s/c.so", of_torch=True, undefined=(SYMBOL,), missing=(CUDART,))
+    environment = PythonEnvironment(extensions=(lacking,)).with_torch(known(torch("2.8.0+cu128"), "test"))
+    assert environment.extensions == (Extension("gsplat", "1.5", "/s/c.so", of_torch=True),)
+    kept = PythonEnvironment(extensions=(lacking,), frameworks=environment.frameworks)
+    assert kept.with_torch(known(torch("2.8.0+cu128"), "files")).extensions == (lacking,)
+
+
 def test_a_package_with_a_check_of_its_own_is_reported_once_and_certainly():
     lacking = Extension("torchcodec", "0.17", "/site/torchcodec/core7.so", of_torch=True, undefined=(SYMBOL,))
     listed = known((Distribution("torchcodec", "0.17.0", "/site/t.dist-info"),), "test")
@@ -200,6 +222,8 @@ def test_an_xformers_for_another_cuda_is_not_proposed():
     machine = with_environment(nvidia_machine(nvidia_gpu(), torch=torch("2.9.0+cu128")), distributions=listed)
     fix = finding(machine, "xformers-mismatch").fixes[0]
     assert fix.remedies[0].specifier == "==0.0.33.post1"  # 0.0.33 was built for CUDA 13
+    thirteen = with_environment(nvidia_machine(nvidia_gpu(), torch=torch("2.9.0+cu130")), distributions=listed)
+    assert finding(thirteen, "xformers-mismatch").fixes[0].remedies[0].specifier == "==0.0.33"
 
 
 # --- from the files ---------------------------------------------------------------------------------------
@@ -313,6 +337,9 @@ def test_symbols_are_looked_up_in_all_of_torchs_libraries(tmp_path: Path):
         path = build(f"{name}/{name}_C.so", needing.format(word, number, word, number), *links)
         info = write_distribution(site, name, "1", files={f"{name}/{name}_C.so": path.read_bytes()})
         distributions.append(Distribution(name, "1", str(info)))
+    with (folder / "libtorch.so").open("rb") as library:
+        table = SymbolHash(open_elf(library))
+    assert [n for n in range(3000) if table.has(symbol_hash(f"_ZN2at{n}opEv"))] == list(range(500))
     own = torch("2.9.1+cu128", path=str(tmp_path / "torch"))
     found = _read(_environment(site, *distributions).with_torch(known(own, "test")))
     assert {name: one.undefined for name, one in found.items()} == {

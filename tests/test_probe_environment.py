@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from gpudoctor.dependencies import normalised
 from gpudoctor.host import Host, InputError, LiveHost
 from gpudoctor.host.recorded import RecordedHost
-from gpudoctor.machine import PythonEnvironment
+from gpudoctor.machine import Distribution, PythonEnvironment
+from gpudoctor.probes.distributions import with_details
 from gpudoctor.probes.import_path import pth_paths
 from gpudoctor.probes.python_environment import probe_environment
 from tests.support.environments import (
@@ -420,3 +421,14 @@ def test_members_of_a_uv_workspace_are_asked_for_torch_too(tmp_path):
     (tmp_path / "packages/a/pyproject.toml").write_text('[project]\nname = "a"\ndependencies = ["torch==2.9.1"]\n')
     asked = torch_asked(LiveHost(), str(tmp_path))
     assert [(line.file, line.requirement) for line in asked] == [("packages/a/pyproject.toml", "torch==2.9.1")]
+
+
+def test_the_properties_of_a_wheel_variant_are_read_and_garbage_is_not(tmp_path: Path):
+    info = write_distribution(tmp_path, "torch", "2.8.0")
+    file = info / "variant.json"
+    file.write_text('{"variants": {"a1b2": {"nvidia": {"cuda_version_lower_bound": ["12.8"]}, "x": {"y": ["z"]}}}}')
+    read = with_details(LiveHost(), Distribution("torch", "2.8.0", str(info)))
+    assert read.variant == ("nvidia :: cuda_version_lower_bound :: 12.8", "x :: y :: z")
+    for garbage in ("[", '{"variants": 3}', '{"variants": {"a": []}}', "\0"):
+        file.write_text(garbage)
+        assert with_details(LiveHost(), Distribution("torch", "2.8.0", str(info))).variant == ()

@@ -84,7 +84,7 @@ def _runs(situation: Situation, extensions: list[Extension], gpu: Gpu) -> Runs:
         return "unknown"
     if gpu.vendor == "amd":
         fit = next((fit for fit in fits(situation) if fit.gpu.key == gpu.key), None)
-        value = fit.carried.via_override if fit else None
+        value = fit.carried.via_override if fit else situation.variable("HSA_OVERRIDE_GFX_VERSION")
         named = situation.matrix.gfx_of_override(value) if value else None
         return gfx_answer(situation.matrix, named or arch, _all(extensions, "gfx")).runs
     of_torch = any(one.of_torch for one in extensions)

@@ -31,6 +31,8 @@ class Distribution(Record, frozen=True):
     GPU packages require."""
     emptied: bool = False
     """Nothing of its modules and libraries is left."""
+    variant: tuple[str, ...] = ()
+    """Properties of the wheel variant that was installed: "nvidia :: cuda_version_lower_bound :: 12.8"."""
     lacks: tuple[str, ...] = ()
     """Of METADATA and RECORD, what its .dist-info lacks. Without RECORD pip cannot uninstall it."""
 
@@ -267,8 +269,14 @@ class PythonEnvironment(Record, frozen=True):
         return self.frameworks.torch
 
     def with_torch(self, torch: Fact[Torch]) -> PythonEnvironment:
-        """The same environment with this torch."""
-        return replace(self, frameworks=replace(self.frameworks, torch=torch))
+        """The same environment with this torch. What extensions lack beside another one is unknown then."""
+        frameworks, extensions = replace(self.frameworks, torch=torch), self.extensions
+        before, after = self.torch.value, torch.value
+        if extensions and (before.version if before else "") != (after.version if after else ""):
+            extensions = tuple(
+                replace(one, missing=(), undefined=()) if one.of_torch else one for one in self.extensions
+            )
+        return replace(self, frameworks=frameworks, extensions=extensions)
 
     def distribution(self, name: str) -> Distribution | None:
         """The installed distribution of that normalised name, if the listing is known to have it."""

@@ -15,7 +15,7 @@ from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.versions import public_version
 from gpudoctor.probes.library_search import Asker
 
-_OF_TORCH = re.compile(r"_Z(?:T[ITVS])?N?[KVR]*(?:3c10|2at|5torch|6caffe2)\d|_Z\d+THP|aoti_torch_")
+_OF_TORCH = re.compile(r"_Z(?:T[ITVS])?N?[KVR]*(?:3c10|2at|5torch|6caffe2)\d|_Z\d+THP|(?:aoti_)?torch_[a-z]")
 """Names in torch's namespaces, of its Python objects and of its C interface."""
 _MOST_NAMED = 3
 
