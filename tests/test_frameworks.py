@@ -371,3 +371,47 @@ def test_torch_cuda_alone_requires_any_cuda_build():
             nvidia_machine(torch=torch(version)), load_matrix(), machine_checks(), required=(parse("torch.cuda"),)
         )
         assert ("requirement-not-met" not in [one.slug for one in judgement.findings]) is met
+
+
+# --- healthy environments --------------------------------------------------------------------------------------
+
+
+def whole(name: str, version: str, build: str) -> FrameworkFiles:
+    """A framework that has the libraries which it opens."""
+    return FrameworkFiles(name, version=version, build=build, not_found=known((), "/site"), source="/site")
+
+
+@pytest.mark.parametrize(
+    ("build", "packages", "files"),
+    [
+        (None, JAX_12, (whole("jax", "0.12.0.1", "jax-cuda12-plugin"),)),
+        (None, JAX_13, (whole("jax", "0.12.0.1", "jax-cuda13-plugin"),)),
+        (None, {"tensorflow": "2.21.0"}, (whole("tensorflow", "2.21.0", "tensorflow"),)),
+        (None, ORT_GPU, ()),
+        (None, {"cupy-cuda12x": "14.2.0"}, (whole("cupy", "14.2.0", "cupy-cuda12x"),)),
+        ("2.9.1+cu128", JAX_12, (whole("jax", "0.12.0.1", "jax-cuda12-plugin"),)),
+        ("2.9.1+cu128", JAX_CPU, ()),
+        ("2.9.1+cu128", {"onnxruntime": "1.32.0"}, ()),
+        ("2.9.1+cu128", {"onnxruntime-gpu": "1.26.0", "tensorboard": "2.20.0"}, ()),
+        ("2.9.1+cu128", {"tensorflow-cpu": "2.21.0"}, ()),
+        ("2.9.1+cu128", {"numba-cuda": "0.30.4", "cuda-bindings": "12.9.4"}, ()),
+    ],
+)  # fmt: skip
+def test_a_healthy_environment_is_silent(build, packages, files):
+    patient = nvidia_machine(torch=torch(build) if build else None, packages=packages)
+    assert [
+        (one.slug, one.severity) for one in judged(with_files(patient, *files)).findings if one.severity != "note"
+    ] == []
+
+
+@pytest.mark.parametrize(
+    "packages",
+    [
+        {"onnxruntime-migraphx": "1.27.1"},
+        {"cupy-rocm-7-0": "14.2.0"},
+        {**JAX_CPU, "jax-rocm7-plugin": "0.12.0", "jax-rocm7-pjrt": "0.12.0"},
+    ],
+)
+def test_a_healthy_environment_of_amd_is_silent(packages):
+    patient = amd_machine(torch=None, packages=packages)
+    assert [one.slug for one in judged(patient).findings if one.severity != "note"] == []
