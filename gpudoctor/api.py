@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gpudoctor.machine import Level
     from gpudoctor.report import Report
     from gpudoctor.requirement import Requirement
+    from gpudoctor.survey import Survey
 
 Path = str | PathLike[str]
 
@@ -48,7 +49,7 @@ def diagnose(
     cannot be used.
     """
     from gpudoctor.command_line.arguments import Examined, Shown
-    from gpudoctor.command_line.examined import from_snapshot, surveyed, with_description
+    from gpudoctor.command_line.examined import from_snapshot, surveyed, with_description, with_installers
     from gpudoctor.command_line.reporting import judged, judgement_of
     from gpudoctor.engine import FailOn
     from gpudoctor.host import InputError
@@ -84,7 +85,11 @@ def diagnose(
     else:
         survey, subject = surveyed(examined, variables, description, rows)
     survey = with_description(survey, description, rows, lambda machine: judgement_of(machine, rows, shown, required))
-    report, _ = judged(survey, subject, rows, shown, required)
+
+    def complete(survey: Survey) -> Survey:
+        return survey if snapshot is not None else with_installers(survey, examined, variables, description, rows)
+
+    report, _ = judged(survey, subject, rows, shown, required, complete)
     return report
 
 

@@ -118,6 +118,7 @@ def judge(
     project_ignore: Mapping[str, str] | None = None,
     open_questions: Iterable[NotJudged] = (),
     required: Iterable[Requirement] = (),
+    foresee: bool = True,
 ) -> Judgement:
     """Run the checks over a machine.
 
@@ -125,13 +126,43 @@ def judge(
     reason. `project_select` and `project_ignore`, from a project's files, do the same, but take back no firm
     requirement, and what the selection leaves out is told.
     `open_questions` are what the probes already could not answer; `required` is what a job asks of the machine: it is
-    judged whatever is selected. Raises InputError for a selection that names no check.
+    judged whatever is selected. With `foresee`, each fix is tried on the record: those that clear their problem and
+    break nothing come first, those that do not clear it are left out. Raises InputError for a selection that names no
+    check.
     """
-    required = tuple(required)
+    required, open_questions = tuple(required), tuple(open_questions)
     left_to = () if select else tuple(project_select)
     select = tuple(select) or left_to
+
+    def judged(machine: Machine) -> Judgement:
+        asked = (select, ignore or {}, project_ignore or {}, open_questions, required)
+        return _judged(machine, matrix, suite, *asked)
+
+    judgement = judged(machine)
+    if foresee and any(finding.fixes for finding in judgement.findings):
+        from gpudoctor.planner.search import with_ranked_fixes  # a healthy machine needs no plan
+
+        situation = Situation(machine, matrix, required)
+        findings = with_ranked_fixes(judgement.findings, situation, lambda other: judged(other).findings)
+        judgement = replace(judgement, findings=findings)
+    if not left_to:
+        return judgement
+    rest = Ignored(id=f"all but {', '.join(left_to)}", why="the project's files select no other checks")
+    return replace(judgement, ignored=(*judgement.ignored, rest))
+
+
+def _judged(
+    machine: Machine,
+    matrix: Matrix,
+    suite: Suite[Situation],
+    select: tuple[str, ...],
+    ignore: Mapping[str, str],
+    project_ignore: Mapping[str, str],
+    open_questions: tuple[NotJudged, ...],
+    required: tuple[Requirement, ...],
+) -> Judgement:
     situation = Situation(machine, matrix, required)
-    ignored_ids = {**_project_ids(project_ignore or {}, suite, required), **_ids(ignore or {}, suite)}
+    ignored_ids = {**_project_ids(project_ignore, suite, required), **_ids(ignore, suite)}
     # What is not reported may be the cause of what is.
     running = suite.concerned(situation)
     wanted = (*select, _REQUIREMENT) if select and required else select
@@ -145,11 +176,7 @@ def judge(
     ignored = [finding for finding in findings if finding.id in ignored_ids]
     findings = join_symptoms((finding for finding in findings if finding.id not in ignored_ids), situation)
     questions = settle_questions([*open_questions, *questions], situation)
-    judgement = _judgement([*findings, *ignored], questions, ignored_ids, chosen)
-    if not left_to:
-        return judgement
-    rest = Ignored(id=f"all but {', '.join(left_to)}", why="the project's files select no other checks")
-    return replace(judgement, ignored=(*judgement.ignored, rest))
+    return _judgement([*findings, *ignored], questions, ignored_ids, chosen)
 
 
 def judge_recipe(

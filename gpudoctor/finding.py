@@ -200,6 +200,8 @@ class Manual(Remedy, frozen=True):
     text: str
     why: str = ""
     risk: Risk = "safe"
+    elsewhere: bool = False
+    """It leads to another system: what else could be changed here would not help."""
 
 
 AnyRemedy = (

@@ -169,7 +169,7 @@ def _read_files(host: Host, matrix: Matrix, python: str | None, probing: _Probin
     # `--python` is always a path of the running system, also where the host is a recording.
     place = host if python is None else LiveHost()
     machine = _with_torch_code(place, _with_gpus(host, matrix, machine, probing, pci), probing)
-    return _with_extension_code(place, machine, matrix, probing)
+    return _with_extensions(place, machine, probing)
 
 
 def _with_gpus(
@@ -209,15 +209,20 @@ def _with_torch_code(host: Host, machine: Machine, probing: _Probing) -> Machine
     return _with_torch(machine, archs=archs)
 
 
-def _with_extension_code(host: Host, machine: Machine, matrix: Matrix, probing: _Probing) -> Machine:
-    """The architectures of packages that were compiled against torch, where such are installed."""
-    environment, rows = machine.environment.value, matrix.tables.extension_libraries
-    if environment is None or not any(environment.distribution(row.package) for row in rows):
+def _with_extensions(host: Host, machine: Machine, probing: _Probing) -> Machine:
+    """The libraries of other packages that compute on GPUs."""
+    environment = machine.environment.value
+    if environment is None or not environment.distributions.value:
         return machine
-    from gpudoctor.probes.extension_code import read_extensions
+    from gpudoctor.probes.extensions import read_extensions
 
-    found = probing("extension code", lambda: read_extensions(host, environment, rows), environment.extensions)
-    return replace(machine, environment=replace(machine.environment, value=replace(environment, extensions=found)))
+    nothing = environment.extensions, environment.distributions.value
+    extensions, distributions = probing(
+        "extensions", lambda: read_extensions(host, environment, machine.variables), nothing
+    )
+    listing = replace(environment.distributions, value=distributions)
+    found = replace(environment, extensions=extensions, distributions=listing)
+    return replace(machine, environment=replace(machine.environment, value=found))
 
 
 def _with_torch(machine: Machine, **facts: object) -> Machine:

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import posixpath
+import shutil
+import subprocess
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from gpudoctor.finding import Manual, ReplacePackage
 from gpudoctor.host import LiveHost
-from gpudoctor.machine import Distribution, ExtensionCode, PythonEnvironment, known
-from gpudoctor.probes.extension_code import read_extensions
-from tests.support.check_cases import matrix
-from tests.support.codeobject_files import container, cuda_library
+from gpudoctor.machine import Distribution, Extension, Machine, MissingLibrary, PythonEnvironment, known
+from gpudoctor.probes.extensions import read_extensions
+from tests.support.codeobject_files import container, cuda_library, elf
 from tests.support.environments import shared_library, write_distribution
 from tests.support.judging import finding, severity, told
-from tests.support.machines import amd_gpu, amd_machine, nvidia_gpu, nvidia_machine, torch, with_environment
+from tests.support.machines import (
+    amd_gpu,
+    amd_machine,
+    no_gpu_machine,
+    nvidia_gpu,
+    nvidia_machine,
+    torch,
+    with_environment,
+)
 
 SLUG = "ext-built-without-gpu-arch"
-FLASH = ExtensionCode("flash-attn", "2.7.4", "/site/flash_attn_2_cuda.so", sass=("sm_80", "sm_90"))
+FLASH = Extension("flash-attn", "2.7.4", "/site/flash_attn_2_cuda.so", sass=("sm_80", "sm_90"), of_torch=True)
 BLACKWELL = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120")
 
 
@@ -32,10 +46,10 @@ def test_code_that_runs_on_the_gpu_is_silent():
 
 
 def test_ptx_serves_a_newer_gpu_and_vllm_is_named_by_compute_capability():
-    ptx = ExtensionCode("vllm", "0.9", "/site/vllm/_C.abi3.so", sass=("sm_80",), ptx=("compute_90",))
+    ptx = Extension("vllm", "0.9", "/site/vllm/_C.abi3.so", sass=("sm_80",), ptx=("compute_90",), of_torch=True)
     machine = nvidia_machine(BLACKWELL, torch=torch("2.9.1+cu128"))
     assert severity(with_environment(machine, extensions=(ptx,)), SLUG) != "error"
-    bare = ExtensionCode("vllm", "0.9", "/site/vllm/_C.abi3.so", sass=("sm_80",))
+    bare = Extension("vllm", "0.9", "/site/vllm/_C.abi3.so", sass=("sm_80",), of_torch=True)
     found = finding(with_environment(machine, extensions=(bare,)), SLUG)
     assert "TORCH_CUDA_ARCH_LIST=12.0 " in found.fixes[0].remedies[0].text
 
@@ -59,32 +73,267 @@ def test_one_of_two_served_gpus_is_a_warning():
 
 def test_an_extension_for_amd_has_to_name_the_target():
     machine = amd_machine(amd_gpu(), torch=torch("2.9.1+rocm6.4"))
-    wrong = ExtensionCode("flash-attn", "2.7.4", "/site/x.so", gfx=("gfx90a", "gfx942"))
+    wrong = Extension("flash-attn", "2.7.4", "/site/x.so", gfx=("gfx90a", "gfx942"), of_torch=True)
     assert severity(with_environment(machine, extensions=(wrong,)), SLUG) == "error"
     assert (
         "FLASH_ATTENTION_TRITON_AMD_ENABLE=TRUE pip"
         in finding(with_environment(machine, extensions=(wrong,)), SLUG).fixes[0].remedies[0].text
     )
-    right = ExtensionCode("flash-attn", "2.7.4", "/site/x.so", gfx=("gfx1100",))
+    right = Extension("flash-attn", "2.7.4", "/site/x.so", gfx=("gfx1100",), of_torch=True)
     assert SLUG not in dict(told(with_environment(machine, extensions=(right,))))
 
 
-def test_the_library_that_a_package_computes_with_is_read_and_its_helpers_are_not(tmp_path: Path):
+def test_the_alternative_that_loads_decides_and_helpers_for_chosen_gpus_do_not():
+    def machine(*extensions: Extension) -> Machine:
+        return with_environment(nvidia_machine(nvidia_gpu(), torch=torch("2.9.1+cu128")), extensions=extensions)
+
+    old = Extension("foreign-cu12", "1", "/site/lib_cuda118.so", sass=("sm_89",), missing=(MissingLibrary("x.so"),))
+    new = Extension("foreign-cu12", "1", "/site/lib_cuda128.so", sass=("sm_90",))
+    assert dict(told(machine(old, new)))[SLUG] == "error"
+    hopper = Extension("foreign-cu12", "1", "/site/fa3.so", sass=("sm_90a",))
+    assert SLUG not in dict(told(machine(hopper)))
+    loose = Extension("kernels-cuda", "1", "/site/cubins", sass=("sm_100", "sm_103a"), loose=True)
+    assert SLUG not in dict(told(machine(loose)))
+
+
+def test_a_package_that_also_computes_on_the_cpu_gets_a_warning():
+    xgboost = Extension("xgboost", "3", "/site/xgboost/lib/libxgboost.so", sass=("sm_90",))
+    named = Extension("onnxruntime-gpu", "1", "/site/onnxruntime/capi/x.so", sass=("sm_90",))
+    bare = nvidia_machine(nvidia_gpu(), torch=None)
+    assert severity(with_environment(bare, extensions=(xgboost,)), SLUG) == "warning"
+    assert severity(with_environment(bare, extensions=(named,)), SLUG) == "error"
+
+
+# --- the libraries that a package needs --------------------------------------------------------------
+
+LIBRARIES = "framework-cuda-libs-missing"
+CUDART = MissingLibrary("libcudart.so.13", "/site/nvidia/cuda_runtime/lib/libcudart.so.12")
+
+
+def _needing(package: str, path: str, *missing: MissingLibrary, **parts: Any) -> Extension:
+    return Extension(package, "1", path, needs=("libcudart.so.13",), missing=missing, **parts)
+
+
+def _machine(*extensions: Extension, **parts: Any) -> Machine:
+    return with_environment(nvidia_machine(nvidia_gpu(), torch=torch("2.9.1+cu128")), extensions=extensions, **parts)
+
+
+def test_an_extension_for_another_cuda_than_torchs_cannot_be_loaded():
+    machine = _machine(_needing("xformers", "/site/xformers/_C.so", CUDART, of_torch=True))
+    found = finding(machine, LIBRARIES)
+    assert (found.severity, found.want, found.saw) == ("error", "libcudart.so.13", "libcudart.so.12")
+    assert "for the CUDA of the installed torch" in found.fixes[0].remedies[0].text
+
+
+def test_the_libraries_come_from_where_the_package_says():
+    asks = Distribution(
+        "onnxruntime-gpu", "1", "/site/x.dist-info", requires=('nvidia-cuda-runtime~=13.0; extra == "cuda"',)
+    )
+    provider = _needing("onnxruntime-gpu", "/site/onnxruntime/capi/x.so", MissingLibrary("libcudart.so.13"))
+    bare = nvidia_machine(nvidia_gpu(), torch=None)
+    machine = with_environment(bare, extensions=(provider,), distributions=known((asks,), "test"))
+    found = finding(machine, LIBRARIES)
+    assert found.severity == "error"
+    assert found.fixes[0].remedies == (
+        ReplacePackage("nvidia-cuda-runtime", "~=13.0", why="onnxruntime-gpu names it as a source of its libraries"),
+    )
+    beside = _needing("onnxruntime-gpu", "/site/onnxruntime/capi/x.so", CUDART)
+    other = finding(with_environment(bare, extensions=(beside,), distributions=known((asks,), "test")), LIBRARIES)
+    assert isinstance(other.fixes[0].remedies[0], Manual)  # a second CUDA would overwrite the first one's cuDNN
+
+
+def test_one_alternative_that_loads_is_enough():
+    old = _needing("bitsandbytes", "/site/bitsandbytes/libbitsandbytes_cuda118.so", CUDART)
+    new = _needing("bitsandbytes", "/site/bitsandbytes/libbitsandbytes_cuda128.so")
+    assert LIBRARIES not in dict(told(_machine(old, new)))
+    assert severity(_machine(old), LIBRARIES) == "warning"
+
+
+def test_a_provider_that_nobody_wants_is_silent_until_another_release_of_its_library_is_there():
+    works = _needing("onnxruntime-gpu", "/site/onnxruntime/capi/libonnxruntime_providers_cuda.so")
+    path = "/site/onnxruntime/capi/libonnxruntime_providers_tensorrt.so"
+    unwanted = _needing("onnxruntime-gpu", path, MissingLibrary("libnvinfer.so.10"))
+    assert LIBRARIES not in dict(told(_machine(works, unwanted)))
+    eleven = MissingLibrary("libnvinfer.so.10", "/site/tensorrt_libs/libnvinfer.so.11")
+    wanted = _needing("onnxruntime-gpu", path, eleven)
+    assert severity(_machine(works, wanted), LIBRARIES) == "warning"
+
+
+def test_without_a_gpu_for_it_or_beside_a_cpu_torch_no_library_is_missed():
+    lacking = _needing("xformers", "/site/xformers/_C.so", CUDART, of_torch=True)
+    cpu = with_environment(nvidia_machine(nvidia_gpu(), torch=torch("2.9.1+cpu")), extensions=(lacking,))
+    assert LIBRARIES not in dict(told(cpu))
+    provider = _needing("onnxruntime-gpu", "/site/x.so", CUDART)
+    assert LIBRARIES not in dict(told(with_environment(amd_machine(amd_gpu(), torch=None), extensions=(provider,))))
+    assert LIBRARIES not in dict(told(with_environment(no_gpu_machine(), extensions=(provider,))))
+
+
+# --- the torch that a package was compiled against ------------------------------------------------------
+
+MISMATCH = "extension-torch-mismatch"
+SYMBOL = "_ZN3c105ErrorC2ENS_14SourceLocationESs"
+
+
+def test_symbols_that_torch_does_not_define_tell_of_another_torch():
+    lacking = Extension("gsplat", "1.5", "/site/gsplat/csrc.so", of_torch=True, undefined=(SYMBOL,))
+    listed = known((Distribution("gsplat", "1.5+pt28cu128", "/site/g.dist-info"),), "test")
+    found = finding(_machine(lacking, distributions=listed), MISMATCH)
+    assert found.severity == "error"
+    assert SYMBOL in found.message
+    assert isinstance(found.fixes[0].remedies[0], Manual)
+    whole = Extension("gsplat", "1.5", "/site/gsplat/csrc.so", of_torch=True)
+    assert MISMATCH not in dict(told(_machine(whole, distributions=listed)))
+
+
+def test_a_package_with_a_check_of_its_own_is_reported_once_and_certainly():
+    lacking = Extension("torchcodec", "0.17", "/site/torchcodec/core7.so", of_torch=True, undefined=(SYMBOL,))
+    listed = known((Distribution("torchcodec", "0.17.0", "/site/t.dist-info"),), "test")
+    machine = _machine(lacking, distributions=listed)
+    assert finding(machine, "torchcodec-mismatch").confidence == "certain"
+    assert MISMATCH not in dict(told(machine))
+    one_loads = Extension("torchcodec", "0.17", "/site/torchcodec/core8.so", of_torch=True)
+    assert "torchcodec-mismatch" not in dict(told(_machine(lacking, one_loads, distributions=listed)))
+
+
+def test_an_xformers_for_another_cuda_is_not_proposed():
+    listed = known((Distribution("xformers", "0.0.30", "/site/x.dist-info"),), "test")
+    machine = with_environment(nvidia_machine(nvidia_gpu(), torch=torch("2.9.0+cu128")), distributions=listed)
+    fix = finding(machine, "xformers-mismatch").fixes[0]
+    assert fix.remedies[0].specifier == "==0.0.33.post1"  # 0.0.33 was built for CUDA 13
+
+
+# --- from the files ---------------------------------------------------------------------------------------
+
+
+def _environment(site: Path, *distributions: Distribution, **parts: Any) -> PythonEnvironment:
+    return PythonEnvironment(site_packages=(str(site),), distributions=known(distributions, "test"), **parts)
+
+
+def _read(environment: PythonEnvironment, **variables: str) -> dict[str, Extension]:
+    found, _ = read_extensions(LiveHost(), environment, variables)
+    return {posixpath.basename(one.path): one for one in found}
+
+
+def test_every_library_with_gpu_code_is_read_and_others_are_not(tmp_path: Path):
     rare = [container("sm_80")] * 300
     files = {
         "vllm/_C.abi3.so": cuda_library(*rare, container("sm_120")),
         "vllm/_flashmla_C.abi3.so": cuda_library(container("sm_90a")),
-        "vllm/cumem_allocator.abi3.so": shared_library(),
+        "vllm/plain.abi3.so": shared_library(),
+        "vllm.libs/libnccl-0a1b2c3d.so.2": cuda_library(container("sm_70")),
+        "vllm/kernels/gemm.cubin": elf(machine=190, flags=0x6006402, abi_version=8),
+        "vllm/kernels/gemm_old.cubin": elf(machine=190, flags=0x560556, abi_version=7),
     }
     info = write_distribution(tmp_path, "vllm", "0.9.2", files=files)
-    environment = PythonEnvironment(distributions=known((Distribution("vllm", "0.9.2", str(info)),), "test"))
-    found = read_extensions(LiveHost(), environment, matrix().tables.extension_libraries)
-    assert [(e.package, e.version, e.sass) for e in found] == [("vllm", "0.9.2", ("sm_80", "sm_120"))]
-    assert found[0].path == str(tmp_path / "vllm/_C.abi3.so")
+    found = _read(_environment(tmp_path, Distribution("vllm", "0.9.2", str(info))))
+    assert {name: one.sass for name, one in found.items()} == {
+        "_C.abi3.so": ("sm_80", "sm_120"),
+        "_flashmla_C.abi3.so": ("sm_90a",),
+        "kernels": ("sm_100", "sm_86"),
+    }
 
 
-def test_a_library_that_cannot_be_read_whole_is_not_judged(tmp_path: Path):
+def test_code_that_cannot_be_read_whole_is_not_judged(tmp_path: Path):
     files = {"flash_attn_2_cuda.so": cuda_library(container("sm_80"))[:-400]}
     info = write_distribution(tmp_path, "flash-attn", "2.7.4", files=files)
-    environment = PythonEnvironment(distributions=known((Distribution("flash-attn", "2.7.4", str(info)),), "test"))
-    assert read_extensions(LiveHost(), environment, matrix().tables.extension_libraries) == ()
+    found = _read(_environment(tmp_path, Distribution("flash-attn", "2.7.4", str(info))))
+    assert not any(one.sass for one in found.values())
+
+
+def test_a_library_is_found_wherever_its_process_finds_it(tmp_path: Path):
+    names = ("libcudart.so.77", "libcublas.so.77", "libcusparse.so.77", "libcufft.so.77", "libnvrtc.so.77")
+    files = {
+        "own/cuda_ext.so": shared_library(names, runpath="$ORIGIN/lib"),
+        "own/lib/libcudart.so.77": shared_library(),
+    }
+    info = write_distribution(tmp_path, "own", "1", files=files)
+    wheel = write_distribution(tmp_path, "nvidia-x", "1", files={"nvidia/x/lib/libcublas.so.77": shared_library()})
+    extra = write_distribution(tmp_path, "shipping", "1", files={"shipping/libcusparse.so.77": shared_library()})
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "libcufft.so.77").write_bytes(shared_library())
+    (tmp_path / "nvidia/x/lib/libnvrtc.so.76").write_bytes(shared_library())
+    environment = _environment(
+        tmp_path,
+        Distribution("own", "1", str(info)),
+        Distribution("nvidia-x", "1", str(wheel)),
+        Distribution("shipping", "1", str(extra)),
+    )
+    found = _read(environment, LD_LIBRARY_PATH=str(elsewhere))["cuda_ext.so"]
+    assert found.missing == (MissingLibrary("libnvrtc.so.77", str(tmp_path / "nvidia/x/lib/libnvrtc.so.76")),)
+    assert [one.name for one in _read(environment)["cuda_ext.so"].missing] == ["libcufft.so.77", "libnvrtc.so.77"]
+
+
+def test_beside_torchs_own_cuda_another_one_counts_on_the_own_search_path_only(tmp_path: Path):
+    files = {
+        "torch/lib/libtorch_cuda.so": shared_library(["libcudart.so.78"]),
+        "torch/lib/libcudart.so.78": shared_library(),
+    }
+    for path, content in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(content)
+    needs = ["libtorch_cuda.so", "libcudart.so.77"]
+    info = write_distribution(tmp_path, "ext", "1", files={"ext/_C.so": shared_library(needs)})
+    near = write_distribution(
+        tmp_path, "near", "1", files={"near/_C.so": shared_library(needs, runpath="$ORIGIN/../nvidia/y/lib")}
+    )
+    write_distribution(tmp_path, "nvidia-y", "1", files={"nvidia/y/lib/libcudart.so.77": shared_library()})
+    own = torch("2.9.1+cu128", path=str(tmp_path / "torch"))
+    for name, path, missing in (("ext", info, ["libcudart.so.77"]), ("near", near, [])):
+        environment = _environment(tmp_path, Distribution(name, "1", str(path))).with_torch(known(own, "test"))
+        assert [one.name for one in _read(environment)["_C.so"].missing] == missing
+
+
+def test_names_that_a_library_opens_later_are_read_from_its_texts(tmp_path: Path):
+    texts = b"\0Library libcublas.so.12 is not found\0libcublas.so.77\0/usr/lib/libcudart.so.77\0libcuda.so.1\0"
+    library = elf([(".nv_fatbin", container("sm_80")), (".rodata", texts)])
+    info = write_distribution(tmp_path, "ct-cuda", "1", files={"ct/libct.so": library})
+    (found,) = _read(_environment(tmp_path, Distribution("ct-cuda", "1", str(info)))).values()
+    assert found.opens == ("libcublas.so.77",)
+    assert [one.name for one in found.missing] == ["libcublas.so.77"]
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler to build the libraries with")
+def test_symbols_are_looked_up_in_all_of_torchs_libraries(tmp_path: Path):
+    def build(name: str, code: str, *flags: str) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        command = ["gcc", "-shared", "-fPIC", "-w", "-x", "c", "-", "-o", str(path), "-Wl,--hash-style=gnu", *flags]
+        subprocess.run(command, input=code, text=True, check=True)
+        return path
+
+    folder = tmp_path / "torch/lib"
+    build("torch/lib/libc10.so", "void _ZN3c104hereEv(void) {}")
+    build("torch/lib/libtorch.so", "".join(f"void _ZN2at{n}opEv(void) {{}}\n" for n in range(500)))
+    needing = "void _ZN3c104{}Ev(void); void _ZN2at{}opEv(void); void f(void) {{ _ZN3c104{}Ev(); _ZN2at{}opEv(); }}"
+    links = (f"-L{folder}", "-Wl,--no-as-needed", "-lc10", "-ltorch")
+    names = {"fits": ("here", 499), "older": ("gone", 7), "newer": ("here", 500)}
+    site, distributions = tmp_path, []
+    for name, (word, number) in names.items():
+        path = build(f"{name}/{name}_C.so", needing.format(word, number, word, number), *links)
+        info = write_distribution(site, name, "1", files={f"{name}/{name}_C.so": path.read_bytes()})
+        distributions.append(Distribution(name, "1", str(info)))
+    own = torch("2.9.1+cu128", path=str(tmp_path / "torch"))
+    found = _read(_environment(site, *distributions).with_torch(known(own, "test")))
+    assert {name: one.undefined for name, one in found.items()} == {
+        "fits_C.so": (),
+        "older_C.so": ("_ZN3c104goneEv",),
+        "newer_C.so": ("_ZN2at500opEv",),
+    }
+    pinned = write_distribution(
+        site,
+        "pinned",
+        "1",
+        requires=["torch==2.9.1"],
+        files={"pinned/p_C.so": (site / "older/older_C.so").read_bytes()},
+    )
+    environment = _environment(site, Distribution("pinned", "1", str(pinned))).with_torch(known(own, "test"))
+    assert [one.undefined for one in _read(environment).values()] == [()]
+
+
+def test_an_environment_without_such_packages_opens_no_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    files = {"numpy/core.so": shared_library(), "numpy/__init__.py": "1"}
+    info = write_distribution(tmp_path, "numpy", "2", files=files)
+    host = LiveHost()
+    monkeypatch.setattr(host, "open_binary", lambda path: pytest.fail(f"{path} was opened"))
+    assert read_extensions(host, _environment(tmp_path, Distribution("numpy", "2", str(info))), {})[0] == ()

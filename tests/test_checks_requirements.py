@@ -213,15 +213,19 @@ def test_a_torch_without_record_is_written_over_itself(site):
     assert severity(failed, "torch-install-interrupted") == "error"
 
 
-def _command(found) -> tuple[str, ...]:
-
-    return fixes_for(finding(found, "torch-install-interrupted"), Situation(found, matrix()))[0].steps[0].argv
-
-
-def test_pip_cannot_uninstall_without_record(site):
+def test_what_has_no_record_is_removed_before_it_is_installed_again(site):
     write_distribution(site, "pip", "25.0")
     (record(site) / "RECORD").unlink()
-    assert _command(machine(site))[-3:] == ("--ignore-installed", "--no-deps", "torch==2.9.1")
+    found = machine(site)
+    steps = fixes_for(finding(found, "torch-install-interrupted"), Situation(found, matrix()))[0].steps
+    remove, install = (step.argv for step in steps)
+    assert remove == (
+        "rm",
+        "-rf",
+        str(record(site)),
+        *(f"{site}/{name}" for name in ("torch", "functorch", "torchgen")),
+    )
+    assert install[-3:] == ("--force-reinstall", "--no-deps", "torch==2.9.1")
 
 
 def test_a_torch_without_metadata_or_without_dist_info(site):

@@ -39,10 +39,10 @@ def test_scenario_rtx_5090_with_cu124_needs_another_build_that_runs_on_this_driv
     assert remedies(machine, "torch-no-arch-for-gpu") == ["torch 2.7.0+cu128"]
 
 
-def test_scenario_rtx_5090_with_cu130_needs_a_newer_driver():
+def test_scenario_rtx_5090_with_cu130_needs_a_newer_driver_or_another_build():
     machine = nvidia_machine(RTX_5090, driver="570.133.07", torch=torch("2.13.0+cu130"))
     assert told(machine) == [("driver-too-old", "error")]
-    assert remedies(machine, "driver-too-old")[0] == "InstallDriver 580"
+    assert [fix[0] for fix in fixes(machine, "driver-too-old")] == ["torch 2.11.0+cu128", "InstallDriver 580"]
 
 
 def test_scenario_rtx_5090_with_cu128_is_well():

@@ -196,7 +196,9 @@ def test_a_distribution_as_people_call_it(text: str, id: str) -> None:
 def test_a_distribution_based_on_another_takes_its_packages() -> None:
     old = ("--gpu", "RTX 5090", "--driver", "550.54.14", "--torch", "2.9.1+cu128", "--os")
     assert "nvidia-driver-580-open" in commands(whatif(*old, "linuxmint-22"))
-    assert "pacman" in commands(whatif(*old, "manjaro"))
+    assert "pacman" in commands(whatif(*old, "endeavouros"))
+    assert "mhwd" in commands(whatif(*old, "manjaro"))
+    assert "rpm-ostree rebase" in commands(whatif(*old, "bazzite-43"))
     for wrong, told in (("ubunut-22.04", "mean ubuntu"), ("windows-11", "Linux and WSL2")):
         with pytest.raises(InputError, match=told):
             whatif(*old, wrong)

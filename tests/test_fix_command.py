@@ -22,11 +22,20 @@ from tests.test_fix_undo import Place
 
 CONTRACT = {
     "type": "object",
-    "required": ["schema", "steps", "after"],
+    "required": ["schema", "steps", "after", "predicted"],
     "additionalProperties": False,
     "properties": {
         "schema": {"const": 1},
         "after": {"type": "string"},
+        "predicted": {
+            "required": ["verdict", "left", "until"],
+            "additionalProperties": False,
+            "properties": {
+                "verdict": {"enum": ["ok", "warning", "error"]},
+                "left": {"type": "array", "items": {"pattern": "^GPD[0-9]{3}$"}},
+                "until": {"pattern": "^(end|step [0-9]+: (a reboot|a person|another container))$"},
+            },
+        },
         "steps": {
             "type": "array",
             "items": {

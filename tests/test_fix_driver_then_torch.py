@@ -6,10 +6,8 @@ import pytest
 
 from gpudoctor.machine import Machine
 from gpudoctor.matrix.load import load_matrix
-from gpudoctor.planner.repair import Allowed, repair
-from gpudoctor.situation import Situation
 from gpudoctor.step import RunStep
-from tests.support.judging import judged
+from tests.support.judging import plan_of
 from tests.support.machines import nvidia_gpu, nvidia_machine, torch
 
 MATRIX = load_matrix()
@@ -30,9 +28,7 @@ def machine(gpu: str, driver: str, version: str, container: str | None = None) -
 
 def planned(machine: Machine) -> tuple[str, list[str]]:
     """What the plan says of a driver, and the torch wheels that it installs."""
-    steps = [
-        planned.step for planned in repair(judged(machine).findings, Situation(machine, MATRIX), Allowed()).steps
-    ]
+    steps = [planned.step for planned in plan_of(machine).steps]
     lines = [" ".join(step.argv) if isinstance(step, RunStep) else getattr(step, "text", "") for step in steps]
     driver = " ".join(line for line in lines if "driver" in line)
     return driver, [word for line in lines for word in line.split() if word.startswith("torch==")]

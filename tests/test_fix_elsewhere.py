@@ -6,13 +6,10 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.engine import judge
 from gpudoctor.machine import CodeArchs, Jetson, Machine, known
-from gpudoctor.planner.repair import Allowed, Repair, repair
-from gpudoctor.situation import Situation
+from gpudoctor.planner.repair import Allowed, Repair
 from gpudoctor.step import ManualStep, RunStep
-from gpudoctor.suites import machine_checks
-from tests.support.check_cases import matrix
+from tests.support.judging import plan_of
 from tests.support.machines import nvidia_gpu, nvidia_machine, torch, with_environment, with_system
 
 RTX_5090 = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120")
@@ -51,11 +48,7 @@ def own_build() -> Machine:
 
 
 def plan(machine: Machine) -> Repair:
-    return repair(
-        judge(machine, matrix(), machine_checks()).findings,
-        Situation(machine, matrix()),
-        Allowed(packages=True, system=True),
-    )
+    return plan_of(machine, Allowed(packages=True, system=True))
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,32 @@ def test_a_repair_is_shown_run_proved_and_taken_back(
     assert "  undone  " in patient.gpudoctor("fix", "--history").stdout
 
 
+def test_a_fix_that_did_not_help_is_not_proposed_twice(tmp_path: Path):
+    with wheel_index(tmp_path / "index") as index:
+        patient = Patient(tmp_path, index, "pip", RTX_5090)
+        patient.install("cu124", "torch==2.6.0+cu124")
+        _, shown = patient.examined("fix", "--dry-run")
+        assert (shown["predicted"], len(shown["steps"])) == ({"verdict": "ok", "left": [], "until": "end"}, 1)
+        # The wheel that the index has under the name of the new build holds the old one.
+        proposed = next(word for word in shown["steps"][0]["argv"] if word.startswith("torch==")).partition("==")[2]
+        folder = index.folder / proposed.partition("+")[2] / "torch"
+        write_wheel(folder, "torch", proposed, torch_files("2.6.0", "cu124"))
+
+        code, done = patient.examined("fix", "--yes")
+        assert (code, done["result"]["proof"]["left"]) == (1, ["GPD402"]), done["result"]
+        assert "GPD402" in done["result"]["proof"]["unforeseen"]
+        _, again = patient.examined("fix", "--dry-run")
+        assert all(proposed not in " ".join(step.get("argv", [])) for step in again["steps"]), str(again)
+        assert "did not help" in again["after"] or again["steps"]
+        _, named = patient.examined("fix", "--dry-run", "--only", "torch-no-arch-for-gpu")
+        assert f"torch=={proposed}" in named["steps"][0]["argv"]
+
+        # In an environment that was changed since, it may help.
+        write_wheel(index.folder / "pypi" / "other", "other", "1.0")
+        patient.install("pypi", "other")
+        assert "GPD402" in patient.examined("fix", "--dry-run")[1]["steps"][0]["because"]
+
+
 def serve_what_is_recommended(patient: Patient) -> None:
     """Put the torch that gpudoctor proposes there on the index, whichever that is."""
     _, plan = patient.examined("fix", "--install", "torch", "--dry-run")

@@ -16,7 +16,7 @@ def compared(before: list[Finding], after: list[Finding], **parts: object) -> Pr
     return proof(before, after, **asked)  # type: ignore[arg-type]
 
 
-ARCH, VISION, NOTE = fault("GPD402"), fault("GPD420", "warning"), fault("GPD301", "note")
+ARCH, VISION, NOTE = fault("GPD402", subject="torch 2.6.0+cu124"), fault("GPD420", "warning"), fault("GPD301", "note")
 
 
 def test_what_the_repair_brought_about_is_told_as_new() -> None:

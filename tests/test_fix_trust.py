@@ -208,6 +208,9 @@ def test_with_a_state_of_another_account_a_plan_is_shown_and_nothing_is_run(
 
 @as_root
 def test_root_is_shown_the_plan_for_an_environment_of_another_account(place: Place) -> None:
+    python = place.prefix / "bin" / "python"
+    python.unlink()
+    python.symlink_to(sys.executable)
     os.chown(place.prefix, USER, USER)
     before = picture(place.folder)
     arguments = (*REPAIR, "--python", str(place.prefix))

@@ -174,7 +174,7 @@ def an_igpu_that_comes_first(host: Host) -> Host:
 # --- the NVIDIA driver ---------------------------------------------------------------------------------
 
 
-@fault("driver-too-old", "580")
+@fault("driver-too-old", "torch==2.11.0+cu128")
 def a_driver_below_the_floor_of_cuda_13(host: Host) -> Host:
     return host.ubuntu().nvidia_gpu("2b85").nvidia_driver("570.133.07").torch("2.13.0+cu130")
 

@@ -387,3 +387,70 @@ def test_what_the_old_build_leaves_in_the_way_is_taken_out_first():
     assert commands["pip_first"][2:] == ("pip", "uninstall", "-y", "pytorch-triton-rocm")
     assert commands["uv_first"][:3] == ("uv", "pip", "uninstall")
     assert "pip_first" not in best(recommend(Situation(nvidia_machine(torch=torch("2.9.1+cpu")), MATRIX))).commands
+
+
+# --- torchvision and torchaudio, wherever the torch comes from ----------------------------------------
+
+BOTH = ("torchvision", "torchaudio")
+
+
+def test_condas_solver_pairs_what_is_asked_for() -> None:
+    patient = torch("2.6.0", build=None, cuda="12.6", origin="conda-forge")
+    machine = with_environment(nvidia_machine(BLACKWELL, torch=patient), kind="conda", prefix="/opt/conda/envs/gpu")
+    choice = best(recommend(Situation(machine, MATRIX), companions=BOTH))
+    assert choice.commands["conda"][-2:] == BOTH
+
+
+@pytest.mark.parametrize(
+    ("version", "origin", "told"),
+    [("2.9.0a0+nv25.10", "ngc", "the one in the image"), ("2.9.0a0+git1234", "source", "build it from source")],
+)
+def test_where_a_person_installs_torch_it_is_said_how_the_others_come(version: str, origin: str, told: str) -> None:
+    machine = nvidia_machine(BLACKWELL, torch=torch(version, build=None, origin=origin))
+    answer = recommend(Situation(machine, MATRIX), companions=BOTH)
+    by_hand = next(choice for choice in answer.choices if choice.level == "manual")
+    assert [name for name in BOTH if any(line.startswith(name) and told in line for line in by_hand.why)] == [*BOTH]
+    alone = recommend(Situation(machine, MATRIX))
+    assert not any("torchvision" in line for choice in alone.choices for line in choice.why)
+
+
+def test_a_companion_that_is_not_known_for_a_release_is_said_to_be_missing() -> None:
+    rows = tuple(row for row in MATRIX.tables.companions if row.torch != "2.15.0")
+    answer = recommend(
+        Situation(nvidia_machine(BLACKWELL), type(MATRIX)(change(MATRIX.tables, companions=rows))), companions=BOTH
+    )
+    newest = next(choice for choice in answer.choices if choice.torch == "2.15.0")
+    assert sum("no release of torch" in line and "is known" in line for line in newest.why) == 2
+
+
+def test_an_override_takes_them_along() -> None:
+    code, answer = described("--gpu", "RX 6700 XT", "--with", "torchvision")
+    override = next(choice for choice in answer["choices"] if choice["level"] == "override")
+    assert code == 0 and any("torchvision" in word for word in override["commands"]["pip"])
+
+
+# --- GPUs that no driver serves together ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"), [("GTX 1080", "RTX 5090"), ("K80", "RTX 4090"), ("Tesla V100 16GB", "GH200")]
+)
+def test_described_gpus_that_no_driver_serves_together(older: str, newer: str) -> None:
+    code, answer = described("--gpu", older, "--gpu", newer)
+    notes = " ".join(answer["notes"])
+    assert code == 0 and "no single driver supports all GPUs" in notes and "(no one driver supports all)" in notes
+    result = CliRunner().invoke(
+        gpudoctor, ["whatif", "--gpu", older, "--gpu", newer, "--format", "json"], standalone_mode=False
+    )
+    report = json.loads(result.stdout)
+    assert report["exit_code"] == 1
+    assert "one driver cannot support both" in report["findings"][0]["message"]
+    assert "no one driver supports all" in report["findings"][0]["fixes"][0]["title"]
+
+
+@pytest.mark.parametrize(("one", "other"), [("GTX 1080", "RTX 3090"), ("RTX 3090", "RX 7900 XTX")])
+def test_described_gpus_that_go_together_are_no_problem(one: str, other: str) -> None:
+    result = CliRunner().invoke(
+        gpudoctor, ["whatif", "--gpu", one, "--gpu", other, "--format", "json"], standalone_mode=False
+    )
+    assert json.loads(result.stdout)["verdict"] == "ok"

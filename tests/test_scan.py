@@ -407,3 +407,10 @@ def test_a_wheel_of_thousands_of_libraries_is_refused_at_once(tmp_path: Path) ->
             archive.writestr(f"a{number}.so", b"\x7fELF")
     refused = scan(wheel).exception
     assert isinstance(refused, InputError) and "more than 2,000 libraries" in str(refused)
+
+
+def test_gpus_that_no_driver_serves_together_are_judged_all_the_same(tmp_path: Path) -> None:
+    library = tmp_path / "libkernels.so"
+    library.write_bytes(BLACKWELL)
+    data = scanned(library, "--gpu", "GTX 1080", "--gpu", "RTX 5090")
+    assert [bool(gpu["missing"]) for gpu in data["gpus"]] == [True, False]

@@ -10,17 +10,16 @@ from gpudoctor.finding import (
     Evidence,
     Finding,
     Fix,
-    InstallRocmDriver,
     JoinGroup,
     LoadModule,
     Manual,
-    Reboot,
     UnblockModule,
 )
 from gpudoctor.machine import DeviceNode, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.device_nodes import SHARED, amd_nodes, gpu_nodes, nvidia_nodes, owning_group
 from gpudoctor.situation.gpu_groups import called, finding
+from gpudoctor.situation.kernel_modules import amds_driver
 from gpudoctor.situation.no_kernel_driver import served, unserved, without_kfd
 from gpudoctor.situation.nvidia_driver import (
     CUDA_UNKNOWN,
@@ -193,7 +192,7 @@ def amd_kfd_missing(situation: Situation) -> Verdicts:
             ),
             fixes=(
                 Fix("Boot a kernel with KFD", (Manual(text, risk="reboot"),)),
-                Fix("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
+                *amds_driver(situation, "Install AMD's kernel driver"),
             ),
         )
     if not situation.in_container and not situation.machine.system.wsl.known:

@@ -21,10 +21,11 @@ from gpudoctor.finding import (
 )
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
-from gpudoctor.situation.driver_choice import install_driver
+from gpudoctor.situation.driver_choice import install_driver, unblocking
 from gpudoctor.situation.gpu_groups import called, finding, together
 from gpudoctor.situation.issue_findings import firmware_in_question, of_slug
 from gpudoctor.situation.kernel_modules import (
+    amds_driver,
     blocked,
     core_modules,
     for_running_kernel,
@@ -62,7 +63,8 @@ def nouveau_conflict(situation: Situation) -> Verdicts:
         reboot = Reboot(why=f"{name} releases the GPU only at a reboot")
         installs = any(isinstance(step, InstallDriver) for step in fix.remedies)
         if not situation.in_container and (ready or installs):
-            steps = () if ready else tuple(step for step in fix.remedies if not isinstance(step, Reboot))
+            installed = tuple(step for step in fix.remedies if not isinstance(step, Reboot))
+            steps = unblocking(situation) if ready else installed
             title = f"Stop {name} from taking the GPU" if ready else f"{fix.title} to replace {name}"
             fix = Fix(title, (*steps, block, reboot))
         yield finding(
@@ -274,7 +276,7 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
                 gpus,
                 (
                     Fix(f"Boot Linux {first} or newer" if first else "Boot a newer kernel", (boot,)),
-                    Fix("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
+                    *amds_driver(situation, "Install AMD's kernel driver"),
                 ),
             ),
             supersedes=("no-driver", "amd-kfd-missing"),
@@ -309,18 +311,20 @@ def _needs_driver_package(situation: Situation) -> Iterator[Finding]:
     ]
     if "amdgpu driver" not in situation.machine.assumed or has_backports(kernel.value or ""):
         return
+    package = amds_driver(situation, "Install AMD's kernel driver")
+    needs = " The GPU needs AMD's own kernel driver, amdgpu-dkms." if package else ""
     for group in together(gpus, lambda gpu: gpu.name).values():
         first = kernel_too_old(situation, group[0])
         yield finding(
             "error",
             group,
             message=f"Kernel {kernel.value} is too old for {called(group)}: Linux {first} is the first that supports "
-            "it. The GPU needs AMD's own kernel driver, amdgpu-dkms.",
+            f"it.{needs}",
             saw=kernel.value or "",
             want=f"Linux {first} or newer, or amdgpu-dkms",
             evidence=(Evidence.of("system.kernel", kernel), Evidence.of("gpu.arch", group[0].arch)),
             fixes=(
-                Fix("Install AMD's kernel driver", (InstallRocmDriver(), Reboot())),
+                *package,
                 Fix(
                     f"Boot Linux {first} or newer",
                     (Manual("Install the distribution's newer kernel (HWE, backports) and boot it.", risk="reboot"),),

@@ -11,7 +11,6 @@ from gpudoctor.finding import (
     Evidence,
     Finding,
     Fix,
-    InstallRocmDriver,
     InstallSystemPackage,
     LoadModule,
     Manual,
@@ -25,7 +24,7 @@ from gpudoctor.situation.driver_choice import install_driver
 from gpudoctor.situation.driver_library import beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import lines_about
-from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel
+from gpudoctor.situation.kernel_modules import amds_driver, core_modules, for_running_kernel
 from gpudoctor.situation.no_kernel_driver import because, unserved, worthwhile
 from gpudoctor.situation.nvidia_driver import (
     answers_now,
@@ -269,17 +268,17 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
     )
     if old:
         text = "Use the CPU build of torch, or another GPU: ROCm never supported this one."
-        fixes: tuple[Fix, ...] = (Fix("Use another GPU, or the CPU", (Manual(text),)),)
+        fixes: tuple[Fix, ...] = (Fix("Use another GPU, or the CPU", (Manual(text, elsewhere=True),)),)
     elif situation.in_container:
         text = "On the host, outside this container: load amdgpu (`sudo modprobe amdgpu`), or install AMD's driver."
         fixes = (Fix("Load amdgpu on the host", (Manual(text, risk="root"),)),)
     else:
-        install = Fix("Install the AMD kernel driver", (InstallRocmDriver(), Reboot()))
+        install = amds_driver(situation, "Install the AMD kernel driver")
         if "amdgpu" in (machine.amd.modules_loaded.value or ()):
-            fixes = (*_unbound_fixes(lines), install)
+            fixes = (*_unbound_fixes(lines), *install)
         else:
             load = Fix("Load the kernel module", (LoadModule("amdgpu"),))
-            fixes = (load, install) if there or not modules else (install, load)
+            fixes = (load, *install) if there or not modules else (*install, load)
     return finding(
         "note" if severity == "note" else "error",
         gpus,

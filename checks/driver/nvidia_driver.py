@@ -7,6 +7,7 @@ from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, Manual,
 from gpudoctor.machine import Gpu, Library
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import (
+    both_parts_of_one_driver,
     driver_needs,
     driver_options,
     driver_serving,
@@ -55,9 +56,18 @@ def driver_installed_no_reboot(situation: Situation) -> Verdicts:
         want=f"module {libraries}",
         subject=f"NVIDIA driver {libraries}",
         evidence=driver_answers(situation),
-        fixes=(Fix("Reboot", (Reboot(why=f"loads the module of {libraries}"),)),),
+        fixes=(
+            Fix("Reboot", (Reboot(why=f"loads the module of {libraries}"),)),
+            Fix("Load the new module without a reboot", (Manual(_RELOAD, risk="root"),)),
+        ),
         supersedes=("driver-lib-mismatch", "no-driver", "driver-too-old"),
     )
+
+
+_RELOAD = (
+    "Stop the desktop and all programs that use the GPU. Then, as root: `modprobe -r nvidia_drm nvidia_modeset "
+    "nvidia_uvm nvidia && modprobe nvidia`"
+)
 
 
 @check("GPD123", "driver-lib-mismatch", "driver")
@@ -91,9 +101,10 @@ def driver_lib_mismatch(situation: Situation) -> Verdicts:
         fixes = (Fix("Use the driver's own libcuda", (Manual(text),)),)
     else:
         reboot = Fix("Reboot, in case a driver update needs it", (Reboot(),))
-        fixes = (reboot, *worthwhile(situation, gpus, (install_driver(situation),))) if gpus else (reboot,)
-        if versions is not None and _other_on_disk(situation):
-            fixes = fixes[::-1]
+        together = both_parts_of_one_driver(situation, *versions) if versions and gpus else None
+        install = worthwhile(situation, gpus, (together or install_driver(situation),)) if gpus else ()
+        first = versions is not None and _other_on_disk(situation)
+        fixes = (*install, reboot) if first else (reboot, *install)
     saw = f"module {versions[0]}, libraries {versions[1]}" if versions else "the driver reports a version mismatch"
     yield Finding(
         severity="error",
@@ -159,7 +170,16 @@ def _refused(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, .
         and not situation.machine.system.wsl.known
         and slug in refusals(situation, gpu)
     ]
-    return [*unserved, *equal_gpus(situation, silent)]
+    return [
+        (_weight(situation, severity, gpus), gpus) for severity, gpus in (*unserved, *equal_gpus(situation, silent))
+    ]
+
+
+def _weight(situation: Situation, severity: Weight, gpus: tuple[Gpu, ...]) -> Weight:
+    """Of GPUs that a person named to use together, none is there by the way."""
+    named = all(gpu.source == situation.machine.buses.source for gpu in situation.machine.gpus)
+    together = named and situation.machine.buses.source == "description" and driver_options(situation, gpus)
+    return "error" if together and has_build(situation, gpus[0]) else severity
 
 
 def _others(situation: Situation, gpus: tuple[Gpu, ...]) -> str:

@@ -202,7 +202,7 @@ def _not_on_wsl(situation: Situation, what: str, release: str, refs: tuple[str, 
             Evidence.of("system.wsl", situation.machine.system.wsl),
             Evidence.of("amd.hsa", situation.machine.amd.hsa),
         ),
-        fixes=(Fix("Run on native Linux or Windows", (Manual(text),)),),
+        fixes=(Fix("Run on native Linux or Windows", (Manual(text, elsewhere=True),)),),
         refs=refs,
         supersedes=("rocm-wsl-dxg-env",),
     )

@@ -64,14 +64,14 @@ def torch_cpu_only(situation: Situation) -> Verdicts:
 
 
 def _could_be_served(situation: Situation, gpu: Gpu) -> bool:
-    """Whether any build supports the GPU, with this driver, Python and C library or others."""
+    """Whether any build supports the GPU, with this driver, Python, C library and configuration or others."""
     if not gpu.arch.value:
         return True
     policy = situation.matrix.override(gpu.arch.value) if gpu.vendor == "amd" else None
     if policy and policy.value and policy.safety == "safe-class":
         return True
     choices, rejected = builds.candidates(situation, (gpu,), any_python=True)
-    repairable = any(item.because in ("driver", "libc") for item in rejected)
+    repairable = any(item.because in ("driver", "libc", "installer") for item in rejected)
     return bool(choices) or repairable or situation.machine.system.jetson.known
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts
-from gpudoctor.dependencies import applying, find_one, marker_environment
+from gpudoctor.dependencies import find_one
 from gpudoctor.finding import Evidence, Finding, Fix, InstallSystemPackage, Manual, ReplacePackage, Severity
 from gpudoctor.frameworks.torch import check
+from gpudoctor.frameworks.torch.compiled_packages import built_for, for_this_torch, symbol_evidence, unloadable
 from gpudoctor.frameworks.torch.gpu_coverage import FROM_AN_INDEX, version_evidence
-from gpudoctor.machine import Distribution, Torch
-from gpudoctor.matrix.versions import figures, local_version, package_matches, public_version
+from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.situation import Situation, needs
 
 _TORCH_PIN = r"torch\s*\(?==\s*([\d.]+)(?:\.\*)?"
@@ -75,7 +75,7 @@ def flash_attn_abi(situation: Situation) -> Verdicts:
     ## Fix safety
     Replaces only flash-attn; if no wheel fits it is compiled, which takes long.
     """
-    yield from _dependent(situation, "flash-attn", "flash-attn-abi", ("Dao-AILab/flash-attention#931",))
+    yield from _dependent(situation, "flash-attn", ("Dao-AILab/flash-attention#931",))
 
 
 @check("GPD424", "xformers-mismatch", "packages", needs=needs.torch)
@@ -92,7 +92,7 @@ def xformers_mismatch(situation: Situation) -> Verdicts:
     ## Fix safety
     Replaces only xformers. Installing it without care replaces torch.
     """
-    yield from _dependent(situation, "xformers", "xformers-mismatch", ("invoke-ai/InvokeAI#6590",))
+    yield from _dependent(situation, "xformers", ("invoke-ai/InvokeAI#6590",))
 
 
 @check("GPD425", "vllm-torch-abi", "packages", needs=needs.torch)
@@ -109,7 +109,7 @@ def vllm_torch_abi(situation: Situation) -> Verdicts:
     ## Fix safety
     Replaces torch with the one that vLLM was compiled for, or vLLM with a build for this torch.
     """
-    yield from _dependent(situation, "vllm", "vllm-torch-abi", ("vllm-project/vllm#13608",))
+    yield from _dependent(situation, "vllm", ("vllm-project/vllm#13608",))
 
 
 @check("GPD438", "torchcodec-mismatch", "packages", needs=needs.torch)
@@ -127,83 +127,40 @@ def torchcodec_mismatch(situation: Situation) -> Verdicts:
     ## Fix safety
     Replaces only TorchCodec.
     """
-    yield from _dependent(situation, "torchcodec", "torchcodec-mismatch", ("meta-pytorch/torchcodec#1180",))
+    yield from _dependent(situation, "torchcodec", ("meta-pytorch/torchcodec#1180",))
 
 
-def _dependent(situation: Situation, name: str, slug: str, refs: tuple[str, ...]) -> Verdicts:
+def _dependent(situation: Situation, name: str, refs: tuple[str, ...]) -> Verdicts:
     torch, installed = situation.torch, situation.machine.installed(name)
     if torch is None or installed is None or torch.origin not in FROM_AN_INDEX:
         return
-    built_for, source = _built_for(situation, installed, slug)
-    release = public_version(torch.version)
-    if not built_for or not re.fullmatch(r"[\d.]+", release) or package_matches(built_for, release):
+    wanted, source = built_for(situation, installed)
+    release, lacking = public_version(torch.version), unloadable(situation, name)
+    known = bool(wanted) and re.fullmatch(r"[\d.]+", release) is not None
+    if not lacking and (not known or package_matches(wanted, release)):
         return
-    line = figures(re.sub(r"[^\d.].*$", "", built_for.lstrip("=<>~! ")))[:2]
-    same_line = built_for.startswith("==") and line == figures(release)[:2]
-    severity: Severity = "warning" if same_line else "error"
+    if lacking and known and package_matches(wanted, release):
+        wanted = ""  # what it says of itself does not hold
+    line = figures(re.sub(r"[^\d.].*$", "", wanted.lstrip("=<>~! ")))[:2]
+    same_line = wanted.startswith("==") and line == figures(release)[:2]
+    severity: Severity = "warning" if same_line and not lacking else "error"
+    built = f"torch {wanted.removeprefix('==')}" if wanted else "another torch"
+    symbol = f": it needs {lacking[0].undefined[0]}, which that does not define" if lacking else ""
     yield Finding(
         severity=severity,
-        message=f"{name} {installed.version} was built for torch {built_for.removeprefix('==')}, and torch "
-        f"{torch.version} is installed.",
+        message=f"{name} {installed.version} was built for {built}, and torch {torch.version} is installed{symbol}.",
         saw=f"torch {torch.version}",
-        want=f"torch {built_for}",
+        want=f"torch {wanted}" if wanted else f"a torch with {lacking[0].undefined[0]}",
         subject=f"{name} {installed.version}",
-        confidence="likely",
+        confidence="certain" if lacking else "likely",
         evidence=(
             *version_evidence(torch, installed),
-            Evidence(f"{name} was built for", f"torch {built_for}", source),
+            *((Evidence(f"{name} was built for", f"torch {wanted}", source),) if wanted else ()),
+            *symbol_evidence(lacking),
         ),
-        fixes=_rebuilt(situation, torch, name, slug, built_for),
+        fixes=for_this_torch(situation, torch, name, wanted),
         refs=refs,
     )
-
-
-def _built_for(situation: Situation, installed: Distribution, slug: str) -> tuple[str, str]:
-    """The torch that a package was compiled for, as a specifier, and where that was read; ("", "") if unknown."""
-    stated = re.search(r"torch-?(\d+\.\d+)", f"{installed.version} {installed.direct_url.rpartition('/')[2]}")
-    if stated:
-        return f"=={stated[1]}.*", installed.direct_url or installed.version
-    release = situation.torch.version if situation.torch else ""
-    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
-    for asked in applying(installed, markers):
-        # A range that this torch lies in does not tell the one that it was compiled for.
-        if asked.name == "torch" and (asked.specifier.startswith("==") or not asked.admits(release)):
-            return re.sub(r"\+[\w.]+", "", asked.specifier), f"requirements of {installed.name}"
-    if local_version(installed.version) or installed.direct_url:
-        return "", ""
-    rows = [
-        row
-        for row in situation.matrix.tables.torch_dependents
-        if row.package == installed.name and row.slug == slug and package_matches(row.version, installed.version)
-    ]
-    return (rows[0].torch, f"compat_matrix: {rows[0].source}") if rows else ("", "")
-
-
-def _rebuilt(situation: Situation, torch: Torch, name: str, slug: str, built_for: str) -> tuple[Fix, ...]:
-    release = public_version(torch.version)
-    fitting = [
-        row.version
-        for row in situation.matrix.tables.torch_dependents
-        if row.package == name
-        and row.slug == slug
-        and row.version.startswith("==")
-        and package_matches(row.torch, release)
-    ]
-    fixes = [
-        Fix(
-            f"Install {name} {version.removeprefix('==')}, which was built for torch {release}",
-            (ReplacePackage(name, version, why=f"built for torch {release}"),),
-        )
-        for version in fitting[-1:]
-    ]
-    text = f"Install a {name} that was built for torch {release} (see its release page), or compile it here."
-    if not fixes:
-        fixes.append(Fix(f"Install a {name} for this torch", (Manual(text, risk="replaces"),)))
-    other = (
-        f"Install torch {built_for.removeprefix('==')}, which this {name} was built for, if a build of it has code "
-        "for the GPUs."
-    )
-    return (*fixes, Fix("Use the torch that it was built for", (Manual(other, risk="replaces"),)))
 
 
 # --- Triton ----------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from gpudoctor.fix.scope import Target
     from gpudoctor.machine import Machine
     from gpudoctor.planner.proof import Proof
-    from gpudoctor.planner.repair import Repair
+    from gpudoctor.planner.repair import Predicted, Repair
 
 # --- before anything is run ---------------------------------------------------------------------------
 
@@ -100,15 +100,20 @@ def run_and_check(examination: Examination, look: Look, plan: Repair, shown: Sho
     """Run the plan's steps, look again, and give the exit code."""
     from gpudoctor.cli.journal import journal_home
     from gpudoctor.fix.apply import apply
+    from gpudoctor.fix.indexes import check_indexes
     from gpudoctor.render.plan import plan_data
 
     because = {id for planned in plan.steps for id in planned.because}
     found = [one.id for one in look.judgement.findings if one.severity != "note" or one.id in because]
     kept = {**plan_data(plan), "findings": found}
-    applied = _guarded(
-        lambda: apply(plan.to_run, _target(plan, look.machine), journal_home(), plan=kept, say=teller(shown))
-    )
-    return _conclude(examination, look, applied, shown, plan_data(plan))
+
+    def run() -> Applied:
+        if _asks_indexes_alone(look.machine):
+            check_indexes(plan.to_run)
+        return apply(plan.to_run, _target(plan, look.machine), journal_home(), plan=kept, say=teller(shown))
+
+    applied = _guarded(run)
+    return _conclude(examination, look, applied, shown, plan_data(plan), plan.predicted)
 
 
 def go_on(examination: Examination, look: Look, cut_off: Run | None, shown: Shown) -> int:
@@ -123,7 +128,7 @@ def go_on(examination: Examination, look: Look, cut_off: Run | None, shown: Show
         return 1
     applied = _guarded(lambda: resume(cut_off, say=teller(shown)))
     kept = cut_off.plan if isinstance(cut_off.plan, dict) else {}
-    plan = {key: value for key, value in kept.items() if key in ("schema", "steps", "after")}
+    plan = {key: value for key, value in kept.items() if key in ("schema", "steps", "after", "predicted")}
     return _conclude(examination, look, applied, shown, plan)
 
 
@@ -138,11 +143,19 @@ def _guarded(run: Callable[[], Applied]) -> Applied:
         return Applied(ok=False, run=None, problem=reason(error))
 
 
-def _conclude(examination: Examination, before: Look, applied: Applied, shown: Shown, plan: dict[str, Any]) -> int:
+def _conclude(
+    examination: Examination,
+    before: Look,
+    applied: Applied,
+    shown: Shown,
+    plan: dict[str, Any],
+    predicted: Predicted | None = None,
+) -> int:
     if applied.interrupted or applied.run is None:
         outcome = Outcome(applied, None, 128 + applied.interrupted if applied.interrupted else 1)
     else:
-        proof, code = _prove(examination, before)
+        proof, code = _prove(examination, before, predicted if applied.ok else None)
+        _note_what_is_left(applied.run, proof)
         outcome = Outcome(applied, proof, code if applied.ok else 1)
     if shown.style == "json":
         from gpudoctor.render.plan import outcome_data
@@ -156,7 +169,7 @@ def _conclude(examination: Examination, before: Look, applied: Applied, shown: S
     return outcome.exit_code
 
 
-def _prove(examination: Examination, before: Look) -> tuple[Proof, int]:
+def _prove(examination: Examination, before: Look, predicted: Predicted | None) -> tuple[Proof, int]:
     """The second look: are the problems gone, and is there a new one?"""
     from gpudoctor.planner.proof import proof, with_variables
     from gpudoctor.planner.repair import variables_for
@@ -168,7 +181,29 @@ def _prove(examination: Examination, before: Look) -> tuple[Proof, int]:
     if variables:
         helped = examination.judge(after.survey, with_variables(after.machine, variables)).findings
     judged = after.judgement
-    return proof(before.judgement.findings, found, helped, judged.not_judged, judged.verdict), after.exit_code
+    compared = proof(before.judgement.findings, found, helped, judged.not_judged, judged.verdict, predicted=predicted)
+    return compared, after.exit_code
+
+
+def _note_what_is_left(run: Run, proof: Proof) -> None:
+    """Keep in the journal which problems the run did not fix, so that the next plan does not propose it again."""
+    from contextlib import suppress
+
+    from gpudoctor.fix.errors import RepairError
+    from gpudoctor.fix.journal import note
+
+    left = {finding.id for finding in proof.left}
+    with suppress(RepairError, OSError):  # the run is over: at worst it is proposed once more
+        note(run, "judged", note=" ".join(id for id in run.because if id in left))
+
+
+def _asks_indexes_alone(machine: Machine) -> bool:
+    """Whether packages come from nowhere but indexes, and without a proxy."""
+    from gpudoctor.situation.installer import settings
+
+    environment = machine.environment.value
+    configured = settings(environment) if environment else None
+    return configured is None or not (configured.proxy or configured.find_links)
 
 
 def _target(plan: Repair, machine: Machine) -> Target:

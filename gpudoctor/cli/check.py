@@ -92,12 +92,14 @@ def snapshot(examined: Examined, variables: dict[str, str], private: bool) -> in
     Example:
       gpudoctor snapshot > machine.json
     """
-    from gpudoctor.command_line.examined import probed
+    from gpudoctor.command_line.examined import probed, with_installers
     from gpudoctor.intake.snapshot import Snapshot
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.public import machine_data, to_json
 
-    survey, _ = probed(examined, variables, Description(), load_matrix(()), Shown(style="json"))
+    matrix = load_matrix(())
+    survey, _ = probed(examined, variables, Description(), matrix, Shown(style="json"))
+    survey = with_installers(survey, examined, variables, Description(), matrix)
     head = Snapshot(machine=survey.machine)
     data = machine_data(survey.machine, private=private)
     sys.stdout.write(to_json({"schema": head.schema, "gpudoctor": head.gpudoctor, "machine": data}))

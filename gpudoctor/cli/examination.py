@@ -58,7 +58,7 @@ class Examination:
 
     def look(self) -> Look:
         """Probe and judge. Raises InputError for what cannot be read."""
-        from gpudoctor.command_line.examined import from_snapshot, probed, with_description
+        from gpudoctor.command_line.examined import from_snapshot, probed, with_description, with_installers
 
         given = self.sources
         if given.snapshot is not None:
@@ -66,7 +66,10 @@ class Examination:
         else:
             survey, subject = probed(given.examined, given.variables, given.description, self.matrix, self.shown)
             survey = self._with_requirements(survey)
-        survey = with_description(survey, given.description, self.matrix, lambda machine: self.judge(survey, machine))
+            survey = with_installers(survey, given.examined, given.variables, given.description, self.matrix)
+        survey = with_description(
+            survey, given.description, self.matrix, lambda machine: self.judge(survey, machine, foresee=False)
+        )
         judgement = self.judge(survey, survey.machine)
         return Look(survey, subject, judgement, self._exit_code(judgement))
 
@@ -86,8 +89,8 @@ class Examination:
         machine = replace(survey.machine, environment=replace(survey.machine.environment, value=environment))
         return replace(survey, machine=machine)
 
-    def judge(self, survey: Survey, machine: Machine) -> Judgement:
-        """Judge a machine, with the questions that a survey left open."""
+    def judge(self, survey: Survey, machine: Machine, *, foresee: bool = True) -> Judgement:
+        """Judge a machine, with the questions that a survey left open; `foresee` as of `engine.judge`."""
         from gpudoctor.engine import ignore_rules, judge
         from gpudoctor.suites import machine_checks
 
@@ -99,6 +102,7 @@ class Examination:
             project_select=self.shown.project_select,
             ignore=ignore_rules(self.shown.all_ignored),
             open_questions=survey.open_questions,
+            foresee=foresee,
         )
 
     def plan(
@@ -106,6 +110,7 @@ class Examination:
     ) -> Repair:
         """The plan for what a look found; `also` are ids of notes that count, too. Raises InputError for a name that
         no check has and a fix that is not there."""
+        from gpudoctor.cli.journal import unhelpful
         from gpudoctor.host import InputError
         from gpudoctor.planner.repair import NoSuchFixError, repair
         from gpudoctor.situation import Situation
@@ -115,10 +120,12 @@ class Examination:
                 look.judgement.findings,
                 Situation(look.machine, self.matrix),
                 self.allowed(look, system=system),
+                lambda machine: self.judge(look.survey, machine, foresee=False).findings,
                 only=ids_of(only, self.shown.plugins),
                 alternative=alternative,
                 also=also,
                 questions=look.judgement.not_judged,
+                unhelpful=unhelpful(look.machine) if self.here else None,
             )
         except NoSuchFixError as error:
             raise InputError(str(error)) from None

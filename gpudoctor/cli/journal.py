@@ -51,6 +51,29 @@ def kept_runs(places: tuple[str, ...] = ()) -> tuple[Run, ...]:
     return found.runs
 
 
+def unhelpful(machine: Machine) -> dict[str, frozenset[tuple[str, ...]]]:
+    """By the id of a problem: the commands that a fix ran for it in vain. What was changed in the environment since
+    may make them help."""
+    from gpudoctor.fix.errors import RepairError
+    from gpudoctor.fix.journal import runs as readable
+
+    environment = machine.environment.value
+    if environment is None or not environment.prefix:
+        return {}
+    try:
+        runs = readable(journal_home())
+    except RepairError:
+        return {}
+    there = {(one.name, one.version) for one in environment.distributions.value or ()}
+    found: dict[str, frozenset[tuple[str, ...]]] = {}
+    for run in runs:
+        of_here = run.state == "done" and run.prefix == os.path.realpath(environment.prefix)
+        if of_here and there == {(one.name, one.version) for one in run.packages_after}:
+            for id, commands in run.unhelpful.items():
+                found[id] = found.get(id, frozenset()) | commands
+    return found
+
+
 def _tell_other_home(journal: str) -> None:
     """Under sudo the journal is root's, though HOME is still that of a person."""
     from gpudoctor.fix.owned_folder import account_home, me

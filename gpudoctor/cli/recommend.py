@@ -91,13 +91,14 @@ def _machine(
     """The machine from its files; its drivers are started only where the files do not name the driver."""
     from msgspec.structs import replace
 
-    from gpudoctor.command_line.examined import host_of
+    from gpudoctor.command_line.examined import host_of, with_installers
     from gpudoctor.machine import unknown
     from gpudoctor.survey import survey
 
     host = host_of(examined.root, variables)
     level = cast("Level", examined.level or "static")
-    machine = survey(host, matrix, python=examined.python, level=level, kernels=False, stage=stage).machine
+    found = survey(host, matrix, python=examined.python, level=level, kernels=False, stage=stage)
+    machine = with_installers(found, examined, variables, description, matrix).machine
     if not description.empty:
         from gpudoctor.intake.described import described
 
@@ -105,7 +106,8 @@ def _machine(
             machine = replace(machine, environment=unknown("another environment is described"))
         return described(machine, description, matrix)
     if examined.level is None and examined.root is None and _files_are_silent(machine):
-        return survey(host, matrix, python=examined.python, level="driver", stage=stage).machine
+        found = survey(host, matrix, python=examined.python, level="driver", stage=stage)
+        return with_installers(found, examined, variables, description, matrix).machine
     return machine
 
 

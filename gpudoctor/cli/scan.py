@@ -89,10 +89,9 @@ def _judged(
 def _gpus(names: tuple[str, ...], matrix: Matrix) -> tuple[tuple[Gpu, ...], bool]:
     """The GPUs to judge by, and whether a person named them."""
     if names:
-        from gpudoctor.intake.described import imagined
-        from gpudoctor.intake.description import Description
+        from gpudoctor.intake.described_gpus import identified, placed
 
-        return imagined(Description(gpus=names), {}, matrix).gpus, True
+        return placed(identified(names, matrix), (), wsl=False), True
     from gpudoctor.frameworks.torch.builds import gpus_to_serve
     from gpudoctor.host import LiveHost
     from gpudoctor.situation import Situation

@@ -16,11 +16,11 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from gpudoctor.codeobjects.bounded import Bounded, NotReadable
-from gpudoctor.codeobjects.elf import Elf, Section
+from gpudoctor.codeobjects.elf import GPU_CODE, Elf, Section
 
 PLAIN = b"__CLANG_OFFLOAD_BUNDLE__"
 PACKED = b"CCOB"
-CODE, WRAPPERS, KPACK = ".hip_fatbin", ".hipFatBinSegment", ".rocm_kpack_ref"
+CODE, WRAPPERS, KPACK = GPU_CODE[1], ".hipFatBinSegment", ".rocm_kpack_ref"
 EM_AMDGPU = 224
 
 _PAGE = 4096

@@ -83,11 +83,11 @@ class Bounded:
             raise NotReadable(f"cannot be read: {error.strerror}") from None
 
 
-def c_string(table: bytes, offset: int) -> str:
+def c_string(table: bytes, offset: int, limit: int = STRING_LIMIT) -> str:
     """The string in a string table that starts at `offset` and ends at its NUL."""
     if not 0 <= offset < len(table):
         raise NotReadable("malformed: a name lies outside its string table")
-    end = table.find(b"\0", offset, offset + STRING_LIMIT)
+    end = table.find(b"\0", offset, offset + limit)
     if end < 0:
         raise NotReadable("malformed: a name without an end")
     return table[offset:end].decode("utf-8", "replace")

@@ -17,6 +17,8 @@ from gpudoctor.codeobjects.bounded import STRING_LIMIT, Bounded, NotReadable, c_
 __all__ = ["Elf", "NotReadable", "Section", "Segment", "open_elf"]
 
 MAGIC = b"\x7fELF"
+GPU_CODE = (".nv_fatbin", ".hip_fatbin")
+"""Sections with code that a driver loads: NVIDIA's, AMD's."""
 
 _SHT_DYNAMIC, _SHT_NOBITS = 6, 8
 _PT_LOAD, _PT_DYNAMIC = 1, 2
@@ -29,6 +31,8 @@ _MOST_SEGMENTS = 1024
 _MOST_DYNAMIC = 8192
 _MOST_VERSIONS = 8192
 _NAMES_WINDOW = 4 * STRING_LIMIT
+_PATHS_LIMIT = 1 << 17
+"""Longest list of folders: Bazel writes a folder for each of its targets, 30 KB and more."""
 _SMALL_TABLE = 1 << 16
 
 
@@ -231,14 +235,14 @@ class Elf:
         start = self._offset_of(address)
         return start, size, self._names.read(start, size) if size <= _SMALL_TABLE else None
 
-    def string(self, offset: int) -> str:
+    def string(self, offset: int, limit: int = STRING_LIMIT) -> str:
         """One string of that table: libtorch_cuda.so's has 11 MB, of which a few names are needed."""
         start, size, whole = self._dynamic_strings
         if whole is not None:
-            return c_string(whole, offset)
+            return c_string(whole, offset, limit)
         if not 0 <= offset < size:
             raise NotReadable("malformed: a name lies outside its string table")
-        return c_string(self._names.read(start + offset, min(STRING_LIMIT, size - offset), _NAMES_WINDOW), 0)
+        return c_string(self._names.read(start + offset, min(limit, size - offset), _NAMES_WINDOW), 0, limit)
 
     def _offset_of(self, address: int) -> int:
         """The place in the file of the byte that is loaded at `address`."""
@@ -254,7 +258,8 @@ class Elf:
         return tuple(self.string(value) for value in self._dynamic.get(tag, ()))
 
     def _folders(self, tag: int) -> tuple[str, ...]:
-        return tuple(folder for text in self._texts(tag) for folder in text.split(":") if folder)
+        texts = (self.string(value, _PATHS_LIMIT) for value in self._dynamic.get(tag, ()))
+        return tuple(folder for text in texts for folder in text.split(":") if folder)
 
     # --- symbol versions ---
 

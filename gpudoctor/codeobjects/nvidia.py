@@ -7,9 +7,10 @@ against cuobjdump on real wheels:
 - entry: u16 kind, u16 attributes, u32 header size, u64 payload size, u32 compressed size, u32 option offset,
   u16 minor, u16 major, u32 architecture, u32 name offset, u32 name length, u64 flags, ...
 
-They lie one after another in `.nv_fatbin`, which the driver loads, and in `__nv_relfatbin`, which only the device
-linker reads: code that is only there runs on no GPU. `.nvFatBinSegment` has one wrapper of 24 bytes for each.
-Only headers are read; kernels are skipped.
+Containers lie one after another in `.nv_fatbin`, which the driver loads, and in `__nv_relfatbin`, which only the
+device linker reads: code that is only there runs on no GPU. `.nvFatBinSegment` has one wrapper of 24 bytes for each.
+Only headers are read; kernels are skipped. A cubin is machine code in a file of its own: an ELF file for NVIDIA's
+processors, with the chip in the flags of its header.
 """
 
 from __future__ import annotations
@@ -19,16 +20,20 @@ import struct
 from msgspec import Struct
 
 from gpudoctor.codeobjects.bounded import Bounded, NotReadable
-from gpudoctor.codeobjects.elf import Elf, Section
+from gpudoctor.codeobjects.elf import GPU_CODE, Elf, Section
 
 MAGIC = b"\x50\xed\x55\xba"
-LOADED, RELOCATABLE, WRAPPERS = ".nv_fatbin", "__nv_relfatbin", ".nvFatBinSegment"
+LOADED, RELOCATABLE, WRAPPERS = GPU_CODE[0], "__nv_relfatbin", ".nvFatBinSegment"
 
 _CONTAINER = struct.Struct("<IHHQ")
 _ENTRY = struct.Struct("<HHIQIIHHIIIQ")
 _MAGIC = 0xBA55ED50
 _HEADERS = 128
 """The headers of a container and of its first entry lie together, everything else far apart."""
+EM_CUDA = 190
+_NEW_FLAGS = 8
+"""From this version of the ABI on, the chip is in the second byte of an ELF header's flags, before in the first."""
+_FLAG_SPECIFIC = 0x8
 _WRAPPER_SIZE = 24
 _PTX, _SASS = 1, 2
 _ARCH_SPECIFIC, _FAMILY_SPECIFIC = 0x100000, 0x200000
@@ -56,8 +61,10 @@ class NvidiaCode(Struct, frozen=True):
 
 
 def read_nvidia(elf: Elf, sample: int | None = None) -> NvidiaCode | None:
-    """The NVIDIA code of a library; None if it has none at all. Raises NotReadable for a damaged section table. With
-    `sample`, about that many of its containers are read, evenly spread; the others are skipped."""
+    """The NVIDIA code of a library or cubin; None if it has none at all. Raises NotReadable for a damaged section
+    table. With `sample`, about that many of its containers are read, evenly spread; the others are skipped."""
+    if elf.machine == EM_CUDA:
+        return _read_cubin(elf)
     loaded = [section for section in elf.sections if section.name == LOADED and section.size]
     linked = [section for section in elf.sections if section.name == RELOCATABLE and section.size]
     wrappers = elf.section(WRAPPERS)
@@ -68,6 +75,15 @@ def read_nvidia(elf: Elf, sample: int | None = None) -> NvidiaCode | None:
     walk, device_linker = _Walk(elf.file, every), _Walk(elf.file)
     reason = walk.all(loaded) or device_linker.all(linked)
     return walk.result(tuple(sorted(device_linker.carriers, key=arch_order)), registered, reason)
+
+
+def _read_cubin(elf: Elf) -> NvidiaCode:
+    """The chip that a cubin was compiled for, as cuobjdump names it. Only a fat binary tells that code is for a whole
+    family (sm_100f), or for sm_90a."""
+    new = elf.abi_version >= _NEW_FLAGS
+    number = elf.flags >> 8 & 0xFF if new else elf.flags & 0xFF
+    name = _name(_SASS, number, _ARCH_SPECIFIC if new and elf.flags & _FLAG_SPECIFIC else 0)
+    return NvidiaCode(sass=(name,), share={name: 1.0}, containers=1)
 
 
 def read_fatbin(file: Bounded) -> NvidiaCode:

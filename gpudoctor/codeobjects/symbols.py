@@ -1,6 +1,6 @@
 """The symbols that a library provides, and those that it needs of another one (.dynsym, .gnu.version).
 
-Source: System V gABI chapter 4; the Linux Standard Base on symbol versioning.
+Source: System V gABI chapter 4; the Linux Standard Base on symbol versioning; elf/dl-lookup.c of glibc on .gnu.hash.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from gpudoctor.codeobjects.bounded import NotReadable
 from gpudoctor.codeobjects.elf import Elf, Section
 
-_SHT_DYNSYM, _SHT_VERSYM, _SHT_VERNEED = 11, 0x6FFFFFFF, 0x6FFFFFFE
+_SHT_DYNSYM, _SHT_VERSYM, _SHT_VERNEED, _SHT_GNU_HASH = 11, 0x6FFFFFFF, 0x6FFFFFFE, 0x6FFFFFF6
 _SYMBOL = struct.Struct("<IBBH16x")
 _NEED, _NEED_NAME = struct.Struct("<2xHIII"), struct.Struct("<6xHII")
+_HASH_HEAD = struct.Struct("<IIII")
 _HIDDEN = 0x8000
 _WEAK = 2
 _MOST_SYMBOLS = 1 << 18
@@ -23,6 +24,55 @@ _MOST_NEEDS = 4096
 def provided(elf: Elf) -> frozenset[str]:
     """Names of the symbols that other libraries find in it."""
     return frozenset(elf.string(name) for name, _, section in _symbols(elf) if section)
+
+
+def undefined(elf: Elf) -> Iterator[str]:
+    """Names of the symbols that it needs of any other library; weak ones may be missing."""
+    return (elf.string(name) for name, info, section in _symbols(elf) if not section and info >> 4 != _WEAK and name)
+
+
+class SymbolHash:
+    """The hash table in which the loader looks up symbols (.gnu.hash). A name takes microseconds; to read all names
+    of libtorch_cpu takes half a second. Raises NotReadable if a library has none.
+
+    Names are compared by their hashes, as the table has them: 31 bits.
+    """
+
+    def __init__(self, elf: Elf) -> None:
+        table = _section(elf, _SHT_GNU_HASH)
+        if table is None or table.size < _HASH_HEAD.size:
+            raise NotReadable("no hash table of symbols")
+        content = elf.file.read(table.offset, table.size)
+        count, self._first, words, self._shift = _HASH_HEAD.unpack_from(content)
+        buckets, chain = _HASH_HEAD.size + 8 * words, _HASH_HEAD.size + 8 * words + 4 * count
+        if not count or not words or chain > len(content):
+            raise NotReadable("malformed: a hash table of symbols that is larger than its section")
+        self._bloom = memoryview(content)[_HASH_HEAD.size : buckets].cast("Q")
+        self._buckets = memoryview(content)[buckets:chain].cast("I")
+        self._chain = memoryview(content)[chain : chain + (len(content) - chain) // 4 * 4].cast("I")
+
+    def has(self, hashed: int) -> bool:
+        """Whether the library defines the symbol with this `symbol_hash`."""
+        word = self._bloom[hashed // 64 % len(self._bloom)]
+        if not (word >> hashed % 64 & 1 and word >> (hashed >> self._shift) % 64 & 1):
+            return False
+        place = self._buckets[hashed % len(self._buckets)] - self._first
+        while 0 <= place < len(self._chain):
+            found = self._chain[place]
+            if found | 1 == hashed | 1:
+                return True
+            if found & 1:
+                return False
+            place += 1
+        return False
+
+
+def symbol_hash(name: str) -> int:
+    """The hash of a symbol's name in .gnu.hash."""
+    hashed = 5381
+    for byte in name.encode():
+        hashed = hashed * 33 + byte & 0xFFFFFFFF
+    return hashed
 
 
 def needed_of(elf: Elf, library: str) -> frozenset[str]:

@@ -6,13 +6,14 @@ import os
 from collections.abc import Mapping
 
 from gpudoctor.command_line.arguments import Examined, gathered, shown
-from gpudoctor.command_line.examined import from_snapshot, is_this_machine, probed, with_description
+from gpudoctor.command_line.examined import from_snapshot, is_this_machine, probed, with_description, with_installers
 from gpudoctor.command_line.options import WHERE, named_values
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
 from gpudoctor.command_line.reading import Given, words
 from gpudoctor.command_line.reporting import judgement_of, present
 from gpudoctor.intake.description import Description
 from gpudoctor.matrix.load import load_matrix
+from gpudoctor.survey import Survey
 
 
 def check(given: Given, environ: Mapping[str, str] = os.environ) -> int:
@@ -30,5 +31,9 @@ def check(given: Given, environ: Mapping[str, str] = os.environ) -> int:
     else:
         survey, subject = probed(examined, variables, description, matrix, how)
     survey = with_description(survey, description, matrix, lambda machine: judgement_of(machine, matrix, how, needs))
+
+    def complete(survey: Survey) -> Survey:
+        return survey if snapshot is not None else with_installers(survey, examined, variables, description, matrix)
+
     again = words(WHERE, given)
-    return present(survey, subject, matrix, how, required=needs, again=again)
+    return present(survey, subject, matrix, how, required=needs, again=again, complete=complete)

@@ -75,6 +75,23 @@ def surveyed(
     return found, Subject("machine", "this machine") if root is None else Subject("root", root)
 
 
+def with_installers(
+    survey: Survey, examined: Examined, variables: dict[str, str], description: Description, matrix: Matrix
+) -> Survey:
+    """The survey with what install commands meet in the examined environment. Only what fixes something asks this."""
+    environment = survey.machine.environment
+    if environment.value is None or description.torch or description.python_version:
+        return survey
+    from msgspec.structs import replace
+
+    from gpudoctor.probes.installers import probe_installers
+
+    host = host_of(None if examined.python is not None else examined.root, variables)
+    found = probe_installers(host, environment.value, matrix.gpu_packages)
+    known = replace(environment, value=replace(environment.value, installers=found))
+    return replace(survey, machine=replace(survey.machine, environment=known))
+
+
 def is_this_machine(examined: Examined, description: Description) -> bool:
     """Whether nothing was asked for but the running system itself."""
     return examined.root is None and description.empty

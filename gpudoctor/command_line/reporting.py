@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec.structs import replace
@@ -31,13 +32,14 @@ def present(
     required: tuple[Requirement, ...] = (),
     about: Literal["machine", "kernels"] = "machine",
     again: tuple[str, ...] = (),
+    complete: Callable[[Survey], Survey] | None = None,
 ) -> int:
     """Judge, print the report to stdout (and to the report file), and give its exit code.
 
     `about` "kernels": a text has of the machine only what the smoke kernels did. `again`: the options that name
-    this machine and environment to other commands.
+    this machine and environment to other commands; `complete`: as `judged` takes it.
     """
-    report, judgement = judged(survey, subject, matrix, shown, required)
+    report, judgement = judged(survey, subject, matrix, shown, required, complete)
     table = _table(survey.machine, matrix, about == "kernels" or shown.verbose)
     best = _best(report, matrix) if shown.style == "text" and not shown.quiet else None
     note = _note(report, again) if shown.style == "text" and not shown.quiet else ""
@@ -70,12 +72,21 @@ def judgement_of(
 
 
 def judged(
-    survey: Survey, subject: Subject, matrix: Matrix, shown: Shown, required: tuple[Requirement, ...] = ()
+    survey: Survey,
+    subject: Subject,
+    matrix: Matrix,
+    shown: Shown,
+    required: tuple[Requirement, ...] = (),
+    complete: Callable[[Survey], Survey] | None = None,
 ) -> tuple[Report, Judgement]:
-    """The report of a surveyed machine, and the judgement that it tells."""
+    """The report of a surveyed machine, and the judgement that it tells. `complete` adds what only fixes need: a
+    machine without problems is not read any further."""
     from gpudoctor.report import make_report
 
     judgement = judgement_of(survey.machine, matrix, shown, required, survey.open_questions)
+    if complete and any(finding.fixes for finding in judgement.findings):
+        survey = complete(survey)
+        judgement = judgement_of(survey.machine, matrix, shown, required, survey.open_questions)
     report = make_report(
         survey.machine,
         matrix,
@@ -122,8 +133,9 @@ def _best(report: Report, matrix: Matrix) -> tuple[str, str] | None:
     from gpudoctor.recommend import recommend
     from gpudoctor.render.recommend import best_command
     from gpudoctor.situation import Situation
+    from gpudoctor.situation.installer import installer
 
-    return best_command(recommend(Situation(machine, matrix)), pip=environment.has_pip and not environment.uv_managed)
+    return best_command(recommend(Situation(machine, matrix)), pip=installer(environment) != "uv")
 
 
 def _table(machine: Machine, matrix: Matrix, wanted: bool) -> tuple[Line, ...]:

@@ -284,7 +284,7 @@ def _claimed_prefix(line: bytes) -> str | None:
 
 
 def _state(run: Run) -> RunState:
-    last = run.marks[-1].mark if run.marks else ""
+    last = next((mark.mark for mark in reversed(run.marks) if mark.mark != "judged"), "")
     if last in STATES:
         return STATES[last]
     taken_over = [mark for mark in run.marks if mark.mark in ("again", "undoing")]

@@ -39,6 +39,7 @@ MarkKind = Literal[
     "restored",  # the files are as before
     "reverted",  # the undo commands of a step have run
     "undone",
+    "judged",  # the checks ran again after the run; `note` has the ids of problems that it was for and that are left
 ]
 STATES: dict[str, RunState] = {
     "done": "done",
@@ -145,6 +146,14 @@ class Run(Struct, frozen=True):
         plan = shape_of(self.plan)
         ids = (id for step in plan.steps if step.state == "will run" for id in step.because)
         return tuple(dict.fromkeys(ids))
+
+    @property
+    def unhelpful(self) -> dict[str, frozenset[tuple[str, ...]]]:
+        """By the id of a problem that was still there after the run: the commands that were run for it."""
+        left = next((mark.note.split() for mark in reversed(self.marks) if mark.mark == "judged"), [])
+        ran = [step.because for step in shape_of(self.plan).steps if step.state == "will run"]
+        commands = list(zip(ran, (step.argv for step in self.steps), strict=False))
+        return {id: frozenset(argv for because, argv in commands if id in because) for id in left}
 
     @property
     def steps(self) -> tuple[RunStep, ...]:

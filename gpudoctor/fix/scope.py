@@ -16,7 +16,10 @@ from gpudoctor.fix.run import UNDO_FOLDER, Run
 from gpudoctor.host.child import run_limited
 from gpudoctor.step import RunStep
 
-PROJECT_FILES = ("pyproject.toml", "uv.lock", "poetry.lock", "pixi.toml", "pixi.lock", "environment.yml")
+PROJECT_FILES = (
+    *("pyproject.toml", "uv.lock", "poetry.lock", "pdm.lock", "pixi.toml", "pixi.lock", "environment.yml"),
+    *("requirements.in", "requirements.txt"),
+)
 """Files and folders of a project, beside its environment, that the project's own tools write."""
 
 _OF_A_VENV = ("pyvenv.cfg", "bin", "include", "lib", "lib64", "share", "etc", "CACHEDIR.TAG", ".gitignore", ".lock")

@@ -44,7 +44,8 @@ os.close(go)
     + BECOME
 )
 
-# These would make pip install or look elsewhere than in the environment that is fixed and recorded.
+# These would make pip and uv install elsewhere than in the environment that is fixed and recorded, or from elsewhere
+# than the index that a step names.
 _ELSEWHERE = (
     "PYTHONPATH",
     "PYTHONHOME",
@@ -52,6 +53,8 @@ _ELSEWHERE = (
     "PIP_PREFIX",
     "PIP_ROOT",
     "PIP_USER",
+    "PIP_PYTHON",
+    "UV_TORCH_BACKEND",
     "UV_TARGET",
     "UV_PREFIX",
 )

@@ -195,6 +195,10 @@ class Host(ABC):
         """Size in bytes of the file system mounted at `path`, if this system can tell it."""
         return unknown("not in this recording", path)
 
+    def may_write(self, path: str) -> Fact[bool]:
+        """Whether this user may change what lies in a folder."""
+        return unknown("not in this recording", path)
+
     def refuses_execution(self, path: str) -> bool:
         """Whether the file system of a path is known to be mounted noexec: no library can be loaded from there."""
         return False

@@ -14,6 +14,7 @@ from gpudoctor.machine import DeviceNode, Fact, Opening, User, absent, known, un
 KERNEL_LOG_LIMIT = 1 << 23
 KMSG_DEVICE = (1, 11)
 NODE_SECONDS = 2.0
+_EFFECTIVE = os.access in os.supports_effective_ids
 
 
 class LiveHost(Host):
@@ -65,6 +66,14 @@ class LiveHost(Host):
         except (OSError, ValueError) as error:
             return self._failed(path, error)
         return known(found.f_blocks * found.f_frsize, f"statvfs {path}")
+
+    def may_write(self, path: str) -> Fact[bool]:
+        try:
+            if not os.path.exists(path):
+                return absent(path, "no such file or directory")
+            return known(os.access(path, os.W_OK | os.X_OK, effective_ids=_EFFECTIVE), path)
+        except (OSError, ValueError) as error:
+            return self._failed(path, error)
 
     def refuses_execution(self, path: str) -> bool:
         try:
@@ -160,7 +169,7 @@ def _try_open(path: str) -> Opening:
     # access(2) checks the mode bits, ACLs and the device cgroup. Unlike opening /dev/nvidia0 or a render node, it
     # does not wake a sleeping GPU. Only the control nodes are really opened.
     gpu = path.startswith("/dev/dri/") or path.rstrip("0123456789") == "/dev/nvidia"
-    if gpu and os.access(path, os.R_OK | os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+    if gpu and os.access(path, os.R_OK | os.W_OK, effective_ids=_EFFECTIVE):
         return "ok"
     try:
         os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC))

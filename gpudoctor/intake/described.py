@@ -31,12 +31,8 @@ from gpudoctor.machine import (
     ImportTrial,
     Jetson,
     KernelLog,
-    KfdNode,
-    Library,
     LoadPath,
     Machine,
-    NvidiaApi,
-    NvidiaModule,
     NvidiaStack,
     Os,
     PythonEnvironment,
@@ -48,13 +44,19 @@ from gpudoctor.machine import (
 from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.load_path import DRIVER_OWN
 from gpudoctor.situation import Situation
-from gpudoctor.situation.driver_choice import driver_needs, driver_serving, flavour_serving
+from gpudoctor.situation.driver_choice import (
+    driver_needs,
+    driver_options,
+    driver_serving,
+    flavours_serving,
+    newest_release,
+)
+from gpudoctor.situation.healthy_driver import amd_stack, driver_libraries, nvidia_stack
 
 if TYPE_CHECKING:
     from gpudoctor.intake.description import Description
     from gpudoctor.matrix.questions import Matrix
 
-_LIBRARIES, _WSL_LIBRARIES = "/usr/lib", "/usr/lib/wsl/lib"
 _FIRST_OPEN = (515,)
 """The driver branch with the first open kernel modules."""
 
@@ -178,42 +180,22 @@ def _with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
         version = plain_version("--driver", driver)
         running = tuple(gpu for gpu in gpus if _still_runs(matrix, version, gpu)) or gpus
         # Where the flavours do not go together, either is as likely: the one that older drivers came with.
-        flavour = flavour_serving(matrix, running) if figures(version) >= _FIRST_OPEN else "proprietary"
-        flavour = flavour or "proprietary"
+        flavours = flavours_serving(matrix, running) if figures(version) >= _FIRST_OPEN else ()
+        flavour = flavours[0] if flavours else "proprietary"
     else:
-        choice = driver_serving(Situation(machine, matrix), gpus)
+        # A healthy driver is any that serves: not the one that this distribution happens to ship.
+        anywhere = replace(machine.system, os=unknown("any distribution"))
+        situation = Situation(replace(machine, system=anywhere), matrix)
+        options = driver_options(situation, gpus)
+        choice = driver_serving(situation, gpus) or (options[0][0] if options else None)
         if choice is None:
             needs = dict.fromkeys(f"{gpu.name} needs {driver_needs(matrix, gpu)}" for gpu in gpus)
-            raise InputError(f"no one driver serves all these GPUs: {'; '.join(needs)}. Give --driver")
-        row = matrix.branch(choice.branch)
-        version, flavour = (row.latest if row else None) or choice.minimum, choice.flavour
-        assumed = (f"NVIDIA driver {version}",)
-    wsl = machine.system.wsl.known
-    libraries = tuple(
-        Library(
-            name=f"{stem}.so.1",
-            path=f"{_WSL_LIBRARIES}/{stem}.so.1" if wsl else f"{_LIBRARIES}/{stem}.so.{version}",
-            version=None if wsl else version,
-            kind="wsl" if wsl else "driver",
-            via="default",
-            mounted=True if machine.system.container.known else None,
-        )
-        for stem in ("libcuda", "libnvidia-ml")
-    )
-    folder = _WSL_LIBRARIES if wsl else _LIBRARIES
-    path = LoadPath(found=libraries, searched=(folder,), complete=known(True, SOURCE))
-    if wsl:  # the driver is Windows', and only it tells its version
-        answer = NvidiaApi(status=0, driver_version=version, cuda_version=matrix.cuda_served(version))
-        stack = replace(machine.nvidia, nvml=known(answer, SOURCE))
-    else:
-        paths = ("/dev/nvidiactl", "/dev/nvidia-uvm", *(node for gpu in gpus for node in gpu.nodes))
-        stack = NvidiaStack(
-            module=known(NvidiaModule(version=version, flavour=flavour), SOURCE),
-            modules_loaded=known(("nvidia", "nvidia_uvm"), SOURCE),
-            userland=known(version, SOURCE),
-            nodes=known(tuple(DeviceNode(path=path, opened="ok") for path in paths), SOURCE),
-            proc_gpus=known(tuple(gpu.bdf for gpu in gpus if gpu.bdf), SOURCE),
-        )
+            raise InputError(f"no driver is known for all these GPUs: {'; '.join(needs)}. Give --driver")
+        version, flavour = newest_release(situation, choice), choice.flavour
+        named = " and ".join(dict.fromkeys(gpu.name for gpu in options[0][1])) if options else ""
+        assumed = (f"NVIDIA driver {version}" + (f" for {named} (no one driver supports all)" if named else ""),)
+    stack = nvidia_stack(machine, version, flavour, matrix, SOURCE)
+    path = driver_libraries(machine, version, SOURCE)
     return replace(machine, nvidia=stack, load_path=path, assumed=(*machine.assumed, *assumed))
 
 
@@ -226,17 +208,8 @@ def _amd_stack(gpus: tuple[Gpu, ...], driver: str, *, wsl: bool) -> AmdStack:
     ours = tuple(gpu for gpu in gpus if gpu.vendor == "amd")
     if not ours or wsl:
         return AmdStack(topology=absent(SOURCE), kfd=absent(SOURCE), modules_loaded=known((), SOURCE))
-    nodes = tuple(DeviceNode(path=node, opened="ok") for gpu in ours for node in gpu.nodes)
-    topology = tuple(KfdNode(node=gpu.kfd_node or 0, gfx=gpu.arch.value, bdf=gpu.bdf, simd_count=1) for gpu in ours)
     only_amd = len(ours) == len(gpus)
-    return AmdStack(
-        module=known(driver if driver and only_amd else "in-tree", SOURCE),
-        modules_loaded=known(("amdgpu",), SOURCE),
-        kfd=known(DeviceNode(path="/dev/kfd", opened="ok"), SOURCE),
-        render_nodes=known(nodes, SOURCE),
-        topology=known((KfdNode(node=0, cpu_cores=1), *topology), SOURCE),
-        rocm=known((), SOURCE),
-    )
+    return amd_stack(ours, driver if driver and only_amd else "in-tree", SOURCE)
 
 
 # --- Python, torch and what was seen ---------------------------------------------------------------------

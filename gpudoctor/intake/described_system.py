@@ -56,7 +56,10 @@ def _os(text: str, matrix: Matrix) -> Os:
     if near or not re.fullmatch(r"[a-z][a-z0-9_-]*", row.id if row else name):
         hint = f"; did you mean {' or '.join(near)}?" if near else ""
         raise InputError(f"--os {text!r}: write the distribution's id and version, such as ubuntu-22.04{hint}")
-    return Os(id=row.id if row else name, version=version, like=row.like if row else (), name=text)
+    if row is None:
+        return Os(id=name, version=version, name=text)
+    codename = "" if version[:1].isdigit() else version
+    return Os(id=row.id, version=version, like=row.like, name=text, codename=codename, image=row.image)
 
 
 def _processor(platform: str) -> str:

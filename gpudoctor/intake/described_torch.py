@@ -6,9 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import normalised
+from gpudoctor.frameworks.torch.named import named_torch
 from gpudoctor.host import InputError
 from gpudoctor.intake.described_gpus import SOURCE
-from gpudoctor.machine import Distribution, Gpu, Machine, Torch, TorchCopy
+from gpudoctor.machine import Distribution, Gpu, Machine, Torch
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, local_version, minor, public_version
 from gpudoctor.situation import Situation
@@ -49,25 +50,8 @@ def torch_of(text: str, machine: Machine, matrix: Matrix) -> tuple[Torch, tuple[
     build = form[1] if form else ""
     _check_build(text, public, build, machine.system.platform, matrix)
     rocm = build.removeprefix("rocm") if build.startswith("rocm") else None
-    torch = _torch(f"{public}+{local}", _origin(version), build=build, cuda=cuda_of(build), rocm=rocm)
+    torch = named_torch(f"{public}+{local}", _origin(version), SOURCE, build=build, cuda=cuda_of(build), rocm=rocm)
     return torch, ()
-
-
-def _torch(
-    version: str, origin: TorchOrigin, *, build: str | None = None, cuda: str | None = None, rocm: str | None = None
-) -> Torch:
-    return Torch(
-        version=version,
-        build=build,
-        cuda=cuda,
-        hip=rocm,
-        rocm=rocm,
-        origin=origin,
-        copies=(TorchCopy(path="torch", version=version, via="site"),),
-        has_cuda_libraries=build not in ("cpu", "xpu"),
-        own_hsa_runtime=True if rocm else None,
-        source=SOURCE,
-    )
 
 
 def _origin(version: str) -> TorchOrigin:
@@ -110,7 +94,7 @@ def _from_nvidia(version: str, image: str, machine: Machine, matrix: Matrix) -> 
     """A torch of NVIDIA's: of an NGC image, or for Jetson."""
     cuda = matrix.ngc_cuda(image)
     origin: TorchOrigin = "jetson" if machine.system.jetson.known else "ngc"
-    return _torch(version, origin, build=f"cu{cuda.replace('.', '')}" if cuda else None, cuda=cuda), ()
+    return named_torch(version, origin, SOURCE, build=f"cu{cuda.replace('.', '')}" if cuda else None, cuda=cuda), ()
 
 
 def _from_source(version: str, machine: Machine, matrix: Matrix) -> tuple[Torch, tuple[str, ...]]:
@@ -118,11 +102,11 @@ def _from_source(version: str, machine: Machine, matrix: Matrix) -> tuple[Torch,
     vendors = {gpu.vendor for gpu in machine.gpus}
     if vendors == {"amd"}:
         release = matrix.tables.rocm_releases[-1].version
-        return _torch(version, "source", rocm=release), (f"ROCm {release} of that torch",)
+        return named_torch(version, "source", SOURCE, rocm=release), (f"ROCm {release} of that torch",)
     if vendors == {"nvidia"}:
         cuda = _toolkit(machine.gpus, machine, matrix)
-        return _torch(version, "source", cuda=cuda), (f"CUDA {cuda} of that torch",) if cuda else ()
-    return _torch(version, "source"), ()
+        return named_torch(version, "source", SOURCE, cuda=cuda), (f"CUDA {cuda} of that torch",) if cuda else ()
+    return named_torch(version, "source", SOURCE), ()
 
 
 def _toolkit(gpus: tuple[Gpu, ...], machine: Machine, matrix: Matrix) -> str | None:

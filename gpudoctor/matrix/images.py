@@ -35,6 +35,21 @@ class ImageQuestions(Gpus):
         row = self._distribution(f"{os.id}-{os.version}" if os.version else os.id)
         return row.libc if row else None
 
+    def releases(self, os: Os) -> tuple[str, ...]:
+        """How rows name this release, and the one whose packages it uses: ("linuxmint-22.1", "ubuntu-24.04")."""
+        own = f"{os.id}-{os.version}" if os.version else os.id
+        kinds = [kind for kind in ("ubuntu", "debian") if kind in (os.id, *os.like)]
+        names = (own, *(f"{kind}-{os.codename}" for kind in kinds if os.codename))
+        bases = [row.base for name in names if (row := self._distribution(name)) and row.base]
+        kin = next((row for row in self.tables.distribution_kin if row.id == os.id), None)
+        if kin is not None and kin.base:
+            bases.append(kin.base.replace("{version}", os.version).rstrip("-"))
+        elif kin is None and not bases:
+            bases += [
+                kind if kind == "arch" else f"{kind}-{os.version}" for kind in ("rhel", "arch") if kind in os.like
+            ]
+        return tuple(dict.fromkeys((own, *bases[:1])))
+
     def distribution_named(self, name: str) -> DistributionKin | None:
         """The distribution of a name as people write it: "Rocky Linux", "pop!_os", "opensuse leap"."""
         wanted = _plain(name)

@@ -1,7 +1,8 @@
 """The questions that the matrix answers: pure functions over its rows.
 
 `Matrix` holds the rows and a few look-up tables. The questions are grouped by subject in `gpu_models`, `nvidia`,
-`amd`, `torch_builds`, `errors`, `rates` and `images`. Nothing here reads a file. Versions are texts.
+`driver_packages`, `amd`, `torch_builds`, `errors`, `rates` and `images`. Nothing here reads a file. Versions are
+texts.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 import re
 
 from gpudoctor.matrix.amd import AmdQuestions
+from gpudoctor.matrix.driver_packages import DriverPackageQuestions
 from gpudoctor.matrix.errors import ErrorQuestions
 from gpudoctor.matrix.gpu_models import Identity
-from gpudoctor.matrix.images import ImageQuestions
-from gpudoctor.matrix.nvidia import DriverVerdict, NvidiaQuestions
+from gpudoctor.matrix.nvidia import DriverVerdict
 from gpudoctor.matrix.rates import RateQuestions
 from gpudoctor.matrix.rows import FrameworkBuild, KnownIssue, RequirementUse
 from gpudoctor.matrix.torch_builds import TorchQuestions
@@ -21,7 +22,7 @@ from gpudoctor.matrix.versions import package_matches
 __all__ = ["DriverVerdict", "Identity", "Matrix"]
 
 
-class Matrix(NvidiaQuestions, AmdQuestions, TorchQuestions, ErrorQuestions, RateQuestions, ImageQuestions):
+class Matrix(DriverPackageQuestions, AmdQuestions, TorchQuestions, ErrorQuestions, RateQuestions):
     """The loaded rows and the questions that they answer."""
 
     def known_issues(self) -> tuple[KnownIssue, ...]:
@@ -45,7 +46,7 @@ class Matrix(NvidiaQuestions, AmdQuestions, TorchQuestions, ErrorQuestions, Rate
         uses = self.tables.requirement_uses
         names = {row.package for row in uses} | {row.requires for row in uses if row.optional}
         names |= {row.package for row in self.tables.torch_dependents}
-        return frozenset(names | {row.package for row in self.tables.extension_libraries})
+        return frozenset(names | {row.package for row in self.tables.extension_builds})
 
     def use_of(self, requirement: str, package: str, version: str) -> RequirementUse | None:
         """What breaks where a package lacks this requirement."""

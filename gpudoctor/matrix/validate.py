@@ -13,11 +13,15 @@ from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import (
     KEYS,
     AmdGpu,
+    AmdgpuDkmsSystem,
     BaseImage,
     Companion,
     Distribution,
+    DriverInstruction,
+    DriverPackage,
     ErrorPattern,
-    ExtensionLibrary,
+    ExtensionBuild,
+    FirmwarePackage,
     GfxTarget,
     GpuRates,
     KnownIssue,
@@ -39,6 +43,7 @@ _SPECIFIERS = {
     "nvidia_kernel_limits": ("driver", "kernel"),
     "cudnn_floors": ("cudnn",),
     "amdgpu_dkms_limits": ("dkms", "kernel"),
+    "amdgpu_dkms_systems": ("kernel",),
     "rocm_driver_window": ("rocm",),
     "hipblaslt_use": ("rocm",),
     "companions": ("torchvision_torch", "torchaudio_torch", "triton"),
@@ -188,6 +193,27 @@ def _distribution(row: Distribution, matrix: Matrix) -> Iterator[str]:
     yield from _fits_its_example("distribution", row.distribution, row.example)
 
 
+def _driver_package(row: DriverPackage, matrix: Matrix) -> Iterator[str]:
+    yield from _fits_its_example("distribution", row.distribution, row.example)
+    if row.branch not in {branch.branch for branch in matrix.tables.driver_branches}:
+        yield f"branch {row.branch} is in no row of driver_branches"
+    for name in (*row.packages, *row.server, *((row.stream,) if row.stream else ())):
+        if not is_name(name):
+            yield f"{name!r}: no command can name that package"
+
+
+def _driver_instruction(row: DriverInstruction, matrix: Matrix) -> Iterator[str]:
+    yield from _fits_its_example("distribution", row.distribution, row.example)
+
+
+def _firmware_package(row: FirmwarePackage, matrix: Matrix) -> Iterator[str]:
+    yield from _fits_its_example("distribution", row.distribution, row.example)
+
+
+def _dkms_system(row: AmdgpuDkmsSystem, matrix: Matrix) -> Iterator[str]:
+    yield from _fits_its_example("distribution", row.distribution, row.example)
+
+
 def _fits_its_example(field: str, pattern: str, example: str) -> Iterator[str]:
     try:
         fits = re.fullmatch(pattern, example)
@@ -238,7 +264,7 @@ def _build(row: TorchBuild, matrix: Matrix) -> Iterator[str]:
         yield f"build {row.build} and rocm {row.rocm} do not match"
 
 
-def _extension(row: ExtensionLibrary, matrix: Matrix) -> Iterator[str]:
+def _extension(row: ExtensionBuild, matrix: Matrix) -> Iterator[str]:
     for field, template in (("build", row.build), ("build_amd", row.build_amd)):
         yield from _template(field, template, "digits", "dotted", "gfx")
 
@@ -315,13 +341,17 @@ _RULES: dict[type, Callable[[Any, Matrix], Iterator[str]]] = {
     AmdGpu: _amd_gpu,
     BaseImage: _base_image,
     Distribution: _distribution,
+    DriverPackage: _driver_package,
+    DriverInstruction: _driver_instruction,
+    AmdgpuDkmsSystem: _dkms_system,
+    FirmwarePackage: _firmware_package,
     OldTorchBuilds: _old_builds,
     OtherName: _other_name,
     GpuRates: _rates,
     GfxTarget: _target,
     TorchBuild: _build,
     Companion: _companion,
-    ExtensionLibrary: _extension,
+    ExtensionBuild: _extension,
     LogPattern: _pattern,
     ErrorPattern: _error,
     RequirementUse: _requirement,

@@ -9,7 +9,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from gpudoctor.finding import AnyRemedy, ReplacePackage, ReplaceTorch
-from gpudoctor.machine import Machine, unknown
+from gpudoctor.machine import InstallerSettings, Machine, unknown
 from gpudoctor.planner import pip_steps, project_steps, python_steps
 from gpudoctor.planner.place import Place, Tool, place
 from gpudoctor.planner.requirements import torch_and_companions
@@ -71,8 +71,8 @@ def commands_for(
     here = _reader(situation.machine)
     if torch.origin == "conda-forge":
         return _conda_forge(here, situation, torch)
-    own_venv = apart or here.tool == "managed" or here.user_site
-    here = replace(here, user_site=False)
+    own_venv = apart or here.tool == "managed" or here.user_site or bool(here.obstacle)
+    here = replace(here, user_site=False, obstacle="", makes_pip=False)
     packages = tuple(remedy for remedy in remedies if isinstance(remedy, ReplacePackage))
     commands: Commands = {}
     in_pip = replace(here, tool="managed" if own_venv else "pip")
@@ -154,7 +154,8 @@ def _project_files(here: Place, situation: Situation, torch: ReplaceTorch, env: 
         *(f"    - {item.text}" for item in wanted),
     )
     fresh = situation.on(replace(situation.machine, environment=unknown("a fresh environment")))
-    image = _argvs(replace(here, tool="pip", python="python", user_site=False), fresh, torch)
+    plain = InstallerSettings()  # an image has a configuration of its own
+    image = _argvs(replace(here, tool="pip", python="python", user_site=False, pip=plain), fresh, torch)
     settings = tuple(f"ENV {name}={value}" for name, value in env.items())
     run = tuple(f"RUN {shlex.join((*argv[:4], '--no-cache-dir', *argv[4:]))}" for argv in image)
     files[Way.DOCKERFILE] = (*settings, *run)

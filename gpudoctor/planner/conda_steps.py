@@ -10,7 +10,7 @@ from gpudoctor.step import ManualStep, RunStep, Step
 def torch(place: Place, remedy: ReplaceTorch, why: str) -> Step:
     """The CUDA build of conda-forge. `remedy.build` says which CUDA ("cuda-version>=12.8,<13")."""
     version = remedy.version if remedy.version.startswith(">=") else f"={remedy.version}"
-    packages = (f"pytorch-gpu{version}", remedy.build)
+    packages = (f"pytorch-gpu{version}", remedy.build, *(name for name, _ in remedy.companions))
     if place.tool == "pixi":
         return ManualStep(text=f"pixi add {' '.join(repr(p) for p in packages)}", why=why, risk="replaces")
     if not place.prefix:

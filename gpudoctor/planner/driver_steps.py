@@ -1,19 +1,22 @@
-"""GPU drivers as packages of the distribution: names by branch, module flavour and release.
+"""GPU drivers as packages of the distribution: the rows of the matrix say which branches it ships, and how.
 
 The steps need root, and run only if gpudoctor was started as root and allowed to change the system.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gpudoctor.finding import InstallDriver, InstallRocmDriver
 from gpudoctor.planner.place import Family, Place
-from gpudoctor.planner.system_packages import INSTALL, REMOVE, elsewhere
+from gpudoctor.planner.system_packages import INSTALL, LAYERING, REMOVE, elsewhere, install, is_fixed
 from gpudoctor.planner.system_steps import reboot
 from gpudoctor.spelling import is_version
 from gpudoctor.step import ManualStep, RunStep, Step
 
-_DEBIANS_OWN = {"11": 470, "12": 535, "13": 550}
-"""Branch that a release of Debian itself has (contrib, non-free)."""
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.matrix.rows import DriverPackage
 
 _UBUNTU_KERNELS = {"22.04": "5.15", "24.04": "6.8", "26.04": "7.0"}
 """The kernel that a release came with; newer ones of the same flavour are its hardware-enablement kernels."""
@@ -21,7 +24,7 @@ _UBUNTU_KERNELS = {"22.04": "5.15", "24.04": "6.8", "26.04": "7.0"}
 _UBUNTU_FLAVOURS = ("generic", "lowlatency", "aws", "azure", "gcp", "oracle", "nvidia", "oem")
 
 
-def install_driver(place: Place, remedy: InstallDriver) -> tuple[Step, ...]:
+def install_driver(place: Place, remedy: InstallDriver, matrix: Matrix) -> tuple[Step, ...]:
     """The NVIDIA driver of a branch, in the module flavour that the GPUs need."""
     if not (is_version(remedy.branch) and (not remedy.minimum or is_version(remedy.minimum))):
         return (ManualStep(text="Install a newer NVIDIA driver.", why=remedy.why, risk="root"),)
@@ -36,136 +39,151 @@ def install_driver(place: Place, remedy: InstallDriver) -> tuple[Step, ...]:
         return (ManualStep(text=text, why=remedy.why, risk="reboot"),)
     if outside := elsewhere(place, words + ", and reboot it", remedy.why):
         return (outside,)
-    steps = _by_packages(place, remedy)
-    if not steps:
-        hint = _hint(place, remedy) or (
-            "gpudoctor knows no package of it for this release of the distribution: look for one in NVIDIA's "
-            "repository, or use NVIDIA's own installer (the .run file)."
-        )
-        steps = (ManualStep(text=f"{words[0].upper()}{words[1:]}.\n{hint}", why=remedy.why, risk="root"),)
+    row = matrix.driver_package(place.os, remedy.branch, remedy.flavour)
+    if row is None or row.by_hand or is_fixed(place):
+        text = f"{words[0].upper()}{words[1:]}.\n{_instructions(place, remedy, matrix, row)}"
+        steps: tuple[Step, ...] = (ManualStep(text=text, why=remedy.why, risk="root"),)
+    else:
+        steps = (*_without_run_file(place), *_by_packages(place, remedy, row, matrix))
     return (*steps, reboot("loads the new kernel module"))
 
 
-def _by_packages(place: Place, remedy: InstallDriver) -> tuple[Step, ...]:
-    """Packages whose names are known, from the distribution's repository or one that can be enabled."""
-    branch = int(remedy.branch.partition(".")[0]) if remedy.branch.partition(".")[0].isdigit() else 0
-    major = place.release.partition(".")[0]
-    if place.family == "ubuntu" and (not major.isdigit() or int(major) >= 22 or branch <= 550):
-        return (_ubuntu(place, remedy),)
-    if place.family == "debian" and 0 < branch <= _DEBIANS_OWN.get(major, 0):
-        return (_debian(remedy),)
-    if place.family == "rhel" and (major in ("8", "9", "2023") or not major):
-        return _rhel_streams(remedy)
-    if place.family == "rhel" and major == "10":
-        return _rhel_locked(remedy)
-    if place.family == "arch" and remedy.flavour == "open":
-        return (_arch(place, remedy),)
-    return ()
+# --- commands --------------------------------------------------------------------------------------
 
 
-def _ubuntu(place: Place, remedy: InstallDriver) -> Step:
-    name = f"{remedy.branch}{_open(remedy)}"
-    packages = (f"nvidia-driver-{name}", *_signed_modules(place, name))
-    why = remedy.why
-    if len(packages) > 1:
-        why = f"{why}; Secure Boot is on: these modules are signed, those that DKMS builds are not".lstrip("; ")
-    argv = (*INSTALL["ubuntu"], *packages)
-    return RunStep(argv=argv, why=why, risk="root", undo=((*REMOVE["ubuntu"], *packages),))
-
-
-def _signed_modules(place: Place, name: str) -> tuple[str, ...]:
-    """The package of modules that Ubuntu built and signed for the flavour of the running kernel."""
-    flavour = place.kernel.rpartition("-")[2]
-    if not place.secure_boot or flavour not in _UBUNTU_FLAVOURS:
+def _without_run_file(place: Place) -> tuple[Step, ...]:
+    """The installer's own files go first: they lie where the packages put theirs, in another version."""
+    if not place.run_file:
         return ()
-    first = _UBUNTU_KERNELS.get(place.release)
+    why = "NVIDIA's own installer (a .run file) put the present driver here; packages do not replace its files"
+    return (RunStep(argv=(place.run_file, "--silent"), why=why, risk="root"),)
+
+
+def _by_packages(place: Place, remedy: InstallDriver, row: DriverPackage, matrix: Matrix) -> tuple[Step, ...]:
+    """Packages from the distribution's repository, or from one that can hold several branches."""
+    if place.family == "ubuntu":
+        return (_ubuntu(place, remedy, row, matrix),)
+    if place.family == "arch":
+        return (_arch(place, remedy),)
+    if row.stream:
+        return _stream(remedy, row)
+    if row.locked:
+        return _locked(remedy, row)
+    components = "the components contrib, non-free and non-free-firmware must be enabled"
+    return (install(place, row.packages, _because(remedy, components)),)
+
+
+def _because(remedy: InstallDriver, also: str) -> str:
+    return f"{remedy.why}; {also}".lstrip("; ")
+
+
+def _ubuntu(place: Place, remedy: InstallDriver, row: DriverPackage, matrix: Matrix) -> Step:
+    for_servers = bool(row.server) and "-server" in place.prebuilt_nvidia
+    packages = row.server if for_servers else row.packages
+    signed = _signed_modules(place, packages[0], matrix)
+    signs = "the modules for this kernel come from Ubuntu, built and signed; those that DKMS builds are not signed"
+    return install(place, (*packages, *signed), _because(remedy, signs) if signed else remedy.why)
+
+
+def _signed_modules(place: Place, package: str, matrix: Matrix) -> tuple[str, ...]:
+    """The package of modules that Ubuntu built and signed for the flavour of the running kernel."""
+    name, flavour = package.removeprefix("nvidia-driver-"), place.kernel.rpartition("-")[2]
+    built = place.secure_boot or place.prebuilt_nvidia
+    if not built or flavour not in _UBUNTU_FLAVOURS or name == package:
+        return ()
+    release = matrix.releases(place.os)[-1].removeprefix("ubuntu-")
+    first = _UBUNTU_KERNELS.get(release)
     later = flavour == "generic" and first is not None and not place.kernel.startswith(f"{first}.")
-    return (f"linux-modules-nvidia-{name}-{flavour}" + (f"-hwe-{place.release}" if later else ""),)
+    return (f"linux-modules-nvidia-{name}-{flavour}" + (f"-hwe-{release}" if later else ""),)
 
 
-def _debian(remedy: InstallDriver) -> Step:
-    packages = ("nvidia-driver", "nvidia-open-kernel-dkms") if remedy.flavour == "open" else ("nvidia-driver",)
-    why = f"{remedy.why}; the components contrib, non-free and non-free-firmware must be enabled".lstrip("; ")
-    argv = (*INSTALL["debian"], *packages)
-    return RunStep(argv=argv, why=why, risk="root", undo=((*REMOVE["debian"], *packages),))
-
-
-def _rhel_streams(remedy: InstallDriver) -> tuple[Step, ...]:
-    """NVIDIA's module streams: another enabled stream is reset first."""
-    stream = f"nvidia-driver:{remedy.branch}{_open(remedy) or '-dkms'}"
-    package = "nvidia-open" if remedy.flavour == "open" else "cuda-drivers"
+def _stream(remedy: InstallDriver, row: DriverPackage) -> tuple[Step, ...]:
+    """A dnf module stream holds one branch: another enabled stream is reset first."""
     reset = ("dnf", "module", "reset", "-y", "nvidia-driver")
+    enable = ("dnf", "module", "enable", "-y", f"nvidia-driver:{row.stream}")
     return (
-        RunStep(argv=reset, why="another stream may be enabled; NVIDIA's CUDA repository must be there", risk="root"),
-        RunStep(
-            argv=("dnf", "module", "enable", "-y", stream), why="keeps to the branch", risk="root", undo=(reset,)
-        ),
-        RunStep(
-            argv=("dnf", "install", "-y", "--allowerasing", package),
-            why=remedy.why,
-            risk="root",
-            undo=((*REMOVE["rhel"], package),),
-        ),
+        RunStep(argv=reset, why=f"another stream may be enabled; {row.repository} must be there", risk="root"),
+        RunStep(argv=enable, why="keeps to the branch", risk="root", undo=(reset,)),
+        _allowing_erasure(remedy, row),
     )
 
 
-def _rhel_locked(remedy: InstallDriver) -> tuple[Step, ...]:
-    """Release 10 has no module streams: locking the versions keeps the branch."""
-    package = "nvidia-open" if remedy.flavour == "open" else "cuda-drivers"
-    pattern = f"*nvidia*{remedy.branch}*"
+def _locked(remedy: InstallDriver, row: DriverPackage) -> tuple[Step, ...]:
+    """A repository without streams holds several branches: locking the versions keeps to one."""
+    pattern = f"*nvidia*{row.branch}*"
+    plugin = ("dnf", "install", "-y", "python3-dnf-plugin-versionlock")
     return (
-        RunStep(
-            argv=("dnf", "install", "-y", "python3-dnf-plugin-versionlock"),
-            why="locks versions; NVIDIA's CUDA repository must be enabled",
-            risk="root",
-        ),
+        RunStep(argv=plugin, why=f"locks versions; {row.repository} must be enabled", risk="root"),
         RunStep(
             argv=("dnf", "versionlock", "add", pattern),
             why="keeps to the branch",
             risk="root",
             undo=(("dnf", "versionlock", "delete", pattern),),
         ),
-        RunStep(
-            argv=("dnf", "install", "-y", "--allowerasing", package),
-            why=remedy.why,
-            risk="root",
-            undo=((*REMOVE["rhel"], package),),
-        ),
+        _allowing_erasure(remedy, row),
     )
 
 
+def _allowing_erasure(remedy: InstallDriver, row: DriverPackage) -> Step:
+    argv = ("dnf", "install", "-y", "--allowerasing", *row.packages)
+    return RunStep(argv=argv, why=remedy.why, risk="root", undo=((*REMOVE["rhel"], *row.packages),))
+
+
 def _arch(place: Place, remedy: InstallDriver) -> Step:
-    """Arch has only the newest branch, and prebuilt modules for its two usual kernels."""
+    """Arch has prebuilt modules for its two usual kernels."""
     kernel = place.kernel
     package = "nvidia-open-lts" if kernel.endswith("-lts") else "nvidia-open" if "-arch" in kernel else ""
-    why = f"{remedy.why}; with the whole system, because the modules are built for the newest kernel".lstrip("; ")
+    why = _because(remedy, "with the whole system, because the modules are built for the newest kernel")
     argv = ("pacman", "-Syu", "--needed", "--noconfirm", package or "nvidia-open-dkms")
     return RunStep(argv=argv, why=why, risk="root", undo=((*REMOVE["arch"], argv[-1]),))
 
 
-def _hint(place: Place, remedy: InstallDriver) -> str:
-    """The commands for repositories that a person must add first."""
-    opened = remedy.flavour == "open"
+# --- instructions ------------------------------------------------------------------------------------
+
+
+def _instructions(place: Place, remedy: InstallDriver, matrix: Matrix, row: DriverPackage | None) -> str:
+    """What a person does where no command of the plan installs this driver."""
+    lines = []
+    if place.run_file and not is_fixed(place):
+        lines.append(f"First remove the driver that NVIDIA's own installer put here: {place.run_file}")
     branch = remedy.branch.partition(".")[0]
-    if place.family == "debian":
-        package = "nvidia-open" if opened else "cuda-drivers"
-        return f"From NVIDIA's CUDA repository: apt-get install nvidia-driver-pinning-{branch} {package}"
-    if place.family == "fedora":
-        legacy = "" if opened else f"-{branch}xx"
-        packages = f"akmod-nvidia{legacy} xorg-x11-drv-nvidia{legacy}-cuda"
-        return f"From RPM Fusion: dnf install {packages}, and wait until akmods has built the module"
-    if place.family == "suse":
-        series = "G07" if branch.isdigit() and int(branch) >= 595 else "G06"
-        module = f"nvidia-open-driver-{series}-signed-kmp-meta" if opened else f"nvidia-driver-{series}-kmp-meta"
-        return f"From NVIDIA's repository: zypper install {module} nvidia-userspace-meta-{series}"
-    if place.family == "arch":
-        return f"From the AUR: nvidia-{branch}xx-dkms nvidia-{branch}xx-utils"
-    return ""
+    if told := matrix.driver_instruction(place.os, remedy.flavour, branch):
+        lines.append(f"{told}.")
+    elif row is not None:
+        lines.append(_from_repository(place, row))
+    else:
+        lines.append(_unknown_package(place))
+    return "\n".join(lines)
 
 
-def _open(remedy: InstallDriver) -> str:
-    return "-open" if remedy.flavour == "open" else ""
+def _from_repository(place: Place, row: DriverPackage) -> str:
+    command = " ".join((LAYERING.get(place.os.image) or _TYPED.get(place.family, ""), *row.packages)).strip()
+    told = f"From {row.repository}: {command}" if row.repository else command
+    return f"{told}\n{row.then}." if row.then and not is_fixed(place) else told
 
+
+_TYPED: dict[Family, str] = {
+    "ubuntu": "apt-get install",
+    "debian": "apt-get install",
+    "fedora": "dnf install",
+    "rhel": "dnf install",
+    "suse": "zypper install",
+}
+"""The command as a person types it, who answers its questions."""
+
+
+def _unknown_package(place: Place) -> str:
+    text = (
+        "gpudoctor knows no package of it for this release of the distribution: look for one in the distribution's "
+        "own documents"
+    )
+    if is_fixed(place) and place.os.id:
+        return f"{text}."
+    signed = "" if not place.secure_boot else ", which Secure Boot lets load only if you enrol a key for its modules"
+    return f"{text} and in NVIDIA's repository, or use NVIDIA's own installer (the .run file){signed}."
+
+
+# --- AMD -----------------------------------------------------------------------------------------------
 
 _AMDS_PACKAGES: dict[Family, str] = {
     "ubuntu": "apt-get update && apt-get install linux-headers-$(uname -r) amdgpu-dkms",
@@ -176,7 +194,7 @@ _AMDS_PACKAGES: dict[Family, str] = {
 """No distribution has amdgpu-dkms: these work once AMD's own repository is set up, which names its release."""
 
 
-def install_rocm_driver(place: Place, remedy: InstallRocmDriver) -> tuple[Step, ...]:
+def install_rocm_driver(place: Place, remedy: InstallRocmDriver, matrix: Matrix) -> tuple[Step, ...]:
     """AMD's kernel driver, or the kernel's own in its place."""
     words = (
         "remove amdgpu-dkms, so that the kernel's own amdgpu loads"
@@ -185,15 +203,30 @@ def install_rocm_driver(place: Place, remedy: InstallRocmDriver) -> tuple[Step, 
     )
     if outside := elsewhere(place, words + ", and reboot", remedy.why):
         return (outside,)
-    told: Step = ManualStep(text=f"{words[0].upper()}{words[1:]}.", why=remedy.why, risk="root")
     command = _AMDS_PACKAGES.get(place.family)
-    if command and remedy.inbox:
-        add, remove = (*INSTALL[place.family], "amdgpu-dkms"), (*REMOVE[place.family], "amdgpu-dkms")
-        told = RunStep(argv=remove, why=remedy.why, risk="root", undo=(add,))
-    elif command:
+    if remedy.inbox:
+        step: Step = ManualStep(text=f"{words[0].upper()}{words[1:]}.", why=remedy.why, risk="root")
+        if command and not is_fixed(place):
+            add, remove = (*INSTALL[place.family], "amdgpu-dkms"), (*REMOVE[place.family], "amdgpu-dkms")
+            step = RunStep(argv=remove, why=remedy.why, risk="root", undo=(add,))
+        return (step, reboot("loads the new kernel driver"))
+    if place.os.id and not matrix.supports_amdgpu_dkms(place.os, place.kernel):
+        return (_own_kernel_driver(place, remedy, matrix), reboot("starts the new kernel"))
+    text = f"{words[0].upper()}{words[1:]}."
+    if command:
         text = (
             "No distribution has amdgpu-dkms: first set up AMD's repository for this release (amdgpu-install, from "
             f"repo.radeon.com/amdgpu-install). Then, as root:\n{command}"
         )
-        told = ManualStep(text=text, why=remedy.why, risk="root")
-    return (told, reboot("loads the new kernel driver"))
+    return (ManualStep(text=text, why=remedy.why, risk="root"), reboot("loads the new kernel driver"))
+
+
+def _own_kernel_driver(place: Place, remedy: InstallRocmDriver, matrix: Matrix) -> Step:
+    """AMD supports its package on some releases and kernels only; elsewhere it may not even build."""
+    kernels = [row.kernel.removeprefix("==").removesuffix(".*") for row in matrix.amdgpu_dkms_systems(place.os)]
+    limits = f"only this distribution's kernels {' and '.join(kernels)}" if kernels else "other distributions"
+    text = (
+        f"AMD's driver package (amdgpu-dkms) supports {limits}: use the kernel's own amdgpu. Install the newest "
+        "kernel and the newest firmware package of the distribution."
+    )
+    return ManualStep(text=text, why=remedy.why, risk="root")

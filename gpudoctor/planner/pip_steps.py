@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from gpudoctor.machine import Distribution, Machine
-from gpudoctor.planner.place import Place
+from msgspec.structs import replace
+
+from gpudoctor.machine import Distribution, InstallerSettings, Machine
+from gpudoctor.planner.place import Place, is_path
 from gpudoctor.planner.requirements import Wanted, index_of_torch, rivals, several_decide, would_stay
 from gpudoctor.situation import Situation
+from gpudoctor.situation.installer import refusal
 from gpudoctor.spelling import is_version
 from gpudoctor.step import ManualStep, RunStep, Step
 
@@ -26,56 +31,143 @@ def install(place: Place, situation: Situation, wanted: tuple[Wanted, ...], inde
         options = f" --index-url {index}" if index else ""
         text = f"In the environment that needs it: pip install {quoted(wanted)}{options}"
         return (ManualStep(text=text, why=why, risk="replaces"),)
+    if why_not := place.obstacle or refused(place, situation, wanted):
+        command = shlex.join(install_argvs(place, wanted, index)[-1])
+        return (ManualStep(text=f"{why_not}. Then:\n{command}", why=why, risk="replaces"),)
     if place.tool == "managed":
         return _in_a_new_venv(place, wanted, index, why)
     if place.user_site:
         return (_in_the_users_own_site(place, wanted, index, why),)
-    again = tuple(item for item in wanted if would_stay(situation.machine, item))
+    removed = without_record(place, situation.machine, (item.name for item in wanted))
+    gone = {name for _, name in removed}
+    again = tuple(item for item in wanted if item.name not in gone and would_stay(situation.machine, item))
     replaced = any(situation.machine.installed(item.name) for item in wanted)
     undo = restore(place, situation, wanted)
-    commands = (
-        *_recorded_first(place, situation, wanted, again),
-        *install_argvs(place, wanted, index, again=again, machine=situation.machine),
-    )
+    commands = install_argvs(place, wanted, index, again=again, machine=situation.machine)
     why += _constrained(place, situation.machine)
-    steps: tuple[Step, ...] = tuple(
+    steps = tuple(
         RunStep(
             argv=argv,
-            why=why if number == len(commands) - 1 else _why_before(argv),
+            env=variables(place),
+            why=why if number == len(commands) - 1 else "the same version of another build: it would stay",
             risk="replaces" if replaced else "safe",
-            undo=undo if number == 0 else (),
+            undo=undo if number == 0 and not removed else (),
         )
         for number, argv in enumerate(commands)
     )
-    return (*steps, *_in_the_image(place, wanted, index))
+    return (*pip_first(place), *remove(removed), *steps, *_in_the_image(place, wanted, index))
 
 
-def _recorded_first(
-    place: Place, situation: Situation, wanted: tuple[Wanted, ...], again: tuple[Wanted, ...]
-) -> tuple[Argv, ...]:
-    """Write what has no RECORD over itself: pip can then uninstall it for another version."""
+def reinstall(
+    place: Place, situation: Situation, wanted: tuple[Wanted, ...], index: str, why: str
+) -> tuple[Step, ...]:
+    """The same versions again, over their damaged files; what they require stays."""
     machine = situation.machine
-    stuck = [item for item in wanted if item not in again and has_no_record(machine, item.name)]
-    had = [found for item in stuck if (found := machine.installed(item.name)) and is_version(found.version)]
-    if place.tool != "pip" or not had:
+    if why_not := place.obstacle or refused(place, situation, wanted):
+        command = shlex.join(over_itself(place, wanted, index, machine))
+        return (ManualStep(text=f"{why_not}. Then:\n{command}", why=why, risk="replaces"),)
+    remains = without_record(place, machine, (item.name for item in wanted))
+    argv = over_itself(place, wanted, index, None if remains else machine)
+    step = RunStep(argv=argv, env=variables(place), why=why, risk="replaces")
+    return (*pip_first(place), *remove(remains), step)
+
+
+def pip_first(place: Place) -> tuple[Step, ...]:
+    """Give an environment a pip that has none, where no uv is at hand."""
+    if not place.makes_pip:
         return ()
-    index = index_of_torch(situation) if any(found.name == "torch" for found in had) else ""
-    return (
-        over_itself(place, tuple(Wanted(found.name, f"=={found.version}") for found in had), index or "", machine),
+    argv = (place.python, "-m", "ensurepip")
+    return (RunStep(argv=argv, why="this environment has no pip, and uv is not on PATH"),)
+
+
+def without_record(place: Place, machine: Machine, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """(path, name) of what is left of packages that pip can neither uninstall nor replace."""
+    environment = machine.environment.value
+    found: list[tuple[str, str]] = []
+    for name in names:
+        package = machine.installed(name)
+        if package is not None and "RECORD" in package.lacks and package.path.endswith(".dist-info"):
+            site = package.path.rpartition("/")[0]
+            tops = _TOPS.get(name, ())
+            found += [(path, name) for path in (package.path, *(f"{site}/{top}" for top in tops))]
+        elif name == "torch" and environment is not None:
+            found += [(copy.path, name) for copy in environment.torch_remains]
+    inside = f"{place.prefix.rstrip('/')}/"
+    return tuple((path, name) for path, name in found if place.prefix and is_path(path) and path.startswith(inside))
+
+
+_TOPS = {
+    "torch": ("torch", "functorch", "torchgen"),
+    "torchvision": ("torchvision", "torchvision.libs"),
+    "torchaudio": ("torchaudio",),
+    "triton": ("triton",),
+}
+"""Folders that belong to one package alone. Another package without RECORD loses only its .dist-info; its files are
+written over."""
+
+
+def remove(remains: tuple[tuple[str, str], ...]) -> tuple[Step, ...]:
+    """Remove what no installer can uninstall."""
+    if not remains:
+        return ()
+    names = ", ".join(dict.fromkeys(name for _, name in remains))
+    why = (
+        f"no installer can remove what is left of {names}: it has no record of its files, and would mix with new ones"
     )
+    return (RunStep(argv=("rm", "-rf", *(path for path, _ in remains)), why=why, risk="replaces"),)
 
 
-def _why_before(argv: Argv) -> str:
-    if "--ignore-installed" in argv:
-        return "its RECORD is gone: pip writes one, and can then uninstall it"
-    return "the same version of another build: it would stay"
+def refused(place: Place, situation: Situation, wanted: Iterable[Wanted]) -> str:
+    """Why the installer's configuration lets no command install these; "" if it does."""
+    settings = place.settings
+    if settings.require_hashes:
+        return f"{_set('require-hashes', settings, 'require_hashes')} allows packages with a hash only: add them"
+    if settings.lost:
+        source = _set("constraint", settings, "constraint")
+        return f"{source} names {', '.join(settings.lost)}, which is not there: {place.tool} stops at it"
+    if place.tool != "pip" and (why := _unsettled(settings)):
+        return why
+    for item in wanted:
+        exact = re.fullmatch(r"==([^*,]+)", item.spec)
+        if exact and (why := refusal(situation, item.name, exact[1])):
+            return f"{item.text} cannot be installed: {why}"
+    return ""
+
+
+def _unsettled(settings: InstallerSettings) -> str:
+    """What uv's files say and no option of a command takes back."""
+    if settings.elsewhere:
+        option, folder = next(iter(settings.elsewhere.items()))
+        return (
+            f"{_set(option, settings, option)} makes uv install into {folder}, not into this environment: remove it"
+        )
+    if settings.no_binary:
+        return f"{_set('no-binary', settings, 'no_binary')} forbids wheels, and torch has nothing else: remove it"
+    if settings.torch_backend and settings.sources.get("torch_backend") != "UV_TORCH_BACKEND":
+        return f"{_set('torch-backend', settings, 'torch_backend')} makes uv take torch from that index: remove it"
+    if settings.offline:
+        return f"{_set('offline', settings, 'offline')} makes uv use its cache only: go online, or remove it"
+    return ""
+
+
+def _set(option: str, settings: InstallerSettings, name: str) -> str:
+    source = settings.sources.get(name, "")
+    return f"{option} ({source})" if source else option
+
+
+def variables(place: Place) -> dict[str, str]:
+    """Variables of a pip command: an environment that is no venv is meant all the same."""
+    needless = place.tool == "pip" and place.settings.require_virtualenv and bool(place.conda)
+    return {"PIP_REQUIRE_VIRTUALENV": "0"} if needless else {}
 
 
 def _constrained(place: Place, machine: Machine) -> str:
-    """Images set this to keep their own versions: the command then fails, and a person has to decide."""
-    name = "PIP_CONSTRAINT" if place.tool == "pip" else "UV_CONSTRAINT"
-    file = machine.variables.get(name, "")
-    return f"; {name}={file} is set: where that file pins another version, the command fails" if file else ""
+    """Constraints that could not be read: the command may fail, and a person has to decide."""
+    settings = place.settings
+    named = machine.variables.get("PIP_CONSTRAINT" if place.tool == "pip" else "UV_CONSTRAINT", "")
+    read = "constraint" in settings.sources
+    files = ", ".join(settings.unread if read or settings.unread else filter(None, (named,)))
+    return f"; the constraints of {files} were not read: where they pin others, it fails" if files else ""
 
 
 def install_argvs(
@@ -88,8 +180,8 @@ def install_argvs(
 ) -> tuple[Argv, ...]:
     """Install commands. `again`: packages that must be installed although their version seems to be there. pip's
     --force-reinstall alone would reinstall every dependency, in other versions and from this index."""
-    names = tuple(item.text for item in wanted)
-    options = _from(place, index)
+    wanted = tuple(wanted)
+    options, names = _options(place, index), _requirements(place, wanted, index)
     if place.tool != "pip":
         afresh = tuple(part for item in again for part in ("--reinstall-package", item.name))
         return ((*_uv(place, "install"), *afresh, *options, *names),)
@@ -100,14 +192,28 @@ def install_argvs(
 def over_itself(place: Place, wanted: tuple[Wanted, ...], index: str, machine: Machine | None = None) -> Argv:
     """The command that writes the files of these packages again, and nothing else. pip refuses to uninstall what has
     no RECORD, so that is written over."""
-    options = _from(place, index)
-    names = tuple(item.text for item in wanted)
+    options, names = _options(place, index), _requirements(place, wanted, index)
     if place.tool != "pip":
         afresh = tuple(part for item in wanted for part in ("--reinstall-package", item.name))
         return (*_uv(place, "install"), *afresh, "--no-deps", *options, *names)
     unrecorded = machine is not None and any(has_no_record(machine, item.name) for item in wanted)
     afresh = ("--ignore-installed",) if unrecorded else ("--force-reinstall",)
     return (*pip(place, "install"), *afresh, "--no-deps", *options, *names)
+
+
+def _requirements(place: Place, wanted: tuple[Wanted, ...], index: str) -> Argv:
+    """What is asked for, so that only that is installed: "==2.9.1" is met by 2.9.1+cpu of an extra index, too, and
+    installers prefer it."""
+    exactly = place.undecided and not index
+    return tuple(
+        replace(item, spec=f"={item.spec}").text
+        if exactly and item.name in _WITH_BUILDS and re.fullmatch(r"==[^*,+]+", item.spec)
+        else item.text
+        for item in wanted
+    )
+
+
+_WITH_BUILDS = ("torch", "torchvision", "torchaudio")
 
 
 def has_no_record(machine: Machine, name: str) -> bool:
@@ -124,10 +230,11 @@ def uninstall_argv(place: Place, names: Iterable[str]) -> Argv:
 def clear_the_way(place: Place, situation: Situation, remedy: ReplaceTorch) -> tuple[Step, ...]:
     """Remove what owns files of the new build under another name, before that is installed. A later removal would
     take these files along."""
-    if place.tool not in ("pip", "uv", "uv-project") or place.user_site:
-        return ()
-    if place.tool == "uv-project" and several_decide(situation.machine):
+    if place.tool in ("poetry", "pixi", "managed", "nowhere") or place.user_site:
+        return ()  # the first two remove what their lock no longer has
+    if place.tool not in ("pip", "uv") and several_decide(situation.machine):
         return ()  # a person changes the project first
+    place = directly(place)
     found = tuple(d for d in rivals(situation, remedy) if is_version(d.version))
     if not found:
         return ()
@@ -139,6 +246,11 @@ def clear_the_way(place: Place, situation: Situation, remedy: ReplaceTorch) -> t
             undo=_bring_back(place, situation, found),
         ),
     )
+
+
+def directly(place: Place) -> Place:
+    """The environment itself, whatever project it belongs to."""
+    return place if place.tool in ("pip", "uv") else replace(place, tool=place.installer)
 
 
 def _bring_back(place: Place, situation: Situation, removed: tuple[Distribution, ...]) -> tuple[Argv, ...]:
@@ -184,9 +296,25 @@ def quoted(wanted: Iterable[Wanted]) -> str:
     return " ".join(f"'{item.text}'" if set(item.text) & set("[]<>*") else item.text for item in wanted)
 
 
-def _from(place: Place, index: str) -> Argv:
-    """uv reads UV_DEFAULT_INDEX even if --index-url is given, but not if its own option is."""
-    return (("--index-url" if place.tool == "pip" else "--default-index"), index) if index else ()
+def _options(place: Place, index: str) -> Argv:
+    """The index of a command, and what takes back the configuration that would lead it elsewhere."""
+    settings = place.settings
+    if place.tool != "pip":
+        return _uv_index(settings, index)
+    elsewhere = tuple(f"--{option}=" for option in settings.elsewhere)
+    user = ("--no-user",) if settings.user else ()
+    wheels = ("--only-binary=:all:",) if settings.no_binary else ()
+    return (*(("--index-url", index) if index and not settings.no_index else ()), *elsewhere, *user, *wheels)
+
+
+def _uv_index(settings: InstallerSettings, index: str) -> Argv:
+    """uv reads UV_DEFAULT_INDEX even if --index-url is given, but not if its own option is. It takes a package from
+    the first index that has it: extra ones come before the default, and those of --index before them."""
+    if settings.no_index:
+        return ()
+    if not index:
+        return ("--index-strategy", "unsafe-best-match") if settings.extra_indexes else ()
+    return ("--index" if settings.extra_indexes else "--default-index", index)
 
 
 def _uv(place: Place, verb: str) -> Argv:
@@ -211,9 +339,16 @@ def _in_a_new_venv(place: Place, wanted: tuple[Wanted, ...], index: str, why: st
         why=f"the distribution manages this Python: packages of your own go into a venv{needs}",
         undo=(("rm", "-r", NEW_VENV),),
     )
-    options = ("--index-url", index) if index else ()
-    argv = (f"{NEW_VENV}/bin/python", "-m", "pip", "install", *options, *(item.text for item in wanted))
-    return (make, RunStep(argv=argv, why=why, undo=()))
+    inside = replace(place, tool="pip", python=f"{NEW_VENV}/bin/python")
+    install = RunStep(argv=install_argvs(inside, wanted, index)[-1], why=why, undo=())
+    return (*_venv_module(place), make, install)
+
+
+def _venv_module(place: Place) -> tuple[Step, ...]:
+    """Debian and its relatives leave the venv module to a package of its own."""
+    if not place.no_venv or place.family not in ("debian", "ubuntu"):
+        return ()
+    return (RunStep(argv=("apt-get", "install", "-y", "python3-venv"), why="the venv module needs it", risk="root"),)
 
 
 def _in_the_image(place: Place, wanted: tuple[Wanted, ...], index: str) -> tuple[Step, ...]:

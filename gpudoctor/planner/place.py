@@ -8,10 +8,11 @@ from typing import Literal
 from msgspec import Struct
 
 from gpudoctor.finding import Risk
-from gpudoctor.machine import Machine, PythonEnvironment
+from gpudoctor.machine import Installers, InstallerSettings, Machine, Os, PythonEnvironment
+from gpudoctor.situation.installer import installer
 from gpudoctor.spelling import is_name, is_version
 
-Tool = Literal["pip", "uv", "uv-project", "poetry", "pixi", "managed", "nowhere"]
+Tool = Literal["pip", "uv", "uv-project", "poetry", "pdm", "hatch", "pip-tools", "pixi", "managed", "nowhere"]
 """managed: the distribution owns this Python (PEP 668); nowhere: no environment is known."""
 
 Family = Literal["ubuntu", "debian", "fedora", "rhel", "suse", "arch", "other"]
@@ -51,8 +52,7 @@ class Place(Struct, frozen=True):
     """The torch of this interpreter lies in the user's own site-packages."""
     project: str
     family: Family
-    release: str
-    """Version of the distribution, "24.04"; "" if it has none or it is unknown."""
+    os: Os
     container: str
     """Kind of container, "" on a bare machine."""
     wsl: bool
@@ -61,9 +61,43 @@ class Place(Struct, frozen=True):
     """The firmware loads only signed modules."""
     prebuilt_nvidia: str
     """Branch and flavour of NVIDIA modules that Ubuntu built itself for some kernel ("580-open"); "" for none."""
+    run_file: str
+    """The uninstaller of a driver that NVIDIA's own installer put here; "" for none."""
     kernel: str
     """Kernel release; "" if it is unknown or no plain release."""
     arch: str
+    pip: InstallerSettings = InstallerSettings()
+    uv: InstallerSettings = InstallerSettings()
+    obstacle: str = ""
+    """Why no package of this environment can be changed, as a sentence without full stop."""
+    makes_pip: bool = False
+    """There is no pip yet: ensurepip makes one first."""
+    installer: Literal["pip", "uv"] = "pip"
+    """What changes the environment itself, whatever project it belongs to."""
+    programs: tuple[str, ...] | None = None
+    """Tools on PATH; None: unknown."""
+    project_keys: tuple[str, ...] = ()
+    compiled_by: tuple[str, ...] = ()
+    """As the record has them."""
+    no_venv: bool = False
+    """The venv module of this Python cannot make an environment with pip."""
+
+    @property
+    def settings(self) -> InstallerSettings:
+        """The configuration of the installer that the steps use."""
+        if self.tool in ("poetry", "pdm", "pixi"):
+            return InstallerSettings()  # they read neither pip's nor uv's
+        return self.uv if self.tool in ("uv", "uv-project") else self.pip
+
+    def has(self, program: str) -> bool:
+        """Whether a tool is on PATH, or not known to be missing."""
+        return self.programs is None or program in self.programs
+
+    @property
+    def undecided(self) -> bool:
+        """Whether another index or folder can offer another build of the version that is asked for."""
+        settings = self.settings
+        return bool(settings.extra_indexes or (settings.find_links and settings.wheels != ()))
 
 
 def place(machine: Machine) -> Place:
@@ -71,23 +105,53 @@ def place(machine: Machine) -> Place:
     environment = machine.environment.value
     system = machine.system
     kernel = system.kernel.value or ""
+    tool = _tool(environment)
+    installers = environment.installers if environment else Installers()
     return Place(
-        tool=_tool(environment),
+        tool=tool,
         python=_interpreter(environment),
         prefix=environment.prefix if environment and is_path(environment.prefix) else "",
         conda=environment.conda_tool if environment and environment.kind == "conda" else "",
         user_site=_in_user_site(environment),
         project=environment.project if environment and is_path(environment.project) else "",
         family=_family(machine),
-        release=_release(machine),
+        os=system.os.value or Os(),
         container=(system.container.value or "") if system.container.known else "",
         wsl=system.wsl.known,
         jetson=system.jetson.known,
         secure_boot=system.secure_boot.value is True,
         prebuilt_nvidia=_prebuilt(machine),
+        run_file=machine.nvidia.run_file.value or "",
         kernel=kernel if is_name(kernel) or is_version(kernel) else "",
         arch=system.arch.value or "x86_64",
+        pip=installers.pip,
+        uv=installers.uv,
+        obstacle=_obstacle(environment, tool) if environment else "",
+        makes_pip=environment is not None and installer(environment) == "ensurepip",
+        installer="uv" if environment is not None and installer(environment) == "uv" else "pip",
+        programs=installers.programs.value,
+        project_keys=environment.project_keys if environment else (),
+        compiled_by=environment.compiled_by if environment else (),
+        no_venv=installers.ensurepip.value is False,
     )
+
+
+def _obstacle(environment: PythonEnvironment, tool: Tool) -> str:
+    """Why no command can change this environment."""
+    found = environment.installers
+    if found.interpreter.value is False and tool in ("pip", "uv"):
+        return (
+            f"{found.interpreter.source} does not start: the Python that this environment was made with is gone. "
+            "Make the environment again with an installed Python"
+        )
+    if found.writable.value is False and tool not in ("managed", "nowhere"):
+        where = found.writable.source
+        return f"{where} cannot be written to by this user: make it writable, or make an environment of your own"
+    if tool in ("pip", "uv") and installer(environment) == "none":
+        return (
+            "There is no pip, no uv on PATH and no ensurepip in this Python: install uv, or the package python3-venv"
+        )
+    return ""
 
 
 def _interpreter(environment: PythonEnvironment | None) -> str:
@@ -118,25 +182,21 @@ def _prebuilt(machine: Machine) -> str:
 def _tool(environment: PythonEnvironment | None) -> Tool:
     if environment is None or not _interpreter(environment):
         return "nowhere"
-    owners: dict[str, Tool] = {"uv.lock": "uv-project", "poetry.lock": "poetry", "pixi.lock": "pixi"}
     if environment.lock and is_path(environment.project):
-        return owners[environment.lock]
+        return _OWNERS[environment.lock]
     if environment.externally_managed:
         return "managed"
-    return "uv" if environment.uv_managed or not environment.has_pip else "pip"
+    return "uv" if installer(environment) == "uv" else "pip"
 
 
-_COUNTED = (
-    *("ubuntu", "debian", "rhel", "centos", "rocky", "almalinux", "ol", "amzn"),
-    *("opensuse-leap", "sles", "sled"),
-)
-
-
-def _release(machine: Machine) -> str:
-    """Only for the distributions themselves: those based on them (Pop!_OS, Mint) count their own way."""
-    os = machine.system.os.value
-    own = os is not None and os.id in _COUNTED
-    return os.version if own and os and is_version(os.version) else ""
+_OWNERS: dict[str, Tool] = {
+    "uv.lock": "uv-project",
+    "poetry.lock": "poetry",
+    "pdm.lock": "pdm",
+    "pixi.lock": "pixi",
+    "requirements.in": "pip-tools",
+    "hatch": "hatch",
+}
 
 
 def _family(machine: Machine) -> Family:
@@ -145,6 +205,8 @@ def _family(machine: Machine) -> Family:
         return "other"
     kin = (os.id, *os.like)
     families: tuple[tuple[str, Family], ...] = (
+        ("steamos", "other"),
+        ("nobara", "fedora"),
         ("ubuntu", "ubuntu"),
         ("debian", "debian"),
         ("rhel", "rhel"),

@@ -117,7 +117,7 @@ def _steps_of(remedies: Sequence[AnyRemedy], here: Place, situation: Situation) 
         return add_flags(here, remedy)
     if isinstance(remedy, (ReplaceTorch, RemovePackage, SetVariable, UnsetVariable)):
         return _python_steps(remedy, here, situation)
-    return _system_steps(remedy, here)
+    return _system_steps(remedy, here, situation)
 
 
 def _package_steps(remedies: Sequence[AnyRemedy], here: Place, situation: Situation) -> tuple[Step, ...]:
@@ -156,13 +156,14 @@ def _system_steps(
     | JoinGroup
     | Reboot,
     here: Place,
+    situation: Situation,
 ) -> tuple[Step, ...]:
     from gpudoctor.planner import driver_steps, system_packages, system_steps
 
     if isinstance(remedy, InstallDriver):
-        return driver_steps.install_driver(here, remedy)
+        return driver_steps.install_driver(here, remedy, situation.matrix)
     if isinstance(remedy, InstallRocmDriver):
-        return driver_steps.install_rocm_driver(here, remedy)
+        return driver_steps.install_rocm_driver(here, remedy, situation.matrix)
     if isinstance(remedy, RebuildModule):
         return system_steps.rebuild_module(here, remedy)
     if isinstance(remedy, LoadModule):
@@ -174,7 +175,7 @@ def _system_steps(
     if isinstance(remedy, StartService):
         return system_steps.start_service(here, remedy)
     if isinstance(remedy, InstallSystemPackage):
-        return system_packages.install_system_package(here, remedy)
+        return system_packages.install_system_package(here, remedy, situation.matrix)
     if isinstance(remedy, JoinGroup):
         return system_steps.join_group(here, remedy)
     if isinstance(remedy, Reboot):

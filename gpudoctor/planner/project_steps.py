@@ -43,7 +43,7 @@ def uv_project(
     """
     asked = places_that_ask(machine)
     names = tuple(item.text for item in wanted)
-    source = _source(index)
+    source = source_name(index)
     named = ("--index", f"{source}={index}") if index else ()
     if several_decide(machine):
         where = ", ".join(_told(line) for line in asked)
@@ -93,7 +93,7 @@ def project_lines(
     wanted: tuple[Wanted, ...], index: str, *, explicit: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(argument list of uv add, lines of pyproject.toml) for an unknown project."""
-    source = _source(index)
+    source = source_name(index)
     add = ("uv", "add", *(("--index", f"{source}={index}") if index else ()), *(item.text for item in wanted))
     return add, tuple(_table_lines(source, index, wanted, explicit)) if index else ()
 
@@ -119,7 +119,7 @@ def poetry(place: Place, machine: Machine, wanted: tuple[Wanted, ...], index: st
     if not index:
         argv = ("poetry", "add", *group, *names)
         return (RunStep(argv=argv, cwd=place.project, why=why, risk="replaces"),)
-    source = _source(index).replace(".", "-")
+    source = source_name(index).replace(".", "-")
     declare = RunStep(
         argv=("poetry", "source", "add", "--priority=explicit", source, index),
         cwd=place.project,
@@ -128,6 +128,16 @@ def poetry(place: Place, machine: Machine, wanted: tuple[Wanted, ...], index: st
     )
     argv = ("poetry", "add", *group, "--source", source, *names)
     return (declare, RunStep(argv=argv, cwd=place.project, why=why, risk="replaces"))
+
+
+def by_a_person(machine: Machine, wanted: tuple[Wanted, ...], index: str, why: str) -> ManualStep:
+    """Where several places of a project name a torch."""
+    where = ", ".join(_told(line) for line in places_that_ask(machine))
+    source = f", from {index}" if index else ""
+    text = (
+        f"This project asks for torch in {where}. In each that this environment has, ask for {quoted(wanted)}{source}"
+    )
+    return ManualStep(text=f"{text}; then lock and install it again.", why=why, risk="replaces")
 
 
 def pixi(wanted: tuple[Wanted, ...], index: str, why: str) -> ManualStep:
@@ -159,8 +169,9 @@ def files_that_bring_it_back(
         return ()
     steps: list[Step] = []
     for line in environment.torch_asked:
-        ours = line.file.rpartition("/")[2] == "pyproject.toml" and bool(place.project)
-        if ours or "==" not in line.requirement or line.requirement.replace(" ", "") == torch.text:
+        ours = bool(place.project) and line.file.rpartition("/")[2] in _OWN.get(place.tool, ("pyproject.toml",))
+        pinned = re.search(r"==|^pytorch.*=", line.requirement)
+        if ours or not pinned or line.requirement.replace(" ", "") == torch.text:
             continue
         text = f"In {_one_line(line.file)}, replace {_one_line(line.requirement)} by {torch.text}"
         if index and line.file.endswith(".txt"):
@@ -171,6 +182,10 @@ def files_that_bring_it_back(
     return tuple(steps)
 
 
+_OWN = {"pip-tools": ("requirements.in", "requirements.txt")}
+"""Files that the steps of a project change."""
+
+
 def _told(line: TorchAsked) -> str:
     if "/" in line.file:
         return f"{_one_line(line.file)} (--package with the name in it)"
@@ -179,7 +194,7 @@ def _told(line: TorchAsked) -> str:
     return f"--optional {line.extra}" if line.extra else "the project's own dependencies"
 
 
-def _source(index: str) -> str:
+def source_name(index: str) -> str:
     """A name for an index: "gpu-cu128". Indexes of other sites with the same ending have the same name."""
     tail = index.rstrip("/").rpartition("/")[2]
     return f"gpu-{tail}" if is_name(tail) else "gpu"

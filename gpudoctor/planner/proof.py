@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.finding import Finding, NotJudged, SetVariable, UnsetVariable, Verdict
 from gpudoctor.machine import Machine
+from gpudoctor.planner.foresight import key_of
+
+if TYPE_CHECKING:
+    from gpudoctor.planner.repair import Predicted
 
 
 class Proof(Struct, frozen=True):
@@ -22,6 +27,8 @@ class Proof(Struct, frozen=True):
     questions: tuple[str, ...]
     """Questions about a usable GPU that the second check could not answer."""
     verdict: Verdict
+    unforeseen: tuple[str, ...] = ()
+    """Ids of problems that are left or new, and that the plan did not predict."""
 
 
 def proof(
@@ -30,22 +37,30 @@ def proof(
     under_variables: Sequence[Finding],
     questions: Iterable[NotJudged],
     verdict: Verdict,
+    predicted: Predicted | None = None,
 ) -> Proof:
-    """Compare two judgements of one machine. `under_variables` is the second one for a process that has the variables
-    of `gpudoctor env`."""
+    """Compare two judgements of one machine, and the second with what was predicted to the end of the plan.
+    `under_variables` is the second one for a process that has the variables of `gpudoctor env`."""
     unanswered = {question.id: question.why for question in questions if question.matters}
     old, new = _weighty(before), _weighty(after)
-    still = {_key(finding) for finding in _weighty(under_variables)}
-    had, has = ({_key(finding) for finding in findings} for findings in (old, new))
-    lasting = tuple(finding for finding in new if _key(finding) in still)
+    still = {key_of(finding) for finding in _weighty(under_variables)}
+    had, has = ({key_of(finding) for finding in findings} for findings in (old, new))
+    lasting = tuple(finding for finding in new if key_of(finding) in still)
     return Proof(
-        repaired=tuple(finding for finding in old if _key(finding) not in has and finding.id not in unanswered),
-        left=tuple(finding for finding in lasting if _key(finding) in had),
-        new=tuple(finding for finding in lasting if _key(finding) not in had),
-        by_variables=tuple(finding for finding in new if _key(finding) not in still),
+        repaired=tuple(finding for finding in old if key_of(finding) not in has and finding.id not in unanswered),
+        left=tuple(finding for finding in lasting if key_of(finding) in had),
+        new=tuple(finding for finding in lasting if key_of(finding) not in had),
+        by_variables=tuple(finding for finding in new if key_of(finding) not in still),
         questions=tuple(unanswered.values()),
         verdict=verdict,
+        unforeseen=_unforeseen(lasting, predicted),
     )
+
+
+def _unforeseen(lasting: Iterable[Finding], predicted: Predicted | None) -> tuple[str, ...]:
+    if predicted is None or predicted.until != "end":
+        return ()
+    return tuple(dict.fromkeys(finding.id for finding in lasting if finding.id not in predicted.left))
 
 
 def with_variables(machine: Machine, variables: Iterable[SetVariable | UnsetVariable]) -> Machine:
@@ -61,9 +76,3 @@ def with_variables(machine: Machine, variables: Iterable[SetVariable | UnsetVari
 
 def _weighty(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(finding for finding in findings if finding.severity != "note")
-
-
-def _key(finding: Finding) -> tuple[str, str, str]:
-    """The problem and its GPU. Subjects name versions, which a fix changes; a known issue counts by its text."""
-    device = f"{finding.device.vendor} {finding.device.index} {finding.device.bdf}" if finding.device else ""
-    return finding.id, device, finding.message if finding.slug == "known-issue" else ""

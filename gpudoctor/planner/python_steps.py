@@ -1,11 +1,10 @@
-"""Package remedies as steps of the tool that owns the environment: pip, uv, conda, poetry, pixi."""
+"""Package remedies as steps of the tool that owns the environment: pip, uv, conda, or a project's."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
-
-from msgspec.structs import replace
 
 from gpudoctor.finding import (
     ReinstallPackage,
@@ -15,22 +14,25 @@ from gpudoctor.finding import (
     SetVariable,
     UnsetVariable,
 )
-from gpudoctor.planner import conda_steps, pip_steps, project_steps
+from gpudoctor.planner import conda_steps, hatch_steps, pdm_steps, pip_steps, pip_tools_steps, project_steps
 from gpudoctor.planner.place import Place, is_variable, risk_of
 from gpudoctor.planner.requirements import (
     Wanted,
     in_a_named_index,
     index_of_torch,
     pinning_another,
+    places_that_ask,
+    several_decide,
     torch_and_companions,
 )
 from gpudoctor.situation import Situation
 from gpudoctor.spelling import is_index, is_name, is_specifier, is_version
 from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
 
+_REMOVING = {"uv-project": "uv remove", "poetry": "poetry remove", "pdm": "pdm remove", "pixi": "pixi remove"}
 _EXTRA = r"[a-z0-9-]+(,[a-z0-9-]+)*"
 _CONDA_CUDA = r"cuda-version>=\d+(\.\d+)?,<\d+"
-_PROJECTS = ("uv-project", "poetry", "pixi")
+_PROJECTS = ("uv-project", "poetry", "pdm", "hatch", "pip-tools", "pixi")
 
 
 def replace_torch(place: Place, situation: Situation, remedy: ReplaceTorch) -> tuple[Step, ...]:
@@ -39,20 +41,22 @@ def replace_torch(place: Place, situation: Situation, remedy: ReplaceTorch) -> t
         return (_by_hand_only(f"torch {remedy.version} ({remedy.build})"),)
     why = _why(situation, remedy)
     if remedy.origin == "conda-forge":
-        return (conda_steps.torch(place, remedy, why),)
+        return _if_possible(place, conda_steps.torch(place, remedy, why))
     if place.tool in _PROJECTS:
         remedy = in_a_named_index(situation, remedy)
     wanted = torch_and_companions(place, remedy)
     index = remedy.index_url
-    first = pip_steps.clear_the_way(place, situation, remedy)
     after = project_steps.files_that_bring_it_back(place, situation.machine, wanted, index)
     if place.tool in _PROJECTS:
         wanted += project_steps.beside_torch(situation.matrix, remedy)
     if place.tool == "uv-project":
         explicit = project_steps.serves_only_these(situation.matrix, remedy)
         steps = project_steps.uv_project(place, situation.machine, wanted, index, why, explicit=explicit)
+        steps = _with_tool(place, "uv", steps)
     else:
         steps = _install(place, situation, wanted, index, why)
+    runs = any(isinstance(step, RunStep) for step in steps)
+    first = pip_steps.clear_the_way(place, situation, remedy) if runs else ()
     return (*first, *steps, *after)
 
 
@@ -67,7 +71,7 @@ def replace_packages(place: Place, situation: Situation, remedies: Sequence[Repl
         if not (is_name(item.name) and (not item.spec or is_specifier(item.spec)) and _is_index(index)):
             return (_by_hand_only(item.name),)
     if all(remedy.indirect for remedy in remedies) and place.tool in _PROJECTS:
-        place = replace(place, tool="uv")
+        place = pip_steps.directly(place)
     return _install(place, situation, wanted, index, why)
 
 
@@ -89,16 +93,21 @@ def reinstall_packages(place: Place, situation: Situation, remedies: Sequence[Re
             return (_by_hand_only(remedy.name),)
     of_conda = [remedy for remedy in remedies if _is_of_condas(place, situation, remedy.name)]
     again = tuple(Wanted(name=one.name, spec=f"=={one.version}") for one in remedies if one not in of_conda)
-    steps: tuple[Step, ...] = tuple(conda_steps.reinstall(place, one.name, one.version, one.why) for one in of_conda)
+    conda = (conda_steps.reinstall(place, one.name, one.version, one.why) for one in of_conda)
+    steps = tuple(step for one in conda for step in _if_possible(place, one))
     if not again:
         return steps
     if place.tool in ("managed", "nowhere"):
         return (*steps, *pip_steps.install(place, situation, again, index, why))
     # The files are wrong, not the lock of a project: only the environment is fixed.
-    return (
-        *steps,
-        RunStep(argv=pip_steps.over_itself(place, again, index, situation.machine), why=why, risk="replaces"),
-    )
+    return (*steps, *pip_steps.reinstall(pip_steps.directly(place), situation, again, index, why))
+
+
+def _if_possible(place: Place, step: Step) -> tuple[Step, ...]:
+    """A step, or what keeps it from running."""
+    if not place.obstacle or not isinstance(step, RunStep):
+        return (step,)
+    return (ManualStep(text=f"{place.obstacle}. Then:\n{shlex.join(step.argv)}", why=step.why, risk=step.risk),)
 
 
 def _is_of_condas(place: Place, situation: Situation, name: str) -> bool:
@@ -111,14 +120,17 @@ def remove_package(place: Place, situation: Situation, remedy: RemovePackage) ->
     if not is_name(remedy.name):
         return (_by_hand_only(remedy.name),)
     if place.tool in ("managed", "nowhere", *_PROJECTS):
-        command = {"uv-project": "uv remove", "poetry": "poetry remove", "pixi": "pixi remove"}.get(place.tool)
+        command = _REMOVING.get(place.tool)
         text = f"Remove {remedy.name}" + (f" from the project: {command} {remedy.name}" if command else "")
         return (ManualStep(text=f"{text}.", why=remedy.why, risk="replaces"),)
     if _is_of_condas(place, situation, remedy.name):
-        return (conda_steps.remove(place, remedy.name, remedy.why),)
+        return _if_possible(place, conda_steps.remove(place, remedy.name, remedy.why))
+    if remains := pip_steps.without_record(place, situation.machine, (remedy.name,)):
+        return tuple(step for one in pip_steps.remove(remains) for step in _if_possible(place, one))
     undo = pip_steps.restore(place, situation, (Wanted(name=remedy.name, spec=""),))
     argv = pip_steps.uninstall_argv(place, (remedy.name,))
-    return (RunStep(argv=argv, why=remedy.why, risk="replaces", undo=undo),)
+    step = RunStep(argv=argv, why=remedy.why, risk="replaces", undo=undo)
+    return (*pip_steps.pip_first(place), *_if_possible(place, step))
 
 
 def set_variable(place: Place, remedy: SetVariable) -> tuple[Step, ...]:
@@ -141,13 +153,33 @@ def unset_variable(place: Place, remedy: UnsetVariable) -> tuple[Step, ...]:
 def _install(
     place: Place, situation: Situation, wanted: tuple[Wanted, ...], index: str, why: str
 ) -> tuple[Step, ...]:
-    if place.tool == "uv-project":
-        return project_steps.uv_project(place, situation.machine, wanted, index, why)
-    if place.tool == "poetry":
-        return project_steps.poetry(place, situation.machine, wanted, index, why)
+    if place.tool in ("pip", "uv", "managed", "nowhere"):
+        return pip_steps.install(place, situation, wanted, index, why)
     if place.tool == "pixi":
         return (project_steps.pixi(wanted, index, why),)
-    return pip_steps.install(place, situation, wanted, index, why)
+    machine, asked = situation.machine, places_that_ask(situation.machine)
+    if place.tool == "pip-tools":
+        return _with_tool(place, "", pip_tools_steps.pip_tools(place, machine, wanted, index, why))
+    if place.tool == "uv-project":
+        return _with_tool(place, "uv", project_steps.uv_project(place, machine, wanted, index, why))
+    if place.tool == "poetry":
+        return _with_tool(place, "poetry", project_steps.poetry(place, machine, wanted, index, why))
+    if several_decide(machine):
+        return (project_steps.by_a_person(machine, wanted, index, why),)
+    steps = pdm_steps.pdm if place.tool == "pdm" else hatch_steps.hatch
+    return _with_tool(place, place.tool, steps(place, asked, wanted, index, why))
+
+
+def _with_tool(place: Place, program: str, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The steps of a project; what a person does where its tool is missing or nothing can be changed."""
+    commands = "\n".join(shlex.join(step.argv) for step in steps if isinstance(step, RunStep))
+    missing = f"{program} is not on PATH" if program and not place.has(program) else ""
+    why_not = place.obstacle or missing
+    if not why_not or not commands:
+        return steps
+    text = f"{why_not}. Where it can be changed, in {place.project}:\n{commands}"
+    others = (step for step in steps if not isinstance(step, RunStep))
+    return (ManualStep(text=text, why=steps[-1].why, risk="replaces"), *others)
 
 
 def _why(situation: Situation, remedy: ReplaceTorch) -> str:

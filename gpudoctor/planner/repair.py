@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.finding import (
-    Finding,
-    NotJudged,
-    ReplaceTorch,
-    SetVariable,
-    UnsetVariable,
-)
+from gpudoctor.finding import Finding, Fix, NotJudged, ReplaceTorch, SetVariable, UnsetVariable, Verdict
 from gpudoctor.machine import Machine
-from gpudoctor.planner.merging import CONTAINER, DRIVER, Choice, Task, merged, named
+from gpudoctor.planner.foresight import Foresight, Judge
 from gpudoctor.planner.place import Place, is_variable, place
-from gpudoctor.planner.plan import command_key, same_step, steps_together
+from gpudoctor.planner.plan import command_key, same_step, steps_for_all, steps_together
 from gpudoctor.planner.requirements import pinning_another
+from gpudoctor.planner.search import Plan, Search
+from gpudoctor.planner.tasks import CONTAINER, DRIVER, Task, tasks_of
 from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
 
 if TYPE_CHECKING:
@@ -59,19 +55,28 @@ class PlannedStep(Struct, frozen=True):
     """A person does this first: later steps depend on it."""
 
 
+class Predicted(Struct, frozen=True):
+    """How the machine will be judged once the plan is done, as far as that can be foreseen."""
+
+    verdict: Verdict = "ok"
+    left: tuple[str, ...] = ()
+    """Ids of the problems that are there then."""
+    until: str = "end"
+    """What foresight ends at: "end" of the plan, or "step 2: a reboot"."""
+
+
 class Repair(Struct, frozen=True):
     """Everything that `fix` shows, and which part of it runs."""
 
     steps: tuple[PlannedStep, ...] = ()
     after: str = ""
-    conflicts: tuple[str, ...] = ()
-    """Problems whose fix conflicts with an earlier one, as sentences."""
+    left: tuple[str, ...] = ()
+    """Problems that no fix clears without doing more harm, as sentences."""
     pinned: tuple[str, ...] = ()
     """Installed packages that need another torch than the new one: "pinning 1.0 (==2.13.0)"."""
-    left: tuple[str, ...] = ()
-    """Problems that are checked again after this fix: "slug [id]"."""
     helpless: tuple[str, ...] = ()
     """Problems without a known fix."""
+    predicted: Predicted = Predicted()
 
     @property
     def to_run(self) -> tuple[RunStep, ...]:
@@ -91,33 +96,57 @@ def repair(
     findings: Sequence[Finding],
     situation: Situation,
     allowed: Allowed,
+    judge: Judge,
     *,
     only: Iterable[str] = (),
     alternative: int = 1,
     also: Iterable[str] = (),
     questions: Iterable[NotJudged] = (),
+    unhelpful: Mapping[str, frozenset[tuple[str, ...]]] | None = None,
 ) -> Repair:
     """The plan for findings in their order: errors and warnings, or those whose id is in `only`.
 
-    `also` are ids of notes that are wanted beside them. `alternative` counts fixes from 1, of the first finding or of
-    each in `only`. The plan names the `questions` that
-    matter: while they are open, no problem found does not mean that there is none. Raises NoSuchFixError.
+    `judge` judges the machine as the plan leaves it. `also` are ids of notes that are wanted beside errors and
+    warnings. `alternative` counts fixes from 1, of the first finding or of each in `only`. The plan names the
+    `questions` that matter: while they are open, no problem found does not mean that there is none. `unhelpful`
+    holds, by id, commands that were run for a problem in vain: no fix that runs only these is proposed again, unless
+    `only` names the problem. Raises NoSuchFixError.
     """
-    ids = frozenset(only)
-    meant = _meant(findings, ids, frozenset(also))
-    wanted = merged(_chosen(meant, bool(ids), alternative), keep_all=bool(ids))
-    here = place(situation.machine)
-    steps = _with_states(_steps(wanted.tasks, here, situation), here, allowed)
-    torch = next((task.remedy for task in wanted.tasks if isinstance(task.remedy, ReplaceTorch)), None)
+    ids, noted = frozenset(only), frozenset(also)
+    meant = _meant(findings, ids, noted)
+    chosen = _chosen(meant, bool(ids), alternative)
+    here, tried = place(situation.machine), unhelpful or {}
+
+    def in_vain(finding: Finding, fix: Fix) -> bool:
+        if finding.id not in tried:
+            return False
+        steps = steps_for_all(fix.remedies, here, situation)
+        commands = {_packages_named(step.argv) for step in steps if isinstance(step, RunStep)}
+        return bool(commands) and commands <= set(map(_packages_named, tried[finding.id]))
+
+    foresight = Foresight(situation, judge, findings, noted | ids)
+    found = Search(foresight, only=ids, chosen=chosen, in_vain=in_vain).plan()
+    steps = _with_states(_steps(tasks_of(found.moves), here, situation), here, allowed)
+    torch = next((r for move in found.moves for r in move.fix.remedies if isinstance(r, ReplaceTorch)), None)
     plan = Repair(
         steps=steps,
-        conflicts=wanted.conflicts,
+        left=tuple(_not_fixed(finding, in_vain) for finding in found.left if finding.fixes),
         pinned=tuple(pinning_another(situation, torch.version)) if torch else (),
-        left=_names(wanted.left),
-        helpless=_names(finding for finding in meant if not finding.fixes),
+        helpless=_names(finding for finding in found.left if not finding.fixes),
+        predicted=_predicted(found, steps),
     )
     unanswered = tuple(dict.fromkeys(question.why for question in questions if question.matters))
-    return replace(plan, after=" ".join((_after(plan, allowed, here), *_open(unanswered))))
+    return replace(plan, after=" ".join((*_after(plan, allowed, here), *_open(unanswered))))
+
+
+def _packages_named(argv: tuple[str, ...]) -> tuple[str, ...]:
+    """What a command installs, in whatever way; the command itself where it names no version."""
+    return tuple(word for word in argv if "==" in word) or argv
+
+
+def named(finding: Finding) -> str:
+    """How a sentence names a problem."""
+    return f"{finding.slug} [{finding.id}]"
 
 
 def _meant(findings: Sequence[Finding], ids: frozenset[str], also: frozenset[str] = frozenset()) -> list[Finding]:
@@ -127,19 +156,50 @@ def _meant(findings: Sequence[Finding], ids: frozenset[str], also: frozenset[str
     return [finding for finding in findings if finding.severity != "note" or finding.id in also]
 
 
-def _chosen(findings: Sequence[Finding], each: bool, alternative: int) -> list[Choice]:
-    """The fix for each finding: `alternative` of each or of the first. Raises NoSuchFixError."""
+def _chosen(findings: Sequence[Finding], each: bool, alternative: int) -> dict[str, int]:
+    """The number of the fix that a person chose, by the problem's id. Raises NoSuchFixError."""
     helped = [finding for finding in findings if finding.fixes]
-    if not helped and alternative > 1:
+    if alternative == 1:
+        return {}
+    if not helped:
         raise NoSuchFixError("there is nothing to fix, so there is no other fix to choose")
-    choices = []
-    for number, finding in enumerate(helped):
-        place = alternative if each or number == 0 else 1
-        if not 1 <= place <= len(finding.fixes):
+    asked = helped if each else helped[:1]
+    for finding in asked:
+        if not 1 <= alternative <= len(finding.fixes):
             count = f"{len(finding.fixes)} fix{'es' * (len(finding.fixes) > 1)}"
-            raise NoSuchFixError(f"{named(finding)} has {count}: there is no number {place}")
-        choices.append(Choice(finding, finding.fixes[place - 1]))
-    return choices
+            raise NoSuchFixError(f"{named(finding)} has {count}: there is no number {alternative}")
+    return {finding.id: alternative for finding in asked}
+
+
+def _not_fixed(finding: Finding, in_vain: Callable[[Finding, Fix], bool]) -> str:
+    if any(in_vain(finding, fix) for fix in finding.fixes):
+        return (
+            f"{named(finding)}: its fix was applied here and did not help, so it is not proposed again "
+            f"(`gpudoctor fix --history`; `--only {finding.slug}` proposes it all the same)."
+        )
+    return f"{named(finding)} is not fixed in this run: each of its fixes would break something else."
+
+
+def _predicted(found: Plan, steps: Sequence[PlannedStep]) -> Predicted:
+    left = found.outlook.problems
+    severities = {finding.severity for finding in left}
+    verdict: Verdict = "error" if "error" in severities else "warning" if "warning" in severities else "ok"
+    return Predicted(verdict, tuple(dict.fromkeys(finding.id for finding in left)), _until(found, steps))
+
+
+_HORIZONS = {"reboot": "a reboot", "person": "a person", "container": "another container", "system": "a person"}
+
+
+def _until(found: Plan, steps: Sequence[PlannedStep]) -> str:
+    """The first step after which only a check tells how the machine is."""
+    if not found.outlook.horizon:
+        return "end"
+    for number, planned in enumerate(steps, 1):
+        if planned.step.risk == "reboot" or _is_reboot(planned.step):
+            return f"step {number}: a reboot"
+        if not isinstance(planned.step, (RunStep, EnvStep)):
+            return f"step {number}: {_HORIZONS[found.outlook.horizon]}"
+    return "end"
 
 
 def _names(findings: Iterable[Finding]) -> tuple[str, ...]:
@@ -261,11 +321,11 @@ def _decides(one: _Drawn) -> bool:
     return one.stage in (DRIVER, CONTAINER) or one.step.risk in ("root", "reboot")
 
 
-def _after(plan: Repair, allowed: Allowed, here: Place) -> str:
+def _after(plan: Repair, allowed: Allowed, here: Place) -> Iterable[str]:
     """What comes after the plan, in sentences."""
     helpless = [f"No fix is known for {', '.join(plan.helpless)}."] if plan.helpless else []
     if not plan.steps:
-        return " ".join((*(helpless or ["Nothing to fix."]), *plan.conflicts))
+        return (*(helpless or (() if plan.left else ("Nothing to fix.",))), *plan.left)
     shown = [planned for planned in plan.steps if planned.state == "shown only"]
     said: list[str] = []
     if plan.to_run:
@@ -278,9 +338,7 @@ def _after(plan: Repair, allowed: Allowed, here: Place) -> str:
             'To set the variables, run `eval "$(gpudoctor env)"` in a shell, or `gpudoctor preflight --set-env -- '
             "COMMAND` for one command; no start-up file is changed."
         )
-    if plan.left:
-        said.append(f"Checked again after that: {', '.join(plan.left)}.")
-    return " ".join((*said, *helpless, *plan.conflicts))
+    return (*said, *helpless, *plan.left)
 
 
 def _open(unanswered: tuple[str, ...]) -> Iterable[str]:

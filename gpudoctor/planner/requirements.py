@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 
+PLAIN_REQUIREMENT = r"[A-Za-z0-9][\w.-]*(\[[\w,-]+\])?([<>=!~]=?=?[\w.*+!]+(,[<>=!~]=?=?[\w.*+!]+)*)?"
+"""A requirement that stands in a file as it is written here: no spaces, no marker, no URL."""
+
+
 class Wanted(Struct, frozen=True):
     """One package of an install command: `spec` such as "==2.9.1+cu128"."""
 

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from gpudoctor.finding import InstallSystemPackage
+from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.place import Family, Place
 from gpudoctor.spelling import is_name, is_version
 from gpudoctor.step import ManualStep, RunStep, Step
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
 
 INSTALL: dict[Family, tuple[str, ...]] = {
     "ubuntu": ("apt-get", "install", "-y"),
@@ -56,9 +63,29 @@ _NAMES: dict[str, dict[Family, str]] = {
     "compiler": {"ubuntu": "gcc", "debian": "gcc", "fedora": "gcc", "rhel": "gcc", "suse": "gcc", "arch": "gcc"},
 }
 
+LAYERING = {"rpm-ostree": "rpm-ostree install", "transactional-update": "transactional-update pkg install"}
+"""What adds a package to a root that is replaced as a whole: it is there after a reboot."""
+
 _OF_ANOTHER_REPOSITORY: dict[str, tuple[Family, ...]] = {
     "nvidia-container-toolkit": ("ubuntu", "debian", "fedora", "rhel", "suse"),
 }
+
+
+def is_fixed(place: Place) -> bool:
+    """Whether no package manager changes this system: its root is an image, or its tool is not known."""
+    return bool(place.os.image) or place.family not in INSTALL
+
+
+def install(place: Place, packages: Iterable[str], why: str, *, undo: Iterable[str] = ()) -> Step:
+    """Packages of the distribution; `undo` names what is removed again, if not the same."""
+    packages = tuple(packages)
+    names = " ".join(packages)
+    if is_fixed(place):
+        layering = LAYERING.get(place.os.image)
+        text = f"{layering} {names}, then reboot." if layering else f"Install {names}."
+        return ManualStep(text=text, why=why, risk="root")
+    removed = ((*REMOVE[place.family], *(tuple(undo) or packages)),)
+    return RunStep(argv=(*INSTALL[place.family], *packages), why=why, risk="root", undo=removed)
 
 
 def elsewhere(place: Place, text: str, why: str) -> ManualStep | None:
@@ -70,7 +97,7 @@ def elsewhere(place: Place, text: str, why: str) -> ManualStep | None:
     return None
 
 
-def install_system_package(place: Place, remedy: InstallSystemPackage) -> tuple[Step, ...]:
+def install_system_package(place: Place, remedy: InstallSystemPackage, matrix: Matrix) -> tuple[Step, ...]:
     """A package of the distribution by its purpose; the toolkit belongs to the host of a container."""
     purpose = remedy.purpose if is_name(remedy.purpose) or remedy.purpose == "libstdc++" else "the package"
     after = _after(place, purpose)
@@ -87,10 +114,29 @@ def install_system_package(place: Place, remedy: InstallSystemPackage) -> tuple[
     if purpose == "python-headers":
         package = package.format(version=version or "3", digits=version.replace(".", "") or "3")
         version = ""
+    if purpose == "linux-firmware":
+        return (_firmware(place, package, remedy, matrix),)
     why = remedy.why
     if place.family in _OF_ANOTHER_REPOSITORY.get(purpose, ()):
         why = f"{why}; from NVIDIA's repository for it, which must be enabled".lstrip("; ")
     return (exact_package(place, package, version, why), *after)
+
+
+def _firmware(place: Place, package: str, remedy: InstallSystemPackage, matrix: Matrix) -> Step:
+    """The newest firmware of the distribution; `version` is the first release that helps. Some distributions keep
+    the package at a date for as long as they live."""
+    row, first = matrix.firmware_package(place.os), remedy.version
+    if row is not None and (not first or figures(row.version) < figures(first)):
+        newer = row.newer or "the linux-firmware repository of the kernel's developers"
+        needed = f"{first} or newer is needed" if first else "later GPUs need a newer one"
+        text = f"{package} of this release is of {row.version}, and {needed}: take it from {newer}."
+        return ManualStep(text=text, why=remedy.why, risk="root")
+    after = (
+        f"it must be of {first} or newer afterwards"
+        if first
+        else "if the kernel log still names a missing file afterwards, this release of the distribution is too old"
+    )
+    return install(place, (package,), f"{remedy.why}; {after}".lstrip("; "))
 
 
 def _own_toolkit(place: Place, purpose: str) -> bool:
@@ -125,6 +171,4 @@ def exact_package(place: Place, name: str, version: str, why: str) -> Step:
         "suse": f"{name}={version}",
         "arch": name,
     }
-    package = pinned[place.family] if version else name
-    undo = ((*REMOVE[place.family], name),)
-    return RunStep(argv=(*INSTALL[place.family], package), why=why, risk="root", undo=undo)
+    return install(place, (pinned[place.family] if version else name,), why, undo=(name,))

@@ -17,7 +17,7 @@ from gpudoctor.finding import (
     UnblockModule,
 )
 from gpudoctor.planner.place import Family, Place, is_path
-from gpudoctor.planner.system_packages import INSTALL, elsewhere, exact_package
+from gpudoctor.planner.system_packages import INSTALL, elsewhere, exact_package, is_fixed
 from gpudoctor.spelling import is_name, is_version
 from gpudoctor.step import ManualStep, RunStep, Step
 
@@ -37,7 +37,7 @@ def rebuild_module(place: Place, remedy: RebuildModule) -> tuple[Step, ...]:
     if outside := elsewhere(place, words, remedy.why):
         return (outside,)
     headers = _headers(place)
-    if not place.kernel or headers is None:
+    if not place.kernel or headers is None or is_fixed(place):
         return (ManualStep(text=f"{words[0].upper()}{words[1:]}.", why=remedy.why, risk="root"),)
     version = f"/{remedy.version}" if remedy.version and is_version(remedy.version) else ""
     build = ("dkms", "install", f"{remedy.module}{version}", "-k", place.kernel) if version else (
@@ -131,6 +131,9 @@ def block_module(place: Place, remedy: BlockModule) -> tuple[Step, ...]:
         f"Write into /etc/modprobe.d/blacklist-{module}.conf:\nblacklist {module}\n{modeset}"
         f"then build the initial ramdisk again ({_initramfs(place)}), and reboot."
     )
+    if place.os.image == "rpm-ostree":
+        options = " ".join(f"--append={name}.blacklist={module}" for name in ("rd.driver", "modprobe"))
+        text = f"rpm-ostree kargs {options}\nthen reboot."
     if outside := elsewhere(place, text, remedy.why):
         return (outside,)
     return (ManualStep(text=text, why=remedy.why, risk="reboot"),)

@@ -21,6 +21,12 @@ from gpudoctor.probes.modules import blocked_modules, dkms_modules, installed_mo
 from gpudoctor.probes.os_packages import package_version
 from gpudoctor.probes.pci import AMD, PciDevice
 
+_FIRMWARE = (
+    r"linux-firmware-amdgpu|amd-gpu-firmware|kernel-firmware-amdgpu|firmware-amd-graphics|linux-firmware-amd-graphics"
+    r"|linux-firmware"
+)
+"""The package of AMD's firmware in the spellings of Arch, Fedora and Red Hat, SUSE, Debian, Ubuntu."""
+
 MODULES = ("amdgpu", "radeon", "amdkcl", "amdttm", "amdxcp")
 _TOPOLOGY = ("/sys/class/kfd/kfd/topology/nodes", "/sys/devices/virtual/kfd/kfd/topology/nodes")
 _LINKS = {2: "pcie", 11: "xgmi"}
@@ -211,4 +217,4 @@ def _rocm_version(host: Host, folder: str) -> str | None:
 
 
 def _firmware(host: Host) -> Fact[str]:
-    return package_version(host, r"linux-firmware(?:-amdgpu|-amd-graphics)?|firmware-amd-graphics")
+    return package_version(host, _FIRMWARE)

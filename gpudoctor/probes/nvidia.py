@@ -34,6 +34,7 @@ _FIRMWARE = "/lib/firmware"
 _CUDA = "/usr/local/cuda"
 _PTXAS = f"{_CUDA}/bin/ptxas"
 _BINARIES = ("/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/nvidia/toolkit", "/opt/nvidia/toolkit")
+_UNINSTALLER = "nvidia-uninstall"
 _FABRIC_MANAGER = "nv-fabricmanager"
 _UMAD = "/sys/class/infiniband_mad"
 _FABRIC_PACKAGE = r"nvidia-fabricmanager(?:-\d+)?"
@@ -57,6 +58,7 @@ def probe_nvidia(host: Host, pci: Fact[tuple[PciDevice, ...]], system: System, l
         proc_details=gpus,
         firmware=_firmware(host, module, system),
         fabric=_fabric(host, pci, system),
+        run_file=_run_file(host),
         toolkit=_toolkit(host),
         ptxas=_ptxas(host),
         cdi=probe_cdi(host, system),
@@ -208,6 +210,13 @@ def _manager_running(host: Host, system: System) -> Fact[bool]:
 
 
 # --- container toolkit -----------------------------------------------------------------------------
+
+
+def _run_file(host: Host) -> Fact[str]:
+    """NVIDIA's installer lays its uninstaller beside nvidia-smi, and the uninstaller removes itself."""
+    paths = [f"{folder}/{_UNINSTALLER}" for folder in _BINARIES[:2]]
+    found = next((path for path in paths if host.exists(path)), None)
+    return known(found, found) if found else host.missing(paths[0])
 
 
 def _toolkit(host: Host) -> Fact[str]:

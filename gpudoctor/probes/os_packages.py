@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.host import Host
-from gpudoctor.machine import Fact, absent, known, unknown
+from gpudoctor.machine import Fact, absent, known
 
 DPKG_STATUS = "/var/lib/dpkg/status"
 PACMAN_LOCAL = "/var/lib/pacman/local"
@@ -15,7 +15,7 @@ _STATUS_LIMIT = 16 << 20
 def package_version(host: Host, pattern: str) -> Fact[str]:
     """Version of the first installed package whose name matches `pattern` (a regular expression).
 
-    dpkg and pacman keep readable lists; on systems with others (rpm keeps a database) it is unknown.
+    dpkg and pacman keep readable lists, rpm a database.
     """
     status = host.data(DPKG_STATUS, _STATUS_LIMIT)
     if status.value is not None:
@@ -23,7 +23,9 @@ def package_version(host: Host, pattern: str) -> Fact[str]:
     listing = host.names(PACMAN_LOCAL)
     if listing.value is not None:
         return _from_pacman(listing.value, pattern)
-    return unknown("neither dpkg nor pacman keeps the packages of this system")
+    from gpudoctor.probes.rpm_database import rpm_version  # most hosts have one of the lists
+
+    return rpm_version(host, pattern)
 
 
 def _from_dpkg(status: bytes, pattern: str) -> Fact[str]:

@@ -1,23 +1,33 @@
-"""Which project files ask for torch beside an environment, and which tool owns a conda prefix."""
+"""The project that an environment belongs to, what it says of torch, and which tool owns a conda prefix."""
 
 from __future__ import annotations
 
 import itertools
 import posixpath
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from gpudoctor.host import Host
-from gpudoctor.machine import TorchAsked
+from gpudoctor.machine import Lock, TorchAsked
 from gpudoctor.privacy import without_secrets
+from gpudoctor.probes.python_layout import Layout
 
 CondaTool = Literal["conda", "mamba", "micromamba"]
 
 # No patterns compiled in advance: most folders hold none of these files.
 _TORCH = r"(?i)torch\s*(\[[a-z0-9, -]*\]\s*)?([<>=!~;@(].*)?$"
-_REQUIREMENTS = r"(requirements|constraints)[\w.-]*\.txt"
+_REQUIREMENTS = r"(requirements|constraints)[\w.-]*\.(txt|in)"
+_OF_CONDA = r"\s*-\s*['\"]?((?:pytorch|pytorch-gpu|torch)\s*[=<>!~ ][^'\"#]*)"
+_COMPILED = r"#\s+((?:pip-compile|uv pip compile)\b.*)"
+_WORD = r"[\w./@%+,:=-]+"
+_OF_HATCH = r"(.*)/env/virtual/(?P<name>[^/]+)/[^/]+/[^/]+"
+_LOCKS: tuple[Lock, ...] = ("uv.lock", "poetry.lock", "pdm.lock", "pixi.lock")
 _LIMIT = 1 << 20
+_HEAD = 4096
 _MOST_MEMBERS = 200
 _MOST_ASKED = 200
 _LONGEST = 200
@@ -33,10 +43,89 @@ def conda_tool(host: Host, prefix: str) -> CondaTool:
     return "conda"
 
 
+class Project(Struct, frozen=True):
+    """A project that owns an environment; fields as in PythonEnvironment."""
+
+    folder: str = ""
+    lock: Lock = ""
+    keys: tuple[str, ...] = ()
+    compiled_by: tuple[str, ...] = ()
+
+
+def project_of(host: Host, layout: Layout) -> Project:
+    """The project that owns an environment: beside a .venv, above .pixi/envs/NAME, or of hatch's own folder."""
+    folder, name = posixpath.split(layout.prefix)
+    if folder.endswith("/.pixi/envs"):
+        folder = folder.removesuffix("/.pixi/envs")
+        return Project(folder, "pixi.lock") if host.exists(posixpath.join(folder, "pixi.lock")) else Project()
+    if layout.kind != "venv":
+        return Project()
+    if found := re.fullmatch(_OF_HATCH, layout.prefix):
+        return _of_hatch(host, host.working_folder() or "", found["name"])
+    for lock in _LOCKS if name == ".venv" else ():
+        if host.exists(posixpath.join(folder, lock)):
+            return Project(folder, lock, _pdm_keys(host, folder) if lock == "pdm.lock" else ())
+    if host.exists(posixpath.join(folder, "requirements.in")):
+        return _of_pip_tools(host, folder)
+    return _of_hatch(host, folder, "") if name == ".venv" else Project()
+
+
+def _of_pip_tools(host: Host, folder: str) -> Project:
+    head = (host.data(posixpath.join(folder, "requirements.txt"), _HEAD).value or b"").decode("utf-8", "replace")
+    line = next((found[1] for line in head.splitlines() if (found := re.match(_COMPILED, line))), "")
+    try:
+        words = tuple(shlex.split(line))
+    except ValueError:
+        words = ()
+    if not words or any(not re.fullmatch(_WORD, word) or without_secrets(word) != word for word in words):
+        return Project()
+    return Project(folder, "requirements.in", compiled_by=words)
+
+
+def _pdm_keys(host: Host, folder: str) -> tuple[str, ...]:
+    sources = _table(_table(_pyproject(host, folder), "tool"), "pdm").get("source")
+    rows = (row.get("name") for row in sources if isinstance(row, dict)) if isinstance(sources, list) else ()
+    return tuple(f"source.{name}" for name in itertools.islice(rows, _MOST_MEMBERS) if isinstance(name, str))
+
+
+def _of_hatch(host: Host, folder: str, name: str) -> Project:
+    """A project whose default environment this is: hatch keeps it by the project's name, or in the path that is
+    set."""
+    text = host.text(posixpath.join(folder, "pyproject.toml"), _LIMIT).value if folder else None
+    if not text or "tool.hatch" not in text:
+        return Project()
+    project = _toml(text)
+    default = _table(_table(_table(_table(project, "tool"), "hatch"), "envs"), "default")
+    own = _table(project, "project").get("name")
+    if default.get("path") != ".venv" if not name else own != name:
+        return Project()
+    return Project(folder, "hatch", tuple(f"envs.default.{key}" for key in default))
+
+
+def asked_beside(host: Host, layout: Layout, project: Project) -> tuple[TorchAsked, ...]:
+    """What the files beside an environment say of torch."""
+    if layout.kind == "conda":
+        return _from_environment_file(host, layout.prefix)
+    return torch_asked(host, project.folder or posixpath.dirname(layout.prefix)) if layout.kind == "venv" else ()
+
+
+def _from_environment_file(host: Host, prefix: str) -> tuple[TorchAsked, ...]:
+    """The lines of an environment.yml of that name, in the working folder."""
+    folder = host.working_folder() or ""
+    for name in ("environment.yml", "environment.yaml") if folder else ():
+        lines = (host.text(posixpath.join(folder, name), _LIMIT).value or "").splitlines()
+        named = [line.partition(":")[2].strip(" '\"") for line in lines if line.startswith(("name:", "prefix:"))]
+        if posixpath.basename(prefix) in named or prefix in named:
+            found = (re.match(_OF_CONDA, line) for line in lines)
+            asked = (TorchAsked(file=name, requirement=_shown(one[1].strip())) for one in found if one)
+            return tuple(itertools.islice(asked, _MOST_ASKED))
+    return ()
+
+
 def torch_asked(host: Host, folder: str) -> tuple[TorchAsked, ...]:
     """The lines of a project's pyproject.toml and requirements files that ask for torch."""
     names = host.names(folder).value or ()
-    lists = [name for name in sorted(names) if name.endswith(".txt") and re.fullmatch(_REQUIREMENTS, name)]
+    lists = [name for name in sorted(names) if name.endswith((".txt", ".in")) and re.fullmatch(_REQUIREMENTS, name)]
     lines = (line for name in lists for line in _from_requirements(host, folder, name))
     declared = _from_pyproject(host, folder) if "pyproject.toml" in names else ()
     return tuple(itertools.islice(itertools.chain(declared, lines), _MOST_ASKED))
@@ -60,6 +149,10 @@ def _from_pyproject(host: Host, folder: str) -> Iterator[TorchAsked]:
         text = host.text(posixpath.join(folder, file), _LIMIT).value or ""
         if "torch" in text.lower() and (left := left - len(text)) >= 0:
             yield from _asked_in(_toml(text), file)
+
+
+def _pyproject(host: Host, folder: str) -> dict[str, Any]:
+    return _toml(host.text(posixpath.join(folder, "pyproject.toml"), _LIMIT).value or "")
 
 
 def _toml(text: str) -> dict[str, Any]:
@@ -93,6 +186,9 @@ def _asked_in(project: dict[str, Any], file: str) -> Iterator[TorchAsked]:
         yield from _asking(lines, file, extra=extra)
     for group, lines in _table(project, "dependency-groups").items():
         yield from _asking(lines, file, group=group)
+    for table in _table(_table(_table(project, "tool"), "hatch"), "envs").values():
+        for key in ("dependencies", "extra-dependencies"):
+            yield from _asking(table.get(key) if isinstance(table, dict) else None, file)
 
 
 def _table(parent: Any, name: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.frameworks.torch.probes.copies import find_copies, remains
@@ -27,7 +27,7 @@ from gpudoctor.probes.distributions import (
 )
 from gpudoctor.probes.frameworks import FrameworkRows, read_frameworks, with_their_requirements
 from gpudoctor.probes.import_path import ImportPath, import_path
-from gpudoctor.probes.project_files import conda_tool, torch_asked
+from gpudoctor.probes.project_files import asked_beside, conda_tool, project_of
 from gpudoctor.probes.python_layout import Layout, find_layout, in_tool
 from gpudoctor.probes.required import required_packages
 from gpudoctor.probes.shadowing import shadowing_modules
@@ -37,9 +37,6 @@ from gpudoctor.probes.tritons import triton_owner
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.probes.copies import Copies
     from gpudoctor.matrix.rows import ImportedModules, LateLibrary
-
-Lock = Literal["uv.lock", "poetry.lock", "pixi.lock", ""]
-_LOCKS: tuple[Lock, ...] = ("uv.lock", "poetry.lock", "pixi.lock")
 
 
 def probe_environment(
@@ -90,7 +87,7 @@ def probe_environment(
     )
     copies = find_copies(host, path, surroundings.conda)
     installed = _torch(surroundings, copies)
-    project, lock = _project(host, layout)
+    project = project_of(host, layout)
     return known(
         PythonEnvironment(
             prefix=layout.prefix,
@@ -108,11 +105,11 @@ def probe_environment(
             externally_managed=_externally_managed(host, layout),
             has_pip=any(distribution.name == "pip" for distribution in distributions),
             uv_managed="uv" in layout.config,
-            project=project,
-            lock=lock,
-            torch_asked=torch_asked(host, project or posixpath.dirname(layout.prefix))
-            if layout.kind == "venv"
-            else (),
+            project=project.folder,
+            lock=project.lock,
+            project_keys=project.keys,
+            compiled_by=project.compiled_by,
+            torch_asked=asked_beside(host, layout, project),
             conda_tool=conda_tool(host, layout.prefix) if layout.kind == "conda" else "conda",
             python_headers=_headers(host, layout),
             shadows=shadowing_modules(surroundings, installed.torch, modules),
@@ -173,19 +170,3 @@ def _headers(host: Host, layout: Layout) -> Fact[bool]:
     if found.known or found.absent:
         return known(found.known, path)
     return Fact(state=found.state, source=path, why=found.why)
-
-
-def _project(host: Host, layout: Layout) -> tuple[str, Lock]:
-    """The project folder and lock file that own this environment: beside a .venv, or above .pixi/envs/NAME."""
-    folder, name = posixpath.split(layout.prefix)
-    if name == ".venv":
-        places = [folder]
-    elif folder.endswith("/.pixi/envs"):
-        places = [folder.removesuffix("/.pixi/envs")]
-    else:
-        places = []
-    for place in places:
-        for lock in _LOCKS:
-            if host.exists(posixpath.join(place, lock)):
-                return place, lock
-    return "", ""

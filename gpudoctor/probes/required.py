@@ -10,7 +10,6 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator
-from itertools import pairwise
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -20,13 +19,12 @@ from gpudoctor.host import Host
 from gpudoctor.machine import DamagedFile, Distribution
 from gpudoctor.probes.distributions import JUDGED, with_details
 from gpudoctor.probes.import_path import Folder, ImportPath
+from gpudoctor.probes.record import RECORD_LIMIT, listed_files
 
-_RECORD_LIMIT = 4 << 20
 _MOST_FILES = 2000
 _MOST_REPORTED = 20
 _FIRST_FILE = b"/__init__.py,"
 _ALONE = rb"\n([^/,\n]+\.py),[^,\n]*,([1-9]\d*)"
-_REST = re.compile(rb"((?:\.\d+)*),?[^,\n]*,(\d{1,15})(?:\r?\n|$)")
 _LEFT_OUT = re.compile(rb"(^|/)(tests?|testing|examples?|benchmarks?)(/|$)|\.\./")
 _DEPTH = 1
 """Packages in a package whose first file is looked at."""
@@ -101,7 +99,7 @@ def _has_module(folders: Iterable[Folder], name: str) -> bool:
 
 def _with_damage(host: Host, distribution: Distribution) -> Distribution:
     content = (
-        host.data(posixpath.join(distribution.path, "RECORD"), _RECORD_LIMIT).value if distribution.path else None
+        host.data(posixpath.join(distribution.path, "RECORD"), RECORD_LIMIT).value if distribution.path else None
     )
     if content is None:
         return distribution
@@ -122,23 +120,12 @@ def _with_damage(host: Host, distribution: Distribution) -> Distribution:
 
 def _looked_at(content: bytes) -> Iterator[str]:
     """Paths. An empty file is none that a package cannot do without."""
-    packages = [(path, size) for path, size in _lines(content, _FIRST_FILE) if path.count(b"/") <= _DEPTH + 1]
+    packages = [(path, size) for path, size in listed_files(content, _FIRST_FILE) if path.count(b"/") <= _DEPTH + 1]
     alone = re.findall(_ALONE, content) if not packages else []
-    found = (*packages, *_lines(content, b".so"), *((path, int(size)) for path, size in alone))
+    found = (*packages, *listed_files(content, b".so"), *((path, int(size)) for path, size in alone))
     for path, size in found:
         if size and not _LEFT_OUT.search(path):
             yield path.decode("utf-8", "replace")
-
-
-def _lines(content: bytes, mark: bytes) -> Iterator[tuple[bytes, int]]:
-    """Path and size of each line with `mark` in its path. Splitting there is many times faster than to look at every
-    line: most are of no interest."""
-    pieces = content.split(mark)
-    for before, after in pairwise(pieces):
-        begin = before[before.rfind(b"\n") + 1 :]
-        rest = _REST.match(after)
-        if rest is not None and begin and not re.search(rb'[",]', begin):
-            yield begin + mark.rstrip(b",") + rest[1], int(rest[2])
 
 
 def _problem(host: Host, path: str) -> DamagedFile | None:

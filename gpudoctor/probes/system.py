@@ -139,7 +139,7 @@ def _distribution(host: Host) -> Fact[Os]:
     for text in texts:
         fields = _assignments(text.value or "")
         if fields.get("ID") or fields.get("NAME"):
-            return known(_os(fields), text.source)
+            return known(_os(fields, _image(host, fields)), text.source)
     if host.live:
         return _distribution_of_package()
     unread = next((text for text in texts if not text.known), None)
@@ -148,13 +148,25 @@ def _distribution(host: Host) -> Fact[Os]:
     return Fact(state=unread.state, source=unread.source, why=unread.why)
 
 
-def _os(fields: dict[str, str]) -> Os:
+def _os(fields: dict[str, str], image: str) -> Os:
+    codenames = (fields.get(f"{prefix}_CODENAME", "") for prefix in ("UBUNTU", "DEBIAN", "VERSION"))
     return Os(
         id=fields.get("ID", "").lower(),
         version=fields.get("VERSION_ID", ""),
         like=tuple(fields.get("ID_LIKE", "").lower().split()),
         name=fields.get("PRETTY_NAME") or fields.get("NAME", ""),
+        codename=next((name.lower() for name in codenames if name), ""),
+        image=image,
     )
+
+
+def _image(host: Host, fields: dict[str, str]) -> str:
+    """What replaces the root as a whole; "" on a system that a package manager changes."""
+    if host.exists("/run/ostree-booted") or host.exists("/ostree/repo/config"):
+        return "rpm-ostree"
+    if fields.get("ID", "").lower() == "steamos":
+        return "SteamOS"
+    return "transactional-update" if host.exists("/usr/sbin/transactional-update") else ""
 
 
 def _assignments(text: str) -> dict[str, str]:

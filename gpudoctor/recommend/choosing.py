@@ -12,7 +12,7 @@ from gpudoctor.frameworks.torch.c_library import c_library
 from gpudoctor.frameworks.torch.candidates import INSTALLABLE, merely_built
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
 from gpudoctor.frameworks.torch.nearest import is_build, nearest, replace_torch
-from gpudoctor.frameworks.torch.other_origins import conda_cuda, fixes_elsewhere, place_of
+from gpudoctor.frameworks.torch.other_origins import Place, conda_cuda, fixes_elsewhere, place_of
 from gpudoctor.frameworks.torch.overrides import override_fixes
 from gpudoctor.frameworks.torch.replacements import on_another_system, replacements
 from gpudoctor.machine import Gpu, Torch
@@ -20,6 +20,7 @@ from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.commands import commands_for
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
+from gpudoctor.recommend.companions import by_hand, left_out, with_companions
 from gpudoctor.recommend.records import BuildLevel, Out, Recommendation, Recommended
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import choice_before_torch, driver_name, driver_needs, driver_to_install
@@ -70,7 +71,7 @@ class _Choosing:
         if self.gpus and self.place in ("jetson", "ngc", "nix"):
             # An index may have a wheel for this very board; an NGC image or a Nix environment takes none.
             board = [self._build(choice) for choice in self.native[:1] if self.place == "jetson"]
-            return board or [_by_hand(fix, self.place) for fix in self._elsewhere()]
+            return board or [self._by_hand(fix, self.place) for fix in self._elsewhere()]
         if self.gpus and self.place == "conda" and (own := self._from_conda()):
             return [own]
         if not self.gpus:
@@ -79,7 +80,7 @@ class _Choosing:
         if not any(choice.origin != "amd" and not merely_built(choice) for choice in self.native):
             found += self._overrides(bool(self.native))
         if self.place == "source":
-            found += [_by_hand(fix, "source") for fix in self._elsewhere()]
+            found += [self._by_hand(fix, "source") for fix in self._elsewhere()]
         return found + self._on_the_cpu()
 
     def _different(self, choices: tuple[Choice, ...]) -> list[tuple[Choice, str]]:
@@ -117,7 +118,7 @@ class _Choosing:
 
     def _build(self, choice: Choice, *remarks: str) -> Recommended:
         remedies = replace_torch(self.situation, choice, self.companions)
-        why = [*remarks, *choice.why]
+        why = [*remarks, *choice.why, *left_out(self.situation, choice.version, remedies, self.companions)]
         if choice.origin == "pypi" and choice.cuda:
             why.append(f"the package index's own {choice.version} is the build for CUDA {choice.cuda}")
         if choice.origin == "amd":
@@ -156,8 +157,12 @@ class _Choosing:
             env = {**held, **{setting.name: setting.value for setting in settings}}
             version, build = (torch.version, torch.build) if torch else _named(self.keep)
             why = [fix.title, *dict.fromkeys(setting.why for setting in settings)]
+            remedies = fix.remedies
             if torch is None:
                 why.append("the installed torch has that code")
+            else:
+                remedies = with_companions(self.situation, remedies, torch, self.companions)
+                why += left_out(self.situation, torch.version, remedies, self.companions)
             found.append(
                 Recommended(
                     torch=version,
@@ -166,11 +171,16 @@ class _Choosing:
                     index_url=torch.index_url if torch else "",
                     level="override",
                     env=env,
-                    commands=commands_for(fix.remedies, self.situation, env=env, apart=self._apart),
+                    commands=commands_for(remedies, self.situation, env=env, apart=self._apart),
                     why=tuple(why),
                 )
             )
         return found
+
+    def _by_hand(self, fix: Fix, origin: Place) -> Recommended:
+        texts = tuple(remedy.text for remedy in fix.remedies if isinstance(remedy, Manual))
+        why = (f"{fix.title}.", *texts, *by_hand(origin, self.companions))
+        return Recommended(torch=None, build=None, origin=origin, index_url="", level="manual", why=why)
 
     def _on_the_cpu(self) -> list[Recommended]:
         choices, _ = self._candidates(())
@@ -187,7 +197,10 @@ class _Choosing:
         cuda = conda_cuda(self.situation, self.gpus)
         if cuda is None or self.fault or any(gpu.vendor != "nvidia" for gpu in self.gpus):
             return None
-        remedy = ReplaceTorch(version=">=2.0", build=cuda, origin="conda-forge", carries="by its recipe")
+        wanted = tuple((name, "") for name in self.companions)  # the solver pairs them
+        remedy = ReplaceTorch(
+            version=">=2.0", build=cuda, origin="conda-forge", companions=wanted, carries="by its recipe"
+        )
         return Recommended(
             torch=None,
             build=cuda,
@@ -346,13 +359,6 @@ def _gpus_that_count(situation: Situation) -> tuple[Gpu, ...]:
         standing.gpu
         for standing in situation.standings
         if standing.granted != "no" and standing.selected != "no" and not standing.gpu.reserved
-    )
-
-
-def _by_hand(fix: Fix, origin: str) -> Recommended:
-    texts = tuple(remedy.text for remedy in fix.remedies if isinstance(remedy, Manual))
-    return Recommended(
-        torch=None, build=None, origin=origin, index_url="", level="manual", why=(f"{fix.title}.", *texts)
     )
 
 

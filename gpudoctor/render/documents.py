@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from gpudoctor.finding import Verdict
 from gpudoctor.fix.run import RunState
 from gpudoctor.intake.snapshot import Snapshot
-from gpudoctor.planner.repair import State
+from gpudoctor.planner.repair import Predicted, State
 from gpudoctor.recommend import Out, Recommended
 from gpudoctor.report import Report
 from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep
@@ -52,6 +52,8 @@ class SecondLook(Struct, frozen=True):
     new: tuple[str, ...]
     by_variables: tuple[str, ...]
     verdict: Verdict
+    unforeseen: tuple[str, ...] = ()
+    """Those of `left` and `new` that the plan did not predict."""
 
 
 class Result(Struct, frozen=True):
@@ -71,6 +73,7 @@ class Plan(Struct, frozen=True):
     schema: int = 1
     steps: tuple[RunInPlan | EnvInPlan | ManualInPlan, ...] = ()
     after: str = ""
+    predicted: Predicted | UnsetType = UNSET
     result: Result | UnsetType = UNSET
 
 

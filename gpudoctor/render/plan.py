@@ -39,7 +39,7 @@ def plan_data(plan: Repair) -> dict[str, Any]:
         )
         for planned in plan.steps
     )
-    data: dict[str, Any] = msgspec.to_builtins(Plan(steps=steps, after=plan.after))
+    data: dict[str, Any] = msgspec.to_builtins(Plan(steps=steps, after=plan.after, predicted=plan.predicted))
     return data
 
 
@@ -74,9 +74,22 @@ def _plan(plan: Repair, findings: Sequence[Finding], around: Around) -> Iterator
     for number, planned in enumerate(plan.steps, 1):
         yield from _step(number, planned, names, around)
         yield []
+    if plan.steps:
+        yield [(_foreseen(plan, names), "bold")]
     yield [(plan.after, "")]
     if around.next:
         yield [("Next: ", "bold"), (command_line(around.next), "command")]
+
+
+def _foreseen(plan: Repair, names: dict[str, str]) -> str:
+    """What the checks will find once the plan is done, as far as that can be foreseen."""
+    predicted = plan.predicted
+    left = ", ".join(f"{names.get(id, '')} [{id}]".strip() for id in predicted.left)
+    then = f"{left} {'is' if len(predicted.left) == 1 else 'are'} left" if left else "no problem is left"
+    if predicted.until == "end":
+        return f"Foreseen: {then}."
+    step, _, what = predicted.until.partition(": ")
+    return f"Foreseen, once {step} ({what}) is done: {then}."
 
 
 def _step(number: int, planned: PlannedStep, names: dict[str, str], around: Around) -> Iterator[Line]:
@@ -149,6 +162,7 @@ def _second_look(proof: Proof) -> SecondLook:
         repaired=_ids(proof.repaired),
         left=_ids(proof.left),
         new=_ids(proof.new),
+        unforeseen=proof.unforeseen,
         by_variables=_ids(proof.by_variables),
         verdict=proof.verdict,
     )
@@ -209,6 +223,9 @@ def _proof(proof: Proof) -> Iterator[Line]:
         yield [("✗ still there  ", "bold red"), _name(finding), (f"  {finding.message}", "")]
     for finding in proof.new:
         yield [("! new          ", "bold yellow"), _name(finding), (f"  {finding.message}", "")]
+    if proof.unforeseen:
+        text = f"The plan did not foresee {', '.join(proof.unforeseen)}: please report it with `gpudoctor snapshot`."
+        yield [("  ", ""), (text, "yellow")]
     for why in proof.questions:
         yield [("? unchecked    ", "magenta"), (why, "")]
 

@@ -88,8 +88,10 @@ def _headline(answer: Recommendation, served: list[Recommended]) -> Line:
 
 def _next(answer: Recommendation, machine: Machine, served: list[Recommended]) -> Iterator[Line]:
     """The command that installs the best build, or the one that tells what stands in the way."""
+    from gpudoctor.situation.installer import installer
+
     environment = machine.environment.value
-    pip = environment is None or (environment.has_pip and not environment.uv_managed)
+    pip = environment is None or installer(environment) != "uv"
     best = best_command(answer, pip=pip) if served or not answer.gpus else None
     yield []
     yield [("Next: ", "bold"), (best[1] if best else "gpudoctor check", "command")]

@@ -19,7 +19,7 @@ from gpudoctor.probes.python_layout import Layout, find_layout, layout_of
 from gpudoctor.scan.library import Library
 
 _RECORD_LIMIT = 16 << 20
-_LINE = re.compile(r'^"?([^",\n]+\.(?:so[.\d]*|co|hsaco|hipfb|fatbin|kpack|dat|\w*db|yaml))"?,', re.MULTILINE)
+_LINE = re.compile(r'^"?([^",\n]+\.(?:so[.\d]*|co|hsaco|hipfb|fatbin|cubin|kpack|dat|\w*db|yaml))"?,', re.MULTILINE)
 
 
 class Environment(Struct, frozen=True):

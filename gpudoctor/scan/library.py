@@ -20,7 +20,7 @@ from gpudoctor.codeobjects.kernel_files import kpack_targets, miopen_targets, te
 from gpudoctor.codeobjects.library import Code
 
 _LIBRARY = r".*\.so(?:\.\d+)*$"
-_CODE_OBJECT = r".*\.(?:co|hsaco|hipfb|fatbin)$"
+_CODE_OBJECT = r".*\.(?:co|hsaco|hipfb|fatbin|cubin)$"
 _KERNEL_FOLDERS: tuple[tuple[str, Callable[[Iterable[str]], tuple[str, ...]]], ...] = (
     (r"(?:.*/)?(?:rocblas|hipblaslt)/(?:[\d.]+/)?library", tensile_targets),
     (r"(?:.*/)?miopen/db", miopen_targets),

@@ -13,7 +13,7 @@ from gpudoctor.codeobjects.zipped import MAGIC, Archive, Member
 
 _NO_CODE_BELOW = frozenset({"__pycache__", "include", ".git", "node_modules"})
 _MOST_FILES = 2_000_000
-_KERNEL_FILES = (".co", ".hsaco", ".hipfb", ".fatbin", ".kpack", ".dat", ".yaml")
+_KERNEL_FILES = (".co", ".hsaco", ".hipfb", ".fatbin", ".cubin", ".kpack", ".dat", ".yaml")
 _DATABASES = ("db", ".txt")
 _TEXT = re.compile(rb"[\t\n\r\x20-\x7e]+\Z")
 
@@ -93,7 +93,8 @@ class Wheel:
         """The caller keeps `descriptor` open and closes it."""
         self._archive = Archive(descriptor)
         self._members = {member.name: member for member in self._archive.members if not member.name.endswith("/")}
-        if sum(map(_may_be_code, self._members)) > _MOST_LIBRARIES:
+        libraries = sum(_may_be_code(name) and not name.endswith(_KERNEL_FILES) for name in self._members)
+        if libraries > _MOST_LIBRARIES:
             raise NotReadable(f"more than {_MOST_LIBRARIES:,} libraries: no package has so many")
 
     def names(self) -> Iterable[str]:

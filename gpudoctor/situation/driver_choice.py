@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpudoctor.finding import Fix, InstallDriver, Manual, ModuleFlavour, Reboot
-from gpudoctor.isa import capability, cuda_runs
-from gpudoctor.machine import Gpu
+from gpudoctor.finding import Fix, InstallDriver, Manual, ModuleFlavour, Reboot, UnblockModule
+from gpudoctor.isa import capability, cuda_runs, gfx_runs
+from gpudoctor.machine import Gpu, Os
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
+from gpudoctor.situation.c_library import MUSL, c_library, too_old_for
+from gpudoctor.situation.kernel_modules import blocked
 from gpudoctor.situation.nvidia_driver import cuda_driver, kernel_driver, no_driver, refusal
 from gpudoctor.situation.virtual_gpu import guest_driver, is_vgpu
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.matrix.rows import TorchBuild
 
 Option = tuple[InstallDriver, tuple[Gpu, ...]]
 """A driver, and the GPUs that it supports."""
@@ -36,10 +39,10 @@ def driver_to_install(situation: Situation, gpus: tuple[Gpu, ...] = (), *, why: 
 
 
 def driver_serving(situation: Situation, gpus: tuple[Gpu, ...], *, why: str = "") -> InstallDriver | None:
-    """The driver that supports exactly these GPUs, by branch and by module flavour."""
+    """The driver that supports exactly these GPUs: of the branches that the distribution ships, if that is known."""
     matrix = situation.matrix
-    flavour = flavour_serving(matrix, gpus)
-    if flavour is None:
+    flavours = flavours_serving(matrix, gpus)
+    if not flavours:
         return None
     sms = tuple(dict.fromkeys(gpu.arch.value for gpu in gpus if gpu.arch.value))
     firsts = [first for gpu in gpus if (first := matrix.first_driver(gpu.arch.value or "", gpu.chip))]
@@ -48,18 +51,32 @@ def driver_serving(situation: Situation, gpus: tuple[Gpu, ...], *, why: str = ""
     floors = [floor for cuda in cudas if (floor := matrix.floor(cuda))]
     wanted = max((version for version in (first, *floors) if version), key=figures, default=None)
     present = cuda_driver(situation.machine)
-    chosen = matrix.branch_to_install(sms, wanted, present=present) or matrix.branch_to_install(
-        sms, first, present=present
-    )
-    return InstallDriver(branch=chosen[0], minimum=chosen[1], flavour=flavour, why=why) if chosen else None
+    for oldest in (wanted, first):
+        row = matrix.driver_to_package(distribution(situation), sms, oldest, flavours, present=present)
+        if row is not None:
+            same = oldest is not None and figures(oldest)[:1] == figures(row.branch)
+            minimum = oldest if same and oldest else row.branch
+            return InstallDriver(branch=row.branch, minimum=minimum, flavour=row.flavour, why=why)
+        if chosen := matrix.branch_to_install(sms, oldest, present=present):
+            return InstallDriver(branch=chosen[0], minimum=chosen[1], flavour=flavours[0], why=why)
+    return None
 
 
-def flavour_serving(matrix: Matrix, gpus: tuple[Gpu, ...]) -> ModuleFlavour | None:
-    """The kernel-module flavour that supports all these GPUs; None if none does, or a GPU is unknown."""
+def distribution(situation: Situation) -> Os:
+    """The distribution whose packages bring the driver; an unknown one where the driver comes from outside."""
+    system = situation.machine.system
+    outside = situation.in_container or system.wsl.known or system.jetson.known
+    return Os() if outside else system.os.value or Os()
+
+
+def flavours_serving(matrix: Matrix, gpus: tuple[Gpu, ...]) -> tuple[ModuleFlavour, ...]:
+    """The kernel-module flavours that support all these GPUs, the better first; none if a GPU is unknown."""
     rules = {matrix.module_flavour(gpu.arch.value or "", gpu.name) for gpu in gpus}
     if not rules or None in rules or {"required", "refused"} <= rules:
-        return None
-    return "proprietary" if "refused" in rules else "open"
+        return ()
+    if "refused" in rules:
+        return ("proprietary",)
+    return ("open",) if "required" in rules else ("open", "proprietary")
 
 
 @answer_once
@@ -93,8 +110,14 @@ def driver_after_fix(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
     chosen = driver_to_install(situation)
     if chosen is None:
         return driver
-    branch = situation.matrix.branch(chosen.branch)
-    return (branch.latest if branch else None) or chosen.minimum
+    return newest_release(situation, chosen)
+
+
+def newest_release(situation: Situation, driver: InstallDriver) -> str:
+    """The release that installing this driver brings, as far as it is known."""
+    package = situation.matrix.driver_package(distribution(situation), driver.branch, driver.flavour)
+    branch = situation.matrix.branch(driver.branch)
+    return (package.version if package else None) or (branch.latest if branch else None) or driver.minimum
 
 
 def _has_to_change(situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
@@ -199,6 +222,8 @@ def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
         return Fix("Update the NVIDIA driver in Windows", (Manual(text, risk="reboot"),))
     if asked and not any(runs_some_build(situation.matrix, gpu) for gpu in asked):
         return no_build_for(asked)
+    if elsewhere := no_build_loads(situation, asked):
+        return elsewhere
     remedy = driver_to_install(situation, gpus, why=_left_without(situation, gpus))
     if remedy is None:
         names = ", ".join(dict.fromkeys(gpu.name for gpu in asked))
@@ -213,14 +238,80 @@ def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = ()) -> Fix:
             f"Install {what} on the host",
             (Manual(text=f"On the host, outside this container: install {what} and reboot.", risk="reboot"),),
         )
-    return Fix(f"Install {what}", (remedy, Reboot(why="the new kernel module is loaded at boot")))
+    return Fix(f"Install {what}", (remedy, *unblocking(situation), _BOOT))
+
+
+_BOOT = Reboot(why="the new kernel module is loaded at boot")
+
+
+def unblocking(situation: Situation) -> tuple[UnblockModule, ...]:
+    """What takes away the rules that would keep a new driver from loading; a person's own choice stays."""
+    rules = (rule for rule in blocked(situation, "nvidia") if not rule.chosen)
+    return tuple(UnblockModule("nvidia", rule.source, why=f"it contains: {rule.rule}") for rule in rules)
+
+
+def both_parts_of_one_driver(situation: Situation, module: str, libraries: str) -> Fix | None:
+    """The fix that installs kernel module and libraries together in the branch of one of them, the libraries' first.
+    None if that branch is not to be had, or does not support the GPUs."""
+    gpus = gpus_to_drive(situation)
+    flavours = flavours_serving(situation.matrix, gpus)
+    _, present, _ = kernel_driver(situation)
+    preferred = sorted(flavours, key=lambda flavour: flavour != present)
+    for branch in dict.fromkeys(version.partition(".")[0] for version in (libraries, module)):
+        for flavour in preferred:
+            rows = situation.matrix.driver_packages(distribution(situation))
+            row = situation.matrix.driver_package(distribution(situation), branch, flavour)
+            if (rows and row is None) or not _runs_all(situation, branch, gpus):
+                continue
+            remedy = InstallDriver(branch=branch, minimum=branch, flavour=flavour, why="both in one version")
+            title = f"Install kernel module and libraries of {driver_name(remedy)} together"
+            return Fix(title, (remedy, *unblocking(situation), _BOOT))
+    return None
+
+
+def _runs_all(situation: Situation, branch: str, gpus: tuple[Gpu, ...]) -> bool:
+    """Whether a branch supports all these GPUs, by their first and last branches."""
+    matrix, number = situation.matrix, figures(branch)[:1]
+    firsts = (matrix.first_driver(gpu.arch.value or "", gpu.chip) for gpu in gpus)
+    lasts = (matrix.last_branch(gpu.arch.value or "") for gpu in gpus)
+    new_enough = all(first is None or number >= figures(first)[:1] for first in firsts)
+    return new_enough and all(last is None or number <= figures(last)[:1] for last in lasts)
+
+
+def no_build_loads(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
+    """What is left if the C library loads no torch that has code for these GPUs: no driver helps them here. None if
+    some build loads, and in a container, where another image keeps the driver."""
+    libc, torch = c_library(situation), situation.torch
+    own = torch is None or torch.origin in ("pypi", "download.pytorch.org", "nightly", "amd")
+    if libc is None or not own or situation.in_container or not gpus:
+        return None
+    matrix, builds = situation.matrix, situation.matrix.builds(situation.platform)
+    needs = [matrix.glibc_of(build) for build in builds if any(_has_code(situation, build, gpu) for gpu in gpus)]
+    if not needs or not all(too_old_for(libc, needed) for needed in needs):
+        return None
+    names = " and ".join(dict.fromkeys(gpu.name for gpu in gpus))
+    needed = "glibc" if libc == MUSL else f"glibc {min((n for n in needs if n), key=figures)} or newer"
+    text = (
+        f"No driver helps torch here: every build that has code for {names} needs {needed}, and this system has "
+        f"{libc}. Use a {'distribution' if libc == MUSL else 'newer distribution'}, or an image, that has it."
+    )
+    return Fix("Use a distribution or an image with a C library that torch loads with", (Manual(text),))
+
+
+def _has_code(situation: Situation, build: TorchBuild, gpu: Gpu) -> bool:
+    arch = gpu.arch.value or ""
+    if gpu.vendor == "amd":
+        target = situation.matrix.target(arch)
+        generic = target.generic if target else ()
+        return bool(build.rocm) and gfx_runs(arch, build.archs or (), generic).runs == "yes"
+    return bool(build.cuda) and cuda_runs(arch, build.archs or (), build.ptx or ()).runs == "yes"
 
 
 def no_build_for(gpus: tuple[Gpu, ...]) -> Fix:
     """What is left for GPUs that no torch build supports: no driver helps them."""
     archs = dict.fromkeys(gpu.arch.value or gpu.name for gpu in gpus)
     text = f"Use another GPU, or the CPU: no released torch has code for {' and '.join(archs)}, whatever its driver."
-    return Fix("Use another GPU, or the CPU", (Manual(text),))
+    return Fix("Use another GPU, or the CPU", (Manual(text, elsewhere=True),))
 
 
 def _left_without(situation: Situation, gpus: tuple[Gpu, ...]) -> str:

@@ -168,6 +168,8 @@ def _evidence(situation: Situation, row: KnownIssue, symptoms: tuple[LogFault, .
 
 def _fix(row: KnownIssue) -> Fix:
     if row.when.firmware or row.when.loaded_firmware:
-        return Fix(row.workaround, (InstallSystemPackage("linux-firmware", why=row.workaround), Reboot()))
+        return Fix(
+            row.workaround, (InstallSystemPackage("linux-firmware", row.firmware, why=row.workaround), Reboot())
+        )
     settings = tuple(SetVariable(name, value, why=row.symptom) for name, value in row.variables.items())
     return Fix(row.workaround, settings or (Manual(row.workaround),))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gpudoctor.finding import Fix, InstallRocmDriver, Reboot
 from gpudoctor.machine import BlockedModule, DkmsModule, Gpu, InstalledModule, LogFault, Vendor
 from gpudoctor.situation import Situation
 
@@ -114,6 +115,16 @@ def kernel_too_old(situation: Situation, gpu: Gpu) -> str | None:
     stands_in = any(tree.status == "installed" and tree.kernel == running for tree in trees)
     stands_in = stands_in or module not in (None, "in-tree")  # only AMD's own module states a version
     return first if not stands_in and _numbers(running) < _numbers(first) else None
+
+
+def amds_driver(situation: Situation, title: str) -> tuple[Fix, ...]:
+    """The fix that installs AMD's own kernel driver (amdgpu-dkms), where AMD supports it: elsewhere it need not even
+    build."""
+    system = situation.machine.system
+    os, kernel = system.os.value, system.kernel.value or ""
+    if os is not None and os.id and not situation.matrix.supports_amdgpu_dkms(os, kernel):
+        return ()
+    return (Fix(title, (InstallRocmDriver(), Reboot())),)
 
 
 def has_backports(kernel: str) -> bool:

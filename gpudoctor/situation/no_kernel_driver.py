@@ -10,7 +10,7 @@ from typing import Literal
 from gpudoctor.finding import Fix
 from gpudoctor.machine import Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation, answer_once
-from gpudoctor.situation.driver_choice import no_build_for, runs_some_build
+from gpudoctor.situation.driver_choice import no_build_for, no_build_loads, runs_some_build
 from gpudoctor.situation.gpu_groups import older, together
 from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import (
@@ -123,10 +123,11 @@ def has_build(situation: Situation, gpu: Gpu) -> bool:
 
 
 def worthwhile(situation: Situation, gpus: tuple[Gpu, ...], fixes: tuple[Fix, ...]) -> tuple[Fix, ...]:
-    """These fixes of a driver, unless no torch build supports the GPUs: then no driver helps torch. The CPU or
-    another GPU is left, and nothing needs a fix if another GPU does the work."""
+    """These fixes of a driver, unless no torch build supports the GPUs, or none loads here: then no driver helps
+    torch. The CPU or another GPU is left, and nothing needs a fix if another GPU does the work."""
     if any(has_build(situation, gpu) for gpu in gpus):
-        return fixes
+        elsewhere = no_build_loads(situation, gpus)
+        return (elsewhere,) if elsewhere else fixes
     if any(other not in gpus and has_build(situation, other) for other in situation.usable):
         return ()
     return (no_build_for(gpus),)

@@ -17,7 +17,7 @@ from gpudoctor.machine import (
     DeviceNode,
     Distribution,
     DkmsModule,
-    ExtensionCode,
+    Extension,
     Fabric,
     ImportTrial,
     InstalledModule,
@@ -25,6 +25,7 @@ from gpudoctor.machine import (
     LoadPath,
     Machine,
     MigDevice,
+    MissingLibrary,
     MissingSymbols,
     NvidiaApi,
     NvmlDevice,
@@ -413,9 +414,28 @@ MACHINES: dict[str, Machine] = {
     "bitsandbytes-no-cuda-lib": nvidia_machine(
         packages={"bitsandbytes": "0.48.2"}, variables={"BNB_CUDA_VERSION": "118"}
     ),
+    "framework-cuda-libs-missing": with_environment(
+        nvidia_machine(torch=None),
+        extensions=(
+            Extension(
+                "onnxruntime-gpu",
+                "1.31.1",
+                "/site/onnxruntime/capi/libonnxruntime_providers_cuda.so",
+                needs=("libcublasLt.so.13",),
+                missing=(MissingLibrary("libcublasLt.so.13"),),
+            ),
+        ),
+    ),
+    "extension-torch-mismatch": with_environment(
+        nvidia_machine(),
+        distributions=known((Distribution("gsplat", "1.5.3", "/site/gsplat.dist-info"),), "test"),
+        extensions=(
+            Extension("gsplat", "1.5.3", "/site/gsplat/csrc.so", of_torch=True, undefined=("_ZN3c105ErrorC2E",)),
+        ),
+    ),
     "ext-built-without-gpu-arch": with_environment(
         nvidia_machine(RTX_5090, driver="580.95.05"),
-        extensions=(ExtensionCode("flash-attn", "2.7.4", "/site/flash_attn_2_cuda.so", sass=("sm_80", "sm_90")),),
+        extensions=(Extension("flash-attn", "2.7.4", "/site/flash_attn_2_cuda.so", sass=("sm_80", "sm_90")),),
     ),
     "ptxas-too-old": nvidia_machine(
         nvidia_gpu("NVIDIA GB10", "sm_121", integrated=True, unified_memory=True),

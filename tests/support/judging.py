@@ -6,15 +6,77 @@ finding(machine, "driver-too-old")   the one finding of that slug
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from gpudoctor.engine import Judgement, judge
-from gpudoctor.finding import Finding, NotJudged, ReplaceTorch, SetVariable, UnsetVariable
+from gpudoctor.finding import (
+    AnyRemedy,
+    Finding,
+    InstallDriver,
+    NotJudged,
+    RemovePackage,
+    ReplacePackage,
+    ReplaceTorch,
+    SetVariable,
+    UnsetVariable,
+)
 from gpudoctor.machine import Machine
+from gpudoctor.matrix.versions import figures, package_matches
+from gpudoctor.planner.repair import Allowed, Repair, repair
+from gpudoctor.situation import Situation
 from gpudoctor.suites import machine_checks
 from tests.support.check_cases import matrix
 
 
 def judged(machine: Machine, *select: str) -> Judgement:
     return judge(machine, matrix(), machine_checks(), select=select)
+
+
+def found_without_foresight(machine: Machine) -> tuple[Finding, ...]:
+    """What the checks find, with every fix that they propose: how a plan judges what it would leave."""
+    return judge(machine, matrix(), machine_checks(), foresee=False).findings
+
+
+def plan_of(machine: Machine, allowed: Allowed | None = None, **asked: Any) -> Repair:
+    """The plan for what is wrong with a machine."""
+    situation = Situation(machine, matrix())
+    return repair(judged(machine).findings, situation, allowed or Allowed(), found_without_foresight, **asked)
+
+
+def until_done(findings: Sequence[Finding], before: Machine) -> Callable[[Machine], tuple[Finding, ...]]:
+    """A judge that finds each of these until one of its fixes is done."""
+
+    def judge_of_these(machine: Machine) -> tuple[Finding, ...]:
+        return tuple(
+            finding
+            for finding in findings
+            if not any(
+                fix.remedies and all(_is_done(remedy, machine, before) for remedy in fix.remedies)
+                for fix in finding.fixes
+            )
+        )
+
+    return judge_of_these
+
+
+def _is_done(remedy: AnyRemedy, machine: Machine, before: Machine) -> bool:
+    if isinstance(remedy, ReplaceTorch):
+        return machine.torch is not None and machine.torch.version == f"{remedy.version}+{remedy.build}"
+    if isinstance(remedy, ReplacePackage):
+        found = machine.installed(remedy.name)
+        return found is not None and package_matches(remedy.specifier, found.version)
+    if isinstance(remedy, RemovePackage):
+        return machine.installed(remedy.name) is None
+    if isinstance(remedy, SetVariable):
+        return machine.variables.get(remedy.name) == remedy.value
+    if isinstance(remedy, UnsetVariable):
+        return remedy.name not in machine.variables
+    if isinstance(remedy, InstallDriver):
+        return machine.nvidia.module.value is not None and figures(machine.nvidia.module.value.version) >= figures(
+            remedy.minimum
+        )
+    return machine.nvidia != before.nvidia
 
 
 def told(machine: Machine, *select: str) -> list[tuple[str, str]]:

@@ -4,28 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpudoctor.matrix.versions import at_least
+from gpudoctor.situation.c_library import MUSL, c_library, too_old_for
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Torch
     from gpudoctor.situation import Situation
 
-MUSL = "musl"
-
-
-def c_library(situation: Situation) -> str | None:
-    """ "glibc 2.31" or "musl", as read, else from the distribution's release; None: unknown."""
-    system = situation.machine.system
-    if system.libc.value or system.os.value is None:
-        return system.libc.value
-    return situation.matrix.libc_of(system.os.value)
-
-
-def too_old_for(libc: str | None, glibc: str | None) -> bool:
-    """Whether a C library certainly cannot load what is built for that glibc."""
-    if libc is None or libc == MUSL:
-        return libc == MUSL
-    return glibc is not None and not at_least(libc.removeprefix("glibc "), glibc)
+__all__ = ["MUSL", "asked_glibc", "c_library", "cannot_load", "too_old_for"]
 
 
 def asked_glibc(situation: Situation, torch: Torch) -> str | None:

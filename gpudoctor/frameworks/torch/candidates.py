@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.frameworks.torch.c_library import c_library, too_old_for
+from gpudoctor.frameworks.torch.companions import paired_versions
 from gpudoctor.frameworks.torch.coverage import blas_answer, cuda_answer, gfx_answer, without_overrides
 from gpudoctor.isa import cuda_runs
 from gpudoctor.machine import Gpu
@@ -17,6 +18,7 @@ from gpudoctor.matrix.rows import Basis, Standing
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.driver_choice import driver_after_fix
+from gpudoctor.situation.installer import refusal
 from gpudoctor.situation.known_issues import against_builds, speaks_against
 from gpudoctor.situation.nvidia_driver import driver_verdict
 
@@ -64,6 +66,9 @@ class Choice(Struct, frozen=True):
     why: tuple[str, ...] = ()
 
 
+Because = Literal["python", "vendor", "unknown", "code", "blas", "driver", "branch", "libc", "installer"]
+
+
 class Rejected(Struct, frozen=True):
     """A build that does not work here, and the first reason why."""
 
@@ -71,23 +76,31 @@ class Rejected(Struct, frozen=True):
     build: str
     why: str
     origin: str = ""
-    because: Literal["python", "vendor", "unknown", "code", "blas", "driver", "branch", "libc"] = "code"
-    """"libc": everything else would work."""
+    because: Because = "code"
+    """"libc" and "installer" (what pip's or uv's configuration excludes): everything else would work."""
 
 
 @answer_once
 def candidates(
-    situation: Situation, gpus: tuple[Gpu, ...], *, any_python: bool = False, driver: str | None = None
+    situation: Situation,
+    gpus: tuple[Gpu, ...],
+    *,
+    any_python: bool = False,
+    driver: str | None = None,
+    unconstrained: bool = False,
 ) -> tuple[tuple[Choice, ...], tuple[Rejected, ...]]:
     """Every installable build of the platform: those that run on all the GPUs, best first, and the others.
 
-    With `any_python` the interpreter does not matter. `driver` asks about another driver than the present one.
+    With `any_python` the interpreter does not matter, with `unconstrained` what pip and uv are configured to refuse.
+    `driver` asks about another driver than the present one.
     Without GPUs the CPU builds are the choices.
     """
     python = None if any_python else situation.python
     bench = Bench(situation, gpus, driver or driver_after_fix(situation, gpus))
     rows = (row for row in situation.matrix.builds(situation.platform) if row.origin in INSTALLABLE)
     assessed = [_assess(bench, row, python) for row in rows]
+    if not unconstrained:
+        assessed = [_within_limits(situation, item) for item in assessed]
     serving = (bench.with_fault(item) for item in assessed if isinstance(item, Choice))
     choices = sorted(serving, key=lambda choice: _best_first(situation.matrix, choice))
     return tuple(choices), tuple(item for item in assessed if isinstance(item, Rejected))
@@ -128,6 +141,20 @@ def _assess(bench: Bench, row: TorchBuild, python: str | None) -> Choice | Rejec
     glibc = bench.matrix.glibc_of(row)
     if isinstance(found, Choice) and too_old_for(bench.libc, glibc):
         return _rejected(row, "libc", f"needs glibc{f' {glibc}' if glibc else ''}, and this system has {bench.libc}")
+    return found
+
+
+def _within_limits(situation: Situation, found: Choice | Rejected) -> Choice | Rejected:
+    """A choice, unless the installer's configuration excludes it or a companion that comes with it."""
+    if not isinstance(found, Choice):
+        return found
+    wanted = (("torch", (found.version,)), *paired_versions(situation, found))
+    for name, versions in wanted:
+        local = f"+{found.build}" if found.index_url else ""
+        refused = [refusal(situation, name, f"{version}{local}") for version in versions]
+        if all(refused):
+            what = "" if name == "torch" else f"its {name} {versions[0]}: "
+            return Rejected(found.version, found.build, f"{what}{refused[0]}", found.origin, "installer")
     return found
 
 
@@ -268,7 +295,7 @@ def _chosen(
 
 def _rejected(
     row: TorchBuild,
-    because: Literal["python", "vendor", "unknown", "code", "blas", "driver", "branch", "libc"],
+    because: Because,
     why: str,
 ) -> Rejected:
     return Rejected(torch=row.version, build=row.build, origin=row.origin, because=because, why=why)

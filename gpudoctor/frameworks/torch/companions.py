@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gpudoctor.finding import ReplacePackage
+from gpudoctor.finding import ReplacePackage, ReplaceTorch
 from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ Together = tuple[tuple[str, str], ...]
 
 
 def pairing(
-    situation: Situation, choice: Choice, also: tuple[str, ...] = ()
+    situation: Situation, choice: Choice | ReplaceTorch, also: tuple[str, ...] = ()
 ) -> tuple[Together, tuple[ReplacePackage, ...]]:
     """(name, version) of the companions to install with a build, and those that its index does not have.
 
@@ -43,7 +43,17 @@ def pairing(
     return tuple(together), tuple(apart)
 
 
-def _in_its_index(situation: Situation, version: str, choice: Choice) -> bool:
+def paired_versions(situation: Situation, choice: Choice) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """(name, versions, one of which is installed) of the companions that a build brings along."""
+    row = situation.matrix.companion(choice.version)
+    also = row.torchvision_also if row else ()
+    return tuple(
+        (name, (row.torchvision or version, *also) if row and version.endswith(".*") else (version,))
+        for name, version in pairing(situation, choice)[0]
+    )
+
+
+def _in_its_index(situation: Situation, version: str, choice: Choice | ReplaceTorch) -> bool:
     """Whether the index of a build has this torchaudio: the torch release of that number has the same build."""
     return choice.origin == "amd" or any(
         row.version == version and row.build == choice.build and row.origin == choice.origin

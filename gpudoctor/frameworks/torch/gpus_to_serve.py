@@ -30,7 +30,7 @@ def gpus_to_serve(situation: Situation, usable: tuple[Gpu, ...]) -> tuple[Gpu, .
 
 
 def _served(situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
-    choices, _ = candidates(situation, gpus)
+    choices, _ = candidates(situation, gpus, unconstrained=True)
     return bool(choices)
 
 

@@ -5,9 +5,11 @@ They never depend on the wrong build that is installed, except to keep its versi
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from gpudoctor.finding import Fix, Manual, ReplaceTorch
 from gpudoctor.frameworks.torch.c_library import MUSL, c_library
-from gpudoctor.frameworks.torch.candidates import Rejected, candidates
+from gpudoctor.frameworks.torch.candidates import Choice, Rejected, candidates
 from gpudoctor.frameworks.torch.coverage import carries
 from gpudoctor.frameworks.torch.nearest import fix_by, is_build, nearest, replace_torch
 from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere, place_of
@@ -16,6 +18,8 @@ from gpudoctor.machine import Gpu, Torch
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.driver_choice import choice_before_torch, driver_to_install
+
+Refused = tuple[Rejected, ...]
 
 
 @answer_once
@@ -42,7 +46,8 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
         if situation.machine.system.jetson.known and native:
             return tuple(native)  # an index has a wheel for this very board
         return special or tuple(native) or (_nothing(gpus),)
-    fixes = [*special, *(fix_by(situation, choice, keep) for choice in nearest(situation.matrix, choices, keep))]
+    offered = _with_limits(situation, gpus, keep, nearest(situation.matrix, choices, keep), rejected)
+    fixes = [*special, *(fix_by(situation, choice, keep) for choice in offered)]
     if not fixes:
         fixes += _after_another_change(situation, gpus, keep, rejected)
     fixes += override_fixes(situation, gpus, keep)
@@ -57,10 +62,26 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
     return tuple(fixes)
 
 
+def _with_limits(
+    situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None, offered: tuple[Choice, ...], rejected: Refused
+) -> tuple[Choice, ...]:
+    """The choices; the first says which nearer build the configuration of pip or uv excludes."""
+    whys = {(item.torch, item.build): item.why for item in rejected if item.because == "installer"}
+    if not whys or not offered or offered[0].passed_over:
+        return offered
+    everything, _ = candidates(situation, gpus, unconstrained=True)
+    for best in nearest(situation.matrix, everything, keep)[:1]:
+        if why := whys.get((best.version, best.build)):
+            return (replace(offered[0], passed_over=f"{best.version}+{best.build}: {why}"), *offered[1:])
+    return offered
+
+
 def _after_another_change(
-    situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None, rejected: tuple[Rejected, ...]
+    situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None, rejected: Refused
 ) -> list[Fix]:
-    """Fixes that another driver, another Python or another C library would allow."""
+    """Fixes that another configuration of the installer, driver, Python or C library would allow."""
+    if any(item.because == "installer" for item in rejected):
+        return _outside_the_limits(situation, gpus, keep, rejected)
     fixes: list[Fix] = []
     if any(item.because == "driver" for item in rejected) and all(gpu.vendor == "nvidia" for gpu in gpus):
         why = "no torch build for these GPUs runs on the present driver"
@@ -89,6 +110,20 @@ def _after_another_change(
             )
             fixes.append(Fix(title="Make a new environment with another Python", remedies=(Manual(text=text),)))
     return fixes or [*on_another_system(c_library(situation), rejected)]
+
+
+def _outside_the_limits(
+    situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None, rejected: Refused
+) -> list[Fix]:
+    """What a person has to change where the configuration of pip or uv excludes every build that works."""
+    choices, _ = candidates(situation, gpus, unconstrained=True)
+    fixes = []
+    for choice in nearest(situation.matrix, choices, keep)[:1]:
+        name = f"{choice.version}+{choice.build}"
+        why = next((item.why for item in rejected if f"{item.torch}+{item.build}" == name), "")
+        text = f"torch {name} works here, but {why}. Change that, then run gpudoctor fix again."
+        fixes.append(Fix(f"Let the installer take torch {name}", (Manual(text=text),)))
+    return fixes
 
 
 def _nearest_python(have: str, pythons: tuple[str, ...]) -> str:
@@ -156,6 +191,6 @@ def on_another_system(libc: str | None, rejected: tuple[Rejected, ...]) -> tuple
             "There is no torch wheel for musl: use an image or a distribution with glibc (python:3.12-slim, Debian, "
             "Ubuntu) or, where the CPU is enough, the torch that the distribution itself packages."
         )
-        return (Fix("Use an image or a distribution with glibc", (Manual(text=text),)),)
+        return (Fix("Use an image or a distribution with glibc", (Manual(text=text, elsewhere=True),)),)
     text += "The C library belongs to the system: use a newer release of the distribution, or a container of one."
-    return (Fix("Use a newer distribution or container", (Manual(text=text),)),)
+    return (Fix("Use a newer distribution or container", (Manual(text=text, elsewhere=True),)),)

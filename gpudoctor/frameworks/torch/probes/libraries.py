@@ -89,7 +89,7 @@ def interpreter_rpath(host: Host, interpreter: str) -> tuple[str, ...]:
     """Folders of a python executable's DT_RPATH (conda's has $ORIGIN/../lib), which applies to all it loads."""
     real = host.resolve(interpreter)
     elf = read_elf(host, real) if real else None
-    return _expanded(elf.rpath, posixpath.dirname(real or ""))[0] if elf and not elf.runpath else ()
+    return expanded(elf.rpath, posixpath.dirname(real or ""))[0] if elf and not elf.runpath else ()
 
 
 class Heads(Struct, frozen=True):
@@ -205,8 +205,8 @@ class _Walk:
         if not late:
             self._note_versions(path, heads)
         origin = posixpath.dirname(path)
-        runpath, whole = _expanded(heads.runpath, origin)
-        own, own_whole = _expanded(heads.rpath, origin)
+        runpath, whole = expanded(heads.runpath, origin)
+        own, own_whole = expanded(heads.rpath, origin)
         rpath = () if heads.runpath else (*own, *inherited)
         self._complete = self._complete and (late or (whole and own_whole))
         self._folders.update(dict.fromkeys((*rpath, *runpath)))
@@ -297,7 +297,7 @@ class _Walk:
 
 
 @lru_cache(maxsize=32)
-def _expanded(folders: tuple[str, ...], origin: str) -> tuple[tuple[str, ...], bool]:
+def expanded(folders: tuple[str, ...], origin: str) -> tuple[tuple[str, ...], bool]:
     """The folders with $ORIGIN replaced, and whether these are all: relative folders and other variables
     depend on the process. The libraries of one folder mostly say the same."""
     texts = [f"{folder}/".replace("${ORIGIN}", origin).replace("$ORIGIN/", f"{origin}/") for folder in folders]

@@ -1,0 +1,82 @@
+"""Packages that were compiled against a torch: which one, and what to install instead.
+
+Holds no checks itself.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.dependencies import applying, marker_environment
+from gpudoctor.finding import Evidence, Fix, Manual, ReplacePackage
+from gpudoctor.machine import Distribution, Extension, Torch
+from gpudoctor.matrix.versions import figures, local_version, package_matches, public_version
+from gpudoctor.situation import Situation, answer_once
+from gpudoctor.situation.extensions import alternatives
+
+
+def built_for(situation: Situation, installed: Distribution) -> tuple[str, str]:
+    """The torch that a package was compiled for, as a specifier, and where that was read; ("", "") if unknown."""
+    stated = re.search(r"torch-?(\d+\.\d+)", f"{installed.version} {installed.direct_url.rpartition('/')[2]}")
+    if stated:
+        return f"=={stated[1]}.*", installed.direct_url or installed.version
+    release = situation.torch.version if situation.torch else ""
+    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
+    for asked in applying(installed, markers):
+        # A range that this torch lies in does not tell the one that it was compiled for.
+        if asked.name == "torch" and (asked.specifier.startswith("==") or not asked.admits(release)):
+            return re.sub(r"\+[\w.]+", "", asked.specifier), f"requirements of {installed.name}"
+    if local_version(installed.version) or installed.direct_url:
+        return "", ""
+    rows = [
+        row
+        for row in situation.matrix.tables.torch_dependents
+        if row.package == installed.name and package_matches(row.version, installed.version)
+    ]
+    return (rows[0].torch, f"compat_matrix: {rows[0].source}") if rows else ("", "")
+
+
+def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -> tuple[Fix, ...]:
+    """The release of a package that was built for the installed torch, as far as the matrix knows one; then the torch
+    `wanted` that the package was built for, if that is known."""
+    release = public_version(torch.version)
+    fitting = [
+        row.version
+        for row in situation.matrix.tables.torch_dependents
+        if row.package == name
+        and row.version.startswith("==")
+        and package_matches(row.torch, release)
+        and (row.cuda is None or figures(row.cuda)[:1] == figures(torch.cuda or "")[:1])
+    ]
+    fixes = [
+        Fix(
+            f"Install {name} {version.removeprefix('==')}, which was built for torch {release}",
+            (ReplacePackage(name, version, why=f"built for torch {release}"),),
+        )
+        for version in fitting[-1:]
+    ]
+    text = f"Install a {name} that was built for torch {release} (see its release page), or compile it here."
+    if not fixes:
+        fixes.append(Fix(f"Install a {name} for this torch", (Manual(text, risk="replaces"),)))
+    if wanted:
+        other = (
+            f"Install torch {wanted.removeprefix('==')}, which this {name} was built for, if a build of it has code "
+            "for the GPUs."
+        )
+        fixes.append(Fix("Use the torch that it was built for", (Manual(other, risk="replaces"),)))
+    return tuple(fixes)
+
+
+@answer_once
+def unloadable(situation: Situation, package: str) -> tuple[Extension, ...]:
+    """Libraries of a package that need symbols which this torch does not define. Of several that are made for one
+    place, all must lack some."""
+    environment = situation.environment
+    own = [one for one in (environment.extensions if environment else ()) if one.package == package and one.of_torch]
+    groups = alternatives(own).values()
+    return tuple(group[0] for group in groups if all(one.undefined for one in group))
+
+
+def symbol_evidence(lacking: tuple[Extension, ...]) -> tuple[Evidence, ...]:
+    """What shows that libraries were built for another torch."""
+    return tuple(Evidence("undefined symbols", " ".join(one.undefined), one.path) for one in lacking[:3])

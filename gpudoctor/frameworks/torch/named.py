@@ -1,0 +1,29 @@
+"""A torch of which only the name is known: one that a person describes, or one that a fix installs."""
+
+from __future__ import annotations
+
+from gpudoctor.machine import Torch, TorchCopy, TorchOrigin
+
+
+def named_torch(
+    version: str,
+    origin: TorchOrigin,
+    source: str,
+    *,
+    build: str | None = None,
+    cuda: str | None = None,
+    rocm: str | None = None,
+) -> Torch:
+    """That torch, whole and alone in its environment; its code is what the matrix says of the build."""
+    return Torch(
+        version=version,
+        build=build,
+        cuda=cuda,
+        hip=rocm,
+        rocm=rocm,
+        origin=origin,
+        copies=(TorchCopy(path="torch", version=version, via="site"),),
+        has_cuda_libraries=build not in ("cpu", "xpu"),
+        own_hsa_runtime=True if rocm else None,
+        source=source,
+    )

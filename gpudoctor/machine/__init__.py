@@ -1,0 +1,206 @@
+"""The machine as one frozen record: what was read, where it was read, and what could not be read.
+
+Nothing here judges. Versions are texts as printed; memory is in bytes; paths are those of the examined machine (with
+`--root`, they are given without that root).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import field
+from msgspec.structs import force_setattr, replace
+
+from gpudoctor.machine.amd import AmdStack, HsaAgent, HsaApi, KfdNode, RocmInstall, SmiGpu
+from gpudoctor.machine.environment import (
+    WORKING_FOLDER,
+    Constraint,
+    Distribution,
+    EnvironmentKind,
+    Extension,
+    FrameworkFiles,
+    Frameworks,
+    Installers,
+    InstallerSettings,
+    Lock,
+    MissingLibrary,
+    MissingSymbols,
+    PythonEnvironment,
+    ShadowingModule,
+    TorchAsked,
+)
+from gpudoctor.machine.facts import Fact, FactState, Record, Vendor, absent, denied, known, unknown
+from gpudoctor.machine.gpu import Firmware, Gpu
+from gpudoctor.machine.nvidia import (
+    CdiSpec,
+    Fabric,
+    FabricState,
+    MigDevice,
+    NvidiaApi,
+    NvidiaModule,
+    NvidiaStack,
+    NvmlDevice,
+    ProcGpu,
+    Virtualization,
+)
+from gpudoctor.machine.smoke import LISTING, Smoke, SmokeDevice, SmokeKernel, SmokeStatus
+from gpudoctor.machine.system import (
+    BatchJob,
+    BlockedModule,
+    DeviceNode,
+    DkmsModule,
+    InstalledModule,
+    Jetson,
+    KernelLog,
+    Library,
+    LibraryKind,
+    LoadPath,
+    LogFault,
+    Opening,
+    Os,
+    System,
+    User,
+)
+from gpudoctor.machine.torch import (
+    EMPTY,
+    NOT_STARTED,
+    CodeArchs,
+    DamagedFile,
+    FileProblem,
+    ImportTrial,
+    ProcessLimits,
+    SuspectFile,
+    Torch,
+    TorchCopy,
+    TorchOrigin,
+)
+
+__all__ = [
+    "EMPTY",
+    "FORMAT",
+    "LISTING",
+    "NOT_STARTED",
+    "WORKING_FOLDER",
+    "AmdStack",
+    "BatchJob",
+    "BlockedModule",
+    "CdiSpec",
+    "CodeArchs",
+    "Constraint",
+    "DamagedFile",
+    "DeviceNode",
+    "Distribution",
+    "DkmsModule",
+    "EnvironmentKind",
+    "Extension",
+    "Fabric",
+    "FabricState",
+    "Fact",
+    "FactState",
+    "FileProblem",
+    "Firmware",
+    "FrameworkFiles",
+    "Frameworks",
+    "Gpu",
+    "HsaAgent",
+    "HsaApi",
+    "ImportTrial",
+    "InstalledModule",
+    "InstallerSettings",
+    "Installers",
+    "Jetson",
+    "KernelLog",
+    "KfdNode",
+    "Level",
+    "Library",
+    "LibraryKind",
+    "LoadPath",
+    "Lock",
+    "LogFault",
+    "Machine",
+    "MigDevice",
+    "MissingLibrary",
+    "MissingSymbols",
+    "NvidiaApi",
+    "NvidiaModule",
+    "NvidiaStack",
+    "NvmlDevice",
+    "Opening",
+    "Os",
+    "ProcGpu",
+    "ProcessLimits",
+    "PythonEnvironment",
+    "Record",
+    "RocmInstall",
+    "ShadowingModule",
+    "SmiGpu",
+    "Smoke",
+    "SmokeDevice",
+    "SmokeKernel",
+    "SmokeStatus",
+    "SubjectKind",
+    "SuspectFile",
+    "System",
+    "Torch",
+    "TorchAsked",
+    "TorchCopy",
+    "TorchOrigin",
+    "User",
+    "Vendor",
+    "Virtualization",
+    "absent",
+    "denied",
+    "known",
+    "unknown",
+]
+
+Level = Literal["static", "driver", "quick", "standard", "full"]
+SubjectKind = Literal["machine", "root", "snapshot", "whatif", "text"]
+FORMAT = 2
+"""Of a written Machine. It rises with a change that an older gpudoctor would misread; `intake.snapshot` reads all."""
+
+
+class Machine(Record, frozen=True):
+    """Everything known about one machine and one Python environment on it."""
+
+    format: int = field(default_factory=lambda: FORMAT)  # a plain default would not be written
+    system: System = System()
+    gpus: tuple[Gpu, ...] = ()
+    buses: Fact[bool] = unknown("not probed")
+    """Known if the PCI bus (or what replaces it: KFD, WSL, Jetson) could be listed."""
+    nvidia: NvidiaStack = NvidiaStack()
+    amd: AmdStack = AmdStack()
+    load_path: LoadPath = LoadPath()
+    """Driver libraries: libcuda.so.1, libnvidia-ml.so.1, libhsa-runtime64.so.1 ..."""
+    environment: Fact[PythonEnvironment] = unknown("not probed")
+    variables: dict[str, str] = field(default_factory=dict)
+    """Relevant environment variables of the examined process."""
+    kernel_log: Fact[KernelLog] = unknown("not probed")
+    smoke: Smoke | None = None
+    """The results of the smoke kernels, if they ran."""
+    errors: tuple[str, ...] = ()
+    """Error messages that a person saw there, as they were printed."""
+    level: Level = "static"
+    """How deep it was probed."""
+    assumed: tuple[str, ...] = ()
+    """For a described machine: facts that nobody described and that are assumed to be healthy."""
+
+    def __post_init__(self) -> None:
+        names = [gpu._name for gpu in self.gpus]
+        if len(set(names)) < len(names) or any(gpu.ordinal for gpu in self.gpus):
+            counted = (names[:place].count(name) for place, name in enumerate(names))
+            gpus = tuple(replace(gpu, ordinal=ordinal) for gpu, ordinal in zip(self.gpus, counted, strict=True))
+            force_setattr(self, "gpus", gpus)
+
+    @property
+    def torch(self) -> Torch | None:
+        """The torch of the examined environment, if one is known to be there."""
+        return self.environment.value.torch.value if self.environment.value else None
+
+    def installed(self, name: str) -> Distribution | None:
+        """The installed distribution of that normalised name, if one is known."""
+        environment = self.environment.value
+        return environment.distribution(name) if environment else None
+
+    def of_vendor(self, vendor: Vendor) -> tuple[Gpu, ...]:
+        return tuple(gpu for gpu in self.gpus if gpu.vendor == vendor)

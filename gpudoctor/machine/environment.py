@@ -1,0 +1,275 @@
+"""The examined Python environment: its packages, its frameworks, what stands in their way."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import field
+from msgspec.structs import replace
+
+from gpudoctor.machine.facts import Fact, Record, unknown
+from gpudoctor.machine.system import LoadPath
+from gpudoctor.machine.torch import DamagedFile, Torch, TorchCopy
+
+
+class Distribution(Record, frozen=True):
+    """An installed distribution; `name` is normalised (PEP 503)."""
+
+    name: str
+    version: str
+    path: str = ""
+    """Its .dist-info or .egg-info folder."""
+    installer: str = ""
+    requires: tuple[str, ...] = ()
+    """Requires-Dist lines; read only for distributions that matter to a check."""
+    direct_url: str = ""
+    """Where it was installed from, if not from an index; without secrets."""
+    runtimes: tuple[str, ...] = ()
+    """For bitsandbytes, which brings a library for each: "cuda121", "rocm64"."""
+    damaged: tuple[DamagedFile, ...] = ()
+    """Modules and libraries that its RECORD names and that are missing or empty; read only for what torch and other
+    GPU packages require."""
+    emptied: bool = False
+    """Nothing of its modules and libraries is left."""
+    lacks: tuple[str, ...] = ()
+    """Of METADATA and RECORD, what its .dist-info lacks. Without RECORD pip cannot uninstall it."""
+
+
+class MissingSymbols(Record, frozen=True):
+    """Symbols that one library needs of another, and that the one which the loader takes does not have."""
+
+    library: str
+    """ "libnvJitLink.so.12"."""
+    path: str
+    """The one that the loader takes."""
+    needed_by: str
+    symbols: tuple[str, ...]
+    """A few of them."""
+    late: bool = False
+    """Needed only by what is loaded after the import."""
+
+
+EnvironmentKind = Literal["venv", "conda", "system", "user", "unknown"]
+
+
+class MissingLibrary(Record, frozen=True):
+    """A library that another one names and that the loader does not find."""
+
+    name: str
+    """ "libcudart.so.12"."""
+    instead: str = ""
+    """Path of one with another major release, if the environment has such: ".../libcudart.so.13"."""
+
+
+class Extension(Record, frozen=True):
+    """A library of an installed package that computes on GPUs: its code, and what it needs to be loaded."""
+
+    package: str
+    version: str
+    path: str
+    sass: tuple[str, ...] = ()
+    ptx: tuple[str, ...] = ()
+    gfx: tuple[str, ...] = ()
+    loose: bool = False
+    """No library, but a folder of kernels that a program loads by their names (.cubin, .co, .hsaco)."""
+    needs: tuple[str, ...] = ()
+    """Libraries of CUDA and ROCm that it names (DT_NEEDED)."""
+    opens: tuple[str, ...] = ()
+    """Those that it opens itself when it needs them, as far as their whole names are in it."""
+    missing: tuple[MissingLibrary, ...] = ()
+    """Those of `needs` and `opens`, and of torch's GPU libraries, that are nowhere to be found."""
+    of_torch: bool = False
+    """It names libraries of torch: a process has imported torch before it is loaded."""
+    undefined: tuple[str, ...] = ()
+    """A few symbols of torch that it needs and that the installed torch does not define."""
+
+
+Lock = Literal["uv.lock", "poetry.lock", "pixi.lock", "pdm.lock", "requirements.in", "hatch", ""]
+
+
+class TorchAsked(Record, frozen=True):
+    """A line of a project that asks for torch: the next installation from it restores that torch."""
+
+    file: str
+    """Name of the file in the project's folder: "pyproject.toml", "requirements.txt"."""
+    requirement: str
+    """As written: "torch==2.6.0"."""
+    group: str = ""
+    """Dependency group of a pyproject.toml."""
+    extra: str = ""
+    """Optional dependencies of a pyproject.toml."""
+    hashed: bool = False
+    """The file pins wheels by their hashes."""
+
+
+WORKING_FOLDER = "working folder"
+"""`ShadowingModule.via`: only programs that are started there import it."""
+
+
+class ShadowingModule(Record, frozen=True):
+    """A module or package that Python imports in place of one that torch needs."""
+
+    name: str
+    """Top-level name: "queue", "typing_extensions"."""
+    path: str
+    via: str
+    """PYTHONPATH, user site, .pth, working folder."""
+    hides: str
+    """The file or folder of that name further on."""
+    standard: bool = False
+    """What is hidden belongs to the standard library."""
+    at_import: bool = True
+    """`import torch` itself loads it."""
+
+
+class Constraint(Record, frozen=True):
+    """A line that limits which versions of a package pip or uv may install."""
+
+    name: str
+    specifier: str = ""
+    """ "<=2.14.1"; "@ URL" for one file alone."""
+    marker: str = ""
+    source: str = ""
+    """ "/etc/pip/constraints.txt, line 2"."""
+
+
+class InstallerSettings(Record, frozen=True):
+    """What configuration files and variables tell pip or uv, as far as it decides what is installed, and where."""
+
+    index_url: str = ""
+    """The package index, if it is not the default one; like all addresses here without user and password."""
+    extra_indexes: tuple[str, ...] = ()
+    find_links: tuple[str, ...] = ()
+    wheels: tuple[str, ...] | None = None
+    """Those of torch and its companions in the folders of `find_links`; None if one of these cannot be listed."""
+    proxy: bool = False
+    """It reaches indexes through a proxy."""
+    no_index: bool = False
+    offline: bool = False
+    require_hashes: bool = False
+    require_virtualenv: bool = False
+    no_binary: tuple[str, ...] = ()
+    user: bool = False
+    elsewhere: dict[str, str] = field(default_factory=dict)
+    """Folders that packages go to instead of the environment, by option: target, prefix, root."""
+    torch_backend: str = ""
+    """uv takes torch from the index of this build, whichever index a command names."""
+    constraints: tuple[Constraint, ...] = ()
+    """Those of packages that GPU work needs."""
+    unread: tuple[str, ...] = ()
+    """Constraint files that could not be read."""
+    lost: tuple[str, ...] = ()
+    """Constraint files that are not there: the installer then installs nothing."""
+    sources: dict[str, str] = field(default_factory=dict)
+    """Where each of these was set: "no_index": "/etc/pip.conf, line 3"."""
+
+
+class Installers(Record, frozen=True):
+    """What an install command meets here; read only where something is to be installed."""
+
+    pip: InstallerSettings = InstallerSettings()
+    uv: InstallerSettings = InstallerSettings()
+    programs: Fact[tuple[str, ...]] = unknown("not looked for")
+    """Of uv, poetry, pdm, hatch, pixi, pip-compile and conda's tools, those on PATH."""
+    ensurepip: Fact[bool] = unknown("not looked for")
+    """Whether the interpreter can make itself a pip."""
+    writable: Fact[bool] = unknown("not tried")
+    """Whether this user may write to the environment's package folder; its path is the source."""
+    interpreter: Fact[bool] = unknown("not looked for")
+    """Whether the interpreter's file is there: the Python that a venv was made with may be gone."""
+
+
+class FrameworkFiles(Record, frozen=True):
+    """What the files of a framework beside torch tell, and its distributions do not."""
+
+    name: str
+    """As the matrix names the framework: "jax", "onnxruntime"."""
+    version: str = ""
+    build: str = ""
+    """The distribution that makes it a GPU build: "jax-cuda12-plugin"; empty: a CPU build."""
+    owner: str = ""
+    """The distribution that its build record names: of two that share a folder, the one whose files lie there."""
+    cuda: str | None = None
+    """CUDA that it was built with, "13.0"."""
+    not_found: Fact[tuple[str, ...]] = unknown("not looked for")
+    """Of the libraries that it opens for GPU work, those that are in no folder where it would look."""
+    requested: bool | None = None
+    """Whether a person asked for it; False: it was installed because another package requires it."""
+    source: str = ""
+
+
+class Frameworks(Record, frozen=True):
+    """The frameworks of an environment, each as its own files describe it."""
+
+    torch: Fact[Torch] = unknown("not read")
+    others: tuple[FrameworkFiles, ...] = ()
+    """Those beside torch of which files were read."""
+
+    def files_of(self, name: str) -> FrameworkFiles:
+        """What the files of a framework beside torch tell; nothing if none was read."""
+        return next((one for one in self.others if one.name == name), FrameworkFiles(name))
+
+
+class PythonEnvironment(Record, frozen=True):
+    """The examined environment, from its files; its interpreter is never started at level static."""
+
+    prefix: str = ""
+    kind: EnvironmentKind = "unknown"
+    python: Fact[str] = unknown("not found")
+    """"3.12"; "3.13t" for a free-threaded one."""
+    interpreter: str = ""
+    site_packages: tuple[str, ...] = ()
+    distributions: Fact[tuple[Distribution, ...]] = unknown("not read")
+    not_installed: tuple[str, ...] = ()
+    """What torch and other GPU packages require, and what has certainly neither a record nor a module."""
+    frameworks: Frameworks = Frameworks()
+    torch_remains: tuple[TorchCopy, ...] = ()
+    """What an interrupted install or uninstall left of a torch that cannot be imported."""
+    externally_managed: bool = False
+    has_pip: bool = False
+    uv_managed: bool = False
+    """Made by uv (pyvenv.cfg says so)."""
+    project: str = ""
+    """Folder of a project that owns this environment."""
+    lock: Lock = ""
+    """The project's lock file; requirements.in for one of pip-tools, "hatch" for one of hatch."""
+    project_keys: tuple[str, ...] = ()
+    """What the project tells its tool: "source.NAME" for pdm, "envs.default.KEY" for hatch."""
+    compiled_by: tuple[str, ...] = ()
+    """The command that made requirements.txt, as its head says."""
+    torch_asked: tuple[TorchAsked, ...] = ()
+    """Lines of the project's own files that ask for torch."""
+    conda_tool: Literal["conda", "mamba", "micromamba"] = "conda"
+    """The tool that last changed a conda prefix, as its history says."""
+    python_headers: Fact[bool] = unknown("not probed")
+    """Whether that interpreter's Python.h exists."""
+    libstdcxx: Fact[str] = unknown("not probed")
+    """Highest GLIBCXX_x.y.z of the libstdc++ that this environment's processes load."""
+    libstdcxx_path: str = ""
+    extensions: tuple[Extension, ...] = ()
+    """Libraries of any package beside torch (flash-attn, vllm, onnxruntime-gpu ...) that compute on GPUs."""
+    shadows: tuple[ShadowingModule, ...] = ()
+    """Modules that stand before those that torch imports on its way."""
+    libraries: LoadPath = LoadPath()
+    """CUDA/ROCm libraries that LD_LIBRARY_PATH or LD_PRELOAD puts before the wheel's own
+    (libcudnn, libnvJitLink, libcublas, libnccl, librccl, libamdhip64 ...)."""
+    missing_symbols: tuple[MissingSymbols, ...] = ()
+    """Read only where a library comes from elsewhere, an nvidia-* wheel is not the one that torch pins, or amdsmi is
+    installed."""
+    installers: Installers = Installers()
+    triton_owner: str = ""
+    """Of several installed Tritons the one whose files are in the folder triton/; empty if the files do not tell."""
+    source: str = ""
+
+    @property
+    def torch(self) -> Fact[Torch]:
+        """The torch that `import torch` would load there."""
+        return self.frameworks.torch
+
+    def with_torch(self, torch: Fact[Torch]) -> PythonEnvironment:
+        """The same environment with this torch."""
+        return replace(self, frameworks=replace(self.frameworks, torch=torch))
+
+    def distribution(self, name: str) -> Distribution | None:
+        """The installed distribution of that normalised name, if the listing is known to have it."""
+        return next((d for d in self.distributions.value or () if d.name == name), None)

@@ -1,0 +1,185 @@
+"""The system: kernel, distribution, processor, where it runs; device nodes, kernel modules, libraries, kernel log."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import field
+
+from gpudoctor.machine.facts import Fact, Record, unknown
+
+
+class Os(Record, frozen=True):
+    """Distribution, from os-release: `id` "ubuntu", `version` "24.04", `like` ("debian",)."""
+
+    id: str = ""
+    version: str = ""
+    like: tuple[str, ...] = ()
+    name: str = ""
+    codename: str = ""
+    """Of the Ubuntu or Debian release that it is based on, else its own: "noble"."""
+    image: str = ""
+    """What replaces its root as a whole, so that packages are not installed one by one: rpm-ostree ..."""
+
+
+class Jetson(Record, frozen=True):
+    """A Tegra board: the model in its device tree, and an L4T release such as "36.4.3"."""
+
+    model: str = ""
+    l4t: str = ""
+    compatible: str = ""
+    """The content of /proc/device-tree/compatible, entries separated by spaces."""
+
+
+class BatchJob(Record, frozen=True):
+    """The batch job of this process: `kind` slurm, ray, lsf, pbs ...; the number of granted `gpus`, if known."""
+
+    kind: str
+    gpus: int | None = None
+    source: str = ""
+
+
+class User(Record, frozen=True):
+    """Effective numeric identity; `groups` are the names for these numbers in /etc/group."""
+
+    uid: int = -1
+    gids: tuple[int, ...] = ()
+    groups: tuple[str, ...] = ()
+    source: str = ""
+
+
+class System(Record, frozen=True):
+    """Kernel, distribution, processor, and where this runs (WSL2, virtual machine, container, job)."""
+
+    kernel: Fact[str] = unknown("not probed")
+    """Release as `uname -r` prints it."""
+    kernel_build: Fact[str] = unknown("not probed")
+    arch: Fact[str] = unknown("not probed")
+    """`uname -m`: x86_64 or aarch64."""
+    os: Fact[Os] = unknown("not probed")
+    libc: Fact[str] = unknown("not probed")
+    """C library that programs load: "glibc 2.31", or "musl"."""
+    cpu_flags: Fact[tuple[str, ...]] = unknown("not probed")
+    memory: Fact[int] = unknown("not probed")
+    shm: Fact[int] = unknown("not probed")
+    """Size of /dev/shm."""
+    secure_boot: Fact[bool] = unknown("not probed")
+    lockdown: Fact[str] = unknown("not probed")
+    """Mode of the kernel's lockdown: "none", "integrity" or "confidentiality"; absent if the kernel has none."""
+    kernel_options: Fact[tuple[str, ...]] = unknown("not probed")
+    """Options of the kernel command line that affect GPUs, modules or the IOMMU."""
+    wsl: Fact[str] = unknown("not probed")
+    """The WSL kernel release; absent elsewhere."""
+    jetson: Fact[Jetson] = unknown("not probed")
+    virtual_machine: Fact[str] = unknown("not probed")
+    container: Fact[str] = unknown("not probed")
+    """docker, podman, kubernetes, lxc, apptainer ...; absent on bare metal."""
+    job: Fact[BatchJob] = unknown("not probed")
+    user: User = User()
+    suspends: Fact[int] = unknown("not probed")
+    """How often the system was suspended and resumed since boot."""
+    groups: dict[str, int] = field(default_factory=dict)
+    """Numbers of the groups that own GPU nodes on this system (render, video), from /etc/group."""
+
+    @property
+    def platform(self) -> str:
+        """ "linux-x86_64" or "linux-aarch64", as torch wheels name it."""
+        return f"linux-{self.arch.value or 'x86_64'}"
+
+
+Opening = Literal["ok", "EACCES", "EPERM", "ENOENT", "ENXIO", "EIO", "EBUSY", "ENODEV", "EINVAL", "other", "untried"]
+
+
+class DeviceNode(Record, frozen=True):
+    """A node below /dev: `opened` is the result of really opening it for reading and writing."""
+
+    path: str
+    opened: Opening = "untried"
+    mode: int | None = None
+    uid: int | None = None
+    gid: int | None = None
+
+
+class InstalledModule(Record, frozen=True):
+    """A kernel module file below /lib/modules: its kernel, version and flavour."""
+
+    name: str
+    kernel: str
+    path: str
+    version: str | None = None
+    flavour: Literal["open", "proprietary"] | None = None
+
+
+class DkmsModule(Record, frozen=True):
+    """A DKMS tree: `status` is added, built or installed for `kernel`."""
+
+    name: str
+    version: str
+    kernel: str
+    status: Literal["added", "built", "installed", "broken"]
+    source: str
+
+
+class BlockedModule(Record, frozen=True):
+    """A rule that keeps a module from loading: a modprobe.d line, the kernel command line, prime-select."""
+
+    module: str
+    rule: str
+    source: str
+    chosen: bool = False
+    """True if a person chose it with a switch made for that (prime-select, envycontrol)."""
+
+
+LibraryKind = Literal["driver", "compat", "stub", "wsl", "jetson", "wheel", "toolkit", "image"]
+
+
+class Library(Record, frozen=True):
+    """A shared library that the loader could find: `version` from its real file name or its ELF data."""
+
+    name: str
+    path: str
+    version: str | None = None
+    kind: LibraryKind = "driver"
+    via: str = ""
+    """What puts it on the path: LD_LIBRARY_PATH, LD_PRELOAD, ld.so.cache, default, RPATH."""
+    mounted: bool | None = None
+    """In a container: whether it is a mount from the host (None: unknown)."""
+    wins: bool | None = None
+    """Whether the loader takes this one and not the wheel's; a DT_RPATH of the asking library takes precedence over
+    LD_LIBRARY_PATH (None: unknown, or nothing of the wheel's competes)."""
+
+
+class LoadPath(Record, frozen=True):
+    """Libraries as the dynamic loader would find them, first one first, by name (`libcuda.so.1`)."""
+
+    found: tuple[Library, ...] = ()
+    searched: tuple[str, ...] = ()
+    """The searched folders, in order; a name not found in them is known to be absent only if this is not empty."""
+    complete: Fact[bool] = unknown("not probed")
+    """Known true if every folder of the load path could be read."""
+    beside: tuple[Library, ...] = ()
+    """If no libcuda.so.1 is on the path: those in the usual folders of drivers."""
+    whole: bool = False
+    """The system's own libraries were found there: a library that is not found is missing, in a recording too."""
+
+    def first(self, name: str) -> Library | None:
+        """The library that the loader would load for `name`."""
+        return next((library for library in self.found if library.name == name), None)
+
+
+class LogFault(Record, frozen=True):
+    """A line of the kernel log that one of the matrix's patterns matches: `kind` is the pattern's id."""
+
+    kind: str
+    line: str
+    bdf: str | None = None
+    xid: int | None = None
+    seconds: float | None = None
+    """Since boot, if the line says so."""
+
+
+class KernelLog(Record, frozen=True):
+    """Faults in the kernel log of this boot, oldest first."""
+
+    faults: tuple[LogFault, ...] = ()
+    source: str = ""

@@ -1,0 +1,163 @@
+"""The torch of an environment, from its own files, and what its import did."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from gpudoctor.machine.facts import Fact, Record, unknown
+
+
+class DamagedFile(Record, frozen=True):
+    path: str
+    problem: Literal["missing", "truncated", "changed"]
+
+
+class TorchCopy(Record, frozen=True):
+    """A copy of torch that `import torch` could find, in the order of sys.path: Python imports the first one. Traces
+    that cannot be imported come after all copies."""
+
+    path: str
+    version: str | None
+    via: str
+    """Copies: PYTHONPATH, site, user site, system site (a venv's base), .pth, editable.
+    Traces: left-over dist-info (of another version than the files beside it), dist-info without files,
+    conda record (conda installed another version), interrupted uninstall (~orch), left-over files."""
+
+
+class CodeArchs(Record, frozen=True):
+    """The GPU code in torch's own libraries."""
+
+    sass: tuple[str, ...] = ()
+    """In at least half of the containers: "sm_80", "sm_90a"."""
+    ptx: tuple[str, ...] = ()
+    partial: tuple[str, ...] = ()
+    """Only a few kernels: in fewer than half of the containers, of any kind."""
+    linalg: tuple[str, ...] = ()
+    """SASS in libtorch_cuda_linalg, however few of its containers have it."""
+    linalg_ptx: tuple[str, ...] = ()
+    gfx: tuple[str, ...] = ()
+    blas_gfx: tuple[str, ...] | None = None
+    """gfx targets that the bundled rocBLAS has kernels for; None: no rocBLAS was found."""
+    blaslt_gfx: tuple[str, ...] | None = None
+    """The same for hipBLASLt."""
+    device_packages: tuple[str, ...] = ()
+    """A multi-arch host wheel has no code itself: the device distributions found beside it."""
+
+
+FileProblem = Literal[
+    "", "missing", "changed", "unreadable", "noexec", "other-python", "other-processor", "not-installed"
+]
+
+
+EMPTY = "empty"
+"""`SuspectFile.detail` of a changed file in which nothing is left."""
+
+
+class SuspectFile(Record, frozen=True):
+    """A file that a failed import names, or that is certain to make it fail."""
+
+    path: str
+    """Empty for a package that is not installed."""
+    owner: str = ""
+    """The distribution whose RECORD lists it; empty: none does."""
+    version: str = ""
+    problem: FileProblem = ""
+    """`missing` and `changed`: against RECORD. `not-installed`: `owner` is required, and is not there."""
+    detail: str = ""
+    """What it was made for ("Python 3.11", "aarch64"); the specifier of what is not installed (">=4.10")."""
+    standard: bool = False
+    """Part of the interpreter's standard library."""
+
+
+class ProcessLimits(Record, frozen=True):
+    """What the examined process may use; None: no limit, or unknown."""
+
+    address_space: int | None = None
+    """RLIMIT_AS (`ulimit -v`), in bytes."""
+    processes: int | None = None
+    """RLIMIT_NPROC (`ulimit -u`), or the control group's pids.max: processes and threads."""
+    memory: int | None = None
+    """The control group's, in bytes."""
+    memory_kills: int | None = None
+    """How many processes the kernel killed in the control group because memory ran out."""
+
+
+NOT_STARTED = "the interpreter itself did not start"
+"""The start of `ImportTrial.error` if it is not torch that failed."""
+
+
+class ImportTrial(Record, frozen=True):
+    """What `import torch` did in a child of the examined interpreter."""
+
+    ok: bool
+    error: str = ""
+    """Last line of the error, or the child's last output."""
+    signal: str = ""
+    """SIGABRT, SIGILL ... if a signal ended the child."""
+    version: str = ""
+    cuda: str = ""
+    hip: str = ""
+    arch_list: tuple[str, ...] = ()
+    device_count: int | None = None
+    seconds: float = 0.0
+    hung: bool = False
+    """It gave no answer within its time limit."""
+    root: str = ""
+    """Last line of the first error, if others followed from it."""
+    files: tuple[str, ...] = ()
+    """Files that the error names, then those of its traceback, innermost first."""
+    loading: str = ""
+    """The library that was being loaded when the process was lost."""
+    suspects: tuple[SuspectFile, ...] = ()
+    """Files that the failure points at, what is wrong with one first."""
+    limits: ProcessLimits = ProcessLimits()
+    """Read if the import failed; `memory_kills` counts those during the import."""
+
+
+TorchOrigin = Literal[
+    "pypi",
+    "download.pytorch.org",
+    "nightly",
+    "conda-forge",
+    "conda",
+    "ngc",
+    "jetson",
+    "amd",
+    "distribution",
+    "source",
+    "unknown",
+]
+
+
+class Torch(Record, frozen=True):
+    """The torch that `import torch` would load, from its own files."""
+
+    version: str
+    """As torch/version.py says, with the local part: "2.9.1+rocm6.4"."""
+    build: str | None = None
+    """cu128, rocm6.4, cpu, xpu ...; None if the files do not tell."""
+    cuda: str | None = None
+    """CUDA it was built with, "12.8"."""
+    hip: str | None = None
+    """HIP/ROCm it was built with, "6.4.43482"; `rocm` is its release number."""
+    rocm: str | None = None
+    origin: TorchOrigin = "unknown"
+    path: str = ""
+    """Its folder; "" for a torch that is only named, by a description."""
+    copies: tuple[TorchCopy, ...] = ()
+    damaged: tuple[DamagedFile, ...] = ()
+    archs: Fact[CodeArchs] = unknown("not read")
+    needs_glibcxx: Fact[str] = unknown("not read")
+    """Highest GLIBCXX_x.y.z that its libraries ask for."""
+    needs_glibc: Fact[str] = unknown("not read")
+    """Highest GLIBC_x.y that its libraries ask for."""
+    needs_libraries: tuple[str, ...] = ()
+    """Names that torch's libraries ask for and that are in no folder the loader would search."""
+    unloadable: tuple[SuspectFile, ...] = ()
+    """Files of torch that this interpreter cannot load, and those that should have `needs_libraries`."""
+    has_cuda_libraries: bool | None = None
+    """Whether libtorch_cuda / libtorch_hip is in torch/lib (None: folder not readable)."""
+    own_hsa_runtime: bool | None = None
+    """Whether a libhsa-runtime64 is in torch/lib, as in ROCm wheels (None: folder not readable)."""
+    trial: Fact[ImportTrial] = unknown("not started at this level")
+    source: str = ""

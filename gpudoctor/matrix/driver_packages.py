@@ -1,0 +1,98 @@
+"""Questions about the drivers that distributions ship."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from gpudoctor.matrix.images import ImageQuestions
+from gpudoctor.matrix.nvidia import NvidiaQuestions
+from gpudoctor.matrix.rows import AmdgpuDkmsSystem, DriverPackage, FirmwarePackage
+from gpudoctor.matrix.versions import at_least, figures, matches
+
+if TYPE_CHECKING:
+    from gpudoctor.machine import Os
+
+Flavour = Literal["open", "proprietary"]
+
+
+class DriverPackageQuestions(NvidiaQuestions, ImageQuestions):
+    """Questions that the tables of driver packages answer."""
+
+    def driver_packages(self, os: Os) -> tuple[DriverPackage, ...]:
+        """The NVIDIA driver packages for a release: its own first, then those of the release it is based on. None
+        where a person installs the driver in another way."""
+        if self.driver_instruction(os, "open", "") or self.driver_instruction(os, "proprietary", ""):
+            return ()
+        names, table = self.releases(os), self.tables.driver_packages
+        return tuple(row for name in names for row in table if re.fullmatch(row.distribution, name))
+
+    def driver_package(self, os: Os, branch: str, flavour: Flavour) -> DriverPackage | None:
+        """The package of one branch and flavour for a release."""
+        rows = (row for row in self.driver_packages(os) if row.branch == branch.partition(".")[0])
+        return next((row for row in rows if row.flavour == flavour), None)
+
+    def driver_instruction(self, os: Os, flavour: Flavour, branch: str) -> str | None:
+        """What a person does for a driver where no package manager's command installs it."""
+        name = self.releases(os)[0]
+        rows = (row for row in self.tables.driver_instructions if row.flavour in (None, flavour))
+        found = next((row for row in rows if re.fullmatch(row.distribution, name)), None)
+        return found.text.replace("{branch}", branch) if found else None
+
+    def driver_to_package(
+        self,
+        os: Os,
+        sms: tuple[str, ...],
+        at_least: str | None,
+        flavours: Sequence[Flavour],
+        *,
+        present: str | None = None,
+    ) -> DriverPackage | None:
+        """The package to install for these GPUs: of the `present` driver's branch if it is there, else the
+        distribution's own before a repository that must be set up, the first of the `flavours`, a long-term branch.
+        """
+        minimum = max(self._needed(sms, at_least), key=figures, default=None)
+        last = min((last for last in map(self.last_branch, sms) if last), key=figures, default=None)
+        rows = [row for row in self.driver_packages(os) if row.flavour in flavours and _fits(row, minimum, last)]
+        long_term = {row.branch for row in self.tables.driver_branches if row.kind == "long-term"}
+        own = self.releases(os)[0]
+
+        def rank(row: DriverPackage) -> tuple[bool, bool, bool, int, bool, int]:
+            return (
+                present is None or row.branch != present.partition(".")[0],
+                bool(row.repository),
+                re.fullmatch(row.distribution, own) is None,
+                flavours.index(row.flavour),
+                row.branch not in long_term,
+                -figures(row.branch)[0],
+            )
+
+        return min(rows, key=rank, default=None)
+
+    def _needed(self, sms: tuple[str, ...], at_least: str | None) -> Iterator[str]:
+        yield from (driver for driver in (at_least, *(self.first_driver(sm) for sm in sms)) if driver)
+
+    def firmware_package(self, os: Os) -> FirmwarePackage | None:
+        """The firmware package for AMD GPUs that a release keeps at one date."""
+        names, table = self.releases(os), self.tables.firmware_packages
+        return next((row for name in names for row in table if re.fullmatch(row.distribution, name)), None)
+
+    def amdgpu_dkms_systems(self, os: Os) -> tuple[AmdgpuDkmsSystem, ...]:
+        """The kernels of a release that AMD supports amdgpu-dkms on."""
+        names, table = self.releases(os), self.tables.amdgpu_dkms_systems
+        return tuple(row for name in names for row in table if re.fullmatch(row.distribution, name))
+
+    def supports_amdgpu_dkms(self, os: Os, kernel: str) -> bool:
+        """Whether AMD supports amdgpu-dkms on a release; on its kernel too, if that is known."""
+        rows = self.amdgpu_dkms_systems(os)
+        return any(not kernel or matches(row.kernel, kernel) for row in rows)
+
+
+def _fits(row: DriverPackage, minimum: str | None, last: str | None) -> bool:
+    if last is not None and figures(row.branch) > figures(last):
+        return False
+    if minimum is None or figures(row.branch)[:1] > figures(minimum)[:1]:
+        return True
+    same = figures(row.branch)[:1] == figures(minimum)[:1]
+    return same and (row.version is None or at_least(row.version, minimum))

@@ -1,0 +1,263 @@
+"""One record per kind of row in `compat_matrix.yaml`.
+
+Every row has `source` and `checked`; a table's head may give them once for all its rows. Versions are texts. A field
+that is None or empty means "unknown" unless its comment says otherwise.
+"""
+
+# Annotations are no strings in these modules: the decoder would compile each of these three hundred at every start.
+
+from msgspec import Struct
+
+from gpudoctor.matrix.rows.amd import (
+    AmdgpuDkmsLimit,
+    AmdgpuDkmsSystem,
+    FirmwarePackage,
+    HipblasltUse,
+    RocmBlas,
+    RocmDriverWindow,
+    RocmRelease,
+    WslSupport,
+)
+from gpudoctor.matrix.rows.gpus import (
+    AmdGpu,
+    Architecture,
+    Capability,
+    GfxTarget,
+    GpuRates,
+    NvidiaChip,
+    NvidiaGpu,
+    NvidiaSoc,
+    OtherName,
+    Override,
+)
+from gpudoctor.matrix.rows.images import BaseImage, Distribution, DistributionKin
+from gpudoctor.matrix.rows.issues import (
+    ErrorPattern,
+    IssueCondition,
+    IssuePackage,
+    IssueVariable,
+    KnownIssue,
+    LogPattern,
+    PatchedKernel,
+    XidMeaning,
+)
+from gpudoctor.matrix.rows.nvidia import (
+    CudaFloor,
+    CudaToolkit,
+    CudnnFloor,
+    DriverBranch,
+    DriverInstruction,
+    DriverPackage,
+    NvidiaKernelLimit,
+    VgpuSeries,
+)
+from gpudoctor.matrix.rows.packages import (
+    BuildRecord,
+    ExtensionBuild,
+    Framework,
+    FrameworkBuild,
+    FrameworkVariable,
+    ImportedModules,
+    LateLibrary,
+    LibraryRole,
+    PackageConflict,
+    RequirementUse,
+    SharedFiles,
+    TorchDependent,
+)
+from gpudoctor.matrix.rows.row import Basis, Row, Standing
+from gpudoctor.matrix.rows.torch import (
+    Companion,
+    NgcImage,
+    OldTorchBuilds,
+    PublishedArchs,
+    StableCompanion,
+    TorchBuild,
+    TorchRelease,
+    WheelIndex,
+    WheelIndexOverride,
+    check_template,
+    index_url,
+)
+
+__all__ = [
+    "KEYS",
+    "AmdGpu",
+    "AmdgpuDkmsLimit",
+    "AmdgpuDkmsSystem",
+    "Architecture",
+    "BaseImage",
+    "Basis",
+    "BuildRecord",
+    "Capability",
+    "Companion",
+    "CudaFloor",
+    "CudaToolkit",
+    "CudnnFloor",
+    "Distribution",
+    "DistributionKin",
+    "DriverBranch",
+    "DriverInstruction",
+    "DriverPackage",
+    "ErrorPattern",
+    "ExtensionBuild",
+    "FirmwarePackage",
+    "Framework",
+    "FrameworkBuild",
+    "FrameworkVariable",
+    "GfxTarget",
+    "GpuRates",
+    "HipblasltUse",
+    "ImportedModules",
+    "IssueCondition",
+    "IssuePackage",
+    "IssueVariable",
+    "KnownIssue",
+    "LateLibrary",
+    "LibraryRole",
+    "LogPattern",
+    "NgcImage",
+    "NvidiaChip",
+    "NvidiaGpu",
+    "NvidiaKernelLimit",
+    "NvidiaSoc",
+    "OldTorchBuilds",
+    "OtherName",
+    "Override",
+    "PackageConflict",
+    "PatchedKernel",
+    "PublishedArchs",
+    "RequirementUse",
+    "RocmBlas",
+    "RocmDriverWindow",
+    "RocmRelease",
+    "Row",
+    "SharedFiles",
+    "StableCompanion",
+    "Standing",
+    "Tables",
+    "TorchBuild",
+    "TorchDependent",
+    "TorchRelease",
+    "VgpuSeries",
+    "WheelIndex",
+    "WheelIndexOverride",
+    "WslSupport",
+    "XidMeaning",
+    "check_template",
+    "index_url",
+]
+
+
+class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The whole matrix, table by table, in the order of the YAML file."""
+
+    version: str
+    capabilities: tuple[Capability, ...] = ()
+    architectures: tuple[Architecture, ...] = ()
+    nvidia_chips: tuple[NvidiaChip, ...] = ()
+    nvidia_gpus: tuple[NvidiaGpu, ...] = ()
+    nvidia_socs: tuple[NvidiaSoc, ...] = ()
+    cuda_floors: tuple[CudaFloor, ...] = ()
+    vgpu_series: tuple[VgpuSeries, ...] = ()
+    cudnn_floors: tuple[CudnnFloor, ...] = ()
+    cuda_toolkits: tuple[CudaToolkit, ...] = ()
+    driver_branches: tuple[DriverBranch, ...] = ()
+    driver_packages: tuple[DriverPackage, ...] = ()
+    driver_instructions: tuple[DriverInstruction, ...] = ()
+    nvidia_kernel_limits: tuple[NvidiaKernelLimit, ...] = ()
+    gfx_targets: tuple[GfxTarget, ...] = ()
+    amd_gpus: tuple[AmdGpu, ...] = ()
+    other_names: tuple[OtherName, ...] = ()
+    gpu_rates: tuple[GpuRates, ...] = ()
+    rocm_releases: tuple[RocmRelease, ...] = ()
+    rocm_driver_window: tuple[RocmDriverWindow, ...] = ()
+    amdgpu_dkms_limits: tuple[AmdgpuDkmsLimit, ...] = ()
+    amdgpu_dkms_systems: tuple[AmdgpuDkmsSystem, ...] = ()
+    firmware_packages: tuple[FirmwarePackage, ...] = ()
+    rocm_blas: tuple[RocmBlas, ...] = ()
+    hipblaslt_use: tuple[HipblasltUse, ...] = ()
+    wsl_rocm: tuple[WslSupport, ...] = ()
+    torch_builds: tuple[TorchBuild, ...] = ()
+    old_torch_builds: tuple[OldTorchBuilds, ...] = ()
+    ngc_images: tuple[NgcImage, ...] = ()
+    published_archs: tuple[PublishedArchs, ...] = ()
+    wheel_indexes: tuple[WheelIndex, ...] = ()
+    wheel_index: WheelIndexOverride | None = None
+    distributions: tuple[Distribution, ...] = ()
+    distribution_kin: tuple[DistributionKin, ...] = ()
+    base_images: tuple[BaseImage, ...] = ()
+    torch_releases: tuple[TorchRelease, ...] = ()
+    companions: tuple[Companion, ...] = ()
+    stable_companions: tuple[StableCompanion, ...] = ()
+    torch_dependents: tuple[TorchDependent, ...] = ()
+    library_roles: tuple[LibraryRole, ...] = ()
+    extension_builds: tuple[ExtensionBuild, ...] = ()
+    late_libraries: tuple[LateLibrary, ...] = ()
+    imported_modules: tuple[ImportedModules, ...] = ()
+    frameworks: tuple[Framework, ...] = ()
+    framework_builds: tuple[FrameworkBuild, ...] = ()
+    framework_variables: tuple[FrameworkVariable, ...] = ()
+    shared_files: tuple[SharedFiles, ...] = ()
+    package_conflicts: tuple[PackageConflict, ...] = ()
+    requirement_uses: tuple[RequirementUse, ...] = ()
+    log_patterns: tuple[LogPattern, ...] = ()
+    error_patterns: tuple[ErrorPattern, ...] = ()
+    xids: tuple[XidMeaning, ...] = ()
+    known_issues: tuple[KnownIssue, ...] = ()
+
+
+KEYS: dict[str, tuple[str, ...]] = {
+    "capabilities": ("capability",),
+    "architectures": ("architecture",),
+    "nvidia_chips": ("chip",),
+    "nvidia_gpus": ("pci",),
+    "nvidia_socs": ("name",),
+    "cuda_floors": ("major",),
+    "vgpu_series": ("series",),
+    "cudnn_floors": ("cudnn",),
+    "cuda_toolkits": ("cuda", "update"),
+    "driver_branches": ("branch",),
+    "driver_packages": ("distribution", "branch", "flavour"),
+    "driver_instructions": ("distribution", "flavour"),
+    "nvidia_kernel_limits": ("driver", "kernel"),
+    "gfx_targets": ("gfx",),
+    "amd_gpus": ("pci",),
+    "other_names": ("id",),
+    "gpu_rates": ("product",),
+    "rocm_releases": ("version",),
+    "rocm_driver_window": ("rocm",),
+    "amdgpu_dkms_limits": ("dkms", "rocm", "kernel"),
+    "amdgpu_dkms_systems": ("distribution", "kernel"),
+    "firmware_packages": ("distribution",),
+    "rocm_blas": ("rocm",),
+    "hipblaslt_use": ("rocm",),
+    "wsl_rocm": ("rocm",),
+    "torch_builds": ("version", "build", "origin", "platform"),
+    "old_torch_builds": ("torch", "builds"),
+    "ngc_images": ("release",),
+    "published_archs": ("origin", "cuda", "release"),
+    "wheel_indexes": ("id",),
+    "distributions": ("distribution",),
+    "distribution_kin": ("id",),
+    "base_images": ("image",),
+    "torch_releases": ("version",),
+    "companions": ("torch",),
+    "stable_companions": ("package",),
+    "torch_dependents": ("package", "version", "torch"),
+    "library_roles": ("library",),
+    "extension_builds": ("package",),
+    "late_libraries": ("opener", "version"),
+    "imported_modules": ("id",),
+    "frameworks": ("framework",),
+    "framework_builds": ("framework", "package", "version", "vendor"),
+    "framework_variables": ("framework", "variable", "pattern"),
+    "shared_files": ("id",),
+    "package_conflicts": ("package", "version", "other", "other_version"),
+    "requirement_uses": ("package", "requires", "version"),
+    "log_patterns": ("id",),
+    "error_patterns": ("id",),
+    "xids": ("xid",),
+    "known_issues": ("id",),
+}
+"""The tables of rows, and the fields that distinguish a row from the others of its table."""

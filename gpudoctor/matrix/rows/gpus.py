@@ -1,0 +1,139 @@
+"""The GPUs: NVIDIA's by PCI id, chip and compute capability, AMD's by PCI id and gfx target."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from gpudoctor.matrix.rows.row import Row, Standing
+
+
+class Capability(Row, frozen=True, kw_only=True):
+    """One compute capability."""
+
+    capability: str
+    architecture: str
+    tegra: bool = False
+    first_cuda: str
+    last_cuda: str | None = None
+    """Last toolkit that compiles for it; None: no toolkit has dropped it."""
+    last_branch: str | None = None
+    """Last driver branch that runs it; None: no branch has dropped it."""
+
+
+class Architecture(Row, frozen=True, kw_only=True):
+    """One NVIDIA architecture: which kernel modules it needs."""
+
+    architecture: str
+    open_modules: Literal["refused", "supported", "required"]
+    open_required_on: tuple[str, ...] = ()
+    """Products that require the open modules although the architecture works with both."""
+
+
+class NvidiaChip(Row, frozen=True, kw_only=True):
+    chip: str
+    capability: str
+    architecture: str
+    first_driver: str | None = None
+
+
+class NvidiaGpu(Row, frozen=True, kw_only=True):
+    """A PCI id of NVIDIA: `pci` is the device part, four lower-case hex digits."""
+
+    pci: str
+    chip: str
+    name: str
+    capability: str | None = None
+    """Set if it differs from the chip's (GK110 etc.)."""
+    aliases: tuple[str, ...] = ()
+    ambiguous: tuple[str, ...] = ()
+    """Those of its names and aliases that stand for more than one capability."""
+    datacenter: bool = False
+    """Eligible for CUDA forward compatibility (data-centre product)."""
+
+
+class NvidiaSoc(Row, frozen=True, kw_only=True):
+    """A GPU that is no PCI device: Jetson, DGX Spark."""
+
+    name: str
+    capability: str
+    chip: str | None = None
+    aliases: tuple[str, ...] = ()
+    device_tree: tuple[str, ...] = ()
+    """Parts of /proc/device-tree/compatible that name it ("nvidia,tegra234")."""
+    l4t: tuple[str, ...] = ()
+    """Major releases of Jetson Linux (L4T) that support it."""
+    sbsa_from: str | None = None
+    """First release of Jetson Linux with the CUDA of Arm servers (SBSA), on which wheels for aarch64 start."""
+    jetson: bool = True
+
+
+class Override(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """The values of HSA_OVERRIDE_GFX_VERSION that suit a target."""
+
+    value: str | None = None
+    safety: Literal["safe-class", "risky", "unsafe", "none"]
+    note: str = ""
+
+
+class GfxTarget(Row, frozen=True, kw_only=True):
+    """One gfx target."""
+
+    gfx: str
+    family: str
+    """RDNA2, CDNA3 ..."""
+    chips: str
+    kind: Literal["dgpu", "apu", "dcgpu"]
+    override: Override
+    generic: tuple[str, ...] = ()
+    """Generic targets whose code it runs: gfx10-3-generic ..."""
+    official_from: str | None = None
+    """First ROCm whose documents name a product with it; None: never named."""
+    official_to: str | None = None
+    official_products: tuple[str, ...] = ()
+    """The products, by the ends of their names, if not all."""
+    atomics: Literal["always", "never", "unless-firmware"] | None = None
+    atomics_firmware: int | None = None
+    """MEC firmware that no longer needs PCIe atomics."""
+    first_kernel: str | None = None
+    """First upstream kernel whose KFD knows it."""
+    device_extra: bool = False
+    """AMD's multi-arch index has device wheels for it (torch[device-gfxNNNN])."""
+    device_level: Standing = "none"
+    """How far AMD supports them: release-ready = supported, sanity-tested = tested, build-passing = built."""
+
+
+class AmdGpu(Row, frozen=True, kw_only=True):
+    """A PCI id of AMD: `pci` is the device part, four lower-case hex digits."""
+
+    pci: str
+    chip: str
+    gfx: str
+    name: str
+    revisions: dict[str, str] = {}
+    aliases: tuple[str, ...] = ()
+    ambiguous: tuple[str, ...] = ()
+
+
+class GpuRates(Row, frozen=True, kw_only=True):
+    """The best rates of a product, by its vendor's documents."""
+
+    product: str
+    gpus: tuple[str, ...]
+    """PCI ids, with the revision after a colon if the id alone stands for several products: "1002:744c:c8"."""
+    memory_gib: float
+    """Of the whole GPU: a device with less is a part of one."""
+    gb_per_s: float
+    """Of its own memory, reading and writing together."""
+    tflops: dict[str, float]
+    """By torch's name of the type, "float8" for any of 8 bits: products summed in float32, without sparsity."""
+
+
+class OtherName(Row, frozen=True, kw_only=True):
+    """Names that stand for no GPU that is checked, or for many: what to say of them."""
+
+    id: str
+    name: str
+    """Regular expression, searched for in a lower-case name that no GPU has."""
+    says: str
+    example: str
+    """A real name that the pattern matches (checked at load)."""

@@ -1,0 +1,62 @@
+"""Linux distributions and public container images."""
+
+from typing import Literal
+
+from gpudoctor.matrix.rows.row import Row
+
+
+class Distribution(Row, frozen=True, kw_only=True):
+    """A release of a Linux distribution, as image names write it, and what it brings."""
+
+    distribution: str
+    """Regular expression for the part of an image's name, such as "ubuntu24.04" or "ubuntu:noble", and for the id and
+    version of os-release with a hyphen."""
+    example: str
+    """A real spelling that the pattern matches (checked at load)."""
+    base: str = ""
+    """The release whose packages it uses, by id and version: "ubuntu-24.04" of Linux Mint 22; that of the row itself
+    for Ubuntu and Debian."""
+    python: str | None = None
+    libc: str | None = None
+    """Its C library: "glibc 2.31" or "musl"."""
+
+
+class DistributionKin(Row, frozen=True, kw_only=True):
+    """A Linux distribution by the ID of its os-release, with its ID_LIKE."""
+
+    id: str
+    like: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    """How people call it, too, in lower case."""
+    base: str = ""
+    """The release whose packages it uses; {version} stands for its own version ("fedora-{version}", "arch")."""
+    image: str = ""
+    """What replaces its root as a whole (rpm-ostree ...): packages are not installed one by one."""
+
+
+class BaseImage(Row, frozen=True, kw_only=True):
+    """What a public container image holds. A field that is None may be a group of the pattern: the tag tells.
+    A group `distribution` names a row of that table, which gives the image's Python."""
+
+    image: str
+    """Regular expression for the whole name with its tag, without the registry docker.io and library/."""
+    example: str
+    """A real name that the pattern matches (checked at load)."""
+    vendor: Literal["nvidia", "amd"] | None = None
+    """The vendor whose GPUs it is made for."""
+    cuda: str | None = None
+    rocm: str | None = None
+    python: str | None = None
+    """The Python behind `python3` or `pip`, if the image or its distribution brings one."""
+    torch: str | None = None
+    """Version without local part, if it holds a torch and the tag tells."""
+    release: str | None = None
+    """The publisher's own number of the image (NGC)."""
+    origin: Literal["pypi", "download.pytorch.org", "ngc", "amd", "unknown"] = "unknown"
+    """The origin of its torch."""
+    has_torch: bool = False
+    compiler: bool = False
+    """It has nvcc."""
+    libraries: bool = False
+    """It has CUDA's libraries (cuBLAS, cuSPARSE ...) below /usr/local/cuda."""
+    musl: bool = False

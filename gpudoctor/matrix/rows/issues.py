@@ -1,0 +1,127 @@
+"""Known issues, and the texts that tell of a fault: lines of the kernel log, error messages."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from gpudoctor.matrix.rows.row import Row
+
+
+class IssueVariable(Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    value: str | None = None
+    """None: set to anything."""
+
+
+class IssuePackage(Struct, frozen=True, forbid_unknown_fields=True):
+    package: str
+    specifier: str | None = None
+
+
+class PatchedKernel(Struct, frozen=True, forbid_unknown_fields=True):
+    """Kernels of a distribution that have a fix before the upstream release does."""
+
+    flavour: str
+    """The end of their release: "oem" of 6.14.0-1018-oem."""
+    kernel: str
+    """PEP 440 specifier of those that have it."""
+
+
+class IssueCondition(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """All given fields must match; versions are PEP 440 specifiers."""
+
+    vendor: Literal["nvidia", "amd"] | None = None
+    gfx: tuple[str, ...] = ()
+    sm: tuple[str, ...] = ()
+    torch: str | None = None
+    cuda: str | None = None
+    rocm: str | None = None
+    kernel: str | None = None
+    patched_kernels: tuple[PatchedKernel, ...] = ()
+    """Kernels whose number `kernel` names, but which their distribution has patched."""
+    driver: str | None = None
+    """NVIDIA driver, or amdgpu-dkms version for AMD rows."""
+    container: bool | None = None
+    platform: str | None = None
+    packages: tuple[IssuePackage, ...] = ()
+    env: tuple[IssueVariable, ...] = ()
+    min_gpus: int | None = None
+    firmware: str | None = None
+    """Version of the linux-firmware package (its date); counts if `loaded_firmware` cannot be compared."""
+    loaded_firmware: dict[str, tuple[int, ...]] = {}
+    """Versions of the firmware that the GPU runs: {mes: [0x83]}."""
+
+
+class KnownIssue(Row, frozen=True, kw_only=True):
+    """`trigger` facts: the condition is enough. workload: only some operations are affected, so it is a note until
+    the symptom is seen. symptom: counts only with its log line or error text."""
+
+    id: str
+    slug: str = "known-issue"
+    severity: Literal["error", "warning", "note"]
+    trigger: Literal["facts", "workload", "symptom"]
+    when: IssueCondition
+    symptom: str
+    workaround: str
+    variables: dict[str, str] = {}
+    """Variables of the workaround, if it is one."""
+    firmware: str = ""
+    """The first release of linux-firmware without it."""
+    log: str | None = None
+    """id of a kernel-log pattern that is its symptom."""
+    xid: int | None = None
+    """Number of the Xid that is its symptom."""
+    status: str = ""
+    confidence: Literal["high", "medium", "low"] = "medium"
+
+
+class LogPattern(Row, frozen=True, kw_only=True):
+    """A meaningful line of the kernel log. `pattern` is a Python regular expression with the optional groups bdf, xid
+    and detail."""
+
+    id: str
+    vendor: Literal["nvidia", "amd", "any"]
+    pattern: str
+    meaning: str
+    slug: str | None = None
+    needle: str = ""
+    """Text that every match holds; computed when the YAML is read, nobody writes it."""
+    example: str
+    """A real line that the pattern matches (checked at load)."""
+    counterexamples: tuple[str, ...] = ()
+
+
+class XidMeaning(Row, frozen=True, kw_only=True):
+    xid: int
+    meaning: str
+    kind: Literal["hardware", "application", "driver", "information"]
+    slug: str | None = None
+
+
+class ErrorPattern(Row, frozen=True, kw_only=True):
+    """An error text that tells its cause, as torch, the runtimes, their libraries or the loader print it. The first
+    matching row wins, so exact texts come before general ones. `pattern` is searched for line by line."""
+
+    id: str
+    vendor: Literal["nvidia", "amd", "any"]
+    """The vendor whose GPUs print it; torch for ROCm says "CUDA error" in places."""
+    pattern: str
+    meaning: str
+    slug: str
+    also: tuple[str, ...] = ()
+    """Slugs of other causes that print this text: the facts decide which of them is the cause."""
+    stops: bool = False
+    """With this cause nothing on the GPU computes."""
+    about: Literal["gpu", "environment"] = "gpu"
+    of_program: bool = False
+    """In a message that a person saw it is about that program, which may ask for too much of a sound machine."""
+    severity: Literal["error", "warning", "note"] = "error"
+    """Severity of a kernel that fails for this cause; a note names a text that explains no failure."""
+    workaround: str
+    variables: dict[str, str] = {}
+    """Variables of the workaround, if it is one."""
+    needle: str = ""
+    """Text that every match holds; computed when the YAML is read, nobody writes it."""
+    example: str
+    """A real text that the pattern matches (checked at load)."""
+    counterexamples: tuple[str, ...] = ()

@@ -1,0 +1,186 @@
+"""Packages of an environment: what they need of torch, of one another and of libraries."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from gpudoctor.matrix.rows.row import Row
+
+
+class TorchDependent(Row, frozen=True, kw_only=True):
+    """A package that is compiled against torch (xformers, flash-attn, vllm ...) and the torch it was built for."""
+
+    package: str
+    version: str
+    """PEP 440 specifier of the package."""
+    torch: str
+    """PEP 440 specifier of torch."""
+    cuda: str | None = None
+    """Major release of the CUDA runtime that the package index's wheel needs; None: not read."""
+    slug: str
+
+
+class BuildRecord(Struct, frozen=True, forbid_unknown_fields=True):
+    """A file that says what a framework was built for; its patterns are regular expressions with one group."""
+
+    file: str
+    """Below site-packages."""
+    package: str | None = None
+    """The distribution that it belongs to."""
+    cuda: str | None = None
+    for_gpu: str | None = None
+    """ "True" for a GPU build."""
+
+
+class Framework(Row, frozen=True, kw_only=True):
+    """A framework beside torch: the distributions that bring it, and what its users call it."""
+
+    framework: str
+    title: str
+    packages: tuple[str, ...]
+    """Normalised names, those of GPU builds first; the first one that is installed gives the version."""
+    record: BuildRecord | None = None
+    gpu: Literal["always", "usually", "sometimes"]
+    """What it is installed for: GPU work alone; GPU work as a rule; or often CPU work beside other things."""
+    compares_versions: bool = False
+    """It refuses libraries older than those that its extras name; others only refuse an older cuDNN."""
+
+
+class FrameworkBuild(Row, frozen=True, kw_only=True):
+    """A GPU build of a framework: how it is recognised, what it needs, and what installs it."""
+
+    framework: str
+    package: str
+    """The distribution that makes it this build."""
+    version: str | None = None
+    """PEP 440 specifier of that distribution."""
+    file: str = ""
+    """A library of the build below site-packages; without it, this is the CPU build."""
+    vendor: Literal["nvidia", "amd"]
+    cuda: str | None = None
+    """CUDA release or major that it was built with."""
+    rocm: str | None = None
+    install: str = ""
+    """The distribution to install for it; empty: no index has a wheel."""
+    extra: str = ""
+    """With this extra it brings its CUDA or ROCm libraries."""
+    newest: str | None = None
+    """Newest release of `install`."""
+    pythons: tuple[str, ...] = ()
+    """Pythons for which that release has wheels; empty: unknown."""
+    default: bool = False
+    """Its package serves machines without a GPU, too: what is installed beside it tells whether a GPU is meant."""
+    platforms: tuple[str, ...] = ("linux-x86_64", "linux-aarch64")
+    archs: tuple[str, ...] = ()
+    """What its own libraries have code for: "sm_90" or "gfx1100"; empty: unknown, or compiled when needed."""
+    ptx: tuple[str, ...] = ()
+    least: str | None = None
+    """Oldest NVIDIA architecture that it supports."""
+    opens: tuple[str, ...] = ()
+    """Libraries that it opens itself for GPU work; no library of it names them as needed."""
+
+
+class SharedFiles(Row, frozen=True, kw_only=True):
+    """Packages that own the same files: of two of them, the one that was installed last has overwritten the other."""
+
+    id: str
+    packages: str
+    """Regular expression for whole normalised names. With a group `one`, only those share files that it finds
+    equal."""
+    slug: str
+    framework: str | None = None
+    what: str
+    """What they share: "the folder onnxruntime"."""
+    severity: Literal["error", "warning"] = "error"
+
+
+class FrameworkVariable(Row, frozen=True, kw_only=True):
+    """A value of an environment variable that keeps a framework from the GPU, or makes it fail."""
+
+    framework: str
+    variable: str
+    pattern: str
+    """Regular expression for the whole value."""
+    severity: Literal["error", "warning", "note"]
+    unless: Literal["nvidia", "amd"] | None = None
+    """A build for this vendor's GPUs makes the value right."""
+    meaning: str
+    """A sentence without its full stop: "JAX then uses no GPU"."""
+
+
+class LibraryRole(Row, frozen=True, kw_only=True):
+    """What it means that a library has no code for a GPU. A library without a row works if some container runs, and
+    does not work if none does."""
+
+    library: str
+    """Regular expression for the end of its path, from a slash on."""
+    role: Literal["half", "split", "part", "chosen", "alternative"]
+    """half: built for what half of its containers have; split: kernels split by GPU on purpose; part: few operations
+    need it; chosen: written for chosen GPUs; alternative: one of several, of which the right one is loaded."""
+
+
+class ExtensionBuild(Row, frozen=True, kw_only=True):
+    """How a package with GPU code of its own is compiled for a GPU."""
+
+    package: str
+    least: str | None = None
+    """Oldest NVIDIA architecture that its source can be compiled for."""
+    build: str | None = None
+    """Variables for compiling it here for a GPU; {digits} is "120", {dotted} "12.0"."""
+    build_amd: str | None = None
+    """The same for AMD; {gfx} is "gfx1100"."""
+
+
+class LateLibrary(Row, frozen=True, kw_only=True):
+    """Libraries that another one opens only when it needs them (dlopen), by the first part of their names."""
+
+    opener: str
+    """"libcudnn" of libcudnn.so.9."""
+    version: str | None = None
+    """Specifier of the opener's version; None: every one."""
+    opens: tuple[str, ...]
+    dispatches: bool = False
+    """The opener's own functions only call those of the same names in these libraries."""
+
+
+class ImportedModules(Row, frozen=True, kw_only=True):
+    """Top-level modules that torch loads: a file of such a name in an earlier folder takes their place."""
+
+    id: str
+    modules: tuple[str, ...]
+    standard: bool = False
+    """They belong to Python's standard library."""
+    at_import: bool = False
+    """`import torch` fails without them; the others are loaded later, or may be absent."""
+    package: str = ""
+    """The distribution that brings them; empty: one of their own name."""
+    torch: str = ""
+    """Releases of torch, as a specifier; empty: all."""
+
+
+class PackageConflict(Row, frozen=True, kw_only=True):
+    """Two installed packages that conflict, by specifier (numpy 2 with old torch ...)."""
+
+    package: str
+    version: str
+    other: str
+    other_version: str
+    slug: str
+
+
+class RequirementUse(Row, frozen=True, kw_only=True):
+    """What breaks where a package lacks something that it requires. A requirement without a row breaks a part."""
+
+    package: str
+    requires: str
+    """A regular expression for the whole normalised name of what is required."""
+    breaks: Literal["import", "gpu", "part", "nothing"]
+    """The package's import; GPU work, once a library is loaded; only the `part` that is named; or nothing."""
+    version: str | None = None
+    """PEP 440 specifier of the package; None: every version."""
+    part: str = ""
+    """What fails, as a person knows it: "torch.compile"."""
+    spare: str | None = None
+    """A regular expression for the names of its files that nothing misses."""
+    optional: bool = False
+    """The package does not require it, but uses it where it is installed."""

@@ -1,0 +1,65 @@
+"""What a remedy makes of a machine: the record as it will read once the remedy is done. Pure.
+
+An effect states what is known beforehand. What only the real thing can tell (the result of an import, of a kernel, of
+a driver's interface) is unknown afterwards, or stays as it was seen.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from gpudoctor.finding import (
+    AddContainerFlags,
+    AnyRemedy,
+    Manual,
+    Reboot,
+    ReinstallPackage,
+    RemovePackage,
+    ReplacePackage,
+    ReplaceTorch,
+    SetVariable,
+    UnsetVariable,
+)
+from gpudoctor.machine import Machine
+from gpudoctor.situation import Situation
+
+Horizon = Literal["", "reboot", "person", "container", "system"]
+"""What foresight ends at: only a check after it tells how the machine is then."""
+
+SOURCE = "as the plan leaves it"
+"""Source of a predicted fact."""
+
+
+class Effect(Struct, frozen=True):
+    """The machine after a remedy. With a horizon it is the best guess, and a `blind` one changed nothing that the
+    record holds: whether it helped is not known beforehand."""
+
+    machine: Machine
+    horizon: Horizon = ""
+    blind: bool = False
+
+
+def effect(remedy: AnyRemedy, situation: Situation) -> Effect:
+    """What a remedy makes of the machine."""
+    if isinstance(remedy, Manual):
+        return Effect(situation.machine, "reboot" if remedy.risk == "reboot" else "person", blind=True)
+    if isinstance(remedy, (SetVariable, UnsetVariable)):
+        from gpudoctor.planner.effects import variables
+
+        return Effect(variables.changed(situation, remedy))
+    if isinstance(remedy, (ReplaceTorch, ReplacePackage, ReinstallPackage, RemovePackage)):
+        from gpudoctor.planner.effects import packages
+
+        after = packages.changed(situation, remedy)
+        return Effect(after or situation.machine, blind=after is None)
+    from gpudoctor.planner.effects import system
+
+    after = system.changed(situation, remedy)
+    horizon: Horizon = "system"
+    if isinstance(remedy, Reboot):
+        horizon = "reboot"
+    elif isinstance(remedy, AddContainerFlags):
+        horizon = "container"
+    return Effect(after or situation.machine, horizon, blind=after is None)

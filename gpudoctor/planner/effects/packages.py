@@ -1,0 +1,206 @@
+"""What installing and removing packages makes of the examined environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import cast
+
+from msgspec.structs import replace
+
+from gpudoctor.dependencies import TRITONS, normalised
+from gpudoctor.finding import ReinstallPackage, RemovePackage, ReplacePackage, ReplaceTorch
+from gpudoctor.frameworks.torch.named import named_torch
+from gpudoctor.machine import (
+    Distribution,
+    Machine,
+    PythonEnvironment,
+    Torch,
+    TorchOrigin,
+    absent,
+    known,
+)
+from gpudoctor.matrix.torch_builds import cuda_of
+from gpudoctor.planner.effects.trial import imported_anew
+from gpudoctor.situation import Situation
+
+_ONE_FOLDER = re.compile(r"(nvidia-(?:cudnn|nccl|cusparselt|nvshmem)|onnxruntime|opencv)\b.*")
+"""Packages that lie in one folder under several names."""
+
+_SOURCE = "as the plan leaves it"
+_DEVICE_WHEEL = "amd-torch-"
+
+
+def changed(
+    situation: Situation, remedy: ReplaceTorch | ReplacePackage | ReinstallPackage | RemovePackage
+) -> Machine | None:
+    """The machine with the packages of its environment changed; None where that cannot be told beforehand."""
+    environment = situation.environment
+    if environment is None:
+        return None
+    if isinstance(remedy, ReplaceTorch):
+        after = _with_build(situation, environment, remedy)
+    elif isinstance(remedy, ReplacePackage):
+        version = installed_by(remedy.specifier)
+        after = _with_package(environment, remedy.name, version + (f"+{remedy.local}" if remedy.local else ""))
+    elif isinstance(remedy, ReinstallPackage):
+        after = _whole_again(environment, remedy)
+    else:
+        after = _without(environment, remedy.name)
+    if after is None:
+        return None
+    after = imported_anew(after)
+    machine = situation.machine
+    if isinstance(remedy, ReplaceTorch) or normalised(remedy.name) == "torch":
+        machine = replace(machine, smoke=None, errors=())  # of another torch
+    return replace(machine, environment=replace(machine.environment, value=after))
+
+
+def installed_by(specifier: str) -> str:
+    """A version that an installer may choose for a specifier; "" where it says none."""
+    clauses = [re.fullmatch(r"\s*(~=|==|>=|<=|<|>|!=)\s*([^\s,]+)\s*", clause) for clause in specifier.split(",")]
+    bounds = {found[1]: found[2] for found in clauses if found}
+    for operator in ("==", "~=", "<=", ">="):
+        if operator in bounds:
+            return bounds[operator].removesuffix(".*")
+    if "<" in bounds:
+        return _just_below(bounds["<"])
+    return f"{bounds['>']}.1" if ">" in bounds else ""
+
+
+def _just_below(version: str) -> str:
+    release = [int(number) for number in re.findall(r"\d+", version)]
+    while release and release[-1] == 0:
+        release.pop()
+    return ".".join(map(str, [*release[:-1], release[-1] - 1, 99])) if release else version
+
+
+# --- torch -------------------------------------------------------------------------------------------
+
+
+def _with_build(
+    situation: Situation, environment: PythonEnvironment, remedy: ReplaceTorch
+) -> PythonEnvironment | None:
+    if remedy.version.startswith(">"):
+        return None  # conda-forge's own choice
+    rocm = remedy.build.removeprefix("rocm") if remedy.build.startswith("rocm") else None
+    version = f"{remedy.version}+{remedy.build}"
+    origin = cast(TorchOrigin, remedy.origin)
+    cuda = cuda_of(remedy.build)
+    torch = named_torch(version, origin, _SOURCE, build=remedy.build, cuda=cuda, rocm=rocm)
+    before = environment.distribution("torch")
+    own = version if remedy.index_url else remedy.version
+    had = environment.torch.value
+    kept = had is not None and had.cuda == cuda
+    installed = [Distribution(name="torch", version=own, requires=_pins(before) if kept else ())]
+    local = f"+{remedy.build}" if remedy.index_url else ""
+    installed += [
+        Distribution(name=name, version=version.removesuffix(".*") + local) for name, version in remedy.companions
+    ]
+    devices = (extra.removeprefix("device-") for extra in remedy.extra.split(",") if extra)
+    installed += [Distribution(name=f"{_DEVICE_WHEEL}device-{gfx}", version=remedy.version) for gfx in devices]
+    row = situation.matrix.companion(remedy.version)
+    if row and row.triton and remedy.build != "cpu":
+        name = (row.triton_rocm_package if rocm and not remedy.extra else None) or "triton"
+        installed.append(Distribution(name=name, version=row.triton.removeprefix("==")))
+
+    def goes(one: Distribution) -> bool:
+        return one.name in TRITONS or one.name.startswith(_DEVICE_WHEEL)
+
+    after = _installed(environment, installed, without=goes)
+    after = replace(after, torch_remains=(), missing_symbols=() if not kept else after.missing_symbols)
+    return after.with_torch(known(torch, _SOURCE))
+
+
+def _pins(torch: Distribution | None) -> tuple[str, ...]:
+    """What another build of the same CUDA pins, as far as the installed one tells."""
+    return tuple(line for line in torch.requires if line.startswith("nvidia")) if torch else ()
+
+
+# --- any package --------------------------------------------------------------------------------------
+
+
+def _with_package(environment: PythonEnvironment, name: str, version: str) -> PythonEnvironment | None:
+    name = normalised(name)
+    if name == "torch":
+        return None
+    before = environment.distribution(name)
+    new = Distribution(name=name, version=version or (before.version if before else ""), installer="pip")
+    return _healed(_installed(environment, [new]), name)
+
+
+def _whole_again(environment: PythonEnvironment, remedy: ReinstallPackage) -> PythonEnvironment:
+    name = normalised(remedy.name)
+    before = environment.distribution(name)
+    again = replace(before, damaged=(), emptied=False, lacks=()) if before else None
+    after = _installed(environment, [again or Distribution(name=name, version=remedy.version, installer="pip")])
+    if name != "torch":
+        return _healed(after, name)
+    return replace(after.with_torch(known(_whole(after, remedy), _SOURCE)), torch_remains=())
+
+
+def _whole(environment: PythonEnvironment, remedy: ReinstallPackage) -> Torch:
+    torch = environment.torch.value
+    if torch is None or torch.version != remedy.version:
+        build = remedy.version.partition("+")[2] or None
+        origin: TorchOrigin = "unknown" if build else "pypi"
+        rocm = build.removeprefix("rocm") if build and build.startswith("rocm") else None
+        return named_torch(remedy.version, origin, _SOURCE, build=build, cuda=cuda_of(build or ""), rocm=rocm)
+    copies = tuple(copy for copy in torch.copies if copy.version == torch.version)[:1] or torch.copies[:1]
+    return replace(torch, damaged=(), unloadable=(), needs_libraries=(), copies=copies)
+
+
+def _without(environment: PythonEnvironment, name: str) -> PythonEnvironment:
+    name = normalised(name)
+    family = _family(name)
+    listed = tuple(
+        replace(one, emptied=True) if family and _family(one.name) == family else one
+        for one in environment.distributions.value or ()
+        if one.name != name
+    )
+    after = replace(environment, distributions=replace(environment.distributions, value=listed))
+    if name == "torch":
+        return after.with_torch(absent(_SOURCE))
+    return _healed(after, name)
+
+
+def _family(name: str) -> str:
+    """What packages of one folder have in common; whichever of them goes takes files of the others along."""
+    if name in TRITONS:
+        return "triton"
+    found = _ONE_FOLDER.fullmatch(name)
+    return found[1] if found else ""
+
+
+def _healed(environment: PythonEnvironment, name: str) -> PythonEnvironment:
+    """What was read of a package's old files says nothing of the new ones."""
+    module = name.replace("-", "_")
+    of_nvidia = name.startswith("nvidia-")
+    symbols = tuple(
+        one for one in environment.missing_symbols if not of_nvidia and f"/{module}/" not in one.needed_by
+    )
+    torch = environment.torch.value
+    if of_nvidia and torch is not None:  # the libraries that torch asks for are in these packages
+        environment = environment.with_torch(replace(environment.torch, value=replace(torch, needs_libraries=())))
+    owner = environment.triton_owner
+    if name in TRITONS:
+        owner = name if environment.distribution(name) else ""
+    return replace(
+        environment,
+        extensions=tuple(one for one in environment.extensions if normalised(one.package) != name),
+        missing_symbols=symbols,
+        triton_owner=owner,
+    )
+
+
+def _installed(
+    environment: PythonEnvironment,
+    new: Iterable[Distribution],
+    without: Callable[[Distribution], bool] = lambda one: False,
+) -> PythonEnvironment:
+    """The environment with these distributions in the place of those of their names."""
+    by_name = {one.name: one for one in environment.distributions.value or () if not without(one)}
+    by_name.update((one.name, one) for one in new)
+    listed = tuple(sorted(by_name.values(), key=lambda one: one.name))
+    missing = tuple(name for name in environment.not_installed if name not in by_name)
+    return replace(environment, distributions=known(listed, _SOURCE), not_installed=missing)

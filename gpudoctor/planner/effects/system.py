@@ -1,0 +1,215 @@
+"""What drivers, modules, services and containers make of a machine, as far as its record tells beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from gpudoctor.finding import (
+    AddContainerFlags,
+    AnyRemedy,
+    InstallDriver,
+    InstallRocmDriver,
+    InstallSystemPackage,
+    JoinGroup,
+    LoadModule,
+    ModuleFlavour,
+    Reboot,
+    RebuildModule,
+    StartService,
+    UnblockModule,
+)
+from gpudoctor.machine import (
+    AmdStack,
+    BlockedModule,
+    DeviceNode,
+    Fact,
+    Gpu,
+    KernelLog,
+    LoadPath,
+    Machine,
+    NvidiaStack,
+    Vendor,
+    known,
+    unknown,
+)
+from gpudoctor.matrix.versions import figures
+from gpudoctor.situation import Situation
+from gpudoctor.situation.healthy_driver import amd_stack, driver_libraries, nvidia_stack
+from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel
+from gpudoctor.situation.nvidia_driver import kernel_driver
+
+_SOURCE = "as the plan leaves it"
+_ASKED_BEFORE = "asked before the fix"
+
+
+def changed(situation: Situation, remedy: AnyRemedy) -> Machine | None:
+    """The machine after a remedy of the system; None where its record does not hold what that changes."""
+    machine = situation.machine
+    if isinstance(remedy, InstallDriver):
+        row = situation.matrix.branch(remedy.branch)
+        version = max(filter(None, (remedy.minimum, row.latest if row else None)), key=figures, default=remedy.branch)
+        return _driven(_unblocked(machine, "nvidia"), version, remedy.flavour, situation)
+    if isinstance(remedy, InstallRocmDriver):
+        return _amd_driven(machine)
+    if isinstance(remedy, (RebuildModule, LoadModule, UnblockModule)):
+        return _loaded(_unblocked(machine, remedy.module), remedy.module, situation)
+    if isinstance(remedy, Reboot):
+        return _rebooted(situation)
+    if isinstance(remedy, StartService):
+        return _served(machine, remedy)
+    if isinstance(remedy, InstallSystemPackage):
+        return _with_package(machine, remedy)
+    if isinstance(remedy, JoinGroup):
+        return _in_group(machine, remedy.group)
+    if isinstance(remedy, AddContainerFlags):
+        return _granted(machine, remedy)
+    return None
+
+
+# --- kernel drivers ----------------------------------------------------------------------------------
+
+
+def _driven(machine: Machine, version: str, flavour: ModuleFlavour, situation: Situation) -> Machine:
+    """The machine with that NVIDIA driver loaded."""
+    gpus = _bound(machine, "nvidia", "nvidia")
+    machine = replace(machine, gpus=gpus, kernel_log=known(KernelLog(), _SOURCE), load_path=LoadPath())
+    stack = nvidia_stack(machine, version, flavour, situation.matrix, _SOURCE)
+    before = machine.nvidia
+    stack = replace(
+        stack,
+        fabric=before.fabric,
+        toolkit=before.toolkit,
+        ptxas=before.ptxas,
+        blocked=before.blocked,
+        cdi=unknown(""),
+    )
+    return replace(machine, nvidia=stack, load_path=driver_libraries(machine, version, _SOURCE))
+
+
+def _amd_driven(machine: Machine) -> Machine:
+    gpus = _bound(machine, "amd", "amdgpu")
+    ours = tuple(gpu for gpu in gpus if gpu.vendor == "amd" and not gpu.reserved)
+    before = machine.amd
+    stack = replace(amd_stack(ours, "installed", _SOURCE), rocm=before.rocm, firmware_package=before.firmware_package)
+    return replace(machine, gpus=gpus, amd=stack, kernel_log=known(KernelLog(), _SOURCE))
+
+
+def _bound(machine: Machine, vendor: Vendor, driver: str) -> tuple[Gpu, ...]:
+    """The GPUs, those of a vendor with its driver, and with nodes and a place where they had none."""
+    count = 0
+    gpus = []
+    for gpu in machine.gpus:
+        if gpu.vendor == vendor and not gpu.reserved:
+            node = f"/dev/nvidia{count}" if vendor == "nvidia" else f"/dev/dri/renderD{128 + count}"
+            place = gpu.kfd_node if gpu.kfd_node is not None or vendor == "nvidia" else count + 1
+            nodes = gpu.nodes or (node,)
+            gpus.append(replace(gpu, driver=known(driver, _SOURCE), nodes=nodes, nvml=None, kfd_node=place))
+            count += 1
+        else:
+            gpus.append(gpu)
+    return tuple(gpus)
+
+
+def _unblocked(machine: Machine, module: str) -> Machine:
+    """The machine without the rules that keep a module from loading."""
+
+    def left(stack: NvidiaStack | AmdStack) -> Fact[tuple[BlockedModule, ...]]:
+        rules = tuple(rule for rule in stack.blocked.value or () if rule.module != module)
+        return replace(stack.blocked, value=rules) if stack.blocked.known else stack.blocked
+
+    nvidia = replace(machine.nvidia, blocked=left(machine.nvidia))
+    return replace(machine, nvidia=nvidia, amd=replace(machine.amd, blocked=left(machine.amd)))
+
+
+def _loaded(machine: Machine, module: str, situation: Situation) -> Machine | None:
+    if module.startswith("amd"):
+        return _amd_driven(machine)
+    if not module.startswith("nvidia"):
+        return None
+    version, flavour, _ = kernel_driver(situation)
+    return _driven(machine, version or "", flavour or "proprietary", situation)
+
+
+def _rebooted(situation: Situation) -> Machine:
+    """The machine after a reboot: the installed module is loaded, the log is empty, nothing was asked yet."""
+    machine = situation.machine
+    waiting = [one for one in core_modules(situation) if one.version]
+    if machine.nvidia.module.absent and waiting:  # of a kernel that was installed since
+        machine = _driven(machine, waiting[0].version or "", waiting[0].flavour or "proprietary", situation)
+    nvidia = machine.nvidia
+    if module := nvidia.module.value:
+        file = for_running_kernel(situation, core_modules(situation))
+        version = (file.version if file else None) or nvidia.userland.value or module.version
+        flavour = (file.flavour if file else None) or module.flavour
+        nvidia = replace(nvidia, module=known(replace(module, version=version, flavour=flavour), _SOURCE))
+    unasked = unknown(_ASKED_BEFORE)
+    gpus = tuple(replace(gpu, nvml=None) for gpu in machine.gpus)
+    return replace(
+        machine,
+        gpus=gpus,
+        nvidia=replace(nvidia, nvml=unasked, cuda=unasked, smi=unasked),
+        amd=replace(machine.amd, hsa=unasked),
+        system=replace(machine.system, suspends=known(0, _SOURCE)),
+        kernel_log=known(KernelLog(), _SOURCE),
+    )
+
+
+# --- services, packages, rights ------------------------------------------------------------------------
+
+
+def _served(machine: Machine, remedy: StartService) -> Machine | None:
+    if "fabric" not in remedy.service:
+        return None
+    _, _, version = remedy.package.partition("=")
+    fabric = machine.nvidia.fabric
+    manager = known(version.lstrip("=") or fabric.manager_version.value or "", _SOURCE)
+    fabric = replace(fabric, manager_running=known(True, _SOURCE), manager_version=manager)
+    log = known(KernelLog(), _SOURCE)
+    nvidia = replace(machine.nvidia, fabric=fabric, nvml=unknown(_ASKED_BEFORE), cuda=unknown(_ASKED_BEFORE))
+    return replace(machine, nvidia=nvidia, kernel_log=log)
+
+
+def _with_package(machine: Machine, remedy: InstallSystemPackage) -> Machine | None:
+    environment = machine.environment.value
+    if remedy.purpose == "python-headers" and environment is not None:
+        environment = replace(environment, python_headers=known(True, _SOURCE))
+        return replace(machine, environment=replace(machine.environment, value=environment))
+    if remedy.purpose == "nvidia-container-toolkit":
+        return replace(machine, nvidia=replace(machine.nvidia, toolkit=known("installed", _SOURCE)))
+    if remedy.purpose == "linux-firmware" and remedy.version:
+        return replace(machine, amd=replace(machine.amd, firmware_package=known(remedy.version, _SOURCE)))
+    return None
+
+
+def _in_group(machine: Machine, group: str) -> Machine:
+    """The machine for a user of that group: the nodes that it owns open."""
+    user = machine.system.user
+    number = machine.system.groups.get(group)
+    gids = user.gids if number is None or number in user.gids else (*user.gids, number)
+    user = replace(user, gids=gids, groups=tuple(dict.fromkeys((*user.groups, group))))
+    machine = replace(machine, system=replace(machine.system, user=user))
+    return _opened(machine, lambda node: number is None or node.gid in (None, number))
+
+
+def _granted(machine: Machine, remedy: AddContainerFlags) -> Machine | None:
+    """The machine in a container that was started anew with its GPUs."""
+    if remedy.wants == "shm":
+        return replace(machine, system=replace(machine.system, shm=known(8 << 30, _SOURCE)))
+    return None
+
+
+def _opened(machine: Machine, opens: Callable[[DeviceNode], bool]) -> Machine:
+    def opened(node: DeviceNode) -> DeviceNode:
+        return replace(node, opened="ok") if node.opened in ("EACCES", "EPERM") and opens(node) else node
+
+    def each(nodes: Fact[tuple[DeviceNode, ...]]) -> Fact[tuple[DeviceNode, ...]]:
+        return nodes if nodes.value is None else replace(nodes, value=tuple(map(opened, nodes.value)))
+
+    amd = machine.amd
+    kfd = amd.kfd if amd.kfd.value is None else replace(amd.kfd, value=opened(amd.kfd.value))
+    amd = replace(amd, kfd=kfd, render_nodes=each(amd.render_nodes), hsa=unknown(_ASKED_BEFORE))
+    asked = unknown(_ASKED_BEFORE)
+    nvidia = replace(machine.nvidia, nodes=each(machine.nvidia.nodes), nvml=asked, cuda=asked)
+    return replace(machine, amd=amd, nvidia=nvidia)

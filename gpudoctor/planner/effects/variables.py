@@ -1,0 +1,73 @@
+"""What setting or unsetting a variable makes of a machine."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from gpudoctor.finding import SetVariable, UnsetVariable
+from gpudoctor.frameworks.torch.named import named_torch
+from gpudoctor.machine import Machine, PythonEnvironment, Torch, known, unknown
+from gpudoctor.planner.effects.trial import imported_anew
+from gpudoctor.situation import Situation
+
+_OF_THE_LOADER = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+_OF_PYTHON = "PYTHONPATH"
+_OF_THE_IMPORT = (*_OF_THE_LOADER, _OF_PYTHON)
+
+
+def changed(situation: Situation, remedy: SetVariable | UnsetVariable) -> Machine:
+    """The machine as a process with that variable finds it."""
+    machine = situation.machine
+    variables = {name: value for name, value in machine.variables.items() if name != remedy.name}
+    folders: tuple[str, ...] = ()
+    if isinstance(remedy, SetVariable):
+        variables[remedy.name] = remedy.value
+        folders = tuple(posixpath.normpath(entry) for entry in remedy.value.split(":") if entry)
+    machine = replace(machine, variables=variables)
+    if remedy.name.endswith("_VISIBLE_DEVICES"):
+        machine = replace(machine, nvidia=replace(machine.nvidia, cuda=unknown("asked under other variables")))
+    environment = machine.environment.value
+    stays = _stays(remedy.name, folders)
+    if environment is not None:
+        environment = imported_anew(_searched(environment, remedy.name, stays))
+        machine = replace(machine, environment=replace(machine.environment, value=environment))
+    kept = tuple(one for one in machine.load_path.found if stays(one.via, one.path))
+    return replace(machine, load_path=replace(machine.load_path, found=kept))
+
+
+def _stays(name: str, folders: tuple[str, ...]) -> Callable[[str, str], bool]:
+    """Whether what is found by way of a variable at a path is still found when it holds only these folders."""
+    return lambda via, path: via != name or any(path.startswith(f"{folder}/") or path == folder for folder in folders)
+
+
+def _searched(environment: PythonEnvironment, name: str, stays: Callable[[str, str], bool]) -> PythonEnvironment:
+    """The environment, with other folders searched before its own."""
+    if name not in _OF_THE_IMPORT:
+        return environment
+    if name == _OF_PYTHON:
+        environment = replace(
+            environment, shadows=tuple(one for one in environment.shadows if stays(one.via, one.path))
+        )
+        torch = environment.torch.value
+        if torch and (copies := tuple(copy for copy in torch.copies if stays(copy.via, copy.path))):
+            torch = replace(_first_of(torch, copies[0].version), copies=copies)
+            environment = environment.with_torch(known(torch, torch.source))
+        return environment
+    gone = {one.path for one in environment.libraries.found if not stays(one.via, one.path)}
+    found = tuple(one for one in environment.libraries.found if one.path not in gone)
+    return replace(
+        environment,
+        libraries=replace(environment.libraries, found=found),
+        missing_symbols=tuple(one for one in environment.missing_symbols if one.path not in gone),
+    )
+
+
+def _first_of(torch: Torch, version: str | None) -> Torch:
+    """The torch that is imported once this version comes first."""
+    if version is None or version == torch.version:
+        return torch
+    build = version.partition("+")[2]
+    return named_torch(version, "unknown", torch.source, build=build or None)

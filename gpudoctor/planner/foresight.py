@@ -1,0 +1,102 @@
+"""How a machine will be judged after a fix, before anything is changed. Pure.
+
+A fix is applied to the record by the effects of its remedies, and the same checks judge the record again. So a fix
+that does not clear its problem, or that breaks something, is known before it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from msgspec import Struct
+
+from gpudoctor.finding import Finding, Fix
+from gpudoctor.machine import Machine
+from gpudoctor.planner.effects import Horizon, effect
+from gpudoctor.situation import Situation
+
+Judge = Callable[[Machine], Iterable[Finding]]
+"""The checks, with what a person selected and ignored."""
+
+Key = tuple[str, str, str]
+_SEVERITIES = ("note", "warning", "error")
+
+
+def key_of(finding: Finding) -> Key:
+    """The problem and what it is about. Subjects name versions, which a fix changes; a known issue counts by its
+    text."""
+    device = f"{finding.device.vendor} {finding.device.index} {finding.device.bdf}" if finding.device else ""
+    about = finding.message if finding.slug == "known-issue" else finding.subject.partition(" ")[0]
+    return finding.id, device, about
+
+
+class Outlook(Struct, frozen=True):
+    """A machine, now or after fixes, and what is wrong with it then."""
+
+    machine: Machine
+    problems: tuple[Finding, ...]
+    """Errors and warnings, and notes that are wanted; first cause first."""
+    trusted: frozenset[Key] = frozenset()
+    """Problems whose fix cannot be foreseen: a person does it, or only the real thing tells."""
+    horizon: Horizon = ""
+    """What foresight ended at on the way here."""
+
+    def has(self, finding: Finding) -> bool:
+        """Whether the problem is there, at least as severe."""
+        key, weight = key_of(finding), _weight(finding)
+        return any(key_of(one) == key and _weight(one) >= weight for one in self.problems)
+
+
+def _weight(finding: Finding) -> int:
+    return _SEVERITIES.index(finding.severity)
+
+
+class Foresight:
+    """Looks ahead from one machine."""
+
+    def __init__(
+        self, situation: Situation, judge: Judge, findings: Iterable[Finding], also: Iterable[str] = ()
+    ) -> None:
+        """`findings` are those of the machine as it is; `also` are ids of notes that count as problems."""
+        self._situation = situation
+        self._judge = judge
+        self._also = frozenset(also)
+        problems = self._problems(findings)
+        self._seen = frozenset(map(key_of, problems))
+        self.now = Outlook(situation.machine, problems)
+        self.judged = 0
+        """How often the checks ran again."""
+
+    def after(self, outlook: Outlook, finding: Finding, fix: Fix) -> Outlook:
+        """What is left after one fix for a problem."""
+        machine, horizon, blind = outlook.machine, outlook.horizon, not fix.remedies
+        for remedy in fix.remedies:
+            done = effect(remedy, self._situation.on(machine))
+            machine, horizon, blind = done.machine, horizon or done.horizon, blind or done.blind
+        # What was only seen (a kernel that failed, an error that was printed) is seen again only by trying: it does
+        # not stand for itself once its cause is gone.
+        trusted = outlook.trusted
+        if blind or _was_seen(finding):
+            trusted |= {key_of(finding), *(key_of(one) for one in outlook.problems if _is_effect(one, finding))}
+        problems = outlook.problems
+        if machine != outlook.machine:
+            self.judged += 1
+            problems = self._problems(self._judge(machine))
+        problems = tuple(
+            one
+            for one in problems
+            if key_of(one) not in trusted
+            and not (_was_seen(one) and (key_of(one) == key_of(finding) or key_of(one) not in self._seen))
+        )
+        return Outlook(machine, problems, trusted, horizon)
+
+    def _problems(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        return tuple(one for one in findings if one.severity != "note" or one.id in self._also)
+
+
+def _was_seen(finding: Finding) -> bool:
+    return bool(finding.possible_causes) or finding.layer == "smoke"
+
+
+def _is_effect(finding: Finding, cause: Finding) -> bool:
+    return finding.slug in cause.supersedes or cause.id in finding.caused_by

@@ -1,0 +1,265 @@
+"""The cheapest list of fixes after which nothing is wrong any more, found by looking ahead.
+
+The first problem is taken, each of its fixes is tried on the record, and what is left is judged again. A fix that
+does not clear its problem is left out; one that breaks something costs what repairs it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gpudoctor.finding import (
+    AddContainerFlags,
+    AnyRemedy,
+    Finding,
+    Fix,
+    InstallDriver,
+    InstallRocmDriver,
+    Manual,
+    Reboot,
+    ReinstallPackage,
+    RemovePackage,
+    ReplacePackage,
+    ReplaceTorch,
+    SetVariable,
+    UnsetVariable,
+)
+from gpudoctor.planner.foresight import Foresight, Judge, Outlook, key_of
+from gpudoctor.planner.place import OVERRIDE
+from gpudoctor.situation import Situation
+
+_MOST_JUDGED = 60
+"""Judgements in one search: about half a second."""
+_MOST_RANKED = 12
+"""Judgements for all fixes of one report: about a tenth of a second."""
+_MOST_FIXES = 24
+
+_INSIDE = (ReplaceTorch, ReplacePackage, ReinstallPackage, RemovePackage, SetVariable, UnsetVariable)
+"""Remedies that change nothing but the environment."""
+_DRIVERS = (InstallDriver, InstallRocmDriver)
+
+# What a remedy costs a person.
+_VARIABLE, _PACKAGE, _FRAMEWORK, _SYSTEM, _CONTAINER, _DRIVER, _REBOOT, _PERSON = 1, 10, 30, 100, 300, 400, 1000, 3000
+_NEXT_FIX = 5_000
+_NO_GPU = 1_000_000
+"""To compute on the CPU is better only than an error that nothing else clears."""
+# What is left costs more than any fix.
+_WARNING, _NEW_WARNING, _ERROR, _NEW_ERROR = 100_000, 150_000, 10_000_000, 20_000_000
+
+
+class Move(Struct, frozen=True):
+    """One fix of a plan: for which problem, and all that it clears."""
+
+    finding: Finding
+    fix: Fix
+    clears: tuple[Finding, ...] = ()
+
+
+class Plan(Struct, frozen=True):
+    """Fixes in the order in which problems are met, and what is left after them."""
+
+    moves: tuple[Move, ...]
+    outlook: Outlook
+    left: tuple[Finding, ...]
+    """Problems that none of their fixes clears without doing more harm."""
+
+
+class _Path(Struct, frozen=True):
+    """A way through the search."""
+
+    outlook: Outlook
+    moves: tuple[Move, ...] = ()
+    given_up: tuple[Finding, ...] = ()
+    cost: float = 0
+
+
+class Search:
+    """One search. `only` names the ids of the problems that are meant; what their fixes break is meant, too.
+    `chosen` holds, by id, the number of the one fix that a person chose for a problem; `in_vain` tells of a fix that
+    did not help here."""
+
+    def __init__(
+        self,
+        foresight: Foresight,
+        *,
+        only: Iterable[str] = (),
+        chosen: Mapping[str, int] | None = None,
+        in_vain: Callable[[Finding, Fix], bool] = lambda finding, fix: False,
+    ) -> None:
+        self._foresight = foresight
+        self._only = frozenset(only)
+        self._chosen = dict(chosen or {})
+        self._in_vain = in_vain
+        self._at_first = frozenset(map(key_of, foresight.now.problems))
+        self._best: _Path | None = None
+
+    def plan(self) -> Plan:
+        """The best plan."""
+        self._go(_Path(self._foresight.now))
+        best = self._best or _Path(self._foresight.now)
+        needed = self._needed(best)
+        moves = _alone(needed)
+        outlook = self._outlook(moves)
+        tried = {key_of(move.finding) for move in moves}
+        left = (one for one in self._meant(outlook) if key_of(one) not in tried and moves == needed)
+        return Plan(tuple(self._with_clears(moves)), outlook, tuple(left))
+
+    # --- the search ------------------------------------------------------------------------------------
+
+    def _go(self, path: _Path) -> None:
+        if self._best is not None and path.cost >= self._best.cost:
+            return
+        given_up = set(map(key_of, path.given_up))
+        first = next((one for one in self._meant(path.outlook) if key_of(one) not in given_up), None)
+        if first is None or len(path.moves) >= _MOST_FIXES:
+            rest = () if first is None else self._meant(path.outlook)
+            cost = path.cost + sum(map(self._leaving, rest))
+            if self._best is None or cost < self._best.cost:
+                self._best = _Path(path.outlook, path.moves, path.given_up, cost)
+            return
+        for fix, cost in self._fixes(first):
+            if self._best is not None and self._foresight.judged >= _MOST_JUDGED:
+                break
+            after = self._foresight.after(path.outlook, first, fix)
+            if after.has(first) or self._returns(after, path.moves):
+                continue
+            self._go(_Path(after, (*path.moves, Move(first, fix)), path.given_up, path.cost + cost))
+        self._go(_Path(path.outlook, path.moves, (*path.given_up, first), path.cost + self._leaving(first)))
+
+    def _meant(self, outlook: Outlook) -> tuple[Finding, ...]:
+        """The problems that the plan is for: those that a person named, and new ones. Whoever chooses a fix takes
+        what comes of it."""
+        if self._chosen:
+            return tuple(
+                one
+                for one in outlook.problems
+                if key_of(one) in self._at_first and (not self._only or one.id in self._only)
+            )
+        if not self._only:
+            return outlook.problems
+        return tuple(one for one in outlook.problems if one.id in self._only or key_of(one) not in self._at_first)
+
+    def _fixes(self, finding: Finding) -> Iterator[tuple[Fix, float]]:
+        """The fixes of a problem, cheapest first."""
+        number = self._chosen.get(finding.id)
+        fixes = list(zip(finding.fixes, costs(finding.fixes), strict=True))
+        if number is not None and key_of(finding) in self._at_first:
+            fixes = fixes[number - 1 : number]
+        elif not self._only:
+            fixes = [(fix, cost) for fix, cost in fixes if not self._in_vain(finding, fix)]
+        yield from sorted(fixes, key=lambda one: one[1])
+
+    def _leaving(self, finding: Finding) -> float:
+        if key_of(finding) in self._at_first:
+            return _ERROR if finding.severity == "error" else _WARNING
+        return _NEW_ERROR if finding.severity == "error" else _NEW_WARNING
+
+    def _returns(self, outlook: Outlook, moves: tuple[Move, ...]) -> bool:
+        """Whether a fix brings back what an earlier one cleared."""
+        return any(outlook.has(move.finding) for move in moves)
+
+    # --- the plan --------------------------------------------------------------------------------------
+
+    def _needed(self, best: _Path) -> tuple[Move, ...]:
+        """The fixes without those that a later one makes needless."""
+        moves = best.moves
+        if len(moves) < 2:
+            return moves
+        leaves = sum(map(self._leaving, self._meant(self._outlook(moves))))
+        for move in best.moves:
+            without = tuple(other for other in moves if other is not move)
+            if sum(map(self._leaving, self._meant(self._outlook(without)))) <= leaves:
+                moves = without
+        return moves
+
+    def _outlook(self, moves: tuple[Move, ...]) -> Outlook:
+        outlook = self._foresight.now
+        for move in moves:
+            outlook = self._foresight.after(outlook, move.finding, move.fix)
+        return outlook
+
+    def _with_clears(self, moves: tuple[Move, ...]) -> Iterator[Move]:
+        outlook = self._foresight.now
+        for move in moves:
+            after = self._foresight.after(outlook, move.finding, move.fix)
+            gone = tuple(one for one in outlook.problems if not after.has(one))
+            yield Move(move.finding, move.fix, gone or (move.finding,))
+            outlook = after
+
+
+def _alone(moves: tuple[Move, ...]) -> tuple[Move, ...]:
+    """Where an error leads to another system, nothing that is changed here helps: that step stands alone."""
+    for move in moves:
+        leads_away = any(isinstance(remedy, Manual) and remedy.elsewhere for remedy in move.fix.remedies)
+        if leads_away and move.finding.severity == "error" and not move.finding.device:
+            return (move,)
+    return moves
+
+
+def costs(fixes: Sequence[Fix]) -> tuple[float, ...]:
+    """What each fix of a problem costs a person. The problem's own order decides, but what stays inside the
+    environment need not wait for a driver."""
+    driver = [any(isinstance(remedy, _DRIVERS) for remedy in fix.remedies) for fix in fixes]
+    found = []
+    for place, fix in enumerate(fixes):
+        inside = all(isinstance(remedy, _INSIDE) for remedy in fix.remedies)
+        before = place - sum(driver[:place]) if inside else place
+        found.append(sum(map(_cost, fix.remedies)) + before * _NEXT_FIX)
+    return tuple(found)
+
+
+def _cost(remedy: AnyRemedy) -> float:
+    if isinstance(remedy, (SetVariable, UnsetVariable)):
+        # An override makes a GPU run code that was made for another one.
+        return (
+            _FRAMEWORK + _PACKAGE
+            if remedy.name.startswith(OVERRIDE) and isinstance(remedy, SetVariable)
+            else _VARIABLE
+        )
+    if isinstance(remedy, ReplaceTorch):
+        return _FRAMEWORK + (_NO_GPU if remedy.build == "cpu" else 0)
+    if isinstance(remedy, (ReplacePackage, ReinstallPackage, RemovePackage)):
+        return _FRAMEWORK if remedy.name == "torch" else _PACKAGE
+    if isinstance(remedy, Manual):
+        return _PERSON
+    if isinstance(remedy, Reboot):
+        return _REBOOT
+    if isinstance(remedy, AddContainerFlags):
+        return _CONTAINER
+    return _DRIVER if isinstance(remedy, _DRIVERS) else _SYSTEM
+
+
+def with_ranked_fixes(findings: Iterable[Finding], situation: Situation, judge: Judge) -> tuple[Finding, ...]:
+    """The findings, each with its fixes in the order in which they are offered."""
+    findings = tuple(findings)
+    foresight = Foresight(situation, judge, findings)
+    return tuple(
+        replace(finding, fixes=_ranked(finding, foresight)) if finding.severity != "note" else finding
+        for finding in findings
+    )
+
+
+def _ranked(finding: Finding, foresight: Foresight) -> tuple[Fix, ...]:
+    """The fixes of a problem: those that clear it and break nothing first, cheapest first among them; then those that
+    clear it but need another fix after them. One that does not clear it is left out."""
+    good: list[tuple[float, Fix]] = []
+    for fix, cost in zip(finding.fixes, costs(finding.fixes), strict=True):
+        if foresight.judged >= _MOST_RANKED:
+            good.append((cost, fix))
+            continue
+        after = foresight.after(foresight.now, finding, fix)
+        if after.has(finding):
+            continue
+        stays = _WARNING * any(key_of(one) == key_of(finding) for one in after.problems)
+        breaks = sum(_breaks(one, foresight.now) for one in after.problems)
+        good.append((cost + stays + breaks, fix))
+    return tuple(fix for _, fix in sorted(good, key=lambda one: one[0]))
+
+
+def _breaks(finding: Finding, before: Outlook) -> float:
+    if any(key_of(finding) == key_of(one) for one in before.problems):
+        return 0
+    return _NEW_ERROR if finding.severity == "error" else _NEW_WARNING

@@ -1,0 +1,92 @@
+"""What one library or folder of kernels says of itself: the libraries that it needs, and its GPU code."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import TYPE_CHECKING
+
+from gpudoctor.codeobjects.elf import GPU_CODE, Elf, NotReadable, open_elf
+from gpudoctor.host import Host
+from gpudoctor.machine import Distribution, Extension
+from gpudoctor.probes.gpu_libraries import OF_TORCH, is_gpu_library
+from gpudoctor.probes.library_search import Asker
+
+if TYPE_CHECKING:
+    from gpudoctor.codeobjects.library import Code
+
+_MOST_TEXT = 4 << 20
+_MOST_CONTAINERS, _MOST_BUNDLES = 2000, 32
+"""All containers of most libraries: some split their kernels by GPU, so that a sample would mislead."""
+_LOOSE_SAMPLE = 64
+"""Files of a folder of kernels that are read, evenly spread."""
+
+
+def read_library(host: Host, package: Distribution, path: str) -> tuple[Extension, Asker] | None:
+    """A library and what it asks for; None if it has nothing to do with a GPU or torch, or cannot be read."""
+    handle = host.open_binary(path)
+    if handle is None:
+        return None
+    with handle:
+        try:
+            elf = open_elf(handle.fileno())
+            needed = elf.needed
+            needs = tuple(filter(is_gpu_library, needed))
+            of_torch = any(name.partition(".so")[0] in OF_TORCH for name in needed)
+            has_code = any(section.name in GPU_CODE for section in elf.sections)
+            if not (needs or of_torch or has_code):
+                return None
+            opens = _opened_later(elf) if has_code and not needs else ()
+            asker = Asker(package.name, path, (*needed, *opens), elf.rpath, elf.runpath, of_torch)
+        except NotReadable:
+            return None
+        code = _code(handle.fileno()) if has_code else None
+    extension = Extension(
+        package=package.name,
+        version=package.version,
+        path=path,
+        sass=code.sass if code else (),
+        ptx=code.ptx if code else (),
+        gfx=code.gfx if code else (),
+        needs=needs,
+        opens=opens,
+        of_torch=of_torch,
+    )
+    return extension, asker
+
+
+def _code(handle: int) -> Code | None:
+    """Its GPU code, if that can be read to its end."""
+    from gpudoctor.codeobjects.library import Sample, read_code
+
+    code = read_code(handle, sample=Sample(containers=_MOST_CONTAINERS, bundles=_MOST_BUNDLES))
+    return code if code.reason is None else None
+
+
+def _opened_later(elf: Elf) -> tuple[str, ...]:
+    """Names of the vendors' libraries among the texts of one that links none of them; only small tables are read."""
+    texts = elf.section(".rodata")
+    if texts is None or texts.size > _MOST_TEXT:
+        return ()
+    names = re.findall(rb"(?<![\w./-])lib[\w-]{3,40}\.so\.\d[\d.]*(?=\0)", elf.file.read(texts.offset, texts.size))
+    return tuple(sorted({name for found in names if is_gpu_library(name := found.decode())}))
+
+
+def read_kernels(host: Host, package: Distribution, paths: list[str]) -> Extension | None:
+    """What some of the kernels are for that lie in files of their own."""
+    from gpudoctor.codeobjects.library import read_code
+
+    found: dict[str, set[str]] = {"sass": set(), "ptx": set(), "gfx": set()}
+    for path in paths[:: max(1, len(paths) // _LOOSE_SAMPLE)]:
+        handle = host.open_binary(path)
+        if handle is None:
+            continue
+        with handle:
+            code = read_code(handle.fileno())
+        for kind, archs in found.items():
+            archs.update(getattr(code, kind))
+    sass, ptx, gfx = (tuple(sorted(archs)) for archs in found.values())
+    if not (sass or ptx or gfx):
+        return None
+    folder = posixpath.commonpath([posixpath.dirname(path) for path in paths])
+    return Extension(package.name, package.version, folder, sass=sass, ptx=ptx, gfx=gfx, loose=True)

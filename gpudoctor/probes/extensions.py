@@ -1,0 +1,137 @@
+"""Libraries of installed packages that compute on GPUs: what they need to be loaded, and the GPUs they have code for.
+
+No list of packages: the RECORD of each tells its libraries, and their ELF headers tell the rest. Only libraries with
+a name or a size that GPU code has are opened. CUDA's, ROCm's and torch's own libraries are left out.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpudoctor.host import Host
+from gpudoctor.machine import Distribution, Extension, PythonEnvironment
+from gpudoctor.probes.distributions import with_details
+from gpudoctor.probes.gpu_libraries import is_own_copy
+from gpudoctor.probes.record import RECORD_LIMIT, listed_files
+
+if TYPE_CHECKING:
+    from gpudoctor.probes.library_search import Asker
+
+_NO_EXTENSIONS = ("nvidia-", "rocm-sdk-", "amd-torch-device-", "triton", "pytorch-triton")
+"""Distributions of CUDA, ROCm and Triton: others need them."""
+_MARKS = ("cuda", "cudnn", "cubin", "rocm", "hip", "gpu", "torch", "xla", "tensorrt", "migraphx", "ggml", "kernel",
+          "_C.", "_ext.")  # fmt: skip
+_LARGE = 1 << 20
+"""GPU code makes a library large: smaller ones are opened if their names or their neighbours' tell of a GPU."""
+_MOST_LIBRARIES = 200
+"""Of one distribution."""
+_LOOSE = (b".cubin", b".hsaco", b".co", b".fatbin")
+
+
+class _Package:
+    """A distribution, its RECORD, and the libraries in it: sizes by path below its folder."""
+
+    def __init__(self, distribution: Distribution, content: bytes) -> None:
+        self.distribution = distribution
+        self.record = b"\n" + content
+        self.libraries = {_text(path): size for path, size in listed_files(self.record, b".so")}
+        names = "\n".join((distribution.name, *self.libraries))
+        self.marked = any(mark in names for mark in _MARKS)
+        """Whether a name tells of a GPU."""
+
+    def path(self, name: str) -> str:
+        return posixpath.normpath(posixpath.join(posixpath.dirname(self.distribution.path), name))
+
+    def candidates(self) -> list[str]:
+        """Paths of the libraries that may have to do with a GPU."""
+        names = [name for name, size in self.libraries.items() if self.marked or size >= _LARGE]
+        return [self.path(name) for name in names[:_MOST_LIBRARIES] if not is_own_copy(posixpath.basename(name))]
+
+    def kernels(self) -> list[str]:
+        """Paths of kernels in files of their own."""
+        marks = _LOOSE if self.marked else ()
+        return [self.path(_text(path)) for mark in marks for path, _ in listed_files(self.record, mark + b",")]
+
+
+def read_extensions(
+    host: Host, environment: PythonEnvironment, variables: Mapping[str, str]
+) -> tuple[tuple[Extension, ...], tuple[Distribution, ...]]:
+    """The extensions, and all distributions: those with extensions are opened, for what they require."""
+    distributions = environment.distributions.value or ()
+    packages = [package for one in distributions if one.name != "torch" and (package := _listed(host, one))]
+    opened: dict[str, Distribution] = {}
+    askers: list[Asker] = []
+    found: list[Extension] = []
+    for package in packages:
+        for extension, asker in _read_package(host, package):
+            name = package.distribution.name
+            opened[name] = opened.get(name) or _opened(host, package.distribution)
+            found.append(extension)
+            askers += [asker] if asker else []
+    if not found:
+        return (), distributions
+    from gpudoctor.probes.library_search import missing_libraries
+
+    lacking = missing_libraries(host, environment, variables, askers, _shipped(packages))
+    undefined = _undefined(host, environment, askers, opened)
+    extensions = (
+        replace(one, missing=lacking.get(one.path, ()), undefined=undefined.get(one.path, ())) for one in found
+    )
+    return tuple(extensions), tuple(opened.get(one.name, one) for one in distributions)
+
+
+def _listed(host: Host, distribution: Distribution) -> _Package | None:
+    """What its RECORD lists; None without a library or kernel."""
+    if not distribution.path.endswith(".dist-info"):
+        return None
+    content = host.data(posixpath.join(distribution.path, "RECORD"), RECORD_LIMIT).value or b""
+    if b".so" not in content and not any(mark in distribution.name for mark in _MARKS):
+        return None
+    return _Package(distribution, content)
+
+
+def _read_package(host: Host, package: _Package) -> Iterator[tuple[Extension, Asker | None]]:
+    candidates, kernels = package.candidates(), package.kernels()
+    if not (candidates or kernels) or package.distribution.name.startswith(_NO_EXTENSIONS):
+        return
+    from gpudoctor.probes.extension_files import read_kernels, read_library
+
+    for path in candidates:
+        if found := read_library(host, package.distribution, path):
+            yield found
+    if kernels and (extension := read_kernels(host, package.distribution, kernels)):
+        yield extension, None
+
+
+def _shipped(packages: list[_Package]) -> dict[str, list[str]]:
+    """Paths of the libraries of all packages, by name."""
+    paths: dict[str, list[str]] = {}
+    for package in packages:
+        for name in package.libraries:
+            paths.setdefault(posixpath.basename(name), []).append(package.path(name))
+    return paths
+
+
+def _opened(host: Host, distribution: Distribution) -> Distribution:
+    """With its requirements, if they were not read yet."""
+    return distribution if distribution.requires else with_details(host, distribution)
+
+
+def _undefined(
+    host: Host, environment: PythonEnvironment, askers: list[Asker], opened: Mapping[str, Distribution]
+) -> dict[str, tuple[str, ...]]:
+    """Symbols that the installed torch lacks, by library; read only where a package does not pin this very torch."""
+    torch = environment.torch.value
+    if torch is None or not torch.path or not any(asker.of_torch for asker in askers):
+        return {}
+    from gpudoctor.frameworks.torch.probes.extension_symbols import undefined_symbols
+
+    return undefined_symbols(host, torch, environment.prefix, askers, tuple(opened.values()))
+
+
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "replace")

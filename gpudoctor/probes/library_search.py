@@ -1,0 +1,158 @@
+"""Finds the libraries of CUDA, ROCm and torch that extensions ask for, as the loader of their process does.
+
+A package may load a library by its path before another one asks for it, from anywhere in the environment. So any
+library of that name in the environment counts, and a name is missing only if neither it nor the system has it. One
+case is narrower: torch is in the process before anything that was compiled against it, with its own CUDA runtime. A
+library of another CUDA must then be on the extension's own search path.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from gpudoctor.codeobjects.elf import NotReadable, open_elf
+from gpudoctor.frameworks.torch.nvidia_wheels import stem_of
+from gpudoctor.frameworks.torch.probes.libraries import expanded
+from gpudoctor.host import Host
+from gpudoctor.machine import MissingLibrary, PythonEnvironment
+from gpudoctor.probes.gpu_libraries import OF_GPU_TORCH, is_gpu_library
+from gpudoctor.probes.listing import Listing
+from gpudoctor.probes.load_path import search
+
+_LOADERS = ("libtorch_global_deps.so", "libtorch_cuda.so", "libc10_cuda.so", "libtorch_hip.so", "libc10_hip.so")
+"""Libraries of torch whose own needs are in every process that imports it."""
+
+
+class Asker(NamedTuple):
+    """A library, what it asks for at its start and later, and its own search path as written."""
+
+    package: str
+    path: str
+    needed: tuple[str, ...]
+    rpath: tuple[str, ...]
+    runpath: tuple[str, ...]
+    of_torch: bool
+
+
+def missing_libraries(
+    host: Host,
+    environment: PythonEnvironment,
+    variables: Mapping[str, str],
+    askers: Iterable[Asker],
+    shipped: Mapping[str, list[str]],
+) -> dict[str, tuple[MissingLibrary, ...]]:
+    """What each asker lacks, by its path; nothing, if not every place could be looked into. `shipped` are paths of
+    libraries in distributions, by name."""
+    looked = _Search(host, environment, shipped)
+    wanted = {asker.path: looked.not_in_environment(asker) for asker in askers}
+    names = tuple(dict.fromkeys(name for lacking in wanted.values() for name in lacking))
+    if not names or not looked.complete:
+        return {}
+    system = search(host, names, {**host.environ, **variables}, shadowed=False)
+    if system.complete.value is not True:
+        return {}
+    there = {library.name for library in system.found}
+    return {
+        path: tuple(MissingLibrary(name, looked.other_major(name)) for name in lacking if name not in there)
+        for path, lacking in wanted.items()
+        if not there.issuperset(lacking)
+    }
+
+
+class _Search:
+    def __init__(self, host: Host, environment: PythonEnvironment, shipped: Mapping[str, list[str]]) -> None:
+        self._host = host
+        self._shipped = shipped
+        self._listing = Listing(host)
+        torch = environment.torch.value
+        self._torch = posixpath.join(torch.path, "lib") if torch and torch.path else ""
+        self._folders = tuple(self._shared(environment))
+        self._loaded: dict[str, str] | None = None
+        self.complete = not environment.distributions.undecided
+
+    def _shared(self, environment: PythonEnvironment) -> Iterator[str]:
+        """Folders that packages preload from."""
+        if self._torch:
+            yield self._torch
+        if environment.prefix:
+            yield posixpath.join(environment.prefix, "lib")
+        for site in environment.site_packages:
+            names = self._listing.names(site) or frozenset()
+            if "nvidia" in names:
+                for name in sorted(self._listing.names(posixpath.join(site, "nvidia")) or ()):
+                    yield posixpath.join(site, "nvidia", name, "lib")
+            for name in sorted(names):
+                if name in ("cusparselt", "nvshmem") or (name.startswith("_rocm_sdk_") and "." not in name):
+                    yield posixpath.join(site, name, "lib")
+                elif name == "tensorrt_libs":
+                    yield posixpath.join(site, name)
+
+    def not_in_environment(self, asker: Asker) -> tuple[str, ...]:
+        """Names that are neither in the environment nor on the asker's own path."""
+        names = [name for name in asker.needed if self._counts(name)]
+        own = self._own_folders(asker) if names else ()
+        return tuple(name for name in names if not (self._in(own, name) or self._reached(asker, name)))
+
+    def _counts(self, name: str) -> bool:
+        if stem_of(name) in OF_GPU_TORCH:
+            return bool(self._torch) and bool(self._listing.names(self._torch))
+        return is_gpu_library(name)
+
+    def _reached(self, asker: Asker, name: str) -> bool:
+        """Whether a process that loads the asker may have got the library from somewhere in the environment."""
+        if asker.of_torch:
+            own = self._loaded_by_torch.get(stem_of(name), name)
+            if own != name:
+                return False
+        return self._in(self._folders, name) or self._first_shipped(name) != ""
+
+    def _in(self, folders: Iterable[str], name: str) -> bool:
+        for folder in folders:
+            names = self._listing.names(folder)
+            if names is None:
+                self.complete = False
+            elif name in names:
+                return True
+        return False
+
+    def _own_folders(self, asker: Asker) -> tuple[str, ...]:
+        origin = posixpath.dirname(asker.path)
+        folders = expanded(asker.runpath or asker.rpath, origin)[0]
+        return (*folders, origin)
+
+    @property
+    def _loaded_by_torch(self) -> dict[str, str]:
+        """Names of the vendors' libraries that `import torch` loads, by their first parts."""
+        if self._loaded is None:
+            loaders = [posixpath.join(self._torch, name) for name in _LOADERS] if self._torch else []
+            names = (name for path in loaders for name in self._needed(path) if is_gpu_library(name))
+            self._loaded = {stem_of(name): name for name in names}
+        return self._loaded
+
+    def _needed(self, path: str) -> tuple[str, ...]:
+        handle = self._host.open_binary(path)
+        if handle is None:
+            return ()
+        with handle:
+            try:
+                return open_elf(handle.fileno()).needed
+            except NotReadable:
+                return ()
+
+    def other_major(self, name: str) -> str:
+        """Path of a library of the same first part and another number; "" if the environment has none."""
+        stem = f"{stem_of(name)}.so."
+        if stem_of(name) in OF_GPU_TORCH:
+            return self._torch
+        for folder in self._folders:
+            for other in sorted(self._listing.names(folder) or ()):
+                if other.startswith(stem) and other != name and re.fullmatch(r"\d+(\.\d+)?", other[len(stem) :]):
+                    return posixpath.join(folder, other)
+        found = (self._first_shipped(other) for other in self._shipped if other.startswith(stem))
+        return next((path for path in found if path), "")
+
+    def _first_shipped(self, name: str) -> str:
+        return next((path for path in self._shipped.get(name, ()) if self._host.exists(path)), "")

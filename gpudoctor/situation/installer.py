@@ -1,0 +1,88 @@
+"""Which installer changes the examined environment, and what its configuration admits."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from gpudoctor.dependencies import applies, marker_environment
+from gpudoctor.matrix.versions import package_matches
+
+if TYPE_CHECKING:
+    from gpudoctor.machine import Constraint, InstallerSettings, PythonEnvironment
+    from gpudoctor.situation import Situation
+
+Installer = Literal["pip", "uv", "ensurepip", "none"]
+"""ensurepip: there is neither, and the interpreter can make itself a pip; none: not even that."""
+
+
+def installer(environment: PythonEnvironment) -> Installer:
+    """uv for what it made and where there is no pip; pip where uv is not on PATH."""
+    programs = environment.installers.programs
+    has_uv = programs.value is None or "uv" in programs.value
+    if has_uv and (environment.uv_managed or not environment.has_pip):
+        return "uv"
+    if environment.has_pip:
+        return "pip"
+    return "none" if environment.installers.ensurepip.value is False else "ensurepip"
+
+
+def settings(environment: PythonEnvironment) -> InstallerSettings:
+    """The configuration of what installs into an environment; poetry, pdm and pixi read neither pip's nor uv's."""
+    from gpudoctor.machine import InstallerSettings
+
+    if environment.lock in ("poetry.lock", "pdm.lock", "pixi.lock"):
+        return InstallerSettings()
+    uv = environment.lock == "uv.lock" or installer(environment) == "uv"
+    return environment.installers.uv if uv else environment.installers.pip
+
+
+def refusal(situation: Situation, name: str, version: str) -> str:
+    """Why the installer's configuration excludes a version of a package; "" if it does not."""
+    if constraint := excluding(situation, name, version):
+        return f"the constraint {told(constraint)} excludes it"
+    environment = situation.environment
+    configured = settings(environment) if environment else None
+    if configured is None or not configured.no_index or configured.wheels is None:
+        return ""
+    if not _has_wheel(configured, name, version, situation.python):
+        places = " ".join(configured.find_links) or "no folder of wheels"
+        return f"no index may be asked (no-index, {configured.sources.get('no_index', '')}), and {places} lacks it"
+    return ""
+
+
+def excluding(situation: Situation, name: str, version: str) -> Constraint | None:
+    """The constraint that excludes a version; None if there is none."""
+    environment = situation.environment
+    limits = settings(environment).constraints if environment else ()
+    if not limits:
+        return None
+    markers = marker_environment(situation.python, situation.platform.partition("-")[2])
+    mine = (one for one in limits if one.name == name and applies(one.marker, markers))
+    return next((one for one in mine if not _admits(one.specifier, version)), None)
+
+
+def told(constraint: Constraint) -> str:
+    """A constraint and its place: "torch<=2.14.1 (/etc/pip/constraints.txt, line 2)"."""
+    return f"{constraint.name}{constraint.specifier} ({constraint.source})"
+
+
+def _admits(specifier: str, version: str) -> bool:
+    if specifier.startswith("@"):
+        return False  # one file alone
+    if "+" not in specifier and "===" not in specifier:
+        return package_matches(specifier, version)
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet
+    from packaging.version import InvalidVersion
+
+    try:
+        return SpecifierSet(specifier).contains(version, prereleases=True)
+    except (InvalidSpecifier, InvalidVersion):
+        return True
+
+
+def _has_wheel(configured: InstallerSettings, name: str, version: str, python: str | None) -> bool:
+    tag = f"cp{(python or '').replace('.', '').rstrip('t')}"
+    split = (wheel.removesuffix(".whl").split("-") for wheel in configured.wheels or ())
+    same = (parts for parts in split if len(parts) >= 5 and (parts[0], parts[1]) == (name, version))
+    return any(python is None or re.search(rf"(^|\.)(py3|{tag})($|\.)", parts[-3]) for parts in same)

@@ -1,0 +1,279 @@
+"""Drivers as distributions ship them: which branch, by which packages, and what a person does elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpudoctor.finding import InstallDriver, InstallRocmDriver, InstallSystemPackage
+from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.machine import BlockedModule, Gpu, InstalledModule, LoadPath, Machine, Os, absent, known
+from gpudoctor.matrix.load import load_matrix
+from gpudoctor.planner.place import place
+from gpudoctor.planner.plan import fixes_for, steps_for
+from gpudoctor.probes.os_packages import package_version
+from gpudoctor.probes.system import probe_system
+from gpudoctor.situation import Situation
+from gpudoctor.situation.driver_choice import driver_to_install
+from gpudoctor.step import ManualStep, RunStep
+from tests.support.check_cases import first, found
+from tests.support.machines import change, nvidia_gpu, nvidia_machine, system, torch, with_stack
+
+MATRIX = load_matrix()
+KEPLER = nvidia_gpu("Tesla K80", "sm_37", chip="GK210")
+PASCAL = nvidia_gpu("NVIDIA GeForce GTX 1080", "sm_61", chip="GP104")
+ADA = nvidia_gpu("NVIDIA GeForce RTX 4090", "sm_89", chip="AD102")
+BLACKWELL = nvidia_gpu("NVIDIA GeForce RTX 5090", "sm_120", chip="GB202")
+
+
+def release(id: str, version: str = "", *like: str, **parts: str) -> Os:
+    return Os(id=id, version=version, like=like, **parts)
+
+
+UBUNTU = release("ubuntu", "24.04", "debian", codename="noble")
+DEBIAN_12 = release("debian", "12", codename="bookworm")
+SILVERBLUE = release("fedora", "43", image="rpm-ostree")
+
+
+def without_driver(os: Os, *gpus: Gpu, kept: str = "2.9.1+cpu", **parts: Any) -> Machine:
+    machine = nvidia_machine(*gpus, torch=torch(kept), system=system(os=known(os, "/etc/os-release"), **parts))
+    bare = change(machine, load_path=LoadPath(), gpus=tuple(change(gpu, driver=absent("/sys")) for gpu in gpus))
+    return with_stack(bare, module=absent("/proc"), userland=absent("/usr/lib"), modules_loaded=known((), "/proc"))
+
+
+def shown(machine: Machine, remedy: Any) -> str:
+    steps = steps_for(remedy, place(machine), Situation(machine, MATRIX))
+    return "\n".join(" ".join(step.argv) if isinstance(step, RunStep) else step.text for step in steps)
+
+
+def installs(machine: Machine) -> tuple[str, str, str]:
+    """Branch and flavour of the driver for a machine, and its steps."""
+    driver = driver_to_install(Situation(machine, MATRIX))
+    assert driver is not None
+    return driver.branch, driver.flavour, shown(machine, driver)
+
+
+@pytest.mark.parametrize(
+    ("os", "gpu", "branch", "flavour", "step"),
+    [
+        (UBUNTU, ADA, "580", "open", "apt-get install -y nvidia-driver-580-open"),
+        (UBUNTU, PASCAL, "580", "proprietary", "apt-get install -y nvidia-driver-580"),
+        (DEBIAN_12, ADA, "535", "proprietary", "apt-get install -y nvidia-driver libcuda1 nvidia-smi"),
+        (DEBIAN_12, BLACKWELL, "580", "open", "nvidia-driver-pinning-580 nvidia-open"),
+        (release("debian", "13"), ADA, "550", "open", "nvidia-driver nvidia-open-kernel-dkms libcuda1"),
+        (release("debian", "11"), PASCAL, "535", "proprietary", "apt-get install -y nvidia-driver libcuda1"),
+        (release("fedora", "43"), ADA, "595", "open", "dnf install akmod-nvidia xorg-x11-drv-nvidia-cuda"),
+        (release("fedora", "43"), PASCAL, "580", "proprietary", "akmod-nvidia-580xx xorg-x11-drv-nvidia-580xx-cuda"),
+        (release("rhel", "9.6", "fedora"), PASCAL, "580", "proprietary", "nvidia-driver:580-dkms"),
+        (release("almalinux", "10.2", "rhel"), ADA, "580", "open", "dnf versionlock add *nvidia*580*"),
+        (release("opensuse-leap", "15.6", "suse"), ADA, "595", "open", "nvidia-open-driver-G07-signed-kmp-meta"),
+        (release("opensuse-leap", "15.6", "suse"), PASCAL, "580", "proprietary", "nvidia-driver-G06-kmp-meta"),
+        (release("sles", "15.7", "suse"), ADA, "580", "open", "nvidia-open-driver-G06-signed-kmp-meta"),
+        (release("arch"), ADA, "610", "open", "pacman -Syu --needed --noconfirm nvidia-open"),
+        (release("arch"), PASCAL, "580", "proprietary", "nvidia-580xx-dkms nvidia-580xx-utils"),
+        # What is based on another one, by its codename, its number, or its kin.
+        (release("linuxmint", "22.1", "ubuntu", "debian"), ADA, "580", "open", "nvidia-driver-580-open"),
+        (release("zorin", "99", "ubuntu", codename="jammy"), ADA, "580", "open", "nvidia-driver-580-open"),
+        (release("linuxmint", "7", "debian", codename="trixie"), ADA, "550", "open", "nvidia-open-kernel-dkms"),
+        (release("pop", "24.04", "ubuntu", codename="noble"), BLACKWELL, "595", "open", "system76-driver-nvidia"),
+        (release("pop", "22.04", "ubuntu", codename="jammy"), PASCAL, "580", "proprietary", "nvidia-driver-580"),
+        (release("nobara", "43", "rhel", "centos", "fedora"), ADA, "595", "open", "dnf install akmod-nvidia"),
+        (release("endeavouros", "", "arch"), ADA, "610", "open", "pacman -Syu"),
+        (release("kali", "2026.3", "debian"), ADA, "550", "open", "nvidia-open-kernel-dkms"),
+        (release("springdale", "9.4", "rhel", "fedora"), ADA, "580", "open", "nvidia-driver:580-open"),
+    ],
+)
+def test_the_branch_is_one_that_the_distribution_ships(
+    os: Os, gpu: Gpu, branch: str, flavour: str, step: str
+) -> None:
+    found = installs(without_driver(os, gpu))
+    assert found[:2] == (branch, flavour)
+    assert step in found[2]
+
+
+@pytest.mark.parametrize(
+    ("os", "told"),
+    [
+        (release("nixos", "25.11"), "nvidiaPackages.legacy_580"),
+        (release("gentoo"), "without the USE flag kernel-open"),
+        (release("manjaro", "", "arch"), "mhwd"),
+        (release("cachyos", "", "arch"), "chwd -a"),
+        (release("bazzite", "43", "fedora", image="rpm-ostree"), "bazzite-nvidia:stable"),
+        (SILVERBLUE, "rpm-ostree install akmod-nvidia-580xx"),
+        (release("opensuse-microos", "20260101", "suse", image="transactional-update"), "gpudoctor knows no package"),
+        (release("ubuntu", "25.04", "debian"), "gpudoctor knows no package"),
+    ],
+)
+def test_no_package_manager_runs_where_it_would_not_help(os: Os, told: str) -> None:
+    machine = without_driver(os, PASCAL)
+    driver = driver_to_install(Situation(machine, MATRIX))
+    assert driver is not None
+    steps = steps_for(driver, place(machine), Situation(machine, MATRIX))
+    assert all(isinstance(step, ManualStep) for step in steps)
+    assert told in shown(machine, driver)
+
+
+def test_a_branch_that_became_another_is_not_installed() -> None:
+    """Ubuntu's nvidia-driver-470 is empty today, and brings a driver that refuses the GPU."""
+    branch, _, text = installs(without_driver(UBUNTU, KEPLER, kept="1.12.1+cu113"))
+    assert branch == "470"
+    assert "apt-get" not in text and "no package" in text
+
+
+def test_the_floor_of_the_installed_torch_decides_between_the_repositories() -> None:
+    assert installs(without_driver(DEBIAN_12, ADA, kept="2.9.1+cu128"))[0] == "535"
+    assert installs(without_driver(DEBIAN_12, ADA, kept="2.9.1+cu130"))[0] == "580"
+
+
+def test_packages_of_an_image_are_layered() -> None:
+    machine = without_driver(SILVERBLUE, ADA)
+    headers = InstallSystemPackage(purpose="python-headers", version="3.12")
+    assert shown(machine, headers) == "rpm-ostree install python3.12-devel, then reboot."
+    steam = without_driver(release("steamos", "3.7", "arch", image="SteamOS"), ADA)
+    assert shown(steam, headers) == "Install python-headers 3.12."
+
+
+# --- a driver that NVIDIA's own installer put there --------------------------------------------------
+
+
+def test_the_installers_files_go_before_the_packages_come() -> None:
+    machine = with_stack(without_driver(UBUNTU, ADA), run_file=known("/usr/bin/nvidia-uninstall", "x"))
+    lines = shown(machine, InstallDriver("580")).splitlines()
+    assert lines[:2] == ["/usr/bin/nvidia-uninstall --silent", "apt-get install -y nvidia-driver-580-open"]
+    by_hand = with_stack(without_driver(DEBIAN_12, BLACKWELL), run_file=known("/usr/bin/nvidia-uninstall", "x"))
+    text = shown(by_hand, InstallDriver("580"))
+    assert text.index("/usr/bin/nvidia-uninstall") < text.index("nvidia-driver-pinning-580")
+
+
+def test_the_installer_is_not_named_where_it_cannot_work() -> None:
+    old = release("ubuntu", "20.04", "debian")
+    assert ".run" in shown(without_driver(old, ADA), InstallDriver("580"))
+    assert "enrol" in shown(without_driver(old, ADA, secure_boot=known(True, "efivars")), InstallDriver("580"))
+    for os in (SILVERBLUE, release("nixos", "25.11"), release("opensuse-microos", "1", image="transactional-update")):
+        assert ".run" not in shown(without_driver(os, ADA), InstallDriver("535"))
+
+
+def test_the_uninstaller_and_the_kind_of_system_are_read(tmp_path: Path) -> None:
+    from gpudoctor.probes.nvidia import _run_file
+
+    files = {
+        "etc/os-release": 'ID=linuxmint\nID_LIKE="ubuntu debian"\nVERSION_ID="22.1"\nVERSION_CODENAME=xia\n'
+        "UBUNTU_CODENAME=noble\n",
+        "usr/bin/nvidia-uninstall": "",
+        "run/ostree-booted": "",
+    }
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    host = RecordedHost(tmp_path)
+    os = probe_system(host).os.value
+    assert os is not None and (os.codename, os.image) == ("noble", "rpm-ostree")
+    assert _run_file(host).value == "/usr/bin/nvidia-uninstall"
+    (tmp_path / "usr/bin/nvidia-uninstall").unlink()
+    assert _run_file(host).value is None
+    (tmp_path / "run/ostree-booted").unlink()
+    assert probe_system(host).os.value == change(os, image="")
+
+
+# --- library and module ------------------------------------------------------------------------------
+
+
+def half_updated(os: Os, loaded: str, libraries: str, on_disk: str, *gpus: Gpu) -> Machine:
+    kernel = "6.8.0-60-generic"
+    module = InstalledModule("nvidia", kernel, f"/lib/modules/{kernel}/updates/dkms/nvidia.ko", on_disk, "open")
+    machine = nvidia_machine(*(gpus or (ADA,)), driver=loaded, system=system(os=known(os, "/etc/os-release")))
+    return with_stack(machine, userland=known(libraries, "x"), modules_installed=known((module,), "/lib/modules"))
+
+
+def test_library_and_module_come_together_before_the_branch_changes() -> None:
+    machine = half_updated(DEBIAN_12, "535.216.03", "535.309.01", "535.216.03")
+    (mismatch,) = found(machine, "driver-lib-mismatch")
+    title = mismatch.fixes[0].title
+    assert "535" in title and "together" in title
+    # A branch that is not shipped any more gives way to one that is.
+    (gone,) = found(half_updated(UBUNTU, "570.133.07", "570.211.01", "570.133.07"), "driver-lib-mismatch")
+    assert gone.fixes[0].title == "Install NVIDIA driver 580 (open kernel modules)"
+
+
+def test_a_finished_update_needs_a_reboot_or_the_new_module() -> None:
+    (update,) = found(half_updated(UBUNTU, "580.95.05", "580.126.09", "580.126.09"), "driver-installed-no-reboot")
+    assert [fix.title for fix in update.fixes] == ["Reboot", "Load the new module without a reboot"]
+
+
+def test_a_blacklist_goes_before_the_reboot() -> None:
+    rule = BlockedModule("nvidia", "blacklist nvidia", "/etc/modprobe.d/no-nvidia.conf")
+    chosen = BlockedModule("nvidia", "blacklist nvidia", "/etc/modprobe.d/envycontrol.conf", chosen=True)
+    machine = without_driver(UBUNTU, ADA)
+    machine = with_stack(machine, blocked=known((rule, chosen), "x"), modules_installed=known((), "x"))
+    (fix, *_) = fixes_for(first(machine), Situation(machine, MATRIX))
+    texts = [step.text if isinstance(step, ManualStep) else " ".join(step.argv) for step in fix.steps]
+    assert "apt-get" in texts[0] and "no-nvidia.conf" in texts[1] and texts[-1] == "Reboot."
+    assert not any("envycontrol" in text for text in texts)
+
+
+# --- AMD ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("os", "kernel", "supported"),
+    [
+        (UBUNTU, "6.8.0-60-generic", True),
+        (UBUNTU, "6.17.0-20-generic", True),
+        (UBUNTU, "6.14.0-24-generic", False),
+        (release("fedora", "43"), "6.17.1-300.fc43.x86_64", False),
+        (release("arch"), "6.18.1-arch1-1", False),
+        (release("rhel", "9.6", "fedora"), "5.14.0-570.el9.x86_64", True),
+    ],
+)
+def test_amds_driver_package_only_where_amd_supports_it(os: Os, kernel: str, supported: bool) -> None:
+    machine = without_driver(os, ADA, kernel=known(kernel, "uname"))
+    text = shown(machine, InstallRocmDriver())
+    assert ("repo.radeon.com" in text) == supported
+    assert ("use the kernel's own amdgpu" in text) == (not supported)
+
+
+def test_a_firmware_package_that_stays_old_is_not_installed_again() -> None:
+    firmware = InstallSystemPackage("linux-firmware")
+    assert shown(without_driver(UBUNTU, ADA), firmware) == "apt-get install -y linux-firmware"
+    old = shown(without_driver(DEBIAN_12, ADA), firmware)
+    assert "20230210" in old and "bookworm-backports" in old
+    mint = without_driver(release("linuxmint", "6", "debian", codename="bookworm"), ADA)
+    assert "20230210" in shown(mint, InstallSystemPackage("linux-firmware", version="20260110"))
+
+
+def test_the_rpm_database_tells_the_firmware(tmp_path: Path) -> None:
+    if shutil.which("rpmbuild") is None or shutil.which("rpm") is None:
+        pytest.skip("needs rpm and rpmbuild")
+    spec = tmp_path / "firmware.spec"
+    lines = ("Name: amd-gpu-firmware", "Version: 20251125", "Release: 1.fc43", "Summary: x", "License: x")
+    spec.write_text("\n".join((*lines, "BuildArch: noarch", "%description", "x", "%files", "")))
+    top, root = tmp_path / "top", tmp_path / "root"
+    build = ("rpmbuild", "--define", f"_topdir {top}", "-bb", str(spec))
+    subprocess.run(build, check=True, capture_output=True)
+    (package,) = top.glob("RPMS/noarch/*.rpm")
+    root.mkdir()
+    into = ("--define", "_db_backend sqlite", "--root", str(root), "--dbpath", "/usr/lib/sysimage/rpm")
+    subprocess.run(("rpm", *into, "--nodeps", "-i", str(package)), check=True, capture_output=True)
+    host = RecordedHost(root)
+    assert package_version(host, "linux-firmware|amd-gpu-firmware").value == "20251125-1.fc43"
+    assert package_version(host, "rocm-core").state == "absent"
+    (database,) = root.glob("usr/lib/sysimage/rpm/rpmdb.sqlite")
+    database.write_bytes(database.read_bytes()[:3000])
+    assert package_version(host, "amd-gpu-firmware").state == "unknown"
+
+
+# --- what no driver removes --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("os", [release("centos", "7", "rhel"), release("alpine", "3.20")])
+def test_no_driver_is_proposed_where_no_torch_loads(os: Os) -> None:
+    machine = change(without_driver(os, BLACKWELL), system=system(os=known(os, "x"), libc=absent("x")))
+    (fix,) = first(machine).fixes
+    assert "C library" in fix.title
+    assert "No driver helps torch here" in str(fix.remedies)
+    new = without_driver(UBUNTU, BLACKWELL)
+    assert "Install NVIDIA driver" in first(new).fixes[0].title

@@ -1,0 +1,289 @@
+"""Projects of pdm, hatch, pip-tools and conda: found, and changed through their own tools."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpudoctor.finding import ReplacePackage, ReplaceTorch
+from gpudoctor.host import LiveHost
+from gpudoctor.machine import Installers, Machine, PythonEnvironment, TorchAsked, known
+from gpudoctor.matrix.load import load_matrix
+from gpudoctor.planner.place import place
+from gpudoctor.planner.plan import steps_for_all
+from gpudoctor.probes.python_environment import probe_environment
+from gpudoctor.situation import Situation
+from gpudoctor.step import ManualStep, RunStep, Step
+from tests.support.environments import write_conda, write_torch, write_venv
+from tests.support.machines import change, environment, nvidia_gpu, nvidia_machine, torch
+from tests.support.made_environments import make_venv_with_pip
+from tests.support.torch_indexes import only_these, served, write_indexes
+
+MATRIX = load_matrix()
+CU128 = ReplaceTorch("2.13.0", "cu128", "download.pytorch.org", "https://x.example/cu128")
+
+
+def needs(program: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(shutil.which(program) is None, reason=f"needs {program}")
+
+
+def probed(
+    prefix: Path, monkeypatch: pytest.MonkeyPatch | None = None, folder: Path | None = None
+) -> PythonEnvironment:
+    if monkeypatch and folder:
+        monkeypatch.chdir(folder)
+    found = probe_environment(LiveHost(), str(prefix), {}).value
+    assert found is not None
+    return found
+
+
+def steps(patient: PythonEnvironment, remedy: Any = CU128) -> tuple[Step, ...]:
+    machine: Machine = change(nvidia_machine(nvidia_gpu()), environment=known(patient, "test"))
+    return steps_for_all((remedy,), place(machine), Situation(machine, MATRIX))
+
+
+def commands(patient: PythonEnvironment, remedy: Any = CU128) -> list[str]:
+    found = steps(patient, remedy)
+    assert all(isinstance(step, RunStep) for step in found), found
+    return [" ".join(step.argv) for step in found if isinstance(step, RunStep)]
+
+
+def by_hand(patient: PythonEnvironment, remedy: Any = CU128) -> str:
+    found = steps(patient, remedy)
+    assert all(isinstance(step, ManualStep) for step in found), found
+    return "\n".join(step.text for step in found if isinstance(step, ManualStep))
+
+
+def project(lock: str, *asked: str, **parts: Any) -> PythonEnvironment:
+    lines = tuple(TorchAsked(file, line) for file, _, line in (one.partition(": ") for one in asked))
+    return environment(torch("2.13.0+cpu"), lock=lock, project="/proj", torch_asked=lines, **parts)
+
+
+# --- which project --------------------------------------------------------------------------------
+
+
+def test_a_project_of_pdm_is_known_by_its_lock(tmp_path: Path) -> None:
+    write_venv(tmp_path / ".venv")
+    (tmp_path / "pdm.lock").touch()
+    (tmp_path / "pyproject.toml").write_text('[[tool.pdm.source]]\nname = "gpu-cu128"\nurl = "https://x.example"\n')
+    found = probed(tmp_path / ".venv")
+    assert (found.project, found.lock, found.project_keys) == (str(tmp_path), "pdm.lock", ("source.gpu-cu128",))
+
+
+def test_a_project_of_hatch_is_known_by_the_path_or_the_name_of_its_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_venv(tmp_path / ".venv")
+    table = '[project]\nname = "mine"\n[tool.hatch.envs.default]\ndependencies = ["torch==2.13.0"]\n'
+    (tmp_path / "pyproject.toml").write_text(table)
+    assert probed(tmp_path / ".venv").lock == "", "hatch keeps its environment elsewhere"
+    (tmp_path / "pyproject.toml").write_text(f'{table}path = ".venv"\n')
+    found = probed(tmp_path / ".venv")
+    assert (found.lock, [one.requirement for one in found.torch_asked]) == ("hatch", ["torch==2.13.0"])
+    assert "envs.default.path" in found.project_keys
+    other = tmp_path / "hatch/env/virtual/mine/abc/mine"
+    write_venv(other)
+    assert probed(other, monkeypatch, tmp_path).project == str(tmp_path)
+    (tmp_path / "pyproject.toml").write_text(table.replace("mine", "another"))
+    assert probed(other, monkeypatch, tmp_path).project == ""
+
+
+@pytest.mark.parametrize(
+    ("head", "command"),
+    [
+        (
+            "#    pip-compile --generate-hashes requirements.in",
+            ("pip-compile", "--generate-hashes", "requirements.in"),
+        ),
+        ("#    uv pip compile requirements.in -o requirements.txt", ("uv", "pip", "compile", "requirements.in")),
+        ("#    pip-compile --index-url=https://me:hunter22@x.example requirements.in", ()),
+        ("#    pip-compile 'requirements.in; rm -rf ~'", ()),
+        ("torch==2.13.0", ()),
+    ],
+)
+def test_a_list_is_compiled_again_as_it_was(tmp_path: Path, head: str, command: tuple[str, ...]) -> None:
+    write_venv(tmp_path / "venv")
+    (tmp_path / "requirements.in").write_text("torch\n")
+    (tmp_path / "requirements.txt").write_text(f"#\n# This file is autogenerated\n{head}\ntorch==2.13.0\n")
+    found = probed(tmp_path / "venv")
+    assert found.compiled_by[: len(command)] == command
+    assert found.lock == ("requirements.in" if command else "")
+
+
+def test_an_environment_file_of_conda_that_brings_the_old_torch_back_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = write_conda(tmp_path / "envs/ml")
+    write_torch(site, "2.13.0+cpu", None)
+    text = "name: ml\ndependencies:\n  - python=3.12\n  - pip:\n    - torch==2.13.0+cpu  # for now\n"
+    (tmp_path / "environment.yml").write_text(text)
+    patient = probed(tmp_path / "envs/ml", monkeypatch, tmp_path)
+    told = "\n".join(step.text for step in steps(patient) if isinstance(step, ManualStep))
+    assert told.startswith("In environment.yml, replace torch==2.13.0+cpu by torch==2.13.0+cu128")
+    (tmp_path / "environment.yml").write_text(text.replace("ml", "other", 1))
+    assert probed(tmp_path / "envs/ml", monkeypatch, tmp_path).torch_asked == ()
+
+
+# --- their steps ------------------------------------------------------------------------------------
+
+
+def test_pdm_gets_the_index_as_a_source_for_these_packages_once() -> None:
+    source, add = commands(project("pdm.lock"))
+    assert "[[tool.pdm.source]]" in source and 'include_packages = ["torch"]' in source
+    assert add == "pdm add torch==2.13.0+cu128"
+    assert commands(project("pdm.lock", project_keys=("source.gpu-cu128",))) == [add]
+
+
+def test_hatch_changes_the_one_line_that_asks_and_leaves_others_to_a_person() -> None:
+    asked = "pyproject.toml: torch==2.12.0"
+    edit, sync = commands(project("hatch", asked))
+    assert r's/"torch==2\.12\.0"/"torch==2.13.0+cu128"/' in edit and "PIP_EXTRA_INDEX_URL" in edit
+    assert sync == "hatch run python --version"
+    for other in (
+        project("hatch"),
+        project("hatch", asked, project_keys=("envs.default.env-vars",)),
+        project("hatch", "pyproject.toml: torch==2.12.0; python_version > '3'"),
+    ):
+        assert "In pyproject.toml, ask for torch==2.13.0+cu128" in by_hand(other)
+    assert "In each that this environment has" in by_hand(project("hatch", asked, asked))
+
+
+def test_pip_tools_compiles_again_and_installs_without_removing_anything() -> None:
+    asked = ("requirements.in: torch==2.12.0", "requirements.txt: torch==2.12.0")
+    patient = project("requirements.in", *asked, compiled_by=("pip-compile", "requirements.in"))
+    edit, compile, install = commands(patient)
+    assert "1i\\--extra-index-url https://x.example/cu128" in edit and "$a" not in edit
+    assert compile == "pip-compile requirements.in"
+    assert install == "/venv/bin/python -m pip install -r requirements.txt"
+    there = change(patient, installers=Installers(programs=known((), "PATH")))
+    assert by_hand(there).startswith("pip-compile is not on PATH.")
+    own = change(there, distributions=environment(torch(), packages={"pip-tools": "7.5"}).distributions)
+    assert commands(own)[1] == "/venv/bin/python -m piptools compile requirements.in"
+    by_uv = change(patient, compiled_by=("uv", "pip", "compile", "requirements.in", "-o", "requirements.txt"))
+    assert commands(by_uv)[1].endswith("-o requirements.txt --index-strategy unsafe-best-match")
+
+
+def test_what_no_project_names_is_changed_by_an_installer_that_is_there() -> None:
+    remedy = ReplacePackage("sympy", "==1.14.0", indirect=True)
+    pip = Installers(programs=known((), "PATH"))
+    for lock in ("poetry.lock", "pdm.lock"):
+        assert commands(project(lock, installers=pip), remedy) == ["/venv/bin/python -m pip install sympy==1.14.0"]
+
+
+# --- the real tools ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    root = tmp_path_factory.mktemp("indexes")
+    write_indexes(root)
+    with served(root) as address:
+        yield address
+
+
+class Project:
+    """A folder with files and an environment in .venv, and the commands that are run there."""
+
+    def __init__(self, folder: Path, base: str, files: Mapping[str, str]) -> None:
+        self.folder, self.base, self.prefix = folder, base, folder / ".venv"
+        self.environ = {
+            **only_these(base, folder / "cache"),
+            "PDM_CACHE_DIR": str(folder / "cache"),
+            "PDM_CHECK_UPDATE": "false",
+            "HATCH_DATA_DIR": str(folder / "data"),
+            "HATCH_CACHE_DIR": str(folder / "cache"),
+            "HATCH_PYTHON": sys.executable,
+            "HOME": str(folder),
+            "PIP_FIND_LINKS": "",
+        }
+        for name, text in files.items():
+            (folder / name).write_text(text.format(base=base))
+
+    def run(self, *argv: str, cwd: str | None = None) -> None:
+        streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        done = subprocess.run(argv, cwd=cwd or self.folder, env=self.environ, check=False, **streams)
+        assert done.returncode == 0, f"{' '.join(argv)}\n{done.stdout}"
+
+    def repair(self) -> None:
+        remedy = change(CU128, index_url=f"{self.base}/cu128")
+        for step in steps(probed(self.prefix), remedy):
+            assert isinstance(step, RunStep), step
+            self.run(*step.argv, cwd=step.cwd)
+
+    def versions(self) -> dict[str, str]:
+        found = self.prefix.glob("lib/python*/site-packages/*.dist-info")
+        stems = (path.name.removesuffix(".dist-info").partition("-") for path in found)
+        return {name: version for name, _, version in stems}
+
+
+@needs("uv")
+def test_a_list_that_uv_compiles_keeps_its_repair(tmp_path: Path, base: str) -> None:
+    mine = Project(tmp_path, base, {"requirements.in": "torch==2.12.0  # gpu\naccelerate"})
+    mine.run("uv", "venv", "--python", sys.executable, str(mine.prefix))
+    mine.run("uv", "pip", "compile", "-q", "requirements.in", "-o", "requirements.txt")
+    mine.run("uv", "pip", "sync", "-q", "--python", str(mine.prefix), "requirements.txt")
+    mine.repair()
+    assert (mine.versions()["torch"], mine.versions()["numpy"]) == ("2.13.0+cu128", "2.0")
+    assert (tmp_path / "requirements.in").read_text().splitlines()[1:] == ["torch==2.13.0+cu128  # gpu", "accelerate"]
+    assert "torch==2.13.0+cu128" in (tmp_path / "requirements.txt").read_text()
+
+
+@needs("pip-compile")
+def test_a_list_that_pip_tools_compiles_keeps_its_repair(tmp_path: Path, base: str) -> None:
+    mine = Project(tmp_path, base, {"requirements.in": "accelerate\nTorch >= 2\n"})
+    make_venv_with_pip(mine.prefix)
+    mine.run("pip-compile", "-q", "requirements.in")
+    mine.run(str(mine.prefix / "bin/python"), "-m", "pip", "install", "-q", "-r", "requirements.txt")
+    mine.repair()
+    assert (mine.versions()["torch"], mine.versions()["numpy"]) == ("2.13.0+cu128", "2.0")
+    mine.run("pip-compile", "-q", "requirements.in")
+    assert "torch==2.13.0+cu128" in (tmp_path / "requirements.txt").read_text()
+
+
+PDM = """[project]
+name = "mine"
+version = "0"
+requires-python = ">=3.10"
+dependencies = ["torch==2.12.0"]
+[tool.pdm]
+distribution = false
+[[tool.pdm.source]]
+name = "pypi"
+url = "{base}/pypi"
+"""
+
+
+@needs("pdm")
+def test_a_project_of_pdm_keeps_its_repair(tmp_path: Path, base: str) -> None:
+    mine = Project(tmp_path, base, {"pyproject.toml": PDM})
+    make_venv_with_pip(mine.prefix)
+    mine.run("pdm", "use", "-q", str(mine.prefix / "bin/python"))
+    mine.run("pdm", "install", "-q")
+    mine.repair()
+    mine.run("pdm", "sync", "-q")
+    assert (mine.versions()["torch"], mine.versions()["numpy"]) == ("2.13.0+cu128", "2.0")
+
+
+HATCH = """[project]
+name = "mine"
+version = "0"
+[tool.hatch.envs.default]
+skip-install = true
+path = ".venv"
+dependencies = ["numpy", "torch==2.12.0"]
+"""
+
+
+@needs("hatch")
+def test_a_project_of_hatch_keeps_its_repair(tmp_path: Path, base: str) -> None:
+    mine = Project(tmp_path, base, {"pyproject.toml": HATCH})
+    mine.run("hatch", "run", "python", "--version")
+    mine.repair()
+    mine.run("hatch", "run", "python", "--version")
+    assert (mine.versions()["torch"], mine.versions()["numpy"]) == ("2.13.0+cu128", "2.0")

@@ -1,0 +1,519 @@
+"""What pip and uv are configured to do: read as they read it, and honoured in the choice of builds and commands."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from gpudoctor.finding import Fix, Manual, ReinstallPackage, ReplaceTorch
+from gpudoctor.fix.errors import RepairError
+from gpudoctor.fix.indexes import check_indexes
+from gpudoctor.frameworks.torch import builds
+from gpudoctor.host import LiveHost
+from gpudoctor.host.recorded import RecordedHost
+from gpudoctor.machine import (
+    Constraint,
+    Distribution,
+    Installers,
+    InstallerSettings,
+    Machine,
+    PythonEnvironment,
+    absent,
+    known,
+)
+from gpudoctor.matrix.load import load_matrix
+from gpudoctor.planner.place import place
+from gpudoctor.planner.plan import steps_for_all
+from gpudoctor.probes.constraint_files import read_constraints
+from gpudoctor.probes.installers import probe_installers
+from gpudoctor.probes.pip_settings import pip_settings, read_ini
+from gpudoctor.probes.python_environment import probe_environment
+from gpudoctor.probes.uv_settings import uv_settings
+from gpudoctor.situation import Situation
+from gpudoctor.step import ManualStep, RunStep, Step
+from tests.support.environments import write_torch
+from tests.support.in_process import gpudoctor
+from tests.support.machines import change, environment, nvidia_gpu, nvidia_machine, torch
+from tests.support.made_environments import make_venv_with_pip
+from tests.support.torch_indexes import only_these, served, write_indexes
+
+MATRIX = load_matrix()
+TORCH = ("torch", "torchvision")
+needs_uv = pytest.mark.skipif(shutil.which("uv") is None, reason="needs uv")
+
+
+def write(root: Path, files: Mapping[str, str]) -> RecordedHost:
+    for path, text in files.items():
+        place = root / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    return RecordedHost(str(root), {})
+
+
+def pip(root: Path, files: Mapping[str, str], folder: str = "/w", **environ: str) -> InstallerSettings:
+    return pip_settings(write(root, files), {"HOME": "/home/me", **environ}, "/venv", folder, TORCH)
+
+
+def uv(root: Path, files: Mapping[str, str], folder: str = "/w/sub", **environ: str) -> InstallerSettings:
+    return uv_settings(write(root, files), {"HOME": "/home/me", **environ}, folder, TORCH)
+
+
+# --- pip's configuration ----------------------------------------------------------------------------
+
+
+def test_a_later_level_of_pips_configuration_overrides_an_earlier_one(tmp_path: Path) -> None:
+    levels = ("/etc/xdg/pip/pip.conf", "/etc/pip.conf", "/home/me/.pip/pip.conf", "/home/me/.config/pip/pip.conf")
+    files = {path: f"[global]\nindex-url = https://{n}.example/simple\n" for n, path in enumerate(levels)}
+    for number in range(len(levels)):
+        root = tmp_path / str(number)
+        found = pip(root, {path: files[path] for path in levels[: number + 1]})
+        assert found.index_url == f"https://{number}.example/simple"
+    files["/venv/pip.conf"] = "[global]\nindex-url = https://site.example/simple\n"
+    assert pip(tmp_path / "site", files).index_url == "https://site.example/simple"
+    files["/mine.conf"] = "[global]\nindex-url = https://mine.example/simple\n"
+    assert pip(tmp_path / "own", files, PIP_CONFIG_FILE="/mine.conf").index_url == "https://mine.example/simple"
+    variable = {"PIP_INDEX_URL": "https://variable.example/simple"}
+    assert pip(tmp_path / "env", files, **variable).index_url == "https://variable.example/simple"
+    assert pip(tmp_path / "none", files, PIP_CONFIG_FILE="/dev/null") == InstallerSettings()
+
+
+def test_a_command_of_pip_overrides_what_is_global_and_empty_values_count_for_nothing(tmp_path: Path) -> None:
+    files = {"/etc/pip.conf": "[install]\nuser = true\n", "/venv/pip.conf": "[global]\nuser = false\n"}
+    found = pip(tmp_path, files, PIP_NO_INDEX="")
+    assert found.user and not found.no_index
+    assert found.sources == {"user": "/etc/pip.conf, line 2"}
+
+
+def test_what_decides_where_pip_installs_and_from_where(tmp_path: Path) -> None:
+    text = """[global]
+extra-index-url =
+    https://one.example/simple
+    https://user:secret@two.example/simple
+no_index = yes
+[install]
+# target = /nowhere
+prefix: /opt/x
+no-binary = :all:
+require-hashes = 1
+"""
+    found = pip(tmp_path, {"/etc/pip.conf": text})
+    assert found.extra_indexes == ("https://one.example/simple", "https://***@two.example/simple")
+    assert found.no_index and found.require_hashes
+    assert (found.elsewhere, found.no_binary) == ({"prefix": "/opt/x"}, (":all:",))
+    assert found.sources["require_hashes"] == "/etc/pip.conf, line 10"
+
+
+def test_constraints_are_read_with_their_lines_through_files_that_include_others(tmp_path: Path) -> None:
+    files = {
+        "/etc/pip.conf": "[global]\nconstraint = /c/one.txt https://c.example/two.txt\n",
+        "/c/one.txt": "# torch==1\nnumpy<2\n\nTorch <= 2.9.1 ; python_version < '3.13'  # why\n-c more/other.txt\n",
+        "/c/more/other.txt": "torchvision==0.24.1 \\\n    --hash=sha256:00\ntorch @ https://u:p@x.example/torch.whl\n",
+    }
+    found = pip(tmp_path, files)
+    assert found.constraints == (
+        Constraint("torch", "<=2.9.1", "python_version < '3.13'", "/c/one.txt, line 4"),
+        Constraint("torchvision", "==0.24.1", "", "/c/more/other.txt, line 1"),
+        Constraint("torch", "@ https://***@x.example/torch.whl", "", "/c/more/other.txt, line 3"),
+    )
+    assert found.unread == ("https://c.example/two.txt",)
+
+
+def test_a_constraint_file_that_is_not_there_keeps_the_installer_from_installing(tmp_path: Path) -> None:
+    found = pip_settings(LiveHost(), {"PIP_CONSTRAINT": "c.txt"}, "", str(tmp_path), TORCH)
+    assert (found.lost, found.unread) == ((f"{tmp_path}/c.txt",), ())
+    assert f"constraint (PIP_CONSTRAINT) names {tmp_path}/c.txt, which is not there" in by_hand(configured(found))
+
+
+def test_relative_constraints_are_those_of_the_working_folder(tmp_path: Path) -> None:
+    found = pip(tmp_path, {"/w/c.txt": "torch<2.9"}, PIP_CONSTRAINT="c.txt")
+    assert [one.source for one in found.constraints] == ["/w/c.txt, line 1"]
+
+
+def test_files_that_include_each_other_come_to_an_end(tmp_path: Path) -> None:
+    found = pip(tmp_path, {"/w/a.txt": "-c b.txt\ntorch<3", "/w/b.txt": "-c a.txt"}, PIP_CONSTRAINT="a.txt")
+    assert len(found.constraints) == 1 and not found.unread
+
+
+_INI = st.text(alphabet="[]=:#; \n\tab-_", max_size=80)
+
+
+@given(_INI)
+@example("[a]\nb = 1\n  2\n\n  3\n# c\n  4\nc: 5")
+def test_pips_files_are_read_as_configparser_reads_them(text: str) -> None:
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        list(read_ini(text))  # whatever it is, it is read to its end
+        return
+    expected = {(name, key): value for name in parser.sections() for key, value in parser.items(name)}
+    expected |= {(parser.default_section, key): value for key, value in parser.defaults().items()}
+    own = {(section, key): value for section, key, value, _ in read_ini(text)}
+    if not parser.defaults():
+        assert {key: " ".join(value.split()) for key, value in own.items()} == {
+            key: " ".join((value or "").split()) for key, value in expected.items()
+        }
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=200), st.binary(max_size=200))
+def test_whatever_stands_in_these_files_they_are_read(tmp_path: Path, one: bytes, other: bytes) -> None:
+    (tmp_path / "pip.conf").write_bytes(b"[global]\nconstraint = c.txt\n" + one)
+    (tmp_path / "uv.toml").write_bytes(b'constraint-dependencies = ["torch<3", 7]\n' + one)
+    (tmp_path / "c.txt").write_bytes(other)
+    own = {"PIP_CONFIG_FILE": str(tmp_path / "pip.conf"), "UV_CONFIG_FILE": str(tmp_path / "uv.toml")}
+    host = LiveHost()
+    for found in (
+        pip_settings(host, own, "", str(tmp_path), TORCH),
+        uv_settings(host, own, str(tmp_path), TORCH),
+    ):
+        assert isinstance(found, InstallerSettings)
+    read_constraints(host, [str(tmp_path / "c.txt")], "/", TORCH)
+
+
+# --- uv's configuration -----------------------------------------------------------------------------
+
+
+def test_uv_reads_the_nearest_project_the_users_file_and_the_systems(tmp_path: Path) -> None:
+    files = {
+        "/w/pyproject.toml": "[tool.uv]\nconstraint-dependencies = [\n  'torch<2.9',\n]\noffline = true\n",
+        "/home/me/.config/uv/uv.toml": 'index-url = "https://u:p@user.example/simple"\n',
+        "/etc/uv/uv.toml": 'index-url = "https://sys.example/simple"\n[pip]\ntarget = "/x"\nno-binary = [":all:"]\n',
+    }
+    found = uv(tmp_path, files)
+    assert found.constraints == (Constraint("torch", "<2.9", "", "/w/pyproject.toml, line 3"),)
+    assert (found.offline, found.index_url) == (True, "https://***@user.example/simple")
+    assert (found.elsewhere, found.no_binary) == ({"target": "/x"}, (":all:",))
+    assert found.sources["target"] == "/etc/uv/uv.toml, line 3"
+    assert uv(tmp_path, files, UV_NO_CONFIG="1") == InstallerSettings()
+
+
+def test_the_indexes_of_uv_are_those_that_every_package_may_come_from(tmp_path: Path) -> None:
+    text = """[[index]]
+name = "a"
+url = "https://a.example/simple"
+[[index]]
+url = "https://b.example/simple"
+default = true
+[[index]]
+name = "c"
+url = "https://c.example/simple"
+explicit = true
+"""
+    found = uv(tmp_path, {"/w/uv.toml": text}, UV_INDEX="mine=https://mine.example/simple")
+    assert found.extra_indexes == ("https://mine.example/simple", "https://a.example/simple")
+    assert found.index_url == "https://b.example/simple"
+
+
+# --- the choice of builds ---------------------------------------------------------------------------
+
+
+def configured(settings: InstallerSettings, **parts: Any) -> Machine:
+    patient = environment(torch("2.9.1+cpu"), installers=Installers(pip=settings, uv=settings), **parts)
+    return change(nvidia_machine(nvidia_gpu(), torch=torch("2.9.1+cpu")), environment=known(patient, "test"))
+
+
+def best(machine: Machine) -> Fix:
+    return builds.replacements(Situation(machine, MATRIX), machine.gpus, keep=machine.torch)[0]
+
+
+def chosen(machine: Machine) -> str:
+    remedy = next(one for one in best(machine).remedies if isinstance(one, ReplaceTorch))
+    return f"{remedy.version}+{remedy.build}"
+
+
+def limit(specifier: str, name: str = "torch", marker: str = "") -> InstallerSettings:
+    return InstallerSettings(constraints=(Constraint(name, specifier, marker, "/c.txt, line 2"),))
+
+
+def test_a_constraint_that_excludes_the_best_build_leads_to_the_best_build_inside_it() -> None:
+    assert chosen(configured(InstallerSettings())).startswith("2.9.1+")
+    assert chosen(configured(limit(">=2.10,<2.11"))).startswith("2.10.0+")
+    fix = best(configured(limit(">=2.10,<2.11")))
+    assert "not 2.9.1+cu" in fix.title and "torch>=2.10,<2.11 (/c.txt, line 2)" in fix.title
+    assert chosen(configured(limit("==2.9.1"))).startswith("2.9.1+")
+    assert chosen(configured(limit("==2.9.1+cu126"))) == "2.9.1+cu126"
+
+
+def test_a_constraint_for_another_python_or_package_excludes_nothing() -> None:
+    plain = best(configured(InstallerSettings()))
+    assert best(configured(limit("<2", marker="python_version < '3.9'"))) == plain
+    assert best(configured(limit("<1", name="torchvision"))) == plain  # it is not installed
+
+
+def test_a_constraint_on_a_companion_counts_where_that_comes_along() -> None:
+    paired = configured(limit("==0.25.0", name="torchvision"), packages={"torchvision": "0.24.1+cpu"})
+    assert chosen(paired).startswith("2.10.0+")
+
+
+def test_where_a_constraint_leaves_nothing_the_line_to_change_is_named() -> None:
+    fix = best(configured(limit("==1.2")))
+    assert [type(remedy) for remedy in fix.remedies] == [Manual]
+    assert "torch==1.2 (/c.txt, line 2)" in fix.remedies[0].text
+
+
+def test_without_an_index_only_the_wheels_that_are_there_can_be_chosen() -> None:
+    wheel = "torch-2.10.0+cu126-cp312-cp312-manylinux_2_28_x86_64.whl"
+    offline = InstallerSettings(no_index=True, find_links=("/wheels",), wheels=(wheel,))
+    machine = configured(offline)
+    assert chosen(machine) == "2.10.0+cu126"
+    (step,) = steps(machine, *best(machine).remedies)
+    assert isinstance(step, RunStep) and "--index-url" not in step.argv
+    fix = best(configured(change(offline, wheels=(wheel.replace("cp312", "cp311"),))))
+    assert "/wheels lacks it" in fix.remedies[0].text
+    unread = configured(change(offline, wheels=None))
+    assert chosen(unread).startswith("2.9.1+")  # a page of links is not read
+
+
+# --- the commands -----------------------------------------------------------------------------------
+
+OWN = ReplaceTorch(version="2.10.0", build="cu128", origin="pypi")
+OTHERS = ReplaceTorch(
+    version="2.10.0", build="cu128", origin="download.pytorch.org", index_url="https://x.example/cu128"
+)
+
+
+def steps(machine: Machine, *remedies: Any) -> tuple[Step, ...]:
+    return steps_for_all(remedies, place(machine), Situation(machine, MATRIX))
+
+
+def command(machine: Machine, remedy: Any = OTHERS) -> str:
+    runs = [step for step in steps(machine, remedy) if isinstance(step, RunStep)]
+    return " ".join(runs[-1].argv)
+
+
+def by_hand(machine: Machine, remedy: Any = OTHERS) -> str:
+    found = steps(machine, remedy)
+    assert all(isinstance(step, ManualStep) for step in found), found
+    return "\n".join(step.text for step in found if isinstance(step, ManualStep))
+
+
+def with_tools(installers: Installers, **parts: Any) -> Machine:
+    patient = environment(torch("2.9.1+cpu"), installers=installers, **parts)
+    return change(nvidia_machine(nvidia_gpu(), torch=torch("2.9.1+cpu")), environment=known(patient, "test"))
+
+
+def test_a_plain_version_is_meant_exactly_where_another_index_may_have_another_build() -> None:
+    extra = InstallerSettings(extra_indexes=("https://x.example/cpu",))
+    assert command(configured(extra), OWN).endswith("torch===2.10.0")
+    assert command(configured(InstallerSettings()), OWN).endswith("torch==2.10.0")
+    assert command(configured(extra), OTHERS).endswith("torch==2.10.0+cu128")
+    uv_made = configured(extra, uv_managed=True)
+    assert command(uv_made, OWN).endswith("--index-strategy unsafe-best-match torch===2.10.0")
+    assert "--index https://x.example/cu128" in command(uv_made, OTHERS)
+    folder = InstallerSettings(find_links=("/wheels",), wheels=())
+    assert command(configured(folder), OWN).endswith("torch==2.10.0"), "it has no wheel of torch"
+
+
+def test_a_command_takes_back_what_would_lead_it_elsewhere() -> None:
+    found = InstallerSettings(elsewhere={"target": "/x"}, user=True, no_binary=(":all:",))
+    assert command(configured(found)).endswith("--target= --no-user --only-binary=:all: torch==2.10.0+cu128")
+    told = by_hand(configured(change(found, sources={"target": "/uv.toml, line 3"}), uv_managed=True))
+    assert told.startswith(
+        "target (/uv.toml, line 3) makes uv install into /x, not into this environment: remove it."
+    )
+
+
+def test_what_no_command_can_meet_is_told_and_not_run() -> None:
+    hashes = InstallerSettings(require_hashes=True, sources={"require_hashes": "/etc/pip.conf, line 7"})
+    assert "require-hashes (/etc/pip.conf, line 7)" in by_hand(configured(hashes))
+    again = ReinstallPackage("numpy", "2.4.0")
+    pinned = configured(limit("==2.3.0", name="numpy"))
+    assert "numpy==2.4.0 cannot be installed: the constraint numpy==2.3.0" in by_hand(pinned, again)
+    offline = InstallerSettings(offline=True, sources={"offline": "UV_OFFLINE"})
+    assert "offline (UV_OFFLINE)" in by_hand(configured(offline, uv_managed=True))
+
+
+def test_the_tool_is_one_that_is_there() -> None:
+    here = Installers(programs=known((), "PATH"), ensurepip=known(True, "x"))
+    assert command(with_tools(here, uv_managed=True)).startswith("/venv/bin/python -m pip install")
+    bare = with_tools(here, has_pip=False)
+    first, last = steps(bare, OTHERS)
+    assert isinstance(first, RunStep) and isinstance(last, RunStep)
+    assert first.argv == ("/venv/bin/python", "-m", "ensurepip")
+    assert last.argv[:4] == ("/venv/bin/python", "-m", "pip", "install")
+    assert "no pip, no uv on PATH" in by_hand(with_tools(change(here, ensurepip=known(False, "x")), has_pip=False))
+    with_uv = change(here, programs=known(("uv",), "PATH"))
+    assert command(with_tools(with_uv, has_pip=False)).startswith("uv pip install")
+
+
+def test_nothing_is_run_where_the_environment_cannot_be_changed() -> None:
+    closed = Installers(writable=known(False, "/venv/lib/python3.12/site-packages"))
+    assert "/venv/lib/python3.12/site-packages cannot be written to" in by_hand(with_tools(closed))
+    gone = Installers(interpreter=known(False, "/venv/bin/python"))
+    assert "the Python that this environment was made with is gone" in by_hand(with_tools(gone))
+    project = with_tools(closed, lock="uv.lock", project="/proj")
+    assert "cannot be written to" in by_hand(project)
+
+
+def test_a_project_whose_tool_is_missing_is_shown() -> None:
+    nothing = Installers(programs=known((), "PATH"))
+    for lock, tool in (("uv.lock", "uv"), ("poetry.lock", "poetry"), ("pdm.lock", "pdm")):
+        text = by_hand(with_tools(nothing, lock=lock, project="/proj"))
+        assert text.startswith(f"{tool} is not on PATH.") and f"{tool} add" in text
+
+
+def test_remains_without_record_are_removed_first_and_nothing_outside_the_environment() -> None:
+    site = "/venv/lib/python3.12/site-packages"
+    lost = Distribution("torch", "2.9.1+cpu", f"{site}/torch-2.9.1+cpu.dist-info", lacks=("RECORD",))
+    patient = change(environment(torch("2.9.1+cpu")), distributions=known((lost,), site))
+    machine = change(nvidia_machine(), environment=known(patient, "test"))
+    first, *_ = steps(machine, OTHERS)
+    assert isinstance(first, RunStep)
+    assert first.argv[:4] == ("rm", "-rf", f"{site}/torch-2.9.1+cpu.dist-info", f"{site}/torch")
+    outside = change(lost, path="/home/me/.local/lib/python3.12/site-packages/torch-2.9.1+cpu.dist-info")
+    machine = change(machine, environment=known(change(patient, distributions=known((outside,), site)), "test"))
+    assert "rm" not in [step.argv[0] for step in steps(machine, OTHERS) if isinstance(step, RunStep)]
+
+
+# --- the real tools ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    root = tmp_path_factory.mktemp("indexes")
+    write_indexes(root)
+    with served(root) as address:
+        yield address
+
+
+class Patient:
+    """A venv, its variables, and the plan that gpudoctor makes for it."""
+
+    def __init__(self, folder: Path, base: str, **environ: str) -> None:
+        self.prefix = folder / "venv"
+        self.environ = {**only_these(base, folder / "cache"), "HOME": str(folder), **environ}
+        self.host = LiveHost(self.environ)
+
+    def run(self, argv: tuple[str, ...], environ: Mapping[str, str] | None = None) -> None:
+        own = self.environ if environ is None else environ
+        done = subprocess.run(argv, env=own, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, f"{shlex.join(argv)}\n{done.stdout}{done.stderr}"
+
+    def environment(self) -> PythonEnvironment:
+        found = probe_environment(self.host, str(self.prefix), {}).value
+        assert found is not None
+        return change(found, installers=probe_installers(self.host, found, ("torch",)))
+
+    def repair(self, remedy: ReplaceTorch) -> None:
+        machine = change(nvidia_machine(nvidia_gpu()), environment=known(self.environment(), "test"))
+        for step in steps(machine, remedy):
+            assert isinstance(step, RunStep), step
+            self.run(step.argv)
+
+    def version(self) -> str:
+        found = self.environment().distribution("torch")
+        return found.version if found else ""
+
+
+def venv(folder: Path, base: str, **environ: str) -> Patient:
+    patient = Patient(folder, base, **environ)
+    python = make_venv_with_pip(patient.prefix)
+    plain = only_these(base, folder / "cache")
+    patient.run((str(python), "-m", "pip", "install", "-q", "--index-url", f"{base}/cpu", "torch==2.13.0+cpu"), plain)
+    return patient
+
+
+FROM_PYPI = ReplaceTorch("2.13.0", "cu130", "pypi")
+
+
+def test_pip_takes_the_plain_build_beside_an_index_of_cpu_builds(tmp_path: Path, base: str) -> None:
+    patient = venv(tmp_path, base, PIP_EXTRA_INDEX_URL=f"{base}/cpu")
+    patient.repair(FROM_PYPI)
+    assert patient.version() == "2.13.0"
+
+
+def test_pip_installs_into_the_environment_whatever_it_is_configured_to(tmp_path: Path, base: str) -> None:
+    conf = tmp_path / "pip.conf"
+    conf.write_text(f"[install]\ntarget = {tmp_path}/elsewhere\nuser = true\nno-binary = :all:\n")
+    patient = venv(tmp_path, base, PIP_CONFIG_FILE=str(conf))
+    patient.repair(ReplaceTorch("2.13.0", "cu128", "download.pytorch.org", f"{base}/cu128"))
+    assert patient.version() == "2.13.0+cu128"
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_pip_replaces_a_torch_without_record(tmp_path: Path, base: str) -> None:
+    patient = venv(tmp_path, base)
+    (record,) = patient.prefix.glob("lib/python*/site-packages/torch-*/RECORD")
+    record.unlink()
+    patient.repair(ReplaceTorch("2.12.0", "cu128", "download.pytorch.org", f"{base}/cu128"))
+    assert patient.version() == "2.12.0+cu128"
+    assert len(list(patient.prefix.glob("lib/python*/site-packages/torch-*"))) == 1
+
+
+@needs_uv
+def test_uv_takes_the_build_that_is_meant_beside_other_indexes(tmp_path: Path, base: str) -> None:
+    patient = Patient(tmp_path, base, UV_EXTRA_INDEX_URL=f"{base}/cpu")
+    patient.run(("uv", "venv", "--python", sys.executable, str(patient.prefix)))
+    patient.repair(FROM_PYPI)
+    assert patient.version() == "2.13.0"
+    patient.repair(ReplaceTorch("2.13.0", "cu128", "download.pytorch.org", f"{base}/cu128"))
+    assert patient.version() == "2.13.0+cu128"
+
+
+# --- when it is read --------------------------------------------------------------------------------
+
+
+def test_a_machine_without_problems_is_not_asked_how_it_would_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(
+        "gpudoctor.probes.installers.probe_installers",
+        lambda host, environment, packages: asked.append(environment.prefix) or Installers(),
+    )
+    prefix = make_venv_with_pip(tmp_path / "venv").parent.parent
+    arguments = ("--python", str(prefix), "--level", "static", "--format", "json")
+    gpudoctor("check", *arguments)
+    assert asked == []
+    (site,) = prefix.glob("lib/python*/site-packages")
+    write_torch(site, "2.9.1+cpu", None)
+    gpudoctor("check", *arguments, "--gpu", "RTX 4090", "--driver", "580.95.05")
+    assert asked == [str(prefix)]
+
+
+def test_a_secret_in_an_index_is_in_no_report(tmp_path: Path) -> None:
+    prefix = make_venv_with_pip(tmp_path / "venv").parent.parent
+    own = {"PIP_CONFIG_FILE": "/dev/null", "PIP_EXTRA_INDEX_URL": "https://me:hunter22@x.example/simple"}
+    own["UV_INDEX"] = "x=https://me:hunter22@x.example/simple"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
+    result = gpudoctor("snapshot", "--private", "--python", str(prefix), environ={**kept, **own})
+    assert "x.example" in result.stdout and "hunter22" not in result.stdout
+
+
+def test_a_folder_that_is_not_there_is_not_called_closed() -> None:
+    assert LiveHost().may_write("/nonexistent").absent
+    assert LiveHost().may_write("/proc/self").value is False
+    assert absent("x") != LiveHost().may_write("/tmp")
+
+
+def test_an_index_that_cannot_be_reached_is_told_before_anything_is_changed(
+    base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "PIP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # nobody listens
+        lost = f"http://127.0.0.1:{closed.getsockname()[1]}/cu128"
+        steps = tuple(
+            RunStep(("uv", "add", option, value))
+            for option, value in (("--index", f"gpu-cu128={base}/cu128"), ("--index-url", lost))
+        )
+        check_indexes(steps[:1])
+        with pytest.raises(RepairError, match="cannot be reached"):
+            check_indexes(steps)
+        monkeypatch.setenv("HTTP_PROXY", "http://proxy.example")
+        check_indexes(steps)
