@@ -49,7 +49,7 @@ def diagnose(
     cannot be used.
     """
     from gpudoctor.command_line.arguments import Examined, Shown
-    from gpudoctor.command_line.examined import from_snapshot, surveyed, with_description, with_installers
+    from gpudoctor.command_line.examined import from_file, surveyed, with_description, with_installers
     from gpudoctor.command_line.reporting import judged, judgement_of
     from gpudoctor.engine import FailOn
     from gpudoctor.host import InputError
@@ -81,7 +81,7 @@ def diagnose(
     required = _requirements(_several(require))
     rows = load_matrix(_several(matrix))
     if snapshot is not None:
-        survey, subject = from_snapshot(fspath(snapshot), examined, variables)
+        survey, subject = from_file(fspath(snapshot), examined, variables, rows)
     else:
         survey, subject = surveyed(examined, variables, description, rows)
     survey = with_description(survey, description, rows, lambda machine: judgement_of(machine, rows, shown, required))

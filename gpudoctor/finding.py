@@ -260,6 +260,8 @@ class Finding(Struct, frozen=True):
     possible_causes: tuple[str, ...] = ()
     """A fault that was seen, not inferred: slugs of what may cause it, likeliest first. Where one of these was found
     for the same GPU, this is its evidence, not a second finding. ABSENCE stands for whatever takes GPUs away."""
+    ranked: bool = False
+    """`slug` is only the likeliest of the possible causes: if nothing decides, the next ones are told as notes."""
     fallback: bool = False
     """Said only where no deeper cause was found: an error of driver or access, or what names it in `supersedes`."""
     id: str = ""

@@ -69,7 +69,7 @@ def _replaced(text: str, rows: Iterable[tuple[tuple[str, ...], str, str]]) -> st
 
 # --- names -----------------------------------------------------------------------------------------
 
-_HOME = r"/(?:home|Users|export/home|var/home)/([^/\s:\"',;]+)"
+_HOME = r"(?:/(?:home|Users|export/home|var/home)/|\b[A-Za-z]:\\{1,2}Users\\{1,2})([^/\\\s:\"',;]+)"
 _NOT_A_USER = frozenset({
     "amdgpu", "bin", "compat", "conda", "cuda", "data", "debian", "home", "lib", "lib64", "linuxbrew", "local",
     "nvidia", "opt", "python", "rocm", "root", "share", "shared", "src", "tmp", "torch", "ubuntu", "usr", "var",
@@ -85,6 +85,8 @@ _PROCESSES = (
     ((" pid ",), r"(\b(?:process|thread) )\S.{0,60}?( pid \d)", r"\1***\2"),
     (("killed process", "kill process"), r"(\bkill(?:ed)? process \d+ )\([^)]*\)", r"\1(***)"),
     (("task=",), r"(\btask=)[^,]*(?=,pid=)", r"\1***"),
+    # An address with its port; without one it may be the version of a library.
+    ((":",), r"(?<![\d.])(?!127\.|0\.)(?:\d{1,3}\.){3}\d{1,3}(?=:\d{2,5}(?!\d))", "***"),
     (("comm:",), r"(\bComm: )\S+", r"\1***"),
     (("task ",), r"(\btask )\S{1,40}(:\d+ blocked)", r"\1***\2"),
     (("]: segfault", "] general protection", "] trap "), r"\S{1,40}(\[\d+\](?::| general| trap))", r"***\1"),

@@ -13,8 +13,11 @@ from msgspec.structs import replace
 from gpudoctor.finding import ABSENCE, Confidence, Device, Evidence, Finding, Layer, NotJudged
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
+from gpudoctor.situation.pasted_text import as_the_text_allows
 
 _SEVERITIES = ("error", "warning", "note")
+_ALTERNATIVES = 2
+"""Causes that are told beside the likeliest one."""
 _OWN: tuple[Layer, ...] = ("smoke", "gpudoctor")
 """Questions about the smoke kernels, and about gpudoctor itself: no kernel answers them."""
 
@@ -44,6 +47,8 @@ def name_absence_causes(findings: Iterable[Finding]) -> list[Finding]:
 def _is_explained(fallback: Finding | NotJudged, findings: list[Finding]) -> bool:
     others = [finding for finding in findings if finding.id != fallback.id]
     if any(_takes_away(other) or _supersedes(other, fallback) for other in others):
+        return True
+    if isinstance(fallback, Finding) and not fallback.devices and fallback.slug in {one.slug for one in findings}:
         return True
     return isinstance(fallback, Finding) and fallback.severity == "note" and _are_named(fallback.devices, others)
 
@@ -76,7 +81,24 @@ def join_symptoms(findings: Iterable[Finding], situation: Situation) -> list[Fin
             causes.append(symptom)
         else:
             causes[place] = _joined(causes[place], symptom)
-    return [_unless_refuted(finding, situation) for finding in causes]
+    told = (_unless_refuted(finding, situation) for finding in (*causes, *_alternatives(causes)))
+    return [as_the_text_allows(finding, situation) for finding in told]
+
+
+def _alternatives(findings: list[Finding]) -> list[Finding]:
+    """The next likely causes of what was seen, where nothing decides which one it is."""
+    named = {finding.slug for finding in findings}
+    notes: dict[str, Finding] = {}
+    for finding in findings:
+        others = [slug for slug in finding.possible_causes if slug != finding.slug][:_ALTERNATIVES]
+        for slug in others if finding.ranked else ():
+            text = f"It may also be {slug} (`gpudoctor explain {slug}`)."
+            note = Finding(
+                severity="note", message=text, saw=finding.saw, subject=finding.subject, confidence="possible"
+            )
+            if slug not in named:
+                notes.setdefault(slug, replace(note, id=finding.id, slug=slug, layer=finding.layer))
+    return list(notes.values())
 
 
 def name_causes(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -124,7 +124,7 @@ BAD = {
     "no such python": ["check", "--python", "{tmp}/nowhere"],
     "a text for a python": ["check", "--python", "{tmp}/file"],
     "no such snapshot": ["check", "--from", "{tmp}/nowhere"],
-    "a text for a snapshot": ["check", "--from", "{tmp}/file"],
+    "an empty text": ["check", "--from", "{tmp}/empty"],
     "a folder for a snapshot": ["check", "--from", "{tmp}"],
     "a snapshot of a later schema": ["check", "--from", "{tmp}/later.json"],
     "a snapshot and a root": ["check", "--from", "{tmp}/file", "--root", "{tmp}"],
@@ -144,6 +144,7 @@ BAD = {
 @pytest.mark.parametrize("what", BAD)
 def test_bad_input_is_one_clear_line_and_exit_code_2(what: str, tmp_path: Path):
     (tmp_path / "file").write_text("just a text\n")
+    (tmp_path / "empty").write_text("\n")
     (tmp_path / "later.json").write_text('{"schema": 99, "machine": {}}')
     (tmp_path / "badhost").mkdir()
     (tmp_path / "badhost" / "gpudoctor-host.json").write_text("{")

@@ -249,7 +249,8 @@ def test_an_error_text_names_no_build_that_has_code_for_the_gpu() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("RuntimeError: CUDA error: unknown error", ("error-seen", 1)),
+        ("RuntimeError: CUDA error: unknown error", ("nvidia-uvm-after-suspend", 1)),
+        ("RuntimeError: CUDA error: operation not supported", ("error-seen", 1)),
         ("Error 802: system not yet initialized", ("fabric-manager-not-running", 1)),
         ("ImportError: libcudnn.so.9: cannot open shared object file: No such file", ("torch-import-fails", 1)),
         ("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable", (None, 3)),
@@ -258,6 +259,27 @@ def test_an_error_text_names_no_build_that_has_code_for_the_gpu() -> None:
 )
 def test_an_error_text_is_never_all_well(text: str, expected: tuple[str | None, int]) -> None:
     assert answer(*RTX_4090, "--torch", "2.9.1+cu128", "--error", text) == expected
+
+
+def test_an_error_text_of_several_causes_ranks_them_and_ends_in_the_question_that_decides() -> None:
+    report = whatif(*RTX_4090, "--torch", "2.9.1+cu128", "--error", "RuntimeError: No CUDA GPUs are available")
+    first, second, third = report["findings"]
+    assert [first["slug"], first["severity"], first["confidence"]] == ["cuda-visible-devices", "error", "possible"]
+    assert [second["slug"], third["slug"]] == ["mig-confusion", "container-no-gpu"]
+    assert {second["severity"], third["severity"]} == {"note"}
+    assert "What decides: echo $CUDA_VISIBLE_DEVICES" in first["message"]
+
+
+def test_a_cause_that_the_facts_show_leaves_no_other_possible() -> None:
+    described = (*RTX_4090, "--torch", "2.9.1+cu128", "--env", "CUDA_VISIBLE_DEVICES=")
+    report = whatif(*described, "--error", "RuntimeError: No CUDA GPUs are available")
+    assert [finding["slug"] for finding in report["findings"]] == ["cuda-visible-devices"]
+
+
+def test_what_a_program_did_itself_is_a_note() -> None:
+    error = "RuntimeError: CUDA error: device-side assert triggered"
+    (finding,) = whatif(*RTX_4090, "--torch", "2.9.1+cu128", "--error", error)["findings"]
+    assert (finding["slug"], finding["severity"]) == ("error-seen", "note")
 
 
 def test_an_error_text_needs_no_torch() -> None:

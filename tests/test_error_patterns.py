@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpudoctor.matrix.load import MatrixError, validate_matrix
+from gpudoctor.matrix.needles import literal_parts
 from tests.support.check_cases import matrix
 
 ROWS = matrix().tables.error_patterns
@@ -18,12 +22,20 @@ TRACEBACK = """Traceback (most recent call last):
 CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below is incorrect.
 For debugging consider passing CUDA_LAUNCH_BLOCKING=1"""
 
+HARMLESS = [
+    line
+    for line in Path(__file__).with_name("cases").joinpath("harmless_lines.txt").read_text().splitlines()
+    if not line.startswith("#")
+]
+GENERAL = {"late-library", "extension-symbol", "extension-torch-library"}
+"""Rows for any library: rows about one library come before them."""
+
 TEXTS = [
     ("nvidia", "CUDA error: no kernel image is available for execution on the device", "torch-no-arch-for-gpu"),
     ("amd", "RuntimeError: HIP error: invalid device function", "torch-rocm-no-arch-for-gpu"),
     ("amd", "torch.AcceleratorError: CUDA error: device kernel image is invalid", "torch-rocm-no-arch-for-gpu"),
     ("amd", "Cannot read TensileLibrary.dat: Illegal seek for GPU arch : gfx1103", "rocblas-no-arch"),
-    ("amd", "rocBLAS error: Could not initialize Tensile host: No devices found", None),
+    ("amd", "rocBLAS error: Could not initialize Tensile host: No devices found", "smoke-crash"),
     ("nvidia", "The NVIDIA driver on your system is too old (found version 12080). Please", "driver-too-old"),
     ("nvidia", "CUDA driver version is insufficient for CUDA runtime version", "driver-too-old"),
     ("nvidia", "Error 802: system not yet initialized", "fabric-manager-not-running"),
@@ -87,7 +99,12 @@ def test_a_vendors_text_means_nothing_on_another_vendors_gpu_or_the_cpu(row):
 def test_no_text_keeps_a_pattern_busy(row):
     """Long texts that nearly match: a pattern that tries every way through them would not come back."""
     nearly = row.example[:-1].replace("\n", " ")
-    for text in (nearly * (1 + (1 << 16) // len(nearly)), row.needle * 5000, f"{row.needle}\n" * 5000, "lib" * 40000):
+    for text in (
+        nearly * (1 + (1 << 16) // len(nearly)),
+        row.needles[0] * 5000,
+        f"{row.needles[0]}\n" * 5000,
+        "lib" * 40000,
+    ):
         matrix().cause_of(text, None if row.vendor == "any" else row.vendor)
 
 
@@ -97,6 +114,85 @@ def test_what_stands_around_a_text_does_not_matter_line_by_line(before, row, aft
     found = matrix().cause_of(f"{before}\n{row.example}\n{after}", vendor)
     assert found is not None
     assert ROWS.index(found) <= ROWS.index(row)
+
+
+def causes(row) -> set[str]:
+    return {row.slug, *row.also} - {"smoke-crash"}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_a_text_that_two_rows_match_has_a_cause_in_both(row):
+    for other in ROWS:
+        if other == row or other.id in GENERAL or {row.vendor, other.vendor} == {"nvidia", "amd"}:
+            continue
+        if any(re.search(other.pattern, line) for line in row.example.splitlines()):
+            assert causes(row) & causes(other), other.id
+
+
+def test_there_are_many_harmless_lines():
+    assert len(HARMLESS) == len(set(HARMLESS)) >= 200
+
+
+@pytest.mark.parametrize("vendor", [None, "nvidia", "amd"])
+def test_no_row_makes_a_fault_of_a_harmless_line(vendor):
+    found = [(line, matrix().cause_seen(line, vendor)) for line in HARMLESS]
+    assert [(line, row.id) for line, row in found if row and row.severity != "note"] == []
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def test_where_several_causes_print_a_text_a_question_decides(row):
+    assert row.ask or len(causes(row)) < 2
+
+
+@pytest.mark.parametrize(
+    ("text", "vendor", "id"),
+    [
+        ("CUDA error: no kernel image is available for execution on the device", None, "cuda-no-kernel-image"),
+        ("torch.AcceleratorError: HIP error: invalid device function", None, "hip-no-code"),
+        ("HIP error: no kernel image is available for execution on the device", None, "hip-no-code"),
+        ("CUDA error: no kernel image is available for execution on the device", "amd", "hip-no-code"),
+        ("CUBLAS_STATUS_NOT_SUPPORTED when calling cublasGemmEx on an RTX 4090", None, "cublas-not-supported"),
+        ("Memory access fault by GPU node-1 on address (nil)", None, "amd-memory-fault"),
+        ("ValueError: not enough values to unpack", None, None),
+    ],
+)
+def test_a_message_of_an_unknown_gpu_may_name_the_vendor(text, vendor, id):
+    row = matrix().cause_seen(text, vendor)
+    assert (row.id if row else None) == id
+
+
+def test_every_known_message_of_a_text_is_found_once_and_in_order():
+    text = "\n".join(
+        [
+            "step 1 | loss 3.2",
+            "RuntimeError: operator torchvision::nms does not exist",
+            "RuntimeError: CUDA error: device-side assert triggered",
+            "RuntimeError: operator torchvision::nms does not exist",
+            "libcudart.so.12: cannot open shared object file: No such file or directory",
+        ]
+    )
+    messages = matrix().messages_in(text)
+    assert [(message.row.id, message.number) for message in messages] == [
+        ("torchvision-nms", 2),
+        ("device-assert", 3),
+        ("cuda-library-missing", 5),
+    ]
+    assert messages[0].line == "RuntimeError: operator torchvision::nms does not exist"
+
+
+def test_a_message_that_names_no_vendor_may_mean_one_thing_on_each():
+    messages = matrix().messages_in("no kernel image is available for execution on the device")
+    assert [message.row.id for message in messages] == ["cuda-no-kernel-image", "hip-no-code"]
+
+
+@pytest.mark.filterwarnings("ignore:Possible:FutureWarning")
+@given(st.text(alphabet="ab|(?:)[]*+.\\", max_size=12), st.text(alphabet="ab|()[]*.\\", max_size=12))
+def test_every_match_holds_one_of_the_literal_parts(pattern, text):
+    try:
+        found = re.search(pattern, text)
+    except re.error:
+        return
+    assert found is None or any(part in found[0] for part in literal_parts(pattern))
 
 
 def overlay(tmp_path, row: str) -> list[str]:
@@ -130,8 +226,10 @@ def test_a_site_may_add_rows_and_a_wrong_one_is_named(tmp_path, change, said):
 
 
 def test_every_cause_of_a_row_is_one_that_a_check_judges_or_a_slug_of_its_own():
+    from gpudoctor.cli.explain import OTHER_CAUSES
     from gpudoctor.suites import machine_checks
 
-    own = {"c-compiler-missing", "triton-missing"}
     named = {slug for row in ROWS for slug in (row.slug, *row.also)}
-    assert named - own <= {check.slug for check in machine_checks()}
+    judged = {check.slug for check in machine_checks()}
+    assert named <= judged | OTHER_CAUSES.keys()
+    assert OTHER_CAUSES.keys() <= named - judged

@@ -109,8 +109,11 @@ def broken(tmp_path: Path) -> Host:
 
 @pytest.fixture
 def venv(tmp_path: Path) -> Path:
-    """A live venv with a CPU torch; nothing in it can be run."""
+    """A live venv with a CPU torch; its interpreter is there, and does nothing."""
     write_torch(write_venv(tmp_path / "venv"), "2.9.1+cpu", None)
+    interpreter = tmp_path / "venv/bin/python3.12"
+    interpreter.unlink()
+    interpreter.touch(0o755)
     return tmp_path / "venv"
 
 

@@ -30,6 +30,7 @@ from gpudoctor.machine import (
     InstallerSettings,
     Machine,
     PythonEnvironment,
+    TorchCopy,
     absent,
     known,
 )
@@ -352,6 +353,10 @@ def test_the_tool_is_one_that_is_there() -> None:
 def test_nothing_is_run_where_the_environment_cannot_be_changed() -> None:
     closed = Installers(writable=known(False, "/venv/lib/python3.12/site-packages"))
     assert "/venv/lib/python3.12/site-packages cannot be written to" in by_hand(with_tools(closed))
+    copy = TorchCopy("/home/me/.local/lib/python3.12/site-packages/torch", "2.9.1+cpu", "user site")
+    own = torch("2.9.1+cpu", copies=(copy,))
+    mine = change(environment(own, installers=closed), kind="system", prefix="/usr", interpreter="/usr/bin/python3")
+    assert "pip install --user" in by_hand(change(nvidia_machine(), environment=known(mine, "test")))
     gone = Installers(interpreter=known(False, "/venv/bin/python"))
     assert "the Python that this environment was made with is gone" in by_hand(with_tools(gone))
     project = with_tools(closed, lock="uv.lock", project="/proj")
@@ -376,6 +381,11 @@ def test_remains_without_record_are_removed_first_and_nothing_outside_the_enviro
     outside = change(lost, path="/home/me/.local/lib/python3.12/site-packages/torch-2.9.1+cpu.dist-info")
     machine = change(machine, environment=known(change(patient, distributions=known((outside,), site)), "test"))
     assert "rm" not in [step.argv[0] for step in steps(machine, OTHERS) if isinstance(step, RunStep)]
+    of_apt = change(lost, path="/usr/lib/python3/dist-packages/torch-2.9.1.dist-info", installer="debian")
+    for apt in (of_apt, change(of_apt, installer="")):
+        own = change(patient, distributions=known((apt,), site), kind="system", prefix="/usr")
+        machine = change(machine, environment=known(own, "test"))
+        assert "rm" not in [step.argv[0] for step in steps(machine, OTHERS) if isinstance(step, RunStep)]
 
 
 # --- the real tools ---------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def test_a_schema_is_printed_as_it_is_stored(command: tuple[str, ...], name: str
 def test_a_schema_that_is_not_there_is_one_line():
     done = gpudoctor("schema", "chek")
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "'chek': choose from env, fix" in done.stderr
+    assert "'chek': choose from env, explain, fix" in done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +63,7 @@ PRINTED = {
     "env": ("env", "--root", "ROOT", "--shell", "json"),
     "scan": ("scan", "--gpu", "RTX 5090", "--format", "json", "ROOT"),
     "recommend": ("recommend", "--root", "ROOT", "--format", "json"),
+    "explain": ("explain", "no kernel image is available", "--format", "json"),
     "list": ("list", "--format", "json"),
     "smoke-list": ("smoke", "--list", "--format", "json"),
 }

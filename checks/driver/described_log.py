@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import NotJudged
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, NotJudged
+from gpudoctor.machine import LogFault
 from gpudoctor.situation import Situation
 
 _SHOWN = 160
@@ -19,13 +20,15 @@ def log_fault_described(situation: Situation) -> Verdicts:
 
     ## How it is judged
     Only where GPUs are described. Each cause that the log names leaves the verdict open, unless a problem of the
-    driver explains it.
+    driver explains it. Lines that somebody pasted into a report are what they complain about: then the cause that
+    they name is the problem, unless the text also shows that the GPU works.
 
     ## Fix safety
     There is nothing to fix: `gpudoctor check` on the machine itself tells more.
     """
     log = situation.machine.kernel_log.value
-    if log is None or not any(gpu.source == "description" for gpu in situation.machine.gpus):
+    pasted = situation.machine.pasted
+    if log is None or not (pasted or any(gpu.source == "description" for gpu in situation.machine.gpus)):
         return
     patterns = {pattern.id: pattern for pattern in situation.matrix.tables.log_patterns}
     xids = {row.xid: row for row in situation.matrix.tables.xids}
@@ -35,8 +38,28 @@ def log_fault_described(situation: Situation) -> Verdicts:
         if row is None or row.slug is None or row.slug in told:
             continue
         told.add(row.slug)
+        if pasted is not None and not pasted.works:
+            yield _complaint(fault, row.slug, row.meaning, log.source)
+            continue
         yield NotJudged(
             why=f"the kernel log says: {fault.line[:_SHOWN]} ({row.meaning}); whether that lasts is unknown",
-            matters=True,
+            matters=pasted is None,
             fallback=True,
         )
+
+
+def _complaint(fault: LogFault, slug: str, meaning: str, source: str) -> Finding:
+    line = fault.line[:_SHOWN]
+    there = "Run `gpudoctor check` on the machine: it tells whether the fault is still there, and names the fix."
+    return Finding(
+        severity="error",
+        message=f"The kernel log says: {line.rstrip('.')}. It means: {meaning}.",
+        saw=line,
+        subject="the kernel log",
+        confidence="likely",
+        evidence=(Evidence("kernel_log", line, source),),
+        fixes=(Fix("Check the machine itself", (Manual(there),)),),
+        slug=slug,
+        supersedes=("no-driver",),
+        fallback=True,
+    )

@@ -14,6 +14,8 @@ from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.gpu_groups import called, finding
 
 _SHOWN = 200
+_NAMED = 4
+"""Causes that a message names; the report's JSON has all."""
 _EXTENSION = "ext-built-without-gpu-arch"
 _FIND_THE_LIBRARY = Fix(
     "Find the library that was called",
@@ -43,13 +45,13 @@ def error_seen(situation: Situation) -> Verdicts:
     That of the cause.
     """
     for text in situation.machine.errors:
-        row = situation.matrix.cause_of(text, _vendor(situation))
+        row = situation.matrix.cause_seen(text, _vendor(situation))
         if row is None:
             yield NotJudged(why=f"no cause is known for this error: {_line(text)}", matters=True)
         elif row.slug == BUSY:
             yield NotJudged(why=row.meaning, matters=True)
         elif row.of_program:
-            yield _about_the_program(row, text)
+            yield _about_the_program(row, text, situation.machine.source_of_error(text))
         else:
             yield _explained(situation, row, text)
 
@@ -65,33 +67,43 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     fault = Fault(slug=row.slug, kernels=(), ran=0, devices=(), gpus=gpus, causes=(row,))
     harmless, elsewhere = row.severity == "note", row.slug in NO_CODE and _has_code(situation, gpus)
     other = f" {build_name(situation.torch)} has code for it, so another library lacks it." if elsewhere else ""  # type: ignore[arg-type]
-    causes = (_EXTENSION, *row.also) if elsewhere else (row.slug, *row.also)
+    first = _EXTENSION if elsewhere else row.slug
+    causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH and not harmless)
+    open_ = row.slug == CRASH and bool(causes) and not elsewhere
+    place = f"On {called(gpus)}: " if gpus else ""
     parts = {
-        "message": f"{f'On {called(gpus)}: ' if gpus else ''}{line}. It means: {row.meaning}.{other}",
+        "message": f"{place}{line}. It means: {row.meaning}.{other}{_ranked(row, causes)}",
         "saw": line,
         "want": "no error",
-        "confidence": "possible" if elsewhere else "likely",
-        "evidence": (Evidence("error", line, "--error"),),
+        "confidence": "possible" if elsewhere or open_ else "likely",
+        "evidence": (Evidence("error", line, situation.machine.source_of_error(text)),),
         "fixes": () if harmless else (_FIND_THE_LIBRARY,) if elsewhere else fixes(situation, fault),
         "refs": tuple(ref.strip() for ref in row.source.split(";")),
-        "possible_causes": () if harmless else tuple(slug for slug in dict.fromkeys(causes) if slug != CRASH),
-        "slug": "" if elsewhere or row.slug == CRASH else row.slug,
+        "possible_causes": causes,
+        "ranked": open_ or not situation.machine.gpus,
+        "slug": causes[0] if open_ else "" if elsewhere or row.slug == CRASH else row.slug,
     }
     if gpus:
         return finding(severity(situation, fault), gpus, **parts)
     return Finding(severity=severity(situation, fault), subject="a program", **parts)  # type: ignore[arg-type]
 
 
-def _about_the_program(row: ErrorPattern, text: str) -> Finding:
-    text_of_fix = f"Let the program need less (a smaller batch, model or context). {row.workaround}"
+def _ranked(row: ErrorPattern, causes: tuple[str, ...]) -> str:
+    """What is said where the message alone does not decide."""
+    if len(causes) < 2 or not row.ask:
+        return ""
+    return f" Possible causes, most likely first: {', '.join(causes[:_NAMED])}. What decides: {row.ask}"
+
+
+def _about_the_program(row: ErrorPattern, text: str, source: str) -> Finding:
     return Finding(
         severity="note",
         message=f"{_line(text)}. It means: {row.meaning}. That alone is no fault of the machine.",
         saw=_line(text),
         subject="a program",
         confidence="likely",
-        evidence=(Evidence("error", _line(text), "--error"),),
-        fixes=(Fix("Let the program need less", (Manual(text_of_fix, risk="safe"),)),),
+        evidence=(Evidence("error", _line(text), source),),
+        fixes=(Fix("Change the program", (Manual(row.workaround),)),),
         refs=tuple(ref.strip() for ref in row.source.split(";")),
     )
 
@@ -111,5 +123,5 @@ def _line(text: str, situation: Situation | None = None, row: ErrorPattern | Non
     """The line of a text that its row matches, else its last one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or [text.strip()]
     if situation and row:
-        lines = [line for line in lines if situation.matrix.cause_of(line, _vendor(situation)) == row] or lines
+        lines = [line for line in lines if situation.matrix.cause_seen(line, _vendor(situation)) == row] or lines
     return lines[-1][:_SHOWN].rstrip(".")

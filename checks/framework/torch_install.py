@@ -79,7 +79,7 @@ def torch_missing(situation: Situation) -> Verdicts:
         if (situation.usable or required) and situation.machine.environment.undecided:
             yield NotJudged(why=f"no Python environment was read: {situation.machine.environment.why}", matters=True)
         return
-    if environment.torch.undecided:
+    if environment.torch.undecided and situation.machine.pasted is None:
         yield NotJudged(
             why=f"whether torch is installed is unknown: {environment.torch.why}",
             matters=bool(situation.usable) or required,

@@ -83,6 +83,8 @@ def _torch_needs(situation: Situation, gpus: tuple[Gpu, ...]) -> Verdicts:
     torch = situation.torch
     if torch is None or situation.built_for != "nvidia" or torch.cuda is None:
         return
+    if not torch.cuda[:1].isdecimal():  # a text may tell that it is a CUDA build, and not of which CUDA
+        return
     if all(carries(situation, gpu).runs == "no" for gpu in gpus):
         return
     verdict = driver_verdict(situation, torch.cuda)

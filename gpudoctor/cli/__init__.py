@@ -24,7 +24,7 @@ COMMANDS = {
     "snapshot": "gpudoctor.cli.check:snapshot",
     "smoke": "gpudoctor.cli.smoke:smoke",
     "scan": "gpudoctor.cli.scan:scan",
-    "explain": "gpudoctor.cli.reference:explain",
+    "explain": "gpudoctor.cli.explain:explain",
     "list": "gpudoctor.cli.reference:list_checks",
     "matrix": "gpudoctor.cli.reference:matrix",
     "schema": "gpudoctor.cli.reference:schema",

@@ -44,7 +44,8 @@ check = whole_command(
     "  gpudoctor check --python .venv\n"
     "  gpudoctor check --gpu H100 --driver 550.54.15     before an image runs on that machine\n"
     "  gpudoctor check --format markdown                 for a bug report\n"
-    "  gpudoctor check --from machine.json               a machine that you do not have",
+    "  gpudoctor check --from machine.json               a machine that you do not have\n"
+    "  gpudoctor check --from issue.md                   what somebody pasted into a bug report",
 )
 
 

@@ -58,11 +58,11 @@ class Examination:
 
     def look(self) -> Look:
         """Probe and judge. Raises InputError for what cannot be read."""
-        from gpudoctor.command_line.examined import from_snapshot, probed, with_description, with_installers
+        from gpudoctor.command_line.examined import from_file, probed, with_description, with_installers
 
         given = self.sources
         if given.snapshot is not None:
-            survey, subject = from_snapshot(given.snapshot, given.examined, given.variables)
+            survey, subject = from_file(given.snapshot, given.examined, given.variables, self.matrix)
         else:
             survey, subject = probed(given.examined, given.variables, given.description, self.matrix, self.shown)
             survey = self._with_requirements(survey)

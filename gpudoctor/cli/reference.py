@@ -1,57 +1,15 @@
-"""`explain`, `list`, `matrix` and `schema`: what gpudoctor knows, without looking at a machine."""
+"""`list`, `matrix` and `schema`: what gpudoctor knows, without looking at a machine."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpudoctor.cli.command import Group, command, did_you_mean
-from gpudoctor.cli.completion import checks, tables
+from gpudoctor.cli.completion import tables
 from gpudoctor.cli.options import data_option, matrix_option, plugin_option
 from gpudoctor.render.lines import printable
-
-if TYPE_CHECKING:
-    from gpudoctor.check import Check
-
-
-@command()
-@click.argument("name", metavar="ID|SLUG", shell_complete=checks)
-@plugin_option
-def explain(name: str, plugins: tuple[str, ...]) -> int:
-    """Tell what a problem means, why it matters, how it is found and how safe its fix is.
-
-    \b
-    Examples:
-      gpudoctor explain GPD402
-      gpudoctor explain 402
-      gpudoctor explain torch-no-arch-for-gpu
-    """
-    from gpudoctor.host import InputError
-    from gpudoctor.suites import machine_checks
-
-    named = machine_checks(plugins).named(name)
-    found = [check for check in named if check.id in (name.upper(), f"GPD{name}") or name == check.slug]
-    if not found:
-        ids = ", ".join(check.id for check in named[:6])
-        raise InputError(f"{name!r} names several checks ({ids} ...): give one id or slug")
-    _print_markdown("\n\n".join(_explanation(check) for check in found))
-    return 0
-
-
-def _explanation(check: Check[Any]) -> str:
-    return f"# {check.id} {check.slug}\n\n{check.explanation}"
-
-
-def _print_markdown(text: str) -> None:
-    if not sys.stdout.isatty():
-        click.echo(text)
-        return
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    Console().print(Markdown(text))
 
 
 @command("list")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 LINE = CommandLine((
     *options.MACHINE,
     options.ENV,
-    options.snapshot_file("Judge the machine of a snapshot (or of a JSON report) instead of probing one."),
+    options.snapshot_file("Judge the machine that a snapshot, a report or any pasted text tells of; - reads stdin."),
     *options.DESCRIPTION,
     options.REQUIRE,
     options.MATRIX,

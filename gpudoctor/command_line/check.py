@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from gpudoctor.command_line.arguments import Examined, gathered, shown
-from gpudoctor.command_line.examined import from_snapshot, is_this_machine, probed, with_description, with_installers
+from gpudoctor.command_line.examined import from_file, is_this_machine, probed, with_description, with_installers
 from gpudoctor.command_line.options import WHERE, named_values
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
 from gpudoctor.command_line.reading import Given, words
@@ -27,7 +27,7 @@ def check(given: Given, environ: Mapping[str, str] = os.environ) -> int:
     how = shown(given, project, needs)
     matrix = load_matrix(given.get("overlays", ()))
     if snapshot is not None:
-        survey, subject = from_snapshot(snapshot, examined, variables)
+        survey, subject = from_file(snapshot, examined, variables, matrix)
     else:
         survey, subject = probed(examined, variables, description, matrix, how)
     survey = with_description(survey, description, matrix, lambda machine: judgement_of(machine, matrix, how, needs))

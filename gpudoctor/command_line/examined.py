@@ -103,15 +103,16 @@ def _on_the_cpu() -> Request:
     return Request(level=None, devices=("cpu",))
 
 
-def from_snapshot(path: str, examined: Examined, variables: dict[str, str]) -> tuple[Survey, Subject]:
-    """The machine of a snapshot; nothing is probed. Raises InputError."""
-    from gpudoctor.intake.snapshot import read_snapshot
+def from_file(path: str, examined: Examined, variables: dict[str, str], matrix: Matrix) -> tuple[Survey, Subject]:
+    """The machine of a snapshot, a report or a pasted text; nothing is probed. Raises InputError."""
+    from gpudoctor.intake.given import read_machine
 
     if examined != Examined() or variables:
         raise InputError(
             "--from reads a machine as it was recorded; --root, --python, --level and --env do not go with it"
         )
-    return Survey(read_snapshot(path), (), {}), Subject(kind="snapshot", label=path)
+    machine, kind = read_machine(path, matrix)
+    return Survey(machine, (), {}), Subject(kind=kind, label="stdin" if path == "-" else path)
 
 
 def with_description(

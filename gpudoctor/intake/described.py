@@ -55,7 +55,8 @@ from gpudoctor.situation.healthy_driver import amd_stack, driver_libraries, nvid
 
 if TYPE_CHECKING:
     from gpudoctor.intake.description import Description
-    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.machine import LogFault
+    from gpudoctor.matrix.questions import Identity, Matrix
 
 _FIRST_OPEN = (515,)
 """The driver branch with the first open kernel modules."""
@@ -70,7 +71,18 @@ def imagined(description: Description, variables: dict[str, str], matrix: Matrix
     """A machine of which only the description is known; all else is healthy."""
     if not description.gpus:
         raise InputError("describe at least one GPU: --gpu NAME (`gpudoctor matrix show nvidia_gpus` lists names)")
-    healthy = Machine(
+    machine = described(healthy(variables), description, matrix)
+    open_facts = {"kernel": description.kernel, "torch": description.torch}
+    left = [name for name, value in open_facts.items() if not value]
+    if not description.python_version:
+        environment = machine.environment.value
+        left.insert(1 if not description.kernel else 0, f"Python {environment.python.value if environment else '?'}")
+    return replace(machine, assumed=(*left, *machine.assumed))
+
+
+def healthy(variables: dict[str, str]) -> Machine:
+    """A machine of which nothing is known but these variables: nothing is wrong with it."""
+    return Machine(
         system=System(
             kernel=known("6.8.0", "assumed"),
             arch=known("x86_64", "assumed"),
@@ -86,17 +98,10 @@ def imagined(description: Description, variables: dict[str, str], matrix: Matrix
             kernel_options=known((), "assumed"),
             suspends=known(0, "assumed"),
         ),
-        environment=known(_environment(), "assumed"),
+        environment=known(empty_environment(), "assumed"),
         variables=variables,
         kernel_log=known(KernelLog(), "assumed"),
     )
-    machine = described(healthy, description, matrix)
-    open_facts = {"kernel": description.kernel, "torch": description.torch}
-    left = [name for name, value in open_facts.items() if not value]
-    if not description.python_version:
-        environment = machine.environment.value
-        left.insert(1 if not description.kernel else 0, f"Python {environment.python.value if environment else '?'}")
-    return replace(machine, assumed=(*left, *machine.assumed))
 
 
 def described(machine: Machine, description: Description, matrix: Matrix) -> Machine:
@@ -110,9 +115,9 @@ def described(machine: Machine, description: Description, matrix: Matrix) -> Mac
     elif description.gpus:  # a log of this machine is about other GPUs
         machine = replace(machine, kernel_log=known(KernelLog(), "assumed"))
     if description.gpus:
-        machine = _with_gpus(machine, description, matrix)
+        machine = _with_described_gpus(machine, description, matrix)
     elif description.driver:
-        machine = _with_driver(machine, description.driver, matrix)
+        machine = with_driver(machine, description.driver, matrix)
     if description.python_version or description.torch or description.packages:
         machine = _with_environment(machine, description, matrix)
     if description.kernel_log and description.gpus:
@@ -123,20 +128,28 @@ def described(machine: Machine, description: Description, matrix: Matrix) -> Mac
 # --- GPUs and drivers -------------------------------------------------------------------------------
 
 
-def _with_gpus(machine: Machine, description: Description, matrix: Matrix) -> Machine:
+def _with_described_gpus(machine: Machine, description: Description, matrix: Matrix) -> Machine:
     identities = identified(description.gpus, matrix)
-    system = machine.system
     arch = processor(identities)
-    if arch and description.platform and system.arch.value != arch:
+    if arch and description.platform and machine.system.arch.value != arch:
         raise InputError(f"--platform {description.platform}: {identities[0].name} comes with an {arch} processor")
-    if arch == "aarch64":
-        system = replace(system, arch=known(arch, SOURCE))
+    log = machine.kernel_log.value if description.kernel_log else None
+    return with_gpus(machine, identities, description.driver, log.faults if log else (), matrix)
+
+
+def with_gpus(
+    machine: Machine, identities: tuple[Identity, ...], driver: str, faults: tuple[LogFault, ...], matrix: Matrix
+) -> Machine:
+    """The machine with these GPUs, and with this driver ("": a healthy one), in the place of its own. Raises
+    InputError where no one driver runs them all."""
+    system = machine.system
+    if processor(identities) == "aarch64":
+        system = replace(system, arch=known("aarch64", SOURCE))
     board = next((identity.name for identity in identities if identity.jetson), None)
     if board is not None:
         system = replace(system, jetson=known(Jetson(model=board), SOURCE))
     wsl = system.wsl.known
-    log = machine.kernel_log.value if description.kernel_log else None
-    gpus = placed(identities, log.faults if log else (), wsl=wsl)
+    gpus = placed(identities, faults, wsl=wsl)
     nodes = known((DeviceNode(path="/dev/dxg", opened="ok"),), SOURCE) if wsl else absent(SOURCE)
     described_gpus = replace(
         machine,
@@ -144,14 +157,14 @@ def _with_gpus(machine: Machine, description: Description, matrix: Matrix) -> Ma
         gpus=gpus,
         buses=known(True, SOURCE),
         nvidia=NvidiaStack(module=absent(SOURCE), modules_loaded=known((), SOURCE), nodes=nodes),
-        amd=_amd_stack(gpus, description.driver, wsl=wsl),
+        amd=_amd_stack(gpus, driver, wsl=wsl),
         load_path=LoadPath(),
         level=machine.level if machine.smoke else "static",  # the driver here is not that machine's
     )
     described_gpus = _with_import_elsewhere(described_gpus)
     if any(gpu.vendor == "nvidia" for gpu in gpus):
-        return _with_driver(described_gpus, description.driver, matrix)
-    left = () if description.driver or wsl else ("amdgpu driver",)
+        return with_driver(described_gpus, driver, matrix)
+    left = () if driver or wsl else ("amdgpu driver",)
     return replace(described_gpus, assumed=(*machine.assumed, *left))
 
 
@@ -172,7 +185,7 @@ def _with_import_elsewhere(machine: Machine) -> Machine:
     return replace(machine, environment=replace(machine.environment, value=own))
 
 
-def _with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
+def with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
     """The machine with this NVIDIA driver, healthy in all else; the newest that runs its GPUs if none is given."""
     gpus = machine.of_vendor("nvidia")
     assumed: tuple[str, ...] = ()
@@ -215,7 +228,8 @@ def _amd_stack(gpus: tuple[Gpu, ...], driver: str, *, wsl: bool) -> AmdStack:
 # --- Python, torch and what was seen ---------------------------------------------------------------------
 
 
-def _environment() -> PythonEnvironment:
+def empty_environment() -> PythonEnvironment:
+    """A healthy environment in which nothing is known to be installed."""
     return PythonEnvironment(
         prefix="",
         kind="venv",
@@ -229,7 +243,7 @@ def _environment() -> PythonEnvironment:
 
 def _with_environment(machine: Machine, description: Description, matrix: Matrix) -> Machine:
     probed = machine.environment.value
-    environment = probed or _environment()
+    environment = probed or empty_environment()
     assumed: tuple[str, ...] = ()
     if description.torch:
         torch, assumed = torch_of(description.torch, machine, matrix)

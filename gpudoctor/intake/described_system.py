@@ -36,7 +36,7 @@ def described_system(system: System, description: Description, matrix: Matrix) -
         system = replace(system, kernel=known(release, SOURCE), wsl=wsl)
     if description.os:
         system = replace(
-            system, os=known(_os(description.os, matrix), SOURCE), libc=unknown("as that release has it", SOURCE)
+            system, os=known(named_os(description.os, matrix), SOURCE), libc=unknown("as that release has it", SOURCE)
         )
     if description.platform:
         system = replace(system, arch=known(_processor(description.platform), SOURCE))
@@ -45,7 +45,7 @@ def described_system(system: System, description: Description, matrix: Matrix) -
     return system
 
 
-def _os(text: str, matrix: Matrix) -> Os:
+def named_os(text: str, matrix: Matrix) -> Os:
     """ "ubuntu-22.04", and as people write it: "Ubuntu 22.04 LTS", "rocky linux 9.4", "pop!_os-22.04"."""
     found = re.fullmatch(_DISTRIBUTION, text.strip().lower())
     name, version = (found["name"], found["version"] or found["code"] or "") if found else ("", "")

@@ -16,6 +16,7 @@ from gpudoctor.machine import FORMAT, Machine
 
 SNAPSHOT_LIMIT = 64 << 20
 SCHEMA = 1
+_HEAD = 2000
 
 
 def _to_format_2(machine: dict[str, Any]) -> None:
@@ -55,6 +56,11 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
 def read_snapshot(path: str) -> Machine:
     """The machine of a snapshot or of a JSON report. Raises InputError with file and place."""
+    return machine_of_document(path, read_content(path))
+
+
+def read_content(path: str) -> bytes:
+    """The content of a file that a person names. Raises InputError."""
     try:
         # A pipe is welcome; one that nobody writes to is empty, and not waited for.
         content = read_given(path, SNAPSHOT_LIMIT, pipes=True)
@@ -62,7 +68,18 @@ def read_snapshot(path: str) -> Machine:
         said = getattr(error, "strerror", None) or str(error)
         raise InputError(f"{path}: cannot be read: {said.lower()}") from None
     if len(content) > SNAPSHOT_LIMIT:
-        raise InputError(f"{path}: larger than {SNAPSHOT_LIMIT >> 20} MiB; this is no snapshot")
+        raise InputError(f"{path}: larger than {SNAPSHOT_LIMIT >> 20} MiB; give the part about the GPU")
+    return content
+
+
+def is_document(content: bytes) -> bool:
+    """Whether it is, or was meant to be, a snapshot or a report; rocm-smi prints JSON, too."""
+    head = content[:_HEAD].lstrip()
+    return head.startswith(b"{") and any(key in head for key in (b'"gpudoctor"', b'"machine"', b'"schema"'))
+
+
+def machine_of_document(path: str, content: bytes) -> Machine:
+    """The machine of a snapshot or of a report with that content. Raises InputError."""
     try:
         written = msgspec.json.decode(content, type=_Written)
         if unknown := _unknown_form(written):

@@ -43,6 +43,7 @@ from gpudoctor.machine.nvidia import (
     ProcGpu,
     Virtualization,
 )
+from gpudoctor.machine.pasted import PastedText
 from gpudoctor.machine.smoke import LISTING, Smoke, SmokeDevice, SmokeKernel, SmokeStatus
 from gpudoctor.machine.system import (
     BatchJob,
@@ -127,6 +128,7 @@ __all__ = [
     "NvmlDevice",
     "Opening",
     "Os",
+    "PastedText",
     "ProcGpu",
     "ProcessLimits",
     "PythonEnvironment",
@@ -184,6 +186,8 @@ class Machine(Record, frozen=True):
     """How deep it was probed."""
     assumed: tuple[str, ...] = ()
     """For a described machine: facts that nobody described and that are assumed to be healthy."""
+    pasted: PastedText | None = None
+    """If the machine was read from a text."""
 
     def __post_init__(self) -> None:
         names = [gpu._name for gpu in self.gpus]
@@ -201,6 +205,12 @@ class Machine(Record, frozen=True):
         """The installed distribution of that normalised name, if one is known."""
         environment = self.environment.value
         return environment.distribution(name) if environment else None
+
+    def source_of_error(self, text: str) -> str:
+        """Where one of `errors` was read."""
+        lines = self.pasted.error_lines if self.pasted else ()
+        place = self.errors.index(text) if text in self.errors else len(lines)
+        return f"text, line {lines[place]}" if place < len(lines) else "--error"
 
     def of_vendor(self, vendor: Vendor) -> tuple[Gpu, ...]:
         return tuple(gpu for gpu in self.gpus if gpu.vendor == vendor)

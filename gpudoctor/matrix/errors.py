@@ -3,13 +3,67 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Collection, Iterator
 from functools import cached_property
+from itertools import accumulate
 from typing import Literal
 
-from gpudoctor.matrix.rows import ErrorPattern, Tables
+from msgspec import Struct
 
+from gpudoctor.matrix.rows import ErrorPattern, LogPattern, Tables, XidMeaning
+
+Vendor = Literal["nvidia", "amd"]
 _TEXT, _LINE = 1 << 16, 2000
 """Only this much of a text is read, at its end, where the last messages are; and of a line, at its beginning."""
+_NO_CAUSE = ("smoke-crash", "harmless")
+"""Slugs of rows whose text names no cause by itself."""
+_WHOLE = 1 << 20
+"""Where all messages are asked for, this much, at the beginning."""
+_FEWEST, _MOST = 8, 3
+"""Characters that a part of a message needs, and messages that it may be part of."""
+_NAMES_AMD = re.compile(
+    r"HIP|hip[A-Z]|[Rr][Oo][Cc][Mm]|ROCk|ROCR|roc(?:BLAS|blas)|gfx[0-9]|HSA_|amdgpu|MIOpen|RCCL|Radeon|/dev/kfd"
+)
+_NAMES_NVIDIA = re.compile(r"N[Vv][Ii][Dd][Ii][Aa]|nvidia|NVRM|NVML|GeForce|sm_[0-9]|cu(?:DNN|BLAS|dnn|blas|Init)")
+
+
+class Message(Struct, frozen=True):
+    """A known message in a text: an error of a program, or a line of the kernel log."""
+
+    row: ErrorPattern | LogPattern
+    line: str
+    number: int
+    """Of the line, from 1."""
+    xid: XidMeaning | None = None
+    """What the number of an Xid means."""
+
+    @property
+    def id(self) -> str:
+        """Of its row in the matrix."""
+        return self.row.id
+
+    @property
+    def meaning(self) -> str:
+        """In one sentence."""
+        return f"Xid {self.xid.xid}: {self.xid.meaning}" if self.xid else self.row.meaning
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """Slugs, likeliest first. None: the message is harmless, or about the program."""
+        if isinstance(self.row, LogPattern):
+            return tuple(slug for slug in (self.xid.slug if self.xid else self.row.slug,) if slug)
+        return tuple(slug for slug in (self.row.slug, *self.row.also) if slug not in _NO_CAUSE)
+
+    @property
+    def ask(self) -> str:
+        """The question or command that decides between the causes."""
+        return self.row.ask if isinstance(self.row, ErrorPattern) else ""
+
+    @property
+    def help(self) -> str:
+        """What helps most often."""
+        return self.row.workaround if isinstance(self.row, ErrorPattern) else ""
 
 
 class ErrorQuestions:
@@ -17,20 +71,96 @@ class ErrorQuestions:
 
     tables: Tables
 
-    def cause_of(self, text: str, vendor: Literal["nvidia", "amd"] | None) -> ErrorPattern | None:
+    def cause_of(self, text: str, vendor: Vendor | None) -> ErrorPattern | None:
         """The first row that matches a line of the text; without a vendor only rows that are for any."""
-        text = text[-_TEXT:]
+        return self._first(text, ("any", vendor))
+
+    def cause_seen(self, text: str, vendor: Vendor | None) -> ErrorPattern | None:
+        """As `cause_of`, for a message that a person saw: where the GPU's vendor is unknown, the text may name it."""
+        return self._first(text, ("any", vendor) if vendor else _vendors(text), seen=True)
+
+    def messages_in(self, text: str) -> tuple[Message, ...]:
+        """Every known message of a text once, in the order of the text. A line that does not say whose GPU it is
+        about may mean one thing on each vendor's."""
+        text = text[:_WHOLE]
         lines = [line[:_LINE] for line in text.splitlines()]
-        for row in self.tables.error_patterns:
-            if row.vendor not in ("any", vendor) or row.needle not in text:
-                continue
-            pattern = re.compile(row.pattern)
-            if any(pattern.search(line) for line in lines if row.needle in line):
-                return row
-        return None
+        vendors = _vendors(text)
+        first: dict[tuple[int, str], ErrorPattern] = {}
+        for row, number in self._matches(text, lines, vendors, seen=True):
+            for vendor in ("nvidia", "amd") if row.vendor == "any" else (row.vendor,):
+                first.setdefault((number, vendor), row)
+        messages: dict[str, Message] = {}
+        for (number, vendor), row in sorted(first.items(), key=lambda item: item[0][0]):
+            if vendor in (_vendors(lines[number]) if len(vendors) > 2 else vendors):
+                messages.setdefault(row.id, Message(row, lines[number].strip(), number + 1))
+        return tuple(messages.values())
+
+    def log_messages_in(self, text: str) -> tuple[Message, ...]:
+        """Every known line of a kernel log once, in the order of the text."""
+        text = text[:_WHOLE]
+        patterns = [(row, re.compile(row.pattern)) for row in self.tables.log_patterns if row.needle in text]
+        xids = {str(row.xid): row for row in self.tables.xids}
+        messages: dict[tuple[str, str | None], Message] = {}
+        for number, line in enumerate(text.splitlines(), 1):
+            for row, pattern in patterns:
+                if row.needle in line and (found := pattern.search(line[:_LINE])):
+                    xid = found.groupdict().get("xid")
+                    messages.setdefault(
+                        (row.id, xid), Message(row, line[:_LINE].strip(), number, xids.get(xid or ""))
+                    )
+                    break
+        return tuple(messages.values())
+
+    def messages_named(self, name: str) -> tuple[Message, ...]:
+        """The messages of a row's id or of a cause that no check looks for."""
+        rows = [row for row in self.tables.error_patterns if name in (row.id, row.slug)]
+        return tuple(Message(row, row.example.splitlines()[0], 1) for row in rows)
+
+    def messages_like(self, text: str) -> tuple[Message, ...]:
+        """The messages that a few words are part of, whatever their case; none where the words fit many."""
+        words = " ".join(text.lower().split())
+        if not _FEWEST <= len(words) <= _LINE:
+            return ()
+        rows = [row for row in self.tables.error_patterns if words in " ".join(row.example.lower().split())]
+        return tuple(Message(row, text.strip(), 1) for row in rows) if len(rows) <= _MOST else ()
 
     @cached_property
     def stopping_causes(self) -> frozenset[str]:
         """Slugs of the causes that stop all computing on a GPU."""
         rows = [row for row in self.tables.error_patterns if row.stops]
         return frozenset(slug for row in rows for slug in (row.slug, *row.also))
+
+    def _first(self, text: str, vendors: Collection[str | None], *, seen: bool = False) -> ErrorPattern | None:
+        text = text[-_TEXT:]
+        lines = [line[:_LINE] for line in text.splitlines()]
+        return next((row for row, _ in self._matches(text, lines, vendors, seen=seen)), None)
+
+    def _matches(
+        self, text: str, lines: list[str], vendors: Collection[str | None], *, seen: bool
+    ) -> Iterator[tuple[ErrorPattern, int]]:
+        """Rows and the lines that they match, row by row; `seen`: a person saw the text."""
+        starts = list(accumulate(map(len, text.splitlines(keepends=True)), initial=0))
+        for row in self.tables.error_patterns:
+            if row.vendor not in vendors or (seen and row.of_import):
+                continue
+            numbers = {number for needle in row.needles for number in _lines_with(needle, text, starts)}
+            if numbers:
+                pattern = re.compile(row.pattern)
+                yield from ((row, number) for number in sorted(numbers) if pattern.search(lines[number]))
+
+
+def _lines_with(needle: str, text: str, starts: list[int]) -> Iterator[int]:
+    """Numbers of the lines that hold a text; the lines begin at `starts`, whose last is the end."""
+    place = text.find(needle)
+    while 0 <= place < starts[-1]:
+        number = bisect_right(starts, place) - 1
+        yield number
+        place = text.find(needle, starts[number + 1])
+
+
+def _vendors(text: str) -> tuple[str, ...]:
+    """Vendors whose messages a text may hold. torch for ROCm says "CUDA", so that word names nobody."""
+    amd, nvidia = _NAMES_AMD.search(text), _NAMES_NVIDIA.search(text)
+    if bool(amd) == bool(nvidia):
+        return ("any", "nvidia", "amd")
+    return ("any", "amd") if amd else ("any", "nvidia")

@@ -222,12 +222,12 @@ def _rows(path: str, table: str, content: Any) -> tuple[list[Any], list[Place]]:
 
 
 def _with_needles(tables: Tables) -> Tables:
-    from gpudoctor.matrix.needles import literal_part
+    from gpudoctor.matrix.needles import literal_part, literal_parts
 
     return replace(
         tables,
         log_patterns=tuple(replace(row, needle=literal_part(row.pattern)) for row in tables.log_patterns),
-        error_patterns=tuple(replace(row, needle=literal_part(row.pattern)) for row in tables.error_patterns),
+        error_patterns=tuple(replace(row, needles=literal_parts(row.pattern)) for row in tables.error_patterns),
     )
 
 

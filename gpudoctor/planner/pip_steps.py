@@ -32,7 +32,8 @@ def install(place: Place, situation: Situation, wanted: tuple[Wanted, ...], inde
         text = f"In the environment that needs it: pip install {quoted(wanted)}{options}"
         return (ManualStep(text=text, why=why, risk="replaces"),)
     if why_not := place.obstacle or refused(place, situation, wanted):
-        command = shlex.join(install_argvs(place, wanted, index)[-1])
+        inside = _new_venv(place) if place.tool == "managed" else place
+        command = shlex.join(install_argvs(inside, wanted, index)[-1])
         return (ManualStep(text=f"{why_not}. Then:\n{command}", why=why, risk="replaces"),)
     if place.tool == "managed":
         return _in_a_new_venv(place, wanted, index, why)
@@ -86,14 +87,24 @@ def without_record(place: Place, machine: Machine, names: Iterable[str]) -> tupl
     found: list[tuple[str, str]] = []
     for name in names:
         package = machine.installed(name)
-        if package is not None and "RECORD" in package.lacks and package.path.endswith(".dist-info"):
+        if package is not None and has_no_record(machine, name) and package.installer not in _KEEPERS:
             site = package.path.rpartition("/")[0]
             tops = _TOPS.get(name, ())
             found += [(path, name) for path in (package.path, *(f"{site}/{top}" for top in tops))]
         elif name == "torch" and environment is not None:
             found += [(copy.path, name) for copy in environment.torch_remains]
     inside = f"{place.prefix.rstrip('/')}/"
-    return tuple((path, name) for path, name in found if place.prefix and is_path(path) and path.startswith(inside))
+    ours = place.prefix and place.tool not in ("managed", "nowhere")
+    return tuple(
+        (path, name)
+        for path, name in found
+        if ours and is_path(path) and path.startswith(inside) and not path.startswith(_OF_THE_SYSTEM)
+    )
+
+
+_KEEPERS = ("conda", "debian", "rpm")
+"""They keep records of their own, and their packages have no RECORD."""
+_OF_THE_SYSTEM = ("/usr/lib/", "/usr/lib64/")
 
 
 _TOPS = {
@@ -125,7 +136,7 @@ def refused(place: Place, situation: Situation, wanted: Iterable[Wanted]) -> str
     if settings.lost:
         source = _set("constraint", settings, "constraint")
         return f"{source} names {', '.join(settings.lost)}, which is not there: {place.tool} stops at it"
-    if place.tool != "pip" and (why := _unsettled(settings)):
+    if place.tool in ("uv", "uv-project") and (why := _unsettled(settings)):
         return why
     for item in wanted:
         exact = re.fullmatch(r"==([^*,]+)", item.spec)
@@ -339,9 +350,12 @@ def _in_a_new_venv(place: Place, wanted: tuple[Wanted, ...], index: str, why: st
         why=f"the distribution manages this Python: packages of your own go into a venv{needs}",
         undo=(("rm", "-r", NEW_VENV),),
     )
-    inside = replace(place, tool="pip", python=f"{NEW_VENV}/bin/python")
-    install = RunStep(argv=install_argvs(inside, wanted, index)[-1], why=why, undo=())
+    install = RunStep(argv=install_argvs(_new_venv(place), wanted, index)[-1], why=why, undo=())
     return (*_venv_module(place), make, install)
+
+
+def _new_venv(place: Place) -> Place:
+    return replace(place, tool="pip", python=f"{NEW_VENV}/bin/python")
 
 
 def _venv_module(place: Place) -> tuple[Step, ...]:

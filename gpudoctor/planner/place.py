@@ -144,7 +144,8 @@ def _obstacle(environment: PythonEnvironment, tool: Tool) -> str:
             f"{found.interpreter.source} does not start: the Python that this environment was made with is gone. "
             "Make the environment again with an installed Python"
         )
-    if found.writable.value is False and tool not in ("managed", "nowhere"):
+    closed = found.writable.value is False and not _in_user_site(environment)
+    if closed and tool not in ("managed", "nowhere"):
         where = found.writable.source
         return f"{where} cannot be written to by this user: make it writable, or make an environment of your own"
     if tool in ("pip", "uv") and installer(environment) == "none":

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from gpudoctor.host import Host
 
-_NAMES = frozenset({
+NAMES = frozenset({
     # Which GPUs a process sees, and in which order.
     "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HIP_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
@@ -54,7 +54,7 @@ _LONGEST_VALUE = 1 << 15
 def probe_variables(host: Host, also: Iterable[str] = ()) -> dict[str, str]:
     """The relevant variables of the examined process, by name; empty values stay (CUDA reads them). `also` holds the
     names that the matrix asks for."""
-    names = _NAMES.union(also)
+    names = NAMES.union(also)
     return {
         name: value[:_LONGEST_VALUE]
         for name, value in sorted(host.environ.items())

@@ -21,6 +21,8 @@ def _reason(finding: ReportedFinding, report: Report) -> str:
     lists = [source for source in sources if source.startswith("compat_matrix")]
     if report.subject.kind == "whatif":
         return "the machine is described, nothing was read from it"
+    if report.subject.kind == "text" and not lists:
+        return "read from a text, not from the machine"
     if any("derived" in source for source in lists):
         return "read from the list of a similar build, not from the files"
     if lists:

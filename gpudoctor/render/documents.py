@@ -138,6 +138,28 @@ class Variables(Struct, frozen=True, kw_only=True):
     unset: tuple[str, ...]
 
 
+# --- explain -----------------------------------------------------------------------------------------------
+
+
+class Match(Struct, frozen=True):
+    """A known message of a text, or the problem that a name names."""
+
+    pattern: str
+    """Id of the row of the matrix, or of the check."""
+    meaning: str
+    causes: tuple[str, ...]
+    """Slugs, most likely first; none: it is harmless, or the program's own fault."""
+    ask: str
+    """The question or command that decides between the causes."""
+
+
+class Explanation(Struct, frozen=True, kw_only=True):
+    """What `explain` prints; no match: gpudoctor knows no message of the text."""
+
+    schema: int = 1
+    matches: tuple[Match, ...]
+
+
 # --- scan and recommend ------------------------------------------------------------------------------------
 
 
@@ -226,6 +248,7 @@ DOCUMENTS: dict[str, Any] = {
     "fix-undo": Undo,
     "fix-forget": Forgotten,
     "env": Variables,
+    "explain": Explanation,
     "scan": Scan,
     "recommend": Recommendations,
     "list": tuple[ListedCheck, ...],

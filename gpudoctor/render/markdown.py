@@ -30,12 +30,10 @@ def markdown(report: Report, checks: Sequence[Check[Any]] = ()) -> str:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    yield f"## gpudoctor: {report.verdict}"
-    yield ""
-    level = f", level {report.machine.level}"
-    label = "this machine" if report.subject.kind == "machine" else code(report.subject.label)
-    yield f"gpudoctor {code(report.gpudoctor)}, matrix {code(report.matrix)}, {label}{level}."
-    yield ""
+    if report.subject.kind == "text":
+        yield from _head_of_comment(report)
+    else:
+        yield from _head(report)
     if report.machine.gpus or report.subject.kind != "whatif":
         yield from _machine(report)
     for finding in report.findings:
@@ -50,6 +48,26 @@ def _lines(report: Report) -> Iterator[str]:
         )
     if report.ignored:
         yield from ("### Ignored", "", *(f"- {ignored.id}: {code(ignored.why or '-')}" for ignored in report.ignored))
+
+
+def _head_of_comment(report: Report) -> Iterator[str]:
+    """How a comment begins that a maintainer posts below a report. Of the report's text it repeats nothing."""
+    errors = sum(finding.severity == "error" for finding in report.findings)
+    found = f"{errors or 'no'} problem{'s' * (errors != 1)}" if report.verdict != "unknown" else "more is needed"
+    yield f"## gpudoctor on this report: {found}"
+    yield ""
+    yield "This was concluded from the text of the report alone; what it does not say is taken as healthy."
+    yield "`gpudoctor check` on the machine itself tells more."
+    yield ""
+
+
+def _head(report: Report) -> Iterator[str]:
+    yield f"## gpudoctor: {report.verdict}"
+    yield ""
+    level = f", level {report.machine.level}"
+    label = "this machine" if report.subject.kind == "machine" else code(report.subject.label)
+    yield f"gpudoctor {code(report.gpudoctor)}, matrix {code(report.matrix)}, {label}{level}."
+    yield ""
 
 
 def _machine(report: Report) -> Iterator[str]:

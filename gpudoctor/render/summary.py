@@ -60,6 +60,8 @@ def _without_problems(report: Report, look: Look) -> Line:
         return [("No problem found", "bold green"), (" in what the image is built from.", "")]
     machine = report.machine
     others = other_frameworks(report)
+    if machine.pasted is not None and not machine.pasted.works and not machine.gpus:
+        return [("The text tells of no problem with a GPU.", "bold")]
     if not machine.gpus and machine.torch is None and not others:
         return [("Nothing to check: no GPU and no PyTorch found.", "bold")]
     computed = [kernel for kernel in _kernels(report) if kernel.status == "pass"]
@@ -90,8 +92,9 @@ def _scope(report: Report, computed: list[SmokeKernel], *, on_gpu: bool) -> str:
     if computed and on_gpu:
         devices = ", ".join(dict.fromkeys(kernel.device for kernel in computed))
         return f": {_counted(len(computed), 'kernel')} computed right on {devices} (level {level})."
-    if report.subject.kind == "whatif":
-        return " in this description: nothing was computed."
+    if report.subject.kind in ("whatif", "text"):
+        where = "description" if report.subject.kind == "whatif" else "text"
+        return f" in this {where}: nothing was computed."
     if level == "static":
         return " in files: the driver was not started, nothing was computed."
     return ": the driver starts; nothing was computed on a GPU."
@@ -100,7 +103,7 @@ def _scope(report: Report, computed: list[SmokeKernel], *, on_gpu: bool) -> str:
 def next_lines(report: Report, look: Look) -> Iterator[Line]:
     """What to do next and why, and, last, the command to type."""
     why, argv = _next(report, look)
-    elsewhere = report.subject.kind in ("root", "snapshot") and "--root" not in argv and "--from" not in argv
+    elsewhere = report.subject.kind in ("root", "snapshot", "text") and "--root" not in argv and "--from" not in argv
     yield [(why, "")]
     elsewhere = elsewhere or argv == _THERE
     yield [("Next, on that machine: " if elsewhere else "Next: ", "bold"), (command_line(argv), "command")]
@@ -112,6 +115,8 @@ def _next(report: Report, look: Look) -> tuple[str, tuple[str, ...]]:
     kind, again = report.subject.kind, look.again
     if look.about == "image":
         return _after_image(first, report.subject.label)
+    if kind == "text" and first is None:
+        return "`gpudoctor check` on the machine itself tells more than a text.", _THERE
     if first is not None:
         return _after_problem(first, kind, again)
     if any(question.matters for question in report.not_judged):

@@ -38,3 +38,8 @@ def errors(situation: Situation) -> bool:
 def requirements(situation: Situation) -> bool:
     """A job requires something of this machine."""
     return bool(situation.required)
+
+
+def pasted(situation: Situation) -> bool:
+    """The machine was read from a text that somebody pasted."""
+    return situation.machine.pasted is not None

@@ -76,8 +76,11 @@ class Result(msgspec.Struct, frozen=True):
     """The compatibility matrix names this report as a source: it is not quite new to the rules."""
 
 
+PATH = Path(__file__).with_name("fresh_reports.yaml")
+
+
 def read() -> dict[str, Case]:
-    text = Path(__file__).with_name("fresh_reports.yaml").read_text()
+    text = PATH.read_text()
     return msgspec.convert(yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)), dict[str, Case])
 
 
@@ -86,11 +89,11 @@ def scored(name: str, case: Case, *, fuller: bool) -> Result:
     cited = re.search(rf"{re.escape(case.ref)}\b", MATRIX.read_text()) is not None
     result = Result(name, case.ref, case.vendor, case.cause, cited=cited)
     with TemporaryDirectory() as folder:
-        arguments = _arguments(case, Path(folder), fuller=fuller)
-        if not arguments:
+        argv = arguments(case, Path(folder), fuller=fuller)
+        if not argv:
             return replace(result, score="not expressible", note=case.missing)
-        how = "host" if arguments[0] == "check" else shlex.join(arguments)
-        answer = gpudoctor(*arguments, "--format", "json")
+        how = "host" if argv[0] == "check" else shlex.join(argv)
+        answer = gpudoctor(*argv, "--format", "json")
     if answer.returncode not in (0, 1, 3):
         score: Score = "not expressible" if answer.returncode == 2 else "wrong"
         return replace(result, how=how, score=score, exit_code=answer.returncode, note=answer.stderr.strip())
@@ -108,7 +111,7 @@ def scored(name: str, case: Case, *, fuller: bool) -> Result:
     )
 
 
-def _arguments(case: Case, folder: Path, *, fuller: bool) -> list[str]:
+def arguments(case: Case, folder: Path, *, fuller: bool) -> list[str]:
     """The command line; empty: there is none."""
     told = case.fuller if fuller and case.fuller else case.whatif
     if told and (fuller or not case.host):

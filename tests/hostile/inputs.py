@@ -14,6 +14,7 @@ from tests.hostile.running import run
 from tests.hostile.spoiling import MACHINES, SPOIL, TEXTS, cut, flipped, garbage, one_number, one_word
 from tests.support.codeobject_mutations import seeds
 from tests.support.hosts import Host
+from tests.support.pasted import PASTED
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -334,8 +335,27 @@ def command_lines(folder: Path, chance: random.Random) -> Iterator[Case]:
         yield Case("command line", command, (command, *words), folder, variables)
 
 
+def texts(folder: Path, chance: random.Random) -> Iterator[Case]:
+    """Pasted texts, mutated and spliced: whole reports, quoted, numbered, with colours, cut anywhere."""
+    uses = (
+        ("check",), ("check", "-v"), ("check", "--format", "json"), ("check", "--format", "markdown"),
+        ("check", "--format", "github"), ("fix", "--dry-run"),
+    )  # fmt: skip
+    place = folder / "issue.md"
+    while True:
+        text = chance.choice(PASTED)
+        for _ in range(chance.choice((0, 1, 1, 3))):
+            other, at = chance.choice(PASTED), chance.randrange(len(text) + 1)
+            text = text[:at] + other[chance.randrange(len(other)) :] + text[at:]
+        before = chance.choice(("", "", "> ", "> > ", "\x1b[1m", "| ", "  12 ", "- "))
+        text = "\n".join(before + line for line in text.split("\n"))
+        place.write_bytes(_spoil_text(text, chance).replace(b"\n", chance.choice((b"\n", b"\r\n"))))
+        use = chance.choice(uses)
+        yield Case("text", f"{use[0]} a text", (*use, "--from", str(place)), folder)
+
+
 READERS: tuple[tuple[Reader, int], ...] = (
-    (snapshots, 20), (machines, 15), (overlays, 10), (recipes, 20), (settings, 8), (libraries, 10), (journals, 10),
-    (command_lines, 7),
+    (snapshots, 15), (machines, 10), (overlays, 10), (recipes, 15), (settings, 8), (libraries, 10), (journals, 10),
+    (command_lines, 7), (texts, 15),
 )  # fmt: skip
 """Each with its share of the runs, in a hundred."""

@@ -152,7 +152,7 @@ _BAKED = Library("libcuda.so.1", f"{LIB}/libcuda.so.550.54.15", "550.54.15", "dr
 
 MACHINES: dict[str, Machine] = {
     "no-gpu": no_gpu_machine(torch=torch()),
-    "error-seen": change(nvidia_machine(), errors=("RuntimeError: CUDA error: unknown error",)),
+    "error-seen": change(nvidia_machine(), errors=("RuntimeError: CUDA error: operation not supported",)),
     "nvml-not-answering": change(
         with_stack(nvidia_machine(), nvml=unknown("nvmlInit: crashed (SIGSEGV)", "libnvidia-ml.so.1"), cuda=_api(0)),
         level="driver",

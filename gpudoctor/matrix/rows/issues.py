@@ -109,19 +109,23 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
     meaning: str
     slug: str
     also: tuple[str, ...] = ()
-    """Slugs of other causes that print this text: the facts decide which of them is the cause."""
+    """Slugs of other causes that print this text, likeliest first: the facts decide which of them is the cause."""
+    ask: str = ""
+    """A question or a command whose answer decides between the causes."""
     stops: bool = False
     """With this cause nothing on the GPU computes."""
     about: Literal["gpu", "environment"] = "gpu"
     of_program: bool = False
     """In a message that a person saw it is about that program, which may ask for too much of a sound machine."""
+    of_import: bool = False
+    """It counts where torch was imported; in what another program printed it may be about anything."""
     severity: Literal["error", "warning", "note"] = "error"
     """Severity of a kernel that fails for this cause; a note names a text that explains no failure."""
     workaround: str
     variables: dict[str, str] = {}
     """Variables of the workaround, if it is one."""
-    needle: str = ""
-    """Text that every match holds; computed when the YAML is read, nobody writes it."""
+    needles: tuple[str, ...] = ()
+    """Every match holds one of these texts; computed when the YAML is read, nobody writes it."""
     example: str
     """A real text that the pattern matches (checked at load)."""
     counterexamples: tuple[str, ...] = ()

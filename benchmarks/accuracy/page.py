@@ -1,0 +1,44 @@
+"""The figures as a page of the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from benchmarks.accuracy.figures import FIGURES, Scored, confusion, figures
+
+_HEAD = """# How often gpudoctor is right
+
+Made by `python -m benchmarks.accuracy`; the figures are those of one run, none is estimated. Each is a count, a
+share, and its 95 % interval (Wilson). The truth is what a maintainer or the reporter confirmed, or what the facts
+say; never what gpudoctor says.
+
+- *cause first*: the first cause that is named is the true one, or as good.
+- *cause among the first three*: it is one of the first three.
+- *another cause*: other causes are named. *not known*: no cause is named.
+- *false alarms*: of the reports without a fault of the machine, those that get an error.
+
+`report` is what `gpudoctor check` says of a text or of a described machine; `explain` is what `gpudoctor explain`
+says of a text. Cases are *worked on* or *kept* by a hash of their name; kept ones are measured only, and not listed.
+"""
+
+
+def page(results: Mapping[tuple[str, str, str], Sequence[Scored]]) -> str:
+    """The whole page: a table of all figures, then the misses of the cases that are not kept."""
+    parts = [_HEAD, "| cases | tool | " + " | ".join(FIGURES) + " |", "|---|---|" + "---|" * len(FIGURES)]
+    for (group, half, tool), scored in results.items():
+        parts.append(f"| {group}, {half} | `{tool}` | " + " | ".join(figures(scored).values()) + " |")
+    parts.append("\n## Misses\n")
+    for (group, half, tool), scored in results.items():
+        if half == "kept":
+            continue
+        missed = [one for one in scored if one.score not in ("first", "silent")]
+        parts.append(f"### {group}, {half}: `{tool}`\n")
+        parts += [
+            f"- {one.case.ref}: {one.case.cause}; {one.score}: {', '.join(one.answer.causes[:3]) or 'nothing'}"
+            for one in missed
+        ]
+        parts.append("")
+        parts += ["| true cause | named first | times |", "|---|---|---|"]
+        parts += [f"| {true} | {named} | {times} |" for (true, named), times in confusion(scored).most_common()]
+        parts.append("")
+    return "\n".join(parts).rstrip() + "\n"

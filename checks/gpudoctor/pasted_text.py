@@ -1,0 +1,114 @@
+"""What a text that somebody pasted leaves open (GPD911 to GPD914)."""
+
+from __future__ import annotations
+
+from gpudoctor.check import Verdicts, check
+from gpudoctor.finding import NotJudged
+from gpudoctor.machine import PastedText
+from gpudoctor.situation import Situation, needs
+
+_TOOLS = "the output of `nvidia-smi` (NVIDIA) or `rocminfo` (AMD)"
+_SEND = {
+    "GPU": _TOOLS,
+    "GPU's exact name": _TOOLS,
+    "driver": _TOOLS,
+    "torch": "the output of `python -m torch.utils.collect_env`",
+}
+_SYSTEMS = {"windows": "Windows", "macos": "macOS"}
+
+
+@check("GPD911", "text-incomplete", "gpudoctor", needs=needs.pasted)
+def text_incomplete(situation: Situation) -> Verdicts:
+    """A pasted text does not say enough.
+
+    ## Why it matters
+    What the text does not say is assumed healthy. Without a GPU, a torch or an error message there is little
+    to check.
+
+    ## How it is judged
+    The verdict stays open if the text has neither an error message nor a sign that a GPU was used, and the GPU or
+    torch is missing. The problem names what to send.
+
+    ## Fix safety
+    There is nothing to fix.
+    """
+    text = _text(situation)
+    if not text.unsaid or situation.machine.errors:
+        return
+    telling = [what for what in text.unsaid if what != "driver"]
+    sent = " and ".join(dict.fromkeys(_SEND[what] for what in text.unsaid))
+    missing = ", ".join(text.unsaid)
+    seen = bool(telling) and not text.works
+    yield NotJudged(why=f"the text does not tell the {missing}. Send {sent}", matters=seen)
+
+
+@check("GPD912", "text-contradictory", "gpudoctor", needs=needs.pasted)
+def text_contradictory(situation: Situation) -> Verdicts:
+    """A pasted text says two things of one fact, or names what nobody knows.
+
+    ## Why it matters
+    One of them is judged, and it may be the wrong one.
+
+    ## How it is judged
+    A driver's tool is believed about the driver, torch about itself, a list of packages about what is installed; a
+    sentence only where nothing else tells. Of one source the last statement counts.
+
+    ## Fix safety
+    There is nothing to fix.
+    """
+    text = _text(situation)
+    for said in text.contradictions:
+        yield NotJudged(why=said)
+    for name in text.unread:
+        yield NotJudged(why=f"no GPU of the name {name} is known")
+
+
+@check("GPD913", "text-of-several-machines", "gpudoctor", needs=needs.pasted)
+def text_of_several_machines(situation: Situation) -> Verdicts:
+    """A pasted text tells of more than one machine.
+
+    ## Why it matters
+    Facts of different machines must not be judged together.
+
+    ## How it is judged
+    Two reports of the same kind list different GPUs, or different kernels and drivers. The part with the error
+    message is judged, else the first.
+
+    ## Fix safety
+    There is nothing to fix.
+    """
+    machines = _text(situation).machines
+    if machines:
+        others = "; ".join(machines[1:])
+        yield NotJudged(
+            why=f"the text tells of several machines: only {machines[0]} was checked, not {others}. Give each text "
+            "by itself",
+            matters=True,
+        )
+
+
+@check("GPD914", "text-from-another-system", "gpudoctor", needs=needs.pasted)
+def text_from_another_system(situation: Situation) -> Verdicts:
+    """A pasted text is from Windows or macOS.
+
+    ## Why it matters
+    gpudoctor knows drivers, device nodes, containers and system packages of Linux and WSL2 only.
+
+    ## How it is judged
+    By paths, libraries and the system that the text names. What holds on every system is checked all the same: a
+    torch without code for the GPU, packages that do not go together. The verdict stays open if nothing was found.
+
+    ## Fix safety
+    There is nothing to fix.
+    """
+    system = _text(situation).foreign
+    if system:
+        yield NotJudged(
+            why=f"the text is from {_SYSTEMS[system]}, and gpudoctor checks Linux and WSL2: drivers and libraries of "
+            f"{_SYSTEMS[system]} were not checked",
+            matters=not _text(situation).works,
+        )
+
+
+def _text(situation: Situation) -> PastedText:
+    return situation.machine.pasted or PastedText()

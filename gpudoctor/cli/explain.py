@@ -1,0 +1,188 @@
+"""`explain`: what a problem means, or an error message that somebody saw."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpudoctor.cli.command import command
+from gpudoctor.cli.completion import checks
+from gpudoctor.cli.options import data_option, matrix_option, plugin_option
+from gpudoctor.render.lines import printable
+
+if TYPE_CHECKING:
+    from gpudoctor.check import Check
+    from gpudoctor.engine import Suite
+    from gpudoctor.matrix.errors import Message
+    from gpudoctor.matrix.questions import Matrix
+    from gpudoctor.situation import Situation
+
+_LIMIT = 1 << 20
+_LINE = 300
+_UNKNOWN = 3
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@command()
+@click.argument("name", metavar="ID|SLUG|TEXT", shell_complete=checks)
+@data_option
+@matrix_option
+@plugin_option
+def explain(name: str, style: str | None, overlays: tuple[str, ...], plugins: tuple[str, ...]) -> int:
+    """Tell what a problem or an error message means.
+
+    A problem is named by its id or slug. An error message is given as it was printed, or read from stdin (-): what it
+    means, its causes with the likeliest first, and what decides between them.
+
+    \b
+    Examples:
+      gpudoctor explain GPD402
+      gpudoctor explain torch-no-arch-for-gpu
+      gpudoctor explain "no kernel image is available"
+      python train.py 2>&1 | gpudoctor explain -
+    """
+    from gpudoctor.matrix.load import load_matrix
+    from gpudoctor.suites import machine_checks
+
+    suite, matrix = machine_checks(plugins), load_matrix(overlays)
+    if name != "-" and (found := _named(name, suite)):
+        return _tell_checks(found, style)
+    text = _ESCAPES.sub("", _from_stdin() if name == "-" else name)
+    messages = matrix.messages_named(name) or _messages_in(text, matrix) or matrix.messages_like(text)
+    if not messages and name != "-" and re.fullmatch(r"[\w.-]+", name):
+        suite.named(name)  # raises: what is near to it
+    return _tell_messages(text, messages, suite, style)
+
+
+def _named(name: str, suite: Suite[Situation]) -> list[Check[Any]]:
+    """The check of an id or slug, or those that a prefix names. Raises InputError where a prefix names several."""
+    from gpudoctor.host import InputError
+
+    try:
+        named = suite.named(name)
+    except InputError:
+        return []
+    found = [check for check in named if check.id in (name.upper(), f"GPD{name}") or name == check.slug]
+    if not found:
+        ids = ", ".join(check.id for check in named[:6])
+        raise InputError(f"{name!r} names several checks ({ids} ...): give one id or slug")
+    return found
+
+
+def _from_stdin() -> str:
+    from gpudoctor.host import InputError
+    from gpudoctor.host.given_file import read_given
+
+    try:
+        return read_given("/dev/stdin", _LIMIT, pipes=True)[:_LIMIT].decode("utf-8", "replace")
+    except (OSError, ValueError) as error:
+        raise InputError(f"stdin: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+# --- checks -----------------------------------------------------------------------------------------
+
+
+def _tell_checks(found: list[Check[Any]], style: str | None) -> int:
+    if style == "json":
+        return _print_json([(check.id, check.title, (check.slug,), "") for check in found])
+    _print_markdown("\n\n".join(f"# {check.id} {check.slug}\n\n{check.explanation}" for check in found))
+    return 0
+
+
+# --- messages ---------------------------------------------------------------------------------------
+
+
+def _messages_in(text: str, matrix: Matrix) -> tuple[Message, ...]:
+    """The known messages in the order of the text. A line of the kernel log is told as such."""
+    logged = matrix.log_messages_in(text)
+    numbers = {message.number for message in logged}
+    errors = (message for message in matrix.messages_in(text) if message.number not in numbers)
+    return tuple(sorted((*logged, *errors), key=lambda message: message.number))
+
+
+def _tell_messages(text: str, messages: tuple[Message, ...], suite: Suite[Situation], style: str | None) -> int:
+    if style == "json":
+        _print_json([(one.id, one.meaning, one.causes, one.ask) for one in messages])
+    elif messages:
+        titles = _titles(suite)
+        _print_markdown("\n\n".join(_explanation(message, titles) for message in messages))
+    else:
+        click.echo(_unknown(text, suite))
+    return 0 if messages else _UNKNOWN
+
+
+def _titles(suite: Suite[Situation]) -> dict[str, str]:
+    """What each cause is, by its slug."""
+    return OTHER_CAUSES | {check.slug: check.title for check in suite}
+
+
+def _explanation(message: Message, titles: dict[str, str]) -> str:
+    parts = [f"# {message.id}", f"    {printable(message.line)[:_LINE]}", f"It means: {message.meaning}."]
+    if message.causes:
+        heading = "Possible causes, most likely first" if len(message.causes) > 1 else "The cause"
+        causes = "\n".join(
+            f"{number}. `{slug}`: {titles.get(slug, '')}" for number, slug in enumerate(message.causes, 1)
+        )
+        parts += [f"## {heading}", causes]
+    if message.ask:
+        parts += ["## What decides", message.ask]
+    if message.help:
+        parts += ["## What helps", message.help]
+    return "\n\n".join(parts)
+
+
+def _unknown(text: str, suite: Suite[Situation]) -> str:
+    """That no message is known, and the checks whose names or titles share most words with the text."""
+    words = _words(text)
+    shared = {check: len(words & _words(check.slug)) for check in suite}
+    near = sorted((check for check in suite if shared[check]), key=lambda check: -shared[check])[:3]
+    lines = ["gpudoctor knows no error message in this text."]
+    if near:
+        lines += ["The nearest problems that it checks for:", *(f"  {check.slug}: {check.title}" for check in near)]
+    lines.append("`gpudoctor list` lists all; `gpudoctor check` examines this machine.")
+    return "\n".join(lines)
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9]{3,}", text.lower()))
+
+
+OTHER_CAUSES = {
+    "c-compiler-missing": "There is no C or C++ compiler, which Triton and torch.compile need.",
+    "cuda-toolkit-mismatch": "The CUDA toolkit does not match torch, the GPU or the compiler.",
+    "cuda-toolkit-missing": "A package compiles CUDA code, and there is no CUDA toolkit.",
+    "extension-abi": "A compiled package was built for another torch.",
+    "framework-cpu-only": "The installed framework is a build without GPU support.",
+    "framework-cuda-libs-missing": "A framework or package cannot load the CUDA libraries that it was built for.",
+    "glibc-too-old": "The system's C library is older than a program needs.",
+    "gpu-too-old-for-feature": "The GPU is older than one function of the program needs.",
+    "harmless": "Nothing is wrong.",
+    "nccl-network": "NCCL cannot reach the other processes over the network.",
+    "numpy-mismatch": "A package was built for another NumPy than the installed one.",
+    "triton-missing": "Triton is missing, or of another release than the program needs.",
+}
+"""Causes that only error messages name: no check looks for them."""
+
+
+# --- printing ---------------------------------------------------------------------------------------
+
+
+def _print_json(matches: list[tuple[str, str, tuple[str, ...], str]]) -> int:
+    from gpudoctor.render.documents import Explanation, Match
+    from gpudoctor.render.public import to_json
+
+    sys.stdout.write(to_json(Explanation(matches=tuple(Match(*match) for match in matches))))
+    return 0
+
+
+def _print_markdown(text: str) -> None:
+    if not sys.stdout.isatty():
+        click.echo(text)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(text))

@@ -1,0 +1,59 @@
+"""A machine in a file that a person names: a snapshot, a report, or any text that somebody pasted.
+
+Its content tells which it is.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from gpudoctor.host import InputError
+from gpudoctor.intake.snapshot import is_document, machine_of_document, read_content
+
+if TYPE_CHECKING:
+    from gpudoctor.machine import Machine, SubjectKind
+    from gpudoctor.matrix.questions import Matrix
+
+STDIN = "/dev/stdin"
+_TEXT_LIMIT = 64 << 20
+"""Of a packed text, unpacked."""
+_ARCHIVES = (b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
+
+
+def read_machine(path: str, matrix: Matrix) -> tuple[Machine, SubjectKind]:
+    """The machine, and what kind of document it is from; "-" is stdin. Raises InputError."""
+    name = "stdin" if path == "-" else path
+    if os.path.isdir(path):
+        raise InputError(f"{path}: a folder; `gpudoctor check --root {path}` reads a sosreport or a recorded machine")
+    content = read_content(STDIN if path == "-" else path)
+    if is_document(content):
+        return machine_of_document(name, content), "snapshot"
+    if content.startswith(b"\x1f\x8b"):
+        content = _unpacked(name, content)
+    _check_text(name, content)
+    from gpudoctor.intake.text.reading import read_text
+
+    return read_text(content, matrix), "text"
+
+
+def _unpacked(name: str, content: bytes) -> bytes:
+    """As much as is there of a text that gzip packed, such as nvidia-bug-report.log.gz."""
+    import zlib
+
+    unpack = zlib.decompressobj(31)
+    try:
+        return unpack.decompress(content, _TEXT_LIMIT)
+    except zlib.error as error:
+        raise InputError(f"{name}: cannot be unpacked: {error}") from None
+
+
+def _check_text(name: str, content: bytes) -> None:
+    """Raise InputError for what nobody can read."""
+    if not content.strip():
+        raise InputError(f"{name}: empty; give a snapshot, a report or the text of a bug report")
+    if content[257:262] == b"ustar" or content.startswith(_ARCHIVES):
+        raise InputError(f"{name}: an archive; unpack it, then `gpudoctor check --root FOLDER` reads a sosreport")
+    utf_16 = content[:2] in (b"\xff\xfe", b"\xfe\xff")
+    if content[:4096].count(0) > 16 and not utf_16:
+        raise InputError(f"{name}: neither a snapshot nor a text")

@@ -1,0 +1,142 @@
+"""Error lines, and the facts that torch's and other programs' own messages hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gpudoctor.intake.text.facts import Facts, NamedGpu
+from gpudoctor.intake.text.lines import Line
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+_EXCEPTION = re.compile(r"\s{0,8}(?:[\w.]{1,80}\.)?[A-Z]\w{2,60}(?:Error|Exception|Warning|Interrupt|Exit|Abort)\b:?")
+_ABOUT_GPUS = re.compile(
+    r"(?i)cuda|nvidia|nvml|\bhip\b|hipblas|rocm|rocblas|\bhsa|amdgpu|\bgpus?\b|cudnn|cublas|nccl|rccl|triton|ptxas|gfx\d|sm_\d"
+    r"|libtorch|_c\.cpython|undefined symbol|kernel image|torch\.cuda|xformers|flash_attn|bitsandbytes"
+)
+_MISSING_MODULE = re.compile(r"No module named '(?P<name>[\w.]+)'")
+_OF_TORCH = frozenset((
+    "torch", "numpy", "typing_extensions", "sympy", "mpmath", "networkx", "jinja2", "fsspec", "filelock", "triton",
+    "nvidia",
+))  # fmt: skip
+"""Modules that torch itself imports: only their absence is a fault of the environment that is examined."""
+_QUOTED_COMMAND = re.compile(r"\s{0,8}(?:File \"|\^{2,}|~{3,}|at 0x|#\d{1,3}\s)")
+
+_WARNING = re.compile(
+    r"(?P<name>[^\n]{2,80}?) with CUDA capability sm_(?P<sm>\d{2,3}) is not compatible with the current PyTorch"
+)
+_SUPPORTS = re.compile(
+    r"(?:supports CUDA capabilities|supported by this (?:version of PyTorch|library) is)\s{0,4}"
+    r"(?P<archs>(?:(?:sm|compute)_\d{2,3}[af]?[ ,]{0,3}){1,40})"
+)
+_OLD_GPU = re.compile(
+    r"Found GPU(?P<index>\d{1,2}) (?P<name>[^\n]{2,80}?) which is of (?:cuda )?capability "
+    r"(?P<major>\d)\.(?P<minor>\d)",
+    re.I,
+)
+_TF_GPU = re.compile(
+    r"name: (?P<name>[^,\n]{2,80}), (?:pci bus id: (?P<bdf>[0-9a-f:.]{7,16}), )?compute capability: "
+    r"(?P<major>\d{1,2})\.(?P<minor>\d)"
+)
+_SERVES = re.compile(r"driver on your system is too old \(found version (?P<version>\d{4,5})\)")
+_HAVE = re.compile(r"PyTorch (?P<built>[\w.+]{3,40}) with CUDA \d{3,5} \(you have (?P<torch>\d[\w.+-]{2,60})\)")
+_BUILT_FOR_CPU = re.compile(r"PyTorch [\w.+]{3,40} with CUDA \w{1,5} \(you have (?P<torch>\d[\w.+-]{2,60})\)")
+_BNB = re.compile(
+    r"CUDA_VERSION=(?P<cuda>\d{3})(?:, Highest Compute Capability: \(?(?P<major>\d{1,2})[., ]{1,2}(?P<minor>\d))?"
+)
+_DRIVER_IN_MESSAGE = re.compile(
+    r"(?:kernel (?:reported )?(?:version|driver)|driver version|NVIDIA driver)[^\d\n]{1,40}"
+    r"(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?!\d)",
+    re.I,
+)
+_KINDS = (
+    (
+        "cuda",
+        re.compile(
+            r"Found no NVIDIA driver on your system|The NVIDIA driver on your system is too old|cudaGetDeviceCount"
+        ),
+    ),
+    ("cpu", re.compile(r"Torch not compiled with CUDA enabled")),
+    ("rocm", re.compile(r"\bHIP error: |No HIP GPUs are available")),
+)
+"""What only a torch of one kind prints."""
+_KIND_SIGNS = re.compile(r"NVIDIA driver|cudaGet|not compiled|HIP ")
+_SMI_HEAD = re.compile(
+    r"Driver Version: (?P<driver>\d{3}\.\d{2,3}(?:\.\d{1,2})?)\s{1,30}(?:CUDA Version: (?P<cuda>\d{1,2}\.\d))?"
+)
+
+
+def read_errors(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
+    """The error lines whose cause the matrix knows; else the last exception, if it is about GPUs."""
+    for line in _known_messages(lines, matrix):
+        if _counts(line.text):
+            facts.errors.append(line)
+    if not facts.errors:
+        unknown = [line for line in lines if _EXCEPTION.match(line.text) and _ABOUT_GPUS.search(line.text)]
+        facts.unexplained.extend(unknown[-1:])
+
+
+def _known_messages(lines: tuple[Line, ...], matrix: Matrix) -> Iterable[Line]:
+    """The lines that hold a known message, each message once, in their order."""
+    return tuple(
+        Line(lines[message.number - 1].number, lines[message.number - 1].text.strip())
+        for message in matrix.messages_in("\n".join(line.text for line in lines))
+    )
+
+
+def _counts(text: str) -> bool:
+    """Whether a message is one that a program printed of its own environment."""
+    missing = _MISSING_MODULE.search(text)
+    if missing and missing["name"] not in _OF_TORCH:
+        return False
+    return not _QUOTED_COMMAND.match(text)
+
+
+def read_messages(lines: Iterable[Line], facts: Facts) -> None:
+    """Facts that messages hold: GPUs, architecture lists, versions."""
+    for number, text in lines:
+        if "is not compatible with" in text and (warning := _WARNING.search(text)):
+            name = re.sub(r"^.*(?:UserWarning|Warning): ?", "", warning["name"]).strip()
+            facts.gpus.append(NamedGpu(number, "program", name=name, arch=f"sm_{warning['sm']}"))
+        if "upport" in text and (supports := _SUPPORTS.search(text)):
+            facts.say(
+                "archs", " ".join(re.findall(r"(?:sm|compute)_\d{2,3}[af]?", supports["archs"])), number, "program"
+            )
+        if "apability" in text:
+            _capability(text, number, facts)
+        if "is too old" in text and (serves := _SERVES.search(text)):
+            facts.say(
+                "driver cuda",
+                f"{int(serves['version']) // 1000}.{int(serves['version']) % 1000 // 10}",
+                number,
+                "program",
+            )
+        if "you have" in text and (have := _HAVE.search(text) or _BUILT_FOR_CPU.search(text)):
+            facts.say("torch", have["torch"], number, "program")
+            if _HAVE.search(text) and "built" in have.groupdict():
+                facts.say("xformers for", have["built"], number, "program")
+        if "PyTorch settings found" in text and (said := _BNB.search(text)):
+            facts.say("torch cuda", f"{said['cuda'][:2]}.{said['cuda'][2]}", number, "program")
+            if said["major"]:
+                facts.gpus.append(NamedGpu(number, "program", arch=f"sm_{said['major']}{said['minor']}"))
+        for kind, pattern in _KINDS if _KIND_SIGNS.search(text) else ():
+            if pattern.search(text):
+                facts.say("torch kind", kind, number, "program")
+        if "Driver Version: " in text and (head := _SMI_HEAD.search(text)):
+            facts.say("driver", head["driver"], number, "tool")
+            facts.say("driver cuda", head["cuda"] or "", number, "tool")
+        elif "river" in text and (driver := _DRIVER_IN_MESSAGE.search(text)):
+            facts.say("driver", driver["version"], number, "program")
+
+
+def _capability(text: str, number: int, facts: Facts) -> None:
+    """GPUs that a message tells with their compute capability."""
+    for pattern in (_OLD_GPU, _TF_GPU):
+        if found := pattern.search(text):
+            facts.gpus.append(
+                NamedGpu(number, "program", name=found["name"].strip(), arch=f"sm_{found['major']}{found['minor']}")
+            )
+            return

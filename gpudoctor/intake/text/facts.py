@@ -1,0 +1,66 @@
+"""What a pasted text says: single facts with their lines, before it is decided which of them hold."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct, field
+
+from gpudoctor.intake.text.lines import Line
+from gpudoctor.machine import HsaApi, NvidiaApi, SmiGpu
+
+By = Literal["tool", "program", "report", "list", "shell", "prose"]
+"""Who says it: a driver's tool, a running program about itself, a report such as collect_env's, a list of packages, a
+shell, a person."""
+
+
+class Said(Struct, frozen=True):
+    """One statement of the text: `what` names the fact ("driver", "package numpy", "available")."""
+
+    what: str
+    value: str
+    line: int
+    by: By
+
+
+class NamedGpu(Struct, frozen=True):
+    """A GPU that the text names, and by what."""
+
+    line: int
+    by: By
+    name: str = ""
+    index: int | None = None
+    arch: str = ""
+    """ "sm_120", "gfx1031"."""
+    pci_id: str = ""
+    bdf: str = ""
+    memory: int | None = None
+    block: int = 0
+    """Number of the listing that it stands in: GPUs of one listing are of one machine."""
+
+
+class Facts(Struct):
+    """All that was read of one text."""
+
+    said: list[Said] = field(default_factory=list)
+    gpus: list[NamedGpu] = field(default_factory=list)
+    errors: list[Line] = field(default_factory=list)
+    """Lines of which the matrix knows the cause."""
+    unexplained: list[Line] = field(default_factory=list)
+    """The last exception that is about GPUs, where it knows none."""
+    log: list[Line] = field(default_factory=list)
+    """Lines of a kernel log."""
+    smi: tuple[NvidiaApi, int] | None = None
+    hsa: tuple[HsaApi, int] | None = None
+    amd_smi: tuple[tuple[SmiGpu, ...], int] | None = None
+    reports: list[int] = field(default_factory=list)
+    """Lines at which a report or a table about a whole machine begins."""
+
+    def say(self, what: str, value: str, line: int, by: By) -> None:
+        """Note one statement."""
+        if value := value.strip():
+            self.said.append(Said(what, value[:2000], line, by))
+
+    def say_even_empty(self, what: str, value: str, line: int, by: By) -> None:
+        """The same for a variable, whose empty value means something."""
+        self.said.append(Said(what, value.strip()[:2000], line, by))

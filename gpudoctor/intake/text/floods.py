@@ -1,0 +1,51 @@
+"""Long texts, mostly logs: the lines that may say something about a GPU, without floods of the same line."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from itertools import accumulate
+
+from gpudoctor.intake.text.lines import Line
+
+_SHORT = 1 << 16
+"""Of a text that is no longer, every line is read."""
+_MOST_OF_A_SHAPE = 30
+_AROUND = 2
+"""Lines beside one that tells something: a heading, an answer."""
+_DIGITS = str.maketrans("0123456789abcdefABCDEF", "0" * 22)
+_TELLING = (
+    "nvidia", "cuda", "nvrm", "torch", "gpu", "radeon", "gfx", "rocm", "hip", "hsa", "sm_", "kfd", "formers",
+    "bitsandb",
+    "triton", "ptxas", "nccl", "cudnn", "cublas", "driver", "error", "/dev/", "visible_dev", "library_path", "python",
+    "docker", "podman", "linux", "vga compat", "3d control", "display control", "windows", "numpy", "vllm", "jax",
+    "tensorflow", "onnxrun", "flash", "kernel", "symbol", "os:", "glibc", "wsl", "radeon", "rtx", "gtx", "geforce",
+    "inference compute", "alloc_conf", "capabilit", "device", "no module", "export ", "shm", "package",
+)  # fmt: skip
+
+
+def telling_lines(lines: tuple[Line, ...]) -> tuple[Line, ...]:
+    """The lines to read: all of a short text."""
+    if sum(len(line.text) + 1 for line in lines) <= _SHORT:
+        return lines
+    text = "\n".join(line.text for line in lines).lower()
+    starts = [0, *accumulate(len(line.text) + 1 for line in lines)]
+    if len(text) != starts[-1] - 1:  # a letter whose small form is longer
+        starts = [0, *accumulate(len(line.text.lower()) + 1 for line in lines)]
+    wanted: set[int] = set()
+    for word in _TELLING:
+        at = text.find(word)
+        while at >= 0:
+            place = bisect_right(starts, at) - 1
+            wanted.update(range(place - _AROUND, place + _AROUND + 1))
+            at = text.find(word, starts[place + 1])
+    shapes: Counter[str] = Counter()
+    kept = []
+    for place in sorted(wanted):
+        if not 0 <= place < len(lines):
+            continue
+        shape = lines[place].text.translate(_DIGITS)[:200]
+        shapes[shape] += 1
+        if shapes[shape] <= _MOST_OF_A_SHAPE:
+            kept.append(lines[place])
+    return tuple(kept)

@@ -1,0 +1,130 @@
+"""The GPUs that a text names, identified by whatever it tells of each: PCI id, architecture, name."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpudoctor.intake.text.facts import Facts, NamedGpu
+from gpudoctor.intake.text.ranking import gpus_of_best_source
+from gpudoctor.matrix.questions import Identity
+
+if TYPE_CHECKING:
+    from gpudoctor.machine import Vendor
+    from gpudoctor.matrix.questions import Matrix
+
+_MOST = 64
+_AMD_VARIABLE = (
+    r"HSA_|HIP_|ROCR_|ROCM_|MIOPEN_|PYTORCH_HIP|PYTORCH_ROCM|TORCH_BLAS_PREFER_HIPBLASLT|HIPBLASLT|ROCBLAS"
+)
+_AMD_LOG, _NVIDIA_LOG = re.compile(r"amdgpu|kfd|radeon"), re.compile(r"NVRM|nvidia|nouveau")
+
+
+def identified(facts: Facts, matrix: Matrix) -> tuple[tuple[tuple[NamedGpu, Identity], ...], tuple[str, ...]]:
+    """Each GPU with what it is, and the names of which nothing is known. An Identity without `arch` is a GPU whose
+    vendor alone is certain."""
+    named = gpus_of_best_source(facts)
+    if named and named[0].by == "prose":
+        return _of_prose(named, matrix)
+    found: list[tuple[NamedGpu, Identity]] = []
+    unread: list[str] = []
+    for gpu in (_completed(one, facts) for one in named[:_MOST]):
+        identity = identity_of(gpu, matrix)
+        if identity is None:
+            unread.append(f"{gpu.name or gpu.pci_id or gpu.arch} (line {gpu.line})")
+        else:
+            found.append((gpu, identity))
+    return tuple(found), tuple(dict.fromkeys(unread))
+
+
+def assumed_gpu(facts: Facts, *, rocm: bool) -> tuple[tuple[NamedGpu, Identity], ...]:
+    """A GPU of which only the vendor is known, where the text is about the GPUs of one vendor and names none."""
+    amd = [one for one in facts.said if one.what.startswith("variable ") and re.match(_AMD_VARIABLE, one.what[9:])]
+    amd_lines = [one.line for one in amd] or [line.number for line in facts.log if _AMD_LOG.search(line.text)]
+    nvidia = [line.number for line in facts.log if _NVIDIA_LOG.search(line.text)]
+    nvidia += [one.line for one in facts.said if one.what in ("driver", "driver cuda")]
+    if facts.smi is not None:
+        nvidia.append(facts.smi[1])
+    if facts.hsa is not None:
+        amd_lines.append(facts.hsa[1])
+    if rocm and not nvidia:
+        amd_lines.append(next((one.line for one in facts.said if one.what.startswith("torch")), 1))
+    if bool(amd_lines) == bool(nvidia):
+        return ()
+    vendor: Vendor = "amd" if amd_lines else "nvidia"
+    line = (amd_lines or nvidia)[0]
+    return ((NamedGpu(line, "prose"), Identity(vendor=vendor, name=f"{vendor.upper()} GPU", arch="")),)
+
+
+def _completed(gpu: NamedGpu, facts: Facts) -> NamedGpu:
+    """The GPU with what other lines tell of it: an architecture for its name, the rest of a name that was cut off."""
+    name = gpu.name
+    if name.endswith("..."):
+        stem = name.rstrip(". ")
+        name = next(
+            (other.name for other in facts.gpus if other.name.startswith(stem) and not other.name.endswith("...")),
+            stem,
+        )
+        gpu = replace(gpu, name=name)
+    if gpu.arch:
+        return gpu
+    same = [other for other in facts.gpus if other.arch and other.by != "prose" and _same_name(other.name, name)]
+    return replace(gpu, arch=same[0].arch) if same else gpu
+
+
+def _same_name(one: str, other: str) -> bool:
+    def plain(text: str) -> str:
+        return re.sub(r"nvidia|amd|geforce|[^a-z0-9]", "", text.lower())
+
+    return bool(plain(one)) and plain(one) == plain(other)
+
+
+def identity_of(gpu: NamedGpu, matrix: Matrix) -> Identity | None:
+    """What a GPU is: by its PCI id, else by its name and architecture together, else by one of them."""
+    if gpu.pci_id and (by_id := matrix.gpu_by_pci(gpu.pci_id)):
+        return by_id
+    gpu = replace(gpu, name=re.sub(r"^\d{1,2} ?x ", "", gpu.name))
+    by_name = matrix.gpus_by_name(gpu.name) if gpu.name and len(gpu.name) < 120 else ()
+    arch = gpu.arch.partition(":")[0]
+    if arch:
+        same = [identity for identity in by_name if identity.arch == arch]
+        if same:
+            return replace(same[0], name=gpu.name)
+        plain = next(iter(matrix.gpus_by_name(arch)), None)
+        vendor: Vendor = "amd" if arch.startswith("gfx") else "nvidia"
+        # A runtime tells the architecture of an override; the name tells the GPU.
+        if by_name and vendor == "amd" and len({identity.arch for identity in by_name}) == 1:
+            return by_name[0]
+        if plain is not None:
+            return replace(plain, name=gpu.name or plain.name)
+        return Identity(vendor=vendor, name=gpu.name or arch, arch=arch)
+    archs = {identity.arch for identity in by_name}
+    if len(archs) == 1:
+        return by_name[0] if gpu.by == "shell" else replace(by_name[0], name=gpu.name)
+    if by_name and len({identity.vendor for identity in by_name}) == 1:
+        return Identity(vendor=by_name[0].vendor, name=gpu.name, arch="")
+    return _of_vendor(gpu)
+
+
+def _of_vendor(gpu: NamedGpu) -> Identity | None:
+    vendor: Vendor | None = None
+    if re.search(r"(?i)nvidia|geforce|quadro|tesla|\brtx\b|\bgtx\b", gpu.name) or gpu.pci_id.startswith("10de"):
+        vendor = "nvidia"
+    elif re.search(r"(?i)\bamd\b|radeon|instinct|\bati\b", gpu.name) or gpu.pci_id.startswith("1002"):
+        vendor = "amd"
+    name = gpu.name or gpu.pci_id
+    return Identity(vendor=vendor, name=name, arch="") if vendor else None
+
+
+def _of_prose(
+    named: tuple[NamedGpu, ...], matrix: Matrix
+) -> tuple[tuple[tuple[NamedGpu, Identity], ...], tuple[str, ...]]:
+    """The GPU that sentences name, if all that they name can be one."""
+    found = [(gpu, identity) for gpu in named if (identity := identity_of(gpu, matrix)) and identity.arch]
+    archs = {identity.arch for _, identity in found}
+    if len(archs) != 1:
+        return (), ()
+    best = max(found, key=lambda pair: len(pair[0].name))
+    return (best,), ()

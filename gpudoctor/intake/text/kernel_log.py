@@ -1,0 +1,71 @@
+"""Lines of a kernel log in a text, and the GPUs that they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from gpudoctor.intake.text.facts import Facts, NamedGpu
+from gpudoctor.intake.text.lines import Line
+from gpudoctor.machine import KernelLog
+from gpudoctor.probes.kernel_log import log_of_text
+from gpudoctor.probes.pci_address import normal_address
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+_STAMPED = re.compile(
+    r"(?:<\d{1,3}>|[a-z]{3,8} {0,3}:[a-z]{4,8} {0,3}: ?)?\[ {0,6}"
+    r"\d{1,8}\.\d{3,9}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]"
+)
+_SYSLOG = re.compile(
+    r"[^\W_][\w.]{1,8}\s+\d{1,2} \d\d:\d\d:\d\d(?:\.\d+)? [\w.-]+ kernel: "
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16} [\w.-]+ kernel: "
+)
+_BARE = re.compile(
+    r"\s{0,24}(?:NVRM: |nvidia(?:-\w+)? [0-9a-f]{4}:|amdgpu [0-9a-f]{4}:|kfd kfd: |amdgpu: |\[drm"
+    r"|nvidia: |nouveau |NVRM\()"
+)
+"""Of a line without stamp: what only a GPU's kernel driver begins with."""
+_PCI_NAMED = re.compile(
+    r"(?:pci (?P<bdf>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d): \[(?P<id>(?:10de"
+    r"|1002):[0-9a-f]{4})\] type \w+ class 0x(?:0300|0302|0380|1200))|\(PCI ID: "
+    r"(?P<refused>10de:[0-9a-f]{4})\)|(?:skipped|added) device (?P<kfd>1002:[0-9a-f]{4})"
+    r"|modesetting \([\w ]+ 0x1002:0x(?P<drm>[0-9A-Fa-f]{4})"
+)
+_MODULE = re.compile(
+    r"NVRM: loading NVIDIA UNIX (?P<open>Open Kernel Module|\S+ Kernel Module)[^\d]{1,30}"
+    r"(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)"
+)
+
+
+def is_log_line(text: str) -> bool:
+    """Whether the kernel wrote the line."""
+    return bool(_STAMPED.match(text) or _SYSLOG.match(text) or _BARE.match(text))
+
+
+def read_kernel_log(lines: Iterable[Line], facts: Facts) -> None:
+    """The lines of a kernel log, and the GPUs and the driver that they name."""
+    seen: set[str] = set()
+    for line in lines:
+        if not is_log_line(line.text):
+            continue
+        facts.log.append(line)
+        if found := _PCI_NAMED.search(line.text):
+            pci = (found["id"] or found["refused"] or found["kfd"] or f"1002:{found['drm']}").lower()
+            bdf = normal_address(found["bdf"]) or "" if found["bdf"] else ""
+            if (key := bdf or pci) not in seen:
+                seen.add(key)
+                facts.gpus.append(NamedGpu(line.number, "tool", pci_id=pci, bdf=bdf, block=0))
+        if module := _MODULE.search(line.text):
+            facts.say("driver", module["version"], line.number, "tool")
+            facts.say(
+                "module flavour", "open" if module["open"].startswith("Open") else "proprietary", line.number, "tool"
+            )
+
+
+def logged(facts: Facts, matrix: Matrix) -> KernelLog:
+    """The faults in the log of a text."""
+    source = f"text, line {facts.log[0].number}" if facts.log else "text"
+    return log_of_text("\n".join(line.text for line in facts.log), matrix.tables.log_patterns, source)

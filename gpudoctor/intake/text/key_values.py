@@ -1,0 +1,212 @@
+"""Lines of the form "Key: value": collect_env and its descendants, the lists of transformers and its kin, the banners
+that programs print when they start."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from gpudoctor.intake.text.facts import By, Facts, NamedGpu
+from gpudoctor.intake.text.lines import Line
+
+_LINE = re.compile(
+    r"\s{0,12}(?:[-*+•|\[]\s{0,3}|\[\w+\]\s{1,3}|INFO[\s:-]{1,10})?[*_`'\"]{0,3}"
+    r"(?P<key>[A-Za-z][A-Za-z0-9_ ./()?-]{1,60}?)[*_`'\"]{0,3}\s{0,30}(?::(?!:)|=(?!=)"
+    r"|\|)[*_`]{0,3}\s{0,40}[`'\"]?(?P<value>.{0,400})$"
+)
+_NOTHING = re.compile(
+    r"(?:could not collect|n/?a|none|no cuda|unknown|not (?:found|installed|available)|null|-+|\?+"
+    r"|no response|_no response_"
+    r"|<.{0,80}>|\(?e\.g\..{0,80}|\[?e\.g"
+    r"\..{0,80}|\.{3}|fill in.{0,60})[.\s]*",
+    re.IGNORECASE,
+)
+"""Values that say nothing: what a tool prints for want of one, and placeholders of issue forms."""
+
+_KEYS = {
+    "torch": (
+        "pytorch version", "torch version", "torch", "pytorch", "pytorch version gpu", "pytorch_version",
+        "torch.__version__",
+        "torch_version", "pytorch-version", "pytorch version (gpu?)", "- torch", "torch version gpu",
+    ),
+    "torch cuda": (
+        "cuda used to build pytorch", "torch.version.cuda", "torch cuda version", "pytorch cuda version",
+        "torch cuda",
+        "cuda compiled version", "pytorch compiled cuda version", "built with cuda",
+    ),
+    "torch hip": ("rocm used to build pytorch", "torch.version.hip", "rocm version used to build pytorch"),
+    "available": (
+        "is cuda available", "cuda available", "torch.cuda.is_available()", "torch.cuda.is_available",
+        "gpu available",
+        "cuda is available", "is_cuda_available", "cuda_available", "gpu available in torch", "torch cuda available",
+        "using gpu", "pytorch gpu available", "is cuda available?",
+    ),
+    "driver": (
+        "nvidia driver version", "driver version", "nvidia driver", "gpu driver", "gpu driver version",
+        "cuda driver version", "nvidia_driver_version",
+        "nvidia-driver", "driver_version", "nvidia gpu driver version",
+    ),
+    "python": ("python version", "python", "python_version"),
+    "os": ("os", "operating system", "linux distribution", "distro", "distribution", "host os", "os version",
+        "system", "os name", "os platform and distribution"),
+    "platform": ("python platform", "platform"),
+    "kernel": ("kernel", "kernel version", "linux kernel", "host kernel"),
+    "libc": ("libc version",),
+    "cudnn": ("cudnn version", "cudnn"),
+    "cuda toolkit": ("cuda runtime version", "nvcc", "nvcc version"),
+    "rocm": ("hip runtime version", "rocm version", "rocm"),
+}  # fmt: skip
+_BY_KEY = {key: what for what, keys in _KEYS.items() for key in keys}
+_GPU_KEYS = frozenset((
+    "gpu", "gpus", "gpu type", "gpu model", "gpu models", "gpu name", "graphics card", "video card", "device name",
+    "gpu models and configuration", "cuda gpu", "gpu device", "gpu hardware", "gpu(s)", "graphics", "hardware",
+    "graphics processor",
+    "gpu info", "device", "cuda_gpu", "accelerator", "pytorch gpu", "gpu 0 name", "gpu_name", "nvidia gpu",
+    "amd gpu", "torch.cuda.get_device_name(0)",
+))  # fmt: skip
+_GPU_LINE = re.compile(
+    r"\s{0,12}(?:[-*]\s{0,3})?(?:[*_]{2})?GPU\s?(?P<index>\d{1,3}(?:\s?[,-]\s?\d{1,3}){0,63})(?:[*_]{2})?\s?[:=](?:[*_]{2})?\s{1,20}(?P<name>[^\n]{2,160})$"
+)
+_CAPABILITY = re.compile(r"\s{0,12}GPU (?P<index>[\d,]{1,300}) Compute Capability: (?P<major>\d{1,2})\.(?P<minor>\d)")
+_PACKAGES = (
+    "accelerate", "bitsandbytes", "deepspeed", "diffusers", "flash-attn", "flash_attn", "flashinfer", "jax", "jaxlib",
+    "numpy", "onnxruntime", "onnxruntime-gpu", "peft", "pytorch-lightning", "safetensors", "tensorflow", "torchaudio",
+    "torchvision", "transformers", "triton", "trl", "vllm", "xformers", "sglang", "torchao", "torchcodec", "unsloth",
+    "optimum", "auto-gptq", "autoawq", "lightning", "nccl",
+)  # fmt: skip
+_PACKAGE_OF = {
+    form: name for name in _PACKAGES for form in (name, f"{name} version", name.replace("-", "_"), f"{name}_version")
+}
+_START = re.compile(
+    r"(?:Collecting environment information|PyTorch version: |- `?(?:transformers"
+    r"|accelerate)`? [Vv]ersion|`?Accelerate`? version: )"
+)
+
+
+_HEADING = re.compile(r"(?:#{1,6}\s|\*\*)\s{0,3}(?P<key>[A-Za-z][A-Za-z0-9_ ./()-]{1,40}?)[*:\s]{0,4}$")
+"""A heading of an issue form; its value stands below."""
+
+
+def read_key_values(lines: Iterable[Line], facts: Facts) -> None:
+    """What lines of keys and values say."""
+    block, header = 0, 0
+    awaiting_gpus, heading = False, ""
+    for number, text in lines:
+        if _START.search(text) and number > header + 3:
+            block, header = block + 1, number
+            facts.reports.append(number)
+        if found := _HEADING.match(text):
+            heading = " ".join(found["key"].lower().split())
+            continue
+        if heading and text.strip():
+            if heading in _BY_KEY or heading in _GPU_KEYS:
+                _note(heading, text.strip().strip("`*"), number, block, facts)
+            heading = ""
+        if ":" not in text and "=" not in text and "|" not in text:
+            if awaiting_gpus and text.strip() and _is_gpu_name(text):
+                facts.gpus.append(NamedGpu(number, "report", name=text.strip(), block=block))
+            elif text.strip():
+                awaiting_gpus = False
+            continue
+        if capability := _CAPABILITY.match(text):
+            facts.say(
+                f"capability {capability['index']}",
+                f"sm_{capability['major']}{capability['minor']}",
+                number,
+                "report",
+            )
+            continue
+        if listed := _GPU_LINE.match(text):
+            _gpus_of_a_line(listed["index"], listed["name"], number, block, facts)
+            continue
+        found = _LINE.match(text)
+        if found is None:
+            continue
+        key = " ".join(found["key"].replace("`", "").lower().split())
+        value = found["value"].strip().strip("`'\"|").rstrip(",;").strip().strip("*`'\"")
+        awaiting_gpus = key in ("gpu models and configuration", "gpus") and not value
+        _note(key, value, number, block, facts)
+
+
+def _note(key: str, value: str, number: int, block: int, facts: Facts) -> None:
+    """What one key with its value says."""
+    inner = re.match(r"GPU (\d{1,3}): (.+)", value)
+    if key in _GPU_KEYS:
+        name = inner[2] if inner else value
+        device = re.match(r"(?:cuda|hip|xpu):?(\d{1,2})?[\s:,-]{1,4}(.*)", name)
+        if device:  # ComfyUI: "Device: cuda:0 NVIDIA GeForce RTX 4090 : native"
+            name = device[2].partition(" : ")[0]
+        if not _NOTHING.fullmatch(name) and _is_gpu_name(name):
+            index = int(inner[1]) if inner else int(device[1]) if device and device[1] else None
+            by: By = "program" if key == "device" else "report"
+            facts.gpus.append(NamedGpu(number, by, name=name.strip(), index=index, block=block))
+        elif key == "gpu models and configuration" and value.lower() in ("no cuda", "could not collect"):
+            facts.say("gpu missing", value, number, "report")
+        return
+    if package := _PACKAGE_OF.get(key):
+        if version := re.match(r"[v=]{0,2}(\d[\w.+!-]{0,60})", value):
+            facts.say(f"package {package.replace('_', '-')}", version[1], number, "report")
+        return
+    what = _BY_KEY.get(key)
+    if what is None:
+        return
+    if what in ("torch cuda", "torch hip"):
+        facts.say(what, value, number, "report")  # "None" says that it is no build of that kind
+    elif what == "torch":
+        _torch(value, number, facts)
+    elif _NOTHING.fullmatch(value):
+        return
+    elif what == "available":
+        if said := re.match(r"(true|yes|1\b|false|no\b|0\b)", value.lower()):
+            facts.say("available", str(said[1] in ("true", "yes", "1")), number, "report")
+    elif what == "driver":
+        if version := re.search(r"(?<![\d.])(\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?!\d)", value):
+            facts.say("driver", version[1], number, "report")
+    elif what == "python":
+        if version := re.match(r"\D{0,8}(3\.\d{1,2})(?!\d)", value):
+            facts.say("python", version[1], number, "report")
+    else:
+        facts.say(what, value, number, "report")
+
+
+def _torch(value: str, number: int, facts: Facts) -> None:
+    """ "2.5.1+cu124", "2.1.0+cu121 (True)", "2.8.0+cu128 with CUDA"."""
+    if version := re.match(
+        r"[v=]{0,2}(\d{1,2}\.\d{1,3}[\w.+-]{0,60})(?:\s\((?:(?:yes|available)|(?P<available>True|False|NA))\))?",
+        value,
+    ):
+        facts.say("torch", version[1].rstrip("."), number, "report")
+        if version["available"] in ("True", "False"):
+            facts.say("available", version["available"], number, "report")
+    elif re.match(r"(?:not installed|N/A)", value):
+        facts.say("torch missing", value, number, "report")
+
+
+def _gpus_of_a_line(indices: str, name: str, number: int, block: int, facts: Facts) -> None:
+    """ "GPU 0: NVIDIA A100", "GPU 0,1,2,3: NVIDIA H100 80GB HBM3"."""
+    if _NOTHING.fullmatch(name.strip()) or not _is_gpu_name(name):
+        return
+    name = re.sub(r"\s*\(UUID:.*|\s*\(Compute.*", "", name).strip()
+    places: list[int] = []
+    for part in indices.replace(" ", "").split(","):
+        first, _, last = part.partition("-")
+        places += range(int(first), min(int(last or first), int(first) + 63) + 1)
+    for index in places[:64]:
+        facts.gpus.append(NamedGpu(number, "report", name=name, index=index, block=block))
+
+
+def _is_gpu_name(text: str) -> bool:
+    """Whether a value may name a GPU; most keys "device" or "hardware" hold something else."""
+    return (
+        bool(
+            re.search(
+                (
+                    r"(?i)nvidia|geforce|rtx|gtx|quadro|tesla|titan|radeon|instinct"
+                    r"|\bamd\b|\brx ?\d|gfx\d|\b(?:[ahbvltp]\d{1,3}0?|gh200|gb\d{2,3})\b|firepro|jetson|\bmi\d{2,3}"
+                    r"|arc"
+                ),
+                text,
+            )
+        )
+        and len(text) < 160
+    )

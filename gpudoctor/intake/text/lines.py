@@ -1,0 +1,111 @@
+"""Pasted text as plain lines: without colours, quoting, markup and line numbers, each with its number in the text."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from gpudoctor.plain_text import without_controls
+
+_LONGEST = 4000
+"""Characters of a line that are read; nothing that a tool prints about a GPU is longer."""
+_MOST_LINES = 100_000
+
+_ESCAPE = re.compile(
+    r"(?:\x1b|\^\[|␛)(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,300}(?:\x07|\x1b\\)?|[@-_])|\x9b[0-?]{0,40}[@-~]"
+)
+_COLOUR_REMAINS = re.compile(r"\[(?:\d{1,3};){0,4}\d{0,3}m")
+"""What a browser leaves of an escape sequence."""
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_QUOTE = re.compile(r"\s{0,3}>(?!>> ) ?")
+_TAG = re.compile(
+    r"</?(?:details|summary|pre|code|p|br|b|i|em|strong|kbd|samp|div|span|sub|sup|h[1-6]|blockquote)\b[^<>]{0,200}/?>",
+    re.I,
+)
+_FENCE = re.compile(r"\s{0,8}(?:`{3,}|~{3,})[\w+#. -]{0,40}$")
+_NUMBERED = re.compile(r"\s{0,6}(\d{1,6})(?:[:|.)]|\s\|)?(?:\s|$)")
+_PROMPT = re.compile(
+    r"(?:\([\w.-]{1,40}\) ){0,2}(?!root@[0-9a-f]{12}:)[\w.-]{1,40}@[\w.-]{1,60}[: ][^$#%\n]{0,100}[$#%] "
+)
+"""A prompt with the name of a person and of a machine."""
+_RUN_STAMP = re.compile(r"\ufeff?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z ")
+"""What GitHub Actions writes before each line of a log."""
+_PIECE_STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\.\d{6} - ?")
+"""What ComfyUI's log writes before each piece of a line."""
+_SERVICE = re.compile(r"[\w.-]{1,60}\s{1,40}\| ?")
+"""What `docker compose` writes before each line: the name of the service."""
+
+
+class Line(NamedTuple):
+    """One line and its number in the text, from 1."""
+
+    number: int
+    text: str
+
+
+def plain_lines(content: bytes) -> tuple[Line, ...]:
+    """The lines of a pasted text, empty ones too."""
+    text = _decoded(content)
+    if "<!--" in text:
+        text = _COMMENT.sub(lambda match: "\n" * match[0].count("\n"), text)
+    raw = text.split("\n")[:_MOST_LINES]
+    cleaned = [_clean(line) for line in raw]
+    cleaned = list(_without_prefixes(cleaned))
+    return tuple(Line(number, line) for number, line in enumerate(cleaned, start=1))
+
+
+def _decoded(content: bytes) -> str:
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):  # as PowerShell writes files
+        return content.decode("utf-16", "replace")
+    return content.decode("utf-8", "replace").removeprefix("\ufeff")
+
+
+def _clean(line: str) -> str:
+    """The line without what a terminal, a browser or Markdown adds to it."""
+    if not line:
+        return ""
+    line = line[:_LONGEST].rstrip("\r")
+    if "\r" in line:  # a progress bar: what was last written over it
+        line = next((part for part in reversed(line.split("\r")) if part.strip()), "")
+    if not line.isprintable() or "^[" in line or "␛" in line:
+        line = _ESCAPE.sub("", line).replace("\t", "        ")
+        line = without_controls(line.replace("\xa0", " "), "")
+    if "[" in line and "m" in line:
+        line = _COLOUR_REMAINS.sub("", line)
+    if ">" in line[:8]:
+        while not line.startswith(">>> ") and (quote := _QUOTE.match(line)):
+            line = line[quote.end() :]
+    if "`" in line[:12] or "~" in line[:12]:
+        line = "" if _FENCE.match(line) else line
+    if "<" in line:
+        line = _TAG.sub("", line)
+    if "&" in line:
+        line = html.unescape(line)
+        line = line if line.isprintable() else without_controls(line, " ")
+    if "@" in line:
+        line = _PROMPT.sub("$ ", line, count=1) if _PROMPT.match(line) else line
+    return line.rstrip()
+
+
+def _without_prefixes(lines: list[str]) -> Iterable[str]:
+    """The lines without numbers, stamps or names of services that most of them begin with."""
+    if any(map(_RUN_STAMP.match, lines[:200])):
+        lines = [_RUN_STAMP.sub("", line, count=1) for line in lines]
+    lines = [_PIECE_STAMP.sub("", line) if " - " in line else line for line in lines]
+    services = [match[0] for line in lines if (match := _SERVICE.match(line))]
+    if len(services) > 4 and len(services) > len([line for line in lines if line]) / 2:
+        lines = [_SERVICE.sub("", line, count=1) for line in lines]
+    return _without_numbers(lines)
+
+
+def _without_numbers(lines: list[str]) -> Iterator[str]:
+    """Lines copied from an editor or a viewer: each begins with the number after the one before."""
+    found = [_NUMBERED.match(line) for line in lines]
+    numbers = [int(match[1]) for match in found if match]
+    steps = sum(after == before + 1 for before, after in pairwise(numbers))
+    counted = steps >= 4 and steps > 0.8 * len([line for line in lines if line])
+    for line, match in zip(lines, found, strict=True):
+        yield line[match.end() :] if counted and match else line

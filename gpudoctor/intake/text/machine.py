@@ -1,0 +1,345 @@
+"""From the facts of a text to a Machine: what nobody said is healthy, as for a machine that is described."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
+
+from gpudoctor.host import InputError
+from gpudoctor.intake.described import empty_environment, healthy, with_driver, with_gpus
+from gpudoctor.intake.described_log import with_logged_state
+from gpudoctor.intake.described_system import named_os
+from gpudoctor.intake.described_torch import python_for
+from gpudoctor.intake.text.facts import Facts, NamedGpu, Said
+from gpudoctor.intake.text.gpus import assumed_gpu, identified
+from gpudoctor.intake.text.kernel_log import logged
+from gpudoctor.intake.text.lines import Line
+from gpudoctor.intake.text.ranking import contradictions, decided, decided_with
+from gpudoctor.intake.text.torch import is_rocm, pasted_torch, source, with_trial
+from gpudoctor.machine import (
+    DeviceNode,
+    Distribution,
+    Gpu,
+    ImportTrial,
+    Machine,
+    NvidiaApi,
+    NvmlDevice,
+    Os,
+    PastedText,
+    System,
+    absent,
+    known,
+    unknown,
+)
+from gpudoctor.probes.wsl_jetson import is_wsl_kernel
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Identity, Matrix
+
+_SILENT, _ASSUMED = "the text does not say", "assumed"
+_IMPORT_ERROR = re.compile(
+    r"(?:ImportError|OSError|ModuleNotFoundError)\b.*(?:/torch/lib/|libtorch|libc10|lib(?:cu|nccl|nv|hsa|amdhip|roc|hip|MIOpen)\w*)"
+)
+"""An error that `import torch` ends with."""
+_ANY_DRIVER = "580"
+"""Where it is unknown which driver the GPU needs."""
+_GRANTS_GPUS = re.compile(
+    r"--gpus\b|--runtime[= ]nvidia|--privileged|--device[= ]\S*(?:nvidia|kfd|dri)|NVIDIA_VISIBLE_DEVICES|/dev/dxg"
+)
+
+
+def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> Machine:
+    """The machine that these facts are about; `machines` are all that the text tells of."""
+    variables = {name: said.value for name, said in decided_with(facts, "variable ").items()}
+    machine = healthy(variables)
+    machine = replace(machine, system=_system(machine.system, facts, matrix))
+    log = logged(facts, matrix)
+    machine = replace(machine, kernel_log=known(log, log.source))
+    found, unread = identified(facts, matrix)
+    found = found or assumed_gpu(facts, rocm=is_rocm(facts))
+    machine = _with_gpus(machine, found, facts, matrix)
+    machine = _with_answers(machine, facts)
+    machine = _with_nodes(machine, facts)
+    machine = _with_environment(machine, facts, matrix)
+    if log.faults and machine.gpus:
+        machine = with_logged_state(machine)
+    machine = _with_errors(machine, facts)
+    if foreign := _foreign(machine, facts):
+        named = Os(name={"windows": "Windows", "macos": "macOS"}[foreign])
+        machine = replace(machine, system=replace(machine.system, os=known(named, "text"), kernel=unknown(_SILENT)))
+    return replace(machine, pasted=_pasted(machine, facts, unread, machines, foreign), assumed=_assumed(machine))
+
+
+def _assumed(machine: Machine) -> tuple[str, ...]:
+    """What the text does not say and is assumed, besides what the builders of the parts named."""
+    environment, assumed = machine.environment.value, list(machine.assumed)
+    if machine.system.kernel.source == _ASSUMED:
+        assumed.insert(0, "kernel")
+    if environment is not None and environment.torch.value is not None and environment.python.source == _ASSUMED:
+        assumed.append(f"Python {environment.python.value}")
+    return tuple(dict.fromkeys(assumed)) or ("sound hardware",)
+
+
+# --- the system ------------------------------------------------------------------------------------
+
+
+def _system(system: System, facts: Facts, matrix: Matrix) -> System:
+    platform, kernel = decided(facts, "platform"), decided(facts, "kernel")
+    release, arch = kernel.value if kernel else "", decided(facts, "arch")
+    told = kernel
+    if platform and (found := re.match(r"Linux-(.+?)-(x86_64|aarch64)", platform.value)):
+        release, told = found[1], platform
+        system = replace(system, arch=known(found[2], source(platform)))
+    elif arch:
+        system = replace(system, arch=known(arch.value, source(arch)))
+    if told and re.match(r"\d+\.\d+", release):
+        wsl = known(release, source(told)) if is_wsl_kernel(release) else absent(source(told), "no kernel of WSL")
+        system = replace(system, kernel=known(release, source(told)), wsl=wsl)
+    elif wsl_said := decided(facts, "system wsl"):
+        system = replace(system, wsl=known("WSL2", source(wsl_said)), kernel=unknown(_SILENT, source(wsl_said)))
+    if (os := decided(facts, "os")) and (name := re.match(r"[^(]{2,60}", os.value)):
+        if "aarch64" in os.value and not platform:
+            system = replace(system, arch=known("aarch64", source(os)))
+        try:
+            system = replace(system, os=known(named_os(name[0].strip(), matrix), source(os)))
+        except InputError:
+            system = replace(system, os=known(Os(name=os.value[:80]), source(os)))
+    if (libc := decided(facts, "libc")) and (found := re.match(r"glibc-(\d\.\d+)", libc.value)):
+        system = replace(system, libc=known(f"glibc {found[1]}", source(libc)))
+    if container := decided(facts, "container"):
+        system = replace(system, container=known(container.value, source(container)))
+    return system
+
+
+# --- GPUs and drivers ------------------------------------------------------------------------------
+
+
+def _with_gpus(
+    machine: Machine, found: tuple[tuple[NamedGpu, Identity], ...], facts: Facts, matrix: Matrix
+) -> Machine:
+    driver, assumed = _driver(facts, matrix)
+    version = driver.value if driver else ""
+    faults = machine.kernel_log.value.faults if machine.kernel_log.value else ()
+    if not found:
+        machine = replace(machine, gpus=(), buses=unknown("the text names no GPU"))
+        return replace(_with_version(machine, driver, matrix), assumed=(*machine.assumed, *assumed))
+    identities = tuple(identity for _, identity in found)
+    nvidia = any(identity.vendor == "nvidia" for identity in identities)
+    before = machine.assumed
+    try:
+        machine = with_gpus(machine, identities, version if nvidia else "", faults, matrix)
+    except InputError:  # no one driver runs them all: whatever they have is not said
+        machine = with_gpus(machine, identities, _ANY_DRIVER, faults, matrix)
+        machine = replace(machine, assumed=(*before, f"NVIDIA driver {_ANY_DRIVER}"))
+    gpus = tuple(_told(gpu, named, identity) for gpu, (named, identity) in zip(machine.gpus, found, strict=True))
+    machine = replace(machine, gpus=gpus, assumed=(*machine.assumed, *assumed))
+    if nvidia and driver is None and machine.nvidia.module.known:
+        module = machine.nvidia.module
+        machine = replace(machine, nvidia=replace(machine.nvidia, module=replace(module, source=_ASSUMED)))
+    return _with_sources(machine, driver)
+
+
+def _told(gpu: Gpu, named: NamedGpu, identity: Identity) -> Gpu:
+    where = f"text, line {named.line}"
+    arch = known(identity.arch, where) if identity.arch else unknown("its name does not tell", where)
+    gpu = replace(gpu, arch=arch, source=where, name=identity.name)
+    if named.bdf:
+        gpu = replace(gpu, bdf=named.bdf)
+    if named.memory:
+        gpu = replace(gpu, memory=known(named.memory, where))
+    return gpu
+
+
+def _driver(facts: Facts, matrix: Matrix) -> tuple[Said | None, tuple[str, ...]]:
+    """The NVIDIA driver; where only the CUDA is told that it serves, the one that came with that."""
+    driver = decided(facts, "driver")
+    if driver is not None:
+        return driver, ()
+    cuda = decided(facts, "driver cuda")
+    version = matrix.bundled_driver(cuda.value) if cuda else None
+    if cuda is None or version is None:
+        return None, ()
+    return Said("driver", version, cuda.line, cuda.by), (f"NVIDIA driver {version} (serves CUDA {cuda.value})",)
+
+
+def _with_version(machine: Machine, driver: Said | None, matrix: Matrix) -> Machine:
+    """A driver without a GPU that anybody named."""
+    if driver is None:
+        return machine
+    return _with_sources(with_driver(machine, driver.value, matrix), driver)
+
+
+def _with_sources(machine: Machine, driver: Said | None) -> Machine:
+    module = machine.nvidia.module
+    if driver is None or not module.known:
+        return machine
+    where = source(driver)
+    stack = replace(machine.nvidia, module=replace(module, source=where))
+    if stack.userland.known:
+        stack = replace(stack, userland=replace(stack.userland, source=where))
+    return replace(machine, nvidia=stack)
+
+
+def _with_answers(machine: Machine, facts: Facts) -> Machine:
+    """What the drivers' tools answered, in the place of what was assumed."""
+    if facts.smi is not None:
+        answer, line = facts.smi
+        if not (answer.status and facts.errors):  # its message tells more exactly what a failure means
+            machine = _with_smi(machine, answer, f"text, line {line}")
+    if facts.hsa is not None:
+        answer_hsa, line = facts.hsa
+        machine = replace(machine, amd=replace(machine.amd, hsa=known(answer_hsa, f"text, line {line}")))
+    if facts.amd_smi is not None:
+        gpus, line = facts.amd_smi
+        machine = replace(machine, amd=replace(machine.amd, smi=known(gpus, f"text, line {line}")))
+    return machine
+
+
+def _with_smi(machine: Machine, answer: NvidiaApi, where: str) -> Machine:
+    machine = replace(machine, nvidia=replace(machine.nvidia, smi=known(answer, where)))
+    devices = {device.bdf or str(device.index): device for device in answer.devices or () if not device.lost}
+    gpus = tuple(_with_device(gpu, devices) for gpu in machine.gpus)
+    return replace(machine, gpus=gpus)
+
+
+def _with_device(gpu: Gpu, devices: dict[str, NvmlDevice]) -> Gpu:
+    device = devices.get(gpu.bdf or "") or devices.get(str(gpu.index))
+    return replace(gpu, nvml=device) if gpu.vendor == "nvidia" and device else gpu
+
+
+def _with_nodes(machine: Machine, facts: Facts) -> Machine:
+    """Device nodes that a listing shows or misses, and a container that was started without GPUs."""
+    missing = decided_with(facts, "no node ")
+    where = next((source(said) for said in missing.values()), "")
+    if any(name.startswith("/dev/kfd") for name in missing):
+        machine = replace(machine, amd=replace(machine.amd, kfd=absent(where, "no such file")))
+    listed = {name: said for name, said in decided_with(facts, "node ").items() if name.startswith("/dev/nvidia")}
+    if listed and "/dev/nvidia-uvm" not in listed:  # of `ls -l /dev/nvidia*`, which lists all
+        missing = {**missing, "/dev/nvidia-uvm": next(iter(listed.values()))}
+        where = where or source(missing["/dev/nvidia-uvm"])
+    if "/dev/nvidia-uvm" in missing:
+        nodes = tuple(node for node in machine.nvidia.nodes.value or () if "uvm" not in node.path)
+        machine = replace(machine, nvidia=replace(machine.nvidia, nodes=known(nodes, where)))
+    command = decided(facts, "container command")
+    if command and not _GRANTS_GPUS.search(command.value) and _sees_no_gpu(facts):
+        stack = replace(machine.nvidia, nodes=known(_without_gpus(machine.nvidia.nodes.value), source(command)))
+        amd = machine.amd
+        if machine.of_vendor("amd"):
+            amd = replace(
+                amd,
+                kfd=absent(source(command), "not given to the container"),
+                render_nodes=known((), source(command)),
+            )
+        machine = replace(machine, nvidia=stack, amd=amd)
+    return machine
+
+
+def _without_gpus(nodes: tuple[DeviceNode, ...] | None) -> tuple[DeviceNode, ...]:
+    return tuple(node for node in nodes or () if "nvidia" not in node.path)
+
+
+def _sees_no_gpu(facts: Facts) -> bool:
+    available = decided(facts, "available")
+    words = r"No CUDA GPUs|no NVIDIA driver|No HIP GPUs|no CUDA-capable device|No devices were found|libcuda\.so"
+    return bool(available and available.value == "False") or any(re.search(words, line.text) for line in facts.errors)
+
+
+# --- Python and torch ------------------------------------------------------------------------------
+
+
+def _with_environment(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:
+    environment = empty_environment()
+    torch, assumed = pasted_torch(facts, machine, matrix)
+    available = decided(facts, "available")
+    ours = len(machine.gpus)
+    if torch is not None:
+        torch = with_trial(torch, available, ours)
+        environment = environment.with_torch(known(torch, torch.source))
+        environment = replace(environment, python=known(python_for(torch, matrix, machine.system.platform), _ASSUMED))
+    elif decided(facts, "torch missing") is None:
+        environment = environment.with_torch(unknown(_SILENT))
+    if python := decided(facts, "python"):
+        environment = replace(environment, python=known(python.value, source(python)))
+    packages = tuple(
+        Distribution(name=name, version=said.value, path=source(said))
+        for name, said in sorted(decided_with(facts, "package ").items())
+        if re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,80}", name) and re.fullmatch(r"\d[\w.+!-]{0,60}", said.value)
+    )
+    environment = replace(environment, distributions=known(packages, "text"))
+    return replace(
+        machine, environment=known(environment, "text"), assumed=tuple(dict.fromkeys((*machine.assumed, *assumed)))
+    )
+
+
+def _with_errors(machine: Machine, facts: Facts) -> Machine:
+    """The machine with its error messages; one that `import torch` ends with is the result of the import."""
+    available, environment = decided(facts, "available"), machine.environment.value
+    if available and available.value == "False" and machine.torch is None and not facts.errors:
+        facts.errors.append(Line(available.line, "torch.cuda.is_available() is False"))
+    facts.errors = facts.errors or facts.unexplained
+    environment, torch = machine.environment.value, machine.torch
+    faults = machine.kernel_log.value.faults if machine.kernel_log.value else ()
+    told = {line.number for line in facts.log if any(fault.line in line.text for fault in faults)}
+    facts.errors = [line for line in facts.errors if line.number not in told]
+    errors = tuple(dict.fromkeys(line.text for line in facts.errors))
+    for line in facts.errors:
+        if environment and torch and not torch.trial.known and _IMPORT_ERROR.search(line.text):
+            trial = known(ImportTrial(ok=False, error=line.text), f"text, line {line.number}")
+            environment = environment.with_torch(known(replace(torch, trial=trial), torch.source))
+            machine = replace(machine, environment=known(environment, "text"))
+            errors = tuple(text for text in errors if text != line.text)
+            break
+    return replace(machine, errors=errors)
+
+
+# --- what the text leaves open ---------------------------------------------------------------------
+
+
+def _pasted(
+    machine: Machine,
+    facts: Facts,
+    unread: tuple[str, ...],
+    machines: tuple[str, ...],
+    foreign: Literal["", "windows", "macos"],
+) -> PastedText:
+    lines = {line.text.strip(): line.number for line in facts.errors}
+    unsaid = []
+    if not machine.gpus:
+        unsaid.append("GPU")
+    elif any(gpu.arch.undecided for gpu in machine.gpus):
+        unsaid.append("GPU's exact name")
+    if decided(facts, "driver") is None and decided(facts, "driver cuda") is None and not machine.of_vendor("amd"):
+        unsaid.append("driver")
+    if machine.torch is None:
+        unsaid.append("torch")
+    available = decided(facts, "available")
+    works = source(available) if available and available.value == "True" else ""
+    return PastedText(
+        unsaid=tuple(unsaid),
+        contradictions=contradictions(facts),
+        machines=machines,
+        unread=unread,
+        foreign=foreign,
+        works=works,
+        error_lines=tuple(lines[text.strip()] for text in machine.errors),
+    )
+
+
+def _foreign(machine: Machine, facts: Facts) -> Literal["", "windows", "macos"]:
+    """Windows or macOS, unless the text shows a Linux."""
+    if machine.system.wsl.known or (decided(facts, "platform") and machine.system.kernel.source != "assumed"):
+        return ""
+    os = decided(facts, "os")
+    if os and re.search(r"(?i)windows", os.value):
+        return "windows"
+    if os and re.search(r"(?i)mac ?os|darwin|os ?x", os.value):
+        return "macos"
+    if os:
+        return ""
+    if facts.log or re.search(r"/(?:home|usr|root|opt)/", " ".join(line.text for line in facts.errors)):
+        return ""
+    if decided(facts, "system windows"):
+        return "windows"
+    return "macos" if decided(facts, "system macos") else ""

@@ -1,0 +1,93 @@
+"""Lists of packages: pip, uv, conda, requirements, and the lists in collect_env."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from gpudoctor.dependencies import normalised
+from gpudoctor.intake.text.facts import Facts
+from gpudoctor.intake.text.lines import Line
+
+_NAME = r"[A-Za-z][A-Za-z0-9._-]{0,60}"
+_VERSION = r"\d[\w.+!-]{0,60}"
+_PINNED = re.compile(
+    rf"\s{{0,8}}(?:\[(?P<from>pip3?|conda)\]\s{{1,4}})?(?P<name>{_NAME})(?:\[[\w,-]{{1,60}}\])?==(?P<version>{_VERSION})(?:\s|$|;|\\)"
+)
+_COLUMNS = re.compile(
+    rf"\s{{0,8}}(?P<conda>\[conda\]\s{{1,4}})?(?P<name>{_NAME})\s{{1,60}}(?P<version>{_VERSION})(?P<rest>(?:\s{{1,60}}\S{{1,200}}){{0,4}})\s{{0,80}}$"
+)
+_KNOWN = re.compile(
+    r"(?:torch|pytorch|nvidia-|cuda-|triton|pytorch-triton|xformers|vllm|flash-attn|flash_attn|bitsandbytes|numpy|jax|tensorflow"
+    r"|onnxruntime|cupy|deepspeed|transformers|accelerate|diffusers|peft|trl|unsloth|sglang|flashinfer|auto-gptq|autoawq|exllama"
+    r"|causal-conv1d|mamba-ssm|apex|nccl|cudnn|cudatoolkit|sageattention|torchao|rocm|amd-torch|lightning|pytorch-lightning|k2)",
+    re.IGNORECASE,
+)
+"""What is worth knowing of a list; "0.26.3" beside any other word is no package."""
+_LIST_HEAD = re.compile(
+    r"\s{0,4}(?:Package\s{1,60}Version|# packages in environment|#? ?Name\s{1,40}Version|-{3,60}\s-{3,60})"
+)
+_INSTALLED = re.compile(r"Successfully installed (?P<all>.{3,6000})")
+_REQUIREMENT_TOOL = re.compile(
+    r"(?:^|[$#>]\s{0,3}|\bRUN\s|`|!)\s{0,3}(?:python\d?(?:\.\d+)? -m )?(?:uv |conda |mamba )?"
+    r"(?:pip3? )?(?:install|add)\b"
+)
+
+
+def read_packages(lines: Iterable[Line], facts: Facts) -> None:
+    """Every package of a list, with its version."""
+    listing = False
+    for number, text in lines:
+        if not text:
+            continue
+        if installed := _INSTALLED.search(text):
+            for one in installed["all"].split():
+                name, dash, version = one.rpartition("-")
+                if dash and re.fullmatch(_VERSION, version):
+                    _say(name, version, number, facts)
+            continue
+        if _REQUIREMENT_TOOL.search(text):  # a command asks for a package: whether it is there, nobody said
+            continue
+        if "==" in text:
+            if pinned := _PINNED.match(text):
+                _say(pinned["name"], pinned["version"], number, facts)
+            continue
+        if _LIST_HEAD.match(text):
+            listing = True
+            continue
+        columns = _COLUMNS.match(text)
+        if columns is None or not (listing or columns["conda"] or _KNOWN.match(columns["name"])):
+            listing = listing and bool(re.match(r"[\s#-]", text))
+            continue
+        rest = columns["rest"].split()
+        if columns["name"].lower() in ("version", "python"):
+            continue
+        _say(
+            columns["name"],
+            columns["version"],
+            number,
+            facts,
+            conda=bool(columns["conda"]) or _is_conda(rest),
+            build=" ".join(rest),
+        )
+
+
+def _is_conda(rest: list[str]) -> bool:
+    return len(rest) > 1 and "_" in rest[0]
+
+
+def _say(name: str, version: str, number: int, facts: Facts, *, conda: bool = False, build: str = "") -> None:
+    name = normalised(name)
+    if name == "python":
+        return
+    if conda and "pypi" not in build and name in ("pytorch", "torch", "libtorch"):
+        facts.say("torch conda", version, number, "list")
+        if cuda := re.search(r"cuda_?(\d{1,2})[._]?(\d)", build):
+            facts.say("torch cuda", f"{cuda[1]}.{cuda[2]}", number, "list")
+        elif re.search(r"(?<![a-z])cpu", build):
+            facts.say("torch cuda", "None", number, "list")
+        return
+    if name in ("torch", "pytorch"):
+        facts.say("torch", version, number, "list")
+    else:
+        facts.say(f"package {name}", version, number, "list")

@@ -1,0 +1,172 @@
+"""What single programs print about the machine when they start: ollama, ComfyUI, the Stable Diffusion web UIs.
+
+And from which system a text is; and GPUs that sentences name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from gpudoctor.intake.text.facts import Facts, NamedGpu
+from gpudoctor.intake.text.lines import Line
+
+_OLLAMA = re.compile(r"msg=\"?(?:inference compute|types)\"?")
+_FIELD = re.compile(r"(?P<key>\w{2,20})=(?P<value>\"[^\"]{0,200}\"|\S{1,200})")
+_OLLAMA_AMD = re.compile(
+    r"msg=\"?(?:amdgpu is not supported|unsupported Radeon iGPU|a"
+    r"mdgpu is supported).{0,400}?gpu_type=(?P<gfx>gfx[0-9a-f]{3,4})"
+)
+_GGML = re.compile(
+    r"Device (?P<index>\d{1,2}): (?P<name>[^,\n]{3,80}), (?:compute capability "
+    r"(?P<major>\d{1,2})\.(?P<minor>\d)|(?P<gfx>gfx[0-9a-f]{3,4}))"
+)
+_TORCH = re.compile(
+    r"(?:pytorch version|[Tt]orch|torch):?\s{1,3}(?P<version>\d\.\d{1,2}\.\d{1,2}(?:[\w.]{0,20})"
+    r"(?:\+[\w.]{2,40})?)(?![\w.])"
+)
+_XFORMERS = re.compile(r"xformers(?: version)?:\s{0,3}(?P<version>\d\.\d[\w.+]{0,30})")
+_DEVICE = re.compile(
+    r"Device: (?:cuda|hip):?(?P<index>\d{0,2}) (?P<name>[^:\n]{3,80}?)(?: : \w+)?$|Using device: "
+    r"(?:cuda:)?(?P<other>NVIDIA [^\n]{3,60}|AMD [^\n]{3,60})"
+)
+_VLLM = re.compile(r"vLLM (?:API server )?version v?(?P<version>\d+\.\d+[\w.+]{0,30})")
+_AMD_ARCH = re.compile(r"AMD arch: (?P<gfx>gfx[0-9a-f]{3,4})")
+_PROSE_PACKAGE = re.compile(
+    r"^\s{0,8}(?:[-*] )?(?:torch|pytorch|PyTorch)[ =:]{1,3}v?(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?"
+    r"(?:[\w.]{0,12})(?:\+[\w.]{2,40})?)\s*$"
+)
+_CUDNN = re.compile(
+    r"PyTorch was compiled\s+against \((?P<built>[\d, ]{3,20})\) "
+    r"but found runtime version \((?P<found>[\d, ]{3,20})\)"
+)
+_PRINTED_VERSION = re.compile(r"torch\.__version__['\"]?\s?[:=]\s?['\"]?(?P<version>\d\.\d{1,2}[\w.+]{0,60})")
+
+_WINDOWS = re.compile(
+    r"(?i)\b[A-Z]:\\(?:Users|Program|Windows|AI\b|ComfyUI|\w)|microsoft windows|\bwindows[- ]?(?:10"
+    r"|11|server|7|8)\b|platform: (?:win32|windows)|os: windows"
+    r"|\\site-packages\\|nvcuda\.dll|cudnn64_\d|\.dll\b.{0,40}(?:not found|could not|failed|error)"
+    r"|WinError|\\AppData\\|WindowsPath|Scripts\\activate|\.pyd\b"
+)
+_MACOS = re.compile(
+    r"(?i)\bmac ?os\b|\bos x\b|darwin-?\d|macosx_|/Users/[^/\s]+/(?:Library|Documents|miniconda"
+    r"|anaconda|\.venv|opt)|\bmps\b.{0,20}(?:device|backend|available)|Apple M\d"
+)
+_WSL = re.compile(r"(?i)microsoft-standard-WSL2|\bWSL ?2?\b|/usr/lib/wsl/|/dev/dxg|/mnt/[cd]/")
+
+
+_SYSTEMS = (
+    ("windows", _WINDOWS, ("\\", "indows", "win32", ".dll", "WinError", ".pyd", "INDOWS")),
+    ("macos", _MACOS, ("mac", "Mac", "MAC", "arwin", "OS X", "os x", "Apple M", "mps", "/Users/")),
+    ("wsl", _WSL, ("WSL", "wsl", "/dev/dxg", "/mnt/")),
+)
+"""Systems, what tells of them, and texts of which one is in every line that does."""
+
+
+def read_programs(lines: Iterable[Line], facts: Facts) -> None:
+    """Facts in the start-up lines of programs."""
+    unseen = list(_SYSTEMS)
+    for number, text in lines:
+        if "Torch is not able to use GPU" in text:  # the start of the Stable Diffusion web UIs
+            facts.say("available", "False", number, "program")
+        for row in unseen:
+            if any(sign in text for sign in row[2]) and row[1].search(text):
+                facts.say(f"system {row[0]}", text.strip()[:200], number, "prose")
+                unseen = [other for other in unseen if other != row]
+        if "msg=" in text and _OLLAMA.search(text):
+            _ollama(number, text, facts)
+        elif "msg=" in text and (found := _OLLAMA_AMD.search(text)):
+            facts.gpus.append(NamedGpu(number, "program", arch=found["gfx"]))
+        if "Device" in text or "device" in text:
+            _device(number, text, facts)
+        if "orch" in text:
+            _torch(number, text, facts)
+        if "AMD arch" in text and (arch := _AMD_ARCH.search(text)):
+            facts.gpus.append(NamedGpu(number, "program", arch=arch["gfx"]))
+        if "xformers" in text and (found := _XFORMERS.search(text)):
+            facts.say("package xformers", found["version"], number, "program")
+        if "vLLM" in text and (found := _VLLM.search(text)):
+            facts.say("package vllm", found["version"], number, "program")
+        if "cuDNN version incompatibility" in text and (found := _CUDNN.search(text)):
+            facts.say("cudnn built", found["built"].replace(", ", "."), number, "program")
+            facts.say("cudnn found", found["found"].replace(", ", "."), number, "program")
+
+
+def _ollama(number: int, text: str, facts: Facts) -> None:
+    """ollama's line about each GPU: library=cuda compute=8.6 driver=12.4 name=... (older: variant=v12)."""
+    fields = {found["key"]: found["value"].strip('"') for found in _FIELD.finditer(text)}
+    library, compute, name = (fields.get(key, "") for key in ("library", "compute", "name"))
+    bdf = fields.get("pci_id", "")
+    if library.lower().startswith("cuda") and (number_of := re.fullmatch(r"(\d{1,2})\.(\d)", compute)):
+        facts.gpus.append(
+            NamedGpu(
+                number,
+                "program",
+                name=fields.get("description", name),
+                arch=f"sm_{number_of[1]}{number_of[2]}",
+                bdf=bdf,
+            )
+        )
+    elif library.lower().startswith(("rocm", "hip")) and re.fullmatch(r"gfx[0-9a-f]{3,4}", compute):
+        facts.gpus.append(NamedGpu(number, "program", name=fields.get("description", ""), arch=compute, bdf=bdf))
+    if library.lower().startswith("cuda") and re.fullmatch(r"\d{1,2}\.\d", fields.get("driver", "")):
+        facts.say("driver cuda", fields["driver"], number, "program")
+
+
+def _device(number: int, text: str, facts: Facts) -> None:
+    if found := _GGML.search(text):
+        arch = f"sm_{found['major']}{found['minor']}" if found["major"] else found["gfx"]
+        facts.gpus.append(
+            NamedGpu(number, "program", name=found["name"].strip(), index=int(found["index"]), arch=arch)
+        )
+    elif found := _DEVICE.search(text):
+        name = found["name"] or found["other"]
+        index = int(found["index"]) if found["index"] else None
+        facts.gpus.append(NamedGpu(number, "program", name=name.strip(), index=index))
+
+
+def _torch(number: int, text: str, facts: Facts) -> None:
+    if printed := _PRINTED_VERSION.search(text):
+        facts.say("torch", printed["version"].rstrip("."), number, "program")
+    elif plain := _PROSE_PACKAGE.match(text):
+        facts.say("torch", plain["version"], number, "list")
+    elif (found := _TORCH.search(text)) and not re.search(
+        (
+            r"(?i)used to build|\[conda\]|pip |install|requires?|needs?|upgrade|downgrad|built (?:for|with)"
+            r"|compiled|compatible|>=|<|nightly build|from|works|before|after|tried|not yet"
+        ),
+        text,
+    ):
+        facts.say("torch", found["version"].rstrip("."), number, "program")
+
+
+_NVIDIA_NAME = re.compile(
+    r"(?:[Nn][Vv][Ii][Dd][Ii][Aa] {1,2})?(?:[Gg]e[Ff]orce )?(?:RTX|GTX|rtx|gtx) {0,2}(?:PRO "
+    r"|A)?\d{3,4}0?(?:[- ]?(?:Ti|SUPER|Ada|Blackwell|D|Max-Q|Laptop GPU|Mobile|Laptop)\b){0,3}"
+    r"|(?:NVIDIA )?(?:Tesla|Quadro|TITAN|Titan) [A-Z]{1,3} ?\w{0,6}\b|(?:NVIDIA )?\b(?:[AHVP]100|H200"
+    r"|H800|A800|B200|B300|GH200|GB10|DGX Spark|GB200|A10G?|A30|A40|A6000|L40S?|L4|T4|P40|K80|M40|M60"
+    r"|V100S?|Jetson (?:AGX )?\w{2,6}(?: Nano| NX)?)\b"
+)
+_AMD_NAME = re.compile(
+    r"(?:AMD )?(?:Radeon )?RX ?\d{3,4}\w?(?: ?(?:XTX|XT|GRE|M|S))?\b|(?:AMD )?Radeon (?:Pro |PRO "
+    r"|AI PRO )?(?:VII|\d{3}M|80[456]0S|8050S|8060S|R?\w?\d{4}\w?)\b|(?:AMD )?"
+    r"(?:Instinct )?\bMI\d{2,3}[A-Z]?\b"
+    r"|\b[57][5-9]00G\b"
+)
+_GFX = re.compile(r"(?<![\w/-])gfx(?P<number>9\d\d|90[0-9a-f]|94\d|95\d|1[0-2]\d\d)(?![\w])")
+_LISTING = re.compile(
+    r"(?i)(?:support|target|list\b|arch(?:itecture)?s|offload|builds? for|PYTORCH_ROCM_ARCH"
+    r"|GPU_TARGETS|instead of|works? (?:on|with)|unlike|compar)"
+)
+
+
+def read_prose(lines: Iterable[Line], facts: Facts) -> None:
+    """GPUs that sentences name: counted only where nothing else names one."""
+    for number, text in lines:
+        if not any(sign.isdigit() for sign in text) or _LISTING.search(text):
+            continue
+        for pattern in (_NVIDIA_NAME, _AMD_NAME):
+            for found in pattern.finditer(text[:600]):
+                facts.gpus.append(NamedGpu(number, "prose", name=found[0].strip()))
+        for gfx in _GFX.finditer(text[:600]):
+            facts.gpus.append(NamedGpu(number, "prose", arch=gfx[0]))

@@ -1,0 +1,54 @@
+"""Any text that people paste, as a Machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpudoctor.intake.text.errors import read_errors, read_messages
+from gpudoctor.intake.text.facts import Facts
+from gpudoctor.intake.text.floods import telling_lines
+from gpudoctor.intake.text.kernel_log import read_kernel_log
+from gpudoctor.intake.text.key_values import read_key_values
+from gpudoctor.intake.text.lines import Line, plain_lines
+from gpudoctor.intake.text.machine import machine_of
+from gpudoctor.intake.text.packages import read_packages
+from gpudoctor.intake.text.programs import read_programs, read_prose
+from gpudoctor.intake.text.several import several
+from gpudoctor.intake.text.shell import read_shell, two_lines_say
+from gpudoctor.intake.text.vendor_tools import read_vendor_tools
+
+if TYPE_CHECKING:
+    from gpudoctor.machine import Machine
+    from gpudoctor.matrix.questions import Matrix
+
+
+def read_text(content: bytes, matrix: Matrix) -> Machine:
+    """The machine that a text tells of."""
+    lines = plain_lines(content)
+    facts = facts_of(lines, matrix)
+    part, machines = several(lines, facts, matrix)
+    if machines:
+        facts = facts_of(part, matrix)
+    return machine_of(facts, matrix, machines)
+
+
+def facts_of(lines: tuple[Line, ...], matrix: Matrix) -> Facts:
+    """All that the text says, by the parsers of every kind."""
+    from gpudoctor.probes.variables import NAMES
+
+    facts = Facts()
+    read_vendor_tools(lines, facts)
+    lines = telling_lines(lines)
+    read_kernel_log(lines, facts)
+    logged = {line.number for line in facts.log}
+    rest = tuple(line for line in lines if line.number not in logged)
+    read_key_values(rest, facts)
+    read_packages(rest, facts)
+    read_messages(lines, facts)
+    read_shell(rest, facts, NAMES | matrix.variables)
+    two_lines_say(rest, facts)
+    read_programs(rest, facts)
+    if not facts.gpus:
+        read_prose(rest, facts)
+    read_errors(lines, facts, matrix)
+    return facts

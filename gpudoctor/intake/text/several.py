@@ -1,0 +1,62 @@
+"""Texts that tell of more than one machine: where one ends, and which is judged."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpudoctor.intake.text.facts import Facts
+from gpudoctor.intake.text.gpus import identity_of
+from gpudoctor.intake.text.lines import Line
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+_MOST = 20
+
+
+def several(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> tuple[tuple[Line, ...], tuple[str, ...]]:
+    """The lines of the machine to judge, and each machine in a few words, that one first; no words for an only one.
+
+    Two listings of GPUs that have none in common are of two machines. The first with an error message is judged."""
+    starts, names = _starts(facts, matrix)
+    if len(starts) < 2:
+        return lines, ()
+    ends = [*starts[1:], lines[-1].number + 1]
+    parts = [
+        tuple(line for line in lines if (start if place else 0) <= line.number < end)
+        for place, (start, end) in enumerate(zip(starts, ends, strict=True))
+    ]
+    wrong = {line.number for line in facts.errors}
+    judged = next((place for place, part in enumerate(parts) if any(line.number in wrong for line in part)), 0)
+    told = [
+        f"{name} (lines {part[0].number} to {part[-1].number})"
+        for name, part in zip(names, parts, strict=True)
+        if part
+    ]
+    return parts[judged], (told[judged], *(one for one in told if one != told[judged]))
+
+
+def _starts(facts: Facts, matrix: Matrix) -> tuple[list[int], list[str]]:
+    """Where the report about each machine begins, and its GPU."""
+    listings: dict[tuple[str, int], list[tuple[int, str, str, str]]] = {}
+    for gpu in facts.gpus:
+        identity = identity_of(gpu, matrix) if gpu.by in ("tool", "report") and gpu.name else None
+        if identity is not None and identity.arch and len(listings) < _MOST:
+            rows = listings.setdefault((gpu.by, gpu.block), [])
+            rows.append((gpu.line, identity.vendor, identity.arch, gpu.name))
+    starts: list[int] = []
+    names: list[str] = []
+    known: list[set[tuple[str, str]]] = []
+    for rows in sorted(listings.values()):
+        gpus = {(vendor, arch) for _, vendor, arch, _ in rows}
+        same = [
+            one for one in known if one & gpus or not {vendor for vendor, _ in one} & {vendor for vendor, _ in gpus}
+        ]
+        if same:
+            same[0].update(gpus)
+            continue
+        first = rows[0][0]
+        starts.append(max((line for line in facts.reports if line <= first), default=first))
+        names.append(rows[0][3])
+        known.append(gpus)
+    return starts, names

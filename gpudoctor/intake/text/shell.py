@@ -1,0 +1,215 @@
+"""What people paste from a shell: variables, `docker run`, `ls -l` of device nodes, `uname`, `lspci`.
+
+And from a Python prompt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from itertools import pairwise
+
+from gpudoctor.intake.text.facts import Facts, NamedGpu
+from gpudoctor.intake.text.lines import Line
+
+_VARIABLE = re.compile(
+    r"(?<![\w$./\[-])(?P<name>[A-Z][A-Z0-9_]{3,60})(?:=| = |: )(?P<quote>['\"]?)"
+    r"(?P<value>[^\s'\"`,;)]{0,500}|(?<=['\"])[^'\"]{0,500}(?=['\"]))"
+)
+_ENVIRON = re.compile(
+    r"os\.environ\[['\"](?P<name>[A-Z][A-Z0-9_]{3,60})['\"]\]\s?=\s?['\"](?P<value>[^'\"]{0,300})['\"]"
+)
+_ASKED = re.compile(r"(?:\$|>|#)?\s{0,3}echo \$\{?(?P<name>[A-Z][A-Z0-9_]{3,60})\}?\s*$")
+_ADVICE = re.compile(
+    r"(?i)(?:for debugging consider|you can set|please set|try (?:setting|using)|consider|recommend"
+    r"|set(?:ting)? the env|e\.g\.|if you|instead of|should|could|will be|is set by|use `?export"
+    r"|run with|by adding|workaround|CUDA_LAUNCH_BLOCKING=1\.?$)"
+)
+"""Lines that propose a variable; nobody says that it is set."""
+
+_DOCKER = re.compile(
+    r"(?:^|[\s$#`])(?:sudo )?(?P<engine>docker|podman|nerdctl)(?: container)? run\s(?P<rest>.{1,3000})"
+)
+_IN_CONTAINER = re.compile(
+    r"(?i)(?:^|\s)(?:inside|in|within|using) (?:a |the |my )?(?P<kind>docker|podman|kubernetes|k8s"
+    r"|apptainer|singularity|lxc)\b(?: container| image)?|root@[0-9a-f]{12}:"
+)
+_CONTAINER_SIGNS = re.compile(r"(?i)docker|root@|podman|kubernetes|k8s|apptainer|singularity|lxc")
+_NODE = re.compile(
+    r"c(?P<mode>[rwxsStT-]{9})[+.@]?\s+\d{1,4}\s+(?P<owner>\S{1,40})\s+(?P<group>\S{1,40})\s+\d{1,4},\s*\d{1,4}\s.{5,40}?\s(?P<path>/dev/(?:nvidia[\w-]{0,40}|kfd|dri/\w{1,20}|dxg))\s*$"
+)
+_NO_NODE = re.compile(
+    r"(?:ls|stat|cannot access|cannot open|open)\b.{0,40}?['\"\u2018]?(?P<path>/dev/(?:nvidia[\w-]{0,30}"
+    r"|kfd|dri|dxg))['\"\u2019]?:? No such file"
+)
+_UNAME = re.compile(
+    r"Linux (?:\S{1,80}|\(none\)) (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}) #\d.{0,120}?(?P<arch>x86_64|aarch64)"
+)
+_RELEASE = re.compile(
+    r"(?<![\w./])(?P<kernel>\d\.\d{1,2}\.\d{1,3}(?:\.\d{1,3})?-[\w.+-]{0,50}(?:generic|microsoft|WSL2|amd64|arch|fc\d\d|el\d|lowlatency|azure|aws|gcp|oem|pve|tegra|zen|cachyos|default)[\w.+-]{0,40})"
+)
+_LSPCI = re.compile(
+    r"(?P<bdf>(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+(?:VGA compatible controller"
+    r"|3D controller|Display controller|Processing accelerators)(?: \[0?[\da-f]{3,4}\])?: "
+    r"(?P<name>.{3,200})"
+)
+_LSPCI_DRIVER = re.compile(r"\s{1,16}Kernel driver in use: (?P<driver>[\w-]{2,30})")
+_PCI_ID = re.compile(r"\[(?P<id>(?:10de|1002):[0-9a-fA-F]{4})\]")
+
+_PROMPT = re.compile(r"\s{0,4}(?:>>>|In ?\[\d{0,4}\]:)\s?(?P<code>.{3,300})")
+_PRINTED = re.compile(
+    r"\s{0,6}(?:print\()?['\"]?(?P<name>torch\.(?:__version__|version\.cuda|version\.hip|cuda\.is_available\(\)|cuda\.device_count\(\)|cuda\.get_device_name\(\w{0,12}\)|cuda\.get_arch_list\(\)|cuda\.get_device_capability\(\w{0,12}\)|backends\.cudnn\.version\(\)))['\"]?\)?\s?(?:[:=]{1,2}|->|returns|gives|is|→|,|#)\s{0,3}(?P<value>.{1,400})"
+)
+_SAID_AVAILABLE = re.compile(
+    r"(?i)(?:torch\.)?cuda\.is_available(?:\(\))?[`'\" ]{0,3}(?:returns?|is|gives|:|=|->|→|shows|says"
+    r"|==)[`'\" ]{0,3}\s?(?P<value>true|false)\b|^\s*(?:cuda|gpu) available[?:]{0,2}\s*$"
+)
+
+
+def read_shell(lines: tuple[Line, ...], facts: Facts, variables: Collection[str]) -> None:
+    """What the shell and Python prompts of a text say; of the variables only the named ones count."""
+    for place, (number, text) in enumerate(lines):
+        if not text:
+            continue
+        following = next((line for line in lines[place + 1 : place + 4] if line.text.strip()), None)
+        if "=" in text or ": " in text:
+            _variables(number, text, facts, variables)
+        if (asked := _ASKED.match(text)) and following and asked["name"] in variables:
+            facts.say_even_empty(f"variable {asked['name']}", following.text.strip(), following.number, "shell")
+        _nodes(number, text, facts)
+        _system(number, text, facts)
+        _python(number, text, following, facts)
+    _pci_drivers(lines, facts)
+
+
+_OLLAMA_MAP = re.compile(r"env=\"?map\[(?P<all>[^\]]{0,6000}|.{0,6000}?\]\")")
+_MAPPED = re.compile(r"(?<![\w])(?P<name>[A-Z][A-Z0-9_]{3,60}):(?P<value>(?![A-Z][A-Z0-9_]{3,60}:)\S{0,300})")
+
+
+def _variables(number: int, text: str, facts: Facts, variables: Collection[str]) -> None:
+    for found in _ENVIRON.finditer(text):
+        if found["name"] in variables:
+            facts.say_even_empty(f"variable {found['name']}", found["value"], number, "shell")
+    if mapped := _OLLAMA_MAP.search(text):  # ollama lists all it knows of: an empty one is not set
+        for found in _MAPPED.finditer(mapped["all"]):
+            if found["name"] in variables and found["value"]:
+                facts.say(f"variable {found['name']}", found["value"], number, "program")
+        return
+    found_here = [found for found in _VARIABLE.finditer(text[:2000]) if found["name"] in variables]
+    if not found_here or _ADVICE.search(text):
+        return
+    for found in found_here:
+        name, value = found["name"], found["value"].strip("'\"")
+        if value.startswith(("$", "<")) or "..." in value[:4]:
+            continue
+        if ": " in found[0] and not re.match(r"\s{0,12}(?:- )?[A-Z]", text):
+            continue
+        facts.say_even_empty(f"variable {name}", value, number, "shell")
+
+
+def _may_list(text: str) -> bool:
+    return "controller" in text or "accelerators" in text
+
+
+def _nodes(number: int, text: str, facts: Facts) -> None:
+    if "/dev/" not in text:
+        return
+    if node := _NODE.match(text.strip()):
+        facts.say(f"node {node['path']}", f"{node['owner']}:{node['group']} {node['mode']}", number, "shell")
+    elif missing := _NO_NODE.search(text):
+        facts.say(f"no node {missing['path']}", "ENOENT", number, "shell")
+
+
+def _system(number: int, text: str, facts: Facts) -> None:
+    if "Linux " in text and (uname := _UNAME.search(text)):
+        facts.say("kernel", uname["kernel"], number, "tool")
+        facts.say("arch", uname["arch"], number, "tool")
+    elif "-" in text and (release := _RELEASE.search(text)):
+        facts.say("kernel", release["kernel"].rstrip("."), number, "prose")
+    if " run " in text and (docker := _DOCKER.search(text)):
+        facts.say("container", docker["engine"], number, "shell")
+        facts.say("container command", docker["rest"], number, "shell")
+    elif _CONTAINER_SIGNS.search(text) and (inside := _IN_CONTAINER.search(text)):
+        facts.say("container", (inside["kind"] or "docker").lower().replace("k8s", "kubernetes"), number, "prose")
+    if _may_list(text) and (listed := _LSPCI.search(text)):
+        name, vendor = listed["name"], listed["name"].lower()
+        if "nvidia" in vendor or "amd" in vendor or "ati" in vendor:
+            pci = _PCI_ID.search(name)
+            name = re.sub(r"\s*\[[0-9a-f]{4}:[0-9a-f]{4}\]|\(rev \w+\)|\(prog-if.*", "", name).strip()
+            bdf = listed["bdf"] if listed["bdf"].count(":") == 2 else f"0000:{listed['bdf']}"
+            facts.gpus.append(NamedGpu(number, "shell", name=name, pci_id=pci["id"].lower() if pci else "", bdf=bdf))
+
+
+def _pci_drivers(lines: Iterable[Line], facts: Facts) -> None:
+    """The kernel driver that `lspci -k` names below a GPU."""
+    bdf = ""
+    for number, text in lines:
+        if _may_list(text) and (listed := _LSPCI.search(text)):
+            bdf = listed["bdf"] if listed["bdf"].count(":") == 2 else f"0000:{listed['bdf']}"
+        elif bdf and (driver := _LSPCI_DRIVER.match(text)):
+            facts.say(f"bound {bdf}", driver["driver"], number, "tool")
+        elif not text.startswith((" ", "\t")):
+            bdf = ""
+
+
+def _python(number: int, text: str, following: Line | None, facts: Facts) -> None:
+    """What a Python prompt, or a program that prints its own call, says of torch."""
+    if "torch" not in text and "is_available" not in text:
+        return
+    if (prompt := _PROMPT.match(text)) and following is not None:
+        code = prompt["code"].strip()
+        name = next((name for name in _ANSWERS if name in code), "")
+        if name and "=" not in code.partition("print")[0].replace("==", ""):
+            _answer(name, following.text.strip(), following.number, facts)
+        return
+    if (asked := _CALLED.fullmatch(text.strip())) and following is not None:
+        _answer(asked["name"], following.text.strip(), following.number, facts)
+        return
+    if printed := _PRINTED.search(text):
+        _answer(re.sub(r"\(.*", "", printed["name"]), printed["value"].strip(), number, facts)
+    elif (said := _SAID_AVAILABLE.search(text)) and said["value"]:
+        facts.say("available", said["value"].title(), number, "prose")
+
+
+_CALLED = re.compile(
+    r"[-`*\s]{0,4}(?:import torch[;,\s]{1,3})?(?:print\(|python3? -c ['\"].{0,60}print\()?"
+    r"(?P<name>torch\.(?:__version__|version\.cuda|version\.hip|cuda\.(?:is_available|device_count"
+    r"|get_device_name|get_arch_list)))(?:\([^)]{0,20}\))?\)?['\"`]{0,3}\s?(?:returns?|gives|output"
+    r"|prints|:|is|=|->){0,2}\s?:?`?"
+)
+"""A call without prompt; its answer stands on the next line."""
+_ANSWERS = (
+    "torch.cuda.is_available", "torch.__version__", "torch.version.cuda", "torch.version.hip",
+    "torch.cuda.device_count",
+    "torch.cuda.get_device_name", "torch.cuda.get_arch_list", "torch.cuda.get_device_capability",
+)  # fmt: skip
+
+
+def _answer(name: str, value: str, number: int, facts: Facts) -> None:
+    value = value.strip("'\"`() ")
+    if name == "torch.__version__" and (version := re.match(r"\d{1,2}\.\d{1,3}[\w.+-]{0,60}", value)):
+        facts.say("torch", version[0].rstrip("."), number, "program")
+    elif name == "torch.version.cuda" and re.match(r"None\b|\d{1,2}\.\d", value):
+        facts.say("torch cuda", value.split()[0].strip("'\""), number, "program")
+    elif name == "torch.version.hip" and re.match(r"None\b|\d\.\d", value):
+        facts.say("torch hip", value.split()[0].strip("'\""), number, "program")
+    elif name == "torch.cuda.is_available" and (said := re.match(r"(True|False)\b", value)):
+        facts.say("available", said[1], number, "program")
+    elif name == "torch.cuda.get_device_name" and 3 < len(value) < 80 and "Error" not in value:
+        facts.gpus.append(NamedGpu(number, "program", name=value))
+    elif name == "torch.cuda.get_arch_list" and (
+        archs := re.findall(r"(?:sm|compute)_\d{2,3}[af]?|gfx[0-9a-f]{3,4}", value)
+    ):
+        facts.say("archs", " ".join(archs), number, "program")
+    elif name == "torch.cuda.device_count" and (count := re.match(r"\d{1,2}\b", value)):
+        facts.say("available", str(int(count[0]) > 0), number, "program")
+
+
+def two_lines_say(lines: tuple[Line, ...], facts: Facts) -> None:
+    """ "CUDA AVAILABLE:" with its answer on the next line."""
+    said = [line for line in lines if line.text.strip()]
+    for line, following in pairwise(said):
+        if re.fullmatch(r"\s*(?:torch )?(?:cuda|gpu)[ _]available\??\s?:?\s*", line.text, re.I) and re.fullmatch(
+            r"\s*(?:True|False)\s*", following.text
+        ):
+            facts.say("available", following.text.strip(), following.number, "program")

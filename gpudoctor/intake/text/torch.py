@@ -1,0 +1,160 @@
+"""The torch that a text tells of."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpudoctor.host import InputError
+from gpudoctor.intake.described_torch import torch_of
+from gpudoctor.intake.text.facts import Facts, Said
+from gpudoctor.intake.text.ranking import decided
+from gpudoctor.machine import CodeArchs, ImportTrial, Machine, Torch, TorchCopy, TorchOrigin, known
+from gpudoctor.matrix.torch_builds import cuda_of
+from gpudoctor.matrix.versions import local_version, public_version
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
+_NO = re.compile(r"(?:none|n/?a|could not collect|false|-)\.?$", re.IGNORECASE)
+
+
+UNKNOWN = "of unknown version"
+
+
+def source(said: Said) -> str:
+    """Where a statement stands."""
+    return f"text, line {said.line}"
+
+
+def pasted_torch(facts: Facts, machine: Machine, matrix: Matrix) -> tuple[Torch | None, tuple[str, ...]]:
+    """The torch, and what was assumed of it; None where the text does not tell which it is."""
+    version, conda = decided(facts, "torch"), decided(facts, "torch conda")
+    if version is None:
+        version = conda
+    if version is None:
+        return _of_unknown_version(facts)
+    torch, assumed = _torch(version, facts, machine, matrix, conda=conda is not None and conda.value == version.value)
+    listed = decided(facts, "archs")
+    if listed is not None:
+        torch = replace(torch, archs=known(_code(listed.value), source(listed)))
+    return torch, assumed
+
+
+def is_rocm(facts: Facts) -> bool:
+    """Whether the torch of the text is built for AMD's GPUs."""
+    version = decided(facts, "torch")
+    return bool(_number(facts, "torch hip") or (version and "+rocm" in version.value))
+
+
+def _torch(
+    said: Said, facts: Facts, machine: Machine, matrix: Matrix, *, conda: bool
+) -> tuple[Torch, tuple[str, ...]]:
+    cuda, hip = _number(facts, "torch cuda"), _number(facts, "torch hip")
+    text = said.value.rstrip("+.")
+    if not local_version(text) and (cuda or hip or _is_for_cpu(facts)):
+        build = f"cu{cuda.replace('.', '')}" if cuda else f"rocm{'.'.join(hip.split('.')[:2])}" if hip else "cpu"
+        public = public_version(text)
+        public = f"{public}.0" if re.fullmatch(r"\d+\.\d+", public) else public
+        pypi = matrix.pypi_build(public, machine.system.platform)
+        origin: TorchOrigin = "conda" if conda else "pypi" if build == pypi else "unknown"
+        return _plain(public, origin, build, cuda, hip, source(said)), ()
+    if not local_version(text) and (
+        facts_foreign(facts) or re.search(r"[a-z]", public_version(text).replace("post", ""))
+    ):
+        return replace(_plain(text, "unknown", None, cuda, hip, source(said)), has_cuda_libraries=None), ()
+    try:
+        torch, assumed = torch_of(text, machine, matrix)
+        if not local_version(text):
+            assumed = (*assumed, f"+{torch.build} build of torch {text}")
+        torch = replace(torch, source=source(said))
+    except InputError:
+        local = local_version(text).partition(".")[0]
+        torch = _plain(text, "unknown", local or None, cuda or cuda_of(local), hip, source(said))
+        return torch if local or cuda else replace(torch, has_cuda_libraries=None), ()
+    if torch.origin == "source" and _is_for_cpu(facts):
+        torch = replace(torch, cuda=None, build="cpu", has_cuda_libraries=False)
+        assumed = ()
+    elif torch.origin == "source" and (cuda or hip):
+        torch, assumed = replace(torch, cuda=cuda, hip=hip, rocm=hip), ()
+    return torch, assumed
+
+
+def facts_foreign(facts: Facts) -> bool:
+    """Whether the text is from Windows or macOS, whose package index has other builds."""
+    return decided(facts, "system windows") is not None or decided(facts, "system macos") is not None
+
+
+def _plain(
+    version: str, origin: TorchOrigin, build: str | None, cuda: str | None, hip: str | None, where: str
+) -> Torch:
+    return Torch(
+        version=version,
+        build=build,
+        cuda=cuda,
+        hip=hip,
+        rocm=".".join(hip.split(".")[:2]) if hip else None,
+        origin=origin,
+        copies=(TorchCopy(path="torch", version=version, via="site"),),
+        has_cuda_libraries=build != "cpu",
+        own_hsa_runtime=True if hip else None,
+        source=where,
+    )
+
+
+def _number(facts: Facts, what: str) -> str | None:
+    """ "12.8" of "CUDA used to build PyTorch: 12.8"; None where it is none, or not said."""
+    said = decided(facts, what)
+    found = re.match(r"(\d{1,2}\.\d{1,2})(?:\.\d+)*", said.value) if said else None
+    if found is None:
+        return None
+    return found[0] if what == "torch hip" else found[1]
+
+
+def _is_for_cpu(facts: Facts) -> bool:
+    """Whether torch itself says that it was built without CUDA and without ROCm."""
+    cuda, hip = decided(facts, "torch cuda"), decided(facts, "torch hip")
+    if cuda is None or not _NO.match(cuda.value) or cuda.value.upper() == "N/A":
+        return False
+    return hip is None or bool(_NO.match(hip.value))
+
+
+def _code(text: str) -> CodeArchs:
+    archs = text.split()
+    return CodeArchs(
+        sass=tuple(arch for arch in archs if arch.startswith("sm_")),
+        ptx=tuple(arch for arch in archs if arch.startswith("compute_")),
+        gfx=tuple(arch for arch in archs if arch.startswith("gfx")),
+    )
+
+
+def _of_unknown_version(facts: Facts) -> tuple[Torch | None, tuple[str, ...]]:
+    """A torch of which only its architectures, its CUDA or its kind are told."""
+    listed, cuda, hip = decided(facts, "archs"), _number(facts, "torch cuda"), _number(facts, "torch hip")
+    kind = decided(facts, "torch kind")
+    said = listed or decided(facts, "torch cuda") or decided(facts, "torch hip") or kind
+    code = _code(listed.value) if listed else CodeArchs()
+    for_cpu = _is_for_cpu(facts) and decided(facts, "torch hip") is not None
+    if said is None or not (code != CodeArchs() or cuda or hip or kind or for_cpu):
+        return None, ()
+    amd = bool(hip or code.gfx or (kind and kind.value == "rocm"))
+    build = f"cu{cuda.replace('.', '')}" if cuda else "cpu" if for_cpu or (kind and kind.value == "cpu") else None
+    torch = _plain(UNKNOWN, "unknown", build, cuda, hip, source(said))
+    if build is None:
+        torch = replace(torch, cuda=None if amd else "unknown", hip=hip or ("unknown" if amd else None))
+    if listed is not None:
+        torch = replace(torch, archs=known(code, source(listed)))
+    return torch, ("version of torch",)
+
+
+def with_trial(torch: Torch, said: Said | None, gpus: int) -> Torch:
+    """The torch with what it told of the GPUs that it sees."""
+    if said is None:
+        return torch
+    count = max(gpus, 1) if said.value == "True" else 0
+    trial = ImportTrial(
+        ok=True, version=torch.version, cuda=torch.cuda or "", hip=torch.hip or "", device_count=count
+    )
+    return replace(torch, trial=known(trial, source(said)))

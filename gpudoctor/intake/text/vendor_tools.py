@@ -1,0 +1,169 @@
+"""Outputs of the drivers' tools in a text: nvidia-smi, rocminfo, rocm-smi, amd-smi. Their own readers read them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+
+from gpudoctor.intake.text.facts import Facts, NamedGpu
+from gpudoctor.intake.text.lines import Line
+from gpudoctor.machine import NvidiaApi
+from gpudoctor.probes.amd_driver import parse_rocminfo
+from gpudoctor.probes.amd_smi import parse_smi as parse_amd_smi
+from gpudoctor.probes.nvidia_smi import parse_smi
+
+_SMI_HEAD = re.compile(r"\|? ?NVIDIA-SMI [\d.]+|\s*=+NVSMI LOG=+|<nvidia_smi_log|GPU \d{1,2}: .{2,80} \(UUID: GPU-")
+_SMI_LINE = re.compile(
+    r"\s*[|+]|\s*$|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|GPU [0-9A-F]|\s{2,}|.{2,60} : |<"
+    r"|\s*\||Unable to determine|GPU \d{1,3}: "
+)
+_FAILED = re.compile(
+    r"Failed to initialize NVML|NVIDIA-SMI (?:has failed|couldn.t)|No devices were found"
+    r"|Unable to determine the device handle"
+    r"|GPU is lost|GPU access blo"
+    r"cked by the operating system"
+)
+_CUT_ROW = re.compile(
+    r"\|\s{1,4}(?P<index>\d{1,2})\s{1,3}(?P<name>[A-Z][\w .()/-]{3,40}?)(?:\s{2,}|\.\.\.|\s(?:On|Off"
+    r"|N/A)\b|\s*[|]|\s*$)"
+)
+_LAST_LINE_LIMIT = 40_000
+"""Lines of one output that are read: an -q of sixteen GPUs has some 4,000."""
+
+_ROCMINFO_HEAD = re.compile(
+    r"\s*(?:ROCk module (?:is|version)|HSA System Attributes|Agent \d+\s*$)|hsa api call failure"
+    r"|ROCR: unsupported|Unable to open /dev/kfd"
+)
+_AMD_SMI_HEAD = re.compile(
+    r"=+ ?ROCm System Management|=+ ?ROCm Info|={3,} Concise Info|GPU\[\d+\]\s|GPU: \d+$|\| AMD-SMI"
+)
+
+
+def read_vendor_tools(lines: tuple[Line, ...], facts: Facts) -> None:
+    """What each output of a driver's tool says."""
+    _nvidia_smi(lines, facts)
+    _rocminfo(lines, facts)
+    _amd_smi(lines, facts)
+
+
+# --- nvidia-smi ------------------------------------------------------------------------------------
+
+
+def _nvidia_smi(lines: tuple[Line, ...], facts: Facts) -> None:
+    answers: list[tuple[NvidiaApi, int]] = []
+    for start, block in _blocks(lines, _SMI_HEAD.match, _SMI_LINE.match):
+        text = "\n".join(line.text for line in block)
+        answer = parse_smi(text)
+        number = lines[start].number
+        if answer is None:
+            continue
+        if answer.driver_version or "NVIDIA-SMI" in text:
+            facts.reports.append(number)
+        if not answer.devices and not answer.message:  # rows that could not be read are no missing GPUs
+            answer = replace(answer, devices=None)
+        answers.append((answer, number))
+        _note_answer(answer, block, len(answers), facts)
+    failure = next((line for line in lines if _may_fail(line.text) and _FAILED.search(line.text)), None)
+    if failure is not None and not (answers and answers[-1][1] > failure.number):
+        answer = parse_smi(failure.text)
+        if answer is not None and (answer.status or answer.devices):
+            answers.append((answer, failure.number))
+    if answers:
+        facts.smi = answers[-1]
+
+
+def _may_fail(text: str) -> bool:
+    """Whether it can be a failure of nvidia-smi: cheaper than to look for each."""
+    return "NVML" in text or "NVIDIA-SMI" in text or "devices" in text or "GPU" in text
+
+
+def _note_answer(answer: NvidiaApi, block: tuple[Line, ...], place: int, facts: Facts) -> None:
+    number = block[0].number
+    if answer.driver_version:
+        facts.say("driver", answer.driver_version, number, "tool")
+    if answer.cuda_version:
+        facts.say("driver cuda", answer.cuda_version, number, "tool")
+    for device in answer.devices or ():
+        line = next((one.number for one in block if device.name and device.name in one.text), number)
+        facts.gpus.append(
+            NamedGpu(
+                line, "tool", name=device.name, index=device.index, bdf=device.bdf, pci_id=device.pci_id or "",
+                memory=device.memory, block=place,
+            )
+        )  # fmt: skip
+    if not answer.devices:
+        for cut in block:  # a table that was cut off
+            if row := _CUT_ROW.match(cut.text):
+                facts.gpus.append(
+                    NamedGpu(cut.number, "tool", name=row["name"].strip(), index=int(row["index"]), block=place)
+                )
+
+
+# --- AMD's tools -----------------------------------------------------------------------------------
+
+
+def _rocminfo(lines: tuple[Line, ...], facts: Facts) -> None:
+    start = next((place for place, line in enumerate(lines) if _ROCMINFO_HEAD.match(line.text)), None)
+    if start is None:
+        return
+    block = lines[start : start + _LAST_LINE_LIMIT]
+    end = next((place for place, line in enumerate(block) if "*** Done ***" in line.text), len(block))
+    answer = parse_rocminfo("\n".join(line.text for line in block[: end + 1]))
+    if answer is None:
+        return
+    if answer.status == 0:  # what a failure means, its message tells more exactly
+        facts.hsa = (answer, block[0].number)
+    for agent in answer.agents:
+        gfx = next(
+            (part for part in (*agent.isa, agent.name) if part.startswith("gfx") and "generic" not in part), ""
+        )
+        if agent.kind != "gpu" or not gfx:
+            continue
+        line = next((one.number for one in block if gfx.partition(":")[0] in one.text), block[0].number)
+        facts.gpus.append(
+            NamedGpu(
+                line, "tool", name=agent.product, arch=gfx.partition(":")[0], pci_id=agent.pci_id or "",
+                bdf=agent.bdf or "", memory=agent.memory, block=1,
+            )
+        )  # fmt: skip
+
+
+def _amd_smi(lines: tuple[Line, ...], facts: Facts) -> None:
+    start = next((place for place, line in enumerate(lines) if _AMD_SMI_HEAD.match(line.text)), None)
+    if start is None:
+        return
+    block = lines[start : start + _LAST_LINE_LIMIT]
+    end = next((place for place, line in enumerate(block) if "End of ROCm SMI Log" in line.text), len(block))
+    found = parse_amd_smi("\n".join(line.text for line in block[: end + 1]))
+    facts.amd_smi = (found, block[0].number) if found else None
+    for place, gpu in enumerate(found):
+        if gpu.product or gpu.gfx or gpu.pci_id:
+            facts.gpus.append(
+                NamedGpu(
+                    block[0].number, "tool", name=gpu.product, arch=gpu.gfx or "", pci_id=gpu.pci_id or "",
+                    bdf=gpu.bdf or "", index=place, memory=gpu.memory, block=2,
+                )
+            )  # fmt: skip
+
+
+# --- blocks ----------------------------------------------------------------------------------------
+
+
+def _blocks(
+    lines: tuple[Line, ...], begins: Callable[[str], object], belongs: Callable[[str], object]
+) -> Iterator[tuple[int, tuple[Line, ...]]]:
+    """Outputs of one tool: from a line that begins one to the last line that belongs to it."""
+    place = 0
+    while place < len(lines):
+        if not begins(lines[place].text):
+            place += 1
+            continue
+        end = place + 1
+        while end < len(lines) and end - place < _LAST_LINE_LIMIT and belongs(lines[end].text):
+            if end > place + 2 and begins(lines[end].text) and not lines[end].text.startswith("GPU "):
+                break
+            end += 1
+        yield place, lines[place:end]
+        place = end

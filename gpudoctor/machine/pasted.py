@@ -1,0 +1,25 @@
+"""What a text that somebody pasted says of itself, beside the facts of the machine."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from gpudoctor.machine.facts import Record
+
+
+class PastedText(Record, frozen=True):
+    """A text that the machine was read from, and what it leaves open."""
+
+    unsaid: tuple[str, ...] = ()
+    """What a judgement needs and the text does not say: "GPU", "driver", "torch"."""
+    contradictions: tuple[str, ...] = ()
+    machines: tuple[str, ...] = ()
+    """If it tells of several machines: each in a few words, the judged one first."""
+    unread: tuple[str, ...] = ()
+    """What it names and nobody could make sense of: an unknown GPU, an impossible version."""
+    foreign: Literal["", "windows", "macos"] = ""
+    """The system it is from, if that is not Linux."""
+    works: str = ""
+    """The line that shows that a GPU was used."""
+    error_lines: tuple[int, ...] = ()
+    """Line of each of `Machine.errors`."""

@@ -1,0 +1,62 @@
+"""What a pasted text itself says against a finding: that a GPU was used, or that it is of another system."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from gpudoctor.finding import (
+    AnyRemedy,
+    Evidence,
+    Finding,
+    Fix,
+    Manual,
+    ReinstallPackage,
+    RemovePackage,
+    ReplacePackage,
+    ReplaceTorch,
+    SetVariable,
+    UnsetVariable,
+)
+from gpudoctor.situation import Situation
+
+_SEEN = ("error", "kernel_log")
+"""Evidence that something failed, and is not only concluded."""
+_ANYWHERE = (ReplacePackage, ReinstallPackage, RemovePackage, SetVariable, UnsetVariable)
+_ELSEWHERE = {
+    "windows": "gpudoctor has no steps for Windows: install the newest driver with the vendor's installer, and "
+    "PyTorch with the command that its web site gives for Windows.",
+    "macos": "CUDA and ROCm do not run on macOS.",
+}
+
+
+def as_the_text_allows(finding: Finding, situation: Situation) -> Finding:
+    """The finding, as a note where the text shows that a GPU was used; and with fixes that exist on its system."""
+    text = situation.machine.pasted
+    if text is None:
+        return finding
+    if text.works and _is_refuted(finding, situation):
+        said = Evidence("torch.cuda.is_available()", "True", text.works)
+        message = f"{finding.message} torch found a GPU all the same: nothing has to be done."
+        return replace(finding, severity="note", message=message, evidence=(*finding.evidence, said), fixes=())
+    if text.foreign and finding.fixes:
+        fixes = tuple(fix for fix in finding.fixes if all(_exists_there(one, text.foreign) for one in fix.remedies))
+        other = Fix("Look for the fix for that system", (Manual(_ELSEWHERE[text.foreign]),))
+        return replace(finding, fixes=fixes or (other,))
+    return finding
+
+
+def _is_refuted(finding: Finding, situation: Situation) -> bool:
+    """Whether, if it were so, torch could have found no GPU. What was seen to fail did fail."""
+    if finding.severity == "note" or any(item.fact in _SEEN for item in finding.evidence):
+        return False
+    starts = finding.layer in ("driver", "access") or finding.slug == "driver-too-old"
+    return starts and finding.slug in situation.matrix.stopping_causes
+
+
+def _exists_there(remedy: AnyRemedy, system: str) -> bool:
+    """The package index's own torch for Windows is a CPU build, and there is no ROCm build."""
+    if system != "windows":
+        return False
+    if isinstance(remedy, ReplaceTorch):
+        return bool(remedy.index_url) and remedy.build.startswith("cu")
+    return isinstance(remedy, _ANYWHERE)

@@ -1,0 +1,75 @@
+"""`gpudoctor explain` for error messages: known ones, parts of them, several at once, and texts that say nothing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.in_process import gpudoctor
+
+
+def matches(text: str) -> list[dict]:
+    done = gpudoctor("explain", text, "--format", "json")
+    found = json.loads(done.stdout)
+    assert done.returncode == (0 if found["matches"] else 3)
+    return found["matches"]
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "first"),
+    [
+        ("RuntimeError: operator torchvision::nms does not exist", "torchvision-nms", "torchvision-mismatch"),
+        ("no kernel image is available", "cuda-no-kernel-image", "torch-no-arch-for-gpu"),
+        ("HIP error: invalid device function", "hip-no-code", "torch-rocm-no-arch-for-gpu"),
+        ("no cuda gpus are available", "cuda-no-device", "cuda-visible-devices"),
+        ("NVRM: Xid (PCI:0000:9b:00): 79, pid=1, GPU has fallen off the bus.", "nvidia-xid", "gpu-off-bus"),
+        ("cuda-803", "cuda-803", "driver-lib-mismatch"),
+        ("numpy-mismatch", "numpy-size", "numpy-mismatch"),
+        ("GPD402", "GPD402", "torch-no-arch-for-gpu"),
+    ],
+)
+def test_a_message_a_part_of_it_a_log_line_or_a_name(text, pattern, first):
+    found = matches(text)[0]
+    assert (found["pattern"], found["causes"][0]) == (pattern, first)
+    assert found["meaning"]
+
+
+def test_each_known_message_once_also_with_colours_and_from_stdin():
+    said = "Torch not compiled with CUDA enabled"
+    text = f"\x1b[31m{said}\x1b[0m\nok\n{said}\nBus error (core dumped)\n"
+    program = [sys.executable, "-m", "gpudoctor", "explain", "-", "--format", "json"]
+    done = subprocess.run(program, input=text, capture_output=True, text=True, check=True)
+    assert [match["pattern"] for match in json.loads(done.stdout)["matches"]] == ["torch-without-cuda", "bus-error"]
+
+
+@pytest.mark.parametrize(
+    "text", ["Traceback (most recent call last):\nKeyError: 'x'", "CUDA error", "it does not work", ""]
+)
+def test_an_unknown_text_is_said_to_be_unknown(text):
+    assert matches(text) == []
+    done = gpudoctor("explain", text)
+    assert done.returncode == 3
+    assert "knows no error message in this text" in done.stdout
+
+
+def test_near_checks_are_offered_for_an_unknown_text():
+    assert "driver-lib-mismatch" in gpudoctor("explain", "there is some mismatch of my driver").stdout
+
+
+def test_what_is_told_to_a_person():
+    told = gpudoctor("explain", "no kernel image is available").stdout
+    assert "torch-dropped-old-gpu`: The installed torch no longer has code" in told
+    assert told.index("likely") < told.index("What decides") < told.index("What helps")
+
+
+def test_harmless_and_a_programs_own_fault_have_no_cause():
+    assert matches("TF-TRT Warning: Could not find TensorRT")[0]["causes"] == []
+    assert matches("CUDA error: device-side assert triggered")[0]["causes"] == []
+
+
+def test_nothing_of_a_text_reaches_the_terminal_as_control():
+    told = gpudoctor("explain", "no kernel image is available \x1b]0;owned\x07 \x9b31m").stdout
+    assert "\x1b" not in told and "\x07" not in told and "\x9b" not in told

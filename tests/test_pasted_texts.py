@@ -1,0 +1,372 @@
+"""`check --from` with texts that people paste: what is read, what is not held against them, what is told."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpudoctor.engine import Judgement
+from gpudoctor.intake.text.lines import plain_lines
+from gpudoctor.intake.text.reading import read_text
+from gpudoctor.machine import Machine
+from tests.support.check_cases import matrix
+from tests.support.judging import judged
+from tests.support.pasted import (
+    COLLECT_ENV,
+    COMFYUI,
+    DMESG,
+    ISSUE,
+    OLLAMA,
+    PASTED,
+    ROCM_ENV,
+    ROCMINFO,
+    SHELL,
+    SMI,
+    TWO_MACHINES,
+    WARNING,
+    WINDOWS,
+)
+
+
+def machine(text: str) -> Machine:
+    return read_text(text.encode(), matrix())
+
+
+def judgement(text: str) -> Judgement:
+    return judged(machine(text))
+
+
+def problems(text: str) -> list[str]:
+    """Slugs of errors and warnings, in order."""
+    return [finding.slug for finding in judgement(text).findings if finding.severity != "note"]
+
+
+def open_questions(text: str) -> str:
+    return " ".join(question.why for question in judgement(text).not_judged if question.matters)
+
+
+def command(*words: str, text: str = "") -> tuple[int, str]:
+    """Exit code, and what was printed."""
+    argv = [sys.executable, "-m", "gpudoctor", *words]
+    done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+# --- lines -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        "\x1b[1;31mGPU 0: NVIDIA A100\x1b[0m",
+        "> > GPU 0: NVIDIA A100",
+        "GPU 0: NVIDIA A100\r",
+        "<pre>GPU 0: NVIDIA A100</pre>",
+        " 12%\r 99%\rGPU 0: NVIDIA A100",
+        "[1mGPU 0: NVIDIA A100[0m",
+        "\u202eGPU 0: NVIDIA A100\u200b",
+    ],
+)
+def test_what_a_terminal_or_a_browser_adds_to_a_line_is_taken_away(pasted: str) -> None:
+    assert [line.text.strip() for line in plain_lines(pasted.encode()) if line.text] == ["GPU 0: NVIDIA A100"]
+
+
+def test_numbers_of_lines_and_names_of_services_are_taken_away_and_prompts_of_python_stay() -> None:
+    numbered = "\n".join(f"{number:3} | line {chr(number + 64)}" for number in range(1, 9))
+    assert [line.text.strip(" |") for line in plain_lines(numbered.encode())][:2] == ["line A", "line B"]
+    served = "\n".join(f"trainer-1  | step {number}" for number in range(8))
+    assert plain_lines(served.encode())[0].text == "step 0"
+    assert plain_lines(b">>> torch.__version__")[0].text == ">>> torch.__version__"
+
+
+def test_comments_of_issue_forms_say_nothing_and_keep_the_numbers_of_lines() -> None:
+    lines = plain_lines(b"one\n<!-- e.g.\nRTX 3090\n-->\nfive")
+    assert [(line.number, line.text) for line in lines if line.text] == [(1, "one"), (5, "five")]
+
+
+# --- what is read ----------------------------------------------------------------------------------
+
+
+def test_a_report_of_collect_env_tells_the_whole_machine_with_its_lines() -> None:
+    found = machine(COLLECT_ENV)
+    assert [(gpu.name, gpu.arch.value) for gpu in found.gpus] == [("NVIDIA A100-SXM4-80GB", "sm_80")] * 2
+    assert found.nvidia.module.value is not None
+    assert (found.nvidia.module.value.version, found.nvidia.module.source) == ("550.90.07", "text, line 20")
+    assert found.torch is not None
+    assert (found.torch.version, found.torch.cuda, found.torch.source) == ("2.5.1+cu124", "12.4", "text, line 2")
+    assert found.torch.trial.value is not None
+    assert found.torch.trial.value.device_count == 2
+    assert found.environment.value is not None
+    assert found.environment.value.python.value == "3.10"
+    assert (found.system.kernel.value, found.system.os.value and found.system.os.value.id) == (
+        "6.5.0-1025-oracle",
+        "ubuntu",
+    )
+    numpy = found.installed("numpy")
+    assert numpy is not None
+    assert (numpy.version, numpy.path) == ("1.26.4", "text, line 25")
+
+
+def test_torchs_own_warning_tells_the_gpu_and_what_the_build_has_code_for() -> None:
+    found = machine(WARNING)
+    assert [(gpu.name, gpu.arch.value) for gpu in found.gpus] == [("NVIDIA GeForce RTX 5090", "sm_120")]
+    assert found.torch is not None
+    assert found.torch.archs.value is not None
+    assert found.torch.archs.value.sass == ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90")
+    assert problems(WARNING) == ["torch-no-arch-for-gpu"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "arch"),
+    [
+        (SMI, "NVIDIA GeForce RTX 4090", "sm_89"),
+        (ROCMINFO, "AMD Radeon RX 6700/6700 XT/6750 XT / 6800M/6850M XT", "gfx1031"),
+        (OLLAMA, "NVIDIA GeForce RTX 3060", "sm_86"),
+        (COMFYUI, "NVIDIA GeForce GTX 1080 Ti", "sm_61"),
+        ("GPU 0: Tesla V100-PCIE-16GB (UUID: GPU-b1c2)\n", "Tesla V100-PCIE-16GB", "sm_70"),
+        (
+            "01:00.0 VGA compatible controller [0300]: NVIDIA Corporation Device [10de:2b85] (rev a1)",
+            "5090",
+            "sm_120",
+        ),
+        ("Found GPU0 Tesla K40c which is of cuda capability 3.5.", "Tesla K40c", "sm_35"),
+        ("- GPU type: NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3", "sm_90"),
+        ("### GPU\n\nRadeon RX 6600\n\n### CPU\n\nRyzen", "Radeon RX 6600", "gfx1032"),
+        ("it fails on my Radeon RX 5700 XT (gfx1010)", "5700", "gfx1010"),
+        ("[    2.104512] kfd kfd: amdgpu: skipped device 1002:67df, PCI rejects atomics 730<0", "RX", "gfx803"),
+    ],
+)
+def test_a_gpu_is_made_of_whatever_names_one(text: str, name: str, arch: str) -> None:
+    (gpu,) = machine(text).gpus
+    assert name in gpu.name
+    assert gpu.arch.value == arch
+    assert gpu.source.startswith("text, line")
+
+
+def test_a_table_that_was_cut_off_names_its_gpu_and_misses_none() -> None:
+    cut = "\n".join(line[:40] for line in SMI.split("\n"))
+    found = machine(
+        cut.replace(
+            "| NVIDIA-SMI 550.127.05             Driv", "| NVIDIA-SMI 550.127.05   Driver Version: 550.127.05"
+        )
+    )
+    assert [gpu.name for gpu in found.gpus] == ["NVIDIA GeForce RTX 4090"]
+    assert problems(cut) == []
+
+
+def test_a_whole_issue_is_read_with_its_form_its_fences_and_its_lists() -> None:
+    found = machine(ISSUE)
+    assert [gpu.name for gpu in found.gpus] == ["NVIDIA GeForce RTX 4090"]
+    assert found.torch is not None
+    assert found.torch.version == "2.2.0+cu121"
+    assert problems(ISSUE)[0] == "numpy2-old-torch"
+
+
+def test_variables_that_a_program_lists_empty_are_not_set() -> None:
+    assert machine(OLLAMA).variables == {}
+    assert machine("export CUDA_VISIBLE_DEVICES=''\n").variables == {"CUDA_VISIBLE_DEVICES": ""}
+    assert machine("HSA_OVERRIDE_GFX_VERSION=10.3.0 python main.py").variables == {
+        "HSA_OVERRIDE_GFX_VERSION": "10.3.0"
+    }
+    assert machine("For debugging consider passing CUDA_LAUNCH_BLOCKING=1").variables == {}
+    assert machine("You can set HSA_OVERRIDE_GFX_VERSION=10.3.0 for this").variables == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "cuda", "build"),
+    [
+        ("PyTorch version: 1.5.0\nCUDA used to build PyTorch: 10.2", "10.2", "cu102"),
+        (
+            "PyTorch version: 2.2.2\nCUDA used to build PyTorch: Could not collect\nROCM used to build PyTorch: N/A",
+            None,
+            "cpu",
+        ),
+        ("print(torch.__version__)\n1.8.1+cu102", "10.2", "cu102"),
+        (">>> torch.__version__\n'2.2.2+cpu'", None, "cpu"),
+        ("| torch | 2.6.0+cu126 |", "12.6", "cu126"),
+        ("- PyTorch version (GPU?): 2.1.0+cu121 (True)", "12.1", "cu121"),
+    ],
+)
+def test_torch_is_what_it_says_of_itself(text: str, cuda: str | None, build: str) -> None:
+    torch = machine(text).torch
+    assert torch is not None
+    assert (torch.cuda, torch.build) == (cuda, build)
+
+
+def test_a_command_that_asks_for_a_package_does_not_say_that_it_is_there() -> None:
+    assert machine("pip install torch==2.1.0 torchvision==0.16.0\nRUN pip install torch==1.13.1").torch is None
+
+
+def test_what_two_sources_say_differently_is_ranked_and_told() -> None:
+    text = (
+        "PyTorch version: 2.6.0\nCUDA used to build PyTorch: 12.6\n["
+        "conda] torch 2.8.0 pypi_0 pypi\nGPU 0: NVIDIA L4\n"
+    )
+    found = machine(text)
+    assert found.torch is not None
+    assert found.torch.version == "2.6.0"
+    assert found.pasted is not None
+    assert found.pasted.contradictions == ("torch: 2.6.0 (line 1) is used; the text also says 2.8.0 (line 3)",)
+
+
+# --- what is judged --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", [COLLECT_ENV, ROCM_ENV, SMI, ROCMINFO, OLLAMA], ids=range(5))
+def test_a_text_of_a_sound_machine_accuses_nobody(text: str) -> None:
+    assert problems(text) == []
+
+
+def test_a_line_of_the_kernel_log_is_the_complaint() -> None:
+    assert problems(DMESG) == ["driver-init-failed-hw"]
+
+
+def test_a_gpu_that_torch_found_refutes_what_versions_suggest() -> None:
+    old = COLLECT_ENV.replace("550.90.07", "470.57.02")
+    assert problems(old.replace("Is CUDA available: True", "Is CUDA available: False"))[0] == "driver-too-old"
+    assert problems(old) == []
+    seen = old + "\nRuntimeError: The NVIDIA driver on your system is too old (found version 11040)."
+    assert problems(seen)[0] == "driver-too-old"
+
+
+def test_a_gpu_that_torch_found_is_no_proof_of_code_for_it() -> None:
+    assert problems(COLLECT_ENV.replace("A100-SXM4-80GB", "GeForce RTX 5090")) == ["torch-no-arch-for-gpu"]
+
+
+def test_a_vague_text_ends_in_a_question() -> None:
+    code, said = command("check", "--from", "-", text="my GPU does not work, please help")
+    assert code == 3
+    assert "nvidia-smi" in said
+    assert "collect_env" in said
+
+
+def test_a_text_of_two_machines_is_not_mixed() -> None:
+    found = machine(TWO_MACHINES)
+    assert [gpu.name for gpu in found.gpus] == ["NVIDIA GeForce RTX 5090"]
+    assert problems(TWO_MACHINES) == ["torch-no-arch-for-gpu"]
+    assert "NVIDIA A100-SXM4-80GB (lines 1 to" in open_questions(TWO_MACHINES)
+    assert machine(COLLECT_ENV + SMI.replace("GeForce RTX 4090", "A100-SXM4-80GB")).pasted.machines == ()  # type: ignore[union-attr]
+
+
+def test_a_text_from_windows_is_read_and_gets_no_steps_for_linux() -> None:
+    found = judgement(WINDOWS)
+    first = found.findings[0]
+    assert first.slug == "driver-too-old"
+    assert [remedy.__class__.__name__ for fix in first.fixes for remedy in fix.remedies] == ["ReplaceTorch"]
+    assert "Windows" in open_questions(WINDOWS)
+    linux = judgement(WINDOWS.replace("C:\\Users\\bob\\", "/home/bob/"))
+    assert any("InstallDriver" in str(fix) for fix in linux.findings[0].fixes)
+
+
+def test_a_listing_of_nodes_without_nvidia_uvm_misses_it_in_a_container() -> None:
+    listing = "".join(
+        f"crw-rw-rw- 1 root root 195, {minor} Nov  6 10:00 /dev/{name}\n"
+        for minor, name in ((0, "nvidia0"), (255, "nvidiactl"))
+    )
+    text = (
+        f"root@0123456789ab:/# ls -l /dev/nvidia*\n{listing}{SMI}RuntimeError: CUDA unknown error - this may be due\n"
+    )
+    assert problems(text)[0] == "nvidia-uvm-missing"
+    whole = listing + "crw-rw-rw- 1 root root 511, 0 Nov  6 10:00 /dev/nvidia-uvm\n"
+    assert "nvidia-uvm-missing" not in problems(whole + SMI)
+
+
+def test_the_variable_of_a_text_that_sees_no_gpu_is_judged() -> None:
+    assert machine(SHELL).variables == {"CUDA_VISIBLE_DEVICES": "7"}
+    assert "error" in {finding.severity for finding in judgement(SHELL).findings}
+
+
+# --- the command -----------------------------------------------------------------------------------
+
+
+def test_the_report_of_a_text_is_a_report_like_any_other(tmp_path: Path) -> None:
+    (tmp_path / "issue.md").write_text(ISSUE)
+    code, said = command("check", "--from", str(tmp_path / "issue.md"), "--format", "json")
+    report: dict[str, Any] = json.loads(said)
+    assert (code, report["subject"]["kind"], report["verdict"]) == (1, "text", "error")
+    assert report["findings"][0]["fixes"]
+    place = 1 + ISSUE.split("\n").index("RuntimeError: Numpy is not available")
+    assert f"text, line {place}" in {item["source"] for item in report["findings"][0]["evidence"]}
+    assert "kernel" in report["machine"]["assumed"]
+    (tmp_path / "again.json").write_text(said)
+    _, again = command("check", "--from", str(tmp_path / "again.json"), "--format", "json")
+    assert [one["id"] for one in json.loads(again)["findings"]] == [one["id"] for one in report["findings"]]
+
+
+def test_a_comment_repeats_nothing_as_markup_and_no_private_detail() -> None:
+    text = (
+        "@everyone [free](https://evil.example) <script>x</script>\n"
+        "ImportError: /home/alice/@all/`x`/flash_attn_2_cuda.so: undefined symbol: y https://evil.example "
+        "HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyz tcp://10.1.2.3:29500\n"
+    )
+    code, said = command("check", "--from", "-", "--format", "markdown", text=text)
+    assert code == 1
+    outside = "".join(said.split("```")[::2])
+    assert not any(sign in outside for sign in ("@", "https://", "<script", "evil"))
+    assert not any(private in said for private in ("alice", "hf_abc", "10.1.2.3"))
+    assert "C:\\Users\\bob" not in command("check", "--from", "-", "--format", "json", "-v", text=WINDOWS)[1]
+
+
+def test_a_packed_text_is_unpacked_and_what_nobody_can_read_is_said(tmp_path: Path) -> None:
+    packed = tmp_path / "nvidia-bug-report.log.gz"
+    packed.write_bytes(gzip.compress((SMI + DMESG).encode())[:-6])  # cut off
+    assert command("check", "--from", str(packed))[0] == 1
+    for content, why in ((b"", "empty"), (b"\0" * 900, "neither"), (b"PK\x03\x04" + b"x" * 50, "archive")):
+        (tmp_path / "other").write_bytes(content)
+        code, said = command("check", "--from", str(tmp_path / "other"))
+        assert code == 2
+        assert why in said
+
+
+# --- hostile texts ---------------------------------------------------------------------------------
+
+BOMBS = (
+    "(" * 200_000,
+    "A=" * 150_000,
+    "GPU 0: " * 60_000,
+    "| 0 " * 90_000,
+    ">" * 300_000,
+    "<!--" * 100_000,
+    "\x1b[" + "0;" * 200_000,
+    "torch" + " " * 400_000 + "2.0",
+    "- " * 200_000,
+    "root@" + "a" * 300_000,
+    "No module named '" + "a." * 100_000,
+    'msg="inference compute" ' + "a=b " * 100_000,
+    "\n" * 400_000,
+    "GPU 0-99999999,0-99999999: NVIDIA A100\n" * 200,
+    "Agent 1\n" * 60_000,
+)
+
+
+@pytest.mark.parametrize("bomb", BOMBS, ids=lambda bomb: repr(bomb[:12]))
+def test_a_bomb_is_read_in_time_that_grows_with_its_length(bomb: str) -> None:
+    def seconds(text: str) -> float:
+        started = time.process_time()
+        machine(text)
+        return time.process_time() - started
+
+    machine("warm")
+    half, whole = seconds(bomb[: len(bomb) // 4]), seconds(bomb)
+    assert whole < 16 * max(half, 0.05)
+
+
+def test_spliced_and_mutated_texts_never_crash_a_check() -> None:
+    chance = random.Random(20261122)
+    odd = ("\x1b[31m", "\r", "\0", "\u202e", "<!--", "```", "> ", "9" * 300, "sm_99999", "gfxfff", "²", "\u0663", "=")
+    for _ in range(150):
+        text = chance.choice(PASTED)
+        for _ in range(chance.choice((1, 2, 4))):
+            at, other = chance.randrange(len(text) + 1), chance.choice(PASTED)
+            piece = chance.choice((chance.choice(odd), other[chance.randrange(len(other)) :]))
+            text = text[:at] + piece + text[at + chance.choice((0, 0, 9, 200)) :]
+        found = judgement(text)
+        assert "check-crashed" not in {finding.slug for finding in found.findings}, text
