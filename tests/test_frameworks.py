@@ -10,10 +10,12 @@ from gpudoctor.engine import judge
 from gpudoctor.host.recorded import RecordedHost
 from gpudoctor.machine import Distribution, FrameworkFiles, Frameworks, known
 from gpudoctor.matrix.load import load_matrix
+from gpudoctor.planner.plan import fixes_for
 from gpudoctor.probes.frameworks import FrameworkRows
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.requirement import OTHER_FRAMEWORKS, RequirementError, parse
 from gpudoctor.situation import Situation
+from gpudoctor.step import RunStep
 from gpudoctor.suites import machine_checks
 from tests.support.check_cases import found, remedies
 from tests.support.environments import write_distribution, write_venv
@@ -194,12 +196,36 @@ def test_jax_without_its_libraries_gets_them_by_its_extra():
         not_found=known(("libcudnn.so.9",), "/site"),
         source="/site",
     )
-    finding = found(with_files(machine(JAX_12), lacking), "framework-cuda-libs-missing")[0]
+    finding = found(with_files(machine(JAX_12), lacking), "framework-libraries-not-found")[0]
     assert (finding.severity, finding.framework) == ("error", "jax")
     assert finding.fixes[0].remedies[0].extra == "cuda12"
     whole = change(lacking, not_found=known((), "/site"))
-    assert found(with_files(machine(JAX_12), whole), "framework-cuda-libs-missing") == []
-    assert found(with_files(amd_machine(torch=None, packages=JAX_12), lacking), "framework-cuda-libs-missing") == []
+    assert found(with_files(machine(JAX_12), whole), "framework-libraries-not-found") == []
+    assert found(with_files(amd_machine(torch=None, packages=JAX_12), lacking), "framework-libraries-not-found") == []
+
+
+@pytest.mark.parametrize(
+    ("packages", "files", "command"),
+    [
+        (
+            JAX_12,
+            FrameworkFiles(
+                "jax",
+                version="0.12.0.1",
+                build="jax-cuda12-plugin",
+                not_found=known(("libcudnn.so.9",), "/"),
+                source="/",
+            ),
+            "jax[cuda12]==0.12.0.1",
+        ),
+        (JAX_CPU, FrameworkFiles("jax", version="0.12.0.1", source="/"), "jax[cuda13]==0.12.0.1"),
+    ],
+)
+def test_the_plan_foresees_that_an_extra_helps(packages, files, command):
+    """A fix that would not clear its problem is not offered."""
+    situation = Situation(with_files(machine(packages), files), load_matrix())
+    (finding,) = [one for one in judged(situation.machine).findings if one.severity != "note"]
+    assert any(command in step.argv for step in fixes_for(finding, situation)[0].steps if isinstance(step, RunStep))
 
 
 def test_a_wheel_whose_files_are_gone_is_installed_again():
@@ -207,7 +233,7 @@ def test_a_wheel_whose_files_are_gone_is_installed_again():
         "jax", version="0.12.0.1", build="jax-cuda12-plugin", not_found=known(("libcudnn.so.9",), "/"), source="/site"
     )
     emptied = with_files(machine({**JAX_12, "nvidia-cudnn-cu12": "9.28.0.42"}), lacking)
-    finding = found(emptied, "framework-cuda-libs-missing")[0]
+    finding = found(emptied, "framework-libraries-not-found")[0]
     assert [(type(one).__name__, one.name) for one in finding.fixes[0].remedies] == [
         ("ReinstallPackage", "nvidia-cudnn-cu12")
     ]
@@ -223,8 +249,8 @@ def test_tensorflow_beside_a_torch_that_uses_the_gpu_only_warns():
     )
     alone = with_files(machine({"tensorflow": "2.21.0"}), lacking)
     beside = with_files(nvidia_machine(packages={"tensorflow": "2.21.0"}), lacking)
-    assert [one.severity for one in found(alone, "framework-cuda-libs-missing")] == ["error"]
-    assert [one.severity for one in found(beside, "framework-cuda-libs-missing")] == ["warning"]
+    assert [one.severity for one in found(alone, "framework-libraries-not-found")] == ["error"]
+    assert [one.severity for one in found(beside, "framework-libraries-not-found")] == ["warning"]
 
 
 @pytest.mark.parametrize(
@@ -371,3 +397,47 @@ def test_torch_cuda_alone_requires_any_cuda_build():
             nvidia_machine(torch=torch(version)), load_matrix(), machine_checks(), required=(parse("torch.cuda"),)
         )
         assert ("requirement-not-met" not in [one.slug for one in judgement.findings]) is met
+
+
+# --- healthy environments --------------------------------------------------------------------------------------
+
+
+def whole(name: str, version: str, build: str) -> FrameworkFiles:
+    """A framework that has the libraries which it opens."""
+    return FrameworkFiles(name, version=version, build=build, not_found=known((), "/site"), source="/site")
+
+
+@pytest.mark.parametrize(
+    ("build", "packages", "files"),
+    [
+        (None, JAX_12, (whole("jax", "0.12.0.1", "jax-cuda12-plugin"),)),
+        (None, JAX_13, (whole("jax", "0.12.0.1", "jax-cuda13-plugin"),)),
+        (None, {"tensorflow": "2.21.0"}, (whole("tensorflow", "2.21.0", "tensorflow"),)),
+        (None, ORT_GPU, ()),
+        (None, {"cupy-cuda12x": "14.2.0"}, (whole("cupy", "14.2.0", "cupy-cuda12x"),)),
+        ("2.9.1+cu128", JAX_12, (whole("jax", "0.12.0.1", "jax-cuda12-plugin"),)),
+        ("2.9.1+cu128", JAX_CPU, ()),
+        ("2.9.1+cu128", {"onnxruntime": "1.32.0"}, ()),
+        ("2.9.1+cu128", {"onnxruntime-gpu": "1.26.0", "tensorboard": "2.20.0"}, ()),
+        ("2.9.1+cu128", {"tensorflow-cpu": "2.21.0"}, ()),
+        ("2.9.1+cu128", {"numba-cuda": "0.30.4", "cuda-bindings": "12.9.4"}, ()),
+    ],
+)  # fmt: skip
+def test_a_healthy_environment_is_silent(build, packages, files):
+    patient = nvidia_machine(torch=torch(build) if build else None, packages=packages)
+    assert [
+        (one.slug, one.severity) for one in judged(with_files(patient, *files)).findings if one.severity != "note"
+    ] == []
+
+
+@pytest.mark.parametrize(
+    "packages",
+    [
+        {"onnxruntime-migraphx": "1.27.1"},
+        {"cupy-rocm-7-0": "14.2.0"},
+        {**JAX_CPU, "jax-rocm7-plugin": "0.12.0", "jax-rocm7-pjrt": "0.12.0"},
+    ],
+)
+def test_a_healthy_environment_of_amd_is_silent(packages):
+    patient = amd_machine(torch=None, packages=packages)
+    assert [one.slug for one in judged(patient).findings if one.severity != "note"] == []

@@ -11,7 +11,8 @@ import pytest
 from gpudoctor.frameworks.programs import run
 from gpudoctor.host import InputError, LiveHost
 from gpudoctor.machine import FrameworkFiles, Frameworks, PythonEnvironment, Smoke, SmokeDevice, SmokeKernel
-from gpudoctor.smoke.other_frameworks import NAMES, PROGRAMS, compute
+from gpudoctor.requirement import OTHER_FRAMEWORKS
+from gpudoctor.smoke.other_frameworks import PROGRAMS, compute
 from tests.support.check_cases import found
 from tests.support.judging import judged
 from tests.support.machines import change, no_gpu_machine, nvidia_machine
@@ -89,7 +90,7 @@ def test_an_unknown_device_is_an_input_error(tmp_path):
 
 
 def test_every_framework_has_a_program():
-    assert {f"{name}.py" for name in NAMES} <= {path.name for path in PROGRAMS.iterdir()}
+    assert {f"{name}.py" for name in OTHER_FRAMEWORKS} <= {path.name for path in PROGRAMS.iterdir()}
 
 
 # --- what is judged -------------------------------------------------------------------------------------------

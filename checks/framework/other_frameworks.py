@@ -111,8 +111,8 @@ def _sharing(situation: Situation) -> frozenset[str]:
     )
 
 
-@check("GPD461", "framework-cuda-libs-missing", "framework", needs=_has_others)
-def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
+@check("GPD461", "framework-libraries-not-found", "framework", needs=_has_others)
+def framework_libraries_not_found(situation: Situation) -> Verdicts:
     """A framework cannot find the CUDA libraries that it opens itself.
 
     ## Why it matters
@@ -146,6 +146,7 @@ def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
             saw=f"no {', '.join(lacking)}",
             want=", ".join(lacking),
             subject=f"{one.title} {one.version}",
+            slug="framework-cuda-libs-missing",
             framework=one.name,
             evidence=(*_evidence(one), Evidence.of(f"{one.name}.not_found", one.files.not_found))
             if one.files

@@ -9,6 +9,7 @@ import re
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReplacePackage, Severity
+from gpudoctor.frameworks.gpu_builds import install
 from gpudoctor.frameworks.torch.compiled_packages import built_for, for_this_torch, symbol_evidence, unloadable
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
@@ -245,6 +246,11 @@ def _provide(situation: Situation, extension: Extension, missing: dict[str, Miss
     sources = {one.name: one for one in asked if one.name.startswith("nvidia-")}
     brought = {distribution_of(name) for name in missing}
     other_release = extension.of_torch or any(one.instead for one in missing.values())
+    framework = next((one for one in situation.others if one.build and one.build.package == extension.package), None)
+    if framework and framework.build and framework.build.extra and not extension.of_torch:
+        fix = install(situation, framework, framework.build)
+        if fix is not None:
+            return fix
     if not other_release and any(without_cuda(name) in brought for name in sources):
         why = f"{extension.package} names it as a source of its libraries"
         remedies = tuple(ReplacePackage(one.name, one.specifier, why=why) for one in sources.values())
@@ -253,8 +259,9 @@ def _provide(situation: Situation, extension: Extension, missing: dict[str, Miss
     toolkit = next((one.marker for one in asked if one.name == "cuda-toolkit" and "extra" in one.marker), "")
     extra = re.search(r"extra\s*==\s*[\"']([\w-]+)", toolkit)
     if extra and not other_release:
-        text = f"Install {extension.package} with its extra: pip install '{extension.package}[{extra[1]}]'."
-        return Fix(f"Install the libraries that {extension.package} names", (Manual(text, risk="replaces"),))
+        why = "with this extra it brings its libraries"
+        again = ReplacePackage(extension.package, f"=={extension.version}", extra=extra[1], why=why)
+        return Fix(f"Install the libraries that {extension.package} names", (again,))
     return Fix(title, (Manual(_advice(extension, tuple(missing)), risk="replaces"),))
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from gpudoctor.finding import Fix, Manual, RemovePackage, ReplacePackage
 from gpudoctor.frameworks.torch.coverage import cuda_answer, gfx_answer
 from gpudoctor.isa import capability
-from gpudoctor.machine import Gpu
+from gpudoctor.machine import Distribution, Gpu, PythonEnvironment, unknown
 from gpudoctor.matrix.rows import FrameworkBuild
 from gpudoctor.matrix.versions import figures, package_matches, public_version
 from gpudoctor.situation import Situation
@@ -132,3 +134,36 @@ def _target(build: FrameworkBuild) -> str:
     if build.cuda:
         return f"CUDA {build.cuda}"
     return f"ROCm {build.rocm}" if build.rocm else "AMD GPUs" if build.vendor == "amd" else "NVIDIA GPUs"
+
+
+# --- after a fix ---------------------------------------------------------------------------------------------
+
+
+def after_installing(
+    situation: Situation, environment: PythonEnvironment, name: str, *, version: str = "", extra: str = ""
+) -> PythonEnvironment:
+    """The environment once a package was installed or removed: what was read of the frameworks that it concerns tells
+    nothing any more, and an extra has brought its build."""
+    tables = situation.matrix.tables
+    concerned = {row.framework for row in tables.frameworks if name in row.packages}
+    concerned |= {row.framework for row in tables.framework_builds if name in (row.package, row.install)}
+    others = environment.frameworks.others
+    if name.startswith("nvidia-"):
+        left = tuple(replace(one, not_found=unknown("installed by the plan")) for one in others)
+    else:
+        left = tuple(one for one in others if one.name not in concerned)
+    rows = [row for row in tables.framework_builds if extra and (row.install, row.extra) == (name, extra)]
+    brought = [
+        Distribution(
+            row.package, version if row.package.startswith(row.framework) else row.cuda or "", installer="pip"
+        )
+        for row in rows
+        if row.version is None or row.package != row.install or package_matches(row.version, version)
+    ][:1]
+    listed = {one.name: one for one in (*(environment.distributions.value or ()), *brought)}
+    distributions = replace(environment.distributions, value=tuple(listed[one] for one in sorted(listed)))
+    return replace(
+        environment,
+        distributions=distributions if brought else environment.distributions,
+        frameworks=replace(environment.frameworks, others=left),
+    )

@@ -16,7 +16,6 @@ from gpudoctor.host.temporary import temporary_folder
 from gpudoctor.machine import PythonEnvironment, Smoke, SmokeDevice, SmokeKernel
 
 PROGRAMS = Path(__file__).parents[1] / "frameworks" / "programs"
-NAMES = ("jax", "onnxruntime", "tensorflow", "cupy")
 SECONDS = 180.0
 """TensorFlow and JAX load gigabytes of libraries, and compile for a GPU that is new to them."""
 

@@ -10,7 +10,9 @@ from msgspec.structs import replace
 
 from gpudoctor.dependencies import TRITONS, normalised
 from gpudoctor.finding import ReinstallPackage, RemovePackage, ReplacePackage, ReplaceTorch
+from gpudoctor.frameworks.gpu_builds import after_installing
 from gpudoctor.frameworks.torch.named import named_torch
+from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, without_cuda
 from gpudoctor.machine import (
     Distribution,
     Machine,
@@ -49,6 +51,10 @@ def changed(
         after = _without(environment, remedy.name)
     if after is None:
         return None
+    if not isinstance(remedy, ReplaceTorch):
+        name = normalised(remedy.name)
+        new, extra = after.distribution(name), remedy.extra if isinstance(remedy, ReplacePackage) else ""
+        after = after_installing(situation, after, name, version=new.version if new else "", extra=extra)
     after = imported_anew(after)
     machine = situation.machine
     if isinstance(remedy, ReplaceTorch) or normalised(remedy.name) == "torch":
@@ -185,9 +191,16 @@ def _healed(environment: PythonEnvironment, name: str) -> PythonEnvironment:
     owner = environment.triton_owner
     if name in TRITONS:
         owner = name if environment.distribution(name) else ""
+    extensions = tuple(one for one in environment.extensions if normalised(one.package) != name)
+    if of_nvidia:  # what other packages asked for may be in it
+        base = without_cuda(name)
+        extensions = tuple(
+            replace(one, missing=tuple(each for each in one.missing if distribution_of(each.name) != base))
+            for one in extensions
+        )
     return replace(
         environment,
-        extensions=tuple(one for one in environment.extensions if normalised(one.package) != name),
+        extensions=extensions,
         missing_symbols=symbols,
         triton_owner=owner,
     )
