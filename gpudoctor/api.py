@@ -84,7 +84,9 @@ def diagnose(
         survey, subject = from_file(fspath(snapshot), examined, variables, rows)
     else:
         survey, subject = surveyed(examined, variables, description, rows)
-    survey = with_description(survey, description, rows, lambda machine: judgement_of(machine, rows, shown, required))
+    survey = with_description(
+        survey, description, rows, lambda machine: judgement_of(machine, rows, shown, required, foresee=False)
+    )
 
     def complete(survey: Survey) -> Survey:
         return survey if snapshot is not None else with_installers(survey, examined, variables, description, rows)

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.check import Check
-from gpudoctor.finding import Finding, NotJudged, Verdict
+from gpudoctor.finding import Finding, NotJudged, Verdict, can_be_foreseen
 from gpudoctor.host import InputError
 from gpudoctor.situation import Situation
 from gpudoctor.symptoms import drop_fallbacks, join_symptoms, name_absence_causes, name_causes, settle_questions
@@ -139,7 +139,7 @@ def judge(
         return _judged(machine, matrix, suite, *asked)
 
     judgement = judged(machine)
-    if foresee and any(finding.fixes for finding in judgement.findings):
+    if foresee and can_be_foreseen(judgement.findings):
         from gpudoctor.planner.search import with_ranked_fixes  # a healthy machine needs no plan
 
         situation = Situation(machine, matrix, required)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -232,6 +233,11 @@ class Fix(Struct, frozen=True):
     title: str
     remedies: tuple[AnyRemedy, ...]
 
+    @property
+    def by_hand(self) -> bool:
+        """Whether a person does all of it: what comes of it cannot be foreseen."""
+        return all(isinstance(remedy, Manual) for remedy in self.remedies)
+
 
 ABSENCE = "absence"
 """Of a symptom: every error of driver and access may be its cause."""
@@ -271,6 +277,11 @@ class Finding(Struct, frozen=True):
     """The framework that it is about: "torch"."""
     caused_by: tuple[str, ...] = ()
     """Ids of the findings that it is an effect of; the engine fills it in."""
+
+
+def can_be_foreseen(findings: Iterable[Finding]) -> bool:
+    """Whether a fix of any of them changes something that a record holds."""
+    return any(not fix.by_hand for finding in findings for fix in finding.fixes)
 
 
 class NotJudged(Struct, frozen=True):

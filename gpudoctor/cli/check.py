@@ -74,7 +74,7 @@ def whatif(description: Description, variables: dict[str, str], overlays: tuple[
     machine = unambiguous(
         description,
         lambda one: imagined(one, variables, matrix),
-        lambda machine: answer(judgement_of(machine, matrix, shown)),
+        lambda machine: answer(judgement_of(machine, matrix, shown, foresee=False)),
     )
     label = ", ".join(filter(None, (*description.gpus, description.driver, description.torch)))
     said = {"variables": tuple(f"{name}={value}" for name, value in variables.items()), "overlays": overlays}

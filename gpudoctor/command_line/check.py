@@ -30,7 +30,9 @@ def check(given: Given, environ: Mapping[str, str] = os.environ) -> int:
         survey, subject = from_file(snapshot, examined, variables, matrix)
     else:
         survey, subject = probed(examined, variables, description, matrix, how)
-    survey = with_description(survey, description, matrix, lambda machine: judgement_of(machine, matrix, how, needs))
+    survey = with_description(
+        survey, description, matrix, lambda machine: judgement_of(machine, matrix, how, needs, foresee=False)
+    )
 
     def complete(survey: Survey) -> Survey:
         return survey if snapshot is not None else with_installers(survey, examined, variables, description, matrix)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec.structs import replace
 
+from gpudoctor.finding import can_be_foreseen
 from gpudoctor.render.look import Look
 
 if TYPE_CHECKING:
@@ -53,8 +54,10 @@ def judgement_of(
     shown: Shown,
     required: tuple[Requirement, ...] = (),
     open_questions: tuple[NotJudged, ...] = (),
+    *,
+    foresee: bool = True,
 ) -> Judgement:
-    """The judgement of a machine by the checks that count here."""
+    """The judgement of a machine by the checks that count here; `foresee` as of `engine.judge`."""
     from gpudoctor.engine import ignore_rules, judge
     from gpudoctor.suites import machine_checks
 
@@ -68,6 +71,7 @@ def judgement_of(
         project_ignore=ignore_rules(shown.project_ignore),
         open_questions=open_questions,
         required=required,
+        foresee=foresee,
     )
 
 
@@ -83,9 +87,9 @@ def judged(
     machine without problems is not read any further."""
     from gpudoctor.report import make_report
 
-    judgement = judgement_of(survey.machine, matrix, shown, required, survey.open_questions)
-    if complete and any(finding.fixes for finding in judgement.findings):
-        survey = complete(survey)
+    judgement = judgement_of(survey.machine, matrix, shown, required, survey.open_questions, foresee=False)
+    if can_be_foreseen(judgement.findings):
+        survey = complete(survey) if complete else survey
         judgement = judgement_of(survey.machine, matrix, shown, required, survey.open_questions)
     report = make_report(
         survey.machine,
