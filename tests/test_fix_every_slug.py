@@ -29,12 +29,16 @@ from tests.support.machines import (
 
 ONLY_OPEN_QUESTIONS = {"smoke-not-run", "gpu-busy-or-exclusive", "log-fault-described"}
 ONLY_WHERE_REQUIRED = {"requirement-not-met"}
+ONLY_IN_TEXTS = {"text-incomplete", "text-contradictory", "text-of-several-machines", "text-from-another-system"}
+UNDER_ANOTHER_NAME = {"framework-library-too-old", "framework-libraries-not-found", "framework-computes-wrong"}
+"""Their findings name the cause: cudnn-mismatch, smoke-wrong-result."""
 NOTHING_TO_DO = re.compile(r"nothing (to fix|needs to be done|is changed)|changes nothing", re.IGNORECASE)
 CHECKS = {check.slug: check for check in machine_checks()}
 
 
 def test_a_machine_for_every_check() -> None:
-    assert set(CHECKS) == set(MACHINES) | ONLY_OPEN_QUESTIONS | ONLY_WHERE_REQUIRED
+    others = ONLY_OPEN_QUESTIONS | ONLY_WHERE_REQUIRED | ONLY_IN_TEXTS | UNDER_ANOTHER_NAME
+    assert set(CHECKS) == set(MACHINES) | others
 
 
 def findings(machine: Machine) -> list[Finding]:

@@ -349,7 +349,7 @@ FAULTY: dict[str, tuple[str, str, str, Setup]] = {
         *("amd-dkms-kernel-mismatch", "error", "amdgpu-dkms"),
         _dkms_that_does_not_build,
     ),
-    "a kernel driver too old for the wheel": ("rocm-version-mismatch", "error", "amdgpu-dkms", _old_dkms),
+    "a kernel driver too old for the wheel": ("rocm-version-mismatch", "error", "torch==2.9.1+rocm6.4", _old_dkms),
     "a wheel too old for the kernel driver": (
         *("rocm-version-mismatch", "error", "torch==2.5.1+rocm6.2"),
         lambda h: rx_7900_xtx(h, "2.5.1+rocm6.1").file("/sys/module/amdgpu/version", "6.12.12\n"),
@@ -421,7 +421,7 @@ def test_no_way_out_installs_what_is_installed(tmp_path: Path) -> None:
 
 def test_a_driver_of_another_age_asks_for_a_wheel_of_its_own(tmp_path: Path) -> None:
     report = _old_dkms(Host(tmp_path)).check()
-    driver, wheel = report["findings"][0]["fixes"]
+    wheel, driver = report["findings"][0]["fixes"]
     assert "amdgpu" in str(driver["steps"])
     assert wheel["steps"][0]["argv"][-1] == "torch==2.9.1+rocm6.4"  # the last one within reach of ROCm 6.2's driver
 

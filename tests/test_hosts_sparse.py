@@ -263,7 +263,9 @@ def test_a_module_of_the_old_version_on_disk_asks_for_the_driver(tmp_path: Path)
     host = _updated(tmp_path).file("/lib/modules/6.8.0-60-generic/updates/dkms/nvidia.ko", b"version=580.95.05\0")
     report = host.check()
     assert slugs(report, "error") == ["driver-lib-mismatch"]
-    assert report["findings"][0]["fixes"][0]["title"].startswith("Install NVIDIA driver")
+    assert report["findings"][0]["fixes"][0]["title"].startswith(
+        "Install kernel module and libraries of NVIDIA driver"
+    )
 
 
 def test_a_linux_driver_inside_wsl(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def smoke_not_run(situation: Situation) -> Verdicts:
     """
     smoke, torch = situation.machine.smoke, situation.torch
     trial = torch.trial.value if torch else None
-    if smoke is None or (trial is not None and not trial.ok):
+    if smoke is None or not needs.kernels(situation) or (trial is not None and not trial.ok):
         return
     ran = [kernel for kernel in smoke.kernels if kernel.status != "skipped"]
     taken = dict(busy(situation))

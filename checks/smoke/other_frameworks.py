@@ -25,6 +25,11 @@ _CAUSES = (
 """What takes a GPU away from a framework, most exact first."""
 
 
+def _smoke(situation: Situation) -> Smoke | None:
+    """What another framework than torch computed."""
+    return situation.machine.smoke if needs.other_kernels(situation) else None
+
+
 @check("GPD466", "framework-fell-back", "smoke", needs=needs.other_kernels)
 def framework_fell_back(situation: Situation) -> Verdicts:
     """A framework computed on the CPU although a GPU is usable.
@@ -40,7 +45,7 @@ def framework_fell_back(situation: Situation) -> Verdicts:
     ## Fix safety
     That of the cause. If the cause is unknown there is nothing to fix yet.
     """
-    smoke = situation.machine.smoke
+    smoke = _smoke(situation)
     if smoke is None or not (situation.usable or smoke.gpu_asked):
         return
     elsewhere = [kernel for kernel in smoke.kernels if kernel.status == "error" and kernel.detail]
@@ -78,7 +83,7 @@ def framework_computes_wrong(situation: Situation) -> Verdicts:
     ## Fix safety
     That of the cause. If the cause is unknown there is nothing to fix yet.
     """
-    smoke = situation.machine.smoke
+    smoke = _smoke(situation)
     for kernel in smoke.kernels if smoke else ():
         if smoke is None or not (_failed(kernel) or kernel.status == "wrong"):
             continue
@@ -112,7 +117,7 @@ def framework_missing(situation: Situation) -> Verdicts:
     ## Fix safety
     Nothing is changed.
     """
-    smoke, environment = situation.machine.smoke, situation.environment
+    smoke, environment = _smoke(situation), situation.environment
     if smoke is None or any(one.name == smoke.framework for one in situation.others):
         return
     if environment is None or environment.distributions.undecided:

@@ -144,6 +144,19 @@ def _ran(machine: Machine, **result: Any) -> Machine:
     return change(machine, smoke=Smoke(level="quick", devices=(device,), kernels=(kernel,)))
 
 
+def _beside_torch(packages: dict[str, str], **parts: Any) -> Machine:
+    """Frameworks without torch."""
+    return nvidia_machine(torch=None, packages=packages, **parts)
+
+
+def _computed(**facts: Any) -> Smoke:
+    """JAX multiplied matrices on the CPU."""
+    kernel = SmokeKernel("matmul", "cpu", "float32")
+    return Smoke(**{"level": "quick", "framework": "jax", "kernels": (kernel,), **facts})
+
+
+_JAX_CPU = {"jax": "0.12.0.1", "jaxlib": "0.12.0.1"}
+_JAX = {**_JAX_CPU, "jax-cuda12-plugin": "0.12.0.1", "jax-cuda12-pjrt": "0.12.0.1"}
 _DOCKER = nvidia_machine(container="docker")
 _LINUX_LIBCUDA = Library("libcuda.so.1", f"{LIB}/libcuda.so.535.183.01", "535.183.01", "driver", "ld.so.cache")
 _WSL_LIBCUDA = Library("libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1", None, "wsl", "ld.so.cache")
@@ -411,6 +424,12 @@ MACHINES: dict[str, Machine] = {
         packages={"jaxlib": "0.12.0.1", "jax-cuda12-plugin": "0.11.2", "jax-cuda12-pjrt": "0.12.0.1"}
     ),
     "torchcodec-mismatch": nvidia_machine(packages={"torchcodec": "0.7.0"}),
+    "framework-cpu-only": _beside_torch(_JAX_CPU),
+    "framework-other-vendor": amd_machine(torch=None, packages={"onnxruntime-gpu": "1.31.1"}),
+    "framework-variable": _beside_torch(_JAX, variables={"JAX_PLATFORMS": "cpu"}),
+    "packages-overwrite-each-other": _beside_torch({"tensorflow": "2.21.0", "tensorflow-cpu": "2.21.0"}),
+    "framework-fell-back": change(_beside_torch(_JAX), smoke=_computed(devices=(SmokeDevice("cpu"),))),
+    "framework-missing": change(_beside_torch({}), smoke=_computed(kernels=(), why="jax is not installed")),
     "bitsandbytes-no-cuda-lib": nvidia_machine(
         packages={"bitsandbytes": "0.48.2"}, variables={"BNB_CUDA_VERSION": "118"}
     ),

@@ -135,6 +135,8 @@ def _loaded(machine: Machine, module: str, situation: Situation) -> Machine | No
 def _rebooted(situation: Situation) -> Machine:
     """The machine after a reboot: the installed module is loaded, the log is empty, nothing was asked yet."""
     machine = situation.machine
+    if machine.amd.module.known:
+        machine = _amd_driven(machine)
     waiting = [one for one in core_modules(situation) if one.version]
     if machine.nvidia.module.absent and waiting:  # of a kernel that was installed since
         machine = _driven(machine, waiting[0].version or "", waiting[0].flavour or "proprietary", situation)
@@ -178,9 +180,7 @@ def _with_package(machine: Machine, remedy: InstallSystemPackage) -> Machine | N
         return replace(machine, environment=replace(machine.environment, value=environment))
     if remedy.purpose == "nvidia-container-toolkit":
         return replace(machine, nvidia=replace(machine.nvidia, toolkit=known("installed", _SOURCE)))
-    if remedy.purpose == "linux-firmware" and remedy.version:
-        return replace(machine, amd=replace(machine.amd, firmware_package=known(remedy.version, _SOURCE)))
-    return None
+    return None  # what firmware does, only the GPU tells
 
 
 def _in_group(machine: Machine, group: str) -> Machine:

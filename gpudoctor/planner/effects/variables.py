@@ -34,8 +34,12 @@ def changed(situation: Situation, remedy: SetVariable | UnsetVariable) -> Machin
     if environment is not None:
         environment = imported_anew(_searched(environment, remedy.name, stays))
         machine = replace(machine, environment=replace(machine.environment, value=environment))
-    kept = tuple(one for one in machine.load_path.found if stays(one.via, one.path))
-    return replace(machine, load_path=replace(machine.load_path, found=kept))
+    path = machine.load_path
+    found = tuple(one for one in path.found if stays(one.via, one.path))
+    if remedy.name == "LD_LIBRARY_PATH":
+        beside = (one for one in path.beside if posixpath.dirname(one.path) in folders)
+        found = (*(replace(one, via=remedy.name) for one in beside), *found)
+    return replace(machine, load_path=replace(path, found=found))
 
 
 def _stays(name: str, folders: tuple[str, ...]) -> Callable[[str, str], bool]:
