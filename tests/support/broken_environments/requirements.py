@@ -11,7 +11,14 @@ CATALOGUE = Catalogue("1 requirements")
 NEEDED = {"requirements-incomplete", "torch-import-fails", "framework-cuda-libs-missing"}
 OTHER_VERSION = NEEDED | {"cudnn-mismatch", "ld-library-path-shadow", "triton-too-old"}
 NMS = "import torch, torchvision; torchvision.ops.nms(torch.rand(4, 4), torch.rand(4), 0.5)"
-PIP_CHECK = "import runpy, sys\nsys.argv = ['pip', 'check']\nrunpy.run_module('pip', run_name='__main__')"
+PIP_CHECK = """import runpy, sys
+sys.argv = ['pip', 'check']
+try:
+    runpy.run_module('pip', run_name='__main__')
+except SystemExit as ended:
+    if ended.code:
+        raise
+"""
 """For what only some function of torch imports: pip says that it is broken."""
 
 
