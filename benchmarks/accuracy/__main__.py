@@ -4,7 +4,7 @@
     python -m benchmarks.accuracy --half kept           the totals of the kept cases: once, when the work is done
     python -m benchmarks.accuracy --page docs/accuracy.md
 
-A folder may hold `texts.yaml` and `threads.yaml` (pasted texts), `cases.jsonl` (the same) and `fresh_reports.yaml` (machines).
+A folder may hold `texts.yaml`, `threads.yaml` and `cases.jsonl` (pasted texts), and `fresh_reports.yaml` (machines).
 The file of a kept case is not to be read by whoever works on the rules; of these only totals are printed.
 """
 

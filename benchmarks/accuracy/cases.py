@@ -37,7 +37,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def read(folder: Path) -> list[Case]:
-    """The cases of a folder: `texts.yaml`, `threads.yaml`, `cases.jsonl`, and the machines of `fresh_reports.yaml`."""
+    """The cases of a folder: pasted texts, and the machines of `fresh_reports.yaml`."""
     found = []
     for path, reader in ((folder / name, reader) for name, reader in _READERS.items()):
         if path.is_file():

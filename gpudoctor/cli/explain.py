@@ -155,8 +155,6 @@ OTHER_CAUSES = {
     "cuda-toolkit-mismatch": "The CUDA toolkit does not match torch, the GPU or the compiler.",
     "cuda-toolkit-missing": "A package compiles CUDA code, and there is no CUDA toolkit.",
     "extension-abi": "A compiled package was built for another torch.",
-    "framework-cpu-only": "The installed framework is a build without GPU support.",
-    "framework-cuda-libs-missing": "A framework or package cannot load the CUDA libraries that it was built for.",
     "glibc-too-old": "The system's C library is older than a program needs.",
     "gpu-too-old-for-feature": "The GPU is older than one function of the program needs.",
     "harmless": "Nothing is wrong.",
