@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gpudoctor.matrix.load import MatrixError, validate_matrix
 from gpudoctor.matrix.needles import literal_parts
 from tests.support.check_cases import matrix
+from tests.support.in_process import gpudoctor
 
 ROWS = matrix().tables.error_patterns
 
@@ -233,3 +234,16 @@ def test_every_cause_of_a_row_is_one_that_a_check_judges_or_a_slug_of_its_own():
     judged = {check.slug for check in machine_checks()}
     assert named <= judged | OTHER_CAUSES.keys()
     assert OTHER_CAUSES.keys() <= named - judged
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        ("HIP error: Invalid device function", "hip-no-code"),
+        ("CUDA error: no kernel image available for execution on the device", "cuda-no-kernel-image"),
+        ("LoadLibrary failed with error 126 when trying to load " + 100 * "x" + "onnxruntime_providers", "ort-cuda"),
+        ("ggml_cuda_init: failed to initialize CUDA: system not yet initialized", "cuda-802"),
+    ],
+)
+def test_forms_that_people_paste(text, row):
+    assert gpudoctor("explain", text).stdout.startswith(f"# {row}")

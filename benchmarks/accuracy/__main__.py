@@ -4,7 +4,7 @@
     python -m benchmarks.accuracy --half kept           the totals of the kept cases: once, when the work is done
     python -m benchmarks.accuracy --page docs/accuracy.md
 
-A folder may hold `texts.yaml` (pasted texts), `cases.jsonl` (the same) and `fresh_reports.yaml` (machines).
+A folder may hold `texts.yaml`, `threads.yaml` and `cases.jsonl` (pasted texts), and `fresh_reports.yaml` (machines).
 The file of a kept case is not to be read by whoever works on the rules; of these only totals are printed.
 """
 
@@ -18,7 +18,7 @@ from benchmarks.accuracy.cases import Case, read
 from benchmarks.accuracy.figures import Scored, confusion, figures, score
 from benchmarks.accuracy.page import page
 
-_UNTOUCHED = ("texts", "machines")
+_UNTOUCHED = ("texts", "threads", "machines")
 """Groups that no rule was written from: they have no halves."""
 
 
@@ -26,15 +26,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folders", nargs="*", type=Path, default=[Path("tests/cases")])
     parser.add_argument("--half", choices=("worked on", "kept", "both"), default="worked on")
-    parser.add_argument("--group", help="cases of this file only: texts, shared texts, machines")
+    parser.add_argument("--group", help="cases of this file only: texts, threads, shared texts, machines")
+    parser.add_argument("--run", default="all", help="what the run over cases without halves is called on the page")
     parser.add_argument("--tool", choices=tuple(TOOLS), action="append")
     parser.add_argument("--page", type=Path, help="write the figures as a page, too")
     options = parser.parse_args()
     cases = [case for folder in options.folders for case in read(folder) if options.group in (None, case.group)]
     groups: dict[tuple[str, str], list[Case]] = {}
     for case in cases:
-        half = "all" if case.group in _UNTOUCHED else case.half
-        if half == "all" or options.half in (half, "both"):
+        half = options.run if case.group in _UNTOUCHED else case.half
+        if case.group in _UNTOUCHED or options.half in (half, "both"):
             groups.setdefault((case.group, half), []).append(case)
     results = {}
     for (group, half), members in groups.items():
@@ -44,7 +45,7 @@ def main() -> None:
                 results[group, half, tool] = scored
                 _print(f"{group}, {half}: {tool}", scored, listed=half != "kept")
     if options.page:
-        options.page.write_text(page(results))
+        options.page.write_text(page(results, options.page.read_text() if options.page.exists() else ""))
 
 
 def _scored(cases: list[Case], tool: str) -> list[Scored]:

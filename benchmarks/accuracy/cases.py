@@ -37,7 +37,7 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def read(folder: Path) -> list[Case]:
-    """The cases of a folder: `texts.yaml`, `cases.jsonl`, and the machines of `fresh_reports.yaml`."""
+    """The cases of a folder: pasted texts, and the machines of `fresh_reports.yaml`."""
     found = []
     for path, reader in ((folder / name, reader) for name, reader in _READERS.items()):
         if path.is_file():
@@ -47,7 +47,7 @@ def read(folder: Path) -> list[Case]:
 
 def _texts(path: Path) -> list[Case]:
     rows: dict[str, dict[str, Any]] = yaml.safe_load(path.read_text())
-    return [_case(name, "texts", row) for name, row in rows.items()]
+    return [_case(name, path.stem, row) for name, row in rows.items()]
 
 
 def _shared(path: Path) -> list[Case]:
@@ -75,4 +75,4 @@ def _case(name: str, group: str, row: dict[str, Any]) -> Case:
     return msgspec.convert({"name": name, "group": group, **row}, Case)
 
 
-_READERS = {"texts.yaml": _texts, "cases.jsonl": _shared, "fresh_reports.yaml": _machines}
+_READERS = {"texts.yaml": _texts, "threads.yaml": _texts, "cases.jsonl": _shared, "fresh_reports.yaml": _machines}

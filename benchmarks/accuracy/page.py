@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from benchmarks.accuracy.figures import FIGURES, Scored, confusion, figures
@@ -24,11 +25,20 @@ repository.
 """
 
 
-def page(results: Mapping[tuple[str, str, str], Sequence[Scored]]) -> str:
-    """The whole page: a table of all figures, then the misses of the cases that are not kept."""
+_ROW = re.compile(r"\| [^|]+ \| `(?:report|explain)` \|")
+
+
+def page(results: Mapping[tuple[str, str, str], Sequence[Scored]], before: str = "") -> str:
+    """The whole page: a table of all figures, then the misses of the cases that are not kept.
+
+    A row of the page as it was `before` stays where this run did not measure it: kept cases are measured once.
+    """
     parts = [_HEAD, "| cases | tool | " + " | ".join(FIGURES) + " |", "|---|---|" + "---|" * len(FIGURES)]
+    rows = {" ".join(line.split("|")[1:3]): line for line in before.splitlines() if _ROW.match(line)}
     for (group, half, tool), scored in results.items():
-        parts.append(f"| {group}, {half} | `{tool}` | " + " | ".join(figures(scored).values()) + " |")
+        line = f"| {group}, {half} | `{tool}` | " + " | ".join(figures(scored).values()) + " |"
+        rows[" ".join(line.split("|")[1:3])] = line
+    parts += rows.values()
     parts.append("\n## Misses\n")
     for (group, half, tool), scored in results.items():
         if half == "kept":
