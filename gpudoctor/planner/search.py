@@ -200,14 +200,14 @@ def _alone(moves: tuple[Move, ...]) -> tuple[Move, ...]:
 
 
 def costs(fixes: Sequence[Fix]) -> tuple[float, ...]:
-    """What each fix of a problem costs a person. The problem's own order decides, but what stays inside the
-    environment need not wait for a driver."""
+    """What each fix of a problem costs a person. The problem's own order decides, but not between a driver and what
+    stays inside the environment."""
+    inside = [all(isinstance(remedy, _INSIDE) for remedy in fix.remedies) for fix in fixes]
     driver = [any(isinstance(remedy, _DRIVERS) for remedy in fix.remedies) for fix in fixes]
     found = []
     for place, fix in enumerate(fixes):
-        inside = all(isinstance(remedy, _INSIDE) for remedy in fix.remedies)
-        before = place - sum(driver[:place]) if inside else place
-        found.append(sum(map(_cost, fix.remedies)) + before * _NEXT_FIX)
+        apart = sum(driver[:place]) if inside[place] else sum(inside[:place]) if driver[place] else 0
+        found.append(sum(map(_cost, fix.remedies)) + (place - apart) * _NEXT_FIX)
     return tuple(found)
 
 

@@ -6,13 +6,18 @@ Holds no checks itself.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import applying, marker_environment
 from gpudoctor.finding import Evidence, Fix, Manual, ReplacePackage
 from gpudoctor.machine import Distribution, Extension, Torch
+from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, local_version, package_matches, public_version
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.extensions import alternatives
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import TorchDependent
 
 
 def built_for(situation: Situation, installed: Distribution) -> tuple[str, str]:
@@ -46,7 +51,7 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
         if row.package == name
         and row.version.startswith("==")
         and package_matches(row.torch, release)
-        and (row.cuda is None or figures(row.cuda)[:1] == figures(torch.cuda or "")[:1])
+        and _same_cuda(situation, row, torch)
     ]
     fixes = [
         Fix(
@@ -65,6 +70,14 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
         )
         fixes.append(Fix("Use the torch that it was built for", (Manual(other, risk="replaces"),)))
     return tuple(fixes)
+
+
+def _same_cuda(situation: Situation, row: TorchDependent, torch: Torch) -> bool:
+    """Whether a package was compiled for the CUDA of a torch, by its major release. Where that was not measured, the
+    package index's wheel goes with the package index's own build of its torch."""
+    own = situation.matrix.pypi_build(row.torch.removeprefix("==").removesuffix(".*"), situation.platform)
+    cuda = row.cuda or cuda_of(own or "")
+    return cuda is None or figures(cuda)[:1] == figures(torch.cuda or "")[:1]
 
 
 @answer_once
