@@ -205,6 +205,7 @@ class Recommendations(Struct, frozen=True, kw_only=True):
     """What `recommend` prints, the best choice first."""
 
     schema: int = 1
+    framework: str = "torch"
     choices: tuple[Recommended, ...]
     rejected: tuple[Out, ...]
     notes: tuple[str, ...]

@@ -42,6 +42,8 @@ class Framework(Row, frozen=True, kw_only=True):
     record: BuildRecord | None = None
     gpu: Literal["always", "usually", "sometimes"]
     """What it is installed for: GPU work alone; GPU work as a rule; or often CPU work beside other things."""
+    cpu: str = ""
+    """The distribution to install where no GPU is; empty: it has no CPU build."""
     compares_versions: bool = False
     """It refuses libraries older than those that its extras name; others only refuse an older cuDNN."""
 
