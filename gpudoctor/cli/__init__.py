@@ -21,6 +21,7 @@ COMMANDS = {
     "dockerfile": "gpudoctor.cli.dockerfile:dockerfile",
     "preflight": "gpudoctor.cli.preflight:preflight",
     "recommend": "gpudoctor.cli.recommend:recommend",
+    "variants": "gpudoctor.cli.variants:variants",
     "snapshot": "gpudoctor.cli.check:snapshot",
     "smoke": "gpudoctor.cli.smoke:smoke",
     "scan": "gpudoctor.cli.scan:scan",

@@ -82,7 +82,7 @@ def recommend(
     matrix = load_matrix(overlays)
     other = _other_framework(framework, companions, matrix)
     with progress_line(style or "text") as progress:
-        machine = _machine(examined, variables, description, matrix, progress.stage)
+        machine = machine_to_serve(examined, variables, description, matrix, progress.stage)
         situation = Situation(machine, matrix)
         answer = recommend_framework(situation, other) if other else choose(situation, companions=companions)
     if style == "json":
@@ -108,7 +108,7 @@ def _other_framework(name: str, companions: tuple[str, ...], matrix: Matrix) -> 
     return rows[name]
 
 
-def _machine(
+def machine_to_serve(
     examined: Examined,
     variables: dict[str, str],
     description: Description,

@@ -186,3 +186,10 @@ class RequirementUse(Row, frozen=True, kw_only=True):
     """A regular expression for the names of its files that nothing misses."""
     optional: bool = False
     """The package does not require it, but uses it where it is installed."""
+
+
+class InstallerTargets(Row, frozen=True, kw_only=True):
+    """The AMD GPUs that an installer knows when it chooses a build by the machine; it takes no other for a GPU."""
+
+    installer: str
+    targets: tuple[str, ...]
