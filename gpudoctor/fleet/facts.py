@@ -26,18 +26,10 @@ _PER_JOB = frozenset((
 """Variables that a scheduler or a person sets for one job or one shell."""
 _OF_THE_JOB = ("SLURM_", "GPUDOCTOR_")
 _WHEELS = (
-    "nvidia-",
-    "torch",
-    "triton",
-    "pytorch-triton",
-    "jax",
-    "cupy",
-    "onnxruntime",
-    "tensorflow",
-    "vllm",
-    "sglang",
-)
-_WHEELS += ("flash-attn", "xformers", "deepspeed", "rocm", "amd-", "transformer-engine", "apex", "bitsandbytes")
+    "nvidia-", "torch", "triton", "pytorch-triton", "jax", "cupy", "onnxruntime", "tensorflow", "vllm", "sglang",
+    "flash-attn", "xformers", "deepspeed", "rocm", "amd-", "transformer-engine", "apex", "bitsandbytes",
+)  # fmt: skip
+"""How the names of packages begin that work with GPUs."""
 
 
 class ComparedFact(Struct, frozen=True):

@@ -34,8 +34,8 @@ def _lines(report: FleetReport) -> Iterator[str]:
             fact = code(title_of(row.fact))
             yield f"| {code(folded(row.nodes))} | {fact} | {code(row.value)} | {code(row.norm)} |"
         yield ""
-    if nodes := silent(report):
-        yield from ("### Not known", "", *(f"- {code(node.name)}: {code(node.why)}" for node in nodes), "")
+    if unknown := silent(report):
+        yield from ("### Not known", "", *(f"- {code(node.name)}: {code(node.why)}" for node in unknown), "")
     if report.undecided:
         yield from ("### No majority", "")
         for split in report.undecided:
