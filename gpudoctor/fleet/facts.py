@@ -16,7 +16,7 @@ from gpudoctor.finding import Layer, Severity
 from gpudoctor.machine import Fact, Gpu, Machine
 
 Within = Literal["role", "model"]
-"""role: all nodes of one role; model: those with the same GPU model, platform and role."""
+"""role: all nodes of one role with GPUs of one vendor; model: those with the same GPU model, platform and role."""
 Read = Callable[[Machine], str | None]
 
 _PER_JOB = frozenset((
