@@ -235,7 +235,7 @@ def _packages(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
     listed = machine.environment.value.distributions.value if machine.environment.value else None
     for one in listed or ():
         if one.name.startswith(_WHEELS) and one.name != "torch":
-            yield _named("package", one.name, "framework", "packages"), one.version
+            yield _named("package", one.name, "packages", "runtime"), one.version
 
 
 def _variables(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:

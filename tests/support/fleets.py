@@ -84,9 +84,9 @@ def _mig(machine: Machine) -> Machine:
 
 
 def _ecc(machine: Machine) -> Machine:
-    *rest, last = machine.gpus
-    assert last.nvml
-    return replace(machine, gpus=(*rest, replace(last, nvml=replace(last.nvml, remap_pending=True))))
+    first, *rest = machine.gpus
+    assert first.nvml
+    return replace(machine, gpus=(replace(first, nvml=replace(first.nvml, remap_pending=True)), *rest))
 
 
 def _variable(machine: Machine) -> Machine:
