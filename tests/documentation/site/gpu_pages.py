@@ -1,0 +1,219 @@
+"""A page for each kind of GPU (compute capability or gfx target): which builds of torch run on it, and which driver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from msgspec import Struct
+
+from gpudoctor.frameworks.torch.candidates import Choice, Rejected, candidates
+from gpudoctor.intake.described import imagined
+from gpudoctor.intake.description import Description
+from gpudoctor.isa import capability
+from gpudoctor.machine import Machine
+from gpudoctor.matrix.versions import figures
+from gpudoctor.recommend import Recommendation, recommend
+from gpudoctor.render.recommend import best_command
+from gpudoctor.situation import Situation
+from tests.documentation.site.markdown import code, escaped, page, table
+from tests.support.check_cases import matrix
+
+
+class Kind(Struct, frozen=True):
+    """GPUs that run the same code."""
+
+    arch: str
+    family: str
+    names: tuple[str, ...]
+    """As gpudoctor understands them; the architecture where the matrix names no product."""
+
+    @property
+    def page(self) -> str:
+        return f"builds/{self.arch}.md"
+
+    @property
+    def nvidia(self) -> bool:
+        return self.arch.startswith("sm_")
+
+    @property
+    def described(self) -> Machine:
+        """A healthy machine with such a GPU, the newest driver for it, and no torch."""
+        boards = {f"sm_{soc.capability.replace('.', '')}" for soc in matrix().tables.nvidia_socs}
+        name, platform = (self.names[0], "linux/arm64") if self.arch in boards else (self.arch, "")
+        return imagined(Description(gpus=(name,), platform=platform), {}, matrix())
+
+
+@cache
+def kinds() -> tuple[Kind, ...]:
+    """NVIDIA's from the newest to the oldest, then AMD's."""
+    names: dict[str, list[str]] = {}
+    for soc in matrix().tables.nvidia_socs:
+        names.setdefault(_sm(soc.capability), []).extend((soc.name, *soc.aliases))
+    for row in matrix().tables.nvidia_gpus:
+        identity = matrix().gpu_by_pci(f"10de:{row.pci}")
+        if identity is not None:
+            names.setdefault(identity.arch, []).extend((row.name, *row.aliases))
+    for gpu in matrix().tables.amd_gpus:
+        names.setdefault(gpu.gfx, []).extend((gpu.name, *gpu.revisions.values(), *gpu.aliases))
+    nvidia = [(_sm(row.capability), row.architecture) for row in matrix().tables.capabilities]
+    amd = [(row.gfx, row.family) for row in matrix().tables.gfx_targets]
+    ordered = (*reversed(nvidia), *sorted(amd, key=lambda one: _newness(one[0]), reverse=True))
+    return tuple(Kind(arch, family, tuple(dict.fromkeys(names.get(arch, (arch,))))) for arch, family in ordered)
+
+
+@cache
+def pages() -> dict[str, str]:
+    """By name."""
+    return {kind.page: _page(kind) for kind in kinds()}
+
+
+def overview() -> str:
+    """Every GPU by name, with its newest torch."""
+    rows = [("GPU", "architecture", "best torch today", "last driver branch")]
+    for kind in kinds():
+        best = _best(kind)
+        last = matrix().last_branch(kind.arch) if kind.nvidia else None
+        for name in sorted(kind.names, key=str.lower):
+            rows.append((escaped(name), f"[{kind.arch}]({kind.arch}.md) {kind.family}", best, last or ""))
+    return table(rows, filtered="Type the name of your GPU")
+
+
+@cache
+def evaluated(kind: Kind) -> tuple[tuple[Choice, ...], tuple[Rejected, ...], str]:
+    """Every build of torch on that GPU: those that run, those that do not, and the platform."""
+    machine = kind.described
+    situation = Situation(machine, matrix())
+    runs, not_so = candidates(situation, machine.gpus, any_python=True)
+    return runs, not_so, situation.platform
+
+
+@cache
+def recommended(kind: Kind) -> Recommendation:
+    return recommend(Situation(kind.described, matrix()))
+
+
+def _best(kind: Kind) -> str:
+    choice = recommended(kind).choices[0]
+    if choice.level == "cpu":
+        return "none: too old, or unknown"
+    if choice.torch is None:
+        return "by hand: see its page"
+    return f"{choice.torch}+{choice.build}" + (" with an override" if choice.level == "override" else "")
+
+
+def _page(kind: Kind) -> str:
+    known = [name for name in kind.names if name != kind.arch]
+    title = f"PyTorch on {kind.family} {kind.arch}" + (f": {', '.join(_most_asked_for(known))}" if known else "")
+    described = f"Which builds of PyTorch have code for {', '.join(known[:8]) or kind.arch} ({kind.arch}), and which driver."
+    listed = f"These GPUs are {kind.arch}: {escaped(', '.join(known))}." if known else ""
+    return page(title, described, *_install(kind), "## Every build", *_builds(kind), "## Driver", _driver(kind), "## Which GPUs", listed)
+
+
+def _install(kind: Kind) -> Iterator[str]:
+    answer = recommended(kind)
+    first = answer.choices[0]
+    name = kind.names[0]
+    more = f"`gpudoctor recommend --gpu \"{name}\"` says it for your driver and your Python, with the alternatives."
+    if first.torch is None:
+        yield escaped(" ".join(first.why))
+    elif first.level == "cpu":
+        yield "No published build of PyTorch has code for this GPU that its driver can run."
+    else:
+        command = best_command(answer, pip=True)
+        settings = "".join(f"$ export {variable}={value}\n" for variable, value in first.env.items())
+        yield f"The newest build that works, with Python {_python(kind)} and the newest driver for this GPU:"
+        yield f"```console\n{settings}$ {command[1] if command else ''}\n```"
+        yield f"It {escaped('; it '.join(first.why[1:2]) or 'runs on this GPU')}."
+    yield more
+
+
+def _builds(kind: Kind) -> Iterator[str]:
+    runs, not_so, platform = evaluated(kind)
+    mine = [one for one in runs if one.cuda or one.rocm]
+    other = [one for one in not_so if one.because != "vendor"]
+    columns = sorted({one.build for one in (*mine, *other)}, key=lambda build: figures(build.strip("curomp")))
+    cells: dict[str, dict[str, str]] = {}
+    for one in other:
+        cells.setdefault(one.torch, {})[one.build] = "?" if one.because == "unknown" else "no"
+    for choice in mine:
+        cells.setdefault(choice.version, {})[choice.build] = _runs(choice)
+    if not mine:
+        yield "None of the published builds runs on it."
+        return
+    yield (
+        f"On {platform}. **yes**: has code for this GPU; **PTX**: compiled at the first start; **no**: has none, or its "
+        "CUDA or its libraries do not run here; **?**: nobody published what it has; empty: never published."
+    )
+    rows = [("torch", *columns)]
+    rows += [(v, *(cells[v].get(column, "") for column in columns)) for v in sorted(cells, key=figures, reverse=True)]
+    yield table(rows)
+
+
+def _runs(choice: Choice) -> str:
+    mark = "PTX" if choice.level == "ptx" else "yes"
+    return f"{mark}, with a known issue" if choice.fault else mark
+
+
+def _driver(kind: Kind) -> str:
+    if not kind.nvidia:
+        return _amd_support(kind)
+    first, last = matrix().first_driver(kind.arch), matrix().last_branch(kind.arch)
+    flavour = {
+        "refused": "The open kernel modules refuse this GPU: it needs the proprietary ones.",
+        "required": "It needs the open kernel modules.",
+        "supported": "It works with the open and with the proprietary kernel modules.",
+    }
+    lines = [
+        f"The first NVIDIA driver for it is {first}." if first else "",
+        f"The last driver branch for it is {last}: newer drivers do not know it." if last else "",
+        flavour.get(matrix().module_flavour(kind.arch) or "", ""),
+        "[Drivers and CUDA](drivers.md) says which CUDA each driver runs.",
+    ]
+    return " ".join(filter(None, lines))
+
+
+def _amd_support(kind: Kind) -> str:
+    target = matrix().target(kind.arch)
+    if target is None:
+        return ""
+    products = f" ({', '.join(target.official_products)} only)" if target.official_products else ""
+    named = f"AMD's documents list it from ROCm {target.official_from} to {target.official_to}{products}."
+    override = target.override
+    lines = [
+        named if target.official_from else "AMD's documents do not list it for any ROCm.",
+        f"Linux {target.first_kernel} is the first kernel that runs it." if target.first_kernel else "",
+        f"`HSA_OVERRIDE_GFX_VERSION={override.value}` is {_SAFETY[override.safety]}." if override.value else "",
+        f"On overrides: {escaped(override.note)}." if override.note else "",
+    ]
+    return " ".join(filter(None, lines))
+
+
+_SAFETY = {
+    "safe-class": "a workaround that runs the code of a GPU of the same generation",
+    "risky": "a workaround with reported faults",
+    "unsafe": "dangerous: it runs code that this GPU does not have",
+    "none": "of no use",
+}
+
+
+def _most_asked_for(names: list[str]) -> list[str]:
+    """A few names for a title: products that people buy before those of laptops and workstations."""
+    plain = [name for name in names if re.search(r"(GTX|RTX|RX|Jetson|Spark|MI|[VAHBL]\d{2,3}\b).{0,24}$", name)]
+    short = [name for name in plain or names if not re.search(r"Mobile|Max-Q|Laptop|\[|/", name)]
+    return sorted(short or plain or names, key=len)[:4]
+
+
+def _python(kind: Kind) -> str:
+    environment = kind.described.environment.value
+    return (environment.python.value if environment else None) or "3.12"
+
+
+def _sm(dotted: str) -> str:
+    return f"sm_{dotted.replace('.', '')}"
+
+
+def _newness(arch: str) -> tuple[int, str]:
+    number = arch.removeprefix("gfx")
+    return (int(number[:-2]), number[-2:]) if capability(arch) is None else (0, arch)
