@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from tests.support.environments import write_torch, write_venv
+from tests.support.environments import shared_library, write_torch, write_venv
 from tests.support.hosts import Host
 
 WIDTH = 88
@@ -56,12 +56,45 @@ def project(folder: Path) -> dict[str, str]:
     return _root(Host(folder / "project").ubuntu())
 
 
+def container(folder: Path) -> dict[str, str]:
+    """A container that was started without its GPU."""
+    host = Host(folder / "container").ubuntu().docker()
+    host.pci("0000:01:00.0", "10de", "2684", driver="nvidia").torch("2.9.1+cu128")
+    return _root(host.file("/sys/module/nvidia/version", "580.95.05\n"))
+
+
+def jax(folder: Path) -> dict[str, str]:
+    """JAX without its GPU plugin beside an RTX 4090."""
+    host = Host(folder / "jax").ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05")
+    return _root(host.package("jax", "0.7.2").package("jaxlib", "0.7.2"))
+
+
+def wsl(folder: Path) -> dict[str, str]:
+    """WSL with the driver of Windows, and a Linux driver that was installed over it."""
+    host = Host(folder / "wsl").ubuntu(kernel="5.15.167.4-microsoft-standard-WSL2").node("/dev/dxg")
+    host.file("/proc/version", "Linux version 5.15 microsoft\n")
+    host.file("/etc/ld.so.conf.d/ld.wsl.conf", "/usr/lib/wsl/lib\n")
+    for name in ("libcuda.so.1.1", "libnvidia-ml.so.1", "libdxcore.so"):
+        host.file(f"/usr/lib/wsl/lib/{name}", shared_library())
+    host.link("/usr/lib/wsl/lib/libcuda.so.1", "libcuda.so.1.1").nvidia_libraries("535.183.01")
+    host.environ(LD_LIBRARY_PATH=host.lib)
+    host.command(
+        "nvidia-smi",
+        "| NVIDIA-SMI 580.65.05              Driver Version: 580.88         CUDA Version: 13.0     |\n"
+        "|   0  NVIDIA GeForce RTX 4070        On  |   00000000:01:00.0  On |                  N/A |\n",
+    )
+    return _root(host.torch("2.9.1+cu128"))
+
+
 _MACHINES: dict[str, Callable[[Path], dict[str, str]]] = {
     "workstation": workstation,
     "gaming-pc": gaming_pc,
     "snapshot": snapshot,
     "image": image,
     "project": project,
+    "container": container,
+    "jax": jax,
+    "wsl": wsl,
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gpudoctor.matrix.nvidia import DriverVerdict
 from gpudoctor.matrix.rows import DriverBranch
 from gpudoctor.matrix.versions import figures, minor
-from tests.documentation.site.gpu_pages import Kind, evaluated, kinds
+from tests.documentation.site.gpu_pages import Kind, best, evaluated, kinds, most_asked_for
 from tests.documentation.site.markdown import code, escaped, table
 from tests.support.check_cases import matrix
 
@@ -40,8 +40,18 @@ def drivers_and_gpus() -> str:
         if kind.nvidia:
             first, last = matrix().first_driver(kind.arch), matrix().last_branch(kind.arch)
             flavour = matrix().module_flavour(kind.arch) or ""
-            rows.append((f"[{kind.arch}]({kind.arch}.md) {kind.family}", escaped(kind.names[-1]), first or "", last or "", flavour))
+            rows.append((_linked(kind), escaped(", ".join(most_asked_for(kind.names))), first or "", last or "", flavour))
     return table(rows, filtered="Type a GPU or an architecture")
+
+
+def old_gpus() -> str:
+    """The NVIDIA GPUs that new drivers have dropped."""
+    rows = [("architecture", "GPUs such as", "last driver branch", "best torch today")]
+    for kind in kinds():
+        last = matrix().last_branch(kind.arch) if kind.nvidia else None
+        if last:
+            rows.append((_linked(kind), escaped(", ".join(most_asked_for(kind.names))), last, best(kind)))
+    return table(rows)
 
 
 def builds_and_drivers() -> str:
@@ -80,8 +90,12 @@ def _releases(of: Iterable[Kind]) -> str:
         cells = {version: [one.build for one in runs if one.version == version] for version in columns}
         if any(cells.values()):
             builds = (" ".join(sorted(cells[version], key=_newest)) for version in columns)
-            rows.append((f"[{kind.arch}]({kind.arch}.md) {kind.family}", *builds))
+            rows.append((_linked(kind), *builds))
     return table(rows, filtered="Type an architecture or a build")
+
+
+def _linked(kind: Kind) -> str:
+    return f"{code(kind.arch)} {kind.family}"
 
 
 def _branches() -> list[DriverBranch]:

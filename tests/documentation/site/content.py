@@ -23,6 +23,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "drivers and CUDA": build_tables.drivers_and_cuda,
     "drivers and GPUs": build_tables.drivers_and_gpus,
     "torch builds and drivers": build_tables.builds_and_drivers,
+    "old GPUs": build_tables.old_gpus,
     "ROCm and GPUs": build_tables.rocm_and_gpus,
 }
 

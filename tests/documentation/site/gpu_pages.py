@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 from msgspec import Struct
@@ -73,10 +73,10 @@ def overview() -> str:
     """Every GPU by name, with its newest torch."""
     rows = [("GPU", "architecture", "best torch today", "last driver branch")]
     for kind in kinds():
-        best = _best(kind)
+        newest = best(kind)
         last = matrix().last_branch(kind.arch) if kind.nvidia else None
         for name in sorted(kind.names, key=str.lower):
-            rows.append((escaped(name), f"[{kind.arch}]({kind.arch}.md) {kind.family}", best, last or ""))
+            rows.append((escaped(name), f"{code(kind.arch)} {kind.family}", newest, last or ""))
     return table(rows, filtered="Type the name of your GPU")
 
 
@@ -94,7 +94,8 @@ def recommended(kind: Kind) -> Recommendation:
     return recommend(Situation(kind.described, matrix()))
 
 
-def _best(kind: Kind) -> str:
+def best(kind: Kind) -> str:
+    """The newest torch that works, in a word or two."""
     choice = recommended(kind).choices[0]
     if choice.level == "cpu":
         return "none: too old, or unknown"
@@ -105,7 +106,7 @@ def _best(kind: Kind) -> str:
 
 def _page(kind: Kind) -> str:
     known = [name for name in kind.names if name != kind.arch]
-    title = f"PyTorch on {kind.family} {kind.arch}" + (f": {', '.join(_most_asked_for(known))}" if known else "")
+    title = f"PyTorch on {kind.family} {kind.arch}" + (f": {', '.join(most_asked_for(known))}" if known else "")
     described = f"Which builds of PyTorch have code for {', '.join(known[:8]) or kind.arch} ({kind.arch}), and which driver."
     listed = f"These GPUs are {kind.arch}: {escaped(', '.join(known))}." if known else ""
     return page(title, described, *_install(kind), "## Every build", *_builds(kind), "## Driver", _driver(kind), "## Which GPUs", listed)
@@ -198,7 +199,7 @@ _SAFETY = {
 }
 
 
-def _most_asked_for(names: list[str]) -> list[str]:
+def most_asked_for(names: Sequence[str]) -> list[str]:
     """A few names for a title: products that people buy before those of laptops and workstations."""
     plain = [name for name in names if re.search(r"(GTX|RTX|RX|Jetson|Spark|MI|[VAHBL]\d{2,3}\b).{0,24}$", name)]
     short = [name for name in plain or names if not re.search(r"Mobile|Max-Q|Laptop|\[|/", name)]

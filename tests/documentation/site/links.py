@@ -1,4 +1,4 @@
-"""Links of the site: from files of the repository to pages, and from names of problems to their pages."""
+"""Links of the site: from files of the repository to pages, and from names of problems and GPUs to their pages."""
 
 from __future__ import annotations
 
@@ -69,9 +69,11 @@ def check_pages() -> dict[str, str]:
 
 @cache
 def _page_of_name(text: str) -> str | None:
-    """The page of what stands between backquotes: a check, or a message that people see."""
+    """The page of what stands between backquotes: a check, a kind of GPU, or a message that people see."""
     if text in check_pages():
         return check_pages()[text]
+    if matrix().target(text) or matrix().capability(text):
+        return f"builds/{text}.md"
     if len(text) < _SHORTEST_MESSAGE or " " not in text or text.startswith(("gpudoctor", "pip", "docker", "$")):
         return None
     found = matrix().messages_in(text)
