@@ -1,4 +1,4 @@
-"""One small file for each fault of images, compose files and pasted texts, by its slug (machines: faulty_machines)."""
+"""One small file for each fault of images, compose files and pasted texts, by its slug."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ COMPOSE_FILES: dict[str, str] = {
     "compose-no-device": "services:\n  train:\n    image: pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime",
     "compose-device-access": "services:\n  train:\n    image: rocm/pytorch:latest\n    user: app\n"
     "    devices: [/dev/kfd, /dev/dri]\n    shm_size: 8g",
-    "compose-small-shm": "services:\n  train:\n    image: pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\n    gpus: all",
+    "compose-small-shm": "services:\n  train:\n    image: pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\n"
+    "    gpus: all",
 }
 TEXTS: dict[str, str] = {
-    "text-incomplete": "RuntimeError: No CUDA GPUs are available",
+    "text-incomplete": "Since the update my RTX 4090 is not used any more, please help!",
     "text-contradictory": "PyTorch version: 2.5.1+cu124\nNvidia driver version: 550.90.07\n\n"
     "| NVIDIA-SMI 570.133.07    Driver Version: 570.133.07    CUDA Version: 12.8 |\n" + DMESG,
     "text-of-several-machines": TWO_MACHINES,

@@ -25,12 +25,19 @@ def torch_releases() -> str:
 
 def drivers_and_cuda() -> str:
     """Driver branch by CUDA release."""
-    releases = sorted({row.cuda for row in matrix().tables.cuda_toolkits if figures(row.cuda) >= (11,)}, key=figures)
+    releases = sorted(
+        {row.cuda for row in matrix().tables.cuda_toolkits if figures(row.cuda) >= (11,)}, key=figures, reverse=True
+    )
     rows = [("driver", *(f"CUDA {release}" for release in releases))]
     for branch in _branches():
         driver = branch.latest or branch.branch
-        rows.append((driver, *(_DRIVER[matrix().driver_for_cuda(driver, release)] for release in releases)))
-    return table(rows, filtered="Type a driver version, such as 570")
+        rows.append(
+            (
+                f"{branch.branch} ({driver})",
+                *(_DRIVER[matrix().driver_for_cuda(driver, release)] for release in releases),
+            )
+        )
+    return table(rows, filtered="Type the first figure of a driver, such as 570")
 
 
 def drivers_and_gpus() -> str:
@@ -40,7 +47,9 @@ def drivers_and_gpus() -> str:
         if kind.nvidia:
             first, last = matrix().first_driver(kind.arch), matrix().last_branch(kind.arch)
             flavour = matrix().module_flavour(kind.arch) or ""
-            rows.append((_linked(kind), escaped(", ".join(most_asked_for(kind.names))), first or "", last or "", flavour))
+            rows.append(
+                (_linked(kind), escaped(", ".join(most_asked_for(kind.names))), first or "", last or "", flavour)
+            )
     return table(rows, filtered="Type a GPU or an architecture")
 
 
@@ -72,7 +81,15 @@ def rocm_and_gpus() -> str:
             official = f"{target.official_from} to {target.official_to}" if target.official_from else "never"
             override = target.override.value if target.override.safety == "safe-class" else ""
             builds = sorted({choice.build for choice in evaluated(kind)[0]}, key=_newest)
-            rows.append((f"[{kind.arch}]({kind.arch}.md) {target.family}", escaped(target.chips), official, " ".join(builds), override or ""))
+            rows.append(
+                (
+                    f"[{kind.arch}]({kind.arch}.md) {target.family}",
+                    escaped(target.chips),
+                    official,
+                    " ".join(builds),
+                    override or "",
+                )
+            )
     return table(rows, filtered="Type a GPU or a gfx target")
 
 
@@ -87,7 +104,7 @@ def _releases(of: Iterable[Kind]) -> str:
     columns = sorted(newest.values(), key=figures, reverse=True)
     rows = [("GPU", *columns)]
     for kind, (runs, _, _) in found.items():
-        cells = {version: [one.build for one in runs if one.version == version] for version in columns}
+        cells = {version: {one.build for one in runs if one.version == version} for version in columns}
         if any(cells.values()):
             builds = (" ".join(sorted(cells[version], key=_newest)) for version in columns)
             rows.append((_linked(kind), *builds))

@@ -10,7 +10,7 @@ from gpudoctor.check import Check
 from gpudoctor.engine import judge, judge_recipe
 from gpudoctor.intake.text.reading import read_text
 from gpudoctor.machine import Machine
-from gpudoctor.render.look import Look
+from gpudoctor.render.look import PLAIN, Look
 from gpudoctor.render.text import print_report
 from gpudoctor.report import Report, Subject, make_report
 from gpudoctor.suites import image_checks, machine_checks
@@ -30,6 +30,8 @@ LAYERS = {
     "image": "Dockerfiles and compose files",
     "gpudoctor": "Requirements, texts, and gpudoctor itself",
 }
+
+_HERE = Subject("machine", "this machine")
 
 
 @cache
@@ -56,7 +58,8 @@ def example(check: Check[Any]) -> tuple[str, str] | None:
         return f"gpudoctor dockerfile .{_described(check.slug)} --select {check.id}", _on_image(check)
     if check.slug in TEXTS:
         machine = read_text(TEXTS[check.slug].encode(), matrix())
-        return "gpudoctor check --from issue.md", _on_machine(machine, None, Subject("text", "issue.md"))
+        command = f"gpudoctor check --from issue.md --select {check.id} -v"
+        return command, _on_machine(machine, check, Subject("text", "issue.md"), Look(verbose=True))
     return None
 
 
@@ -65,18 +68,18 @@ def _checks() -> tuple[Check[Any], ...]:
 
 
 def _page(check: Check[Any]) -> str:
-    facts = f"{code(check.slug)} · {check.id} · {LAYERS[check.layer]}"
-    explanation = check.explanation.partition("\n")[2].strip()
+    facts = f"[Checks](README.md) · {LAYERS[check.layer]} · {check.id} · {code(check.slug)}"
+    why, judged, safety = check.explanation.partition("\n")[2].partition("## How it is judged")
+    description = f"{check.title} {check.slug} ({check.id}): why it matters, how it is judged, how it is fixed."
     title = check.title.rstrip(".")
-    return page(title, f"{check.title} {check.slug} ({check.id}) of gpudoctor.", facts, explanation, *_example(check), *_messages(check))
+    return page(title, description, facts, why.strip(), *_example(check), judged + safety, *_messages(check))
 
 
 def _example(check: Check[Any]) -> tuple[str, ...]:
     found = example(check)
     if found is None:
         return ()
-    given = _given(check.slug)
-    return ("## Example", _given(check.slug), screen(*found))
+    return ("## Example and fix", _given(check.slug), screen(*found))
 
 
 def _given(slug: str) -> str:
@@ -101,20 +104,16 @@ def _messages(check: Check[Any]) -> tuple[str, ...]:
     """The error messages that may mean this problem."""
     here = check_page(check.slug)
     rows = [row for row in matrix().tables.error_patterns if check.slug in (row.slug, *row.also)]
-    lines = [
-        f"- [{code(row.example.splitlines()[0][:120])}]({between(here, message_page(row.id))})" for row in rows
-    ]
+    lines = [f"- [{code(row.example.splitlines()[0][:120])}]({between(here, message_page(row.id))})" for row in rows]
     return ("## Error messages that it may print", "\n".join(lines)) if lines else ()
 
 
 # --- the screens -----------------------------------------------------------------------------------------
 
 
-def _on_machine(machine: Machine, check: Check[Any] | None, subject: Subject | None = None) -> str:
-    judgement = judge(machine, matrix(), machine_checks(), select=(check.slug,) if check else ())
-    return _printed(
-        make_report(machine, matrix(), judgement, subject=subject or Subject("machine", "this machine")), Look()
-    )
+def _on_machine(machine: Machine, check: Check[Any], subject: Subject = _HERE, look: Look = PLAIN) -> str:
+    judgement = judge(machine, matrix(), machine_checks(), select=(check.slug,))
+    return _printed(make_report(machine, matrix(), judgement, subject=subject), look)
 
 
 def _on_image(check: Check[Any]) -> str:

@@ -72,5 +72,5 @@ def first_sentences(text: str) -> str:
     paragraphs = re.split(r"\n\s*\n", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
     prose = (part.strip() for part in paragraphs if re.match(r"\s*[\w`*\[]", part))
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", next(prose, "")).replace("`", "").replace("*", "")
-    plain = " ".join(plain.split())
+    plain = " ".join(plain.replace('"', "'").split())
     return plain if len(plain) <= _LONGEST else plain[:_LONGEST].rpartition(" ")[0] + " ..."

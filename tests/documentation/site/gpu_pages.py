@@ -1,4 +1,4 @@
-"""A page for each kind of GPU (compute capability or gfx target): which builds of torch run on it, and which driver."""
+"""A page for each kind of GPU (compute capability or gfx target): which builds of torch run on it, which driver."""
 
 from __future__ import annotations
 
@@ -106,17 +106,32 @@ def best(kind: Kind) -> str:
 
 def _page(kind: Kind) -> str:
     known = [name for name in kind.names if name != kind.arch]
-    title = f"PyTorch on {kind.family} {kind.arch}" + (f": {', '.join(most_asked_for(known))}" if known else "")
-    described = f"Which builds of PyTorch have code for {', '.join(known[:8]) or kind.arch} ({kind.arch}), and which driver."
+    products = ", ".join(name.removeprefix("GeForce ") for name in most_asked_for(known)) if known else "GPUs"
+    title = f"PyTorch on {products} ({kind.family}, {kind.arch})"
+    described = (
+        f"Which builds of PyTorch have code for {', '.join(known[:8]) or kind.arch} ({kind.arch}), and which driver."
+    )
     listed = f"These GPUs are {kind.arch}: {escaped(', '.join(known))}." if known else ""
-    return page(title, described, *_install(kind), "## Every build", *_builds(kind), "## Driver", _driver(kind), "## Which GPUs", listed)
+    back = "[Which build runs on your GPU](README.md)"
+    return page(
+        title,
+        described,
+        back,
+        *_install(kind),
+        "## Every build",
+        *_builds(kind),
+        "## Driver",
+        _driver(kind),
+        "## Which GPUs",
+        listed,
+    )
 
 
 def _install(kind: Kind) -> Iterator[str]:
     answer = recommended(kind)
     first = answer.choices[0]
-    name = kind.names[0]
-    more = f"`gpudoctor recommend --gpu \"{name}\"` says it for your driver and your Python, with the alternatives."
+    name = most_asked_for(kind.names)[0]
+    more = f'`gpudoctor recommend --gpu "{name}"` says it for your driver and your Python, with the alternatives.'
     if first.torch is None:
         yield escaped(" ".join(first.why))
     elif first.level == "cpu":
@@ -126,7 +141,6 @@ def _install(kind: Kind) -> Iterator[str]:
         settings = "".join(f"$ export {variable}={value}\n" for variable, value in first.env.items())
         yield f"The newest build that works, with Python {_python(kind)} and the newest driver for this GPU:"
         yield f"```console\n{settings}$ {command[1] if command else ''}\n```"
-        yield f"It {escaped('; it '.join(first.why[1:2]) or 'runs on this GPU')}."
     yield more
 
 
@@ -144,8 +158,8 @@ def _builds(kind: Kind) -> Iterator[str]:
         yield "None of the published builds runs on it."
         return
     yield (
-        f"On {platform}. **yes**: has code for this GPU; **PTX**: compiled at the first start; **no**: has none, or its "
-        "CUDA or its libraries do not run here; **?**: nobody published what it has; empty: never published."
+        f"On {platform}. **yes**: has code for this GPU; **PTX**: compiled at the first start; **no**: has none, or "
+        "its CUDA or its libraries do not run here; **?**: nobody published what it has; empty: never published."
     )
     rows = [("torch", *columns)]
     rows += [(v, *(cells[v].get(column, "") for column in columns)) for v in sorted(cells, key=figures, reverse=True)]

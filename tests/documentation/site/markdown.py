@@ -11,8 +11,8 @@ Row = Sequence[str]
 
 
 def page(title: str, description: str, *parts: str) -> str:
-    """A page with its head. JSON is YAML."""
-    head = json.dumps({"title": title, "description": description}, ensure_ascii=False)
+    """A page with its head. JSON is YAML; the theme does not quote descriptions."""
+    head = json.dumps({"title": title, "description": description.replace('"', "'")}, ensure_ascii=False)
     return "\n\n".join(("---\n" + head + "\n---", f"# {escaped(title)}", *filter(None, parts))) + "\n"
 
 
