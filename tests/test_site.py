@@ -132,9 +132,9 @@ def test_names_become_links_outside_of_code_and_headings():
     )
 
 
-def test_a_section_of_the_readme_that_is_not_there_is_told():
+def test_a_section_that_is_not_there_is_told():
     with pytest.raises(ValueError, match="no section"):
-        content.readme_section("Not there")
+        content.section("README.md", "Not there")
 
 
 # --- the built site ------------------------------------------------------------------------------------

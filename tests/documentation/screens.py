@@ -90,7 +90,9 @@ def anywhere(folder: Path) -> dict[str, str]:
     """The running machine, with the files and the environment that commands without a screen name."""
     snapshot(folder)
     for name in ("issue.md", "comfyui.log", "ollama.log", "log.txt"):
-        (folder / name).write_text("RuntimeError: CUDA error: no kernel image is available for execution on the device\n")
+        (folder / name).write_text(
+            "RuntimeError: CUDA error: no kernel image is available for execution on the device\n"
+        )
     project(folder)
     write_torch(write_venv(folder / "ComfyUI" / "venv"), version="2.6.0+cu124", cuda="12.4", python="3.12")
     return {"VIRTUAL_ENV": str(folder / "ComfyUI" / "venv")}

@@ -4,7 +4,7 @@
 for each check, each error message and each kind of GPU. In a page of `docs/`
 
     <!-- site: checks -->        is replaced by a list or a table that is made here
-    <!-- readme: Start -->       is replaced by that section of the README
+    <!-- from README.md: Start --> is replaced by that section of a file
 
 and the name of a check, of an architecture or an error message between backquotes becomes a link to its page.
 """

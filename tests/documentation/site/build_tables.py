@@ -48,9 +48,19 @@ def drivers_and_gpus() -> str:
             first, last = matrix().first_driver(kind.arch), matrix().last_branch(kind.arch)
             flavour = matrix().module_flavour(kind.arch) or ""
             rows.append(
-                (_linked(kind), escaped(", ".join(most_asked_for(kind.names))), first or "", last or "", flavour)
+                (_linked(kind), escaped(", ".join(most_asked_for(kind.names)[:2])), first or "", last or "", flavour)
             )
     return table(rows, filtered="Type a GPU or an architecture")
+
+
+def apus() -> str:
+    """AMD's processors with a GPU, and the newest torch for each."""
+    rows = [("architecture", "GPUs", "best torch today")]
+    for kind in kinds():
+        target = None if kind.nvidia else matrix().target(kind.arch)
+        if target is not None and target.kind == "apu" and target.device_extra:
+            rows.append((_linked(kind), escaped(target.chips), best(kind)))
+    return table(rows)
 
 
 def old_gpus() -> str:
@@ -59,7 +69,7 @@ def old_gpus() -> str:
     for kind in kinds():
         last = matrix().last_branch(kind.arch) if kind.nvidia else None
         if last:
-            rows.append((_linked(kind), escaped(", ".join(most_asked_for(kind.names))), last, best(kind)))
+            rows.append((_linked(kind), escaped(", ".join(most_asked_for(kind.names)[:2])), last, best(kind)))
     return table(rows)
 
 

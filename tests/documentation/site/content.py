@@ -8,11 +8,19 @@ from functools import cache
 from pathlib import Path
 
 from tests.documentation import ROOT
-from tests.documentation.site import build_tables, check_pages, gpu_pages, message_pages
+from tests.documentation.site import build_tables, check_pages, example_pages, gpu_pages, message_pages
 from tests.documentation.site.links import page_of, relinked
 
-_PART = re.compile(r"^<!-- (?P<kind>site|readme): (?P<what>.+) -->$", re.MULTILINE)
+_PART = re.compile(r"^<!-- (?:site|from (?P<file>\S+)): (?P<what>.+) -->$", re.MULTILINE)
 _COMMENT = re.compile(r"^<!-- .* -->\n", re.MULTILINE)
+_ROOTED = re.compile(
+    r"^```console\n(?:(?!```).*\n)*?(?!```).*--root (?P<root>\S+).*\n(?:(?!```).*\n)*?```\n", re.MULTILINE
+)
+_MADE_UP = "*Printed for a made-up machine in a folder: on your machine, leave out `--root {root}`.*"
+_FIRST = (
+    "First [install gpudoctor](../start.md): `pip install gpudoctor-cli` in the environment of your program. "
+    "Then `gpudoctor check` says what is wrong, and `gpudoctor fix` shows and applies the fix."
+)
 _LONGEST = 300
 
 PARTS: dict[str, Callable[[], str]] = {
@@ -23,6 +31,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "drivers and CUDA": build_tables.drivers_and_cuda,
     "drivers and GPUs": build_tables.drivers_and_gpus,
     "torch builds and drivers": build_tables.builds_and_drivers,
+    "APUs": build_tables.apus,
     "old GPUs": build_tables.old_gpus,
     "ROCm and GPUs": build_tables.rocm_and_gpus,
 }
@@ -31,14 +40,13 @@ PARTS: dict[str, Callable[[], str]] = {
 def repository_files() -> dict[str, Path]:
     """Files outside of docs/ that pages link to, by their places on the site."""
     named = [ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "compat_matrix.yaml")]
-    examples = (path for path in (ROOT / "examples").rglob("*") if path.is_file())
-    return {str(path.relative_to(ROOT)): path for path in (*named, *sorted(examples))}
+    return {str(path.relative_to(ROOT)): path for path in (*named, ROOT / "examples" / "README.md")}
 
 
 @cache
 def made_pages() -> dict[str, str]:
     """The pages that are made from the code, by name."""
-    return {**check_pages.pages(), **message_pages.pages(), **gpu_pages.pages()}
+    return {**check_pages.pages(), **message_pages.pages(), **gpu_pages.pages(), **example_pages.pages()}
 
 
 def written_in(page: str) -> str:
@@ -47,23 +55,29 @@ def written_in(page: str) -> str:
 
 
 def filled_in(text: str, page: str) -> str:
-    """A page with its made parts, and without the markers of its screens and tables."""
-    return _COMMENT.sub("", _PART.sub(lambda part: _part(part["kind"], part["what"], page), text))
+    """A page with its made parts, and without the markers of its screens and tables. A guide says first what all of
+    them start with."""
+    text = _COMMENT.sub("", _PART.sub(lambda part: _part(part["file"], part["what"], page), text))
+    text = _ROOTED.sub(lambda screen: f"{screen[0]}\n{_MADE_UP.format(root=screen['root'])}\n", text)
+    if page.startswith("guides/") and not page.endswith("README.md"):
+        heading, _, rest = text.partition("\n")
+        text = f"{heading}\n\n{_FIRST}\n{rest}"
+    return text
 
 
-def _part(kind: str, what: str, page: str) -> str:
-    if kind == "site":
+def _part(file: str | None, what: str, page: str) -> str:
+    if file is None:
         return PARTS[what]()
-    known = {page_of(str(path.relative_to(ROOT))) for path in ROOT.rglob("docs/**/*")} | set(repository_files())
-    return relinked(readme_section(what), "README.md", page, known)
+    written = {page_of(str(path.relative_to(ROOT))) for path in (ROOT / "docs").rglob("*.md")}
+    return relinked(section(file, what), file, page, written | set(repository_files()) | set(made_pages()))
 
 
-def readme_section(heading: str) -> str:
-    """What stands in the README below a heading. Raises ValueError for one that is not there."""
-    text = (ROOT / "README.md").read_text()
+def section(file: str, heading: str) -> str:
+    """What stands below a heading of a file. Raises ValueError for one that is not there."""
+    text = (ROOT / file).read_text()
     found = re.search(rf"^(#+) {re.escape(heading)}\n(?P<body>.*?)(?=^#{{1,3}} |\Z)", text, re.MULTILINE | re.DOTALL)
     if found is None:
-        raise ValueError(f"README.md has no section {heading!r}")
+        raise ValueError(f"{file} has no section {heading!r}")
     return found["body"].strip()
 
 

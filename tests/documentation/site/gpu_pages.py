@@ -98,7 +98,7 @@ def best(kind: Kind) -> str:
     """The newest torch that works, in a word or two."""
     choice = recommended(kind).choices[0]
     if choice.level == "cpu":
-        return "none: too old, or unknown"
+        return "none"
     if choice.torch is None:
         return "by hand: see its page"
     return f"{choice.torch}+{choice.build}" + (" with an override" if choice.level == "override" else "")
@@ -131,7 +131,10 @@ def _install(kind: Kind) -> Iterator[str]:
     answer = recommended(kind)
     first = answer.choices[0]
     name = most_asked_for(kind.names)[0]
-    more = f'`gpudoctor recommend --gpu "{name}"` says it for your driver and your Python, with the alternatives.'
+    more = (
+        f'`gpudoctor recommend --gpu "{name}"` says it for your driver and your Python, with the alternatives '
+        "([install](../start.md))."
+    )
     if first.torch is None:
         yield escaped(" ".join(first.why))
     elif first.level == "cpu":
@@ -148,7 +151,7 @@ def _builds(kind: Kind) -> Iterator[str]:
     runs, not_so, platform = evaluated(kind)
     mine = [one for one in runs if one.cuda or one.rocm]
     other = [one for one in not_so if one.because != "vendor"]
-    columns = sorted({one.build for one in (*mine, *other)}, key=lambda build: figures(build.strip("curomp")))
+    columns = sorted({one.build for one in (*mine, *other)}, key=_newest_first)
     cells: dict[str, dict[str, str]] = {}
     for one in other:
         cells.setdefault(one.torch, {})[one.build] = "?" if one.because == "unknown" else "no"
@@ -164,6 +167,10 @@ def _builds(kind: Kind) -> Iterator[str]:
     rows = [("torch", *columns)]
     rows += [(v, *(cells[v].get(column, "") for column in columns)) for v in sorted(cells, key=figures, reverse=True)]
     yield table(rows)
+
+
+def _newest_first(build: str) -> tuple[int, ...]:
+    return tuple(-figure for figure in figures(build.strip("curomp")))
 
 
 def _runs(choice: Choice) -> str:
@@ -214,10 +221,14 @@ _SAFETY = {
 
 
 def most_asked_for(names: Sequence[str]) -> list[str]:
-    """A few names for a title: products that people buy before those of laptops and workstations."""
-    plain = [name for name in names if re.search(r"(GTX|RTX|RX|Jetson|Spark|MI|[VAHBL]\d{2,3}\b).{0,24}$", name)]
-    short = [name for name in plain or names if not re.search(r"Mobile|Max-Q|Laptop|\[|/", name)]
-    return sorted(short or plain or names, key=len)[:4]
+    """A few names for a title: products that people own, then those of data centres, without variants."""
+    plain = [name for name in names if not re.search(r"Mobile|Max-Q|Laptop|\[|/|^G[A-Z]\d{3}", name)]
+    kinds = (r"GeForce [GR]TX|RX \d|Jetson|DGX Spark|GB10", r"(?:Tesla )?[VPKAHB]\d{1,3}\b|MI\d|TITAN")
+
+    def rank(name: str) -> tuple[int, int]:
+        return next((at for at, kind in enumerate(kinds) if re.match(kind, name)), len(kinds)), len(name)
+
+    return sorted(plain or names, key=rank)[:4]
 
 
 def _python(kind: Kind) -> str:

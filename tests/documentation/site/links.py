@@ -27,11 +27,13 @@ def between(page: str, other: str) -> str:
 
 
 def relinked(text: str, path: str, page: str, known: Collection[str]) -> str:
-    """The text of a file of the repository, its links as they must be where it is shown. A folder is its README."""
+    """The text of a file of the repository, its links as they must be where it is shown: the page that shows a file,
+    the file, the README of a folder."""
 
     def link(found: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(path), found["target"]))
-        pages = (page_of(target), f"{page_of(target)}/README.md", f"{page_of(target)}/index.md")
+        place = page_of(target)
+        pages = (f"{place}.md", place, f"{place}/README.md")
         name = next((name for name in pages if name in known), None)
         return f"]({between(page, name)}{found['anchor'] or ''})" if name else found[0]
 

@@ -98,11 +98,12 @@ def _page(row: ErrorPattern, titles: dict[str, str]) -> str:
         "[Error messages](README.md)",
         f"```text\n{row.example.strip()}\n```",
         f"It means: {told}",
-        *_also(row),
         "## Which one is it here?",
-        "`gpudoctor check` reads the machine that printed this and names the cause with its fix. For a machine "
-        "that you do not have, write the message and what was printed around it into a file: "
+        "Install gpudoctor (`pip install gpudoctor-cli`, see [Start](../start.md)) into the environment of the "
+        "program. `gpudoctor check` reads the machine that printed this, and names the cause with its fix. For a "
+        "machine that you do not have, write the message and what was printed around it into a file: "
         "`gpudoctor check --from FILE`.",
+        *_also(row),
         f"`gpudoctor explain {row.id}` prints this page. Printed on {_VENDORS[row.vendor]}. "
         + (f"Source: {prose(row.source)}." if row.source else ""),
     )
