@@ -15,13 +15,12 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 
-from gpudoctor.suites import image_checks, machine_checks
 from tests.documentation import ROOT
 from tests.documentation.site import build_tables, check_pages, content, gpu_pages, links, message_pages
 from tests.support.check_cases import matrix
 from tests.support.in_process import gpudoctor
 
-CHECKS = [*machine_checks(), *image_checks()]
+CHECKS = links.checks()
 WITHOUT_EXAMPLE = {
     "smoke-not-run",  # only questions
     "gpu-busy-or-exclusive",

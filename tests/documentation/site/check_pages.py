@@ -14,7 +14,7 @@ from gpudoctor.render.look import PLAIN, Look
 from gpudoctor.render.text import print_report
 from gpudoctor.report import Report, Subject, make_report
 from gpudoctor.suites import image_checks, machine_checks
-from tests.documentation.site.links import between, check_page, message_page
+from tests.documentation.site.links import between, check_page, checks, message_page
 from tests.documentation.site.markdown import code, page, screen, table
 from tests.support.check_cases import matrix
 from tests.support.faulty_files import COMPOSE_FILES, DESCRIBED, DOCKERFILES, TEXTS, recipe
@@ -28,6 +28,7 @@ LAYERS = {
     "packages": "Packages beside the framework",
     "smoke": "Kernels that failed",
     "image": "Dockerfiles and compose files",
+    "fleet": "Nodes of a cluster",
     "gpudoctor": "Requirements, texts, and gpudoctor itself",
 }
 
@@ -37,16 +38,16 @@ _HERE = Subject("machine", "this machine")
 @cache
 def pages() -> dict[str, str]:
     """By name."""
-    return {check_page(check.slug): _page(check) for check in _checks()}
+    return {check_page(check.slug): _page(check) for check in checks()}
 
 
 def overview() -> str:
     """All checks, in a table for each layer."""
     parts = []
     for layer, heading in LAYERS.items():
-        rows = [("problem", "id", "what is wrong")]
-        rows += [(code(check.slug), check.id, check.title) for check in _checks() if check.layer == layer]
-        parts += [f"## {heading}", table(rows, filtered="Filter the checks")]
+        rows = [(code(check.slug), check.id, check.title) for check in checks() if check.layer == layer]
+        if rows:
+            parts += [f"## {heading}", table([("problem", "id", "what is wrong"), *rows], filtered="Filter the checks")]
     return "\n\n".join(parts)
 
 
@@ -61,10 +62,6 @@ def example(check: Check[Any]) -> tuple[str, str] | None:
         command = f"gpudoctor check --from issue.md --select {check.id} -v"
         return command, _on_machine(machine, check, Subject("text", "issue.md"), Look(verbose=True))
     return None
-
-
-def _checks() -> tuple[Check[Any], ...]:
-    return (*machine_checks(), *image_checks())
 
 
 def _page(check: Check[Any]) -> str:
@@ -112,12 +109,12 @@ def _messages(check: Check[Any]) -> tuple[str, ...]:
 
 
 def _on_machine(machine: Machine, check: Check[Any], subject: Subject = _HERE, look: Look = PLAIN) -> str:
-    judgement = judge(machine, matrix(), machine_checks(), select=(check.slug,))
+    judgement = judge(machine, matrix(), machinechecks(), select=(check.slug,))
     return _printed(make_report(machine, matrix(), judgement, subject=subject), look)
 
 
 def _on_image(check: Check[Any]) -> str:
-    judgement = judge_recipe(recipe(check.slug), image_checks(), select=(check.slug,))
+    judgement = judge_recipe(recipe(check.slug), imagechecks(), select=(check.slug,))
     report = make_report(Machine(), matrix(), judgement, subject=Subject("whatif", "."))
     return _printed(report, Look(about="image"))
 

@@ -6,7 +6,9 @@ import posixpath
 import re
 from collections.abc import Callable, Collection
 from functools import cache
+from typing import Any
 
+from gpudoctor.check import Check
 from gpudoctor.suites import image_checks, machine_checks
 from tests.support.check_cases import matrix
 
@@ -63,10 +65,15 @@ def message_page(id: str) -> str:
 
 
 @cache
+def checks() -> tuple[Check[Any], ...]:
+    """Every check that has a page."""
+    return (*machine_checks(), *image_checks())
+
+
+@cache
 def check_pages() -> dict[str, str]:
     """The pages of checks, by slug and by id."""
-    checks = [*machine_checks(), *image_checks()]
-    return {name: check_page(check.slug) for check in checks for name in (check.slug, check.id)}
+    return {name: check_page(check.slug) for check in checks() for name in (check.slug, check.id)}
 
 
 @cache
