@@ -47,7 +47,10 @@ def overview() -> str:
     for layer, heading in LAYERS.items():
         rows = [(code(check.slug), check.id, check.title) for check in checks() if check.layer == layer]
         if rows:
-            parts += [f"## {heading}", table([("problem", "id", "what is wrong"), *rows], filtered="Filter the checks")]
+            parts += [
+                f"## {heading}",
+                table([("problem", "id", "what is wrong"), *rows], filtered="Filter the checks"),
+            ]
     return "\n\n".join(parts)
 
 
@@ -109,12 +112,12 @@ def _messages(check: Check[Any]) -> tuple[str, ...]:
 
 
 def _on_machine(machine: Machine, check: Check[Any], subject: Subject = _HERE, look: Look = PLAIN) -> str:
-    judgement = judge(machine, matrix(), machinechecks(), select=(check.slug,))
+    judgement = judge(machine, matrix(), machine_checks(), select=(check.slug,))
     return _printed(make_report(machine, matrix(), judgement, subject=subject), look)
 
 
 def _on_image(check: Check[Any]) -> str:
-    judgement = judge_recipe(recipe(check.slug), imagechecks(), select=(check.slug,))
+    judgement = judge_recipe(recipe(check.slug), image_checks(), select=(check.slug,))
     report = make_report(Machine(), matrix(), judgement, subject=Subject("whatif", "."))
     return _printed(report, Look(about="image"))
 
