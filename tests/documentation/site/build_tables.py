@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from gpudoctor.matrix.nvidia import DriverVerdict
 from gpudoctor.matrix.rows import DriverBranch
 from gpudoctor.matrix.versions import figures, minor
-from tests.documentation.site.gpu_pages import Kind, best, evaluated, kinds, most_asked_for
+from tests.documentation.site.gpu_pages import Kind, best, evaluated, kinds, most_asked_for, number
 from tests.documentation.site.markdown import code, escaped, table
 from tests.support.check_cases import matrix
 
@@ -90,7 +90,7 @@ def rocm_and_gpus() -> str:
         if target is not None:
             official = f"{target.official_from} to {target.official_to}" if target.official_from else "never"
             override = target.override.value if target.override.safety == "safe-class" else ""
-            builds = sorted({choice.build for choice in evaluated(kind)[0]}, key=_newest)
+            builds = sorted({choice.build for choice in evaluated(kind)[0]}, key=number)
             rows.append(
                 (
                     f"[{kind.arch}]({kind.arch}.md) {target.family}",
@@ -116,7 +116,7 @@ def _releases(of: Iterable[Kind]) -> str:
     for kind, (runs, _, _) in found.items():
         cells = {version: {one.build for one in runs if one.version == version} for version in columns}
         if any(cells.values()):
-            builds = (" ".join(sorted(cells[version], key=_newest)) for version in columns)
+            builds = (" ".join(sorted(cells[version], key=number)) for version in columns)
             rows.append((_linked(kind), *builds))
     return table(rows, filtered="Type an architecture or a build")
 
@@ -127,7 +127,3 @@ def _linked(kind: Kind) -> str:
 
 def _branches() -> list[DriverBranch]:
     return sorted(matrix().tables.driver_branches, key=lambda row: figures(row.branch), reverse=True)
-
-
-def _newest(build: str) -> tuple[int, ...]:
-    return figures(build.strip("curomp"))

@@ -24,6 +24,7 @@ _FIRST = (
 _LONGEST = 300
 
 PARTS: dict[str, Callable[[], str]] = {
+    "first steps": lambda: _FIRST,
     "checks": check_pages.overview,
     "messages": message_pages.overview,
     "GPUs": gpu_pages.overview,
@@ -55,14 +56,9 @@ def written_in(page: str) -> str:
 
 
 def filled_in(text: str, page: str) -> str:
-    """A page with its made parts, and without the markers of its screens and tables. A guide says first what all of
-    them start with."""
+    """A page with its made parts, and without the markers of its screens and tables."""
     text = _COMMENT.sub("", _PART.sub(lambda part: _part(part["file"], part["what"], page), text))
-    text = _ROOTED.sub(lambda screen: f"{screen[0]}\n{_MADE_UP.format(root=screen['root'])}\n", text)
-    if page.startswith("guides/") and not page.endswith("README.md"):
-        heading, _, rest = text.partition("\n")
-        text = f"{heading}\n\n{_FIRST}\n{rest}"
-    return text
+    return _ROOTED.sub(lambda screen: f"{screen[0]}\n{_MADE_UP.format(root=screen['root'])}\n", text)
 
 
 def _part(file: str | None, what: str, page: str) -> str:

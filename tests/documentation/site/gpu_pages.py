@@ -151,7 +151,7 @@ def _builds(kind: Kind) -> Iterator[str]:
     runs, not_so, platform = evaluated(kind)
     mine = [one for one in runs if one.cuda or one.rocm]
     other = [one for one in not_so if one.because != "vendor"]
-    columns = sorted({one.build for one in (*mine, *other)}, key=_newest_first)
+    columns = sorted({one.build for one in (*mine, *other)}, key=number, reverse=True)
     cells: dict[str, dict[str, str]] = {}
     for one in other:
         cells.setdefault(one.torch, {})[one.build] = "?" if one.because == "unknown" else "no"
@@ -169,8 +169,9 @@ def _builds(kind: Kind) -> Iterator[str]:
     yield table(rows)
 
 
-def _newest_first(build: str) -> tuple[int, ...]:
-    return tuple(-figure for figure in figures(build.strip("curomp")))
+def number(build: str) -> tuple[int, ...]:
+    """What builds are sorted by: the figures of "cu128" or "rocm6.4"."""
+    return figures(build.strip("curomp"))
 
 
 def _runs(choice: Choice) -> str:
